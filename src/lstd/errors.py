@@ -1,0 +1,31 @@
+"""Exceptions and warnings that `lstd` raises.
+
+Every error of ours derives from :class:`LSTDError`, so that ``except lstd.errors.LSTDError`` catches them all;
+each also derives from the built-in exception that NumPy and scikit-learn users expect.
+"""
+
+from __future__ import annotations
+
+
+class LSTDError(Exception):
+    """Base class of every error raised by `lstd`."""
+
+
+class InvalidInputError(LSTDError, ValueError):
+    """An argument breaks a rule; the message names the argument, the rule, the value and the remedy."""
+
+
+class OutputError(LSTDError, OSError):
+    """A result could not be written or read; the message names the file."""
+
+
+class ConfigurationMismatchError(LSTDError):
+    """A results folder was made with another configuration; the message says what differs."""
+
+
+class LSTDWarning(UserWarning):
+    """Base class of every warning given by `lstd`."""
+
+
+class CompilationCacheWarning(LSTDWarning):
+    """Compiled kernels could not be read from or written to the cache; they were compiled instead."""
