@@ -1,0 +1,169 @@
+"""Compilation of the kernels, and a cache of compiled kernels that cannot break a run.
+
+Compiled kernels are kept in the user's cache folder, one file each, under a name that holds a digest of all
+kernel sources, of the versions of Python, Numba and llvmlite, of the CPU and of the argument types: a change of
+any of them names another file, so that a stale file is never read. Files are written to a temporary name and
+renamed, and hold their own checksum: whatever goes wrong with the cache, the kernel is compiled anew, with one
+warning.
+
+The folder is ``$LSTD_CACHE_DIR``, else ``lstd`` below the user's cache folder; an empty ``LSTD_CACHE_DIR``
+turns the cache off. Deleting the folder is always safe.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import pickle
+import platform
+import sys
+import tempfile
+import warnings
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import llvmlite
+import numba
+from numba.core.compiler import CompileResult
+from numba.core.serialize import dumps
+
+from lstd.errors import CompilationCacheWarning
+
+_LOG = logging.getLogger("lstd")
+_OPTIONS: dict[str, Any] = {
+    "nogil": True,
+    "error_model": "numpy",  # a division by zero gives inf, and a diverged run is counted as such
+    # Not "fast": infinities and NaN keep their meaning. Sums may be reordered and contracted.
+    "fastmath": {"contract", "reassoc", "nsz", "arcp"},
+}
+_DIGEST_SIZE = hashlib.sha256().digest_size
+
+
+def kernel(function: Callable[..., Any]) -> Any:
+    """Compile `function` at its first call, or load it from the cache; it runs without the GIL."""
+    dispatcher = numba.njit(**_OPTIONS)(function)
+    if hasattr(dispatcher, "_cache"):  # not so when Numba's JIT is disabled
+        dispatcher._cache = KernelCache(function)
+    return dispatcher
+
+
+@cache
+def folder() -> Path | None:
+    """Folder of the compiled kernels, or None when the cache is turned off."""
+    chosen = os.environ.get("LSTD_CACHE_DIR")
+    if chosen is not None:
+        return Path(chosen) if chosen else None
+    try:
+        home = Path.home()
+    except RuntimeError:
+        return None
+    if sys.platform == "darwin":
+        return home / "Library" / "Caches" / "lstd"
+    if sys.platform == "win32":
+        return Path(os.environ.get("LOCALAPPDATA") or home / "AppData" / "Local") / "lstd" / "Cache"
+    return Path(os.environ.get("XDG_CACHE_HOME") or home / ".cache") / "lstd"
+
+
+@cache
+def _stamp() -> bytes:
+    """Digest of all that a compiled kernel depends on, but for its argument types and CPU."""
+    digest = hashlib.sha256()
+    for part in (
+        platform.python_version(),
+        numba.__version__,
+        llvmlite.__version__,
+        repr(sorted(_OPTIONS["fastmath"])),
+    ):
+        digest.update(part.encode())
+    for source in sorted(Path(__file__).parent.glob("*.py")):
+        digest.update(source.read_bytes())
+    return digest.digest()
+
+
+@cache
+def _warn_once(cause: str) -> None:
+    warnings.warn(
+        f"The cache of compiled kernels in {folder()} cannot be used ({cause}); compiling instead, about ten "
+        "seconds per start. Set LSTD_CACHE_DIR to a writable folder, or to nothing to turn the cache off.",
+        CompilationCacheWarning,
+        stacklevel=2,
+    )
+
+
+@cache
+def _announce() -> None:
+    _LOG.warning("lstd: compiling its kernels, a few seconds at first use")
+
+
+class KernelCache:
+    """What a Numba dispatcher asks of a cache: one file per kernel and signature, checked when read."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._name = f"{Path(function.__code__.co_filename).stem}.{function.__qualname__}"
+        self._enabled = True
+
+    @property
+    def cache_path(self) -> str:
+        return str(folder() or "")
+
+    def enable(self) -> None:
+        self._enabled = True
+
+    def disable(self) -> None:
+        self._enabled = False
+
+    def flush(self) -> None:
+        """Nothing to do: names hold the digest of what they were compiled from."""
+
+    def load_overload(self, signature: Any, target: Any) -> Any:
+        """The compiled kernel from its file, or None: then Numba compiles it and calls `save_overload`."""
+        target.refresh()
+        found = None
+        if self._enabled and folder() is not None:
+            try:
+                found = self._read(self._path(signature, target.codegen()), target)
+            except Exception as error:  # any fault of the cache must end in compiling
+                _warn_once(f"reading failed: {type(error).__name__}: {error}")
+        if found is None:
+            _announce()
+        return found
+
+    def save_overload(self, signature: Any, result: Any) -> None:
+        """Write the compiled kernel to its file; a failure is a warning."""
+        if not self._enabled or folder() is None:
+            return
+        try:
+            self._write(self._path(signature, result.codegen), dumps(result._reduce()))  # type: ignore[no-untyped-call]
+        except Exception as error:  # any fault of the cache must not reach the run
+            _warn_once(f"writing failed: {type(error).__name__}: {error}")
+
+    def _path(self, signature: Any, codegen: Any) -> Path:
+        key = hashlib.sha256(_stamp() + repr((str(signature), codegen.magic_tuple())).encode()).hexdigest()[:24]
+        return Path(self.cache_path) / f"{self._name}-{key}.kernel"
+
+    @staticmethod
+    def _read(path: Path, target: Any) -> Any:
+        try:
+            content = path.read_bytes()
+        except FileNotFoundError:
+            return None
+        digest, payload = content[:_DIGEST_SIZE], content[_DIGEST_SIZE:]
+        if hashlib.sha256(payload).digest() != digest:
+            path.unlink()
+            raise ValueError(f"{path.name} is damaged and was removed")
+        return CompileResult._rebuild(target, *pickle.loads(payload))  # type: ignore[no-untyped-call]
+
+    @staticmethod
+    def _write(path: Path, payload: bytes) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(prefix=path.name, suffix=".tmp", dir=path.parent)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(hashlib.sha256(payload).digest() + payload)
+            os.replace(temporary, path)
+        except BaseException:
+            Path(temporary).unlink(missing_ok=True)
+            raise

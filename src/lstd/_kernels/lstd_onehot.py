@@ -1,0 +1,271 @@
+"""LSTD(λ) error curves for one-hot features: all three variants, one pair (λ, α) after another.
+
+The recursion is that of `lstd_dense`, where p = Pφ and ρ = φᵀP are a column and a row of P. Three things make it
+fast:
+
+- States are numbered in the order of their first visit, so that only the first rows matter: those of visited states.
+- A column of P is read on visits to its state only: it is dropped after the last one. `plan` works out in
+  advance, once for all pairs, in which column slot each state lives and when.
+- Rank-one updates P − qρ are gathered in a panel of PANEL and applied together, in one pass over P; that pass also
+  picks the rows of P that the next panel starts from.
+
+P is stored by column: ``columns[slot]`` is the column of the state in that slot.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lstd._kernels.compilation import kernel
+from lstd._kernels.memory import aligned_zeros, padded
+
+PANEL = 8  # rank-one updates applied together, spelled out in `_apply_panel`
+
+
+class Plan(NamedTuple):
+    """Where each state's row and column of P are, step by step; see `plan`."""
+
+    row: NDArray[np.int64]  # (T + 1,) row of the state at each step
+    slot: NDArray[np.int64]  # (T,) column slot of the state at each step
+    n_rows: NDArray[np.int64]  # (panels,) rows in use, rounded up to whole cache lines
+    n_slots: NDArray[np.int64]  # (panels,) column slots in use
+    first_slot: NDArray[np.int64]  # (panels,) slots from here on are new in the panel
+    new_row: NDArray[np.int64]  # (panels, PANEL) row of each new slot's state
+    move_from: NDArray[np.int64]  # (panels, PANEL) after the panel, the column in this slot …
+    move_to: NDArray[np.int64]  # (panels, PANEL) … moves to this one; −1: no more moves
+    order: NDArray[np.int64]  # (k,) the state of each row
+
+
+class Workspace(NamedTuple):
+    """Buffers of one pair; rows and slots are padded to whole cache lines."""
+
+    columns: NDArray[np.float64]  # (k, rows) P by column
+    picked: NDArray[np.float64]  # (PANEL, slots) rows of P for the steps of the next panel
+    Q: NDArray[np.float64]  # (PANEL, rows) q of each step in the panel
+    R: NDArray[np.float64]  # (PANEL, slots) ρ of each step in the panel
+    p: NDArray[np.float64]  # (rows,) Pφ
+    y: NDArray[np.float64]  # (rows,) Pz
+    theta: NDArray[np.float64]  # (rows,)
+    weight: NDArray[np.float64]  # (rows,) of the error, by row
+    target: NDArray[np.float64]  # (rows,) by row
+
+
+@kernel
+def plan(states, n_states):  # type: ignore[no-untyped-def]
+    """Lay out rows by first visit and column slots by time of use, for a walk of T steps.
+
+    Returns the arrays of `Plan`, in its order.
+    """
+    n_steps = len(states) - 1
+    n_panels = (n_steps + PANEL - 1) // PANEL
+    last_visit = np.full(n_states, -1)
+    for t in range(n_steps):
+        last_visit[states[t]] = t
+    row_of = np.full(n_states, -1)
+    slot_of = np.full(n_states, -1)
+    order = np.empty(n_states, np.int64)
+    occupant = np.empty(n_states, np.int64)
+    row = np.empty(n_steps + 1, np.int64)
+    slot = np.empty(n_steps, np.int64)
+    n_rows, n_slots, first_slot = np.zeros((3, n_panels), np.int64)
+    new_row, move_from, move_to = np.full((3, n_panels, PANEL), -1)
+    rows = 0
+    slots = 0
+    for panel in range(n_panels):
+        end = min(PANEL * (panel + 1), n_steps)
+        first_slot[panel] = slots
+        for t in range(PANEL * panel, end):
+            state = states[t]
+            if row_of[state] < 0:
+                row_of[state] = rows
+                order[rows] = state
+                rows += 1
+            if slot_of[state] < 0:
+                slot_of[state] = slots
+                occupant[slots] = state
+                new_row[panel, slots - first_slot[panel]] = row_of[state]
+                slots += 1
+            row[t] = row_of[state]
+            slot[t] = slot_of[state]
+        n_rows[panel] = padded(rows)
+        n_slots[panel] = slots
+        n_moves = 0
+        for candidate in range(slots - 1, -1, -1):
+            if last_visit[occupant[candidate]] < end:
+                slots -= 1
+                if candidate != slots:
+                    move_from[panel, n_moves] = slots
+                    move_to[panel, n_moves] = candidate
+                    n_moves += 1
+                    occupant[candidate] = occupant[slots]
+                    slot_of[occupant[candidate]] = candidate
+    for state in range(n_states):  # the successor of the last step, and states never visited
+        if row_of[state] < 0:
+            row_of[state] = rows
+            order[rows] = state
+            rows += 1
+    row[n_steps] = row_of[states[n_steps]]
+    return row, slot, n_rows, n_slots, first_slot, new_row, move_from, move_to, order
+
+
+@kernel
+def lstd_onehot(layout, rewards, discounts, weight, target, lmbdas, alphas, errors):  # type: ignore[no-untyped-def]
+    """Sum over the steps of Σ_s weight_s (θ_s − target_s)², for every variant and pair.
+
+    Parameters: `layout`, a `Plan` of the states; `rewards` (T,); `discounts` (T + 1,) on arrival in each row;
+    `weight`, `target` (k,) by state; `lmbdas`, `alphas` (pairs,), the λ and α of each pair; `errors` (3, pairs),
+    overwritten: rows Boyan, Uncorrected, Mixed.
+    """
+    n = len(weight)
+    width = padded(n)
+    vectors = aligned_zeros(5, width)
+    work = Workspace(
+        aligned_zeros(n, width), aligned_zeros(PANEL, width), aligned_zeros(PANEL, width), aligned_zeros(PANEL, width),
+        vectors[0], vectors[1], vectors[2], vectors[3], vectors[4],
+    )  # fmt: skip
+    for i in range(n):
+        work.weight[i] = weight[layout.order[i]]
+        work.target[i] = target[layout.order[i]]
+    unvisited = np.zeros(width + 1)  # error of the states from this row on, whose weights are still zero
+    for i in range(width - 1, -1, -1):
+        unvisited[i] = unvisited[i + 1] + work.weight[i] * work.target[i] ** 2
+    total = np.zeros(3)
+    for pair in range(len(lmbdas)):
+        work.y[:] = 0.0
+        work.theta[:] = 0.0
+        total[:] = 0.0
+        for panel in range(len(layout.n_rows)):
+            _panel(layout, panel, rewards, discounts, lmbdas[pair], 1.0 / alphas[pair], work, total)
+            steps = min(PANEL, len(rewards) - PANEL * panel)
+            for variant in range(3):
+                total[variant] += steps * unvisited[layout.n_rows[panel]]
+        for variant in range(3):
+            errors[variant, pair] = total[variant]
+
+
+@kernel
+def _panel(layout, panel, rewards, discounts, lmbda, inverse_alpha, work, total):  # type: ignore[no-untyped-def]
+    """Up to PANEL steps, whose rank-one updates of P are applied at the end."""
+    begin = PANEL * panel
+    end = min(begin + PANEL, len(rewards))
+    n_rows = layout.n_rows[panel]
+    n_slots = layout.n_slots[panel]
+    _start_columns(layout, panel, end - begin, inverse_alpha, work)
+    for t in range(begin, end):
+        _take_row_and_column(layout.row[t], layout.slot[t], t - begin, n_rows, n_slots, work)
+        _update_weights(
+            layout.row[t], layout.row[t + 1], rewards[t], discounts[t], discounts[t + 1], lmbda,
+            n_rows, work.Q[t - begin], work, total,
+        )  # fmt: skip
+    if end < len(rewards):
+        _apply_panel(n_rows, n_slots, layout.row[end : min(end + PANEL, len(rewards))], work)
+        _drop_columns(layout.move_from[panel], layout.move_to[panel], work)
+
+
+@kernel
+def _start_columns(layout, panel, n_steps, inverse_alpha, work):  # type: ignore[no-untyped-def]
+    """Columns of the states first visited in this panel: those of I/α."""
+    first = layout.first_slot[panel]
+    for slot in range(first, layout.n_slots[panel]):
+        row = layout.new_row[panel, slot - first]
+        for i in range(work.columns.shape[1]):
+            work.columns[slot, i] = 0.0
+        work.columns[slot, row] = inverse_alpha
+        for step in range(n_steps):
+            same = layout.row[PANEL * panel + step] == row
+            work.picked[step, slot] = inverse_alpha if same else 0.0
+
+
+@kernel
+def _take_row_and_column(row, slot, step, n_rows, n_slots, work):  # type: ignore[no-untyped-def]
+    """p = Pφ and ρ = φᵀP (into R) as they are after the steps of the panel so far."""
+    Q = work.Q
+    R = work.R
+    p = work.p
+    for i in range(n_rows):
+        p[i] = work.columns[slot, i]
+    for j in range(n_slots):
+        R[step, j] = work.picked[step, j]
+    for earlier in range(step):
+        factor = R[earlier, slot]
+        for i in range(n_rows):
+            p[i] -= factor * Q[earlier, i]
+        factor = Q[earlier, row]
+        for j in range(n_slots):
+            R[step, j] -= factor * R[earlier, j]
+
+
+@kernel
+def _update_weights(  # type: ignore[no-untyped-def]
+    row, next_row, reward, discount, next_discount, lmbda, n_rows, q, work, total
+):
+    """Update q, y, θ for one transition and add the errors of the three variants."""
+    p, y, theta = work.p, work.y, work.theta
+    decay = lmbda * discount
+    ahead = discount - decay  # o
+    phi_y = y[row]
+    phi_theta = theta[row]
+    scale = 1.0 / (1.0 + p[row] - ahead * phi_y)
+    pull = decay * phi_y + p[row]
+    boyan = 0.0
+    mixed = 0.0
+    if next_row < n_rows:  # the weights of a state not yet visited are zero, and all variants agree
+        next_q = (p[next_row] - ahead * y[next_row]) * scale
+        next_y = decay * y[next_row] + p[next_row] - next_q * pull
+        next_theta = theta[next_row] - next_q * phi_theta + reward * next_y
+        next_ahead = (1.0 - lmbda) * next_discount
+        boyan = next_discount * next_theta / (1.0 - next_discount * next_y)
+        mixed = next_ahead * next_theta / (1.0 - next_ahead * next_y)
+    boyan_total = 0.0
+    uncorrected_total = 0.0
+    mixed_total = 0.0
+    for i in range(n_rows):
+        q_i = (p[i] - ahead * y[i]) * scale
+        y_i = decay * y[i] + p[i] - q_i * pull
+        theta_i = theta[i] - q_i * phi_theta + reward * y_i
+        q[i] = q_i
+        y[i] = y_i
+        theta[i] = theta_i
+        uncorrected_error = theta_i - work.target[i]
+        boyan_error = uncorrected_error + boyan * y_i
+        mixed_error = uncorrected_error + mixed * y_i
+        boyan_total += work.weight[i] * boyan_error * boyan_error
+        uncorrected_total += work.weight[i] * uncorrected_error * uncorrected_error
+        mixed_total += work.weight[i] * mixed_error * mixed_error
+    total[0] += boyan_total
+    total[1] += uncorrected_total
+    total[2] += mixed_total
+
+
+@kernel
+def _apply_panel(n_rows, n_slots, next_rows, work):  # type: ignore[no-untyped-def]
+    """P ← P − Σ qρ over a full panel; in the same pass, pick the rows of P that the next panel starts from."""
+    columns = work.columns
+    Q = work.Q
+    for j in range(n_slots):
+        r0, r1, r2, r3 = work.R[0, j], work.R[1, j], work.R[2, j], work.R[3, j]
+        r4, r5, r6, r7 = work.R[4, j], work.R[5, j], work.R[6, j], work.R[7, j]
+        for i in range(n_rows):
+            columns[j, i] -= (
+                r0 * Q[0, i] + r1 * Q[1, i] + r2 * Q[2, i] + r3 * Q[3, i]
+                + r4 * Q[4, i] + r5 * Q[5, i] + r6 * Q[6, i] + r7 * Q[7, i]
+            )  # fmt: skip
+        for step in range(len(next_rows)):
+            work.picked[step, j] = columns[j, next_rows[step]]
+
+
+@kernel
+def _drop_columns(move_from, move_to, work):  # type: ignore[no-untyped-def]
+    """Fill the slots of states that are not visited again with the last columns."""
+    for move in range(PANEL):
+        if move_from[move] < 0:
+            break
+        source = move_from[move]
+        goal = move_to[move]
+        for i in range(work.columns.shape[1]):
+            work.columns[goal, i] = work.columns[source, i]
+        for step in range(PANEL):
+            work.picked[step, goal] = work.picked[step, source]

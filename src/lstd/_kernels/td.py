@@ -1,0 +1,143 @@
+"""TD(λ) error curves: true online, accumulating and replacing traces, many pairs (λ, step size) side by side.
+
+With δ_t = r_{t+1} + γ_{t+1} φ_{t+1}ᵀθ_t − φ_tᵀθ_t and v_t = φ_tᵀθ_{t−1}, the value of row t before the last update:
+
+    true online    e_t = λγ_t e_{t−1} + (1 − α λγ_t e_{t−1}ᵀφ_t) φ_t
+                   θ_{t+1} = θ_t + α (δ_t + φ_tᵀθ_t − v_t) e_t − α (φ_tᵀθ_t − v_t) φ_t
+    accumulating   e_t = λγ_t e_{t−1} + φ_t,   θ_{t+1} = θ_t + α δ_t e_t
+    replacing      e_t = φ_t where φ_t ≠ 0, λγ_t e_{t−1} elsewhere,   θ_{t+1} = θ_t + α δ_t e_t
+
+(van Seijen, Mahmood, Pilarski, Machado and Sutton 2016, with a discount per transition.) Features come as the
+nonzeros of each state, so that one-hot features cost no more than they need. Each innermost loop runs over LANES
+pairs, which the compiler turns into vector instructions.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from lstd._kernels.compilation import kernel
+from lstd._kernels.memory import aligned_zeros
+
+LANES = 64
+TRUE_ONLINE, ACCUMULATING, REPLACING = range(3)
+
+
+@kernel
+def td(indptr, indices, values, states, rewards, discounts, metric, target, kind, lmbdas, alphas, errors):  # type: ignore[no-untyped-def]
+    """Sum over the steps of (θ − target)ᵀ metric (θ − target), for every pair.
+
+    Parameters: `indptr` (k + 1,), `indices`, `values`, the features of each state as compressed sparse rows;
+    `states` (T + 1,); `rewards` (T,); `discounts` (T + 1,) on arrival in each row; `metric` (n, n) symmetric, or
+    (1, n) when it is diagonal; `target` (n,); `kind` one of TRUE_ONLINE, ACCUMULATING, REPLACING; `lmbdas`,
+    `alphas` (pairs,), the λ and step size of each pair; `errors` (pairs,), overwritten.
+    """
+    n_pairs = len(lmbdas)
+    for first in range(0, n_pairs, LANES):
+        last = min(first + LANES, n_pairs)
+        lmbda = np.zeros(LANES)
+        alpha = np.zeros(LANES)
+        for k in range(last - first):
+            lmbda[k] = lmbdas[first + k]
+            alpha[k] = alphas[first + k]
+        total = _block(indptr, indices, values, states, rewards, discounts, metric, target, kind, lmbda, alpha)
+        for k in range(last - first):
+            errors[first + k] = total[k]
+
+
+@kernel
+def _block(indptr, indices, values, states, rewards, discounts, metric, target, kind, lmbda, alpha):  # type: ignore[no-untyped-def]
+    """`td` for LANES pairs; lanes of no pair have step size 0."""
+    n = len(target)
+    e = aligned_zeros(n, LANES)
+    theta = aligned_zeros(n, LANES)
+    along_e = aligned_zeros(1, LANES)[0]  # θ moves by this much along e …
+    along_phi = aligned_zeros(1, LANES)[0]  # … and by this much along φ
+    replace = aligned_zeros(1, LANES)[0]  # φ enters the trace with this factor
+    now = aligned_zeros(1, LANES)[0]  # φᵀθ
+    ahead = aligned_zeros(1, LANES)[0]  # φ₊ᵀθ before the update
+    before = aligned_zeros(1, LANES)[0]  # φᵀθ before the last update
+    total = aligned_zeros(1, LANES)[0]
+    for t in range(len(rewards)):
+        here = slice(indptr[states[t]], indptr[states[t] + 1])
+        there = slice(indptr[states[t + 1]], indptr[states[t + 1] + 1])
+        _dot(indices[here], values[here], theta, now)
+        _dot(indices[there], values[there], theta, ahead)
+        _decay(indices[here], values[here], kind, discounts[t], lmbda, alpha, e, replace)
+        for k in range(LANES):
+            error = rewards[t] + discounts[t + 1] * ahead[k] - now[k]
+            drift = now[k] - before[k] if kind == TRUE_ONLINE else 0.0
+            along_e[k] = alpha[k] * (error + drift)
+            along_phi[k] = -alpha[k] * drift
+            before[k] = ahead[k]
+        _add(indices[here], values[here], along_phi, theta)
+        _move(along_e, e, theta)
+        _add_errors(metric, target, theta, total)
+    return total
+
+
+@kernel
+def _dot(indices, values, vectors, result):  # type: ignore[no-untyped-def]
+    """result = φᵀ vectors."""
+    for k in range(LANES):
+        result[k] = 0.0
+    for j in range(len(indices)):
+        for k in range(LANES):
+            result[k] += values[j] * vectors[indices[j], k]
+
+
+@kernel
+def _add(indices, values, factor, vectors):  # type: ignore[no-untyped-def]
+    """Vectors ← vectors + φ factor."""
+    for j in range(len(indices)):
+        for k in range(LANES):
+            vectors[indices[j], k] += values[j] * factor[k]
+
+
+@kernel
+def _decay(indices, values, kind, discount, lmbda, alpha, e, factor):  # type: ignore[no-untyped-def]
+    """Let the traces decay and add the features; `factor` is scratch."""
+    for i in range(len(e)):
+        for k in range(LANES):
+            e[i, k] *= lmbda[k] * discount
+    if kind == REPLACING:
+        for j in range(len(indices)):
+            for k in range(LANES):
+                e[indices[j], k] = values[j]
+        return
+    if kind == TRUE_ONLINE:
+        _dot(indices, values, e, factor)
+        for k in range(LANES):
+            factor[k] = 1.0 - alpha[k] * factor[k]
+    else:
+        for k in range(LANES):
+            factor[k] = 1.0
+    _add(indices, values, factor, e)
+
+
+@kernel
+def _move(along_e, e, theta):  # type: ignore[no-untyped-def]
+    for i in range(len(e)):
+        for k in range(LANES):
+            theta[i, k] += along_e[k] * e[i, k]
+
+
+@kernel
+def _add_errors(metric, target, theta, total):  # type: ignore[no-untyped-def]
+    """Total ← total + (θ − target)ᵀ metric (θ − target)."""
+    n = len(target)
+    if len(metric) < n:
+        for i in range(n):
+            for k in range(LANES):
+                difference = theta[i, k] - target[i]
+                total[k] += metric[0, i] * difference * difference
+        return
+    row = np.empty(LANES)
+    for i in range(n):
+        for k in range(LANES):
+            row[k] = metric[i, i] * (theta[i, k] - target[i])
+        for j in range(i):
+            for k in range(LANES):
+                row[k] += 2.0 * metric[i, j] * (theta[j, k] - target[j])
+        for k in range(LANES):
+            total[k] += row[k] * (theta[i, k] - target[i])

@@ -1,0 +1,74 @@
+"""Every input check: a message names the argument, the rule, the value found and the remedy."""
+
+from __future__ import annotations
+
+import math
+import numbers
+from collections.abc import Collection
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from lstd.errors import InvalidInputError
+
+
+def check_real(name: str, value: Any, low: float, high: float, *, open_low: bool = False) -> float:
+    """Return `value` as a float in [low, high] (or (low, high]), or raise InvalidInputError."""
+    if isinstance(value, bool) or not isinstance(value, (numbers.Real, np.generic)):
+        raise InvalidInputError(f"`{name}` must be a number; got {value!r}.")
+    number = float(value)
+    left = "(" if open_low else "["
+    too_low = number <= low if open_low else number < low
+    if math.isnan(number) or too_low or number > high:
+        upper = "∞)" if high == math.inf else f"{high:g}]"
+        raise InvalidInputError(f"`{name}` must be in {left}{low:g}, {upper}; got {number:g}.")
+    if math.isinf(number):
+        raise InvalidInputError(f"`{name}` must be finite; got {number:g}.")
+    return number
+
+
+def check_integer(name: str, value: Any, low: int, high: int | None = None) -> int:
+    """Return `value` as an int in [low, high], or raise InvalidInputError."""
+    if isinstance(value, bool) or not isinstance(value, (numbers.Integral, np.integer)):
+        raise InvalidInputError(f"`{name}` must be an integer; got {value!r}.")
+    number = int(value)
+    if number < low or (high is not None and number > high):
+        rule = f"at least {low}" if high is None else f"in [{low}, {high}]"
+        raise InvalidInputError(f"`{name}` must be {rule}; got {number}.")
+    return number
+
+
+def check_choice(name: str, value: Any, choices: Collection[str]) -> str:
+    """Return `value` when it is one of `choices`, or raise InvalidInputError."""
+    if not isinstance(value, str) or value not in choices:
+        raise InvalidInputError(f"`{name}` must be one of {', '.join(map(repr, choices))}; got {value!r}.")
+    return value
+
+
+def check_array(name: str, value: ArrayLike, shape: tuple[int | None, ...]) -> NDArray[np.float64]:
+    """Return a finite float64 copy of `value` with the given shape (None: any length), or raise."""
+    try:
+        array = np.array(value, dtype=np.float64, order="C")
+    except (TypeError, ValueError) as error:
+        raise InvalidInputError(f"`{name}` must be an array of real numbers; got {value!r:.80}.") from error
+    wanted = tuple(found if rule is None else rule for rule, found in zip(shape, array.shape, strict=False))
+    if array.ndim != len(shape) or array.shape != wanted:
+        rule = ", ".join("any" if length is None else str(length) for length in shape)
+        raise InvalidInputError(f"`{name}` must have shape ({rule}); got {array.shape}.")
+    bad = np.argwhere(~np.isfinite(array))
+    if len(bad):
+        where = tuple(int(i) for i in bad[0])
+        raise InvalidInputError(
+            f"`{name}` must be finite; entry {where} is {array[where]}. Drop or impute such rows first."
+        )
+    return array
+
+
+def check_grid(name: str, values: ArrayLike, low: float, high: float, *, open_low: bool = False) -> NDArray[np.float64]:
+    """Return a non-empty 1-D float64 grid whose entries lie in [low, high] (or (low, high])."""
+    grid = np.atleast_1d(np.asarray(values))
+    if grid.ndim != 1 or grid.size == 0:
+        raise InvalidInputError(f"`{name}` must be a non-empty list of numbers; got shape {grid.shape}.")
+    checked = [check_real(f"{name}[{i}]", v, low, high, open_low=open_low) for i, v in enumerate(grid)]
+    return np.array(checked)

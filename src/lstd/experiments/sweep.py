@@ -1,0 +1,342 @@
+"""Error of every pair (λ, α) of an algorithm on a Markov reward process, run by run.
+
+After each step the weights θ are compared with the best linear fit θ* of the true values under the stationary
+distribution D: (Φθ − Φθ*)ᵀ D (Φθ − Φθ*), averaged over the steps of the run and divided by (Φθ*)ᵀ D (Φθ*).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
+from typing import overload
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import csr_array
+
+from lstd._kernels import td as td_kernels
+from lstd._kernels.lstd_dense import LANES, lstd_dense
+from lstd._kernels.lstd_onehot import Plan, lstd_onehot, plan
+from lstd._validation import check_array, check_choice, check_grid, check_integer
+from lstd.errors import InvalidInputError
+from lstd.experiments.protocol import (
+    ALGORITHMS,
+    ALPHAS,
+    LMBDAS,
+    LSTD_VARIANTS,
+    MRP_SEED,
+    N_RUNS,
+    PROBLEMS,
+    STEP_SIZES,
+    TD_ALGORITHMS,
+)
+from lstd.mrp import MRP, RandomMRP, Trajectory, make_features
+
+Array = NDArray[np.float64]
+Progress = Callable[[int, int], None]
+
+DEFAULT_STEPS = 1000  # of a run on a model of the user's own
+ONEHOT_FROM = 24  # features from which the kernel for one-hot features is faster than that for dense ones
+TD_KINDS = dict(
+    zip(TD_ALGORITHMS, (td_kernels.TRUE_ONLINE, td_kernels.ACCUMULATING, td_kernels.REPLACING), strict=True)
+)
+
+
+@overload
+def run_sweep(
+    problem: str | MRP,
+    features: str | ArrayLike,
+    algorithm: str,
+    *,
+    lmbdas: ArrayLike = ...,
+    alphas: ArrayLike | None = ...,
+    run_seeds: Iterable[int] = ...,
+    mrp_seed: int = ...,
+    n_steps: int | None = ...,
+    n_jobs: int | None = ...,
+    progress: Progress | None = ...,
+) -> Array: ...
+
+
+@overload
+def run_sweep(
+    problem: str | MRP,
+    features: str | ArrayLike,
+    algorithm: list[str] | tuple[str, ...],
+    *,
+    lmbdas: ArrayLike = ...,
+    alphas: ArrayLike | None = ...,
+    run_seeds: Iterable[int] = ...,
+    mrp_seed: int = ...,
+    n_steps: int | None = ...,
+    n_jobs: int | None = ...,
+    progress: Progress | None = ...,
+) -> dict[str, Array]: ...
+
+
+def run_sweep(
+    problem: str | MRP,
+    features: str | ArrayLike,
+    algorithm: str | list[str] | tuple[str, ...],
+    *,
+    lmbdas: ArrayLike = LMBDAS,
+    alphas: ArrayLike | None = None,
+    run_seeds: Iterable[int] = range(1, N_RUNS + 1),
+    mrp_seed: int = MRP_SEED,
+    n_steps: int | None = None,
+    n_jobs: int | None = None,
+    progress: Progress | None = None,
+) -> Array | dict[str, Array]:
+    """Normalised mean squared error of each run and each pair (λ, α), averaged over the steps of the run.
+
+    Parameters
+    ----------
+    problem : {"small", "large", "deterministic"} or MRP
+        A problem of the paper, or a model of your own.
+    features : {"tabular", "binary", "normal"} or array-like of shape (n_states, n_features)
+        Features of the states by name or as a matrix.
+    algorithm : str or list of str
+        Of "boyan", "uncorrected", "mixed" (LSTD(λ)), "true_online_td", "td" (accumulating traces) and
+        "td_replacing" (a feature that is not zero sets its trace). The LSTD variants of a list are computed in one
+        pass, which takes as long as one of them.
+    lmbdas : array-like of shape (n_lmbdas,)
+        Trace decays in [0, 1]; the paper's 20 by default.
+    alphas : array-like of shape (n_alphas,), optional
+        Ridge coefficients of LSTD(λ), step sizes of TD(λ), above 0; the paper's 17 and 30 by default.
+    run_seeds : iterable of int
+        Seed of each run; 1, …, 50 by default.
+    mrp_seed : int, default 1000
+        Seed of the problem, when it is given by name.
+    n_steps : int, optional
+        Length of a run in transitions: by default the paper's, and 1000 for a model of your own.
+    n_jobs : int, optional
+        Threads; all available cores by default. Results do not depend on it.
+    progress : callable, optional
+        Called as ``progress(done, total)`` in the calling thread.
+
+    Returns
+    -------
+    ndarray of shape (n_runs, n_lmbdas, n_alphas), or a dict of them by algorithm when a list was given
+        A run that diverged counts as infinite.
+
+    Raises
+    ------
+    InvalidInputError
+        When an argument breaks its rule, or the values of the model are all zero.
+
+    Notes
+    -----
+    The kernels compile at first use, for some seconds, and are kept in a cache for the next time.
+
+    References
+    ----------
+    Osogami, "Uncorrected least-squares temporal difference with lambda-return", AAAI-20; van Seijen, Mahmood,
+    Pilarski, Machado and Sutton, "True online temporal-difference learning", JMLR 17 (2016).
+
+    Examples
+    --------
+    >>> from lstd.experiments import run_sweep
+    >>> errors = run_sweep("small", "tabular", ["boyan", "uncorrected"], lmbdas=[0.0, 0.9], alphas=[1.0])
+    >>> errors["boyan"].shape
+    (50, 2, 1)
+    """
+    names = _check_algorithms(algorithm)
+    grid = check_grid("lmbdas", lmbdas, 0.0, 1.0)
+    chosen = None if alphas is None else check_grid("alphas", alphas, 0.0, np.inf, open_low=True)
+    seeds = _check_seeds(run_seeds)
+    study = _study(problem, features, mrp_seed, n_steps)
+    jobs = _check_jobs(n_jobs)
+    groups = [[name for name in names if name in LSTD_VARIANTS]] + [[name] for name in names if name in TD_ALGORITHMS]
+    passes = []
+    for group in filter(None, groups):
+        default = ALPHAS if group[0] in LSTD_VARIANTS else STEP_SIZES
+        passes.append(_Pass(group, study, grid, default if chosen is None else chosen, seeds))
+    _run(passes, jobs, progress)
+    errors = {name: one.errors(name) for one in passes for name in one.names}
+    return errors[algorithm] if isinstance(algorithm, str) else {name: errors[name] for name in names}
+
+
+@dataclass(frozen=True)
+class _Study:
+    """A model, its features and what the error is measured against."""
+
+    model: MRP
+    features: Array  # (k, n)
+    metric: Array  # (n, n) ΦᵀDΦ
+    target: Array  # (n,) θ*
+    scale: float  # (Φθ*)ᵀ D (Φθ*)
+    n_steps: int
+
+    @property
+    def diagonal(self) -> bool:
+        """Whether the metric is diagonal."""
+        return bool(np.count_nonzero(self.metric - np.diag(np.diag(self.metric))) == 0)
+
+    @property
+    def onehot(self) -> bool:
+        """Whether features are the unit vectors in the order of the states."""
+        return self.features.shape == (self.model.n_states,) * 2 and bool(
+            np.array_equal(self.features, np.eye(self.model.n_states))
+        )
+
+
+class _Pass:
+    """Algorithms that share one recursion, over all runs; `solve` fills one run's slice of the pairs."""
+
+    def __init__(self, names: list[str], study: _Study, lmbdas: Array, alphas: Array, seeds: list[int]) -> None:
+        self.names = names
+        self.seeds = seeds
+        self.study = study
+        self._shape = (len(seeds), len(lmbdas), len(alphas))
+        self._lmbdas = np.repeat(lmbdas, len(alphas))
+        self._alphas = np.tile(alphas, len(lmbdas))
+        self.n_pairs = len(self._lmbdas)
+        lstd = names[0] in LSTD_VARIANTS
+        self._rows = LSTD_VARIANTS if lstd else tuple(names)
+        self._totals = np.empty((len(self._rows), len(seeds), self.n_pairs))
+        if not lstd:
+            self._kernel = _td_kernel(study, TD_KINDS[names[0]])
+        elif study.onehot and study.features.shape[1] >= ONEHOT_FROM:
+            self._kernel = _onehot_kernel(study)
+        else:
+            self._kernel = _dense_kernel(study)
+
+    def compile(self) -> None:
+        """Compile the kernel now, in this thread."""
+        self._kernel(self.study.model.simulate(0, 0), np.empty(0), np.empty(0), np.empty((len(self._rows), 0)))
+
+    def solve(self, run: int, pairs: slice) -> None:
+        """Compute one run's errors of a slice of the pairs."""
+        trajectory = self.study.model.simulate(self.study.n_steps, self.seeds[run])
+        lmbdas, alphas = self._lmbdas[pairs], self._alphas[pairs]
+        totals = np.empty((len(self._rows), len(lmbdas)))
+        self._kernel(trajectory, lmbdas, alphas, totals)
+        self._totals[:, run, pairs] = totals
+
+    def errors(self, name: str) -> Array:
+        """Normalised errors of one algorithm, shape (runs, lmbdas, alphas); infinite where a run diverged."""
+        totals = self._totals[self._rows.index(name)] / (self.study.n_steps * self.study.scale)
+        return np.where(np.isfinite(totals), totals, np.inf).reshape(self._shape)
+
+
+_Kernel = Callable[[Trajectory, Array, Array, Array], None]
+
+
+def _dense_kernel(study: _Study) -> _Kernel:
+    # In the eigenbasis of the metric the error is a weighted sum of squares, and αI stays αI.
+    if study.diagonal:
+        weight, basis = np.diag(study.metric).copy(), np.eye(len(study.target))
+    else:
+        weight, basis = np.linalg.eigh(study.metric)
+        weight = np.maximum(weight, 0.0)
+    features = study.features @ basis
+    target = basis.T @ study.target
+
+    def call(trajectory: Trajectory, lmbdas: Array, alphas: Array, totals: Array) -> None:
+        phi = features[trajectory.states]
+        lstd_dense(phi, trajectory.rewards, trajectory.discounts, weight, target, lmbdas, alphas, totals)
+
+    return call
+
+
+def _onehot_kernel(study: _Study) -> _Kernel:
+    weight = np.diag(study.metric).copy()
+
+    def call(trajectory: Trajectory, lmbdas: Array, alphas: Array, totals: Array) -> None:
+        layout = Plan(*plan(trajectory.states, study.model.n_states))
+        lstd_onehot(layout, trajectory.rewards, trajectory.discounts, weight, study.target, lmbdas, alphas, totals)
+
+    return call
+
+
+def _td_kernel(study: _Study, kind: int) -> _Kernel:
+    rows = csr_array(study.features)
+    indptr, indices = rows.indptr.astype(np.int64), rows.indices.astype(np.int64)
+    metric = np.diag(study.metric)[np.newaxis].copy() if study.diagonal else study.metric
+
+    def call(trajectory: Trajectory, lmbdas: Array, alphas: Array, totals: Array) -> None:
+        states, rewards, discounts, _ = trajectory
+        td_kernels.td(
+            indptr, indices, rows.data, states, rewards, discounts, metric, study.target,
+            kind, lmbdas, alphas, totals[0],
+        )  # fmt: skip
+
+    return call
+
+
+def _study(problem: str | MRP, features: str | ArrayLike, mrp_seed: int, n_steps: int | None) -> _Study:
+    if isinstance(problem, MRP):
+        model = problem
+        length = DEFAULT_STEPS
+    else:
+        paper = PROBLEMS[check_choice("problem", problem, PROBLEMS)]
+        model = RandomMRP(paper.n_states, paper.branching, paper.reward_std, mrp_seed)
+        length = paper.n_steps
+    if n_steps is not None:
+        length = check_integer("n_steps", n_steps, 1)
+    if isinstance(features, str):
+        phi = make_features(model, features)
+    else:
+        phi = check_array("features", features, (model.n_states, None))
+    metric = phi.T @ (model.stationary[:, np.newaxis] * phi)
+    target = model.best_fit(phi)
+    scale = float(target @ metric @ target)
+    if not scale > 0.0:
+        raise InvalidInputError(
+            "`problem` and `features` must give values that are not all zero, since the error is relative to them; "
+            f"got (Φθ*)ᵀD(Φθ*) = {scale:g}."
+        )
+    return _Study(model, phi, metric, target, scale, length)
+
+
+def _run(passes: list[_Pass], jobs: int, progress: Progress | None) -> None:
+    tasks = [(one, run, pairs) for one in passes for run in range(len(one.seeds)) for pairs in _slices(one, jobs)]
+    for one in passes:
+        one.compile()
+    with ThreadPoolExecutor(jobs, thread_name_prefix="lstd") as pool:
+        futures: list[Future[None]] = [pool.submit(one.solve, run, pairs) for one, run, pairs in tasks]
+        try:
+            for done, future in enumerate(as_completed(futures), start=1):
+                future.result()
+                if progress is not None:
+                    progress(done, len(futures))
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+def _slices(one: _Pass, jobs: int) -> list[slice]:
+    """All pairs at once when there are runs enough to keep every thread busy, else pieces of whole blocks."""
+    pieces = max(1, -(-4 * jobs // len(one.seeds)))
+    size = -(-one.n_pairs // (pieces * LANES)) * LANES
+    return [slice(first, first + size) for first in range(0, one.n_pairs, size)]
+
+
+def _check_algorithms(algorithm: str | list[str] | tuple[str, ...]) -> list[str]:
+    names = [algorithm] if isinstance(algorithm, str) else list(algorithm)
+    if not names:
+        raise InvalidInputError(f"`algorithm` must name at least one of {', '.join(ALGORITHMS)}; got none.")
+    for name in names:
+        check_choice("algorithm", name, ALGORITHMS)
+    if len(set(names)) < len(names):
+        raise InvalidInputError(f"`algorithm` must name each algorithm once; got {names}.")
+    return names
+
+
+def _check_seeds(run_seeds: Iterable[int]) -> list[int]:
+    try:
+        seeds = list(run_seeds)
+    except TypeError:
+        raise InvalidInputError(f"`run_seeds` must be a list of integers; got {run_seeds!r}.") from None
+    if not seeds:
+        raise InvalidInputError("`run_seeds` must hold at least one seed; got none.")
+    return [check_integer(f"run_seeds[{i}]", seed, 0, 2**32 - 1) for i, seed in enumerate(seeds)]
+
+
+def _check_jobs(n_jobs: int | None) -> int:
+    if n_jobs is None:
+        # The cores this process may use, which on a shared machine are fewer than those it has.
+        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return check_integer("n_jobs", n_jobs, 1)

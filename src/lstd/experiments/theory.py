@@ -1,0 +1,348 @@
+"""Proposition 1 and Theorem 2 of Osogami (2020) in numbers: exact, asymptotic and simulated.
+
+Proposition 1. One state, i.i.d. rewards R_1, R_2, … of mean μ and standard deviation σ. With
+w_n = Σ_{k<n} (λγ)^k = (1 − (λγ)ⁿ)/(1 − λγ),
+
+    b_T = Σ_{n≤T} w_n R_n,   A_T^Boy = (1−γ) Σ_{n≤T} w_n,   A_T^Unc = A_T^Boy + Δ_T,   Δ_T = γ w_T,
+
+so θ = b_T/A_T has the bias E[b_T]/A_T − μ/(1−γ) and the variance σ² Σ w_n² / A_T². To leading order in 1/T
+the bias of Uncorrected is −γμ/((1−γ)²T), that of Boyan's is zero, and the ratio of the variances, Boyan's
+over Uncorrected, is 1 + 2γ/((1−γ)T).
+
+Theorem 2. On one stream of an ergodic process, A_T/T, b_T/T and the weights of all three estimators tend to
+the same limits (:meth:`lstd.mrp.MRP.limit`).
+
+Source: T. Osogami, "Uncorrected least-squares temporal difference with lambda-return", AAAI-20, and its
+supplement (arXiv:1911.06057), whose symbols are used here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lstd._validation import check_grid, check_integer, check_real
+from lstd.errors import InvalidInputError
+from lstd.experiments.protocol import GAMMA, LSTD_VARIANTS, MRP_SEED, PROBLEMS
+from lstd.mrp import RandomMRP, make_features
+
+Array = NDArray[np.float64]
+
+THEORY_LMBDAS = (0.0, 0.5, 0.9, 1.0)
+PROPOSITION1_VARIANTS = ("boyan", "uncorrected")
+_BLOCK = 1000  # sample paths drawn at a time: 24 MB of rewards for paths of 3000 steps
+_SHORTEST_STREAM = 100  # fewer steps may visit too few states to determine five weights without a ridge term
+
+
+def proposition1(
+    *,
+    mu: float = 1.0,
+    sigma: float = 1.0,
+    gamma: float = 0.9,
+    lmbdas: Sequence[float] = THEORY_LMBDAS,
+    n_steps: Sequence[int] = (10, 30, 100, 300, 1000, 3000),
+    n_samples: int = 20_000,
+    seed: int = 2020,
+) -> dict[str, Any]:
+    """Bias and variance of Boyan's and Uncorrected LSTD(λ) with one state and i.i.d. rewards.
+
+    Given λ, γ and T, both estimators divide the same b_T by a constant: on common rewards the ratio of their
+    sample variances would be the exact ratio whatever was drawn. Each estimator therefore has sample paths of
+    its own, and the ratio's standard error holds the errors of both. All λ and T of one estimator share its
+    paths, so that the deviations of neighbouring rows go together. The simulated rewards are uniform on
+    μ ± √3 σ: the proposition asks for no particular distribution.
+
+    Parameters
+    ----------
+    mu, sigma : float
+        Mean and standard deviation (> 0) of the rewards.
+    gamma : float in [0, 1)
+        Discount. Leading order in 1/T means T well above 1/(1−γ).
+    lmbdas : sequence of float in [0, 1]
+        Trace decays.
+    n_steps : sequence of int
+        Lengths T of the data; the rows have them in growing order.
+    n_samples : int
+        Sample paths per estimator, at least 4.
+    seed : int
+        Seed of ``numpy.random.default_rng``.
+
+    Returns
+    -------
+    dict
+        "mu", "sigma", "gamma", "n_samples"; "rows", per λ, T and variant: the bias exactly, to leading order
+        and simulated with its standard error, and the variance exactly and simulated with its standard error
+        (from the fourth moment); "ratio_rows", per λ and T: the ratio of variances, Boyan's over Uncorrected,
+        with a standard error by the delta method. Numbers and words only, ready for JSON.
+
+    Raises
+    ------
+    InvalidInputError
+        When an argument is out of range.
+
+    Examples
+    --------
+    >>> from lstd.experiments.theory import proposition1
+    >>> result = proposition1(lmbdas=[0.5], n_steps=[100], n_samples=100)
+    >>> round(result["rows"][1]["bias_exact"], 4), round(result["rows"][1]["bias_asymptotic"], 4)
+    (-0.8319, -0.9)
+    """
+    mu, gamma = check_real("mu", mu, -np.inf, np.inf), _check_gamma(gamma)
+    sigma = check_real("sigma", sigma, 0.0, np.inf, open_low=True)
+    lmbdas = [float(lmbda) for lmbda in check_grid("lmbdas", lmbdas, 0.0, 1.0)]
+    lengths = _check_lengths(n_steps, 1)
+    n_samples = check_integer("n_samples", n_samples, 4)
+    generator = np.random.default_rng(check_integer("seed", seed, 0))
+    exact = [proposition1_exact(T, lmbda, gamma, mu, sigma) for lmbda in lmbdas for T in lengths]
+    shares = _reward_shares(lmbdas, gamma, lengths)
+    b = {v: _simulate_b(generator, shares, mu, sigma, n_samples) for v in PROPOSITION1_VARIANTS}
+    rows: list[dict[str, Any]] = []
+    ratio_rows: list[dict[str, Any]] = []
+    for i, (lmbda, T) in enumerate((lmbda, T) for lmbda in lmbdas for T in lengths):
+        boyan, uncorrected = (
+            _proposition1_row(v, lmbda, T, b[v][:, i], exact[i][v], mu, gamma) for v in PROPOSITION1_VARIANTS
+        )
+        rows += [boyan, uncorrected]
+        ratio_rows.append(_ratio_row(boyan, uncorrected, exact[i]["ratio"], gamma))
+    head = {"mu": mu, "sigma": sigma, "gamma": gamma, "n_samples": n_samples}
+    return head | {"rows": rows, "ratio_rows": ratio_rows}
+
+
+def proposition1_exact(T: int, lmbda: float, gamma: float, mu: float, sigma: float) -> dict[str, Any]:
+    """Coefficient A_T, bias and variance of both estimators, and the variance ratio, before any o(·).
+
+    Parameters
+    ----------
+    T : int
+        Number of rewards.
+    lmbda, gamma : float
+        Trace decay in [0, 1] and discount in [0, 1).
+    mu, sigma : float
+        Mean and standard deviation of the rewards.
+
+    Returns
+    -------
+    dict
+        "boyan" and "uncorrected", each a dict of floats "A", "bias", "variance"; "ratio", a float.
+
+    Raises
+    ------
+    InvalidInputError
+        When an argument is out of range.
+
+    Notes
+    -----
+    The sums of w_n and w_n² are taken term by term: their closed forms lose digits as λγ tends to 1.
+
+    Examples
+    --------
+    >>> from lstd.experiments.theory import proposition1_exact
+    >>> proposition1_exact(1, 1.0, 0.5, mu=1.0, sigma=1.0)["uncorrected"]
+    {'A': 1.0, 'bias': -1.0, 'variance': 1.0}
+    """
+    T, lmbda = check_integer("T", T, 1), check_real("lmbda", lmbda, 0.0, 1.0)
+    gamma, mu = _check_gamma(gamma), check_real("mu", mu, -np.inf, np.inf)
+    sigma = check_real("sigma", sigma, 0.0, np.inf)
+    w = _reward_weights(T, lmbda * gamma)
+    boyan = (1 - gamma) * float(w.sum())
+    delta = gamma * float(w[-1])
+    uncorrected = boyan + delta
+    variance_b = sigma**2 * float(w @ w)
+    # E[θ_Boy] = μ/(1−γ), so the bias of Uncorrected is the difference of the two means, −Δ/A_Unc · μ/(1−γ).
+    return {
+        "boyan": {"A": boyan, "bias": 0.0, "variance": variance_b / boyan**2},
+        "uncorrected": {
+            "A": uncorrected,
+            "bias": -delta / uncorrected * mu / (1 - gamma),
+            "variance": variance_b / uncorrected**2,
+        },
+        "ratio": (uncorrected / boyan) ** 2,
+    }
+
+
+def theorem2(
+    *,
+    lmbdas: Sequence[float] = THEORY_LMBDAS,
+    n_steps: Sequence[int] = (100, 1000, 10_000, 100_000),
+    seeds: Sequence[int] = tuple(range(1, 11)),
+) -> dict[str, Any]:
+    """Distance of A_T/T, b_T/T and the weights to their limits on the small problem with normal features.
+
+    One pass over a stream serves every T and all three variants, which differ by one rank-one term at the end
+    of the data. The weights solve A_T θ = b_T without a ridge term, as in the theorem.
+
+    Parameters
+    ----------
+    lmbdas : sequence of float in [0, 1]
+        Trace decays.
+    n_steps : sequence of int
+        Lengths T of the data, each at least 100.
+    seeds : sequence of int
+        Seeds of the runs.
+
+    Returns
+    -------
+    dict
+        "problem", in words; "n_seeds"; "rows", per variant, λ and T: medians over the runs of the relative
+        Frobenius (A) or Euclidean (b, θ) distances "error_A", "error_b", "error_theta", and the quartiles of
+        the last, "low_theta" and "high_theta". Numbers and words only, ready for JSON.
+
+    Raises
+    ------
+    InvalidInputError
+        When an argument is out of range.
+
+    Examples
+    --------
+    >>> from lstd.experiments.theory import theorem2
+    >>> rows = theorem2(lmbdas=[0.5], n_steps=[100, 10_000], seeds=[1])["rows"]
+    >>> rows[0]["error_theta"] > rows[1]["error_theta"]
+    True
+    """
+    lmbdas = [float(lmbda) for lmbda in check_grid("lmbdas", lmbdas, 0.0, 1.0)]
+    lengths = _check_lengths(n_steps, _SHORTEST_STREAM)
+    seeds = [check_integer(f"seeds[{i}]", seed, 0, 2**32 - 1) for i, seed in enumerate(seeds)]
+    if not seeds:
+        raise InvalidInputError("`seeds` must name at least one run; got none. Pass seeds=[1].")
+    small = PROBLEMS["small"]
+    model = RandomMRP(small.n_states, small.branching, small.reward_std, MRP_SEED, gamma=GAMMA)
+    features = make_features(model, "normal")
+    limits = [(*model.limit(features, lmbda), model.fixed_point(features, lmbda)) for lmbda in lmbdas]
+    errors = np.empty((len(seeds), len(lmbdas), len(lengths), len(LSTD_VARIANTS), 3))
+    for s, seed in enumerate(seeds):
+        stream = model.simulate(max(lengths), seed)
+        phi = features[stream.states]
+        for j, lmbda in enumerate(lmbdas):
+            for i, estimates in enumerate(_estimates(phi, stream.rewards, lmbda, GAMMA, lengths)):
+                errors[s, j, i] = [_distances(estimate, limits[j]) for estimate in estimates]
+    words = (
+        f"small random process ({small.n_states} states, {small.branching} successors each, reward noise "
+        f"{small.reward_std:g}), five normal features, discount {GAMMA:g}, no ridge term"
+    )
+    return {"problem": words, "n_seeds": len(seeds), "rows": _theorem2_rows(errors, lmbdas, lengths)}
+
+
+def _check_gamma(gamma: float) -> float:
+    gamma = check_real("gamma", gamma, 0.0, 1.0)
+    if gamma == 1.0:
+        raise InvalidInputError("`gamma` must be below 1, or μ/(1−γ) is infinite; got 1. Pass 0.99.")
+    return gamma
+
+
+def _check_lengths(n_steps: Sequence[int], shortest: int) -> list[int]:
+    lengths = sorted({check_integer(f"n_steps[{i}]", T, shortest) for i, T in enumerate(n_steps)})
+    if not lengths:
+        raise InvalidInputError("`n_steps` must hold at least one length; got none. Pass n_steps=[100].")
+    return lengths
+
+
+def _reward_weights(T: int, decay: float) -> Array:
+    """w_n = Σ_{k<n} (λγ)^k for n = 1 … T: the share of R_n in b_T; shape (T,)."""
+    return np.cumsum(np.power(decay, np.arange(T)))
+
+
+def _reward_shares(lmbdas: Sequence[float], gamma: float, lengths: Sequence[int]) -> Array:
+    """Share of each reward in b_T for every (λ, T), none after T; shape (max T, len(lmbdas)·len(lengths))."""
+    shares = np.zeros((max(lengths), len(lmbdas), len(lengths)))
+    for j, lmbda in enumerate(lmbdas):
+        for i, T in enumerate(lengths):
+            shares[:T, j, i] = _reward_weights(T, lmbda * gamma)
+    return shares.reshape(len(shares), -1)
+
+
+def _simulate_b(generator: np.random.Generator, shares: Array, mu: float, sigma: float, n_samples: int) -> Array:
+    """b_T of independent paths of uniform rewards; shape (n_samples, number of (λ, T))."""
+    parts = []
+    for begin in range(0, n_samples, _BLOCK):
+        uniforms = generator.random((min(_BLOCK, n_samples - begin), len(shares)))
+        parts.append(uniforms @ shares)
+    half_width = np.sqrt(3.0) * sigma
+    return np.asarray((mu - half_width) * shares.sum(axis=0) + 2 * half_width * np.concatenate(parts))
+
+
+def _proposition1_row(
+    variant: str, lmbda: float, T: int, b: Array, exact: dict[str, float], mu: float, gamma: float
+) -> dict[str, Any]:
+    theta = b / exact["A"]
+    N = len(theta)
+    centred = theta - theta.mean()
+    variance = float(centred @ centred) / (N - 1)
+    fourth = float(np.mean(centred**4))
+    # Var[s²] = (μ₄ − σ⁴ (N−3)/(N−1)) / N for independent samples.
+    variance_stderr = np.sqrt((fourth - variance**2 * (N - 3) / (N - 1)) / N)
+    return {
+        "lmbda": lmbda,
+        "T": T,
+        "variant": variant,
+        "bias_exact": exact["bias"],
+        "bias_asymptotic": 0.0 if variant == "boyan" else -gamma * mu / ((1 - gamma) ** 2 * T),  # (18)
+        "bias_simulated": float(theta.mean()) - mu / (1 - gamma),
+        "bias_stderr": float(np.sqrt(variance / N)),
+        "variance_exact": exact["variance"],
+        "variance_simulated": variance,
+        "variance_stderr": float(variance_stderr),
+    }
+
+
+def _ratio_row(boyan: dict[str, Any], uncorrected: dict[str, Any], exact: float, gamma: float) -> dict[str, Any]:
+    """Boyan's variance over Uncorrected's; the samples are independent, so squared relative errors add."""
+    ratio = boyan["variance_simulated"] / uncorrected["variance_simulated"]
+    relative = [row["variance_stderr"] / row["variance_simulated"] for row in (boyan, uncorrected)]
+    return {
+        "lmbda": boyan["lmbda"],
+        "T": boyan["T"],
+        "ratio_exact": exact,
+        "ratio_asymptotic": 1 + 2 * gamma / ((1 - gamma) * boyan["T"]),
+        "ratio_simulated": ratio,
+        "ratio_stderr": ratio * float(np.hypot(*relative)),
+    }
+
+
+def _estimates(
+    phi: Array, rewards: Array, lmbda: float, gamma: float, lengths: Sequence[int]
+) -> list[list[tuple[Array, Array, Array]]]:
+    """(A_T/T, b_T/T, θ_T) per T and variant of one stream without terminations, phi (max T + 1, n)."""
+    from scipy.signal import lfilter
+
+    z = lfilter([1.0], [1.0, -lmbda * gamma], phi[:-1], axis=0)
+    added = z.copy()  # z_t − γ z_{t−1}, Theorem 1
+    added[1:] -= gamma * z[:-1]
+    end_share = {"boyan": 1.0, "uncorrected": 0.0, "mixed": 1 - lmbda}
+    A, b = np.zeros((phi.shape[1],) * 2), np.zeros(phi.shape[1])
+    result = []
+    for start, T in zip([0, *lengths[:-1]], lengths, strict=True):
+        A = A + added[start:T].T @ phi[start:T]
+        b = b + z[start:T].T @ rewards[start:T]
+        end = gamma * np.outer(z[T - 1], phi[T])
+        matrices = [A - end_share[variant] * end for variant in LSTD_VARIANTS]
+        result.append([(matrix / T, b / T, np.linalg.solve(matrix, b)) for matrix in matrices])
+    return result
+
+
+def _distances(estimate: tuple[Array, Array, Array], limit: tuple[Array, Array, Array]) -> list[float]:
+    """Relative distances of A, b and θ to their limits."""
+    pairs = zip(estimate, limit, strict=True)
+    return [float(np.linalg.norm(found - end) / np.linalg.norm(end)) for found, end in pairs]
+
+
+def _theorem2_rows(errors: Array, lmbdas: Sequence[float], lengths: Sequence[int]) -> list[dict[str, Any]]:
+    """Medians and quartiles over the first axis of errors (seeds, λs, Ts, variants, 3)."""
+    low, median, high = np.quantile(errors, [0.25, 0.5, 0.75], axis=0)
+    return [
+        {
+            "variant": variant,
+            "lmbda": lmbda,
+            "T": T,
+            "error_A": float(median[j, i, v, 0]),
+            "error_b": float(median[j, i, v, 1]),
+            "error_theta": float(median[j, i, v, 2]),
+            "low_theta": float(low[j, i, v, 2]),
+            "high_theta": float(high[j, i, v, 2]),
+        }
+        for v, variant in enumerate(LSTD_VARIANTS)
+        for j, lmbda in enumerate(lmbdas)
+        for i, T in enumerate(lengths)
+    ]

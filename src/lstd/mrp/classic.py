@@ -1,0 +1,99 @@
+"""Classic episodic processes with values known in closed form."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lstd._validation import check_integer, check_real
+from lstd.errors import InvalidInputError
+from lstd.mrp.model import MRP
+
+
+class BoyanChain(MRP):
+    """Boyan's chain: from position s go to s − 1 or s − 2 with equal chance, reward −3; from 1 to 0, reward −2.
+
+    Position 0 terminates with reward zero. An episode starts at the far end, position ``n_states − 1``, which is
+    state 0; state i is position ``n_states − 1 − i``. With `gamma` = 1 the value of position s is −2s.
+
+    Parameters
+    ----------
+    n_states : int, default 13
+        Number of positions; one more than a multiple of four for :attr:`interpolating_features`.
+    gamma : float in [0, 1], default 1.0
+
+    References
+    ----------
+    Boyan, "Technical update: Least-squares temporal difference learning", Machine Learning 49 (2002).
+
+    Examples
+    --------
+    >>> from lstd.mrp import BoyanChain
+    >>> chain = BoyanChain()
+    >>> chain.best_fit(chain.interpolating_features).round(10) + 0.0
+    array([-24., -16.,  -8.,   0.])
+    """
+
+    def __init__(self, n_states: int = 13, *, gamma: float = 1.0) -> None:
+        k = check_integer("n_states", n_states, 3)
+        transition, reward = np.zeros((2, k, k))
+        for i in range(k - 2):
+            transition[i, [i + 1, i + 2]] = 0.5
+            reward[i, [i + 1, i + 2]] = -3.0
+        transition[k - 2, k - 1] = 1.0
+        reward[k - 2, k - 1] = -2.0
+        super().__init__(transition, reward, gamma=gamma)
+
+    @property
+    def interpolating_features(self) -> NDArray[np.float64]:
+        """Boyan's features, shape (k, (k − 1)/4 + 1): a hat at every fourth position, linear in between."""
+        k = self.n_states
+        if (k - 1) % 4:
+            raise InvalidInputError(f"`n_states` must be 1 more than a multiple of 4 for these features; got {k}.")
+        knots = np.arange(0, k, 4)
+        hats = 1.0 - np.abs(np.arange(k)[:, None] - knots) / 4.0
+        return np.asarray(np.maximum(0.0, hats), dtype=np.float64)
+
+
+class RandomWalk(MRP):
+    """Random walk: step left or right with equal chance until one end is passed.
+
+    Parameters
+    ----------
+    n_states : int, default 19
+        Odd number of states; an episode starts in the middle.
+    gamma : float in [0, 1], default 1.0
+    left_reward, right_reward : float, default −1.0 and 1.0
+        Rewards of leaving at either end; all others are zero. With `gamma` = 1 the values are linear in the state.
+
+    References
+    ----------
+    Sutton and Barto, "Reinforcement Learning: An Introduction", 2nd edition (2018), examples 6.2 and 7.1.
+
+    Examples
+    --------
+    >>> from lstd.mrp import RandomWalk
+    >>> RandomWalk(5, left_reward=0.0).values.round(4)
+    array([0.1667, 0.3333, 0.5   , 0.6667, 0.8333])
+    """
+
+    def __init__(
+        self,
+        n_states: int = 19,
+        *,
+        gamma: float = 1.0,
+        left_reward: float = -1.0,
+        right_reward: float = 1.0,
+    ) -> None:
+        k = check_integer("n_states", n_states, 1)
+        if k % 2 == 0:
+            raise InvalidInputError(f"`n_states` must be odd, so that there is a middle; got {k}.")
+        left = check_real("left_reward", left_reward, -np.inf, np.inf)
+        right = check_real("right_reward", right_reward, -np.inf, np.inf)
+        transition = 0.5 * (np.eye(k, k=1) + np.eye(k, k=-1))
+        ends = np.zeros(k)
+        ends[0] += left
+        ends[-1] += right
+        if k == 1:
+            ends /= 2.0  # both exits leave from the one state, each with probability 1/2
+        super().__init__(transition, np.zeros((k, k)), gamma=gamma, start=k // 2, termination_reward=ends)

@@ -1,0 +1,65 @@
+"""Features of states: tabular, binary, normal (van Seijen et al. 2016)."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lstd._validation import check_choice
+from lstd.errors import InvalidInputError
+from lstd.mrp.model import MRP
+from lstd.mrp.random import RandomMRP
+
+FEATURE_NAMES = ("tabular", "binary", "normal")
+
+Array = NDArray[np.float64]
+
+
+def make_features(model: MRP, name: str) -> Array:
+    """Features of every state of `model`.
+
+    Parameters
+    ----------
+    model : MRP
+    name : {"tabular", "binary", "normal"}
+        Unit vectors; the ⌈log2(k + 1)⌉ bits of s + 1, most significant first; or five normals per state, which
+        only a :class:`RandomMRP` has. Binary and normal rows are scaled to length one.
+
+    Returns
+    -------
+    ndarray of shape (k, n)
+
+    Raises
+    ------
+    InvalidInputError
+        When `name` is unknown, or "normal" is asked of a model without random draws.
+
+    Examples
+    --------
+    >>> from lstd.mrp import RandomMRP, make_features
+    >>> make_features(RandomMRP(3, 2, 0.0, seed=1), "binary").round(3)
+    array([[0.   , 1.   ],
+           [1.   , 0.   ],
+           [0.707, 0.707]])
+    """
+    check_choice("features", name, FEATURE_NAMES)
+    if name == "tabular":
+        return np.eye(model.n_states)
+    if name == "binary":
+        return _unit_rows(_bits(model.n_states))
+    if not isinstance(model, RandomMRP):
+        raise InvalidInputError(
+            f"`features` 'normal' are drawn with a RandomMRP; got a {type(model).__name__}. "
+            "Pass a matrix of features of shape (n_states, n_features) instead."
+        )
+    return _unit_rows(model.normal_features)
+
+
+def _bits(n_states: int) -> Array:
+    width = int(n_states).bit_length()  # ⌈log2(k + 1)⌉
+    numbers = np.arange(1, n_states + 1)[:, None]
+    return ((numbers >> np.arange(width - 1, -1, -1)) & 1).astype(np.float64)
+
+
+def _unit_rows(rows: Array) -> Array:
+    return np.asarray(rows / np.linalg.norm(rows, axis=1, keepdims=True))

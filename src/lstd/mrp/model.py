@@ -1,0 +1,237 @@
+"""A Markov reward process with exact values.
+
+States 0 … k−1, discount γ, transition matrix P, expected reward r(s). Rows of P may sum to less than one: the
+missing probability is that of terminating, after which a new episode begins in a start state. Then
+
+    values              V = (I − γP)⁻¹ r
+    stationary          d = the long-run share of time in each state, episodes following one another
+    best linear fit     Φθ*, the d-weighted least-squares fit of V
+    limit of LSTD(λ)    A = Φᵀ D (I − γP)(I − λγP)⁻¹ Φ,  b = Φᵀ D (I − λγP)⁻¹ r     (Osogami 2020, Theorem 2)
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import connected_components
+
+from lstd._validation import check_array, check_integer, check_real
+from lstd.errors import InvalidInputError
+from lstd.mrp.simulate import Trajectory, simulate
+
+_SUM_TOLERANCE = 1e-12  # rows of probabilities are sums of k rounded terms
+
+Array = NDArray[np.float64]
+
+
+class MRP:
+    """Markov reward process with exact values.
+
+    Parameters
+    ----------
+    transition : array-like of shape (k, k)
+        ``transition[s, s']`` is the probability of going from s to s'. A row may sum to less than one: the rest
+        is the probability of terminating.
+    reward : array-like of shape (k, k)
+        Expected reward of each transition (s, s'), in the units of the reward.
+    reward_std : float, default 0.0
+        Standard deviation of the normal noise added to each reward.
+    gamma : float in [0, 1], default 0.99
+        Discount. One is meant for processes that terminate from every state.
+    start : int or array-like of shape (k,), default 0
+        State in which every episode starts, or the probabilities of the start states.
+    termination_reward : array-like of shape (k,), optional
+        Expected reward of terminating from each state; zero by default.
+
+    Raises
+    ------
+    InvalidInputError
+        When a shape, a probability or the discount is not valid.
+
+    Examples
+    --------
+    >>> from lstd.mrp import MRP
+    >>> model = MRP([[0.5, 0.5], [0.0, 1.0]], [[1.0, 1.0], [0.0, 0.0]], gamma=0.9)
+    >>> model.values.round(4)
+    array([1.8182, 0.    ])
+    >>> model.stationary
+    array([0., 1.])
+    """
+
+    def __init__(
+        self,
+        transition: ArrayLike,
+        reward: ArrayLike,
+        *,
+        reward_std: float = 0.0,
+        gamma: float = 0.99,
+        start: int | ArrayLike = 0,
+        termination_reward: ArrayLike | None = None,
+    ) -> None:
+        self.transition = _check_transition(transition)
+        k = len(self.transition)
+        self.reward = check_array("reward", reward, (k, k))
+        self.reward_std = check_real("reward_std", reward_std, 0.0, np.inf)
+        self.gamma = check_real("gamma", gamma, 0.0, 1.0)
+        self.start = _check_start(start, k)
+        if termination_reward is None:
+            termination_reward = np.zeros(k)
+        self.termination_reward = check_array("termination_reward", termination_reward, (k,))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(n_states={self.n_states}, gamma={self.gamma:g})"
+
+    @property
+    def n_states(self) -> int:
+        """Number of states, k."""
+        return len(self.transition)
+
+    @cached_property
+    def termination(self) -> Array:
+        """Probability of terminating from each state, shape (k,)."""
+        missing = 1.0 - self.transition.sum(axis=1)
+        return np.where(missing > _SUM_TOLERANCE, missing, 0.0)
+
+    @cached_property
+    def expected_reward(self) -> Array:
+        """Expected reward on leaving each state, shape (k,)."""
+        per_state = (self.transition * self.reward).sum(axis=1) + self.termination * self.termination_reward
+        return np.asarray(per_state)
+
+    @cached_property
+    def values(self) -> Array:
+        """Expected discounted sum of future rewards from each state, shape (k,)."""
+        if self.gamma == 1.0 and not _all_terminate(self.transition, self.termination):
+            raise InvalidInputError(
+                "`gamma` must be below 1 for a process that can go on for ever; got 1. "
+                "Choose a discount below 1, or let every state reach termination."
+            )
+        values = np.linalg.solve(np.eye(self.n_states) - self.gamma * self.transition, self.expected_reward)
+        return np.asarray(values, dtype=np.float64)
+
+    @cached_property
+    def stationary(self) -> Array:
+        """Long-run share of time spent in each state from the start, shape (k,); zero for transient states."""
+        restarted = self.transition + np.outer(self.termination, self.start)
+        return _stationary(restarted, self.start)
+
+    def best_fit(self, features: ArrayLike) -> Array:
+        """Weights of the stationary-weighted least-squares fit of the values.
+
+        Parameters
+        ----------
+        features : array-like of shape (k, n)
+            One row of features per state.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+            The solution of least norm, where states that are never visited again leave weights undetermined.
+        """
+        phi = check_array("features", features, (self.n_states, None))
+        root = np.sqrt(self.stationary)
+        weights = np.linalg.lstsq(root[:, None] * phi, root * self.values, rcond=None)[0]
+        return np.asarray(weights, dtype=np.float64)
+
+    def limit(self, features: ArrayLike, lmbda: float) -> tuple[Array, Array]:
+        """Limits of A_T/T and b_T/T as T grows, the same for all three estimators (Osogami 2020, Theorem 2).
+
+        Parameters
+        ----------
+        features : array-like of shape (k, n)
+        lmbda : float in [0, 1]
+            Trace decay.
+
+        Returns
+        -------
+        A : ndarray of shape (n, n)
+        b : ndarray of shape (n,)
+        """
+        phi = check_array("features", features, (self.n_states, None))
+        decay = check_real("lmbda", lmbda, 0.0, 1.0) * self.gamma
+        identity = np.eye(self.n_states)
+        right = np.column_stack([phi, self.expected_reward])
+        discounted = np.linalg.solve(identity - decay * self.transition, right)
+        weighted = phi.T * self.stationary
+        A = weighted @ (identity - self.gamma * self.transition) @ discounted[:, :-1]
+        return A, weighted @ discounted[:, -1]
+
+    def fixed_point(self, features: ArrayLike, lmbda: float) -> Array:
+        """Weights to which all three LSTD(λ) estimators converge, shape (n,).
+
+        The solution of least norm, where states that are never visited again leave weights undetermined.
+        """
+        A, b = self.limit(features, lmbda)
+        return np.asarray(np.linalg.lstsq(A, b, rcond=None)[0], dtype=np.float64)
+
+    def simulate(self, n_steps: int, seed: int) -> Trajectory:
+        """Draw `n_steps` transitions from ``numpy.random.RandomState(seed)``.
+
+        Per step: one uniform for the successor; then one normal when `reward_std` is positive; then, when the
+        start state is random, one uniform for it (used only if the step terminates).
+
+        Returns
+        -------
+        Trajectory
+            States (n_steps + 1,), rewards (n_steps,), discounts (n_steps + 1,) and terminated (n_steps,).
+        """
+        n_steps = check_integer("n_steps", n_steps, 0)
+        return simulate(self, n_steps, check_integer("seed", seed, 0, 2**32 - 1))
+
+
+def _check_transition(transition: ArrayLike) -> Array:
+    P = check_array("transition", transition, (None, None))
+    if P.shape[0] != P.shape[1] or P.size == 0:
+        raise InvalidInputError(f"`transition` must be square with at least one state; got shape {P.shape}.")
+    sums = P.sum(axis=1)
+    for bad, found in ((P.min(axis=1) < 0, P.min(axis=1)), (sums > 1 + _SUM_TOLERANCE, sums)):
+        if bad.any():
+            s = int(np.argmax(bad))
+            raise InvalidInputError(
+                f"`transition` must hold probabilities, each row summing to at most 1; row {s} has {found[s]:g}."
+            )
+    return P
+
+
+def _check_start(start: int | ArrayLike, n_states: int) -> Array:
+    if np.ndim(start) == 0:
+        point = np.zeros(n_states)
+        point[check_integer("start", start, 0, n_states - 1)] = 1.0
+        return point
+    p = check_array("start", start, (n_states,))
+    if p.min() < 0 or abs(p.sum() - 1.0) > _SUM_TOLERANCE:
+        raise InvalidInputError(f"`start` must hold probabilities that sum to 1; got a sum of {p.sum():g}.")
+    return p
+
+
+def _all_terminate(P: Array, termination: Array) -> bool:
+    """Whether every state reaches termination with probability one."""
+    reaches = termination > 0
+    for _ in range(len(P)):
+        reaches = reaches | (P[:, reaches] > 0).any(axis=1)
+    return bool(reaches.all())
+
+
+def _stationary(P: Array, start: Array) -> Array:
+    """Cesàro limit of startᵀPᵗ: each closed class's own distribution, weighted by its chance of being entered."""
+    _, label = connected_components(csr_array(P > 0), directed=True, connection="strong")
+    leaves = np.array([(P[i, label != label[i]] > 0).any() for i in range(len(P))])
+    closed = [c for c in range(label.max() + 1) if not leaves[label == c].any()]
+    recurrent = np.isin(label, closed)
+    visits = np.zeros(len(P))
+    if not recurrent.all():
+        Q = P[np.ix_(~recurrent, ~recurrent)]
+        visits[~recurrent] = np.linalg.solve((np.eye(len(Q)) - Q).T, start[~recurrent])
+    d = np.zeros(len(P))
+    for c in closed:
+        members = np.flatnonzero(label == c)
+        entered = start[members].sum() + (visits @ P[:, members]).sum()
+        ones = np.ones((len(members), len(members)))
+        # π(I − P + 11ᵀ) = 1ᵀ has the stationary distribution as its only solution for an irreducible class.
+        pi = np.linalg.solve((np.eye(len(members)) - P[np.ix_(members, members)] + ones).T, ones[0])
+        d[members] = entered * pi
+    d /= d.sum()
+    return d

@@ -1,0 +1,397 @@
+"""Slow, literal statements of every object from its definition: the judge of the compiled code.
+
+Nothing here imports `lstd`; no estimator is computed by a recursion unless its docstring says so. Equation
+numbers are those of Osogami (AAAI-20). A stream is ``phi`` (T+1, n), whose last row is only a successor;
+``rewards`` (T,) or (T, m), ``rewards[t]`` = r_{t+1} received on leaving row t; ``discounts``, a scalar γ or
+an array (T+1,), γ_t on arrival in row t (0 = row t starts an episode); ``rho`` (T,), importance ratios, by
+default 1.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache, partial
+
+import numpy as np
+
+GAMMA = 0.99
+PROBLEMS = {"small": (10, 3, 0.1, 100), "large": (100, 10, 0.1, 1000), "deterministic": (100, 3, 0.0, 1000)}
+VARIANTS = ("boyan", "uncorrected", "mixed")
+
+
+def _stream(phi, discounts, rho):
+    """`phi` and `discounts` with T+1 rows, `rho` with T."""
+    phi = np.asarray(phi, dtype=float)
+    n_steps = len(phi) - 1
+    discounts = np.broadcast_to(np.asarray(discounts, dtype=float), (n_steps + 1,))
+    rho = np.broadcast_to(np.asarray(1.0 if rho is None else rho, dtype=float), (n_steps,))
+    return phi, discounts, rho
+
+
+# ---------------------------------------------------------------- least squares: double sums, forward view
+
+
+def decay(i, t, lmbda, discounts, rho):
+    """Share of φ_i that is left in z_t: Π_{j=i..t} ρ_j Π_{j=i+1..t} λγ_j; (λγ)^{t−i} in the paper."""
+    return math.prod(rho[i : t + 1]) * math.prod(lmbda * discounts[i + 1 : t + 1])
+
+
+def trace(phi, t, lmbda, discounts, rho=None):
+    """Eligibility trace z_t = Σ_{i≤t} (λγ)^{t−i} φ_i, Theorem 1; z_{−1} = 0."""
+    phi, discounts, rho = _stream(phi, discounts, rho)
+    z = np.zeros(phi.shape[1])
+    for i in range(t + 1):
+        z += decay(i, t, lmbda, discounts, rho) * phi[i]
+    return z
+
+
+def vector_b(phi, rewards, lmbda, discounts, rho=None):
+    """(8): b_T = Σ_t φ_t Σ_{m=0}^{T−t−1} (λγ)^m r_{t+1+m}; (n,) or (n, m)."""
+    phi, discounts, rho = _stream(phi, discounts, rho)
+    rewards = np.asarray(rewards, dtype=float)
+    n_steps = len(phi) - 1
+    b = np.zeros(phi.shape[1:] + rewards.shape[1:])
+    for t in range(n_steps):
+        for m in range(n_steps - t):
+            b += np.multiply.outer(phi[t], decay(t, t + m, lmbda, discounts, rho) * rewards[t + m])
+    return b
+
+
+def matrix_uncorrected(phi, lmbda, discounts, rho=None):
+    """(7): A_T = Σ_t φ_t (φ_t − (1−λ)γ Σ_{m=1}^{T−t−1} (λγ)^{m−1} φ_{t+m})ᵀ.
+
+    With discounts and ratios: Σ_t φ_t (ρ_t φ_t − Σ_{k=t+1}^{T−1} (1 − ρ_kλ) γ_k decay(t, k−1) φ_k)ᵀ.
+    """
+    phi, discounts, rho = _stream(phi, discounts, rho)
+    n_steps, n = len(phi) - 1, phi.shape[1]
+    A = np.zeros((n, n))
+    for t in range(n_steps):
+        row = rho[t] * phi[t]
+        for k in range(t + 1, n_steps):
+            row = row - (1 - rho[k] * lmbda) * discounts[k] * decay(t, k - 1, lmbda, discounts, rho) * phi[k]
+        A += np.outer(phi[t], row)
+    return A
+
+
+def matrix_boyan(phi, lmbda, discounts, rho=None):
+    """(17): as (7), each row's bracket less γ (λγ)^{T−t−1} φ_T, the bootstrap at the end of the data."""
+    phi, discounts, rho = _stream(phi, discounts, rho)
+    n_steps, n = len(phi) - 1, phi.shape[1]
+    A = np.zeros((n, n))
+    for t in range(n_steps):
+        row = rho[t] * phi[t]
+        for k in range(t + 1, n_steps):
+            row = row - (1 - rho[k] * lmbda) * discounts[k] * decay(t, k - 1, lmbda, discounts, rho) * phi[k]
+        row = row - discounts[n_steps] * decay(t, n_steps - 1, lmbda, discounts, rho) * phi[n_steps]
+        A += np.outer(phi[t], row)
+    return A
+
+
+def matrix_mixed(phi, lmbda, discounts, rho=None):
+    """Mixed LSTD(λ): the weighted average λ·Uncorrected + (1−λ)·Boyan."""
+    uncorrected = matrix_uncorrected(phi, lmbda, discounts, rho)
+    return lmbda * uncorrected + (1 - lmbda) * matrix_boyan(phi, lmbda, discounts, rho)
+
+
+MATRIX = {"boyan": matrix_boyan, "uncorrected": matrix_uncorrected, "mixed": matrix_mixed}
+
+
+def weights(A, b, alpha):
+    """θ = (A + αI)⁻¹ b."""
+    return np.linalg.solve(A + alpha * np.eye(len(A)), b)
+
+
+def weights_every_step(variant, phi, rewards, lmbda, alpha, discounts, rho=None):
+    """θ_0 … θ_T, (T+1, n): each by a solve of the double sums over the first rows alone."""
+    phi, discounts, rho = _stream(phi, discounts, rho)
+    result = []
+    for end in range(len(phi)):
+        head = (lmbda, discounts[: end + 1], rho[:end])
+        A = MATRIX[variant](phi[: end + 1], *head)
+        result.append(weights(A, vector_b(phi[: end + 1], rewards[:end], *head), alpha))
+    return np.array(result)
+
+
+def decays(t, lmbda, discounts, rho):
+    """``[decay(i, t) for i in 0..t]``, the products formed from the latest row backwards; (t+1,)."""
+    ratios = np.cumprod(rho[: t + 1][::-1])[::-1]
+    return ratios * np.append(np.cumprod(lmbda * discounts[1 : t + 1][::-1])[::-1], 1.0)
+
+
+def weights_every_step_grouped(variant, phi, rewards, lmbda, alpha, discounts, rho=None):
+    """As `weights_every_step`, for long streams: the terms of the double sums grouped by their later row.
+
+    Theorem 1 and Lemma 2, with each trace a direct sum; still one solve per step.
+    """
+    phi, discounts, rho = _stream(phi, discounts, rho)
+    n_steps, n = len(phi) - 1, phi.shape[1]
+    end_share = {"uncorrected": 0.0, "boyan": 1.0, "mixed": 1 - lmbda}[variant]
+    A, b, z = np.zeros((n, n)), np.zeros(n), np.zeros(n)
+    result = [np.zeros(n)]
+    for t in range(n_steps):
+        z_last, z = z, decays(t, lmbda, discounts, rho) @ phi[: t + 1]
+        A += np.outer(z - discounts[t] * z_last, phi[t])
+        b += z * rewards[t]
+        end = end_share * discounts[t + 1] * np.outer(z, phi[t + 1])
+        result.append(weights(A - end, b, alpha))
+    return np.array(result)
+
+
+def discounted_returns(rewards, discounts):
+    """G_t = Σ_{k=0}^{T−t−1} (Π_{j=1..k} γ_{t+j}) r_{t+1+k}: what was observed up to T; (T,)."""
+    n_steps = len(rewards)
+    discounts = np.broadcast_to(np.asarray(discounts, dtype=float), (n_steps + 1,))
+    returns = np.zeros(n_steps)
+    for t in range(n_steps):
+        for k in range(n_steps - t):
+            returns[t] += math.prod(discounts[t + 1 : t + 1 + k]) * rewards[t + k]
+    return returns
+
+
+def ridge(phi, targets, alpha):
+    """Ridge regression without intercept by its normal equations: (ΦᵀΦ + αI)⁻¹ Φᵀ G."""
+    return np.linalg.solve(phi.T @ phi + alpha * np.eye(phi.shape[1]), phi.T @ targets)
+
+
+# ---------------------------------------------------------------- theory: Lemma 1, Proposition 1, Theorem 2
+
+
+def reward_series(P, r, gamma):
+    """γ^m P^m r, m = 0, 1, … until 1e-18 of the first; ends only if γ < 1 or P terminates; (M, k)."""
+    terms = [np.asarray(r, dtype=float)]
+    largest = np.abs(terms[0]).max()
+    while np.abs(terms[-1]).max() > 1e-18 * largest:
+        terms.append(gamma * (P @ terms[-1]))
+    return np.array(terms)
+
+
+def true_values(P, r, gamma):
+    """v = Σ_m γ^m P^m r; (k,)."""
+    return reward_series(P, r, gamma).sum(axis=0)
+
+
+def hypothetical_b(features, P, r, states, rewards, lmbda, gamma):
+    """Lemma 1: b*_T, where the return that the data cut at T goes on with its expectation given s_t.
+
+    b*_T = Σ_t φ_t [Σ_{m<T−t} (λγ)^m r_{t+1+m} + λ^{T−t−1} Σ_{m≥T−t} γ^m (P^m r)(s_t)].
+    """
+    n_steps = len(rewards)
+    terms = reward_series(P, r, gamma)
+    b = np.zeros(features.shape[1])
+    for t in range(n_steps):
+        observed = sum((lmbda * gamma) ** m * rewards[t + m] for m in range(n_steps - t))
+        tail = terms[n_steps - t :, states[t]].sum()
+        b += features[states[t]] * (observed + lmbda ** (n_steps - t - 1) * tail)
+    return b
+
+
+def proposition1(n_steps, lmbda, gamma, mu, sigma):
+    """Proposition 1 exactly, from double sums: φ_t = 1, i.i.d. rewards of mean μ and standard deviation σ."""
+    ones = np.ones((n_steps + 1, 1))
+    A = {name: MATRIX[name](ones, lmbda, gamma)[0, 0] for name in ("boyan", "uncorrected")}
+    share = np.zeros(n_steps)  # of the reward R_n in b_T, n = t + 1 + m
+    for t in range(n_steps):
+        for m in range(n_steps - t):
+            share[t + m] += (lmbda * gamma) ** m
+    mean_b, variance_b = mu * share.sum(), sigma**2 * (share**2).sum()
+    bias = {name: mean_b / A[name] - mu / (1 - gamma) for name in A}
+    variance = {name: variance_b / A[name] ** 2 for name in A}
+    return {"bias": bias, "variance": variance, "ratio": variance["boyan"] / variance["uncorrected"]}
+
+
+def proposition1_asymptotic(n_steps, gamma, mu):
+    """Proposition 1 less its o(1/T): (18), the bias of Uncorrected, and the ratio of the variances."""
+    bias = {"boyan": 0.0, "uncorrected": -gamma * mu / ((1 - gamma) ** 2 * n_steps)}
+    return {"bias": bias, "ratio": 1 + 2 * gamma / ((1 - gamma) * n_steps)}
+
+
+def theorem2_limit(features, P, r, stationary, lmbda, gamma):
+    """Theorem 2: Ā = ΦᵀDΦ + Σ_{m≥1} (λγ)^{m−1} (λγ − γ) ΦᵀDP^mΦ and b̄ = Σ_m (λγ)^m ΦᵀDP^m r."""
+    left = features.T * stationary  # ΦᵀDP^m
+    A, b = left @ features, left @ r
+    factor = 1.0  # (λγ)^{m−1}
+    while factor * np.abs(left).max() > 1e-18:
+        left = left @ P
+        A = A + factor * (lmbda * gamma - gamma) * (left @ features)
+        b = b + factor * lmbda * gamma * (left @ r)
+        factor *= lmbda * gamma
+    return A, b
+
+
+# ---------------------------------------------------------------- temporal differences
+
+
+def n_step_return(t, n, phi, rewards, discounts, theta):
+    """G_t^{(n)} = Σ_{k=1}^n γ^{k−1} r_{t+k} + γ^n φ_{t+n}ᵀθ_{t+n−1}; γ^n is a product of discounts."""
+    products = np.append(1.0, np.cumprod(discounts[t + 1 : t + n + 1]))
+    return products[:n] @ rewards[t : t + n] + products[n] * (phi[t + n] @ theta[t + n - 1])
+
+
+def online_lambda_return(phi, rewards, lmbda, step_size, discounts):
+    """Online λ-return algorithm (van Seijen et al. 2016, section 3): θ_h redone from θ_0 = 0 per horizon h.
+
+    G_t^{λ|h} = (1−λ) Σ_{n=1}^{h−t−1} λ^{n−1} G_t^{(n)} + λ^{h−t−1} G_t^{(h−t)}; θ_0 … θ_T are (T+1, n).
+    """
+    phi, discounts, _ = _stream(phi, discounts, None)
+    n_steps = len(phi) - 1
+    theta = [np.zeros(phi.shape[1])]
+    returns = np.zeros((n_steps, n_steps + 1))  # G_t^{(n)}; each uses a θ of an earlier horizon only
+    for h in range(1, n_steps + 1):
+        w = theta[0]
+        for t in range(h):
+            returns[t, h - t] = n_step_return(t, h - t, phi, rewards, discounts, theta)
+            mixture = (1 - lmbda) * (lmbda ** np.arange(h - t - 1.0)) @ returns[t, 1 : h - t]
+            target = mixture + lmbda ** (h - t - 1) * returns[t, h - t]
+            w = w + step_size * (target - phi[t] @ w) * phi[t]
+        theta.append(w)
+    return np.array(theta)
+
+
+def true_online_td(phi, rewards, lmbda, step_size, discounts):
+    """True online TD(λ) as van Seijen et al. (2016, Algorithm 1) write its recursion; θ_0 … θ_T, (T+1, n)."""
+    phi, discounts, _ = _stream(phi, discounts, None)
+    w, e, v_old = np.zeros(phi.shape[1]), np.zeros(phi.shape[1]), 0.0
+    theta = [w]
+    for t in range(len(phi) - 1):
+        v, v_next = phi[t] @ w, phi[t + 1] @ w
+        delta = rewards[t] + discounts[t + 1] * v_next - v
+        decayed = lmbda * discounts[t] * e
+        e = decayed + phi[t] - step_size * (decayed @ phi[t]) * phi[t]
+        w = w + step_size * (delta + v - v_old) * e - step_size * (v - v_old) * phi[t]
+        v_old = v_next
+        theta.append(w)
+    return np.array(theta)
+
+
+def accumulating_trace(phi, t, lmbda, discounts):
+    """e_t = Σ_{i≤t} (Π_{j=i+1..t} λγ_j) φ_i."""
+    return decays(t, lmbda, discounts, np.ones(t + 1)) @ phi[: t + 1]
+
+
+def replacing_trace(phi, t, lmbda, discounts):
+    """e_t[i] = (Π_{j=s+1..t} λγ_j) φ_s[i], s the last step up to t at which feature i was not 0."""
+    left = decays(t, lmbda, discounts, np.ones(t + 1))
+    e = np.zeros(phi.shape[1])
+    for i in range(phi.shape[1]):
+        nonzero = np.flatnonzero(phi[: t + 1, i])
+        if nonzero.size:
+            e[i] = left[nonzero[-1]] * phi[nonzero[-1], i]
+    return e
+
+
+def td(phi, rewards, lmbda, step_size, discounts, trace_of=accumulating_trace):
+    """TD(λ): θ_{t+1} = θ_t + a (r_{t+1} + γ φ_{t+1}ᵀθ_t − φ_tᵀθ_t) e_t, e_t by a direct sum; (T+1, n)."""
+    phi, discounts, _ = _stream(phi, discounts, None)
+    theta = [np.zeros(phi.shape[1])]
+    for t in range(len(phi) - 1):
+        w = theta[-1]
+        delta = rewards[t] + discounts[t + 1] * (phi[t + 1] @ w) - phi[t] @ w
+        theta.append(w + step_size * delta * trace_of(phi, t, lmbda, discounts))
+    return np.array(theta)
+
+
+td_replacing = partial(td, trace_of=replacing_trace)
+TD = {"true_online_td": true_online_td, "td": td, "td_replacing": td_replacing}
+
+
+# ---------------------------------------------------------------- the paper's problems
+
+
+def random_mrp(n_states, branching, seed):
+    """P (k, k), rewards R (k, k) of (s, s'), and the generator, whose next draws are normal features."""
+    random = np.random.RandomState(seed)
+    for _ in range(n_states * n_states):
+        random.uniform()
+    P = np.zeros((n_states, n_states))
+    for s in range(n_states):
+        successors = random.choice(n_states, branching, replace=False)
+        cuts = [0.0, *sorted(random.uniform() for _ in range(branching - 1)), 1.0]
+        for i in range(branching):
+            P[s, successors[i]] = cuts[i + 1] - cuts[i]
+    R = np.array([[random.normal() for _ in range(n_states)] for _ in range(n_states)])
+    for _ in range(n_states):
+        random.uniform()
+    return P, R, random
+
+
+def make_features(name, n_states, random):
+    """Unit vectors; the bits of s+1, most significant first; or 5 normals row by row. Rows have length 1."""
+    if name == "tabular":
+        return np.eye(n_states)
+    if name == "binary":
+        n = math.ceil(math.log2(n_states + 1))
+        rows = np.array([[float(bit) for bit in format(s + 1, f"0{n}b")] for s in range(n_states)])
+    else:
+        rows = np.array([[random.normal() for _ in range(5)] for _ in range(n_states)])
+    return np.array([row / math.sqrt(sum(row**2)) for row in rows])
+
+
+def simulate(P, R, reward_std, n_steps, seed):
+    """A run from state 0: states (T+1,), rewards (T,); uniforms and normals in turn from one generator."""
+    random = np.random.RandomState(seed)
+    states, rewards = [0], []
+    for _ in range(n_steps):
+        s, u, cumulative = states[-1], random.uniform(), 0.0
+        for s_next in range(len(P)):
+            cumulative += P[s, s_next]
+            if u < cumulative:
+                break
+        noise = random.normal(0.0, reward_std) if reward_std > 0 else 0.0
+        states.append(s_next)
+        rewards.append(R[s, s_next] + noise)
+    return np.array(states), np.array(rewards)
+
+
+def stationary(P, start=0, restart=None):
+    """Limit of the average of the distributions of s_0, …, s_N from state `start`; (k,).
+
+    Powers of the lazy chain (I + P)/2 have the same limit and never cycle, so squaring 64 times reaches it.
+    Where rows of P add to less than 1 the chain starts again from the distribution `restart`.
+    """
+    P = np.asarray(P, dtype=float)
+    if restart is not None:
+        P = P + np.outer(1 - P.sum(axis=1), restart)
+    power = (np.eye(len(P)) + P) / 2
+    for _ in range(64):
+        power = power @ power
+        power /= power.sum(axis=1, keepdims=True)
+    return power[start]
+
+
+def best_fit(features, values, stationary):
+    """θ* that minimises Σ_s D(s) (φ(s)ᵀθ − v(s))², the shortest one where several do; (n,)."""
+    root = np.sqrt(stationary)
+    return np.linalg.lstsq(root[:, None] * features, root * values, rcond=None)[0]
+
+
+def normalised_error(w, features, stationary, theta_star):
+    """(Φθ−Φθ*)ᵀ D (Φθ−Φθ*) / (Φθ*)ᵀ D (Φθ*)."""
+    fit = features @ theta_star
+    return stationary @ (features @ w - fit) ** 2 / (stationary @ fit**2)
+
+
+@lru_cache(maxsize=16)
+def problem(name, features_name, mrp_seed=1000):
+    """P, R, Φ, D, θ* of a problem of the paper."""
+    n_states, branching, _, _ = PROBLEMS[name]
+    P, R, random = random_mrp(n_states, branching, mrp_seed)
+    features = make_features(features_name, n_states, random)
+    values = true_values(P, (P * R).sum(axis=1), GAMMA)
+    D = stationary(P)
+    return P, R, features, D, best_fit(features, values, D)
+
+
+def sweep_entry(name, features_name, algorithm, lmbda, alpha, run_seed, n_steps=None, mrp_seed=1000):
+    """Normalised error averaged over the steps 1…T of a run; inf if the weights overflowed.
+
+    `alpha` is the ridge coefficient, or the step size of a TD algorithm.
+    """
+    P, R, features, D, theta_star = problem(name, features_name, mrp_seed)
+    _, _, reward_std, default_steps = PROBLEMS[name]
+    states, rewards = simulate(P, R, reward_std, n_steps or default_steps, run_seed)
+    arguments = (features[states], rewards, lmbda, alpha, GAMMA)
+    run = TD.get(algorithm) or partial(weights_every_step_grouped, algorithm)
+    with np.errstate(over="ignore", invalid="ignore"):
+        theta = run(*arguments)
+        error = np.mean([normalised_error(w, features, D, theta_star) for w in theta[1:]])
+    return error if np.isfinite(error) else np.inf

@@ -1,0 +1,387 @@
+"""Identities between the definitions in `naive`: if these hold, the judge itself can be trusted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+import naive
+from tolerances import TOLERANCES, assert_close
+
+UNIT = st.one_of(st.sampled_from([0.0, 1.0]), st.floats(0.01, 0.99))
+bounded = settings(max_examples=30, deadline=None, derandomize=True)
+
+
+@dataclass(frozen=True)
+class Stream:
+    phi: np.ndarray
+    rewards: np.ndarray
+    discounts: np.ndarray
+    rho: np.ndarray
+
+    def head(self, end):
+        return Stream(self.phi[: end + 1], self.rewards[:end], self.discounts[: end + 1], self.rho[:end])
+
+    def tail(self, start):
+        return Stream(self.phi[start:], self.rewards[start:], self.discounts[start:], self.rho[start:])
+
+
+@st.composite
+def streams(draw, min_steps=0, ratios=True):
+    """Up to 9 steps of up to 4 features; some discounts are 0 (episode boundaries) and some features too."""
+    n_steps, n = draw(st.integers(min_steps, 9)), draw(st.integers(1, 4))
+    random = np.random.RandomState(draw(st.integers(0, 2**31)))
+    phi = random.normal(size=(n_steps + 1, n)) * (random.uniform(size=(n_steps + 1, n)) < 0.7)
+    discounts = random.uniform(0.3, 1.0, n_steps + 1) * (random.uniform(size=n_steps + 1) < 0.8)
+    rho = random.uniform(0.0, 2.0, n_steps) if ratios else np.ones(n_steps)
+    return Stream(phi, random.normal(size=n_steps), discounts, rho)
+
+
+def matrix(variant, stream, lmbda):
+    return naive.MATRIX[variant](stream.phi, lmbda, stream.discounts, stream.rho)
+
+
+def vector(stream, lmbda):
+    return naive.vector_b(stream.phi, stream.rewards, lmbda, stream.discounts, stream.rho)
+
+
+def trace(stream, t, lmbda):
+    return naive.trace(stream.phi, t, lmbda, stream.discounts, stream.rho)
+
+
+# ---------------------------------------------------------------- general form and the paper's form
+
+
+@bounded
+@given(stream=streams(), lmbda=UNIT, gamma=UNIT)
+def test_general_form_reduces_to_the_equations_of_the_paper(stream, lmbda, gamma):
+    phi, rewards, x = stream.phi, stream.rewards, lmbda * gamma
+    T, n = len(rewards), phi.shape[1]
+    b, uncorrected, boyan = np.zeros(n), np.zeros((n, n)), np.zeros((n, n))
+    for t in range(T):
+        ahead = sum((x ** (m - 1) * phi[t + m] for m in range(1, T - t)), np.zeros(n))
+        bracket = phi[t] - (1 - lmbda) * gamma * ahead
+        uncorrected += np.outer(phi[t], bracket)  # (7)
+        boyan += np.outer(phi[t], bracket - gamma * x ** (T - t - 1) * phi[T])  # (17)
+        b += phi[t] * sum(x**m * rewards[t + m] for m in range(T - t))  # (8)
+    assert_close(naive.vector_b(phi, rewards, lmbda, gamma), b, "sums")
+    assert_close(naive.matrix_uncorrected(phi, lmbda, gamma), uncorrected, "sums")
+    assert_close(naive.matrix_boyan(phi, lmbda, gamma), boyan, "sums")
+
+
+@bounded
+@given(stream=streams(), lmbda=UNIT)
+def test_trace_obeys_its_recursion(stream, lmbda):
+    z = np.zeros(stream.phi.shape[1])
+    for t in range(len(stream.rewards)):
+        z = stream.rho[t] * (lmbda * stream.discounts[t] * z + stream.phi[t])
+        assert_close(trace(stream, t, lmbda), z, "sums")
+        left = naive.decays(t, lmbda, stream.discounts, stream.rho)
+        assert_close(left @ stream.phi[: t + 1], z, "sums")
+
+
+@bounded
+@given(stream=streams(), lmbda=UNIT)
+def test_theorem_1_and_lemma_2_sum_traces(stream, lmbda):
+    n = stream.phi.shape[1]
+    uncorrected, boyan, b, z_last = np.zeros((n, n)), np.zeros((n, n)), np.zeros(n), np.zeros(n)
+    for t in range(len(stream.rewards)):
+        z = trace(stream, t, lmbda)
+        uncorrected += np.outer(z - stream.discounts[t] * z_last, stream.phi[t])
+        boyan += np.outer(z, stream.phi[t] - stream.discounts[t + 1] * stream.phi[t + 1])
+        b += z * stream.rewards[t]
+        z_last = z
+    assert_close(matrix("uncorrected", stream, lmbda), uncorrected, "sums")
+    assert_close(matrix("boyan", stream, lmbda), boyan, "sums")
+    assert_close(vector(stream, lmbda), b, "sums")
+
+
+@bounded
+@given(stream=streams(ratios=False), lmbda=UNIT, gamma=UNIT)
+def test_mixed_is_the_sum_in_its_second_form(stream, lmbda, gamma):
+    phi = stream.phi
+    expected = np.zeros((phi.shape[1],) * 2)
+    for t in range(len(phi) - 1):
+        z = naive.trace(phi, t, lmbda, gamma)
+        expected += np.outer(phi[t], phi[t]) - (1 - lmbda) * gamma * np.outer(z, phi[t + 1])
+    assert_close(naive.matrix_mixed(phi, lmbda, gamma), expected, "sums")
+
+
+# ---------------------------------------------------------------- identities between the variants
+
+
+@bounded
+@given(stream=streams(min_steps=1), lmbda=UNIT)
+def test_the_family_is_one_matrix_and_a_rank_one_term(stream, lmbda):
+    end = stream.discounts[-1] * np.outer(trace(stream, len(stream.rewards) - 1, lmbda), stream.phi[-1])
+    A = matrix("uncorrected", stream, lmbda)
+    assert_close(matrix("boyan", stream, lmbda), A - end, "sums")
+    assert_close(matrix("mixed", stream, lmbda), A - (1 - lmbda) * end, "sums")
+
+
+@bounded
+@given(stream=streams(ratios=False), alpha=st.floats(0.1, 10))
+def test_lambda_one_is_ridge_regression_of_the_returns(stream, alpha):
+    for end in range(len(stream.phi)):
+        head = stream.head(end)
+        returns = naive.discounted_returns(head.rewards, head.discounts)
+        expected = naive.ridge(head.phi[:-1], returns, alpha)
+        for variant in ("uncorrected", "mixed"):
+            actual = naive.weights(matrix(variant, head, 1.0), vector(head, 1.0), alpha)
+            assert_close(actual, expected, "solve")
+
+
+def test_boyan_at_lambda_one_is_ridge_regression_only_when_ended():
+    phi, rewards = np.array([[1.0], [1.0], [1.0]]), np.array([1.0, 1.0])
+    for end_discount, same in ((0.0, True), (0.9, False)):
+        discounts = np.array([0.0, 0.9, end_discount])
+        b = naive.vector_b(phi, rewards, 1.0, discounts)
+        boyan = naive.weights(naive.matrix_boyan(phi, 1.0, discounts), b, 0.5)
+        ridge = naive.ridge(phi[:-1], naive.discounted_returns(rewards, discounts), 0.5)
+        assert (abs(boyan[0] - ridge[0]) < TOLERANCES["solve"].atol) == same
+
+
+@bounded
+@given(stream=streams(ratios=False))
+def test_lambda_zero_of_boyan_and_mixed_is_plain_lstd(stream):
+    phi, phi_next = stream.phi[:-1], stream.phi[1:]
+    plain = phi.T @ (phi - stream.discounts[1:, None] * phi_next)
+    assert_close(matrix("boyan", stream, 0.0), plain, "sums")
+    assert_close(matrix("mixed", stream, 0.0), plain, "sums")
+    assert_close(vector(stream, 0.0), phi.T @ stream.rewards, "sums")
+
+
+@bounded
+@given(stream=streams(min_steps=1), lmbda=UNIT)
+def test_all_three_are_equal_after_a_terminal(stream, lmbda):
+    ended = Stream(stream.phi, stream.rewards, np.append(stream.discounts[:-1], 0.0), stream.rho)
+    A = matrix("uncorrected", ended, lmbda)
+    assert_close(matrix("boyan", ended, lmbda), A, "sums")
+    assert_close(matrix("mixed", ended, lmbda), A, "sums")
+
+
+@bounded
+@given(first=streams(min_steps=1), lmbda=UNIT, variant=st.sampled_from(naive.VARIANTS))
+def test_independent_episodes_add(first, lmbda, variant):
+    second = Stream(first.phi[::-1], first.rewards[::-1], first.discounts[::-1], first.rho[::-1])
+    phi = np.vstack([first.phi[:-1], second.phi])
+    discounts = np.concatenate([first.discounts[:-1], [0.0], second.discounts[1:]])
+    both = Stream(phi, np.tile(first.rewards, 2), discounts, np.concatenate([first.rho, second.rho]))
+    ended = Stream(first.phi, first.rewards, np.append(first.discounts[:-1], 0.0), first.rho)
+    expected = matrix(variant, ended, lmbda) + matrix(variant, second, lmbda)
+    assert_close(matrix(variant, both, lmbda), expected, "sums")
+
+
+@bounded
+@given(stream=streams(), lmbda=UNIT, variant=st.sampled_from(naive.VARIANTS), alpha=st.floats(0.1, 10))
+def test_weights_at_every_step_grouped_by_later_row(stream, lmbda, variant, alpha):
+    for end in range(len(stream.phi)):
+        A = matrix(variant, stream.head(end), lmbda)
+        assume(np.linalg.cond(A + alpha * np.eye(len(A))) < 1e4)
+    arguments = (variant, stream.phi, stream.rewards, lmbda, alpha, stream.discounts, stream.rho)
+    theta = naive.weights_every_step(*arguments)
+    assert_close(naive.weights_every_step_grouped(*arguments), theta, "solve")
+    assert not theta[0].any()
+
+
+def test_several_reward_signals_give_one_column_each():
+    random = np.random.RandomState(0)
+    phi, rewards = random.normal(size=(6, 2)), random.normal(size=(5, 3))
+    b = naive.vector_b(phi, rewards, 0.7, 0.9)
+    for j in range(3):
+        assert_close(b[:, j], naive.vector_b(phi, rewards[:, j], 0.7, 0.9), "sums")
+
+
+# ---------------------------------------------------------------- merging consecutive chunks
+
+
+def chunk(stream, lmbda):
+    """(A, b, z, p, c, D) of a chunk from direct sums; an empty chunk is the neutral element."""
+    A, b = matrix("uncorrected", stream, lmbda), vector(stream, lmbda)
+    z, p, c, D = np.zeros(stream.phi.shape[1]), np.zeros(stream.phi.shape[1]), 0.0, 1.0
+    for t, reward in enumerate(stream.rewards):
+        z = trace(stream, t, lmbda)
+        p = p + stream.discounts[t] * (1 - stream.rho[t] * lmbda) * D * stream.phi[t]
+        D = np.prod(stream.rho[: t + 1] * lmbda * stream.discounts[: t + 1])
+        c = c + D * reward
+    return A, b, z, p, c, D
+
+
+def then(first, second):
+    (A1, b1, z1, p1, c1, D1), (A2, b2, z2, p2, c2, D2) = first, second
+    return A1 + A2 - np.outer(z1, p2), b1 + b2 + z1 * c2, z2 + D2 * z1, p1 + D1 * p2, c1 + D1 * c2, D1 * D2
+
+
+@bounded
+@given(stream=streams(), lmbda=UNIT, data=st.data())
+def test_chunks_form_a_monoid(stream, lmbda, data):
+    T = len(stream.rewards)
+    cuts = sorted(data.draw(st.tuples(st.integers(0, T), st.integers(0, T))))
+    middle = Stream(*(getattr(stream.head(cuts[1]).tail(cuts[0]), f) for f in Stream.__dataclass_fields__))
+    parts = [chunk(s, lmbda) for s in (stream.head(cuts[0]), middle, stream.tail(cuts[1]))]
+    left = then(then(parts[0], parts[1]), parts[2])
+    right = then(parts[0], then(parts[1], parts[2]))
+    for whole, one, other in zip(chunk(stream, lmbda), left, right, strict=True):
+        assert_close(one, whole, "sums")
+        assert_close(other, whole, "sums")
+
+
+@bounded
+@given(stream=streams(ratios=False), lmbda=UNIT, gamma=UNIT)
+def test_chunk_reduces_to_powers_for_a_constant_discount(stream, lmbda, gamma):
+    constant = Stream(stream.phi, stream.rewards, np.full(len(stream.phi), gamma), stream.rho)
+    _, _, _, p, c, D = chunk(constant, lmbda)
+    powers = (lmbda * gamma) ** np.arange(len(stream.rewards) + 1.0)
+    assert_close(p, (1 - lmbda) * gamma * (powers[:-1] @ stream.phi[:-1]), "sums")
+    assert_close(c, powers[1:] @ stream.rewards, "sums")
+    assert_close(D, powers[-1], "sums")
+
+
+# ---------------------------------------------------------------- Lemma 1, Proposition 1, Theorem 2
+
+
+def walk(P, n_steps, seed):
+    return naive.simulate(P, np.zeros_like(P), 0.0, n_steps, seed)[0]
+
+
+@bounded
+@given(lmbda=UNIT, gamma=st.floats(0.0, 0.95), n_steps=st.integers(1, 12), seed=st.integers(0, 10**6))
+def test_lemma_1_bounds_the_hypothetical_estimator(lmbda, gamma, n_steps, seed):
+    random = np.random.RandomState(seed)
+    P = random.dirichlet(np.ones(4), 4)
+    r, features = random.normal(size=4), random.normal(size=(4, 2))
+    states = walk(P, n_steps, seed)
+    b = naive.vector_b(features[states], r[states[:-1]], lmbda, gamma)
+    b_star = naive.hypothetical_b(features, P, r, states, r[states[:-1]], lmbda, gamma)
+    bound = np.abs(features).max() * np.abs(r).max() * gamma / (1 - gamma)
+    bound *= (1 - (lmbda * gamma) ** n_steps) / (1 - lmbda * gamma)
+    assert (np.abs(b_star - b) <= bound * (1 + 1e-12) + 1e-12).all()
+
+
+@pytest.mark.parametrize("lmbda", [0.0, 0.6, 1.0])
+def test_lemma_1_difference_of_weights_vanishes(lmbda):
+    random = np.random.RandomState(3)
+    P = random.dirichlet(np.ones(3), 3)
+    r, features = random.normal(size=3), np.eye(3)
+    states, distances = walk(P, 90, 5), []
+    for T in (30, 90):
+        A = naive.matrix_uncorrected(features[states[: T + 1]], lmbda, 0.8)
+        b = naive.vector_b(features[states[: T + 1]], r[states[:T]], lmbda, 0.8)
+        b_star = naive.hypothetical_b(features, P, r, states[: T + 1], r[states[:T]], lmbda, 0.8)
+        distances.append(np.abs(np.linalg.solve(A, b - b_star)).max())
+    assert distances[1] < 0.6 * distances[0]
+
+
+@pytest.mark.parametrize("lmbda", [0.0, 0.6, 1.0])
+def test_hypothetical_estimator_is_exact_without_randomness(lmbda):
+    P, r, gamma = np.roll(np.eye(3), 1, axis=1), np.array([1.0, -2.0, 0.5]), 0.9
+    states, features = np.arange(12) % 3, np.eye(3)
+    A = naive.matrix_uncorrected(features[states], lmbda, gamma)
+    b_star = naive.hypothetical_b(features, P, r, states, r[states[:-1]], lmbda, gamma)
+    assert_close(np.linalg.solve(A, b_star), naive.true_values(P, r, gamma), "power_series")
+
+
+@pytest.mark.parametrize("lmbda", [0.0, 0.5, 1.0])
+@pytest.mark.parametrize("gamma", [0.0, 0.5, 0.9])
+def test_proposition_1_double_sums_match_the_supplement(lmbda, gamma):
+    for T in (1, 2, 7, 30):
+        exact = naive.proposition1(T, lmbda, gamma, mu=2.0, sigma=3.0)
+        w = (1 - (lmbda * gamma) ** np.arange(1.0, T + 1)) / (1 - lmbda * gamma)
+        A, delta = (1 - gamma) * w.sum(), gamma * w[-1]
+        assert_close(exact["bias"]["boyan"], 0.0, "sums")
+        assert_close(exact["bias"]["uncorrected"], -delta / (A + delta) * 2.0 / (1 - gamma), "sums")
+        assert_close(exact["variance"]["boyan"], 9.0 * (w**2).sum() / A**2, "sums")
+        assert_close(exact["variance"]["uncorrected"], 9.0 * (w**2).sum() / (A + delta) ** 2, "sums")
+        assert_close(exact["ratio"], ((A + delta) / A) ** 2, "sums")
+
+
+@pytest.mark.parametrize("lmbda", [0.0, 0.5, 1.0])
+def test_proposition_1_asymptotic_terms_are_of_first_order(lmbda):
+    left = []
+    for T in (60, 120):
+        exact = naive.proposition1(T, lmbda, 0.5, mu=2.0, sigma=1.0)
+        leading = naive.proposition1_asymptotic(T, 0.5, mu=2.0)
+        bias = exact["bias"]["uncorrected"] - leading["bias"]["uncorrected"]
+        left.append(np.abs([bias, exact["ratio"] - leading["ratio"]]))
+    # A remainder of order 1/T² falls to a quarter when T doubles; that of the bias at λ = 1 is γ^T/T.
+    assert (left[1] < 0.3 * left[0] + TOLERANCES["sums"].atol).all()
+
+
+def test_hypothetical_estimator_is_unbiased_for_one_state():
+    lmbda, gamma, mu, T = 0.7, 0.9, 2.0, 9
+    one, rewards = np.ones((1, 1)), np.full(T, mu)  # b* is linear in the rewards: their mean gives its mean
+    b_star = naive.hypothetical_b(one, one, np.array([mu]), np.zeros(T + 1, int), rewards, lmbda, gamma)
+    A = naive.matrix_uncorrected(np.ones((T + 1, 1)), lmbda, gamma)
+    assert_close(b_star / A[0], [mu / (1 - gamma)], "power_series")
+
+
+LMBDA_GAMMA = [(0.0, 0.9), (0.5, 0.9), (1.0, 0.9), (0.9, 0.0)]
+
+
+@pytest.mark.parametrize(("lmbda", "gamma"), LMBDA_GAMMA)
+def test_theorem_2_power_series_equals_the_inverse(lmbda, gamma):
+    P, R, features, D, _ = naive.problem("small", "normal")
+    r, eye = (P * R).sum(axis=1), np.eye(10)
+    A, b = naive.theorem2_limit(features, P, r, D, lmbda, gamma)
+    left = features.T @ np.diag(D) @ (eye - gamma * P) @ np.linalg.inv(eye - lmbda * gamma * P)
+    assert_close(A, left @ features, "power_series")
+    assert_close(b, features.T @ np.diag(D) @ np.linalg.solve(eye - lmbda * gamma * P, r), "power_series")
+
+
+def test_theorem_2_at_lambda_one_is_the_best_fit():
+    P, R, features, D, theta_star = naive.problem("small", "binary")
+    A, b = naive.theorem2_limit(features, P, (P * R).sum(axis=1), D, 1.0, naive.GAMMA)
+    assert_close(np.linalg.solve(A, b), theta_star, "power_series")
+
+
+@pytest.mark.parametrize(("lmbda", "gamma"), LMBDA_GAMMA)
+def test_theorem_2_on_a_long_stream(lmbda, gamma):
+    random = np.random.RandomState(11)
+    P = random.dirichlet(np.ones(3), 3)
+    R, features, T = random.normal(size=(3, 3)), random.normal(size=(3, 2)), 20_000
+    states, rewards = naive.simulate(P, R, 0.1, T, 1)
+    phi = features[states]
+    A, b, z = np.zeros((2, 2)), np.zeros(2), np.zeros(2)
+    for t in range(T):  # Theorem 1
+        z_last, z = z, lmbda * gamma * z + phi[t]
+        A += np.outer(z - gamma * z_last, phi[t])
+        b += z * rewards[t]
+    limit_A, limit_b = naive.theorem2_limit(features, P, (P * R).sum(axis=1), naive.stationary(P), lmbda, gamma)
+    end = gamma * np.outer(z, phi[T])
+    for share in (0.0, 1 - lmbda, 1.0):
+        assert_close((A - share * end) / T, limit_A, "stream_limit")
+    assert_close(b / T, limit_b, "stream_limit")
+
+
+# ---------------------------------------------------------------- temporal differences
+
+
+@bounded
+@given(stream=streams(ratios=False), lmbda=UNIT, step_size=st.floats(0.01, 0.3))
+def test_true_online_td_is_the_online_lambda_return_algorithm(stream, lmbda, step_size):
+    arguments = (stream.phi, stream.rewards, lmbda, step_size, stream.discounts)
+    assert_close(naive.true_online_td(*arguments), naive.online_lambda_return(*arguments), "sums")
+
+
+@bounded
+@given(stream=streams(ratios=False), lmbda=UNIT, gamma=UNIT)
+def test_td_traces_obey_their_recursions(stream, lmbda, gamma):
+    accumulating = replacing = np.zeros(stream.phi.shape[1])
+    for discounts in (stream.discounts, np.full(len(stream.phi), gamma)):
+        for t in range(len(stream.rewards)):
+            phi, keep = stream.phi[t], lmbda * discounts[t] * (t > 0)
+            accumulating = keep * accumulating + phi
+            replacing = np.where(phi != 0, phi, keep * replacing)
+            assert_close(naive.accumulating_trace(stream.phi, t, lmbda, discounts), accumulating, "sums")
+            assert_close(naive.replacing_trace(stream.phi, t, lmbda, discounts), replacing, "sums")
+
+
+def test_td_types_agree_at_lambda_zero():
+    random = np.random.RandomState(2)
+    arguments = (random.normal(size=(20, 3)), random.normal(size=19), 0.0, 0.1, 0.9)
+    assert_close(naive.td_replacing(*arguments), naive.td(*arguments), "sums")
+    assert_close(naive.true_online_td(*arguments), naive.td(*arguments), "sums")

@@ -1,0 +1,36 @@
+"""Every tolerance of the tests, each with its reason. No test relies on a default tolerance."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+
+class Tolerance(NamedTuple):
+    """Accepts |actual − desired| ≤ atol + rtol·|desired|."""
+
+    rtol: float
+    atol: float
+    reason: str
+
+
+TOLERANCES = {
+    "sums": Tolerance(1e-12, 1e-12, "two orders of summation of a few hundred terms of order 1"),
+    "solve": Tolerance(1e-9, 1e-10, "condition number at most 1e4, sums in another order"),
+    "check_value": Tolerance(0.0, 1e-9, "the published check values, given to ten digits"),
+    "stationary": Tolerance(1e-12, 1e-13, "64 squarings of a stochastic matrix, rows rescaled each time"),
+    "power_series": Tolerance(1e-11, 1e-12, "thousands of terms of a power series against a linear solve"),
+    "cesaro": Tolerance(0.0, 2e-3, "the average of N = 2000 powers of P is within a few 1/N of its limit"),
+    "stream_limit": Tolerance(0.0, 0.05, "averages of 20 000 dependent draws: 5 standard errors of at most 0.01"),
+    "theory_exact": Tolerance(1e-12, 1e-13, "cumulative against double sums of up to 1e4 positive terms"),
+    "theory_matrices": Tolerance(1e-10, 1e-10, "filtered against summed traces, sums over blocks"),
+    "theory_weights": Tolerance(1e-9, 1e-10, "as theory_matrices, after a solve without a ridge term"),
+    "theory_stderr": Tolerance(0.15, 0.0, "the spread over 400 seeds is known to 1/sqrt(800) = 3.5 %"),
+}
+
+
+def assert_close(actual, desired, name, **options):
+    """`numpy.testing.assert_allclose` with the tolerance of that name in the table."""
+    tolerance = TOLERANCES[name]
+    np.testing.assert_allclose(actual, desired, rtol=tolerance.rtol, atol=tolerance.atol, **options)
