@@ -46,6 +46,7 @@ class Workspace(NamedTuple):
     picked: NDArray[np.float64]  # (PANEL, slots) rows of P for the steps of the next panel
     Q: NDArray[np.float64]  # (PANEL, rows) q of each step in the panel
     R: NDArray[np.float64]  # (PANEL, slots) ρ of each step in the panel
+    rho: NDArray[np.float64]  # (slots,) ρ = φᵀP
     p: NDArray[np.float64]  # (rows,) Pφ
     y: NDArray[np.float64]  # (rows,) Pz
     theta: NDArray[np.float64]  # (rows,)
@@ -121,10 +122,11 @@ def lstd_onehot(layout, rewards, discounts, weight, target, lmbdas, alphas, erro
     """
     n = len(weight)
     width = padded(n)
-    vectors = aligned_zeros(5, width)
+    vectors = aligned_zeros(6, width)
     work = Workspace(
         aligned_zeros(n, width), aligned_zeros(PANEL, width), aligned_zeros(PANEL, width), aligned_zeros(PANEL, width),
         vectors[0], vectors[1], vectors[2], vectors[3], vectors[4],
+        vectors[5],
     )  # fmt: skip
     for i in range(n):
         work.weight[i] = weight[layout.order[i]]
@@ -136,6 +138,8 @@ def lstd_onehot(layout, rewards, discounts, weight, target, lmbdas, alphas, erro
     for pair in range(len(lmbdas)):
         work.y[:] = 0.0
         work.theta[:] = 0.0
+        work.Q[:] = 0.0  # steps ahead in a panel enter with factor zero: nothing infinite may be left there
+        work.R[:] = 0.0
         total[:] = 0.0
         for panel in range(len(layout.n_rows)):
             _panel(layout, panel, rewards, discounts, lmbdas[pair], 1.0 / alphas[pair], work, total)
@@ -185,17 +189,47 @@ def _take_row_and_column(row, slot, step, n_rows, n_slots, work):  # type: ignor
     Q = work.Q
     R = work.R
     p = work.p
+    rho = work.rho
+    r0 = R[0, slot] if step > 0 else 0.0
+    r1 = R[1, slot] if step > 1 else 0.0
+    r2 = R[2, slot] if step > 2 else 0.0
+    r3 = R[3, slot] if step > 3 else 0.0
+    r4 = R[4, slot] if step > 4 else 0.0
+    r5 = R[5, slot] if step > 5 else 0.0
+    r6 = R[6, slot] if step > 6 else 0.0
+    r7 = R[7, slot] if step > 7 else 0.0
     for i in range(n_rows):
-        p[i] = work.columns[slot, i]
+        p[i] = work.columns[slot, i] - (
+            r0 * Q[0, i]
+            + r1 * Q[1, i]
+            + r2 * Q[2, i]
+            + r3 * Q[3, i]
+            + r4 * Q[4, i]
+            + r5 * Q[5, i]
+            + r6 * Q[6, i]
+            + r7 * Q[7, i]
+        )
+    q0 = Q[0, row] if step > 0 else 0.0
+    q1 = Q[1, row] if step > 1 else 0.0
+    q2 = Q[2, row] if step > 2 else 0.0
+    q3 = Q[3, row] if step > 3 else 0.0
+    q4 = Q[4, row] if step > 4 else 0.0
+    q5 = Q[5, row] if step > 5 else 0.0
+    q6 = Q[6, row] if step > 6 else 0.0
+    q7 = Q[7, row] if step > 7 else 0.0
     for j in range(n_slots):
-        R[step, j] = work.picked[step, j]
-    for earlier in range(step):
-        factor = R[earlier, slot]
-        for i in range(n_rows):
-            p[i] -= factor * Q[earlier, i]
-        factor = Q[earlier, row]
-        for j in range(n_slots):
-            R[step, j] -= factor * R[earlier, j]
+        rho[j] = work.picked[step, j] - (
+            q0 * R[0, j]
+            + q1 * R[1, j]
+            + q2 * R[2, j]
+            + q3 * R[3, j]
+            + q4 * R[4, j]
+            + q5 * R[5, j]
+            + q6 * R[6, j]
+            + q7 * R[7, j]
+        )
+    for j in range(n_slots):
+        R[step, j] = rho[j]
 
 
 @kernel

@@ -53,7 +53,8 @@ def _block(indptr, indices, values, states, rewards, discounts, metric, target, 
     theta = aligned_zeros(n, LANES)
     along_e = aligned_zeros(1, LANES)[0]  # θ moves by this much along e …
     along_phi = aligned_zeros(1, LANES)[0]  # … and by this much along φ
-    replace = aligned_zeros(1, LANES)[0]  # φ enters the trace with this factor
+    decay = aligned_zeros(1, LANES)[0]  # of the traces on arrival in the next row
+    scratch = aligned_zeros(1, LANES)[0]
     now = aligned_zeros(1, LANES)[0]  # φᵀθ
     ahead = aligned_zeros(1, LANES)[0]  # φ₊ᵀθ before the update
     before = aligned_zeros(1, LANES)[0]  # φᵀθ before the last update
@@ -63,16 +64,20 @@ def _block(indptr, indices, values, states, rewards, discounts, metric, target, 
         there = slice(indptr[states[t + 1]], indptr[states[t + 1] + 1])
         _dot(indices[here], values[here], theta, now)
         _dot(indices[there], values[there], theta, ahead)
-        _decay(indices[here], values[here], kind, discounts[t], lmbda, alpha, e, replace)
+        _enter(indices[here], values[here], kind, alpha, e, scratch)
         for k in range(LANES):
             error = rewards[t] + discounts[t + 1] * ahead[k] - now[k]
             drift = now[k] - before[k] if kind == TRUE_ONLINE else 0.0
             along_e[k] = alpha[k] * (error + drift)
             along_phi[k] = -alpha[k] * drift
+            decay[k] = lmbda[k] * discounts[t + 1]
             before[k] = ahead[k]
         _add(indices[here], values[here], along_phi, theta)
-        _move(along_e, e, theta)
-        _add_errors(metric, target, theta, total)
+        if len(metric) < n:
+            _move_diagonal(along_e, decay, e, theta, metric[0], target, total)
+        else:
+            _move(along_e, decay, e, theta)
+            _add_errors(metric, target, theta, scratch, total)
     return total
 
 
@@ -82,28 +87,28 @@ def _dot(indices, values, vectors, result):  # type: ignore[no-untyped-def]
     for k in range(LANES):
         result[k] = 0.0
     for j in range(len(indices)):
+        i, value = indices[j], values[j]
         for k in range(LANES):
-            result[k] += values[j] * vectors[indices[j], k]
+            result[k] += value * vectors[i, k]
 
 
 @kernel
 def _add(indices, values, factor, vectors):  # type: ignore[no-untyped-def]
     """Vectors ← vectors + φ factor."""
     for j in range(len(indices)):
+        i, value = indices[j], values[j]
         for k in range(LANES):
-            vectors[indices[j], k] += values[j] * factor[k]
+            vectors[i, k] += value * factor[k]
 
 
 @kernel
-def _decay(indices, values, kind, discount, lmbda, alpha, e, factor):  # type: ignore[no-untyped-def]
-    """Let the traces decay and add the features; `factor` is scratch."""
-    for i in range(len(e)):
-        for k in range(LANES):
-            e[i, k] *= lmbda[k] * discount
+def _enter(indices, values, kind, alpha, e, factor):  # type: ignore[no-untyped-def]
+    """Add the features to the traces, which have decayed already; `factor` is scratch."""
     if kind == REPLACING:
         for j in range(len(indices)):
+            i, value = indices[j], values[j]
             for k in range(LANES):
-                e[indices[j], k] = values[j]
+                e[i, k] = value
         return
     if kind == TRUE_ONLINE:
         _dot(indices, values, e, factor)
@@ -116,24 +121,30 @@ def _decay(indices, values, kind, discount, lmbda, alpha, e, factor):  # type: i
 
 
 @kernel
-def _move(along_e, e, theta):  # type: ignore[no-untyped-def]
+def _move_diagonal(along_e, decay, e, theta, metric, target, total):  # type: ignore[no-untyped-def]
+    """Move θ along e, add its error to `total`, and let e decay to the next row, in one pass."""
     for i in range(len(e)):
+        weight, goal = metric[i], target[i]
         for k in range(LANES):
-            theta[i, k] += along_e[k] * e[i, k]
+            theta_ik = theta[i, k] + along_e[k] * e[i, k]
+            theta[i, k] = theta_ik
+            e[i, k] *= decay[k]
+            total[k] += weight * (theta_ik - goal) * (theta_ik - goal)
 
 
 @kernel
-def _add_errors(metric, target, theta, total):  # type: ignore[no-untyped-def]
-    """Total ← total + (θ − target)ᵀ metric (θ − target)."""
-    n = len(target)
-    if len(metric) < n:
-        for i in range(n):
-            for k in range(LANES):
-                difference = theta[i, k] - target[i]
-                total[k] += metric[0, i] * difference * difference
-        return
-    row = np.empty(LANES)
-    for i in range(n):
+def _move(along_e, decay, e, theta):  # type: ignore[no-untyped-def]
+    """Move θ along e, and let e decay to the next row."""
+    for i in range(len(e)):
+        for k in range(LANES):
+            theta[i, k] += along_e[k] * e[i, k]
+            e[i, k] *= decay[k]
+
+
+@kernel
+def _add_errors(metric, target, theta, row, total):  # type: ignore[no-untyped-def]
+    """Total ← total + (θ − target)ᵀ metric (θ − target); `row` is scratch."""
+    for i in range(len(target)):
         for k in range(LANES):
             row[k] = metric[i, i] * (theta[i, k] - target[i])
         for j in range(i):

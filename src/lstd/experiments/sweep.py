@@ -175,6 +175,17 @@ class _Study:
         return bool(np.count_nonzero(self.metric - np.diag(np.diag(self.metric))) == 0)
 
     @property
+    def diagonalised(self) -> tuple[Array, Array, Array]:
+        """Features, diagonal of the metric and target in a basis of unit vectors where the metric is diagonal.
+
+        The error is a weighted sum of squares there; αI stays αI, and TD(λ) and LSTD(λ) do not notice the turn.
+        """
+        if self.diagonal:
+            return self.features, np.diag(self.metric).copy(), self.target
+        weight, basis = np.linalg.eigh(self.metric)
+        return self.features @ basis, np.maximum(weight, 0.0), basis.T @ self.target
+
+    @property
     def onehot(self) -> bool:
         """Whether features are the unit vectors in the order of the states."""
         return self.features.shape == (self.model.n_states,) * 2 and bool(
@@ -225,14 +236,7 @@ _Kernel = Callable[[Trajectory, Array, Array, Array], None]
 
 
 def _dense_kernel(study: _Study) -> _Kernel:
-    # In the eigenbasis of the metric the error is a weighted sum of squares, and αI stays αI.
-    if study.diagonal:
-        weight, basis = np.diag(study.metric).copy(), np.eye(len(study.target))
-    else:
-        weight, basis = np.linalg.eigh(study.metric)
-        weight = np.maximum(weight, 0.0)
-    features = study.features @ basis
-    target = basis.T @ study.target
+    features, weight, target = study.diagonalised
 
     def call(trajectory: Trajectory, lmbdas: Array, alphas: Array, totals: Array) -> None:
         phi = features[trajectory.states]
@@ -252,14 +256,17 @@ def _onehot_kernel(study: _Study) -> _Kernel:
 
 
 def _td_kernel(study: _Study, kind: int) -> _Kernel:
-    rows = csr_array(study.features)
+    features, metric, target = study.features, study.metric, study.target
+    if study.diagonal or kind != td_kernels.REPLACING:  # replacing traces depend on the basis
+        features, weight, target = study.diagonalised
+        metric = weight[np.newaxis]
+    rows = csr_array(features)
     indptr, indices = rows.indptr.astype(np.int64), rows.indices.astype(np.int64)
-    metric = np.diag(study.metric)[np.newaxis].copy() if study.diagonal else study.metric
 
     def call(trajectory: Trajectory, lmbdas: Array, alphas: Array, totals: Array) -> None:
         states, rewards, discounts, _ = trajectory
         td_kernels.td(
-            indptr, indices, rows.data, states, rewards, discounts, metric, study.target,
+            indptr, indices, rows.data, states, rewards, discounts, metric, target,
             kind, lmbdas, alphas, totals[0],
         )  # fmt: skip
 

@@ -1,0 +1,153 @@
+"""Time the paper's experiments: ratios to a plain NumPy loop, and the whole paper cold and warm.
+
+    python benchmarks/paper.py [--write docs/performance.md]
+
+Prints, for each problem and features, the seconds per run of 340 pairs (λ, α) of the compiled sweep and of the NumPy
+loop of `lstd.experiments.loop`, both on one thread, timed in turn in this process, and their ratio beside its goal.
+Then starts fresh processes that compute the whole paper (9 problems × 50 runs × three LSTD(λ)s over 340 pairs and true
+online TD(λ) over 600) on all cores, first with an empty cache of compiled kernels, then with a filled one. With
+`--write`, the tables become a page of the documentation.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+GOALS = {("large", "tabular"): 150, ("deterministic", "tabular"): 200, ("small", "tabular"): 700}
+DEFAULT_GOAL = 1000
+TD_GOAL = 300
+WARM_GOAL, COLD_GOAL, MEMORY_GOAL, FIRST_CELL_GOAL = 15.0, 35.0, 1000.0, 1.5
+WARM_REPEATS = 3
+
+
+def main() -> None:
+    """Print the tables, and write them when asked to."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
+    parser.add_argument("--write", type=Path, metavar="PAGE", help="also write the tables to this Markdown page")
+    parser.add_argument("--whole", type=float, metavar="STARTED", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.whole is not None:
+        whole_paper(arguments.whole)
+        return
+    page = "\n".join([*heading(), "", *ratios(), "", *whole_paper_table()]) + "\n"
+    print(page)
+    if arguments.write:
+        temporary = arguments.write.with_suffix(".tmp")
+        temporary.write_text(page, encoding="utf-8")
+        temporary.replace(arguments.write)
+
+
+def heading() -> list[str]:
+    """Machine, date and command."""
+    import numba
+    import numpy as np
+
+    from lstd.experiments.provenance import describe_machine
+
+    return [
+        "# Performance of the paper's experiments",
+        "",
+        f"Made by `python benchmarks/paper.py --write docs/performance.md` on {datetime.date.today()}: "
+        f"{describe_machine()['cpu']}, {os.cpu_count()} cores, Python {platform.python_version()}, NumPy {np.__version__}, "
+        f"Numba {numba.__version__}. Machines differ; the ratios travel better than the seconds.",
+    ]
+
+
+def ratios() -> list[str]:
+    """Seconds per run of the sweep and of the NumPy loop, and their ratio, one table row each."""
+    from lstd.experiments import timing
+
+    measured = timing.measure(progress=lambda done, total: print(f"{done}/{total} timed", file=sys.stderr))
+    lines = [
+        "## Seconds per run beside a plain NumPy loop",
+        "",
+        measured["sample"],
+        "",
+        "| problem | features | algorithm | seconds per run (median, min–max) | NumPy loop | ratio | goal |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    lines += [_ratio_row(row) for row in measured["rows"] if row["algorithm"] in ("lstd_one_pass", "true_online_td")]
+    return lines
+
+
+def _ratio_row(row: dict[str, Any]) -> str:
+    one_pass = row["algorithm"] == "lstd_one_pass"
+    goal = GOALS.get((row["problem"], row["features"]), DEFAULT_GOAL) if one_pass else TD_GOAL
+    ratio = row["loop_seconds"] / row["seconds"]
+    name = "three LSTD(λ)s in one pass" if one_pass else "true online TD(λ)"
+    return (
+        f"| {row['problem']} | {row['features']} | {name} | {row['seconds']:.5f} ({row['low']:.5f}–{row['high']:.5f}) "
+        f"| {row['loop_seconds']:.2f} | {ratio:.0f}× | ≥ {goal}× {'met' if ratio >= goal else 'MISSED'} |"
+    )
+
+
+def whole_paper_table() -> list[str]:
+    """Wall time of the whole paper in fresh processes, cold and warm."""
+    with tempfile.TemporaryDirectory() as cache:
+        cold = _whole_paper_process(cache)
+        warm = [_whole_paper_process(cache) for _ in range(WARM_REPEATS)]
+    seconds = sorted(run["sweeps"] for run in warm)
+    first = sorted(run["first"] for run in warm)
+    middle = WARM_REPEATS // 2
+    memory = max(run["memory"] for run in [cold, *warm])
+    rows = [
+        ("whole paper, cold: kernels compiled", cold["sweeps"], "s", COLD_GOAL),
+        (f"whole paper, warm: median of {WARM_REPEATS} ({seconds[0]:.1f}–{seconds[-1]:.1f})", seconds[middle], "s", WARM_GOAL),
+        (
+            f"start of the process to the first finished problem, warm ({first[0]:.2f}–{first[-1]:.2f})",
+            first[middle], "s", FIRST_CELL_GOAL,
+        ),
+        ("peak resident memory", memory, "MB", MEMORY_GOAL),
+    ]  # fmt: skip
+    lines = [
+        "## The whole paper",
+        "",
+        "9 problems × 50 runs × three LSTD(λ)s over 340 pairs and true online TD(λ) over 600, on all cores, figures and "
+        "imports apart; each in a process of its own.",
+        "",
+        "| what | measured | goal |",
+        "|---|---|---|",
+    ]
+    return lines + [
+        f"| {what} | {value:.2f} {unit} | ≤ {goal:g} {unit} {'met' if value <= goal else 'MISSED'} |"
+        for what, value, unit, goal in rows
+    ]
+
+
+def _whole_paper_process(cache: str) -> dict[str, float]:
+    command = [sys.executable, __file__, "--whole", repr(time.time())]
+    done = subprocess.run(
+        command, env={**os.environ, "LSTD_CACHE_DIR": cache}, check=True, stdout=subprocess.PIPE, text=True
+    )
+    sweeps, first, memory = map(float, done.stdout.split())
+    return {"sweeps": sweeps, "first": first, "memory": memory}
+
+
+def whole_paper(started: float) -> None:
+    """Compute everything; print the seconds of the sweeps, those to the first result, and the peak memory in MB."""
+    import resource
+
+    from lstd.experiments import run_sweep
+    from lstd.experiments.protocol import FEATURES, LSTD_VARIANTS, PROBLEMS
+
+    first = 0.0
+    begin = time.perf_counter()
+    for problem in PROBLEMS:
+        for features in FEATURES:
+            run_sweep(problem, features, [*LSTD_VARIANTS, "true_online_td"])
+            first = first or time.time() - started
+    sweeps = time.perf_counter() - begin
+    print(sweeps, first, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3)
+
+
+if __name__ == "__main__":
+    main()
