@@ -52,6 +52,9 @@ class Workspace(NamedTuple):
     theta: NDArray[np.float64]  # (rows,)
     weight: NDArray[np.float64]  # (rows,) of the error, by row
     target: NDArray[np.float64]  # (rows,) by row
+    boyan: NDArray[np.float64]  # (rows,) error so far of each row
+    uncorrected: NDArray[np.float64]  # (rows,)
+    mixed: NDArray[np.float64]  # (rows,)
 
 
 @kernel
@@ -122,36 +125,37 @@ def lstd_onehot(layout, rewards, discounts, weight, target, lmbdas, alphas, erro
     """
     n = len(weight)
     width = padded(n)
-    vectors = aligned_zeros(6, width)
+    vectors = aligned_zeros(9, width)
     work = Workspace(
         aligned_zeros(n, width), aligned_zeros(PANEL, width), aligned_zeros(PANEL, width), aligned_zeros(PANEL, width),
         vectors[0], vectors[1], vectors[2], vectors[3], vectors[4],
-        vectors[5],
+        vectors[5], vectors[6], vectors[7], vectors[8],
     )  # fmt: skip
     for i in range(n):
         work.weight[i] = weight[layout.order[i]]
         work.target[i] = target[layout.order[i]]
-    unvisited = np.zeros(width + 1)  # error of the states from this row on, whose weights are still zero
-    for i in range(width - 1, -1, -1):
-        unvisited[i] = unvisited[i + 1] + work.weight[i] * work.target[i] ** 2
-    total = np.zeros(3)
+    rest = 0.0  # error of the rows not yet in use, whose weights are zero
+    for panel in range(len(layout.n_rows)):
+        steps = min(PANEL, len(rewards) - PANEL * panel)
+        for i in range(layout.n_rows[panel], n):
+            rest += steps * work.weight[i] * work.target[i] ** 2
     for pair in range(len(lmbdas)):
         work.y[:] = 0.0
         work.theta[:] = 0.0
         work.Q[:] = 0.0  # steps ahead in a panel enter with factor zero: nothing infinite may be left there
         work.R[:] = 0.0
-        total[:] = 0.0
+        work.boyan[:] = 0.0
+        work.uncorrected[:] = 0.0
+        work.mixed[:] = 0.0
         for panel in range(len(layout.n_rows)):
-            _panel(layout, panel, rewards, discounts, lmbdas[pair], 1.0 / alphas[pair], work, total)
-            steps = min(PANEL, len(rewards) - PANEL * panel)
-            for variant in range(3):
-                total[variant] += steps * unvisited[layout.n_rows[panel]]
-        for variant in range(3):
-            errors[variant, pair] = total[variant]
+            _panel(layout, panel, rewards, discounts, lmbdas[pair], 1.0 / alphas[pair], work)
+        errors[0, pair] = rest + work.boyan.sum()
+        errors[1, pair] = rest + work.uncorrected.sum()
+        errors[2, pair] = rest + work.mixed.sum()
 
 
 @kernel
-def _panel(layout, panel, rewards, discounts, lmbda, inverse_alpha, work, total):  # type: ignore[no-untyped-def]
+def _panel(layout, panel, rewards, discounts, lmbda, inverse_alpha, work):  # type: ignore[no-untyped-def]
     """Up to PANEL steps, whose rank-one updates of P are applied at the end."""
     begin = PANEL * panel
     end = min(begin + PANEL, len(rewards))
@@ -162,7 +166,7 @@ def _panel(layout, panel, rewards, discounts, lmbda, inverse_alpha, work, total)
         _take_row_and_column(layout.row[t], layout.slot[t], t - begin, n_rows, n_slots, work)
         _update_weights(
             layout.row[t], layout.row[t + 1], rewards[t], discounts[t], discounts[t + 1], lmbda,
-            n_rows, work.Q[t - begin], work, total,
+            n_rows, work.Q[t - begin], work,
         )  # fmt: skip
     if end < len(rewards):
         _apply_panel(n_rows, n_slots, layout.row[end : min(end + PANEL, len(rewards))], work)
@@ -234,7 +238,7 @@ def _take_row_and_column(row, slot, step, n_rows, n_slots, work):  # type: ignor
 
 @kernel
 def _update_weights(  # type: ignore[no-untyped-def]
-    row, next_row, reward, discount, next_discount, lmbda, n_rows, q, work, total
+    row, next_row, reward, discount, next_discount, lmbda, n_rows, q, work
 ):
     """Update q, y, θ for one transition and add the errors of the three variants."""
     p, y, theta = work.p, work.y, work.theta
@@ -253,9 +257,6 @@ def _update_weights(  # type: ignore[no-untyped-def]
         next_ahead = (1.0 - lmbda) * next_discount
         boyan = next_discount * next_theta / (1.0 - next_discount * next_y)
         mixed = next_ahead * next_theta / (1.0 - next_ahead * next_y)
-    boyan_total = 0.0
-    uncorrected_total = 0.0
-    mixed_total = 0.0
     for i in range(n_rows):
         q_i = (p[i] - ahead * y[i]) * scale
         y_i = decay * y[i] + p[i] - q_i * pull
@@ -266,12 +267,9 @@ def _update_weights(  # type: ignore[no-untyped-def]
         uncorrected_error = theta_i - work.target[i]
         boyan_error = uncorrected_error + boyan * y_i
         mixed_error = uncorrected_error + mixed * y_i
-        boyan_total += work.weight[i] * boyan_error * boyan_error
-        uncorrected_total += work.weight[i] * uncorrected_error * uncorrected_error
-        mixed_total += work.weight[i] * mixed_error * mixed_error
-    total[0] += boyan_total
-    total[1] += uncorrected_total
-    total[2] += mixed_total
+        work.boyan[i] += work.weight[i] * boyan_error * boyan_error
+        work.uncorrected[i] += work.weight[i] * uncorrected_error * uncorrected_error
+        work.mixed[i] += work.weight[i] * mixed_error * mixed_error
 
 
 @kernel
