@@ -27,6 +27,13 @@ TOLERANCES = {
     "theory_matrices": Tolerance(1e-10, 1e-10, "filtered against summed traces, sums over blocks"),
     "theory_weights": Tolerance(1e-9, 1e-10, "as theory_matrices, after a solve without a ridge term"),
     "theory_stderr": Tolerance(0.15, 0.0, "the spread over 400 seeds is known to 1/sqrt(800) = 3.5 %"),
+    "normal_equations": Tolerance(1e-11, 1e-12, "residuals of a least-squares solve with data of order 1 to 10"),
+    "fixed_point": Tolerance(1e-9, 1e-9, "solves with condition number at most 1e5"),
+    "per_condition": Tolerance(5e-15, 0.0, "20 units in the last place times the growth that the test works out"),
+    "recursions": Tolerance(1e-11, 0.0, "two orders of the same recursion over 100 steps, ridge at least 1/16"),
+    "sweep_uncorrected": Tolerance(1e-12, 0.0, "required of Uncorrected; its denominators stay near 1 and above"),
+    "sweep": Tolerance(1e-8, 0.0, "required of Boyan and Mixed, whose denominators reach 7e-5"),
+    "sweep_td": Tolerance(1e-11, 0.0, "the same recursion in another order of summation and another basis"),
 }
 
 

@@ -27,7 +27,7 @@ from typing import Any
 
 import llvmlite
 import numba
-from numba.core.compiler import CompileResult
+from numba.core.compiler import CompileResult, CompilerBase, DefaultPassBuilder
 from numba.core.serialize import dumps
 
 from lstd.errors import CompilationCacheWarning
@@ -40,12 +40,29 @@ _OPTIONS: dict[str, Any] = {
     # nor on whether a kernel was compiled just now or loaded from the cache.
     "fastmath": {"contract"},
 }
+
+
+class _NoAlias(CompilerBase):  # type: ignore[misc,unused-ignore]
+    """Numba's usual pipeline, told that the arrays a kernel is given do not overlap where it writes.
+
+    Without that, each vector loop first compares the addresses of all its arrays: 15 % of the time of the one-hot
+    kernel, a third of that of the dense one.
+    """
+
+    def define_pipelines(self) -> list[Any]:
+        self.state.flags.noalias = True
+        return [DefaultPassBuilder.define_nopython_pipeline(self.state)]  # type: ignore[no-untyped-call,unused-ignore]
+
+
 _DIGEST_SIZE = hashlib.sha256().digest_size
 
 
 def kernel(function: Callable[..., Any]) -> Any:
-    """Compile `function` at its first call, or load it from the cache; it runs without the GIL."""
-    dispatcher = numba.njit(**_OPTIONS)(function)
+    """Compile `function` at its first call, or load it from the cache; it runs without the GIL.
+
+    The arrays it is given must not overlap where it writes.
+    """
+    dispatcher = numba.njit(pipeline_class=_NoAlias, **_OPTIONS)(function)
     if hasattr(dispatcher, "_cache"):  # not so when Numba's JIT is disabled
         dispatcher._cache = KernelCache(function)
     return dispatcher

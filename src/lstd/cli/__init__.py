@@ -1,0 +1,41 @@
+"""The command ``lstd``. Everything slow is imported by the command that needs it."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import sys
+from collections.abc import Sequence
+
+INSTALL = 'pip install "lstd[cli]"'
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Entry point of the command ``lstd``.
+
+    Parameters
+    ----------
+    arguments : sequence of str, optional
+        The words after ``lstd``; those of the process by default.
+
+    Returns
+    -------
+    int
+        Exit code: 0 done, 1 some cells failed or output could not be written, 2 bad usage or input, 3 the
+        results folder has another configuration. SIGINT ends the process with 130, SIGTERM with 143.
+    """
+    from lstd.cli.interruption import exit_on_signals
+
+    exit_on_signals()
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            with contextlib.suppress(OSError):
+                stream.reconfigure(errors="backslashreplace")
+    try:
+        from lstd.cli.app import run
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] in ("lstd", ""):
+            raise
+        print(f"lstd: the command needs the package {error.name}; install it: {INSTALL}", file=sys.stderr)
+        return 2
+    return run(arguments)

@@ -1,0 +1,44 @@
+"""The commands of ``lstd`` and what is common to them: version, usage errors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+import lstd
+from lstd.cli.console import fail
+from lstd.cli.reproduce import reproduce
+
+# Plain help: rich help would triple the time that it takes.
+app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+app.command()(reproduce)
+
+
+@app.callback(invoke_without_command=True)
+def top(
+    context: typer.Context,
+    version: Annotated[bool, typer.Option("--version", help="Show the version and exit.")] = False,
+) -> None:
+    """Least-squares temporal-difference prediction: the experiments of Osogami (AAAI-20)."""
+    if version:
+        typer.echo(f"lstd {lstd.__version__}")
+        raise typer.Exit
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+        raise typer.Exit
+
+
+def run(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; returns the exit code."""
+    try:
+        code = app(args=None if arguments is None else list(arguments), prog_name="lstd", standalone_mode=False)
+    except KeyboardInterrupt:
+        return fail("interrupted; the same command resumes.", 130)
+    except Exception as error:
+        # Usage errors are Click's, which Typer carries within itself in some versions and imports in others.
+        if not hasattr(error, "format_message"):
+            raise
+        return fail(f"{error.format_message().rstrip('.')}; see `lstd --help`.", 2)
+    return code if isinstance(code, int) else 0

@@ -1,0 +1,49 @@
+"""Writing to the two standard streams without ever ending in a traceback."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+
+from lstd.errors import ConfigurationMismatchError, InvalidInputError, LSTDError, OutputError
+
+
+def say(text: str) -> None:
+    """Write a line to stderr, if there is anyone to read it."""
+    with contextlib.suppress(OSError, ValueError):
+        print(text, file=sys.stderr, flush=True)
+
+
+def fail(message: str, code: int) -> int:
+    """Write an error in one line to stderr; returns the exit code."""
+    say(f"lstd: {' '.join(message.split())}")
+    return code
+
+
+def fail_with(error: LSTDError | OSError) -> int:
+    """Write an error in one line to stderr; returns the exit code that goes with it."""
+    if isinstance(error, ConfigurationMismatchError):
+        return fail(str(error), 3)
+    if isinstance(error, InvalidInputError):
+        return fail(str(error), 2)
+    if not isinstance(error, LSTDError):
+        error = OutputError(f"{error.filename}: {error.strerror or error}.")
+    return fail(f"{error} What is finished is kept; the same command (without --force) resumes.", 1)
+
+
+def output(text: str) -> int:
+    """Write data to stdout; returns the exit code: 1 if it could not be written.
+
+    A reader that has gone away (``lstd reproduce | head``) is not an error.
+    """
+    try:
+        print(text, flush=True)
+    except OSError as error:
+        # What is left in the buffer would fail once more when the interpreter shuts down.
+        with contextlib.suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if isinstance(error, BrokenPipeError):
+            return 0
+        return fail(f"the summary could not be written to standard output: {error.strerror or error}.", 1)
+    return 0

@@ -1,0 +1,75 @@
+"""Ending at once on SIGINT (Ctrl-C) and SIGTERM.
+
+Python runs signal handlers in the main thread between two of its own instructions, thus not while a kernel
+is being compiled, and an exception raised there would wait for the threads of a sweep. Here a thread of its
+own is woken by the signal, says in one line how to go on, and ends the process. Nothing is lost: every file
+of a results folder is whole at every moment.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import sys
+import threading
+from types import FrameType
+
+_SIGNALS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
+_SECONDS_TO_WRITE = 0.3
+_advice = ""
+_sender: socket.socket | None = None
+
+
+def exit_on_signals() -> None:
+    """From now on a SIGINT ends the process with exit code 130, a SIGTERM with 143.
+
+    A signal that is ignored, as in a background job, stays so.
+    """
+    global _sender
+    if _sender is not None or threading.current_thread() is not threading.main_thread():
+        return
+    receiver, _sender = socket.socketpair()
+    _sender.setblocking(False)
+    signal.set_wakeup_fd(_sender.fileno(), warn_on_full_buffer=False)
+    for number in _SIGNALS:
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, _leave_it_to_the_thread)
+    threading.Thread(target=_wait, args=(receiver,), name="signals", daemon=True).start()
+
+
+def advise(text: str) -> None:
+    """What the line adds from now on: how to go on after an interruption."""
+    global _advice
+    _advice = text
+
+
+def _leave_it_to_the_thread(number: int, frame: FrameType | None) -> None:
+    """Only signals with a handler wake the thread."""
+
+
+def _wait(receiver: socket.socket) -> None:
+    while received := receiver.recv(1):
+        if received[0] in _SIGNALS:
+            _end(signal.Signals(received[0]))
+
+
+def _end(number: signal.Signals) -> None:
+    line = f"lstd: {_SIGNALS[number]}{_advice}.\n"
+    with contextlib.suppress(Exception):
+        if sys.stderr.isatty():
+            line = f"\r\x1b[2K\x1b[?25h{line}"  # clear the progress bar, show the cursor
+    # A reader that has stopped reading must not keep the process.
+    writer = threading.Thread(target=_write, args=(line.encode(),), daemon=True)
+    writer.start()
+    writer.join(_SECONDS_TO_WRITE)
+    files = sys.modules.get("lstd.experiments._files")
+    if files is not None:
+        files.remove_unfinished()
+    os._exit(128 + number)
+
+
+def _write(line: bytes) -> None:
+    with contextlib.suppress(OSError):
+        os.write(2, line)

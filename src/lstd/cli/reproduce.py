@@ -1,0 +1,115 @@
+"""The command ``lstd reproduce``: arguments in, exit code out."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from lstd.cli import INSTALL
+from lstd.cli.console import fail, fail_with, output
+from lstd.cli.interruption import advise
+from lstd.cli.summary import outcome_json, outcome_text, survey_json, survey_text
+
+if TYPE_CHECKING:
+    from lstd.cli.progress import Reporter
+    from lstd.experiments.plan import Plan
+    from lstd.experiments.reproduce import Event
+
+PROBLEMS = "small|large|deterministic|all"
+MAX_JOBS = 1024
+NEEDED = ("matplotlib", "pyarrow")
+
+
+def reproduce(
+    problem: Annotated[str, typer.Argument(metavar=PROBLEMS, help="The problems to run.", show_default=True)] = "all",
+    runs: Annotated[str, typer.Option(metavar="N", help="Runs per problem; seeds 1 to N.")] = "50",
+    out: Annotated[str, typer.Option(metavar="DIR", help="Results folder.")] = "lstd-results",
+    jobs: Annotated[
+        str | None, typer.Option(metavar="N", help="Threads.  [default: all cores]", show_default=False)
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Remove results in DIR and start over.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be done; write nothing.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Summary as one JSON document.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="No progress on stderr.")] = False,
+) -> int:
+    """Reproduce the experiments of Osogami (AAAI-20): figures, tables, data and a report.
+
+    Interrupted at any moment, the same command resumes. Exit codes: 0 done, 1 some cells failed or output
+    could not be written, 2 bad usage or input, 3 DIR has results of another configuration, 130 interrupted
+    (143 by SIGTERM).
+    """
+    from lstd.errors import LSTDError
+
+    if missing := [name for name in NEEDED if find_spec(name) is None]:
+        return fail(f"`lstd reproduce` needs the package {missing[0]}; install it: {INSTALL}", 2)
+    try:
+        plan, n_jobs = _understand(problem, runs, jobs, out)
+        if dry_run:
+            return _dry_run(plan, out, n_jobs, force, as_json)
+        arguments = {"problem": problem, "runs": plan.runs, "jobs": n_jobs, "force": force}
+        return _carry_out(plan, out, arguments, as_json, quiet)
+    except (LSTDError, OSError) as error:
+        return fail_with(error)
+
+
+def _understand(problem: str, runs: str, jobs: str | None, out: str) -> tuple[Plan, int | None]:
+    from lstd._validation import check_integer
+    from lstd.errors import InvalidInputError
+    from lstd.experiments.plan import MAX_RUNS, make_plan
+
+    if not out:
+        raise InvalidInputError("`--out` must name a folder; got ''.")
+    n_jobs = None if jobs is None else check_integer("--jobs", _number(jobs), 1, MAX_JOBS)
+    return make_plan(problem, check_integer("--runs", _number(runs), 1, MAX_RUNS)), n_jobs
+
+
+def _number(text: str) -> int | str:
+    """The integer that is written, or the text as it is, for the check to refuse."""
+    try:
+        return int(text)
+    except ValueError:
+        return text
+
+
+def _dry_run(plan: Plan, out: str, n_jobs: int | None, force: bool, as_json: bool) -> int:
+    from lstd.experiments.plan import survey
+
+    found = survey(plan, out, n_jobs=n_jobs, force=force)
+    return output(survey_json(found, out) if as_json else survey_text(found, out))
+
+
+def _carry_out(plan: Plan, out: str, arguments: dict[str, Any], as_json: bool, quiet: bool) -> int:
+    from lstd.cli.progress import make_reporter, reporting
+    from lstd.experiments.reproduce import reproduce as reproduce_plan
+
+    again = "the same command without --force resumes" if arguments["force"] else "the same command resumes"
+    advise(f"; what is finished is kept, and {again}")
+    with reporting(make_reporter(quiet)) as reporter:
+        outcome = reproduce_plan(
+            plan,
+            out,
+            n_jobs=arguments["jobs"],
+            force=arguments["force"],
+            on_event=_listener(reporter),
+            arguments=arguments,
+        )
+    code = output(outcome_json(outcome) if as_json else outcome_text(outcome))
+    return 1 if outcome.failures else code
+
+
+def _listener(reporter: Reporter) -> Callable[[Event], None]:
+    def listen(event: Event) -> None:
+        # A closed stderr must not count as a failure of the work that reports to it.
+        with contextlib.suppress(OSError, ValueError):
+            if event.kind == "progress":
+                reporter.show(event)
+            elif event.kind == "notice":
+                reporter.note(event.text)
+            else:
+                reporter.fail(event.text)
+
+    return listen

@@ -1,0 +1,226 @@
+"""Whole files or none: atomic replacement, a lock on a folder, JSON documents; used by the store only."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import math
+import os
+import stat
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import IO, Any
+
+from lstd.errors import InvalidInputError, OutputError
+
+_PARTIAL = ".*.part"
+# Out of space, quota or file size is a failed output; anything else says that the folder is a bad one.
+_FULL = (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC), errno.EFBIG, errno.EIO)
+_locks: set[Path] = set()
+
+
+@contextlib.contextmanager
+def replacing(path: Path) -> Iterator[IO[bytes]]:
+    """Open a file that appears under its name whole, when the block ends, or not at all.
+
+    Raises
+    ------
+    OutputError
+        If it could not be written; the temporary file is removed.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as out:
+    ...     with replacing(Path(out) / "a") as file:
+    ...         _ = file.write(b"whole")
+    ...     [name.name for name in Path(out).iterdir()]
+    ['a']
+    """
+    # A fixed temporary name (the folder is locked): what a killed process left is overwritten by the next.
+    partial = path.with_name(f".{path.name}.part")
+    try:
+        path.parent.mkdir(exist_ok=True)
+        with open(partial, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(partial, path)
+        _sync_folder(path.parent)
+    except OSError as error:
+        remove_quietly(partial)
+        failure = OutputError(f"{path} could not be written: {reason(error)}; make room or mend the folder.")
+        failure.errno = error.errno
+        raise failure from error
+    except BaseException:
+        remove_quietly(partial)
+        raise
+
+
+def remove_partial(folder: Path) -> None:
+    """Remove the temporary files in a folder and in the folders directly below it."""
+    for pattern in (_PARTIAL, f"*/{_PARTIAL}"):
+        for partial in folder.glob(pattern):
+            remove_quietly(partial)
+
+
+def remove_unfinished() -> None:
+    """Remove the temporary files and the locks of this process, which is about to end at once."""
+    for lock in tuple(_locks):
+        remove_partial(lock.parent)
+        remove_quietly(lock)
+
+
+def _sync_folder(path: Path) -> None:
+    """Make a rename last through a power cut, where folders can be flushed (not on Windows)."""
+    with contextlib.suppress(OSError):
+        folder = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
+def remove_quietly(path: Path) -> None:
+    """Remove a file if that is possible."""
+    with contextlib.suppress(OSError):
+        path.unlink(missing_ok=True)
+
+
+def reason(error: OSError) -> str:
+    """The operating system's words, without number and file name."""
+    return error.strerror or str(error)
+
+
+def check_not_a_file(path: Path) -> None:
+    """Check that a path is free or a folder, as far as can be seen; raises InvalidInputError."""
+    try:
+        if not stat.S_ISDIR(path.stat().st_mode):
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise unusable(path, error) from error
+
+
+def unusable(path: Path, error: OSError) -> InvalidInputError | OutputError:
+    """The error to raise when a folder could not be prepared: bad input, or a full disk."""
+    if error.errno in _FULL:
+        return OutputError(f"{path} could not be written: {reason(error)}; make room or give another folder.")
+    return InvalidInputError(
+        f"`out` must be a folder that can be written; got {str(path)!r} ({reason(error)}); give another."
+    )
+
+
+def json_bytes(document: Mapping[str, Any]) -> bytes:
+    """A JSON document as text, the same for the same content; infinite and undefined numbers become null."""
+    text = json.dumps(_plain(document), indent=1, ensure_ascii=False, allow_nan=False)
+    return (text + "\n").encode("utf-8")
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if hasattr(value, "tolist"):
+        return _plain(value.tolist())
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+def read_json(path: Path) -> dict[str, Any] | None:
+    """Read a JSON object; None when the file is missing or damaged."""
+    try:
+        document = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return None
+    return document if isinstance(document, dict) else None
+
+
+class FolderLock:
+    """An exclusive lock on a file in a folder, which the operating system releases when the process ends.
+
+    Raises
+    ------
+    InvalidInputError
+        If another process holds it, or the folder cannot be written.
+    OutputError
+        If the disk is full.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        while True:
+            self._file = self._open()
+            # Whoever releases the lock removes the file: it counts only on the file still under this name.
+            if _is_at(self._file, path):
+                break
+            os.close(self._file)
+        os.ftruncate(self._file, 0)
+        with contextlib.suppress(OSError):
+            os.write(self._file, str(os.getpid()).encode())
+        _locks.add(path)
+
+    def _open(self) -> int:
+        try:
+            file = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o666)
+        except OSError as error:
+            raise unusable(self._path.parent, error) from error
+        if not _lock(file):
+            owner = _owner(file)
+            os.close(file)
+            raise InvalidInputError(
+                f"`out` must not be in use; {owner} is writing to {str(self._path.parent)!r}; "
+                "wait until it is done or give another folder."
+            )
+        return file
+
+    def release(self) -> None:
+        """Give the lock back."""
+        _locks.discard(self._path)
+        remove_quietly(self._path)
+        os.close(self._file)
+
+
+def _owner(file: int) -> str:
+    with contextlib.suppress(OSError, ValueError):
+        return f"process {int(os.read(file, 32))}"
+    return "another process"
+
+
+def _is_at(file: int, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(file), path.stat())
+    except OSError:
+        return False
+
+
+def _lock(file: int) -> bool:
+    """Try to lock an open file; False when another process holds it."""
+    try:
+        import fcntl
+    except ImportError:
+        return _lock_on_windows(file)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        # Some network file systems know no locks: there the folder goes unguarded rather than unused.
+        return error.errno not in (errno.EWOULDBLOCK, errno.EACCES)
+    return True
+
+
+def _lock_on_windows(file: int) -> bool:
+    import msvcrt
+
+    try:
+        # One byte far behind the process number, which others must be able to read.
+        os.lseek(file, 1024, os.SEEK_SET)
+        msvcrt.locking(file, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined,unused-ignore]
+    except OSError:
+        return False
+    finally:
+        os.lseek(file, 0, os.SEEK_SET)
+    return True

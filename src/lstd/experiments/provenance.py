@@ -1,0 +1,63 @@
+"""What a result was computed with: versions, processor, threads. Nothing about the user or their folders."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import platform
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+PACKAGES = ("numpy", "scipy", "numba", "llvmlite", "scikit-learn", "matplotlib", "pyarrow", "typer", "rich")
+
+
+def describe_machine(n_jobs: int | None = None) -> dict[str, Any]:
+    """Versions, processor and threads, as plain JSON values.
+
+    Parameters
+    ----------
+    n_jobs : int, optional
+        Threads asked for; all cores by default.
+
+    Examples
+    --------
+    >>> sorted(describe_machine(n_jobs=2))
+    ['cores', 'cpu', 'lstd', 'numba_threading', 'packages', 'platform', 'python', 'threads']
+    """
+    import lstd
+
+    return {
+        "lstd": lstd.__version__,
+        "python": platform.python_version(),
+        "packages": _versions(),
+        "cpu": _cpu_model(),
+        "cores": available_cores(),
+        "threads": n_jobs or available_cores(),
+        "numba_threading": "none: runs are divided among Python threads",
+        "platform": platform.platform(),
+    }
+
+
+def available_cores() -> int:
+    """Number of cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _versions() -> dict[str, str]:
+    found = {}
+    for name in PACKAGES:
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            found[name] = metadata.version(name)
+    return found
+
+
+def _cpu_model() -> str:
+    with contextlib.suppress(OSError, UnicodeDecodeError):
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            key, _, value = line.partition(":")
+            if key.strip() == "model name" and value.strip():
+                return value.strip()
+    return platform.processor() or platform.machine()

@@ -1,0 +1,296 @@
+"""The paper's experiments from beginning to end: sweep, timings, theory, table and report, resumable.
+
+The work is a list of cells. Each finished cell is stored at once, and what is stored and sound is not
+computed again. Nothing is printed here: whoever calls :func:`reproduce` is told of progress by events.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal
+
+from lstd._validation import check_integer
+from lstd.errors import OutputError
+from lstd.experiments.plan import Plan, cell_seconds, stage_seconds
+from lstd.experiments.protocol import MRP_SEED
+from lstd.experiments.provenance import describe_machine
+from lstd.experiments.store import PROVENANCE, STAGE_FILES, TABLE, Cell, CorruptCellError, ResultsFolder
+
+EventKind = Literal["progress", "notice", "failure"]
+THEORY_PARTS = ("proposition1", "theorem2")
+REPORT_FILES = ("figures/", "tables/", "report.html")
+
+
+@dataclass(frozen=True)
+class Event:
+    """What a caller is told: a step of progress, a notice, or a failure that does not stop the rest.
+
+    Attributes
+    ----------
+    kind : {"progress", "notice", "failure"}
+    text : str
+        What is being done, or what happened, in one line.
+    done, total : float
+        Work done and work in all, in estimated seconds.
+    """
+
+    kind: EventKind
+    text: str
+    done: float
+    total: float
+
+
+Listener = Callable[[Event], None]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What :func:`reproduce` did.
+
+    Attributes
+    ----------
+    folder : Path
+    computed, reused : int
+        Number of cells computed now, and found sound in the folder.
+    failures : tuple of str
+        One line for each cell or stage that failed.
+    wall_seconds : dict of str -> float
+        Duration of each stage that was carried out.
+    """
+
+    folder: Path
+    computed: int
+    reused: int
+    failures: tuple[str, ...]
+    wall_seconds: Mapping[str, float]
+
+
+def reproduce(
+    plan: Plan,
+    out: str | os.PathLike[str],
+    *,
+    n_jobs: int | None = None,
+    force: bool = False,
+    on_event: Listener | None = None,
+    arguments: Mapping[str, Any] | None = None,
+) -> Outcome:
+    """Compute a plan and write everything into a results folder; what is there already is used.
+
+    Parameters
+    ----------
+    plan : Plan
+        See :func:`lstd.experiments.plan.make_plan`.
+    out : path
+        The results folder.
+    n_jobs : int, optional
+        Threads; all cores by default.
+    force : bool
+        Remove the results in the folder and start over.
+    on_event : callable, optional
+        Called in this thread with each :class:`Event`.
+    arguments : dict, optional
+        Kept in provenance.json.
+
+    Returns
+    -------
+    Outcome
+        With the cells and stages that failed; the others are written all the same.
+
+    Raises
+    ------
+    InvalidInputError
+        If `n_jobs` is below 1, or the folder cannot be used.
+    ConfigurationMismatchError
+        If the folder holds results of another configuration and `force` is false.
+    OutputError
+        If a file could not be written.
+
+    Examples
+    --------
+    >>> from lstd.experiments.plan import make_plan
+    >>> reproduce(make_plan("small"), "lstd-results").failures  # doctest: +SKIP
+    ()
+    """
+    if n_jobs is not None:
+        check_integer("n_jobs", n_jobs, 1)
+    with ResultsFolder(out, plan.configuration, force=force) as folder:
+        listener = on_event or (lambda event: None)
+        return _Session(plan, folder, n_jobs, listener, dict(arguments or {})).run()
+
+
+@dataclass
+class _Session:
+    """One process at work on a results folder."""
+
+    plan: Plan
+    folder: ResultsFolder
+    n_jobs: int | None
+    listener: Listener
+    arguments: dict[str, Any]
+    done: float = 0.0
+    total: float = 0.0
+    stored: list[Cell] = field(default_factory=list)
+    reused: int = 0
+    failures: list[str] = field(default_factory=list)
+    wall: dict[str, float] = field(default_factory=dict)
+    started: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
+
+    def run(self) -> Outcome:
+        stages = {
+            "timings": self._timings,
+            "theory": self._theory,
+            "table": self._table,
+            "report": self._report,
+        }
+        self._sweep(sum(stage_seconds(stage, self.plan) for stage in stages))
+        for stage, carry_out in stages.items():
+            with self._guarded(STAGE_FILES[stage], stage_seconds(stage, self.plan)):
+                carry_out(stage)
+        computed = len(self.stored) - self.reused
+        return Outcome(self.folder.path, computed, self.reused, tuple(self.failures), self.wall)
+
+    def _sweep(self, seconds_after: float) -> None:
+        found = {cell for cell in self.plan.cells if self._is_stored(cell)}
+        missing = [cell for cell in self.plan.cells if cell not in found]
+        self.reused = len(found)
+        self.total = sum(cell_seconds(cell, self.n_jobs) for cell in missing) + seconds_after
+        if missing:
+            with self._timed("sweep"):
+                for cell in missing:
+                    with self._guarded(str(cell), cell_seconds(cell, self.n_jobs)):
+                        self._compute(cell)
+                        found.add(cell)
+        self.stored = [cell for cell in self.plan.cells if cell in found]
+
+    def _is_stored(self, cell: Cell) -> bool:
+        try:
+            return self.folder.read_cell(cell) is not None
+        except CorruptCellError as error:
+            self._tell("notice", f"{error} It is computed again.")
+            return False
+
+    def _compute(self, cell: Cell) -> None:
+        from lstd.experiments.sweep import run_sweep
+
+        grid = self.plan.configuration["grids"][cell.group]
+        arrays = run_sweep(
+            cell.problem,
+            cell.features,
+            list(cell.algorithms),
+            lmbdas=grid["lmbdas"],
+            alphas=grid["alphas"],
+            run_seeds=cell.run_seeds,
+            mrp_seed=MRP_SEED,
+            n_jobs=self.n_jobs,
+            progress=self._part(str(cell), cell_seconds(cell, self.n_jobs)),
+        )
+        self.folder.write_cell(cell, arrays)
+
+    def _timings(self, stage: str) -> None:
+        from lstd.experiments import timing
+
+        if timing.is_complete(self.folder.read_json(STAGE_FILES[stage]), self.plan.problems):
+            return
+        with self._timed(stage):
+            part = self._part("timing each algorithm", stage_seconds(stage, self.plan))
+            self.folder.write_json(STAGE_FILES[stage], timing.measure(self.plan.problems, progress=part))
+
+    def _theory(self, stage: str) -> None:
+        from lstd.experiments import theory
+
+        document = self.folder.read_json(STAGE_FILES[stage]) or {}
+        if all(isinstance(document.get(part), dict) for part in THEORY_PARTS):
+            return
+        with self._timed(stage):
+            self._tell("progress", "simulating Proposition 1 and Theorem 2")
+            parts = {"proposition1": theory.proposition1(), "theorem2": theory.theorem2()}
+            self.folder.write_json(STAGE_FILES[stage], parts)
+
+    def _table(self, stage: str) -> None:
+        """Write the table, unless it was made of the very cells that are there."""
+        if not self.stored:
+            raise ValueError("no cell was finished, so that there is nothing to write.")
+        if self._is_current(stage, ("cells/", TABLE)):
+            return
+        with self._timed(stage):
+            self._tell("progress", f"writing {TABLE}")
+            self.folder.write_table(self.stored)
+
+    def _report(self, stage: str) -> None:
+        """Write the report, unless it was made of the very files that are there."""
+        if not self.stored or (not self.failures and self._is_current(stage, ("",))):
+            return
+        from lstd import report
+
+        self._write_provenance(without=REPORT_FILES)
+        with self._timed(stage):
+            part = self._part("drawing figures and writing the report", stage_seconds(stage, self.plan))
+            report.write_all(self.folder.path, progress=lambda done, total, name: part(done, total))
+        self._write_provenance()
+
+    def _is_current(self, stage: str, prefixes: tuple[str, ...]) -> bool:
+        """Whether a stage's file is there, and all files with these prefixes are those of the last time."""
+        recorded = (self.folder.read_json(PROVENANCE) or {}).get("files")
+        if not isinstance(recorded, dict) or STAGE_FILES[stage] not in recorded:
+            return False
+        found = self.folder.checksums()
+        names = {name for name in (*found, *recorded) if name.startswith(prefixes)}
+        return all(found.get(name) == recorded.get(name) for name in names)
+
+    def _write_provenance(self, without: tuple[str, ...] = ()) -> None:
+        """Record how the results came about; the files named by `without` are about to be written anew."""
+        last = (self.folder.read_json(PROVENANCE) or {}).get("wall_seconds")
+        files = self.folder.checksums()
+        document = {
+            **describe_machine(self.n_jobs),
+            "run_seeds": [1, self.plan.runs],
+            "mrp_seed": MRP_SEED,
+            "arguments": self.arguments,
+            "started": self.started,
+            "wall_seconds": {**(last if isinstance(last, dict) else {}), **self.wall},
+            "cells": {"computed": len(self.stored) - self.reused, "reused": self.reused},
+            "failures": self.failures,
+            "configuration": self.plan.configuration,
+            "files": {name: sha for name, sha in files.items() if not (without and name.startswith(without))},
+        }
+        self.folder.write_json(PROVENANCE, document)
+
+    def _part(self, text: str, weight: float) -> Callable[[int, int], None]:
+        """A progress callback (done, total) for a part of the work that takes `weight` seconds."""
+
+        def progress(done: int, total: int) -> None:
+            now = self.done + weight * done / max(total, 1)
+            self.listener(Event("progress", text, now, self.total))
+
+        progress(0, 1)
+        return progress
+
+    def _tell(self, kind: EventKind, text: str) -> None:
+        self.listener(Event(kind, " ".join(text.split()), self.done, self.total))
+
+    @contextmanager
+    def _timed(self, stage: str) -> Iterator[None]:
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.wall[stage] = round(time.perf_counter() - start, 3)
+
+    @contextmanager
+    def _guarded(self, name: str, weight: float) -> Iterator[None]:
+        """Let the rest go on when a part fails, unless nothing can be written any more."""
+        try:
+            yield
+        except OutputError:
+            raise
+        except Exception as error:
+            failure = " ".join(f"{name}: {type(error).__name__}: {error}".split())
+            self.failures.append(failure)
+            self._tell("failure", failure)
+        self.done += weight

@@ -1,0 +1,118 @@
+"""How every figure looks, and how it is turned into bytes that depend on the data only."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from matplotlib import style as mpl_style
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+from lstd.report.files import write_bytes
+
+SUFFIXES = (".svg", ".pdf", ".png")
+PNG_DPI = 200
+
+# Okabe and Ito's palette: distinguishable with any common form of colour blindness; line styles and markers
+# differ too, for print in black and white and for curves that coincide.
+COLOURS = {
+    "uncorrected": "#D55E00",
+    "mixed": "#0072B2",
+    "boyan": "#009E73",
+    "true_online_td": "#4D4D4D",
+    "td": "#CC79A7",
+    "td_replacing": "#E69F00",
+}
+LINES = {
+    "uncorrected": "-",
+    "mixed": (0, (5, 2)),
+    "boyan": (0, (1.2, 1.2)),
+    "true_online_td": (0, (5, 1.5, 1.2, 1.5)),
+}
+MARKERS = {"uncorrected": "o", "mixed": "s", "boyan": "^", "true_online_td": "D"}
+REFERENCE = "#8A8A8A"
+
+_STYLE = {
+    "font.size": 9.0,
+    "axes.titlesize": 10.0,
+    "axes.labelsize": 9.5,
+    "xtick.labelsize": 8.5,
+    "ytick.labelsize": 8.5,
+    "legend.fontsize": 9.5,
+    "legend.frameon": False,
+    "axes.linewidth": 0.7,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "xtick.major.width": 0.7,
+    "ytick.major.width": 0.7,
+    "lines.linewidth": 1.5,
+    "lines.markersize": 4.0,
+    "errorbar.capsize": 2.0,
+    "grid.color": "#E4E4E4",
+    "grid.linewidth": 0.6,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "figure.facecolor": "white",
+    "savefig.facecolor": "white",
+    "svg.hashsalt": "lstd",
+    "svg.fonttype": "path",
+    "pdf.fonttype": 3,
+}
+_NO_DATES = {
+    ".svg": {"Date": None, "Creator": None},
+    ".pdf": {"CreationDate": None, "Creator": None},
+    ".png": {"Software": None},
+}
+
+
+@contextmanager
+def figure_style() -> Iterator[None]:
+    """Matplotlib's defaults and ours on top, whatever the user's own configuration says."""
+    with mpl_style.context(_STYLE, after_reset=True):
+        yield
+
+
+def new_figure(width: float, height: float) -> Figure:
+    """An empty figure of `width` × `height` inches that no global state knows of."""
+    figure = Figure(figsize=(width, height))
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def save(figure: Figure, folder: Path, name: str) -> list[Path]:
+    """Write `figure` as `name`.svg, .pdf and .png into `folder`, without dates.
+
+    Parameters
+    ----------
+    figure : Figure
+    folder : Path
+    name : str
+        File name without its suffix.
+
+    Returns
+    -------
+    list of Path
+
+    Raises
+    ------
+    OutputError
+        If a file cannot be written.
+    """
+    paths = []
+    for suffix in SUFFIXES:
+        buffer = io.BytesIO()
+        figure.savefig(buffer, format=suffix[1:], dpi=PNG_DPI, metadata=_NO_DATES[suffix])
+        paths.append(write_bytes(folder / f"{name}{suffix}", buffer.getvalue()))
+    return paths
+
+
+def empty_panel(ax: Axes, text: str = "not in these results") -> None:
+    """Say in the panel itself that there is nothing to draw."""
+    ax.text(0.5, 0.5, text, transform=ax.transAxes, ha="center", va="center", color=REFERENCE)
+    ax.set_xticks([])
+    ax.set_yticks([])
+    ax.grid(False)

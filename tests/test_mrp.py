@@ -1,0 +1,489 @@
+"""`lstd.mrp` against the definitions in `naive`: draws bit for bit, exact values, simulation, input checks."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import pkgutil
+
+import numba
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import lstd.experiments.sweep
+import lstd.mrp
+import naive
+from lstd.errors import InvalidInputError, LSTDError
+from lstd.mrp import MRP, BoyanChain, RandomMRP, RandomWalk, make_features
+from tolerances import assert_close
+
+bounded = settings(max_examples=40, deadline=None, derandomize=True)
+UNIT = st.one_of(st.sampled_from([0.0, 1.0]), st.floats(0.01, 0.99))
+
+
+def paper_model(name, seed=1000):
+    n_states, branching, reward_std, _ = naive.PROBLEMS[name]
+    return RandomMRP(n_states, branching, reward_std, seed)
+
+
+@st.composite
+def models(draw, high_gamma=0.95):
+    """Up to 6 states: sparse chains with transient states, closed classes, cycles, terminations, random starts.
+
+    Returned with the chain in which every termination is a restart, built from the deficits as drawn.
+    """
+    k, density = draw(st.integers(1, 6)), draw(st.sampled_from([0.2, 0.5, 1.0]))
+    random = np.random.RandomState(draw(st.integers(0, 2**31)))
+    links = random.uniform(size=(k, k)) < density
+    links[np.arange(k), random.randint(k, size=k)] = True
+    P = random.uniform(0.1, 1.0, (k, k)) * links
+    stays = np.where(random.uniform(size=k) < draw(st.sampled_from([0.0, 0.5])), random.uniform(size=k), 1.0)
+    P *= (stays / P.sum(axis=1))[:, None]
+    start = random.dirichlet(np.ones(k)) if draw(st.booleans()) else np.eye(k)[random.randint(k)]
+    options = {"gamma": random.uniform(0, high_gamma), "start": start, "termination_reward": random.normal(size=k)}
+    return MRP(P, random.normal(size=(k, k)), **options), P + np.outer(1 - stays, start)
+
+
+# ---------------------------------------------------------------- the paper's draws, bit for bit
+
+
+@pytest.mark.parametrize("seed", [1000, 0, 7, 2**32 - 1])
+@pytest.mark.parametrize("name", naive.PROBLEMS)
+def test_random_mrp_and_features_are_drawn_bit_for_bit(name, seed):
+    n_states, branching, _, _ = naive.PROBLEMS[name]
+    model = paper_model(name, seed)
+    P, R, random = naive.random_mrp(n_states, branching, seed)
+    np.testing.assert_array_equal(model.transition, P)
+    np.testing.assert_array_equal(model.reward, R)
+    for features in ("tabular", "binary", "normal"):
+        expected = naive.make_features(features, n_states, random)
+        np.testing.assert_array_equal(make_features(model, features), expected)
+
+
+def test_normal_features_are_drawn_bit_for_bit():
+    for name, (n_states, branching, _, _) in naive.PROBLEMS.items():
+        _, _, random = naive.random_mrp(n_states, branching, 1000)
+        raw = np.array([[random.normal() for _ in range(5)] for _ in range(n_states)])
+        np.testing.assert_array_equal(paper_model(name).normal_features, raw)
+
+
+@pytest.mark.parametrize("seed", [1, 2, 17, 50, 2**32 - 1])
+@pytest.mark.parametrize("name", naive.PROBLEMS)
+def test_runs_are_drawn_bit_for_bit(name, seed):
+    model = paper_model(name)
+    n_steps = naive.PROBLEMS[name][3]
+    states, rewards, discounts, terminated = model.simulate(n_steps, seed)
+    expected_states, expected_rewards = naive.simulate(model.transition, model.reward, model.reward_std, n_steps, seed)
+    np.testing.assert_array_equal(states, expected_states)
+    np.testing.assert_array_equal(rewards, expected_rewards)
+    np.testing.assert_array_equal(discounts, np.full(n_steps + 1, 0.99))
+    assert not terminated.any()
+
+
+@pytest.mark.parametrize("features", ["tabular", "binary", "normal"])
+@pytest.mark.parametrize("name", naive.PROBLEMS)
+def test_exact_quantities_of_the_paper(name, features):
+    P, R, _, D, theta_star = naive.problem(name, features)
+    model = paper_model(name)
+    r = (P * R).sum(axis=1)
+    assert_close(model.expected_reward, r, "sums")
+    assert_close(model.values, naive.true_values(P, r, naive.GAMMA), "power_series")
+    assert_close(model.stationary, D, "stationary")
+    assert_close(model.best_fit(make_features(model, features)), theta_star, "power_series")
+
+
+@pytest.mark.parametrize("k", [1, 2, 3, 4, 7, 8, 15, 16, 100])
+def test_binary_features_have_the_bits_of_the_state_plus_one(k):
+    expected = naive.make_features("binary", k, None)
+    np.testing.assert_array_equal(make_features(RandomMRP(k, 1, 0.0, 0), "binary"), expected)
+
+
+def test_features_by_name_of_any_model():
+    np.testing.assert_array_equal(make_features(RandomWalk(5), "tabular"), np.eye(5))
+    np.testing.assert_array_equal(make_features(RandomWalk(5), "binary"), naive.make_features("binary", 5, None))
+
+
+# ---------------------------------------------------------------- exact quantities of any model
+
+
+@bounded
+@given(models())
+def test_values_are_the_sum_of_discounted_rewards(drawn):
+    model, _ = drawn
+    r = (model.transition * model.reward).sum(axis=1)
+    r += (1 - model.transition.sum(axis=1)) * model.termination_reward
+    assert_close(model.expected_reward, r, "sums")
+    assert_close(model.values, naive.true_values(model.transition, r, model.gamma), "power_series")
+
+
+@bounded
+@given(models())
+def test_stationary_distribution_is_the_long_run_average(drawn):
+    model, restarted = drawn
+    from_each_state = naive.stationary(restarted, slice(None))
+    assert_close(model.stationary, model.start @ from_each_state, "stationary")
+
+
+def test_stationary_distribution_of_cycles_and_transient_states():
+    P = np.zeros((6, 6))
+    P[0, [1, 3]] = 0.25, 0.75  # state 0 is left for the cycle {1, 2} or the cycle {3, 4}; 5 is never reached
+    P[1, 2] = P[2, 1] = P[3, 4] = P[4, 3] = P[5, 0] = 1.0
+    for start, expected in (
+        (0, [0, 0.125, 0.125, 0.375, 0.375, 0]),
+        (5, [0, 0.125, 0.125, 0.375, 0.375, 0]),
+        (1, [0, 0.5, 0.5, 0, 0, 0]),
+        ([0.5, 0, 0, 0.5, 0, 0], [0, 0.0625, 0.0625, 0.4375, 0.4375, 0]),
+    ):
+        d = MRP(P, P, start=start).stationary
+        assert_close(d, expected, "stationary")
+        np.testing.assert_array_equal(d[[0, 5]], 0.0)
+
+
+def test_transient_states_have_no_share_at_all():
+    d = paper_model("deterministic").stationary
+    np.testing.assert_array_equal(np.flatnonzero(d == 0), [9, 19, 25, 30, 33, 39, 76, 79, 80, 91])
+
+
+def test_stationary_distribution_counts_restarts():
+    d = MRP([[0.0, 1.0], [0.0, 0.5]], np.zeros((2, 2))).stationary  # state 1 ends half of the time
+    assert_close(d, [1 / 3, 2 / 3], "stationary")
+    swapped = MRP([[0.5, 0.0], [1.0, 0.0]], np.zeros((2, 2)), start=1).stationary
+    assert_close(swapped, [2 / 3, 1 / 3], "stationary")
+
+
+def test_a_single_state():
+    forever = MRP([[1.0]], [[2.0]], gamma=0.9)
+    assert_close([forever.values[0], forever.stationary[0]], [20.0, 1.0], "sums")
+    once = MRP([[0.0]], [[0.0]], gamma=1.0, termination_reward=[3.0])
+    assert_close([once.values[0], once.stationary[0]], [3.0, 1.0], "sums")
+
+
+def test_a_rounded_row_does_not_terminate():
+    P = np.array([[0.1] * 10] * 10)  # the ten tenths add up to 1 − 1.1e-16
+    assert not MRP(P, P).termination.any()
+    P[3, 3] -= 1e-9
+    assert np.flatnonzero(MRP(P, P).termination).tolist() == [3]
+
+
+@bounded
+@given(models(), st.integers(1, 4), st.integers(0, 2**31))
+def test_best_fit_is_the_weighted_least_squares_fit(drawn, n, seed):
+    model, _ = drawn
+    phi = np.random.RandomState(seed).normal(size=(model.n_states, n))
+    theta, D = model.best_fit(phi), model.stationary
+    assert_close(phi.T @ (D * (phi @ theta - model.values)), np.zeros(n), "normal_equations")
+    assert_close(theta, naive.best_fit(phi, model.values, D), "solve")
+
+
+@bounded
+@given(models(), st.integers(1, 4), UNIT, st.integers(0, 2**31))
+def test_limit_is_the_power_series_of_theorem_2(drawn, n, lmbda, seed):
+    model, _ = drawn
+    phi = np.random.RandomState(seed).normal(size=(model.n_states, n))
+    A, b = model.limit(phi, lmbda)
+    arguments = (phi, model.transition, model.expected_reward, model.stationary, lmbda, model.gamma)
+    expected_A, expected_b = naive.theorem2_limit(*arguments)
+    assert_close(A, expected_A, "power_series")
+    assert_close(b, expected_b, "power_series")
+    assert_close(A @ model.fixed_point(phi, lmbda), b, "normal_equations")
+
+
+@pytest.mark.parametrize("lmbda", [0.0, 0.5, 0.99, 1.0])
+@pytest.mark.parametrize("name", ["small", "deterministic"])
+def test_fixed_point_of_the_paper(name, lmbda):
+    P, R, phi, D, theta_star = naive.problem(name, "normal")
+    model = paper_model(name)
+    A, b = naive.theorem2_limit(phi, P, (P * R).sum(axis=1), D, lmbda, naive.GAMMA)
+    assert_close(model.fixed_point(phi, lmbda), np.linalg.solve(A, b), "fixed_point")
+    if lmbda == 1.0:
+        assert_close(model.fixed_point(phi, 1.0), theta_star, "fixed_point")
+
+
+def test_fixed_point_of_least_norm():
+    model = paper_model("deterministic")
+    for lmbda in (0.0, 0.9, 1.0):
+        theta = model.fixed_point(np.eye(100), lmbda)
+        visited = model.stationary > 0
+        assert_close(theta[visited], model.values[visited], "fixed_point")
+        assert_close(theta[~visited], np.zeros(10), "fixed_point")
+    assert_close(model.best_fit(np.eye(100))[~visited], np.zeros(10), "fixed_point")
+
+
+@pytest.mark.parametrize("lmbda", [0.0, 0.6, 1.0])
+def test_limit_of_an_episodic_stream(lmbda):
+    model, T = RandomWalk(5, gamma=0.9), 20_000
+    stream = model.simulate(T, seed=3)
+    A, b, z = np.zeros((5, 5)), np.zeros(5), np.zeros(5)
+    for t in range(T):  # Theorem 1
+        z_last, z = z, lmbda * stream.discounts[t] * z + np.eye(5)[stream.states[t]]
+        A[:, stream.states[t]] += z - stream.discounts[t] * z_last
+        b += z * stream.rewards[t]
+    limit_A, limit_b = model.limit(np.eye(5), lmbda)
+    assert_close(A / T, limit_A, "stream_limit")
+    assert_close(b / T, limit_b, "stream_limit")
+
+
+# ---------------------------------------------------------------- classic processes in closed form
+
+
+def test_boyan_chain_in_closed_form():
+    chain = BoyanChain()
+    position = 12 - np.arange(13)
+    assert_close(chain.values, -2.0 * position, "sums")
+    assert_close(chain.best_fit(chain.interpolating_features), [-24, -16, -8, 0], "sums")
+    passed = 2 / 3 + (-1 / 2) ** np.arange(13.0) / 3  # chance of stepping on the position n below the first
+    passed[12] = 1.0
+    assert_close(chain.stationary, passed / passed.sum(), "stationary")
+
+
+def test_boyan_chain_features_are_those_of_boyan():
+    features = BoyanChain().interpolating_features
+    expected = [[1, 0, 0, 0], [0.75, 0.25, 0, 0], [0.5, 0.5, 0, 0], [0.25, 0.75, 0, 0], [0, 1, 0, 0]]
+    np.testing.assert_array_equal(features[:5], expected)
+    np.testing.assert_array_equal(features[::-1, ::-1], features)
+    np.testing.assert_array_equal(features.sum(axis=1), 1.0)
+
+
+@pytest.mark.parametrize("gamma", [0.0, 0.9, 1.0])
+@pytest.mark.parametrize("k", [3, 5, 98])
+def test_boyan_chain_obeys_its_bellman_equation(k, gamma):
+    values = [0.0, -2.0]  # by position
+    for s in range(2, k):
+        values.append(-3 + gamma * (values[s - 1] + values[s - 2]) / 2)
+    assert_close(BoyanChain(k, gamma=gamma).values, values[::-1], "sums")
+
+
+@pytest.mark.parametrize("k", [1, 3, 5, 19])
+def test_random_walk_in_closed_form(k):
+    place = np.arange(1, k + 1)
+    walk = RandomWalk(k, left_reward=-2.0, right_reward=3.0)
+    assert_close(walk.values, -2.0 + 5.0 * place / (k + 1), "sums")
+    middle = (k + 1) // 2  # expected visits per episode: Green's function of the symmetric walk
+    visits = 2 * np.minimum(place, middle) * (k + 1 - np.maximum(place, middle)) / (k + 1)
+    assert_close(walk.stationary, visits / visits.sum(), "stationary")
+
+
+def test_random_walk_defaults_are_those_of_sutton_and_barto():
+    assert_close(RandomWalk().values, np.arange(-9, 10) / 10, "sums")
+    assert_close(RandomWalk(5, left_reward=0.0).values, np.arange(1, 6) / 6, "sums")
+
+
+def test_discounted_random_walk():
+    walk = RandomWalk(19, gamma=0.9)
+    P = 0.5 * (np.eye(19, k=1) + np.eye(19, k=-1))
+    r = np.zeros(19)
+    r[0], r[-1] = -0.5, 0.5
+    assert_close(walk.values, naive.true_values(P, r, 0.9), "power_series")
+
+
+# ---------------------------------------------------------------- simulation
+
+
+def literal_run(model, n_steps, seed):
+    """A run one draw at a time: the first index with u < cumulative probability, terminating being the last."""
+    random, k = np.random.RandomState(seed), model.n_states
+
+    def draw(probabilities):
+        u, cumulative = random.uniform(), 0.0
+        for outcome in np.flatnonzero(probabilities):
+            cumulative += probabilities[outcome]
+            if u < cumulative:
+                return outcome
+        return outcome
+
+    def begin():
+        return draw(model.start) if np.count_nonzero(model.start) > 1 else int(np.argmax(model.start))
+
+    states, rewards, terminated = [begin()], [], []
+    for _ in range(n_steps):
+        s = states[-1]
+        successor = draw(np.append(model.transition[s], model.termination[s]))
+        terminated.append(successor == k)
+        reward = model.termination_reward[s] if successor == k else model.reward[s, successor]
+        rewards.append(reward + (random.normal(0.0, model.reward_std) if model.reward_std > 0 else 0.0))
+        # With a random start its uniform is drawn at every step, used or not.
+        again = begin()
+        states.append(again if successor == k else successor)
+    return np.array(states), np.array(rewards), np.array(terminated, dtype=bool)
+
+
+@bounded
+@given(models(), st.sampled_from([0.0, 0.3]), st.integers(0, 40), st.integers(0, 2**32 - 1))
+def test_simulation_is_the_literal_one(drawn, reward_std, n_steps, seed):
+    model, _ = drawn
+    model.reward_std = reward_std
+    states, rewards, discounts, terminated = model.simulate(n_steps, seed)
+    expected_states, expected_rewards, expected_terminated = literal_run(model, n_steps, seed)
+    np.testing.assert_array_equal(states, expected_states)
+    np.testing.assert_array_equal(rewards, expected_rewards)
+    np.testing.assert_array_equal(terminated, expected_terminated)
+    np.testing.assert_array_equal(discounts[1:], np.where(terminated, 0.0, model.gamma))
+
+
+@pytest.mark.parametrize("model", [RandomWalk(), BoyanChain(), RandomMRP(4, 2, 0.1, 3)], ids=repr)
+def test_shapes_types_and_prefixes_of_a_run(model):
+    whole = model.simulate(60, seed=5)
+    for n_steps in (0, 1, 60):
+        run = model.simulate(n_steps, seed=5)
+        assert run.states.shape == run.discounts.shape == (n_steps + 1,)
+        assert run.rewards.shape == run.terminated.shape == (n_steps,)
+        assert (run.states.dtype, run.rewards.dtype, run.terminated.dtype) == (np.int64, np.float64, np.bool_)
+        for part, full in zip(run, whole, strict=True):
+            np.testing.assert_array_equal(part, full[: len(part)])
+
+
+def test_random_start_states_are_drawn_by_their_probabilities():
+    model = MRP(np.zeros((3, 3)), np.zeros((3, 3)), start=[0.2, 0.0, 0.8], gamma=1.0)
+    states = model.simulate(4000, seed=1).states
+    assert_close(np.bincount(states, minlength=3) / len(states), [0.2, 0.0, 0.8], "stream_limit")
+    first = [model.simulate(0, seed).states[0] for seed in range(1000)]
+    assert_close(np.bincount(first, minlength=3) / 1000, [0.2, 0.0, 0.8], "stream_limit")
+
+
+def test_long_run_shares_approach_the_stationary_distribution():
+    for model in (RandomWalk(5), BoyanChain(5), paper_model("small")):
+        states = model.simulate(20_000, seed=2).states
+        assert_close(np.bincount(states, minlength=model.n_states) / 20_001, model.stationary, "stream_limit")
+
+
+class LargestUniform:
+    """Stands for a RandomState whose every uniform is the largest it can return, 1 − 2⁻⁵³."""
+
+    def __init__(self, seed):
+        pass
+
+    def random_sample(self, size=None):
+        return np.full(size, 1 - 2.0**-53) if size is not None else 1 - 2.0**-53
+
+
+@pytest.mark.parametrize("behind", [0, 1, 10, 30])
+def test_the_last_possible_outcome_takes_what_rounding_leaves(monkeypatch, behind):
+    P = np.zeros((10 + behind, 10 + behind))
+    P[:, :10] = 0.1  # cumulative probabilities end at 1 − 2⁻⁵³, with impossible states behind
+    monkeypatch.setattr(np.random, "RandomState", LargestUniform)
+    assert MRP(P, P).simulate(1, seed=0).states.tolist() == [0, 9]
+    start = np.append(np.full(10, 0.1), np.zeros(behind))
+    assert MRP(P, P, start=start).simulate(0, seed=0).states.tolist() == [9]
+
+
+# ---------------------------------------------------------------- bad input
+
+
+def two_states(**options):
+    return MRP([[0.5, 0.5], [0.0, 1.0]], np.ones((2, 2)), **options)
+
+
+BAD_MODELS = {
+    "not square": (lambda: MRP(np.ones((2, 3)) / 3, np.zeros((2, 3))), "transition", r"\(2, 3\)"),
+    "one dimension": (lambda: MRP([0.5, 0.5], [1.0, 1.0]), "transition", r"\(2,\)"),
+    "empty": (lambda: MRP(np.empty((0, 0)), np.empty((0, 0))), "transition", r"\(0, 0\)"),
+    "sum above one": (lambda: MRP([[1, 0], [0.5, 0.6]], np.ones((2, 2))), "transition", "row 1 has 1.1"),
+    "negative": (lambda: MRP([[1.5, -0.5], [0, 1]], np.ones((2, 2))), "transition", "row 0 has -0.5"),
+    "NaN": (lambda: MRP([[1, 0], [np.nan, 1]], np.ones((2, 2))), "transition", r"\(1, 0\) is nan"),
+    "words": (lambda: MRP([["a", "b"], ["c", "d"]], np.ones((2, 2))), "transition", "real numbers"),
+    "ragged": (lambda: MRP([[1.0], [0.5, 0.5]], np.ones((2, 2))), "transition", "real numbers"),
+    "complex": (lambda: MRP(np.eye(2) * (1 + 1j), np.ones((2, 2))), "transition", "real numbers"),
+    "reward shape": (lambda: MRP(np.eye(2), np.ones(2)), "reward", r"\(2,\)"),
+    "reward size": (lambda: MRP(np.eye(2), np.ones((3, 3))), "reward", r"\(3, 3\)"),
+    "reward infinite": (lambda: MRP(np.eye(2), [[0, np.inf], [0, 0]]), "reward", r"\(0, 1\) is inf"),
+    "noise negative": (lambda: two_states(reward_std=-0.1), "reward_std", "-0.1"),
+    "noise infinite": (lambda: two_states(reward_std=np.inf), "reward_std", "inf"),
+    "noise a word": (lambda: two_states(reward_std="0.1"), "reward_std", "'0.1'"),
+    "gamma above one": (lambda: two_states(gamma=1.01), "gamma", "1.01"),
+    "gamma negative": (lambda: two_states(gamma=-0.5), "gamma", "-0.5"),
+    "gamma NaN": (lambda: two_states(gamma=np.nan), "gamma", "nan"),
+    "gamma missing": (lambda: two_states(gamma=None), "gamma", "None"),
+    "gamma a truth": (lambda: two_states(gamma=True), "gamma", "True"),
+    "gamma a NumPy truth": (lambda: two_states(gamma=np.True_), "gamma", "True"),
+    "gamma a NumPy word": (lambda: two_states(gamma=np.str_("high")), "gamma", "high"),
+    "gamma complex": (lambda: two_states(gamma=np.complex128(0.5)), "gamma", "0.5"),
+    "start too far": (lambda: two_states(start=2), "start", "2"),
+    "start negative": (lambda: two_states(start=-1), "start", "-1"),
+    "start a fraction": (lambda: two_states(start=0.5), "start", "0.5"),
+    "start sum": (lambda: two_states(start=[0.5, 0.6]), "start", "1.1"),
+    "start negative share": (lambda: two_states(start=[1.5, -0.5]), "start", "probabilities"),
+    "start shape": (lambda: two_states(start=[1.0]), "start", r"\(1,\)"),
+    "start ragged": (lambda: two_states(start=[[1.0], [0.5, 0.5]]), "start", "real numbers"),
+    "termination reward": (lambda: two_states(termination_reward=[1.0]), "termination_reward", r"\(1,\)"),
+    "no states": (lambda: RandomMRP(0, 1, 0.1, 1), "n_states", "0"),
+    "states a fraction": (lambda: RandomMRP(10.0, 3, 0.1, 1), "n_states", "10.0"),
+    "no successors": (lambda: RandomMRP(10, 0, 0.1, 1), "branching", "0"),
+    "too many successors": (lambda: RandomMRP(10, 11, 0.1, 1), "branching", "11"),
+    "random noise": (lambda: RandomMRP(10, 3, -0.1, 1), "reward_std", "-0.1"),
+    "random gamma": (lambda: RandomMRP(10, 3, 0.1, 1, gamma=1.5), "gamma", "1.5"),
+    "seed negative": (lambda: RandomMRP(10, 3, 0.1, -1), "seed", "-1"),
+    "seed too large": (lambda: RandomMRP(10, 3, 0.1, 2**32), "seed", "4294967296"),
+    "seed a word": (lambda: RandomMRP(10, 3, 0.1, "1"), "seed", "'1'"),
+    "chain too short": (lambda: BoyanChain(2), "n_states", "2"),
+    "chain of no knots": (lambda: BoyanChain(14).interpolating_features, "n_states", "14"),
+    "chain gamma": (lambda: BoyanChain(gamma=2.0), "gamma", "2"),
+    "walk even": (lambda: RandomWalk(4), "n_states", "4"),
+    "walk empty": (lambda: RandomWalk(-1), "n_states", "-1"),
+    "walk reward": (lambda: RandomWalk(5, left_reward=np.nan), "left_reward", "nan"),
+    "walk reward infinite": (lambda: RandomWalk(5, right_reward=np.inf), "right_reward", "inf"),
+    "steps negative": (lambda: two_states().simulate(-1, 0), "n_steps", "-1"),
+    "steps a fraction": (lambda: two_states().simulate(1.5, 0), "n_steps", "1.5"),
+    "run seed": (lambda: two_states().simulate(1, -1), "seed", "-1"),
+    "run seed missing": (lambda: two_states().simulate(1, None), "seed", "None"),
+    "features shape": (lambda: two_states().best_fit(np.ones((3, 1))), "features", r"\(3, 1\)"),
+    "features flat": (lambda: two_states().best_fit([1.0, 2.0]), "features", r"\(2,\)"),
+    "features NaN": (lambda: two_states().limit([[1.0], [np.nan]], 0.5), "features", r"\(1, 0\) is nan"),
+    "trace decay": (lambda: two_states().limit(np.eye(2), 1.1), "lmbda", "1.1"),
+    "trace decay negative": (lambda: two_states().fixed_point(np.eye(2), -0.1), "lmbda", "-0.1"),
+    "feature name": (lambda: make_features(RandomWalk(5), "fourier"), "features", "'fourier'"),
+    "normal features": (lambda: make_features(RandomWalk(5), "normal"), "features", "RandomWalk"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_MODELS)
+def test_bad_input_is_named(case):
+    call, argument, found = BAD_MODELS[case]
+    with pytest.raises(InvalidInputError, match=rf"(?s)^`{argument}` .*{found}") as caught:
+        call()
+    assert isinstance(caught.value, (ValueError, LSTDError))
+    assert str(caught.value).endswith(".")
+
+
+@pytest.mark.parametrize("ask", ["values", "best_fit", "limit", "fixed_point"])
+def test_discount_one_is_refused_where_a_process_can_go_on_for_ever(ask):
+    for P in ([[0.5, 0.5], [0.5, 0.5]], [[0.5, 0.0], [0.0, 1.0]]):  # without end; with an end from one state only
+        model = MRP(P, np.ones((2, 2)), gamma=1.0)
+        calls = {
+            "values": lambda model=model: model.values,
+            "best_fit": lambda model=model: model.best_fit(np.eye(2)),
+            "limit": lambda model=model: model.limit(np.eye(2), 1.0),
+            "fixed_point": lambda model=model: model.fixed_point(np.eye(2), 1.0),
+        }
+        with pytest.raises(InvalidInputError, match=r"^`gamma` must be below 1"):
+            calls[ask]()
+
+
+def test_inputs_are_copied():
+    P, R = np.array([[0.5, 0.5], [0.0, 1.0]]), np.ones((2, 2))
+    model = MRP(P, R)
+    P[0] = R[0] = 7.0
+    np.testing.assert_array_equal(model.transition[0], [0.5, 0.5])
+    np.testing.assert_array_equal(model.reward[0], [1.0, 1.0])
+
+
+# ---------------------------------------------------------------- examples in docstrings
+
+DOCUMENTED = [importlib.import_module(f"lstd.mrp.{found.name}") for found in pkgutil.iter_modules(lstd.mrp.__path__)]
+
+
+@pytest.mark.parametrize("module", [*DOCUMENTED, lstd.experiments.sweep], ids=lambda module: module.__name__)
+def test_examples_in_docstrings(module):
+    if numba.config.DISABLE_JIT and module is lstd.experiments.sweep:
+        pytest.skip("a sweep of 50 runs takes minutes without compiled kernels")
+    result = doctest.testmod(module)
+    assert result.failed == 0
+    public = {item for item in vars(module).values() if getattr(item, "__module__", None) == module.__name__}
+    documented = [item for item in public if callable(item) and ">>>" in (item.__doc__ or "")]
+    assert result.attempted > 0 or not documented
+
+
+def test_every_public_model_has_an_example():
+    for name in ("MRP", "BoyanChain", "RandomMRP", "RandomWalk", "make_features"):
+        assert ">>>" in getattr(lstd.mrp, name).__doc__

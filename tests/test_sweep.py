@@ -1,0 +1,385 @@
+"""`run_sweep` against direct solves at every step, on the paper's problems and on models of the user's own."""
+
+from __future__ import annotations
+
+import threading
+import warnings
+
+import numba
+import numpy as np
+import pytest
+from threadpoolctl import threadpool_limits
+
+import lstd.experiments.sweep as sweep_module
+import naive
+from lstd.errors import InvalidInputError
+from lstd.experiments import protocol, run_sweep
+from lstd.mrp import MRP, BoyanChain, RandomMRP, RandomWalk
+from tolerances import assert_close
+
+VARIANTS = ("boyan", "uncorrected", "mixed")
+TD = ("true_online_td", "td", "td_replacing")
+FEATURES = ("tabular", "binary", "normal")
+NINE = [(problem, features) for problem in naive.PROBLEMS for features in FEATURES]
+TOLERANCE = {"uncorrected": "sweep_uncorrected", "boyan": "sweep", "mixed": "sweep"} | dict.fromkeys(TD, "sweep_td")
+
+# Without compiled kernels the same sweeps are made over the first steps of each run.
+STEPS = 12 if numba.config.DISABLE_JIT else None
+compiled_only = pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="takes minutes without compiled kernels")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _one_thread_of_blas():
+    """The solves of `naive` are too small to gain from more."""
+    with threadpool_limits(1):
+        yield
+
+
+def steps(n_steps):
+    return min(STEPS or n_steps, n_steps)
+
+
+def expected_entry(model, features, algorithm, lmbda, alpha, seed, n_steps):
+    """Error of one run and pair on any model, by the definitions of `naive`."""
+    restarted = model.transition + np.outer(model.termination, model.start)
+    D = model.start @ naive.stationary(restarted, slice(None))
+    values = naive.true_values(model.transition, model.expected_reward, model.gamma)
+    theta_star = naive.best_fit(features, values, D)
+    states, rewards, discounts, _ = model.simulate(n_steps, seed)
+    arguments = (features[states], rewards, lmbda, alpha, discounts)
+    if algorithm in VARIANTS:
+        theta = naive.weights_every_step_grouped(algorithm, *arguments)
+    else:
+        theta = naive.TD[algorithm](*arguments)
+    return np.mean([naive.normalised_error(w, features, D, theta_star) for w in theta[1:]])
+
+
+# ---------------------------------------------------------------- the paper's problems
+
+
+@pytest.mark.parametrize(("problem", "features"), NINE)
+def test_lstd_equals_direct_solves_at_every_step(problem, features):
+    lmbdas, alphas, seeds = [0.0, 0.5, 0.99, 1.0], [2.0**-8, 1.0, 2.0**8], [1, 50]
+    results = run_sweep(problem, features, list(VARIANTS), lmbdas=lmbdas, alphas=alphas, run_seeds=seeds, n_steps=STEPS)
+    for algorithm in VARIANTS:
+        for run, i, j in ((0, 0, 0), (1, 2, 0), (0, 3, 0), (1, 1, 1), (0, 2, 2)):
+            pair = lmbdas[i], alphas[j], seeds[run]
+            expected = naive.sweep_entry(problem, features, algorithm, *pair, n_steps=STEPS)
+            assert_close(results[algorithm][run, i, j], expected, TOLERANCE[algorithm], err_msg=f"{algorithm} {pair}")
+
+
+@pytest.mark.parametrize("algorithm", TD)
+@pytest.mark.parametrize(("problem", "features"), NINE)
+def test_td_equals_its_definition(problem, features, algorithm):
+    lmbdas, alphas, seeds, n_steps = [0.0, 0.9, 1.0], [10.0**-3, 0.1, 0.3], [2, 49], steps(100)
+    results = run_sweep(problem, features, algorithm, lmbdas=lmbdas, alphas=alphas, run_seeds=seeds, n_steps=n_steps)
+    for run, i, j in ((0, 0, 0), (1, 1, 1), (0, 2, 1), (1, 2, 2)):
+        pair = lmbdas[i], alphas[j], seeds[run]
+        expected = naive.sweep_entry(problem, features, algorithm, *pair, n_steps=n_steps)
+        assert_close(results[run, i, j], expected, "sweep_td", err_msg=f"{pair}")
+
+
+@compiled_only
+def test_check_values():
+    grid = {"lmbdas": [0.0, 0.1], "alphas": [1e-3], "run_seeds": [1]}
+    errors = run_sweep("deterministic", "normal", "true_online_td", **grid)
+    assert_close(errors.ravel(), [1.0023869926, 1.0014221751], "check_value")
+
+
+def test_another_problem_seed():
+    pair = {"lmbdas": [0.7], "alphas": [0.5], "run_seeds": [3], "n_steps": steps(50)}
+    errors = run_sweep("large", "normal", "uncorrected", mrp_seed=7, **pair)
+    expected = naive.sweep_entry("large", "normal", "uncorrected", 0.7, 0.5, 3, n_steps=steps(50), mrp_seed=7)
+    assert_close(errors[0, 0, 0], expected, "sweep_uncorrected")
+
+
+def test_a_run_of_one_step():
+    for algorithm in VARIANTS + TD:
+        errors = run_sweep("small", "binary", algorithm, lmbdas=[0.4], alphas=[0.5], run_seeds=[5], n_steps=1)
+        expected = naive.sweep_entry("small", "binary", algorithm, 0.4, 0.5, 5, n_steps=1)
+        assert_close(errors[0, 0, 0], expected, TOLERANCE[algorithm])
+
+
+def test_defaults_are_the_protocol_of_the_paper():
+    np.testing.assert_array_equal(protocol.LMBDAS[:10], np.arange(10) / 10)
+    np.testing.assert_array_equal(protocol.LMBDAS[10:], np.arange(91, 101) / 100)
+    np.testing.assert_array_equal(protocol.ALPHAS, [2.0**power for power in range(-8, 9)])
+    expected = [10 ** (-3 + 0.2 * i) for i in range(10)] + [0.1 * i for i in range(1, 21)]
+    assert_close(protocol.STEP_SIZES, expected, "sums")
+    results = run_sweep("small", "tabular", ["td", "mixed"], run_seeds=[1], n_steps=2)
+    assert {name: array.shape for name, array in results.items()} == {"td": (1, 20, 30), "mixed": (1, 20, 17)}
+    explicit = {"lmbdas": protocol.LMBDAS, "run_seeds": [1], "n_steps": 2, "mrp_seed": 1000}
+    np.testing.assert_array_equal(
+        results["td"], run_sweep("small", "tabular", "td", alphas=protocol.STEP_SIZES, **explicit)
+    )
+    np.testing.assert_array_equal(
+        results["mixed"], run_sweep("small", "tabular", "mixed", alphas=protocol.ALPHAS, **explicit)
+    )
+
+
+@compiled_only
+def test_default_runs_and_steps():
+    errors = run_sweep("small", "normal", "boyan", lmbdas=[0.9], alphas=[1.0])
+    assert errors.shape == (50, 1, 1)
+    for run in (0, 49):
+        assert_close(errors[run, 0, 0], naive.sweep_entry("small", "normal", "boyan", 0.9, 1.0, run + 1), "sweep")
+    walk = RandomWalk()
+    own = {"lmbdas": [0.9], "alphas": [1.0], "run_seeds": [1]}
+    np.testing.assert_array_equal(
+        run_sweep(walk, "tabular", "boyan", **own), run_sweep(walk, "tabular", "boyan", n_steps=1000, **own)
+    )
+
+
+@compiled_only
+def test_lstd_is_finite_over_the_whole_grid():
+    for problem, features in NINE:
+        for errors in run_sweep(problem, features, list(VARIANTS), run_seeds=[11], n_steps=100).values():
+            assert np.isfinite(errors).all()
+            assert (errors > 0).all()
+
+
+# ---------------------------------------------------------------- models and features of the user's own
+
+
+def permuted(k):
+    return np.eye(k)[np.random.RandomState(k).permutation(k)]
+
+
+def noisy_start():
+    random = np.random.RandomState(4)
+    P = 0.9 * random.dirichlet(np.ones(6), 6)  # every step ends with chance 0.1
+    reward = random.normal(size=(6, 6))
+    options = {"reward_std": 0.5, "start": random.dirichlet(np.ones(6)), "termination_reward": random.normal(size=6)}
+    return MRP(P, reward, gamma=0.95, **options)
+
+
+def with_transient_states():
+    P = np.zeros((30, 30))
+    P[np.arange(29), np.arange(1, 30)] = 1.0
+    P[29, 25] = 1.0  # states 0 … 24 are passed once, then a cycle of five
+    return MRP(P, np.outer(np.arange(30.0), np.ones(30)), gamma=0.9)
+
+
+OWN = {
+    "Boyan's chain": (BoyanChain(), BoyanChain().interpolating_features),
+    "Boyan's chain, tabular": (BoyanChain(29), np.eye(29)),
+    "random walk": (RandomWalk(), np.eye(19)),
+    "random walk, dense": (RandomWalk(gamma=0.9), np.random.RandomState(1).normal(size=(19, 5))),
+    "random start": (noisy_start(), np.random.RandomState(2).normal(size=(6, 3))),
+    "random start, tabular": (noisy_start(), np.eye(6)),
+    "one-hot": (RandomMRP(40, 3, 0.1, 7), np.eye(40)),
+    "one-hot, fewer": (RandomMRP(23, 3, 0.1, 7), np.eye(23)),
+    "one-hot, permuted": (RandomMRP(30, 3, 0.1, 7), permuted(30)),
+    "aggregated states": (RandomMRP(30, 3, 0.1, 7), np.repeat(np.eye(6), 5, axis=0)),
+    "equal columns": (RandomMRP(12, 3, 0.1, 7), np.ones((12, 2))),
+    "a column of zeros": (RandomMRP(12, 3, 0.1, 7), np.eye(12)[:, :6] * [0, 1, 2, 3, 4, 5]),
+    "transient states": (with_transient_states(), np.eye(30)),
+    "transient states, dense": (with_transient_states(), np.random.RandomState(3).normal(size=(30, 4))),
+    "one feature": (RandomMRP(12, 3, 0.1, 7), np.arange(1.0, 13.0)[:, None] / 12),
+}
+
+
+@pytest.mark.parametrize("case", OWN)
+def test_own_model_and_features(case):
+    model, features = OWN[case]
+    lmbdas, n_steps = [0.0, 0.8, 1.0], steps(60)
+    options = {"lmbdas": lmbdas, "run_seeds": [6], "n_steps": n_steps}
+    lstd = run_sweep(model, features, list(VARIANTS), alphas=[0.1, 10.0], **options)
+    td = run_sweep(model, features, list(TD), alphas=[0.02, 0.1], **options)
+    for algorithm, errors in {**lstd, **td}.items():
+        alphas = [0.1, 10.0] if algorithm in VARIANTS else [0.02, 0.1]
+        for i, j in ((0, 0), (1, 1), (2, 0)):
+            expected = expected_entry(model, features, algorithm, lmbdas[i], alphas[j], 6, n_steps)
+            assert_close(errors[0, i, j], expected, TOLERANCE[algorithm], err_msg=f"{algorithm} {lmbdas[i]}")
+
+
+@pytest.mark.parametrize(
+    ("k", "features", "chosen"),
+    [(23, np.eye(23), "dense"), (24, np.eye(24), "onehot"), (24, permuted(24), "dense"), (24, 2 * np.eye(24), "dense")],
+)
+def test_one_hot_kernel_is_for_many_unit_vectors_in_order(monkeypatch, k, features, chosen):
+    used = []
+    for name in ("dense", "onehot"):
+        kernel = getattr(sweep_module, f"lstd_{name}")
+        spy = lambda *arguments, name=name, kernel=kernel: (used.append(name), kernel(*arguments))  # noqa: E731
+        monkeypatch.setattr(sweep_module, f"lstd_{name}", spy)
+    pair = {"lmbdas": [0.5], "alphas": [1.0], "run_seeds": [1], "n_steps": 3}
+    run_sweep(RandomMRP(k, 2, 0.1, 1), features, "mixed", **pair)
+    assert set(used) == {chosen}
+
+
+def test_the_problems_by_name_are_models():
+    model = RandomMRP(10, 3, 0.1, 1000)
+    phi = naive.problem("small", "binary")[2]
+    pairs = {"lmbdas": [0.0, 1.0], "alphas": [0.5], "run_seeds": [1, 2], "n_steps": 10}
+    by_name = run_sweep("small", "binary", "boyan", **pairs)
+    np.testing.assert_array_equal(run_sweep(model, "binary", "boyan", **pairs), by_name)
+    np.testing.assert_array_equal(run_sweep(model, phi.tolist(), "boyan", **pairs), by_name)
+
+
+def test_scaled_features_scale_the_ridge():
+    pairs = {"lmbdas": [0.3], "run_seeds": [1], "n_steps": 20}
+    one = run_sweep("small", np.eye(10), "uncorrected", alphas=[0.5], **pairs)
+    assert_close(run_sweep("small", 4 * np.eye(10), "uncorrected", alphas=[8.0], **pairs), one, "sweep_uncorrected")
+
+
+# ---------------------------------------------------------------- the same bits in any company
+
+COMPANY = [("small", "tabular"), ("small", "normal"), ("large", "tabular"), ("deterministic", "binary")]
+
+
+@pytest.mark.parametrize("algorithm", ["boyan", *TD])
+@pytest.mark.parametrize(("problem", "features"), COMPANY)
+def test_same_bits_for_any_number_of_threads_and_runs(problem, features, algorithm):
+    options = {"n_steps": STEPS}
+    seeds = [4, 9] if STEPS else [4, 9, 1, 30]
+    one = run_sweep(problem, features, algorithm, run_seeds=seeds, n_jobs=1, **options)
+    for n_jobs in (2, 3):
+        np.testing.assert_array_equal(
+            run_sweep(problem, features, algorithm, run_seeds=seeds, n_jobs=n_jobs, **options), one
+        )
+    alone = run_sweep(problem, features, algorithm, run_seeds=[9], **options)
+    np.testing.assert_array_equal(alone[0], one[1])
+
+
+@pytest.mark.parametrize("algorithm", ["uncorrected", *TD])
+@pytest.mark.parametrize(("problem", "features"), COMPANY)
+def test_same_bits_for_a_pair_alone(problem, features, algorithm):
+    default = protocol.STEP_SIZES if algorithm in TD else protocol.ALPHAS
+    run = {"run_seeds": [3], "n_steps": steps(100)}
+    grid = run_sweep(problem, features, algorithm, **run)
+    for i, j in ((0, 0), (3, 5), (12, 1), (19, 16)):
+        alone = run_sweep(problem, features, algorithm, lmbdas=[protocol.LMBDAS[i]], alphas=[default[j]], **run)
+        np.testing.assert_array_equal(alone[0, 0, 0], grid[0, i, j])
+
+
+def test_a_list_gives_what_each_name_gives():
+    pairs = {"lmbdas": [0.0, 0.6], "alphas": [0.25, 2.0**-6], "run_seeds": [1, 2], "n_steps": steps(40)}
+    names = ("td", "mixed", "true_online_td", "boyan", "td_replacing", "uncorrected")
+    together = run_sweep("small", "normal", names, **pairs)
+    assert tuple(together) == names
+    for name in names:
+        alone = run_sweep("small", "normal", name, **pairs)
+        assert isinstance(alone, np.ndarray)
+        assert alone.dtype == np.float64
+        np.testing.assert_array_equal(together[name], alone)
+        assert list(run_sweep("small", "normal", [name], **pairs)) == [name]
+
+
+def test_seeds_may_come_in_any_form():
+    pairs = {"lmbdas": [0.6], "alphas": [0.25], "n_steps": 5}
+    expected = run_sweep("small", "tabular", "boyan", run_seeds=[2, 1, 2], **pairs)
+    for seeds in ((2, 1, 2), np.array([2, 1, 2]), iter([2, 1, 2])):
+        np.testing.assert_array_equal(run_sweep("small", "tabular", "boyan", run_seeds=seeds, **pairs), expected)
+    np.testing.assert_array_equal(expected[0], expected[2])
+
+
+@compiled_only
+@pytest.mark.parametrize("algorithm", ["td", "td_replacing"])
+def test_divergence_is_infinite_and_touches_nothing_else(algorithm):
+    runs = {"lmbdas": [0.5, 1.0], "run_seeds": [1, 2]}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        calm = run_sweep("large", "binary", algorithm, alphas=[1e-3, 0.01, 0.02], **runs)
+        wild = run_sweep("large", "binary", algorithm, alphas=[1e-3, 50.0, 0.02], **runs)
+    assert np.isfinite(calm).all()
+    assert (wild[:, :, 1] == np.inf).all()
+    np.testing.assert_array_equal(wild[:, :, [0, 2]], calm[:, :, [0, 2]])
+
+
+@compiled_only
+def test_divergence_agrees_with_the_definition():
+    errors = run_sweep("large", "binary", "td", lmbdas=[1.0], alphas=[2.0], run_seeds=[1])
+    assert errors[0, 0, 0] == naive.sweep_entry("large", "binary", "td", 1.0, 2.0, 1) == np.inf
+
+
+# ---------------------------------------------------------------- progress and errors
+
+
+def test_progress_is_reported_in_the_calling_thread():
+    calls = []
+    run_sweep(
+        "small", "tabular", ["boyan", "td"], run_seeds=[1, 2, 3], n_steps=2, n_jobs=2,
+        progress=lambda done, total: calls.append((done, total, threading.current_thread())),
+    )  # fmt: skip
+    total = calls[0][1]
+    assert total >= 6
+    assert calls == [(done, total, threading.current_thread()) for done in range(1, total + 1)]
+
+
+@pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
+def test_an_error_in_progress_stops_the_sweep(error):
+    calls = []
+
+    def stop(done, total):
+        calls.append(done)
+        raise error
+
+    before = threading.active_count()
+    with pytest.raises(error):
+        run_sweep("small", "tabular", "boyan", n_steps=2, progress=stop)
+    assert calls == [1]
+    assert threading.active_count() == before
+
+
+SMALL = ("small", "tabular", "boyan")
+WALK = RandomWalk(3)
+BAD = {
+    "problem": (("huge", "tabular", "boyan"), {}, "problem", "'huge'"),
+    "problem type": ((3, "tabular", "boyan"), {}, "problem", "3"),
+    "problem class": ((RandomWalk, "tabular", "boyan"), {}, "problem", "RandomWalk"),
+    "no values": ((MRP(np.eye(2), np.zeros((2, 2))), "tabular", "boyan"), {}, "problem", "zero"),
+    "gamma": ((MRP(np.eye(2), np.ones((2, 2)), gamma=1.0), "tabular", "boyan"), {}, "gamma", "1"),
+    "features": (("small", "fourier", "boyan"), {}, "features", "'fourier'"),
+    "features missing": (("small", None, "boyan"), {}, "features", r"\(\)"),
+    "features of a walk": ((WALK, "normal", "boyan"), {}, "features", "RandomWalk"),
+    "features rows": (("small", np.eye(9), "boyan"), {}, "features", r"\(9, 9\)"),
+    "features flat": ((WALK, [1.0, 2.0, 3.0], "boyan"), {}, "features", r"\(3,\)"),
+    "features NaN": ((WALK, [[1.0], [np.nan], [0.0]], "boyan"), {}, "features", r"\(1, 0\) is nan"),
+    "features infinite": ((WALK, [[1.0], [0.0], [np.inf]], "boyan"), {}, "features", r"\(2, 0\) is inf"),
+    "features zero": ((WALK, np.zeros((3, 2)), "boyan"), {}, "(problem|features)", "zero"),
+    "features none": ((WALK, np.zeros((3, 0)), "boyan"), {}, "(problem|features)", ""),
+    "features complex": ((WALK, np.eye(3) * 1j, "boyan"), {}, "features", "real"),
+    "algorithm": (("small", "tabular", "lstd"), {}, "algorithm", "'lstd'"),
+    "algorithm in list": (("small", "tabular", ["boyan", "lstd"]), {}, "algorithm", "'lstd'"),
+    "algorithm twice": (("small", "tabular", ["boyan", "boyan"]), {}, "algorithm", "once"),
+    "algorithm empty": (("small", "tabular", []), {}, "algorithm", "none"),
+    "algorithm type": (("small", "tabular", 3), {}, "algorithm", "3"),
+    "algorithm missing": (("small", "tabular", None), {}, "algorithm", "None"),
+    "lmbda large": (SMALL, {"lmbdas": [0.5, 1.3]}, r"lmbdas\[1\]", "1.3"),
+    "lmbda negative": (SMALL, {"lmbdas": [-0.1]}, r"lmbdas\[0\]", "-0.1"),
+    "lmbda NaN": (SMALL, {"lmbdas": [np.nan]}, r"lmbdas\[0\]", "nan"),
+    "lmbda word": (SMALL, {"lmbdas": ["half"]}, r"lmbdas\[0\]", "half"),
+    "lmbda quoted": (SMALL, {"lmbdas": ["0.5"]}, r"lmbdas\[0\]", "0.5"),
+    "lmbda truth": (SMALL, {"lmbdas": [True]}, r"lmbdas\[0\]", "True"),
+    "lmbda complex": (SMALL, {"lmbdas": [0.5 + 1j]}, r"lmbdas\[0\]", "0.5"),
+    "lmbdas empty": (SMALL, {"lmbdas": []}, "lmbdas", r"\(0,\)"),
+    "lmbdas square": (SMALL, {"lmbdas": [[0.5]]}, "lmbdas", r"\(1, 1\)"),
+    "lmbdas ragged": (SMALL, {"lmbdas": [[0.5], [0.1, 0.2]]}, "lmbdas", ""),
+    "lmbdas missing": (SMALL, {"lmbdas": None}, r"lmbdas(\[0\])?", "None"),
+    "alpha zero": (SMALL, {"alphas": [1.0, 0.0]}, r"alphas\[1\]", "0"),
+    "alpha negative": (SMALL, {"alphas": [-2.0]}, r"alphas\[0\]", "-2"),
+    "alpha infinite": (SMALL, {"alphas": [np.inf]}, r"alphas\[0\]", "inf"),
+    "step size zero": (("small", "tabular", "td"), {"alphas": [0.0]}, r"alphas\[0\]", "0"),
+    "alphas empty": (SMALL, {"alphas": []}, "alphas", r"\(0,\)"),
+    "no seeds": (SMALL, {"run_seeds": []}, "run_seeds", "none"),
+    "seeds a number": (SMALL, {"run_seeds": 5}, "run_seeds", "5"),
+    "seed negative": (SMALL, {"run_seeds": [1, -1]}, r"run_seeds\[1\]", "-1"),
+    "seed too large": (SMALL, {"run_seeds": [2**32]}, r"run_seeds\[0\]", "4294967296"),
+    "seed a fraction": (SMALL, {"run_seeds": [1.5]}, r"run_seeds\[0\]", "1.5"),
+    "seed a word": (SMALL, {"run_seeds": "12"}, r"run_seeds\[0\]", "'1'"),
+    "problem seed": (SMALL, {"mrp_seed": -1}, "mrp_seed", "-1"),
+    "problem seed type": (SMALL, {"mrp_seed": "x"}, "mrp_seed", "'x'"),
+    "no steps": (SMALL, {"n_steps": 0}, "n_steps", "0"),
+    "steps a fraction": (SMALL, {"n_steps": 2.0}, "n_steps", "2.0"),
+    "no threads": (SMALL, {"n_jobs": 0}, "n_jobs", "0"),
+    "threads negative": (SMALL, {"n_jobs": -1}, "n_jobs", "-1"),
+    "threads a fraction": (SMALL, {"n_jobs": 1.5}, "n_jobs", "1.5"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_input_is_named(case):
+    arguments, options, argument, found = BAD[case]
+    with pytest.raises(InvalidInputError, match=rf"(?s)^`{argument}` .*{found}"):
+        run_sweep(*arguments, **{"n_steps": 2, "run_seeds": [1], **options})
