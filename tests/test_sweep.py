@@ -16,6 +16,7 @@ from lstd.errors import InvalidInputError
 from lstd.experiments import protocol, run_sweep
 from lstd.mrp import MRP, BoyanChain, RandomMRP, RandomWalk
 from tolerances import assert_close
+from twins import compiled_only
 
 VARIANTS = ("boyan", "uncorrected", "mixed")
 TD = ("true_online_td", "td", "td_replacing")
@@ -25,7 +26,6 @@ TOLERANCE = {"uncorrected": "sweep_uncorrected", "boyan": "sweep", "mixed": "swe
 
 # Without compiled kernels the same sweeps are made over the first steps of each run.
 STEPS = 12 if numba.config.DISABLE_JIT else None
-compiled_only = pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="takes minutes without compiled kernels")
 
 
 @pytest.fixture(autouse=True, scope="module")

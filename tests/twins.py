@@ -7,10 +7,14 @@ import sys
 from types import ModuleType, SimpleNamespace
 from unittest import mock
 
+import numba
 import numpy as np
+import pytest
 from hypothesis import strategies as st
 
 from lstd._kernels import chain, lstd_dense, lstd_onehot, memory, td
+
+compiled_only = pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="takes minutes without compiled kernels")
 
 NAMES = ("memory", "chain", "lstd_dense", "lstd_onehot", "td")
 UNIT = st.one_of(st.sampled_from([0.0, 1.0]), st.floats(0.01, 0.99))

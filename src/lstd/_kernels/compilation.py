@@ -27,7 +27,7 @@ from typing import Any
 
 import llvmlite
 import numba
-from numba.core.compiler import CompileResult, CompilerBase, DefaultPassBuilder
+from numba.core.compiler import CompilerBase, CompileResult, DefaultPassBuilder
 from numba.core.serialize import dumps
 
 from lstd.errors import CompilationCacheWarning

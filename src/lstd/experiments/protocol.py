@@ -35,7 +35,7 @@ GAMMA = 0.99
 MRP_SEED = 1000
 N_RUNS = 50
 LMBDAS: NDArray[np.float64] = np.array([i / 10 for i in range(10)] + [i / 100 for i in range(91, 101)])
-ALPHAS: NDArray[np.float64] = 2.0 ** np.arange(-8, 9)
+ALPHAS: NDArray[np.float64] = np.array([2.0**i for i in range(-8, 9)])
 STEP_SIZES: NDArray[np.float64] = np.r_[10.0 ** np.linspace(-3.0, -1.2, 10), np.arange(1, 21) / 10]
 
 # Tables 1-3 of the supplement: (mean, spread) of the seconds per run of 340 pairs (λ, α), in the order of
