@@ -29,3 +29,11 @@ class LSTDWarning(UserWarning):
 
 class CompilationCacheWarning(LSTDWarning):
     """Compiled kernels could not be read from or written to the cache; they were compiled instead."""
+
+
+class IllConditionedWarning(LSTDWarning):
+    """The linear system is singular or ill-conditioned; the message gives its condition number and the remedy."""
+
+
+class MissingTerminationWarning(LSTDWarning):
+    """Episodes were given without saying which of them terminated; the message says what was assumed."""
