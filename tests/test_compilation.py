@@ -240,6 +240,15 @@ def test_a_full_disk(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="needs RLIMIT_FSIZE")
+def test_a_damaged_file_is_removed_even_when_none_can_be_written(copied):
+    (file,) = kernels(copied)
+    file.write_bytes(b"damaged")
+    found = run_smallest(before=FULL_DISK, LSTD_CACHE_DIR=copied)
+    assert "damaged and was removed" in found["warnings"][0]
+    assert kernels(copied) == []
+
+
 def test_an_empty_name_turns_the_cache_off(tmp_path):
     homes = dict.fromkeys(("HOME", "XDG_CACHE_HOME", "LOCALAPPDATA"), tmp_path)
     found = run_smallest(LSTD_CACHE_DIR="", **homes)

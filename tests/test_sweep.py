@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 import warnings
 
 import numba
@@ -308,8 +309,9 @@ def test_progress_is_reported_in_the_calling_thread():
 
 
 @pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
-def test_an_error_in_progress_stops_the_sweep(error):
-    calls = []
+def test_an_error_in_progress_stops_the_sweep(monkeypatch, error):
+    calls, solved = [], []
+    monkeypatch.setattr(sweep_module._Pass, "solve", lambda _, run, pairs: (time.sleep(0.002), solved.append(run)))
 
     def stop(done, total):
         calls.append(done)
@@ -317,8 +319,9 @@ def test_an_error_in_progress_stops_the_sweep(error):
 
     before = threading.active_count()
     with pytest.raises(error):
-        run_sweep("small", "tabular", "boyan", n_steps=2, progress=stop)
+        run_sweep("small", "tabular", "boyan", run_seeds=range(200), n_steps=2, n_jobs=2, progress=stop)
     assert calls == [1]
+    assert len(solved) < 100  # what had not begun was left
     assert threading.active_count() == before
 
 

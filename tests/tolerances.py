@@ -34,6 +34,8 @@ TOLERANCES = {
     "sweep_uncorrected": Tolerance(1e-12, 0.0, "required of Uncorrected; its denominators stay near 1 and above"),
     "sweep": Tolerance(1e-8, 0.0, "required of Boyan and Mixed, whose denominators reach 7e-5"),
     "sweep_td": Tolerance(1e-11, 0.0, "the same recursion in another order of summation and another basis"),
+    "long_stream": Tolerance(1e-11, 0.0, "1e6 terms of one sign; errors grow as the square root of their number"),
+    "off_policy": Tolerance(0.0, 0.05, "averages over 4e5 dependent draws with ratios up to 1.8: five standard errors"),
 }
 
 

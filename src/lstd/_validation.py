@@ -15,7 +15,7 @@ from lstd.errors import InvalidInputError
 
 def check_real(name: str, value: Any, low: float, high: float, *, open_low: bool = False) -> float:
     """Return `value` as a float in [low, high] (or (low, high]), or raise InvalidInputError."""
-    if isinstance(value, bool) or not isinstance(value, (numbers.Real, np.generic)):
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, numbers.Real):
         raise InvalidInputError(f"`{name}` must be a number; got {value!r}.")
     number = float(value)
     left = "(" if open_low else "["
@@ -30,7 +30,7 @@ def check_real(name: str, value: Any, low: float, high: float, *, open_low: bool
 
 def check_integer(name: str, value: Any, low: int, high: int | None = None) -> int:
     """Return `value` as an int in [low, high], or raise InvalidInputError."""
-    if isinstance(value, bool) or not isinstance(value, (numbers.Integral, np.integer)):
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral):
         raise InvalidInputError(f"`{name}` must be an integer; got {value!r}.")
     number = int(value)
     if number < low or (high is not None and number > high):
@@ -48,10 +48,7 @@ def check_choice(name: str, value: Any, choices: Collection[str]) -> str:
 
 def check_array(name: str, value: ArrayLike, shape: tuple[int | None, ...]) -> NDArray[np.float64]:
     """Return a finite float64 copy of `value` with the given shape (None: any length), or raise."""
-    try:
-        array = np.array(value, dtype=np.float64, order="C")
-    except (TypeError, ValueError) as error:
-        raise InvalidInputError(f"`{name}` must be an array of real numbers; got {value!r:.80}.") from error
+    array = np.array(to_real_array(name, value), dtype=np.float64, order="C")
     wanted = tuple(found if rule is None else rule for rule, found in zip(shape, array.shape, strict=False))
     if array.ndim != len(shape) or array.shape != wanted:
         rule = ", ".join("any" if length is None else str(length) for length in shape)
@@ -65,9 +62,28 @@ def check_array(name: str, value: ArrayLike, shape: tuple[int | None, ...]) -> N
     return array
 
 
+def to_real_array(name: str, value: ArrayLike) -> NDArray[Any]:
+    """Return `value` as an array of booleans, integers or floats, or raise InvalidInputError."""
+    try:
+        array = np.asarray(value)
+    except (TypeError, ValueError) as error:  # ragged lists
+        raise InvalidInputError(f"`{name}` must be an array of real numbers: {error}.") from error
+    if array.dtype.kind == "O":
+        try:
+            array = array.astype(np.float64)
+        except (TypeError, ValueError) as error:
+            raise InvalidInputError(f"`{name}` must be an array of real numbers: {error}.") from error
+    if array.dtype.kind not in "biuf":
+        raise InvalidInputError(f"`{name}` must be an array of real numbers; got dtype {array.dtype}.")
+    return array
+
+
 def check_grid(name: str, values: ArrayLike, low: float, high: float, *, open_low: bool = False) -> NDArray[np.float64]:
     """Return a non-empty 1-D float64 grid whose entries lie in [low, high] (or (low, high])."""
-    grid = np.atleast_1d(np.asarray(values))
+    try:
+        grid = np.atleast_1d(np.asarray(values))
+    except ValueError as error:  # ragged lists
+        raise InvalidInputError(f"`{name}` must be a list of numbers: {error}.") from error
     if grid.ndim != 1 or grid.size == 0:
         raise InvalidInputError(f"`{name}` must be a non-empty list of numbers; got shape {grid.shape}.")
     checked = [check_real(f"{name}[{i}]", v, low, high, open_low=open_low) for i, v in enumerate(grid)]

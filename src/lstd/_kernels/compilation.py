@@ -1,10 +1,10 @@
 """Compilation of the kernels, and a cache of compiled kernels that cannot break a run.
 
 Compiled kernels are kept in the user's cache folder, one file each, under a name that holds a digest of all
-kernel sources, of the versions of Python, Numba and llvmlite, of the CPU and of the argument types: a change of
-any of them names another file, so that a stale file is never read. Files are written to a temporary name and
-renamed, and hold their own checksum: whatever goes wrong with the cache, the kernel is compiled anew, with one
-warning.
+kernel sources, of the versions of Python, Numba and llvmlite, of Numba's environment variables, of the CPU and of
+the argument types: a change of any of them names another file, so that a stale file is never read. Files are
+written to a temporary name and renamed, and hold their own checksum: whatever goes wrong with the cache, the kernel
+is compiled anew, with one warning.
 
 The folder is ``$LSTD_CACHE_DIR``, else ``lstd`` below the user's cache folder; an empty ``LSTD_CACHE_DIR``
 turns the cache off. Deleting the folder is always safe.
@@ -54,6 +54,7 @@ class _NoAlias(CompilerBase):  # type: ignore[misc,unused-ignore]
         return [DefaultPassBuilder.define_nopython_pipeline(self.state)]  # type: ignore[no-untyped-call,unused-ignore]
 
 
+_warned: list[str] = []
 _DIGEST_SIZE = hashlib.sha256().digest_size
 
 
@@ -93,7 +94,7 @@ def _stamp() -> bytes:
         platform.python_version(),
         numba.__version__,
         llvmlite.__version__,
-        repr(sorted(_OPTIONS["fastmath"])),
+        repr(sorted(item for item in os.environ.items() if item[0].startswith("NUMBA_"))),
     ):
         digest.update(part.encode())
     for source in sorted(Path(__file__).parent.glob("*.py")):
@@ -101,8 +102,11 @@ def _stamp() -> bytes:
     return digest.digest()
 
 
-@cache
 def _warn_once(cause: str) -> None:
+    """Warn of the first fault only: all kernels share the folder."""
+    if _warned:
+        return
+    _warned.append(cause)
     warnings.warn(
         f"The cache of compiled kernels in {folder()} cannot be used ({cause}); compiling instead, about ten "
         "seconds per start. Set LSTD_CACHE_DIR to a writable folder, or to nothing to turn the cache off.",

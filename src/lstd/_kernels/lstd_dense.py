@@ -2,10 +2,11 @@
 
 The recursion of the design runs on P = (A_Uncorrected + αI)⁻¹ (Sherman–Morrison), with y = P z:
 
-    p = Pφ,  ρ = φᵀP,  o = (1−λ)γ_t,  q = (p − o y) / (1 + φᵀp − o φᵀy)
-    y' = λγ_t y + p − q (λγ_t φᵀy + φᵀp),   θ' = θ − q (φᵀθ) + r y',   P' = P − q ρ
+    p = Pφ,  ρ = φᵀP,  o = (1−λ)γ_t,  s = 1 / (1 + φᵀp − o φᵀy),  q = s (p − o y)
+    y' = s (1 − γ_t φᵀy) p + (λγ_t + s o (λγ_t φᵀy + φᵀp)) y,   θ' = θ − q (φᵀθ) + r y',   P' = P − q ρ
 
-and the weights of a variant are θ_c = θ' + κ y', κ = c φ₊ᵀθ' / (1 − c φ₊ᵀy'), with c = 0 (Uncorrected),
+(y' is λγ_t y + p − q (λγ_t φᵀy + φᵀp), written so that nothing cancels when α is small), and the weights of a variant
+are θ_c = θ' + κ y', κ = c φ₊ᵀθ' / (1 − c φ₊ᵀy'), with c = 0 (Uncorrected),
 γ_{t+1} (Boyan) or (1−λ)γ_{t+1} (Mixed), φ₊ the features of the next row.
 
 Each innermost loop runs over LANES pairs, which the compiler turns into vector instructions.
@@ -78,13 +79,18 @@ def _update_weights(  # type: ignore[no-untyped-def]
         for k in range(LANES):
             phi_p[k] += phi[i] * p[i, k]
     scale = np.empty(LANES)
+    along_p = np.empty(LANES)  # y' in terms of p and y
+    along_y = np.empty(LANES)
     for k in range(LANES):
-        scale[k] = 1.0 / (1.0 + phi_p[k] - (1.0 - lmbda[k]) * discount * dots[0, k])
+        decay = lmbda[k] * discount
+        ahead = (1.0 - lmbda[k]) * discount  # o
+        scale[k] = 1.0 / (1.0 + phi_p[k] - ahead * dots[0, k])
+        along_p[k] = scale[k] * (1.0 - discount * dots[0, k])
+        along_y[k] = decay + scale[k] * ahead * (decay * dots[0, k] + phi_p[k])
     for i in range(n):
         for k in range(LANES):
-            decay = lmbda[k] * discount
-            q_ik = (p[i, k] - (discount - decay) * y[i, k]) * scale[k]
-            y_ik = decay * y[i, k] + p[i, k] - q_ik * (decay * dots[0, k] + phi_p[k])
+            q_ik = (p[i, k] - (1.0 - lmbda[k]) * discount * y[i, k]) * scale[k]
+            y_ik = along_p[k] * p[i, k] + along_y[k] * y[i, k]
             theta_ik = theta[i, k] - q_ik * dots[1, k] + reward * y_ik
             q[i, k] = q_ik
             y[i, k] = y_ik

@@ -243,23 +243,24 @@ def _update_weights(  # type: ignore[no-untyped-def]
     """Update q, y, θ for one transition and add the errors of the three variants."""
     p, y, theta = work.p, work.y, work.theta
     decay = lmbda * discount
-    ahead = discount - decay  # o
+    ahead = (1.0 - lmbda) * discount  # o
     phi_y = y[row]
     phi_theta = theta[row]
     scale = 1.0 / (1.0 + p[row] - ahead * phi_y)
-    pull = decay * phi_y + p[row]
+    along_p = scale * (1.0 - discount * phi_y)  # y' in terms of p and y
+    along_y = decay + scale * ahead * (decay * phi_y + p[row])
     boyan = 0.0
     mixed = 0.0
     if next_row < n_rows:  # the weights of a state not yet visited are zero, and all variants agree
         next_q = (p[next_row] - ahead * y[next_row]) * scale
-        next_y = decay * y[next_row] + p[next_row] - next_q * pull
+        next_y = along_p * p[next_row] + along_y * y[next_row]
         next_theta = theta[next_row] - next_q * phi_theta + reward * next_y
         next_ahead = (1.0 - lmbda) * next_discount
         boyan = next_discount * next_theta / (1.0 - next_discount * next_y)
         mixed = next_ahead * next_theta / (1.0 - next_ahead * next_y)
     for i in range(n_rows):
         q_i = (p[i] - ahead * y[i]) * scale
-        y_i = decay * y[i] + p[i] - q_i * pull
+        y_i = along_p * p[i] + along_y * y[i]
         theta_i = theta[i] - q_i * phi_theta + reward * y_i
         q[i] = q_i
         y[i] = y_i

@@ -279,6 +279,7 @@ def _study(problem: str | MRP, features: str | ArrayLike, mrp_seed: int, n_steps
         length = DEFAULT_STEPS
     else:
         paper = PROBLEMS[check_choice("problem", problem, PROBLEMS)]
+        mrp_seed = check_integer("mrp_seed", mrp_seed, 0, 2**32 - 1)
         model = RandomMRP(paper.n_states, paper.branching, paper.reward_std, mrp_seed)
         length = paper.n_steps
     if n_steps is not None:
@@ -322,9 +323,10 @@ def _slices(one: _Pass, jobs: int) -> list[slice]:
 
 
 def _check_algorithms(algorithm: str | list[str] | tuple[str, ...]) -> list[str]:
+    if not isinstance(algorithm, (str, list, tuple)) or not algorithm:
+        found = "none" if isinstance(algorithm, (list, tuple)) else repr(algorithm)
+        raise InvalidInputError(f"`algorithm` must be one or a list of {', '.join(ALGORITHMS)}; got {found}.")
     names = [algorithm] if isinstance(algorithm, str) else list(algorithm)
-    if not names:
-        raise InvalidInputError(f"`algorithm` must name at least one of {', '.join(ALGORITHMS)}; got none.")
     for name in names:
         check_choice("algorithm", name, ALGORITHMS)
     if len(set(names)) < len(names):

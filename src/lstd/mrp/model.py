@@ -11,6 +11,7 @@ missing probability is that of terminating, after which a new episode begins in 
 
 from __future__ import annotations
 
+import numbers
 from functools import cached_property
 
 import numpy as np
@@ -104,13 +105,17 @@ class MRP:
     @cached_property
     def values(self) -> Array:
         """Expected discounted sum of future rewards from each state, shape (k,)."""
-        if self.gamma == 1.0 and not _all_terminate(self.transition, self.termination):
+        self._check_ends(self.gamma)
+        values = np.linalg.solve(np.eye(self.n_states) - self.gamma * self.transition, self.expected_reward)
+        return np.asarray(values, dtype=np.float64)
+
+    def _check_ends(self, decay: float) -> None:
+        """Refuse sums over the future that do not converge."""
+        if decay == 1.0 and not _all_terminate(self.transition, self.termination):
             raise InvalidInputError(
                 "`gamma` must be below 1 for a process that can go on for ever; got 1. "
                 "Choose a discount below 1, or let every state reach termination."
             )
-        values = np.linalg.solve(np.eye(self.n_states) - self.gamma * self.transition, self.expected_reward)
-        return np.asarray(values, dtype=np.float64)
 
     @cached_property
     def stationary(self) -> Array:
@@ -152,6 +157,7 @@ class MRP:
         """
         phi = check_array("features", features, (self.n_states, None))
         decay = check_real("lmbda", lmbda, 0.0, 1.0) * self.gamma
+        self._check_ends(decay)
         identity = np.eye(self.n_states)
         right = np.column_stack([phi, self.expected_reward])
         discounted = np.linalg.solve(identity - decay * self.transition, right)
@@ -197,7 +203,7 @@ def _check_transition(transition: ArrayLike) -> Array:
 
 
 def _check_start(start: int | ArrayLike, n_states: int) -> Array:
-    if np.ndim(start) == 0:
+    if isinstance(start, (numbers.Number, np.generic)):
         point = np.zeros(n_states)
         point[check_integer("start", start, 0, n_states - 1)] = 1.0
         return point

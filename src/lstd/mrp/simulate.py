@@ -34,10 +34,11 @@ def simulate(model: MRP, n_steps: int, seed: int) -> Trajectory:
     uniforms, normals, restarts = _draw(generator, n_steps, model.reward_std > 0, random_start)
     last = model.n_states - 1
     cumulative = np.cumsum(np.column_stack([model.transition, model.termination]), axis=1)
-    # Rounding may leave the last cumulative probability below a uniform: the last possible outcome takes the rest.
+    # Rounding may leave the last cumulative probability below a uniform: the last possible outcome takes the rest,
+    # and those behind it, which are impossible, come to no more than it.
     possible = np.column_stack([model.transition, model.termination]) > 0
     final = np.array([np.flatnonzero(row)[-1] for row in possible])
-    cumulative[np.arange(last + 1), final] = 1.0
+    cumulative[np.arange(last + 2) >= final[:, np.newaxis]] = 1.0
     start = np.cumsum(model.start)
     start[np.flatnonzero(model.start)[-1] :] = 1.0
     states, terminated = walk(cumulative, start, first, uniforms, restarts)
