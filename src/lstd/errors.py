@@ -23,6 +23,10 @@ class ConfigurationMismatchError(LSTDError):
     """A results folder was made with another configuration; the message says what differs."""
 
 
+class MissingExtraError(LSTDError, ImportError):
+    """A package that a part of `lstd` needs is not installed; the message says how to install it."""
+
+
 class LSTDWarning(UserWarning):
     """Base class of every warning given by `lstd`."""
 

@@ -1,0 +1,164 @@
+"""Episodes of a Minari dataset as arrays of the data contract."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from lstd.errors import InvalidInputError, MissingTerminationWarning
+from lstd.trajectories.assembly import EpisodeBlock, assembled
+from lstd.trajectories.observations import ObservationFeatures
+
+Array = NDArray[np.float64]
+_NEEDED = ("observations", "rewards", "terminations", "truncations")
+
+
+def read_dataset(
+    dataset: Any,
+    features: Callable[[Any], ArrayLike] | None = None,
+    reward: Callable[[Any], ArrayLike] | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> dict[str, Any]:
+    """Arguments of `Trajectories` from a dataset; see `Trajectories.from_minari`."""
+    if isinstance(dataset, (str, bytes)) or not hasattr(dataset, "__iter__"):
+        raise InvalidInputError(
+            f"`dataset` must be a Minari dataset; got {dataset!r:.80}. Load it with minari.load_dataset."
+        )
+    if reward is not None and not callable(reward):
+        raise InvalidInputError(f"`reward` must be a function of one episode, or None; got {reward!r:.80}.")
+    phi = ObservationFeatures(features, getattr(dataset, "observation_space", None))
+    blocks: list[EpisodeBlock] = []
+    unsaid: list[int] = []
+    total = len(dataset) if hasattr(dataset, "__len__") else 0
+    for number, episode in enumerate(dataset):
+        blocks.append(_block(number, episode, phi, reward, unsaid))
+        if progress is not None:
+            progress(number + 1, max(total, number + 1))
+    if not blocks:
+        raise InvalidInputError("`dataset` must hold at least one episode; got none. Check the filter that made it.")
+    if unsaid:
+        warnings.warn(
+            f"The last step of {len(unsaid)} of {len(blocks)} episodes (first: episode {unsaid[0]}) is neither "
+            "terminated nor truncated: they are taken as truncated. If they did terminate, set `terminations`.",
+            MissingTerminationWarning,
+            stacklevel=3,
+        )
+    return assembled(blocks)
+
+
+def _block(
+    number: int,
+    episode: Any,
+    phi: ObservationFeatures,
+    reward: Callable[[Any], ArrayLike] | None,
+    unsaid: list[int],
+) -> EpisodeBlock:
+    missing = next((name for name in _NEEDED if not hasattr(episode, name)), None)
+    if missing is not None:
+        raise InvalidInputError(
+            f"Episode {number} must have `{missing}`, as Minari's episodes have; got {type(episode).__name__}. "
+            "Load the dataset with minari.load_dataset."
+        )
+    n_steps = len(episode.rewards)
+    terminated = _ends_with(number, "terminations", episode.terminations, n_steps)
+    truncated = _ends_with(number, "truncations", episode.truncations, n_steps)
+    rewards = _rewards(number, episode, reward, n_steps)
+    n_observations = _length(number, episode.observations)
+    if n_observations == n_steps and not terminated:
+        raise InvalidInputError(
+            f"Episode {number} must have its final observation, because it did not terminate: one observation more "
+            f"than its {n_steps} steps; got {n_observations}. Record it, or set the last of `terminations` if it did."
+        )
+    if n_observations not in (n_steps, n_steps + 1) or n_observations == 0:
+        raise InvalidInputError(
+            f"Episode {number} must have one observation more than its {n_steps} steps; got {n_observations}."
+        )
+    if n_steps and not (terminated or truncated):
+        unsaid.append(number)
+    n_rows = n_steps if terminated else n_observations
+    return EpisodeBlock(_features(number, episode.observations, n_rows, phi), rewards, terminated)
+
+
+def _ends_with(number: int, name: str, flags: Any, n_steps: int) -> bool:
+    """Whether the last flag is set; an earlier one must not be."""
+    array = np.asarray(flags, dtype=np.bool_).reshape(-1)
+    if len(array) != n_steps:
+        raise InvalidInputError(f"Episode {number} must have {n_steps} `{name}`, one per reward; got {len(array)}.")
+    early = np.flatnonzero(array[:-1])
+    if early.size:
+        raise InvalidInputError(
+            f"`{name}` may be True at the last step of an episode only; episode {number} has True at step {early[0]} "
+            f"of {n_steps}. Split it there, or clear the flag if the state was not an end."
+        )
+    return bool(array[-1]) if n_steps else False
+
+
+def _rewards(number: int, episode: Any, reward: Callable[[Any], ArrayLike] | None, n_steps: int) -> Array:
+    source = "`rewards`" if reward is None else "`reward`"
+    given = episode.rewards if reward is None else reward(episode)
+    try:
+        rewards = np.asarray(given, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InvalidInputError(f"{source} must be numbers; episode {number} has {given!r:.80}.") from error
+    if rewards.ndim not in (1, 2) or len(rewards) != n_steps:
+        raise InvalidInputError(
+            f"{source} must have one entry per step; episode {number} has {n_steps} steps and shape {rewards.shape}. "
+            "Leave out what was recorded at the reset."
+        )
+    bad = ~np.isfinite(rewards.reshape(n_steps, -1)).all(axis=1) if n_steps else np.zeros(0, dtype=np.bool_)
+    if bad.any():
+        step = int(np.argmax(bad))
+        raise InvalidInputError(
+            f"{source} must be finite; step {step} of episode {number} has {rewards[step]}. Drop that episode first, "
+            "with filter_episodes."
+        )
+    return rewards
+
+
+def _features(number: int, observations: Any, n_rows: int, phi: ObservationFeatures) -> Array:
+    """Features of the first `n_rows` observations, shape (n_rows, n)."""
+    if phi.flat:
+        X = np.array(observations, dtype=np.float64)[:n_rows].reshape(n_rows, -1)
+        bad = np.flatnonzero(~np.isfinite(X).all(axis=1))
+        first = int(bad[0]) if bad.size else 0
+        phi(observations[first], f"at step {first} of episode {number}")  # its checks, on the row that may break one
+        return X
+    if phi.one_hot is not None:
+        start, n = phi.one_hot
+        states = np.asarray(observations)[:n_rows].reshape(n_rows).astype(np.int64) - start
+        if ((states < 0) | (states >= n)).any():
+            step = int(np.argmax((states < 0) | (states >= n)))
+            raise InvalidInputError(
+                f"Observations must be in [{start}, {start + n - 1}], as the space says; got {states[step] + start} "
+                f"at step {step} of episode {number}. Pass `features`."
+            )
+        X = np.zeros((n_rows, n))
+        X[np.arange(n_rows), states] = 1.0
+        return X
+    return np.stack([phi(_at(observations, row), f"at step {row} of episode {number}") for row in range(n_rows)])
+
+
+def _at(observations: Any, row: int) -> Any:
+    """One observation of a batch that may be a tree of dicts and tuples."""
+    if isinstance(observations, dict):
+        return {key: _at(part, row) for key, part in observations.items()}
+    if isinstance(observations, tuple):
+        return tuple(_at(part, row) for part in observations)
+    return observations[row]
+
+
+def _length(number: int, observations: Any) -> int:
+    """Number of observations, which all parts of a composite observation must have."""
+    if isinstance(observations, (dict, tuple)):
+        parts = observations.values() if isinstance(observations, dict) else observations
+        lengths = {_length(number, part) for part in parts}
+        if len(lengths) != 1:
+            raise InvalidInputError(
+                f"Episode {number} must have as many observations in every part; got {sorted(lengths)}."
+            )
+        return lengths.pop()
+    return len(observations)
