@@ -104,3 +104,23 @@ def test_inputs_are_copied():
     P[0] = R[0] = 7.0
     np.testing.assert_array_equal(model.transition[0], [0.5, 0.5])
     np.testing.assert_array_equal(model.reward[0], [1.0, 1.0])
+
+
+def test_arrays_of_a_model_are_read_only():
+    model = MRP([[0.5, 0.5], [0.0, 1.0]], np.ones((2, 2)))
+    for array in (model.transition, model.reward, model.start, model.termination_reward):
+        with pytest.raises(ValueError, match="read-only"):
+            array[0] = 0.0
+
+
+def test_single_precision_transitions_are_refused():
+    P = np.full((3, 3), 1 / 3, dtype=np.float32)
+    with pytest.raises(InvalidInputError, match=r"^`transition` must be in float64; got float32"):
+        MRP(P, np.ones((3, 3)))
+    assert MRP(np.eye(2, dtype=int), np.ones((2, 2))).n_states == 2
+
+
+def test_a_fixed_point_needs_values():
+    model = MRP([[0.5, 0.5], [0.5, 0.5]], [[0.0, 1.0], [1.0, 0.0]], gamma=1.0)
+    with pytest.raises(InvalidInputError, match="^`gamma` must be below 1"):
+        model.fixed_point(np.eye(2), 0.5)

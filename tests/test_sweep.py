@@ -13,7 +13,7 @@ from threadpoolctl import threadpool_limits
 
 import lstd.experiments.sweep as sweep_module
 import naive
-from lstd.errors import InvalidInputError
+from lstd.errors import IllConditionedWarning, InvalidInputError
 from lstd.experiments import protocol, run_sweep
 from lstd.mrp import MRP, BoyanChain, RandomMRP, RandomWalk
 from tolerances import assert_close
@@ -386,3 +386,19 @@ def test_bad_input_is_named(case):
     arguments, options, argument, found = BAD[case]
     with pytest.raises(InvalidInputError, match=rf"(?s)^`{argument}` .*{found}"):
         run_sweep(*arguments, **{"n_steps": 2, "run_seeds": [1], **options})
+
+
+def test_a_small_alpha_beside_the_features_gives_a_warning():
+    grid = {"lmbdas": [0.5], "run_seeds": [1], "n_steps": 5}
+    with pytest.warns(IllConditionedWarning, match=r"`alphas` has 1e-12 .* at least 2e-08"):
+        run_sweep("small", "tabular", "boyan", alphas=[1.0, 1e-12], **grid)
+    with pytest.warns(IllConditionedWarning, match="squared length up to 1e"):
+        run_sweep("small", 1e6 * np.eye(10), "mixed", alphas=[1.0], **grid)
+    run_sweep("small", "tabular", "boyan", alphas=[1e-7], **grid)
+    run_sweep("small", "tabular", "true_online_td", alphas=[1e-12], **grid)
+
+
+def test_values_that_are_zero_but_for_rounding_are_refused():
+    model = MRP(np.full((3, 3), 1 / 3), np.ones((3, 3)))  # every value is 100, of which the feature fits nothing
+    with pytest.raises(InvalidInputError, match="not all zero"):
+        run_sweep(model, [[1.0], [1.0], [-2.0]], "boyan", n_steps=5)

@@ -117,7 +117,7 @@ def _warn_once(cause: str) -> None:
 
 @cache
 def _announce() -> None:
-    _LOG.warning("lstd: compiling its kernels, a few seconds at first use")
+    _LOG.warning("lstd: compiling its kernels, some seconds at first use")
 
 
 class KernelCache:

@@ -6,7 +6,7 @@ distribution D: (Φθ − Φθ*)ᵀ D (Φθ − Φθ*), averaged over the steps 
 
 from __future__ import annotations
 
-import os
+import warnings
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ from lstd._kernels import td as td_kernels
 from lstd._kernels.lstd_dense import LANES, lstd_dense
 from lstd._kernels.lstd_onehot import Plan, lstd_onehot, plan
 from lstd._validation import check_array, check_choice, check_grid, check_integer
-from lstd.errors import InvalidInputError
+from lstd.errors import IllConditionedWarning, InvalidInputError
 from lstd.experiments.protocol import (
     ALGORITHMS,
     ALPHAS,
@@ -32,11 +32,13 @@ from lstd.experiments.protocol import (
     STEP_SIZES,
     TD_ALGORITHMS,
 )
+from lstd.experiments.provenance import available_cores
 from lstd.mrp import MRP, RandomMRP, Trajectory, make_features
 
 Array = NDArray[np.float64]
 Progress = Callable[[int, int], None]
 
+SURE_DIGITS = 8  # of a sweep's errors; with fewer there is a warning
 DEFAULT_STEPS = 1000  # of a run on a model of the user's own
 ONEHOT_FROM = 24  # features from which the kernel for one-hot features is faster than that for dense ones
 TD_KINDS = dict(
@@ -126,9 +128,15 @@ def run_sweep(
     InvalidInputError
         When an argument breaks its rule, or the values of the model are all zero.
 
+    Warns
+    -----
+    IllConditionedWarning
+        When an α is so small beside the features that fewer than eight digits of the errors are sure.
+
     Notes
     -----
-    The kernels compile at first use, for some seconds, and are kept in a cache for the next time.
+    The kernels compile at first use, for some seconds, and are kept in a cache for the next time. Dense features take
+    about n² / 2 kB of memory per thread.
 
     References
     ----------
@@ -153,6 +161,8 @@ def run_sweep(
     for group in filter(None, groups):
         default = ALPHAS if group[0] in LSTD_VARIANTS else STEP_SIZES
         passes.append(_Pass(group, study, grid, default if chosen is None else chosen, seeds))
+        if group[0] in LSTD_VARIANTS and chosen is not None:
+            _warn_of_small_alpha(chosen, study.features)
     _run(passes, jobs, progress)
     errors = {name: one.errors(name) for one in passes for name in one.names}
     return errors[algorithm] if isinstance(algorithm, str) else {name: errors[name] for name in names}
@@ -291,7 +301,8 @@ def _study(problem: str | MRP, features: str | ArrayLike, mrp_seed: int, n_steps
     metric = phi.T @ (model.stationary[:, np.newaxis] * phi)
     target = model.best_fit(phi)
     scale = float(target @ metric @ target)
-    if not scale > 0.0:
+    # Rounding leaves a fit of zero values at some 1e-32 of the squares of what is fitted.
+    if not scale > 1e-24 * float(model.stationary @ model.values**2):
         raise InvalidInputError(
             "`problem` and `features` must give values that are not all zero, since the error is relative to them; "
             f"got (Φθ*)ᵀD(Φθ*) = {scale:g}."
@@ -322,6 +333,21 @@ def _slices(one: _Pass, jobs: int) -> list[slice]:
     return [slice(first, first + size) for first in range(0, one.n_pairs, size)]
 
 
+def _warn_of_small_alpha(alphas: Array, features: Array) -> None:
+    """The recursion starts from I/α, so that rounding of about 1e-16 |φ|²/α stays in its inverse."""
+    size = float((features**2).sum(axis=1).max())
+    eps = float(np.finfo(np.float64).eps)
+    digits = -np.log10(eps * size / alphas.min())
+    if digits < SURE_DIGITS:
+        warnings.warn(
+            f"`alphas` has {alphas.min():g} with features of squared length up to {size:g}: the recursion keeps only "
+            f"about {max(0.0, digits):.0f} digits. Use alphas of at least {10**SURE_DIGITS * eps * size:.1g}, or scale "
+            "the features down.",
+            IllConditionedWarning,
+            stacklevel=3,
+        )
+
+
 def _check_algorithms(algorithm: str | list[str] | tuple[str, ...]) -> list[str]:
     if not isinstance(algorithm, (str, list, tuple)) or not algorithm:
         found = "none" if isinstance(algorithm, (list, tuple)) else repr(algorithm)
@@ -345,7 +371,4 @@ def _check_seeds(run_seeds: Iterable[int]) -> list[int]:
 
 
 def _check_jobs(n_jobs: int | None) -> int:
-    if n_jobs is None:
-        # The cores this process may use, which on a shared machine are fewer than those it has.
-        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return check_integer("n_jobs", n_jobs, 1)
+    return available_cores() if n_jobs is None else check_integer("n_jobs", n_jobs, 1)

@@ -72,15 +72,15 @@ class MRP:
         start: int | ArrayLike = 0,
         termination_reward: ArrayLike | None = None,
     ) -> None:
-        self.transition = _check_transition(transition)
+        self.transition = _frozen(_check_transition(transition))
         k = len(self.transition)
-        self.reward = check_array("reward", reward, (k, k))
+        self.reward = _frozen(check_array("reward", reward, (k, k)))
         self.reward_std = check_real("reward_std", reward_std, 0.0, np.inf)
         self.gamma = check_real("gamma", gamma, 0.0, 1.0)
-        self.start = _check_start(start, k)
+        self.start = _frozen(_check_start(start, k))
         if termination_reward is None:
             termination_reward = np.zeros(k)
-        self.termination_reward = check_array("termination_reward", termination_reward, (k,))
+        self.termination_reward = _frozen(check_array("termination_reward", termination_reward, (k,)))
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(n_states={self.n_states}, gamma={self.gamma:g})"
@@ -170,6 +170,7 @@ class MRP:
 
         The solution of least norm, where states that are never visited again leave weights undetermined.
         """
+        self._check_ends(self.gamma)
         A, b = self.limit(features, lmbda)
         return np.asarray(np.linalg.lstsq(A, b, rcond=None)[0], dtype=np.float64)
 
@@ -188,8 +189,20 @@ class MRP:
         return simulate(self, n_steps, check_integer("seed", seed, 0, 2**32 - 1))
 
 
+def _frozen(array: Array) -> Array:
+    """`array`, read-only, since values and stationary distribution are worked out once."""
+    array.flags.writeable = False
+    return array
+
+
 def _check_transition(transition: ArrayLike) -> Array:
     P = check_array("transition", transition, (None, None))
+    given = getattr(transition, "dtype", np.float64)
+    if given in (np.float16, np.float32):
+        raise InvalidInputError(
+            f"`transition` must be in float64; got {given}, whose rounding cannot be told from termination. "
+            "Convert it with astype(float), then divide each row by its sum."
+        )
     if P.shape[0] != P.shape[1] or P.size == 0:
         raise InvalidInputError(f"`transition` must be square with at least one state; got shape {P.shape}.")
     sums = P.sum(axis=1)
@@ -197,7 +210,8 @@ def _check_transition(transition: ArrayLike) -> Array:
         if bad.any():
             s = int(np.argmax(bad))
             raise InvalidInputError(
-                f"`transition` must hold probabilities, each row summing to at most 1; row {s} has {found[s]:g}."
+                f"`transition` must hold probabilities, each row summing to at most 1; row {s} has {found[s]:.15g}. "
+                "Divide each row by its sum, in float64."
             )
     return P
 
