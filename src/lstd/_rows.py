@@ -57,20 +57,23 @@ def check_rows(
     discount: ArrayLike | None = None,
     importance_ratio: ArrayLike | None = None,
     warn: bool = True,
+    finite: bool = True,
 ) -> Rows:
     """Check the arrays of the data contract and bring them into one form.
+
+    Without `finite`, NaN and inf among the features are let through, for a caller whose sums show them.
 
     Raises
     ------
     InvalidInputError
         With the argument, the rule, the value found in the first bad row, and the remedy.
     """
-    phi = check_features("X", X)
+    phi = check_features("X", X, finite=finite)
     n_rows = phi.shape[0]
     rewards, single = _check_rewards(y, n_rows)
     ids = None if episode is None else _check_episode(episode, n_rows)
     ended = _check_flags("terminated", terminated, n_rows)
-    phi_next = None if X_next is None else check_features("X_next", X_next)
+    phi_next = None if X_next is None else check_features("X_next", X_next, finite=finite)
     if phi_next is not None and phi_next.shape != phi.shape:
         raise InvalidInputError(f"`X_next` must have the shape of `X`, {phi.shape}; got {phi_next.shape}.")
     if warn and ids is not None and terminated is None and phi_next is None and n_rows:
@@ -101,42 +104,69 @@ def check_rows(
     )
 
 
-def check_features(name: str, X: Any) -> Features:
-    """Float64 features in C order, dense or compressed sparse rows, all finite."""
+def check_features(name: str, X: Any, *, finite: bool = True) -> Features:
+    """Float64 features in C order, dense or compressed sparse rows, all finite unless told not to look."""
     if sparse.issparse(X):
+        if X.dtype.kind == "c":
+            raise InvalidInputError(f"`{name}` must be an array of real numbers; got dtype {X.dtype}.")
         phi = sparse.csr_array(X, dtype=np.float64)
-        phi.sum_duplicates()
-        values = phi.data
+        if not phi.has_canonical_format:
+            phi = phi.copy()  # it may share its arrays with the caller's
+            phi.sum_duplicates()
     else:
-        try:
-            phi = np.asarray(X, dtype=np.float64, order="C")
-        except (TypeError, ValueError) as error:
-            raise InvalidInputError(f"`{name}` must be an array of real numbers: {error}.") from error
-        values = phi
+        phi = _as_real(name, X)
     if phi.ndim != 2:
         raise InvalidInputError(
             f"`{name}` must have shape (n_rows, n_features); got {phi.shape}. "
             "Reshape one feature with X.reshape(-1, 1), one row with X.reshape(1, -1)."
         )
-    if not np.isfinite(values).all():
-        row = _first_bad_row(phi)
-        raise InvalidInputError(f"`{name}` must be finite; row {row} is not. Drop or impute such values first.")
+    if finite:
+        check_finite(name, phi)
     return phi
 
 
-def _first_bad_row(phi: Features) -> int:
+def check_finite(name: str, phi: Features) -> None:
+    """Refuse features that are NaN or infinite."""
+    if not _all_finite(phi.data if sparse.issparse(phi) else phi):
+        row, column, value = _first_not_finite(phi)
+        raise InvalidInputError(
+            f"`{name}` must be finite, without NaN or inf; row {row} has {value} in column {column}. Drop or impute "
+            "such values first."
+        )
+
+
+def _all_finite(values: Array) -> bool:
+    """Whether no value is NaN or infinite; the sum tells at once where it is finite, and needs no second array."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        return bool(np.isfinite(values.sum())) or bool(np.isfinite(values).all())
+
+
+def _first_not_finite(phi: Features) -> tuple[int, int, float]:
+    """Row, column and value."""
     if sparse.issparse(phi):
-        position = int(np.argmin(np.isfinite(phi.data)))
-        return int(np.searchsorted(phi.indptr, position, side="right")) - 1
-    return int(np.argmin(np.isfinite(phi).all(axis=1)))
+        i = int(np.argmin(np.isfinite(phi.data)))
+        return int(np.searchsorted(phi.indptr, i, side="right")) - 1, int(phi.indices[i]), float(phi.data[i])
+    row = int(np.argmin(np.isfinite(phi).all(axis=1)))
+    column = int(np.argmin(np.isfinite(phi[row])))
+    return row, column, float(phi[row, column])
+
+
+def _as_real(name: str, values: Any) -> Array:
+    """Float64 in C order, without a copy where it is that already; complex numbers are refused, not cut."""
+    try:
+        array = np.asarray(values)
+        if array.dtype.kind == "c":
+            raise InvalidInputError(f"`{name}` must be an array of real numbers; got dtype {array.dtype}.")
+        return np.asarray(array, dtype=np.float64, order="C")
+    except (TypeError, ValueError) as error:
+        if isinstance(error, InvalidInputError):
+            raise
+        raise InvalidInputError(f"`{name}` must be an array of real numbers: {error}.") from error
 
 
 def _check_rewards(y: Any, n_rows: int) -> tuple[Array, bool]:
-    try:
-        rewards = np.asarray(y, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise InvalidInputError(f"`y` must be an array of real numbers: {error}.") from error
-    if rewards.ndim not in (1, 2) or len(rewards) != n_rows:
+    rewards = _as_real("y", y)
+    if rewards.ndim not in (1, 2) or len(rewards) != n_rows or rewards.shape[1:] == (0,):
         raise InvalidInputError(
             f"`y` must have one reward per row of `X`, shape ({n_rows},) or ({n_rows}, n_rewards); got {rewards.shape}."
         )
@@ -161,9 +191,12 @@ def _check_episode(episode: ArrayLike, n_rows: int) -> NDArray[Any]:
     ids = np.asarray(episode)
     if ids.shape != (n_rows,):
         raise InvalidInputError(f"`episode` must have one id per row of `X`, shape ({n_rows},); got {ids.shape}.")
-    if ids.dtype.kind == "f" and not np.isfinite(ids).all():
-        row = int(np.argmin(np.isfinite(ids)))
-        raise InvalidInputError(f"`episode` must have an id on every row; row {row} has {ids[row]}.")
+    missing = _missing_ids(ids)
+    if missing.any():
+        row = int(np.argmax(missing))
+        raise InvalidInputError(
+            f"`episode` must have an id on every row; row {row} has {ids[row]}. Fill it in, or drop the episode."
+        )
     starts = np.flatnonzero(np.r_[True, ids[1:] != ids[:-1]]) if n_rows else np.empty(0, dtype=np.intp)
     seen: set[Any] = set()
     for row in starts.tolist():
@@ -177,6 +210,17 @@ def _check_episode(episode: ArrayLike, n_rows: int) -> NDArray[Any]:
     return ids
 
 
+def _missing_ids(ids: NDArray[Any]) -> NDArray[np.bool_]:
+    """Where an id is NaN, infinite, NaT or None."""
+    if ids.dtype.kind in "fc":
+        return np.asarray(~np.isfinite(ids))
+    if ids.dtype.kind in "mM":
+        return np.asarray(np.isnat(ids))
+    if ids.dtype.kind == "O":
+        return np.array([i is None or type(i).__name__ == "NAType" or i != i for i in ids], dtype=np.bool_)
+    return np.zeros(len(ids), dtype=np.bool_)
+
+
 def _check_flags(name: str, flags: ArrayLike | None, n_rows: int) -> NDArray[np.bool_]:
     if flags is None:
         return np.zeros(n_rows, dtype=np.bool_)
@@ -184,21 +228,18 @@ def _check_flags(name: str, flags: ArrayLike | None, n_rows: int) -> NDArray[np.
     if array.shape != (n_rows,):
         raise InvalidInputError(f"`{name}` must have one flag per row of `X`, shape ({n_rows},); got {array.shape}.")
     if array.dtype.kind not in "biu" and not (array.dtype.kind == "f" and np.isfinite(array).all()):
-        raise InvalidInputError(f"`{name}` must hold True and False; got dtype {array.dtype}.")
+        raise InvalidInputError(f"`{name}` must hold True and False; got dtype {array.dtype}. Convert it to bool.")
     wrong = (array != 0) & (array != 1)
     if wrong.any():
         row = int(np.argmax(wrong))
-        raise InvalidInputError(f"`{name}` must hold True and False; row {row} has {array[row]}.")
+        raise InvalidInputError(f"`{name}` must hold True and False; row {row} has {array[row]}. Convert it to bool.")
     return array.astype(np.bool_)
 
 
 def _check_per_row(name: str, values: ArrayLike | None, n_rows: int, high: float, default: float) -> Array:
     if values is None:
         return np.full(n_rows, default)
-    try:
-        array = np.array(values, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise InvalidInputError(f"`{name}` must be an array of real numbers: {error}.") from error
+    array = _as_real(name, values).copy()
     if array.ndim == 0:
         array = np.full(n_rows, check_real(name, float(array), 0.0, high))
     if array.shape != (n_rows,):
@@ -207,7 +248,9 @@ def _check_per_row(name: str, values: ArrayLike | None, n_rows: int, high: float
     if bad.any():
         row = int(np.argmax(bad))
         rule = "finite and at least 0" if high == np.inf else f"in [0, {high:g}]"
-        raise InvalidInputError(f"`{name}` must be {rule}; row {row} has {array[row]:g}.")
+        raise InvalidInputError(
+            f"`{name}` must be {rule}; row {row} has {array[row]:g}. Mend it, or drop the row's episode."
+        )
     return array
 
 

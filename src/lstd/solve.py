@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import lapack
 
-from lstd.errors import IllConditionedWarning
+from lstd.errors import IllConditionedWarning, InvalidInputError
 
 Array = NDArray[np.float64]
 
@@ -46,6 +47,11 @@ def solve(A: Array, b: Array, alpha: float | Array, *, warn: bool = True) -> Sol
     -------
     Solution
 
+    Raises
+    ------
+    InvalidInputError
+        When the sums or the weights overflow.
+
     Examples
     --------
     >>> import numpy as np
@@ -57,6 +63,7 @@ def solve(A: Array, b: Array, alpha: float | Array, *, warn: bool = True) -> Sol
     M[np.diag_indices_from(M)] += alpha
     if not len(M):
         return Solution(np.zeros_like(b), 1.0, False)
+    check_range(M, b)
     factors, pivots, info = lapack.dgetrf(M)
     reciprocal = 0.0
     if info == 0:
@@ -67,9 +74,19 @@ def solve(A: Array, b: Array, alpha: float | Array, *, warn: bool = True) -> Sol
         weights = np.linalg.lstsq(M, b, rcond=None)[0]
     else:
         weights, _ = lapack.dgetrs(factors, pivots, b)
+    check_range(weights)
     if warn and condition > _WARN_FROM:
         warnings.warn(_message(condition, singular), IllConditionedWarning, stacklevel=2)
     return Solution(np.asarray(weights), float(condition), singular)
+
+
+def check_range(*arrays: NDArray[np.floating[Any]]) -> None:
+    """Refuse sums or weights that overflowed."""
+    if not all(np.isfinite(array).all() for array in arrays):
+        raise InvalidInputError(
+            "The sums over the data, or the weights, must be below 1e308; they overflowed. Scale features and rewards "
+            "to order 1, and look for huge values of `importance_ratio`."
+        )
 
 
 def _message(condition: float, singular: bool) -> str:

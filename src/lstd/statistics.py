@@ -30,14 +30,15 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from lstd._kernels.traces import arrivals, dense_traces, sparse_traces
-from lstd._rows import Features, Rows, check_rows
+from lstd._rows import Features, Rows, check_finite, check_rows
 from lstd._validation import check_choice, check_real
 from lstd.errors import InvalidInputError
-from lstd.solve import Solution, solve
+from lstd.solve import Solution, check_range, solve
 
 Array = NDArray[np.float64]
 
 VARIANTS = ("boyan", "uncorrected", "mixed")
+_APART = "(sum of independent data)"  # in place of the episode id of a sum, which no chunk goes on from
 _BLOCK_ENTRIES = 2**17  # of a block of traces, about one MiB: it stays in the cache between kernel and product
 
 
@@ -98,7 +99,7 @@ class LSTDStatistics:
     n_transitions: int
     n_episodes: int
     single: bool  # one reward, given as a vector
-    successors: bool | None  # whether features of successors were given; None without data
+    successors: bool | None  # whether features of successors were given; None without data, or in a sum of both
 
     @classmethod
     def empty(cls, n_features: int, n_rewards: int = 1, *, lmbda: float, single: bool = True) -> LSTDStatistics:
@@ -159,15 +160,20 @@ class LSTDStatistics:
         lmbda = check_real("lmbda", lmbda, 0.0, 1.0)
         rows = check_rows(
             X, y, gamma=gamma, episode=episode, terminated=terminated, X_next=X_next, discount=discount,
-            importance_ratio=importance_ratio,
+            importance_ratio=importance_ratio, finite=False,
         )  # fmt: skip
         return cls.from_rows(rows, lmbda)
 
     @classmethod
     def from_rows(cls, rows: Rows, lmbda: float) -> LSTDStatistics:
-        """Statistics of rows that are checked already."""
+        """Statistics of rows that `check_rows` has checked, but for NaN and inf among the features."""
         nothing = cls.empty(rows.n_features, rows.y.shape[1], lmbda=lmbda, single=rows.single)
-        return _of_rows(rows, nothing) if len(rows) else nothing
+        if not len(rows):
+            return nothing
+        with np.errstate(over="ignore", invalid="ignore"):
+            found = _of_rows(rows, nothing)
+        _check_sums(found, rows)
+        return found
 
     @property
     def n_features(self) -> int:
@@ -185,9 +191,7 @@ class LSTDStatistics:
             return self
         if self.n_rows == 0:
             return following
-        if self.successors != following.successors:
-            raise InvalidInputError("`X_next` must be given for all chunks of a stream or for none.")
-        goes_on = self.pending is not None and bool(np.all(self.last_episode == following.first_episode))
+        goes_on = _goes_on(self, following)
         start = _completed(self) if goes_on else _closed(self)
         u = start.arriving
         return replace(
@@ -207,19 +211,24 @@ class LSTDStatistics:
         )
 
     def __add__(self, other: LSTDStatistics) -> LSTDStatistics:
-        """Statistics of both, as independent data: the ends of both streams are truncated."""
+        """Statistics of both, as independent data: the ends of both streams are truncated.
+
+        No chunk goes on with an episode of a sum, nor a sum with an episode of a chunk.
+        """
         if not isinstance(other, LSTDStatistics):
             return NotImplemented
         _check_alike(self, other)
         one, two = _closed(self), _closed(other)
         zeros = np.zeros(self.n_features)
+        given = {s.successors for s in (one, two) if s.n_rows}
         return replace(
             one,
             A=one.A + two.A, B=one.B + two.B, b=one.b + two.b,
-            share=0.0, a=zeros, h=zeros, c=np.zeros(self.b.shape[1]), first_episode=None, last_episode=None,
+            share=0.0, a=zeros, h=zeros, c=np.zeros(self.b.shape[1]), first_episode=_APART, last_episode=_APART,
             n_rows=one.n_rows + two.n_rows,
             n_transitions=one.n_transitions + two.n_transitions,
             n_episodes=one.n_episodes + two.n_episodes,
+            successors=given.pop() if len(given) == 1 else None,
         )  # fmt: skip
 
     def matrix(self, variant: str = "boyan") -> Array:
@@ -251,6 +260,22 @@ def _check_alike(one: LSTDStatistics, two: LSTDStatistics) -> None:
     ):
         if left != right:
             raise InvalidInputError(f"Statistics merge only with the same {name}; got {left} and {right}.")
+    if one.single != two.single:
+        raise InvalidInputError("`y` must be a vector in all data that are merged, or have shape (T, 1) in all.")
+
+
+def _goes_on(s: LSTDStatistics, following: LSTDStatistics) -> bool:
+    """Whether the first row of `following` belongs to the episode of the last row of `s`."""
+    if None not in (s.successors, following.successors) and s.successors != following.successors:
+        raise InvalidInputError("`X_next` must be given for all chunks of a stream or for none.")
+    if s.pending is None or (isinstance(following.first_episode, str) and following.first_episode == _APART):
+        return False
+    if (s.last_episode is None) != (following.first_episode is None):
+        raise InvalidInputError(
+            "`episode` must be given for all chunks of a stream or for none, where a chunk may go on with the episode "
+            "of the one before."
+        )
+    return bool(np.all(s.last_episode == following.first_episode))
 
 
 def _completed(s: LSTDStatistics) -> LSTDStatistics:
@@ -305,6 +330,21 @@ def _of_rows(rows: Rows, nothing: LSTDStatistics) -> LSTDStatistics:
         phi, rows.y[end], bool(rows.y_missing[end]), float(rows.ratios[end]), float(rows.leaving[end]), given
     )
     return replace(sums, pending=pending, n_transitions=n_transitions)
+
+
+def _check_sums(found: LSTDStatistics, rows: Rows) -> None:
+    """Refuse features that are NaN or infinite, and sums that overflow.
+
+    Such a feature leaves its mark on the diagonal of A or in the pending row, as 0·inf is NaN: no pass over all
+    features is needed to find out that there is one.
+    """
+    sums = (found.A, found.B, found.b, found.arriving, *([] if found.pending is None else [found.pending.phi]))
+    if all(np.isfinite(array).all() for array in sums):
+        return
+    check_finite("X", rows.X)
+    if rows.X_next is not None:
+        check_finite("X_next", rows.X_next)
+    check_range(*sums)
 
 
 class _Sums:

@@ -22,6 +22,15 @@ def dense_traces(phi, rewards, leaving, ratios, lmbda, kept, u, z, left, b):  # 
     z_t − kept u_t; `b` (m, n), added to.
     """
     n = len(u)
+    if rewards.shape[1] == 1:  # the usual case, without a second pass over z
+        for t in range(len(leaving)):
+            ratio, discount, reward = ratios[t], leaving[t], rewards[t, 0]
+            for i in range(n):
+                z_i = ratio * (lmbda * u[i] + phi[t, i])
+                left[t, i] = z_i - kept * u[i]
+                u[i] = discount * z_i
+                b[0, i] += reward * z_i
+        return
     for t in range(len(leaving)):
         ratio, discount = ratios[t], leaving[t]
         for i in range(n):

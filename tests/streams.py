@@ -1,0 +1,149 @@
+"""Streams with episodes for tests: how they are drawn, cut, and what their sums are by definition."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from hypothesis import strategies as st
+from scipy import sparse
+
+import naive
+
+COLUMNS = ("episode", "terminated", "X_next", "discount", "importance_ratio")
+
+
+@dataclass(frozen=True)
+class Stream:
+    """Rows of a data set and its settings; columns that are None are not passed."""
+
+    X: Any  # (T, n)
+    y: Any  # (T,) or (T, m)
+    gamma: float
+    lmbda: float
+    episode: Any = None
+    terminated: Any = None
+    X_next: Any = None
+    discount: Any = None
+    importance_ratio: Any = None
+
+    def __len__(self):
+        return self.X.shape[0]
+
+    @property
+    def columns(self):
+        return {name: getattr(self, name) for name in COLUMNS if getattr(self, name) is not None}
+
+    def __getitem__(self, rows):
+        return replace(self, X=self.X[rows], y=self.y[rows], **{k: v[rows] for k, v in self.columns.items()})
+
+    @property
+    def sparse(self):
+        X_next = None if self.X_next is None else sparse.csr_array(self.X_next)
+        return replace(self, X=sparse.csr_array(self.X), X_next=X_next)
+
+    @property
+    def columns_of_rewards(self):
+        """(T, m)."""
+        return self.y[:, np.newaxis] if self.y.ndim == 1 else self.y
+
+    @property
+    def leaving(self):
+        """Discount of each row's transition."""
+        given = np.full(len(self), self.gamma) if self.discount is None else self.discount
+        return np.where(self.ended, 0.0, given)
+
+    @property
+    def ended(self):
+        return np.zeros(len(self), dtype=bool) if self.terminated is None else self.terminated
+
+    @property
+    def episodes(self):
+        """Slices of the rows of each episode."""
+        ids = np.zeros(len(self)) if self.episode is None else self.episode
+        ends = [t for t in range(len(self)) if t == len(self) - 1 or ids[t] != ids[t + 1] or self.ended[t]]
+        return [slice(start + 1, end + 1) for start, end in pairwise([-1, *ends])]
+
+
+def parts(random, n_rows, most):
+    """Up to `most` lengths, zeros among them, that add to `n_rows`."""
+    cuts = np.sort(random.integers(0, n_rows + 1, random.integers(0, most)))
+    return np.diff([0, *cuts, n_rows]).tolist()
+
+
+@st.composite
+def streams(draw, *, successors=None, ids=None, max_rows=24, lmbdas=None):
+    """Streams of up to `max_rows` rows: episodes, discounts, ratios, zeros among the features, NaN in horizon rows.
+
+    Numbers come from a generator whose seed is drawn, since most of those that Hypothesis draws are zero.
+    """
+    random = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    n_rows = random.integers(8, max_rows + 1) if draw(st.sampled_from([True, True, False])) else draw(st.integers(0, 7))
+    n = draw(st.integers(1, 4))
+    m = draw(st.sampled_from([None, 1, 3]))
+    lengths = [length for length in parts(random, n_rows, 5) if length]
+    ending = (random.uniform(size=len(lengths)) < 0.4).tolist()
+    with_ids = draw(st.booleans()) if ids is None else ids
+    if not with_ids:
+        ending = [True] * len(ending[:-1]) + ending[-1:]
+    terminated = np.zeros(n_rows, dtype=bool)
+    ends = np.cumsum(lengths, dtype=int) - 1
+    terminated[ends[np.array(ending, dtype=bool)]] = True
+    numbers = random.permutation(50)[: len(lengths)]
+    names = draw(st.sampled_from([numbers, np.array([f"e{i}" for i in numbers], dtype="U3")]))
+    given = draw(st.booleans()) if successors is None else successors
+    X = random.normal(size=(n_rows, n)) * (random.uniform(size=(n_rows, n)) < 0.7)
+    y = random.normal(size=(n_rows,) if m is None else (n_rows, m))
+    if not given and draw(st.booleans()):
+        y[ends[~np.array(ending, dtype=bool)]] = np.nan
+    return Stream(
+        X, y,
+        gamma=random.choice([0.0, 0.5, 0.95, 1.0]),
+        lmbda=random.choice(lmbdas or [0.0, 0.3, 0.9, 1.0]),
+        episode=np.repeat(names, lengths) if with_ids else None,
+        terminated=terminated,
+        X_next=random.normal(size=(n_rows, n)) if given else None,
+        discount=random.choice([0.0, 0.5, 0.9, 1.0], n_rows) if draw(st.booleans()) else None,
+        importance_ratio=random.choice([0.0, 0.5, 1.0, 1.3], n_rows) if draw(st.booleans()) else None,
+    )  # fmt: skip
+
+
+def cut(draw, stream):
+    """The stream in consecutive chunks, some of them empty or of one row."""
+    random = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    bounds = np.cumsum([0, *parts(random, len(stream), 8)]).tolist()
+    return [stream[start:end] for start, end in pairwise(bounds)]
+
+
+def definition(stream, variant):
+    """A (n, n) and b (n, m) of a variant by double sums over each episode, with `naive`; literal, no recursion."""
+    rewards = stream.columns_of_rewards
+    n, m = stream.X.shape[1], rewards.shape[1]
+    A, b = np.zeros((n, n)), np.zeros((n, m))
+    ratios = np.ones(len(stream)) if stream.importance_ratio is None else stream.importance_ratio
+    for rows in stream.episodes:
+        X, r, leaving, rho = stream.X[rows], rewards[rows], stream.leaving[rows], ratios[rows]
+        if stream.X_next is not None:
+            A += matrix_with_successors(X, stream.X_next[rows], stream.lmbda, leaving, rho, variant)
+            X = np.vstack([X, np.zeros(n)])
+        elif stream.ended[rows][-1]:
+            X = np.vstack([X, np.zeros(n)])  # the terminal state
+            A += naive.MATRIX[variant](X, stream.lmbda, np.append(0.0, leaving), rho)
+        else:
+            leaving, rho, r = leaving[:-1], rho[:-1], r[:-1]  # the last row is only a successor
+            A += naive.MATRIX[variant](X, stream.lmbda, np.append(0.0, leaving), rho)
+        b += naive.vector_b(X, r, stream.lmbda, np.append(0.0, leaving), rho)
+    return A, b
+
+
+def matrix_with_successors(X, X_next, lmbda, leaving, rho, variant):
+    """Σ_t z_t (φ_t − g φ'_t)ᵀ over an episode, less the bootstrap at its end by the variant's share."""
+    phi, discounts = np.vstack([X, np.zeros(X.shape[1])]), np.append(0.0, leaving)
+    A = np.zeros((X.shape[1],) * 2)
+    for t in range(len(X)):
+        z = naive.trace(phi, t, lmbda, discounts, rho)
+        share = {"boyan": 1.0, "uncorrected": 0.0, "mixed": 1 - lmbda}[variant] if t == len(X) - 1 else 1.0
+        A += np.outer(z, X[t] - share * leaving[t] * X_next[t])
+    return A
