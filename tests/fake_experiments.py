@@ -82,8 +82,7 @@ class Fakes:
         theory = SimpleNamespace(proposition1=self.proposition1, theorem2=self.theorem2)
         set_module("lstd.experiments.theory", theory)
         set_module("lstd.report", SimpleNamespace(write_all=self.write_all))
-        timings = SimpleNamespace(measure=self.measure, is_complete=timing.is_complete)
-        set_module("lstd.experiments.timing", timings)
+        set_module("lstd.experiments.timing", SimpleNamespace(measure=self.measure))
 
 
 def _errors(name: str, seeds: list[int], lmbdas: Sequence[float], alphas: Sequence[float]) -> Any:

@@ -14,12 +14,10 @@ import pytest
 
 import lstd
 from fake_experiments import Fakes
-from lstd.cli import progress
 from lstd.cli.app import run
 from lstd.cli.reproduce import PROBLEMS as CLI_PROBLEMS
 from lstd.experiments import protocol
-from lstd.experiments.reproduce import Event
-from lstd.experiments.store import CONFIGURATION, OUR_FILES, our_files
+from lstd.experiments._folder import CONFIGURATION, OUR_FILES, PROVENANCE, our_files
 
 DRIVER = [sys.executable, str(Path(__file__).with_name("fake_experiments.py"))]
 COMMAND = [sys.executable, "-c", "import sys; from lstd.cli import main; sys.exit(main())"]
@@ -108,6 +106,8 @@ def test_problems_are_those_of_the_protocol():
         (["reproduce", "small", "large"], "unexpected extra argument"),
         (["reproduce", "--runs", "0"], "`--runs` must be in [1, 100000]; got 0."),
         (["reproduce", "--runs", "many"], "`--runs` must be an integer; got 'many'."),
+        (["reproduce", "--runs", "1_0"], "`--runs` must be an integer; got '1_0'."),
+        (["reproduce", "--runs", "٣"], "`--runs` must be an integer; got '٣'."),
         (["reproduce", "--runs", "2.5"], "`--runs` must be an integer; got '2.5'."),
         (["reproduce", "--jobs", "-1"], "`--jobs` must be in [1, 1024]; got -1."),
         (["reproduce", "--out", ""], "`--out` must name a folder; got ''."),
@@ -196,6 +196,33 @@ def test_dry_run_writes_nothing(small, fakes, capsys):
     assert fakes.calls == []
 
 
+@pytest.mark.parametrize("dry_run", [[], ["--dry-run"]])
+def test_file_named_cells_is_bad_input(small, capsys, dry_run):
+    Path("lstd-results").mkdir()
+    Path("lstd-results/cells").write_text("mine")
+    assert small(*dry_run) == 2
+    errors = capsys.readouterr().err
+    assert "got 'lstd-results/cells' (Not a directory); give another." in errors
+    assert errors.count("\n") == 1
+
+
+@pytest.mark.skipif(not os.path.ismount("/proc"), reason="needs /proc")
+@pytest.mark.parametrize("dry_run", [[], ["--dry-run"]])
+def test_folder_that_cannot_be_made_is_bad_input(small, capsys, dry_run):
+    assert small("--out", "/proc/x", *dry_run) == 2
+    assert "`out` must be a folder that can be written; got '/proc/x' (" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs file names that are no text")
+def test_folder_whose_name_is_no_text(tmp_path):
+    words = ["reproduce", "small", "--runs", "1", "--quiet", "--json", "--out", b"bad\xff"]
+    for _ in range(2):
+        process = start(program=[*COMMAND, *words], cwd=tmp_path)
+        code, output, errors = finish(process)
+        assert (code, errors) == (0, "")
+        assert os.fsencode(json.loads(output)["folder"]) == b"bad\xff"
+
+
 def test_failed_cell_is_exit_code_1(small, fakes, capsys):
     def fail(problem, features, algorithm, seeds):
         if features == "normal":
@@ -236,8 +263,8 @@ def test_full_disk_is_one_line_and_exit_code_1(tmp_path):
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.count("\n") == 1
     assert "could not be written: File too large" in done.stderr
-    files = [file.name for file in (tmp_path / "out").rglob("*") if file.is_file()]
-    assert files == [CONFIGURATION]
+    files = {file.name for file in (tmp_path / "out").rglob("*") if file.is_file()}
+    assert files == {CONFIGURATION, PROVENANCE}
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
@@ -309,44 +336,6 @@ def test_second_process_on_a_folder_is_refused(tmp_path):
     assert finish(first)[0] == 0
 
 
-# Progress
-
-
-def test_time_left_starts_from_the_estimate_and_follows_the_clock(monkeypatch):
-    now = iter([0.0, 100.0, 104.0, 1000.0])
-    monkeypatch.setattr(progress.time, "monotonic", lambda: next(now))
-    left = progress.TimeLeft()
-    assert left(0.0, 130.0) == "2 min 10 s left"
-    assert left(1.0, 130.0) == "2 min 9 s left"  # the clock starts here, after compilation
-    assert left(2.0, 130.0) == "2 min 8 s left"  # too early to judge
-    assert left(101.0, 130.0) == "4 min 21 s left"  # 9 times slower than estimated
-
-
-def test_lines_come_at_most_every_few_seconds(monkeypatch, capsys):
-    now = {"s": 0.0}
-    monkeypatch.setattr(progress.time, "monotonic", lambda: now["s"])
-    lines = progress.Lines()
-    for step in range(100):
-        now["s"] = step / 10
-        lines.show(Event("progress", "working", step, 100.0))
-    shown = capsys.readouterr().err.splitlines()
-    assert shown == ["lstd: 0 %, 1 min 40 s left: working", "lstd: 50 %, 5 s left: working"]
-
-
-def test_log_records_and_warnings_become_notes(capsys):
-    import logging
-    import warnings
-
-    from lstd.errors import CompilationCacheWarning
-
-    with progress.reporting(progress.Lines()):
-        logging.getLogger("lstd").warning("lstd: compiling its kernels")
-        warnings.simplefilter("always")
-        warnings.warn("no\ncache", CompilationCacheWarning, stacklevel=1)
-        warnings.warn("odd", RuntimeWarning, stacklevel=1)
-    assert capsys.readouterr().err == "lstd: compiling its kernels\nlstd: no cache\nlstd: RuntimeWarning: odd\n"
-
-
 @POSIX
 def test_terminal_gets_a_bar_and_its_cursor_back(tmp_path):
     import pty
@@ -383,9 +372,10 @@ def test_real_command_on_the_small_problem(tmp_path):
     assert (code, document["status"], document["failures"]) == (0, "done", [])
     written = {file for file in tmp_path.rglob("*") if file.is_file()}
     assert written == {*our_files(tmp_path), tmp_path / CONFIGURATION}
-    for pattern in OUR_FILES:
-        if not any(name in pattern for name in ("best.tex",)):
-            assert list(tmp_path.glob(pattern)), pattern
+    others = ("figure4", "figure5", "table2", "table3")
+    assert {name for name in OUR_FILES if not (tmp_path / name).exists()} == {
+        name for name in OUR_FILES if any(other in name for other in others)
+    }
     began = time.perf_counter()
     code, output, _ = finish(start(*words, program=COMMAND))
     assert (code, json.loads(output)["cells"]) == (0, {"computed": 0, "reused": 6})

@@ -9,19 +9,21 @@ import signal
 import subprocess
 import sys
 import time
+from datetime import datetime
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from fake_experiments import Fakes
+from lstd import _files
 from lstd.errors import ConfigurationMismatchError, InvalidInputError, OutputError
-from lstd.experiments import _files, timing
+from lstd.experiments import timing
+from lstd.experiments._folder import PROVENANCE, TABLE
 from lstd.experiments.loop import LOOPS, run_loop, simulate_run
 from lstd.experiments.plan import make_plan, survey
 from lstd.experiments.protocol import ALPHAS, FEATURES, LMBDAS, PROBLEMS, STEP_SIZES
 from lstd.experiments.reproduce import reproduce
-from lstd.experiments.store import PROVENANCE, TABLE
 from lstd.experiments.sweep import run_sweep
 
 DRIVER = Path(__file__).with_name("fake_experiments.py")
@@ -111,7 +113,8 @@ def test_everything_is_written_and_described(tmp_path, fakes, monkeypatch):
     assert provenance["run_seeds"] == [1, 2]
     assert provenance["arguments"] == {"problem": "small"}
     assert provenance["packages"]["numpy"] == np.__version__
-    assert provenance["cells"] == {"computed": 6, "reused": 0}
+    assert provenance["wall_seconds"] == outcome.wall_seconds
+    assert [session["started"] for session in provenance["sessions"]] == [provenance["started"]]
     assert set(provenance["files"]) == set(contents(tmp_path / "out")) - {"configuration.json"} | {"timings.json"}
     text = (tmp_path / "out" / PROVENANCE).read_text()
     assert "of-the-user" not in text
@@ -163,6 +166,7 @@ def test_killed_process_loses_only_the_cell_under_way(tmp_path):
 
     out, undisturbed = tmp_path / "out", tmp_path / "undisturbed"
     start(0, undisturbed).communicate()
+    began = time.time()
     for cells in (1, 3):
         process = start(0.2, out)
         deadline = time.monotonic() + 20
@@ -177,6 +181,13 @@ def test_killed_process_loses_only_the_cell_under_way(tmp_path):
     assert (process.returncode, errors) == (0, "")
     assert "6 cells done (3 computed, 3 found)" in output
     assert contents(out) == contents(undisturbed)
+    # What the killed processes finished counts too, but for a cell that had no time to be recorded.
+    provenance = json.loads((out / PROVENANCE).read_text())
+    assert len(provenance["sessions"]) >= 2
+    assert provenance["wall_seconds"]["sweep"] >= 0.2
+    assert list(provenance["wall_seconds"]) == ["sweep", "timings", "theory", "table", "report"]
+    assert abs(datetime.fromisoformat(provenance["started"]).timestamp() - began) < 10
+    assert provenance["started"] == provenance["sessions"][0]["started"] <= provenance["sessions"][-1]["started"]
 
 
 def test_damaged_cell_is_reported_and_computed_again(tmp_path, fakes):
@@ -210,17 +221,32 @@ def test_what_was_removed_or_changed_is_made_again(tmp_path, fakes, name):
         assert contents(tmp_path) == before
 
 
-def test_incomplete_timings_and_theory_are_made_again(tmp_path, fakes):
+@pytest.mark.parametrize(
+    "theory", [{}, {"proposition1": {}, "theorem2": {}}, {"proposition1": {"rows": []}, "theorem2": {"rows": []}}]
+)
+def test_incomplete_timings_and_theory_are_made_again(tmp_path, fakes, theory):
     plan = make_plan("small", 2)
     reproduce(plan, tmp_path)
     before = contents(tmp_path)
     timings = json.loads((tmp_path / "timings.json").read_text())
     (tmp_path / "timings.json").write_text(json.dumps({**timings, "rows": timings["rows"][1:]}))
-    (tmp_path / "theory.json").write_text("{}")
+    (tmp_path / "theory.json").write_text(json.dumps(theory))
+    assert survey(plan, tmp_path).stages == {"timings": False, "theory": False, "table": True, "report": True}
     fakes.calls.clear()
     assert reproduce(plan, tmp_path).failures == ()
     assert fakes.calls == ["timings", "proposition1", "theorem2"]
     assert contents(tmp_path) == before
+
+
+@pytest.mark.parametrize(("name", "old", "new"), [("theory.json", "-0.1", "-0.2"), ("timings.json", "1.0", "2.0")])
+def test_changed_numbers_are_not_believed(tmp_path, fakes, name, old, new):
+    plan = make_plan("small", 2)
+    reproduce(plan, tmp_path)
+    before = (tmp_path / name).read_text()
+    (tmp_path / name).write_text(before.replace(old, new, 1))
+    assert (tmp_path / name).read_text() != before
+    assert reproduce(plan, tmp_path).failures == ()
+    assert (tmp_path / name).read_text() == before
 
 
 # Failures
@@ -280,7 +306,7 @@ def test_full_disk_stops_the_run_which_then_resumes(tmp_path, fakes, monkeypatch
     replace, calls = os.replace, itertools.count()
 
     def full(*paths):
-        if next(calls) >= 3:
+        if next(calls) >= 6:  # the configuration, provenance at the start, and two files per cell
             raise OSError(28, "No space left on device")
         replace(*paths)
 
@@ -325,8 +351,8 @@ def test_timings_beside_loop_and_paper():
     for row in rows.values():
         assert 0 < row["low"] <= row["seconds"] <= row["high"]
         assert row["loop_seconds"] > row["seconds"]
+        assert row["loop_low"] < row["loop_seconds"] < row["loop_high"]
     parts = [rows[name] for name in ("boyan", "uncorrected", "mixed")]
-    for key in ("loop_seconds", "paper_seconds"):
+    for key in ("loop_low", "loop_seconds", "loop_high", "paper_seconds"):
         assert rows["lstd_one_pass"][key] == pytest.approx(sum(row[key] for row in parts), rel=1e-12)
     assert rows["mixed"]["paper_seconds"] == 2.13
-    assert not timing.is_complete(timings, ["small"])

@@ -15,17 +15,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from lstd.errors import ConfigurationMismatchError, InvalidInputError, OutputError
-from lstd.experiments._files import FolderLock, read_json, remove_unfinished, replacing
-from lstd.experiments.store import (
-    CONFIGURATION,
-    LOCK,
-    TABLE,
-    Cell,
-    CorruptCellError,
-    ResultsFolder,
-    read_cell,
-)
+from lstd._files import FolderLock, read_json, remove_unfinished, replacing
+from lstd.errors import InvalidInputError, OutputError
+from lstd.experiments._folder import CONFIGURATION, LOCK, TABLE
+from lstd.experiments.store import Cell, CorruptCellError, ResultsFolder, read_cell
 
 CONFIG = {
     "runs": 2,
@@ -53,16 +46,22 @@ def folder(tmp_path):
 
 
 @pytest.fixture
-def file_size_limit():
-    """A file-system that is full, as far as this process can tell: no file may grow beyond the limit."""
-    resource = pytest.importorskip("resource")
-    old = resource.getrlimit(resource.RLIMIT_FSIZE)
+def full_disk():
+    """Runs a function of this module in a process of its own, in which no file may grow beyond a size."""
+    pytest.importorskip("resource")
 
-    def limit(size):
-        resource.setrlimit(resource.RLIMIT_FSIZE, (size, old[1]))
+    def run(name, path, size):
+        # In a process of its own, as the limit would stop the report of this one too.
+        program = (
+            "import resource, sys; from pathlib import Path; import test_store\n"
+            "def limit():\n"
+            "    resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[3]), resource.RLIM_INFINITY))\n"
+            "getattr(test_store, sys.argv[1])(Path(sys.argv[2]), limit)"
+        )
+        words = [sys.executable, "-c", program, name, path, str(size)]
+        subprocess.run(words, check=True, cwd=Path(__file__).parent, timeout=60)
 
-    yield limit
-    resource.setrlimit(resource.RLIMIT_FSIZE, old)
+    return run
 
 
 def names(path):
@@ -155,39 +154,49 @@ def test_failed_write_keeps_the_file_that_was_there(tmp_path):
     assert names(tmp_path) == ["a"]
 
 
-def test_full_disk_leaves_no_part_of_a_cell(folder, file_size_limit):
-    file_size_limit(1000)
-    with pytest.raises(OutputError, match=r"normal-lstd-.*\.npz could not be written: File too large") as caught:
-        folder.write_cell(CELL, arrays_of(CELL))
-    assert caught.value.errno == errno.EFBIG
-    assert names(folder.path) == [LOCK, CONFIGURATION]
+def write_cell_on_a_full_disk(path, limit):
+    with ResultsFolder(path, CONFIG) as folder:
+        limit()
+        with pytest.raises(OutputError, match=r"normal-lstd-.*\.npz could not be written: File too large") as caught:
+            folder.write_cell(CELL, arrays_of(CELL))
+        assert caught.value.errno == errno.EFBIG
+        assert names(path) == [LOCK, CONFIGURATION]
 
 
-def test_full_disk_leaves_no_part_of_the_table(folder, file_size_limit):
-    for cell in (CELL, TD_CELL):
-        folder.write_cell(cell, arrays_of(cell))
-    file_size_limit(500)
-    with pytest.raises(OutputError, match=r"results.parquet could not be written: File too large"):
-        folder.write_table([CELL, TD_CELL])
-    assert TABLE not in names(folder.path)
-    assert not list(folder.path.rglob("*.part"))
+def write_table_on_a_full_disk(path, limit):
+    with ResultsFolder(path, CONFIG) as folder:
+        for cell in (CELL, TD_CELL):
+            folder.write_cell(cell, arrays_of(cell))
+        limit()
+        with pytest.raises(OutputError, match=r"results.parquet could not be written: File too large"):
+            folder.write_table([CELL, TD_CELL])
+        assert TABLE not in names(path)
+        assert not list(path.rglob("*.part"))
 
 
-def test_full_disk_at_the_start_leaves_no_folder(tmp_path, file_size_limit):
-    file_size_limit(100)
+def start_on_a_full_disk(path, limit):
+    limit()
     with pytest.raises(OutputError, match="could not be written: File too large; make room"):
-        ResultsFolder(tmp_path / "out", CONFIG)
-    assert not (tmp_path / "out").exists()
+        ResultsFolder(path, CONFIG)
+    assert not path.exists()
+
+
+@pytest.mark.parametrize(
+    ("function", "size"),
+    [(write_cell_on_a_full_disk, 1000), (write_table_on_a_full_disk, 500), (start_on_a_full_disk, 9)],
+)
+def test_full_disk_leaves_no_part_of_a_file(tmp_path, full_disk, function, size):
+    full_disk(function.__name__, tmp_path / "out", size)
 
 
 def test_leftovers_of_a_killed_process_are_removed(tmp_path):
     path = tmp_path / "out"
     with ResultsFolder(path, CONFIG) as folder:
         folder.write_cell(CELL, arrays_of(CELL))
-    leftovers = [path / ".results.parquet.part", path / "cells" / ".a.npz.part"]
+    leftovers = [path / ".lstd-results.parquet.part", path / "cells" / f".lstd-{Path(CELL.filename).name}.part"]
     for leftover in leftovers:
         leftover.write_bytes(b"half")
-    (path / LOCK).write_text("12345")
+    (path / LOCK).write_text("lstd 12345")
     with ResultsFolder(path, CONFIG) as folder:
         assert folder.read_cell(CELL) is not None
         assert not any(leftover.exists() for leftover in leftovers)
@@ -206,66 +215,6 @@ def test_unfinished_files_and_the_lock_can_be_removed_at_once(tmp_path):
     lock.release()
 
 
-# One configuration
-
-
-def test_changed_configuration_is_refused_with_what_differs(tmp_path):
-    with ResultsFolder(tmp_path, CONFIG):
-        pass
-    grid = {**CONFIG["grids"]["lstd"], "alphas": [2.0]}
-    changed = {"runs": 3, "new": "x", "grids": {**CONFIG["grids"], "lstd": grid}}
-    with pytest.raises(ConfigurationMismatchError) as caught:
-        ResultsFolder(tmp_path, changed)
-    message = str(caught.value)
-    assert "runs was 2, now 3; new was absent, now" in message
-    assert "grids.lstd.alphas was [0.5, 1.0], now [2.0]" in message
-    assert "true_online_td" not in message
-    assert "--force" in message
-    assert names(tmp_path) == [CONFIGURATION]
-
-
-def test_unreadable_configuration_is_refused(tmp_path):
-    (tmp_path / CONFIGURATION).write_text("{")
-    with pytest.raises(ConfigurationMismatchError, match=r"configuration\.json could not be read"):
-        ResultsFolder(tmp_path, CONFIG)
-
-
-def test_force_removes_our_files_only(tmp_path):
-    with ResultsFolder(tmp_path, CONFIG) as folder:
-        folder.write_cell(CELL, arrays_of(CELL))
-        folder.write_table([CELL])
-    kept = ["notes.txt", "cells/mine.csv", "figures/mine.pdf"]
-    for name in (*kept, "figures/figure2.pdf", "tables/table1.tex", "report.html"):
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_text("x")
-    with ResultsFolder(tmp_path, {**CONFIG, "runs": 3}, force=True) as folder:
-        assert folder.read_cell(CELL) is None
-    assert names(tmp_path) == sorted([*kept, CONFIGURATION])
-    assert not (tmp_path / "tables").exists()
-
-
-def test_folder_with_other_files_is_used_unless_they_have_our_names(tmp_path):
-    (tmp_path / "notes.txt").write_text("mine")
-    with ResultsFolder(tmp_path, CONFIG):
-        pass
-    (tmp_path / CONFIGURATION).unlink()
-    (tmp_path / "report.html").write_text("mine")
-    for force in (False, True):
-        with pytest.raises(InvalidInputError, match=r"has report\.html but no configuration\.json"):
-            ResultsFolder(tmp_path, CONFIG, force=force)
-    assert (tmp_path / "report.html").read_text() == "mine"
-
-
-@pytest.mark.parametrize("path", ["file", "file/below", "/proc/lstd-results"])
-def test_folder_that_cannot_be_made_is_refused(tmp_path, path):
-    if path.startswith("/proc") and not Path("/proc/self").exists():
-        pytest.skip("no /proc here")
-    (tmp_path / "file").write_text("mine")
-    with pytest.raises(InvalidInputError, match="`out` must be a folder that can be written; got"):
-        ResultsFolder(tmp_path / path, CONFIG)
-    assert (tmp_path / "file").read_text() == "mine"
-
-
 # One writer
 
 
@@ -277,7 +226,7 @@ def test_second_writer_is_refused(folder):
 
 def test_lock_ends_with_the_process(tmp_path):
     program = (
-        "import os, sys; from pathlib import Path; from lstd.experiments._files import FolderLock; "
+        "import os, sys; from pathlib import Path; from lstd._files import FolderLock; "
         "lock = FolderLock(Path(sys.argv[1])); os._exit(0)"
     )
     subprocess.run([sys.executable, "-c", program, tmp_path / LOCK], check=True)
@@ -340,6 +289,24 @@ def test_documents_are_plain_json(folder):
     document = {"a": np.float64(0.1), "b": [np.inf, np.nan], "c": np.arange(2), "d": {"e": np.bool_(True)}}
     folder.write_json("theory.json", document)
     assert folder.read_json("theory.json") == {"a": 0.1, "b": [None, None], "c": [0, 1], "d": {"e": True}}
+
+
+@pytest.mark.parametrize("change", ["number", "checksum", "other configuration", "cut", "by hand"])
+def test_changed_document_is_not_believed(folder, tmp_path, change):
+    folder.write_json("theory.json", {"mu": 1.0, "odd": "name\udcff"})
+    path = folder.path / "theory.json"
+    assert folder.read_json("theory.json") == {"mu": 1.0, "odd": "name\udcff"}
+    text = path.read_text()
+    changes = {"number": text.replace("1.0", "1.5"), "checksum": text.replace('"sha256": "', '"sha256": "0')}
+    changes |= {"cut": text[:-9], "by hand": '{"mu": 1.0}'}
+    if change in changes:
+        assert changes[change] != text
+        path.write_text(changes[change])
+        assert folder.read_json("theory.json") is None
+    else:
+        with ResultsFolder(tmp_path / "other", {**CONFIG, "runs": 3}) as other:
+            os.replace(path, other.path / "theory.json")
+            assert other.read_json("theory.json") is None
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[1]", b"\xff"])

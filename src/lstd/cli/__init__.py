@@ -7,8 +7,6 @@ import io
 import sys
 from collections.abc import Sequence
 
-INSTALL = 'pip install "lstd[cli]"'
-
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point of the command ``lstd``.
@@ -21,9 +19,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns
     -------
     int
-        Exit code: 0 done, 1 some cells failed or output could not be written, 2 bad usage or input, 3 the
-        results folder has another configuration. SIGINT ends the process with 130, SIGTERM with 143.
+        Exit code: 0 done, 1 some cells failed or output could not be written, 2 bad usage or input, 3 the results
+        folder has another configuration. SIGINT ends the process with 130, SIGTERM with 143.
     """
+    from lstd.cli.console import INSTALL
     from lstd.cli.interruption import exit_on_signals
 
     exit_on_signals()

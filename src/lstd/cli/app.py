@@ -9,11 +9,17 @@ import typer
 
 import lstd
 from lstd.cli.console import fail
+from lstd.cli.fit import fit
+from lstd.cli.inspect import inspect
+from lstd.cli.interruption import advice
+from lstd.cli.predict import predict
 from lstd.cli.reproduce import reproduce
+from lstd.cli.score import score
 
 # Plain help: rich help would triple the time that it takes.
 app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
-app.command()(reproduce)
+for command in (fit, predict, score, inspect, reproduce):
+    app.command()(command)
 
 
 @app.callback(invoke_without_command=True)
@@ -21,7 +27,7 @@ def top(
     context: typer.Context,
     version: Annotated[bool, typer.Option("--version", help="Show the version and exit.")] = False,
 ) -> None:
-    """Least-squares temporal-difference prediction: the experiments of Osogami (AAAI-20)."""
+    """Least-squares temporal-difference prediction, for tables of episodes; the experiments of Osogami (AAAI-20)."""
     if version:
         typer.echo(f"lstd {lstd.__version__}")
         raise typer.Exit
@@ -35,7 +41,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
     try:
         code = app(args=None if arguments is None else list(arguments), prog_name="lstd", standalone_mode=False)
     except KeyboardInterrupt:
-        return fail("interrupted; the same command resumes.", 130)
+        return fail(f"interrupted{advice()}.", 130)
     except Exception as error:
         # Usage errors are Click's, which Typer carries within itself in some versions and imports in others.
         if not hasattr(error, "format_message"):

@@ -8,6 +8,8 @@ import sys
 
 from lstd.errors import ConfigurationMismatchError, InvalidInputError, LSTDError, OutputError
 
+INSTALL = 'pip install "lstd[cli]"'
+
 
 def say(text: str) -> None:
     """Write a line to stderr, if there is anyone to read it."""
@@ -21,15 +23,15 @@ def fail(message: str, code: int) -> int:
     return code
 
 
-def fail_with(error: LSTDError | OSError) -> int:
-    """Write an error in one line to stderr; returns the exit code that goes with it."""
+def fail_with(error: LSTDError | OSError, advice: str = "") -> int:
+    """Write an error in one line to stderr, with advice if output failed; returns the exit code that goes with it."""
     if isinstance(error, ConfigurationMismatchError):
         return fail(str(error), 3)
     if isinstance(error, InvalidInputError):
         return fail(str(error), 2)
     if not isinstance(error, LSTDError):
         error = OutputError(f"{error.filename}: {error.strerror or error}.")
-    return fail(f"{error} What is finished is kept; the same command (without --force) resumes.", 1)
+    return fail(f"{error} {advice}", 1)
 
 
 def output(text: str) -> int:
@@ -40,10 +42,15 @@ def output(text: str) -> int:
     try:
         print(text, flush=True)
     except OSError as error:
-        # What is left in the buffer would fail once more when the interpreter shuts down.
-        with contextlib.suppress(OSError, ValueError):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        if isinstance(error, BrokenPipeError):
-            return 0
-        return fail(f"the summary could not be written to standard output: {error.strerror or error}.", 1)
+        return lost_output("the summary", error)
     return 0
+
+
+def lost_output(what: str, error: OSError) -> int:
+    """Give up on stdout after an error; returns the exit code, 0 when the reader has gone away."""
+    # What is left in the buffer would fail once more when the interpreter shuts down.
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    if isinstance(error, BrokenPipeError):
+        return 0
+    return fail(f"{what} could not be written to standard output: {error.strerror or error}.", 1)

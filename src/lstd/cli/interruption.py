@@ -3,7 +3,7 @@
 Python runs signal handlers in the main thread between two of its own instructions, thus not while a kernel
 is being compiled, and an exception raised there would wait for the threads of a sweep. Here a thread of its
 own is woken by the signal, says in one line how to go on, and ends the process. Nothing is lost: every file
-of a results folder is whole at every moment.
+is whole at every moment, under a temporary name or its own.
 """
 
 from __future__ import annotations
@@ -45,6 +45,11 @@ def advise(text: str) -> None:
     _advice = text
 
 
+def advice() -> str:
+    """How to go on after an interruption, as a continuation of the line; may be empty."""
+    return _advice
+
+
 def _leave_it_to_the_thread(number: int, frame: FrameType | None) -> None:
     """Only signals with a handler wake the thread."""
 
@@ -64,7 +69,7 @@ def _end(number: signal.Signals) -> None:
     writer = threading.Thread(target=_write, args=(line.encode(),), daemon=True)
     writer.start()
     writer.join(_SECONDS_TO_WRITE)
-    files = sys.modules.get("lstd.experiments._files")
+    files = sys.modules.get("lstd._files")
     if files is not None:
         files.remove_unfinished()
     os._exit(128 + number)

@@ -8,22 +8,38 @@ import sys
 import time
 import warnings
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from lstd.cli.console import say
-
-if TYPE_CHECKING:
-    from lstd.experiments.reproduce import Event
 
 SECONDS_BETWEEN_LINES = 5.0
 # Below this share of the work, the speed of this machine is not known better than the estimates are.
 _SHARE_TO_JUDGE = 0.05
 
 
+class Progress(Protocol):
+    """A step of progress: what is being done, and work done and in all, in estimated seconds."""
+
+    @property
+    def text(self) -> str: ...
+    @property
+    def done(self) -> float: ...
+    @property
+    def total(self) -> float: ...
+
+
+class Step(NamedTuple):
+    """A step of progress."""
+
+    text: str
+    done: float
+    total: float
+
+
 class Reporter(Protocol):
     """Shows progress to the user."""
 
-    def show(self, event: Event) -> None:
+    def show(self, event: Progress) -> None:
         """Show a step of progress."""
 
     def note(self, text: str) -> None:
@@ -58,9 +74,9 @@ def _words(seconds: float) -> str:
 
 
 class Silent:
-    """Shows failures only."""
+    """Shows failures only, and that the cache of compiled kernels cannot be used."""
 
-    def show(self, event: Event) -> None:
+    def show(self, event: Progress) -> None:
         """Nothing."""
 
     def note(self, text: str) -> None:
@@ -80,7 +96,7 @@ class Lines:
         self._left = TimeLeft()
         self._last = float("-inf")
 
-    def show(self, event: Event) -> None:
+    def show(self, event: Progress) -> None:
         left = self._left(event.done, event.total)
         now = time.monotonic()
         if now - self._last >= SECONDS_BETWEEN_LINES:
@@ -101,18 +117,19 @@ class Bar:
 
     def __init__(self) -> None:
         from rich.console import Console
-        from rich.progress import BarColumn, Progress, TextColumn
+        from rich.progress import BarColumn, TextColumn
+        from rich.progress import Progress as Bars
 
         columns = [
             BarColumn(bar_width=30),
             *map(TextColumn, ("{task.fields[percent]}", "{task.description}")),
         ]
-        self._progress = Progress(*columns, console=Console(stderr=True), transient=True)
+        self._progress = Bars(*columns, console=Console(stderr=True), transient=True)
         self._task = self._progress.add_task("", total=None, percent="")
         self._left = TimeLeft()
         self._progress.start()
 
-    def show(self, event: Event) -> None:
+    def show(self, event: Progress) -> None:
         percent = f"{_percent(event)}, {self._left(event.done, event.total)}:"
         self._progress.update(
             self._task, completed=event.done, total=event.total, percent=percent, description=event.text
@@ -127,7 +144,7 @@ class Bar:
         self._progress.stop()
 
 
-def _percent(event: Event) -> str:
+def _percent(event: Progress) -> str:
     return f"{int(100 * event.done / event.total) if event.total else 0:d} %"
 
 
@@ -168,9 +185,11 @@ class _Notes(logging.Handler):
 
 def _as_note(reporter: Reporter) -> Any:
     def show(message: Warning | str, category: type[Warning], *rest: Any) -> None:
-        from lstd.errors import LSTDWarning
+        from lstd.errors import CompilationCacheWarning, LSTDWarning
 
         kind = "" if issubclass(category, LSTDWarning) else f"{category.__name__}: "
-        reporter.note(kind + " ".join(str(message).split()))
+        # Whoever is not told why every start takes so long cannot mend it.
+        tell = reporter.fail if issubclass(category, CompilationCacheWarning) else reporter.note
+        tell(kind + " ".join(str(message).split()))
 
     return show

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Callable
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lstd.cli import INSTALL
-from lstd.cli.console import fail, fail_with, output
+from lstd.cli.console import INSTALL, fail, fail_with, output
 from lstd.cli.interruption import advise
 from lstd.cli.summary import outcome_json, outcome_text, survey_json, survey_text
 
@@ -53,7 +53,7 @@ def reproduce(
         arguments = {"problem": problem, "runs": plan.runs, "jobs": n_jobs, "force": force}
         return _carry_out(plan, out, arguments, as_json, quiet)
     except (LSTDError, OSError) as error:
-        return fail_with(error)
+        return fail_with(error, "What is finished is kept; the same command (without --force) resumes.")
 
 
 def _understand(problem: str, runs: str, jobs: str | None, out: str) -> tuple[Plan, int | None]:
@@ -68,11 +68,8 @@ def _understand(problem: str, runs: str, jobs: str | None, out: str) -> tuple[Pl
 
 
 def _number(text: str) -> int | str:
-    """The integer that is written, or the text as it is, for the check to refuse."""
-    try:
-        return int(text)
-    except ValueError:
-        return text
+    """The integer that is written in plain digits, or the text as it is, for the check to refuse."""
+    return int(text) if re.fullmatch(r"-?[0-9]{1,18}", text) else text
 
 
 def _dry_run(plan: Plan, out: str, n_jobs: int | None, force: bool, as_json: bool) -> int:

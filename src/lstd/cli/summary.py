@@ -39,12 +39,12 @@ def outcome_text(outcome: Outcome) -> str:
     if outcome.failures:
         lines += ["failed:", *(f"  {failure}" for failure in outcome.failures)]
         lines.append("The same command tries again what failed.")
-    return "\n".join(lines)
+    return _encodable("\n".join(lines))
 
 
 def outcome_json(outcome: Outcome) -> str:
     """The same as one JSON document."""
-    from lstd.experiments.store import CONFIGURATION, our_files
+    from lstd.experiments._folder import CONFIGURATION, our_files
 
     files = [*our_files(outcome.folder), outcome.folder / CONFIGURATION]
     return _document(
@@ -67,7 +67,7 @@ def survey_text(survey: Survey, out: str) -> str:
         f"{states['missing']} missing; about {survey.seconds:.0f} s to do (kernels compiled); nothing written"
     ]
     lines += (f"  {state:<8} {what}" for state, what in _plan(survey))
-    return "\n".join(lines)
+    return _encodable("\n".join(lines))
 
 
 def _plan(survey: Survey) -> Iterator[tuple[str, str]]:
@@ -91,7 +91,12 @@ def survey_json(survey: Survey, out: str) -> str:
 
 
 def _document(content: dict[str, Any]) -> str:
-    return json.dumps(content, indent=1, ensure_ascii=False)
+    return _encodable(json.dumps(content, indent=1, ensure_ascii=False))
+
+
+def _encodable(text: str) -> str:
+    """Bytes of a file name that are no text as escapes, which are those of JSON too."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def _extent(path: Path) -> str:

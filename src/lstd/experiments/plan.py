@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from lstd._validation import check_choice, check_integer
-from lstd.experiments._files import check_not_a_file
+from lstd.experiments._folder import GROUPS, STAGE_FILES, check_folder, check_usable
 from lstd.experiments.protocol import (
     ALPHAS,
     FEATURES,
@@ -23,15 +23,7 @@ from lstd.experiments.protocol import (
     STEP_SIZES,
 )
 from lstd.experiments.provenance import available_cores
-from lstd.experiments.store import (
-    CONFIGURATION,
-    GROUPS,
-    STAGE_FILES,
-    Cell,
-    CorruptCellError,
-    check_configuration,
-    read_cell,
-)
+from lstd.experiments.store import Cell, CorruptCellError, read_cell, read_document
 
 RUNS_PER_CELL = 50
 MAX_RUNS = 100_000
@@ -140,24 +132,27 @@ def survey(plan: Plan, out: str | os.PathLike[str], *, n_jobs: int | None = None
     Raises
     ------
     InvalidInputError
-        If `out` is not a folder, or has files of other origin.
+        If `out` cannot be a folder or written, or has files of other origin.
     ConfigurationMismatchError
         If it holds results of another configuration and `force` is false.
     """
     path = Path(out)
-    check_not_a_file(path)
-    ours = os.path.exists(path / CONFIGURATION)
-    fresh = force or not ours
-    if not (force and ours):
-        check_configuration(path, plan.configuration)
+    check_usable(path)
+    fresh = not check_folder(path, plan.configuration, force=force) or force
     cells = tuple((cell, "missing" if fresh else _state(path, cell, plan)) for cell in plan.cells)
     missing = [cell for cell, state in cells if state != "stored"]
-    stages = {stage: not fresh and (path / name).exists() for stage, name in STAGE_FILES.items()}
+    stages = {stage: not fresh and _is_there(path, name, plan) for stage, name in STAGE_FILES.items()}
     for stage in ("table", "report"):
         stages[stage] &= not missing
     seconds = sum(cell_seconds(cell, n_jobs) for cell in missing)
     seconds += sum(stage_seconds(stage, plan) for stage, there in stages.items() if not there)
     return Survey(cells, stages, seconds)
+
+
+def _is_there(path: Path, name: str, plan: Plan) -> bool:
+    if name.endswith(".json"):
+        return read_document(path, name, plan.configuration) is not None
+    return (path / name).exists()
 
 
 def _state(path: Path, cell: Cell, plan: Plan) -> str:

@@ -17,13 +17,13 @@ from typing import Any, Literal
 
 from lstd._validation import check_integer
 from lstd.errors import OutputError
+from lstd.experiments._folder import PROVENANCE, STAGE_FILES, TABLE
 from lstd.experiments.plan import Plan, cell_seconds, stage_seconds
 from lstd.experiments.protocol import MRP_SEED
 from lstd.experiments.provenance import describe_machine
-from lstd.experiments.store import PROVENANCE, STAGE_FILES, TABLE, Cell, CorruptCellError, ResultsFolder
+from lstd.experiments.store import Cell, CorruptCellError, ResultsFolder
 
 EventKind = Literal["progress", "notice", "failure"]
-THEORY_PARTS = ("proposition1", "theorem2")
 REPORT_FILES = ("figures/", "tables/", "report.html")
 
 
@@ -61,7 +61,7 @@ class Outcome:
     failures : tuple of str
         One line for each cell or stage that failed.
     wall_seconds : dict of str -> float
-        Duration of each stage that was carried out.
+        Duration of what was carried out now, by stage.
     """
 
     folder: Path
@@ -139,7 +139,15 @@ class _Session:
     reused: int = 0
     failures: list[str] = field(default_factory=list)
     wall: dict[str, float] = field(default_factory=dict)
+    machine: dict[str, Any] = field(init=False)
+    earlier: list[dict[str, Any]] = field(init=False)  # sessions
+    files: dict[str, str] = field(init=False)  # checksums of what the last report was made of, and of itself
     started: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
+
+    def __post_init__(self) -> None:
+        self.machine = describe_machine(self.n_jobs)
+        recorded = self.folder.read_json(PROVENANCE) or {}
+        self.earlier, self.files = recorded.get("sessions", []), recorded.get("files", {})
 
     def run(self) -> Outcome:
         stages = {
@@ -161,11 +169,11 @@ class _Session:
         self.reused = len(found)
         self.total = sum(cell_seconds(cell, self.n_jobs) for cell in missing) + seconds_after
         if missing:
-            with self._timed("sweep"):
-                for cell in missing:
-                    with self._guarded(str(cell), cell_seconds(cell, self.n_jobs)):
-                        self._compute(cell)
-                        found.add(cell)
+            self._write_provenance()
+        for cell in missing:
+            with self._guarded(str(cell), cell_seconds(cell, self.n_jobs)), self._timed("sweep"):
+                self._compute(cell)
+                found.add(cell)
         self.stored = [cell for cell in self.plan.cells if cell in found]
 
     def _is_stored(self, cell: Cell) -> bool:
@@ -195,7 +203,7 @@ class _Session:
     def _timings(self, stage: str) -> None:
         from lstd.experiments import timing
 
-        if timing.is_complete(self.folder.read_json(STAGE_FILES[stage]), self.plan.problems):
+        if self.folder.read_json(STAGE_FILES[stage]) is not None:
             return
         with self._timed(stage):
             part = self._part("timing each algorithm", stage_seconds(stage, self.plan))
@@ -204,8 +212,7 @@ class _Session:
     def _theory(self, stage: str) -> None:
         from lstd.experiments import theory
 
-        document = self.folder.read_json(STAGE_FILES[stage]) or {}
-        if all(isinstance(document.get(part), dict) for part in THEORY_PARTS):
+        if self.folder.read_json(STAGE_FILES[stage]) is not None:
             return
         with self._timed(stage):
             self._tell("progress", "simulating Proposition 1 and Theorem 2")
@@ -228,36 +235,39 @@ class _Session:
             return
         from lstd import report
 
-        self._write_provenance(without=REPORT_FILES)
+        self.files = {name: sha for name, sha in self.folder.checksums().items() if not name.startswith(REPORT_FILES)}
+        self._write_provenance()
         with self._timed(stage):
             part = self._part("drawing figures and writing the report", stage_seconds(stage, self.plan))
             report.write_all(self.folder.path, progress=lambda done, total, name: part(done, total))
-        self._write_provenance()
+            self.files = self.folder.checksums()
 
     def _is_current(self, stage: str, prefixes: tuple[str, ...]) -> bool:
         """Whether a stage's file is there, and all files with these prefixes are those of the last time."""
-        recorded = (self.folder.read_json(PROVENANCE) or {}).get("files")
-        if not isinstance(recorded, dict) or STAGE_FILES[stage] not in recorded:
+        if STAGE_FILES[stage] not in self.files:
             return False
         found = self.folder.checksums()
-        names = {name for name in (*found, *recorded) if name.startswith(prefixes)}
-        return all(found.get(name) == recorded.get(name) for name in names)
+        names = {name for name in (*found, *self.files) if name.startswith(prefixes)}
+        return all(found.get(name) == self.files.get(name) for name in names)
 
-    def _write_provenance(self, without: tuple[str, ...] = ()) -> None:
-        """Record how the results came about; the files named by `without` are about to be written anew."""
-        last = (self.folder.read_json(PROVENANCE) or {}).get("wall_seconds")
-        files = self.folder.checksums()
+    def _write_provenance(self) -> None:
+        """Record how the results came about, in this session and those before."""
+        now = {"started": self.started, "threads": self.machine["threads"], "wall_seconds": self.wall}
+        sessions = [*self.earlier, now]
+        spent = [(stage, seconds) for session in sessions for stage, seconds in session["wall_seconds"].items()]
         document = {
-            **describe_machine(self.n_jobs),
+            **self.machine,
             "run_seeds": [1, self.plan.runs],
             "mrp_seed": MRP_SEED,
             "arguments": self.arguments,
-            "started": self.started,
-            "wall_seconds": {**(last if isinstance(last, dict) else {}), **self.wall},
-            "cells": {"computed": len(self.stored) - self.reused, "reused": self.reused},
+            "started": sessions[0]["started"],
+            "wall_seconds": {
+                stage: round(sum(s for other, s in spent if other == stage), 3) for stage in dict.fromkeys(dict(spent))
+            },
+            "sessions": sessions,
             "failures": self.failures,
             "configuration": self.plan.configuration,
-            "files": {name: sha for name, sha in files.items() if not (without and name.startswith(without))},
+            "files": self.files,
         }
         self.folder.write_json(PROVENANCE, document)
 
@@ -276,11 +286,13 @@ class _Session:
 
     @contextmanager
     def _timed(self, stage: str) -> Iterator[None]:
+        """Add up the seconds of a stage and keep them at once: the process may be killed before the next one ends."""
         start = time.perf_counter()
         try:
             yield
         finally:
-            self.wall[stage] = round(time.perf_counter() - start, 3)
+            self.wall[stage] = round(self.wall.get(stage, 0.0) + time.perf_counter() - start, 3)
+        self._write_provenance()
 
     @contextmanager
     def _guarded(self, name: str, weight: float) -> Iterator[None]:

@@ -2,8 +2,8 @@
 
 A folder belongs to one configuration, kept in ``configuration.json``. Each finished cell is one ``.npz`` file
 under ``cells/``. Every file is written under a temporary name, flushed to the disk and renamed, so that a
-process killed at any moment leaves whole files only; a stored cell is checked when it is read, and is either
-complete or computed again. A process that writes holds a lock on the folder.
+process killed at any moment leaves whole files only; cells and documents hold checksums, and what does not match
+its own is computed again. A process that writes holds a lock on the folder.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import io
 import json
 import os
 import zipfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,51 +22,26 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from lstd.errors import ConfigurationMismatchError, InvalidInputError, LSTDError, OutputError
-from lstd.experiments._files import (
-    FolderLock,
-    check_not_a_file,
-    json_bytes,
-    read_json,
-    reason,
+from lstd._files import FolderLock, check_not_a_file, json_bytes, read_json, reason, replacing, unusable
+from lstd.errors import LSTDError, OutputError
+from lstd.experiments._folder import (
+    CONFIGURATION,
+    FORMAT,
+    GROUPS,
+    LOCK,
+    PROVENANCE,
+    TABLE,
+    check_folder,
+    our_files,
     remove_partial,
-    replacing,
-    unusable,
+    remove_results,
 )
 from lstd.experiments._table import write_table
-from lstd.experiments.protocol import LSTD_VARIANTS
 
 if TYPE_CHECKING:
     from types import TracebackType
 
 FloatArray = npt.NDArray[np.float64]
-
-GROUPS = {"lstd": LSTD_VARIANTS, "true_online_td": ("true_online_td",)}
-CONFIGURATION = "configuration.json"
-LOCK = ".lock"
-TABLE = "results.parquet"
-PROVENANCE = "provenance.json"
-STAGE_FILES = {
-    "timings": "timings.json",
-    "theory": "theory.json",
-    "table": TABLE,
-    "report": "report.html",
-}
-# What `lstd reproduce` writes beside its configuration: nothing else in the folder is ever removed.
-OUR_FILES = (
-    "cells/*.npz",
-    TABLE,
-    "timings.json",
-    "theory.json",
-    PROVENANCE,
-    "report.html",
-    *(
-        f"figures/{name}.{kind}"
-        for name in ("figure[2-5]", "proposition1", "theorem2")
-        for kind in ("pdf", "png", "svg")
-    ),
-    *(f"tables/{name}.{kind}" for name in ("table[1-3]", "best") for kind in ("csv", "md", "tex")),
-)
 
 
 class CorruptCellError(LSTDError):
@@ -169,12 +144,13 @@ class ResultsFolder:
     def _claim(self, force: bool) -> None:
         self._lock = FolderLock(self.path / LOCK)
         try:
+            ours = check_folder(self.path, self.configuration, force=force)
             remove_partial(self.path)
-            if force and (self.path / CONFIGURATION).exists():
+            if ours and force:
                 remove_results(self.path)
-            check_configuration(self.path, self.configuration)
-            if not (self.path / CONFIGURATION).exists():
-                self.write_json(CONFIGURATION, self.configuration)
+            if force or not ours:
+                with replacing(self.path / CONFIGURATION) as file:
+                    file.write(json_bytes({"format": FORMAT, **self.configuration}))
         except OutputError as error:
             self._lock.release()
             cause = error.__cause__
@@ -223,13 +199,14 @@ class ResultsFolder:
         return read_cell(self.path, cell, self.configuration)
 
     def write_json(self, name: str, document: Mapping[str, Any]) -> None:
-        """Store a JSON document; infinite and undefined numbers become null."""
+        """Store a JSON document with its checksum; infinite and undefined numbers become null."""
+        content = json.loads(json_bytes(document))
         with replacing(self.path / name) as file:
-            file.write(json_bytes(document))
+            file.write(json_bytes({**content, "sha256": _checksum(content, self.configuration)}))
 
     def read_json(self, name: str) -> dict[str, Any] | None:
-        """Read a JSON document; None when it is missing or damaged."""
-        return read_json(self.path / name)
+        """Read a JSON document back; None when it is missing, changed, or of another configuration."""
+        return read_document(self.path, name, self.configuration)
 
     def write_table(self, cells: Iterable[Cell]) -> None:
         """Write results.parquet: a row per problem, features, algorithm, λ, α and run of the stored cells.
@@ -261,75 +238,15 @@ class ResultsFolder:
         }
 
 
-def check_configuration(path: Path, configuration: Mapping[str, Any]) -> None:
-    """Check that a folder has no results or those of this configuration; it is only read.
-
-    Raises
-    ------
-    ConfigurationMismatchError
-        If the configuration found differs; the message says in what.
-    InvalidInputError
-        If files of other origin have our names.
-    """
-    remedy = "give another folder, or start over in this one with --force."
-    if not os.path.exists(path / CONFIGURATION):
-        foreign = min((file.relative_to(path).as_posix() for file in our_files(path)), default=None)
-        if foreign is not None:
-            raise InvalidInputError(
-                f"`out` must be a new folder or one written by `lstd reproduce`; {str(path)!r} has {foreign} "
-                f"but no {CONFIGURATION}; give another folder."
-            )
-        return
-    found = read_json(path / CONFIGURATION)
-    if found is None:
-        raise ConfigurationMismatchError(f"{path / CONFIGURATION} could not be read; {remedy}")
-    old, new = _flat(found), _flat(json.loads(json_bytes(configuration)))
-    differences = [
-        f"{key} was {_brief(old.get(key))}, now {_brief(new.get(key))}"
-        for key in dict.fromkeys([*new, *old])
-        if old.get(key) != new.get(key)
-    ]
-    if differences:
-        raise ConfigurationMismatchError(
-            f"{str(path)!r} holds results of another configuration: {'; '.join(differences)}; {remedy}"
-        )
+def read_document(root: Path, name: str, configuration: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Read a JSON document without claiming its folder; see :meth:`ResultsFolder.read_json`."""
+    document = read_json(root / name) or {}
+    checksum = document.pop("sha256", None)
+    return document if checksum == _checksum(document, configuration) else None
 
 
-def _flat(document: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested keys joined by dots."""
-    flat: dict[str, Any] = {}
-    for key, value in document.items():
-        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
-    return flat
-
-
-def _brief(value: Any) -> str:
-    text = "absent" if value is None else json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= 60 else f"{text[:40]} … {text[-15:]}"
-
-
-def our_files(path: Path) -> Iterator[Path]:
-    """The files in a folder under the names that `lstd reproduce` writes."""
-    for pattern in OUR_FILES:
-        yield from (file for file in path.glob(pattern) if file.is_file())
-
-
-def remove_results(path: Path) -> None:
-    """Remove what `lstd reproduce` wrote in a folder, its configuration last, and nothing else.
-
-    Raises
-    ------
-    OutputError
-        If a file could not be removed.
-    """
-    try:
-        for file in [*our_files(path), path / CONFIGURATION]:
-            file.unlink(missing_ok=True)
-    except OSError as error:
-        raise OutputError(f"{error.filename} could not be removed: {reason(error)}.") from error
-    for name in ("cells", "figures", "tables"):
-        with contextlib.suppress(OSError):
-            (path / name).rmdir()
+def _checksum(document: Mapping[str, Any], configuration: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json_bytes(configuration) + json_bytes(document)).hexdigest()
 
 
 def read_cell(root: Path, cell: Cell, configuration: Mapping[str, Any]) -> dict[str, FloatArray] | None:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -64,8 +65,8 @@ def measure(
     dict
         "threads", "sample" (what was timed, in words), and "rows": for each problem, features and algorithm
         ("boyan", "uncorrected", "mixed", "lstd_one_pass", "true_online_td") "seconds" (median), "low", "high"
-        and "runs" of the sweep; "loop_seconds" per run extrapolated from "loop_sample"; "paper_seconds" and
-        "paper_spread". Seconds are per run of 340 pairs.
+        and "runs" of the sweep; "loop_seconds" per run extrapolated from "loop_sample", with "loop_low" and
+        "loop_high"; "paper_seconds" and "paper_spread". Seconds are per run of 340 pairs.
 
     Examples
     --------
@@ -117,7 +118,7 @@ def _measure_pair(problem: str, features: str) -> list[dict[str, Any]]:
             "low": min(seconds[timed]),
             "high": max(seconds[timed]),
             "runs": repeats * runs[timed],
-            "loop_seconds": sum(loop.seconds_per_run(name) for name in names),
+            **loop.seconds_per_run(names),
             "loop_sample": "; ".join(loop.describe(name) for name in names),
             **_paper(problem, features, names),
         }
@@ -165,24 +166,33 @@ class _LoopSample:
     def __init__(self, run: Run) -> None:
         self._run = run
         self._pairs: dict[str, Iterator[tuple[float, float]]] = {name: _shuffled(name) for name in PAPER_TIMED}
-        self._times: dict[str, list[float]] = {name: [] for name in PAPER_TIMED}
+        self._times: dict[str, list[list[float]]] = {name: [] for name in PAPER_TIMED}
 
     def extend(self, seconds: float) -> None:
-        """Time more pairs until each algorithm has had so many seconds in all, and a pair at least."""
+        """Time more pairs until each algorithm has had so many seconds in all, and a pair more at least."""
         for name, times in self._times.items():
-            while sum(times) < seconds:
-                pair = next(self._pairs[name], None)
-                if pair is None:
-                    break
+            times.append([])
+            for pair in self._pairs[name]:
                 start = time.perf_counter()
                 run_loop(name, self._run, *pair)
-                times.append(time.perf_counter() - start)
+                times[-1].append(time.perf_counter() - start)
+                if sum(map(sum, times)) >= seconds:
+                    break
 
-    def seconds_per_run(self, algorithm: str) -> float:
-        return float(np.mean(self._times[algorithm])) * N_PAIRS
+    def seconds_per_run(self, algorithms: Sequence[str]) -> dict[str, float]:
+        """Mean over all pairs, and the lowest and highest mean of those timed together."""
+        means = {
+            name: [N_PAIRS * float(np.mean(part)) for part in ([*chain(*times)], *times) if part]
+            for name, times in self._times.items()
+        }
+        return {
+            "loop_seconds": sum(means[name][0] for name in algorithms),
+            "loop_low": sum(min(means[name]) for name in algorithms),
+            "loop_high": sum(max(means[name]) for name in algorithms),
+        }
 
     def describe(self, algorithm: str) -> str:
-        times, n_grid = self._times[algorithm], len(LMBDAS) * len(_grid(algorithm))
+        times, n_grid = [*chain(*self._times[algorithm])], len(LMBDAS) * len(_grid(algorithm))
         return f"{algorithm}: {len(times)} of {n_grid} pairs, {sum(times):.2f} s"
 
 
@@ -198,14 +208,3 @@ def _one_blas_thread() -> Iterator[None]:
 
     with threadpool_limits(1):
         yield
-
-
-def is_complete(timings: Mapping[str, Any] | None, problems: Sequence[str]) -> bool:
-    """Whether stored timings cover all that is timed on these problems."""
-    try:
-        found = {
-            (row["problem"], row["features"], row["algorithm"]) for row in (timings or {})["rows"] if row["seconds"] > 0
-        }
-    except (KeyError, TypeError):
-        return False
-    return found >= {(p, f, timed) for p in problems for f in FEATURES for timed in TIMED}

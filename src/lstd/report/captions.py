@@ -5,10 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from lstd.experiments.protocol import FEATURES
+from lstd.report.checks import distances, score_text
 from lstd.report.figures import FIGURE2_ALGORITHMS, SENSITIVITY_ROWS, TOP, points_above, sensitivity_limits
 from lstd.report.names import FIGURE_OF, algorithm_name, feature_name, number_of, problem_name, short_name
 from lstd.report.numbers import compact
-from lstd.report.results import Results
+from lstd.report.results import Results, Row
+from lstd.report.rows import column, select
 from lstd.report.tables import best_setting
 
 _PROBLEM_OF = {figure: problem for problem, figure in FIGURE_OF.items()}
@@ -58,8 +60,8 @@ def alternative_text(results: Results, name: str) -> str:
     if name == "proposition1":
         return (
             "Four charts against the number of steps T: the bias of Uncorrected falls like 1/T and that "
-            "of Boyan's is zero; both variances fall; their ratio tends to 1. Simulated values lie on the "
-            "exact curves."
+            "of Boyan's is zero; both variances fall; their ratio tends to 1. "
+            f"{_simulated(results.theory['proposition1'])}"
         )
     return (
         "Charts on log-log axes of the distance to the limit against the number of steps T, for each λ: "
@@ -128,8 +130,18 @@ def _proposition1(results: Results) -> str:
         "discount γ = {gamma:g}; {n_samples} simulated sequences. Coloured lines: exact expressions; "
         "dashed: leading terms −γμ/((1−γ)²T) of the bias and 2γ/((1−γ)T) of the variance ratio minus 1; "
         "points: simulated, with error bars of two standard errors, shifted sideways so that they do not "
-        "cover each other. On logarithmic axes, simulated values below zero cannot be shown."
-    ).format(**theory)
+        "cover each other."
+    ).format(**theory) + f" {_simulated(theory)}"
+
+
+def _simulated(theory: Row) -> str:
+    """How far the simulated values lie from the exact ones, and which of them cannot be seen."""
+    rows, ratios = theory["rows"], theory["ratio_rows"]
+    scores = np.concatenate([distances(rows, "bias"), distances(rows, "variance"), distances(ratios, "ratio")])
+    sign = -1.0 if float(theory["mu"]) >= 0 else 1.0
+    drawn = sign * column(select(rows, variant="uncorrected"), "bias_simulated"), column(ratios, "ratio_simulated") - 1
+    hidden = sum(int((values <= 0).sum()) for values in drawn)
+    return f"{score_text(scores)} Simulated values below zero, which logarithmic axes cannot show: {hidden}."
 
 
 def _theorem2(results: Results) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from lstd.experiments._files import replacing
+from lstd._files import replacing
 
 
 def write_bytes(path: Path, data: bytes) -> Path:
@@ -40,5 +40,5 @@ def write_bytes(path: Path, data: bytes) -> Path:
 
 
 def write_text(path: Path, text: str) -> Path:
-    """Write `text` as UTF-8 with its line ends as they are; see :func:`write_bytes`."""
-    return write_bytes(path, text.encode("utf-8"))
+    """Write `text` as UTF-8, escaping what is no text, with its line ends as they are; see :func:`write_bytes`."""
+    return write_bytes(path, text.encode("utf-8", "backslashreplace"))

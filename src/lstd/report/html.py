@@ -11,7 +11,7 @@ from string import Template
 
 from lstd.experiments.protocol import FEATURES, PROBLEMS
 from lstd.report import markup, sections
-from lstd.report.checks import AGREES, DISAGREES, NOT_COVERED
+from lstd.report.checks import AGREES, DISAGREES, NOT_COVERED, UNDECIDED, VERDICTS
 from lstd.report.files import write_text
 from lstd.report.numbers import grouped
 from lstd.report.results import Results, load
@@ -121,7 +121,7 @@ def page(results: Results) -> str:
 def _summary(results: Results, findings: Sequence[Finding]) -> dict[str, str]:
     entries = sum(sweep.errors.size for sweep in results.sweeps.values())
     diverged = sum(sweep.diverged_entries for sweep in results.sweeps.values())
-    counts = {verdict: sum(f.verdict == verdict for f in findings) for verdict in (AGREES, DISAGREES, NOT_COVERED)}
+    counts = {verdict: sum(f.verdict == verdict for f in findings) for verdict in VERDICTS}
     panels = f"{len(results.panels)} of {len(PROBLEMS) * len(FEATURES)}"
     cards = {
         "problems × features": panels,
@@ -130,6 +130,7 @@ def _summary(results: Results, findings: Sequence[Finding]) -> dict[str, str]:
         "of them diverged": grouped(diverged),
         "statements that agree": str(counts[AGREES]),
         "that do not agree": str(counts[DISAGREES]),
+        "not decided": str(counts[UNDECIDED]),
         "not covered": str(counts[NOT_COVERED]),
     }
     ratios = [timing.ratio for key, timing in results.timings.items() if key[2] == "lstd_one_pass" and timing.ratio]

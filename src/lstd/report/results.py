@@ -100,6 +100,8 @@ class Timing:
     high: float
     runs: int
     loop_seconds: float | None = None
+    loop_low: float | None = None
+    loop_high: float | None = None
     loop_sample: str | None = None
     paper_seconds: float | None = None
     paper_spread: float | None = None
@@ -252,7 +254,9 @@ def _read_parquet(path: Path) -> dict[str, npt.NDArray[Any]]:
     if not path.is_file():
         raise OutputError(f"{path} does not exist; write it with `lstd reproduce --out {path.parent}`.")
     try:
-        table = pq.read_table(path, columns=list(_COLUMNS))
+        # PyArrow opens no path that is not valid Unicode.
+        with path.open("rb") as file:
+            table = pq.read_table(file, columns=list(_COLUMNS))
     except (OSError, pa.ArrowException, ValueError) as error:
         raise OutputError(f"{path} could not be read: {error}; run `lstd reproduce` again.") from error
     if table.num_rows == 0:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
@@ -11,7 +10,7 @@ import numpy as np
 
 from lstd.experiments.protocol import FEATURES, PROBLEMS
 from lstd.report import captions, markup
-from lstd.report.checks import AGREES, DISAGREES, NOT_COVERED
+from lstd.report.checks import AGREES, DISAGREES, NOT_COVERED, UNDECIDED
 from lstd.report.names import FIGURE_OF, TABLE_OF, feature_name, problem_name, short_name
 from lstd.report.numbers import compact, grouped
 from lstd.report.observations import observed_tables
@@ -80,8 +79,14 @@ def _provenance(about: Row) -> list[tuple[str, str]]:
         ("seed of the MRPs", markup.readable(about.get("mrp_seed"))),
         ("arguments", markup.readable(about.get("arguments") or None)),
         ("started", markup.readable(about.get("started"))),
-        ("seconds (wall time)", markup.readable(wall or None)),
+        ("sessions", _sessions(about)),
+        ("seconds of finished work, all sessions together, without this report", markup.readable(wall or None)),
     ]
+
+
+def _sessions(about: Row) -> str:
+    n = len(about.get("sessions") or ())
+    return f"{n}; versions, processor and threads are those of the last" if n > 1 else "–"
 
 
 def figures_section(results: Results) -> list[str]:
@@ -123,14 +128,14 @@ def tables_section(results: Results) -> list[str]:
     return parts
 
 
-_CSS = {AGREES: "agrees", DISAGREES: "disagrees", NOT_COVERED: "neutral"}
-
+_CSS = {AGREES: "agrees", DISAGREES: "disagrees", UNDECIDED: "neutral", NOT_COVERED: "neutral"}
 
 _KINDS = {
     PAPER: (
         "Statements of the paper",
-        "From the paper's supplement, tested on the numbers in this folder. Seconds are noisy: of those, the "
-        "median and nine in ten comparisons must lie within the limits.",
+        "From the paper's supplement, tested on the numbers in this folder. Seconds are noisy: a statement "
+        "agrees if nine in ten comparisons lie within the limits with all of their spread, from the lowest to the "
+        "highest timing, and does not agree if more than one in ten lie outside with all of it.",
     ),
     IDENTITY: ("Identities", "They follow from the definitions of the estimators, and so test the computation."),
     EXTENSION: ("Beyond the supplement", "Not stated there, but tested in the same way."),
@@ -279,16 +284,15 @@ def command(results: Results) -> str:
 
     Examples
     --------
-    >>> from pathlib import Path
     >>> from types import SimpleNamespace
-    >>> command(SimpleNamespace(problems=("small",), n_runs=50, folder=Path("out"), provenance={}))
-    'lstd reproduce small --runs 50 --out out'
+    >>> command(SimpleNamespace(problems=("small",), n_runs=50, provenance={}))
+    'lstd reproduce small --runs 50 --out DIR'
     """
     configuration = results.provenance.get("configuration") or {}
     problems = tuple(configuration.get("problems") or results.problems)
     chosen = problems[0] if len(problems) == 1 else "all"
     runs = configuration.get("runs") or results.n_runs
-    return shlex.join(("lstd", "reproduce", chosen, "--runs", str(runs), "--out", results.folder.name or "."))
+    return f"lstd reproduce {chosen} --runs {runs} --out DIR"
 
 
 def reproduce_section(results: Results) -> list[str]:
@@ -296,9 +300,12 @@ def reproduce_section(results: Results) -> list[str]:
     version = results.provenance.get("lstd")
     tool = f"lstd {version}" if version else "lstd"
     return [
-        markup.paragraph(f"These results were made with {tool}. The same command makes them again, number for number:"),
+        markup.paragraph(
+            f"These results were made with {tool}. This computes the same problems and runs again, from the same "
+            "seeds; seconds are measured anew:"
+        ),
         markup.code(command(results)),
-        markup.paragraph("In a folder that was interrupted it goes on where it stopped. Please cite the paper:"),
+        markup.paragraph("DIR is a folder; where a run was interrupted, it goes on. Please cite the paper:"),
         markup.code(BIBTEX),
         '<p class="prose"><a href="https://arxiv.org/abs/1911.06057">arXiv:1911.06057</a></p>',
     ]

@@ -129,14 +129,15 @@ def _timing_lines(features: str, found: Mapping[tuple[str, str], Timing]) -> lis
 
 _TIMING_COLUMNS = (
     "problem", "features", "algorithm", "seconds", "low", "high", "runs", "loop_seconds", "loop_over_here",
-    "loop_sample", "paper_seconds", "paper_spread",
+    "loop_low", "loop_high", "loop_sample", "paper_seconds", "paper_spread",
 )  # fmt: skip
 
 
 def _timing_record(problem: str, features: str, algorithm: str, timing: Timing) -> tuple[Value, ...]:
     return (
         problem, features, algorithm, timing.seconds, timing.low, timing.high, timing.runs,
-        timing.loop_seconds, timing.ratio, timing.loop_sample, timing.paper_seconds, timing.paper_spread,
+        timing.loop_seconds, timing.ratio, timing.loop_low, timing.loop_high, timing.loop_sample,
+        timing.paper_seconds, timing.paper_spread,
     )  # fmt: skip
 
 
@@ -196,13 +197,13 @@ def best_table(results: Results) -> Table:
             "over the runs; ± is the standard deviation over the runs. Chosen after the fact: nobody can "
             "tune so well in practice."
         ),
-        header=("problem", "features", "algorithm", "λ", "α or step size", "error", "runs", "diverged"),
+        header=("problem", "features", "algorithm", "λ", "α or step size", "error", "runs"),
         rows=tuple(rows),
         groups=tuple(groups),
         n_labels=3,
         csv_header=(
-            "problem", "features", "algorithm", "lmbda", "alpha", "mean", "std", "runs", "diverged_entries",
-            "diverged_runs",
+            "problem", "features", "algorithm", "lmbda", "alpha", "mean", "std", "runs", "grid_diverged_entries",
+            "grid_diverged_runs",
         ),
         csv_rows=tuple(records),
     )  # fmt: skip
@@ -225,11 +226,11 @@ def _best_record(sweep: Sweep) -> tuple[Value, ...]:
 
 
 def _best_text(algorithm: str, record: tuple[Value, ...]) -> tuple[str, ...]:
-    lmbda, alpha, mean, std, runs, entries, _ = record
+    lmbda, alpha, mean, std, runs, *_ = record
     if lmbda is None or alpha is None:
-        return ("–", "–", "∞", str(runs), str(entries))
+        return ("–", "–", "∞", str(runs))
     spread = "" if std is None else f" ± {std:.3f}"
-    return (f"{lmbda:g}", alpha_text(algorithm, float(alpha)), f"{mean:.4f}{spread}", str(runs), str(entries))
+    return (f"{lmbda:g}", alpha_text(algorithm, float(alpha)), f"{mean:.4f}{spread}", str(runs))
 
 
 def to_csv(table: Table) -> str:

@@ -1,4 +1,4 @@
-"""Whole files or none: atomic replacement, a lock on a folder, JSON documents; used by the store only."""
+"""Whole files or none: atomic replacement, a lock on a folder, JSON documents."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import errno
 import json
 import math
 import os
+import re
 import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -14,15 +15,22 @@ from typing import IO, Any
 
 from lstd.errors import InvalidInputError, OutputError
 
-_PARTIAL = ".*.part"
+_OWNED = re.compile(rb"(?:lstd (\d+))?")
 # Out of space, quota or file size is a failed output; anything else says that the folder is a bad one.
 _FULL = (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC), errno.EFBIG, errno.EIO)
 _locks: set[Path] = set()
+_unfinished: set[Path] = set()
 
 
 @contextlib.contextmanager
-def replacing(path: Path) -> Iterator[IO[bytes]]:
+def replacing(path: Path, *, locked: bool = True) -> Iterator[IO[bytes]]:
     """Open a file that appears under its name whole, when the block ends, or not at all.
+
+    Parameters
+    ----------
+    path : Path
+    locked : bool, default True
+        No other process writes to the folder. Otherwise the temporary name is one of this process alone.
 
     Raises
     ------
@@ -38,11 +46,13 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
     ...     [name.name for name in Path(out).iterdir()]
     ['a']
     """
-    # A fixed temporary name (the folder is locked): what a killed process left is overwritten by the next.
-    partial = path.with_name(f".{path.name}.part")
+    partial = partial_of(path, locked=locked)
+    _unfinished.add(partial)
     try:
         path.parent.mkdir(exist_ok=True)
-        with open(partial, "wb") as file:
+        # What a killed process left is removed rather than written to, as is a link under the temporary name.
+        remove_quietly(partial)
+        with open(partial, "xb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
@@ -56,20 +66,19 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
     except BaseException:
         remove_quietly(partial)
         raise
+    finally:
+        _unfinished.discard(partial)
 
 
-def remove_partial(folder: Path) -> None:
-    """Remove the temporary files in a folder and in the folders directly below it."""
-    for pattern in (_PARTIAL, f"*/{_PARTIAL}"):
-        for partial in folder.glob(pattern):
-            remove_quietly(partial)
+def partial_of(path: Path, *, locked: bool = True) -> Path:
+    """The temporary name of a file: always the same in a locked folder, one of this process alone elsewhere."""
+    return path.with_name(f".lstd-{path.name}.part" if locked else f".lstd-{path.name}.{os.getpid()}.part")
 
 
 def remove_unfinished() -> None:
     """Remove the temporary files and the locks of this process, which is about to end at once."""
-    for lock in tuple(_locks):
-        remove_partial(lock.parent)
-        remove_quietly(lock)
+    for path in (*_unfinished, *_locks):
+        remove_quietly(path)
 
 
 def _sync_folder(path: Path) -> None:
@@ -104,6 +113,34 @@ def check_not_a_file(path: Path) -> None:
         raise unusable(path, error) from error
 
 
+def check_replaceable(path: Path, *, force: bool) -> None:
+    """Check, by trying, that a file can be written under a name before hours are spent on what goes into it.
+
+    Raises
+    ------
+    InvalidInputError
+        If something is there already and `force` is not set, or it is no file, or the folder cannot be written.
+    OutputError
+        If the disk is full.
+    """
+    given = str(path)
+    try:
+        if path.exists() or path.is_symlink():
+            if not path.is_file():
+                raise InvalidInputError(f"`--out` must name a file; got {given!r}, which is none; give another.")
+            if not force:
+                raise InvalidInputError(f"`--out` must name a new file; {given!r} is there; --force replaces it.")
+        partial = partial_of(path, locked=False)
+        os.close(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666))
+    except OSError as error:
+        if error.errno in _FULL:
+            raise OutputError(f"{path} could not be written: {reason(error)}; make room or give another.") from error
+        raise InvalidInputError(
+            f"`--out` must name a file in a folder that can be written; got {given!r} ({reason(error)}); give another."
+        ) from error
+    remove_quietly(partial)
+
+
 def unusable(path: Path, error: OSError) -> InvalidInputError | OutputError:
     """The error to raise when a folder could not be prepared: bad input, or a full disk."""
     if error.errno in _FULL:
@@ -116,7 +153,8 @@ def unusable(path: Path, error: OSError) -> InvalidInputError | OutputError:
 def json_bytes(document: Mapping[str, Any]) -> bytes:
     """A JSON document as text, the same for the same content; infinite and undefined numbers become null."""
     text = json.dumps(_plain(document), indent=1, ensure_ascii=False, allow_nan=False)
-    return (text + "\n").encode("utf-8")
+    # A file name that is no text is kept as the escapes of JSON.
+    return (text + "\n").encode("utf-8", "backslashreplace")
 
 
 def _plain(value: Any) -> Any:
@@ -146,7 +184,7 @@ class FolderLock:
     Raises
     ------
     InvalidInputError
-        If another process holds it, or the folder cannot be written.
+        If another process holds it, the file is of other origin, or the folder cannot be written.
     OutputError
         If the disk is full.
     """
@@ -160,35 +198,42 @@ class FolderLock:
                 break
             os.close(self._file)
         os.ftruncate(self._file, 0)
+        os.lseek(self._file, 0, os.SEEK_SET)
         with contextlib.suppress(OSError):
-            os.write(self._file, str(os.getpid()).encode())
+            os.write(self._file, f"lstd {os.getpid()}".encode())
         _locks.add(path)
 
     def _open(self) -> int:
+        if self._path.is_symlink() or (self._path.exists() and not self._path.is_file()):
+            raise self._foreign()
         try:
-            file = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o666)
+            file = os.open(self._path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o666)
         except OSError as error:
             raise unusable(self._path.parent, error) from error
-        if not _lock(file):
-            owner = _owner(file)
+        found = _OWNED.fullmatch(os.read(file, 32))
+        if found is None:
             os.close(file)
+            raise self._foreign()
+        if not _lock(file):
+            os.close(file)
+            owner = f"process {int(found[1])}" if found[1] else "another process"
             raise InvalidInputError(
                 f"`out` must not be in use; {owner} is writing to {str(self._path.parent)!r}; "
                 "wait until it is done or give another folder."
             )
         return file
 
+    def _foreign(self) -> InvalidInputError:
+        return InvalidInputError(
+            f"`out` must not have a {self._path.name} of other origin; got {str(self._path.parent)!r}; "
+            "give another folder."
+        )
+
     def release(self) -> None:
         """Give the lock back."""
         _locks.discard(self._path)
         remove_quietly(self._path)
         os.close(self._file)
-
-
-def _owner(file: int) -> str:
-    with contextlib.suppress(OSError, ValueError):
-        return f"process {int(os.read(file, 32))}"
-    return "another process"
 
 
 def _is_at(file: int, path: Path) -> bool:

@@ -1,0 +1,29 @@
+"""The command ``lstd inspect``: arguments in, exit code out."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from lstd.cli.console import fail_with, output
+
+
+def inspect(
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="A file that `lstd fit` wrote.", show_default=False)],
+    as_json: Annotated[bool, typer.Option("--json", help="As one JSON document.")] = False,
+) -> int:
+    """Show a model: its data, condition and coefficients.
+
+    Exit codes: 0 done, 1 output could not be written, 2 bad usage or input.
+    """
+    from lstd.errors import LSTDError
+
+    try:
+        from lstd.cli.describe import model_json, model_text
+        from lstd.persistence import load_model
+
+        loaded = load_model(model)
+        return output(model_json(loaded, model) if as_json else model_text(loaded, model))
+    except (LSTDError, OSError) as error:
+        return fail_with(error)

@@ -1,0 +1,35 @@
+"""What is wrong in a table, in one line: file, column, first bad row, remedy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from lstd.errors import InvalidInputError
+
+_SHOWN = 12  # names of columns listed in a message
+
+
+class Fault(NamedTuple):
+    """The first bad value of a column within a chunk."""
+
+    row: int  # in the chunk, from 0
+    column: str
+    text: str
+
+
+def at_row(file: str, column: str, row: int, text: str) -> InvalidInputError:
+    """The error for a value in a row, counted from 0 in the file."""
+    return InvalidInputError(f"{file}: column {column!r}, row {row + 1} (the first row of data is 1): {text}")
+
+
+def no_column(file: str, column: str, names: Sequence[str]) -> InvalidInputError:
+    """The error for a column that a file does not have."""
+    listed = ", ".join(map(repr, names[:_SHOWN])) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
+    hint = " Separate values by commas." if len(names) == 1 and {";", "\t", "|"} & set(names[0]) else ""
+    return InvalidInputError(f"{file}: column {column!r} is missing; the file has {listed}.{hint}")
+
+
+def could_not_be_read(file: str, why: object) -> InvalidInputError:
+    """The error for a file that is missing, or damaged as a whole."""
+    return InvalidInputError(f"{file} could not be read: {' '.join(str(why).split()).rstrip('.')}.")

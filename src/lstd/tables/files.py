@@ -1,0 +1,293 @@
+"""Tables in files as batches of rows: columns of text from CSV, typed columns from Parquet.
+
+Nothing is held but the batch at hand. Texts are converted elsewhere, so that a bad value is found with its row
+wherever it is, and types do not hang on what the first rows happen to hold.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import gzip
+import io
+import os
+import re
+import stat
+import sys
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import IO, Any
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+
+from lstd._files import reason
+from lstd.errors import InvalidInputError
+from lstd.tables.faults import at_row, could_not_be_read, no_column
+
+EXTENSIONS = (".csv", ".csv.gz", ".parquet")
+BLOCK_BYTES = 2**18  # of a CSV file read at once, of which Arrow reads 32 ahead; no row may be longer than a block
+_BYTES_PER_COLUMN = 512  # a block holds a row of so many bytes per column at least
+_PARQUET_BUFFER = 2**20
+_UNREADABLE = (pa.ArrowException, OSError, EOFError, zlib.error, csv.Error, ValueError, MemoryError)
+_CONVERSION = re.compile(r"CSV column #(\d+): Row #(\d+):")
+_RAGGED = re.compile(r"Row #(\d+): Expected (\d+) columns, got (\d+)")
+
+
+class Table:
+    """A file with named columns, read in batches.
+
+    Attributes
+    ----------
+    file : str
+        Its name, as given.
+    names : list of str
+        Its columns.
+    size : int
+        Bytes.
+    """
+
+    names: list[str]
+    text: bool  # values are texts
+
+    def __init__(self, file: str, size: int) -> None:
+        self.file, self.size = file, size
+
+    def require(self, columns: Sequence[str]) -> None:
+        """Check that columns are there, each once."""
+        for column in columns:
+            found = self.names.count(column)
+            if not found:
+                raise no_column(self.file, column, self.names)
+            if found > 1:
+                raise InvalidInputError(f"{self.file}: column {column!r} comes {found} times; rename all but one.")
+
+    def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Batches of these columns in the order of rows, all rows before the first unreadable one."""
+        raise NotImplementedError
+
+    def done(self) -> float:
+        """Share of the file that has been read."""
+        raise NotImplementedError
+
+
+def open_table(path: str | os.PathLike[str]) -> Table:
+    """Open a table by the extension of its name.
+
+    Raises
+    ------
+    InvalidInputError
+        When it is missing, empty, damaged, or of an unknown extension.
+    """
+    file = os.fspath(path)
+    lower = file.lower()
+    if not lower.endswith(EXTENSIONS):
+        raise InvalidInputError(
+            f"{file!r} must end in one of {', '.join(EXTENSIONS)}, by which tables are known; convert or rename it."
+        )
+    try:
+        status = Path(file).stat()
+        if not stat.S_ISREG(status.st_mode):
+            raise InvalidInputError(f"{file} must be a regular file.")
+        if lower.endswith(".parquet"):
+            return _ParquetTable(file, status.st_size)
+        return _CsvTable(file, status.st_size, lower.endswith(".gz"))
+    except InvalidInputError:
+        raise
+    except _UNREADABLE as error:
+        raise could_not_be_read(file, reason(error) if isinstance(error, OSError) else error) from error
+
+
+class _CsvTable(Table):
+    text = True
+
+    def __init__(self, file: str, size: int, compressed: bool) -> None:
+        super().__init__(file, size)
+        self._compressed = compressed
+        self._raw: IO[bytes] | None = None
+        with self._open() as stream, io.TextIOWrapper(stream, "utf-8-sig", "surrogateescape", newline="") as text:
+            header = next((row for row in csv.reader(text) if row), None)
+        if header is None:
+            raise InvalidInputError(f"{file} is empty; its first line must name the columns.")
+        for name in header:
+            name.encode()  # refuses what was not UTF-8
+        self.names = header
+        self._block = max(BLOCK_BYTES, _BYTES_PER_COLUMN * len(header))
+
+    def done(self) -> float:
+        if self._raw is None or self._raw.closed or not self.size:
+            return 0.0
+        return min(1.0, self._raw.tell() / self.size)
+
+    def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        ragged: list[Any] = []
+        n_rows = 0
+        with self._open() as stream:
+            counting = _QuoteCounter(stream)
+            try:
+                for batch in _without_noise(lambda: self._reader(counting, columns, ragged)):
+                    whole = batch[: ragged[0].number - 2 - n_rows] if ragged else batch
+                    n_rows += len(whole)
+                    yield whole
+                    if ragged and ragged[0].number - 2 <= n_rows:
+                        break
+            except _UNREADABLE as error:
+                if not ragged:
+                    raise self._unreadable(error, columns, n_rows) from error
+        if ragged:
+            raise self._ragged(ragged[0].number, ragged[0].expected_columns, ragged[0].actual_columns)
+        if counting.quotes % 2 and self._ends_in_quotes():
+            raise InvalidInputError(
+                f"{self.file}: a quote is not closed until the end of the file, so that rows are taken for text; close "
+                "or remove it."
+            )
+
+    @contextlib.contextmanager
+    def _open(self) -> Iterator[IO[bytes]]:
+        with open(self.file, "rb") as raw:
+            self._raw = raw
+            if self._compressed:
+                with gzip.open(raw) as stream:
+                    yield stream  # type: ignore[misc]
+            else:
+                yield raw
+
+    def _reader(self, stream: Any, columns: Sequence[str], ragged: list[Any]) -> Any:
+        def skip(row: Any) -> str:
+            ragged.append(row)
+            return "skip"
+
+        try:
+            return pyarrow.csv.open_csv(
+                pa.PythonFile(stream, mode="r"),
+                # Rows have numbers in what Arrow reports only when it reads in one thread.
+                pyarrow.csv.ReadOptions(use_threads=False, block_size=self._block),
+                pyarrow.csv.ParseOptions(
+                    newlines_in_values=True,
+                    # In a file of one column an empty line is a missing value.
+                    ignore_empty_lines=len(self.names) > 1,
+                    invalid_row_handler=skip,
+                ),
+                pyarrow.csv.ConvertOptions(
+                    include_columns=list(columns),
+                    column_types=dict.fromkeys(columns, pa.string()),
+                    null_values=[],
+                    strings_can_be_null=False,
+                ),
+            )
+        except pa.ArrowInvalid as error:
+            if "cannot infer number of columns" not in str(error):
+                raise
+            return ()  # a header without an end of line, and nothing else
+
+    def _ragged(self, number: int, expected: int, found: int) -> InvalidInputError:
+        return InvalidInputError(
+            f"{self.file}: row {number - 1} (the first row of data is 1) has {found} values where the header names "
+            f"{expected} columns."
+        )
+
+    def _unreadable(self, error: Exception, columns: Sequence[str], n_rows: int) -> InvalidInputError:
+        if match := _CONVERSION.search(str(error)):
+            row = int(match[2]) - 2
+            return at_row(self.file, columns[int(match[1])], row, "is not UTF-8 text; save the file as UTF-8.")
+        if match := _RAGGED.search(str(error)):
+            return self._ragged(*map(int, match.groups()))
+        if "straddling" in str(error):
+            return InvalidInputError(
+                f"{self.file}: after row {n_rows} (the first row of data is 1) comes one longer than "
+                f"{self._block // 1024} KiB; most likely a quote is not closed."
+            )
+        why = reason(error) if isinstance(error, OSError) else error
+        return could_not_be_read(f"{self.file}, after row {n_rows},", why)
+
+    def _ends_in_quotes(self) -> bool:
+        """Whether the end of the file is within a quoted value, which Arrow takes as closed."""
+        with self._open() as stream, io.TextIOWrapper(stream, "utf-8", "replace", newline="") as text:
+            try:
+                for _ in csv.reader(text, strict=True):
+                    pass
+            except csv.Error as error:
+                return "end of data" in str(error) or "field limit" in str(error)
+        return False
+
+
+def _without_noise(reader: Callable[[], Iterable[Any]]) -> Iterator[Any]:
+    """Batches, without the traceback that Arrow prints when it cannot show a ragged row, which is then an error."""
+    batches: Iterator[Any] | None = None
+    while True:
+        before = sys.unraisablehook
+
+        def hook(found: Any, before: Any = before) -> None:
+            if not isinstance(found.exc_value, UnicodeDecodeError):
+                before(found)
+
+        sys.unraisablehook = hook
+        try:
+            batches = iter(reader()) if batches is None else batches
+            batch = next(batches, None)
+        finally:
+            sys.unraisablehook = before
+        if batch is None:
+            return
+        yield batch
+
+
+class _QuoteCounter:
+    """A file for Arrow that counts the quotes that pass."""
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self._stream = stream
+        self.quotes = 0
+        self.closed = False
+
+    def read(self, size: int = -1) -> bytes:
+        data = self._stream.read(size)
+        self.quotes += data.count(b'"')
+        return data
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class _ParquetTable(Table):
+    text = False
+
+    def __init__(self, file: str, size: int) -> None:
+        super().__init__(file, size)
+        self._rows_read = self._n_rows = 0
+        with self._open() as parquet:
+            self.names = list(parquet.schema_arrow.names)
+            self._n_rows = parquet.metadata.num_rows
+
+    def done(self) -> float:
+        return self._rows_read / self._n_rows if self._n_rows else 0.0
+
+    def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        self._rows_read = 0
+        try:
+            with self._open() as parquet:
+                for group in range(parquet.num_row_groups):
+                    yield from self._group(parquet, group, columns)
+        except InvalidInputError:
+            raise
+        except _UNREADABLE as error:
+            raise could_not_be_read(f"{self.file}, after row {self._rows_read},", error) from error
+
+    def _group(self, parquet: Any, group: int, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        first, n_rows = self._rows_read, parquet.metadata.row_group(group).num_rows
+        try:
+            for batch in parquet.iter_batches(2**15, row_groups=[group], columns=list(columns), use_threads=False):
+                self._rows_read += len(batch)
+                yield batch.select(list(columns))
+        except _UNREADABLE as error:
+            where = f"row group {group + 1} (rows {first + 1} to {first + n_rows})"
+            raise could_not_be_read(f"{self.file}: {where}", error) from error
+        if self._rows_read - first != n_rows:
+            raise could_not_be_read(self.file, f"row group {group + 1} has fewer rows than it says")
+
+    def _open(self) -> Any:
+        return pyarrow.parquet.ParquetFile(
+            self.file, buffer_size=_PARQUET_BUFFER, page_checksum_verification=True, pre_buffer=False
+        )

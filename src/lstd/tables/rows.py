@@ -1,0 +1,227 @@
+"""Rows of the data contract from tables, chunk by chunk, with every rule checked across chunks and files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from lstd.errors import InvalidInputError
+from lstd.tables import columns as convert
+from lstd.tables.episodes import Episodes, Marks
+from lstd.tables.faults import Fault, at_row
+from lstd.tables.files import Table, open_table
+
+Array = NDArray[np.float64]
+OnProgress = Callable[[str, float, float], None]  # what is being done, bytes done and in all
+
+_CHUNK_ENTRIES = 2**20  # of a chunk's features, 8 MiB
+
+
+@dataclass(frozen=True)
+class Roles:
+    """Which columns of a table mean what.
+
+    Attributes
+    ----------
+    features : tuple of str or None
+        None takes all columns that have no other role and are not in `excluded`.
+    rewards : tuple of str
+    episode, terminated, truncated : str or None
+    kept : tuple of str
+        Columns that are passed on; they may have another role too.
+    excluded : tuple of str
+    """
+
+    features: tuple[str, ...] | None
+    rewards: tuple[str, ...] = ()
+    episode: str | None = None
+    terminated: str | None = None
+    truncated: str | None = None
+    kept: tuple[str, ...] = ()
+    excluded: tuple[str, ...] = ()
+
+    @property
+    def others(self) -> tuple[str, ...]:
+        """Columns with a role other than that of a feature."""
+        return (*self.rewards, *(name for name in (self.episode, self.terminated, self.truncated) if name is not None))
+
+    def resolved(self, tables: Sequence[Table]) -> Roles:
+        """These roles with all features by name.
+
+        Raises
+        ------
+        InvalidInputError
+            When a file lacks a column, or a column has two roles, or there are no features.
+        """
+        roles = self
+        for table in tables:
+            table.require((*(self.features or ()), *self.others, *self.kept, *self.excluded))
+        if self.features is None:
+            taken = {*self.others, *self.excluded}
+            roles = replace(self, features=tuple(name for name in tables[0].names if name not in taken))
+            for table in tables:
+                _check_same_columns(tables[0], table)
+        named = [*(roles.features or ()), *roles.others]
+        for name in named:
+            if named.count(name) > 1:
+                raise InvalidInputError(f"column {name!r} is named {named.count(name)} times; give each one role.")
+        if not roles.features:
+            raise InvalidInputError(f"{tables[0].file}: no column is left for features; name at least one.")
+        return roles
+
+
+def _check_same_columns(first: Table, table: Table) -> None:
+    table.require(first.names)
+    for name in table.names:
+        if name not in first.names:
+            raise InvalidInputError(
+                f"{table.file}: column {name!r} is not in {first.file}; give files with the same columns, or name the "
+                "features."
+            )
+
+
+@dataclass(frozen=True, eq=False)
+class Chunk:
+    """Checked rows in time order; T rows, n features, m rewards."""
+
+    X: Array  # (T, n)
+    y: Array  # (T, m)
+    episode: NDArray[np.int64]  # (T,) number of the episode, from 0
+    terminated: NDArray[np.bool_]  # (T,)
+    kept: list[pa.Array]
+
+    def __len__(self) -> int:
+        return len(self.X)
+
+
+class RowReader:
+    """Reads tables as one stream of rows, in the order given; an episode may go on from one file to the next.
+
+    Memory is that of a chunk, and of the ids that were seen.
+
+    Parameters
+    ----------
+    paths : sequence of str
+    roles : Roles
+    chunk_rows : int, optional
+        Rows per chunk; by default as many as hold about a million features.
+    on_progress : callable, optional
+
+    Raises
+    ------
+    InvalidInputError
+        When a file cannot be read or lacks a column.
+    """
+
+    def __init__(
+        self,
+        paths: Sequence[str],
+        roles: Roles,
+        *,
+        chunk_rows: int | None = None,
+        on_progress: OnProgress | None = None,
+    ) -> None:
+        self.tables = [open_table(path) for path in paths]
+        self.roles = roles.resolved(self.tables)
+        self.features = self.roles.features or ()
+        self.episodes = Episodes(roles.rewards, roles.episode, roles.terminated, roles.truncated)
+        self._chunk_rows = chunk_rows or max(64, min(2**15, _CHUNK_ENTRIES // len(self.features)))
+        self._on_progress = on_progress
+
+    def chunks(self) -> Iterator[Chunk]:
+        """Checked chunks; raises InvalidInputError at the first bad row, after the chunks before it."""
+        columns = list(dict.fromkeys((*self.features, *self.roles.others, *self.roles.kept)))
+        total = float(sum(table.size for table in self.tables))
+        before = 0
+        for table in self.tables:
+            first = 0
+            self._tell(table, before, total)
+            for batch in _regrouped(table.batches(columns), self._chunk_rows):
+                yield self._checked(table, first, batch)
+                first += len(batch)
+                self._tell(table, before + table.size * table.done(), total)
+            before += table.size
+            self._tell(table, before, total)
+
+    def _tell(self, table: Table, done: float, total: float) -> None:
+        if self._on_progress is not None:
+            self._on_progress(f"reading {table.file}", done, total)
+
+    def _checked(self, table: Table, first: int, batch: pa.RecordBatch) -> Chunk:
+        values = _Values(batch, self.roles, trim=table.text)
+        fault = values.first_fault()
+        marks = Marks(values.ids, values.terminated, values.truncated, np.isnan(values.y))
+        n_sure = len(batch) if fault is None else fault.row
+        numbers, broken = self.episodes.follow(table.file, first, marks, n_sure)
+        fault = broken or fault
+        if fault is not None:
+            raise at_row(table.file, fault.column, first + fault.row, fault.text)
+        return Chunk(values.X, values.y, numbers, values.terminated, [batch.column(name) for name in self.roles.kept])
+
+
+class _Values:
+    """Values of a batch and the first bad one of each column."""
+
+    def __init__(self, batch: pa.RecordBatch, roles: Roles, *, trim: bool) -> None:
+        self._batch = batch
+        self._faults: list[Fault] = []
+        features = roles.features or ()
+        self.X = np.empty((len(batch), len(features)))
+        for j, name in enumerate(features):
+            self.X[:, j], fault = convert.numbers(batch.column(name), name)
+            self._note(convert.finite(self.X[:, j], name, fault))
+        self.y = np.empty((len(batch), len(roles.rewards)))
+        for j, name in enumerate(roles.rewards):
+            self.y[:, j], fault = convert.numbers(batch.column(name), name)
+            self._note(convert.not_infinite(self.y[:, j], name, fault))
+        self.terminated, self.truncated = self._flags(roles.terminated), self._flags(roles.truncated)
+        self.ids = None
+        if roles.episode is not None:
+            ids = batch.column(roles.episode)
+            self.ids = convert.ids(convert.trimmed(ids) if trim else ids, roles.episode)
+            self._note(self.ids.fault)
+
+    def first_fault(self) -> Fault | None:
+        return min(self._faults, default=None, key=lambda fault: fault.row)
+
+    def _note(self, fault: Fault | None) -> None:
+        if fault is not None:
+            self._faults.append(fault)
+
+    def _flags(self, name: str | None) -> NDArray[np.bool_]:
+        if name is None:
+            return np.zeros(len(self._batch), dtype=np.bool_)
+        truths, fault = convert.flags(self._batch.column(name), name)
+        self._note(fault)
+        return truths
+
+
+def _regrouped(batches: Iterator[pa.RecordBatch], n_rows: int) -> Iterator[pa.RecordBatch]:
+    """Batches of `n_rows` rows but for the last; what precedes an error is given before it."""
+    held: list[Any] = []
+    length = 0
+    try:
+        for batch in batches:
+            rest = batch
+            while length + len(rest) >= n_rows:
+                cut = n_rows - length
+                yield _together([*held, rest[:cut]])
+                held, length, rest = [], 0, rest[cut:]
+            if len(rest):
+                held.append(rest)
+                length += len(rest)
+    except InvalidInputError:
+        if held:
+            yield _together(held)
+        raise
+    if held:
+        yield _together(held)
+
+
+def _together(batches: list[Any]) -> pa.RecordBatch:
+    return batches[0] if len(batches) == 1 else pa.Table.from_batches(batches).combine_chunks().to_batches()[0]

@@ -1,0 +1,92 @@
+"""The ids that have been seen, in little memory: intervals of integers, and digests of all else.
+
+Consecutive integers take no memory however many they are; other ids take 16 bytes each.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+_EXACT = 2**53  # floats below are integers exactly
+
+
+def key(name: Any) -> int | bytes:
+    """What identifies an id: an integer for 7, 7.0 and "7", a digest of 16 bytes otherwise."""
+    if isinstance(name, str):
+        digits = name.removeprefix("-")
+        canonical = digits.isascii() and digits.isdigit() and (digits[0] != "0" or name == "0")
+        if canonical and len(digits) < 19:
+            return int(name)
+    elif isinstance(name, float):
+        if name.is_integer() and abs(name) < _EXACT:
+            return int(name)
+    elif -(2**63) < name < 2**63:
+        return int(name)
+    # Sixteen bytes: among 10⁹ ids the chance that any two share a digest is 10⁻²¹.
+    return hashlib.blake2b(str(name).encode(), digest_size=16).digest()
+
+
+class SeenIds:
+    """A set of ids to which those of a chunk are added at once."""
+
+    def __init__(self) -> None:
+        self._integers = _Intervals()
+        self._digests = _Intervals()
+
+    def add(self, keys: list[int | bytes]) -> int | None:
+        """Add keys; returns the place of the first that is there already or comes twice, and then adds none."""
+        places: dict[int | bytes, int] = {}
+        first = len(keys)
+        for place, one in enumerate(keys):
+            if places.setdefault(one, place) != place:
+                first = place
+                break
+        integers = np.array([one for one in places if isinstance(one, int)], dtype=np.int64)
+        digests = np.array([one for one in places if isinstance(one, bytes)], dtype="S16")
+        for new, seen in ((integers, self._integers), (digests, self._digests)):
+            known = new[seen.contains(new)]
+            for one in known.tolist():
+                first = min(first, places[one if isinstance(one, int) else one.ljust(16, b"\0")])
+        if first < len(keys):
+            return first
+        self._integers.add(integers)
+        self._digests.add(digests)
+        return None
+
+
+class _Intervals:
+    """Sorted disjoint intervals, in levels of about doubling length so that adding stays cheap."""
+
+    def __init__(self) -> None:
+        self._levels: list[tuple[NDArray[Any], NDArray[Any]]] = []
+
+    def contains(self, keys: NDArray[Any]) -> NDArray[np.bool_]:
+        found = np.zeros(len(keys), dtype=np.bool_)
+        for low, high in self._levels:
+            place = np.searchsorted(low, keys, side="right") - 1
+            found |= (place >= 0) & (keys <= high[place])
+        return found
+
+    def add(self, keys: NDArray[Any]) -> None:
+        if not len(keys):
+            return
+        keys = np.sort(keys)
+        level = _joined(keys, keys)
+        while self._levels and len(self._levels[-1][0]) <= 2 * len(level[0]):
+            low, high = self._levels.pop()
+            level = _joined(np.concatenate([low, level[0]]), np.concatenate([high, level[1]]))
+        self._levels.append(level)
+
+
+def _joined(low: NDArray[Any], high: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+    order = np.argsort(low, kind="stable")
+    low, high = low[order], high[order]
+    if low.dtype.kind != "i":
+        return low, low
+    begins = np.concatenate(([True], low[1:] != high[:-1] + 1))
+    ends = np.concatenate((begins[1:], [True]))
+    return low[begins], high[ends]

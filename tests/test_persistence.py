@@ -1,0 +1,261 @@
+"""Statistics and models in files: exact, typed, checked as a whole, never half written."""
+
+from __future__ import annotations
+
+import json
+import os
+import zipfile
+from dataclasses import fields, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lstd import _container
+from lstd.errors import InvalidInputError, OutputError
+from lstd.persistence import FittedModel, Origin, load_model, load_statistics, save_model, save_statistics
+from lstd.statistics import LSTDStatistics
+
+
+def statistics(n_rows=20, *, n=3, m=None, episode=None, terminated=None, X_next=False, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n_rows, n))
+    y = rng.normal(size=n_rows if m is None else (n_rows, m))
+    return LSTDStatistics.from_arrays(
+        X, y, gamma=0.9, lmbda=0.8, episode=episode, X_next=rng.normal(size=(n_rows, n)) if X_next else None,
+        terminated=np.zeros(n_rows, bool) if terminated is None else terminated,
+    )  # fmt: skip
+
+
+def model(**options):
+    s = statistics(n=4, **options)
+    weights = s.solve(1.0).weights.reshape(4, -1)
+    return FittedModel(
+        statistics=s, gamma=0.9, lmbda=0.8, alpha=1.0, variant="boyan", fit_intercept=True,
+        coef=weights[:3].T.copy(), intercept=weights[3], feature_names=("a", "b,c", "é"),
+        reward_names=tuple(f"r{j}" for j in range(weights.shape[1])), condition_number=np.inf,
+        origin=Origin(("x.csv", "y.parquet"), 20, 19, 1, "2020-01-01T00:00:00+00:00", "0.1.0", "id", None, None),
+    )  # fmt: skip
+
+
+def assert_identical(one, two):
+    """Equal to the last bit, types included."""
+    assert type(one) is type(two)
+    if hasattr(one, "__dataclass_fields__"):
+        for field in fields(one):
+            assert_identical(getattr(one, field.name), getattr(two, field.name))
+    elif isinstance(one, np.ndarray):
+        assert one.dtype == two.dtype
+        assert one.shape == two.shape
+        assert one.tobytes() == two.tobytes()
+    else:
+        assert one == two
+
+
+def reseal(path, change):
+    """Rewrite a file with its document or entries changed, under a checksum that is right."""
+    with zipfile.ZipFile(path) as archive:
+        entries = {name: archive.read(name) for name in archive.namelist()}
+    document = json.loads(entries["document.json"])
+    changed = change(document, entries)
+    entries["document.json"] = json.dumps(document if changed is None else changed).encode()
+    with open(path, "wb") as file:
+        sealed = _container._Sealed(file)
+        with zipfile.ZipFile(sealed, "w") as archive:
+            for name, content in entries.items():
+                archive.writestr(name, content)
+            archive.comment = bytes(_container._SEAL)
+        sealed.close()
+
+
+# What is written is read
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    n_rows=st.integers(0, 6),
+    n=st.integers(1, 3),
+    m=st.sampled_from([None, 1, 2]),
+    X_next=st.booleans(),
+    ends=st.booleans(),
+    name=st.sampled_from([None, 3, -(2**80), 2.5, "a", "3", "ü\n"]),
+)
+def test_statistics_come_back_to_the_last_bit(tmp_path_factory, n_rows, n, m, X_next, ends, name):
+    path = tmp_path_factory.getbasetemp() / "statistics"
+    terminated = np.arange(n_rows) == n_rows - 1 if ends else None
+    saved = statistics(n_rows, n=n, m=m, X_next=X_next, terminated=terminated)
+    saved = replace(saved, first_episode=name, last_episode=name)
+    save_statistics(saved, path)
+    assert_identical(load_statistics(path), saved)
+
+
+@pytest.mark.parametrize("names", [[3, 4], [3.5, 4.0], ["3", "x"]])
+def test_ids_keep_their_type_and_the_stream_goes_on(tmp_path, names):
+    saved = statistics(episode=np.repeat(names, 10))
+    save_statistics(saved, tmp_path / "s")
+    found = load_statistics(tmp_path / "s")
+    assert (found.first_episode, found.last_episode) == tuple(names)
+    assert type(found.last_episode) is type(names[1])
+    more = statistics(episode=np.repeat([names[1]], 20), seed=1)
+    assert_identical(found.then(more).A, saved.then(more).A)
+    assert found.then(more).n_episodes == 2
+
+
+def test_other_ids_are_refused_before_anything_is_written(tmp_path):
+    saved = replace(statistics(), last_episode=(1, 2))
+    with pytest.raises(InvalidInputError, match=r"`episode` ids must be integers, floats or text to be saved; got \(1"):
+        save_statistics(saved, tmp_path / "s")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("m", [None, 2])
+def test_model_comes_back_to_the_last_bit(tmp_path, m):
+    for origin in (model(m=m).origin, None):
+        saved = replace(model(m=m), origin=origin)
+        save_model(saved, tmp_path / "m")
+        assert_identical(load_model(str(tmp_path / "m")), saved)
+
+
+def test_numpy_reads_the_arrays(tmp_path):
+    saved = statistics()
+    save_statistics(saved, tmp_path / "s")
+    with np.load(tmp_path / "s", allow_pickle=False) as archive:
+        assert archive["A"].tobytes() == saved.A.tobytes()
+
+
+def test_same_content_is_the_same_file(tmp_path):
+    for name in ("a", "b"):
+        save_model(model(), tmp_path / name)
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+
+
+def test_existing_file_is_replaced_and_a_link_stays(tmp_path):
+    (tmp_path / "s").write_text("old")
+    (tmp_path / "link").symlink_to("s")
+    save_statistics(statistics(), tmp_path / "link")
+    assert (tmp_path / "link").is_symlink()
+    assert load_statistics(tmp_path / "s").n_rows == 20
+    assert {file.name for file in tmp_path.iterdir()} == {"s", "link"}
+
+
+# What is damaged is refused
+
+
+def test_any_changed_bit_and_any_cut_is_found(tmp_path):
+    path = tmp_path / "m"
+    save_model(model(), path)
+    content = path.read_bytes()
+    rng = np.random.default_rng(0)
+    for place in rng.integers(0, len(content), 300).tolist() + list(range(-80, 0)) + list(range(40)):
+        changed = bytearray(content)
+        changed[place] ^= 1 << int(rng.integers(8))
+        path.write_bytes(changed)
+        with pytest.raises(InvalidInputError, match=r"/m (is damaged|is cut off or damaged|was not written)"):
+            load_model(path)
+    for length in range(0, len(content), 41):
+        path.write_bytes(content[:length])
+        with pytest.raises(InvalidInputError, match=r"/m (is damaged|is cut off or damaged|was not written)"):
+            load_model(path)
+    path.write_bytes(content + b"x")
+    with pytest.raises(InvalidInputError):
+        load_model(path)
+
+
+def test_newer_version_is_refused_with_the_remedy(tmp_path):
+    path = tmp_path / "m"
+    save_model(model(), path)
+    reseal(path, lambda document, entries: {**document, "version": 2, "model": "something new"})
+    with pytest.raises(InvalidInputError, match=r"m is of format version 2, and .* up to 1; update lstd"):
+        load_model(path)
+
+
+def test_kinds_are_not_mixed_up(tmp_path):
+    save_statistics(statistics(), tmp_path / "s")
+    with pytest.raises(InvalidInputError, match="must be a file of format 'lstd model'; it is of format 'lstd statist"):
+        load_model(tmp_path / "s")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda document, entries: {},
+        lambda document, entries: [1],
+        lambda document, entries: {**document, "version": "1"},
+        lambda document, entries: document["model"].update(gamma=2.0),
+        lambda document, entries: document["model"].update(variant="none"),
+        lambda document, entries: document["model"].update(feature_names=["a"]),
+        lambda document, entries: document["model"].update(feature_names="abc"),
+        lambda document, entries: document["model"].update(fit_intercept=1),
+        lambda document, entries: document["origin"].update(rows=-1),
+        lambda document, entries: document["origin"].update(date=None),
+        lambda document, entries: document["statistics"].update(n_rows=1.5),
+        lambda document, entries: document["statistics"].update(first_episode={"type": "int", "value": "x"}),
+        lambda document, entries: document["statistics"].update(pending={"missing": False}),
+        lambda document, entries: document["statistics"].update(share=float("nan")),
+        lambda document, entries: entries.pop("A.npy") and None,
+        lambda document, entries: entries.update({"A.npy": entries["b.npy"]}),
+        lambda document, entries: entries.update({"A.npy": b"no array"}),
+        lambda document, entries: entries.update({"A.npy": entries["A.npy"].replace(b"<f8", b"<c8")}),
+        lambda document, entries: entries.update({"A.npy": entries["A.npy"].replace(b"'<f8'", b"'|O' ")}),
+        lambda document, entries: entries.update({"A.npy": entries["A.npy"].replace(b"(4, 4)", b"(9**9, )")}),
+        lambda document, entries: entries.update(
+            {"A.npy": entries["A.npy"].replace(b"(4, 4), } ", b"(999999999999,)}")}
+        ),
+    ],
+)
+def test_content_of_another_form_is_refused(tmp_path, change):
+    path = tmp_path / "m"
+    save_model(model(), path)
+    reseal(path, lambda document, entries: None)
+    assert_identical(load_model(path), model())
+    reseal(path, change)
+    with pytest.raises(InvalidInputError, match=r"/m holds no model as lstd writes them"):
+        load_model(path)
+
+
+def test_pickles_are_not_loaded(tmp_path):
+    import pickle
+
+    class Bomb:
+        def __reduce__(self):
+            return (os.mkdir, (str(tmp_path / "executed"),))
+
+    path = tmp_path / "m"
+    save_model(model(), path)
+    reseal(path, lambda document, entries: entries.update({"A.npy": pickle.dumps(Bomb())}))
+    with pytest.raises(InvalidInputError):
+        load_model(path)
+    path.write_bytes(pickle.dumps(Bomb()))
+    with pytest.raises(InvalidInputError, match="was not written by lstd"):
+        load_model(path)
+    assert not (tmp_path / "executed").exists()
+
+
+def test_files_that_are_not_there_or_not_ours(tmp_path):
+    for name, message in (("none", "none could not be read: No such file"), (".", "could not be read: Is a directory")):
+        with pytest.raises(InvalidInputError, match=message):
+            load_model(tmp_path / name)
+    np.savez(tmp_path / "a.npz", A=np.ones(3))
+    for content in (b"", b"text", (tmp_path / "a.npz").read_bytes()):
+        (tmp_path / "m").write_bytes(content)
+        with pytest.raises(InvalidInputError, match=r"m (was not written by lstd|is cut off or damaged)"):
+            load_model(tmp_path / "m")
+
+
+def test_failure_to_write_leaves_the_old_file(tmp_path, monkeypatch):
+    path = tmp_path / "m"
+    save_model(model(), path)
+    before = path.read_bytes()
+
+    def full(*arguments, **options):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(_container.np.lib.format, "write_array", full)
+    with pytest.raises(OutputError, match="m could not be written: No space left on device"):
+        save_model(replace(model(), gamma=0.5), path)
+    assert path.read_bytes() == before
+    assert [file.name for file in tmp_path.iterdir()] == ["m"]
+    with pytest.raises(OutputError, match="could not be written"):
+        save_model(model(), Path(os.devnull) / "m")
