@@ -19,7 +19,8 @@ TESTS = Path(__file__).parent
 LAYERS = (
     {"cli"},
     {"report", "experiments"},
-    {"estimators", "model_selection", "inference", "online", "distributed", "persistence", "tables", "trajectories", "mrp"},
+    {"estimators", "model_selection", "inference", "online", "distributed", "persistence", "tables"}
+    | {"trajectories", "mrp"},
     {"statistics", "solve", "returns"},
     {"_kernels"},
     {"_rows", "_validation", "_container", "_files"},

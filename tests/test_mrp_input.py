@@ -122,5 +122,5 @@ def test_single_precision_transitions_are_refused():
 
 def test_a_fixed_point_needs_values():
     model = MRP([[0.5, 0.5], [0.5, 0.5]], [[0.0, 1.0], [1.0, 0.0]], gamma=1.0)
-    with pytest.raises(InvalidInputError, match="^`gamma` must be below 1"):
+    with pytest.raises(InvalidInputError, match=r"^`gamma` must be below 1"):
         model.fixed_point(np.eye(2), 0.5)

@@ -59,7 +59,8 @@ class LSTDStatistics:
     """Statistics of a stream or of independent streams, for one (γ, λ); n features, m rewards.
 
     Make them with :meth:`from_arrays`; go on with the same stream by :meth:`then`, add independent data by ``+``, and
-    :meth:`solve` for any ridge coefficient and variant, without the data.
+    :meth:`solve` for any ridge coefficient and variant, without the data. `lstd.persistence.save_statistics` and
+    `load_statistics` keep them in a file.
 
     Attributes
     ----------
