@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import reduce
+from unittest import mock
 
 import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy import sparse
+from threadpoolctl import threadpool_limits
 
+import lstd.statistics as statistics_module
 import naive
 from lstd.errors import InvalidInputError, MissingTerminationWarning
 from lstd.statistics import VARIANTS, LSTDStatistics
@@ -370,3 +373,28 @@ def test_missing_termination_is_said_once():
         found = of(stream)
     assert len(caught) == 1
     assert_alike(found, of(replace(stream, terminated=np.zeros(6, dtype=bool))))
+
+
+# ---------------------------------------------------------------- pieces summed by several threads
+
+
+@thorough
+@given(streams(), st.sampled_from([1, 2, 3, 5]))
+def test_pieces_of_any_size_give_the_same(stream, size):
+    whole = of(stream)
+    with mock.patch.object(statistics_module, "_PIECE_ENTRIES", size * stream.X.shape[1]):
+        pieces = of(stream)
+    assert_alike(pieces, whole)
+    assert (pieces.first_episode, pieces.last_episode) == (whole.first_episode, whole.last_episode)
+
+
+def test_the_number_of_threads_does_not_change_a_bit():
+    random = np.random.RandomState(0)
+    X, y = random.normal(size=(3000, 4)), random.normal(size=3000)
+    found = []
+    with mock.patch.object(statistics_module, "_PIECE_ENTRIES", 1000):
+        for threads in (1, 2):
+            with threadpool_limits(threads, user_api="blas"):
+                found.append(LSTDStatistics.from_arrays(X, y, gamma=0.9, lmbda=0.8))
+    for name in ("A", "B", "b", "arriving"):
+        np.testing.assert_array_equal(getattr(found[0], name), getattr(found[1], name))

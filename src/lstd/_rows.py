@@ -45,6 +45,22 @@ class Rows:
     def n_features(self) -> int:
         return int(self.X.shape[1])
 
+    def pieces(self, size: int) -> list[Rows]:
+        """Consecutive pieces of at most `size` rows, as chunks of a stream; their episode ids count episodes."""
+        number = np.concatenate([[0], np.cumsum(self.last[:-1])])
+        return [self._piece(first, min(first + size, len(self)), number) for first in range(0, len(self), size)]
+
+    def _piece(self, first: int, end: int, number: NDArray[np.intp]) -> Rows:
+        part = slice(first, end)
+        last = self.last[part].copy()
+        last[-1] = True
+        return Rows(
+            X=self.X[part], y=self.y[part], y_missing=self.y_missing[part], leaving=self.leaving[part],
+            ratios=self.ratios[part], last=last, terminated=self.terminated[part],
+            X_next=None if self.X_next is None else self.X_next[part],
+            first_episode=int(number[first]), last_episode=int(number[end - 1]), single=self.single,
+        )  # fmt: skip
+
 
 def check_rows(
     X: Any,
