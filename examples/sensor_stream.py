@@ -1,0 +1,200 @@
+"""Live prediction of how much a machine will overheat, from a stream of two sensors, one reading a minute.
+
+The stream is simulated: the load jumps between three levels, the temperature follows it and the time of day, the
+vibration follows the load, and after 60 % of the time the cooling wears out. The reward is the excess of the next
+temperature over a limit, in kelvin; what is predicted is its discounted sum, with half of the weight on the next
+20 minutes or so. Every prediction is made before the readings that it is about, and is compared with what came.
+
+    python examples/sensor_stream.py [--quick] [--figure PATH]
+
+Beside RecursiveLSTD stand the present excess carried on for ever, an autoregression of the excess that is refitted at
+every step, and TrueOnlineTD with the step size that turned out best in hindsight. For the figure lstd[cli] is needed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+
+import numpy as np
+from scipy import stats
+
+from lstd import RecursiveLSTD, TrueOnlineTD
+from lstd.returns import discounted_returns
+
+GAMMA, LMBDA, ALPHA = 0.966, 0.9, 1.0
+STEP_SIZES = tuple(2.0**k for k in range(-13, -2, 2))  # of TrueOnlineTD
+LIMIT, WEAR = 60.0, 0.6  # degrees Celsius; share of the stream after which the cooling is worn
+NAMES = {
+    "lstd": "RecursiveLSTD",
+    "td": "TrueOnlineTD, best step size",
+    "ar": "autoregression",
+    "present": "present excess",
+}
+
+
+def simulate(n_steps, seed):
+    """Temperature in degrees Celsius and vibration in mm/s, one reading a minute."""
+    rng = np.random.default_rng(seed)
+    temperature, vibration = np.empty((2, n_steps))
+    warm, load = 40.0, 0.2
+    for t in range(n_steps):
+        if rng.random() < 1 / 60:
+            load = rng.choice([0.2, 0.6, 1.0], p=[0.4, 0.4, 0.2])
+        worn = t > WEAR * n_steps
+        ambient = 20.0 + 5.0 * np.sin(2 * np.pi * t / 1440)
+        warm += 0.05 * (ambient + (55.0 if worn else 45.0) * load - warm) + rng.normal(0.0, 0.15)
+        temperature[t] = warm + rng.normal(0.0, 0.3)
+        vibration[t] = 1.0 + (2.5 if worn else 2.0) * load + rng.normal(0.0, 0.2)
+    return temperature, vibration
+
+
+def features_of(temperature, vibration):
+    """Of the last readings: temperatures, smoothed vibrations, and hinges of the temperature expected soon; (T, 14)."""
+    smooth = {0.1: vibration[0], 0.4: vibration[0], "warm": temperature[0]}
+    rows = np.empty((len(temperature), 14))
+    for t, (warm, shake) in enumerate(zip(temperature, vibration, strict=True)):
+        for rate in (0.1, 0.4):
+            smooth[rate] += rate * (shake - smooth[rate])
+        smooth["warm"] += 0.3 * (warm - smooth["warm"])
+        recent = [(temperature[max(t - k, 0)] - LIMIT) / 20 for k in range(3)]
+        level = (smooth["warm"] - LIMIT) / 20
+        soon = (level + smooth[0.4] - 2.75) / 2  # the more vibration, the more load, the warmer soon
+        hinges = [max(0.0, x - knot) for x in (level, soon) for knot in (-0.4, 0.0, 0.4)]
+        rows[t] = [1.0, *recent, level, smooth[0.1] - 2.0, smooth[0.4] - 2.0, (shake - 2.0) / 2, *hinges]
+    return rows
+
+
+def follow(model, phi, rewards):
+    """Predictions before each update, and the seconds that the updates took."""
+    predictions, seconds = np.empty(len(rewards)), 0.0
+    for t, reward in enumerate(rewards):
+        predictions[t] = model.predict(phi[t])
+        begin = time.perf_counter()
+        model.update(phi[t], reward, phi[t + 1])
+        seconds += time.perf_counter() - begin
+    return predictions, seconds
+
+
+def autoregression(excess, order=3):
+    """Discounted sums that a linear autoregression forecasts; it is RecursiveLSTD with a discount of zero."""
+    model, predictions = RecursiveLSTD(order + 1, gamma=0.0, alpha=ALPHA), np.empty(len(excess) - 1)
+    window = np.zeros(order + 1)
+    window[-1] = 1.0
+    for t, now in enumerate(excess[:-1]):
+        window[1:order], window[0] = window[: order - 1].copy(), now
+        step = np.vstack([model.weights, np.eye(order + 1)[: order - 1], np.eye(order + 1)[-1]])
+        stable = max(abs(np.linalg.eigvals(step[:-1, :-1]))) < 1.0
+        forecast = step @ np.linalg.solve(np.eye(order + 1) - GAMMA * step, window) if stable else [now / (1 - GAMMA)]
+        predictions[t] = forecast[0]
+        model.update(window, excess[t + 1], window)
+    return predictions
+
+
+def run(n_steps, seed):
+    """Predictions of all methods, the realised sums, and the updates per second."""
+    temperature, vibration = simulate(n_steps + 1, seed)
+    phi = features_of(temperature, vibration)
+    excess = np.maximum(0.0, temperature - LIMIT)
+    realised, behind = discounted_returns(
+        np.append(excess[1:], np.nan), GAMMA, np.arange(n_steps + 1) == n_steps, False
+    )
+    known = behind[:-1] < 1e-3
+    found, per_second = {}, {}
+    found["lstd"], seconds = follow(RecursiveLSTD(phi.shape[1], GAMMA, LMBDA, ALPHA), phi, excess[1:])
+    per_second["lstd"] = n_steps / seconds
+    best = np.inf
+    for step_size in STEP_SIZES:
+        predicted, seconds = follow(TrueOnlineTD(phi.shape[1], GAMMA, LMBDA, step_size), phi, excess[1:])
+        error = np.mean((predicted - realised[:-1])[known] ** 2)
+        if error < best:
+            found["td"], best, per_second["td"] = predicted, error, n_steps / seconds
+    found["ar"] = autoregression(excess)
+    found["present"] = excess[:-1] / (1 - GAMMA)
+    return {method: predicted[known] for method, predicted in found.items()}, realised[:-1][known], per_second
+
+
+def blocks(found, realised, n_blocks):
+    """Root mean square errors by block of the stream, in units of the spread of the realised sums."""
+    return {
+        method: np.array([np.sqrt(np.mean(e**2)) for e in np.array_split(predicted - realised, n_blocks)])
+        / realised.std()
+        for method, predicted in found.items()
+    }
+
+
+def verdict(errors):
+    """RecursiveLSTD's error less that of each other method: mean over the streams and its 95 % interval."""
+    judged = {}
+    for method in ("td", "ar", "present"):
+        difference = errors["lstd"] - errors[method]
+        n = len(difference)
+        margin = stats.t.ppf(0.975, n - 1) * difference.std(ddof=1) / np.sqrt(n)
+        mean = difference.mean()
+        words = "not told apart from" if abs(mean) <= margin else "ahead of" if mean < 0 else "behind"
+        judged[method] = {"mean": mean, "margin": margin, "judged": words}
+    return judged
+
+
+def draw(by_block, sample, n_steps, path):
+    from lstd.report.style import COLOURS, LINES, REFERENCE, figure_style, new_figure
+
+    looks = {
+        "lstd": {"color": COLOURS["boyan"]},
+        "td": {"color": COLOURS["true_online_td"], "linestyle": LINES["true_online_td"]},
+        "ar": {"color": COLOURS["mixed"], "linestyle": LINES["mixed"]},
+        "present": {"color": REFERENCE, "linestyle": ":"},
+    }
+    found, realised = sample
+    shown = range(len(realised) // 2, len(realised) // 2 + 600)
+    with figure_style():
+        figure = new_figure(8.0, 5.0)
+        above, below = figure.subplots(2)
+        above.fill_between(shown, realised[shown], color="#E4E4E4", label="realised")
+        for method in ("lstd", "ar"):
+            above.plot(shown, found[method][shown], label=NAMES[method], **looks[method])
+        above.set(xlabel="minute of the first stream", ylabel="discounted excess, K")
+        for method, look in looks.items():
+            error = by_block[method]
+            middle = (np.arange(error.shape[1]) + 0.5) * n_steps / error.shape[1]
+            below.plot(middle, error.mean(axis=0), label=NAMES[method], **look)
+        below.axvline(WEAR * n_steps, color="#000000", linewidth=0.7)
+        below.set(xlabel="minute (line: the cooling wears out)", ylabel="error / spread", ylim=(0, None))
+        for ax in (above, below):
+            ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
+        figure.tight_layout()
+        figure.savefig(path, dpi=110, metadata={"Software": None})
+
+
+def main(quick=False, figure=None):
+    """Print the table and verdicts; `quick` follows fewer and shorter streams."""
+    n_steps, n_streams = (10000, 4) if quick else (20000, 10)
+    runs = []
+    for seed in range(n_streams):
+        print(f"stream {seed + 1} of {n_streams}", file=sys.stderr)
+        runs.append(run(n_steps, seed))
+    listed = [blocks(found, realised, 20) for found, realised, _ in runs]
+    by_block = {method: np.array([errors[method] for errors in listed]) for method in NAMES}
+    edges = {"first 10 %": (0, 2), "until the wear": (2, round(WEAR * 20)), "worn": (round(WEAR * 20), 20)}
+    verdicts = {}
+    for name, (first, stop) in edges.items():
+        errors = {method: np.sqrt((e[:, first:stop] ** 2).mean(axis=1)) for method, e in by_block.items()}
+        verdicts[name] = verdict(errors)
+        print(f"\n{name}: error / spread of the realised sums, mean ± standard deviation over {n_streams} streams")
+        for method, error in errors.items():
+            words = "" if method == "lstd" else "RecursiveLSTD is {judged} it: {mean:+.3f} ± {margin:.3f}"
+            less = words.format(**verdicts[name].get(method, {}))
+            print(f"  {NAMES[method]:28} {error.mean():6.3f} ± {error.std():.3f}   {less}".rstrip())
+    per_second = {method: float(np.median([rates[method] for _, _, rates in runs])) for method in ("lstd", "td")}
+    print("\nupdates per second: " + ", ".join(f"{NAMES[m]} {rate:,.0f}" for m, rate in per_second.items()))
+    if figure is not None:
+        draw(by_block, runs[0][:2], n_steps, figure)
+    return {"by_block": by_block, "verdicts": verdicts, "per_second": per_second}
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--quick", action="store_true", help="fewer and shorter streams")
+    parser.add_argument("--figure", help="where to write the figure")
+    main(**vars(parser.parse_args()))
