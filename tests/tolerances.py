@@ -36,6 +36,7 @@ TOLERANCES = {
     "sweep_td": Tolerance(1e-11, 0.0, "the same recursion in another order of summation and another basis"),
     "long_stream": Tolerance(1e-11, 0.0, "1e6 terms of one sign; errors grow as the square root of their number"),
     "off_policy": Tolerance(0.0, 0.05, "averages over 4e5 dependent draws with ratios up to 1.8: five standard errors"),
+    "long_recursion": Tolerance(1e-11, 0.0, "1e6 recursive updates against a solve of sums, condition number below 10"),
 }
 
 

@@ -1,31 +1,52 @@
 """Least-squares temporal-difference prediction.
 
 From sequences of features and rewards, a linear prediction of the discounted sum of future rewards at every step.
-Submodules are imported when they are first used:
 
-mrp
-    Markov reward processes with exact values, features, simulation.
-experiments
-    The experiments of Osogami (AAAI-20): sweeps over (λ, α), and all of them in one command.
-errors
-    Exceptions and warnings.
+LSTD, LSTDStatistics
+    The estimator for whole data and chunks of a stream, and the statistics behind it, which merge exactly.
+RecursiveLSTD, TD, TrueOnlineTD
+    Prediction that is up to date after every step.
+Trajectories
+    Rows of the data contract from tables, Gymnasium environments and Minari datasets.
+mrp, experiments
+    Markov reward processes with exact values; the experiments of Osogami (AAAI-20).
+
+Everything is imported when it is first used, since scikit-learn and Numba take their time.
 """
 
 from __future__ import annotations
 
 import importlib
-from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from lstd.estimators import LSTD
+    from lstd.online import TD, RecursiveLSTD, TrueOnlineTD
+    from lstd.statistics import LSTDStatistics
+    from lstd.trajectories import Trajectories
 
 __version__ = "0.1.0"
 
+__all__ = ["LSTD", "TD", "LSTDStatistics", "RecursiveLSTD", "Trajectories", "TrueOnlineTD"]
+
 _SUBMODULES = ("errors", "experiments", "mrp")
+_HOMES = {
+    "LSTD": "estimators",
+    "LSTDStatistics": "statistics",
+    "RecursiveLSTD": "online",
+    "TD": "online",
+    "Trajectories": "trajectories",
+    "TrueOnlineTD": "online",
+}
 
 
-def __getattr__(name: str) -> ModuleType:
+def __getattr__(name: str) -> Any:
     if name in _SUBMODULES:
         return importlib.import_module(f"lstd.{name}")
+    if name in _HOMES:
+        return getattr(importlib.import_module(f"lstd.{_HOMES[name]}"), name)
     raise AttributeError(f"module 'lstd' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_SUBMODULES])
+    return sorted([*globals(), *_SUBMODULES, *_HOMES])

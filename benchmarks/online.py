@@ -1,0 +1,269 @@
+"""Time the online estimators beside lean NumPy steps, as ratios measured in one run.
+
+    python benchmarks/online.py [--write docs/performance-online.md]
+
+Each estimator and the NumPy step it stands beside take turns, block by block of transitions, on one thread: BLAS is
+held to one too, and the ratio of each pair of blocks is taken before the median, so that other load on the machine
+weighs on both alike. `update` includes the call from Python and all checks of its arguments; the NumPy steps check
+nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import os
+import platform
+import statistics
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from threadpoolctl import threadpool_limits  # type: ignore[import-untyped,unused-ignore]
+
+from lstd.online import TD, RecursiveLSTD, TrueOnlineTD
+
+GAMMA, LMBDA, ALPHA, STEP_SIZE = 0.99, 0.9, 1.0, 0.01
+REWARD = 1.0
+N_ROWS = 64  # different rows of features, taken in turn
+N_ENTRIES = 10  # of a sparse row
+PAIRS = 15  # blocks timed of each side
+
+
+class Case(NamedTuple):
+    """An estimator's block of transitions and NumPy's, each a function of the number of transitions."""
+
+    what: str
+    ours: Callable[[int], None]
+    numpy: Callable[[int], None]
+    ours_count: int
+    numpy_count: int
+    goal: str
+    ratio_goal: float
+    seconds_goal: float | None = None
+
+
+# ---------------------------------------------------------------- NumPy
+
+
+class NumpyLSTD:
+    """Sherman and Morrison's step for the Uncorrected inverse, products formed once, nothing checked."""
+
+    def __init__(self, n: int) -> None:
+        self.P, self.y, self.theta = np.eye(n) / ALPHA, np.zeros(n), np.zeros(n)
+        self.change = np.empty((n, n))
+
+    def step(self, phi: Any, reward: float) -> None:
+        """One transition."""
+        P, y, theta = self.P, self.y, self.theta
+        p, phi_p, phi_y = P @ phi, phi @ P, phi @ y
+        ahead, decay, gain = (1.0 - LMBDA) * GAMMA, LMBDA * GAMMA, phi @ p
+        q = (p - ahead * y) / (1.0 + gain - ahead * phi_y)
+        self.y = decay * y + p - q * (decay * phi_y + gain)
+        self.theta = theta - q * (phi @ theta) + reward * self.y
+        np.multiply(q[:, None], phi_p, out=self.change)
+        P -= self.change
+
+    def sparse_step(self, indices: Any, values: Any, reward: float) -> None:
+        """One transition with k entries: products in O(nk), the change of P in O(n²)."""
+        P, y, theta = self.P, self.y, self.theta
+        p, phi_p = P[:, indices] @ values, values @ P[indices]
+        phi_y, gain = values @ y[indices], values @ p[indices]
+        ahead, decay = (1.0 - LMBDA) * GAMMA, LMBDA * GAMMA
+        q = (p - ahead * y) / (1.0 + gain - ahead * phi_y)
+        self.y = decay * y + p - q * (decay * phi_y + gain)
+        self.theta = theta - q * (values @ theta[indices]) + reward * self.y
+        np.multiply(q[:, None], phi_p, out=self.change)
+        P -= self.change
+
+
+class NumpyTD:
+    """TD(λ) with accumulating traces, and true online TD(λ), nothing checked."""
+
+    def __init__(self, n: int) -> None:
+        self.e, self.theta, self.value = np.zeros(n), np.zeros(n), 0.0
+
+    def accumulating(self, phi: Any, reward: float, phi_next: Any) -> None:
+        """One transition."""
+        self.e *= LMBDA * GAMMA
+        self.e += phi
+        error = reward + GAMMA * (phi_next @ self.theta) - phi @ self.theta
+        self.theta += (STEP_SIZE * error) * self.e
+
+    def true_online(self, phi: Any, reward: float, phi_next: Any) -> None:
+        """One transition."""
+        e, theta = self.e, self.theta
+        now, ahead = phi @ theta, phi_next @ theta
+        e *= LMBDA * GAMMA
+        e += (1.0 - STEP_SIZE * (e @ phi)) * phi
+        drift = now - self.value
+        theta += (STEP_SIZE * (reward + GAMMA * ahead - now + drift)) * e
+        theta -= (STEP_SIZE * drift) * phi
+        self.value = ahead
+
+
+# ---------------------------------------------------------------- cases
+
+
+def lstd_case(n: int, ours_count: int, numpy_count: int, goal: float, seconds: float | None = None) -> Case:
+    """Dense rows."""
+    rows = list(np.random.RandomState(0).normal(size=(N_ROWS, n)) / np.sqrt(n))
+    model, plain, place = RecursiveLSTD(n, GAMMA, LMBDA, ALPHA), NumpyLSTD(n), [0]
+
+    def ours(count: int) -> None:
+        first = place[0]
+        for t in range(first, first + count):
+            model.update(rows[t % N_ROWS], REWARD, rows[(t + 1) % N_ROWS])
+        place[0] = first + count
+
+    def numpy(count: int) -> None:
+        for t in range(count):
+            plain.step(rows[t % N_ROWS], REWARD)
+
+    return Case(f"RecursiveLSTD.update, n = {n}", ours, numpy, ours_count, numpy_count, f"≥ {goal:g}×", goal, seconds)
+
+
+def sparse_case(n: int, ours_count: int, numpy_count: int, numpy_sparse: bool) -> Case:
+    """Rows of N_ENTRIES entries, beside NumPy's dense step or one that uses the zeros."""
+    random = np.random.RandomState(0)
+    pairs = [(np.sort(random.permutation(n)[:N_ENTRIES]), random.normal(size=N_ENTRIES)) for _ in range(N_ROWS)]
+    rows = np.zeros((N_ROWS, n))
+    for row, (indices, values) in zip(rows, pairs, strict=True):
+        row[indices] = values
+    model, plain, place = RecursiveLSTD(n, GAMMA, LMBDA, ALPHA), NumpyLSTD(n), [0]
+
+    def ours(count: int) -> None:
+        first = place[0]
+        for t in range(first, first + count):
+            model.update(pairs[t % N_ROWS], REWARD, pairs[(t + 1) % N_ROWS])
+        place[0] = first + count
+
+    def numpy(count: int) -> None:
+        for t in range(count):
+            if numpy_sparse:
+                plain.sparse_step(*pairs[t % N_ROWS], REWARD)
+            else:
+                plain.step(rows[t % N_ROWS], REWARD)
+
+    beside = "a NumPy step that uses the zeros" if numpy_sparse else "NumPy's dense step"
+    what = f"RecursiveLSTD.update, {N_ENTRIES} entries of n = {n}, beside {beside}"
+    goal, shown = (0.0, "—") if numpy_sparse else (20.0, "≥ 20×")
+    return Case(what, ours, numpy, ours_count, numpy_count, shown, goal)
+
+
+def td_update_case(n: int, ours_count: int, numpy_count: int) -> Case:
+    """True online TD(λ), one update at a time."""
+    rows = list(np.random.RandomState(0).normal(size=(N_ROWS, n)) / np.sqrt(n))
+    model, plain = TrueOnlineTD(n, GAMMA, LMBDA, STEP_SIZE), NumpyTD(n)
+
+    def ours(count: int) -> None:
+        for t in range(count):
+            model.update(rows[t % N_ROWS], REWARD, rows[(t + 1) % N_ROWS])
+
+    def numpy(count: int) -> None:
+        for t in range(count):
+            plain.true_online(rows[t % N_ROWS], REWARD, rows[(t + 1) % N_ROWS])
+
+    return Case(f"TrueOnlineTD.update, n = {n}", ours, numpy, ours_count, numpy_count, "≤ 2.5 µs", 0.0, 2.5e-6)
+
+
+def stream_case(name: str, n: int, ours_count: int, numpy_count: int) -> Case:
+    """`partial_fit` of a whole stream, checks included."""
+    X = np.random.RandomState(0).normal(size=(ours_count + 1, n)) / np.sqrt(n)
+    y, plain = np.full(ours_count + 1, REWARD), NumpyTD(n)
+    makers: dict[str, Callable[[], Any]] = {
+        "accumulating": lambda: TD(n, GAMMA, LMBDA, STEP_SIZE),
+        "replacing": lambda: TD(n, GAMMA, LMBDA, STEP_SIZE, trace="replacing"),
+        "true online": lambda: TrueOnlineTD(n, GAMMA, LMBDA, STEP_SIZE),
+    }
+    model = makers[name]()
+    step = plain.true_online if name == "true online" else plain.accumulating
+
+    def ours(count: int) -> None:
+        model.partial_fit(X[: count + 1], y[: count + 1])
+
+    def numpy(count: int) -> None:
+        for t in range(count):
+            step(X[t], REWARD, X[t + 1])
+
+    return Case(f"partial_fit, {name} TD(λ), n = {n}", ours, numpy, ours_count, numpy_count, "≥ 50×", 50.0)
+
+
+def cases() -> list[Callable[[], Case]]:
+    """Makers of all cases, so that one holds its matrices at a time."""
+    return [
+        lambda: lstd_case(10, 5000, 1000, 4.0, 2.5e-6),
+        lambda: lstd_case(100, 3000, 500, 5.0),
+        lambda: lstd_case(1000, 128, 24, 5.0),
+        lambda: lstd_case(3000, 64, 6, 5.0),
+        lambda: sparse_case(1000, 256, 16, False),
+        lambda: sparse_case(1000, 256, 16, True),
+        lambda: sparse_case(3000, 128, 6, False),
+        lambda: sparse_case(3000, 128, 6, True),
+        lambda: td_update_case(100, 5000, 1000),
+        lambda: stream_case("accumulating", 100, 10_000, 1000),
+        lambda: stream_case("replacing", 100, 10_000, 1000),
+        lambda: stream_case("true online", 100, 10_000, 1000),
+    ]
+
+
+# ---------------------------------------------------------------- measuring
+
+
+def timed(block: Callable[[int], None], count: int) -> float:
+    """Seconds per transition."""
+    begin = time.perf_counter()
+    block(count)
+    return (time.perf_counter() - begin) / count
+
+
+def measure(case: Case) -> str:
+    """A row of the table."""
+    timed(case.ours, case.ours_count)
+    timed(case.numpy, case.numpy_count)
+    pairs = [(timed(case.ours, case.ours_count), timed(case.numpy, case.numpy_count)) for _ in range(PAIRS)]
+    seconds = sorted(ours for ours, _ in pairs)
+    ratios = sorted(numpy / ours for ours, numpy in pairs)
+    median, ratio = statistics.median(seconds), statistics.median(ratios)
+    met = ratio >= case.ratio_goal and (case.seconds_goal is None or median <= case.seconds_goal)
+    goal = case.goal
+    if case.seconds_goal is not None and case.ratio_goal:
+        goal += f", ≤ {case.seconds_goal * 1e6:g} µs"
+    verdict = "" if goal == "—" else " met" if met else " MISSED"
+    return (
+        f"| {case.what} | {median * 1e6:.4g} µs ({seconds[0] * 1e6:.4g}–{seconds[-1] * 1e6:.4g}) "
+        f"| {statistics.median(numpy for _, numpy in pairs) * 1e6:.4g} µs "
+        f"| {ratio:.1f}× ({ratios[0]:.1f}–{ratios[-1]:.1f}) | {goal}{verdict} |"
+    )
+
+
+def main() -> None:
+    """Print the table, and write it when asked to."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
+    parser.add_argument("--write", type=Path, metavar="PAGE", help="also write the table to this Markdown page")
+    arguments = parser.parse_args()
+    lines = [
+        "# Performance of the online estimators",
+        "",
+        f"Made by `python benchmarks/online.py` on {datetime.date.today()}: {os.cpu_count()} cores, "
+        f"{platform.machine()}, Python {platform.python_version()}, NumPy {np.__version__}. Per transition, on one "
+        f"thread: medians of {PAIRS} blocks and their range; of ratios, medians of the ratios of neighbouring blocks.",
+        "",
+        "| what | `lstd` | NumPy | ratio | goal |",
+        "|---|---|---|---|---|",
+    ]
+    print("\n".join(lines))
+    with threadpool_limits(limits=1):
+        for make in cases():
+            lines.append(measure(make()))
+            print(lines[-1], flush=True)
+    if arguments.write:
+        temporary = arguments.write.with_suffix(".tmp")
+        temporary.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        temporary.replace(arguments.write)
+
+
+if __name__ == "__main__":
+    main()

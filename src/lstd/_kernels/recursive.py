@@ -1,0 +1,353 @@
+"""One transition of recursive LSTD(λ), dense or sparse features.
+
+State, with φ the features of the row that is left, φ₊ those of its successor, ρ the importance ratio, r the reward,
+γ the discount on arrival in the row and P = (A + αI)⁻¹, y = Pz, θ = Pb:
+
+    z' = ρ(λγ z + φ),   u = z' − γ z,   A' = A + u φᵀ,   b' = b + r z'
+    p = Pφ,  P u = ρ p − (1 − ρλ)γ y,   q = P u / (1 + φᵀP u)
+    y' = P'z' = s − q φᵀs  with  s = Pz' = ρ(λγ y + p),    θ' = θ − q φᵀθ + r y',    P' = P − q (φᵀP)
+
+(Sherman and Morrison's formula.) A itself is kept beside P, so that the digits that P has lost can be measured, and P
+computed anew.
+
+What takes time is to read P from memory. Rank-one changes are therefore gathered in panels and applied together; and as
+φ₊ is the φ of the next transition, a pass over P forms the products with both, and every other transition needs none.
+A is kept transposed: a sparse φ then touches few rows of
+it. Each row of the state is padded with zeros to whole blocks, so that no loop has a remainder.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import types
+
+from lstd._kernels.blocked import (
+    BLOCK,
+    add,
+    add_both,
+    clear,
+    copy,
+    differs,
+    dots,
+    fold,
+    increasing,
+    load,
+    negate,
+    not_finite,
+    scatter,
+    valid,
+)
+from lstd._kernels.compilation import kernel
+
+# The state is one array; its rows are these vectors, then four panels of as many rows as changes are gathered, then
+# the two matrices. P = INVERSE − Σ_k Q_kᵀR_k over the rows of the first two panels, Aᵀ = SYSTEM − Σ_k Q_kᵀR_k over
+# those of the others. P_NEXT and NEXT_P are products with INVERSE alone. Vectors after SCALARS are scratch.
+Y, WEIGHTS, TRACE, MOMENT, NEXT, P_NEXT, NEXT_P, SCALARS, PHI, P_PHI, PHI_P, CHANGE, LANES = range(13)
+N_VECTORS = LANES + 8
+Q_INVERSE, R_INVERSE, Q_SYSTEM, R_SYSTEM = range(4)
+INVERSE, SYSTEM = range(2)
+# Entries of SCALARS: λ; the discount on arrival for the trace; the same for A, 0 where the row before it is closed.
+LMBDA, DECAY, BOOTSTRAP = range(3)
+N_SCALARS = 3
+# Counts: features, rows of a panel; changes waiting in the panels; whether P_NEXT and NEXT_P are products with NEXT;
+# transitions so far, and the transition to check at.
+FEATURES, PANEL, WAITING_INVERSE, WAITING_SYSTEM, AHEAD, UPDATES, CHECK_AT = range(7)
+N_COUNTS = 12  # the others are the caller's
+
+# What a transition returns: done, and a check is due. Negative, and nothing was changed: an argument is bad; `x` is not
+# what the last transition arrived in.
+DONE, CHECK = range(2)
+BAD, JUMP = -1, -2
+
+COLUMNS = 512  # of a matrix changed at a time: as much of a panel stays in the cache
+LOST = 1e-6  # a denominator this much smaller than its terms loses six digits: check at once
+
+
+@kernel
+def panel(state, counts, which):  # type: ignore[no-untyped-def]
+    """View of a panel."""
+    first = N_VECTORS + which * counts[PANEL]
+    return state[first : first + counts[PANEL]]
+
+
+@kernel
+def matrix(state, counts, which):  # type: ignore[no-untyped-def]
+    """View of a matrix."""
+    length = state.shape[1]
+    first = N_VECTORS + 4 * counts[PANEL] + which * length
+    return state[first : first + length]
+
+
+@kernel
+def rows_of(counts):  # type: ignore[no-untyped-def]
+    """Rows of a matrix that may hold anything but zeros, up to the next four."""
+    return (counts[FEATURES] + 3) // 4 * 4
+
+
+@kernel
+def lanes_of(state):  # type: ignore[no-untyped-def]
+    """View of scratch for eight lanes of partial sums."""
+    return state[LANES:N_VECTORS].reshape(-1)[: 8 * BLOCK]
+
+
+@kernel
+def step(x, x_next, reward, discount, ratio, terminated, state, counts):  # type: ignore[no-untyped-def]
+    """Take one transition with features `x` and `x_next` (n,); a code above says how it went."""
+    n = counts[FEATURES]
+    if len(x) != n or len(x_next) != n or not valid(reward, discount, ratio):
+        return BAD
+    # The successor goes to scratch, as NEXT must hold the row to come until all is known to be right.
+    if load(x, state[PHI]) + load(x_next, state[CHANGE]) > 0:
+        return BAD
+    if not arrived(state, counts):
+        return JUMP
+    copy(state[CHANGE], state[NEXT])
+    project(state, counts, not terminated)
+    lost = advance(reward, ratio, state, counts)
+    add_dense(state, counts)
+    return finish(lost, discount, terminated, state, counts)
+
+
+@kernel
+def step_sparse(  # type: ignore[no-untyped-def]
+    indices, values, next_indices, next_values, reward, discount, ratio, terminated, state, counts
+):
+    """Take one transition whose features are these entries at these increasing indices; as `step`."""
+    n = counts[FEATURES]
+    if len(indices) != len(values) or len(next_indices) != len(next_values):
+        return BAD
+    if not (increasing(indices, n) and increasing(next_indices, n)):
+        return BAD
+    if not_finite(values) + not_finite(next_values) > 0 or not valid(reward, discount, ratio):
+        return BAD
+    scatter(indices, values, state[PHI])
+    if not arrived(state, counts):
+        return JUMP
+    scatter(next_indices, next_values, state[NEXT])
+    project_sparse(indices, values, state, counts)
+    lost = advance(reward, ratio, state, counts)
+    system, change = matrix(state, counts, SYSTEM), state[CHANGE]
+    for j in range(len(indices)):
+        add(values[j], change, system[indices[j]])
+    return finish(lost, discount, terminated, state, counts)
+
+
+# ---------------------------------------------------------------- checks
+
+
+@kernel
+def arrived(state, counts):  # type: ignore[no-untyped-def]
+    """Whether PHI may follow; products formed for another row are dropped."""
+    if state[SCALARS, BOOTSTRAP] == 0.0 and counts[AHEAD] == 0:
+        return True
+    if differs(state[PHI], state[NEXT]) == 0:
+        return True
+    if state[SCALARS, BOOTSTRAP] != 0.0:
+        return False
+    counts[AHEAD] = 0
+    return True
+
+
+@kernel
+def lost_digits(denominator, size):  # type: ignore[no-untyped-def]
+    """Whether the sum `denominator` cancelled, or is not a number."""
+    return not abs(denominator) >= LOST * size
+
+
+# ---------------------------------------------------------------- the O(n) part
+
+
+@kernel
+def advance(reward, ratio, state, counts):  # type: ignore[no-untyped-def]
+    """Move y, θ, z, b on, and put (q, φᵀP) into the panel; u goes to CHANGE. Return whether digits were lost."""
+    phi, p, y, theta = state[PHI], state[P_PHI], state[Y], state[WEIGHTS]
+    phi_y, phi_p, phi_theta = dots(phi, y, p, theta, lanes_of(state))
+    bootstrap = state[SCALARS, BOOTSTRAP]
+    decay = state[SCALARS, LMBDA] * state[SCALARS, DECAY]
+    ahead = bootstrap - ratio * decay
+    denominator = 1.0 + ratio * phi_p - ahead * phi_y
+    k = counts[WAITING_INVERSE]
+    move(
+        1.0 / denominator, ratio, decay, bootstrap, reward, ratio * (decay * phi_y + phi_p), phi_theta,
+        phi, p, state[PHI_P], y, theta, state[TRACE], state[MOMENT], state[CHANGE],
+        panel(state, counts, Q_INVERSE)[k], panel(state, counts, R_INVERSE)[k],
+    )  # fmt: skip
+    counts[WAITING_INVERSE] = k + 1
+    return lost_digits(denominator, 1.0 + abs(ratio * phi_p) + abs(ahead * phi_y))
+
+
+@kernel
+def move(  # type: ignore[no-untyped-def]
+    scale, ratio, decay, bootstrap, reward, phi_s, phi_theta, phi, p, phi_p, y, theta, z, b, change, q, r
+):
+    """The loop of `advance`."""
+    ahead = bootstrap - ratio * decay
+    for i in range(len(phi)):
+        q_i = (ratio * p[i] - ahead * y[i]) * scale
+        y_i = ratio * (decay * y[i] + p[i]) - q_i * phi_s
+        z_i = ratio * (decay * z[i] + phi[i])
+        change[i] = z_i - bootstrap * z[i]
+        theta[i] = theta[i] - q_i * phi_theta + reward * y_i
+        b[i] += reward * z_i
+        y[i] = y_i
+        z[i] = z_i
+        q[i] = q_i
+        r[i] = phi_p[i]
+
+
+@kernel
+def finish(lost, discount, terminated, state, counts):  # type: ignore[no-untyped-def]
+    """Set the discount on arrival in the row to come, and say whether a check is due."""
+    state[SCALARS, DECAY] = state[SCALARS, BOOTSTRAP] = 0.0 if terminated else discount
+    counts[UPDATES] += 1
+    return CHECK if lost or counts[UPDATES] >= counts[CHECK_AT] else DONE
+
+
+@kernel
+def add_dense(state, counts):  # type: ignore[no-untyped-def]
+    """Put u φᵀ, u in CHANGE, into the panel of A, applied first when it is full."""
+    Q, R = panel(state, counts, Q_SYSTEM), panel(state, counts, R_SYSTEM)
+    if counts[WAITING_SYSTEM] == len(Q):
+        apply(matrix(state, counts, SYSTEM), Q, R, rows_of(counts))
+        counts[WAITING_SYSTEM] = 0
+    negate(state[PHI], Q[counts[WAITING_SYSTEM]])
+    copy(state[CHANGE], R[counts[WAITING_SYSTEM]])
+    counts[WAITING_SYSTEM] += 1
+
+
+# ---------------------------------------------------------------- passes over the matrices
+
+
+@kernel
+def project(state, counts, with_next):  # type: ignore[no-untyped-def]
+    """P_PHI = Pφ and PHI_P = φᵀP, which takes a pass over P unless the one before formed them."""
+    Q, R = panel(state, counts, Q_INVERSE), panel(state, counts, R_INVERSE)
+    p, phi_p = state[P_PHI], state[PHI_P]
+    if counts[WAITING_INVERSE] == len(Q):
+        apply(matrix(state, counts, INVERSE), Q, R, rows_of(counts))
+        counts[WAITING_INVERSE] = counts[AHEAD] = 0
+    if counts[AHEAD] == 1:
+        copy(state[P_NEXT], p)
+        copy(state[NEXT_P], phi_p)
+        counts[AHEAD] = 0
+    else:
+        pass_over(state, counts)
+        counts[AHEAD] = with_next and counts[WAITING_INVERSE] + 1 < len(Q)
+    lanes = lanes_of(state)
+    for k in range(counts[WAITING_INVERSE]):
+        phi_r, phi_q, _ = dots(state[PHI], R[k], Q[k], p, lanes)
+        add_both(-phi_r, Q[k], p, -phi_q, R[k], phi_p)
+
+
+@kernel
+def pass_over(state, counts):  # type: ignore[no-untyped-def]
+    """Products of INVERSE with φ and φ₊; those with the latter cost a third more."""
+    M = matrix(state, counts, INVERSE)
+    phi, p, phi_m = state[PHI], state[P_PHI], state[PHI_P]
+    psi, p_next, psi_m = state[NEXT], state[P_NEXT], state[NEXT_P]
+    clear(phi_m)
+    clear(psi_m)
+    lanes = lanes_of(state)
+    lane0, lane1 = lanes[:BLOCK], lanes[BLOCK : 2 * BLOCK]
+    lane2, lane3 = lanes[2 * BLOCK : 3 * BLOCK], lanes[3 * BLOCK : 4 * BLOCK]
+    lane4, lane5 = lanes[4 * BLOCK : 5 * BLOCK], lanes[5 * BLOCK : 6 * BLOCK]
+    lane6, lane7 = lanes[6 * BLOCK : 7 * BLOCK], lanes[7 * BLOCK :]
+    for i in range(0, rows_of(counts), 4):
+        clear(lanes)
+        read(
+            M[i], M[i + 1], M[i + 2], M[i + 3], phi[i], phi[i + 1], phi[i + 2], phi[i + 3],
+            psi[i], psi[i + 1], psi[i + 2], psi[i + 3], phi, phi_m, psi, psi_m,
+            lane0, lane1, lane2, lane3, lane4, lane5, lane6, lane7,
+        )  # fmt: skip
+        p[i], p[i + 1], p[i + 2], p[i + 3] = fold(lane0), fold(lane1), fold(lane2), fold(lane3)
+        p_next[i], p_next[i + 1], p_next[i + 2], p_next[i + 3] = fold(lane4), fold(lane5), fold(lane6), fold(lane7)
+
+
+@kernel
+def read(  # type: ignore[no-untyped-def]
+    row0, row1, row2, row3, phi0, phi1, phi2, phi3, psi0, psi1, psi2, psi3, phi, phi_m, psi, psi_m,
+    lane0, lane1, lane2, lane3, lane4, lane5, lane6, lane7,
+):  # fmt: skip
+    """Add the terms of row_jᵀφ to lane j, those of row_jᵀψ to lane 4 + j, φ_j row_j to φᵀM, ψ_j row_j to ψᵀM."""
+    for first in range(0, len(phi), BLOCK):
+        for k in range(BLOCK):
+            i = np.uint64(first + k)
+            a, b, c, d, phi_i, psi_i = row0[i], row1[i], row2[i], row3[i], phi[i], psi[i]
+            phi_m[i] += (phi0 * a + phi1 * b) + (phi2 * c + phi3 * d)
+            psi_m[i] += (psi0 * a + psi1 * b) + (psi2 * c + psi3 * d)
+            lane0[k] += a * phi_i
+            lane1[k] += b * phi_i
+            lane2[k] += c * phi_i
+            lane3[k] += d * phi_i
+            lane4[k] += a * psi_i
+            lane5[k] += b * psi_i
+            lane6[k] += c * psi_i
+            lane7[k] += d * psi_i
+
+
+@kernel
+def project_sparse(indices, values, state, counts):  # type: ignore[no-untyped-def]
+    """As `project`, from the rows and columns of P at these indices."""
+    M, Q, R = matrix(state, counts, INVERSE), panel(state, counts, Q_INVERSE), panel(state, counts, R_INVERSE)
+    p, phi_p = state[P_PHI], state[PHI_P]
+    if counts[WAITING_INVERSE] == len(Q):
+        apply(M, Q, R, rows_of(counts))
+        counts[WAITING_INVERSE] = 0
+    counts[AHEAD] = 0
+    clear(phi_p)
+    for i in range(counts[FEATURES]):
+        total = 0.0
+        for j in range(len(indices)):
+            total += values[j] * M[i, np.uint64(indices[j])]
+        p[i] = total
+    for j in range(len(indices)):
+        add(values[j], M[indices[j]], phi_p)
+    for k in range(counts[WAITING_INVERSE]):
+        phi_q, phi_r = 0.0, 0.0
+        for j in range(len(indices)):
+            phi_q += values[j] * Q[k, indices[j]]
+            phi_r += values[j] * R[k, indices[j]]
+        add_both(-phi_r, Q[k], p, -phi_q, R[k], phi_p)
+
+
+@kernel
+def apply(M, Q, R, n_rows):  # type: ignore[no-untyped-def]
+    """M ← M − Σ_k Q_kᵀR_k, in the first `n_rows` rows of M, a multiple of four as is the number of changes."""
+    n = len(M)
+    for first in range(0, n, COLUMNS):
+        part = slice(first, min(first + COLUMNS, n))
+        for i in range(0, n_rows, 4):
+            for k in range(0, len(Q), 4):
+                apply_four(
+                    M[i][part], M[i + 1][part], M[i + 2][part], M[i + 3][part], Q,
+                    R[k][part], R[k + 1][part], R[k + 2][part], R[k + 3][part], i, k,
+                )  # fmt: skip
+
+
+@kernel
+def apply_four(row0, row1, row2, row3, Q, r0, r1, r2, r3, i, k):  # type: ignore[no-untyped-def]
+    """The loop of `apply` for rows i … i + 3 of M and changes k … k + 3: 16 coefficients stay in registers."""
+    a0, a1, a2, a3 = -Q[k, i], -Q[k + 1, i], -Q[k + 2, i], -Q[k + 3, i]
+    b0, b1, b2, b3 = -Q[k, i + 1], -Q[k + 1, i + 1], -Q[k + 2, i + 1], -Q[k + 3, i + 1]
+    c0, c1, c2, c3 = -Q[k, i + 2], -Q[k + 1, i + 2], -Q[k + 2, i + 2], -Q[k + 3, i + 2]
+    d0, d1, d2, d3 = -Q[k, i + 3], -Q[k + 1, i + 3], -Q[k + 2, i + 3], -Q[k + 3, i + 3]
+    for first in range(0, len(row0), BLOCK):
+        for column in range(BLOCK):
+            j = np.uint64(first + column)
+            e, f, g, h = r0[j], r1[j], r2[j], r3[j]
+            row0[j] = row0[j] + a0 * e + a1 * f + a2 * g + a3 * h
+            row1[j] = row1[j] + b0 * e + b1 * f + b2 * g + b3 * h
+            row2[j] = row2[j] + c0 * e + c1 * f + c2 * g + c3 * h
+            row3[j] = row3[j] + d0 * e + d1 * f + d2 * g + d3 * h
+
+
+# ---------------------------------------------------------------- signatures: other argument types are not compiled
+
+_ROW = types.Array(types.float64, 1, "C", readonly=True)
+_INDICES = types.Array(types.int64, 1, "C", readonly=True)
+_NUMBERS = (types.float64, types.float64, types.float64, types.boolean)
+_STATE = (types.float64[:, ::1], types.int64[::1])
+SIGNATURES = {
+    "step": (_ROW, _ROW, *_NUMBERS, *_STATE),
+    "step_sparse": (_INDICES, _ROW, _INDICES, _ROW, *_NUMBERS, *_STATE),
+}

@@ -1,0 +1,164 @@
+"""One transition of TD(λ), or a whole stream of them; dense features.
+
+With δ = r + γ₊ φ₊ᵀθ − φᵀθ, ρ the importance ratio and v the value φᵀθ of the row as it was before the last update:
+
+    accumulating   e = ρ(λγ e + φ),  θ ← θ + aδ e
+    replacing      e = ρφ where φ ≠ 0, ρλγ e elsewhere,  θ ← θ + aδ e
+    true online    e = λγ e + (1 − aλγ eᵀφ) φ,  θ ← θ + a(δ + φᵀθ − v) e − a(φᵀθ − v) φ
+
+(van Seijen, Mahmood, Pilarski, Machado and Sutton 2016, with a discount per transition and per-decision ratios.) The
+sweep over the state that makes one transition also forms the inner products that the next one begins with.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import types
+
+from lstd._kernels.blocked import BLOCK, LARGEST, clear, fold, not_finite, valid
+from lstd._kernels.compilation import kernel
+
+# Rows of the state, (2, n); scalars: λ; the step size a; the discount on arrival in the row; v.
+WEIGHTS, TRACE = range(2)
+LMBDA, STEP_SIZE, DECAY, VALUE = range(4)
+# Counts: one of the kinds below; transitions so far.
+KIND, UPDATES = range(2)
+ACCUMULATING, REPLACING, TRUE_ONLINE = range(3)
+
+DONE, BAD = 0, -1  # BAD: an argument is, and nothing was changed
+
+
+@kernel
+def step(x, x_next, reward, discount, ratio, terminated, state, scalars, counts):  # type: ignore[no-untyped-def]
+    """Take one transition with features `x` and `x_next` (n,)."""
+    n = state.shape[1]
+    if len(x) != n or len(x_next) != n or not valid(reward, discount, ratio):
+        return BAD
+    if counts[KIND] == TRUE_ONLINE and ratio != 1.0:  # it is for learning on-policy
+        return BAD
+    if not_finite(x) + not_finite(x_next) > 0:
+        return BAD
+    theta, e = state[WEIGHTS], state[TRACE]
+    lanes = np.empty(3 * BLOCK)
+    lane0, lane1, lane2 = lanes[:BLOCK], lanes[BLOCK : 2 * BLOCK], lanes[2 * BLOCK :]
+    clear(lanes)
+    sweep(1.0, 0.0, 0.0, 0.0, theta, e, x, x, x_next, lane0, lane1, lane2)
+    now, ahead, phi_e = fold(lane0), fold(lane1), fold(lane2)
+    discount = 0.0 if terminated else discount
+    decay, enter, along_e, along_phi = plan(reward, discount, ratio, now, ahead, phi_e, counts[KIND], scalars)
+    if counts[KIND] == REPLACING:
+        drop(e, x)
+    sweep(decay, enter, along_e, along_phi, theta, e, x, x, x, lane0, lane1, lane2)
+    counts[UPDATES] += 1
+    return DONE
+
+
+@kernel
+def stream(X, successors, shift, rewards, leaving, ratios, full, last, trusted, state, scalars, counts):  # type: ignore[no-untyped-def]
+    """Take the transitions of rows; return −1, or the row where a value is not finite, unless features are `trusted`.
+
+    `X` (≥ T, n); the successor of row t is row t + `shift` of `successors`, which may be `X`, where it has that many;
+    `rewards`, `leaving` (the discount, 0 where the row terminates) and `ratios` (T,); `full` (T,), whether the row is
+    a full transition; `last` (T,), whether its episode ends with it.
+
+    A feature that is not finite makes a value so: that is cheaper to see than to look at each feature. The other cause
+    is divergence.
+    """
+    theta, e = state[WEIGHTS], state[TRACE]
+    lanes = np.empty(3 * BLOCK)
+    lane0, lane1, lane2 = lanes[:BLOCK], lanes[BLOCK : 2 * BLOCK], lanes[2 * BLOCK :]
+    final, n_rows, kind, known = len(successors) - 1, len(rewards), counts[KIND], False
+    for t in range(n_rows):
+        if full[t]:
+            if not known:
+                clear(lanes)
+                there = successors[min(t + shift, final)]
+                sweep(1.0, 0.0, 0.0, 0.0, theta, e, X[t], X[t], there, lane0, lane1, lane2)
+            now, ahead, phi_e = fold(lane0), fold(lane1), fold(lane2)
+            if not (trusted or abs(now) + abs(ahead) <= LARGEST):
+                return t
+            decay, enter, along_e, along_phi = plan(rewards[t], leaving[t], ratios[t], now, ahead, phi_e, kind, scalars)
+            # Values of the next row, if it has a transition, come with the change that this row makes.
+            following = min(t + 1, n_rows - 1)
+            known = full[following] and following > t
+            if kind == REPLACING:
+                drop(e, X[t])
+            clear(lanes)
+            sweep(
+                decay, enter, along_e, along_phi, theta, e, X[t], X[following],
+                successors[min(following + shift, final)], lane0, lane1, lane2,
+            )  # fmt: skip
+            counts[UPDATES] += 1
+        elif not (trusted or not_finite(X[t]) == 0):
+            return t
+        if last[t]:
+            scalars[DECAY] = 0.0
+    return -1
+
+
+@kernel
+def plan(reward, discount, ratio, now, ahead, phi_e, kind, scalars):  # type: ignore[no-untyped-def]
+    """The factors of `sweep` that make a transition; `now`, `ahead`, `phi_e` are φᵀθ, φ₊ᵀθ and φᵀe."""
+    step_size, decay = scalars[STEP_SIZE], scalars[LMBDA] * scalars[DECAY]
+    error = reward - now if discount == 0.0 else reward + discount * ahead - now
+    drift, enter = 0.0, ratio
+    if kind == TRUE_ONLINE:
+        drift = now - scalars[VALUE]
+        enter = 1.0 - step_size * decay * phi_e
+    scalars[VALUE], scalars[DECAY] = ahead, discount
+    return ratio * decay, enter, step_size * (error + drift), -step_size * drift
+
+
+@kernel
+def sweep(decay, enter, along_e, along_phi, theta, e, phi, psi, chi, lane0, lane1, lane2):  # type: ignore[no-untyped-def]
+    """e ← decay · e + enter · φ, θ ← θ + along_e · e + along_phi · φ; add the terms of ψᵀθ, χᵀθ, ψᵀe to the lanes."""
+    whole = len(phi) // BLOCK * BLOCK
+    for first in range(0, whole, BLOCK):
+        for k in range(BLOCK):
+            i = np.uint64(first + k)
+            e_i = decay * e[i] + enter * phi[i]
+            theta_i = theta[i] + (along_e * e_i + along_phi * phi[i])
+            e[i] = e_i
+            theta[i] = theta_i
+            lane0[k] += psi[i] * theta_i
+            lane1[k] += chi[i] * theta_i
+            lane2[k] += psi[i] * e_i
+    for k in range(len(phi) - whole):
+        i = np.uint64(whole + k)
+        e_i = decay * e[i] + enter * phi[i]
+        theta_i = theta[i] + (along_e * e_i + along_phi * phi[i])
+        e[i] = e_i
+        theta[i] = theta_i
+        lane0[k] += psi[i] * theta_i
+        lane1[k] += chi[i] * theta_i
+        lane2[k] += psi[i] * e_i
+
+
+@kernel
+def drop(e, phi):  # type: ignore[no-untyped-def]
+    """e ← 0 where φ ≠ 0; a choice inside of `sweep` would keep that from being vectorised."""
+    for i in range(len(phi)):
+        e[i] = 0.0 if phi[i] != 0.0 else e[i]
+
+
+# ---------------------------------------------------------------- signatures: other argument types are not compiled
+
+_ROW = types.Array(types.float64, 1, "C", readonly=True)
+_FLAGS = types.boolean[::1]
+_ROWS = types.Array(types.float64, 2, "C", readonly=True)
+_STATE = (types.float64[:, ::1], types.float64[::1], types.int64[::1])
+SIGNATURES = {
+    "step": (_ROW, _ROW, types.float64, types.float64, types.float64, types.boolean, *_STATE),
+    "stream": (
+        _ROWS,
+        _ROWS,
+        types.int64,
+        _ROW,
+        _ROW,
+        _ROW,
+        types.boolean[::1],
+        types.boolean[::1],
+        types.boolean,
+        *_STATE,
+    ),
+}
