@@ -80,7 +80,7 @@ class NumpyLSTD:
 
 
 class NumpyTD:
-    """TD(λ) with accumulating traces, and true online TD(λ), nothing checked."""
+    """TD(λ) and true online TD(λ), nothing checked."""
 
     def __init__(self, n: int) -> None:
         self.e, self.theta, self.value = np.zeros(n), np.zeros(n), 0.0
@@ -89,6 +89,13 @@ class NumpyTD:
         """One transition."""
         self.e *= LMBDA * GAMMA
         self.e += phi
+        error = reward + GAMMA * (phi_next @ self.theta) - phi @ self.theta
+        self.theta += (STEP_SIZE * error) * self.e
+
+    def replacing(self, phi: Any, reward: float, phi_next: Any) -> None:
+        """One transition."""
+        self.e *= LMBDA * GAMMA
+        np.copyto(self.e, phi, where=phi != 0.0)
         error = reward + GAMMA * (phi_next @ self.theta) - phi @ self.theta
         self.theta += (STEP_SIZE * error) * self.e
 
@@ -179,7 +186,7 @@ def stream_case(name: str, n: int, ours_count: int, numpy_count: int) -> Case:
         "true online": lambda: TrueOnlineTD(n, GAMMA, LMBDA, STEP_SIZE),
     }
     model = makers[name]()
-    step = plain.true_online if name == "true online" else plain.accumulating
+    step = {"accumulating": plain.accumulating, "replacing": plain.replacing, "true online": plain.true_online}[name]
 
     def ours(count: int) -> None:
         model.partial_fit(X[: count + 1], y[: count + 1])

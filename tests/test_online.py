@@ -20,8 +20,8 @@ import lstd.online._inputs
 import lstd.online.recursive
 import lstd.online.td
 import naive
-from lstd.errors import IllConditionedWarning, InvalidInputError
-from lstd.online import TD, BrokenEpisodeWarning, LostDigitsWarning, RecursiveLSTD, TrueOnlineTD
+from lstd.errors import BrokenEpisodeWarning, IllConditionedWarning, InvalidInputError, LostDigitsWarning
+from lstd.online import TD, RecursiveLSTD, TrueOnlineTD
 from online_streams import (
     FORMS,
     PYTHON,

@@ -41,3 +41,11 @@ class IllConditionedWarning(LSTDWarning):
 
 class MissingTerminationWarning(LSTDWarning):
     """Episodes were given without saying which of them terminated; the message says what was assumed."""
+
+
+class LostDigitsWarning(LSTDWarning):
+    """A recursion had lost digits; its inverse was computed anew from the sums over the data."""
+
+
+class BrokenEpisodeWarning(LSTDWarning):
+    """A transition does not leave the row that the one before it, of the same episode, led to."""

@@ -7,8 +7,7 @@ follow the gradient, for less time per transition and less precise weights. All 
 
 from __future__ import annotations
 
-from lstd.online._recursion import LostDigitsWarning
-from lstd.online.recursive import BrokenEpisodeWarning, RecursiveLSTD
+from lstd.online.recursive import RecursiveLSTD
 from lstd.online.td import TD, TrueOnlineTD
 
-__all__ = ["TD", "BrokenEpisodeWarning", "LostDigitsWarning", "RecursiveLSTD", "TrueOnlineTD"]
+__all__ = ["TD", "RecursiveLSTD", "TrueOnlineTD"]

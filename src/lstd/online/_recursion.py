@@ -11,17 +11,13 @@ from scipy.linalg import lapack
 
 from lstd._kernels import recursive as kernels
 from lstd._kernels.recursive import INVERSE, MOMENT, NEXT, SYSTEM, TRACE, UPDATES, WEIGHTS, Y
-from lstd.errors import LSTDWarning
+from lstd.errors import LostDigitsWarning
 from lstd.online._inputs import Array, aligned, compiled, padded
 
 TOLERANCE = 1e-9  # residual from which the inverse is computed anew; it stays near 1e-15 where no digits are lost
 _EPS = float(np.finfo(np.float64).eps)
 # The caller's counts.
 CHECKED_AT, REPAIRS, TRUNCATIONS, SINGULAR = range(kernels.CHECK_AT + 1, kernels.CHECK_AT + 5)
-
-
-class LostDigitsWarning(LSTDWarning):
-    """A recursion had lost digits; its inverse was computed anew from the sums over the data."""
 
 
 class Recursion:

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from lstd._kernels import recursive as kernels
 from lstd._kernels.recursive import DONE, JUMP, MOMENT, NEXT, WEIGHTS, Y, step, step_sparse
 from lstd._validation import check_choice, check_integer, check_real
-from lstd.errors import LSTDWarning
+from lstd.errors import BrokenEpisodeWarning
 from lstd.online import _inputs, _snapshot
 from lstd.online._inputs import Array, Entries
 from lstd.online._recursion import SINGULAR, Recursion
@@ -32,10 +32,6 @@ from lstd.solve import solve
 
 VARIANTS = ("boyan", "uncorrected", "mixed")
 _STABLE = 1e-8  # a denominator this much smaller than its terms leaves the read-out fewer than eight digits
-
-
-class BrokenEpisodeWarning(LSTDWarning):
-    """A transition does not leave the row that the one before it, of the same episode, led to."""
 
 
 class RecursiveLSTD(Recursion):
