@@ -201,3 +201,11 @@ def test_episodes_without_terminations_are_taken_as_truncated():
 @pytest.mark.parametrize("columns", [{}, {"episode": [1, 1, 2, 2], "X_next": X}, TWO, {"terminated": NO_ENDS}])
 def test_no_warning_where_nothing_is_assumed(columns):
     check(**columns)
+
+
+@pytest.mark.parametrize("name", ["X", "y"])
+def test_masked_entries_are_refused(name):
+    data = {"X": np.ones((3, 1)), "y": np.ones(3)}
+    data[name] = np.ma.masked_greater(data[name], 0.5)
+    with pytest.raises(InvalidInputError, match=f"^`{name}` must not have masked entries"):
+        check_rows(**data, gamma=0.9)

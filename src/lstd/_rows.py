@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
-from lstd._validation import check_real
+from lstd._validation import check_real, to_real_array
 from lstd.errors import InvalidInputError, MissingTerminationWarning
 
 Array = NDArray[np.float64]
@@ -168,16 +168,8 @@ def _first_not_finite(phi: Features) -> tuple[int, int, float]:
 
 
 def _as_real(name: str, values: Any) -> Array:
-    """Float64 in C order, without a copy where it is that already; complex numbers are refused, not cut."""
-    try:
-        array = np.asarray(values)
-        if array.dtype.kind == "c":
-            raise InvalidInputError(f"`{name}` must be an array of real numbers; got dtype {array.dtype}.")
-        return np.asarray(array, dtype=np.float64, order="C")
-    except (TypeError, ValueError) as error:
-        if isinstance(error, InvalidInputError):
-            raise
-        raise InvalidInputError(f"`{name}` must be an array of real numbers: {error}.") from error
+    """Float64 in C order, without a copy where it is that already."""
+    return np.asarray(to_real_array(name, values), dtype=np.float64, order="C")
 
 
 def _check_rewards(y: Any, n_rows: int) -> tuple[Array, bool]:

@@ -64,15 +64,19 @@ def check_array(name: str, value: ArrayLike, shape: tuple[int | None, ...]) -> N
 
 def to_real_array(name: str, value: ArrayLike) -> NDArray[Any]:
     """Return `value` as an array of booleans, integers or floats, or raise InvalidInputError."""
+    if np.ma.is_masked(value):
+        raise InvalidInputError(f"`{name}` must not have masked entries. Fill them, or drop their rows, first.")
     try:
         array = np.asarray(value)
     except (TypeError, ValueError) as error:  # ragged lists
         raise InvalidInputError(f"`{name}` must be an array of real numbers: {error}.") from error
-    if array.dtype.kind == "O":
+    if array.dtype.kind in "OSU":
         try:
-            array = array.astype(np.float64)
+            numbers_read = array.astype(np.float64)
         except (TypeError, ValueError) as error:
             raise InvalidInputError(f"`{name}` must be an array of real numbers: {error}.") from error
+        if array.dtype.kind == "O":  # text that reads as numbers is text all the same
+            array = numbers_read
     if array.dtype.kind not in "biuf":
         raise InvalidInputError(f"`{name}` must be an array of real numbers; got dtype {array.dtype}.")
     return array
