@@ -19,9 +19,9 @@ TESTS = Path(__file__).parent
 LAYERS = (
     {"cli"},
     {"report", "experiments"},
-    {"estimators", "model_selection", "inference", "online", "distributed", "persistence", "tables"}
-    | {"trajectories", "mrp"},
-    {"statistics", "solve", "returns"},
+    {"estimators", "model_selection", "prediction"}
+    | {"online", "distributed", "persistence", "tables", "trajectories", "mrp"},
+    {"fitted", "blocks", "inference", "statistics", "_sums", "solve", "returns"},
     {"_kernels"},
     {"_rows", "_validation", "_container", "_files"},
     {"errors"},

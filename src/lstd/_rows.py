@@ -8,7 +8,9 @@ features only count. The last row of a stream is a horizon row until the stream 
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -45,10 +47,14 @@ class Rows:
     def n_features(self) -> int:
         return int(self.X.shape[1])
 
-    def pieces(self, size: int) -> list[Rows]:
-        """Consecutive pieces of at most `size` rows, as chunks of a stream; their episode ids count episodes."""
+    def split(self, size: int, at: Iterable[int] = ()) -> list[Rows]:
+        """Consecutive pieces of at most `size` rows, cut at the rows `at` too, as chunks of a stream.
+
+        Inside, their episode ids count episodes; the first and the last id are the caller's.
+        """
+        edges = sorted({*range(0, len(self), size), *at, len(self)})
         number = np.concatenate([[0], np.cumsum(self.last[:-1])])
-        return [self._piece(first, min(first + size, len(self)), number) for first in range(0, len(self), size)]
+        return [self._piece(first, end, number) for first, end in pairwise(edges)]
 
     def _piece(self, first: int, end: int, number: NDArray[np.intp]) -> Rows:
         part = slice(first, end)
@@ -58,7 +64,9 @@ class Rows:
             X=self.X[part], y=self.y[part], y_missing=self.y_missing[part], leaving=self.leaving[part],
             ratios=self.ratios[part], last=last, terminated=self.terminated[part],
             X_next=None if self.X_next is None else self.X_next[part],
-            first_episode=int(number[first]), last_episode=int(number[end - 1]), single=self.single,
+            first_episode=int(number[first]) if first else self.first_episode,
+            last_episode=int(number[end - 1]) if end < len(self) else self.last_episode,
+            single=self.single,
         )  # fmt: skip
 
 

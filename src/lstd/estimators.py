@@ -6,59 +6,24 @@ alone. An attempt that fails leaves a fitted object as it was: everything is wor
 
 from __future__ import annotations
 
-import warnings
 from copy import copy
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import sparse
-from sklearn.base import BaseEstimator, RegressorMixin
-from sklearn.exceptions import UndefinedMetricWarning
-from sklearn.metrics import r2_score
-from sklearn.utils.validation import check_is_fitted, validate_data
 
-from lstd._rows import Features, Rows, check_features, check_rows
-from lstd._validation import check_choice, check_real
+from lstd._rows import Features, Rows, check_rows
+from lstd._validation import check_choice, check_integer, check_real
+from lstd.blocks import Blocks, default_limit
 from lstd.errors import InvalidInputError
-from lstd.returns import TOLERANCE, discounted_returns
-from lstd.solve import Solution, solve
+from lstd.fitted import Fitted
+from lstd.prediction import Predictor, checked_features, present
 from lstd.statistics import VARIANTS, LSTDStatistics
 
-Array = NDArray[np.float64]
 
-
-@dataclass(frozen=True, eq=False)
-class _Fitted:
-    """What a fitted model was made with, and its weights, solved for when they are first asked for."""
-
-    statistics: LSTDStatistics
-    gamma: float
-    alpha: float
-    variant: str
-    fit_intercept: bool
-
-    @cached_property
-    def solution(self) -> Solution:
-        alpha = np.full(self.statistics.n_features, self.alpha)
-        if self.fit_intercept:
-            alpha[-1] = 0.0
-        return solve(self.statistics.matrix(self.variant), self.statistics.b, alpha)
-
-    @cached_property
-    def coef(self) -> Array:
-        weights = self.solution.weights[:-1] if self.fit_intercept else self.solution.weights
-        return np.ascontiguousarray(weights[:, 0] if self.statistics.single else weights.T)
-
-    @cached_property
-    def intercept(self) -> float | Array:
-        weights = self.solution.weights[-1] if self.fit_intercept else np.zeros(self.statistics.b.shape[1])
-        return float(weights[0]) if self.statistics.single else weights.copy()
-
-
-class LSTD(RegressorMixin, BaseEstimator):  # type: ignore[misc]
+class LSTD(Predictor):
     """Linear prediction of the discounted sum of future rewards, by least-squares temporal differences.
 
     The weights are θ = (A + αI)⁻¹ b, where A and b sum over the transitions of a stream of rows: Boyan's LSTD(λ),
@@ -77,6 +42,10 @@ class LSTD(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         Which estimator to solve for.
     fit_intercept : bool, default False
         Add a column of ones with a weight of its own, which the ridge term leaves alone.
+    n_blocks : int or "auto", default "auto"
+        Stretches of the data, at most, that are told apart for standard errors and intervals: episodes, runs of
+        episodes, or runs of rows of one stream. Each takes 16 n² bytes. "auto" takes 64, fewer with more than 500
+        features, none with more than 1448; 0 keeps none.
 
     Attributes
     ----------
@@ -127,10 +96,6 @@ class LSTD(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     (4, 2)
     """
 
-    n_features_in_: int
-    feature_names_in_: NDArray[Any]
-    _fitted: _Fitted
-
     def __init__(
         self,
         gamma: float = 0.99,
@@ -138,12 +103,14 @@ class LSTD(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         alpha: float = 1.0,
         variant: str = "boyan",
         fit_intercept: bool = False,
+        n_blocks: int | str = "auto",
     ) -> None:
         self.gamma = gamma
         self.lmbda = lmbda
         self.alpha = alpha
         self.variant = variant
         self.fit_intercept = fit_intercept
+        self.n_blocks = n_blocks
 
     def fit(
         self,
@@ -197,14 +164,14 @@ class LSTD(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             "importance_ratio": importance_ratio,
         }  # fmt: skip
         candidate = self._blank()
-        chunk = candidate._statistics_of(X, y, columns, first=True, min_rows=1)
-        if chunk.n_transitions == 0:
+        blocks = candidate._extended(X, y, columns, min_rows=1)
+        if blocks.total.n_transitions == 0:
             raise InvalidInputError(
-                f"`X` must hold at least one full transition; got n_samples={chunk.n_rows}, and no row is followed by "
-                "a row of its episode, terminated, or given with `X_next`. Pass more rows, or `partial_fit` as they "
-                "come."
+                f"`X` must hold at least one full transition; got n_samples={blocks.total.n_rows}, and no row is "
+                "followed by a row of its episode, terminated, or given with `X_next`. Pass more rows, or "
+                "`partial_fit` as they come."
             )
-        candidate._set(chunk)
+        candidate._set(blocks)
         _ = candidate._fitted.solution  # so that its warning comes from `fit`
         self.__dict__ = candidate.__dict__
         return self
@@ -236,10 +203,8 @@ class LSTD(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             "episode": episode, "terminated": terminated, "X_next": X_next, "discount": discount,
             "importance_ratio": importance_ratio,
         }  # fmt: skip
-        first = "_fitted" not in vars(self)
-        candidate = self._blank() if first else copy(self)
-        chunk = candidate._statistics_of(X, y, columns, first=first)
-        candidate._set(chunk if first else self._fitted.statistics.then(chunk))
+        candidate = copy(self)
+        candidate._set(candidate._extended(X, y, columns))
         self.__dict__ = candidate.__dict__
         return self
 
@@ -278,127 +243,9 @@ class LSTD(RegressorMixin, BaseEstimator):  # type: ignore[misc]
                     f"`feature_names` must have one name per feature, shape ({candidate.n_features_in_},); "
                     f"got {candidate.feature_names_in_.shape}."
                 )
-        candidate._set(statistics)
+        candidate._set(Blocks(statistics, limit=0))
         self.__dict__ = candidate.__dict__
         return self
-
-    def predict(self, X: Any) -> Array:
-        """Predicted discounted sum of future rewards of each row, whatever rows were seen before.
-
-        Parameters
-        ----------
-        X : array-like, DataFrame or sparse of shape (T, n)
-
-        Returns
-        -------
-        ndarray of shape (T,) or (T, m)
-        """
-        check_is_fitted(self)
-        phi = _checked_features(self, X, reset=False)
-        return np.asarray(phi @ self._fitted.coef.T + self._fitted.intercept)
-
-    def score(
-        self,
-        X: Any,
-        y: ArrayLike,
-        sample_weight: ArrayLike | None = None,
-        *,
-        episode: ArrayLike | None = None,
-        terminated: ArrayLike | None = None,
-        discount: ArrayLike | None = None,
-        tolerance: float = TOLERANCE,
-    ) -> float:
-        """R² of the predictions against the discounted returns that were observed.
-
-        The return of a row counts when it was observed whole, up to `tolerance`: in an episode that did not
-        terminate, a row with h transitions until its end counts when γ^h, the share that the end's value has in the
-        row's return, is below `tolerance`. The mean over several rewards is unweighted.
-
-        Parameters
-        ----------
-        X, y, episode, terminated, discount
-            As in :meth:`fit`. Without `episode` and `terminated` the rows are one stream that has not ended.
-        sample_weight : array-like of shape (T,), optional
-            Weight of each row in R².
-        tolerance : float in (0, 1], default 0.01
-            Largest share of a return that may be unobserved; 0.01 asks for 459 transitions at γ = 0.99.
-
-        Returns
-        -------
-        float
-            At most 1. NaN, with scikit-learn's UndefinedMetricWarning, when nothing was said about episodes and fewer
-            than two rows count.
-
-        Raises
-        ------
-        InvalidInputError
-            When an array breaks a rule; when fewer than two rows count; when the model was fitted to several episodes
-            and neither `episode` nor `terminated` is given.
-        """
-        check_is_fitted(self)
-        tolerance = check_real("tolerance", tolerance, 0.0, 1.0, open_low=True)
-        told = episode is not None or terminated is not None
-        if not told and self.n_episodes_ > 1:
-            raise InvalidInputError(
-                f"`episode` or `terminated` must be given to `score` a model that was fitted to {self.n_episodes_} "
-                "episodes: else the rows are taken as one. In a Pipeline or search, route them with set_score_request."
-            )
-        phi = _checked_features(self, X, reset=False)
-        rows = check_rows(
-            phi, _present(y), gamma=self._fitted.gamma, episode=episode, terminated=terminated, discount=discount
-        )
-        weights = None if sample_weight is None else _check_weights(sample_weight, len(rows))
-        returns, unobserved = discounted_returns(rows.y, rows.leaving, rows.last, rows.terminated)
-        counts = unobserved < tolerance
-        if counts.sum() < 2:
-            _refuse_or_warn(int(counts.sum()), rows, unobserved, tolerance, told)
-            return float("nan")
-        predicted = (phi[counts] @ self._fitted.coef.T + self._fitted.intercept).reshape(-1, returns.shape[1])
-        return float(r2_score(returns[counts], predicted, sample_weight=None if weights is None else weights[counts]))
-
-    @property
-    def statistics_(self) -> LSTDStatistics:
-        """Sums over the data."""
-        check_is_fitted(self)
-        return self._fitted.statistics
-
-    @property
-    def coef_(self) -> Array:
-        """Weights, shape (n_features,) or (n_rewards, n_features)."""
-        check_is_fitted(self)
-        return self._fitted.coef
-
-    @property
-    def intercept_(self) -> float | Array:
-        """Weight of the column of ones, a number or of shape (n_rewards,)."""
-        check_is_fitted(self)
-        return self._fitted.intercept
-
-    @property
-    def condition_number_(self) -> float:
-        """Condition number of the system that was solved."""
-        check_is_fitted(self)
-        return self._fitted.solution.condition_number
-
-    @property
-    def n_transitions_(self) -> int:
-        """Full transitions seen."""
-        return self.statistics_.n_transitions
-
-    @property
-    def n_episodes_(self) -> int:
-        """Episodes begun."""
-        return self.statistics_.n_episodes
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return "_fitted" in vars(self)
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        tags.target_tags.multi_output = True
-        tags.regressor_tags.poor_score = True  # its targets are returns, not the rewards in `y`
-        return tags
 
     def _blank(self) -> Self:
         """A copy that was never fitted: parameters and metadata requests only."""
@@ -407,28 +254,37 @@ class LSTD(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             blank.__dict__.pop(name, None)
         return blank
 
-    def _statistics_of(
-        self, X: Any, y: Any, columns: dict[str, Any], *, first: bool, min_rows: int = 0
-    ) -> LSTDStatistics:
-        """Statistics of a chunk; sets the number and the names of the features if it is the first."""
+    def _extended(self, X: Any, y: Any, columns: dict[str, Any], *, min_rows: int = 0) -> Blocks:
+        """Sums over what came before and a chunk; sets the number and the names of the features if it is the first."""
         gamma, lmbda, _, _, fit_intercept = _settings(self)
+        first = "_fitted" not in vars(self)
         if not first:
             _check_unchanged(self._fitted, gamma, lmbda, fit_intercept)
         columns = dict(columns)
         X_next = columns.pop("X_next")
-        phi = _checked_features(self, X, reset=first, min_rows=min_rows, finite=False)
+        phi = checked_features(self, X, reset=first, min_rows=min_rows, finite=False)
         if X_next is not None:
             if tuple(np.shape(X_next)) != phi.shape:
                 raise InvalidInputError(f"`X_next` must have the shape of `X`, {phi.shape}; got {np.shape(X_next)}.")
-            X_next = _checked_features(self, X_next, reset=False, finite=False)
-        rows = check_rows(phi, _present(y), gamma=gamma, X_next=X_next, warn=first, finite=False, **columns)
+            X_next = checked_features(self, X_next, reset=False, finite=False)
+        rows = check_rows(phi, present(y), gamma=gamma, X_next=X_next, warn=first, finite=False, **columns)
         if fit_intercept:
             rows = replace(rows, X=_with_ones(rows.X), X_next=None if X_next is None else _with_ones(rows.X_next))
-        return LSTDStatistics.from_rows(rows, lmbda)
+        return (_no_blocks(rows, lmbda, self.n_blocks) if first else self._fitted.blocks).extended(rows)
 
-    def _set(self, statistics: LSTDStatistics) -> None:
+    def _set(self, blocks: Blocks) -> None:
         gamma, _, alpha, variant, fit_intercept = _settings(self)
-        self._fitted = _Fitted(statistics, gamma, alpha, variant, fit_intercept)
+        self._fitted = Fitted(blocks, gamma, alpha, variant, fit_intercept)
+
+
+def _no_blocks(rows: Rows, lmbda: float, n_blocks: Any) -> Blocks:
+    """Blocks of no data, for data like these rows."""
+    nothing = LSTDStatistics.empty(rows.n_features, rows.y.shape[1], lmbda=lmbda, single=rows.single)
+    if isinstance(n_blocks, str) and n_blocks == "auto":
+        return Blocks(nothing, default_limit(rows.n_features))
+    if isinstance(n_blocks, str):
+        raise InvalidInputError(f'`n_blocks` must be "auto" or an integer, at least 0; got {n_blocks!r}.')
+    return Blocks(nothing, check_integer("n_blocks", n_blocks, 0))
 
 
 def _settings(model: LSTD) -> tuple[float, float, float, str, bool]:
@@ -444,7 +300,7 @@ def _settings(model: LSTD) -> tuple[float, float, float, str, bool]:
     )
 
 
-def _check_unchanged(fitted: _Fitted, gamma: float, lmbda: float, fit_intercept: bool) -> None:
+def _check_unchanged(fitted: Fitted, gamma: float, lmbda: float, fit_intercept: bool) -> None:
     for name, before, now in (
         ("gamma", fitted.gamma, gamma),
         ("lmbda", fitted.statistics.lmbda, lmbda),
@@ -457,48 +313,6 @@ def _check_unchanged(fitted: _Fitted, gamma: float, lmbda: float, fit_intercept:
             )
 
 
-def _checked_features(model: LSTD, X: Any, *, reset: bool, min_rows: int = 0, finite: bool = True) -> Features:
-    """Features as `check_features` gives them, after scikit-learn's checks of their number and names."""
-    phi = validate_data(
-        model, X, reset=reset, accept_sparse="csr", dtype=np.float64, order="C", ensure_all_finite=False,
-        ensure_min_samples=min_rows,
-    )  # fmt: skip
-    return check_features("X", phi, finite=finite)
-
-
-def _present(y: Any) -> Any:
-    if y is None:
-        raise InvalidInputError("LSTD requires y to be passed, but the target y is None: pass a reward for every row.")
-    return y
-
-
 def _with_ones(phi: Features) -> Features:
     ones = np.ones((phi.shape[0], 1))
     return sparse.hstack([phi, ones], format="csr") if sparse.issparse(phi) else np.hstack([phi, ones])
-
-
-def _check_weights(sample_weight: ArrayLike, n_rows: int) -> Array:
-    weights = np.asarray(sample_weight, dtype=np.float64)
-    if weights.shape != (n_rows,):
-        raise InvalidInputError(
-            f"`sample_weight` must have one weight per row of `X`, shape ({n_rows},); got {weights.shape}."
-        )
-    bad = ~(np.isfinite(weights) & (weights >= 0.0))
-    if bad.any():
-        row = int(np.argmax(bad))
-        raise InvalidInputError(f"`sample_weight` must be finite and at least 0; row {row} has {weights[row]:g}.")
-    return weights
-
-
-def _refuse_or_warn(n_counting: int, rows: Rows, unobserved: Array, tolerance: float, told: bool) -> None:
-    """Say why there is no score: an error, or a warning when nothing was said about episodes."""
-    full = ~rows.last | rows.terminated
-    least = f"; the smallest such share is {unobserved[full].min():.2g}" if full.any() else ""
-    message = (
-        f"A score needs at least two rows whose return was observed up to `tolerance`; got {n_counting} of {len(rows)} "
-        f"rows in which the share of the discounted future that was cut off is below {tolerance:g}{least}. Score "
-        "longer episodes, pass `terminated` for those that ended for good, or raise `tolerance`."
-    )
-    if told:
-        raise InvalidInputError(message)
-    warnings.warn(message, UndefinedMetricWarning, stacklevel=3)

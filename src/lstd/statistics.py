@@ -21,19 +21,20 @@ horizon row otherwise.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections import deque
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from functools import reduce
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
+from scipy.linalg import blas
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from lstd._kernels.traces import arrivals, dense_traces, sparse_traces
 from lstd._rows import Features, Rows, check_finite, check_rows
+from lstd._sums import is_no_sum, no_sum, sum_rows
 from lstd._validation import check_choice, check_real
 from lstd.errors import InvalidInputError
 from lstd.solve import Solution, check_range, solve
@@ -43,7 +44,6 @@ Array = NDArray[np.float64]
 VARIANTS = ("boyan", "uncorrected", "mixed")
 _APART = "(sum of independent data)"  # in place of the episode id of a sum, which no chunk goes on from
 _PIECE_ENTRIES = 2**22  # of the rows that one thread sums at a time, 32 MiB
-_BLOCK_ENTRIES = 2**17  # of a block of traces, about one MiB: it stays in the cache between kernel and product
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,7 +112,7 @@ class LSTDStatistics:
         n, m = n_features, n_rewards
         return cls(
             lmbda=check_real("lmbda", lmbda, 0.0, 1.0),
-            A=np.zeros((n, n)), B=np.zeros((n, n)), b=np.zeros((n, m)),
+            A=no_sum(n, n), B=no_sum(n, n), b=np.zeros((n, m)),
             arriving=np.zeros(n), share=1.0, a=np.zeros(n), h=np.zeros(n), c=np.zeros(m),
             pending=None, first_episode=None, last_episode=None,
             n_rows=0, n_transitions=0, n_episodes=0, single=single, successors=None,
@@ -171,13 +171,16 @@ class LSTDStatistics:
 
     @classmethod
     def from_rows(cls, rows: Rows, lmbda: float) -> LSTDStatistics:
-        """Statistics of rows that `check_rows` has checked, but for NaN and inf among the features."""
-        nothing = cls.empty(rows.n_features, rows.y.shape[1], lmbda=lmbda, single=rows.single)
-        if not len(rows):
-            return nothing
-        found = _of_pieces(rows, nothing)
-        _check_sums(found, rows)
-        return found
+        """Statistics of rows that `check_rows` has checked, but for NaN and inf among the features.
+
+        They are summed in pieces that depend on the shape of the data only, and so does the result to the last bit.
+        """
+        total = cls.empty(rows.n_features, rows.y.shape[1], lmbda=lmbda, single=rows.single)
+        with np.errstate(over="ignore", invalid="ignore"):  # `check_sums` looks at what comes out
+            for piece in pieces_of(rows, lmbda):
+                total = total.then(piece)
+        check_sums(total, rows)
+        return total
 
     @property
     def n_features(self) -> int:
@@ -195,13 +198,13 @@ class LSTDStatistics:
             return self
         if self.n_rows == 0:
             return following
-        goes_on = _goes_on(self, following)
+        goes_on = self.goes_on_with(following.first_episode, following.successors)
         start = _completed(self) if goes_on else _closed(self)
         u = start.arriving
         return replace(
             following,
-            A=start.A + following.A + np.outer(u, following.a),
-            B=start.B + following.B + np.outer(u, following.h),
+            A=_sum_and_outer(start.A, following.A, u, following.a),
+            B=_sum_and_outer(start.B, following.B, u, following.h),
             b=start.b + following.b + np.outer(u, following.c),
             arriving=following.arriving + following.share * u,
             share=start.share * following.share,
@@ -213,6 +216,25 @@ class LSTDStatistics:
             n_transitions=start.n_transitions + following.n_transitions,
             n_episodes=self.n_episodes + following.n_episodes - goes_on,
         )
+
+    def goes_on_with(self, episode: Any, successors: bool | None) -> bool:
+        """Whether a row of this episode id, given with its successor or not, goes on with the last row's episode.
+
+        Raises
+        ------
+        InvalidInputError
+            When successors or ids were given before and are not now, or the other way round.
+        """
+        if None not in (self.successors, successors) and self.successors != successors:
+            raise InvalidInputError("`X_next` must be given for all chunks of a stream or for none.")
+        if self.pending is None or (isinstance(episode, str) and episode == _APART):
+            return False
+        if (self.last_episode is None) != (episode is None):
+            raise InvalidInputError(
+                "`episode` must be given for all chunks of a stream or for none, where a chunk may go on with the "
+                "episode of the one before."
+            )
+        return bool(np.all(self.last_episode == episode))
 
     def __add__(self, other: LSTDStatistics) -> LSTDStatistics:
         """Statistics of both, as independent data: the ends of both streams are truncated.
@@ -268,18 +290,15 @@ def _check_alike(one: LSTDStatistics, two: LSTDStatistics) -> None:
         raise InvalidInputError("`y` must be a vector in all data that are merged, or have shape (T, 1) in all.")
 
 
-def _goes_on(s: LSTDStatistics, following: LSTDStatistics) -> bool:
-    """Whether the first row of `following` belongs to the episode of the last row of `s`."""
-    if None not in (s.successors, following.successors) and s.successors != following.successors:
-        raise InvalidInputError("`X_next` must be given for all chunks of a stream or for none.")
-    if s.pending is None or (isinstance(following.first_episode, str) and following.first_episode == _APART):
-        return False
-    if (s.last_episode is None) != (following.first_episode is None):
-        raise InvalidInputError(
-            "`episode` must be given for all chunks of a stream or for none, where a chunk may go on with the episode "
-            "of the one before."
-        )
-    return bool(np.all(s.last_episode == following.first_episode))
+def _sum_and_outer(one: Array, two: Array, u: Array, v: Array) -> Array:
+    """one + two + u vᵀ; arrays may be shared with those given, as no statistics are ever written to."""
+    changes = bool(u.any() and v.any())
+    if not changes and (is_no_sum(one) or is_no_sum(two)):
+        return two if is_no_sum(one) else one
+    found = one + two
+    if changes:
+        blas.dger(1.0, v, u, a=found.T, overwrite_a=True)
+    return found
 
 
 def _completed(s: LSTDStatistics) -> LSTDStatistics:
@@ -317,45 +336,51 @@ def _closed(s: LSTDStatistics) -> LSTDStatistics:
     return replace(s, B=s.B + np.outer(s.arriving, phi), h=s.h + s.share * phi, arriving=zero, share=0.0, pending=None)
 
 
-def _of_pieces(rows: Rows, nothing: LSTDStatistics) -> LSTDStatistics:
-    """Sums over pieces of fixed size, by as many threads as BLAS may use, merged in order.
+def pieces_of(rows: Rows, lmbda: float, at: Iterable[int] = ()) -> Iterator[LSTDStatistics]:
+    """Statistics of consecutive pieces of rows, cut at the rows `at`; large data by as many threads as BLAS may use.
 
-    The pieces depend on the shape of the data only, and so does the result to the last bit.
+    Nothing has looked for features that are NaN or infinite: see `check_sums`.
     """
-    pieces = rows.pieces(max(1, _PIECE_ENTRIES // max(1, rows.n_features)))
-    if len(pieces) == 1:
-        return _of_rows(rows, nothing)
+    nothing = LSTDStatistics.empty(rows.n_features, rows.y.shape[1], lmbda=lmbda, single=rows.single)
+    size = max(1, _PIECE_ENTRIES // max(1, rows.n_features))
+    pieces = rows.split(size, at)
+    if len(rows) <= size:
+        yield from (_of_rows(piece, nothing) for piece in pieces)
+        return
     threads = max((library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"), default=1)
+    waiting: deque[Future[LSTDStatistics]] = deque()
     with threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(threads, thread_name_prefix="lstd") as pool:
-        found = reduce(LSTDStatistics.then, pool.map(lambda piece: _of_rows(piece, nothing), pieces))
-    return replace(found, first_episode=rows.first_episode, last_episode=rows.last_episode)
+        for piece in pieces:
+            waiting.append(pool.submit(_of_rows, piece, nothing))
+            if len(waiting) > 2 * threads:  # so that few sums are held at a time
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
 
 
 def _of_rows(rows: Rows, nothing: LSTDStatistics) -> LSTDStatistics:
-    with np.errstate(over="ignore", invalid="ignore"):  # `_check_sums` looks at what comes out
-        return _sums_and_end(rows, nothing)
-
-
-def _sums_and_end(rows: Rows, nothing: LSTDStatistics) -> LSTDStatistics:
-    given = rows.X_next is not None
+    with np.errstate(over="ignore", invalid="ignore"):  # `check_sums` looks at what comes out
+        sums = sum_rows(rows, nothing.lmbda)
     end = len(rows) - 1
-    is_open = not rows.terminated[end]
-    n_full = end if is_open and not given else end + 1  # rows that are in the sums, horizon rows among them
-    cut = rows.last[:n_full] & ~rows.terminated[:n_full]  # truncated ends
-    if given and is_open:
-        cut[end] = False  # its boundary term is pending
-    sums = _sum_with_successors(rows, cut, nothing) if given else _sum(rows, n_full, cut, nothing)
-    n_transitions = n_full if given else n_full - int(cut.sum())
-    if not is_open:
-        return replace(sums, n_transitions=n_transitions)
-    phi = _row(rows.X_next if given else rows.X, end)
-    pending = Pending(
-        phi, rows.y[end], bool(rows.y_missing[end]), float(rows.ratios[end]), float(rows.leaving[end]), given
+    pending = None
+    if not rows.terminated[end]:
+        given = rows.X_next is not None
+        phi = _row(rows.X_next if given else rows.X, end)
+        ratio, leaving = float(rows.ratios[end]), float(rows.leaving[end])
+        pending = Pending(phi, rows.y[end], bool(rows.y_missing[end]), ratio, leaving, given)
+    return replace(
+        nothing,
+        **vars(sums),
+        pending=pending,
+        first_episode=rows.first_episode,
+        last_episode=rows.last_episode,
+        n_rows=len(rows),
+        n_episodes=int(rows.last.sum()),
+        successors=rows.X_next is not None,
     )
-    return replace(sums, pending=pending, n_transitions=n_transitions)
 
 
-def _check_sums(found: LSTDStatistics, rows: Rows) -> None:
+def check_sums(found: LSTDStatistics, rows: Rows) -> None:
     """Refuse features that are NaN or infinite, and sums that overflow.
 
     Such a feature leaves its mark on the diagonal of A or in the pending row, as 0·inf is NaN: no pass over all
@@ -368,106 +393,6 @@ def _check_sums(found: LSTDStatistics, rows: Rows) -> None:
     if rows.X_next is not None:
         check_finite("X_next", rows.X_next)
     check_range(*sums)
-
-
-class _Sums:
-    """A, B, b and the trace u, summed block by block."""
-
-    def __init__(self, rows: Rows, lmbda: float) -> None:
-        n = rows.n_features
-        self.rows, self.lmbda = rows, lmbda
-        self.A, self.B = np.zeros((2, n, n))
-        self.b = np.zeros((rows.y.shape[1], n))
-        self.u, self._z = np.zeros((2, n))
-        self._size = min(4096, max(64, _BLOCK_ENTRIES // max(1, n)))
-        self._left = np.empty((min(self._size, len(rows)), n))
-
-    def blocks(self, n_rows: int, leaving: Array, ratios: Array, kept: float) -> Iterator[tuple[slice, Array]]:
-        """Blocks of rows and z − kept u of each, (T, n); `b` and `u` go on."""
-        for first in range(0, n_rows, self._size):
-            block = slice(first, min(first + self._size, n_rows))
-            phi, y = self.rows.X[block], np.ascontiguousarray(self.rows.y[block])
-            left = self._left[: block.stop - first]
-            state = (self.lmbda, kept, self.u, self._z, left, self.b)
-            if sparse.issparse(phi):
-                indptr, indices = phi.indptr.astype(np.int64), phi.indices.astype(np.int64)
-                sparse_traces(indptr, indices, phi.data, y, leaving[block], ratios[block], *state)
-            else:
-                dense_traces(phi, y, leaving[block], ratios[block], *state)
-            yield block, left
-
-
-def _sum(rows: Rows, n_full: int, cut: NDArray[np.bool_], nothing: LSTDStatistics) -> LSTDStatistics:
-    """Sums over the first `n_full` rows, where each row's successor is the next row."""
-    sums = _Sums(rows, nothing.lmbda)
-    # A horizon row with ratio and discount zero adds nothing to b and leaves no trace; it has z − u = −u.
-    ratios, leaving = np.where(cut, 0.0, rows.ratios[:n_full]), np.where(cut, 0.0, rows.leaving[:n_full])
-    for block, left in sums.blocks(n_full, leaving, ratios, 1.0):
-        phi = rows.X[block]
-        ends = np.flatnonzero(cut[block])
-        if len(ends):
-            sums.B -= _product(left[ends], phi[ends])
-            left[ends] = 0.0
-        sums.A += _product(left, phi)
-    e, d, share = _shares(leaving, ratios, nothing.lmbda)
-    near = slice(0, len(e))
-    full = ~cut[near]
-    a = _weighted(np.where(full, d - e, 0.0), rows.X[near])
-    h = _weighted(np.where(full, 0.0, e), rows.X[near])
-    return _summed(rows, sums, nothing, share=share, a=a, h=h, c=_weighted(d, rows.y[near]))
-
-
-def _sum_with_successors(rows: Rows, cut: NDArray[np.bool_], nothing: LSTDStatistics) -> LSTDStatistics:
-    """Sums over all rows, each with the features of its successor; the last boundary term is left open."""
-    X_next: Features = rows.X_next
-    sums = _Sums(rows, nothing.lmbda)
-    carried = np.where(cut, 0.0, rows.leaving)
-    inner = ~cut
-    inner[-1] = False
-    for block, z in sums.blocks(len(rows), carried, rows.ratios, 0.0):
-        phi_next = X_next[block]
-        sums.A += _product(z, rows.X[block])
-        z *= rows.leaving[block, np.newaxis]
-        ends = np.flatnonzero(cut[block])
-        if len(ends):
-            sums.B += _product(z[ends], phi_next[ends])
-        z[~inner[block]] = 0.0
-        sums.A -= _product(z, phi_next)
-    _, d, share = _shares(carried, rows.ratios, nothing.lmbda)
-    near = slice(0, len(d))
-    out = d * rows.leaving[near]
-    a = _weighted(d, rows.X[near]) - _weighted(np.where(inner[near], out, 0.0), X_next[near])
-    h = _weighted(np.where(cut[near], out, 0.0), X_next[near])
-    return _summed(rows, sums, nothing, share=share, a=a, h=h, c=_weighted(d, rows.y[near]))
-
-
-def _summed(rows: Rows, sums: _Sums, nothing: LSTDStatistics, **incoming: Any) -> LSTDStatistics:
-    return replace(
-        nothing, A=sums.A, B=sums.B, b=sums.b.T.copy(), arriving=sums.u,
-        n_rows=len(rows), n_episodes=int(rows.last.sum()), successors=rows.X_next is not None,
-        first_episode=rows.first_episode, last_episode=rows.last_episode, **incoming,
-    )  # fmt: skip
-
-
-def _shares(leaving: Array, ratios: Array, lmbda: float) -> tuple[Array, Array, float]:
-    """e, d and the share that leaves, over the rows in which anything that arrived in the first row is left."""
-    e, d = np.empty((2, len(leaving)))
-    share = arrivals(leaving, ratios, lmbda, e, d)
-    gone = np.flatnonzero(e == 0.0)
-    reach = int(gone[0]) if len(gone) else len(e)
-    return e[:reach], d[:reach], float(share)
-
-
-def _product(left: Array, right: Features) -> Array:
-    """leftᵀ right, dense."""
-    if sparse.issparse(right):
-        return np.asarray((right.T @ left).T)
-    return np.asarray(left.T @ right)
-
-
-def _weighted(weights: Array, rows: Features) -> Array:
-    """Weighted sum of rows."""
-    return np.asarray(rows.T @ weights).reshape(-1)
 
 
 def _row(X: Features, i: int) -> Array:

@@ -1,0 +1,246 @@
+"""What fitted models share: predictions, their errors and intervals, and the score."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any, Literal, overload
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.exceptions import UndefinedMetricWarning
+from sklearn.metrics import r2_score
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from lstd._rows import Features, Rows, check_features, check_rows
+from lstd._validation import check_real
+from lstd.errors import InvalidInputError
+from lstd.fitted import Fitted
+from lstd.inference import Interval, interval
+from lstd.returns import TOLERANCE, discounted_returns
+from lstd.statistics import LSTDStatistics
+
+Array = NDArray[np.float64]
+
+
+class Predictor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
+    """A regressor whose fitted state is `_fitted`; what it was fitted to does not matter here."""
+
+    n_features_in_: int
+    feature_names_in_: NDArray[Any]
+    _fitted: Fitted
+
+    @overload
+    def predict(self, X: Any, return_std: Literal[False] = False) -> Array: ...
+    @overload
+    def predict(self, X: Any, return_std: Literal[True]) -> tuple[Array, Array]: ...
+    def predict(self, X: Any, return_std: bool = False) -> Array | tuple[Array, Array]:
+        """Predicted discounted sum of future rewards of each row, whatever rows were seen before.
+
+        Parameters
+        ----------
+        X : array-like, DataFrame or sparse of shape (T, n)
+        return_std : bool, default False
+            Return the standard error of each prediction too.
+
+        Returns
+        -------
+        prediction : ndarray of shape (T,) or (T, m)
+        standard_error : ndarray of the same shape
+            Only with `return_std`. It is that of the value, an expectation, and not the spread of returns about it.
+
+        Raises
+        ------
+        InvalidInputError
+            When a standard error is asked for, and the model was fitted to too few episodes or rows for one.
+        """
+        check_is_fitted(self)
+        phi = checked_features(self, X, reset=False)
+        prediction = np.asarray(phi @ self._fitted.coef.T + self._fitted.intercept)
+        if not return_std:
+            return prediction
+        return prediction, self._fitted.influence.spread(phi)[0].reshape(prediction.shape)
+
+    def predict_interval(self, X: Any, level: float = 0.95) -> Interval:
+        """Intervals for the values of rows: for the LSTD(λ) fixed point, that is, to which endless data would lead.
+
+        With λ < 1 and features that cannot represent the values, the values themselves may lie outside:
+        see :func:`bias_check`.
+
+        Parameters
+        ----------
+        X : array-like, DataFrame or sparse of shape (T, n)
+        level : float in (0, 1), default 0.95
+            Share of data sets whose interval holds the fixed point, for each row by itself.
+
+        Returns
+        -------
+        Interval
+            With `lower`, `upper`, `prediction`, `standard_error`, `degrees_of_freedom` and `flagged`, each of shape
+            (T,) or (T, m). Rows are flagged on which too little data bears.
+
+        Raises
+        ------
+        InvalidInputError
+            When the model was fitted to too few episodes or rows, or keeps no sums over stretches of the data.
+        """
+        check_is_fitted(self)
+        level = check_real("level", level, 0.0, 1.0, open_low=True)
+        if level == 1.0:
+            raise InvalidInputError("`level` must be below 1; got 1. No interval is sure.")
+        phi = checked_features(self, X, reset=False)
+        prediction = np.asarray(phi @ self._fitted.coef.T + self._fitted.intercept)
+        error, freedom = self._fitted.influence.spread(phi)
+        return interval(prediction, error.reshape(prediction.shape), freedom.reshape(prediction.shape), level)
+
+    def score(
+        self,
+        X: Any,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        *,
+        episode: ArrayLike | None = None,
+        terminated: ArrayLike | None = None,
+        discount: ArrayLike | None = None,
+        tolerance: float = TOLERANCE,
+    ) -> float:
+        """R² of the predictions against the discounted returns that were observed.
+
+        The return of a row counts when it was observed whole, up to `tolerance`: in an episode that did not
+        terminate, a row with h transitions until its end counts when γ^h, the share that the end's value has in the
+        row's return, is below `tolerance`. The mean over several rewards is unweighted.
+
+        Parameters
+        ----------
+        X, y, episode, terminated, discount
+            As in :meth:`fit`. Without `episode` and `terminated` the rows are one stream that has not ended.
+        sample_weight : array-like of shape (T,), optional
+            Weight of each row in R².
+        tolerance : float in (0, 1], default 0.01
+            Largest share of a return that may be unobserved; 0.01 asks for 459 transitions at γ = 0.99.
+
+        Returns
+        -------
+        float
+            At most 1. NaN, with scikit-learn's UndefinedMetricWarning, when nothing was said about episodes and fewer
+            than two rows count.
+
+        Raises
+        ------
+        InvalidInputError
+            When an array breaks a rule; when fewer than two rows count; when the model was fitted to several episodes
+            and neither `episode` nor `terminated` is given.
+        """
+        check_is_fitted(self)
+        tolerance = check_real("tolerance", tolerance, 0.0, 1.0, open_low=True)
+        told = episode is not None or terminated is not None
+        if not told and self.n_episodes_ > 1:
+            raise InvalidInputError(
+                f"`episode` or `terminated` must be given to `score` a model that was fitted to {self.n_episodes_} "
+                "episodes: else the rows are taken as one. In a Pipeline or search, route them with set_score_request."
+            )
+        phi = checked_features(self, X, reset=False)
+        rows = check_rows(
+            phi, present(y), gamma=self._fitted.gamma, episode=episode, terminated=terminated, discount=discount
+        )
+        weights = None if sample_weight is None else _check_weights(sample_weight, len(rows))
+        returns, unobserved = discounted_returns(rows.y, rows.leaving, rows.last, rows.terminated)
+        counts = unobserved < tolerance
+        if counts.sum() < 2:
+            _refuse_or_warn(int(counts.sum()), rows, unobserved, tolerance, told)
+            return float("nan")
+        predicted = (phi[counts] @ self._fitted.coef.T + self._fitted.intercept).reshape(-1, returns.shape[1])
+        return float(r2_score(returns[counts], predicted, sample_weight=None if weights is None else weights[counts]))
+
+    @property
+    def statistics_(self) -> LSTDStatistics:
+        """Sums over the data."""
+        check_is_fitted(self)
+        return self._fitted.statistics
+
+    @property
+    def coef_(self) -> Array:
+        """Weights, shape (n_features,) or (n_rewards, n_features)."""
+        check_is_fitted(self)
+        return self._fitted.coef
+
+    @property
+    def intercept_(self) -> float | Array:
+        """Weight of the column of ones, a number or of shape (n_rewards,)."""
+        check_is_fitted(self)
+        return self._fitted.intercept
+
+    @property
+    def coef_covariance_(self) -> Array:
+        """Covariance of the weights, shape (n_features, n_features) or (n_rewards, n_features, n_features)."""
+        check_is_fitted(self)
+        covariance = self._fitted.influence.covariance()
+        return covariance[0] if self._fitted.statistics.single else covariance
+
+    @property
+    def condition_number_(self) -> float:
+        """Condition number of the system that was solved."""
+        check_is_fitted(self)
+        return self._fitted.solution.condition_number
+
+    @property
+    def n_transitions_(self) -> int:
+        """Full transitions seen."""
+        return self.statistics_.n_transitions
+
+    @property
+    def n_episodes_(self) -> int:
+        """Episodes begun."""
+        return self.statistics_.n_episodes
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return "_fitted" in vars(self)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.target_tags.multi_output = True
+        tags.regressor_tags.poor_score = True  # its targets are returns, not the rewards in `y`
+        return tags
+
+
+def checked_features(model: Predictor, X: Any, *, reset: bool, min_rows: int = 0, finite: bool = True) -> Features:
+    """Features as `check_features` gives them, after scikit-learn's checks of their number and names."""
+    phi = validate_data(
+        model, X, reset=reset, accept_sparse="csr", dtype=np.float64, order="C", ensure_all_finite=False,
+        ensure_min_samples=min_rows,
+    )  # fmt: skip
+    return check_features("X", phi, finite=finite)
+
+
+def present(y: Any) -> Any:
+    if y is None:
+        raise InvalidInputError("LSTD requires y to be passed, but the target y is None: pass a reward for every row.")
+    return y
+
+
+def _check_weights(sample_weight: ArrayLike, n_rows: int) -> Array:
+    weights = np.asarray(sample_weight, dtype=np.float64)
+    if weights.shape != (n_rows,):
+        raise InvalidInputError(
+            f"`sample_weight` must have one weight per row of `X`, shape ({n_rows},); got {weights.shape}."
+        )
+    bad = ~(np.isfinite(weights) & (weights >= 0.0))
+    if bad.any():
+        row = int(np.argmax(bad))
+        raise InvalidInputError(f"`sample_weight` must be finite and at least 0; row {row} has {weights[row]:g}.")
+    return weights
+
+
+def _refuse_or_warn(n_counting: int, rows: Rows, unobserved: Array, tolerance: float, told: bool) -> None:
+    """Say why there is no score: an error, or a warning when nothing was said about episodes."""
+    full = ~rows.last | rows.terminated
+    least = f"; the smallest such share is {unobserved[full].min():.2g}" if full.any() else ""
+    message = (
+        f"A score needs at least two rows whose return was observed up to `tolerance`; got {n_counting} of {len(rows)} "
+        f"rows in which the share of the discounted future that was cut off is below {tolerance:g}{least}. Score "
+        "longer episodes, pass `terminated` for those that ended for good, or raise `tolerance`."
+    )
+    if told:
+        raise InvalidInputError(message)
+    warnings.warn(message, UndefinedMetricWarning, stacklevel=3)
