@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache, partial
+from itertools import pairwise
 
 import numpy as np
 
@@ -395,3 +396,34 @@ def sweep_entry(name, features_name, algorithm, lmbda, alpha, run_seed, n_steps=
         theta = run(*arguments)
         error = np.mean([normalised_error(w, features, D, theta_star) for w in theta[1:]])
     return error if np.isfinite(error) else np.inf
+
+
+def influence(matrices, vectors, theta, ridge, units):
+    """v_e = M (g_e − w_e Σ g) of stretches, (E, n), from A and b of the stream's beginnings up to the end of each.
+
+    `units` is how many units each stretch has; w_e their shares.
+    """
+    scores, before = [], np.zeros_like(theta)
+    for A, b in zip(matrices, vectors, strict=True):
+        after = b - A @ theta
+        scores.append(after - before)
+        before = after
+    shares = np.array(units) / np.sum(units)
+    M = np.linalg.inv(matrices[-1] + np.diag(ridge))
+    return np.array([M @ (g - w * np.sum(scores, axis=0)) for g, w in zip(scores, shares, strict=True)])
+
+
+def td_error_scores(phi, rewards, theta, lmbda, discounts, edges):
+    """g_e = Σ z_t δ_t of Boyan's estimator over the transitions of each stretch, (E, n); literal.
+
+    `phi` (T + 1, n); stretch e has the transitions edges[e] ≤ t < edges[e + 1].
+    """
+    phi, discounts, _ = _stream(phi, discounts, None)
+    scores = []
+    for first, end in pairwise(edges):
+        g = np.zeros(phi.shape[1])
+        for t in range(first, end):
+            error = rewards[t] + discounts[t + 1] * phi[t + 1] @ theta - phi[t] @ theta
+            g += trace(phi, t, lmbda, discounts) * error
+        scores.append(g)
+    return np.array(scores)

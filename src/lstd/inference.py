@@ -141,20 +141,17 @@ def interval(prediction: Array, error: Array, freedom: Array, level: float) -> I
 
 
 def _check_stretches(blocks: Blocks) -> None:
-    n_stretches = len(blocks.marks) + 1
-    episodes = blocks.total.n_episodes
-    if not blocks.limit:
+    fewest = _FEWEST_EPISODES if blocks.by_episode else _FEWEST_STRETCHES
+    if len(blocks.marks) + 1 >= fewest:
+        return
+    if blocks.limit < 2 * fewest:
         raise InvalidInputError(
-            "Intervals need sums over stretches of the data, which this model does not keep: it was fitted to merged "
-            "statistics, with n_blocks=0, or has so many features that they would take more than 256 MB. Fit it to "
-            "data with `n_blocks` of at least 8."
+            f"Intervals need `n_blocks` of at least {2 * fewest}; this model has {blocks.limit}: it was given so, or "
+            'the model was fitted to merged statistics, or "auto" found that its features are too many for 256 MB. '
+            "Fit to data with more of them."
         )
-    if blocks.by_episode and n_stretches < _FEWEST_EPISODES:
-        raise InvalidInputError(
-            f"Intervals need at least {_FEWEST_EPISODES} episodes; the model was fitted to {episodes}. Fit it to more."
-        )
-    if not blocks.by_episode and n_stretches < _FEWEST_STRETCHES:
-        raise InvalidInputError(
-            f"Intervals need at least {_FEWEST_STRETCHES} rows in one stream, and far more to mean much; the model was "
-            f"fitted to {blocks.total.n_rows}. Fit it to more."
-        )
+    what, count = ("episodes", blocks.total.n_episodes) if blocks.by_episode else ("rows", blocks.total.n_rows)
+    raise InvalidInputError(
+        f"Intervals need at least {fewest} {what}, and mean little with as few; the model was fitted to {count}. Fit "
+        "it to more."
+    )
