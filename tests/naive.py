@@ -399,18 +399,27 @@ def sweep_entry(name, features_name, algorithm, lmbda, alpha, run_seed, n_steps=
 
 
 def influence(matrices, vectors, theta, ridge, units):
-    """v_e = M (g_e − w_e Σ g) of stretches, (E, n), from A and b of the stream's beginnings up to the end of each.
+    """q_e = √(1 − w_e) (S − A_e)⁻¹ (g_e − w_e Σ g) of stretches, (E, n), from A and b of what came before their ends.
 
     `units` is how many units each stretch has; w_e their shares.
     """
-    scores, before = [], np.zeros_like(theta)
-    for A, b in zip(matrices, vectors, strict=True):
-        after = b - A @ theta
-        scores.append(after - before)
-        before = after
-    shares = np.array(units) / np.sum(units)
-    M = np.linalg.inv(matrices[-1] + np.diag(ridge))
-    return np.array([M @ (g - w * np.sum(scores, axis=0)) for g, w in zip(scores, shares, strict=True)])
+    S, shares = matrices[-1] + np.diag(ridge), np.array(units) / np.sum(units)
+    total = vectors[-1] - matrices[-1] @ theta
+    found, A_before, b_before = [], np.zeros_like(S), np.zeros_like(theta)
+    for A, b, share in zip(matrices, vectors, shares, strict=True):
+        A_e, b_e = A - A_before, b - b_before
+        score = b_e - A_e @ theta - share * total
+        found.append(np.sqrt(1 - share) * np.linalg.inv(S - A_e) @ score)
+        A_before, b_before = A, b
+    return np.array(found)
+
+
+def degrees_of_freedom(u, shares):
+    """Satterthwaite's degrees of freedom of Σ u_e², with a guard of 10 w² on the kurtosis; a number."""
+    w2 = sum(share**2 for share in shares)
+    rho = sum(x**4 for x in u) / sum(x**2 for x in u) ** 2
+    below = rho * (1 + 10 * w2) - w2
+    return min(max(2 / below, 2.0), max(2.0, 1 / w2 - 1)) if below > 0 else max(2.0, 1 / w2 - 1)
 
 
 def td_error_scores(phi, rewards, theta, lmbda, discounts, edges):

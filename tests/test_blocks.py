@@ -23,9 +23,7 @@ def rows_of(stream):
 
 def blocks_of(chunks, limit):
     rows = [rows_of(chunk) for chunk in chunks]
-    nothing = LSTDStatistics.empty(
-        rows[0].n_features, rows[0].y.shape[1], lmbda=chunks[0].lmbda, single=rows[0].single
-    )
+    nothing = LSTDStatistics.empty(rows[0].n_features, rows[0].y.shape[1], lmbda=chunks[0].lmbda, single=rows[0].single)
     blocks = Blocks(nothing, limit)
     for chunk in rows:
         blocks = blocks.extended(chunk)
@@ -37,7 +35,7 @@ def expected_marks(stream, limit):
     starts = [episode.start for episode in stream.episodes]
     units = starts if len(starts) > 1 else list(range(len(stream)))
     size = 1
-    while -(-len(units) // size) > limit:
+    while -(-len(units) // size) > (limit if len(starts) > 1 else min(limit, 28)):
         size *= 2
     return units[size::size], size, len(starts) > 1
 

@@ -1,14 +1,23 @@
 """Standard errors and intervals of predictions, from what each stretch of the data adds to the weights.
 
-With M = (A + αI)⁻¹, θ the weights, and g_e = b_e − A_e θ the score of stretch e, an episode or a run of episodes or of
-rows, which has the share w_e of the data, the weights differ from those that endless data would give by about
-M Σ_e g_e. So with centred scores
+Let S = A + αI, θ = S⁻¹ b the weights, and A_e, b_e the sums over stretch e, an episode or a run of episodes or of rows,
+which has the share w_e of the data. With centred scores g_e,
 
-    v_e = M (g_e − w_e Σ g),   u_e(s) = φ(s)ᵀ v_e,   se²(s) = Σ u_e² / (1 − Σ w_e²)
+    g_e = b_e − A_e θ − w_e Σ (b − A θ),   q_e = √(1 − w_e) (S − A_e)⁻¹ g_e,   u_e(s) = φ(s)ᵀ q_e,   se²(s) = Σ u_e².
 
-where the factor is that of a sample variance, E/(E − 1) for E equal shares. An interval takes the quantile of
-Student's t with df(s) = max(2, (Σ u_e²)² / Σ u_e⁴ − 1) degrees of freedom where stretches are episodes: few episodes
-may bear on a state. Stretches of one stream depend on their neighbours and have E − 1.
+Solving without the stretch, as for a jackknife, counts what the stretch did to the weights by which it is judged; the
+factor √(1 − w_e) makes a sample variance of the sum of squares. For E stretches of equal share and α = 0, q_e is
+√(1 − 1/E) times the difference between θ and the weights without stretch e.
+
+An interval takes the quantile of Student's t with degrees of freedom
+
+    df(s) = 2 / (ρ(1 + 10 w²) − w²) in [2, 1/w² − 1],   ρ = Σ u_e⁴ / (Σ u_e²)²,   w² = Σ w_e²,
+
+twice the squared mean over the variance of Σ u_e² (Satterthwaite), with a guard against the kurtosis that few stretches
+do not show. Its half width allows for the ridge term too, which to first order shifts the prediction by φᵀ α S⁻¹ θ.
+
+Stretches of one stream carry the trace across their ends, and those of all variants are of Boyan's sums: what the
+variants take to happen at the end of the data is in the last one.
 
 The interval is for the fixed point of LSTD(λ). With λ < 1 and features that cannot represent the values, the values
 themselves may lie outside.
@@ -30,8 +39,10 @@ from lstd.solve import solve
 Array = NDArray[np.float64]
 
 FEW = 5.0  # degrees of freedom below which a prediction is flagged
-_FEWEST_EPISODES = 5
-_FEWEST_STRETCHES = 8
+_FEWEST = 5  # episodes; as many stretches are there whenever there are twice as many blocks
+_FEWEST_ROWS = 20  # of one stream
+_HEAVY = 10.0  # chosen on simulated streams, and confirmed on others
+_TINY = 2.0**-20  # of the mean square of a feature: a ridge coefficient that changes no digit that matters
 _ENTRIES = 2**20  # of u at a time, 8 MiB
 
 
@@ -43,10 +54,12 @@ class Interval:
     ----------
     prediction, lower, upper : ndarray
     standard_error : ndarray
+        Of the prediction, by the scatter of the data; without the shift by the ridge term.
     degrees_of_freedom : ndarray
         Effective number of independent stretches of data that bear on the prediction, less one.
     flagged : ndarray of bool
-        Fewer than 5 degrees of freedom: so little data bears on the prediction that the interval may be off.
+        The interval may be off: it has fewer than 5 degrees of freedom, or the ridge term shifts the prediction by more
+        than the standard error.
     level : float
     """
 
@@ -61,55 +74,64 @@ class Interval:
 
 @dataclass(frozen=True, eq=False)
 class Influence:
-    """What each of E stretches of the data adds to the weights; n features, m rewards.
+    """What each of E stretches of the data adds to the weights; m rewards, n features with the column of ones, if any.
 
     Attributes
     ----------
     vectors : ndarray of shape (E, m, n)
-        v_e of each reward, of the features without the column of ones.
-    offsets : ndarray of shape (E, m)
-        The same of the column of ones; zeros without one.
+        q_e of each reward.
+    shift : ndarray of shape (m, n)
+        α S⁻¹ θ of each reward.
     shares : ndarray of shape (E,)
         w_e, which add up to one.
-    by_episode : bool
-        A stretch is an episode, or a run of episodes; else a run of rows.
+    intercept : bool
+        The last feature is the column of ones, which rows of features are given without.
     """
 
     vectors: Array
-    offsets: Array
+    shift: Array
     shares: Array
-    by_episode: bool
-
-    @property
-    def factor(self) -> float:
-        """Factor of the sum of squares."""
-        return float(1.0 / (1.0 - np.sum(self.shares**2)))
+    intercept: bool
 
     def covariance(self) -> Array:
-        """Covariance of the weights of the features, shape (m, n, n)."""
-        return np.asarray(self.factor * np.einsum("emi,emj->mij", self.vectors, self.vectors, optimize=True))
+        """Covariance of the weights of the features, shape (m, n, n), without the column of ones."""
+        vectors = self.vectors[..., :-1] if self.intercept else self.vectors
+        return np.asarray(np.einsum("emi,emj->mij", vectors, vectors, optimize=True))
 
-    def spread(self, phi: Features) -> tuple[Array, Array]:
-        """Standard error of the prediction and degrees of freedom for rows of features (T, n), each of shape (T, m)."""
-        n_stretches, m, n = self.vectors.shape
-        error, freedom = np.empty((2, phi.shape[0], m))
-        across = self.vectors.reshape(-1, n).T
-        size = max(1, _ENTRIES // max(1, across.shape[1]))
+    def standard_error(self, phi: Features) -> Array:
+        """Standard errors of the predictions for rows of features (T, n), shape (T, m)."""
+        return self.spread(phi)[0]
+
+    def interval(self, phi: Features, prediction: Array, level: float) -> Interval:
+        """Intervals around predictions of shape (T, m) for rows of features (T, n)."""
+        error, freedom, shift = self.spread(phi)
+        half = stats.t.ppf(0.5 + 0.5 * level, freedom) * np.hypot(error, shift)
+        flagged = (freedom < FEW) | (np.abs(shift) > error)
+        return Interval(prediction, prediction - half, prediction + half, error, freedom, flagged, level)
+
+    def spread(self, phi: Features) -> tuple[Array, Array, Array]:
+        """Standard error, degrees of freedom and shift for rows of features (T, n), each of shape (T, m)."""
+        n_stretches, m, _ = self.vectors.shape
+        across = np.concatenate([self.vectors.reshape(n_stretches * m, -1), self.shift]).T
+        error, freedom, shift = np.empty((3, phi.shape[0], m))
+        size = max(1, _ENTRIES // across.shape[1])
         for first in range(0, phi.shape[0], size):
             rows = slice(first, first + size)
-            u = np.asarray(phi[rows] @ across).reshape(-1, n_stretches, m) + self.offsets
-            squares = (u**2).sum(axis=1)
-            error[rows] = np.sqrt(self.factor * squares)
-            freedom[rows] = self._degrees(u, squares)
-        return error, freedom
+            along = np.asarray(phi[rows] @ across[:-1] + across[-1] if self.intercept else phi[rows] @ across)
+            shift[rows] = along[:, -m:]
+            squares = along[:, :-m].reshape(-1, n_stretches, m) ** 2
+            error[rows] = np.sqrt(squares.sum(axis=1))
+            freedom[rows] = degrees_of_freedom(squares, self.shares)
+        return error, freedom, shift
 
-    def _degrees(self, u: Array, squares: Array) -> Array:
-        if not self.by_episode:
-            return np.full_like(squares, len(self.shares) - 1)
-        fourth = (u**4).sum(axis=1)
-        with np.errstate(invalid="ignore"):
-            effective = np.where(fourth > 0.0, squares**2 / fourth, 0.0)
-        return np.maximum(2.0, effective - 1.0)
+
+def degrees_of_freedom(squares: Array, shares: Array) -> Array:
+    """df from the squares u_e², (T, E, m), of stretches with shares (E,); shape (T, m)."""
+    whole = squares.sum(axis=1)
+    w2 = float(np.sum(shares**2))
+    rho = np.divide((squares**2).sum(axis=1), whole**2, out=np.ones_like(whole), where=whole**2 > 0.0)
+    freedom = 2.0 / np.maximum(rho * (1.0 + _HEAVY * w2) - w2, 1e-12)
+    return np.asarray(np.clip(freedom, 2.0, max(2.0, 1.0 / w2 - 1.0)))
 
 
 def influence_of(blocks: Blocks, weights: Array, ridge: Array, variant: str, *, intercept: bool) -> Influence:
@@ -121,37 +143,45 @@ def influence_of(blocks: Blocks, weights: Array, ridge: Array, variant: str, *, 
         When no stretches, or too few, are told apart.
     """
     _check_stretches(blocks)
-    at_marks = [np.zeros_like(weights)]
-    at_marks += [stretch.b - stretch.matrix(variant) @ weights for stretch in (*blocks.marks, blocks.total)]
-    shares = blocks.shares
-    scores = np.diff(at_marks, axis=0) - shares[:, np.newaxis, np.newaxis] * at_marks[-1]  # (E, n, m)
-    n_stretches, n, m = scores.shape
-    right = np.ascontiguousarray(scores.transpose(1, 0, 2)).reshape(n, -1)
-    vectors = solve(blocks.total.matrix(variant), right, ridge, warn=False).weights.reshape(n, n_stretches, m)
-    vectors = np.ascontiguousarray(vectors.transpose(1, 2, 0))
-    if not intercept:
-        return Influence(vectors, np.zeros((n_stretches, m)), shares, blocks.by_episode)
-    return Influence(vectors[..., :-1], vectors[..., -1], shares, blocks.by_episode)
+    A, b = blocks.total.matrix(variant), blocks.total.b
+    shift = solve(A, ridge[:, np.newaxis] * weights, ridge, warn=False).weights.T
+    vectors, singular = _vectors(blocks, A, weights, ridge, variant)
+    if (
+        singular
+    ):  # a feature occurs in one stretch only: with a prior that is all but flat, all of its weight is at stake
+        square = abs(float(np.trace(A))) / (len(A) * max(1, blocks.total.n_transitions))
+        ridge = ridge + _TINY * square
+        vectors, _ = _vectors(blocks, A, solve(A, b, ridge, warn=False).weights, ridge, variant)
+    return Influence(vectors, shift, blocks.shares, intercept)
 
 
-def interval(prediction: Array, error: Array, freedom: Array, level: float) -> Interval:
-    """Two-sided intervals of Student's t around predictions."""
-    half = error * stats.t.ppf(0.5 + 0.5 * level, freedom)
-    return Interval(prediction, prediction - half, prediction + half, error, freedom, freedom < FEW, level)
+def _vectors(blocks: Blocks, A: Array, weights: Array, ridge: Array, variant: str) -> tuple[Array, bool]:
+    """q_e, (E, m, n), and whether a system without a stretch was singular."""
+    shares, rest = blocks.shares, blocks.total.b - A @ weights
+    vectors = np.empty((len(shares), weights.shape[1], len(weights)))
+    A_before, score_before, singular = np.zeros_like(A), np.zeros_like(weights), False
+    for e, (share, mark) in enumerate(zip(shares, (*blocks.marks, blocks.total), strict=True)):
+        A_after = A if mark is blocks.total else mark.matrix(variant if blocks.by_episode else "boyan")
+        score_after = mark.b - A_after @ weights
+        score = score_after - score_before - share * rest
+        found = solve(A - (A_after - A_before), score, ridge, warn=False)
+        vectors[e] = np.sqrt(1.0 - share) * found.weights.T
+        A_before, score_before, singular = A_after, score_after, singular or found.singular
+    return vectors, singular
 
 
 def _check_stretches(blocks: Blocks) -> None:
-    fewest = _FEWEST_EPISODES if blocks.by_episode else _FEWEST_STRETCHES
-    if len(blocks.marks) + 1 >= fewest:
-        return
-    if blocks.limit < 2 * fewest:
+    if blocks.limit < 2 * _FEWEST:
         raise InvalidInputError(
-            f"Intervals need `n_blocks` of at least {2 * fewest}; this model has {blocks.limit}: it was given so, or "
+            f"Intervals need `n_blocks` of at least {2 * _FEWEST}; this model has {blocks.limit}: it was given so, or "
             'the model was fitted to merged statistics, or "auto" found that its features are too many for 256 MB. '
             "Fit to data with more of them."
         )
-    what, count = ("episodes", blocks.total.n_episodes) if blocks.by_episode else ("rows", blocks.total.n_rows)
-    raise InvalidInputError(
-        f"Intervals need at least {fewest} {what}, and mean little with as few; the model was fitted to {count}. Fit "
-        "it to more."
-    )
+    what, count, fewest = "episodes", blocks.total.n_episodes, _FEWEST
+    if not blocks.by_episode:
+        what, count, fewest = "rows", blocks.total.n_rows, _FEWEST_ROWS
+    if count < fewest:
+        raise InvalidInputError(
+            f"Intervals need at least {fewest} {what}, and mean little with as few; the model was fitted to {count}. "
+            "Fit it to more."
+        )

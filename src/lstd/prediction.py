@@ -16,7 +16,7 @@ from lstd._rows import Features, Rows, check_features, check_rows
 from lstd._validation import check_real
 from lstd.errors import InvalidInputError
 from lstd.fitted import Fitted
-from lstd.inference import Interval, interval
+from lstd.inference import Interval
 from lstd.returns import TOLERANCE, discounted_returns
 from lstd.statistics import LSTDStatistics
 
@@ -59,7 +59,7 @@ class Predictor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         prediction = np.asarray(phi @ self._fitted.coef.T + self._fitted.intercept)
         if not return_std:
             return prediction
-        return prediction, self._fitted.influence.spread(phi)[0].reshape(prediction.shape)
+        return prediction, self._fitted.influence.standard_error(phi).reshape(prediction.shape)
 
     def predict_interval(self, X: Any, level: float = 0.95) -> Interval:
         """Intervals for the values of rows: for the LSTD(λ) fixed point, that is, to which endless data would lead.
@@ -90,8 +90,12 @@ class Predictor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             raise InvalidInputError("`level` must be below 1; got 1. No interval is sure.")
         phi = checked_features(self, X, reset=False)
         prediction = np.asarray(phi @ self._fitted.coef.T + self._fitted.intercept)
-        error, freedom = self._fitted.influence.spread(phi)
-        return interval(prediction, error.reshape(prediction.shape), freedom.reshape(prediction.shape), level)
+        columns = prediction.reshape(len(prediction), -1)
+        found = self._fitted.influence.interval(phi, columns, level)
+        if prediction.ndim == 2:
+            return found
+        arrays = {name: value[:, 0] for name, value in vars(found).items() if name != "level"}
+        return Interval(**arrays, level=level)
 
     def score(
         self,
