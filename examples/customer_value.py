@@ -28,7 +28,7 @@ from scipy.special import betaln, gammaln, hyp2f1
 from lstd import LSTD, LSTDStatistics
 
 TRAIN, CHOOSE, AHEAD = 39, 26, 39  # weeks to train on, of them before those that choose λ and α; weeks to predict
-LMBDAS, ALPHAS = (0.0, 0.5, 0.8, 0.9, 0.95, 1.0), (1.0, 10.0, 100.0, 1000.0)
+LMBDAS, ALPHAS = (0.0, 0.5, 0.8, 0.9, 0.95, 1.0), tuple(10.0**k for k in range(-2, 7))
 VARIANTS, WINDOWS = ("boyan", "uncorrected", "mixed"), (13, 26, 39)
 NAMES = {"boyan": "Boyan's LSTD(λ)", "uncorrected": "Uncorrected LSTD(λ)", "mixed": "Mixed LSTD(λ)",
          "ridge": "ridge on observed returns", "bg_nbd": "BG/NBD", "as_before": "as many as in weeks 1-39"}  # fmt: skip
@@ -185,8 +185,9 @@ def main(quick=False, figure=None):
     print(f"weeks 40-78, {data.n} customers, {observed.sum()} purchases; differences in RMSE: 95 % over customers")
     for method, result in found.items():
         setting = ", ".join(f"{name} = {value:g}" for name, value in chosen.get(method, {}).items())
+        setting += ", end of the grid" * (chosen.get(method, {}).get("α") in (ALPHAS[0], ALPHAS[-1]))
         verdict = "" if method == "boyan" else "Boyan's is {judged} it: {low:+.3f} to {high:+.3f}".format(**result)
-        line = f"{NAMES[method]:26}RMSE {result['rmse']:.3f}, predicted {result['total']:4.0f}  {setting:17}{verdict}"
+        line = f"{NAMES[method]:26}RMSE {result['rmse']:.3f}, predicted {result['total']:4.0f}  {setting:19} {verdict}"
         print(line.rstrip())
     if figure is not None:
         draw(data, predicted, observed, figure)

@@ -6,28 +6,32 @@ little does. The same number of transitions in one long stream of "swing" is the
 
     python examples/pendulum.py [--quick] [--figure PATH]
 
-The truth is the discounted return of long rollouts at held-out states; half of the rollouts choose λ and α for every
-method alike, the other half give the errors that are printed. Needs lstd[gymnasium], for the figure lstd[cli].
+The truth is the discounted return of long rollouts at held-out states; some of the rollouts choose λ and α for every
+method alike, the others give the errors that are printed. The intervals are over both what was drawn: the data and the
+rollouts that give the errors. Needs lstd[gymnasium], for the figure lstd[cli].
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
+import warnings
 from dataclasses import dataclass
 
 import gymnasium
 import numpy as np
 from scipy import stats
+from threadpoolctl import threadpool_limits
 
 from lstd import LSTDStatistics, Trajectories
+from lstd.errors import IllConditionedWarning
 from lstd.returns import discounted_returns
 
 GAMMA = 0.98
-STEPS, EPISODES = 40, 50  # of the data: at the start of an episode, 0.98^40 = 45 % of a value lies behind the cut
+STEPS, EPISODES = 40, 50  # of the data; 0.98^40 = 0.45 is the weight of what comes after 40 steps
 TAIL, SETTLE = 600, 120  # steps behind a held-out state (0.98^600 = 5e-6), and before those of the long stream
 LMBDAS = (0.0, 0.3, 0.6, 0.8, 0.9, 0.95, 1.0)
-ALPHAS = tuple(10.0**k for k in range(-4, 4))  # with smaller ones the errors stay as they are
+ALPHAS = (0.0, *(10.0**k for k in range(-10, 5)))  # from no ridge at all, so that there is no edge below
 VARIANTS = ("boyan", "uncorrected", "mixed")
 METHODS = (*VARIANTS, "ridge", "ridge_rescaled")
 NAMES = {
@@ -40,22 +44,22 @@ NAMES = {
 
 
 def torque(observation, balance):
-    """Energy control, and close to the top, if `balance`, a linear law."""
+    """Energy control, and close to the top, if `balance`, a linear law; of one pendulum (3,) or of many (3, ...)."""
     cosine, sine, velocity = observation
-    if balance and cosine > 0.9 and abs(velocity) < 3.0:
-        push = -12.0 * np.arctan2(sine, cosine) - 3.0 * velocity
-    else:
-        push = (5.0 - velocity**2 / 6.0 - 5.0 * cosine) * np.sign(velocity)
-    return np.clip([push], -2.0, 2.0).astype(np.float32)
+    swing = (5.0 - velocity**2 / 6.0 - 5.0 * cosine) * np.sign(velocity)
+    hold = -12.0 * np.arctan2(sine, cosine) - 3.0 * velocity
+    held = balance & (cosine > 0.9) & (abs(velocity) < 3.0)
+    return np.clip([np.where(held, hold, swing)], -2.0, 2.0).astype(np.float32)
 
 
 def features(observation):
-    """Fourier terms of the angle up to order 3 times Chebyshev polynomials of the velocity up to degree 4: 35."""
-    cosine, sine, velocity = observation
-    turns = (cosine + 1j * sine) ** np.arange(1, 4)
+    """Fourier terms of the angle to order 3 times Chebyshev polynomials of the velocity to degree 4: (..., 35)."""
+    cosine, sine, velocity = np.asarray(observation, dtype=np.float64)
+    turns = [(cosine + 1j * sine) ** k for k in range(1, 4)]
+    angle = [np.ones_like(cosine), *(turn.real for turn in turns), *(turn.imag for turn in turns)]
     x = velocity / 8.0
-    polynomials = [1.0, x, 2 * x**2 - 1, 4 * x**3 - 3 * x, 8 * x**4 - 8 * x**2 + 1]
-    return np.outer([1.0, *turns.real, *turns.imag], polynomials).ravel()
+    polynomials = [np.ones_like(x), x, 2 * x**2 - 1, 4 * x**3 - 3 * x, 8 * x**4 - 8 * x**2 + 1]
+    return np.einsum("i...,j...->...ij", angle, polynomials).reshape(*x.shape, -1)
 
 
 @dataclass(frozen=True)
@@ -66,7 +70,8 @@ class Case:
     balance: bool
     stream: bool  # one long stream in place of short episodes
 
-    def collect(self, n_episodes, n_steps, seed):
+    def collect(self, seed):
+        n_episodes, n_steps = (1, STEPS * EPISODES) if self.stream else (EPISODES, STEPS)
         env = gymnasium.make("Pendulum-v1", max_episode_steps=n_steps, disable_env_checker=True)
         return Trajectories.from_gymnasium(
             env,
@@ -76,13 +81,31 @@ class Case:
             seed=seed,
         )
 
+    def rollouts(self, n_rollouts, n_steps, seed):
+        """Observations (steps, 3, rollouts) and rewards (steps, rollouts).
+
+        Gymnasium's own step moves all pendulums at once: it is as right for an array of states as for one.
+        """
+        env = gymnasium.make("Pendulum-v1", disable_env_checker=True).unwrapped
+        starts = [(env.reset(seed=seed if k == 0 else None)[0], env.state) for k in range(n_rollouts)]
+        observation, env.state = (np.stack(part, axis=-1) for part in zip(*starts, strict=True))
+        observations, rewards = [], []
+        for _ in range(n_steps):
+            observations.append(observation)
+            observation, reward, *_ = env.step(torque(observation, self.balance))
+            rewards.append(reward)
+        return np.array(observations), np.array(rewards)
+
     def truth(self, n_rollouts, seed):
-        """Features and values of held-out states, of the kind that the data visit, shape (rollouts, STEPS, ...)."""
+        """Features and values of held-out states, of the kind that the data visit, shape (rollouts, STEPS, ...).
+
+        And the share of the first ones' values that comes STEPS and more steps later.
+        """
         first = SETTLE if self.stream else 0
-        data = self.collect(n_rollouts, first + STEPS + TAIL, seed)
-        returns = observed_returns(data)[0].reshape(n_rollouts, -1)
-        visited = data.X.reshape(*returns.shape, -1)
-        return visited[:, first : first + STEPS], returns[:, first : first + STEPS]
+        observations, rewards = self.rollouts(n_rollouts, first + STEPS + TAIL, seed)
+        values, _ = discounted_returns(rewards, GAMMA, np.zeros(len(rewards), dtype=bool), False)
+        states, later = slice(first, first + STEPS), GAMMA**STEPS * values[first + STEPS].sum() / values[first].sum()
+        return features(observations[states].transpose(1, 2, 0)), values[states].T, later
 
 
 CASES = (
@@ -106,7 +129,9 @@ def ridge(X, y):
 def candidates(data):
     """Weights of every method for every setting: method -> array (λ, α, n)."""
     sums = [LSTDStatistics.from_arrays(**data.to_arrays(), gamma=GAMMA, lmbda=lmbda) for lmbda in LMBDAS]
-    found = {v: np.array([[s.solve(alpha, v).weights for alpha in ALPHAS] for s in sums]) for v in VARIANTS}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", IllConditionedWarning)  # the grid reaches α = 0, and errors judge what it gives
+        found = {v: np.array([[s.solve(alpha, v).weights for alpha in ALPHAS] for s in sums]) for v in VARIANTS}
     returns, behind = observed_returns(data)
     X, y, seen = data.X[~data.horizon], returns[~data.horizon], 1.0 - behind[~data.horizon]
     found["ridge"] = np.array([ridge(X, y)])
@@ -114,51 +139,74 @@ def candidates(data):
     return found
 
 
-def evaluate(case, n_seeds, n_rollouts):
-    """Errors (seeds, λ) of every method, each at the α, and for the table the λ, that other states chose.
+def rms(visited, values, weights):
+    """Root mean square of visited @ w - values for every w, as a QR factor has it in 36 rows."""
+    both = np.concatenate([visited, values[..., np.newaxis]], axis=-1).reshape(values.size, -1)
+    factor = np.linalg.qr(both, mode="r")
+    return np.linalg.norm(weights @ factor[:, :-1].T - factor[:, -1], axis=-1) / np.sqrt(values.size)
 
-    An error is the root mean square over the held-out states, divided by the standard deviation of their values.
+
+def errors(weights, visited, values):
+    """Errors of one method: at the λ and α that the first fifth of the rollouts chose, in the others.
+
+    `weights` has shape (seeds, λ, α, n). An error is the root mean square over the held-out states, divided by the
+    standard deviation of their values: "curve" (seeds, λ), each λ at its best α, "error" (seeds,) at the best λ.
+    "squares" (seeds, rollouts) has the squares of "error" as its means over the rollouts.
     """
-    visited, values = case.truth(n_rollouts, seed=10**6)
-    halves = (slice(0, n_rollouts // 2), slice(n_rollouts // 2, None))
-    errors = {method: [] for method in METHODS}
+    choosing, telling = slice(0, len(values) // 5), slice(len(values) // 5, None)
+    chosen = rms(visited[choosing], values[choosing], weights).mean(axis=0)
+    alphas, at = chosen.argmin(axis=1), chosen.min(axis=1).argmin()
+    weights = weights[:, np.arange(len(alphas)), alphas]
+    visited, values, spread = visited[telling], values[telling], values[telling].std()
+    missed = visited @ weights[:, at].T - values[..., np.newaxis]
+    curve = rms(visited, values, weights) / spread
+    squares = (missed**2).mean(axis=1).T / spread**2
+    setting = {"lmbda": LMBDAS[at], "alpha": ALPHAS[alphas[at]]}
+    return {"curve": curve, "error": curve[:, at], "squares": squares, **setting}
+
+
+def evaluate(case, n_seeds, n_rollouts):
+    """The errors of every method, and the share of a value that comes STEPS and more steps later."""
+    visited, values, later = case.truth(n_rollouts, seed=10**6)
+    fitted = []
     for seed in range(n_seeds):
         print(f"{case.name}: seed {seed + 1} of {n_seeds}", file=sys.stderr)
-        data = case.collect(1, STEPS * EPISODES, seed) if case.stream else case.collect(EPISODES, STEPS, seed)
-        for method, weights in candidates(data).items():
-            missed = np.einsum("rsn,lan->lars", visited, weights) - values
-            rms = [np.sqrt((missed[:, :, half] ** 2).mean(axis=(2, 3))) / values[half].std() for half in halves]
-            errors[method].append(rms)
-    found = {}
-    for method, listed in errors.items():
-        choosing, telling = np.moveaxis(np.array(listed), 1, 0)  # (seeds, λ, α) each
-        alphas = choosing.mean(axis=0).argmin(axis=1)
-        at = choosing.mean(axis=0).min(axis=1).argmin()
-        curve = telling[:, np.arange(len(alphas)), alphas]
-        found[method] = {"curve": curve, "error": curve[:, at], "lmbda": LMBDAS[at], "alpha": ALPHAS[alphas[at]]}
-    return found
+        fitted.append(candidates(case.collect(seed)))
+    return {m: errors(np.array([by[m] for by in fitted]), visited, values) for m in METHODS}, later
 
 
 def verdict(found):
-    """Boyan's error less that of each other method: mean paired difference and its 95 % interval over the seeds."""
-    judged = {}
+    """Boyan's error less that of each other method: mean over the seeds and its 95 % interval.
+
+    The variance is that over the seeds plus that over the rollouts, each by leaving one out (the jackknife), with the
+    degrees of freedom of the sum after Satterthwaite.
+    """
+    judged, without = {}, {}
+    for method in METHODS:
+        squares = found[method]["squares"]
+        n_seeds, n = squares.shape
+        without[method] = np.sqrt((squares.sum(axis=1, keepdims=True) - squares) / (n - 1)).mean(axis=0)
     for method in METHODS[1:]:
         difference = found["boyan"]["error"] - found[method]["error"]
-        n, mean = len(difference), difference.mean()
-        margin = stats.t.ppf(0.975, n - 1) * difference.std(ddof=1) / np.sqrt(n)
+        parts = difference.var(ddof=1) / n_seeds, (n - 1) * (without["boyan"] - without[method]).var()
+        freedom = sum(parts) ** 2 / (parts[0] ** 2 / (n_seeds - 1) + parts[1] ** 2 / (n - 1))
+        mean, margin = difference.mean(), stats.t.ppf(0.975, freedom) * np.sqrt(sum(parts))
         words = "not told apart from" if abs(mean) <= margin else "ahead of" if mean < 0 else "behind"
         judged[method] = {"mean": mean, "margin": margin, "judged": words}
     return judged
 
 
-def report(name, found, judged):
-    n_seeds = len(found["boyan"]["error"])
-    print(f"\n{name}: error / spread of the values, mean ± standard deviation over {n_seeds} seeds")
+def report(name, found, judged, later=None):
+    n_seeds, n = found["boyan"]["squares"].shape
+    print(f"\n{name}: error / spread of the values, mean ± standard deviation over {n_seeds} seeds; {n} rollouts")
+    if later is not None:
+        print(f"  behind the cut lies {100 * later:.0f} % of the values at the start of an episode")
     for method, result in found.items():
         setting = (f"λ = {result['lmbda']:g}, " if method in VARIANTS else "") + f"α = {result['alpha']:g}"
+        setting += ", largest tried" * (result["alpha"] == ALPHAS[-1])
         less = "Boyan's is {judged} it: {mean:+.3f} ± {margin:.3f}".format(**judged[method]) if method in judged else ""
         error = result["error"]
-        print(f"  {NAMES[method]:32}{error.mean():6.3f} ± {error.std():.3f}   {setting:22}{less}".rstrip())
+        print(f"  {NAMES[method]:32}{error.mean():6.3f} ± {error.std(ddof=1):.3f}   {setting:20}{less}".rstrip())
 
 
 def draw(results, path):
@@ -166,14 +214,18 @@ def draw(results, path):
 
     with figure_style():
         figure = new_figure(9.5, 3.2)
-        for ax, (name, found) in zip(figure.subplots(1, len(results), sharey=True), results.items(), strict=True):
+        for ax, (name, found) in zip(figure.subplots(1, len(results)), results.items(), strict=True):
             for variant in VARIANTS:
                 error = found[variant]["curve"]
+                mean, spread = error.mean(axis=0), error.std(axis=0, ddof=1)
                 look = {"color": COLOURS[variant], "linestyle": LINES[variant], "marker": MARKERS[variant]}
-                ax.errorbar(LMBDAS, error.mean(axis=0), error.std(axis=0), label=NAMES[variant], capsize=2, **look)
+                ax.errorbar(LMBDAS, mean, spread, label=NAMES[variant], capsize=2, **look)
             for method, line in (("ridge", "-"), ("ridge_rescaled", "--")):
                 ax.axhline(found[method]["error"].mean(), color=REFERENCE, linestyle=line, label=NAMES[method])
-            ax.set(title=name, xlabel="λ", yscale="log")
+            ax.set(title=name, xlabel="λ", ylim=(0, None))
+            if ax.get_ylim()[1] > 1:
+                ax.set(yscale="log", ylim=(0.1, None), yticks=(ticks := (0.1, 0.2, 0.5, 1, 2, 5)), yticklabels=ticks)
+                ax.minorticks_off()
         figure.axes[0].set_ylabel("error / spread of the values")
         handles, labels = figure.axes[0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="lower center", ncols=3)
@@ -185,9 +237,10 @@ def main(quick=False, figure=None):
     """Print the tables and verdicts; `quick` uses fewer seeds and rollouts."""
     results, verdicts = {}, {}
     for case in CASES:
-        found = evaluate(case, *((4, 12) if quick else (20, 60)))
+        with threadpool_limits(1):  # 36 columns are too few for threads of BLAS
+            found, later = evaluate(case, *((6, 1000) if quick else (40, 5000)))
         results[case.name], verdicts[case.name] = found, verdict(found)
-        report(case.name, found, verdicts[case.name])
+        report(case.name, found, verdicts[case.name], None if case.stream else later)
     if figure is not None:
         draw(results, figure)
     return results, verdicts

@@ -436,3 +436,15 @@ def td_error_scores(phi, rewards, theta, lmbda, discounts, edges):
             g += trace(phi, t, lmbda, discounts) * error
         scores.append(g)
     return np.array(scores)
+
+
+def reference_returns(phi, rewards, w, lmbda, discounts, rho=None):
+    """λ-returns bootstrapped by weights w, (T,): G_t = φ_tᵀw + Σ_{j≥t} decay(t, j) δ_j, to the end of the stream."""
+    phi, discounts, rho = _stream(phi, discounts, rho)
+    errors = [r + discounts[j + 1] * phi[j + 1] @ w - phi[j] @ w for j, r in enumerate(rewards)]
+    return np.array(
+        [
+            phi[t] @ w + sum(decay(t, j, lmbda, discounts, rho) * errors[j] for j in range(t, len(rewards)))
+            for t in range(len(rewards))
+        ]
+    )

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+import warnings
 from types import ModuleType, SimpleNamespace
 from typing import NamedTuple
 from unittest import mock
 
+import mpmath
 import numpy as np
 from hypothesis import strategies as st
 from scipy import sparse
 
 from lstd._kernels import blocked, recursive, td_online
+from lstd.errors import IllConditionedWarning
+from lstd.online._precision import relative_size, scales
+from tolerances import TOLERANCES
 
 VARIANTS = ("boyan", "uncorrected", "mixed")
 NAMES = ("blocked", "recursive", "td_online")
@@ -58,6 +63,11 @@ class Transition(NamedTuple):
             form(self.x), self.reward, form(self.x_next), terminated=self.terminated, truncated=self.truncated,
             discount=self.discount, importance_ratio=self.ratio,
         )  # fmt: skip
+
+
+def transitions(X, y, gamma=0.95):
+    """One stream whose last row is the successor of the one before."""
+    return [Transition(X[t], y[t], X[t + 1], False, False, gamma, 1.0) for t in range(len(X) - 1)]
 
 
 @st.composite
@@ -138,6 +148,60 @@ def lstd_every_step(stream, variant, lmbda, alpha):
         A, b = system(stream[:end], variant, lmbda)
         result.append(np.linalg.solve(A + alpha * np.eye(len(b)), b))
     return np.array(result)
+
+
+def exact_every_step(stream, variants, lmbda, alpha, last_only=False, digits=50):
+    """Matrices A + αI and weights, from so many digits rounded to float64, after each transition; per variant.
+
+    The sums of `system`, kept as they grow; None for the weights of a system that is singular.
+    """
+    with mpmath.workdps(digits):
+        number = np.vectorize(mpmath.mpf, otypes=[object])
+        n, lmbda, z, within = len(stream[0].x), mpmath.mpf(lmbda), 0, False
+        unc, ends, b = number(alpha * np.eye(n)), number(np.zeros((n, n))), number(np.zeros(n))
+        result = []
+        for t, step in enumerate(stream):
+            phi, phi_next, ahead = number(step.x), number(step.x_next), mpmath.mpf(step.ahead)
+            z = mpmath.mpf(step.ratio) * (lmbda * mpmath.mpf(stream[t - 1].ahead) * z + phi if within else phi)
+            end = ahead * np.outer(z, phi_next)
+            b = b + mpmath.mpf(step.reward) * z
+            unc = unc + np.outer(z, phi)
+            if t == len(stream) - 1 or not last_only:
+                parts = {v: {"boyan": 1, "uncorrected": 0, "mixed": 1 - lmbda}[v] for v in variants}
+                systems = {v: unc - part * (ends + end) for v, part in parts.items()}
+                result.append({v: (M.astype(float), _solve_exactly(M, b)) for v, M in systems.items()})
+            within = not (step.terminated or step.truncated)
+            if step.truncated:
+                ends = ends + end
+            else:
+                unc = unc - end
+        return result
+
+
+def _solve_exactly(M, b):
+    try:
+        return np.array([float(v) for v in mpmath.lu_solve(mpmath.matrix(M.tolist()), mpmath.matrix(b.tolist()))])
+    except ZeroDivisionError:
+        return None
+
+
+def read_weights(model, variant):
+    """Weights of a variant, and whether the reading warned that the system is ill-conditioned."""
+    with warnings.catch_warnings(record=True) as given:
+        warnings.simplefilter("always")
+        found = model.weights_for(variant)
+    assert {warning.category for warning in given} <= {IllConditionedWarning}
+    return found, bool(given)
+
+
+def check_reading(found, warned, M, expected):
+    """What is promised of weights that were read: digits, or a warning; each weight in units of its own."""
+    rows, columns = scales(M)
+    condition = np.linalg.cond(rows[:, np.newaxis] * M * columns)
+    assert warned or condition <= 1e11, condition
+    error = relative_size(found - expected, np.where(expected == 0.0, 1e-300, expected), columns)
+    tolerance = TOLERANCES["reading"]
+    assert error <= tolerance.atol + tolerance.rtol * condition, (error, condition)
 
 
 def sensitivity(stream, own, read, lmbda, alpha):

@@ -23,7 +23,9 @@ def rows_of(stream):
 
 def blocks_of(chunks, limit):
     rows = [rows_of(chunk) for chunk in chunks]
-    nothing = LSTDStatistics.empty(rows[0].n_features, rows[0].y.shape[1], lmbda=chunks[0].lmbda, single=rows[0].single)
+    nothing = LSTDStatistics.empty(
+        rows[0].n_features, rows[0].y.shape[1], gamma=rows[0].gamma, lmbda=chunks[0].lmbda, single=rows[0].single
+    )
     blocks = Blocks(nothing, limit)
     for chunk in rows:
         blocks = blocks.extended(chunk)

@@ -91,6 +91,7 @@ def test_fit_predict_score_inspect(folder, capsys, data, variant):
     assert_close(load_model("model").statistics.B, expected.B, "sums")
 
     assert run(["inspect", "model", "--json"]) == 0
+    assert (fitted.pop("no_intervals"), fitted.pop("selection"), fitted.pop("report")) == (None, None, None)
     assert json.loads(capsys.readouterr().out) == fitted
 
     assert run(["predict", "model", data, "--id", "id,t", "--quiet"]) == 0
@@ -120,7 +121,8 @@ def test_what_people_read(folder, capsys):
     shown = capsys.readouterr().out
     assert "  columns     episode: id, terminated: done\n" in shown
     assert "  condition   " in shown
-    assert "  coefficients for r\n    x            " in shown
+    assert "  intervals   from 10 stretches of the data\n" in shown
+    assert "  coefficients for r, and their standard errors\n    x            " in shown
     assert "    (intercept)  " in shown
     assert run(["score", "model", "data.csv"]) == 0
     assert "100 of 200 rows scored" in capsys.readouterr().out
@@ -182,6 +184,7 @@ def test_score_with_columns_of_other_names(folder, capsys):
 
 def test_names_of_columns_may_hold_commas():
     assert names(["a,b", "c", '"d,e",f']) == ("a", "b", "c", "d,e", "f")
+    assert names(["a, b", ' c,  " d"']) == ("a", "b", "c", " d")
     assert names(None) == ()
 
 

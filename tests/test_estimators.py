@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import warnings
 from dataclasses import replace
 from functools import partial
 
@@ -16,11 +17,13 @@ from sklearn.exceptions import NotFittedError, UndefinedMetricWarning
 from sklearn.metrics import r2_score
 
 import naive
-from lstd.errors import IllConditionedWarning, InvalidInputError, MissingTerminationWarning
+from lstd.errors import BrokenEpisodeWarning, IllConditionedWarning, InvalidInputError, MissingTerminationWarning
 from lstd.estimators import LSTD
 from lstd.statistics import VARIANTS, LSTDStatistics
 from streams import Stream, cut, definition, streams
 from tolerances import assert_close
+
+pytestmark = pytest.mark.filterwarnings("ignore::lstd.errors.BrokenEpisodeWarning")  # successors are drawn at random
 
 quick = settings(derandomize=True, deadline=None, max_examples=60)
 ALPHA = 8.0  # with rows of order 1 this keeps the condition number small
@@ -194,6 +197,16 @@ def test_fit_to_merged_statistics():
     assert again.predict(X).tolist() == intercept.predict(X).tolist()
     with pytest.raises(InvalidInputError, match=r"`lmbda` must be that of the statistics, 0\.9; got 0\.1"):
         LSTD(lmbda=0.1).fit_statistics(halves[0])
+    with pytest.raises(InvalidInputError, match=r"`gamma` must be that of the statistics, 0\.99; got 0\.9"):
+        LSTD(gamma=0.9).fit_statistics(halves[0])
+    with pytest.raises(InvalidInputError, match="`statistics` must be LSTDStatistics; got 1"):
+        LSTD().fit_statistics(1)
+    nothing = LSTDStatistics.empty(3, gamma=0.99, lmbda=0.9)
+    with pytest.raises(InvalidInputError, match="`statistics` must hold at least one full transition"):
+        LSTD().fit_statistics(nothing)
+    only_ones = LSTDStatistics.from_arrays(np.ones((3, 1)), np.ones(3), gamma=0.99, lmbda=0.9)
+    with pytest.raises(InvalidInputError, match="`statistics` must have a feature besides the column of ones"):
+        LSTD(fit_intercept=True).fit_statistics(only_ones)
     with pytest.raises(InvalidInputError, match=r"`feature_names` must have .* shape \(3,\); got \(2,\)"):
         LSTD().fit_statistics(halves[0], feature_names=["a", "b"])
 
@@ -292,17 +305,31 @@ def test_score_asks_for_the_episodes_that_fit_was_given():
         model.score(X, y, episode=EPISODES["episode"])
 
 
+def test_score_of_a_model_fitted_with_successors_asks_for_rows_that_follow_one_another():
+    shuffled = np.random.default_rng(0).permutation(29)
+    model = LSTD(0.5, lmbda=0.0).fit(X[shuffled], y[shuffled], X_next=X[shuffled + 1])
+    with pytest.raises(
+        InvalidInputError, match=r"`episode` or `terminated` must be given .* fitted with `X_next`: ret"
+    ):
+        model.score(X, y)
+    one_stream = np.zeros(30, dtype=bool)
+    assert_close(model.score(X, y, terminated=one_stream), LSTD(0.5, lmbda=0.0).fit(X, y).score(X, y), "solve")
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         ({"tolerance": 0.0}, r"`tolerance` must be in \(0, 1\]; got 0"),
         ({"sample_weight": [1.0]}, r"`sample_weight` must have one weight per row of `X`, shape \(30,\); got \(1,\)"),
         ({"sample_weight": [-1.0] * 30}, "`sample_weight` must be finite and at least 0; row 0 has -1"),
+        ({"sample_weight": ["a"] * 30}, "`sample_weight` must be an array of real numbers"),
+        ({"sample_weight": np.ma.masked_less(np.arange(30.0), 3)}, "`sample_weight` must not have masked entries"),
+        ({"y": np.column_stack([y, y])}, "`y` must have the rewards that the model predicts, 1; got 2"),
     ],
 )
 def test_score_refuses(arguments, message):
     with pytest.raises(InvalidInputError, match=message):
-        LSTD(0.5).fit(X, y).score(X, y, **arguments)
+        LSTD(0.5).fit(X, y).score(**{"X": X, "y": y, **arguments})
 
 
 # ---------------------------------------------------------------- what is refused
@@ -326,6 +353,7 @@ def test_parameters_are_checked_when_fitting(parameters, message, method):
 
 
 ALL = ("fit", "partial_fit", "predict", "score")
+MASKED = np.ma.masked_equal(np.arange(30), 15)
 BAD = {  # arguments in place of good ones, and the methods that must refuse them
     "fewer features": ({"X": X[:, :2]}, ALL[1:]),
     "NaN": ({"X": np.where(X[3, 1] == X, np.nan, X)}, ALL),
@@ -342,6 +370,12 @@ BAD = {  # arguments in place of good ones, and the methods that must refuse the
     "fewer successors": ({"X_next": X[:3]}, ALL[:2]),
     "infinite successors": ({"X_next": X * np.inf}, ALL[:2]),
     "ratios": ({"importance_ratio": -(y**2)}, ALL[:2]),
+    "masked": ({"X": np.ma.masked_less(X, 0.0)}, ALL),
+    "masked successors": ({"X_next": np.ma.masked_less(X, 0.0)}, ALL[:2]),
+    "masked flags": ({"terminated": MASKED == 29}, ("fit", "partial_fit", "score")),
+    "masked ids": ({"episode": MASKED, "terminated": np.zeros(30)}, ("fit", "partial_fit", "score")),
+    "text": ({"X": X.astype(str)}, ALL),
+    "text in lists": ({"X": X.astype(str).tolist()}, ALL),
 }
 
 
@@ -409,6 +443,52 @@ def test_chunks_of_a_stream_warn_of_missing_terminations_once():
     with pytest.warns(MissingTerminationWarning):
         model.partial_fit(X[:15], y[:15], episode=ids[:15])
     assert model.partial_fit(X[15:], y[15:], episode=ids[15:]).n_episodes_ == 3
+
+
+@pytest.mark.parametrize("first", [{}, {"terminated": np.zeros(10, dtype=bool)}, {"rows": 0}])
+def test_chunks_of_a_stream_warn_whichever_misses_terminations_first(first):
+    model, ids, rows = LSTD(), EPISODES["episode"], slice(0, first.get("rows", 10))
+    columns = {name: value for name, value in first.items() if name != "rows"}
+    if rows.stop and columns:
+        model.partial_fit(X[rows], y[rows], episode=ids[rows], **columns)
+    elif rows.stop:
+        model.partial_fit(X[rows], y[rows], terminated=np.arange(10) == 9)
+    else:
+        model.partial_fit(X[:0], y[:0], episode=ids[:0])
+    with pytest.warns(MissingTerminationWarning):
+        model.partial_fit(X[10:20], y[10:20], episode=ids[10:20])
+    model.partial_fit(X[20:], y[20:], episode=ids[20:])
+    with pytest.warns(MissingTerminationWarning):
+        model.fit(X, y, episode=ids)
+
+
+def test_a_break_between_chunks_is_told_once():
+    model = LSTD().partial_fit(X[:9], y[:9], X_next=X[1:10])
+    with pytest.warns(BrokenEpisodeWarning, match="Row 0 of `X` is not the successor"):
+        model.partial_fit(X[10:19], y[10:19], X_next=X[11:20])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.partial_fit(X[25:28], y[25:28], X_next=X[26:29])
+        LSTD(lmbda=0.0).fit(X[::2], y[::2], X_next=X[1::2])
+        new = LSTD(fit_intercept=True).partial_fit(X[:9], y[:9], X_next=X[1:10])
+        new.partial_fit(X[9:12], y[9:12], X_next=X[10:13])
+    with pytest.warns(BrokenEpisodeWarning):
+        model.fit(X[::2], y[::2], X_next=X[1::2])
+
+
+def test_an_episode_that_terminated_does_not_go_on_in_the_next_chunk():
+    rows = slice(0, 10)
+    model = LSTD().partial_fit(X[rows], y[rows], episode=np.full(10, 4), terminated=np.arange(10) == 9)
+    before = state(model)
+    with pytest.raises(InvalidInputError, match=r"`terminated` may be True on the last row of an episode only.*4"):
+        model.partial_fit(X[10:], y[10:], episode=np.full(20, 4), terminated=np.zeros(20, dtype=bool))
+    assert state(model) == before
+
+
+def test_empty_chunks_may_come_before_rewards_are_known():
+    both = np.column_stack([y, -y])
+    model = LSTD().partial_fit(X[:0], []).partial_fit(X, both).partial_fit(X[:0], [])
+    assert model.coef_.tolist() == LSTD().fit(X, both).coef_.tolist()
 
 
 def test_streams_of_tests_hold_what_they_say():

@@ -7,16 +7,37 @@ import importlib
 import io
 import re
 import sys
+from functools import partial
 from pathlib import Path
 
+import gymnasium
 import numpy as np
 import pytest
+from scipy import stats
 
+from lstd import Trajectories
 from tolerances import assert_close
 
 ROOT = Path(__file__).parent.parent
 PAGE = (ROOT / "docs" / "which-estimator.md").read_text(encoding="utf-8")
 SNIPPETS = re.findall(r"```python\n(.*?)```\n\n```text\n(.*?)```", PAGE, re.DOTALL)
+PRINTED = re.findall(r"```text\n(.*?)```", PAGE, re.DOTALL)
+
+
+def told(block, whose):
+    """What a printed table says: (case, method) -> words, mean and margin."""
+    found, case = {}, None
+    for line in block.splitlines():
+        if not line.startswith(" "):
+            case = line.partition(":")[0]
+        row = re.match(rf"  (.*?)  +\d.*{whose} is (.*) it: (\S+) ± (\S+)", line)
+        if row:
+            found[case, row[1]] = (row[2], float(row[3]), float(row[4]))
+    return found
+
+
+TOLD = told(next(block for block in PRINTED if block.startswith("swing")), "Boyan's")
+LIVE = told(next(block for block in PRINTED if block.startswith("first 10 %")), "RecursiveLSTD")
 
 
 def load(name):
@@ -67,7 +88,9 @@ def test_pendulum_boyan_is_far_ahead_when_the_value_lies_behind_the_cut(pendulum
 
 
 def test_pendulum_the_cut_matters_less_when_little_lies_behind_it_or_in_one_stream(pendulum):
-    _, (results, _), _ = pendulum
+    _, (results, _), printed = pendulum
+    swing, balance = (int(share) for share in re.findall(r"behind the cut lies (\d+) %", printed))
+    assert 0 < balance < swing / 3
     ratios = [found["uncorrected"]["error"].mean() / found["boyan"]["error"].mean() for found in results.values()]
     assert ratios[1] < ratios[0] / 3
     assert ratios[2] < ratios[0] / 3
@@ -75,22 +98,107 @@ def test_pendulum_the_cut_matters_less_when_little_lies_behind_it_or_in_one_stre
 
 def test_pendulum_ridge_on_returns_is_uncorrected_at_lambda_one(pendulum):
     module = pendulum[0]
-    weights = module.candidates(module.CASES[0].collect(10, module.STEPS, seed=3))
+    weights = module.candidates(module.CASES[0].collect(seed=3))
     for at, alpha in enumerate(module.ALPHAS):
         if alpha >= 0.1:
             assert_close(weights["uncorrected"][-1, at], weights["ridge"][0, at], "solve")
 
 
+def test_pendulum_many_at_once_move_as_gymnasium_moves_one(pendulum):
+    module = pendulum[0]
+    for case in module.CASES[:2]:
+        env = gymnasium.make("Pendulum-v1", max_episode_steps=60, disable_env_checker=True)
+        policy = partial(module.torque, balance=case.balance)
+        data = Trajectories.from_gymnasium(env, policy, features=module.features, n_episodes=5, seed=7)
+        observations, rewards = case.rollouts(5, 60, seed=7)
+        kept = ~data.horizon
+        phi = module.features(observations.transpose(1, 2, 0))
+        np.testing.assert_allclose(rewards.T.ravel(), data.y[kept], rtol=0, atol=1e-4)  # float32 actions
+        np.testing.assert_allclose(phi.reshape(300, -1), data.X[kept], rtol=0, atol=1e-4)
+
+
+def test_pendulum_truth_is_the_discounted_return(pendulum):
+    module = pendulum[0]
+    case = module.CASES[1]
+    visited, values, later = case.truth(3, seed=11)
+    observations, rewards = case.rollouts(3, module.STEPS + module.TAIL, seed=11)
+    returns = np.array([module.GAMMA ** np.arange(500) @ rewards[t : t + 500] for t in range(module.STEPS + 1)])
+    np.testing.assert_allclose(values.T, returns[:-1], rtol=0, atol=0.02)  # 0.98^500 of values of order 200
+    np.testing.assert_array_equal(visited[2, 5], module.features(observations[5, :, 2]))
+    assert later == pytest.approx(module.GAMMA**module.STEPS * returns[-1].sum() / returns[0].sum(), abs=1e-4)
+
+
+def test_pendulum_errors_are_those_of_the_rollouts_that_did_not_choose(pendulum):
+    module = pendulum[0]
+    rng = np.random.default_rng(3)
+    visited, values = rng.normal(size=(10, 4, 2)), rng.normal(size=(10, 4))
+    weights = rng.normal(size=(3, len(module.LMBDAS), len(module.ALPHAS), 2))
+    missed = np.einsum("rsn,klan->klars", visited, weights) - values
+    chosen = np.sqrt((missed[..., :2, :] ** 2).mean(axis=(3, 4))).mean(axis=0)
+    at, best = np.unravel_index(chosen.argmin(), chosen.shape)
+    squares = (missed[:, at, best, 2:] ** 2).mean(axis=2) / values[2:].var()
+    found = module.errors(weights, visited, values)
+    assert (found["lmbda"], found["alpha"]) == (module.LMBDAS[at], module.ALPHAS[best])
+    assert_close(found["squares"], squares, "sums")
+    assert_close(found["error"], np.sqrt(squares.mean(axis=1)), "sums")
+    assert_close(found["curve"][:, at], found["error"], "sums")
+
+
+def planted(module, shift, rollouts):
+    """Four seeds; Boyan's error is 5 + shift, that of the others 5; `rollouts` are shares of the mean square."""
+    seeds = 5.0 + np.array([-0.1, 0.1, -0.1, 0.1])
+    found = {}
+    for method in module.METHODS:
+        error = seeds + shift if method == "boyan" else np.full(4, 5.0)
+        shares = rollouts if method == "boyan" else np.ones_like(rollouts)
+        found[method] = {"error": error, "squares": np.outer(error**2, shares), "lmbda": 0.5, "alpha": 1.0}
+    return found
+
+
 @pytest.mark.parametrize(("shift", "words"), [(-1.0, "ahead of"), (0.0, "not told apart from"), (1.0, "behind")])
 def test_pendulum_verdict_follows_from_the_numbers(pendulum, capsys, shift, words):
     module = pendulum[0]
-    spread = np.array([-0.1, 0.1, -0.1, 0.1])
-    found = {method: {"error": np.full(4, 5.0), "lmbda": 0.5, "alpha": 1.0} for method in module.METHODS}
-    found["boyan"]["error"] = 5.0 + shift + spread
+    found = planted(module, shift, np.ones(50))
     judged = module.verdict(found)
-    assert all(result["mean"] == pytest.approx(shift) for result in judged.values())
+    margin = stats.t.ppf(0.975, 3) * np.std([-0.1, 0.1, -0.1, 0.1], ddof=1) / 2
+    for result in judged.values():
+        assert (result["mean"], result["margin"]) == (pytest.approx(shift), pytest.approx(margin))
     module.report("planted", found, judged)
     assert capsys.readouterr().out.count(f"Boyan's is {words} it") == len(module.METHODS) - 1
+
+
+def test_pendulum_verdict_is_over_the_rollouts_too(pendulum):
+    module = pendulum[0]
+    one_of_fifty = np.append(np.full(49, 0.5), 25.5)  # it alone makes up half of the mean square
+    judged = module.verdict(planted(module, -1.0, one_of_fifty))
+    assert {result["judged"] for result in judged.values()} == {"not told apart from"}
+    rng = np.random.default_rng(5)
+    shares = rng.exponential(size=400)
+    squares = 16.0 * shares / shares.mean()
+    expected = squares.std(ddof=1) / np.sqrt(400) / (2 * 4.0)  # the delta method, of the root at a mean of 16
+    found = planted(module, -1.0, shares / shares.mean())
+    found["boyan"]["error"] = np.full(4, 4.0)
+    found["boyan"]["squares"] = np.tile(squares, (4, 1))
+    margin = module.verdict(found)["ridge"]["margin"]
+    assert margin == pytest.approx(stats.t.ppf(0.975, 399) * expected, rel=0.02)
+
+
+def test_pendulum_no_setting_is_the_largest_tried(pendulum, capsys):
+    module, (results, _), printed = pendulum
+    assert "largest tried" not in printed
+    assert module.ALPHAS[0] == 0.0
+    found = results["balance, short episodes"]
+    changed = {method: {**result, "alpha": module.ALPHAS[-1]} for method, result in found.items()}
+    module.report("planted", changed, {})
+    assert capsys.readouterr().out.count("largest tried") == len(module.METHODS)
+
+
+def test_pendulum_quick_says_nothing_significant_against_the_page(pendulum):
+    module, (_, verdicts), _ = pendulum
+    assert list(TOLD) == [(case.name, module.NAMES[m]) for case in module.CASES for m in module.METHODS[1:]]
+    for (case, name), (words, _, _) in TOLD.items():
+        method = next(m for m in module.METHODS if module.NAMES[m] == name)
+        assert {words, verdicts[case][method]["judged"]} != {"ahead of", "behind"}
 
 
 # ---------------------------------------------------------------- customers
@@ -113,6 +221,19 @@ def test_customers_lstd_is_close_to_bg_nbd(customers):
     assert errors["boyan"] == pytest.approx(errors["bg_nbd"], rel=0.05)
     assert errors["boyan"] < 0.95 * errors["uncorrected"]
     assert errors["boyan"] < 0.9 * errors["as_before"]
+
+
+def test_customers_no_setting_is_at_an_end_of_its_grid(customers):
+    module, found, printed = customers
+    assert all(module.ALPHAS[0] < setting["α"] < module.ALPHAS[-1] for setting in found["chosen"].values())
+    assert "end of the grid" not in printed
+
+
+def test_customers_what_does_not_depend_on_quick_stands_on_the_page(customers):
+    module, _, printed = customers
+    for method in ("ridge", "bg_nbd", "as_before"):
+        line = next(line for line in printed.splitlines() if line.startswith(module.NAMES[method]))
+        assert f"\n{line.partition('Boyan')[0]}" in PAGE
 
 
 def test_customers_nothing_is_learned_from_the_weeks_held_out(customers):
@@ -163,6 +284,14 @@ def test_sensors_recursive_lstd_beats_what_it_is_compared_with_after_the_wear(se
     assert found["per_second"]["lstd"] > 5000
 
 
+def test_sensors_quick_says_nothing_significant_against_the_page(sensors):
+    module, found, _ = sensors
+    assert {name for _, name in LIVE} == {module.NAMES[method] for method in ("td", "ar", "present")}
+    for case, judged in found["verdicts"].items():
+        for method, result in judged.items():
+            assert {LIVE[case, module.NAMES[method]][0], result["judged"]} != {"ahead of", "behind"}
+
+
 def test_sensors_predictions_do_not_look_ahead(sensors):
     module = sensors[0]
     temperature, vibration = module.simulate(300, seed=5)
@@ -201,6 +330,24 @@ def test_page_has_its_snippets_commands_and_figures():
         assert f"figures/{name}.png" in PAGE
 
 
+def test_page_words_follow_from_its_numbers():
+    assert len(re.findall("is (ahead of|behind|not told apart from) it", PAGE)) == len(TOLD) + len(LIVE)
+    for words, mean, margin in [*TOLD.values(), *LIVE.values()]:
+        expected = "not told apart from" if abs(mean) <= margin else "ahead of" if mean < 0 else "behind"
+        assert words == expected
+
+
+def test_page_says_in_words_what_was_printed():
+    prose = re.sub(r"```.*?```|`[^`]*`|\([^)]*\.png\)", "", PAGE, flags=re.DOTALL)
+    shown = {float(number) for block in PRINTED for number in re.findall(r"[-+]?\d+\.?\d*", block)}
+    shown |= {-number for number in shown}
+    settings = {0.98, 0.99, 0.966}  # discounts
+    assert set(re.findall(r"\d+ %", prose)) <= set(re.findall(r"\d+ %", "".join(PRINTED)))
+    for number in re.findall(r"\d+\.\d+", prose):
+        close = {x for x in shown if abs(x) < 100 and round(x, len(number.partition(".")[2])) == float(number)}
+        assert float(number) in settings or close, number
+
+
 def test_examples_are_short():
     for path in sorted((ROOT / "examples").glob("*.py")):
-        assert len(path.read_text(encoding="utf-8").splitlines()) <= 200, path.name
+        assert len(path.read_text(encoding="utf-8").splitlines()) <= 260, path.name

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import stat
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -137,3 +142,32 @@ def test_folder_that_cannot_be_made_is_refused(tmp_path, path):
     with pytest.raises(InvalidInputError, match="`out` must be a folder that can be written; got"):
         ResultsFolder(tmp_path / path, CONFIG)
     assert (tmp_path / "file").read_text() == "mine"
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs POSIX permissions")
+def test_replaced_file_keeps_its_permissions(tmp_path):
+    path = tmp_path / "a"
+    for mode in (0o640, 0o600, 0o664):
+        path.write_text("before")
+        path.chmod(mode)
+        with replacing(path, locked=False) as file:
+            file.write(b"after")
+        assert (path.read_text(), stat.S_IMODE(path.stat().st_mode)) == ("after", mode)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="elsewhere processes cannot be asked for")
+def test_what_killed_processes_left_is_removed(tmp_path):
+    done = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, text=True)
+    old = time.time() - 2 * 3600
+    cases = {f".lstd-a.{int(done.stdout)}.part": True, f".lstd-a.{os.getppid()}.part": False, ".lstd-a.x.part": False}
+    cases |= {f".lstd-b.{int(done.stdout)}.part": False, f"lstd-a.{int(done.stdout)}.part": False}
+    for name in cases:
+        (tmp_path / name).write_text("part")
+    with replacing(tmp_path / "a", locked=False) as file:  # nothing here is an hour old
+        file.write(b"whole")
+    assert names(tmp_path) == sorted(["a", *cases])
+    for name in cases:
+        os.utime(tmp_path / name, (old, old))
+    with replacing(tmp_path / "a", locked=False) as file:
+        file.write(b"whole")
+    assert names(tmp_path) == sorted(["a", *(name for name, removed in cases.items() if not removed)])

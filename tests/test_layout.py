@@ -19,12 +19,12 @@ TESTS = Path(__file__).parent
 LAYERS = (
     {"cli"},
     {"report", "experiments"},
-    {"estimators", "model_selection", "prediction"}
+    {"estimators", "model_selection", "prediction", "bias", "metrics", "selection", "_inputs"}
     | {"online", "distributed", "persistence", "tables", "trajectories", "mrp"},
-    {"fitted", "blocks", "inference", "statistics", "_sums", "solve", "returns"},
+    {"fitted", "blocks", "inference", "statistics", "_packing", "_merging", "_sums", "solve", "returns"},
     {"_kernels"},
-    {"_rows", "_validation", "_container", "_files"},
-    {"errors"},
+    {"_rows", "_validation", "_container", "_files", "_threads"},
+    {"errors", "_warning"},
 )
 LAYER_OF = {part: depth for depth, parts in enumerate(LAYERS) for part in parts}
 MODULES = {
@@ -132,7 +132,15 @@ def test_libraries_stay_where_they_belong(library, parts):
 
 
 def test_nothing_but_the_declared_dependencies_is_imported():
-    core = {"numpy", "scipy", "numba", "llvmlite", "sklearn", "threadpoolctl"}  # the last by way of scikit-learn
+    core = {
+        "numpy",
+        "scipy",
+        "numba",
+        "llvmlite",
+        "sklearn",
+        "threadpoolctl",
+        "joblib",
+    }  # the last two by way of scikit-learn
     extras = {
         "cli": {"typer", "click", "rich"},
         "report": {"matplotlib", "pyarrow"},
@@ -164,6 +172,14 @@ def test_the_walk_over_sources_finds_imports_anywhere(tmp_path):
     )
     expected = {"a.b", "d", "lstd.mrp", "lstd", "lstd.x", "inner", "tried", "seen", "by.name"}
     assert imports(source, "lstd") == expected
+
+
+def test_the_package_shows_what_it_has_and_nothing_else():
+    names = {name for name in dir(lstd) if not name.startswith("__")}
+    assert names == {*lstd.__all__, *lstd._SUBMODULES}
+    for name in names:
+        assert getattr(lstd, name) is not None
+    assert set(lstd._HOMES) == set(lstd.__all__)
 
 
 def test_importing_the_package_is_light():

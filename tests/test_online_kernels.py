@@ -31,10 +31,14 @@ def test_dots_and_add(n):
         assert_close(goal, b + 0.5 * a, "sums")
 
 
-def test_load_counts_what_is_not_finite():
+def test_what_is_too_large_or_not_finite_is_counted():
     for modules in BOTH.values():
         goal = np.zeros(16)
-        assert modules.blocked.load(np.array([1.0, np.nan, -np.inf, 1e308, np.inf]), goal) == 3
+        values = np.array([1.0, np.nan, -np.inf, 1e308, np.inf])
+        assert modules.blocked.load(values, goal, modules.blocked.LARGEST) == 3
+        assert modules.blocked.load(values, goal, 1e300) == modules.blocked.beyond(values, 1e300) == 4
+        assert modules.blocked.not_finite(values) == 3
+        assert modules.blocked.sum_beyond(2.0, np.array([1.0, -3.0, np.nan]), np.array([1.0, 1.0, 1.0]), 4.0) == 2
         assert goal[0] == 1.0
         assert not goal[5:].any()
 

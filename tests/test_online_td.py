@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import itertools
 import pickle
@@ -144,6 +145,41 @@ def test_partial_fit_then_update():
     assert_close(two.weights, one.weights, "sums")
 
 
+def test_partial_fit_update_partial_fit():
+    X, y = np.random.RandomState(0).normal(size=(8, 2)), np.arange(8.0)
+    one, two = TD(2), TD(2)
+    one.partial_fit(X, y)
+    two.partial_fit(X[:4], y[:4])
+    two.update(X[3], y[3], X[4])  # in place of the pending row, which is forgotten
+    two.partial_fit(X[4:], y[4:])
+    assert two.n_updates == one.n_updates == 7
+    assert_close(two.weights, one.weights, "sums")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", ["X", "X_next"])
+@pytest.mark.parametrize("row", [0, 3, 7])
+def test_features_that_are_not_finite_leave_all_as_it_was(kind, name, row):
+    random = np.random.RandomState(0)
+    chunks = [{"X": random.normal(size=(8, 3)), "y": np.ones(8), "X_next": random.normal(size=(8, 3))} for _ in "012"]
+    if name == "X":
+        for chunk in chunks:
+            del chunk["X_next"]
+    model, twin = make_td(kind, 3).partial_fit(**chunks[0]), make_td(kind, 3).partial_fit(**chunks[0])
+    before, n_updates = model.weights, model.n_updates
+    bad = {key: array.copy() for key, array in chunks[1].items()}
+    bad[name][row, 1] = np.nan
+    with pytest.raises(InvalidInputError, match=f"`{name}` must be finite.*row {row} has nan in column 1"):
+        model.partial_fit(**bad)
+    np.testing.assert_array_equal(model.weights, before)
+    assert model.n_updates == n_updates
+    for chunk in chunks[1:]:
+        model.partial_fit(**chunk)
+        twin.partial_fit(**chunk)
+    np.testing.assert_array_equal(model.weights, twin.weights)
+    assert model.n_updates == twin.n_updates
+
+
 def test_partial_fit_refuses_what_does_not_follow():
     X, y = np.eye(2), np.array([1.0, np.nan])
     model = TD(2).partial_fit(X, y)
@@ -159,11 +195,41 @@ def test_partial_fit_refuses_what_does_not_follow():
     np.testing.assert_array_equal(model.weights, before)
 
 
-def test_episodes_without_terminations_warn_once():
+NO_ROWS = {"X": np.empty((0, 2)), "y": []}
+TWO_ROWS = {"X": np.eye(2), "y": [1.0, 1.0], "episode": [0, 0]}
+BEFORE = {
+    "nothing": [],
+    "an empty chunk": [{**NO_ROWS, "episode": []}],
+    "a chunk with terminations": [{**TWO_ROWS, "episode": [7, 7], "terminated": [False, True]}],
+    "a chunk with successors": [{**TWO_ROWS, "X_next": np.eye(2), "terminated": [False, True]}],
+    "a chunk that was refused": [{**TWO_ROWS, "y": [np.nan, 1.0], "terminated": [False, False]}],
+}
+
+
+@pytest.mark.parametrize("before", BEFORE.values(), ids=BEFORE)
+def test_episodes_without_terminations_warn_once_in_whichever_chunk(before):
     model = TD(2)
+    for chunk in before:
+        with contextlib.suppress(InvalidInputError):
+            model.partial_fit(**chunk)
     with pytest.warns(MissingTerminationWarning):
-        model.partial_fit(np.eye(2), [1.0, 1.0], episode=[0, 0])
-    model.partial_fit(np.eye(2), [1.0, 1.0], episode=[0, 0])
+        model.partial_fit(**TWO_ROWS)
+    model.partial_fit(**TWO_ROWS)
+
+
+def test_the_warning_of_missing_terminations_turned_into_an_error_comes_before_anything_is_learned():
+    model = TD(2)
+    for _ in range(2):
+        with pytest.raises(MissingTerminationWarning):
+            model.partial_fit(**TWO_ROWS)
+    assert model.n_updates == 0
+
+
+@pytest.mark.parametrize("value", [10**400, -(10**400), np.nan, np.inf])
+def test_rewards_that_are_not_finite_are_refused(value):
+    for kind in KINDS:
+        with pytest.raises(InvalidInputError, match="`reward` must be finite"):
+            make_td(kind, 2).update([1.0, 0.0], value, [0.0, 1.0])
 
 
 @compiled_only

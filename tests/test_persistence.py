@@ -9,14 +9,20 @@ from dataclasses import fields, replace
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.testing import assert_array_equal
 
 from lstd import _container
 from lstd.errors import InvalidInputError, OutputError
-from lstd.persistence import FittedModel, Origin, load_model, load_statistics, save_model, save_statistics
+from lstd.estimators import LSTD
+from lstd.persistence import FittedModel, Origin, load_model, save_model
 from lstd.statistics import LSTDStatistics
+from tolerances import assert_close
+
+pytestmark = pytest.mark.filterwarnings("ignore::lstd.errors.BrokenEpisodeWarning")  # successors are drawn at random
 
 
 def statistics(n_rows=20, *, n=3, m=None, episode=None, terminated=None, X_next=False, seed=0):
@@ -87,15 +93,15 @@ def test_statistics_come_back_to_the_last_bit(tmp_path_factory, n_rows, n, m, X_
     terminated = np.arange(n_rows) == n_rows - 1 if ends else None
     saved = statistics(n_rows, n=n, m=m, X_next=X_next, terminated=terminated)
     saved = replace(saved, first_episode=name, last_episode=name)
-    save_statistics(saved, path)
-    assert_identical(load_statistics(path), saved)
+    saved.save(path)
+    assert_identical(LSTDStatistics.load(path), saved)
 
 
 @pytest.mark.parametrize("names", [[3, 4], [3.5, 4.0], ["3", "x"]])
 def test_ids_keep_their_type_and_the_stream_goes_on(tmp_path, names):
     saved = statistics(episode=np.repeat(names, 10))
-    save_statistics(saved, tmp_path / "s")
-    found = load_statistics(tmp_path / "s")
+    saved.save(tmp_path / "s")
+    found = LSTDStatistics.load(tmp_path / "s")
     assert (found.first_episode, found.last_episode) == tuple(names)
     assert type(found.last_episode) is type(names[1])
     more = statistics(episode=np.repeat([names[1]], 20), seed=1)
@@ -106,7 +112,7 @@ def test_ids_keep_their_type_and_the_stream_goes_on(tmp_path, names):
 def test_other_ids_are_refused_before_anything_is_written(tmp_path):
     saved = replace(statistics(), last_episode=(1, 2))
     with pytest.raises(InvalidInputError, match=r"`episode` ids must be integers, floats or text to be saved; got \(1"):
-        save_statistics(saved, tmp_path / "s")
+        saved.save(tmp_path / "s")
     assert not list(tmp_path.iterdir())
 
 
@@ -118,9 +124,63 @@ def test_model_comes_back_to_the_last_bit(tmp_path, m):
         assert_identical(load_model(str(tmp_path / "m")), saved)
 
 
+# An estimator
+
+
+@pytest.mark.parametrize("fit_intercept", [False, True])
+@pytest.mark.parametrize("m", [None, 1, 2])
+def test_a_fitted_estimator_is_kept_with_its_intervals(tmp_path, fit_intercept, m):
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(60, 3)), rng.normal(size=60 if m is None else (60, m))
+    fitted = LSTD(gamma=0.5, lmbda=0.3, alpha=2.0, variant="mixed", fit_intercept=fit_intercept).fit(X, y)
+    save_model(fitted, tmp_path / "m")
+    found = load_model(tmp_path / "m")
+    parameters = (found.gamma, found.lmbda, found.alpha, found.variant, found.fit_intercept)
+    assert parameters == (0.5, 0.3, 2.0, "mixed", fit_intercept)
+    assert found.feature_names == ("x0", "x1", "x2")
+    assert found.reward_names == (("reward_0", "reward_1") if m == 2 else ("reward",))
+    assert found.condition_number == fitted.condition_number_
+    assert_array_equal(found.predict(X).reshape(y.shape), fitted.predict(X))
+    expected, interval = fitted.predict_interval(X, 0.9), found.predict_interval(X, 0.9)
+    for name in ("prediction", "lower", "upper", "standard_error", "degrees_of_freedom", "flagged"):
+        assert getattr(interval, name).shape == (60, m or 1)
+        assert_array_equal(getattr(interval, name).reshape(y.shape), getattr(expected, name))
+    again = LSTD(gamma=0.5, lmbda=0.3, alpha=2.0, variant="mixed", fit_intercept=fit_intercept)
+    again.fit_statistics(found.statistics).partial_fit(X, y)
+    assert_close(again.coef_, fitted.partial_fit(X, y).coef_, "solve")
+
+
+def test_names_are_kept_and_asked_for(tmp_path):
+    frame = pd.DataFrame(np.random.default_rng(0).normal(size=(9, 2)), columns=["a", "b"])
+    fitted = LSTD(n_blocks=0).fit(frame, np.arange(9.0))
+    save_model(fitted, tmp_path / "m")
+    found = load_model(tmp_path / "m")
+    assert_array_equal(found.predict(frame)[:, 0], fitted.predict(frame))
+    with pytest.raises(
+        InvalidInputError, match=r"`X` must have the columns of the model, \['a', 'b'\]; got \['b', 'a'"
+    ):
+        found.predict(frame[["b", "a"]])
+    with pytest.raises(InvalidInputError, match=r"`X` must have 2 features, as the model has; got shape \(9, 1\)"):
+        found.predict(frame.to_numpy()[:, :1])
+    with pytest.raises(InvalidInputError, match="`X` must be finite"):
+        found.predict([[np.nan, 1.0]])
+    with pytest.raises(InvalidInputError, match=r"saved without what intervals need.*Fit it again"):
+        found.predict_interval(frame)
+    for level in (0.0, 1.0, 2.0):
+        with pytest.raises(InvalidInputError, match=rf"`level` must be in \(0, 1\); got {level:g}"):
+            found.predict_interval(frame, level)
+
+
+@pytest.mark.parametrize("given", [1, LSTD(), None, statistics()])
+def test_only_fitted_models_are_saved(tmp_path, given):
+    with pytest.raises(InvalidInputError, match="`model` must be a fitted LSTD or a FittedModel; got "):
+        save_model(given, tmp_path / "m")
+    assert not list(tmp_path.iterdir())
+
+
 def test_numpy_reads_the_arrays(tmp_path):
     saved = statistics()
-    save_statistics(saved, tmp_path / "s")
+    saved.save(tmp_path / "s")
     with np.load(tmp_path / "s", allow_pickle=False) as archive:
         assert archive["A"].tobytes() == saved.A.tobytes()
 
@@ -134,9 +194,9 @@ def test_same_content_is_the_same_file(tmp_path):
 def test_existing_file_is_replaced_and_a_link_stays(tmp_path):
     (tmp_path / "s").write_text("old")
     (tmp_path / "link").symlink_to("s")
-    save_statistics(statistics(), tmp_path / "link")
+    statistics().save(tmp_path / "link")
     assert (tmp_path / "link").is_symlink()
-    assert load_statistics(tmp_path / "s").n_rows == 20
+    assert LSTDStatistics.load(tmp_path / "s").n_rows == 20
     assert {file.name for file in tmp_path.iterdir()} == {"s", "link"}
 
 
@@ -163,16 +223,19 @@ def test_any_changed_bit_and_any_cut_is_found(tmp_path):
         load_model(path)
 
 
-def test_newer_version_is_refused_with_the_remedy(tmp_path):
+def test_another_version_is_refused_with_the_remedy(tmp_path):
     path = tmp_path / "m"
     save_model(model(), path)
-    reseal(path, lambda document, entries: {**document, "version": 2, "model": "something new"})
-    with pytest.raises(InvalidInputError, match=r"m is of format version 2, and .* up to 1; update lstd"):
-        load_model(path)
+    for version, remedy in ((3, "update lstd"), (1, "make it again")):
+        reseal(path, lambda document, entries: {**document, "version": version, "model": "another"})  # noqa: B023
+        with pytest.raises(
+            InvalidInputError, match=rf"m is of format version {version}, and .* version 2 only; {remedy}"
+        ):
+            load_model(path)
 
 
 def test_kinds_are_not_mixed_up(tmp_path):
-    save_statistics(statistics(), tmp_path / "s")
+    statistics().save(tmp_path / "s")
     with pytest.raises(InvalidInputError, match="must be a file of format 'lstd model'; it is of format 'lstd statist"):
         load_model(tmp_path / "s")
 
@@ -191,6 +254,10 @@ def test_kinds_are_not_mixed_up(tmp_path):
         lambda document, entries: document["origin"].update(rows=-1),
         lambda document, entries: document["origin"].update(date=None),
         lambda document, entries: document["statistics"].update(n_rows=1.5),
+        lambda document, entries: document["statistics"].update(gamma=1.5),
+        lambda document, entries: document["statistics"].pop("gamma") and None,
+        lambda document, entries: document.update(influence={"intercept": True}),
+        lambda document, entries: document.pop("influence"),
         lambda document, entries: document["statistics"].update(first_episode={"type": "int", "value": "x"}),
         lambda document, entries: document["statistics"].update(pending={"missing": False}),
         lambda document, entries: document["statistics"].update(share=float("nan")),

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import datetime
+import re
 import warnings
 
 import numpy as np
 import pytest
 from scipy import sparse
 
-from lstd._rows import check_features, check_rows
-from lstd.errors import InvalidInputError, LSTDError, MissingTerminationWarning
+from lstd import _rows
+from lstd._rows import check_features, check_rows, warn_of_breaks
+from lstd.errors import BrokenEpisodeWarning, InvalidInputError, LSTDError, MissingTerminationWarning
 from lstd.statistics import LSTDStatistics
 
 NAN, INF = float("nan"), float("inf")
@@ -28,6 +30,9 @@ def with_value(array, where, value):
     changed[where] = value
     return changed
 
+
+LISTS = np.empty(4, dtype=object)  # of ids that have no hash
+LISTS[:] = [[1], [1], [2], [2]]
 
 # Arguments, then what the message must say: the argument and the rule, the value and its first bad row, the remedy.
 REFUSED = [
@@ -80,6 +85,11 @@ REFUSED = [
     ({"importance_ratio": [1.0, -0.5, 0.0, 0.0]}, "`importance_ratio` must be finite and at least 0; row 1 has -0.5"),
     ({"importance_ratio": [1.0, 1.0, 1.0, INF]}, "`importance_ratio` must be finite and at least 0; row 3 has inf"),
     ({"importance_ratio": ["a"] * 4}, "`importance_ratio` must be an array of real numbers"),
+    ({"discount": True}, "`discount` must be a number; got True"),
+    ({"X": np.empty((4, 0))}, r"`X` must have at least one feature; got shape \(4, 0\)"),
+    ({"episode": LISTS}, r"`episode` must hold ids that can be hashed and compared, .*; got \[1\]"),
+    ({"episode": [[1], [1, 2], [1], [1]]}, "`episode` must be a vector of ids"),
+    ({"terminated": [[1], [1, 2], [1], [1]]}, "`terminated` must be a vector of flags"),
 ]
 
 
@@ -203,9 +213,55 @@ def test_no_warning_where_nothing_is_assumed(columns):
     check(**columns)
 
 
-@pytest.mark.parametrize("name", ["X", "y"])
+@pytest.mark.parametrize("name", ["X", "y", "X_next", "episode", "terminated", "discount", "importance_ratio"])
 def test_masked_entries_are_refused(name):
-    data = {"X": np.ones((3, 1)), "y": np.ones(3)}
-    data[name] = np.ma.masked_greater(data[name], 0.5)
+    data = {"X": np.ones((3, 1)), "y": np.ones(3), "X_next": np.ones((3, 1)), "episode": np.ones(3)}
+    data |= {"terminated": np.arange(3) == 2, "discount": np.ones(3), "importance_ratio": np.ones(3)}
+    hidden = np.zeros(np.shape(data[name]), dtype=bool)
+    data[name] = np.ma.array(data[name], mask=hidden)
+    assert len(check_rows(**data, gamma=0.9)) == 3  # nothing is hidden
+    data[name][1] = np.ma.masked
     with pytest.raises(InvalidInputError, match=f"^`{name}` must not have masked entries"):
         check_rows(**data, gamma=0.9)
+
+
+# ---------------------------------------------------------------- rows that are not the successors of those before
+
+FEATURES = np.random.default_rng(0).normal(size=(9, 3))
+
+
+def breaks(rows, lmbda=0.5, before=None):
+    """Row that the warning names; None without one."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        told = warn_of_breaks(rows, lmbda, before)
+    assert told == bool(caught)
+    assert all(w.category is BrokenEpisodeWarning for w in caught)
+    return int(re.match(r"Row (\d+) of `X` is not the successor", str(caught[0].message))[1]) if caught else None
+
+
+def transitions(order=range(8), form=np.asarray, **columns):
+    X, X_next = FEATURES[:-1][order], FEATURES[1:][order]
+    return check_rows(form(X), np.zeros(len(X)), gamma=0.9, X_next=form(X_next), **columns)
+
+
+@pytest.mark.parametrize("form", [np.asarray, sparse.csr_array])
+@pytest.mark.parametrize("compared", [1, 2**17])
+def test_the_first_break_is_told(form, compared, monkeypatch):
+    monkeypatch.setattr(_rows, "_COMPARED", compared)
+    assert breaks(transitions(form=form)) is None
+    assert breaks(transitions([0, 1, 2, 4, 5, 7], form=form)) == 3
+    assert breaks(transitions([3, 0, 1], form=form)) == 1
+    assert breaks(transitions([0, 1, 2, 4], form=form), lmbda=0.0) is None
+    assert breaks(transitions([0, 1, 2, 4], form=form, terminated=[False, False, True, False])) is None
+    assert breaks(transitions([0, 1, 2, 4], form=form, episode=[7, 7, 7, 8])) is None
+    assert breaks(transitions([0, 1, 2, 4], form=form, episode=[7, 7, 8, 8])) == 3
+    assert breaks(transitions([], form=form)) is None
+    assert breaks(transitions([2, 3], form=form), before=FEATURES[2]) is None
+    assert breaks(transitions([2, 3], form=form), before=FEATURES[1]) == 0
+
+
+def test_rounding_is_no_break():
+    X_next = FEATURES[1:] * (1.0 + 1e-12)
+    assert breaks(check_rows(FEATURES[:-1], np.zeros(8), gamma=0.9, X_next=X_next)) is None
+    assert breaks(check_rows(FEATURES, np.zeros(9), gamma=0.9)) is None

@@ -18,12 +18,15 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from lstd.estimators import LSTD
+from lstd.model_selection import LSTDCV
 from tolerances import assert_close
 
 MODELS = [
     LSTD(),
     LSTD(fit_intercept=True, variant="mixed"),
     LSTD(gamma=0.0, lmbda=1.0, alpha=0.0, variant="uncorrected"),
+    LSTDCV(),
+    LSTDCV(gamma=0.5, cv=3, fit_intercept=True, variant="mixed"),
 ]
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import reduce
 from unittest import mock
@@ -11,14 +14,17 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy import sparse
-from threadpoolctl import threadpool_limits
+from threadpoolctl import threadpool_info, threadpool_limits
 
 import lstd.statistics as statistics_module
 import naive
+from lstd._rows import check_rows
 from lstd.errors import InvalidInputError, MissingTerminationWarning
 from lstd.statistics import VARIANTS, LSTDStatistics
 from streams import Stream, cut, definition, streams
 from tolerances import assert_close
+
+pytestmark = pytest.mark.filterwarnings("ignore::lstd.errors.BrokenEpisodeWarning")  # successors are drawn at random
 
 thorough = settings(derandomize=True, deadline=None, max_examples=120)
 quick = settings(derandomize=True, deadline=None, max_examples=40)
@@ -150,7 +156,7 @@ def test_one_row_at_a_time(data):
 @quick
 @given(streams(ids=True), streams(ids=True))
 def test_independent_data_add(one, two):
-    two = replace(two, lmbda=one.lmbda)
+    two = replace(two, gamma=one.gamma, lmbda=one.lmbda)
     if one.X.shape[1] != two.X.shape[1] or one.y.shape[1:] != two.y.shape[1:]:
         with pytest.raises(InvalidInputError, match=r"same number of|must be a vector"):
             of(one) + of(two)
@@ -165,9 +171,10 @@ def test_independent_data_add(one, two):
 
 def test_adding_statistics_of_no_data_changes_nothing():
     stream = of(plain())
-    nothing = LSTDStatistics.empty(2, lmbda=0.5)
+    nothing = LSTDStatistics.empty(2, gamma=0.9, lmbda=0.5)
     assert_alike(stream + nothing, stream)
     assert_alike(sum([stream, stream], nothing), stream + stream)
+    assert_alike(sum([stream, stream]), stream + stream)
     assert nothing.then(stream) is stream
     assert stream.then(nothing) is stream
 
@@ -183,7 +190,7 @@ def test_nothing_goes_on_with_a_sum_nor_a_sum_with_anything():
 
 def test_a_sum_remembers_whether_successors_were_given():
     one, two = plain(), plain(X_next=np.ones((6, 2)))
-    nothing = LSTDStatistics.empty(2, lmbda=0.5)
+    nothing = LSTDStatistics.empty(2, gamma=0.9, lmbda=0.5)
     assert (nothing + of(two)).successors is True
     assert (of(one) + nothing).successors is False
     assert (of(one) + of(two)).successors is None
@@ -192,14 +199,18 @@ def test_a_sum_remembers_whether_successors_were_given():
 
 
 def test_other_things_cannot_be_added():
-    with pytest.raises(TypeError):
-        of(plain()) + 1
+    for add in (lambda s: s + 1, lambda s: 1 + s, lambda s: 0.0 + s):
+        with pytest.raises(TypeError):
+            add(of(plain()))
+    with pytest.raises(InvalidInputError, match="Statistics merge with statistics only; got 1"):
+        of(plain()).then(1)
 
 
 @pytest.mark.parametrize(
     ("other", "message"),
     [
         (plain(lmbda=0.4), "same lmbda; got 0.5 and 0.4"),
+        (plain(gamma=0.8), "same gamma; got 0.9 and 0.8"),
         (plain(n=3), "same number of features; got 2 and 3"),
         (replace(plain(), y=np.zeros((6, 2))), "same number of rewards; got 1 and 2"),
         (replace(plain(), y=np.zeros((6, 1))), r"`y` must be a vector in all"),
@@ -227,6 +238,20 @@ def test_ids_are_given_for_all_chunks_or_none_where_an_episode_may_go_on(order):
     flags[-1] = True
     ended = of(plain(terminated=flags))
     assert ended.then(of(plain(episode=np.ones(6), terminated=flags))).n_episodes == 2
+
+
+@pytest.mark.parametrize("successors", [False, True])
+def test_an_episode_that_terminated_cannot_go_on(successors):
+    columns = {"episode": np.full(6, 3), "terminated": np.arange(6) == 5}
+    columns |= {"X_next": np.ones((6, 2))} if successors else {}
+    one = of(plain(**columns))
+    for following in (one, one.then(of(plain(**{**columns, "episode": np.full(6, 4)})))):
+        with pytest.raises(InvalidInputError, match=r"`terminated` may be True on the last row .* same `episode`, .*3"):
+            one.then(following)
+    other = of(plain(**{**columns, "episode": np.full(6, 4)}))
+    assert one.then(other).then(one).n_episodes == 3  # an id that comes again later begins an episode
+    without = of(plain(terminated=np.arange(6) == 5))
+    assert without.then(without).n_episodes == 2
 
 
 def test_an_episode_without_a_reward_cannot_go_on():
@@ -339,6 +364,45 @@ def test_solve_refuses(arguments, message):
         of(plain()).solve(*arguments)
 
 
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((-1,), "`n_features` must be at least 1; got -1"),
+        ((2.5,), "`n_features` must be an integer; got 2.5"),
+        ((2, 0), "`n_rewards` must be at least 1; got 0"),
+    ],
+)
+def test_statistics_of_nothing_have_features_and_rewards(arguments, message):
+    with pytest.raises(InvalidInputError, match=message):
+        LSTDStatistics.empty(*arguments, gamma=0.9, lmbda=0.5)
+
+
+def test_without_features_there_are_no_statistics():
+    with pytest.raises(InvalidInputError, match=r"`X` must have at least one feature; got shape \(6, 0\)"):
+        of(plain(n=0))
+
+
+def test_overflow_of_a_merge_is_told_when_solving():
+    huge = LSTDStatistics.from_arrays(np.full((2, 1), 1e154), np.ones(2), gamma=0.9, lmbda=0.5)
+    for merged in (sum([huge] * 4), reduce(LSTDStatistics.then, [huge] * 4)):
+        with pytest.raises(InvalidInputError, match="must be below 1e308; they overflowed"):
+            merged.solve()
+
+
+@pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, lambda s: pickle.loads(pickle.dumps(s))])
+def test_arrays_cannot_be_written_to(duplicate):
+    found = duplicate(of(plain()))
+    arrays = [found.A, found.B, found.b, found.arriving, found.a, found.h, found.c]
+    for array in (*arrays, found.pending.phi, found.pending.reward):
+        with pytest.raises(ValueError, match="read-only"):
+            array[...] = 0.0
+
+
+def test_they_show_what_they_are_of():
+    expected = "LSTDStatistics(n_features=2, n_rewards=1, gamma=0.9, lmbda=0.5, n_transitions=5, n_episodes=1)"
+    assert repr(of(plain())) == expected
+
+
 @pytest.mark.parametrize("name", ["gamma", "lmbda"])
 @pytest.mark.parametrize("value", [-0.1, 1.3, float("nan"), "0.5", True])
 def test_settings_are_checked(name, value):
@@ -386,6 +450,28 @@ def test_pieces_of_any_size_give_the_same(stream, size):
         pieces = of(stream)
     assert_alike(pieces, whole)
     assert (pieces.first_episode, pieces.last_episode) == (whole.first_episode, whole.last_episode)
+
+
+def test_fits_in_several_threads_leave_the_blas_as_it_was():
+    before = threadpool_info()
+    random = np.random.RandomState(0)
+    X, y = random.normal(size=(3000, 4)), random.normal(size=3000)
+    settings = {"gamma": 0.9, "lmbda": 0.8}
+    with mock.patch.object(statistics_module, "_PIECE_ENTRIES", 1000), ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda _: LSTDStatistics.from_arrays(X, y, **settings), range(12)))
+    assert threadpool_info() == before
+    for other in found[1:]:
+        np.testing.assert_array_equal(other.A, found[0].A)
+
+
+def test_pieces_that_are_left_undone_leave_the_blas_as_it_was():
+    before = threadpool_info()
+    rows = check_rows(np.ones((3000, 4)), np.ones(3000), gamma=0.9)
+    with mock.patch.object(statistics_module, "_PIECE_ENTRIES", 1000):
+        pieces = statistics_module.pieces_of(rows, 0.5)
+        next(pieces)
+        pieces.close()
+    assert threadpool_info() == before
 
 
 def test_the_number_of_threads_does_not_change_a_bit():

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
+from lstd import LSTD
 from lstd.errors import InvalidInputError, MissingTerminationWarning
 from lstd.trajectories import Trajectories
 
@@ -89,9 +90,23 @@ def test_several_rewards():
     ids=["integers", "dates", "decimals"],
 )
 def test_ids_of_other_types(kind, values):
-    if kind in ("pandas", "pandas-nullable") and not isinstance(values[0], int):
-        pytest.skip("pandas holds these as objects")
-    assert read(changed("id", values), kind).n_episodes == 3
+    data = read(changed("id", values), kind)
+    assert data.n_episodes == 3
+    if isinstance(values[0], dt.date):
+        assert (data.episode.dtype.kind, data.episode[2].astype("M8[D]").item()) == ("M", dt.date(2020, 1, 3))
+    else:
+        assert data.episode.astype(float).tolist() == [7, 7, 3, 5, 5, 5]
+
+
+def test_objects_as_ids():
+    times = [dt.datetime(2020, 1, 1, hour) for hour in (7, 7, 3, 5, 5, 5)]
+    data = Trajectories(np.ones((6, 1)), np.ones(6), episode=np.array(times, dtype=object), terminated=[False] * 6)
+    assert data.episode[0].item() == times[0]
+    prices = [Decimal(one) for one in ("1.0", "1.00", "20", "3.5", "3.50", "3.5")]
+    assert read(changed("id", prices)).episode.tolist() == ["1", "1", "20", "3.5", "3.5", "3.5"]
+    for bad in (Decimal("Infinity"), times[0].replace(tzinfo=dt.UTC), dt.date(2020, 1, 1), object()):
+        with pytest.raises(InvalidInputError, match=r"must hold ids of one kind; row [03] "):
+            read(changed("id", pd.Series([*([bad] if bad is object else times)[:3], bad, *times[3:5]], dtype=object)))
 
 
 def test_categorical_ids():
@@ -102,6 +117,19 @@ def test_categorical_ids():
         pa.table(COLUMNS).set_column(0, "id", pa.array(COLUMNS["id"]).dictionary_encode()),
     ):
         assert Trajectories.from_frame(frame, **NAMES).episode.tolist() == list("aabccc")
+
+
+@pytest.mark.parametrize("frame", ["pandas", "polars"])
+def test_a_frame_of_features_keeps_their_names(frame):
+    arrays = read().to_arrays(frame=frame)
+    model = LSTD().fit(**arrays)
+    assert model.feature_names_in_.tolist() == ["x", "on"]
+    assert_array_equal(model.coef_, LSTD().fit(**read().to_arrays()).coef_)
+    nameless = Trajectories(X=[[1.0]], y=[0.5], terminated=[True])
+    with pytest.raises(InvalidInputError, match="these Trajectories have no `feature_names`"):
+        nameless.to_arrays(frame=frame)
+    with pytest.raises(InvalidInputError, match="`frame` must be one of 'pandas', 'polars'; got 'xarray'"):
+        read().to_arrays(frame="xarray")
 
 
 @pytest.mark.parametrize("kind", ["polars", "pyarrow", "pandas-arrow", "pandas"])

@@ -4,10 +4,14 @@ From sequences of features and rewards, a linear prediction of the discounted su
 
 LSTD, LSTDStatistics
     The estimator for whole data and chunks of a stream, and the statistics behind it, which merge exactly.
+LSTDCV
+    The same with its settings chosen from the data.
 RecursiveLSTD, TD, TrueOnlineTD
     Prediction that is up to date after every step.
 Trajectories
     Rows of the data contract from tables, Gymnasium environments and Minari datasets.
+inference, metrics, persistence, report
+    Intervals; errors against exact values; files of fitted models; figures and pages.
 mrp, experiments
     Markov reward processes with exact values; the experiments of Osogami (AAAI-20).
 
@@ -21,17 +25,19 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from lstd.estimators import LSTD
+    from lstd.model_selection import LSTDCV
     from lstd.online import TD, RecursiveLSTD, TrueOnlineTD
     from lstd.statistics import LSTDStatistics
     from lstd.trajectories import Trajectories
 
 __version__ = "0.1.0"
 
-__all__ = ["LSTD", "TD", "LSTDStatistics", "RecursiveLSTD", "Trajectories", "TrueOnlineTD"]
+__all__ = ["LSTD", "LSTDCV", "TD", "LSTDStatistics", "RecursiveLSTD", "Trajectories", "TrueOnlineTD"]
 
-_SUBMODULES = ("errors", "experiments", "mrp")
+_SUBMODULES = ("errors", "experiments", "inference", "metrics", "model_selection", "mrp", "persistence", "report")
 _HOMES = {
     "LSTD": "estimators",
+    "LSTDCV": "model_selection",
     "LSTDStatistics": "statistics",
     "RecursiveLSTD": "online",
     "TD": "online",
@@ -49,4 +55,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_SUBMODULES, *_HOMES])
+    own = [name for name in globals() if name.startswith("__")]
+    return sorted({*own, *_SUBMODULES, *__all__})

@@ -9,10 +9,11 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import os
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,16 +22,17 @@ from lstd._files import json_bytes, reason, replacing
 from lstd.errors import InvalidInputError
 
 Array = NDArray[np.float64]
+T = TypeVar("T")
 
-VERSION = 1
+VERSION = 2  # 1 said nothing of the discount of statistics
 _DOCUMENT = "document.json"
 _PREFIX = b"sha256:"
 _SEAL = len(_PREFIX) + 2 * hashlib.sha256().digest_size
 _BLOCK = 2**20
 
 
-def write(path: Path, kind: str, document: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
-    """Write a file of a kind, whole or not at all.
+def write(path: str | os.PathLike[str], kind: str, document: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
+    """Write a file of a kind, whole or not at all; a link stays, and the file that it leads to is replaced.
 
     Raises
     ------
@@ -38,7 +40,8 @@ def write(path: Path, kind: str, document: Mapping[str, Any], arrays: Mapping[st
         If it could not be written.
     """
     head = {"format": f"lstd {kind}", "version": VERSION}
-    with replacing(path, locked=False) as file:
+    target = Path(os.path.realpath(path)) if os.path.islink(path) else Path(path)
+    with replacing(target, locked=False) as file:
         sealed = _Sealed(file)
         with zipfile.ZipFile(sealed, "w") as archive:
             archive.writestr(zipfile.ZipInfo(_DOCUMENT), json_bytes({**head, **document}))
@@ -49,20 +52,25 @@ def write(path: Path, kind: str, document: Mapping[str, Any], arrays: Mapping[st
         sealed.close()
 
 
-def read(path: Path, kind: str) -> tuple[dict[str, Any], dict[str, Array]]:
-    """Document and arrays of a file of a kind.
+def read(path: str | os.PathLike[str], kind: str, build: Callable[[dict[str, Any], dict[str, Array]], T]) -> T:
+    """What `build` makes of the document and the arrays of a file of a kind.
 
     Raises
     ------
     InvalidInputError
-        If there is no such file, or it is damaged, of another kind, or written by a newer version.
+        If there is no such file, or it is damaged, of another kind or version, or `build` finds something amiss.
     """
+    path = Path(path)
     try:
         with open(path, "rb") as file:
             _check_seal(path, file)
-            return _read_archive(path, kind, file)
+            document, arrays = _read_archive(path, kind, file)
     except OSError as error:
         raise InvalidInputError(f"{path} could not be read: {reason(error)}.") from error
+    try:
+        return build(document, arrays)
+    except (LookupError, ValueError, TypeError, AttributeError) as error:
+        raise _not_ours(path, kind) from error
 
 
 class _Sealed:
@@ -119,12 +127,12 @@ def _read_archive(path: Path, kind: str, file: IO[bytes]) -> tuple[dict[str, Any
     except InvalidInputError:
         raise
     except (ValueError, LookupError, AttributeError, TypeError, MemoryError, RecursionError, RuntimeError) as error:
-        raise not_ours(path, kind) from error
+        raise _not_ours(path, kind) from error
     except (zipfile.BadZipFile, NotImplementedError, EOFError) as error:
-        raise not_ours(path, kind) from error
+        raise _not_ours(path, kind) from error
 
 
-def not_ours(path: Path, kind: str) -> InvalidInputError:
+def _not_ours(path: Path, kind: str) -> InvalidInputError:
     """The error for a file that is whole but does not hold what a file of its kind must."""
     return InvalidInputError(f"{path} holds no {kind} as lstd writes them.")
 
@@ -135,9 +143,10 @@ def _check_head(path: Path, kind: str, document: dict[str, Any]) -> None:
         raise InvalidInputError(f"{path} must be a file of format 'lstd {kind}'; it is of format {found!r}.")
     if not isinstance(version, int) or version < 1:
         raise ValueError(version)
-    if version > VERSION:
+    if version != VERSION:
+        remedy = "update lstd" if version > VERSION else "make it again"
         raise InvalidInputError(
-            f"{path} is of format version {version}, and this lstd reads versions up to {VERSION}; update lstd."
+            f"{path} is of format version {version}, and this lstd reads version {VERSION} only; {remedy}."
         )
 
 

@@ -9,6 +9,7 @@ import math
 import os
 import re
 import stat
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
@@ -18,6 +19,7 @@ from lstd.errors import InvalidInputError, OutputError
 _OWNED = re.compile(rb"(?:lstd (\d+))?")
 # Out of space, quota or file size is a failed output; anything else says that the folder is a bad one.
 _FULL = (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC), errno.EFBIG, errno.EIO)
+_SECONDS_LEFT_BEHIND = 3600.0
 _locks: set[Path] = set()
 _unfinished: set[Path] = set()
 
@@ -26,11 +28,14 @@ _unfinished: set[Path] = set()
 def replacing(path: Path, *, locked: bool = True) -> Iterator[IO[bytes]]:
     """Open a file that appears under its name whole, when the block ends, or not at all.
 
+    A file that is replaced leaves its permissions to the new one.
+
     Parameters
     ----------
     path : Path
     locked : bool, default True
-        No other process writes to the folder. Otherwise the temporary name is one of this process alone.
+        No other process writes to the folder. Otherwise the temporary name is one of this process alone, and those of
+        processes that were killed an hour ago or more are removed.
 
     Raises
     ------
@@ -52,7 +57,10 @@ def replacing(path: Path, *, locked: bool = True) -> Iterator[IO[bytes]]:
         path.parent.mkdir(exist_ok=True)
         # What a killed process left is removed rather than written to, as is a link under the temporary name.
         remove_quietly(partial)
+        if not locked:
+            _remove_left_behind(path)
         with open(partial, "xb") as file:
+            _keep_permissions(file, path)
             yield file
             file.flush()
             os.fsync(file.fileno())
@@ -73,6 +81,36 @@ def replacing(path: Path, *, locked: bool = True) -> Iterator[IO[bytes]]:
 def partial_of(path: Path, *, locked: bool = True) -> Path:
     """The temporary name of a file: always the same in a locked folder, one of this process alone elsewhere."""
     return path.with_name(f".lstd-{path.name}.part" if locked else f".lstd-{path.name}.{os.getpid()}.part")
+
+
+def _remove_left_behind(path: Path) -> None:
+    """Remove temporary files of this file whose process is over, and which nothing was written to for an hour."""
+    if os.name != "posix":  # elsewhere there is no asking whether a process is there
+        return
+    of_a_process = re.compile(rf"\.lstd-{re.escape(path.name)}\.(\d+)\.part")
+    with contextlib.suppress(OSError):
+        for other in path.parent.iterdir():
+            found = of_a_process.fullmatch(other.name)
+            # The hour is for processes of other machines that write to the same folder.
+            if found and time.time() - other.lstat().st_mtime > _SECONDS_LEFT_BEHIND and not _runs(int(found[1])):
+                remove_quietly(other)
+
+
+def _runs(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except (OSError, OverflowError):
+        return True
+    return True
+
+
+def _keep_permissions(file: IO[bytes], path: Path) -> None:
+    """Give a file the permissions of the one that it is about to replace, if any."""
+    if os.name == "posix":
+        with contextlib.suppress(OSError):
+            os.fchmod(file.fileno(), stat.S_IMODE(path.stat().st_mode))
 
 
 def remove_unfinished() -> None:
@@ -113,7 +151,7 @@ def check_not_a_file(path: Path) -> None:
         raise unusable(path, error) from error
 
 
-def check_replaceable(path: Path, *, force: bool) -> None:
+def check_replaceable(path: Path, *, force: bool, option: str = "--out") -> None:
     """Check, by trying, that a file can be written under a name before hours are spent on what goes into it.
 
     Raises
@@ -127,16 +165,17 @@ def check_replaceable(path: Path, *, force: bool) -> None:
     try:
         if path.exists() or path.is_symlink():
             if not path.is_file():
-                raise InvalidInputError(f"`--out` must name a file; got {given!r}, which is none; give another.")
+                raise InvalidInputError(f"`{option}` must name a file; got {given!r}, which is none; give another.")
             if not force:
-                raise InvalidInputError(f"`--out` must name a new file; {given!r} is there; --force replaces it.")
+                raise InvalidInputError(f"`{option}` must name a new file; {given!r} is there; --force replaces it.")
         partial = partial_of(path, locked=False)
         os.close(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666))
     except OSError as error:
         if error.errno in _FULL:
             raise OutputError(f"{path} could not be written: {reason(error)}; make room or give another.") from error
         raise InvalidInputError(
-            f"`--out` must name a file in a folder that can be written; got {given!r} ({reason(error)}); give another."
+            f"`{option}` must name a file in a folder that can be written; got {given!r} ({reason(error)}); give "
+            "another."
         ) from error
     remove_quietly(partial)
 

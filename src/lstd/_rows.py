@@ -7,7 +7,6 @@ features only count. The last row of a stream is a horizon row until the stream 
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
@@ -17,11 +16,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
-from lstd._validation import check_real, to_real_array
-from lstd.errors import InvalidInputError, MissingTerminationWarning
+from lstd._validation import check_not_masked, check_real, to_real_array
+from lstd._warning import warn as give_warning
+from lstd.errors import BrokenEpisodeWarning, InvalidInputError, MissingTerminationWarning
 
 Array = NDArray[np.float64]
 Features = Any  # Array | scipy.sparse.csr_array, which has no types
+
+_COMPARED = 2**17  # features at a time, about one MiB
+_SAME = 1e-9  # relative difference up to which two rows are one, which products may compute in another order
 
 
 @dataclass(frozen=True)
@@ -39,6 +42,8 @@ class Rows:
     first_episode: Any  # id of the first row's episode; None without ids
     last_episode: Any
     single: bool  # rewards were given as a vector
+    gamma: float  # discount, where none was given per row
+    assumed: bool  # nothing said which episodes terminated: they are taken as truncated
 
     def __len__(self) -> int:
         return len(self.leaving)
@@ -66,7 +71,7 @@ class Rows:
             X_next=None if self.X_next is None else self.X_next[part],
             first_episode=int(number[first]) if first else self.first_episode,
             last_episode=int(number[end - 1]) if end < len(self) else self.last_episode,
-            single=self.single,
+            single=self.single, gamma=self.gamma, assumed=self.assumed,
         )  # fmt: skip
 
 
@@ -100,12 +105,12 @@ def check_rows(
     phi_next = None if X_next is None else check_features("X_next", X_next, finite=finite)
     if phi_next is not None and phi_next.shape != phi.shape:
         raise InvalidInputError(f"`X_next` must have the shape of `X`, {phi.shape}; got {phi_next.shape}.")
-    if warn and ids is not None and terminated is None and phi_next is None and n_rows:
-        warnings.warn(
+    assumed = ids is not None and terminated is None and phi_next is None and n_rows > 0
+    if warn and assumed:
+        give_warning(
             "`episode` was given without `terminated`: every episode is taken as truncated, its last row as features "
             "only. Pass `terminated`: True on the last row of episodes that ended for good, all False if none did.",
             MissingTerminationWarning,
-            stacklevel=3,
         )
     changes = _episode_changes(ids, ended, n_rows)
     last = np.ones(n_rows, dtype=np.bool_)
@@ -125,7 +130,57 @@ def check_rows(
         first_episode=None if ids is None or not n_rows else ids[0],
         last_episode=None if ids is None or not n_rows else ids[-1],
         single=single,
+        gamma=gamma,
+        assumed=assumed,
     )
+
+
+def warn_of_breaks(rows: Rows, lmbda: float, before: Array | None = None) -> bool:
+    """Warn, and tell, when a trace runs from a row to another than its successor in `X_next`.
+
+    `before`, if any, is the successor of the last row before these, whose episode goes on. Without traces there is
+    nothing to tell.
+    """
+    if lmbda == 0.0 or rows.X_next is None or not len(rows):
+        return False
+    row = 0 if before is not None and _differ(rows.X[:1], before[np.newaxis])[0] else _first_break(rows)
+    if row is None:
+        return False
+    give_warning(
+        f"Row {row} of `X` is not the successor that `X_next` gives the row before it, of the same episode: the trace "
+        "goes on all the same, since rows are taken in time order. Give transitions that do not follow one another "
+        "different ids in `episode`, or use lmbda=0.",
+        BrokenEpisodeWarning,
+    )
+    return True
+
+
+def _first_break(rows: Rows) -> int | None:
+    """First row that is not the successor of the row before it, within an episode."""
+    X_next: Features = rows.X_next
+    size = max(1, _COMPARED // rows.n_features)
+    for first in range(0, len(rows) - 1, size):
+        end = min(first + size, len(rows) - 1)
+        found = _differ(X_next[first:end], rows.X[first + 1 : end + 1]) & ~rows.last[first:end]
+        if found.any():
+            return first + 1 + int(np.argmax(found))
+    return None
+
+
+def _differ(one: Features, two: Features) -> NDArray[np.bool_]:
+    """Rows that differ by more than rounding, (T,)."""
+    if sparse.issparse(one):
+        two = sparse.csr_array(two)
+        return np.asarray(_largest(one - two) > _SAME * _largest(one))
+    if np.array_equal(one, two):
+        return np.zeros(len(one), dtype=np.bool_)
+    with np.errstate(over="ignore"):
+        return np.asarray(np.abs(one - two).max(axis=1) > _SAME * np.abs(one).max(axis=1))
+
+
+def _largest(rows: Features) -> Array:
+    """Largest size in each sparse row, (T,)."""
+    return np.asarray(np.abs(rows).max(axis=1).todense()).reshape(-1)
 
 
 def check_features(name: str, X: Any, *, finite: bool = True) -> Features:
@@ -144,6 +199,8 @@ def check_features(name: str, X: Any, *, finite: bool = True) -> Features:
             f"`{name}` must have shape (n_rows, n_features); got {phi.shape}. "
             "Reshape one feature with X.reshape(-1, 1), one row with X.reshape(1, -1)."
         )
+    if not phi.shape[1]:
+        raise InvalidInputError(f"`{name}` must have at least one feature; got shape {phi.shape}.")
     if finite:
         check_finite(name, phi)
     return phi
@@ -204,7 +261,11 @@ def _check_missing_rewards(rewards: Array, may_be_missing: NDArray[np.bool_]) ->
 
 
 def _check_episode(episode: ArrayLike, n_rows: int) -> NDArray[Any]:
-    ids = np.asarray(episode)
+    check_not_masked("episode", episode)
+    try:
+        ids = np.asarray(episode)
+    except ValueError as error:  # ragged lists
+        raise InvalidInputError(f"`episode` must be a vector of ids: {error}.") from error
     if ids.shape != (n_rows,):
         raise InvalidInputError(f"`episode` must have one id per row of `X`, shape ({n_rows},); got {ids.shape}.")
     missing = _missing_ids(ids)
@@ -213,7 +274,19 @@ def _check_episode(episode: ArrayLike, n_rows: int) -> NDArray[Any]:
         raise InvalidInputError(
             f"`episode` must have an id on every row; row {row} has {ids[row]}. Fill it in, or drop the episode."
         )
-    starts = np.flatnonzero(np.r_[True, ids[1:] != ids[:-1]]) if n_rows else np.empty(0, dtype=np.intp)
+    try:
+        _check_contiguous(ids)
+    except (TypeError, ValueError) as error:
+        if isinstance(error, InvalidInputError):
+            raise
+        raise InvalidInputError(
+            f"`episode` must hold ids that can be hashed and compared, such as integers or text; got {ids[0]!r:.80}."
+        ) from error
+    return ids
+
+
+def _check_contiguous(ids: NDArray[Any]) -> None:
+    starts = np.flatnonzero(np.r_[True, ids[1:] != ids[:-1]]) if len(ids) else np.empty(0, dtype=np.intp)
     seen: set[Any] = set()
     for row in starts.tolist():
         name = ids[row].item() if hasattr(ids[row], "item") else ids[row]
@@ -223,7 +296,6 @@ def _check_episode(episode: ArrayLike, n_rows: int) -> NDArray[Any]:
                 f"row {row}. Sort the rows by episode and time (a stable sort by episode keeps the order of time)."
             )
         seen.add(name)
-    return ids
 
 
 def _missing_ids(ids: NDArray[Any]) -> NDArray[np.bool_]:
@@ -240,7 +312,11 @@ def _missing_ids(ids: NDArray[Any]) -> NDArray[np.bool_]:
 def _check_flags(name: str, flags: ArrayLike | None, n_rows: int) -> NDArray[np.bool_]:
     if flags is None:
         return np.zeros(n_rows, dtype=np.bool_)
-    array = np.asarray(flags)
+    check_not_masked(name, flags)
+    try:
+        array = np.asarray(flags)
+    except ValueError as error:  # ragged lists
+        raise InvalidInputError(f"`{name}` must be a vector of flags: {error}.") from error
     if array.shape != (n_rows,):
         raise InvalidInputError(f"`{name}` must have one flag per row of `X`, shape ({n_rows},); got {array.shape}.")
     if array.dtype.kind not in "biu" and not (array.dtype.kind == "f" and np.isfinite(array).all()):
@@ -257,7 +333,7 @@ def _check_per_row(name: str, values: ArrayLike | None, n_rows: int, high: float
         return np.full(n_rows, default)
     array = _as_real(name, values).copy()
     if array.ndim == 0:
-        array = np.full(n_rows, check_real(name, float(array), 0.0, high))
+        array = np.full(n_rows, check_real(name, np.asarray(values).item(), 0.0, high))
     if array.shape != (n_rows,):
         raise InvalidInputError(f"`{name}` must have one value per row of `X`, shape ({n_rows},); got {array.shape}.")
     bad = ~((array >= 0.0) & (array <= high)) | np.isinf(array)

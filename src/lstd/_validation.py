@@ -13,19 +13,32 @@ from numpy.typing import ArrayLike, NDArray
 from lstd.errors import InvalidInputError
 
 
-def check_real(name: str, value: Any, low: float, high: float, *, open_low: bool = False) -> float:
-    """Return `value` as a float in [low, high] (or (low, high]), or raise InvalidInputError."""
+def check_real(
+    name: str, value: Any, low: float, high: float, *, open_low: bool = False, open_high: bool = False
+) -> float:
+    """Return `value` as a float in [low, high], without the ends that are open, or raise InvalidInputError."""
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, numbers.Real):
         raise InvalidInputError(f"`{name}` must be a number; got {value!r}.")
-    number = float(value)
-    left = "(" if open_low else "["
+    try:
+        number = float(value)
+    except OverflowError as error:
+        raise InvalidInputError(f"`{name}` must be finite in float64, below 1e308 in size; got more.") from error
     too_low = number <= low if open_low else number < low
-    if math.isnan(number) or too_low or number > high:
-        upper = "∞)" if high == math.inf else f"{high:g}]"
-        raise InvalidInputError(f"`{name}` must be in {left}{low:g}, {upper}; got {number:g}.")
+    too_high = number >= high if open_high else number > high
+    if math.isinf(low) and math.isinf(high):
+        too_low = too_high = not math.isfinite(number)
+    if math.isnan(number) or too_low or too_high:
+        raise InvalidInputError(f"`{name}` must be {_range(low, high, open_low, open_high)}; got {number:g}.")
     if math.isinf(number):
         raise InvalidInputError(f"`{name}` must be finite; got {number:g}.")
     return number
+
+
+def _range(low: float, high: float, open_low: bool, open_high: bool) -> str:
+    if math.isinf(low) and math.isinf(high):
+        return "finite"
+    upper = "∞)" if high == math.inf else f"{high:g}{')' if open_high else ']'}"
+    return f"in {'(' if open_low else '['}{low:g}, {upper}"
 
 
 def check_integer(name: str, value: Any, low: int, high: int | None = None) -> int:
@@ -51,7 +64,7 @@ def check_array(name: str, value: ArrayLike, shape: tuple[int | None, ...]) -> N
     array = np.array(to_real_array(name, value), dtype=np.float64, order="C")
     wanted = tuple(found if rule is None else rule for rule, found in zip(shape, array.shape, strict=False))
     if array.ndim != len(shape) or array.shape != wanted:
-        rule = ", ".join("any" if length is None else str(length) for length in shape)
+        rule = ", ".join("any" if length is None else str(length) for length in shape) + "," * (len(shape) == 1)
         raise InvalidInputError(f"`{name}` must have shape ({rule}); got {array.shape}.")
     bad = np.argwhere(~np.isfinite(array))
     if len(bad):
@@ -62,10 +75,15 @@ def check_array(name: str, value: ArrayLike, shape: tuple[int | None, ...]) -> N
     return array
 
 
-def to_real_array(name: str, value: ArrayLike) -> NDArray[Any]:
-    """Return `value` as an array of booleans, integers or floats, or raise InvalidInputError."""
+def check_not_masked(name: str, value: Any) -> None:
+    """Refuse masked entries: what they hide would be used."""
     if np.ma.is_masked(value):
         raise InvalidInputError(f"`{name}` must not have masked entries. Fill them, or drop their rows, first.")
+
+
+def to_real_array(name: str, value: ArrayLike) -> NDArray[Any]:
+    """Return `value` as an array of booleans, integers or floats, or raise InvalidInputError."""
+    check_not_masked(name, value)
     try:
         array = np.asarray(value)
     except (TypeError, ValueError) as error:  # ragged lists

@@ -9,11 +9,14 @@ marks stand depends on the data only, not on the chunks it came in.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lstd._rows import Rows
+from lstd._validation import check_integer
+from lstd.errors import InvalidInputError
 from lstd.statistics import LSTDStatistics, check_sums, pieces_of
 
 _MOST = 64  # stretches: more narrow the intervals by 2 %, half as many widen them by 6 %
@@ -94,3 +97,13 @@ def default_limit(n_features: int) -> int:
     """As many stretches as their memory, 16 bytes times the number of features squared each, is worth."""
     affordable = min(_MOST, _BYTES // (16 * max(1, n_features) ** 2))
     return affordable if affordable >= _FEWEST else 0
+
+
+def no_blocks(rows: Rows, lmbda: float, n_blocks: Any) -> Blocks:
+    """Blocks of no data, for data like these rows; `n_blocks` as of :class:`lstd.LSTD`."""
+    nothing = LSTDStatistics.empty(rows.n_features, rows.y.shape[1], gamma=rows.gamma, lmbda=lmbda, single=rows.single)
+    if isinstance(n_blocks, str) and n_blocks == "auto":
+        return Blocks(nothing, default_limit(rows.n_features))
+    if isinstance(n_blocks, str):
+        raise InvalidInputError(f'`n_blocks` must be "auto" or an integer, at least 0; got {n_blocks!r}.')
+    return Blocks(nothing, check_integer("n_blocks", n_blocks, 0))

@@ -49,3 +49,7 @@ class LostDigitsWarning(LSTDWarning):
 
 class BrokenEpisodeWarning(LSTDWarning):
     """A transition does not leave the row that the one before it, of the same episode, led to."""
+
+
+class BiasWarning(LSTDWarning):
+    """Bootstrapping biases a model's predictions; the message says by how much, and what to do."""

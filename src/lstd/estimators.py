@@ -7,20 +7,21 @@ alone. An attempt that fails leaves a fitted object as it was: everything is wor
 from __future__ import annotations
 
 from copy import copy
-from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike
-from scipy import sparse
+from numpy.typing import ArrayLike, NDArray
 
-from lstd._rows import Features, Rows, check_rows
-from lstd._validation import check_choice, check_integer, check_real
-from lstd.blocks import Blocks, default_limit
+from lstd._inputs import rows_of
+from lstd._rows import Rows, warn_of_breaks
+from lstd._validation import check_choice, check_real
+from lstd.blocks import Blocks, no_blocks
 from lstd.errors import InvalidInputError
 from lstd.fitted import Fitted
-from lstd.prediction import Predictor, checked_features, present
+from lstd.prediction import Predictor
 from lstd.statistics import VARIANTS, LSTDStatistics
+
+Array = NDArray[np.float64]
 
 
 class LSTD(Predictor):
@@ -56,7 +57,8 @@ class LSTD(Predictor):
     statistics_ : LSTDStatistics
         The sums over the data; with `fit_intercept` its last feature is the column of ones.
     condition_number_ : float
-        Estimate of the condition number of A + αI in the 1-norm; infinite when singular.
+        Estimate, in the 1-norm, of the condition number of the system that was solved: A + αI with rows and columns
+        scaled alike, so that the scale of the features does not matter; infinite when singular.
     n_transitions_ : int
         Full transitions seen.
     n_episodes_ : int
@@ -137,7 +139,9 @@ class LSTD(Predictor):
         terminated : array-like of shape (T,), optional
             Whether the row's successor is terminal, of value zero.
         X_next : array-like, DataFrame or sparse of shape (T, n), optional
-            Features of each row's successor: then every row is a full transition.
+            Features of each row's successor: then every row is a full transition. Rows are in time order all the same:
+            traces run from row to row of an episode. Transitions that do not follow one another need ids of their own
+            in `episode`, or ``lmbda=0``.
         discount : array-like of shape (T,), optional
             Discount of each row's transition, in [0, 1].
         importance_ratio : array-like of shape (T,), optional
@@ -158,6 +162,8 @@ class LSTD(Predictor):
             When the system is singular or nearly so.
         MissingTerminationWarning
             When `episode` is given without `terminated`: the episodes are taken as truncated.
+        BrokenEpisodeWarning
+            When a trace runs from a row to another than its successor in `X_next`.
         """
         columns = {
             "episode": episode, "terminated": terminated, "X_next": X_next, "discount": discount,
@@ -193,7 +199,9 @@ class LSTD(Predictor):
         of the data gives the same model up to rounding. The weights are solved for when they are next asked for.
         `alpha` and `variant` may change between chunks; `gamma`, `lmbda` and `fit_intercept` may not.
 
-        Parameters, errors and warnings are those of :meth:`fit`; the first chunk only warns of missing `terminated`.
+        Parameters, errors and warnings are those of :meth:`fit`; each of MissingTerminationWarning and
+        BrokenEpisodeWarning is given once. That an `episode` id comes again is noticed within a chunk, and where it
+        comes again right after its episode terminated; else it begins an episode.
 
         Returns
         -------
@@ -214,12 +222,23 @@ class LSTD(Predictor):
         Parameters
         ----------
         statistics : LSTDStatistics
-            Made with this `gamma` and `lmbda`; with `fit_intercept` its last feature is the column of ones.
+            Of this `gamma` and `lmbda`; with `fit_intercept` their last feature is the column of ones.
         feature_names : array-like of str, shape (n_features,), optional
 
         Returns
         -------
         self
+
+        Raises
+        ------
+        InvalidInputError
+            When the statistics do not fit the parameters, or hold no full transition; when there are not as many names
+            as features.
+
+        Warns
+        -----
+        IllConditionedWarning
+            When the system is singular or nearly so.
 
         Examples
         --------
@@ -231,11 +250,9 @@ class LSTD(Predictor):
         array([2.])
         """
         candidate = self._blank()
-        if statistics.lmbda != self.lmbda:
-            raise InvalidInputError(
-                f"`lmbda` must be that of the statistics, {statistics.lmbda:g}; got {self.lmbda!r}. Set it so."
-            )
-        candidate.n_features_in_ = statistics.n_features - bool(self.fit_intercept)
+        gamma, lmbda, _, _, fit_intercept = _settings(self)
+        _check_statistics(statistics, gamma, lmbda, fit_intercept)
+        candidate.n_features_in_ = statistics.n_features - fit_intercept
         if feature_names is not None:
             candidate.feature_names_in_ = np.asarray(feature_names, dtype=object)
             if candidate.feature_names_in_.shape != (candidate.n_features_in_,):
@@ -244,47 +261,55 @@ class LSTD(Predictor):
                     f"got {candidate.feature_names_in_.shape}."
                 )
         candidate._set(Blocks(statistics, limit=0))
+        _ = candidate._fitted.solution  # so that its warning comes from here
         self.__dict__ = candidate.__dict__
         return self
-
-    def _blank(self) -> Self:
-        """A copy that was never fitted: parameters and metadata requests only."""
-        blank = copy(self)
-        for name in ("_fitted", "n_features_in_", "feature_names_in_"):
-            blank.__dict__.pop(name, None)
-        return blank
 
     def _extended(self, X: Any, y: Any, columns: dict[str, Any], *, min_rows: int = 0) -> Blocks:
         """Sums over what came before and a chunk; sets the number and the names of the features if it is the first."""
         gamma, lmbda, _, _, fit_intercept = _settings(self)
-        first = "_fitted" not in vars(self)
-        if not first:
-            _check_unchanged(self._fitted, gamma, lmbda, fit_intercept)
-        columns = dict(columns)
-        X_next = columns.pop("X_next")
-        phi = checked_features(self, X, reset=first, min_rows=min_rows, finite=False)
-        if X_next is not None:
-            if tuple(np.shape(X_next)) != phi.shape:
-                raise InvalidInputError(f"`X_next` must have the shape of `X`, {phi.shape}; got {np.shape(X_next)}.")
-            X_next = checked_features(self, X_next, reset=False, finite=False)
-        rows = check_rows(phi, present(y), gamma=gamma, X_next=X_next, warn=first, finite=False, **columns)
-        if fit_intercept:
-            rows = replace(rows, X=_with_ones(rows.X), X_next=None if X_next is None else _with_ones(rows.X_next))
-        return (_no_blocks(rows, lmbda, self.n_blocks) if first else self._fitted.blocks).extended(rows)
+        fitted: Fitted | None = vars(self).get("_fitted")
+        if fitted is not None:
+            _check_unchanged(fitted, gamma, lmbda, fit_intercept)
+        told: frozenset[str] = vars(self).get("_told", frozenset())
+        rows = rows_of(
+            self, X, y, columns, gamma=gamma, fit_intercept=fit_intercept, reset=fitted is None, min_rows=min_rows,
+            warn="ends" not in told,
+        )  # fmt: skip
+        if fitted is None or not fitted.statistics.n_rows:
+            blocks, successor = no_blocks(rows, lmbda, self.n_blocks), None
+        else:
+            blocks, successor = fitted.blocks, _successor(fitted.statistics, rows)
+        extended = blocks.extended(rows) if len(rows) else blocks
+        broken = "breaks" not in told and warn_of_breaks(rows, lmbda, successor)
+        self._told = told | ({"ends"} if rows.assumed else set()) | ({"breaks"} if broken else set())
+        return extended
 
     def _set(self, blocks: Blocks) -> None:
         gamma, _, alpha, variant, fit_intercept = _settings(self)
         self._fitted = Fitted(blocks, gamma, alpha, variant, fit_intercept)
 
 
-def _no_blocks(rows: Rows, lmbda: float, n_blocks: Any) -> Blocks:
-    """Blocks of no data, for data like these rows."""
-    nothing = LSTDStatistics.empty(rows.n_features, rows.y.shape[1], lmbda=lmbda, single=rows.single)
-    if isinstance(n_blocks, str) and n_blocks == "auto":
-        return Blocks(nothing, default_limit(rows.n_features))
-    if isinstance(n_blocks, str):
-        raise InvalidInputError(f'`n_blocks` must be "auto" or an integer, at least 0; got {n_blocks!r}.')
-    return Blocks(nothing, check_integer("n_blocks", n_blocks, 0))
+def _successor(before: LSTDStatistics, rows: Rows) -> Array | None:
+    """What `X_next` gave as the successor of the last row before, where these rows go on with its episode."""
+    row = before.pending
+    if row is None or not row.complete or not len(rows):
+        return None
+    return row.phi if before.goes_on_with(rows.first_episode, rows.X_next is not None) else None
+
+
+def _check_statistics(statistics: Any, gamma: float, lmbda: float, fit_intercept: bool) -> None:
+    if not isinstance(statistics, LSTDStatistics):
+        raise InvalidInputError(f"`statistics` must be LSTDStatistics; got {statistics!r:.80}.")
+    for name, of_data, of_model in (("gamma", statistics.gamma, gamma), ("lmbda", statistics.lmbda, lmbda)):
+        if of_data != of_model:
+            raise InvalidInputError(f"`{name}` must be that of the statistics, {of_data!r}; got {of_model!r}.")
+    if not statistics.n_transitions:
+        raise InvalidInputError("`statistics` must hold at least one full transition; got none.")
+    if fit_intercept and statistics.n_features == 1:
+        raise InvalidInputError(
+            "`statistics` must have a feature besides the column of ones, their last, for `fit_intercept`; got one."
+        )
 
 
 def _settings(model: LSTD) -> tuple[float, float, float, str, bool]:
@@ -311,8 +336,3 @@ def _check_unchanged(fitted: Fitted, gamma: float, lmbda: float, fit_intercept: 
                 f"`{name}` must stay as it was at the first chunk, {before!r}; got {now!r}. Set it back, or start "
                 "again with `fit`."
             )
-
-
-def _with_ones(phi: Features) -> Features:
-    ones = np.ones((phi.shape[0], 1))
-    return sparse.hstack([phi, ones], format="csr") if sparse.issparse(phi) else np.hstack([phi, ones])

@@ -57,9 +57,11 @@ class Interval:
         Of the prediction, by the scatter of the data; without the shift by the ridge term.
     degrees_of_freedom : ndarray
         Effective number of independent stretches of data that bear on the prediction, less one.
+    shift : ndarray
+        How far the ridge term moves the prediction, to first order, for which the interval allows. Where it is a large
+        part of the prediction, the first order is not enough.
     flagged : ndarray of bool
-        The interval may be off: it has fewer than 5 degrees of freedom, or the ridge term shifts the prediction by more
-        than the standard error.
+        Fewer than 5 degrees of freedom: so little data bears on the prediction that the interval may be off.
     level : float
     """
 
@@ -68,6 +70,7 @@ class Interval:
     upper: Array
     standard_error: Array
     degrees_of_freedom: Array
+    shift: Array
     flagged: NDArray[np.bool_]
     level: float
 
@@ -106,8 +109,9 @@ class Influence:
         """Intervals around predictions of shape (T, m) for rows of features (T, n)."""
         error, freedom, shift = self.spread(phi)
         half = stats.t.ppf(0.5 + 0.5 * level, freedom) * np.hypot(error, shift)
-        flagged = (freedom < FEW) | (np.abs(shift) > error)
-        return Interval(prediction, prediction - half, prediction + half, error, freedom, flagged, level)
+        return Interval(
+            prediction, prediction - half, prediction + half, error, freedom, -shift, freedom < FEW, level
+        )  # fmt: skip
 
     def spread(self, phi: Features) -> tuple[Array, Array, Array]:
         """Standard error, degrees of freedom and shift for rows of features (T, n), each of shape (T, m)."""

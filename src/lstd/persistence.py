@@ -1,27 +1,29 @@
-"""Statistics and fitted models in files: arrays and a JSON document, nothing executable, checked as a whole."""
+"""Fitted models in files: arrays and a JSON document, nothing executable, checked as a whole."""
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lstd._container import not_ours, read, write
+from lstd._container import read, write
+from lstd._packing import count, flag, pack, shaped, texts, unpack
+from lstd._rows import Features, check_features
 from lstd._validation import check_real
 from lstd.errors import InvalidInputError
-from lstd.statistics import VARIANTS, LSTDStatistics, Pending
+from lstd.statistics import VARIANTS, LSTDStatistics
+
+if TYPE_CHECKING:
+    from lstd.estimators import LSTD
+    from lstd.inference import Influence, Interval
 
 Array = NDArray[np.float64]
 
-_ARRAYS = ("A", "B", "b", "arriving", "a", "h", "c")
-_COUNTS = ("n_rows", "n_transitions", "n_episodes")
-_ID_TYPES = {"int": int, "float": float, "str": str}
+_PARAMETERS = ("gamma", "lmbda", "alpha", "variant", "fit_intercept", "feature_names", "reward_names")
 
 
 @dataclass(frozen=True)
@@ -56,6 +58,8 @@ class Origin:
 class FittedModel:
     """A fitted model with all that a file keeps of it; n features, m rewards.
 
+    Its statistics lead back to an estimator that goes on learning: :meth:`lstd.LSTD.fit_statistics`.
+
     Attributes
     ----------
     statistics : LSTDStatistics
@@ -67,8 +71,10 @@ class FittedModel:
     feature_names, reward_names : tuple of str
         Of lengths n and m.
     condition_number : float
-        Of the system that was solved; infinite when it is singular.
+        Of the system that was solved, its rows and columns scaled alike; infinite when it is singular.
     origin : Origin or None
+    influence : Influence or None
+        What each stretch of the data adds to the weights, for intervals.
     """
 
     statistics: LSTDStatistics
@@ -83,112 +89,172 @@ class FittedModel:
     reward_names: tuple[str, ...]
     condition_number: float
     origin: Origin | None = None
+    influence: Influence | None = None
 
-    def predict(self, X: Array) -> Array:
-        """Predictions for rows of features (T, n), shape (T, m)."""
-        return np.asarray(X @ self.coef.T + self.intercept)
+    def predict(self, X: Any) -> Array:
+        """Predictions for rows of features.
+
+        Parameters
+        ----------
+        X : array-like, DataFrame or sparse of shape (T, n)
+            The columns of a DataFrame must be `feature_names`, in that order.
+
+        Returns
+        -------
+        ndarray of shape (T, m)
+
+        Raises
+        ------
+        InvalidInputError
+            When the features are not those of the model, or not finite.
+        """
+        return self._predicted(self._checked(X))
+
+    def predict_interval(self, X: Any, level: float = 0.95) -> Interval:
+        """Intervals for the values of rows, as :meth:`lstd.LSTD.predict_interval` gives them.
+
+        Parameters
+        ----------
+        X : array-like, DataFrame or sparse of shape (T, n)
+        level : float in (0, 1), default 0.95
+
+        Returns
+        -------
+        Interval
+            Of arrays of shape (T, m).
+
+        Raises
+        ------
+        InvalidInputError
+            When an argument breaks a rule, or the model was saved without what intervals need.
+        """
+        level = check_real("level", level, 0.0, 1.0, open_low=True, open_high=True)
+        phi = self._checked(X)
+        if self.influence is None:
+            raise InvalidInputError(
+                "This model was saved without what intervals need: it was fitted to too few episodes or rows, to "
+                "merged statistics, or without stretches of the data told apart. Fit it again to more data, with "
+                "`n_blocks` of at least 10."
+            )
+        return self.influence.interval(phi, self._predicted(phi), level)
+
+    def _predicted(self, phi: Features) -> Array:
+        return np.asarray(phi @ self.coef.T + self.intercept)
+
+    def _checked(self, X: Any) -> Features:
+        names = getattr(X, "columns", None)
+        if names is not None and tuple(names) != self.feature_names:
+            raise InvalidInputError(
+                f"`X` must have the columns of the model, {list(self.feature_names)!r:.200}; got {list(names)!r:.200}. "
+                "Select them in this order, or pass an array."
+            )
+        phi = check_features("X", X)
+        if phi.shape[1] != len(self.feature_names):
+            raise InvalidInputError(
+                f"`X` must have {len(self.feature_names)} features, as the model has; got shape {phi.shape}."
+            )
+        return phi
 
 
-def save_statistics(statistics: LSTDStatistics, path: str | os.PathLike[str]) -> None:
-    """Write statistics to a file, whole or not at all; an existing file is replaced.
+def save_model(model: FittedModel | LSTD, path: str | os.PathLike[str]) -> None:
+    """Write a fitted model to a file, whole or not at all; an existing file is replaced. It holds nothing executable.
 
     Parameters
     ----------
-    statistics : LSTDStatistics
-        Its episode ids must be integers, floats or text.
+    model : FittedModel or LSTD
+        An estimator is kept as a :class:`FittedModel`: with features named x0, x1, … where they have no names, the
+        reward ``reward`` or the rewards reward_0, reward_1, …, and what intervals need where it has that.
     path : path-like
 
     Raises
     ------
     InvalidInputError
-        When an episode id is of another type.
+        When the model is not fitted; when the first or last episode's id is neither an integer nor a float nor text.
     OutputError
         When the file could not be written.
 
     Examples
     --------
     >>> import tempfile, numpy as np
-    >>> from lstd.persistence import load_statistics, save_statistics
-    >>> from lstd.statistics import LSTDStatistics
-    >>> statistics = LSTDStatistics.from_arrays(np.ones((3, 1)), np.ones(3), gamma=0.5, lmbda=0.0)
+    >>> from lstd import LSTD
+    >>> from lstd.persistence import load_model, save_model
+    >>> model = LSTD(gamma=0.5, lmbda=0.0, alpha=0.0).fit(np.ones((3, 1)), np.ones(3))
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     save_statistics(statistics, f"{folder}/sums")
-    ...     load_statistics(f"{folder}/sums").n_transitions
-    2
+    ...     save_model(model, f"{folder}/model")
+    ...     load_model(f"{folder}/model").predict([[1.0]])
+    array([[2.]])
     """
-    document, arrays = _pack(statistics)
-    write(_path(path), "statistics", {"statistics": document}, arrays)
-
-
-def load_statistics(path: str | os.PathLike[str]) -> LSTDStatistics:
-    """Read statistics that :func:`save_statistics` wrote.
-
-    Raises
-    ------
-    InvalidInputError
-        When there is no such file, or it is damaged, of another kind, or written by a newer version.
-    """
-    where = _path(path)
-    document, arrays = read(where, "statistics")
-    try:
-        return _unpack(document["statistics"], arrays)
-    except (LookupError, ValueError, TypeError, AttributeError) as error:
-        raise not_ours(where, "statistics") from error
-
-
-def save_model(model: FittedModel, path: str | os.PathLike[str]) -> None:
-    """Write a fitted model to a file, whole or not at all; an existing file is replaced.
-
-    Raises
-    ------
-    InvalidInputError
-        When an episode id in its statistics is neither an integer nor a float nor text.
-    OutputError
-        When the file could not be written.
-    """
-    document, arrays = _pack(model.statistics)
+    model = model if isinstance(model, FittedModel) else _of_estimator(model)
+    document, arrays = pack(model.statistics)
     content = {
-        "model": {
-            name: getattr(model, name)
-            for name in ("gamma", "lmbda", "alpha", "variant", "fit_intercept", "feature_names", "reward_names")
-        },
+        "model": {name: getattr(model, name) for name in _PARAMETERS},
         "origin": None if model.origin is None else asdict(model.origin),
         "statistics": document,
+        "influence": None,
     }
-    solution = {
+    arrays |= {
         "coef": model.coef,
         "intercept": model.intercept,
         "condition_number": np.array([model.condition_number]),
     }
-    write(_path(path), "model", content, {**solution, **arrays})
+    if model.influence is not None:
+        content["influence"] = {"intercept": model.influence.intercept}
+        arrays |= {f"influence_{name}": getattr(model.influence, name) for name in ("vectors", "shift", "shares")}
+    write(path, "model", content, arrays)
 
 
 def load_model(path: str | os.PathLike[str]) -> FittedModel:
     """Read a model that :func:`save_model` wrote.
 
+    Parameters
+    ----------
+    path : path-like
+
+    Returns
+    -------
+    FittedModel
+        The same to the last bit.
+
     Raises
     ------
     InvalidInputError
-        When there is no such file, or it is damaged, of another kind, or written by a newer version.
+        When there is no such file, or it is damaged, of another kind, or of another version of the format.
     """
-    where = _path(path)
-    document, arrays = read(where, "model")
+    return read(path, "model", _model)
+
+
+def _of_estimator(model: Any) -> FittedModel:
+    from lstd.fitted import Fitted  # scipy.stats takes its time: who only reads models need not wait for it
+
+    fitted = getattr(model, "_fitted", None)
+    if not isinstance(fitted, Fitted):
+        unfitted = ", which is not fitted" if hasattr(model, "fit") else ""
+        raise InvalidInputError(f"`model` must be a fitted LSTD or a FittedModel; got {model!r:.80}{unfitted}.")
+    statistics = fitted.statistics
+    weights = fitted.solution.weights[: model.n_features_in_]
+    n, m = weights.shape
     try:
-        return _model(document, arrays)
-    except (LookupError, ValueError, TypeError, AttributeError) as error:
-        raise not_ours(where, "model") from error
-
-
-def _path(path: str | os.PathLike[str]) -> Path:
-    """The file itself where the path is a link, so that the link stays."""
-    return Path(os.path.realpath(path)) if os.path.islink(path) else Path(path)
+        influence = fitted.influence
+    except InvalidInputError:  # too little data for intervals, or none kept
+        influence = None
+    names = getattr(model, "feature_names_in_", [f"x{i}" for i in range(n)])
+    return FittedModel(
+        statistics=statistics,
+        gamma=fitted.gamma, lmbda=statistics.lmbda, alpha=fitted.alpha, variant=fitted.variant,
+        fit_intercept=fitted.fit_intercept,
+        coef=np.ascontiguousarray(weights.T), intercept=np.atleast_1d(fitted.intercept),
+        feature_names=tuple(map(str, names)),
+        reward_names=("reward",) if m == 1 else tuple(f"reward_{j}" for j in range(m)),
+        condition_number=fitted.solution.condition_number,
+        influence=influence,
+    )  # fmt: skip
 
 
 def _model(document: Mapping[str, Any], arrays: Mapping[str, Array]) -> FittedModel:
     found, origin = document["model"], document["origin"]
-    statistics = _unpack(document["statistics"], arrays)
-    features, rewards = _texts(found["feature_names"]), _texts(found["reward_names"])
-    if len(features) != statistics.n_features - _flag(found["fit_intercept"]) or found["variant"] not in VARIANTS:
+    statistics = LSTDStatistics(**unpack(document["statistics"], arrays))
+    features, rewards = texts(found["feature_names"]), texts(found["reward_names"])
+    if len(features) != statistics.n_features - flag(found["fit_intercept"]) or found["variant"] not in VARIANTS:
         raise ValueError(found)
     return FittedModel(
         statistics=statistics,
@@ -197,132 +263,34 @@ def _model(document: Mapping[str, Any], arrays: Mapping[str, Array]) -> FittedMo
         alpha=check_real("alpha", found["alpha"], 0.0, np.inf),
         variant=found["variant"],
         fit_intercept=found["fit_intercept"],
-        coef=_shaped(arrays["coef"], len(rewards), len(features)),
-        intercept=_shaped(arrays["intercept"], len(rewards)),
+        coef=shaped(arrays["coef"], len(rewards), len(features)),
+        intercept=shaped(arrays["intercept"], len(rewards)),
         feature_names=features,
         reward_names=rewards,
-        condition_number=float(_shaped(arrays["condition_number"], 1)[0]),
+        condition_number=float(shaped(arrays["condition_number"], 1)[0]),
         origin=None if origin is None else _origin(origin),
+        influence=_influence(document["influence"], arrays, len(rewards), statistics.n_features),
+    )
+
+
+def _influence(found: Mapping[str, Any] | None, arrays: Mapping[str, Array], m: int, n: int) -> Influence | None:
+    if found is None:
+        return None
+    from lstd.inference import Influence
+
+    shares = arrays["influence_shares"]
+    return Influence(
+        vectors=shaped(arrays["influence_vectors"], len(shares), m, n),
+        shift=shaped(arrays["influence_shift"], m, n),
+        shares=shaped(shares, len(shares)),
+        intercept=flag(found["intercept"]),
     )
 
 
 def _origin(found: Mapping[str, Any]) -> Origin:
     values = {field.name: found[field.name] for field in fields(Origin)}
-    counts = {name: _count(values[name]) for name in ("rows", "transitions", "episodes")}
+    counts = {name: count(values[name]) for name in ("rows", "transitions", "episodes")}
     for name in ("date", "lstd", "episode", "terminated", "truncated"):
         if not isinstance(values[name], str) and (values[name] is not None or name in ("date", "lstd")):
             raise TypeError(name)
-    return Origin(**{**values, **counts, "files": _texts(values["files"])})
-
-
-def _pack(s: LSTDStatistics) -> tuple[dict[str, Any], dict[str, Array]]:
-    document = {
-        "lmbda": s.lmbda,
-        "share": s.share,
-        **{name: int(getattr(s, name)) for name in _COUNTS},
-        "single": bool(s.single),
-        "successors": s.successors,
-        "first_episode": _typed(s.first_episode),
-        "last_episode": _typed(s.last_episode),
-        "pending": None,
-    }
-    arrays = {name: getattr(s, name) for name in _ARRAYS}
-    if s.pending is not None:
-        row = s.pending
-        document["pending"] = {
-            "missing": bool(row.missing), "ratio": float(row.ratio), "leaving": float(row.leaving),
-            "complete": bool(row.complete),
-        }  # fmt: skip
-        arrays |= {"pending_phi": row.phi, "pending_reward": row.reward}
-    return document, arrays
-
-
-def _unpack(document: Mapping[str, Any], arrays: Mapping[str, Array]) -> LSTDStatistics:
-    n, m = arrays["b"].shape
-    successors = document["successors"]
-    return LSTDStatistics(
-        lmbda=check_real("lmbda", document["lmbda"], 0.0, 1.0),
-        share=_number(document["share"]),
-        A=_shaped(arrays["A"], n, n),
-        B=_shaped(arrays["B"], n, n),
-        b=arrays["b"],
-        arriving=_shaped(arrays["arriving"], n),
-        a=_shaped(arrays["a"], n),
-        h=_shaped(arrays["h"], n),
-        c=_shaped(arrays["c"], m),
-        n_rows=_count(document["n_rows"]),
-        n_transitions=_count(document["n_transitions"]),
-        n_episodes=_count(document["n_episodes"]),
-        pending=_unpack_pending(document["pending"], arrays, n, m),
-        first_episode=_untyped(document["first_episode"]),
-        last_episode=_untyped(document["last_episode"]),
-        single=_flag(document["single"]),
-        successors=None if successors is None else _flag(successors),
-    )
-
-
-def _unpack_pending(row: Mapping[str, Any] | None, arrays: Mapping[str, Array], n: int, m: int) -> Pending | None:
-    if row is None:
-        return None
-    return Pending(
-        phi=_shaped(arrays["pending_phi"], n),
-        reward=_shaped(arrays["pending_reward"], m),
-        missing=_flag(row["missing"]),
-        ratio=_number(row["ratio"]),
-        leaving=_number(row["leaving"]),
-        complete=_flag(row["complete"]),
-    )
-
-
-def _typed(episode: Any) -> dict[str, Any] | None:
-    """An episode id with its type, since 1, 1.0 and "1" are one in JSON or might be."""
-    if episode is None:
-        return None
-    if isinstance(episode, str):
-        return {"type": "str", "value": str(episode)}
-    if isinstance(episode, (int, np.integer)) and not isinstance(episode, bool):
-        return {"type": "int", "value": int(episode)}
-    if isinstance(episode, (float, np.floating)) and math.isfinite(episode):
-        return {"type": "float", "value": float(episode)}
-    raise InvalidInputError(
-        f"`episode` ids must be integers, floats or text to be saved; got {episode!r}. Convert them to text first."
-    )
-
-
-def _untyped(found: Mapping[str, Any] | None) -> Any:
-    if found is None:
-        return None
-    value = found["value"]
-    if type(value) is not _ID_TYPES[found["type"]]:
-        raise TypeError(found)
-    return value
-
-
-def _number(value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise TypeError(value)
-    return float(value)
-
-
-def _count(value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise TypeError(value)
-    return value
-
-
-def _flag(value: Any) -> bool:
-    if not isinstance(value, bool):
-        raise TypeError(value)
-    return value
-
-
-def _texts(values: Any) -> tuple[str, ...]:
-    if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
-        raise TypeError(values)
-    return tuple(values)
-
-
-def _shaped(array: Array, *shape: int) -> Array:
-    if array.shape != shape:
-        raise ValueError(f"{array.shape} in place of {shape}")
-    return array
+    return Origin(**{**values, **counts, "files": texts(values["files"])})

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-import warnings
-from typing import Any, Literal, overload
+from copy import copy
+from typing import Any, Literal, Self, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.exceptions import UndefinedMetricWarning
 from sklearn.metrics import r2_score
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
-from lstd._rows import Features, Rows, check_features, check_rows
-from lstd._validation import check_real
+from lstd._inputs import checked_features, present, rows_of
+from lstd._rows import Rows, check_rows
+from lstd._validation import check_real, to_real_array
+from lstd._warning import warn as give_warning
+from lstd.bias import BiasCheck, check_bias
 from lstd.errors import InvalidInputError
 from lstd.fitted import Fitted
 from lstd.inference import Interval
@@ -97,6 +100,52 @@ class Predictor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         arrays = {name: value[:, 0] for name, value in vars(found).items() if name != "level"}
         return Interval(**arrays, level=level)
 
+    def bias_check(
+        self,
+        X: Any,
+        y: ArrayLike,
+        *,
+        episode: ArrayLike | None = None,
+        terminated: ArrayLike | None = None,
+        X_next: Any = None,
+        discount: ArrayLike | None = None,
+        importance_ratio: ArrayLike | None = None,
+    ) -> BiasCheck:
+        """Look for gross bias from bootstrapping: compare the predictions of this λ with those of λ = 1.
+
+        Both are fitted to the data given, the same as for `fit`, with a ridge term that hardly counts. A difference
+        that chance does not explain means that the features cannot represent the values, and that values may lie
+        outside of the intervals. No such difference does not prove that there is no bias.
+
+        Parameters
+        ----------
+        X, y, episode, terminated, X_next, discount, importance_ratio
+            As in :meth:`LSTD.fit`.
+
+        Returns
+        -------
+        BiasCheck
+            With `difference`, `expected`, `size`, `p_value` and `biased`.
+
+        Raises
+        ------
+        InvalidInputError
+            When an array breaks a rule, there are too few episodes or rows, or λ is 1 already.
+
+        Warns
+        -----
+        BiasWarning
+            When the p-value is below 0.01.
+        """
+        check_is_fitted(self)
+        columns = {
+            "episode": episode, "terminated": terminated, "X_next": X_next, "discount": discount,
+            "importance_ratio": importance_ratio,
+        }  # fmt: skip
+        fitted = self._fitted
+        rows = rows_of(self, X, y, columns, gamma=fitted.gamma, fit_intercept=fitted.fit_intercept, reset=False)
+        return check_bias(rows, fitted)
+
     def score(
         self,
         X: Any,
@@ -117,7 +166,8 @@ class Predictor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         Parameters
         ----------
         X, y, episode, terminated, discount
-            As in :meth:`fit`. Without `episode` and `terminated` the rows are one stream that has not ended.
+            As in :meth:`fit`, rows in time order. Without `episode` and `terminated` they are one stream that has not
+            ended. Importance ratios are not taken into account: returns are those of the policy that was followed.
         sample_weight : array-like of shape (T,), optional
             Weight of each row in R².
         tolerance : float in (0, 1], default 0.01
@@ -132,21 +182,23 @@ class Predictor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         Raises
         ------
         InvalidInputError
-            When an array breaks a rule; when fewer than two rows count; when the model was fitted to several episodes
-            and neither `episode` nor `terminated` is given.
+            When an array breaks a rule; when fewer than two rows count; when the model was fitted to several episodes,
+            or with `X_next`, and neither `episode` nor `terminated` is given.
         """
         check_is_fitted(self)
         tolerance = check_real("tolerance", tolerance, 0.0, 1.0, open_low=True)
         told = episode is not None or terminated is not None
-        if not told and self.n_episodes_ > 1:
-            raise InvalidInputError(
-                f"`episode` or `terminated` must be given to `score` a model that was fitted to {self.n_episodes_} "
-                "episodes: else the rows are taken as one. In a Pipeline or search, route them with set_score_request."
-            )
+        if not told:
+            _check_one_stream(self._fitted.statistics)
         phi = checked_features(self, X, reset=False)
         rows = check_rows(
             phi, present(y), gamma=self._fitted.gamma, episode=episode, terminated=terminated, discount=discount
         )
+        if rows.y.shape[1] != self._fitted.statistics.b.shape[1]:
+            raise InvalidInputError(
+                f"`y` must have the rewards that the model predicts, {self._fitted.statistics.b.shape[1]}; got "
+                f"{rows.y.shape[1]}."
+            )
         weights = None if sample_weight is None else _check_weights(sample_weight, len(rows))
         returns, unobserved = discounted_returns(rows.y, rows.leaving, rows.last, rows.terminated)
         counts = unobserved < tolerance
@@ -197,6 +249,13 @@ class Predictor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         """Episodes begun."""
         return self.statistics_.n_episodes
 
+    def _blank(self) -> Self:
+        """A copy that was never fitted: parameters and metadata requests only."""
+        blank = copy(self)
+        for name in [name for name in vars(self) if name in ("_fitted", "_told") or name.endswith("_")]:
+            del blank.__dict__[name]
+        return blank
+
     def __sklearn_is_fitted__(self) -> bool:
         return "_fitted" in vars(self)
 
@@ -208,23 +267,22 @@ class Predictor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         return tags
 
 
-def checked_features(model: Predictor, X: Any, *, reset: bool, min_rows: int = 0, finite: bool = True) -> Features:
-    """Features as `check_features` gives them, after scikit-learn's checks of their number and names."""
-    phi = validate_data(
-        model, X, reset=reset, accept_sparse="csr", dtype=np.float64, order="C", ensure_all_finite=False,
-        ensure_min_samples=min_rows,
-    )  # fmt: skip
-    return check_features("X", phi, finite=finite)
-
-
-def present(y: Any) -> Any:
-    if y is None:
-        raise InvalidInputError("LSTD requires y to be passed, but the target y is None: pass a reward for every row.")
-    return y
+def _check_one_stream(statistics: LSTDStatistics) -> None:
+    """Refuse to take rows as one stream that has not ended for a model that was fitted to something else."""
+    if statistics.n_episodes > 1:
+        was = f"to {statistics.n_episodes} episodes: else the rows are taken as one"
+    elif statistics.successors:
+        was = "with `X_next`: returns are those of rows that follow one another (flags that are all False say so)"
+    else:
+        return
+    raise InvalidInputError(
+        f"`episode` or `terminated` must be given to `score` a model that was fitted {was}. In a Pipeline or search, "
+        "route them with set_score_request."
+    )
 
 
 def _check_weights(sample_weight: ArrayLike, n_rows: int) -> Array:
-    weights = np.asarray(sample_weight, dtype=np.float64)
+    weights = np.asarray(to_real_array("sample_weight", sample_weight), dtype=np.float64)
     if weights.shape != (n_rows,):
         raise InvalidInputError(
             f"`sample_weight` must have one weight per row of `X`, shape ({n_rows},); got {weights.shape}."
@@ -247,4 +305,4 @@ def _refuse_or_warn(n_counting: int, rows: Rows, unobserved: Array, tolerance: f
     )
     if told:
         raise InvalidInputError(message)
-    warnings.warn(message, UndefinedMetricWarning, stacklevel=3)
+    give_warning(message, UndefinedMetricWarning)

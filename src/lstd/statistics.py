@@ -9,18 +9,13 @@ over full transitions t and over the horizon rows h at the ends of truncated epi
 
     A_Uncorrected = A,   A_Boyan = A − B,   A_Mixed = A − (1−λ) B         (Osogami 2020, (7), (8), (17), Theorem 1)
 
-where the end of the data counts as a truncated end too. Consecutive chunks of a stream form a monoid. A trace u that
-arrives in a chunk's first row adds u aᵀ to A, u hᵀ to B, u cᵀ to b and arrives in its last row with the factor e,
-where, with e_0 = 1, d_t = ρ_t λ e_t and e_{t+1} = g_{t+1} d_t,
-
-    a = Σ (d_t − e_t) φ_t,   c = Σ d_t r_{t+1},   h = Σ_ends e_h φ_h.
-
-The last row of a chunk is pending: it becomes a full transition when the next chunk goes on with its episode, and a
-horizon row otherwise.
+where the end of the data counts as a truncated end too. Consecutive chunks of a stream form a monoid: see
+:mod:`lstd._merging`.
 """
 
 from __future__ import annotations
 
+import os
 from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -30,51 +25,41 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
-from scipy.linalg import blas
-from threadpoolctl import threadpool_info, threadpool_limits
 
-from lstd._rows import Features, Rows, check_finite, check_rows
-from lstd._sums import is_no_sum, no_sum, sum_rows
-from lstd._validation import check_choice, check_real
-from lstd.errors import InvalidInputError
+from lstd._container import read, write
+from lstd._merging import Mergeable, Pending, boundary
+from lstd._packing import pack, unpack
+from lstd._rows import Features, Rows, check_finite, check_rows, warn_of_breaks
+from lstd._sums import no_sum, sum_rows
+from lstd._threads import blas_threads, one_blas_thread
+from lstd._validation import check_choice, check_integer, check_real
 from lstd.solve import Solution, check_range, solve
 
 Array = NDArray[np.float64]
 
 VARIANTS = ("boyan", "uncorrected", "mixed")
-_APART = "(sum of independent data)"  # in place of the episode id of a sum, which no chunk goes on from
 _PIECE_ENTRIES = 2**22  # of the rows that one thread sums at a time, 32 MiB
 
 
-@dataclass(frozen=True, eq=False)
-class Pending:
-    """The last row of a stream that did not terminate."""
-
-    phi: Array  # (n,) its features; with successors given, those of its successor
-    reward: Array  # (m,)
-    missing: bool  # the reward is NaN
-    ratio: float
-    leaving: float
-    complete: bool  # successors were given: its transition is in the sums, and only the boundary term is open
-
-
-@dataclass(frozen=True, eq=False)
-class LSTDStatistics:
+@dataclass(frozen=True, eq=False, repr=False)
+class LSTDStatistics(Mergeable):
     """Statistics of a stream or of independent streams, for one (γ, λ); n features, m rewards.
 
     Make them with :meth:`from_arrays`; go on with the same stream by :meth:`then`, add independent data by ``+``, and
-    :meth:`solve` for any ridge coefficient and variant, without the data. `lstd.persistence.save_statistics` and
-    `load_statistics` keep them in a file.
+    :meth:`solve` for any ridge coefficient and variant, without the data. :meth:`save` and :meth:`load` keep them in a
+    file. Their arrays cannot be written to.
 
     Attributes
     ----------
+    gamma : float
+        Discount, where none was given per row.
     lmbda : float
         Trace decay.
     A, B : ndarray of shape (n, n)
         Matrix of the Uncorrected estimator, and its boundary terms at truncated ends.
     b : ndarray of shape (n, m)
-    n_transitions, n_episodes : int
-        Full transitions, and episodes begun.
+    n_rows, n_transitions, n_episodes : int
+        Rows, full transitions among them, and episodes begun.
 
     Examples
     --------
@@ -86,36 +71,40 @@ class LSTDStatistics:
     >>> merged = parts[0].then(parts[1]).then(parts[2].then(parts[3]))
     >>> float(whole.solve(0.0, "boyan").weights[0]), float(merged.solve(0.0, "boyan").weights[0])
     (2.0, 2.0)
+    >>> whole
+    LSTDStatistics(n_features=1, n_rewards=1, gamma=0.5, lmbda=0.0, n_transitions=3, n_episodes=1)
     """
 
-    lmbda: float
-    A: Array
-    B: Array
-    b: Array
-    arriving: Array  # (n,) u, in the pending row
-    share: float  # e
-    a: Array  # (n,)
-    h: Array  # (n,)
-    c: Array  # (m,)
-    pending: Pending | None
-    first_episode: Any
-    last_episode: Any
-    n_rows: int
-    n_transitions: int
-    n_episodes: int
-    single: bool  # one reward, given as a vector
-    successors: bool | None  # whether features of successors were given; None without data, or in a sum of both
-
     @classmethod
-    def empty(cls, n_features: int, n_rewards: int = 1, *, lmbda: float, single: bool = True) -> LSTDStatistics:
-        """Statistics of no data."""
-        n, m = n_features, n_rewards
+    def empty(
+        cls, n_features: int, n_rewards: int = 1, *, gamma: float, lmbda: float, single: bool = True
+    ) -> LSTDStatistics:
+        """Statistics of no data.
+
+        Parameters
+        ----------
+        n_features, n_rewards : int, at least 1
+        gamma, lmbda : float in [0, 1]
+            Discount and trace decay of the data to come.
+        single : bool, default True
+            Whether rewards will come as vectors; else with a column for each.
+
+        Returns
+        -------
+        LSTDStatistics
+
+        Raises
+        ------
+        InvalidInputError
+            When a number is out of its range.
+        """
+        n, m = check_integer("n_features", n_features, 1), check_integer("n_rewards", n_rewards, 1)
         return cls(
-            lmbda=check_real("lmbda", lmbda, 0.0, 1.0),
+            gamma=check_real("gamma", gamma, 0.0, 1.0), lmbda=check_real("lmbda", lmbda, 0.0, 1.0),
             A=no_sum(n, n), B=no_sum(n, n), b=np.zeros((n, m)),
             arriving=np.zeros(n), share=1.0, a=np.zeros(n), h=np.zeros(n), c=np.zeros(m),
             pending=None, first_episode=None, last_episode=None,
-            n_rows=0, n_transitions=0, n_episodes=0, single=single, successors=None,
+            n_rows=0, n_transitions=0, n_episodes=0, single=single and m == 1, successors=None,
         )  # fmt: skip
 
     @classmethod
@@ -150,16 +139,28 @@ class LSTDStatistics:
         terminated : array-like of shape (T,), optional
             Whether the row's successor is terminal, of value zero.
         X_next : array-like or CSR of shape (T, n), optional
-            Features of each row's successor: then every row is a full transition.
+            Features of each row's successor: then every row is a full transition. Rows are in time order all the same:
+            traces run from row to row of an episode.
         discount : array-like of shape (T,), optional
             Discount of each row's transition, in [0, 1].
         importance_ratio : array-like of shape (T,), optional
             Importance ratio of each row's transition, at least 0.
 
+        Returns
+        -------
+        LSTDStatistics
+
         Raises
         ------
         InvalidInputError
             When an array breaks the data contract.
+
+        Warns
+        -----
+        MissingTerminationWarning
+            When `episode` is given without `terminated`: the episodes are taken as truncated.
+        BrokenEpisodeWarning
+            When a trace runs from a row to another than its successor in `X_next`.
         """
         gamma = check_real("gamma", gamma, 0.0, 1.0)
         lmbda = check_real("lmbda", lmbda, 0.0, 1.0)
@@ -167,7 +168,9 @@ class LSTDStatistics:
             X, y, gamma=gamma, episode=episode, terminated=terminated, X_next=X_next, discount=discount,
             importance_ratio=importance_ratio, finite=False,
         )  # fmt: skip
-        return cls.from_rows(rows, lmbda)
+        found = cls.from_rows(rows, lmbda)
+        warn_of_breaks(rows, lmbda)
+        return found
 
     @classmethod
     def from_rows(cls, rows: Rows, lmbda: float) -> LSTDStatistics:
@@ -175,98 +178,54 @@ class LSTDStatistics:
 
         They are summed in pieces that depend on the shape of the data only, and so does the result to the last bit.
         """
-        total = cls.empty(rows.n_features, rows.y.shape[1], lmbda=lmbda, single=rows.single)
-        with np.errstate(over="ignore", invalid="ignore"):  # `check_sums` looks at what comes out
-            for piece in pieces_of(rows, lmbda):
-                total = total.then(piece)
+        total = _nothing(rows, lmbda)
+        for piece in pieces_of(rows, lmbda):
+            total = total.then(piece)
         check_sums(total, rows)
         return total
 
-    @property
-    def n_features(self) -> int:
-        """Number of features, n."""
-        return len(self.b)
+    def matrix(self, variant: str = "boyan") -> Array:
+        """A of a variant, without the ridge term.
 
-    def then(self, following: LSTDStatistics) -> LSTDStatistics:
-        """Statistics of this stream followed by the next chunk of the same stream.
+        Parameters
+        ----------
+        variant : {"boyan", "uncorrected", "mixed"}, default "boyan"
 
-        The chunk's first row is the successor of this stream's last row, unless that one terminated or the episode
-        ids differ. Exact at any split, in any bracketing, up to rounding.
-        """
-        _check_alike(self, following)
-        if following.n_rows == 0:
-            return self
-        if self.n_rows == 0:
-            return following
-        goes_on = self.goes_on_with(following.first_episode, following.successors)
-        start = _completed(self) if goes_on else _closed(self)
-        u = start.arriving
-        return replace(
-            following,
-            A=_sum_and_outer(start.A, following.A, u, following.a),
-            B=_sum_and_outer(start.B, following.B, u, following.h),
-            b=start.b + following.b + np.outer(u, following.c),
-            arriving=following.arriving + following.share * u,
-            share=start.share * following.share,
-            a=start.a + start.share * following.a,
-            h=start.h + start.share * following.h,
-            c=start.c + start.share * following.c,
-            first_episode=self.first_episode,
-            n_rows=self.n_rows + following.n_rows,
-            n_transitions=start.n_transitions + following.n_transitions,
-            n_episodes=self.n_episodes + following.n_episodes - goes_on,
-        )
-
-    def goes_on_with(self, episode: Any, successors: bool | None) -> bool:
-        """Whether a row of this episode id, given with its successor or not, goes on with the last row's episode.
+        Returns
+        -------
+        ndarray of shape (n, n)
+            A copy.
 
         Raises
         ------
         InvalidInputError
-            When successors or ids were given before and are not now, or the other way round.
+            When there is no such variant.
         """
-        if None not in (self.successors, successors) and self.successors != successors:
-            raise InvalidInputError("`X_next` must be given for all chunks of a stream or for none.")
-        if self.pending is None or (isinstance(episode, str) and episode == _APART):
-            return False
-        if (self.last_episode is None) != (episode is None):
-            raise InvalidInputError(
-                "`episode` must be given for all chunks of a stream or for none, where a chunk may go on with the "
-                "episode of the one before."
-            )
-        return bool(np.all(self.last_episode == episode))
-
-    def __add__(self, other: LSTDStatistics) -> LSTDStatistics:
-        """Statistics of both, as independent data: the ends of both streams are truncated.
-
-        No chunk goes on with an episode of a sum, nor a sum with an episode of a chunk.
-        """
-        if not isinstance(other, LSTDStatistics):
-            return NotImplemented
-        _check_alike(self, other)
-        one, two = _closed(self), _closed(other)
-        zeros = np.zeros(self.n_features)
-        given = {s.successors for s in (one, two) if s.n_rows}
-        return replace(
-            one,
-            A=one.A + two.A, B=one.B + two.B, b=one.b + two.b,
-            share=0.0, a=zeros, h=zeros, c=np.zeros(self.b.shape[1]), first_episode=_APART, last_episode=_APART,
-            n_rows=one.n_rows + two.n_rows,
-            n_transitions=one.n_transitions + two.n_transitions,
-            n_episodes=one.n_episodes + two.n_episodes,
-            successors=given.pop() if len(given) == 1 else None,
-        )  # fmt: skip
-
-    def matrix(self, variant: str = "boyan") -> Array:
-        """A of a variant, without the ridge term, shape (n, n)."""
         check_choice("variant", variant, VARIANTS)
         weight = {"boyan": 1.0, "uncorrected": 0.0, "mixed": 1.0 - self.lmbda}[variant]
         if weight == 0.0:
             return self.A.copy()
-        return self.A - weight * _closed(self).B
+        with np.errstate(over="ignore", invalid="ignore"):  # `solve` looks at what comes out
+            return np.asarray(self.A - weight * boundary(self))
 
     def solve(self, alpha: float = 1.0, variant: str = "boyan") -> Solution:
-        """Weights (A + αI)⁻¹ b of a variant, for any α ≥ 0, with the condition number.
+        """Weights (A + αI)⁻¹ b of a variant, with the condition number.
+
+        Parameters
+        ----------
+        alpha : float, at least 0, default 1.0
+            Ridge coefficient.
+        variant : {"boyan", "uncorrected", "mixed"}, default "boyan"
+
+        Returns
+        -------
+        Solution
+            With `weights` of shape (n,) or (n, m), `condition_number` and `singular`.
+
+        Raises
+        ------
+        InvalidInputError
+            When an argument breaks a rule; when the sums or the weights overflow.
 
         Warns
         -----
@@ -277,63 +236,67 @@ class LSTDStatistics:
         found = solve(self.matrix(variant), self.b, alpha)
         return replace(found, weights=found.weights[:, 0]) if self.single else found
 
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write to a file, whole or not at all; an existing file is replaced. It holds nothing executable.
 
-def _check_alike(one: LSTDStatistics, two: LSTDStatistics) -> None:
-    for name, left, right in (
-        ("lmbda", one.lmbda, two.lmbda),
-        ("number of features", one.n_features, two.n_features),
-        ("number of rewards", one.b.shape[1], two.b.shape[1]),
-    ):
-        if left != right:
-            raise InvalidInputError(f"Statistics merge only with the same {name}; got {left} and {right}.")
-    if one.single != two.single:
-        raise InvalidInputError("`y` must be a vector in all data that are merged, or have shape (T, 1) in all.")
+        Parameters
+        ----------
+        path : path-like
+
+        Raises
+        ------
+        InvalidInputError
+            When the first or last episode's id is neither an integer nor a float nor text.
+        OutputError
+            When the file could not be written.
+
+        Examples
+        --------
+        >>> import tempfile, numpy as np
+        >>> from lstd.statistics import LSTDStatistics
+        >>> statistics = LSTDStatistics.from_arrays(np.ones((3, 1)), np.ones(3), gamma=0.5, lmbda=0.0)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     statistics.save(f"{folder}/sums")
+        ...     LSTDStatistics.load(f"{folder}/sums").n_transitions
+        2
+        """
+        document, arrays = pack(self)
+        write(path, "statistics", {"statistics": document}, arrays)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> LSTDStatistics:
+        """Read what :meth:`save` wrote.
+
+        Parameters
+        ----------
+        path : path-like
+
+        Returns
+        -------
+        LSTDStatistics
+            The same to the last bit.
+
+        Raises
+        ------
+        InvalidInputError
+            When there is no such file, or it is damaged, of another kind, or of another version of the format.
+        """
+        return read(path, "statistics", lambda document, arrays: cls(**unpack(document["statistics"], arrays)))
+
+    def __repr__(self) -> str:
+        numbers = {
+            "n_features": self.n_features,
+            "n_rewards": self.b.shape[1],
+            "gamma": self.gamma,
+            "lmbda": self.lmbda,
+        }
+        numbers |= {"n_transitions": self.n_transitions, "n_episodes": self.n_episodes}
+        return f"{type(self).__name__}({', '.join(f'{name}={value}' for name, value in numbers.items())})"
 
 
-def _sum_and_outer(one: Array, two: Array, u: Array, v: Array) -> Array:
-    """one + two + u vᵀ; arrays may be shared with those given, as no statistics are ever written to."""
-    changes = bool(u.any() and v.any())
-    if not changes and (is_no_sum(one) or is_no_sum(two)):
-        return two if is_no_sum(one) else one
-    found = one + two
-    if changes:
-        blas.dger(1.0, v, u, a=found.T, overwrite_a=True)
-    return found
-
-
-def _completed(s: LSTDStatistics) -> LSTDStatistics:
-    """`s` with its pending row as a full transition, and what arrives in the row after it."""
-    row = s.pending
-    assert row is not None  # the caller has looked
-    if row.complete:
-        return replace(s, A=s.A - np.outer(s.arriving, row.phi), a=s.a - s.share * row.phi, pending=None)
-    if row.missing:
-        raise InvalidInputError(
-            "`y` must be finite on a row whose episode goes on in the next chunk; the last row of the chunk before has "
-            "NaN. Pass that reward, or give the next chunk another `episode` id if the episode was cut there."
-        )
-    z = row.ratio * (s.lmbda * s.arriving + row.phi)
-    d = row.ratio * s.lmbda * s.share
-    return replace(
-        s,
-        A=s.A + np.outer(z - s.arriving, row.phi),
-        b=s.b + np.outer(z, row.reward),
-        arriving=row.leaving * z,
-        share=row.leaving * d,
-        a=s.a + (d - s.share) * row.phi,
-        c=s.c + d * row.reward,
-        pending=None,
-        n_transitions=s.n_transitions + 1,
-    )
-
-
-def _closed(s: LSTDStatistics) -> LSTDStatistics:
-    """`s` with its end as that of a truncated episode."""
-    zero = np.zeros_like(s.arriving)
-    if s.pending is None:
-        return replace(s, arriving=zero, share=0.0)
-    phi = s.pending.phi
-    return replace(s, B=s.B + np.outer(s.arriving, phi), h=s.h + s.share * phi, arriving=zero, share=0.0, pending=None)
+def _nothing(rows: Rows, lmbda: float) -> LSTDStatistics:
+    """Statistics of no data, for data like these rows."""
+    return LSTDStatistics.empty(rows.n_features, rows.y.shape[1], gamma=rows.gamma, lmbda=lmbda, single=rows.single)
 
 
 def pieces_of(rows: Rows, lmbda: float, at: Iterable[int] = ()) -> Iterator[LSTDStatistics]:
@@ -341,21 +304,26 @@ def pieces_of(rows: Rows, lmbda: float, at: Iterable[int] = ()) -> Iterator[LSTD
 
     Nothing has looked for features that are NaN or infinite: see `check_sums`.
     """
-    nothing = LSTDStatistics.empty(rows.n_features, rows.y.shape[1], lmbda=lmbda, single=rows.single)
+    nothing = _nothing(rows, lmbda)
     size = max(1, _PIECE_ENTRIES // max(1, rows.n_features))
     pieces = rows.split(size, at)
     if len(rows) <= size:
         yield from (_of_rows(piece, nothing) for piece in pieces)
         return
-    threads = max((library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"), default=1)
+    threads = blas_threads()
     waiting: deque[Future[LSTDStatistics]] = deque()
-    with threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(threads, thread_name_prefix="lstd") as pool:
+    with ThreadPoolExecutor(threads, thread_name_prefix="lstd") as pool:
         for piece in pieces:
-            waiting.append(pool.submit(_of_rows, piece, nothing))
+            waiting.append(pool.submit(_beside_others, piece, nothing))
             if len(waiting) > 2 * threads:  # so that few sums are held at a time
                 yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()
+
+
+def _beside_others(rows: Rows, nothing: LSTDStatistics) -> LSTDStatistics:
+    with one_blas_thread():
+        return _of_rows(rows, nothing)
 
 
 def _of_rows(rows: Rows, nothing: LSTDStatistics) -> LSTDStatistics:
@@ -367,7 +335,7 @@ def _of_rows(rows: Rows, nothing: LSTDStatistics) -> LSTDStatistics:
         given = rows.X_next is not None
         phi = _row(rows.X_next if given else rows.X, end)
         ratio, leaving = float(rows.ratios[end]), float(rows.leaving[end])
-        pending = Pending(phi, rows.y[end], bool(rows.y_missing[end]), ratio, leaving, given)
+        pending = Pending(phi, rows.y[end].copy(), bool(rows.y_missing[end]), ratio, leaving, given)
     return replace(
         nothing,
         **vars(sums),

@@ -86,21 +86,36 @@ def copy(source, goal):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def load(source, goal):  # type: ignore[no-untyped-def]
-    """Copy `source`, of any length, to the head of `goal`; return how many of its entries are not finite."""
+def load(source, goal, most):  # type: ignore[no-untyped-def]
+    """Copy `source`, of any length, to the head of `goal`; return how many of its entries are beyond ±`most` or NaN."""
     bad = 0
     for i in range(len(source)):
         goal[i] = source[i]
-        bad += not abs(source[i]) <= LARGEST
+        bad += not abs(source[i]) <= most
     return bad
 
 
 @kernel
 def not_finite(values):  # type: ignore[no-untyped-def]
     """Number of entries that are not finite."""
+    return beyond(values, LARGEST)
+
+
+@kernel
+def beyond(values, most):  # type: ignore[no-untyped-def]
+    """Number of entries that are beyond ±`most` or NaN."""
     bad = 0
     for i in range(len(values)):
-        bad += not abs(values[i]) <= LARGEST
+        bad += not abs(values[i]) <= most
+    return bad
+
+
+@kernel
+def sum_beyond(factor, a, b, most):  # type: ignore[no-untyped-def]
+    """Number of entries of factor · a + b that are beyond ±`most` or NaN."""
+    bad = 0
+    for i in range(len(a)):
+        bad += not abs(factor * a[i] + b[i]) <= most
     return bad
 
 

@@ -4,11 +4,12 @@ State, with φ the features of the row that is left, φ₊ those of its successo
 γ the discount on arrival in the row and P = (A + αI)⁻¹, y = Pz, θ = Pb:
 
     z' = ρ(λγ z + φ),   u = z' − γ z,   A' = A + u φᵀ,   b' = b + r z'
-    p = Pφ,  P u = ρ p − (1 − ρλ)γ y,   q = P u / (1 + φᵀP u)
-    y' = P'z' = s − q φᵀs  with  s = Pz' = ρ(λγ y + p),    θ' = θ − q φᵀθ + r y',    P' = P − q (φᵀP)
+    p = Pφ,  P u = ρ p − (1 − ρλ)γ y,   q = P u / d,   d = 1 + φᵀP u
+    P' = P − q (φᵀP),   y' = P'z' = ρ((1 − γ φᵀy) p + (λγ + γ φᵀp) y) / d,   θ' = θ − q φᵀθ + r y'
 
-(Sherman and Morrison's formula.) A itself is kept beside P, so that the digits that P has lost can be measured, and P
-computed anew.
+(Sherman and Morrison's formula; y' is Pz' − q φᵀPz' with the terms that cancel where φᵀp is large taken out.) Where |d|
+is large, P' is that much smaller than P along φ, and keeps so many digits fewer; where the terms of d cancel, d itself
+does. A is kept beside P, so that the digits that P has lost can be measured, and P computed anew.
 
 What takes time is to read P from memory. Rank-one changes are therefore gathered in panels and applied together; and as
 φ₊ is the φ of the next transition, a pass over P forms the products with both, and every other transition needs none.
@@ -25,6 +26,7 @@ from lstd._kernels.blocked import (
     BLOCK,
     add,
     add_both,
+    beyond,
     clear,
     copy,
     differs,
@@ -33,34 +35,39 @@ from lstd._kernels.blocked import (
     increasing,
     load,
     negate,
-    not_finite,
     scatter,
+    sum_beyond,
     valid,
 )
 from lstd._kernels.compilation import kernel
 
 # The state is one array; its rows are these vectors, then four panels of as many rows as changes are gathered, then
 # the two matrices. P = INVERSE − Σ_k Q_kᵀR_k over the rows of the first two panels, Aᵀ = SYSTEM − Σ_k Q_kᵀR_k over
-# those of the others. P_NEXT and NEXT_P are products with INVERSE alone. Vectors after SCALARS are scratch.
-Y, WEIGHTS, TRACE, MOMENT, NEXT, P_NEXT, NEXT_P, SCALARS, PHI, P_PHI, PHI_P, CHANGE, LANES = range(13)
+# those of the others. P_NEXT and NEXT_P are products with INVERSE alone; SCALE is the caller's. Vectors after SCALARS
+# are scratch.
+Y, WEIGHTS, TRACE, MOMENT, NEXT, P_NEXT, NEXT_P, SCALE, SCALARS, PHI, P_PHI, PHI_P, CHANGE, LANES = range(14)
 N_VECTORS = LANES + 8
 Q_INVERSE, R_INVERSE, Q_SYSTEM, R_SYSTEM = range(4)
 INVERSE, SYSTEM = range(2)
-# Entries of SCALARS: λ; the discount on arrival for the trace; the same for A, 0 where the row before it is closed.
-LMBDA, DECAY, BOOTSTRAP = range(3)
-N_SCALARS = 3
+# Entries of SCALARS: λ; the discount on arrival for the trace; the same for A, 0 where the row before it is closed; the
+# caller's.
+LMBDA, DECAY, BOOTSTRAP, CONDITION = range(4)
+N_SCALARS = 4
 # Counts: features, rows of a panel; changes waiting in the panels; whether P_NEXT and NEXT_P are products with NEXT;
 # transitions so far, and the transition to check at.
 FEATURES, PANEL, WAITING_INVERSE, WAITING_SYSTEM, AHEAD, UPDATES, CHECK_AT = range(7)
-N_COUNTS = 12  # the others are the caller's
+N_COUNTS = 11  # the others are the caller's
 
-# What a transition returns: done, and a check is due. Negative, and nothing was changed: an argument is bad; `x` is not
-# what the last transition arrived in.
+# What a transition returns: done, and a check is due. Negative, and nothing was changed: an argument is bad, or so
+# large that the sums would overflow; `x` is not what the last transition arrived in.
 DONE, CHECK = range(2)
 BAD, JUMP = -1, -2
 
 COLUMNS = 512  # of a matrix changed at a time: as much of a panel stays in the cache
-LOST = 1e-6  # a denominator this much smaller than its terms loses six digits: check at once
+LOST = 1e-6  # a denominator this much smaller than its terms, or larger than 1 / LOST, loses six digits: check at once
+# Largest feature and entry of the trace, and its square the largest product of trace and reward: products are then so
+# far below the largest float64, 1.8e308, that no stream is long enough for their sums to reach it.
+HUGE = 1e145
 
 
 @kernel
@@ -97,7 +104,7 @@ def step(x, x_next, reward, discount, ratio, terminated, state, counts):  # type
     if len(x) != n or len(x_next) != n or not valid(reward, discount, ratio):
         return BAD
     # The successor goes to scratch, as NEXT must hold the row to come until all is known to be right.
-    if load(x, state[PHI]) + load(x_next, state[CHANGE]) > 0:
+    if load(x, state[PHI], HUGE) + load(x_next, state[CHANGE], HUGE) > 0 or overflows(reward, ratio, state):
         return BAD
     if not arrived(state, counts):
         return JUMP
@@ -118,9 +125,11 @@ def step_sparse(  # type: ignore[no-untyped-def]
         return BAD
     if not (increasing(indices, n) and increasing(next_indices, n)):
         return BAD
-    if not_finite(values) + not_finite(next_values) > 0 or not valid(reward, discount, ratio):
+    if beyond(values, HUGE) + beyond(next_values, HUGE) > 0 or not valid(reward, discount, ratio):
         return BAD
     scatter(indices, values, state[PHI])
+    if overflows(reward, ratio, state):
+        return BAD
     if not arrived(state, counts):
         return JUMP
     scatter(next_indices, next_values, state[NEXT])
@@ -149,9 +158,16 @@ def arrived(state, counts):  # type: ignore[no-untyped-def]
 
 
 @kernel
+def overflows(reward, ratio, state):  # type: ignore[no-untyped-def]
+    """Whether the trace with PHI, or its product with the reward, would be too large for the sums."""
+    most = HUGE / max(1.0, ratio * max(1.0, abs(reward) / HUGE))
+    return sum_beyond(state[SCALARS, LMBDA] * state[SCALARS, DECAY], state[TRACE], state[PHI], most) > 0
+
+
+@kernel
 def lost_digits(denominator, size):  # type: ignore[no-untyped-def]
-    """Whether the sum `denominator` cancelled, or is not a number."""
-    return not abs(denominator) >= LOST * size
+    """Whether digits were lost: `denominator`, a sum of terms of that size, cancelled, is large, or is not a number."""
+    return not (abs(denominator) >= LOST * size and LOST * abs(denominator) <= 1.0)
 
 
 # ---------------------------------------------------------------- the O(n) part
@@ -168,7 +184,7 @@ def advance(reward, ratio, state, counts):  # type: ignore[no-untyped-def]
     denominator = 1.0 + ratio * phi_p - ahead * phi_y
     k = counts[WAITING_INVERSE]
     move(
-        1.0 / denominator, ratio, decay, bootstrap, reward, ratio * (decay * phi_y + phi_p), phi_theta,
+        1.0 / denominator, ratio, decay, bootstrap, reward, phi_y, phi_p, phi_theta,
         phi, p, state[PHI_P], y, theta, state[TRACE], state[MOMENT], state[CHANGE],
         panel(state, counts, Q_INVERSE)[k], panel(state, counts, R_INVERSE)[k],
     )  # fmt: skip
@@ -178,13 +194,15 @@ def advance(reward, ratio, state, counts):  # type: ignore[no-untyped-def]
 
 @kernel
 def move(  # type: ignore[no-untyped-def]
-    scale, ratio, decay, bootstrap, reward, phi_s, phi_theta, phi, p, phi_p, y, theta, z, b, change, q, r
+    scale, ratio, decay, bootstrap, reward, phi_y, phi_p, phi_theta, phi, p, row, y, theta, z, b, change, q, r
 ):
     """The loop of `advance`."""
     ahead = bootstrap - ratio * decay
+    along_p = ratio * (1.0 - bootstrap * phi_y) * scale
+    along_y = ratio * (decay + bootstrap * phi_p) * scale
     for i in range(len(phi)):
         q_i = (ratio * p[i] - ahead * y[i]) * scale
-        y_i = ratio * (decay * y[i] + p[i]) - q_i * phi_s
+        y_i = along_p * p[i] + along_y * y[i]
         z_i = ratio * (decay * z[i] + phi[i])
         change[i] = z_i - bootstrap * z[i]
         theta[i] = theta[i] - q_i * phi_theta + reward * y_i
@@ -192,7 +210,7 @@ def move(  # type: ignore[no-untyped-def]
         y[i] = y_i
         z[i] = z_i
         q[i] = q_i
-        r[i] = phi_p[i]
+        r[i] = row[i]
 
 
 @kernel

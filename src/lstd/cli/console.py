@@ -39,11 +39,18 @@ def output(text: str) -> int:
 
     A reader that has gone away (``lstd reproduce | head``) is not an error.
     """
+    if sys.stdout is None:
+        return closed_output("the summary")
     try:
         print(text, flush=True)
     except OSError as error:
         return lost_output("the summary", error)
     return 0
+
+
+def closed_output(what: str) -> int:
+    """Say that stdout was closed before the start; returns the exit code."""
+    return fail(f"{what} could not be written to standard output: it is closed.", 1)
 
 
 def lost_output(what: str, error: OSError) -> int:

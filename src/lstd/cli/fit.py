@@ -13,8 +13,11 @@ from lstd.cli.tables import DATA_HELP, NAMES, check_out, check_packages, listene
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from lstd.tables.fitting import Settings
+    from lstd.tables.fitting import TableFit
     from lstd.tables.rows import Roles
+    from lstd.tables.settings import Settings
+
+AUTO = "auto"
 
 
 def fit(
@@ -32,15 +35,25 @@ def fit(
         str | None, typer.Option(metavar="NAME", help="1 where the episode ends for good, at value 0; else 0.")
     ] = None,
     truncated: Annotated[
-        str | None, typer.Option(metavar="NAME", help="1 on the last row of an episode that was cut off; else 0.")
+        str | None,
+        typer.Option(
+            metavar="NAME", help="1 where an episode was cut off: on its last row, or the one before; else 0."
+        ),
     ] = None,
-    lmbda: Annotated[float, typer.Option(metavar="NUMBER", help="Trace decay, in [0, 1].", show_default=True)] = 0.9,
-    alpha: Annotated[float, typer.Option(metavar="NUMBER", help="Ridge coefficient.", show_default=True)] = 1.0,
+    lmbda: Annotated[
+        str, typer.Option(metavar="NUMBER|auto", help="Trace decay, in [0, 1]; auto: by the data.", show_default=True)
+    ] = "0.9",
+    alpha: Annotated[
+        str, typer.Option(metavar="NUMBER|auto", help="Ridge coefficient; auto: by the data.", show_default=True)
+    ] = "1",
     variant: Annotated[
         str, typer.Option(metavar="NAME", help="boyan, uncorrected or mixed.", show_default=True)
     ] = "boyan",
     fit_intercept: Annotated[bool, typer.Option("--fit-intercept", help="Fit an intercept too.")] = False,
-    force: Annotated[bool, typer.Option("--force", help="Replace FILE if it is there.")] = False,
+    report: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Where a page with figures goes, as HTML.", show_default=False)
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace files that are there.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Summary as one JSON document.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress and no warnings on stderr.")] = False,
 ) -> int:
@@ -48,18 +61,20 @@ def fit(
 
     A table has a row per step, in time order. The last row of an episode that did not terminate counts by its features
     only; its reward is not used and may be missing. Without --episode, an episode ends at a row that is flagged. Names
-    have commas between them, and options that take several may be repeated. Exit codes: 0 done, 1 the model could not
-    be written, 2 bad usage or input, 130 interrupted (143 by SIGTERM).
+    have commas between them, and options that take several may be repeated. With auto, settings are chosen by
+    cross-validation on the first rows, as many as take 256 MB. Exit codes: 0 done, 1 a file could not be written, 2 bad
+    usage or input, 130 interrupted (143 by SIGTERM).
     """
     from lstd.errors import LSTDError
 
     try:
         check_packages("fit")
-        from lstd.tables.fitting import Settings
+        from lstd.tables.settings import Settings
 
         roles = _roles(features, all_others, names(reward), episode, terminated, truncated, names(exclude))
-        settings = Settings(gamma, lmbda, alpha, variant, fit_intercept)
-        return _carry_out(data, roles, settings, check_out(out, force, data), as_json, quiet)
+        settings = Settings(gamma, _number("lmbda", lmbda), _number("alpha", alpha), variant, fit_intercept)
+        page = None if report is None else _check_report(report, out, force, data)
+        return _carry_out(data, roles, settings, check_out(out, force, data), page, as_json, quiet)
     except (LSTDError, OSError) as error:
         return fail_with(error)
 
@@ -89,14 +104,72 @@ def _roles(
     return Roles(None if all_others else names(features), rewards, episode, terminated, truncated, excluded=excluded)
 
 
-def _carry_out(data: list[str], roles: Roles, settings: Settings, out: Path, as_json: bool, quiet: bool) -> int:
-    from lstd.cli.describe import model_json, model_text
+def _number(name: str, text: str) -> float | None:
+    """The value of an option; None for auto."""
+    from lstd.errors import InvalidInputError
+
+    if text == AUTO:
+        return None
+    try:
+        return float(text)
+    except ValueError as error:
+        raise InvalidInputError(f"`--{name}` must be a number or {AUTO}; got {text!r}.") from error
+
+
+def _check_report(report: str, out: str, force: bool, inputs: list[str]) -> Path:
+    """The page to write, checked before any work is done."""
+    import os
+
+    from lstd.errors import InvalidInputError
+
+    check_packages("fit --report", "matplotlib")
+    if os.path.realpath(report) == os.path.realpath(out):
+        raise InvalidInputError(f"`--report` must not be the file of the model; got {report!r}; give another.")
+    return check_out(report, force, inputs, "--report")
+
+
+def _carry_out(
+    data: list[str], roles: Roles, settings: Settings, out: Path, page: Path | None, as_json: bool, quiet: bool
+) -> int:
+    from lstd.cli.describe import fit_json, fit_text
     from lstd.cli.progress import make_reporter, reporting
+    from lstd.errors import LSTDError
     from lstd.persistence import save_model
-    from lstd.tables.fitting import fit_tables
+    from lstd.tables.fitting import SAMPLE_ENTRIES, fit_tables
 
     advise("; no model was written")
     with reporting(make_reporter(quiet)) as reporter:
-        model = fit_tables(data, roles, settings, on_progress=listener(reporter))
-        save_model(model, out)
-    return output(model_json(model, str(out)) if as_json else model_text(model, str(out), coefficients=False))
+        sample_entries = 0 if page is None else SAMPLE_ENTRIES
+        found = fit_tables(data, roles, settings, sample_entries=sample_entries, on_progress=listener(reporter))
+        save_model(found.model, out)
+        if page is not None:
+            advise("; the model was written, the report was not")
+            try:
+                _write_report(found, page)
+            except (LSTDError, OSError) as error:
+                return fail_with(error, f"The model was written to {out}.")
+    return output((fit_json if as_json else fit_text)(found, str(out), page))
+
+
+def _write_report(found: TableFit, page: Path) -> None:
+    import warnings
+
+    from lstd.report.fit_report import write_fit_report
+
+    sample, origin = found.sample, found.model.origin
+    assert sample is not None
+    assert origin is not None
+    told = origin.episode is None or origin.terminated is not None
+    of_all = f", the first {len(sample)} of {origin.rows} rows" if sample.is_full else ""
+    with warnings.catch_warnings():  # rows are given without names, and known to be the columns of the model
+        warnings.filterwarnings("ignore", "X does not have valid feature names", UserWarning)
+        write_fit_report(
+            page,
+            found.estimator(),
+            sample.X,
+            sample.y,
+            episode=sample.episode,
+            terminated=sample.terminated if told else None,
+            rewards=found.model.reward_names,
+            title=f"LSTD(λ) for {', '.join(origin.files)}{of_all}",
+        )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lstd.cli.console import fail_with, lost_output, output
+from lstd.cli.console import closed_output, fail_with, lost_output, output
 from lstd.cli.interruption import advise
 from lstd.cli.tables import DATA_HELP, NAMES, check_out, check_packages, listener, names
 
@@ -19,6 +19,10 @@ def predict(
     model: Annotated[str, typer.Argument(metavar="MODEL", help="A file that `lstd fit` wrote.", show_default=False)],
     data: Annotated[list[str], typer.Argument(metavar="DATA", help=DATA_HELP, show_default=False)],
     keep: Annotated[list[str] | None, typer.Option("--id", metavar=NAMES, help="Columns to pass on.")] = None,
+    interval: Annotated[
+        float | None,
+        typer.Option(metavar="LEVEL", help="Intervals too, of this level, such as 0.95.", show_default=False),
+    ] = None,
     out: Annotated[
         str | None,
         typer.Option("--out", "-o", metavar="FILE", help="A .csv or .parquet file.  [default: CSV to stdout]"),
@@ -29,8 +33,11 @@ def predict(
 ) -> int:
     """Predict the discounted future rewards of rows.
 
-    With --out, FILE appears whole or not at all; stdout gets rows as they come. Exit codes: 0 done, 1 output could not
-    be written, 2 bad usage or input, 130 interrupted (143 by SIGTERM).
+    With --interval, the columns lower, upper, standard_error and flagged follow each prediction. The interval is for
+    the value of the row that endless data would lead to, and not for single returns; it may be off where flagged is
+    true: too little data bears on the row, or the ridge term shifts it. With --out, FILE appears whole or not at all;
+    stdout gets rows as they come. Exit codes: 0 done, 1 output could not be written, 2 bad usage or input, 130
+    interrupted (143 by SIGTERM).
     """
     from lstd.errors import InvalidInputError, LSTDError
 
@@ -40,17 +47,24 @@ def predict(
 
         if out is None and as_json:
             raise InvalidInputError("`--json` goes with `--out` only: stdout has the predictions.")
+        if interval is not None and not 0.0 < interval < 1.0:
+            raise InvalidInputError(f"`--interval` must be above 0 and below 1, such as 0.95; got {interval:g}.")
         loaded = load_model(model)
+        if interval is not None and loaded.influence is None:
+            raise InvalidInputError(
+                f"{model} has no intervals: it was fitted to too few episodes or rows, or to too many features. Fit it "
+                "again, to more data or fewer features."
+            )
         if out is None:
-            return _to_stdout(loaded, data, names(keep), quiet)
-        return _to_file(loaded, data, names(keep), out, force, [model, *data], as_json, quiet)
+            return _to_stdout(loaded, data, names(keep), interval, quiet)
+        return _to_file(loaded, data, names(keep), interval, out, force, [model, *data], as_json, quiet)
     except (LSTDError, OSError) as error:
         return fail_with(error)
 
 
 def _to_file(
-    model: FittedModel, data: list[str], kept: tuple[str, ...], out: str, force: bool, inputs: list[str], as_json: bool,
-    quiet: bool,
+    model: FittedModel, data: list[str], kept: tuple[str, ...], level: float | None, out: str, force: bool,
+    inputs: list[str], as_json: bool, quiet: bool,
 ) -> int:  # fmt: skip
     from lstd._files import replacing
     from lstd.cli.describe import document
@@ -64,18 +78,21 @@ def _to_file(
     advise("; no predictions were written")
     sink = CsvSink if out.lower().endswith(".csv") else ParquetSink
     with reporting(make_reporter(quiet)) as reporter, replacing(path, locked=False) as file:
-        rows = predict_tables(model, data, kept, sink, file, on_progress=listener(reporter))
+        rows = predict_tables(model, data, kept, sink, file, level=level, on_progress=listener(reporter))
     return output(document({"file": out, "rows": rows}) if as_json else f"{out}: predictions for {rows} rows")
 
 
-def _to_stdout(model: FittedModel, data: list[str], kept: tuple[str, ...], quiet: bool) -> int:
+def _to_stdout(model: FittedModel, data: list[str], kept: tuple[str, ...], level: float | None, quiet: bool) -> int:
     from lstd.cli.progress import make_reporter, reporting
     from lstd.errors import LSTDError
     from lstd.tables.predicting import CsvSink, predict_tables
 
+    if sys.stdout is None:
+        return closed_output("the predictions")
     with reporting(make_reporter(quiet)) as reporter:
         try:
-            predict_tables(model, data, kept, CsvSink, sys.stdout.buffer, on_progress=listener(reporter))
+            out = sys.stdout.buffer
+            predict_tables(model, data, kept, CsvSink, out, level=level, on_progress=listener(reporter))
         except LSTDError:
             raise
         except OSError as error:  # whatever could not be read has its own error

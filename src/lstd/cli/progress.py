@@ -60,7 +60,7 @@ class TimeLeft:
 
     def __call__(self, done: float, total: float) -> str:
         now = time.monotonic()
-        if self._since is None:
+        if self._since is None or done < self._since[1]:  # something else is being done
             self._since = (now, done) if done > 0 else None
             return _words(total - done)
         worked = done - self._since[1]

@@ -23,32 +23,32 @@ NAMES = "NAME[,NAME...]"
 _BYTES_PER_SECOND = 5e7  # until the speed of this machine is known
 
 
-def check_packages(command: str) -> None:
-    """Check that PyArrow is there; raises InvalidInputError."""
+def check_packages(command: str, package: str = "pyarrow") -> None:
+    """Check that a package is there; raises InvalidInputError."""
     from lstd.errors import InvalidInputError
 
-    if find_spec("pyarrow") is None:
-        raise InvalidInputError(f"`lstd {command}` needs the package pyarrow; install it: {INSTALL}")
+    if find_spec(package) is None:
+        raise InvalidInputError(f"`lstd {command}` needs the package {package}; install it: {INSTALL}")
 
 
 def names(words: Sequence[str] | None) -> tuple[str, ...]:
-    """Names of columns from words of names with commas between them; quotes hold a name with a comma together."""
-    return tuple(name for row in csv.reader(words or ()) for name in row if name)
+    """Names of columns from words of names with commas between them; quotes hold commas, and spaces in front."""
+    return tuple(name for row in csv.reader(words or (), skipinitialspace=True) for name in row if name)
 
 
-def check_out(out: str, force: bool, inputs: Sequence[str]) -> Path:
+def check_out(out: str, force: bool, inputs: Sequence[str], option: str = "--out") -> Path:
     """The file to write, checked before any work is done; raises InvalidInputError or OutputError."""
     from lstd._files import check_replaceable
     from lstd.errors import InvalidInputError
 
     if not out:
-        raise InvalidInputError("`--out` must name a file; got ''.")
+        raise InvalidInputError(f"`{option}` must name a file; got ''.")
     path = Path(os.path.realpath(out)) if os.path.islink(out) else Path(out)
     for file in inputs:
         with contextlib.suppress(OSError):
             if os.path.samefile(file, path):
-                raise InvalidInputError(f"`--out` must not be a file that is read; got {out!r}; give another.")
-    check_replaceable(path, force=force)
+                raise InvalidInputError(f"`{option}` must not be a file that is read; got {out!r}; give another.")
+    check_replaceable(path, force=force, option=option)
     return path
 
 

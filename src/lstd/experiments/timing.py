@@ -6,7 +6,6 @@ multiplied by 340/600. Everything runs on one thread.
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
@@ -15,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from lstd._threads import one_blas_thread
 from lstd.experiments.loop import Run, run_loop, simulate_run
 from lstd.experiments.protocol import (
     ALPHAS,
@@ -76,7 +76,7 @@ def measure(
     """
     pairs = [(problem, name) for problem in problems for name in features]
     rows: list[dict[str, Any]] = []
-    with _one_blas_thread():
+    with one_blas_thread():
         for done, (problem, name) in enumerate(pairs):
             if progress is not None:
                 progress(done, len(pairs))
@@ -199,12 +199,3 @@ class _LoopSample:
 def _shuffled(algorithm: str) -> Iterator[tuple[float, float]]:
     grid = [(float(lmbda), float(alpha)) for lmbda in LMBDAS for alpha in _grid(algorithm)]
     return (grid[i] for i in np.random.RandomState(0).permutation(len(grid)))
-
-
-@contextlib.contextmanager
-def _one_blas_thread() -> Iterator[None]:
-    """Hold NumPy's BLAS to one thread, as the sweep does."""
-    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped,unused-ignore]
-
-    with threadpool_limits(1):
-        yield

@@ -218,18 +218,19 @@ class TemporalDifference:
         Warns
         -----
         MissingTerminationWarning
-            Once, when `episode` is given without `terminated` and `X_next`.
+            Once, when rows are first given with `episode` but without `terminated` and `X_next`; before anything is
+            learned.
         """
         phi, phi_next = _features("X", X), None if X_next is None else _features("X_next", X_next)
         if phi_next is not None and phi_next.shape != phi.shape:
             raise InvalidInputError(f"`X_next` must have the shape of `X`, {phi.shape}; got {phi_next.shape}.")
-        bare = np.empty((phi.shape[0], 0))  # features are checked while they are read
+        bare = np.zeros((phi.shape[0], 1))  # features are checked while they are read
         rows = check_rows(
             bare, y, gamma=self.gamma, episode=episode, terminated=terminated, X_next=None if X_next is None else bare,
             discount=discount, importance_ratio=importance_ratio, warn=not self._warned,
         )  # fmt: skip
+        self._warned |= rows.assumed
         self._check_stream(rows, phi.shape[1])
-        self._warned = True
         if len(rows):
             self._take(replace(rows, X=phi, X_next=phi_next))
         return self

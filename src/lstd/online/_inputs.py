@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from lstd._kernels.blocked import BLOCK
+from lstd._kernels.recursive import HUGE
 from lstd._rows import check_features
 from lstd._validation import check_array, check_real
 from lstd.errors import InvalidInputError
@@ -132,6 +133,22 @@ def check_pair(x: Any, x_next: Any, terminated: bool, n: int) -> tuple[Array | E
         row = row.dense(n) if isinstance(row, Entries) else row
         successor = successor.dense(n) if isinstance(successor, Entries) else successor
     return row, successor
+
+
+def too_large(row: Array | Entries, successor: Array | Entries, reward: float) -> InvalidInputError:
+    """The error for a transition that would make the sums of a recursion overflow."""
+    for name, features in (("x", row), ("x_next", successor)):
+        largest = np.max(np.abs(features.values if isinstance(features, Entries) else features), initial=0.0)
+        if largest > HUGE:
+            return InvalidInputError(
+                f"`{name}` must be below {HUGE:.0e}, so that sums of products do not overflow; it has an entry of "
+                f"size {largest:.1e}. Scale features to order 1, or drop the transition."
+            )
+    return InvalidInputError(
+        f"`reward` and `importance_ratio` must be so small that the trace stays below {HUGE:.0e}, and the trace times "
+        f"the reward below {HUGE * HUGE:.0e}; with the reward {reward:.1e} they do not. Scale features and rewards to "
+        "order 1, and look for huge importance ratios."
+    )
 
 
 def predict(x: Any, weights: Array) -> Any:

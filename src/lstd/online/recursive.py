@@ -13,7 +13,6 @@ truncated ends are kept too, so that the other variants can still be solved for.
 from __future__ import annotations
 
 import contextlib
-import warnings
 from collections.abc import Mapping
 from typing import Any
 
@@ -22,16 +21,15 @@ from numpy import ndarray
 from numpy.typing import NDArray
 
 from lstd._kernels import recursive as kernels
-from lstd._kernels.recursive import DONE, JUMP, MOMENT, NEXT, WEIGHTS, Y, step, step_sparse
+from lstd._kernels.recursive import DONE, JUMP, step, step_sparse
 from lstd._validation import check_choice, check_integer, check_real
+from lstd._warning import warn
 from lstd.errors import BrokenEpisodeWarning
 from lstd.online import _inputs, _snapshot
 from lstd.online._inputs import Array, Entries
-from lstd.online._recursion import SINGULAR, Recursion
-from lstd.solve import solve
+from lstd.online._recursion import Recursion
 
 VARIANTS = ("boyan", "uncorrected", "mixed")
-_STABLE = 1e-8  # a denominator this much smaller than its terms leaves the read-out fewer than eight digits
 
 
 class RecursiveLSTD(Recursion):
@@ -40,7 +38,8 @@ class RecursiveLSTD(Recursion):
     After every :meth:`update` the weights are those of the batch estimator on the transitions so far. An update takes
     O(n²) for dense features; for sparse ones O(n k), k the entries that are not zero, but for the rank-one changes,
     which are applied together, a few tens at a time. The inverse of the system is kept beside the system itself; a
-    check of one against the other now and then finds out whether digits were lost, and mends it.
+    check of one against the other now and then finds out whether digits were lost, and mends it. Where no recursion
+    could keep them, weights are solved for when they are read.
 
     Parameters
     ----------
@@ -55,7 +54,9 @@ class RecursiveLSTD(Recursion):
     variant : {"boyan", "uncorrected", "mixed"}, default "boyan"
         The estimator whose weights :attr:`weights` and :meth:`predict` give.
     check_every : int, optional
-        Updates between two checks, by default the larger of 1000 and 10 n; the first are earlier. A check takes O(n²).
+        Updates between two checks at most, by default the larger of 1000 and 10 n. The first comes after n updates, or
+        16; later ones the sooner, the more digits an update may have lost; a check that finds digits lost begins anew
+        with short intervals. A check takes O(n²), and O(n³) where it finds digits lost.
 
     Attributes
     ----------
@@ -66,6 +67,13 @@ class RecursiveLSTD(Recursion):
     -----
     Memory: 16 n² bytes, and 8 n² more once an episode was truncated. From then on only the estimator's own variant is
     read in O(n); see :meth:`weights_for`.
+
+    Weights are right to about eight digits, each feature in units of its own, or better; where the system itself does
+    not determine so many, to about as many as :class:`lstd.LSTD` finds, with the same IllConditionedWarning. With κ the
+    condition number of the system, its rows and columns scaled alike, as the last check found it: up to κ = 1e6 they
+    are read from the recursion, in O(n). Up to 1e8 they are then corrected by the residual of the sums, in O(n²).
+    Above, where that fails, and when an update since may have lost digits, they are solved for, in O(n³). A small
+    `alpha` makes for a large κ until there are as many transitions as features.
 
     `x_next` should be the `x` of the next update, unless the episode ended. Where it is not, each transition counts
     with its own two rows, as with `X_next` of the batch estimator, the trace goes on, and a BrokenEpisodeWarning says
@@ -153,14 +161,17 @@ class RecursiveLSTD(Recursion):
         Raises
         ------
         InvalidInputError
-            When an argument breaks a rule; nothing has changed then.
+            When an argument breaks a rule, or is so large that the sums would overflow; nothing has changed then.
 
         Warns
         -----
         LostDigitsWarning
-            When digits had been lost and the inverse was computed anew.
+            When digits had been lost and the inverse was computed anew, or when a recursion cannot keep digits and
+            weights are solved for from now on. It comes after the transition was learned from: where warnings are
+            turned into errors, do not repeat the update.
         BrokenEpisodeWarning
-            Once, when `x` is not the `x_next` of an update before whose episode had not ended.
+            Once, when `x` is not the `x_next` of an update before whose episode had not ended; before the transition
+            is learned from.
         """
         if discount is None:
             discount = self.gamma
@@ -220,16 +231,17 @@ class RecursiveLSTD(Recursion):
             self._warn_of_gap()
             lost = self._close(1.0)
             code = max(int(take(*arguments)), lost)
+        if code < DONE:
+            raise _inputs.too_large(row, successor, numbers[0])
         return code
 
     def _warn_of_gap(self) -> None:
         if not self._warned:
-            warnings.warn(
+            warn(
                 f"`x` differs from `x_next` of update {self.n_updates}, which neither terminated nor was truncated: "
                 "the episode is taken to go on, each transition with its own two rows. Pass truncated=True with the "
                 "last transition of an episode that was cut short.",
                 BrokenEpisodeWarning,
-                stacklevel=5,
             )
             self._warned = True
 
@@ -243,8 +255,9 @@ class RecursiveLSTD(Recursion):
     def weights_for(self, variant: str) -> Array:
         """Weights of any variant after the last transition.
 
-        O(n), but O(n³) for another variant than the estimator's own once an episode was truncated, as their matrices
-        then differ by one term for each truncated end.
+        O(n) while the system is well-conditioned, else O(n²) or O(n³): see the notes of the class. O(n³) for another
+        variant than the estimator's own once an episode was truncated, as their matrices then differ by one term for
+        each truncated end.
 
         Parameters
         ----------
@@ -257,29 +270,14 @@ class RecursiveLSTD(Recursion):
         Raises
         ------
         InvalidInputError
-            When features or rewards were so large that the sums over them, or the weights, overflowed.
+            When the weights overflow.
 
         Warns
         -----
         IllConditionedWarning
-            When the system is singular or nearly so.
+            When the system is singular or nearly so, as that of the batch estimator.
         """
-        share = self._share(check_choice("variant", variant, VARIANTS))
-        n = self.n_features
-        kept = self._boundary is None or share == self._share(self.variant)
-        if kept and not self._counts[SINGULAR]:
-            theta, y, phi = (self._state[row, :n] for row in (WEIGHTS, Y, NEXT))
-            c = share * self._scalars[kernels.BOOTSTRAP]
-            if c == 0.0:
-                read = theta.copy()
-            else:
-                c_y = c * float(phi @ y)
-                stable = abs(1.0 - c_y) >= _STABLE * (1.0 + abs(c_y))
-                read = theta + y * (c * float(phi @ theta) / (1.0 - c_y)) if stable else np.full(n, np.nan)
-            if np.isfinite(read).all():
-                return read
-        b = self._state[MOMENT, :n, np.newaxis]
-        return np.asarray(solve(self._matrix(share), b, self.alpha).weights[:, 0])
+        return self._weights(self._share(check_choice("variant", variant, VARIANTS)))
 
     def predict(self, x: Any) -> Any:
         """Predicted value of a row, or of each row of a matrix.

@@ -1,4 +1,4 @@
-"""Figures, tables and one page from a results folder: the only part of `lstd` that imports Matplotlib."""
+"""Figures, tables and pages, of a results folder and of a fitted model: the only part of `lstd` with Matplotlib."""
 
 from __future__ import annotations
 
@@ -10,6 +10,9 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from lstd.report.figures import figure2, sensitivity
+from lstd.report.fit_figures import plot_calibration, plot_predictions
+from lstd.report.fit_report import write_fit_report
+from lstd.report.fit_settings import plot_degrees_of_freedom, plot_grid
 from lstd.report.html import write_report
 from lstd.report.names import FIGURE_OF
 from lstd.report.results import Results, load
@@ -17,7 +20,17 @@ from lstd.report.style import figure_style, save
 from lstd.report.tables import all_tables, write_table
 from lstd.report.theory import THEORY_FIGURES
 
-__all__ = ["Results", "load", "write_all", "write_report"]
+__all__ = [
+    "Results",
+    "load",
+    "plot_calibration",
+    "plot_degrees_of_freedom",
+    "plot_grid",
+    "plot_predictions",
+    "write_all",
+    "write_fit_report",
+    "write_report",
+]
 
 Progress = Callable[[int, int, str], None]
 

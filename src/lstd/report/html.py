@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from html import escape
-from importlib import resources
 from pathlib import Path
-from string import Template
 
 from lstd.experiments.protocol import FEATURES, PROBLEMS
 from lstd.report import markup, sections
 from lstd.report.checks import AGREES, DISAGREES, NOT_COVERED, UNDECIDED, VERDICTS
 from lstd.report.files import write_text
+from lstd.report.frame import framed
 from lstd.report.numbers import grouped
 from lstd.report.results import Results, load
 from lstd.report.statements import Finding, evaluate
@@ -23,34 +21,6 @@ PAPER = (
     "the 34th AAAI Conference on Artificial Intelligence (AAAI-20), with its supplementary material; "
     "arXiv:1911.06057."
 )
-_PAGE = Template("""<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>$title</title>
-<link rel="icon" href="data:,">
-<style>
-$style</style>
-</head>
-<body>
-<header>
-<h1>$title</h1>
-$source
-$cards
-</header>
-<nav aria-label="Contents">
-<strong>Contents</strong>
-<ol>
-$contents
-</ol>
-</nav>
-<main>
-$body
-</main>
-</body>
-</html>
-""")
 SECTIONS = {
     "run": "What was run",
     "figures": "Figures",
@@ -105,16 +75,10 @@ def page(results: Results) -> str:
         "theory": sections.theory_section(results),
         "reproduce": sections.reproduce_section(results),
     }
-    body = "\n".join(markup.section(name, heading, *bodies[name]) for name, heading in SECTIONS.items())
-    contents = "\n".join(f'<li><a href="#{name}">{escape(heading)}</a></li>' for name, heading in SECTIONS.items())
-    style = resources.files(__package__).joinpath("report.css").read_text(encoding="utf-8")
-    return _PAGE.substitute(
-        title=escape(TITLE),
-        style=style,
-        source=markup.paragraph("Source: " + PAPER, "muted"),
-        cards=markup.definitions(_summary(results, findings)),
-        contents=contents,
-        body=body,
+    return framed(
+        TITLE,
+        (markup.paragraph("Source: " + PAPER, "muted"), markup.definitions(_summary(results, findings))),
+        {name: (heading, bodies[name]) for name, heading in SECTIONS.items()},
     )
 
 

@@ -11,6 +11,9 @@ from typing import Any
 
 from lstd.report.tables import Table
 
+# Letters of 9 points are then at least 9 pixels high, and no larger than the page's own.
+_LEAST_REM_PER_INCH, _MOST_REM_PER_INCH = 4.6, 7.4
+_PHONE_REM = 20.5  # what a phone shows between the margins
 _POWER = re.compile(r"(?<=\d)\^(-?\d+)")
 
 
@@ -52,20 +55,32 @@ def scroll(inside: str, label: str) -> str:
 
 
 def figure(svg: Path, identifier: str, caption: str, alternative: str) -> str:
-    """A figure as an image within the page, with links to its files beside the page.
-
-    As an image rather than as inline SVG, so that the identifiers inside one figure cannot meet those of
-    another.
-    """
-    data = base64.b64encode(svg.read_bytes()).decode("ascii")
-    image = f'<img src="data:image/svg+xml;base64,{data}" alt="{escape(alternative)}">'
+    """A figure within the page, with links to its files beside the page."""
     links = ", ".join(
         f'<a href="figures/{svg.stem}{suffix}">{suffix[1:].upper()}</a>' for suffix in (".pdf", ".png", ".svg")
     )
-    return (
-        f'<figure id="{identifier}">\n{scroll(image, identifier)}\n'
-        f"<figcaption>{text(caption)} Files beside this page: {links}.</figcaption>\n</figure>"
-    )
+    inside = scroll(_image(svg.read_bytes(), alternative), identifier)
+    return _figure(inside, identifier, f"{text(caption)} Files beside this page: {links}.")
+
+
+def picture(svg: bytes, identifier: str, caption: str, alternative: str, inches: float) -> str:
+    """A figure of this width within the page; one that is too wide for a phone scrolls sideways there."""
+    least, most = _LEAST_REM_PER_INCH * inches, _MOST_REM_PER_INCH * inches
+    size = f"width:{most:.1f}rem;max-width:100%;min-width:{least:.1f}rem"
+    image = _image(svg, alternative, size)
+    inside = f'<div class="whole">{image}</div>' if least <= _PHONE_REM else scroll(image, identifier)
+    return _figure(inside, identifier, text(caption))
+
+
+def _figure(inside: str, identifier: str, caption: str) -> str:
+    return f'<figure id="{identifier}">\n{inside}\n<figcaption>{caption}</figcaption>\n</figure>'
+
+
+def _image(svg: bytes, alternative: str, style: str = "") -> str:
+    """An image rather than inline SVG, so that the identifiers in one figure cannot meet those of another."""
+    data = base64.b64encode(svg).decode("ascii")
+    size = f' style="{style}"' if style else ""
+    return f'<img src="data:image/svg+xml;base64,{data}" alt="{escape(alternative)}"{size}>'
 
 
 def table(

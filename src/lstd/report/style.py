@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +17,7 @@ from lstd.report.files import write_bytes
 
 SUFFIXES = (".svg", ".pdf", ".png")
 PNG_DPI = 200
+WIDE = 8.6  # inches, of a figure about a fit
 
 # Okabe and Ito's palette: distinguishable with any common form of colour blindness; line styles and markers
 # differ too, for print in black and white and for curves that coincide.
@@ -35,6 +37,7 @@ LINES = {
 }
 MARKERS = {"uncorrected": "o", "mixed": "s", "boyan": "^", "true_online_td": "D"}
 REFERENCE = "#8A8A8A"
+BLUE, VERMILION = COLOURS["mixed"], COLOURS["uncorrected"]
 
 _STYLE = {
     "font.size": 9.0,
@@ -72,7 +75,9 @@ _NO_DATES = {
 @contextmanager
 def figure_style() -> Iterator[None]:
     """Matplotlib's defaults and ours on top, whatever the user's own configuration says."""
-    with mpl_style.context(_STYLE, after_reset=True):
+    with mpl_style.context(_STYLE, after_reset=True), warnings.catch_warnings():
+        # Letters of a name that the font lacks are boxes in the figure; the text of a page has them.
+        warnings.filterwarnings("ignore", message="Glyph .* missing from", category=UserWarning)
         yield
 
 
@@ -108,6 +113,26 @@ def save(figure: Figure, folder: Path, name: str) -> list[Path]:
         figure.savefig(buffer, format=suffix[1:], dpi=PNG_DPI, metadata=_NO_DATES[suffix])
         paths.append(write_bytes(folder / f"{name}{suffix}", buffer.getvalue()))
     return paths
+
+
+def svg_of(figure: Figure) -> bytes:
+    """A figure as SVG, without dates."""
+    buffer = io.BytesIO()
+    with figure_style():
+        figure.savefig(buffer, format="svg", metadata=_NO_DATES[".svg"])
+    return buffer.getvalue()
+
+
+def plain(name: str, most: int = 60) -> str:
+    """A name on one line, shortened, whose dollar signs do not begin mathematics.
+
+    Examples
+    --------
+    >>> plain("price in $"), plain("a very long name", 7)
+    ('price in \\\\$', 'a very…')
+    """
+    name = " ".join(name.split())
+    return (name if len(name) <= most else name[: most - 1].rstrip() + "…").replace("$", r"\$")
 
 
 def empty_panel(ax: Axes, text: str = "not in these results") -> None:

@@ -15,9 +15,13 @@ from lstd.tables.faults import Fault
 Array = NDArray[np.float64]
 
 _MISSING = ("", "na", "n/a", "#n/a", "nan", "-nan", "null", "none", "<na>")
-_TRUTHS = {"1": True, "1.0": True, "true": True, "0": False, "0.0": False, "false": False}
+_TRUTHS = dict.fromkeys(("1", "1.0", "true", "t", "yes", "y"), True)
+_TRUTHS |= dict.fromkeys(("0", "0.0", "false", "f", "no", "n"), False)
 _SHOWN = 40  # characters of a bad value in a message
 NO_VALUE = "has no value (it is empty or NaN)"
+_NEEDED = "every row needs the id of its episode."
+_CONVERT = "convert it to text or integers first."
+_NO_IDS = f"which cannot be ids; {_CONVERT}"
 
 
 class Ids(NamedTuple):
@@ -70,7 +74,7 @@ def flags(array: pa.Array, column: str) -> tuple[NDArray[np.bool_], Fault | None
     if fault is None and bad.any():
         row = int(np.argmax(bad))
         said = NO_VALUE if np.isnan(values[row]) else f"has {values[row]:g}"
-        fault = Fault(row, column, f"{said}, which is neither 0 nor 1.")
+        fault = Fault(row, column, f"{said}, which is neither 0 nor 1; recode it.")
     truths = values == 1.0
     if fault is not None:
         truths[fault.row :] = False
@@ -80,26 +84,56 @@ def flags(array: pa.Array, column: str) -> tuple[NDArray[np.bool_], Fault | None
 def ids(array: pa.Array, column: str) -> Ids:
     """Where ids change, up to the first row that has none."""
     array = _plain(array)
-    kind = array.type
-    if pa.types.is_string(kind):
-        missing = ~(_to_numpy(pc.binary_length(array)) > 0)
-    elif pa.types.is_floating(kind):
+    if pa.types.is_floating(array.type):
         array = array.cast(pa.float64())
         missing = ~np.isfinite(_to_numpy(array))
     else:
-        if not pa.types.is_integer(kind):
-            array = as_text(array)
         missing = _to_numpy(pc.is_null(array))
     first = int(np.argmax(missing)) if missing.any() else len(array)
-    fault = None
-    if first < len(array):
-        fault = Fault(first, column, f"{NO_VALUE}; every row needs the id of its episode.")
+    fault = Fault(first, column, f"{NO_VALUE}; {_NEEDED}") if first < len(array) else None
     known = array[:first]
     if not len(known):
         return Ids(np.empty(0, np.intp), [], fault)
-    changed = _to_numpy(pc.not_equal(known[1:], known[:-1]))
+    try:
+        changed = _to_numpy(pc.not_equal(known[1:], known[:-1]))
+    except pa.ArrowException:
+        return Ids(np.empty(0, np.intp), [], Fault(0, column, f"is of type {array.type}, {_NO_IDS}"))
     changes = np.concatenate(([0], np.flatnonzero(changed) + 1))
-    return Ids(changes, known.take(from_numpy(changes)).to_pylist(), fault)
+    names, said = _names(known.take(from_numpy(changes)))
+    if said is not None:
+        fault = Fault(int(changes[len(names)]), column, said)
+    return Ids(changes[: len(names)], names, fault)
+
+
+def _names(array: pa.Array) -> tuple[list[Any], str | None]:
+    """Ids as numbers or text, those before the first that is none, and what is wrong with that one."""
+    kind = array.type
+    if pa.types.is_integer(kind) or pa.types.is_floating(kind):
+        return array.to_pylist(), None
+    if pa.types.is_fixed_size_binary(kind):
+        return [value.hex() for value in array.to_pylist()], None
+    try:
+        names = as_text(array).to_pylist()
+    except pa.ArrowNotImplementedError:
+        return [], f"is of type {kind}, {_NO_IDS}"
+    except pa.ArrowInvalid:
+        return _decoded(array.to_pylist(), kind)
+    for place, name in enumerate(names):
+        if name.strip().lower() in _MISSING:
+            said = f"has {name!r}, which counts as no value" if name.strip() else NO_VALUE
+            return names[:place], f"{said}; {_NEEDED}"
+    return names, None
+
+
+def _decoded(values: list[Any], kind: Any) -> tuple[list[Any], str | None]:
+    """Texts of bytes, those before the first that is none."""
+    names = []
+    for value in values:
+        try:
+            names.append(value.decode())
+        except (UnicodeDecodeError, AttributeError):
+            return names, f"is of type {kind}, and is not UTF-8 text; {_CONVERT}"
+    return names, None
 
 
 def as_text(array: pa.Array) -> pa.Array:
@@ -119,6 +153,8 @@ def _plain(array: pa.Array) -> pa.Array:
         array = array.combine_chunks()
     if pa.types.is_dictionary(array.type):
         array = array.dictionary_decode()
+    if isinstance(array, pa.ExtensionArray):
+        array = array.storage
     kind = array.type
     if pa.types.is_large_string(kind) or str(kind) == "string_view":
         array = array.cast(pa.string())
@@ -126,8 +162,10 @@ def _plain(array: pa.Array) -> pa.Array:
 
 
 def from_numpy(values: NDArray[Any]) -> pa.Array:
-    """Numbers as an Arrow array; `pyarrow.array` would import pandas, where it is installed, to look at them."""
+    """Numbers or booleans as an Arrow array; `pyarrow.array` would import pandas, where installed, to look at them."""
     values = np.ascontiguousarray(values)
+    if values.dtype == np.bool_:
+        return from_numpy(values.view(np.uint8)).cast(pa.bool_())
     return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), len(values), [None, pa.py_buffer(values)])
 
 
@@ -209,7 +247,7 @@ def _parsed_flags(array: pa.Array, column: str) -> tuple[NDArray[np.bool_], Faul
     values[row:] = False
     word = words[codes[row]].strip()
     said = f"has {_shown(word)}" if word else NO_VALUE
-    return values, Fault(row, column, f"{said}, which is neither 0 nor 1, true nor false.")
+    return values, Fault(row, column, f"{said}, which is neither 0 nor 1, true nor false, yes nor no; recode it.")
 
 
 def _shown(text: str) -> str:

@@ -32,12 +32,18 @@ class _Last(NamedTuple):
     file: str
     row: int
     name: Any
-    ends_by: str | None  # column that says that it is the last of its episode
+    terminated: bool
+    truncated: bool  # and not terminated
     missing: str | None  # first reward that has no value
+    rewarded: bool  # some reward has a value
+    cut_before: tuple[str, int] | None  # the row before it, when of the same episode and flagged as truncated
 
 
 class Episodes:
     """Follows the episodes from chunk to chunk.
+
+    An episode that was cut off ends in a row of which only the features count. The flag that says so stands in that
+    row, which then has no reward, or in the row before it, the last that was left.
 
     Parameters
     ----------
@@ -75,57 +81,70 @@ class Episodes:
         Raises
         ------
         InvalidInputError
-            When the rule is broken by the last row of the chunk before.
+            When the rule is broken by a row of the chunks before.
         """
-        if not n_sure:
-            return np.zeros(len(marks.terminated), dtype=np.int64), None
-        begins = self._begins(marks, n_sure)
-        self._check_last(begins)
-        fault = self._first_fault(marks, begins)
         numbers = np.zeros(len(marks.terminated), dtype=np.int64)
-        numbers[:n_sure] = self._count - 1 + np.cumsum(begins)
-        self._count += int(begins.sum())
-        self._last = self._row(file, first, marks, n_sure - 1)
+        begins = self._begins(marks, _n_known(marks, n_sure))
+        if len(begins):
+            self._check_last(bool(begins[0]))
+        if not n_sure:
+            return numbers, None
+        rows = _Followed(marks, begins, n_sure, self._last)
+        fault = self._first_fault(rows, marks)
+        numbers[:n_sure] = self._count - 1 + np.cumsum(begins[:n_sure])
+        self._count += int(begins[:n_sure].sum())
+        self._last = self._row(file, first, marks, rows)
         return numbers, fault
 
+    def finish(self) -> None:
+        """Say that there are no more rows; raises InvalidInputError when the last one breaks a rule."""
+        self._check_last(True)
+
     def _begins(self, marks: Marks, n: int) -> Flags:
-        """Rows that are the first of an episode."""
+        """Which of the first n rows are the first of an episode."""
         begins = np.zeros(n, dtype=np.bool_)
+        if not n:
+            return begins
         if marks.ids is None:
             begins[1:] = (marks.terminated | marks.truncated)[: n - 1]
-            begins[0] = self._last is None or self._last.ends_by is not None
+            begins[0] = self._last is None or self._last.terminated or self._last.truncated
         else:
             begins[marks.ids.changes[marks.ids.changes < n]] = True
             begins[0] = self._last is None or key(self._last.name) != key(marks.ids.names[0])
         return begins
 
-    def _check_last(self, begins: Flags) -> None:
-        if self._last is None or begins[0]:
+    def _check_last(self, is_over: bool) -> None:
+        """Check the last row so far, now that it is known whether its episode is over."""
+        last = self._last
+        if last is None:
             return
-        file, row, _, ends_by, missing = self._last
-        if ends_by is not None:
-            raise at_row(file, ends_by, row, _EARLY)
-        if missing is not None:
-            raise at_row(file, missing, row, _LOST)
+        if is_over:
+            if last.truncated and last.rewarded and last.cut_before is None:
+                raise at_row(last.file, str(self._truncated), last.row, _NO_SUCCESSOR)
+            return
+        if last.cut_before is not None:
+            raise at_row(last.cut_before[0], str(self._truncated), last.cut_before[1], _NOT_CUT)
+        if last.terminated:
+            raise at_row(last.file, str(self._terminated), last.row, _EARLY)
+        if last.missing is not None:
+            raise at_row(last.file, last.missing, last.row, _LOST)
 
-    def _first_fault(self, marks: Marks, begins: Flags) -> Fault | None:
-        n = len(begins)
-        goes_on = np.zeros(n, dtype=np.bool_)
-        goes_on[:-1] = ~begins[1:]
+    def _first_fault(self, rows: _Followed, marks: Marks) -> Fault | None:
+        not_cut = rows.cut_before & (rows.goes_on | rows.terminated)
+        if not_cut[0] and self._last is not None:
+            raise at_row(self._last.file, str(self._truncated), self._last.row, _NOT_CUT)
+        unrewarded = rows.truncated & rows.is_over & ~rows.cut_before & ~rows.missing.all(axis=1)
         faults = [
-            self._early(marks.terminated[:n] & goes_on, self._terminated),
-            self._early(marks.truncated[:n] & goes_on, self._truncated),
-            self._again(marks.ids, begins),
+            _first(rows.terminated & rows.goes_on, self._terminated, _EARLY),
+            _first(not_cut[1:], self._truncated, _NOT_CUT),
+            _first(unrewarded, self._truncated, _NO_SUCCESSOR),
+            self._again(marks.ids, rows.begins),
         ]
-        lost = marks.missing[:n] & (goes_on | marks.terminated[:n])[:, np.newaxis]
+        lost = rows.missing & (rows.goes_on | rows.terminated)[:, np.newaxis]
         if lost.any():
             row, column = np.argwhere(lost)[0].tolist()
             faults.append(Fault(row, self._rewards[column], _LOST))
         return min((fault for fault in faults if fault is not None), default=None, key=lambda fault: fault.row)
-
-    @staticmethod
-    def _early(early: Flags, column: str | None) -> Fault | None:
-        return Fault(int(np.argmax(early)), str(column), _EARLY) if early.any() else None
 
     def _again(self, ids: Ids | None, begins: Flags) -> Fault | None:
         """The first row whose id was that of an episode that is over."""
@@ -147,13 +166,18 @@ class Episodes:
             "keeps the order of time).",
         )  # fmt: skip
 
-    def _row(self, file: str, first: int, marks: Marks, row: int) -> _Last:
-        ends_by = self._terminated if marks.terminated[row] else self._truncated if marks.truncated[row] else None
-        missing = next((name for name, bad in zip(self._rewards, marks.missing[row], strict=True) if bad), None)
-        name = None
+    def _row(self, file: str, first: int, marks: Marks, rows: _Followed) -> _Last:
+        row = len(rows.begins) - 1
+        missing = next((name for name, bad in zip(self._rewards, rows.missing[row], strict=True) if bad), None)
+        name, cut_before = None, None
         if marks.ids is not None:
             name = marks.ids.names[int(np.searchsorted(marks.ids.changes, row, side="right")) - 1]
-        return _Last(file, first + row, name, ends_by, missing)
+        if rows.cut_before[row]:
+            before = self._last
+            cut_before = (file, first + row - 1) if row or before is None else (before.file, before.row)
+        terminated, truncated = bool(rows.terminated[row]), bool(rows.truncated[row])
+        rewarded = not rows.missing[row].all()
+        return _Last(file, first + row, name, terminated, truncated, missing, rewarded, cut_before)
 
     def _typed(self, name: Any) -> Any:
         if not isinstance(name, str):
@@ -163,11 +187,48 @@ class Episodes:
         return float(name) if self._types <= {int, float} else name
 
 
+class _Followed:
+    """The sure rows of a chunk, T of them, and what is known of the rows beside them."""
+
+    def __init__(self, marks: Marks, begins: Flags, n: int, last: _Last | None) -> None:
+        self.begins = begins[:n]  # first of an episode
+        self.terminated = marks.terminated[:n]
+        self.truncated = marks.truncated[:n] & ~self.terminated
+        self.missing = marks.missing[:n]
+        self.goes_on = np.zeros(n, dtype=np.bool_)  # a row of the same episode follows
+        self.goes_on[: len(begins) - 1] = ~begins[1:]
+        self.is_over = np.zeros(n, dtype=np.bool_)  # none does
+        self.is_over[: len(begins) - 1] = begins[1:]
+        self.cut_before = np.zeros(n, dtype=np.bool_)  # the row before, of the same episode, is truncated
+        self.cut_before[1:] = self.truncated[:-1] & ~self.begins[1:]
+        self.cut_before[0] = last is not None and last.truncated and not self.begins[0]
+
+
 _EARLY = "is true, but the next row is of the same episode; give what follows an id of its own."
+_NOT_CUT = (
+    "is true, but the episode goes on: it may be true in the last two rows of an episode that did not terminate only. "
+    "Give what follows an id of its own."
+)
+_NO_SUCCESSOR = (
+    "is true in the last row of its episode, which has a reward but no row for the state that followed. Append a row "
+    "with the features of that state and no reward; or, to do without the last step, clear its reward."
+)
 _LOST = (
     f"{NO_VALUE}; a reward may be missing only in the last row of an episode that did not terminate. Drop or impute "
     "such rows first."
 )
+
+
+def _first(bad: Flags, column: str | None, text: str) -> Fault | None:
+    return Fault(int(np.argmax(bad)), str(column), text) if bad.any() else None
+
+
+def _n_known(marks: Marks, n_sure: int) -> int:
+    """Rows whose episode is known: the sure ones, and the bad one after them unless its id is missing."""
+    has_more = n_sure < len(marks.terminated)
+    if has_more and marks.ids is not None and marks.ids.fault is not None:
+        has_more = n_sure < marks.ids.fault.row
+    return n_sure + has_more
 
 
 def _type(name: Any) -> type:

@@ -26,7 +26,11 @@ def at_row(file: str, column: str, row: int, text: str) -> InvalidInputError:
 def no_column(file: str, column: str, names: Sequence[str]) -> InvalidInputError:
     """The error for a column that a file does not have."""
     listed = ", ".join(map(repr, names[:_SHOWN])) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
-    hint = " Separate values by commas." if len(names) == 1 and {";", "\t", "|"} & set(names[0]) else ""
+    hint = ""
+    if len(names) == 1 and {";", "\t", "|"} & set(names[0]):
+        hint = " Separate values by commas."
+    elif close := next((name for name in names if name.strip() == column.strip()), None):
+        hint = f" Spaces count: write '\"{close}\"' for {close!r}."
     return InvalidInputError(f"{file}: column {column!r} is missing; the file has {listed}.{hint}")
 
 

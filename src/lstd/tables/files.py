@@ -14,8 +14,11 @@ import os
 import re
 import stat
 import sys
+import time
+import weakref
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
@@ -30,8 +33,17 @@ from lstd.tables.faults import at_row, could_not_be_read, no_column
 EXTENSIONS = (".csv", ".csv.gz", ".parquet")
 BLOCK_BYTES = 2**18  # of a CSV file read at once, of which Arrow reads 32 ahead; no row may be longer than a block
 _BYTES_PER_COLUMN = 512  # a block holds a row of so many bytes per column at least
-_PARQUET_BUFFER = 2**20
+_PARQUET_BUFFER = _COUNTED_BYTES = 2**20
 _UNREADABLE = (pa.ArrowException, OSError, EOFError, zlib.error, csv.Error, ValueError, MemoryError)
+_OTHER_FORMATS = {
+    b"\x1f\x8b": "is compressed by gzip; rename it to end in .csv.gz.",
+    b"\xff\xfe": "is UTF-16 text; save the file as UTF-8.",
+    b"\xfe\xff": "is UTF-16 text; save the file as UTF-8.",
+    b"PAR1": "is a Parquet file; rename it to end in .parquet.",
+    b"PK\x03\x04": "is a workbook or a zip archive; save the table as CSV.",
+}
+_MAGIC_BYTES = 4
+_SECONDS_TO_RELEASE = 1.0  # at most
 _CONVERSION = re.compile(r"CSV column #(\d+): Row #(\d+):")
 _RAGGED = re.compile(r"Row #(\d+): Expected (\d+) columns, got (\d+)")
 
@@ -106,39 +118,59 @@ class _CsvTable(Table):
     def __init__(self, file: str, size: int, compressed: bool) -> None:
         super().__init__(file, size)
         self._compressed = compressed
-        self._raw: IO[bytes] | None = None
-        with self._open() as stream, io.TextIOWrapper(stream, "utf-8-sig", "surrogateescape", newline="") as text:
-            header = next((row for row in csv.reader(text) if row), None)
+        self._native: Any = None
+        self.names = self._header()
+        self._block = max(BLOCK_BYTES, _BYTES_PER_COLUMN * len(self.names))
+
+    def _header(self) -> list[str]:
+        with self._open() as stream:
+            start = stream.read(_MAGIC_BYTES)
+        for magic, said in _OTHER_FORMATS.items():
+            if start.startswith(magic):
+                raise InvalidInputError(f"{self.file} {said}")
+        try:
+            with self._open() as stream, io.TextIOWrapper(stream, "utf-8-sig", "surrogateescape", newline="") as text:
+                header = next((row for row in csv.reader(text) if row), None)
+            "".join(header or ()).encode()  # refuses what was not UTF-8
+        except UnicodeError as error:
+            raise InvalidInputError(
+                f"{self.file}: its first line is not UTF-8 text; save the file as UTF-8."
+            ) from error
         if header is None:
-            raise InvalidInputError(f"{file} is empty; its first line must name the columns.")
-        for name in header:
-            name.encode()  # refuses what was not UTF-8
-        self.names = header
-        self._block = max(BLOCK_BYTES, _BYTES_PER_COLUMN * len(header))
+            raise InvalidInputError(f"{self.file} is empty; its first line must name the columns.")
+        return header
 
     def done(self) -> float:
-        if self._raw is None or self._raw.closed or not self.size:
+        if self._native is None or not self.size:
             return 0.0
-        return min(1.0, self._raw.tell() / self.size)
+        return min(1.0, float(self._native.tell()) / self.size)
 
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         ragged: list[Any] = []
         n_rows = 0
-        with self._open() as stream:
-            counting = _QuoteCounter(stream)
-            try:
-                for batch in _without_noise(lambda: self._reader(counting, columns, ragged)):
-                    whole = batch[: ragged[0].number - 2 - n_rows] if ragged else batch
-                    n_rows += len(whole)
-                    yield whole
-                    if ragged and ragged[0].number - 2 <= n_rows:
-                        break
-            except _UNREADABLE as error:
-                if not ragged:
-                    raise self._unreadable(error, columns, n_rows) from error
+        failure: InvalidInputError | None = None
+        skip = _Skip(ragged)
+        held = weakref.ref(skip)
+        batches = _without_noise(partial(self._reader, self._stream(), columns, skip))
+        del skip
+        try:
+            for batch in batches:
+                whole = batch[: ragged[0].number - 2 - n_rows] if ragged else batch
+                n_rows += len(whole)
+                yield whole
+                if ragged and ragged[0].number - 2 <= n_rows:
+                    break
+        except _UNREADABLE as error:
+            failure = self._unreadable(error, columns, n_rows)
+        finally:
+            batches.close()
+            self._native = None
+            _wait_for_release(held)
         if ragged:
-            raise self._ragged(ragged[0].number, ragged[0].expected_columns, ragged[0].actual_columns)
-        if counting.quotes % 2 and self._ends_in_quotes():
+            failure = self._ragged(ragged[0].number, ragged[0].expected_columns, ragged[0].actual_columns)
+        if failure is not None:
+            raise failure
+        if self._may_end_in_quotes() and self._ends_in_quotes():
             raise InvalidInputError(
                 f"{self.file}: a quote is not closed until the end of the file, so that rows are taken for text; close "
                 "or remove it."
@@ -147,21 +179,24 @@ class _CsvTable(Table):
     @contextlib.contextmanager
     def _open(self) -> Iterator[IO[bytes]]:
         with open(self.file, "rb") as raw:
-            self._raw = raw
             if self._compressed:
                 with gzip.open(raw) as stream:
                     yield stream  # type: ignore[misc]
             else:
                 yield raw
 
-    def _reader(self, stream: Any, columns: Sequence[str], ragged: list[Any]) -> Any:
-        def skip(row: Any) -> str:
-            ragged.append(row)
-            return "skip"
+    def _stream(self) -> Any:
+        """The file for Arrow, whose threads must never need Python: one that does so at the end aborts the process.
 
+        Nobody closes it but the last who has it, as a thread may be reading ahead.
+        """
+        self._native = pa.OSFile(self.file, "rb")
+        return pa.CompressedInputStream(self._native, "gzip") if self._compressed else self._native
+
+    def _reader(self, stream: Any, columns: Sequence[str], skip: _Skip) -> Any:
         try:
             return pyarrow.csv.open_csv(
-                pa.PythonFile(stream, mode="r"),
+                stream,
                 # Rows have numbers in what Arrow reports only when it reads in one thread.
                 pyarrow.csv.ReadOptions(use_threads=False, block_size=self._block),
                 pyarrow.csv.ParseOptions(
@@ -202,6 +237,16 @@ class _CsvTable(Table):
         why = reason(error) if isinstance(error, OSError) else error
         return could_not_be_read(f"{self.file}, after row {n_rows},", why)
 
+    def _may_end_in_quotes(self) -> bool:
+        """Whether the number of quotes is odd. The last value begins within two blocks of the end, or is too long."""
+        with self._open() as stream:
+            if not self._compressed:
+                stream.seek(max(0, self.size - 2 * self._block))
+                if b'"' not in stream.read():
+                    return False
+                stream.seek(0)
+            return sum(data.count(b'"') for data in iter(lambda: stream.read(_COUNTED_BYTES), b"")) % 2 == 1
+
     def _ends_in_quotes(self) -> bool:
         """Whether the end of the file is within a quoted value, which Arrow takes as closed."""
         with self._open() as stream, io.TextIOWrapper(stream, "utf-8", "replace", newline="") as text:
@@ -213,7 +258,28 @@ class _CsvTable(Table):
         return False
 
 
-def _without_noise(reader: Callable[[], Iterable[Any]]) -> Iterator[Any]:
+class _Skip:
+    """Leaves out rows with too few or too many values, and keeps them in a list."""
+
+    def __init__(self, ragged: list[Any]) -> None:
+        self._ragged = ragged
+
+    def __call__(self, row: Any) -> str:
+        self._ragged.append(row)
+        return "skip"
+
+
+def _wait_for_release(held: weakref.ref[_Skip]) -> None:
+    """Wait until no thread of Arrow holds a Python object any more: one that lets go of it at exit is an abort.
+
+    The thread that lets go does so without giving up Python's lock, so that it is through when this is seen.
+    """
+    end = time.monotonic() + _SECONDS_TO_RELEASE
+    while held() is not None and time.monotonic() < end:
+        time.sleep(_SECONDS_TO_RELEASE / 1e4)
+
+
+def _without_noise(reader: Callable[[], Iterable[Any]]) -> Generator[Any, None, None]:
     """Batches, without the traceback that Arrow prints when it cannot show a ragged row, which is then an error."""
     batches: Iterator[Any] | None = None
     while True:
@@ -232,23 +298,6 @@ def _without_noise(reader: Callable[[], Iterable[Any]]) -> Iterator[Any]:
         if batch is None:
             return
         yield batch
-
-
-class _QuoteCounter:
-    """A file for Arrow that counts the quotes that pass."""
-
-    def __init__(self, stream: IO[bytes]) -> None:
-        self._stream = stream
-        self.quotes = 0
-        self.closed = False
-
-    def read(self, size: int = -1) -> bytes:
-        data = self._stream.read(size)
-        self.quotes += data.count(b'"')
-        return data
-
-    def close(self) -> None:
-        self.closed = True
 
 
 class _ParquetTable(Table):

@@ -7,39 +7,74 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 import lstd
-from lstd._rows import check_rows
-from lstd._validation import check_choice, check_real
+from lstd._rows import Rows, check_rows
+from lstd.blocks import Blocks, default_limit
 from lstd.errors import InvalidInputError, MissingTerminationWarning
+from lstd.fitted import Fitted
 from lstd.persistence import FittedModel, Origin
-from lstd.solve import Solution, solve
-from lstd.statistics import VARIANTS, LSTDStatistics
+from lstd.statistics import LSTDStatistics
+from lstd.tables.choosing import Choice, choose
 from lstd.tables.rows import Chunk, OnProgress, Roles, RowReader
+from lstd.tables.sample import Sample
+from lstd.tables.settings import Settings
+
+if TYPE_CHECKING:
+    from lstd.prediction import Predictor
 
 Array = NDArray[np.float64]
+
+SAMPLE_ENTRIES = 2**20  # features of the rows that are kept for a report, 8 MiB
 
 _LOG = logging.getLogger("lstd")
 
 
-@dataclass(frozen=True)
-class Settings:
-    """Parameters of a model, as of :class:`lstd.LSTD`; raises InvalidInputError when one breaks its rule."""
+@dataclass(frozen=True, eq=False)
+class TableFit:
+    """A model that was fitted to tables, and what is said of it besides.
 
-    gamma: float
-    lmbda: float = 0.9
-    alpha: float = 1.0
-    variant: str = "boyan"
-    fit_intercept: bool = False
+    Attributes
+    ----------
+    model : FittedModel
+    fitted : Fitted
+        Its sums and settings.
+    choice : Choice or None
+        How λ and α were chosen, if they were.
+    no_intervals : str
+        Why the model has no intervals; empty when it has.
+    sample : Sample or None
+        The first rows, if they were asked for.
+    """
 
-    def __post_init__(self) -> None:
-        check_real("gamma", self.gamma, 0.0, 1.0)
-        check_real("lmbda", self.lmbda, 0.0, 1.0)
-        check_real("alpha", self.alpha, 0.0, np.inf)
-        check_choice("variant", self.variant, VARIANTS)
+    model: FittedModel
+    fitted: Fitted
+    choice: Choice | None
+    no_intervals: str
+    sample: Sample | None
+
+    def estimator(self) -> Predictor:
+        """The same as an estimator: an LSTD, or an LSTDCV where something was chosen."""
+        from lstd.estimators import LSTD
+        from lstd.model_selection import LSTDCV
+
+        gamma, variant, intercept = self.fitted.gamma, self.fitted.variant, self.fitted.fit_intercept
+        found: Predictor
+        if self.choice is None:
+            found = LSTD(gamma, self.model.lmbda, self.model.alpha, variant, intercept)
+        else:
+            found = LSTDCV(gamma, variant=variant, fit_intercept=intercept)
+            selection = self.choice.selection
+            found.lmbda_, found.alpha_, found.best_score_ = selection.lmbda, selection.alpha, selection.score
+            found.n_folds_, found.cv_results_ = selection.n_folds, selection.results
+        found.n_features_in_ = len(self.model.feature_names)
+        found.feature_names_in_ = np.array(self.model.feature_names, dtype=object)
+        found._fitted = self.fitted
+        return found
 
 
 def fit_tables(
@@ -47,19 +82,22 @@ def fit_tables(
     roles: Roles,
     settings: Settings,
     *,
+    sample_entries: int = 0,
     chunk_rows: int | None = None,
     on_progress: OnProgress | None = None,
-) -> FittedModel:
+) -> TableFit:
     """Fit a model to tables, which are read as one, in the order given.
 
     Without a column of episodes, an episode ends where a row is flagged as terminated or truncated, and goes on
-    otherwise, from file to file too.
+    otherwise, from file to file too. What `settings` leaves open is chosen from the first rows before.
 
     Parameters
     ----------
     paths : sequence of str
     roles : Roles
     settings : Settings
+    sample_entries : int, default 0
+        How many features of the first rows to keep.
     chunk_rows : int, optional
         Rows that are read at a time; by default as many as hold about a million features.
     on_progress : callable, optional
@@ -68,7 +106,7 @@ def fit_tables(
     Raises
     ------
     InvalidInputError
-        At the first bad row, or when there are no transitions.
+        At the first bad row, when there are no transitions, or too few to choose from.
 
     Warns
     -----
@@ -79,54 +117,75 @@ def fit_tables(
     """
     reader = RowReader(paths, roles, chunk_rows=chunk_rows, on_progress=on_progress)
     _tell_what_is_assumed(reader)
-    statistics = statistics_of(reader, settings)
-    if not statistics.n_transitions:
+    choice = None
+    if settings.lmbda is None or settings.alpha is None:
+        choice = choose(paths, roles, settings, chunk_rows=chunk_rows, on_progress=on_progress)
+        settings = replace(settings, lmbda=choice.selection.lmbda, alpha=choice.selection.alpha)
+    sample = Sample(len(reader.features), len(roles.rewards), sample_entries) if sample_entries else None
+    blocks = blocks_of(reader, settings, sample)
+    if not blocks.total.n_transitions:
         raise InvalidInputError(
-            f"{', '.join(paths)}: of {statistics.n_rows} rows none is followed by a row of its episode or terminates; "
-            "there is nothing to fit."
+            f"{', '.join(paths)}: of {blocks.total.n_rows} rows none is followed by a row of its episode or "
+            "terminates; there is nothing to fit."
         )
-    found = _solved(statistics, settings)
-    weights = found.weights[:-1] if settings.fit_intercept else found.weights
+    assert settings.alpha is not None
+    fitted = Fitted(blocks, settings.gamma, settings.alpha, settings.variant, settings.fit_intercept)
+    no_intervals = _why_no_intervals(fitted)
+    model = _model(fitted, reader, _origin(paths, roles, blocks.total), intervals=not no_intervals)
+    return TableFit(model, fitted, choice, no_intervals, sample)
+
+
+def blocks_of(reader: RowReader, settings: Settings, sample: Sample | None = None) -> Blocks:
+    """Statistics of all rows, with marks; with an intercept the last feature is a column of ones.
+
+    The first rows are added to a sample.
+    """
+    n, m = len(reader.features) + settings.fit_intercept, len(reader.roles.rewards)
+    assert settings.lmbda is not None
+    nothing = LSTDStatistics.empty(n, m, gamma=settings.gamma, lmbda=settings.lmbda, single=m == 1)
+    blocks = Blocks(nothing, default_limit(n))
+    for chunk in reader.chunks():
+        blocks = blocks.extended(_rows(chunk, settings))
+        if sample is not None:
+            sample.add(chunk)
+    # Within, episodes are numbered; who goes on with the stream knows them by their ids.
+    first, last = reader.episodes.first, reader.episodes.last
+    return replace(blocks, total=replace(blocks.total, first_episode=first, last_episode=last))
+
+
+def _rows(chunk: Chunk, settings: Settings) -> Rows:
+    X = np.column_stack([chunk.X, np.ones(len(chunk))]) if settings.fit_intercept else chunk.X
+    y = chunk.y[:, 0] if chunk.y.shape[1] == 1 else chunk.y
+    return check_rows(
+        X, y, gamma=settings.gamma, episode=chunk.episode, terminated=chunk.terminated, warn=False, finite=False
+    )
+
+
+def _model(fitted: Fitted, reader: RowReader, origin: Origin, *, intervals: bool) -> FittedModel:
+    solution, statistics = fitted.solution, fitted.statistics
+    n, m = len(reader.features), len(reader.roles.rewards)
     return FittedModel(
         statistics=statistics,
-        gamma=settings.gamma, lmbda=settings.lmbda, alpha=settings.alpha, variant=settings.variant,
-        fit_intercept=settings.fit_intercept,
-        coef=np.ascontiguousarray(weights.T),
-        intercept=found.weights[-1].copy() if settings.fit_intercept else np.zeros(weights.shape[1]),
-        feature_names=reader.features, reward_names=roles.rewards,
-        condition_number=found.condition_number,
-        origin=_origin(paths, roles, statistics),
+        gamma=fitted.gamma, lmbda=statistics.lmbda, alpha=fitted.alpha, variant=fitted.variant,
+        fit_intercept=fitted.fit_intercept,
+        coef=np.ascontiguousarray(solution.weights[:n].T),
+        intercept=solution.weights[n].copy() if fitted.fit_intercept else np.zeros(m),
+        feature_names=reader.features, reward_names=reader.roles.rewards,
+        condition_number=solution.condition_number,
+        origin=origin,
+        influence=fitted.influence if intervals else None,
     )  # fmt: skip
 
 
-def statistics_of(reader: RowReader, settings: Settings) -> LSTDStatistics:
-    """Statistics of all rows; with an intercept the last feature is a column of ones."""
-    n_rewards = len(reader.roles.rewards)
-    total = LSTDStatistics.empty(
-        len(reader.features) + settings.fit_intercept, n_rewards, lmbda=settings.lmbda, single=n_rewards == 1
-    )
-    for chunk in reader.chunks():
-        total = total.then(_statistics(chunk, settings))
-    # Within, episodes are numbered; who goes on with the stream knows them by their ids.
-    first, last = reader.episodes.first, reader.episodes.last
-    return replace(total, first_episode=first, last_episode=last)
-
-
-def _statistics(chunk: Chunk, settings: Settings) -> LSTDStatistics:
-    X = np.column_stack([chunk.X, np.ones(len(chunk))]) if settings.fit_intercept else chunk.X
-    y = chunk.y[:, 0] if chunk.y.shape[1] == 1 else chunk.y
-    rows = check_rows(X, y, gamma=settings.gamma, episode=chunk.episode, terminated=chunk.terminated, warn=False)
-    return LSTDStatistics.from_rows(rows, settings.lmbda)
-
-
-def _solved(statistics: LSTDStatistics, settings: Settings) -> Solution:
-    alpha = np.full(statistics.n_features, float(settings.alpha))
-    if settings.fit_intercept:
-        alpha[-1] = 0.0
-    found = solve(statistics.matrix(settings.variant), statistics.b, alpha)
-    if not np.isfinite(found.weights).all():
-        raise InvalidInputError("the sums over the features are too large for float64; scale the features down.")
-    return found
+def _why_no_intervals(fitted: Fitted) -> str:
+    if not fitted.blocks.limit:
+        n = fitted.statistics.n_features
+        return f"{n} features are too many; what each stretch of the data adds would take more than 256 MB."
+    try:
+        _ = fitted.influence
+    except InvalidInputError as error:
+        return str(error)
+    return ""
 
 
 def _tell_what_is_assumed(reader: RowReader) -> None:

@@ -11,11 +11,16 @@ from typing import IO, Any, Protocol
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
+from numpy.typing import NDArray
 
 from lstd.errors import InvalidInputError
 from lstd.persistence import FittedModel
 from lstd.tables.columns import as_text, from_numpy
-from lstd.tables.rows import OnProgress, Roles, RowReader
+from lstd.tables.rows import Chunk, OnProgress, Roles, RowReader
+
+Array = NDArray[np.float64]
+
+_OF_INTERVALS = ("lower", "upper", "standard_error", "flagged")
 
 
 class Sink(Protocol):
@@ -61,14 +66,16 @@ class ParquetSink:
         self._writer: Any = None
 
     def write(self, columns: dict[str, pa.Array]) -> None:
-        table = pa.Table.from_arrays(list(columns.values()), names=list(columns))
         if self._writer is None:
-            self._writer = pyarrow.parquet.ParquetWriter(self._file, table.schema)
-        self._writer.write_table(table.cast(self._writer.schema))
+            schema = pa.schema([(name, column.type) for name, column in columns.items()])
+            self._writer = pyarrow.parquet.ParquetWriter(self._file, schema)
+        arrays = [_cast(name, columns[name], self._writer.schema.field(name).type) for name in columns]
+        self._writer.write_table(pa.Table.from_arrays(arrays, schema=self._writer.schema))
 
     def close(self) -> None:
         if self._writer is None:
-            self.write({name: from_numpy(np.empty(0)) for name in self._names})
+            flags = {name for name in self._names if name.startswith("flagged")}
+            self.write({name: from_numpy(np.empty(0, bool if name in flags else float)) for name in self._names})
         self._writer.close()
 
     def abandon(self) -> None:
@@ -85,12 +92,15 @@ def predict_tables(
     sink: type[CsvSink] | type[ParquetSink],
     file: IO[bytes],
     *,
+    level: float | None = None,
     chunk_rows: int | None = None,
     on_progress: OnProgress | None = None,
 ) -> int:
     """Write the predictions for all rows of tables to a file, after the columns to be passed on.
 
-    The column of predictions is named ``prediction``, or ``prediction_`` and the reward's name when there are several.
+    The column of predictions is named ``prediction``. With `level` come ``lower`` and ``upper``, the ends of intervals
+    of that level, ``standard_error``, and ``flagged``, which is true where an interval may be off. With several rewards
+    the names end in ``_`` and the reward's name.
 
     Returns
     -------
@@ -100,18 +110,21 @@ def predict_tables(
     Raises
     ------
     InvalidInputError
-        At the first bad row; rows before it may have been written.
+        At the first bad row, or the first prediction that overflows; rows before it may have been written. When there
+        are no intervals for the model.
     """
     roles = Roles(features=model.feature_names, kept=tuple(kept))
     reader = RowReader(paths, roles, chunk_rows=chunk_rows, on_progress=on_progress)
-    names = prediction_names(model, kept)
+    names = prediction_names(model, kept, intervals=level is not None)
+    predicted_for(model, np.zeros((1, len(model.feature_names))), level)  # says so before anything is written
     written = 0
     out: Sink = sink(file, [*kept, *names])
     try:
         for chunk in reader.chunks():
-            predicted = model.predict(chunk.X)
-            columns = [*chunk.kept, *(from_numpy(predicted[:, j]) for j in range(len(names)))]
-            out.write(dict(zip([*kept, *names], columns, strict=True)))
+            found = predicted_for(model, chunk.X, level)
+            check_predictions(chunk, found["prediction"])
+            arrays = [from_numpy(found[what][:, j]) for j in range(len(model.reward_names)) for what in found]
+            out.write(dict(zip([*kept, *names], [*chunk.kept, *arrays], strict=True)))
             written += len(chunk)
         out.close()
     except BaseException:
@@ -120,14 +133,45 @@ def predict_tables(
     return written
 
 
-def prediction_names(model: FittedModel, kept: Sequence[str]) -> list[str]:
+def predicted_for(model: FittedModel, X: Array, level: float | None) -> dict[str, NDArray[Any]]:
+    """What is written for rows of features (T, n), in order, each of shape (T, m)."""
+    with np.errstate(over="ignore", invalid="ignore"):  # `check_predictions` looks at what comes out
+        if level is None:
+            return {"prediction": model.predict(X)}
+        found = model.predict_interval(X, level)
+    return {name: getattr(found, name) for name in ("prediction", *_OF_INTERVALS)}
+
+
+def check_predictions(chunk: Chunk, predicted: Array) -> None:
+    """Refuse predictions, of shape (T, m), that overflow."""
+    bad = ~np.isfinite(predicted).all(axis=1)
+    if bad.any():
+        row = chunk.first + int(np.argmax(bad)) + 1
+        raise InvalidInputError(
+            f"{chunk.file}: row {row} (the first row of data is 1): the prediction is beyond 1e308; look for huge "
+            "values of its features."
+        )
+
+
+def prediction_names(model: FittedModel, kept: Sequence[str], *, intervals: bool = False) -> list[str]:
     """Names of the columns of predictions; raises InvalidInputError when a column to be passed on has one of them."""
+    kinds = ("prediction", *(_OF_INTERVALS if intervals else ()))
     rewards = model.reward_names
-    names = ["prediction"] if len(rewards) == 1 else [f"prediction_{reward}" for reward in rewards]
+    names = [kind if len(rewards) == 1 else f"{kind}_{reward}" for reward in rewards for kind in kinds]
     for name in kept:
         if name in names or list(kept).count(name) > 1:
             raise InvalidInputError(f"column {name!r} would come twice in the output; rename it in the data.")
     return names
+
+
+def _cast(name: str, column: pa.Array, kind: Any) -> pa.Array:
+    try:
+        return column if column.type == kind else column.cast(kind)
+    except pa.ArrowException as error:
+        raise InvalidInputError(
+            f"column {name!r} is of type {column.type} here and of type {kind} in the files before, and has a value "
+            "that does not go with that; convert it first, or write to a .csv file."
+        ) from error
 
 
 def _texts(name: str, column: pa.Array) -> list[Any]:

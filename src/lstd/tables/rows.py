@@ -89,6 +89,8 @@ def _check_same_columns(first: Table, table: Table) -> None:
 class Chunk:
     """Checked rows in time order; T rows, n features, m rewards."""
 
+    file: str
+    first: int  # place of its first row in the file
     X: Array  # (T, n)
     y: Array  # (T, m)
     episode: NDArray[np.int64]  # (T,) number of the episode, from 0
@@ -134,7 +136,7 @@ class RowReader:
         self._on_progress = on_progress
 
     def chunks(self) -> Iterator[Chunk]:
-        """Checked chunks; raises InvalidInputError at the first bad row, after the chunks before it."""
+        """Checked chunks; raises InvalidInputError at the first bad row, after the chunks before it or one more."""
         columns = list(dict.fromkeys((*self.features, *self.roles.others, *self.roles.kept)))
         total = float(sum(table.size for table in self.tables))
         before = 0
@@ -147,6 +149,7 @@ class RowReader:
                 self._tell(table, before + table.size * table.done(), total)
             before += table.size
             self._tell(table, before, total)
+        self.episodes.finish()
 
     def _tell(self, table: Table, done: float, total: float) -> None:
         if self._on_progress is not None:
@@ -161,7 +164,8 @@ class RowReader:
         fault = broken or fault
         if fault is not None:
             raise at_row(table.file, fault.column, first + fault.row, fault.text)
-        return Chunk(values.X, values.y, numbers, values.terminated, [batch.column(name) for name in self.roles.kept])
+        kept = [batch.column(name) for name in self.roles.kept]
+        return Chunk(table.file, first, values.X, values.y, numbers, values.terminated, kept)
 
 
 class _Values:

@@ -1,12 +1,17 @@
 """How well a model predicts the discounted returns that tables hold, worked out chunk by chunk.
 
-Rows wait until their returns are known: to the end of their episode, or until what follows weighs less than rounding.
+Rows wait until their returns are known: to the end of their episode, or until what follows weighs less than rounding,
+which takes 41/(1−γ) rows. With γ = 1 they need not wait. There, with R_t the rewards of the episode before row t and R
+those of all of it, the return of the row is R − R_t, and the error of its prediction p_t is R − (R_t + p_t): means and
+spreads of R_t and of R_t + p_t are all that has to be known of an episode when it ends.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +19,7 @@ from numpy.typing import NDArray
 from lstd.errors import InvalidInputError
 from lstd.persistence import FittedModel
 from lstd.returns import TOLERANCE, discounted_returns
+from lstd.tables.predicting import check_predictions
 from lstd.tables.rows import Chunk, OnProgress, Roles, RowReader
 
 Array = NDArray[np.float64]
@@ -64,57 +70,81 @@ def score_tables(
         At the first bad row, or when fewer than two rows count.
     """
     reader = RowReader(paths, roles, chunk_rows=chunk_rows, on_progress=on_progress)
-    waiting = _Waiting(model.gamma, len(roles.rewards))
+    if model.gamma == 1.0 and roles.terminated is None:
+        raise InvalidInputError(
+            f"{', '.join(paths)}: no row can be scored: with gamma 1 those of episodes that terminated count only. "
+            "Name the column that says so with `--terminated`."
+        )
     moments = _Moments(len(roles.rewards))
+    gathering: _Gathering = _Undiscounted(moments) if model.gamma == 1.0 else _Waiting(moments, model.gamma)
     rows = 0
-    for chunk in reader.chunks():
-        rows += len(chunk)
-        moments.add(*waiting.add(chunk, model.predict(chunk.X)))
-    moments.add(*waiting.rest())
+    with np.errstate(over="ignore", invalid="ignore"):  # what comes out is looked at
+        for chunk in reader.chunks():
+            rows += len(chunk)
+            predicted = model.predict(chunk.X)
+            check_predictions(chunk, predicted)
+            gathering.add(chunk, predicted)
+        gathering.finish()
+        squares = moments.squares
     if moments.count < 2:
         raise InvalidInputError(_too_few(paths, rows, moments.count, model.gamma))
-    return Score(moments.r2(), moments.squares / moments.count, rows, moments.count, TOLERANCE)
+    if not (np.isfinite(squares) & np.isfinite(moments.spread)).all():
+        raise InvalidInputError(
+            f"{', '.join(paths)}: the squares of returns or of errors are beyond 1e308; scale the rewards down, or "
+            "look for huge values."
+        )
+    return Score(moments.r2(), squares / moments.count, rows, moments.count, TOLERANCE)
 
 
 def _too_few(paths: Sequence[str], rows: int, count: int, gamma: float) -> str:
-    needed = f"{int(np.ceil(np.log(TOLERANCE) / np.log(gamma))):d}" if 0.0 < gamma < 1.0 else "1" if not gamma else "∞"
+    counts, remedy = "when its episode terminates", "Name the column of terminated episodes"
+    if gamma < 1.0:
+        needed = int(np.ceil(np.log(TOLERANCE) / np.log(gamma))) if gamma else 1
+        counts += f" or goes on for more than {needed} rows (γ^h < {TOLERANCE:g})"
+        remedy += ", or give longer ones"
     return (
         f"{', '.join(paths)}: of {rows} rows {count or 'none'} can be scored, and at least 2 are needed: a row counts "
-        f"when its episode terminates or goes on for more than {needed} rows (γ^h < {TOLERANCE:g}). Name the column "
-        "of terminated episodes, or give longer ones."
+        f"{counts}. {remedy}."
     )
+
+
+class _Gathering(Protocol):
+    """Adds rows to moments as soon as it is known whether they count, and their returns are."""
+
+    def add(self, chunk: Chunk, predicted: Array) -> None:
+        """Go on with the rows of a chunk and their predictions, (T, m)."""
+
+    def finish(self) -> None:
+        """Say that there are no more rows."""
 
 
 class _Waiting:
     """Rows whose returns are not known yet; each has rewards and predictions."""
 
-    def __init__(self, gamma: float, n_rewards: int) -> None:
-        self._gamma = gamma
+    def __init__(self, moments: _Moments, gamma: float) -> None:
+        n_rewards = len(moments.mean)
+        self._moments, self._gamma = moments, gamma
         self._rewards: list[Array] = [np.empty((0, n_rewards))]
         self._predicted: list[Array] = [np.empty((0, n_rewards))]
         self._episodes: list[NDArray[np.int64]] = [np.empty(0, np.int64)]
         self._terminated: list[NDArray[np.bool_]] = [np.empty(0, np.bool_)]
         self._due = 0
 
-    def add(self, chunk: Chunk, predicted: Array) -> tuple[Array, Array]:
-        """Add rows; returns and predictions of those that are known now and count."""
+    def add(self, chunk: Chunk, predicted: Array) -> None:
         self._rewards.append(chunk.y)
         self._predicted.append(predicted)
         self._episodes.append(chunk.episode)
         self._terminated.append(chunk.terminated)
-        n_rows = sum(map(len, self._episodes))
         # Going through the rows that wait only when they have doubled takes time in proportion to the rows in all.
-        if n_rows < self._due:
-            return self._rewards[0][:0], self._predicted[0][:0]
-        found = self._known(at_end=False)
-        self._due = 2 * len(self._episodes[0])
-        return found
+        if sum(map(len, self._episodes)) >= self._due:
+            self._settle(at_end=False)
+            self._due = 2 * len(self._episodes[0])
 
-    def rest(self) -> tuple[Array, Array]:
-        """Returns and predictions of all that is left and counts."""
-        return self._known(at_end=True)
+    def finish(self) -> None:
+        self._settle(at_end=True)
 
-    def _known(self, *, at_end: bool) -> tuple[Array, Array]:
+    def _settle(self, *, at_end: bool) -> None:
+        """Hand on the rows that are known now."""
         rewards, predicted = np.concatenate(self._rewards), np.concatenate(self._predicted)
         episodes, terminated = np.concatenate(self._episodes), np.concatenate(self._terminated)
         last = np.ones(len(episodes), dtype=np.bool_)
@@ -126,28 +156,77 @@ class _Waiting:
         self._rewards, self._predicted = [rewards[waits]], [predicted[waits]]
         self._episodes, self._terminated = [episodes[waits]], [terminated[waits]]
         counts = ~waits & (unobserved < TOLERANCE)
-        return returns[counts], predicted[counts]
+        self._moments.add(returns[counts], returns[counts] - predicted[counts])
+
+
+class _Undiscounted:
+    """What is known of the last episode, with γ = 1: its rewards so far, and moments of R_t and of R_t + p_t."""
+
+    def __init__(self, moments: _Moments) -> None:
+        self._whole = moments
+        self._episode = -1
+        self._rewards = np.zeros_like(moments.mean)
+        self._before = _Moments(len(moments.mean))
+
+    def add(self, chunk: Chunk, predicted: Array) -> None:
+        starts = np.flatnonzero(np.diff(chunk.episode, prepend=-1)) if len(chunk) else np.empty(0, np.intp)
+        for first, end in pairwise([*starts.tolist(), len(chunk)]):
+            if chunk.episode[first] != self._episode:
+                self._episode = int(chunk.episode[first])
+                self._rewards, self._before = np.zeros_like(self._rewards), _Moments(len(self._rewards))
+            rewards = self._rewards + np.cumsum(chunk.y[first:end], axis=0)
+            before = np.concatenate([self._rewards[np.newaxis], rewards[:-1]])
+            self._before.add(before, before + predicted[first:end])
+            self._rewards = rewards[-1]
+            if chunk.terminated[end - 1]:
+                self._whole.merge(self._before.mirrored(self._rewards))
+
+    def finish(self) -> None:
+        """An episode that is not over does not count."""
 
 
 class _Moments:
-    """Count, mean and squared deviations of returns, and squared errors, summed block by block (Chan et al. 1979)."""
+    """Count, mean and spread (sum of squared deviations) of returns, and of errors, by block (Chan et al. 1979)."""
 
     def __init__(self, n_rewards: int) -> None:
         self.count = 0
-        self.squares, self._mean, self._spread = np.zeros((3, n_rewards))
+        self.mean, self.spread, self._mean_error, self._spread_error = np.zeros((4, n_rewards))
 
-    def add(self, returns: Array, predicted: Array) -> None:
-        n = len(returns)
-        if not n:
+    @property
+    def squares(self) -> Array:
+        """Sum of squared errors."""
+        return np.asarray(self._spread_error + self.count * self._mean_error**2)
+
+    def add(self, returns: Array, errors: Array) -> None:
+        """Add rows, arrays of shape (T, m)."""
+        block = _Moments(returns.shape[1])
+        if len(returns):
+            block.count = len(returns)
+            block.mean, block._mean_error = returns.mean(axis=0), errors.mean(axis=0)
+            block.spread = ((returns - block.mean) ** 2).sum(axis=0)
+            block._spread_error = ((errors - block._mean_error) ** 2).sum(axis=0)
+        self.merge(block)
+
+    def merge(self, other: _Moments) -> None:
+        """Add what others have counted."""
+        both = self.count + other.count
+        if not other.count:
             return
-        mean = returns.mean(axis=0)
-        step = mean - self._mean
-        both = self.count + n
-        self._spread = self._spread + ((returns - mean) ** 2).sum(axis=0) + step**2 * (self.count * n / both)
-        self._mean = self._mean + step * (n / both)
-        self.squares = self.squares + ((returns - predicted) ** 2).sum(axis=0)
+        share, weight = other.count / both, self.count * other.count / both
+        step, step_error = other.mean - self.mean, other._mean_error - self._mean_error
+        self.spread = self.spread + other.spread + step**2 * weight
+        self._spread_error = self._spread_error + other._spread_error + step_error**2 * weight
+        self.mean, self._mean_error = self.mean + step * share, self._mean_error + step_error * share
         self.count = both
 
+    def mirrored(self, total: Array) -> _Moments:
+        """Those of `total` less each value."""
+        found = _Moments(len(total))
+        found.count, found.spread, found._spread_error = self.count, self.spread, self._spread_error
+        found.mean, found._mean_error = total - self.mean, total - self._mean_error
+        return found
+
     def r2(self) -> Array:
+        """NaN where all returns are equal."""
         with np.errstate(divide="ignore", invalid="ignore"):
-            return np.where(self._spread > 0.0, 1.0 - self.squares / self._spread, np.nan)
+            return np.where(self.spread > 0.0, 1.0 - self.squares / self.spread, np.nan)

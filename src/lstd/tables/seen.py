@@ -1,6 +1,7 @@
 """The ids that have been seen, in little memory: intervals of integers, and digests of all else.
 
-Consecutive integers take no memory however many they are; other ids take 16 bytes each.
+Consecutive integers take no memory however many they are; other ids take 16 bytes each, and 40 for a moment when there
+are twice as many.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+_Level = tuple[NDArray[Any], NDArray[Any]]  # first and last keys of intervals
 
 _EXACT = 2**53  # floats below are integers exactly
 
@@ -62,7 +65,7 @@ class _Intervals:
     """Sorted disjoint intervals, in levels of about doubling length so that adding stays cheap."""
 
     def __init__(self) -> None:
-        self._levels: list[tuple[NDArray[Any], NDArray[Any]]] = []
+        self._levels: list[_Level] = []
 
     def contains(self, keys: NDArray[Any]) -> NDArray[np.bool_]:
         found = np.zeros(len(keys), dtype=np.bool_)
@@ -74,19 +77,28 @@ class _Intervals:
     def add(self, keys: NDArray[Any]) -> None:
         if not len(keys):
             return
-        keys = np.sort(keys)
-        level = _joined(keys, keys)
+        level = _of_sorted(np.sort(keys))
         while self._levels and len(self._levels[-1][0]) <= 2 * len(level[0]):
-            low, high = self._levels.pop()
-            level = _joined(np.concatenate([low, level[0]]), np.concatenate([high, level[1]]))
+            level = _joined(self._levels.pop(), level)
         self._levels.append(level)
 
 
-def _joined(low: NDArray[Any], high: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+def _of_sorted(keys: NDArray[Any]) -> _Level:
+    return _merged(keys, keys) if keys.dtype.kind == "i" else (keys, keys)
+
+
+def _joined(one: _Level, two: _Level) -> _Level:
+    if one[0].dtype.kind != "i":
+        keys = np.concatenate([one[0], two[0]])
+        keys.sort(kind="stable")  # which takes two sorted runs for what they are
+        return keys, keys
+    low, high = np.concatenate([one[0], two[0]]), np.concatenate([one[1], two[1]])
     order = np.argsort(low, kind="stable")
-    low, high = low[order], high[order]
-    if low.dtype.kind != "i":
-        return low, low
+    return _merged(low[order], high[order])
+
+
+def _merged(low: NDArray[Any], high: NDArray[Any]) -> _Level:
+    """Sorted intervals with those that touch made one."""
     begins = np.concatenate(([True], low[1:] != high[:-1] + 1))
     ends = np.concatenate((begins[1:], [True]))
     return low[begins], high[ends]

@@ -6,7 +6,8 @@ transition; one that was cut off ends in a horizon row, of which only the featur
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -102,14 +103,9 @@ class Trajectories:
     ) -> None:
         ids = None if episode is None else check_ids(episode)
         rows = check_rows(
-            X.copy() if sparse.issparse(X) else X,
-            y,
-            gamma=1.0,
-            episode=ids,
-            terminated=terminated,
-            discount=discount,
+            X.copy() if sparse.issparse(X) else X, y, gamma=1.0, episode=ids, terminated=terminated, discount=discount,
             importance_ratio=importance_ratio,
-        )
+        )  # fmt: skip
         if ids is None:
             ids = np.cumsum(rows.terminated) - rows.terminated
         fields = {
@@ -224,7 +220,8 @@ class Trajectories:
         env : gymnasium.Env or gymnasium.vector.VectorEnv
             It is reset first and left open. Each sub-environment of a vector environment gives a stream of its own.
             With autoreset NextStep, the step after an end, whose action is ignored, is no transition; with SameStep,
-            the final observation is in ``info["final_obs"]``; with Disabled, ``reset_mask`` is used.
+            the final observation is in ``info["final_obs"]``; with Disabled, ``reset_mask`` is used. SameStep needs
+            sub-environments that return a new array each time: one that is written to over and over loses it.
         policy : callable
             Called with the observation as `env` gives it; its answer goes to ``env.step`` as it is. For a vector
             environment both are batches.
@@ -244,7 +241,7 @@ class Trajectories:
         ------
         InvalidInputError
             When the environment does not follow Gymnasium's API, when features are not finite or change length, or
-            when a truncated episode comes without its final observation.
+            when final observations of truncated episodes are missing, or equal the next first ones: overwritten.
         MissingExtraError
             When Gymnasium is not installed.
 
@@ -346,18 +343,27 @@ class Trajectories:
 
         return cls(**joined([part.to_arrays() | {"feature_names": part.feature_names} for part in parts], renumber))
 
-    def to_arrays(self) -> dict[str, Any]:
+    def to_arrays(self, *, frame: str | None = None) -> dict[str, Any]:
         """Keyword arguments for ``LSTD.fit``: X, y, episode, terminated, and discount, importance_ratio where given.
 
-        The arrays are read-only views, not copies.
+        Parameters
+        ----------
+        frame : {"pandas", "polars"}, optional
+            Give X as a data frame of this library, with `feature_names`, which a model fitted to it then knows.
+            By default all are arrays: read-only views, not copies.
 
         Examples
         --------
         >>> from lstd.trajectories import Trajectories
-        >>> sorted(Trajectories(X=[[1.0]], y=[0.5], terminated=[True]).to_arrays())
-        ['X', 'episode', 'terminated', 'y']
+        >>> data = Trajectories(X=[[1.0]], y=[0.5], terminated=[True], feature_names=["age"])
+        >>> sorted(data.to_arrays()), data.to_arrays(frame="pandas")["X"].columns.tolist()
+        (['X', 'episode', 'terminated', 'y'], ['age'])
         """
         fields = {name: getattr(self, name) for name in _FIELDS if name != "feature_names"}
+        if frame is not None:
+            from lstd.trajectories.frame import named
+
+            fields["X"] = named(self.X, self.feature_names, frame)
         return {name: value for name, value in fields.items() if value is not None}
 
     def __len__(self) -> int:
@@ -390,9 +396,5 @@ class Trajectories:
     def __delattr__(self, name: str) -> None:
         raise AttributeError(f"Trajectories are immutable; `{name}` cannot be deleted.")
 
-    def __reduce__(self) -> tuple[Callable[[Mapping[str, Any]], Trajectories], tuple[dict[str, Any]]]:
-        return _rebuilt, ({name: getattr(self, name) for name in _FIELDS},)
-
-
-def _rebuilt(fields: Mapping[str, Any]) -> Trajectories:
-    return Trajectories(**fields)
+    def __reduce__(self) -> tuple[Callable[[], Trajectories], tuple[()]]:
+        return partial(Trajectories, **{name: getattr(self, name) for name in _FIELDS}), ()

@@ -9,13 +9,16 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from lstd._validation import check_integer
 from lstd.errors import InvalidInputError, MissingTerminationWarning
 from lstd.trajectories.columns import Table
+from lstd.trajectories.extras import import_narwhals
 from lstd.trajectories.structure import Flags, Indices, first_return, first_true, last_rows, same_as_previous
 
 Array = NDArray[np.float64]
+_LIBRARIES = ("pandas", "polars")
 
 
 @dataclass(frozen=True)
@@ -247,3 +250,13 @@ def _per_transition(table: Table, role: str, column: str, ends: _Ends, unused: F
         where = table.row(ends.source(row))
         raise table.fail(role, column, f"must be {rule}; {where} has {found}. It may be missing where the reward is.")
     return np.asarray(values)
+
+
+def named(X: Any, names: Sequence[str] | None, library: str) -> Any:
+    """Features (T, n) as a data frame; raises InvalidInputError when they have no names, or are sparse."""
+    if library not in _LIBRARIES:
+        raise InvalidInputError(f"`frame` must be one of {', '.join(map(repr, _LIBRARIES))}; got {library!r}.")
+    if names is None or sparse.issparse(X):
+        what = "no `feature_names`" if names is None else "sparse features"
+        raise InvalidInputError(f"`frame` needs dense features with names; these Trajectories have {what}.")
+    return import_narwhals().from_numpy(X, list(names), backend=library).to_native()

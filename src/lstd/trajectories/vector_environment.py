@@ -7,7 +7,8 @@ NextStep
     it is no transition.
 SameStep
     The step that ends an episode already returns the first observation of the next one; the final observation is in
-    ``info["final_obs"]``.
+    ``info["final_obs"]``. An environment that writes all observations into one buffer has overwritten it by then,
+    which shows when every final observation equals the first one of the next episode.
 Disabled
     The caller resets it, with ``reset(options={"reset_mask": mask})``.
 """
@@ -28,6 +29,7 @@ from lstd.trajectories.recorder import Recorder
 
 Array = NDArray[np.float64]
 Flags = NDArray[np.bool_]
+_CHANCE_IS_RULED_OUT = 3  # final observations of one sub-environment that equal the next first one, all of them
 _MODES = ("NextStep", "SameStep", "Disabled")
 
 
@@ -44,7 +46,7 @@ def record_vector(
     Raises
     ------
     InvalidInputError
-        When the autoreset mode is not known, or a final observation is missing.
+        When the autoreset mode is not known, or a final observation is missing or was overwritten.
     """
     stepper = _Stepper(env, phi, recorders, autoreset_mode(env))
     observations = stepper.start(seed)
@@ -53,6 +55,7 @@ def record_vector(
         _check_actions(env, actions)
         observations = stepper.step(actions)
         report(recorders)
+    stepper.finish()
 
 
 def autoreset_mode(env: Any) -> str:
@@ -89,6 +92,7 @@ class _Stepper:
         self._recorders = recorders
         self._mode = mode
         self._over: Flags = np.zeros(len(recorders), dtype=np.bool_)  # ended in the step before
+        self._finals = [_Finals() for _ in recorders]
         self._split = import_gymnasium().vector.utils.iterate
 
     def start(self, seed: int | None) -> Any:
@@ -112,8 +116,10 @@ class _Stepper:
                 continue
             arrived = None
             if not terminated[i]:
-                moved_on = self._mode == "SameStep" and over[i]
-                final = self._final(info, i, recorder.where) if moved_on else observations[i]
+                final = observations[i]
+                if self._mode == "SameStep" and over[i]:
+                    final = self._final(info, i, recorder.where)
+                    self._finals[i].compare(final, observations[i], recorder.where)
                 arrived = self._phi(final, recorder.where)
             recorder.record(rewards[i], arrived, bool(terminated[i]), bool(truncated[i]))
             if self._mode == "SameStep" and over[i]:
@@ -122,6 +128,10 @@ class _Stepper:
         if self._mode == "Disabled" and over.any():
             return self._reset(over, observations)
         return batch
+
+    def finish(self) -> None:
+        """Check what only all episodes together show."""
+        _check_all(self._finals)
 
     def _each(self, batch: Any) -> list[Any]:
         """Observations of the sub-environments."""
@@ -164,3 +174,50 @@ class _Stepper:
             "`env.step` must give the final observation of a truncated episode in info['final_obs'], because autoreset "
             f"is SameStep; got none {where}. Make the environment with autoreset_mode=AutoresetMode.NEXT_STEP."
         )
+
+
+class _Finals:
+    """How many final observations of a sub-environment equal the first observation of the next episode."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.equal = 0
+
+    def compare(self, final: Any, first: Any, where: str) -> None:
+        """Count one more; raises InvalidInputError when all of several are equal."""
+        if not _may_be_overwritten(final):
+            return
+        self.count += 1
+        self.equal += _same(final, first)
+        if self.equal == self.count == _CHANCE_IS_RULED_OUT:
+            raise _overwritten(f"all {self.count} final observations did {where}")
+
+
+def _check_all(finals: list[_Finals]) -> None:
+    count = sum(found.count for found in finals)
+    if count and count == sum(found.equal for found in finals):
+        raise _overwritten(f"{'the only one' if count == 1 else f'all {count}'} did")
+
+
+def _overwritten(found: str) -> InvalidInputError:
+    return InvalidInputError(
+        "`env` must keep the final observation of a truncated episode apart from the first one of the next, which "
+        f"autoreset SameStep gives in the same step; the two were equal: {found}. Most likely the environment writes "
+        "both into one array. Make it with autoreset_mode=AutoresetMode.NEXT_STEP, or have it return copies."
+    )
+
+
+def _may_be_overwritten(observation: Any) -> bool:
+    """Whether it holds an array; numbers and text cannot be written to."""
+    if isinstance(observation, (dict, tuple, list)):
+        parts = observation.values() if isinstance(observation, dict) else observation
+        return any(_may_be_overwritten(part) for part in parts)
+    return isinstance(observation, np.ndarray)
+
+
+def _same(one: Any, two: Any) -> bool:
+    if isinstance(one, dict) and isinstance(two, dict):
+        return one.keys() == two.keys() and all(_same(one[key], two[key]) for key in one)
+    if isinstance(one, (tuple, list)) and isinstance(two, (tuple, list)):
+        return len(one) == len(two) and all(map(_same, one, two))
+    return bool(np.array_equal(one, two))

@@ -1,0 +1,218 @@
+"""Digits that LSTD(λ) loses in float64, against sums and solves at 50 digits.
+
+    python benchmarks/accuracy.py [--write docs/accuracy.md]
+
+Streams whose systems have condition numbers from 1e1 to 1e15, made in two ways: by features that nearly repeat one
+another, without a ridge term to speak of, and by features that repeat one another exactly, which only the ridge term
+tells apart. For each, the weights and predictions of `LSTD.fit`, of statistics merged from chunks, and of
+`RecursiveLSTD` read after the last transition. With `--write`, the tables go into a page of the documentation, between
+its markers.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import os
+import platform
+import warnings
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import mpmath  # type: ignore[import-untyped,unused-ignore]
+import numpy as np
+from numpy.typing import NDArray
+
+from lstd import LSTD, LSTDStatistics
+from lstd.errors import IllConditionedWarning, LSTDWarning
+from lstd.online import RecursiveLSTD
+from lstd.solve import solve
+
+Array = NDArray[np.float64]
+GAMMA, LMBDA, DIGITS = 0.95, 0.8, 50
+N_ROWS, N_FEATURES, SEEDS = 301, 3, (0, 1, 2)  # half of the features: the others nearly repeat them
+CHUNKS = (1, 2, 5, 50, 100, 101, 102, 250)  # rows that chunks begin with
+POWERS = range(1, 16)
+BEGIN, END = "<!-- tables: begin -->", "<!-- tables: end -->"
+
+
+class Data(NamedTuple):
+    """A stream whose last row is the successor of the one before, and the ridge coefficient."""
+
+    X: Array
+    y: Array
+    alpha: float
+
+
+class Outcome(NamedTuple):
+    """Relative errors of weights and of predictions, and whether there was an IllConditionedWarning."""
+
+    weights: float
+    predictions: float
+    warned: bool
+
+
+# ---------------------------------------------------------------- data
+
+
+def nearly_repeated(power: int, seed: int) -> Data:
+    """Features and the same again with noise, whose size makes the condition number about 10^power."""
+    random = np.random.default_rng(seed)
+    X = random.normal(size=(N_ROWS, N_FEATURES))
+    noise = 3.0 * 10.0 ** (-power / 2) * random.normal(size=X.shape)
+    return Data(np.c_[X, X + noise], random.normal(size=N_ROWS), 1e-16)
+
+
+def repeated(power: int, seed: int) -> Data:
+    """Features twice over, and a ridge coefficient that makes the condition number about 10^power."""
+    random = np.random.default_rng(seed)
+    X = random.normal(size=(N_ROWS, N_FEATURES))
+    return Data(np.c_[X, X], random.normal(size=N_ROWS), 1e3 * 10.0**-power)
+
+
+def exact(data: Data) -> Array:
+    """Weights of Boyan's estimator at 50 digits, rounded."""
+    with mpmath.workdps(DIGITS):
+        number = np.vectorize(mpmath.mpf, otypes=[object])
+        X, y, n = number(data.X), number(data.y), data.X.shape[1]
+        A, b, z = number(data.alpha * np.eye(n)), number(np.zeros(n)), number(np.zeros(n))
+        gamma, lmbda = mpmath.mpf(GAMMA), mpmath.mpf(LMBDA)
+        for t in range(len(X) - 1):
+            z = lmbda * gamma * z + X[t]
+            A, b = A + np.outer(z, X[t] - gamma * X[t + 1]), b + z * y[t]
+        return np.array([float(w) for w in mpmath.lu_solve(mpmath.matrix(A.tolist()), mpmath.matrix(b.tolist()))])
+
+
+# ---------------------------------------------------------------- the three ways
+
+
+def by_fit(data: Data) -> Array:
+    """All rows at once."""
+    return np.asarray(LSTD(GAMMA, LMBDA, data.alpha).fit(data.X, data.y).coef_)
+
+
+def by_merging(data: Data) -> Array:
+    """Statistics of chunks, merged from the last to the first."""
+    edges = [0, *CHUNKS, len(data.X)]
+    parts = [
+        LSTDStatistics.from_arrays(data.X[first:end], data.y[first:end], gamma=GAMMA, lmbda=LMBDA)
+        for first, end in pairwise(edges)
+    ]
+    whole = parts[-1]
+    for part in reversed(parts[:-1]):
+        whole = part.then(whole)
+    return np.asarray(whole.solve(data.alpha).weights)
+
+
+def by_recursion(data: Data) -> Array:
+    """One transition after another; only warnings of the last reading count."""
+    model = RecursiveLSTD(data.X.shape[1], GAMMA, LMBDA, data.alpha)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", LSTDWarning)
+        for t in range(len(data.X) - 1):
+            model.update(data.X[t], float(data.y[t]), data.X[t + 1])
+    return model.weights
+
+
+WAYS: dict[str, Callable[[Data], Array]] = {
+    "`LSTD.fit`": by_fit, "merged": by_merging, "`RecursiveLSTD`": by_recursion,
+}  # fmt: skip
+
+
+def outcome(data: Data, way: Callable[[Data], Array], truth: Array) -> Outcome:
+    """Errors of one way, in the Euclidean norm."""
+    with warnings.catch_warnings(record=True) as given:
+        warnings.simplefilter("always")
+        found = way(data)
+    off, size = data.X @ (found - truth), data.X @ truth
+    return Outcome(
+        float(np.linalg.norm(found - truth) / np.linalg.norm(truth)),
+        float(np.linalg.norm(off) / np.linalg.norm(size)),
+        any(issubclass(warning.category, IllConditionedWarning) for warning in given),
+    )
+
+
+def condition_number(data: Data) -> float:
+    """Of the system, rows and columns scaled alike, as `condition_number_` of a model."""
+    A = LSTDStatistics.from_arrays(data.X, data.y, gamma=GAMMA, lmbda=LMBDA)
+    return solve(A.matrix("boyan"), A.b, data.alpha, warn=False).condition_number
+
+
+# ---------------------------------------------------------------- tables
+
+
+def row(make: Callable[[int, int], Data], power: int) -> str:
+    """A row of a table: of several streams, the median condition number and the largest errors."""
+    conditions: list[float] = []
+    outcomes: dict[str, list[Outcome]] = {name: [] for name in WAYS}
+    for seed in SEEDS:
+        data = make(power, seed)
+        truth = exact(data)
+        conditions.append(condition_number(data))
+        for name, way in WAYS.items():
+            outcomes[name].append(outcome(data, way, truth))
+    cells = [
+        f"{max(o.predictions for o in found):.0e} | {max(o.weights for o in found):.0e}" for found in outcomes.values()
+    ]
+    warned = [o.warned for found in outcomes.values() for o in found]
+    told = "yes" if all(warned) else "some" if any(warned) else "no"
+    return f"| {np.median(conditions):.0e} | {' | '.join(cells)} | {told} |"
+
+
+def table(make: Callable[[int, int], Data]) -> list[str]:
+    """Head and rows."""
+    head = [f"{name}: {what}" for name in WAYS for what in ("predictions", "weights")]
+    return [
+        f"| condition number | {' | '.join(head)} | IllConditionedWarning |",
+        "|" + "---|" * (len(head) + 2),
+        *(row(make, power) for power in POWERS),
+    ]
+
+
+def page() -> list[str]:
+    """What goes between the markers."""
+    from lstd.experiments.provenance import describe_machine
+
+    return [
+        f"Made by `python benchmarks/accuracy.py --write docs/accuracy.md` on {datetime.date.today()}: "
+        f"{describe_machine()['cpu']}, {os.cpu_count()} cores, Python {platform.python_version()}, NumPy "
+        f"{np.__version__}. Boyan's LSTD({LMBDA}), discount {GAMMA}, {N_ROWS} rows of {2 * N_FEATURES} features. "
+        f"Errors are relative, in the Euclidean norm, against {DIGITS} digits; each is the largest of {len(SEEDS)} "
+        "streams.",
+        "",
+        "### Features that nearly repeat one another",
+        "",
+        *table(nearly_repeated),
+        "",
+        "### Features that repeat one another exactly, told apart by the ridge term",
+        "",
+        *table(repeated),
+    ]
+
+
+def write(path: Path, lines: list[str]) -> None:
+    """Put the lines between the markers of a page."""
+    before, _, rest = path.read_text(encoding="utf-8").partition(BEGIN)
+    _, found, after = rest.partition(END)
+    if not found:
+        raise SystemExit(f"{path} must have the lines {BEGIN!r} and {END!r}, which the tables go between.")
+    temporary = path.with_suffix(".tmp")
+    temporary.write_text("\n".join([before + BEGIN, *lines, END + after]), encoding="utf-8")
+    temporary.replace(path)
+
+
+def main(arguments: Any = None) -> None:
+    """Print the tables, and write them when asked to."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
+    parser.add_argument("--write", type=Path, metavar="PAGE", help="also put the tables into this Markdown page")
+    chosen = parser.parse_args(arguments)
+    lines = page()
+    print("\n".join(lines))
+    if chosen.write:
+        write(chosen.write, lines)
+
+
+if __name__ == "__main__":
+    main()

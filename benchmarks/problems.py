@@ -1,0 +1,77 @@
+"""Data with known values for the benchmarks of selection and coverage: streams and episodes of `lstd.mrp` processes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lstd.experiments.protocol import FEATURES, GAMMA, PROBLEMS
+from lstd.mrp import MRP, BoyanChain, RandomMRP, RandomWalk, make_features
+
+Array = NDArray[np.float64]
+
+
+class Data(NamedTuple):
+    """Rows of the data contract, and the state that each was drawn from."""
+
+    X: Array
+    y: Array
+    columns: dict[str, Any]
+    states: NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Case:
+    """A process and its features, one row per state."""
+
+    name: str
+    model: MRP
+    features: Array
+
+    def stream(self, n_steps: int, seed: int) -> Data:
+        """One stream of `n_steps` transitions that has not ended."""
+        run = self.model.simulate(n_steps, seed)
+        return Data(self.features[run.states], np.append(run.rewards, 0.0), {}, run.states)
+
+    def episodes(self, n_episodes: int, seed: int) -> Data:
+        """The first episodes that end."""
+        n_steps, ends = 64 * n_episodes, np.empty(0, dtype=np.intp)
+        while len(ends) < n_episodes:
+            n_steps *= 2
+            run = self.model.simulate(n_steps, seed)
+            ends = np.flatnonzero(run.terminated)
+        stop = ends[n_episodes - 1] + 1
+        terminated = run.terminated[:stop]
+        episode: NDArray[np.intp] = np.cumsum(terminated) - terminated
+        columns = {"episode": episode, "terminated": terminated}
+        return Data(self.features[run.states[:stop]], run.rewards[:stop], columns, run.states[:stop])
+
+
+def paper_cases(seed: int) -> list[Case]:
+    """The nine problems of the paper, on the random processes of one seed."""
+    cases = []
+    for name, problem in PROBLEMS.items():
+        model = RandomMRP(problem.n_states, problem.branching, problem.reward_std, seed, gamma=GAMMA)
+        cases += [Case(f"{name}, {kind}", model, make_features(model, kind)) for kind in FEATURES]
+    return cases
+
+
+def episodic_cases(seed: int) -> list[Case]:
+    """Classic processes, the same for every seed, and random ones that terminate."""
+    chain, walk = BoyanChain(), RandomWalk(19)
+    cases = [
+        Case("Boyan chain, tabular", chain, np.eye(13)),
+        Case("Boyan chain, interpolating", chain, chain.interpolating_features),
+        Case("random walk, tabular", walk, np.eye(19)),
+        Case("random walk, aggregated by 4", walk, np.eye(5)[np.arange(19) // 4]),
+    ]
+    for k, branching, ending, kinds in ((10, 3, 0.05, ("tabular",)), (30, 5, 0.1, FEATURES)):
+        lasting = RandomMRP(k, branching, 0.1, seed, gamma=GAMMA)
+        model = MRP(
+            (1 - ending) * lasting.transition, lasting.reward, reward_std=0.1, gamma=GAMMA, start=np.full(k, 1 / k)
+        )
+        cases += [Case(f"{k} random states, {kind}", model, make_features(lasting, kind)) for kind in kinds]
+    return cases

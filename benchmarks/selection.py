@@ -1,0 +1,194 @@
+"""How well settings chosen from the data do: LSTDCV beside fixed settings and the best pair in hindsight.
+
+    python benchmarks/selection.py [--seeds 20] [--runs 2] [--write docs/selection.md]
+
+The nine problems of the paper at its length T and at 10 T, and eight episodic problems with 20 and 80 episodes, each on
+random processes of seeds that had no part in making the rule. The error of a pair (λ, α) is that of its weights at the
+end of the data, (Φθ − Φθ*)ᵀ D (Φθ − Φθ*); the excess of a way to choose is the mean of its errors over that of the one
+pair that is best for the problem in hindsight. The mean is taken in three ways: of errors in units of the values' own
+size, (Φθ*)ᵀ D (Φθ*), as the paper has it, which a few processes with values near zero dominate; of errors as they are;
+and of the first with none counted as more than 2.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import os
+import platform
+import sys
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from joblib import Parallel, delayed
+from numpy.typing import NDArray
+
+from lstd import LSTDStatistics
+from lstd.experiments.protocol import PROBLEMS
+from lstd.model_selection import LSTDCV
+from lstd.selection import ALPHAS, LMBDAS
+from lstd.solve import solve
+from pages import write_between
+from problems import Case, Data, episodic_cases, paper_cases
+
+Array = NDArray[np.float64]
+
+FIRST_SEED = 20_000
+WAYS = ("LSTDCV", "λ = 0.9, α = 1", "λ = 0.9, α = 1/64")
+MEANS = ("in units of the values", "as they are", "at most 2")
+GOALS = {"T": (1.45, 2.0), "10 T": (1.15, np.inf), "20 episodes": (1.2, np.inf), "80 episodes": (1.2, np.inf)}
+N_RESAMPLES = 400
+
+
+def main() -> None:
+    """Print the tables, and write them when asked to."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
+    parser.add_argument("--seeds", type=int, default=20, help="random processes per problem")
+    parser.add_argument("--runs", type=int, default=2, help="data sets per process")
+    parser.add_argument("--write", type=Path, metavar="PAGE", help="also write the tables into this Markdown page")
+    arguments = parser.parse_args()
+    found = {name: measured(name, arguments.seeds, arguments.runs) for name in SETTINGS}
+    page = "\n".join([*heading(arguments), "", *summary(found), "", *by_problem(found)])
+    print(page)
+    if arguments.write:
+        write_between(arguments.write, "benchmarks/selection.py", page)
+
+
+# ---------------------------------------------------------------- measuring
+
+
+def paper_length(case: Case) -> int:
+    return PROBLEMS[case.name.split(",")[0]].n_steps
+
+
+SETTINGS: dict[str, tuple[Callable[[int], list[Case]], Callable[[Case, int], Data]]] = {
+    "T": (paper_cases, lambda case, seed: case.stream(paper_length(case), seed)),
+    "10 T": (paper_cases, lambda case, seed: case.stream(10 * paper_length(case), seed)),
+    "20 episodes": (episodic_cases, lambda case, seed: case.episodes(20, seed)),
+    "80 episodes": (episodic_cases, lambda case, seed: case.episodes(80, seed)),
+}
+
+
+def measured(name: str, n_seeds: int, n_runs: int) -> dict[str, dict[str, Array]]:
+    """Of each problem: errors of the ways (seeds, runs, ways), of all pairs (seeds, runs, pairs), sizes (seeds, 1)."""
+    count = len(SETTINGS[name][0](FIRST_SEED))
+    tasks = [(seed, i) for seed in range(FIRST_SEED, FIRST_SEED + n_seeds) for i in range(count)]
+    results: dict[str, dict[str, list[Any]]] = {}
+    for done, (problem, ways, pairs, size) in enumerate(
+        Parallel(n_jobs=-1, return_as="generator")(delayed(one_seed)(name, seed, i, n_runs) for seed, i in tasks),
+        1,
+    ):
+        entry = results.setdefault(problem, {"ways": [], "pairs": [], "size": []})
+        for key, value in (("ways", ways), ("pairs", pairs), ("size", size)):
+            entry[key].append(value)
+        print(f"\r{name}: {done} of {len(tasks)}", end="", file=sys.stderr, flush=True)
+    print(file=sys.stderr)
+    return {problem: {key: np.array(values) for key, values in entry.items()} for problem, entry in results.items()}
+
+
+def one_seed(setting: str, seed: int, index: int, n_runs: int) -> tuple[str, Array, Array, Array]:
+    """Errors on the data sets of one process."""
+    cases, draw = SETTINGS[setting]
+    case = cases(seed)[index]
+    best = case.model.best_fit(case.features)
+    D = case.model.stationary
+    ways, pairs = [], []
+    for run in range(n_runs):
+        data = draw(case, 1000 * (seed - FIRST_SEED) + run)
+        X, y, columns = data[:3]
+
+        def error(weights: Array, features: Array = case.features) -> float:
+            return float(D @ (features @ (weights - best)) ** 2)
+
+        model = LSTDCV(case.model.gamma, n_blocks=0).fit(X, y, **columns)
+        grid = all_weights(data, case.model.gamma)
+        fixed = [grid[0.9][alpha] for alpha in (1.0, 1 / 64)]
+        ways.append([error(model.coef_), *map(error, fixed)])
+        pairs.append([error(weights) for row in grid.values() for weights in row.values()])
+    return case.name, np.array(ways), np.array(pairs), np.array([D @ (case.features @ best) ** 2])
+
+
+def all_weights(data: Data, gamma: float) -> dict[float, dict[float, Array]]:
+    """Weights of every pair, α in units of the mean squared length of a row."""
+    X, y, columns = data[:3]
+    unit = float(np.mean(np.sum(X**2, axis=1)))
+    found: dict[float, dict[float, Array]] = {}
+    for lmbda in LMBDAS.tolist():
+        sums = LSTDStatistics.from_arrays(X, y, gamma=gamma, lmbda=lmbda, **columns)
+        A = sums.matrix("boyan")
+        found[lmbda] = {alpha: solve(A, sums.b, alpha * unit, warn=False).weights[:, 0] for alpha in ALPHAS.tolist()}
+    return found
+
+
+# ---------------------------------------------------------------- tables
+
+
+def excess(entry: dict[str, Array], mean: str, seeds: NDArray[np.intp]) -> Array:
+    """Excess of each way on one problem, over a selection of seeds, (ways,)."""
+    ways, pairs = entry["ways"][seeds], entry["pairs"][seeds]
+    if mean != "as they are":
+        size = entry["size"][seeds][:, np.newaxis]
+        ways, pairs = ways / size, pairs / size
+    if mean == "at most 2":
+        ways, pairs = np.minimum(ways, 2.0), np.minimum(pairs, 2.0)
+    return np.asarray(ways.mean(axis=(0, 1)) / pairs.mean(axis=(0, 1)).min())
+
+
+def summary(found: dict[str, dict[str, dict[str, Array]]]) -> list[str]:
+    """Geometric mean over problems, with its standard error over seeds, and the worst problem."""
+    random = np.random.default_rng(0)
+    lines = [
+        "| data | means of errors | " + " | ".join(WAYS) + " | goal for LSTDCV |",
+        "|---|---|" + "---|" * (len(WAYS) + 1),
+    ]
+    for name, problems in found.items():
+        n_seeds = len(next(iter(problems.values()))["ways"])
+        for mean in MEANS:
+            whole = np.array([excess(entry, mean, np.arange(n_seeds)) for entry in problems.values()])
+            again = []
+            for _ in range(N_RESAMPLES):
+                seeds = random.integers(0, n_seeds, n_seeds)
+                again.append(np.mean(np.log([excess(entry, mean, seeds) for entry in problems.values()]), axis=0))
+            centre, error = np.exp(np.mean(np.log(whole), axis=0)), np.std(again, axis=0)
+            cells = [
+                f"{centre[j]:.2f} ± {centre[j] * error[j]:.2f}, worst {whole[:, j].max():.2f}" for j in range(len(WAYS))
+            ]
+            lines.append(f"| {name} | {mean} | " + " | ".join(cells) + f" | {verdict(name, mean, centre, whole)} |")
+    return lines
+
+
+def verdict(name: str, mean: str, centre: Array, whole: Array) -> str:
+    if mean != MEANS[0]:
+        return ""
+    most, worst = GOALS[name]
+    met = centre[0] <= most and whole[:, 0].max() <= worst
+    goal = f"≤ {most}" + ("" if np.isinf(worst) else f", worst ≤ {worst}")
+    return f"{goal}: {'met' if met else 'missed'}"
+
+
+def by_problem(found: dict[str, dict[str, dict[str, Array]]]) -> list[str]:
+    """Excess of LSTDCV on each problem, with errors in units of the values."""
+    lines = ["| data | problem | " + " | ".join(MEANS) + " |", "|---|---|" + "---|" * len(MEANS)]
+    for name, problems in found.items():
+        for problem, entry in problems.items():
+            seeds = np.arange(len(entry["ways"]))
+            cells = [f"{excess(entry, mean, seeds)[0]:.2f}" for mean in MEANS]
+            lines.append(f"| {name} | {problem} | " + " | ".join(cells) + " |")
+    return lines
+
+
+def heading(arguments: argparse.Namespace) -> list[str]:
+    return [
+        f"Printed by `python benchmarks/selection.py --seeds {arguments.seeds} --runs {arguments.runs}` on "
+        f"{datetime.date.today()}: {os.cpu_count()} cores, Python {platform.python_version()}, NumPy {np.__version__}; "
+        f"process seeds {FIRST_SEED} to {FIRST_SEED + arguments.seeds - 1}. Excess over the best pair in hindsight: "
+        "geometric mean over the problems with its standard error over processes, and the worst problem.",
+    ]
+
+
+if __name__ == "__main__":
+    warnings.simplefilter("ignore")
+    main()

@@ -1,0 +1,73 @@
+"""λ and α for tables, chosen from their first rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from lstd._rows import check_rows
+from lstd.tables.rows import OnProgress, Roles, RowReader
+from lstd.tables.sample import Sample
+from lstd.tables.settings import Settings
+
+if TYPE_CHECKING:
+    from lstd.selection import Selection
+
+_ENTRIES = 2**25  # features of the rows to choose from, 256 MiB
+_OPERATIONS_PER_BYTE = 100.0  # that take as long as reading a byte does
+
+
+@dataclass(frozen=True, eq=False)
+class Choice:
+    """What was chosen, and from how many rows."""
+
+    selection: Selection
+    rows: int
+    all_rows: bool  # those of all tables
+
+
+def choose(
+    paths: Sequence[str],
+    roles: Roles,
+    settings: Settings,
+    *,
+    chunk_rows: int | None = None,
+    max_entries: int = _ENTRIES,
+    on_progress: OnProgress | None = None,
+) -> Choice:
+    """Choose what `settings` leaves open, from as many of the first rows as have 2²⁵ features in all.
+
+    Parameters are those of :func:`lstd.tables.fitting.fit_tables`.
+
+    Raises
+    ------
+    InvalidInputError
+        At the first bad row among them, when there are too few rows, or no pair has a well-conditioned system.
+    """
+    from lstd.selection import select
+
+    reader = RowReader(paths, roles, chunk_rows=chunk_rows, on_progress=on_progress)
+    sample = Sample(len(reader.features), len(roles.rewards), max_entries, ones=settings.fit_intercept)
+    for chunk in reader.chunks():
+        sample.add(chunk)
+        if sample.is_full:
+            break
+    rows = check_rows(
+        sample.X, sample.y, gamma=settings.gamma, episode=sample.episode, terminated=sample.terminated, warn=False,
+        finite=False,
+    )  # fmt: skip
+    n = rows.n_features
+    work = (len(rows) * n**2 + 200.0 * n**3) / _OPERATIONS_PER_BYTE
+
+    def tell(text: str, done: int, total: int) -> None:
+        if on_progress is not None:
+            on_progress(text, done * work, total * work)
+
+    found = select(
+        rows,
+        lmbdas=None if settings.lmbda is None else [settings.lmbda],
+        alphas=None if settings.alpha is None else [settings.alpha],
+        variant=settings.variant, fit_intercept=settings.fit_intercept, on_progress=tell,
+    )  # fmt: skip
+    return Choice(found, len(sample), not sample.is_full)
