@@ -29,7 +29,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
+from scipy import special
 
 from lstd._rows import Features
 from lstd.blocks import Blocks
@@ -108,7 +108,7 @@ class Influence:
     def interval(self, phi: Features, prediction: Array, level: float) -> Interval:
         """Intervals around predictions of shape (T, m) for rows of features (T, n)."""
         error, freedom, shift = self.spread(phi)
-        half = stats.t.ppf(0.5 + 0.5 * level, freedom) * np.hypot(error, shift)
+        half = special.stdtrit(freedom, 0.5 + 0.5 * level) * np.hypot(error, shift)
         return Interval(
             prediction, prediction - half, prediction + half, error, freedom, -shift, freedom < FEW, level
         )  # fmt: skip

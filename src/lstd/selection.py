@@ -28,6 +28,7 @@ from typing import Any
 import numpy as np
 from joblib import Parallel, delayed, effective_n_jobs
 from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
 
 from lstd._rows import Features, Rows, check_finite
 from lstd._threads import one_blas_thread
@@ -119,8 +120,9 @@ class _Grid:
     def of(
         cls, rows: Rows, full: NDArray[np.bool_], lmbdas: Any, alphas: Any, fit_intercept: bool
     ) -> _Grid:  # fmt: skip
-        squares = rows.X.multiply(rows.X) if hasattr(rows.X, "multiply") else rows.X**2
-        lengths = np.asarray(squares.sum(axis=1)).reshape(-1) - fit_intercept
+        X = rows.X
+        lengths = X.multiply(X).sum(axis=1) if sparse.issparse(X) else np.einsum("ij,ij->i", X, X)
+        lengths = np.asarray(lengths).reshape(-1) - fit_intercept
         unit = float(lengths[full].mean()) or 1.0
         values = ALPHAS * unit if alphas is None else _checked("alphas", alphas, np.inf)
         return cls(LMBDAS if lmbdas is None else _checked("lmbdas", lmbdas, 1.0), values, unit, int(fit_intercept))
@@ -304,4 +306,4 @@ def _selection(
 
 
 def _dense(product: Features) -> Array:
-    return np.asarray(product.toarray() if hasattr(product, "toarray") else product)
+    return np.asarray(product.toarray() if sparse.issparse(product) else product)
