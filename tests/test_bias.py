@@ -116,6 +116,15 @@ def test_what_is_refused():
         LSTD(1.0, 0.5).fit(X, y, **columns).bias_check(
             X[few], y[few], **{name: column[few] for name, column in columns.items()}
         )
+    with pytest.raises(InvalidInputError, match="`y` must have the rewards that the model predicts, 1; got 2"):
+        LSTD(1.0, 0.5).fit(X, y, **columns).bias_check(X, np.column_stack([y, y]), **columns)
     X[5, 2] = np.nan
     with pytest.raises(InvalidInputError, match="row 5 has nan in column 2"):
         LSTD(1.0, 0.5).fit(tabular(states), y, **columns).bias_check(X, y, **columns)
+
+
+def test_large_rewards_make_no_difference():
+    states, y, columns = walk(30, 5)
+    X = aggregated(states)
+    model = LSTD(1.0, 0.5).fit(X, y, **columns)
+    assert_close(model.bias_check(X, 1e120 * y, **columns).p_value, model.bias_check(X, y, **columns).p_value, "solve")

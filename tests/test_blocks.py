@@ -91,7 +91,7 @@ def test_a_chunk_that_breaks_a_rule_leaves_the_blocks_alone():
     assert len(blocks.marks) == 7
 
 
-@pytest.mark.parametrize(("n", "limit"), [(1, 64), (512, 64), (1000, 16), (1448, 8), (1449, 0), (10**5, 0)])
+@pytest.mark.parametrize(("n", "limit"), [(1, 64), (512, 64), (1000, 16), (1295, 10), (1296, 0), (10**5, 0)])
 def test_the_default_limit_keeps_memory_bounded(n, limit):
     assert default_limit(n) == limit
     assert 16 * n**2 * limit <= 2**28

@@ -260,3 +260,14 @@ def test_n_blocks_is_checked(n_blocks):
     X, y = np.random.default_rng(8).normal(size=(2, 40, 1))
     with pytest.raises(InvalidInputError, match="`n_blocks` must be"):
         LSTD(0.9, n_blocks=n_blocks).fit(X, y[:, 0])
+
+
+def test_rewards_whose_squares_overflow_are_an_error_and_large_ones_are_not():
+    random = np.random.default_rng(12)
+    X, y = random.normal(size=(2, 60, 1))
+    plain = LSTD(0.9).fit(X, y[:, 0]).predict_interval(X)
+    large = LSTD(0.9).fit(X, y[:, 0] * 1e120).predict_interval(X)
+    assert_close(large.upper / 1e120, plain.upper, "solve")
+    assert_close(large.degrees_of_freedom, plain.degrees_of_freedom, "solve")
+    with pytest.raises(InvalidInputError, match="overflowed"):
+        LSTD(0.9).fit(X, y[:, 0] * 1e200).predict_interval(X)

@@ -12,7 +12,7 @@ from sklearn.base import clone
 import lstd.selection as rule
 import naive
 from lstd._rows import check_rows
-from lstd.errors import InvalidInputError
+from lstd.errors import InvalidInputError, NothingToChooseWarning
 from lstd.estimators import LSTD
 from lstd.model_selection import LSTDCV
 from lstd.selection import select
@@ -213,6 +213,7 @@ def test_a_fit_that_fails_leaves_a_model_as_it_was(capsys):
         ({"alphas": ["a"]}, "`alphas`"),
         ({"cv": 1}, "`cv` must be at least 2"),
         ({"cv": 2.5}, "`cv` must be an integer"),
+        ({"n_jobs": 0}, "`n_jobs` must be"),
         ({"gamma": 2.0}, "`gamma` must be in"),
         ({"variant": "best"}, "`variant` must be one of"),
         ({"fit_intercept": 3}, "`fit_intercept` must be True or False"),
@@ -232,9 +233,17 @@ def test_too_few_transitions_are_an_error_and_two_will_do():
     stream = stream_of()
     with pytest.raises(InvalidInputError, match="at least two full transitions"):
         LSTDCV(GAMMA).fit(stream.X[:2], stream.y[:2])
+    with pytest.raises(InvalidInputError, match="at least two full transitions"):
+        LSTDCV(GAMMA).fit(stream.X, stream.y, episode=np.arange(60), terminated=np.zeros(60, bool))
     model = LSTDCV(GAMMA).fit(stream.X[:3], stream.y[:3])
     assert model.n_folds_ == 2
     assert np.isfinite(model.coef_).all()
+
+
+def test_rewards_that_overflow_are_an_error():
+    stream = stream_of(episodes=10)
+    with pytest.raises(InvalidInputError, match="overflowed"):
+        LSTDCV(GAMMA).fit(stream.X, stream.y * 1e160, **stream.columns)
 
 
 def test_few_episodes_are_cut_into_folds_of_rows():
@@ -250,9 +259,19 @@ def test_a_constant_reward_and_a_zero_feature():
     X = np.column_stack([np.ones(60), np.zeros(60)])
     model = LSTDCV(GAMMA).fit(X, np.ones(60), **stream.columns)
     assert np.isfinite(model.predict(X)).all()
-    nothing = LSTDCV(GAMMA).fit(X, np.zeros(60), **stream.columns)
-    assert np.array_equal(nothing.coef_, [0.0, 0.0])
-    assert np.isfinite(nothing.cv_results_["mean_test_score"]).all()
+
+
+@pytest.mark.parametrize("zero", ["features", "rewards", "ratios"])
+def test_nothing_to_choose_by_is_said(zero):
+    stream = stream_of(episodes=10)
+    if zero == "ratios":
+        stream = replace(stream, importance_ratio=np.zeros(60))
+    X, y = stream.X * (zero != "features"), stream.y * (zero != "rewards")
+    with pytest.warns(NothingToChooseWarning, match="nothing to choose by"):
+        model = LSTDCV(GAMMA).fit(X, y, **stream.columns)
+    assert model.lmbda_ == 0.9
+    assert not model.coef_.any()
+    assert np.isfinite(model.cv_results_["mean_test_score"]).all()
 
 
 def test_ill_conditioned_pairs_are_not_chosen():

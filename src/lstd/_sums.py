@@ -66,7 +66,9 @@ class _Running:
         self.A = self.B = no_sum(n, n)
         self.b = np.zeros((rows.y.shape[1], n))
         self.u, self._z = np.zeros((2, n))
-        self._size = min(4096, max(64, _BLOCK_ENTRIES // max(1, n)))
+        most = min(4096, max(64, _BLOCK_ENTRIES // max(1, n)))
+        count = -(-len(rows) // most)  # of blocks alike in length, as a short one is slow for what it does
+        self._size = -(-len(rows) // count)
         self._left = np.empty((min(self._size, len(rows)), n))
 
     def blocks(self, n_rows: int, leaving: Array, ratios: Array, kept: float) -> Iterator[tuple[slice, Array]]:

@@ -25,6 +25,7 @@ from lstd.blocks import no_blocks
 from lstd.errors import BiasWarning, InvalidInputError
 from lstd.fitted import Fitted
 from lstd.inference import degrees_of_freedom
+from lstd.solve import check_range
 
 Array = NDArray[np.float64]
 
@@ -94,6 +95,7 @@ def _compared(with_lmbda: Fitted, with_one: Fitted, gram: Array) -> BiasCheck:
     weights = with_one.solution.weights.T + one.shift
     d = weights - with_lmbda.solution.weights.T - other.shift  # (m, n)
     D = (one.vectors - other.vectors).transpose(1, 0, 2)  # (m, E, n)
+    check_range(d, D)
     difference = np.einsum("mi,ij,mj->m", d, gram, d)
     expected, p_value = np.empty((2, len(d)))
     for j, changes in enumerate(D):
@@ -101,6 +103,7 @@ def _compared(with_lmbda: Fitted, with_one: Fitted, gram: Array) -> BiasCheck:
         expected[j] = np.trace(W)
         p_value[j] = _p_value(difference[j], W, one.shares, len(gram))
     size = np.sqrt(np.einsum("mi,ij,mj->m", weights, gram, weights))
+    check_range(difference, expected, size)
     return BiasCheck(np.sqrt(difference), np.sqrt(expected), size, p_value, p_value < SIGNIFICANT)
 
 
@@ -109,8 +112,8 @@ def _p_value(difference: float, W: Array, shares: Array, n_features: int) -> flo
     if not trace > 0.0:
         return 1.0
     squares = (n_stretches - 1) ** 2 / ((n_stretches - 2) * (n_stretches + 1))
-    squares *= float(np.sum(W**2)) - trace**2 / (n_stretches - 1)
-    nu1 = float(np.clip(trace**2 / max(squares, 1e-300), 1.0, n_features))
+    squares *= float(np.sum((W / trace) ** 2)) - 1.0 / (n_stretches - 1)  # in units of the squared trace
+    nu1 = float(np.clip(1.0 / max(squares, 1e-300), 1.0, n_features))
     nu2 = float(degrees_of_freedom(np.diag(W)[np.newaxis, :, np.newaxis], shares)[0, 0])
     return float(special.fdtrc(nu1, nu2, difference / trace))
 

@@ -21,7 +21,7 @@ from lstd.statistics import LSTDStatistics, check_sums, pieces_of
 
 _MOST = 64  # stretches: more narrow the intervals by 2 %, half as many widen them by 6 %
 _MOST_ROWS = 28  # stretches of one stream: scores of short ones depend on their neighbours'
-_FEWEST = 8  # stretches that are worth their memory
+_FEWEST = 10  # stretches that are worth their memory
 _BYTES = 2**28  # of all marks together
 
 

@@ -53,3 +53,7 @@ class BrokenEpisodeWarning(LSTDWarning):
 
 class BiasWarning(LSTDWarning):
     """Bootstrapping biases a model's predictions; the message says by how much, and what to do."""
+
+
+class NothingToChooseWarning(LSTDWarning):
+    """The data cannot tell settings apart; the message says why, and which were taken."""

@@ -46,7 +46,7 @@ class LSTD(Predictor):
     n_blocks : int or "auto", default "auto"
         Stretches of the data, at most, that are told apart for standard errors and intervals: episodes, runs of
         episodes, or runs of rows of one stream. Each takes 16 n² bytes. "auto" takes 64, fewer with more than 500
-        features, none with more than 1448; 0 keeps none.
+        features, none with more than 1295; 0 keeps none.
 
     Attributes
     ----------

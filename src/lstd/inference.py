@@ -34,7 +34,7 @@ from scipy import special
 from lstd._rows import Features
 from lstd.blocks import Blocks
 from lstd.errors import InvalidInputError
-from lstd.solve import solve
+from lstd.solve import check_range, solve
 
 Array = NDArray[np.float64]
 
@@ -123,8 +123,10 @@ class Influence:
             rows = slice(first, first + size)
             along = np.asarray(phi[rows] @ across[:-1] + across[-1] if self.intercept else phi[rows] @ across)
             shift[rows] = along[:, -m:]
-            squares = along[:, :-m].reshape(-1, n_stretches, m) ** 2
-            error[rows] = np.sqrt(squares.sum(axis=1))
+            with np.errstate(over="ignore", invalid="ignore"):
+                squares = along[:, :-m].reshape(-1, n_stretches, m) ** 2
+                error[rows] = np.sqrt(squares.sum(axis=1))
+            check_range(error[rows])
             freedom[rows] = degrees_of_freedom(squares, self.shares)
         return error, freedom, shift
 
@@ -133,7 +135,8 @@ def degrees_of_freedom(squares: Array, shares: Array) -> Array:
     """df from the squares u_e², (T, E, m), of stretches with shares (E,); shape (T, m)."""
     whole = squares.sum(axis=1)
     w2 = float(np.sum(shares**2))
-    rho = np.divide((squares**2).sum(axis=1), whole**2, out=np.ones_like(whole), where=whole**2 > 0.0)
+    parts = np.divide(squares, whole[:, np.newaxis], out=np.zeros_like(squares), where=whole[:, np.newaxis] > 0.0)
+    rho = np.where(whole > 0.0, (parts**2).sum(axis=1), 1.0)
     freedom = 2.0 / np.maximum(rho * (1.0 + _HEAVY * w2) - w2, 1e-12)
     return np.asarray(np.clip(freedom, 2.0, max(2.0, 1.0 / w2 - 1.0)))
 

@@ -51,6 +51,7 @@ class Predictor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         prediction : ndarray of shape (T,) or (T, m)
         standard_error : ndarray of the same shape
             Only with `return_std`. It is that of the value, an expectation, and not the spread of returns about it.
+            Zero where no data bears on a prediction: `predict_interval` flags such rows.
 
         Raises
         ------
@@ -88,9 +89,8 @@ class Predictor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             When the model was fitted to too few episodes or rows, or keeps no sums over stretches of the data.
         """
         check_is_fitted(self)
-        level = check_real("level", level, 0.0, 1.0, open_low=True)
-        if level == 1.0:
-            raise InvalidInputError("`level` must be below 1; got 1. No interval is sure.")
+        if not 0.0 < check_real("level", level, 0.0, np.inf) < 1.0:
+            raise InvalidInputError(f"`level` must be between 0 and 1, as 0.95 is; got {level:g}.")
         phi = checked_features(self, X, reset=False)
         prediction = np.asarray(phi @ self._fitted.coef.T + self._fitted.intercept)
         columns = prediction.reshape(len(prediction), -1)
@@ -144,6 +144,7 @@ class Predictor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         }  # fmt: skip
         fitted = self._fitted
         rows = rows_of(self, X, y, columns, gamma=fitted.gamma, fit_intercept=fitted.fit_intercept, reset=False)
+        _check_rewards(rows, fitted)
         return check_bias(rows, fitted)
 
     def score(
@@ -194,11 +195,7 @@ class Predictor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         rows = check_rows(
             phi, present(y), gamma=self._fitted.gamma, episode=episode, terminated=terminated, discount=discount
         )
-        if rows.y.shape[1] != self._fitted.statistics.b.shape[1]:
-            raise InvalidInputError(
-                f"`y` must have the rewards that the model predicts, {self._fitted.statistics.b.shape[1]}; got "
-                f"{rows.y.shape[1]}."
-            )
+        _check_rewards(rows, self._fitted)
         weights = None if sample_weight is None else _check_weights(sample_weight, len(rows))
         returns, unobserved = discounted_returns(rows.y, rows.leaving, rows.last, rows.terminated)
         counts = unobserved < tolerance
@@ -279,6 +276,13 @@ def _check_one_stream(statistics: LSTDStatistics) -> None:
         f"`episode` or `terminated` must be given to `score` a model that was fitted {was}. In a Pipeline or search, "
         "route them with set_score_request."
     )
+
+
+def _check_rewards(rows: Rows, fitted: Fitted) -> None:
+    if rows.y.shape[1] != fitted.statistics.b.shape[1]:
+        raise InvalidInputError(
+            f"`y` must have the rewards that the model predicts, {fitted.statistics.b.shape[1]}; got {rows.y.shape[1]}."
+        )
 
 
 def _check_weights(sample_weight: ArrayLike, n_rows: int) -> Array:

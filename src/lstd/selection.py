@@ -19,23 +19,23 @@ The constants were chosen on random Markov reward processes, and confirmed on ot
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import reduce
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from joblib import Parallel, delayed, effective_n_jobs
+from joblib import Parallel, delayed
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from lstd._rows import Features, Rows, check_finite
 from lstd._threads import one_blas_thread
 from lstd._validation import check_array, check_integer, check_real
-from lstd.errors import InvalidInputError
+from lstd._warning import warn
+from lstd.errors import InvalidInputError, NothingToChooseWarning
 from lstd.returns import discounted_returns
-from lstd.solve import solve
+from lstd.solve import check_range, solve
 from lstd.statistics import LSTDStatistics
 
 Array = NDArray[np.float64]
@@ -95,12 +95,19 @@ def select(
     """
     check_finite("X", rows.X)
     full = np.ones(len(rows), np.bool_) if rows.X_next is not None else rows.terminated | ~rows.last
+    if full.sum() < 2:
+        raise InvalidInputError(
+            f"`X` must hold at least two full transitions to choose from; got n_samples={len(rows)} with "
+            f"{int(full.sum())}. Pass more rows, or set `lmbda` and `alpha` of LSTD yourself."
+        )
+    if n_jobs == 0:
+        raise InvalidInputError("`n_jobs` must be None or an integer other than 0; got 0.")
     folds = _folds(rows, full, cv)
     grid = _Grid.of(rows, full, lmbdas, alphas, fit_intercept)
     tasks = (delayed(_solved)(folds, full, lmbda, grid, variant) for lmbda in grid.lmbdas)
     solved = []
     parallel = Parallel(n_jobs=n_jobs, prefer="threads", return_as="generator")
-    with one_blas_thread() if effective_n_jobs(n_jobs) > 1 else nullcontext():
+    with one_blas_thread():  # the systems are small: several threads would only wait for one another
         for done, found in enumerate(parallel(tasks), 1):
             solved.append(found)
             if on_progress is not None:
@@ -156,12 +163,7 @@ def _folds(rows: Rows, full: NDArray[np.bool_], cv: Any) -> list[Rows]:
         edges = starts[-(-np.arange(count) * len(starts) // count)]
     else:
         count = min(int(full.sum()), wanted or _FOLDS)
-        edges = np.arange(count) * len(rows) // max(1, count)
-    if count < 2:
-        raise InvalidInputError(
-            f"`X` must hold at least two full transitions to choose from; got n_samples={len(rows)} with "
-            f"{int(full.sum())}. Pass more rows, or set `lmbda` and `alpha` of LSTD yourself."
-        )
+        edges = np.arange(count) * len(rows) // count
     return rows.split(len(rows), edges.tolist())
 
 
@@ -221,17 +223,26 @@ def _chosen(
         near = np.argwhere(allowed)
         i, j = near[np.abs(near - pair).sum(axis=1).argmin()].tolist()
         pair = (i, j)
-    errors = _HeldOut(rows, full, lengths, outside)
+    with np.errstate(over="ignore", invalid="ignore"):  # `check_range` looks at what comes out
+        errors = _HeldOut(rows, full, lengths, outside)
     n_episodes = 1 + int(rows.last[:-1].sum())
     caution = _CAUTION_OF_EPISODES if n_episodes >= _FEWEST_EPISODES else _CAUTION_OF_ROWS
     for stage, decay in enumerate(_STAGES, 1):
-        squared, variance = errors.of(_targets(rows, full, decay, weights[pair]))
-        squared = np.mean(squared / variance, axis=-1)  # (K, λ, α)
+        with np.errstate(over="ignore", invalid="ignore"):
+            squared, variance = errors.of(_targets(rows, full, decay, weights[pair]))
+        check_range(squared, variance)
+        squared = np.mean(squared / np.where(variance > 0.0, variance, 1.0), axis=-1)  # (K, λ, α)
         difference = squared - squared[(slice(None), *pair)][:, np.newaxis, np.newaxis]
         spread = np.sqrt(len(lengths)) * difference.std(axis=0, ddof=1)
         penalty = caution * spread if stage == len(_STAGES) else 0.0
         cost = np.where(allowed, difference.sum(axis=0) + penalty, np.inf)
         pair = _least(cost, pair)
+    if not difference[:, allowed].any():
+        warn(
+            "All values of `lmbda` and `alpha` predict the held-out rows alike, so there is nothing to choose by: the "
+            "features, the rewards or the importance ratios are all zero. The pair nearest to (0.9, 1) is taken.",
+            NothingToChooseWarning,
+        )
     return _selection(grid, pair, squared, cost, condition, allowed, errors.counts)
 
 
@@ -270,8 +281,7 @@ class _HeldOut:
             crossed = np.einsum("lanm,nm->lam", self._outside[:, k], along)
             found[k] = self._quadratic[k] - 2.0 * crossed + np.sum(targets[part] ** 2, axis=0)
         held = targets[np.concatenate(self._parts)]
-        variance = held.var(axis=0)
-        return np.maximum(found, 0.0), np.where(variance > 0.0, variance, 1.0)
+        return np.maximum(found, 0.0), held.var(axis=0)
 
 
 def _targets(rows: Rows, full: NDArray[np.bool_], lmbda: float, weights: Array) -> Array:

@@ -68,8 +68,12 @@ def summary(found: Evaluation) -> dict[str, str]:
     if len(found.rewards) == 1:
         cards["R²"] = decimals(scores[0] if scores else None)
     if found.flagged_share is not None:
-        cards["rows flagged"] = f"{100 * found.flagged_share:.2g}\u00a0%"
+        cards["rows flagged"] = f"{_share(found.flagged_share)}"
     return cards
+
+
+def _share(fraction: float) -> str:
+    return f"{100 * fraction:.0f}\u00a0%" if fraction >= 0.095 or not fraction else f"{100 * fraction:.1g}\u00a0%"
 
 
 def facts(found: Evaluation) -> dict[str, str]:
@@ -131,7 +135,7 @@ def predictions(found: Evaluation) -> str:
     if found.flagged_share:
         parts.append(
             f"Crosses at the foot flag rows on which so little data bears that the interval may be off: those with "
-            f"fewer than {FEW:g} degrees of freedom, {100 * found.flagged_share:.2g}\u00a0% of all."
+            f"fewer than {FEW:g} degrees of freedom, {_share(found.flagged_share)} of all."
         )
     return " ".join(parts)
 
