@@ -199,8 +199,8 @@ def test_seen_ids_take_little_memory():
     assert seen.add([5, 99_999]) == 0
     assert seen.add([-1, 10**6 + 3]) == 1
     assert seen.add([10**6 + 1]) is None
-    assert key("7") == key(7) == key(7.0) == 7
-    assert len({key("07"), key("7"), key("7.0"), key("a"), key(7.5), key("-0"), key(10**30)}) == 7
+    assert key("7") == key(7) == key(7.0) == key("7.0") == 7
+    assert len({key("07"), key("7"), key("7.00"), key("a"), key(7.5), key("-0"), key(10**30)}) == 7
 
 
 @pytest.mark.parametrize("end", ["whole", "early", "ragged", "not UTF-8"])

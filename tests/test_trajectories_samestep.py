@@ -75,6 +75,24 @@ def test_all_other_ways_are_right(mode, reuse):
     assert_array_equal(data.horizon, [False, False, True] * 3)
 
 
+@pytest.mark.parametrize("n_episodes", [2, 9])
+def test_one_part_that_is_overwritten_is_refused_and_one_that_never_changes_is_not(n_episodes):
+    class Parts(Counter):
+        def _seen(self):
+            seen = super()._seen()
+            return {"goal": np.ones(2), "place": seen, "step": np.array([float(self._step)])}
+
+    space = spaces.Dict({"goal": spaces.Box(0, 1, (2,), np.float64), "place": BOX, "step": BOX})
+
+    def collect(reuse):
+        envs = SyncVectorEnv([lambda: Parts(reuse=reuse, space=space)], autoreset_mode=AutoresetMode.SAME_STEP)
+        return Trajectories.from_gymnasium(envs, lambda x: [0], features=first, n_episodes=n_episodes)
+
+    with pytest.raises(InvalidInputError, match=r"their parts \['place'\] were equal"):
+        collect(True)
+    assert collect(False).X[2, 0] == 102.0
+
+
 def test_one_of_several_with_a_buffer_is_found():
     with pytest.raises(InvalidInputError, match=r"all 3 .* after step 1 of episode 2 of environment 1"):
         collected(SyncVectorEnv, [{"reuse": False}, {}], AutoresetMode.SAME_STEP, 9)

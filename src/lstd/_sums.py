@@ -19,6 +19,8 @@ Array = NDArray[np.float64]
 
 _BLOCK_ENTRIES = 2**17  # of a block of traces, about one MiB: it stays in the cache between kernel and product
 
+_COUNTS_FROM = 2.0**-200  # of what arrived in a chunk's first row: less is far below rounding, whatever the units
+
 
 @dataclass(frozen=True, eq=False)
 class Sums:
@@ -141,11 +143,11 @@ def _plus(one: Array, two: Array) -> Array:
 
 
 def _shares(leaving: Array, ratios: Array, lmbda: float) -> tuple[Array, Array, float]:
-    """e, d and the share that leaves, over the rows in which anything that arrived in the first row is left."""
+    """e, d and the share that leaves, over the rows in which what arrived in the first row still counts."""
     e, d = np.empty((2, len(leaving)))
     share = arrivals(leaving, ratios, lmbda, e, d)
-    gone = np.flatnonzero(e == 0.0)
-    reach = int(gone[0]) if len(gone) else len(e)
+    counts = np.flatnonzero(e >= _COUNTS_FROM)
+    reach = int(counts[-1]) + 1 if len(counts) else 0
     return e[:reach], d[:reach], float(share)
 
 

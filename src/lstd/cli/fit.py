@@ -141,7 +141,10 @@ def _carry_out(
     with reporting(make_reporter(quiet)) as reporter:
         sample_entries = 0 if page is None else SAMPLE_ENTRIES
         found = fit_tables(data, roles, settings, sample_entries=sample_entries, on_progress=listener(reporter))
+        # Said before it is true, so that an interruption never denies a model that is there.
+        advise(f"; {out} may have been written")
         save_model(found.model, out)
+        advise("; the model was written")
         if page is not None:
             advise("; the model was written, the report was not")
             try:

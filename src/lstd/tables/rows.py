@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -19,6 +20,7 @@ from lstd.tables.files import Table, open_table
 Array = NDArray[np.float64]
 OnProgress = Callable[[str, float, float], None]  # what is being done, bytes done and in all
 
+_INDEX = re.compile(r"__index_level_\d+__")
 _CHUNK_ENTRIES = 2**20  # of a chunk's features, 8 MiB
 
 
@@ -29,7 +31,8 @@ class Roles:
     Attributes
     ----------
     features : tuple of str or None
-        None takes all columns that have no other role and are not in `excluded`.
+        None takes all columns that have no other role and are not in `excluded`, nor the index of a data frame that
+        pandas wrote.
     rewards : tuple of str
     episode, terminated, truncated : str or None
     kept : tuple of str
@@ -63,7 +66,8 @@ class Roles:
             table.require((*(self.features or ()), *self.others, *self.kept, *self.excluded))
         if self.features is None:
             taken = {*self.others, *self.excluded}
-            roles = replace(self, features=tuple(name for name in tables[0].names if name not in taken))
+            names = (name for name in tables[0].names if name not in taken and not _INDEX.fullmatch(name))
+            roles = replace(self, features=tuple(names))
             for table in tables:
                 _check_same_columns(tables[0], table)
         named = [*(roles.features or ()), *roles.others]

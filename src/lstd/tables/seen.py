@@ -18,12 +18,13 @@ _EXACT = 2**53  # floats below are integers exactly
 
 
 def key(name: Any) -> int | bytes:
-    """What identifies an id: an integer for 7, 7.0 and "7", a digest of 16 bytes otherwise."""
+    """What identifies an id: an integer for 7, 7.0, "7" and "7.0", a digest of 16 bytes otherwise."""
     if isinstance(name, str):
-        digits = name.removeprefix("-")
-        canonical = digits.isascii() and digits.isdigit() and (digits[0] != "0" or name == "0")
+        whole = name.removesuffix(".0")  # as integers are written that once stood beside a missing one
+        digits = whole.removeprefix("-")
+        canonical = digits.isascii() and digits.isdigit() and (digits[0] != "0" or whole == "0")
         if canonical and len(digits) < 19:
-            return int(name)
+            return int(whole)
     elif isinstance(name, float):
         if name.is_integer() and abs(name) < _EXACT:
             return int(name)

@@ -8,14 +8,14 @@ NextStep
 SameStep
     The step that ends an episode already returns the first observation of the next one; the final observation is in
     ``info["final_obs"]``. An environment that writes all observations into one buffer has overwritten it by then,
-    which shows when every final observation equals the first one of the next episode.
+    which shows when every final observation, or a part of it, equals that of the first one of the next episode.
 Disabled
     The caller resets it, with ``reset(options={"reset_mask": mask})``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -121,6 +121,8 @@ class _Stepper:
                     final = self._final(info, i, recorder.where)
                     self._finals[i].compare(final, observations[i], recorder.where)
                 arrived = self._phi(final, recorder.where)
+            if self._mode == "SameStep":
+                self._finals[i].see(observations[i])
             recorder.record(rewards[i], arrived, bool(terminated[i]), bool(truncated[i]))
             if self._mode == "SameStep" and over[i]:
                 self._begin(recorder, observations[i])
@@ -177,32 +179,69 @@ class _Stepper:
 
 
 class _Finals:
-    """How many final observations of a sub-environment equal the first observation of the next episode."""
+    """How many final observations of a sub-environment equal the first observation of the next episode.
+
+    The whole observation counts, and each array of floats inside of it that is not the same all the time: one part may
+    be overwritten and another not.
+    """
 
     def __init__(self) -> None:
-        self.count = 0
-        self.equal = 0
+        self._start: dict[str, Array] = {}
+        self._varied: set[str] = set()
+        self._count = 0
+        self.equal: dict[str, int] = {}
+
+    @property
+    def count(self) -> int:
+        """Final observations that were compared."""
+        return self._count
+
+    def see(self, observation: Any) -> None:
+        """Note which parts change."""
+        for name, part in _parts(observation):
+            if not np.array_equal(self._start.setdefault(name, np.array(part)), part):
+                self._varied.add(name)
 
     def compare(self, final: Any, first: Any, where: str) -> None:
         """Count one more; raises InvalidInputError when all of several are equal."""
         if not _may_be_overwritten(final):
             return
-        self.count += 1
-        self.equal += _same(final, first)
-        if self.equal == self.count == _CHANCE_IS_RULED_OUT:
-            raise _overwritten(f"all {self.count} final observations did {where}")
+        self._count += 1
+        self.equal[""] = self.equal.get("", 0) + _same(final, first)
+        for (name, one), (_, two) in zip(_parts(final), _parts(first), strict=False):
+            self.equal[name] = self.equal.get(name, 0) + bool(np.array_equal(one, two))
+        if self._count == _CHANCE_IS_RULED_OUT and (always := self.always()):
+            raise _overwritten(f"all {self._count} final observations did {where}", min(always))
+
+    def always(self) -> set[str]:
+        """Parts that were equal each time, but for those that never changed; "" is the whole."""
+        alike = {name for name, times in self.equal.items() if times == self._count}
+        return alike & ({""} | self._varied)
 
 
 def _check_all(finals: list[_Finals]) -> None:
-    count = sum(found.count for found in finals)
-    if count and count == sum(found.equal for found in finals):
-        raise _overwritten(f"{'the only one' if count == 1 else f'all {count}'} did")
+    compared = [found for found in finals if found.count]
+    if compared and (always := set.intersection(*(found.always() for found in compared))):
+        count = sum(found.count for found in compared)
+        raise _overwritten(f"{'the only one' if count == 1 else f'all {count}'} did", min(always))
 
 
-def _overwritten(found: str) -> InvalidInputError:
+def _parts(observation: Any, name: str = "") -> Iterator[tuple[str, Array]]:
+    """Arrays of floats inside of an observation, with where they stand in it."""
+    if isinstance(observation, (dict, tuple, list)):
+        parts = observation.items() if isinstance(observation, dict) else enumerate(observation)
+        for key, part in parts:
+            if isinstance(part, np.ndarray) and part.dtype.kind == "f":
+                yield f"{name}[{key!r}]", part
+            else:
+                yield from _parts(part, f"{name}[{key!r}]")
+
+
+def _overwritten(found: str, part: str) -> InvalidInputError:
+    alike = f"their parts {part}" if part else "the two"
     return InvalidInputError(
         "`env` must keep the final observation of a truncated episode apart from the first one of the next, which "
-        f"autoreset SameStep gives in the same step; the two were equal: {found}. Most likely the environment writes "
+        f"autoreset SameStep gives in the same step; {alike} were equal: {found}. Most likely the environment writes "
         "both into one array. Make it with autoreset_mode=AutoresetMode.NEXT_STEP, or have it return copies."
     )
 
