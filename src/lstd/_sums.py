@@ -18,7 +18,6 @@ from lstd._rows import Features, Rows
 Array = NDArray[np.float64]
 
 _BLOCK_ENTRIES = 2**17  # of a block of traces, about one MiB: it stays in the cache between kernel and product
-
 _COUNTS_FROM = 2.0**-200  # of what arrived in a chunk's first row: less is far below rounding, whatever the units
 
 
