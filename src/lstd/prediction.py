@@ -20,7 +20,8 @@ from lstd.bias import BiasCheck, check_bias
 from lstd.errors import InvalidInputError
 from lstd.fitted import Fitted
 from lstd.inference import Interval
-from lstd.returns import TOLERANCE, discounted_returns
+from lstd.metrics import returns_of_rows
+from lstd.returns import TOLERANCE
 from lstd.statistics import LSTDStatistics
 
 Array = NDArray[np.float64]
@@ -197,13 +198,14 @@ class Predictor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         )
         _check_rewards(rows, self._fitted)
         weights = None if sample_weight is None else _check_weights(sample_weight, len(rows))
-        returns, unobserved = discounted_returns(rows.y, rows.leaving, rows.last, rows.terminated)
-        counts = unobserved < tolerance
+        observed = returns_of_rows(rows, tolerance)
+        counts = observed.counts
         if counts.sum() < 2:
-            _refuse_or_warn(int(counts.sum()), rows, unobserved, tolerance, told)
+            _refuse_or_warn(int(counts.sum()), rows, observed.unobserved, tolerance, told)
             return float("nan")
-        predicted = (phi[counts] @ self._fitted.coef.T + self._fitted.intercept).reshape(-1, returns.shape[1])
-        return float(r2_score(returns[counts], predicted, sample_weight=None if weights is None else weights[counts]))
+        returns = observed.returns.reshape(len(rows), -1)[counts]
+        predicted = (phi[counts] @ self._fitted.coef.T + self._fitted.intercept).reshape(returns.shape)
+        return float(r2_score(returns, predicted, sample_weight=None if weights is None else weights[counts]))
 
     @property
     def statistics_(self) -> LSTDStatistics:
