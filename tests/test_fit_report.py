@@ -179,6 +179,17 @@ def test_episodes_of_one_row_have_bands_too():
 # ---------------------------------------------------------------- calibration
 
 
+def test_the_page_says_when_many_returns_were_cut_off(page, tmp_path):
+    X, y, terminated = chain()
+    assert "Returns that were cut off" not in words(page)
+    cut = np.arange(len(X)) % 5 == 4
+    columns = {"episode": np.cumsum(cut | terminated) - (cut | terminated), "terminated": terminated}
+    model = LSTD(gamma=0.95).fit(X, y, **columns)
+    write_fit_report(tmp_path / "fit.html", model, X, y, **columns)
+    said = words((tmp_path / "fit.html").read_text(encoding="utf-8"))
+    assert re.search(r"Returns that were cut off, of \d+ % of the rows, are left out", said)
+
+
 def test_calibration_shows_deciles_with_intervals_over_episodes():
     model, X, y, terminated = fitted_chain()
     (ax,) = plot_calibration(model, X, y, terminated=terminated).axes

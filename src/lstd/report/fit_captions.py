@@ -72,6 +72,9 @@ def summary(found: Evaluation) -> dict[str, str]:
     return cards
 
 
+_MANY = 0.1  # of the rows
+
+
 def _share(fraction: float) -> str:
     return f"{100 * fraction:.0f}\u00a0%" if fraction >= 0.095 or not fraction else f"{100 * fraction:.1g}\u00a0%"
 
@@ -156,6 +159,12 @@ def calibration(found: Evaluation, tables: Sequence[Calibration]) -> str:
         "Mean observed return against mean prediction, in bins of the prediction with about as many rows each: on the "
         "diagonal, predictions are right on average."
     )
+    left_out = 1.0 - found.observed.counts.mean()
+    if left_out > _MANY:
+        words += (
+            f" Returns that were cut off, of {_share(left_out)} of the rows, are left out: where they would have been "
+            "higher or lower than the others, so are the predictions."
+        )
     gaps = [np.abs(table.observed - table.predicted) for table in tables]
     halves = [half_widths(table, found.level) for table in tables]
     barred = sum(int(np.isfinite(half).sum()) for half in halves)
