@@ -1,6 +1,6 @@
 """How well settings chosen from the data do: LSTDCV beside fixed settings and the best pair in hindsight.
 
-    python benchmarks/selection.py [--seeds 20] [--runs 2] [--write docs/selection.md]
+    python benchmarks/selection.py [--seeds 20] [--runs 2] [--cost] [--write docs/selection.md]
 
 The nine problems of the paper at its length T and at 10 T, and eight episodic problems with 20 and 80 episodes, each on
 random processes of seeds that had no part in making the rule. The error of a pair (λ, α) is that of its weights at the
@@ -17,6 +17,7 @@ import datetime
 import os
 import platform
 import sys
+import time
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -48,8 +49,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
     parser.add_argument("--seeds", type=int, default=20, help="random processes per problem")
     parser.add_argument("--runs", type=int, default=2, help="data sets per process")
+    parser.add_argument("--cost", action="store_true", help="time a choice among all pairs, and nothing else")
     parser.add_argument("--write", type=Path, metavar="PAGE", help="also write the tables into this Markdown page")
     arguments = parser.parse_args()
+    if arguments.cost:
+        page = cost()
+        print(page)
+        if arguments.write:
+            write_between(arguments.write, "benchmarks/selection.py --cost", page)
+        return
     found = {name: measured(name, arguments.seeds, arguments.runs) for name in SETTINGS}
     page = "\n".join([*heading(arguments), "", *summary(found), "", *by_problem(found)])
     print(page)
@@ -178,6 +186,28 @@ def by_problem(found: dict[str, dict[str, dict[str, Array]]]) -> list[str]:
             cells = [f"{excess(entry, mean, seeds)[0]:.2f}" for mean in MEANS]
             lines.append(f"| {name} | {problem} | " + " | ".join(cells) + " |")
     return lines
+
+
+def cost(n_rows: int = 100_000, n_features: int = 100) -> str:
+    """Seconds of LSTDCV.fit with the default grid, one stream."""
+    random = np.random.default_rng(0)
+    X, y = random.normal(size=(n_rows, n_features)), random.normal(size=n_rows)
+    LSTDCV().fit(X[:1000], y[:1000])
+    seconds: dict[int, list[float]] = {1: [], 2: []}
+    for _ in range(5):
+        for n_jobs, times in seconds.items():
+            begin = time.perf_counter()
+            LSTDCV(n_jobs=n_jobs).fit(X, y)
+            times.append(time.perf_counter() - begin)
+    told = " and ".join(
+        f"{np.median(times):.1f} s with {n_jobs} jobs ({min(times):.1f}–{max(times):.1f})"
+        for n_jobs, times in seconds.items()
+    )
+    return (
+        f"`LSTDCV.fit` on one stream of {n_rows} rows of {n_features} features, with 20 λ, 17 α and 10 folds, takes "
+        f"{told}: medians of {len(seconds[1])} fits in turn by `python benchmarks/selection.py --cost` on "
+        f"{datetime.date.today()}, {os.cpu_count()} cores."
+    )
 
 
 def heading(arguments: argparse.Namespace) -> list[str]:
