@@ -5,6 +5,7 @@ The quantities are those of :mod:`lstd.statistics`.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -18,6 +19,7 @@ from lstd._rows import Features, Rows
 Array = NDArray[np.float64]
 
 _BLOCK_ENTRIES = 2**17  # of a block of traces, about one MiB: it stays in the cache between kernel and product
+_memory = threading.local()
 _COUNTS_FROM = 2.0**-200  # of what arrived in a chunk's first row: less is far below rounding, whatever the units
 
 
@@ -70,7 +72,7 @@ class _Running:
         most = min(4096, max(64, _BLOCK_ENTRIES // max(1, n)))
         count = -(-len(rows) // most)  # of blocks alike in length, as a short one is slow for what it does
         self._size = -(-len(rows) // count)
-        self._left = np.empty((min(self._size, len(rows)), n))
+        self._left = _scratch(self._size, n)
 
     def blocks(self, n_rows: int, leaving: Array, ratios: Array, kept: float) -> Iterator[tuple[slice, Array]]:
         """Blocks of rows and z − kept u of each, (T, n); `b` and `u` go on."""
@@ -85,6 +87,14 @@ class _Running:
             else:
                 dense_traces(phi, y, leaving[block], ratios[block], *state)
             yield block, left
+
+
+def _scratch(n_rows: int, n: int) -> Array:
+    """Memory of this thread for a block of traces, the same for each of many small chunks: new memory costs time."""
+    held: Array | None = getattr(_memory, "block", None)
+    if held is None or held.shape[1] != n or len(held) < n_rows:
+        held = _memory.block = np.empty((n_rows, n))
+    return held[:n_rows]
 
 
 def _sum(rows: Rows, n_full: int, cut: NDArray[np.bool_], lmbda: float) -> Sums:
