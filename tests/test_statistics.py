@@ -145,6 +145,13 @@ def test_every_split_in_three_of_truncated_episodes(successors, ended):
             assert_alike(one.then(two.then(three)), whole)
 
 
+def test_sparse_chunks_with_truncated_ends_merge_as_dense_ones():
+    stream = plain(T=40, n=3, episode=np.arange(40) // 6, terminated=np.zeros(40, dtype=bool))
+    parts = [of(stream.sparse[i : i + 10]) for i in range(0, 40, 10)]
+    assert all(part.B.any() for part in parts)
+    assert_alike(parts[0].then(parts[1]).then(parts[2].then(parts[3])), of(stream))
+
+
 @quick
 @given(st.data())
 def test_one_row_at_a_time(data):

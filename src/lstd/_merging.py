@@ -207,7 +207,7 @@ def _sum_and_outer(one: Array, two: Array, u: Array, v: Array) -> Array:
     changes = bool(u.any() and v.any())
     if not changes and (is_no_sum(one) or is_no_sum(two)):
         return two if is_no_sum(one) else one
-    found = one + two
+    found = np.add(one, two, order="C")  # dger would update a copy of a sum in the other order
     if changes:
         blas.dger(1.0, v, u, a=found.T, overwrite_a=True)
     return found
