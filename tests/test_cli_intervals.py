@@ -146,7 +146,7 @@ def test_model_without_intervals_says_so(folder, capsys):
 
 
 def test_too_many_features_for_intervals_is_said(tmp_path, monkeypatch):
-    monkeypatch.setattr(fitting, "default_limit", lambda n: 0)
+    monkeypatch.setattr(fitting, "default_limit", lambda n, n_bytes: 0)
     found = fit_tables([write(table(200), tmp_path / "a.csv")], ROLES, Settings(0.9))
     assert found.model.influence is None
     assert found.no_intervals.startswith("2 features are too many; ")
@@ -200,7 +200,7 @@ def test_only_the_first_rows_are_chosen_from(tmp_path):
     found = fit_tables([path], ROLES, settings, chunk_rows=50)
     assert found.choice is not None
     assert (found.choice.rows, found.choice.all_rows, found.model.statistics.n_rows) == (1000, True, 1000)
-    choice = choosing.choose([path], ROLES, settings, chunk_rows=50, max_entries=3 * 110)
+    choice = choosing.choose(fitting.RowReader([path], ROLES, chunk_rows=50), settings, max_entries=3 * 110)
     expected = LSTDCV(0.9, fit_intercept=True).fit(**arrays(table(1000)[:100]))
     assert (choice.rows, choice.all_rows) == (100, False)
     assert choice.selection.lmbda == expected.lmbda_

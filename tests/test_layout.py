@@ -124,6 +124,7 @@ def test_kernels_import_numpy_and_numba_only():
         ("typer", {"cli"}),
         ("rich", {"cli"}),
         ("pyarrow", {"experiments", "report", "tables"}),
+        ("distributed", {"distributed"}),
     ],
 )
 def test_libraries_stay_where_they_belong(library, parts):
@@ -146,6 +147,7 @@ def test_nothing_but_the_declared_dependencies_is_imported():
         "report": {"matplotlib", "pyarrow"},
         "experiments": {"pyarrow"},
         "tables": {"pyarrow"},
+        "distributed": {"distributed"},
         "trajectories": {"narwhals", "gymnasium", "minari"},
     }
     for module, found in IMPORTS.items():

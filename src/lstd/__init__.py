@@ -4,6 +4,8 @@ From sequences of features and rewards, a linear prediction of the discounted su
 
 LSTD, LSTDStatistics
     The estimator for whole data and chunks of a stream, and the statistics behind it, which merge exactly.
+fit_files
+    A model of tables in files that need not fit in memory.
 LSTDCV
     The same with its settings chosen from the data.
 RecursiveLSTD, TD, TrueOnlineTD
@@ -12,6 +14,8 @@ Trajectories
     Rows of the data contract from tables, Gymnasium environments and Minari datasets.
 inference, metrics, persistence, report
     Intervals; errors against exact values; files of fitted models; figures and pages.
+distributed
+    The same model from chunks that are summed by many processes or machines.
 mrp, experiments
     Markov reward processes with exact values; the experiments of Osogami (AAAI-20).
 
@@ -28,13 +32,16 @@ if TYPE_CHECKING:
     from lstd.model_selection import LSTDCV
     from lstd.online import TD, RecursiveLSTD, TrueOnlineTD
     from lstd.statistics import LSTDStatistics
+    from lstd.tables.out_of_core import fit_files
     from lstd.trajectories import Trajectories
 
 __version__ = "0.1.0"
 
-__all__ = ["LSTD", "LSTDCV", "TD", "LSTDStatistics", "RecursiveLSTD", "Trajectories", "TrueOnlineTD"]
+__all__ = ["LSTD", "LSTDCV", "TD", "LSTDStatistics", "RecursiveLSTD", "Trajectories", "TrueOnlineTD", "fit_files"]
 
-_SUBMODULES = ("errors", "experiments", "inference", "metrics", "model_selection", "mrp", "persistence", "report")
+_SUBMODULES = (
+    "distributed", "errors", "experiments", "inference", "metrics", "model_selection", "mrp", "persistence", "report",
+)  # fmt: skip
 _HOMES = {
     "LSTD": "estimators",
     "LSTDCV": "model_selection",
@@ -43,6 +50,7 @@ _HOMES = {
     "TD": "online",
     "Trajectories": "trajectories",
     "TrueOnlineTD": "online",
+    "fit_files": "tables.out_of_core",
 }
 
 

@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import validate_data
 
 from lstd._rows import Features, Rows, check_features, check_rows
-from lstd._validation import check_not_masked, to_real_array
+from lstd._validation import check_indices, check_not_masked, to_real_array
 from lstd.errors import InvalidInputError
 
 
@@ -37,6 +37,7 @@ def rows_of(
     X_next = columns.pop("X_next")
     phi = checked_features(model, X, reset=reset, min_rows=min_rows, finite=False)
     if X_next is not None:
+        X_next = _plain("X_next", X_next)
         if tuple(np.shape(X_next)) != phi.shape:
             raise InvalidInputError(f"`X_next` must have the shape of `X`, {phi.shape}; got {np.shape(X_next)}.")
         X_next = checked_features(model, X_next, reset=False, finite=False, name="X_next")
@@ -52,14 +53,28 @@ def checked_features(
     model: BaseEstimator, X: Any, *, reset: bool, min_rows: int = 0, finite: bool = True, name: str = "X"
 ) -> Features:
     """Features as `check_features` gives them, after scikit-learn's checks of their number and names."""
-    check_not_masked(name, X)
-    if isinstance(X, (list, tuple)) or getattr(getattr(X, "dtype", None), "kind", "") in ("S", "U"):
-        X = to_real_array(name, X)  # scikit-learn reads numbers in text
-    phi = validate_data(
-        model, X, reset=reset, accept_sparse="csr", dtype=np.float64, order="C", ensure_all_finite=False,
-        ensure_min_samples=min_rows,
-    )  # fmt: skip
+    try:
+        phi = validate_data(
+            model, _plain(name, X), reset=reset, accept_sparse="csr", dtype=np.float64, order="C",
+            ensure_all_finite=False, ensure_min_samples=min_rows,
+        )  # fmt: skip
+    except OverflowError as error:  # integers of any length
+        raise InvalidInputError(f"`{name}` must be finite in float64, below 1e308 in size; it has more.") from error
     return check_features(name, phi, finite=finite)
+
+
+def _plain(name: str, X: Any) -> Any:
+    """Features as scikit-learn may read them: lists as arrays, no numbers in text, no indices outside of a matrix."""
+    check_not_masked(name, X)
+    if sparse.issparse(X):
+        check_indices(name, X)
+    elif isinstance(X, (list, tuple)) or getattr(getattr(X, "dtype", None), "kind", "") in ("S", "U"):
+        return to_real_array(name, X)
+    elif len(names := list(getattr(X, "columns", ()))) != len({*map(repr, names)}):
+        raise InvalidInputError(
+            f"`{name}` must have columns of different names; got {names!r:.200}. Rename all but one."
+        )
+    return X
 
 
 def present(y: Any) -> Any:

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
-from lstd._validation import check_not_masked, check_real, to_real_array
+from lstd._validation import check_indices, check_not_masked, check_real, to_real_array
 from lstd._warning import warn as give_warning
 from lstd.errors import BrokenEpisodeWarning, InvalidInputError, MissingTerminationWarning
 
@@ -143,7 +143,7 @@ def warn_of_breaks(rows: Rows, lmbda: float, before: Array | None = None) -> boo
     """
     if lmbda == 0.0 or rows.X_next is None or not len(rows):
         return False
-    row = 0 if before is not None and _differ(rows.X[:1], before[np.newaxis])[0] else _first_break(rows)
+    row = 0 if before is not None and _differ(rows.X[:1], before[np.newaxis])[0] else first_break(rows)
     if row is None:
         return False
     give_warning(
@@ -155,7 +155,7 @@ def warn_of_breaks(rows: Rows, lmbda: float, before: Array | None = None) -> boo
     return True
 
 
-def _first_break(rows: Rows) -> int | None:
+def first_break(rows: Rows) -> int | None:
     """First row that is not the successor of the row before it, within an episode."""
     X_next: Features = rows.X_next
     size = max(1, _COMPARED // rows.n_features)
@@ -186,6 +186,7 @@ def _largest(rows: Features) -> Array:
 def check_features(name: str, X: Any, *, finite: bool = True) -> Features:
     """Float64 features in C order, dense or compressed sparse rows, all finite unless told not to look."""
     if sparse.issparse(X):
+        check_indices(name, X)
         if X.dtype.kind == "c":
             raise InvalidInputError(f"`{name}` must be an array of real numbers; got dtype {X.dtype}.")
         phi = sparse.csr_array(X, dtype=np.float64)
@@ -204,6 +205,15 @@ def check_features(name: str, X: Any, *, finite: bool = True) -> Features:
     if finite:
         check_finite(name, phi)
     return phi
+
+
+def product(name: str, phi: Features, weights: Array, intercept: Any = 0.0) -> Array:
+    """Predictions of finite features, or an InvalidInputError where they overflow."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        found = np.asarray(phi @ weights + intercept)
+    if not np.isfinite(found).all():
+        raise InvalidInputError(f"`{name}` must not be so large that predictions overflow. Scale features to order 1.")
+    return found
 
 
 def check_finite(name: str, phi: Features) -> None:
@@ -268,6 +278,8 @@ def _check_episode(episode: ArrayLike, n_rows: int) -> NDArray[Any]:
         raise InvalidInputError(f"`episode` must be a vector of ids: {error}.") from error
     if ids.shape != (n_rows,):
         raise InvalidInputError(f"`episode` must have one id per row of `X`, shape ({n_rows},); got {ids.shape}.")
+    if ids.dtype.names is not None:
+        raise InvalidInputError(f"`episode` must be a vector of ids, not of records; got dtype {ids.dtype}.")
     missing = _missing_ids(ids)
     if missing.any():
         row = int(np.argmax(missing))
@@ -305,8 +317,17 @@ def _missing_ids(ids: NDArray[Any]) -> NDArray[np.bool_]:
     if ids.dtype.kind in "mM":
         return np.asarray(np.isnat(ids))
     if ids.dtype.kind == "O":
-        return np.array([i is None or type(i).__name__ == "NAType" or i != i for i in ids], dtype=np.bool_)
+        return np.array([_is_missing(name) for name in ids], dtype=np.bool_)
     return np.zeros(len(ids), dtype=np.bool_)
+
+
+def _is_missing(name: Any) -> bool:
+    if name is None or type(name).__name__ == "NAType":
+        return True
+    try:
+        return bool(name != name)
+    except (TypeError, ValueError):  # an array, which is no id: `_check_contiguous` says so
+        return False
 
 
 def _check_flags(name: str, flags: ArrayLike | None, n_rows: int) -> NDArray[np.bool_]:

@@ -5,6 +5,7 @@ The limit is one of the whole process: all who ask for it at a time share it, an
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,6 +18,13 @@ _lock = threading.Lock()
 _users = 0
 _limit: Any = None
 _threads = 1  # of the BLAS before the limit
+
+
+def available_cores() -> int:
+    """Number of cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def blas_threads() -> int:

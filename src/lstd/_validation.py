@@ -77,8 +77,31 @@ def check_array(name: str, value: ArrayLike, shape: tuple[int | None, ...]) -> N
 
 def check_not_masked(name: str, value: Any) -> None:
     """Refuse masked entries: what they hide would be used."""
-    if np.ma.is_masked(value):
+    structured = getattr(getattr(value, "dtype", None), "names", None) is not None  # refused for what it is
+    if not structured and np.ma.is_masked(value):
         raise InvalidInputError(f"`{name}` must not have masked entries. Fill them, or drop their rows, first.")
+
+
+def check_indices(name: str, X: Any) -> None:
+    """Refuse a sparse matrix whose indices point outside of it, where SciPy and kernels would read foreign memory."""
+    if X.format in ("csr", "csc", "bsr"):
+        steps = np.diff(X.indptr)
+        sound = X.indptr[0] == 0 and not (steps < 0).any() and X.indptr[-1] <= len(X.indices)
+        length = X.shape[-1 if X.format != "csc" else 0] // (X.blocksize[1] if X.format == "bsr" else 1)
+        inside = sound and _inside(X.indices[: X.indptr[-1]], length)
+    elif X.format == "coo":
+        inside = all(_inside(indices, length) for indices, length in zip(X.coords, X.shape, strict=True))
+    else:
+        return
+    if not inside:
+        raise InvalidInputError(
+            f"`{name}` must be a sparse matrix whose indices lie within its shape, {X.shape}; some lie outside. "
+            "Build it anew: see `check_format` of SciPy's sparse arrays."
+        )
+
+
+def _inside(indices: NDArray[Any], length: int) -> bool:
+    return not len(indices) or bool(indices.min() >= 0 and indices.max() < length)
 
 
 def to_real_array(name: str, value: ArrayLike) -> NDArray[Any]:
@@ -91,7 +114,7 @@ def to_real_array(name: str, value: ArrayLike) -> NDArray[Any]:
     if array.dtype.kind in "OSU":
         try:
             numbers_read = array.astype(np.float64)
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, OverflowError) as error:
             raise InvalidInputError(f"`{name}` must be an array of real numbers: {error}.") from error
         if array.dtype.kind == "O":  # text that reads as numbers is text all the same
             array = numbers_read

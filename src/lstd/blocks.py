@@ -8,6 +8,7 @@ marks stand depends on the data only, not on the chunks it came in.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,6 +24,45 @@ _MOST = 64  # stretches: more narrow the intervals by 2 %, half as many widen th
 _MOST_ROWS = 28  # stretches of one stream: scores of short ones depend on their neighbours'
 _FEWEST = 10  # stretches that are worth their memory
 _BYTES = 2**28  # of all marks together
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where the marks of a stream stand, which hangs on the lengths of its episodes and on nothing else.
+
+    Attributes
+    ----------
+    limit, size, by_episode
+        As of :class:`Blocks`.
+    n_rows, n_episodes : int
+        Of the stream so far.
+    """
+
+    limit: int
+    n_rows: int = 0
+    n_episodes: int = 0
+    size: int = 1
+    by_episode: bool = False
+
+    def extended(self, begins: NDArray[np.bool_]) -> tuple[Layout, list[int]]:
+        """With the next chunk, and its rows before which a mark is set.
+
+        Parameters
+        ----------
+        begins : ndarray of shape (T,), T at least 1
+            Which rows are the first of an episode.
+        """
+        n_rows, n_episodes = self.n_rows + len(begins), self.n_episodes + int(begins.sum())
+        if not self.limit:
+            return replace(self, n_rows=n_rows, n_episodes=n_episodes), []
+        by_episode = self.by_episode or n_episodes > 1
+        unit = self.n_episodes - 1 + np.cumsum(begins) if by_episode else self.n_rows + np.arange(len(begins))
+        before = (self.n_episodes if by_episode else self.n_rows) - 1
+        size = self.size if by_episode == self.by_episode else 1
+        while unit[-1] // size >= (self.limit if by_episode else min(self.limit, _MOST_ROWS)):
+            size *= 2
+        starts = np.flatnonzero(np.diff(unit // size, prepend=max(0, before) // size)).tolist()
+        return Layout(self.limit, n_rows, n_episodes, size, by_episode), starts
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,36 +106,36 @@ class Blocks:
         total = self.total
         if not self.limit or not len(rows):
             return replace(self, total=total.then(LSTDStatistics.from_rows(rows, total.lmbda)))
-        unit, before, by_episode = self._units(rows)
-        alike = by_episode == self.by_episode
-        size = self.size if alike else 1
-        while unit[-1] // size >= (self.limit if by_episode else min(self.limit, _MOST_ROWS)):
-            size *= 2
-        marks = [*self.marks[size // self.size - 1 :: size // self.size]] if alike else []
-        starts = np.flatnonzero(np.diff(unit // size, prepend=max(0, before) // size)).tolist()
-        row = 0
+        begins = np.concatenate([[not total.goes_on_with(rows.first_episode, rows.X_next is not None)], rows.last[:-1]])
+        layout, starts = self.layout.extended(begins)
+        return self.joined(rows, pieces_of(rows, total.lmbda, starts), layout, starts)
+
+    @property
+    def layout(self) -> Layout:
+        """Where the marks stand."""
+        return Layout(self.limit, self.total.n_rows, self.total.n_episodes, self.size, self.by_episode)
+
+    def joined(self, rows: Rows, pieces: Iterable[LSTDStatistics], layout: Layout, starts: Sequence[int]) -> Blocks:
+        """With the next chunk in pieces that are summed already, cut where :meth:`Layout.extended` says.
+
+        Raises as :meth:`extended` does.
+        """
+        step = layout.size // self.size if layout.by_episode == self.by_episode else 0
+        marks = [*self.marks[step - 1 :: step]] if step else []
+        total, row = self.total, 0
         with np.errstate(over="ignore", invalid="ignore"):  # `check_sums` looks at what comes out
-            for piece in pieces_of(rows, total.lmbda, starts):
+            for piece in pieces:
                 if row in starts:
                     marks.append(total)
                 total = total.then(piece)
                 row += piece.n_rows
         check_sums(total, rows)
-        return Blocks(total, self.limit, tuple(marks), size, by_episode)
-
-    def _units(self, rows: Rows) -> tuple[NDArray[np.intp], int, bool]:
-        """Number of each row's unit, of the unit before them, and whether units are episodes."""
-        total = self.total
-        begins = np.concatenate([[not total.goes_on_with(rows.first_episode, rows.X_next is not None)], rows.last[:-1]])
-        episode = total.n_episodes - 1 + np.cumsum(begins)
-        if self.by_episode or episode[-1] > 0:
-            return episode, total.n_episodes - 1, True
-        return total.n_rows + np.arange(len(rows)), total.n_rows - 1, False
+        return Blocks(total, self.limit, tuple(marks), layout.size, layout.by_episode)
 
 
-def default_limit(n_features: int) -> int:
+def default_limit(n_features: int, n_bytes: int = _BYTES) -> int:
     """As many stretches as their memory, 16 bytes times the number of features squared each, is worth."""
-    affordable = min(_MOST, _BYTES // (16 * max(1, n_features) ** 2))
+    affordable = min(_MOST, n_bytes // (16 * max(1, n_features) ** 2))
     return affordable if affordable >= _FEWEST else 0
 
 

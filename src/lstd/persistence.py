@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from lstd._container import read, write
 from lstd._packing import count, flag, pack, shaped, texts, unpack
-from lstd._rows import Features, check_features
+from lstd._rows import Features, check_features, product
 from lstd._validation import check_real
 from lstd.errors import InvalidInputError
 from lstd.statistics import VARIANTS, LSTDStatistics
@@ -139,7 +139,7 @@ class FittedModel:
         return self.influence.interval(phi, self._predicted(phi), level)
 
     def _predicted(self, phi: Features) -> Array:
-        return np.asarray(phi @ self.coef.T + self.intercept)
+        return product("X", phi, self.coef.T, self.intercept)
 
     def _checked(self, X: Any) -> Features:
         names = getattr(X, "columns", None)

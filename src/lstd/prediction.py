@@ -13,7 +13,7 @@ from sklearn.metrics import r2_score
 from sklearn.utils.validation import check_is_fitted
 
 from lstd._inputs import checked_features, present, rows_of
-from lstd._rows import Rows, check_rows
+from lstd._rows import Features, Rows, check_rows, product
 from lstd._validation import check_real, to_real_array
 from lstd._warning import warn as give_warning
 from lstd.bias import BiasCheck, check_bias
@@ -61,7 +61,7 @@ class Predictor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         """
         check_is_fitted(self)
         phi = checked_features(self, X, reset=False)
-        prediction = np.asarray(phi @ self._fitted.coef.T + self._fitted.intercept)
+        prediction = self._values(phi)
         if not return_std:
             return prediction
         return prediction, self._fitted.influence.standard_error(phi).reshape(prediction.shape)
@@ -90,11 +90,12 @@ class Predictor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             When the model was fitted to too few episodes or rows, or keeps no sums over stretches of the data.
         """
         check_is_fitted(self)
-        if not 0.0 < check_real("level", level, 0.0, np.inf) < 1.0:
+        level = check_real("level", level, 0.0, np.inf)
+        if not 0.0 < level < 1.0:
             raise InvalidInputError(f"`level` must be between 0 and 1, as 0.95 is; got {level:g}.")
         phi = checked_features(self, X, reset=False)
-        prediction = np.asarray(phi @ self._fitted.coef.T + self._fitted.intercept)
-        columns = prediction.reshape(len(prediction), -1)
+        prediction = self._values(phi)
+        columns = prediction if prediction.ndim == 2 else prediction[:, np.newaxis]
         found = self._fitted.influence.interval(phi, columns, level)
         if prediction.ndim == 2:
             return found
@@ -203,9 +204,19 @@ class Predictor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         if counts.sum() < 2:
             _refuse_or_warn(int(counts.sum()), rows, observed.unobserved, tolerance, told)
             return float("nan")
+        if weights is not None and not weights[counts].any():
+            raise InvalidInputError(
+                "`sample_weight` must be above 0 for some row whose return was observed; got 0 for all of them."
+            )
         returns = observed.returns.reshape(len(rows), -1)[counts]
-        predicted = (phi[counts] @ self._fitted.coef.T + self._fitted.intercept).reshape(returns.shape)
-        return float(r2_score(returns, predicted, sample_weight=None if weights is None else weights[counts]))
+        predicted = self._values(phi[counts]).reshape(returns.shape)
+        with np.errstate(over="ignore", invalid="ignore"):
+            found = float(r2_score(returns, predicted, sample_weight=None if weights is None else weights[counts]))
+        if not np.isfinite(found):
+            raise InvalidInputError(
+                "`X`, `y` and `sample_weight` must not be so large that the sum of squares overflows."
+            )
+        return found
 
     @property
     def statistics_(self) -> LSTDStatistics:
@@ -247,6 +258,9 @@ class Predictor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     def n_episodes_(self) -> int:
         """Episodes begun."""
         return self.statistics_.n_episodes
+
+    def _values(self, phi: Features) -> Array:
+        return product("X", phi, self._fitted.coef.T, self._fitted.intercept)
 
     def _blank(self) -> Self:
         """A copy that was never fitted: parameters and metadata requests only."""

@@ -48,6 +48,7 @@ _STAGES = (0.98, 0.98, 1.0)  # λ* of the targets
 _CAUTION_OF_EPISODES, _CAUTION_OF_ROWS = 1.0, 0.5  # standard errors, in the last stage
 _FOLDS, _FEWEST_EPISODES = 10, 5
 _LARGEST_CONDITION = 1e10
+_MOST_JOBS = 1024  # of trace decays, which are threads
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,7 +101,7 @@ def select(
             f"`X` must hold at least two full transitions to choose from; got n_samples={len(rows)} with "
             f"{int(full.sum())}. Pass more rows, or set `lmbda` and `alpha` of LSTD yourself."
         )
-    if n_jobs == 0:
+    if n_jobs is not None and check_integer("n_jobs", n_jobs, -_MOST_JOBS, _MOST_JOBS) == 0:
         raise InvalidInputError("`n_jobs` must be None or an integer other than 0; got 0.")
     folds = _folds(rows, full, cv)
     grid = _Grid.of(rows, full, lmbdas, alphas, fit_intercept)
@@ -172,8 +173,9 @@ def _solved(
 ) -> tuple[Array, Array, Array]:
     """For one λ and all α: weights of all data (α, n, m), without each fold (K, α, n, m), largest condition (α,)."""
     sums = [LSTDStatistics.from_rows(fold, lmbda) for fold in folds]
-    without = list(_without_each(sums))
-    total = reduce(LSTDStatistics.then, sums)
+    with np.errstate(over="ignore", invalid="ignore"):  # `solve` looks at what comes out
+        without = list(_without_each(sums))
+        total = reduce(LSTDStatistics.then, sums)
     n_all = max(1, int(full.sum()))
     n, m = total.b.shape
     weights, outside = np.empty((len(grid.alphas), n, m)), np.empty((len(folds), len(grid.alphas), n, m))

@@ -354,7 +354,8 @@ def check_sums(found: LSTDStatistics, rows: Rows) -> None:
     Such a feature leaves its mark on the diagonal of A or in the pending row, as 0·inf is NaN: no pass over all
     features is needed to find out that there is one.
     """
-    sums = (found.A, found.B, found.b, found.arriving, *([] if found.pending is None else [found.pending.phi]))
+    edges = (np.array(found.share), found.a, found.h, found.c)  # which other sums are multiplied by when merged
+    sums = (found.A, found.B, found.b, found.arriving, *edges, *([] if found.pending is None else [found.pending.phi]))
     if all(np.isfinite(array).all() for array in sums):
         return
     check_finite("X", rows.X)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypedDict
 
 import typer
 
 from lstd.cli.console import fail_with, output
 from lstd.cli.interruption import advise
-from lstd.cli.tables import DATA_HELP, NAMES, check_out, check_packages, listener, names
+from lstd.cli.tables import DATA_HELP, NAMES, bytes_of, check_out, check_packages, jobs_of, listener, names
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -18,6 +18,14 @@ if TYPE_CHECKING:
     from lstd.tables.settings import Settings
 
 AUTO = "auto"
+
+
+class Reading(TypedDict):
+    """How the tables are read."""
+
+    n_jobs: int | None
+    memory: int
+    independent: bool
 
 
 def fit(
@@ -50,6 +58,18 @@ def fit(
         str, typer.Option(metavar="NAME", help="boyan, uncorrected or mixed.", show_default=True)
     ] = "boyan",
     fit_intercept: Annotated[bool, typer.Option("--fit-intercept", help="Fit an intercept too.")] = False,
+    independent: Annotated[
+        bool, typer.Option("--independent", help="Every file begins an episode; ids may come again.")
+    ] = False,
+    jobs: Annotated[
+        str | None, typer.Option(metavar="N", help="Threads.  [default: all cores]", show_default=False)
+    ] = None,
+    memory: Annotated[
+        str,
+        typer.Option(
+            metavar="SIZE", help="Bound on data and sums in memory: a number and MB or GB.", show_default=True
+        ),
+    ] = "512MB",
     report: Annotated[
         str | None, typer.Option(metavar="FILE", help="Where a page with figures goes, as HTML.", show_default=False)
     ] = None,
@@ -62,8 +82,9 @@ def fit(
     A table has a row per step, in time order. The last row of an episode that did not terminate counts by its features
     only; its reward is not used and may be missing. Without --episode, an episode ends at a row that is flagged. Names
     have commas between them, and options that take several may be repeated. With auto, settings are chosen by
-    cross-validation on the first rows, as many as take 256 MB. Exit codes: 0 done, 1 a file could not be written, 2 bad
-    usage or input, 130 interrupted (143 by SIGTERM).
+    cross-validation on the first rows, as many as take half of --memory, 256 MB at most. The model is the same for any
+    number of --jobs. Exit codes: 0 done, 1 a file could not be written, 2 bad usage or input, 130 interrupted (143 by
+    SIGTERM).
     """
     from lstd.errors import LSTDError
 
@@ -73,8 +94,9 @@ def fit(
 
         roles = _roles(features, all_others, names(reward), episode, terminated, truncated, names(exclude))
         settings = Settings(gamma, _number("lmbda", lmbda), _number("alpha", alpha), variant, fit_intercept)
+        reading: Reading = {"n_jobs": jobs_of(jobs), "memory": bytes_of(memory), "independent": independent}
         page = None if report is None else _check_report(report, out, force, data)
-        return _carry_out(data, roles, settings, check_out(out, force, data), page, as_json, quiet)
+        return _carry_out(data, roles, settings, reading, check_out(out, force, data), page, as_json, quiet)
     except (LSTDError, OSError) as error:
         return fail_with(error)
 
@@ -129,7 +151,14 @@ def _check_report(report: str, out: str, force: bool, inputs: list[str]) -> Path
 
 
 def _carry_out(
-    data: list[str], roles: Roles, settings: Settings, out: Path, page: Path | None, as_json: bool, quiet: bool
+    data: list[str],
+    roles: Roles,
+    settings: Settings,
+    reading: Reading,
+    out: Path,
+    page: Path | None,
+    as_json: bool,
+    quiet: bool,
 ) -> int:
     from lstd.cli.describe import fit_json, fit_text
     from lstd.cli.progress import make_reporter, reporting
@@ -140,7 +169,8 @@ def _carry_out(
     advise("; no model was written")
     with reporting(make_reporter(quiet)) as reporter:
         sample_entries = 0 if page is None else SAMPLE_ENTRIES
-        found = fit_tables(data, roles, settings, sample_entries=sample_entries, on_progress=listener(reporter))
+        listen = listener(reporter)
+        found = fit_tables(data, roles, settings, sample_entries=sample_entries, on_progress=listen, **reading)
         # Said before it is true, so that an interruption never denies a model that is there.
         advise(f"; {out} may have been written")
         save_model(found.model, out)

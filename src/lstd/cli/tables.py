@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import csv
 import os
+import re
 from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
 
 DATA_HELP = "Tables, .csv, .csv.gz or .parquet; several are read as one, in this order."
 NAMES = "NAME[,NAME...]"
+_COUNT = re.compile(r"-?[0-9]{1,18}")
+_SIZE = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,12})?) ?([KMGT]B)", re.IGNORECASE)
+_UNITS = {"KB": 2**10, "MB": 2**20, "GB": 2**30, "TB": 2**40}
 _BYTES_PER_SECOND = 5e7  # until the speed of this machine is known
 
 
@@ -50,6 +54,28 @@ def check_out(out: str, force: bool, inputs: Sequence[str], option: str = "--out
                 raise InvalidInputError(f"`{option}` must not be a file that is read; got {out!r}; give another.")
     check_replaceable(path, force=force, option=option)
     return path
+
+
+def jobs_of(text: str | None) -> int | None:
+    """Number of threads; raises InvalidInputError."""
+    from lstd._validation import check_integer
+    from lstd.tables.ahead import MAX_JOBS
+
+    return None if text is None else check_integer("--jobs", int(text) if _COUNT.fullmatch(text) else text, 1, MAX_JOBS)
+
+
+def bytes_of(text: str) -> int:
+    """Bytes of a size like 512MB; raises InvalidInputError."""
+    from lstd.errors import InvalidInputError
+    from lstd.tables.ahead import LEAST_MEMORY
+
+    match = _SIZE.fullmatch(text.strip())
+    if match is None:
+        raise InvalidInputError(f"`--memory` must be a number and MB or GB, such as 512MB; got {text!r}.")
+    found = int(float(match[1]) * _UNITS[match[2].upper()])
+    if found < LEAST_MEMORY:
+        raise InvalidInputError(f"`--memory` must be at least {LEAST_MEMORY >> 20}MB; got {text!r}.")
+    return found
 
 
 def listener(reporter: Reporter) -> Callable[[str, float, float], None]:

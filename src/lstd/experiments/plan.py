@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from lstd._threads import available_cores
 from lstd._validation import check_choice, check_integer
 from lstd.experiments._folder import GROUPS, STAGE_FILES, check_folder, check_usable
 from lstd.experiments.protocol import (
@@ -22,7 +23,6 @@ from lstd.experiments.protocol import (
     PROBLEMS,
     STEP_SIZES,
 )
-from lstd.experiments.provenance import available_cores
 from lstd.experiments.store import Cell, CorruptCellError, read_cell, read_document
 
 RUNS_PER_CELL = 50

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import platform
 from importlib import metadata
 from pathlib import Path
 from typing import Any
+
+from lstd._threads import available_cores
 
 PACKAGES = ("numpy", "scipy", "numba", "llvmlite", "scikit-learn", "matplotlib", "pyarrow", "typer", "rich")
 
@@ -37,13 +38,6 @@ def describe_machine(n_jobs: int | None = None) -> dict[str, Any]:
         "numba_threading": "none: runs are divided among Python threads",
         "platform": platform.platform(),
     }
-
-
-def available_cores() -> int:
-    """Number of cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def _versions() -> dict[str, str]:

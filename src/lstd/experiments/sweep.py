@@ -19,6 +19,7 @@ from scipy.sparse import csr_array
 from lstd._kernels import td as td_kernels
 from lstd._kernels.lstd_dense import LANES, lstd_dense
 from lstd._kernels.lstd_onehot import Plan, lstd_onehot, plan
+from lstd._threads import available_cores
 from lstd._validation import check_array, check_choice, check_grid, check_integer
 from lstd.errors import IllConditionedWarning, InvalidInputError
 from lstd.experiments.protocol import (
@@ -32,7 +33,6 @@ from lstd.experiments.protocol import (
     STEP_SIZES,
     TD_ALGORITHMS,
 )
-from lstd.experiments.provenance import available_cores
 from lstd.mrp import MRP, RandomMRP, Trajectory, make_features
 
 Array = NDArray[np.float64]

@@ -10,8 +10,8 @@ from scipy import sparse
 
 from lstd._kernels.blocked import BLOCK
 from lstd._kernels.recursive import HUGE
-from lstd._rows import check_features
-from lstd._validation import check_array, check_real
+from lstd._rows import check_features, product
+from lstd._validation import check_array, check_indices, check_real, to_real_array
 from lstd.errors import InvalidInputError
 
 Array = NDArray[np.float64]
@@ -73,10 +73,12 @@ def check_row(name: str, value: Any, n: int) -> Array | Entries:
     if sparse.issparse(value):
         if value.shape not in ((1, n), (n,)):
             raise InvalidInputError(f"`{name}` must be one row of {n} features, shape (1, {n}); got {value.shape}.")
+        check_indices(name, value)
+        if hasattr(value, "prune"):  # SciPy converts no entries beyond `indptr`, and fails
+            value = value.copy()
+            value.prune()
         found = sparse.coo_array(value)
         return _check_entries(name, (found.coords[-1], found.data), n)
-    if np.iscomplexobj(value):
-        raise InvalidInputError(f"`{name}` must be an array of real numbers; got complex ones.")
     return check_array(name, value, (n,))
 
 
@@ -85,7 +87,7 @@ def _check_entries(name: str, value: tuple[Any, ...], n: int) -> Entries:
         raise InvalidInputError(
             f"`{name}` must be a vector, a sparse row or a pair (indices, values); got {value!r:.80}."
         )
-    indices = np.asarray(value[0])
+    indices = to_real_array(f"{name}[0]", value[0])
     if indices.size == 0:
         indices = indices.astype(np.int64)
     if indices.ndim != 1 or indices.dtype.kind not in "iu":
@@ -156,10 +158,12 @@ def predict(x: Any, weights: Array) -> Any:
     n = len(weights)
     if isinstance(x, tuple):
         row = _check_entries("x", x, n)
-        return float(row.values @ weights[row.indices])
-    if not sparse.issparse(x) and np.ndim(x) == 1:
-        return float(check_array("x", x, (n,)) @ weights)
+        return float(product("x", row.values, weights[row.indices]))
+    if not sparse.issparse(x):
+        x = to_real_array("x", x)
+    if x.ndim == 1 and not sparse.issparse(x):
+        return float(product("x", check_array("x", x, (n,)), weights))
     phi = check_features("x", x)
     if phi.shape[1] != n:
         raise InvalidInputError(f"`x` must have {n} features, as the estimator has; got shape {phi.shape}.")
-    return np.asarray(phi @ weights)
+    return product("x", phi, weights)

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lstd._rows import check_rows
-from lstd.tables.rows import OnProgress, Roles, RowReader
+from lstd.tables.rows import OnProgress, RowReader
 from lstd.tables.sample import Sample
 from lstd.tables.settings import Settings
 
 if TYPE_CHECKING:
     from lstd.selection import Selection
 
-_ENTRIES = 2**25  # features of the rows to choose from, 256 MiB
+ENTRIES = 2**25  # features of the rows to choose from, 256 MiB
 _OPERATIONS_PER_BYTE = 100.0  # that take as long as reading a byte does
 
 
@@ -28,17 +27,15 @@ class Choice:
 
 
 def choose(
-    paths: Sequence[str],
-    roles: Roles,
+    reader: RowReader,
     settings: Settings,
     *,
-    chunk_rows: int | None = None,
-    max_entries: int = _ENTRIES,
+    max_entries: int = ENTRIES,
     on_progress: OnProgress | None = None,
 ) -> Choice:
-    """Choose what `settings` leaves open, from as many of the first rows as have 2²⁵ features in all.
+    """Choose what `settings` leaves open, from as many of the first rows as have `max_entries` features in all.
 
-    Parameters are those of :func:`lstd.tables.fitting.fit_tables`.
+    Parameters are else those of :func:`lstd.tables.fitting.fit_tables`.
 
     Raises
     ------
@@ -47,8 +44,7 @@ def choose(
     """
     from lstd.selection import select
 
-    reader = RowReader(paths, roles, chunk_rows=chunk_rows, on_progress=on_progress)
-    sample = Sample(len(reader.features), len(roles.rewards), max_entries, ones=settings.fit_intercept)
+    sample = Sample(len(reader.features), len(reader.roles.rewards), max_entries, ones=settings.fit_intercept)
     for chunk in reader.chunks():
         sample.add(chunk)
         if sample.is_full:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -17,6 +18,7 @@ Array = NDArray[np.float64]
 _MISSING = ("", "na", "n/a", "#n/a", "nan", "-nan", "null", "none", "<na>")
 _TRUTHS = dict.fromkeys(("1", "1.0", "true", "t", "yes", "y"), True)
 _TRUTHS |= dict.fromkeys(("0", "0.0", "false", "f", "no", "n"), False)
+_HAS_TENSORS = int(pa.__version__.partition(".")[0]) >= 17  # in the order of rows
 _SHOWN = 40  # characters of a bad value in a message
 NO_VALUE = "has no value (it is empty or NaN)"
 _NEEDED = "every row needs the id of its episode."
@@ -42,6 +44,17 @@ def numbers(array: pa.Array, column: str) -> tuple[Array, Fault | None]:
         values = np.full(len(array), np.nan)
         return values, Fault(0, column, f"is not numeric; the column is of type {kind}.") if len(array) else None
     return _as_numpy(array), None
+
+
+def matrix(batch: pa.RecordBatch, names: Sequence[str]) -> Array | None:
+    """Columns side by side, shape (T, n), in one step; None unless all are float64, finite, and without gaps."""
+    if not _HAS_TENSORS or not len(batch) or any(batch.schema.field(name).type != pa.float64() for name in names):
+        return None
+    try:
+        found: Array = batch.select(list(names)).to_tensor(row_major=True).to_numpy()
+    except pa.ArrowException:  # a value is missing
+        return None
+    return found if np.isfinite(found).all() else None
 
 
 def finite(values: Array, column: str, fault: Fault | None) -> Fault | None:

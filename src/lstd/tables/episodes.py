@@ -96,6 +96,17 @@ class Episodes:
         self._last = self._row(file, first, marks, rows)
         return numbers, fault
 
+    def part(self) -> None:
+        """Say that what follows goes on with no episode so far, and may have ids that came before.
+
+        Raises
+        ------
+        InvalidInputError
+            When the last row breaks a rule.
+        """
+        self.finish()
+        self._last, self._seen = None, SeenIds()
+
     def finish(self) -> None:
         """Say that there are no more rows; raises InvalidInputError when the last one breaks a rule."""
         self._check_last(True)

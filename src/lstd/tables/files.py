@@ -33,7 +33,8 @@ from lstd.tables.faults import at_row, could_not_be_read, no_column
 EXTENSIONS = (".csv", ".csv.gz", ".parquet")
 BLOCK_BYTES = 2**18  # of a CSV file read at once, of which Arrow reads 32 ahead; no row may be longer than a block
 _BYTES_PER_COLUMN = 512  # a block holds a row of so many bytes per column at least
-_PARQUET_BUFFER = _COUNTED_BYTES = 2**20
+_COUNTED_BYTES = 2**20
+_PARQUET_BUFFER, _PARQUET_BUFFERS = 2**20, 2**23  # of a column, and of all columns together
 _UNREADABLE = (pa.ArrowException, OSError, EOFError, zlib.error, csv.Error, ValueError, MemoryError)
 _OTHER_FORMATS = {
     b"\x1f\x8b": "is compressed by gzip; rename it to end in .csv.gz.",
@@ -76,8 +77,11 @@ class Table:
             if found > 1:
                 raise InvalidInputError(f"{self.file}: column {column!r} comes {found} times; rename all but one.")
 
-    def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Batches of these columns in the order of rows, all rows before the first unreadable one."""
+    def batches(self, columns: Sequence[str], most_rows: int = 2**15) -> Iterator[pa.RecordBatch]:
+        """Batches of these columns in the order of rows, all rows before the first unreadable one.
+
+        Those from typed columns have `most_rows` at most, those of text hold the bytes of a block.
+        """
         raise NotImplementedError
 
     def done(self) -> float:
@@ -145,7 +149,7 @@ class _CsvTable(Table):
             return 0.0
         return min(1.0, float(self._native.tell()) / self.size)
 
-    def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    def batches(self, columns: Sequence[str], most_rows: int = 2**15) -> Iterator[pa.RecordBatch]:
         ragged: list[Any] = []
         n_rows = 0
         failure: InvalidInputError | None = None
@@ -306,6 +310,7 @@ class _ParquetTable(Table):
     def __init__(self, file: str, size: int) -> None:
         super().__init__(file, size)
         self._rows_read = self._n_rows = 0
+        self.names = []
         with self._open() as parquet:
             self.names = list(parquet.schema_arrow.names)
             self._n_rows = parquet.metadata.num_rows
@@ -313,21 +318,21 @@ class _ParquetTable(Table):
     def done(self) -> float:
         return self._rows_read / self._n_rows if self._n_rows else 0.0
 
-    def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    def batches(self, columns: Sequence[str], most_rows: int = 2**15) -> Iterator[pa.RecordBatch]:
         self._rows_read = 0
         try:
             with self._open() as parquet:
                 for group in range(parquet.num_row_groups):
-                    yield from self._group(parquet, group, columns)
+                    yield from self._group(parquet, group, columns, most_rows)
         except InvalidInputError:
             raise
         except _UNREADABLE as error:
             raise could_not_be_read(f"{self.file}, after row {self._rows_read},", error) from error
 
-    def _group(self, parquet: Any, group: int, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    def _group(self, parquet: Any, group: int, columns: Sequence[str], most_rows: int) -> Iterator[pa.RecordBatch]:
         first, n_rows = self._rows_read, parquet.metadata.row_group(group).num_rows
         try:
-            for batch in parquet.iter_batches(2**15, row_groups=[group], columns=list(columns), use_threads=False):
+            for batch in parquet.iter_batches(most_rows, [group], list(columns), use_threads=False):
                 self._rows_read += len(batch)
                 yield batch.select(list(columns))
         except _UNREADABLE as error:
@@ -337,6 +342,8 @@ class _ParquetTable(Table):
             raise could_not_be_read(self.file, f"row group {group + 1} has fewer rows than it says")
 
     def _open(self) -> Any:
+        # Arrow takes a buffer for each column that is read.
+        n_bytes = max(2**14, min(_PARQUET_BUFFER, _PARQUET_BUFFERS // max(1, len(self.names))))
         return pyarrow.parquet.ParquetFile(
-            self.file, buffer_size=_PARQUET_BUFFER, page_checksum_verification=True, pre_buffer=False
+            self.file, buffer_size=n_bytes, page_checksum_verification=True, pre_buffer=False
         )

@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import logging
-import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 import lstd
 from lstd._rows import Rows, check_rows
-from lstd.blocks import Blocks, default_limit
+from lstd._threads import available_cores, one_blas_thread
+from lstd._validation import check_integer
+from lstd._warning import warn as give_warning
+from lstd.blocks import Blocks, Layout, default_limit
 from lstd.errors import InvalidInputError, MissingTerminationWarning
 from lstd.fitted import Fitted
 from lstd.persistence import FittedModel, Origin
-from lstd.statistics import LSTDStatistics
-from lstd.tables.choosing import Choice, choose
+from lstd.statistics import LSTDStatistics, pieces_of
+from lstd.tables.ahead import LEAST_MEMORY, MAX_JOBS, MEMORY, Ahead
+from lstd.tables.choosing import ENTRIES, Choice, choose
 from lstd.tables.rows import Chunk, OnProgress, Roles, RowReader
 from lstd.tables.sample import Sample
 from lstd.tables.settings import Settings
@@ -84,12 +87,18 @@ def fit_tables(
     *,
     sample_entries: int = 0,
     chunk_rows: int | None = None,
+    n_jobs: int | None = None,
+    memory: int = MEMORY,
+    independent: bool = False,
     on_progress: OnProgress | None = None,
 ) -> TableFit:
     """Fit a model to tables, which are read as one, in the order given.
 
     Without a column of episodes, an episode ends where a row is flagged as terminated or truncated, and goes on
     otherwise, from file to file too. What `settings` leaves open is chosen from the first rows before.
+
+    The calling thread reads and merges the sums in order, `n_jobs` others sum the chunks, and as many convert them:
+    the model is the same to the last bit for any number of jobs.
 
     Parameters
     ----------
@@ -99,14 +108,23 @@ def fit_tables(
     sample_entries : int, default 0
         How many features of the first rows to keep.
     chunk_rows : int, optional
-        Rows that are read at a time; by default as many as hold about a million features.
+        Rows that are read at a time; by default as many as hold about a million features, fewer with little memory.
+    n_jobs : int, optional
+        Threads; by default as many as there are cores. With one, no chunk is read while another is summed.
+    memory : int, default 2**29
+        Bytes, at least 2²⁴, that bound the chunks which are read ahead, their sums, and what is kept for intervals,
+        up to half of it. One chunk has a place always; the sums over all rows, and what Python and the readers of
+        files take, come on top.
+    independent : bool, default False
+        Whether each file begins an episode; ids may come again in other files.
     on_progress : callable, optional
         Called with what is being done, and bytes done and in all.
 
     Raises
     ------
     InvalidInputError
-        At the first bad row, when there are no transitions, or too few to choose from.
+        At the first bad row, when there are no transitions, or too few to choose from; when `n_jobs` or `memory`
+        breaks its rule.
 
     Warns
     -----
@@ -115,14 +133,18 @@ def fit_tables(
     MissingTerminationWarning
         When nothing says which episodes terminated: they are taken as truncated.
     """
-    reader = RowReader(paths, roles, chunk_rows=chunk_rows, on_progress=on_progress)
+    memory = check_integer("memory", memory, LEAST_MEMORY)
+    n_jobs = available_cores() if n_jobs is None else check_integer("n_jobs", n_jobs, 1, MAX_JOBS)
+    reader = RowReader(
+        paths, roles, chunk_rows=chunk_rows, on_progress=on_progress, independent=independent, memory=memory
+    )
     _tell_what_is_assumed(reader)
     choice = None
     if settings.lmbda is None or settings.alpha is None:
-        choice = choose(paths, roles, settings, chunk_rows=chunk_rows, on_progress=on_progress)
+        choice = choose(reader.again(), settings, max_entries=min(ENTRIES, memory // 16), on_progress=on_progress)
         settings = replace(settings, lmbda=choice.selection.lmbda, alpha=choice.selection.alpha)
     sample = Sample(len(reader.features), len(roles.rewards), sample_entries) if sample_entries else None
-    blocks = blocks_of(reader, settings, sample)
+    blocks = blocks_of(reader, settings, sample, n_jobs=n_jobs)
     if not blocks.total.n_transitions:
         raise InvalidInputError(
             f"{', '.join(paths)}: of {blocks.total.n_rows} rows none is followed by a row of its episode or "
@@ -130,12 +152,21 @@ def fit_tables(
         )
     assert settings.alpha is not None
     fitted = Fitted(blocks, settings.gamma, settings.alpha, settings.variant, settings.fit_intercept)
-    no_intervals = _why_no_intervals(fitted)
+    no_intervals = _why_no_intervals(fitted, memory)
     model = _model(fitted, reader, _origin(paths, roles, blocks.total), intervals=not no_intervals)
     return TableFit(model, fitted, choice, no_intervals, sample)
 
 
-def blocks_of(reader: RowReader, settings: Settings, sample: Sample | None = None) -> Blocks:
+class _Work(NamedTuple):
+    """A chunk to be summed, in pieces that begin at some rows."""
+
+    chunk: Chunk
+    layout: Layout  # with the chunk
+    starts: list[int]
+    matrices: int  # of a piece's sums: A, and B where an episode was truncated
+
+
+def blocks_of(reader: RowReader, settings: Settings, sample: Sample | None = None, *, n_jobs: int = 1) -> Blocks:
     """Statistics of all rows, with marks; with an intercept the last feature is a column of ones.
 
     The first rows are added to a sample.
@@ -143,14 +174,41 @@ def blocks_of(reader: RowReader, settings: Settings, sample: Sample | None = Non
     n, m = len(reader.features) + settings.fit_intercept, len(reader.roles.rewards)
     assert settings.lmbda is not None
     nothing = LSTDStatistics.empty(n, m, gamma=settings.gamma, lmbda=settings.lmbda, single=m == 1)
-    blocks = Blocks(nothing, default_limit(n))
-    for chunk in reader.chunks():
-        blocks = blocks.extended(_rows(chunk, settings))
-        if sample is not None:
-            sample.add(chunk)
+    limit = default_limit(n, reader.memory // 2)
+    blocks = Blocks(nothing, limit)
+
+    def n_bytes(work: _Work) -> int:
+        copies = 1 + settings.fit_intercept  # of the features
+        return 8 * (copies * work.chunk.X.size + work.matrices * n**2 * (1 + len(work.starts)))
+
+    def summed(work: _Work) -> tuple[_Work, Rows, list[LSTDStatistics]]:
+        rows = _rows(work.chunk, settings)
+        return work, rows, list(pieces_of(rows, nothing.lmbda, work.starts))
+
+    most_bytes = reader.memory - reader.memory // 4 - 16 * n**2 * limit
+    # With one thread of the BLAS whatever the number of jobs: its threads divide sums, which changes the last bits.
+    with one_blas_thread(), Ahead(n_jobs) as ahead:
+        for work, rows, pieces in ahead.map(summed, _laid_out(reader, limit, sample, ahead), n_bytes, most_bytes):
+            blocks = blocks.joined(rows, pieces, work.layout, work.starts)
+            del work, rows, pieces  # before the next chunk is drawn
     # Within, episodes are numbered; who goes on with the stream knows them by their ids.
     first, last = reader.episodes.first, reader.episodes.last
     return replace(blocks, total=replace(blocks.total, first_episode=first, last_episode=last))
+
+
+def _laid_out(reader: RowReader, limit: int, sample: Sample | None, ahead: Ahead) -> Iterator[_Work]:
+    """Chunks, with the places of marks, which are known before the sums are."""
+    layout, episode = Layout(limit), -1
+    for chunk in reader.chunks(ahead):
+        begins = np.diff(chunk.episode, prepend=episode) != 0
+        layout, starts = layout.extended(begins)
+        episode = int(chunk.episode[-1])
+        if sample is not None:
+            sample.add(chunk)
+        work = _Work(chunk, layout, starts, 1 + bool((begins[1:] & ~chunk.terminated[:-1]).any()))
+        del chunk
+        yield work
+        del work
 
 
 def _rows(chunk: Chunk, settings: Settings) -> Rows:
@@ -177,10 +235,13 @@ def _model(fitted: Fitted, reader: RowReader, origin: Origin, *, intervals: bool
     )  # fmt: skip
 
 
-def _why_no_intervals(fitted: Fitted) -> str:
+def _why_no_intervals(fitted: Fitted, memory: int) -> str:
     if not fitted.blocks.limit:
-        n = fitted.statistics.n_features
-        return f"{n} features are too many; what each stretch of the data adds would take more than 256 MB."
+        n, half = fitted.statistics.n_features, memory // 2**21
+        return (
+            f"{n} features are too many; what each stretch of the data adds would take more than {half} MB, half of "
+            "the memory."
+        )
     try:
         _ = fitted.influence
     except InvalidInputError as error:
@@ -191,13 +252,12 @@ def _why_no_intervals(fitted: Fitted) -> str:
 def _tell_what_is_assumed(reader: RowReader) -> None:
     roles, files = reader.roles, [table.file for table in reader.tables]
     if roles.episode is not None and roles.terminated is None:
-        warnings.warn(
+        give_warning(
             "Nothing says which episodes terminated: every episode is taken as truncated, its last row as features "
             "only. Name a column that is 1 on the last row of episodes that ended for good, 0 elsewhere.",
             MissingTerminationWarning,
-            stacklevel=3,
         )
-    if roles.episode is None and len(files) > 1:
+    if roles.episode is None and len(files) > 1 and not reader.independent:
         _LOG.warning(
             "without a column of episodes, the first row of each file is taken as the successor of the last row of the "
             "file before, unless that ended its episode"

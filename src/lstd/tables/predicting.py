@@ -116,13 +116,15 @@ def predict_tables(
     roles = Roles(features=model.feature_names, kept=tuple(kept))
     reader = RowReader(paths, roles, chunk_rows=chunk_rows, on_progress=on_progress)
     names = prediction_names(model, kept, intervals=level is not None)
-    predicted_for(model, np.zeros((1, len(model.feature_names))), level)  # says so before anything is written
+    if level is not None:
+        intervals_of(model, np.zeros((1, len(model.feature_names))), level)  # says so before anything is written
     written = 0
     out: Sink = sink(file, [*kept, *names])
     try:
         for chunk in reader.chunks():
-            found = predicted_for(model, chunk.X, level)
-            check_predictions(chunk, found["prediction"])
+            found = {"prediction": predictions_of(model, chunk)}
+            if level is not None:
+                found = intervals_of(model, chunk.X, level)
             arrays = [from_numpy(found[what][:, j]) for j in range(len(model.reward_names)) for what in found]
             out.write(dict(zip([*kept, *names], [*chunk.kept, *arrays], strict=True)))
             written += len(chunk)
@@ -133,17 +135,16 @@ def predict_tables(
     return written
 
 
-def predicted_for(model: FittedModel, X: Array, level: float | None) -> dict[str, NDArray[Any]]:
-    """What is written for rows of features (T, n), in order, each of shape (T, m)."""
-    with np.errstate(over="ignore", invalid="ignore"):  # `check_predictions` looks at what comes out
-        if level is None:
-            return {"prediction": model.predict(X)}
-        found = model.predict_interval(X, level)
+def intervals_of(model: FittedModel, X: Array, level: float) -> dict[str, NDArray[Any]]:
+    """Predictions with intervals for rows of features (T, n), each of shape (T, m), by what their columns are named."""
+    found = model.predict_interval(X, level)
     return {name: getattr(found, name) for name in ("prediction", *_OF_INTERVALS)}
 
 
-def check_predictions(chunk: Chunk, predicted: Array) -> None:
-    """Refuse predictions, of shape (T, m), that overflow."""
+def predictions_of(model: FittedModel, chunk: Chunk) -> Array:
+    """Predictions for a chunk, (T, m); raises InvalidInputError, with the first bad row, where one overflows."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        predicted = np.asarray(chunk.X @ model.coef.T + model.intercept)
     bad = ~np.isfinite(predicted).all(axis=1)
     if bad.any():
         row = chunk.first + int(np.argmax(bad)) + 1
@@ -151,6 +152,7 @@ def check_predictions(chunk: Chunk, predicted: Array) -> None:
             f"{chunk.file}: row {row} (the first row of data is 1): the prediction is beyond 1e308; look for huge "
             "values of its features."
         )
+    return predicted
 
 
 def prediction_names(model: FittedModel, kept: Sequence[str], *, intervals: bool = False) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from lstd.errors import InvalidInputError
 from lstd.tables import columns as convert
+from lstd.tables.ahead import MEMORY, Ahead
 from lstd.tables.episodes import Episodes, Marks
 from lstd.tables.faults import Fault, at_row
 from lstd.tables.files import Table, open_table
@@ -22,6 +23,7 @@ OnProgress = Callable[[str, float, float], None]  # what is being done, bytes do
 
 _INDEX = re.compile(r"__index_level_\d+__")
 _CHUNK_ENTRIES = 2**20  # of a chunk's features, 8 MiB
+_ENTRY_BYTES = 64  # of memory that a chunk's feature needs, so that several chunks have a place
 
 
 @dataclass(frozen=True)
@@ -105,18 +107,31 @@ class Chunk:
         return len(self.X)
 
 
+class _Raw(NamedTuple):
+    """Rows as they were read."""
+
+    table: Table
+    first: int  # place of its first row in the file
+    batch: pa.RecordBatch
+
+
 class RowReader:
     """Reads tables as one stream of rows, in the order given; an episode may go on from one file to the next.
 
-    Memory is that of a chunk, and of the ids that were seen.
+    Memory is that of the chunks which are read ahead, and of the ids that were seen.
 
     Parameters
     ----------
     paths : sequence of str
     roles : Roles
     chunk_rows : int, optional
-        Rows per chunk; by default as many as hold about a million features.
+        Rows per chunk; by default as many as hold about a million features, fewer with little memory.
     on_progress : callable, optional
+        Called in the thread that takes the chunks.
+    independent : bool, default False
+        Whether each file begins an episode; ids may come again in other files.
+    memory : int
+        Bytes; a quarter of it bounds the chunks that are read ahead.
 
     Raises
     ------
@@ -131,36 +146,73 @@ class RowReader:
         *,
         chunk_rows: int | None = None,
         on_progress: OnProgress | None = None,
+        independent: bool = False,
+        memory: int = MEMORY,
     ) -> None:
         self.tables = [open_table(path) for path in paths]
         self.roles = roles.resolved(self.tables)
         self.features = self.roles.features or ()
         self.episodes = Episodes(roles.rewards, roles.episode, roles.terminated, roles.truncated)
-        self._chunk_rows = chunk_rows or max(64, min(2**15, _CHUNK_ENTRIES // len(self.features)))
+        most = min(_CHUNK_ENTRIES, memory // _ENTRY_BYTES)
+        self.independent, self.memory = independent, memory
+        self._chunk_rows = chunk_rows or max(64, min(2**15, most // len(self.features)))
         self._on_progress = on_progress
 
-    def chunks(self) -> Iterator[Chunk]:
-        """Checked chunks; raises InvalidInputError at the first bad row, after the chunks before it or one more."""
+    def again(self) -> RowReader:
+        """Another reader of the same rows, from the first."""
+        return RowReader(
+            [table.file for table in self.tables], self.roles, chunk_rows=self._chunk_rows,
+            on_progress=self._on_progress, independent=self.independent, memory=self.memory,
+        )  # fmt: skip
+
+    def chunks(self, ahead: Ahead | None = None) -> Iterator[Chunk]:
+        """Checked chunks; raises InvalidInputError at the first bad row, after the chunks before it or one more.
+
+        Parameters
+        ----------
+        ahead : Ahead, optional
+            Threads in which values are converted while the next rows are read.
+        """
+        found = (ahead or Ahead(1)).map(self._converted, self._raw(), self._n_bytes, self.memory // 4)
+        table: Table | None = None
+        for raw, values in found:
+            if self.independent and raw.table is not table:
+                self.episodes.part()
+            table = raw.table
+            chunk = self._checked(raw, values)
+            del raw, values  # which hold the rows as they were read
+            yield chunk
+            del chunk
+        self.episodes.finish()
+
+    def _raw(self) -> Iterator[_Raw]:
         columns = list(dict.fromkeys((*self.features, *self.roles.others, *self.roles.kept)))
         total = float(sum(table.size for table in self.tables))
         before = 0
         for table in self.tables:
             first = 0
             self._tell(table, before, total)
-            for batch in _regrouped(table.batches(columns), self._chunk_rows):
-                yield self._checked(table, first, batch)
+            batches = table.batches(columns, max(64, min(2**15, self._chunk_rows)))
+            for batch in _regrouped(batches, self._chunk_rows):
+                yield _Raw(table, first, batch)
                 first += len(batch)
                 self._tell(table, before + table.size * table.done(), total)
             before += table.size
             self._tell(table, before, total)
-        self.episodes.finish()
 
     def _tell(self, table: Table, done: float, total: float) -> None:
         if self._on_progress is not None:
             self._on_progress(f"reading {table.file}", done, total)
 
-    def _checked(self, table: Table, first: int, batch: pa.RecordBatch) -> Chunk:
-        values = _Values(batch, self.roles, trim=table.text)
+    def _n_bytes(self, raw: _Raw) -> int:
+        """Bytes of rows, as they were read and converted."""
+        return int(raw.batch.nbytes) + 8 * len(raw.batch) * (len(self.features) + len(self.roles.rewards))
+
+    def _converted(self, raw: _Raw) -> tuple[_Raw, _Values]:
+        return raw, _Values(raw.batch, self.roles, trim=raw.table.text)
+
+    def _checked(self, raw: _Raw, values: _Values) -> Chunk:
+        table, first, batch = raw
         fault = values.first_fault()
         marks = Marks(values.ids, values.terminated, values.truncated, np.isnan(values.y))
         n_sure = len(batch) if fault is None else fault.row
@@ -179,10 +231,8 @@ class _Values:
         self._batch = batch
         self._faults: list[Fault] = []
         features = roles.features or ()
-        self.X = np.empty((len(batch), len(features)))
-        for j, name in enumerate(features):
-            self.X[:, j], fault = convert.numbers(batch.column(name), name)
-            self._note(convert.finite(self.X[:, j], name, fault))
+        X = convert.matrix(batch, features)
+        self.X = self._one_by_one(features) if X is None else X
         self.y = np.empty((len(batch), len(roles.rewards)))
         for j, name in enumerate(roles.rewards):
             self.y[:, j], fault = convert.numbers(batch.column(name), name)
@@ -196,6 +246,14 @@ class _Values:
 
     def first_fault(self) -> Fault | None:
         return min(self._faults, default=None, key=lambda fault: fault.row)
+
+    def _one_by_one(self, features: Sequence[str]) -> Array:
+        """Features that are to be converted, or searched for the first that is bad."""
+        X = np.empty((len(self._batch), len(features)))
+        for j, name in enumerate(features):
+            X[:, j], fault = convert.numbers(self._batch.column(name), name)
+            self._note(convert.finite(X[:, j], name, fault))
+        return X
 
     def _note(self, fault: Fault | None) -> None:
         if fault is not None:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from lstd.errors import InvalidInputError
 from lstd.persistence import FittedModel
 from lstd.returns import TOLERANCE, discounted_returns
-from lstd.tables.predicting import check_predictions
+from lstd.tables.predicting import predictions_of
 from lstd.tables.rows import Chunk, OnProgress, Roles, RowReader
 
 Array = NDArray[np.float64]
@@ -81,9 +81,7 @@ def score_tables(
     with np.errstate(over="ignore", invalid="ignore"):  # what comes out is looked at
         for chunk in reader.chunks():
             rows += len(chunk)
-            predicted = model.predict(chunk.X)
-            check_predictions(chunk, predicted)
-            gathering.add(chunk, predicted)
+            gathering.add(chunk, predictions_of(model, chunk))
         gathering.finish()
         squares = moments.squares
     if moments.count < 2:

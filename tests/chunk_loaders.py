@@ -1,0 +1,44 @@
+"""Chunks of a stream for workers to load: a module of its own, for a process that begins need not import the tests."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import time
+
+import numpy as np
+
+N = 3
+EDGES = [0, 30, 30, 31, *range(60, 381, 40), 387]
+N_CHUNKS = len(EDGES) - 1
+
+
+def whole():
+    """Rows of episodes that are longer and shorter than chunks; the first chunks are small, one is empty."""
+    draw = np.random.RandomState(1)
+    T = EDGES[-1]
+    ids = np.cumsum(draw.uniform(size=T) < 0.02)
+    last = np.append(np.diff(ids) > 0, False)
+    rows = {"X": draw.normal(size=(T, N)), "y": draw.normal(size=T)}
+    return rows | {"episode": ids, "terminated": last & (draw.uniform(size=T) < 0.5)}
+
+
+def chunk(place):
+    return {name: values[EDGES[place] : EDGES[place + 1]] for name, values in whole().items()}
+
+
+def load(folder, place, deadly=None, always=False, seconds=0.0):
+    """A chunk; leaves a file for every call, and kills its process at the first call for the deadly place."""
+    calls = [name for name in os.listdir(folder) if name.startswith(f"{place}-")]
+    with open(os.path.join(folder, f"{place}-{len(calls)}-{os.getpid()}-{time.monotonic_ns()}"), "x"):
+        pass
+    if place == deadly and (always or not calls):
+        os.kill(os.getpid(), signal.SIGKILL)
+    time.sleep(seconds)
+    return chunk(place)
+
+
+def slow(place):
+    time.sleep(random.uniform(0.0, 0.01))
+    return chunk(place)

@@ -1,0 +1,329 @@
+"""Arguments of every kind that people pass by mistake: data that is right, changed at random."""
+
+from __future__ import annotations
+
+import decimal
+import fractions
+
+import numpy as np
+import pandas as pd
+from scipy import sparse
+
+N = 3  # features
+
+
+def valid(rng, n_rows=12):
+    """Arguments of `fit` that follow the data contract: two episodes, the second one truncated."""
+    X = rng.normal(size=(n_rows, N))
+    arguments = {
+        "X": X,
+        "y": rng.normal(size=n_rows),
+        "episode": np.repeat([0, 1], [n_rows // 2, n_rows - n_rows // 2]),
+        "terminated": np.arange(n_rows) == n_rows // 2 - 1,
+        "X_next": np.vstack([X[1:], X[:1]]),
+        "discount": rng.uniform(0.0, 1.0, n_rows),
+        "importance_ratio": rng.uniform(0.0, 2.0, n_rows),
+    }
+    kept = [name for name in arguments if name in ("X", "y") or rng.random() < 0.5]
+    return {name: arguments[name] for name in kept}
+
+
+def mutated(rng, arguments):
+    """One to three arguments changed; "what was done" beside them."""
+    changed, done, broken = dict(arguments), [], set()
+    for _ in range(int(rng.integers(1, 4))):
+        name = str(rng.choice(list(changed)))
+        if name in broken:
+            continue
+        mutation = _CHANGES[int(rng.integers(len(_CHANGES)))]
+        try:
+            found = mutation(changed[name], rng)
+        except Exception:  # this change does not apply to what another one has left
+            continue
+        changed[name] = found
+        if mutation in (sparse_with_indices_outside, sparse_with_rows_that_go_back):
+            broken.add(name)  # SciPy would end the process if it were changed once more
+        done.append(f"{name}: {mutation.__name__}")
+    return changed, ", ".join(done)
+
+
+def scalar(rng):
+    """A number, or something else where a number or a flag is expected."""
+    return _SCALARS[int(rng.integers(len(_SCALARS)))]
+
+
+_SCALARS = (
+    None, "", "1", "nan", b"1", True, np.True_, 0, 1, -1, 10**400, 1.5, -0.0, np.nan, np.inf, -np.inf, 1e308, 1e-320,
+    1e155, 1e30, 1j, [], [1.0], (1.0, 2.0), np.array(0.5), np.array([0.5]), np.float16(0.5), np.longdouble(0.5),
+    np.int8(1), decimal.Decimal("0.5"), fractions.Fraction(1, 2), object(), {}, np.ma.masked, np.datetime64("NaT"),
+    pd.NA, float, lambda: 1,
+)  # fmt: skip
+
+
+# Shapes
+
+
+def one_row_less(a, rng):
+    return a[:-1]
+
+
+def one_row_more(a, rng):
+    return np.concatenate([a, a[:1]])
+
+
+def no_rows(a, rng):
+    return a[:0]
+
+
+def one_row(a, rng):
+    return a[:1]
+
+
+def no_columns(a, rng):
+    return a[:, :0]
+
+
+def one_column_less(a, rng):
+    return a[:, 1:]
+
+
+def one_column_more(a, rng):
+    return np.hstack([a, a[:, :1]])
+
+
+def transposed(a, rng):
+    return np.transpose(a)
+
+
+def flat(a, rng):
+    return np.ravel(a)
+
+
+def deeper(a, rng):
+    return np.asarray(a)[..., np.newaxis]
+
+
+def two_columns(a, rng):
+    return np.column_stack([a, a])
+
+
+def no_dimension(a, rng):
+    return np.asarray(a).reshape(-1)[0]
+
+
+def no_dimension_array(a, rng):
+    return np.array(1.0)
+
+
+def nothing(a, rng):
+    return None
+
+
+def empty(a, rng):
+    return np.empty(tuple(rng.integers(0, 2, 3)))
+
+
+def other(a, rng):
+    return scalar(rng)
+
+
+# Values
+
+
+def _with(a, rng, values):
+    found = np.array(a, dtype=object if isinstance(values[0], str) else np.float64)
+    for value in values:
+        found.reshape(-1)[int(rng.integers(found.size))] = value
+    return found
+
+
+def one_nan(a, rng):
+    return _with(a, rng, [np.nan])
+
+
+def one_infinite(a, rng):
+    return _with(a, rng, [rng.choice([-np.inf, np.inf])])
+
+
+def nan_and_infinities(a, rng):
+    return _with(a, rng, [np.nan, np.inf, -np.inf])
+
+
+def one_huge(a, rng):
+    return _with(a, rng, [rng.choice([-1.0, 1.0]) * rng.choice([1e20, 1e75, 1e150, 1e160, 1e200, 1e308])])
+
+
+def all_huge(a, rng):
+    return np.asarray(a) * rng.choice([1e20, 1e75, 1e150, 1e200, 1e307])
+
+
+def all_tiny(a, rng):
+    return np.asarray(a) * rng.choice([1e-20, 1e-75, 1e-150, 1e-200, 1e-307, 1e-320])
+
+
+def of_all_sizes(a, rng):
+    return np.asarray(a) * 10.0 ** rng.integers(-300, 300, np.shape(a))
+
+
+def zeros(a, rng):
+    return np.zeros_like(a)
+
+
+def constant(a, rng):
+    return np.ones_like(a)
+
+
+def negative(a, rng):
+    return -np.asarray(a, dtype=np.float64)
+
+
+def one_text(a, rng):
+    return _with(a, rng, ["nought"])
+
+
+def one_missing(a, rng):
+    found = np.array(a, dtype=object)
+    found.reshape(-1)[int(rng.integers(found.size))] = [None, pd.NA, pd.NaT, object(), {}, 10**400, "", 1j][
+        int(rng.integers(8))
+    ]
+    return found
+
+
+def shuffled(a, rng):
+    return rng.permutation(np.asarray(a))
+
+
+# Types and containers
+
+
+def of_other_type(a, rng):
+    types = ["?", "i1", "u1", "i8", "u8", "f2", "f4", "g", "c8", "O", "U", "S", "M8[s]", "m8[s]", ">f8", ">i4"]
+    with np.errstate(all="ignore"):
+        return np.asarray(a).astype(np.dtype(types[int(rng.integers(len(types)))]))
+
+
+def records(a, rng):
+    return np.array([(1, 2.0)] * len(a), dtype=[("a", int), ("b", float)])
+
+
+def masked(a, rng):
+    return np.ma.array(a, mask=rng.random(np.shape(a)) < rng.choice([0.0, 0.2]))
+
+
+def lists(a, rng):
+    return np.asarray(a).tolist()
+
+
+def unequal_lists(a, rng):
+    return [[1.0] * int(rng.integers(0, 4)) for _ in range(len(a))]
+
+
+def objects(a, rng):
+    found = np.empty(len(a), dtype=object)
+    found[:] = [[1.0, 2.0][: int(rng.integers(3))] for _ in range(len(a))]
+    return found
+
+
+def mixed(a, rng):
+    values = [0, 1.0, "0", b"0", None, True, (1,), [1], np.nan, pd.Timestamp(0), frozenset(), np.array([1, 2])]
+    found = np.empty(len(a), dtype=object)
+    for i in range(len(a)):
+        found[i] = values[int(rng.integers(len(values)))]
+    return found
+
+
+def texts(a, rng):
+    return [str(value) for value in np.asarray(a).reshape(-1)]
+
+
+def text(a, rng):
+    return "a" * len(a)
+
+
+def generator(a, rng):
+    return (value for value in a)
+
+
+def keys(a, rng):
+    return {i: value for i, value in enumerate(np.asarray(a).tolist())}  # noqa: C416
+
+
+def backwards(a, rng):
+    return np.asarray(a)[::-1]
+
+
+def strided(a, rng):
+    return np.repeat(np.asarray(a), 2, axis=-1)[..., ::2]
+
+
+def by_columns(a, rng):
+    found = np.asfortranarray(a)
+    found.setflags(write=False)
+    return found
+
+
+def frame(a, rng):
+    names = [["a", "b", "c"], [0, 1, 2], ["a", "a", "a"], ["c", "b", "a"], ["a", 1, None]][int(rng.integers(5))]
+    return pd.DataFrame(a, columns=names[: np.shape(a)[1]])
+
+
+def series(a, rng):
+    kinds = (None, "category", "string", "Int64", "boolean", "Float64", object)
+    return pd.Series(np.asarray(a)).astype(kinds[int(rng.integers(7))])
+
+
+def matrix(a, rng):
+    return sparse.csr_matrix(a).todense()
+
+
+# Sparse
+
+
+def as_sparse(a, rng):
+    kinds = ("csr", "csc", "coo", "lil", "dok", "dia", "bsr")
+    found = sparse.csr_array(np.asarray(a) * (rng.random(np.shape(a)) < 0.5))
+    return found.asformat(kinds[int(rng.integers(len(kinds)))])
+
+
+def sparse_vector(a, rng):
+    return sparse.coo_array(np.asarray(a).reshape(-1))
+
+
+def sparse_of_other_type(a, rng):
+    return sparse.csr_array(a).astype([np.complex128, np.int8, np.bool_, np.float32][int(rng.integers(4))])
+
+
+def sparse_with_repeated_indices(a, rng):
+    found = sparse.csr_array(np.asarray(a, dtype=np.float64))
+    found.indices[:] = rng.integers(found.shape[1], size=found.nnz)
+    found.has_canonical_format = found.has_sorted_indices = False
+    return found
+
+
+def sparse_with_indices_outside(a, rng):
+    found = sparse.csr_array(np.asarray(a, dtype=np.float64)).asformat(["csr", "csc", "coo"][int(rng.integers(3))])
+    indices = found.coords[int(rng.integers(2))] if found.format == "coo" else found.indices
+    indices[int(rng.integers(len(indices)))] = [-1, N, 99, 10**6, -(10**6)][int(rng.integers(5))] + 20
+    return found
+
+
+def sparse_with_rows_that_go_back(a, rng):
+    found = sparse.csr_array(np.asarray(a, dtype=np.float64))
+    found.indptr[int(rng.integers(1, len(found.indptr)))] = [-5, 10**6, 0][int(rng.integers(3))]
+    return found
+
+
+def sparse_with_nan(a, rng):
+    found = sparse.csr_array(np.asarray(a, dtype=np.float64))
+    found.data[int(rng.integers(found.nnz))] = [np.nan, np.inf, 1e308, 0.0][int(rng.integers(4))]
+    return found
+
+
+_CHANGES = (
+    one_row_less, one_row_more, no_rows, one_row, no_columns, one_column_less, one_column_more, transposed, flat,
+    deeper, two_columns, no_dimension, no_dimension_array, nothing, empty, other, one_nan, one_infinite,
+    nan_and_infinities, one_huge, all_huge, all_tiny, of_all_sizes, zeros, constant, negative, one_text, one_missing,
+    shuffled, of_other_type, records, masked, lists, unequal_lists, objects, mixed, texts, text, generator, keys,
+    backwards, strided, by_columns, frame, series, matrix, as_sparse, sparse_vector, sparse_of_other_type,
+    sparse_with_repeated_indices, sparse_with_indices_outside, sparse_with_rows_that_go_back, sparse_with_nan,
+)  # fmt: skip

@@ -1,0 +1,315 @@
+"""Arguments changed at random: each call ends in a finite result or in an error that is meant for users.
+
+Meant for users are the errors of `lstd.errors`, and what scikit-learn's `validate_data` says of `X` and of what is not
+fitted yet: its messages are part of the contract of its estimators, which `check_estimator` asks for word by word.
+Warnings are errors here, as everywhere, but for our own and two of scikit-learn's.
+"""
+
+from __future__ import annotations
+
+import pickle
+import traceback
+import warnings
+from fractions import Fraction
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import sparse
+from sklearn.exceptions import NotFittedError, UndefinedMetricWarning
+
+from fuzz_arguments import N, mutated, scalar, valid
+from lstd import LSTD, LSTDCV, TD, LSTDStatistics, RecursiveLSTD
+from lstd.errors import InvalidInputError, LSTDError, LSTDWarning
+
+CASES = 40  # per seed
+SEEDS = range(5)
+
+
+def is_for_users(error):
+    if isinstance(error, (LSTDError, NotFittedError)):
+        return True
+    frames = traceback.extract_tb(error.__traceback__)
+    by_scikit_learn = any(frame.name == "validate_data" and "sklearn" in frame.filename for frame in frames)
+    return by_scikit_learn and type(error) in (ValueError, TypeError)
+
+
+def attempt(call, done):
+    """The result of a call, or None when it ends in an error that is meant for users."""
+    try:
+        with warnings.catch_warnings():
+            for expected in (LSTDWarning, UndefinedMetricWarning):
+                warnings.simplefilter("ignore", expected)
+            warnings.filterwarnings("ignore", "X (does not have valid|has) feature names", UserWarning)
+            return (call(),)
+    except Exception as error:
+        if not is_for_users(error):
+            pytest.fail(f"{done}: {''.join(traceback.format_exception(error))}")
+        return None
+
+
+def state(model):
+    """What a fitted estimator knows, but for what it works out from that when asked."""
+    s = model.statistics_
+    kept = {name: value for name, value in vars(model).items() if name not in ("_fitted", "_told", "cv_results_")}
+    return pickle.dumps((kept, s, model.coef_, model.intercept_))
+
+
+def learned(model):
+    """What an online estimator has learned, and not what it has warned of or compiled."""
+    known = model.snapshot() if isinstance(model, RecursiveLSTD) else vars(model)
+    return pickle.dumps({name: value for name, value in known.items() if name not in ("warned", "_warned", "_typed")})
+
+
+def check_model(model, done):
+    """Weights and sums are numbers; or reading the weights says why there are none."""
+    found = attempt(lambda: model.coef_, done)
+    if found is not None:
+        assert np.isfinite(found[0]).all(), done
+        assert np.isfinite(model.intercept_).all(), done
+    for name in ("A", "B", "b", "arriving"):
+        assert np.isfinite(getattr(model.statistics_, name)).all(), (done, name)
+
+
+def options(rng):
+    return {
+        "gamma": float(rng.choice([0.0, 0.9, 1.0])),
+        "lmbda": float(rng.choice([0.0, 0.7, 1.0])),
+        "alpha": float(rng.choice([0.0, 1.0])),
+        "variant": str(rng.choice(["boyan", "uncorrected", "mixed"])),
+        "fit_intercept": bool(rng.integers(2)),
+    }
+
+
+def fitted(rng):
+    data = {**valid(rng, 30), "episode": np.repeat(np.arange(5), 6), "terminated": np.arange(30) % 6 == 5}
+    data.pop("X_next", None)
+    found = attempt(lambda: LSTD(**{**options(rng), "alpha": 1.0}).fit(**data), "a fit to sound data")
+    return found[0]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_fit(seed):
+    rng = np.random.default_rng([1, seed])
+    for case in range(CASES):
+        model = fitted(rng) if case % 4 == 0 else LSTD()
+        model.set_params(**options(rng))
+        arguments, done = mutated(rng, valid(rng))
+        done = f"case {case}, {model}, {done}"
+        before = state(model) if hasattr(model, "_fitted") else pickle.dumps(vars(model))
+        if attempt(lambda: model.fit(**arguments), done) is not None:  # noqa: B023
+            check_model(model, done)
+        else:
+            after = state(model) if hasattr(model, "_fitted") else pickle.dumps(vars(model))
+            assert after == before, done
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_partial_fit(seed):
+    rng = np.random.default_rng([2, seed])
+    for case in range(CASES):
+        if case % 10 == 0:
+            model = fitted(rng)
+        arguments, done = mutated(rng, valid(rng))
+        done = f"case {case}, {model}, {done}"
+        before = state(model)
+        if attempt(lambda: model.partial_fit(**arguments), done) is None:  # noqa: B023
+            assert state(model) == before, done
+            continue
+        check_model(model, done)
+        if attempt(lambda: model.coef_, done) is None:  # noqa: B023
+            model = fitted(rng)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_what_fitted_models_tell(seed):
+    rng = np.random.default_rng([3, seed])
+    model = fitted(rng)
+    before = state(model)
+    for case in range(CASES):
+        arguments, done = mutated(rng, {**valid(rng), "sample_weight": rng.random(12)})
+        arguments.pop("X_next", None)
+        arguments.pop("importance_ratio", None)
+        done = f"case {case}, {model}, {done}"
+        X = arguments["X"]
+        predicted = attempt(lambda: model.predict(X), done)  # noqa: B023
+        interval = attempt(lambda: model.predict_interval(X, 0.9), done)  # noqa: B023
+        score = attempt(lambda: model.score(**arguments), done)  # noqa: B023
+        if predicted is not None:
+            assert np.isfinite(predicted[0]).all(), done
+        if interval is not None:
+            assert not np.isnan(interval[0].lower).any(), done
+            assert not np.isnan(interval[0].upper).any(), done
+        assert score is None or score[0] <= 1.0 or np.isnan(score[0]), done
+        attempt(lambda: model.predict_interval(valid(rng)["X"], scalar(rng)), done)
+        attempt(lambda: model.score(valid(rng)["X"], rng.normal(size=12), tolerance=scalar(rng)), done)
+        assert state(model) == before, done
+
+
+def test_parameters():
+    rng = np.random.default_rng(4)
+    for case in range(CASES):
+        model = fitted(rng)
+        before = state(model)
+        name = str(rng.choice(["gamma", "lmbda", "alpha", "variant", "fit_intercept", "n_blocks"]))
+        known = getattr(model, name)
+        model.set_params(**{name: scalar(rng)})
+        done = f"case {case}, {model}"
+        for call in (model.fit, model.partial_fit):
+            data = valid(rng)
+            if attempt(lambda: call(**data), done) is not None:  # noqa: B023
+                check_model(model, done)
+                break
+        else:
+            model.set_params(**{name: known})
+            assert state(model) == before, done
+
+
+@pytest.mark.parametrize("seed", SEEDS[:2])
+def test_choice_of_settings(seed):
+    rng = np.random.default_rng([5, seed])
+    for case in range(CASES):
+        model = LSTDCV(lmbdas=[0.0, 0.9], alphas=[0.1, 1.0], cv=3, fit_intercept=bool(rng.integers(2)))
+        if case % 4 == 0:
+            model.set_params(**{str(rng.choice(["lmbdas", "alphas", "cv", "n_jobs", "gamma"])): scalar(rng)})
+        arguments, done = mutated(rng, valid(rng, 24))
+        done = f"case {case}, {model}, {done}"
+        before = set(vars(model))
+        if attempt(lambda: model.fit(**arguments), done) is not None:  # noqa: B023
+            check_model(model, done)
+            assert np.isfinite(model.best_score_), done
+        else:
+            assert set(vars(model)) == before, done
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_statistics(seed):
+    rng = np.random.default_rng([6, seed])
+    for case in range(CASES):
+        arguments, done = mutated(rng, valid(rng))
+        done = f"case {case}, {done}"
+        gamma, lmbda = (scalar(rng), 0.5) if case % 5 == 0 else (0.9, scalar(rng) if case % 5 == 1 else 0.5)
+        found = attempt(lambda: LSTDStatistics.from_arrays(**arguments, gamma=gamma, lmbda=lmbda), done)  # noqa: B023
+        if found is None:
+            continue
+        solution = attempt(lambda: found[0].solve(0.0, str(rng.choice(["boyan", "mixed"]))), done)  # noqa: B023
+        assert solution is None or np.isfinite(solution[0].weights).all(), done
+
+
+def row_of(rng):
+    """Features of one row, whole or changed."""
+    x = rng.normal(size=N)
+    if rng.random() < 0.5:
+        return x
+    kinds = ("array", "pair", "scalar", "sparse")
+    kind = kinds[int(rng.integers(len(kinds)))]
+    if kind == "scalar":
+        return scalar(rng)
+    if kind == "pair":
+        changed, _ = mutated(rng, {"indices": np.arange(N), "values": x})
+        return tuple(changed.values())
+    changed, _ = mutated(rng, {"x": x if kind == "array" else x[np.newaxis]})
+    return changed["x"]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_updates(seed):
+    rng = np.random.default_rng([7, seed])
+    for maker in (RecursiveLSTD, TD):
+        model = maker(N, gamma=0.9, lmbda=0.7)
+        for case in range(2 * CASES):
+            x, x_next = row_of(rng), row_of(rng)
+            rest = {"reward": 1.0, "terminated": False, "discount": 0.5, "importance_ratio": 1.0}
+            for name in rest:
+                if rng.random() < 0.15:
+                    rest[name] = scalar(rng)
+            done = f"case {case}, {model}, {x!r}, {x_next!r}, {rest}"
+            before = learned(model)
+            if attempt(lambda: model.update(x, x_next=x_next, **rest), done) is None:  # noqa: B023
+                assert learned(model) == before, done
+            elif (weights := attempt(lambda: model.weights, done)) is not None:  # noqa: B023
+                assert np.isfinite(weights[0]).all(), done
+            predicted = attempt(lambda: model.predict(x), done)  # noqa: B023
+            assert predicted is None or np.isfinite(predicted[0]).all(), done
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_chunks_for_temporal_differences(seed):
+    rng = np.random.default_rng([8, seed])
+    model = TD(N, gamma=0.9, lmbda=0.7)
+    for case in range(CASES):
+        arguments, done = mutated(rng, valid(rng))
+        before = learned(model)
+        done = f"case {case}, {model}, {done}"
+        if attempt(lambda: model.partial_fit(**arguments), done) is None:  # noqa: B023
+            assert learned(model) == before, done
+        weights = attempt(lambda: model.weights, done)  # noqa: B023
+        if weights is None:
+            model = TD(N, gamma=0.9, lmbda=0.7)
+        else:
+            assert np.isfinite(weights[0]).all(), done
+
+
+# What such cases have shown once, word for word
+
+
+@pytest.mark.parametrize("make", [sparse.csr_array, sparse.csc_array, sparse.coo_array])
+@pytest.mark.parametrize("outside", [-1, 12, 10**6])
+def test_sparse_indices_outside_of_the_matrix(make, outside):
+    """SciPy reads and writes foreign memory then."""
+    X = make(np.random.default_rng(0).normal(size=(12, N)))
+    (X.coords[1] if X.format == "coo" else X.indices)[5] = outside
+    y = np.ones(12)
+    for call in (LSTD().fit, LSTD().partial_fit, LSTDCV().fit, TD(N).partial_fit):
+        with pytest.raises(InvalidInputError, match=r"`X` must be a sparse matrix whose indices lie within its shape"):
+            call(X, y)
+    with pytest.raises(InvalidInputError, match=r"`X` must be a sparse matrix whose indices"):
+        LSTDStatistics.from_arrays(X, y, gamma=0.9, lmbda=0.5)
+    row = sparse.csr_array(np.ones((1, N)))
+    row.indptr[1] = 10**6
+    for model in (RecursiveLSTD(N), TD(N)):
+        with pytest.raises(InvalidInputError, match=r"`x` must be a sparse matrix whose indices"):
+            model.update(row, 1.0, np.ones(N))
+
+
+X, Y = np.random.default_rng(0).normal(size=(2, 40, N))
+MODEL = LSTD(gamma=0.5).fit(X, 100.0 * Y[:, 0])
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: LSTD().fit(X, Y, X_next=[[1.0]] * 39 + [[]]), "`X_next` must be an array of real numbers"),
+        (lambda: LSTD().fit(pd.DataFrame(X, columns=list("aab")), Y), "`X` must have columns of different names; got"),
+        (lambda: LSTD().fit(X, Y, discount=[10**400] * 40), "`discount` must be an array of real numbers"),
+        (lambda: LSTD().fit(X, Y, episode=ids_with_an_array()), "`episode` must hold ids that can be hashed"),
+        (lambda: LSTD().fit(np.array([[10**400]] * 40), Y), "`X` must be finite in float64, below 1e308 in size"),
+        (lambda: LSTD().fit(X, Y, episode=np.zeros(40, "i,i")), "`episode` must be a vector of ids, not of records"),
+        (lambda: TD(N).update(np.ma.zeros(N, "?,?"), 1.0, X[0]), "`x` must be an array of real numbers"),
+        (lambda: MODEL.score(1e200 * X, Y[:, 0]), "must not be so large that the sum of squares overflows"),
+        (lambda: LSTDCV(n_jobs=10**9).fit(X, Y), r"`n_jobs` must be in \[-1024, 1024\]; got 1000000000"),
+        (lambda: LSTDCV(n_jobs=2.0).fit(X, Y), "`n_jobs` must be an integer; got 2.0"),
+        (lambda: MODEL.score(X, Y[:, 0], np.zeros(40)), "`sample_weight` must be above 0 for some row whose return"),
+        (
+            lambda: MODEL.predict(np.full((1, N), 1.7e308) * np.sign(MODEL.coef_)),
+            "`X` must not be so large that predictions overflow",
+        ),
+        (lambda: RecursiveLSTD(N).predict([[1.0], []]), "`x` must be an array of real numbers"),
+        (lambda: RecursiveLSTD(N).update([[1.0], []], 1.0, [1.0] * N), "`x` must be an array of real numbers"),
+        (lambda: TD(N).update(([[0], []], [1.0, 2.0]), 1.0, X[0]), r"`x\[0\]` must be an array of real numbers"),
+    ],
+)
+def test_message(call, message):
+    with pytest.raises(InvalidInputError, match=message):
+        call()
+
+
+def ids_with_an_array():
+    ids = np.array([0] * 39 + [None], dtype=object)
+    ids[-1] = np.array([1, 2])
+    return ids
+
+
+def test_intervals_of_no_rows_and_levels_of_other_types():
+    assert MODEL.predict_interval(X[:0]).lower.shape == (0,)
+    assert MODEL.predict_interval(X, Fraction(1, 2)).level == 0.5
