@@ -52,6 +52,13 @@ def check_integer(name: str, value: Any, low: int, high: int | None = None) -> i
     return number
 
 
+def check_flag(name: str, value: Any) -> bool:
+    """Return `value` as a bool when it is True or False, or raise InvalidInputError."""
+    if not isinstance(value, (bool, np.bool_)):
+        raise InvalidInputError(f"`{name}` must be True or False; got {value!r}.")
+    return bool(value)
+
+
 def check_choice(name: str, value: Any, choices: Collection[str]) -> str:
     """Return `value` when it is one of `choices`, or raise InvalidInputError."""
     if not isinstance(value, str) or value not in choices:

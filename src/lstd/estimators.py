@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from lstd._inputs import rows_of
 from lstd._rows import Rows, warn_of_breaks
-from lstd._validation import check_choice, check_real
+from lstd._validation import check_choice, check_flag, check_real
 from lstd.blocks import Blocks, no_blocks
 from lstd.errors import InvalidInputError
 from lstd.fitted import Fitted
@@ -314,14 +314,12 @@ def _check_statistics(statistics: Any, gamma: float, lmbda: float, fit_intercept
 
 def _settings(model: LSTD) -> tuple[float, float, float, str, bool]:
     """The parameters of a model, checked."""
-    if not isinstance(model.fit_intercept, (bool, np.bool_)):
-        raise InvalidInputError(f"`fit_intercept` must be True or False; got {model.fit_intercept!r}.")
     return (
         check_real("gamma", model.gamma, 0.0, 1.0),
         check_real("lmbda", model.lmbda, 0.0, 1.0),
         check_real("alpha", model.alpha, 0.0, np.inf),
         check_choice("variant", model.variant, VARIANTS),
-        bool(model.fit_intercept),
+        check_flag("fit_intercept", model.fit_intercept),
     )
 
 

@@ -10,9 +10,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from lstd._inputs import rows_of
 from lstd._rows import warn_of_breaks
-from lstd._validation import check_choice, check_real
+from lstd._validation import check_choice, check_flag, check_real
 from lstd.blocks import no_blocks
-from lstd.errors import InvalidInputError
 from lstd.fitted import Fitted
 from lstd.prediction import Predictor
 from lstd.selection import Selection, select
@@ -127,20 +126,19 @@ class LSTDCV(Predictor):
             "episode": episode, "terminated": terminated, "X_next": X_next, "discount": discount,
             "importance_ratio": importance_ratio,
         }  # fmt: skip
-        if not isinstance(self.fit_intercept, (bool, np.bool_)):
-            raise InvalidInputError(f"`fit_intercept` must be True or False; got {self.fit_intercept!r}.")
+        fit_intercept = check_flag("fit_intercept", self.fit_intercept)
         gamma, variant = check_real("gamma", self.gamma, 0.0, 1.0), check_choice("variant", self.variant, VARIANTS)
         candidate = self._blank()
         rows = rows_of(
-            candidate, X, y, columns, gamma=gamma, fit_intercept=self.fit_intercept, reset=True, min_rows=1
+            candidate, X, y, columns, gamma=gamma, fit_intercept=fit_intercept, reset=True, min_rows=1
         )  # fmt: skip
         found = select(
-            rows, lmbdas=self.lmbdas, alphas=self.alphas, variant=variant, fit_intercept=self.fit_intercept,
+            rows, lmbdas=self.lmbdas, alphas=self.alphas, variant=variant, fit_intercept=fit_intercept,
             cv=self.cv, n_jobs=self.n_jobs, on_progress=_tell if self.verbose else None,
         )  # fmt: skip
         blocks = no_blocks(rows, found.lmbda, self.n_blocks).extended(rows)
         warn_of_breaks(rows, found.lmbda)
-        candidate._fitted = Fitted(blocks, gamma, found.alpha, variant, self.fit_intercept)
+        candidate._fitted = Fitted(blocks, gamma, found.alpha, variant, fit_intercept)
         _ = candidate._fitted.solution  # so that its warning comes from `fit`
         candidate.lmbda_, candidate.alpha_ = found.lmbda, found.alpha
         candidate.best_score_, candidate.n_folds_, candidate.cv_results_ = found.score, found.n_folds, found.results
