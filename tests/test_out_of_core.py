@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -190,6 +191,38 @@ def test_fit_files_is_the_estimator(tmp_path):
     assert lstd.fit_files(path, **NAMES, lmbda=None).lmbda in np.linspace(0, 1, 101)
 
 
+def test_paths_may_come_in_any_way_that_has_an_order(tmp_path):
+    data = episodes([9, 4, 7, 30], seed=3)
+    paths = [Path(write(data.slice(first, 20), tmp_path / f"{first}.csv")) for first in (0, 20, 40)]
+    expected = lstd.fit_files(paths, **NAMES).coef
+    for several in (tuple(paths), map(str, paths), (path for path in paths), dict.fromkeys(paths)):
+        assert np.array_equal(lstd.fit_files(several, **NAMES).coef, expected)
+    with pytest.raises(InvalidInputError, match=r"is a folder; .* takes pyarrow\.dataset\.dataset\('.*'\) too\."):
+        lstd.fit_files(tmp_path, **NAMES)
+
+
+OVERFLOW = [("x", 1e200), ("y", -1e200), ("r", 1.7e308)]
+
+
+@pytest.mark.parametrize(("column", "value"), OVERFLOW)
+@pytest.mark.parametrize("lmbda", [0.9, None])
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_rows_whose_sums_overflow_are_named(tmp_path, column, value, lmbda, n_jobs):
+    paths = []
+    for i in range(3):
+        data = episodes([30] * 20, seed=i).drop_columns(["id"])
+        changed = data[column].to_numpy().copy()
+        if i == 1:
+            changed[[333, 334]] = value, value / 10
+        data = data.set_column(data.column_names.index(column), column, pa.array(changed))
+        paths.append(write(data, tmp_path / f"{i}.parquet"))
+    roles, settings = Roles(("x", "y"), ("r",), None, "done", "cut"), Settings(0.99, lmbda, 1.0)
+    rows = r"rows 281 to 336 \(the first row of data is 1\): The sums .* must be below 1e308"
+    largest = re.escape(f"row 334 has the largest value: {value:.3g} in column '{column}'.")
+    with pytest.raises(InvalidInputError, match=rf"1\.parquet: {rows}.* {largest}"):
+        fit_tables(paths, roles, settings, chunk_rows=100, n_jobs=n_jobs)
+
+
 def test_its_warning_points_at_the_caller(tmp_path):
     path = write(episodes([9, 4], seed=3), tmp_path / "a.parquet")
     with pytest.warns(MissingTerminationWarning) as caught:
@@ -210,6 +243,9 @@ def test_its_warning_points_at_the_caller(tmp_path):
         ({"reward": None}, "`reward` must be a name or several; got None of type NoneType"),
         ({"paths": []}, "`paths` must name at least one; got none"),
         ({"paths": 3}, "`paths` must be a name or several; got 3 of type int"),
+        ({"paths": b"a.csv"}, "`paths` must be a name or several; got b'a.csv' of type bytes"),
+        ({"paths": {"a.csv"}}, "`paths` must have an order; got a set. Give a list"),
+        ({"paths": episodes([9], seed=1)}, "`paths` must be .*; got rows in memory, of type Table. .*from_frame` of"),
         ({"terminated": None, "truncated": "cut"}, "`truncated` goes with `terminated` only"),
         ({"lmbda": 2.0}, r"`lmbda` must be in \[0, 1\]; got 2\."),
     ],

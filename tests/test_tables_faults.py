@@ -143,7 +143,7 @@ def test_files_that_cannot_be_read(tmp_path):
         assert name in str(caught.value)
         assert "\n" not in str(caught.value)
     (tmp_path / "f.csv").mkdir()
-    with pytest.raises(InvalidInputError, match=r"f\.csv must be a regular file"):
+    with pytest.raises(InvalidInputError, match=r"f\.csv is a folder; name the files in it"):
         statistics([str(tmp_path / "f.csv")])
 
 

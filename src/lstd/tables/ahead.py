@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 from lstd.errors import InvalidInputError
 
@@ -19,20 +20,21 @@ MAX_JOBS = 1024
 
 
 class Ahead:
-    """Threads that work ahead of whoever takes the results; with one job everything is done in the calling thread.
+    """Threads that work ahead of whoever takes the results, and with them the thread that takes them.
 
-    Leaving it ends them, and drops what they have not begun.
+    Rather than wait for a result, the calling thread does a task that nobody has begun: as many threads are busy as
+    there are jobs, and with one job nothing is done ahead. Leaving it ends the threads, and drops what they have not
+    begun.
 
     Parameters
     ----------
     n_jobs : int, at least 1
-        Threads of each `map`.
+        Threads, the calling one among them.
     """
 
     def __init__(self, n_jobs: int) -> None:
         self._most_tasks = n_jobs + 1  # so that one waits for the first thread that is free
-        self._n_jobs = n_jobs
-        self._pools: list[ThreadPoolExecutor] = []
+        self._pool = ThreadPoolExecutor(n_jobs - 1, thread_name_prefix="lstd") if n_jobs > 1 else None
 
     def __enter__(self) -> Self:
         return self
@@ -40,8 +42,8 @@ class Ahead:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        for pool in self._pools:
-            pool.shutdown(cancel_futures=True)
+        if self._pool is not None:
+            self._pool.shutdown(cancel_futures=True)
 
     def map(
         self, function: Callable[[T], Result], items: Iterable[T], n_bytes: Callable[[T], int], most_bytes: int
@@ -51,13 +53,10 @@ class Ahead:
         Items whose `n_bytes` add up to `most_bytes` are at work or waiting to be taken, or one that is larger. When
         drawing an item fails, the error comes after the results of those before it.
         """
-        if self._n_jobs == 1:
+        if self._pool is None:
             yield from map(function, items)
             return
-        # Threads of its own: tasks of one kind that wait for those of another would leave threads idle.
-        pool = ThreadPoolExecutor(self._n_jobs, thread_name_prefix="lstd")
-        self._pools.append(pool)
-        waiting: deque[tuple[Future[Result], int]] = deque()
+        waiting: deque[tuple[_Task[Result], int]] = deque()
         held = 0
         failure: InvalidInputError | None = None
         drawn = iter(items)
@@ -71,13 +70,54 @@ class Ahead:
                 break
             size = n_bytes(item)
             while waiting and (held + size > most_bytes or len(waiting) >= self._most_tasks):
-                future, freed = waiting.popleft()
-                yield future.result()
+                freed = waiting[0][1]
+                yield _first_result(waiting)
                 held -= freed
-            waiting.append((pool.submit(function, item), size))
-            held += size
+            task = _Task(function, item)
             del item  # held by its task alone
+            self._pool.submit(task.run)
+            waiting.append((task, size))
+            held += size
         while waiting:
-            yield waiting.popleft()[0].result()
+            yield _first_result(waiting)
         if failure is not None:
             raise failure
+
+
+class _Task(Generic[Result]):
+    """A call of a function, made once by whoever comes first; it lets go of its argument."""
+
+    def __init__(self, function: Callable[[T], Result], item: T) -> None:
+        self._work: tuple[Callable[[Any], Result], Any] | None = (function, item)
+        self._free = threading.Lock()
+        self._future: Future[Result] = Future()
+
+    def run(self) -> None:
+        """Make the call, unless somebody has."""
+        if not self._free.acquire(blocking=False):
+            return
+        assert self._work is not None
+        (function, item), self._work = self._work, None
+        try:
+            self._future.set_result(function(item))
+        except BaseException as error:
+            self._future.set_exception(error)
+            if not isinstance(error, Exception):  # an interrupt of the calling thread
+                raise
+
+    def done(self) -> bool:
+        return self._future.done()
+
+    def result(self) -> Result:
+        return self._future.result()
+
+
+def _first_result(waiting: deque[tuple[_Task[Result], int]]) -> Result:
+    """Take the first task's result; until it is there, the others are done here."""
+    first = waiting[0][0]
+    for task, _ in waiting:
+        if first.done():
+            break
+        task.run()
+    waiting.popleft()
+    return first.result()

@@ -5,7 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+from numpy.typing import NDArray
+
 from lstd._rows import check_rows
+from lstd.errors import InvalidInputError
 from lstd.tables.rows import OnProgress, RowReader
 from lstd.tables.sample import Sample
 from lstd.tables.settings import Settings
@@ -60,10 +64,34 @@ def choose(
         if on_progress is not None:
             on_progress(text, done * work, total * work)
 
-    found = select(
-        rows,
-        lmbdas=None if settings.lmbda is None else [settings.lmbda],
-        alphas=None if settings.alpha is None else [settings.alpha],
-        variant=settings.variant, fit_intercept=settings.fit_intercept, on_progress=tell,
-    )  # fmt: skip
+    try:
+        found = select(
+            rows,
+            lmbdas=None if settings.lmbda is None else [settings.lmbda],
+            alphas=None if settings.alpha is None else [settings.alpha],
+            variant=settings.variant, fit_intercept=settings.fit_intercept, on_progress=tell,
+        )  # fmt: skip
+    except InvalidInputError as error:
+        if _overflows(rows.X) or _overflows(rows.y):
+            raise _named(error, reader.again(), len(sample)) from error
+        raise
     return Choice(found, len(sample), not sample.is_full)
+
+
+def _overflows(values: NDArray[np.float64]) -> bool:
+    """Whether squares of values do, or their sum."""
+    with np.errstate(over="ignore"):
+        return not np.isfinite(np.square(np.nanmax(np.abs(values))) * len(values))
+
+
+def _named(error: InvalidInputError, reader: RowReader, n_rows: int) -> InvalidInputError:
+    """The error with the largest value among the first rows."""
+    largest, found = -1.0, None
+    for chunk in reader.chunks():
+        size = max(np.abs(chunk.X).max(), np.nanmax(np.abs(chunk.y), initial=0.0))
+        if size > largest:
+            largest, found = size, chunk
+        n_rows -= len(chunk)
+        if n_rows <= 0:
+            break
+    return error if found is None else reader.overflow(found, error)

@@ -19,6 +19,7 @@ _MISSING = ("", "na", "n/a", "#n/a", "nan", "-nan", "null", "none", "<na>")
 _TRUTHS = dict.fromkeys(("1", "1.0", "true", "t", "yes", "y"), True)
 _TRUTHS |= dict.fromkeys(("0", "0.0", "false", "f", "no", "n"), False)
 _HAS_TENSORS = int(pa.__version__.partition(".")[0]) >= 17  # in the order of rows
+_DTYPES = {"double": "float64", "float": "float32", "halffloat": "float16"}  # the others have the same names
 _SHOWN = 40  # characters of a bad value in a message
 NO_VALUE = "has no value (it is empty or NaN)"
 _NEEDED = "every row needs the id of its episode."
@@ -204,12 +205,12 @@ def _as_numpy(array: pa.Array) -> Array:
 
 def _to_numpy(array: pa.Array) -> NDArray[Any]:
     """Numbers or booleans; NaN, zero or false where there is none."""
-    # `Array.to_numpy` would import pandas where it is installed.
+    # `Array.to_numpy` would import pandas where it is installed, and `to_pandas_dtype` of older versions needs it.
     if pa.types.is_boolean(array.type):
         return _to_numpy(array.cast(pa.uint8())).view(np.bool_)
     validity, data = array.buffers()
     end = array.offset + len(array)
-    dtype = np.dtype(array.type.to_pandas_dtype())
+    dtype = np.dtype(_DTYPES.get(str(array.type), str(array.type)))
     values = np.frombuffer(data, dtype, count=end)[array.offset :] if len(array) else np.empty(0, dtype)
     if not array.null_count:
         return values

@@ -194,7 +194,7 @@ class Episodes:
         if not isinstance(name, str):
             return name
         if self._types == {int}:
-            return int(name)
+            return key(name)
         return float(name) if self._types <= {int, float} else name
 
 

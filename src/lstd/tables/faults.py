@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from lstd.errors import InvalidInputError
 
@@ -21,6 +24,29 @@ class Fault(NamedTuple):
 def at_row(file: str, column: str, row: int, text: str) -> InvalidInputError:
     """The error for a value in a row, counted from 0 in the file."""
     return InvalidInputError(f"{file}: column {column!r}, row {row + 1} (the first row of data is 1): {text}")
+
+
+def overflow_at(
+    file: str, first: int, values: NDArray[Any], columns: Sequence[str], error: InvalidInputError
+) -> InvalidInputError:
+    """The error for sums that overflow with these rows, which names the largest of their values.
+
+    Parameters
+    ----------
+    file : str
+    first : int
+        Place of the first row in the file.
+    values : ndarray of shape (T, k), T at least 1
+    columns : sequence of k str
+    error : InvalidInputError
+        What is wrong with the sums.
+    """
+    sizes = np.where(np.isnan(values), 0.0, np.abs(values))
+    row, column = divmod(int(sizes.argmax()), len(columns))
+    return InvalidInputError(
+        f"{file}: rows {first + 1} to {first + len(values)} (the first row of data is 1): {error} Of these rows, row "
+        f"{first + row + 1} has the largest value: {values[row, column]:.3g} in column {columns[column]!r}."
+    )
 
 
 def no_column(file: str, column: str, names: Sequence[str]) -> InvalidInputError:

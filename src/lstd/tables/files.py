@@ -80,7 +80,7 @@ class Table:
     def batches(self, columns: Sequence[str], most_rows: int = 2**15) -> Iterator[pa.RecordBatch]:
         """Batches of these columns in the order of rows, all rows before the first unreadable one.
 
-        Those from typed columns have `most_rows` at most, those of text hold the bytes of a block.
+        Those from typed columns have about `most_rows` at most, those of text hold the bytes of a block.
         """
         raise NotImplementedError
 
@@ -99,6 +99,11 @@ def open_table(path: str | os.PathLike[str]) -> Table:
     """
     file = os.fspath(path)
     lower = file.lower()
+    if Path(file).is_dir():
+        raise InvalidInputError(
+            f"{file} is a folder; name the files in it. In Python, `lstd.fit_files` takes "
+            f"pyarrow.dataset.dataset({file!r}) too."
+        )
     if not lower.endswith(EXTENSIONS):
         raise InvalidInputError(
             f"{file!r} must end in one of {', '.join(EXTENSIONS)}, by which tables are known; convert or rename it."
@@ -108,12 +113,17 @@ def open_table(path: str | os.PathLike[str]) -> Table:
         if not stat.S_ISREG(status.st_mode):
             raise InvalidInputError(f"{file} must be a regular file.")
         if lower.endswith(".parquet"):
-            return _ParquetTable(file, status.st_size)
+            return ParquetTable(file, status.st_size)
         return _CsvTable(file, status.st_size, lower.endswith(".gz"))
     except InvalidInputError:
         raise
     except _UNREADABLE as error:
         raise could_not_be_read(file, reason(error) if isinstance(error, OSError) else error) from error
+
+
+def equal_parts(n_rows: int, about: int) -> int:
+    """Rows of each part but the last, of parts alike that have about so many, half as many more at most."""
+    return max(1, -(-n_rows // max(1, round(n_rows / about))))
 
 
 class _CsvTable(Table):
@@ -165,7 +175,7 @@ class _CsvTable(Table):
                 if ragged and ragged[0].number - 2 <= n_rows:
                     break
         except _UNREADABLE as error:
-            failure = self._unreadable(error, columns, n_rows)
+            failure = self._unreadable(error, n_rows)
         finally:
             batches.close()
             self._native = None
@@ -227,10 +237,10 @@ class _CsvTable(Table):
             f"{expected} columns."
         )
 
-    def _unreadable(self, error: Exception, columns: Sequence[str], n_rows: int) -> InvalidInputError:
+    def _unreadable(self, error: Exception, n_rows: int) -> InvalidInputError:
         if match := _CONVERSION.search(str(error)):
             row = int(match[2]) - 2
-            return at_row(self.file, columns[int(match[1])], row, "is not UTF-8 text; save the file as UTF-8.")
+            return at_row(self.file, self.names[int(match[1])], row, "is not UTF-8 text; save the file as UTF-8.")
         if match := _RAGGED.search(str(error)):
             return self._ragged(*map(int, match.groups()))
         if "straddling" in str(error):
@@ -304,8 +314,9 @@ def _without_noise(reader: Callable[[], Iterable[Any]]) -> Generator[Any, None, 
         yield batch
 
 
-class _ParquetTable(Table):
+class ParquetTable(Table):
     text = False
+    _pre_buffer = False  # hold the bytes of a row group
 
     def __init__(self, file: str, size: int) -> None:
         super().__init__(file, size)
@@ -332,7 +343,8 @@ class _ParquetTable(Table):
     def _group(self, parquet: Any, group: int, columns: Sequence[str], most_rows: int) -> Iterator[pa.RecordBatch]:
         first, n_rows = self._rows_read, parquet.metadata.row_group(group).num_rows
         try:
-            for batch in parquet.iter_batches(most_rows, [group], list(columns), use_threads=False):
+            size = equal_parts(n_rows, most_rows)
+            for batch in parquet.iter_batches(size, [group], list(columns), use_threads=False):
                 self._rows_read += len(batch)
                 yield batch.select(list(columns))
         except _UNREADABLE as error:
@@ -345,5 +357,8 @@ class _ParquetTable(Table):
         # Arrow takes a buffer for each column that is read.
         n_bytes = max(2**14, min(_PARQUET_BUFFER, _PARQUET_BUFFERS // max(1, len(self.names))))
         return pyarrow.parquet.ParquetFile(
-            self.file, buffer_size=n_bytes, page_checksum_verification=True, pre_buffer=False
+            self._source(), buffer_size=n_bytes, page_checksum_verification=True, pre_buffer=self._pre_buffer
         )
+
+    def _source(self) -> Any:
+        return self.file

@@ -23,6 +23,7 @@ from lstd.persistence import FittedModel, Origin
 from lstd.statistics import LSTDStatistics, pieces_of
 from lstd.tables.ahead import LEAST_MEMORY, MAX_JOBS, MEMORY, Ahead
 from lstd.tables.choosing import ENTRIES, Choice, choose
+from lstd.tables.files import Table
 from lstd.tables.rows import Chunk, OnProgress, Roles, RowReader
 from lstd.tables.sample import Sample
 from lstd.tables.settings import Settings
@@ -81,7 +82,7 @@ class TableFit:
 
 
 def fit_tables(
-    paths: Sequence[str],
+    paths: Sequence[str | Table],
     roles: Roles,
     settings: Settings,
     *,
@@ -97,12 +98,12 @@ def fit_tables(
     Without a column of episodes, an episode ends where a row is flagged as terminated or truncated, and goes on
     otherwise, from file to file too. What `settings` leaves open is chosen from the first rows before.
 
-    The calling thread reads and merges the sums in order, `n_jobs` others sum the chunks, and as many convert them:
-    the model is the same to the last bit for any number of jobs.
+    The calling thread reads and merges the sums in order; chunks are converted and summed by others, and by itself
+    when it would have to wait. The model is the same to the last bit for any number of jobs.
 
     Parameters
     ----------
-    paths : sequence of str
+    paths : sequence of str, or of tables that are open
     roles : Roles
     settings : Settings
     sample_entries : int, default 0
@@ -110,7 +111,7 @@ def fit_tables(
     chunk_rows : int, optional
         Rows that are read at a time; by default as many as hold about a million features, fewer with little memory.
     n_jobs : int, optional
-        Threads; by default as many as there are cores. With one, no chunk is read while another is summed.
+        Threads, the calling one among them; by default as many as there are cores.
     memory : int, default 2**29
         Bytes, at least 2²⁴, that bound the chunks which are read ahead, their sums, and what is kept for intervals,
         up to half of it. One chunk has a place always; the sums over all rows, and what Python and the readers of
@@ -139,6 +140,7 @@ def fit_tables(
         paths, roles, chunk_rows=chunk_rows, on_progress=on_progress, independent=independent, memory=memory
     )
     _tell_what_is_assumed(reader)
+    files = [table.file for table in reader.tables]
     choice = None
     if settings.lmbda is None or settings.alpha is None:
         choice = choose(reader.again(), settings, max_entries=min(ENTRIES, memory // 16), on_progress=on_progress)
@@ -147,13 +149,13 @@ def fit_tables(
     blocks = blocks_of(reader, settings, sample, n_jobs=n_jobs)
     if not blocks.total.n_transitions:
         raise InvalidInputError(
-            f"{', '.join(paths)}: of {blocks.total.n_rows} rows none is followed by a row of its episode or "
+            f"{', '.join(files)}: of {blocks.total.n_rows} rows none is followed by a row of its episode or "
             "terminates; there is nothing to fit."
         )
     assert settings.alpha is not None
     fitted = Fitted(blocks, settings.gamma, settings.alpha, settings.variant, settings.fit_intercept)
     no_intervals = _why_no_intervals(fitted, memory)
-    model = _model(fitted, reader, _origin(paths, roles, blocks.total), intervals=not no_intervals)
+    model = _model(fitted, reader, _origin(files, roles, blocks.total), intervals=not no_intervals)
     return TableFit(model, fitted, choice, no_intervals, sample)
 
 
@@ -189,7 +191,10 @@ def blocks_of(reader: RowReader, settings: Settings, sample: Sample | None = Non
     # With one thread of the BLAS whatever the number of jobs: its threads divide sums, which changes the last bits.
     with one_blas_thread(), Ahead(n_jobs) as ahead:
         for work, rows, pieces in ahead.map(summed, _laid_out(reader, limit, sample, ahead), n_bytes, most_bytes):
-            blocks = blocks.joined(rows, pieces, work.layout, work.starts)
+            try:
+                blocks = blocks.joined(rows, pieces, work.layout, work.starts)
+            except InvalidInputError as error:
+                raise reader.overflow(work.chunk, error) from error
             del work, rows, pieces  # before the next chunk is drawn
     # Within, episodes are numbered; who goes on with the stream knows them by their ids.
     first, last = reader.episodes.first, reader.episodes.last
@@ -264,9 +269,9 @@ def _tell_what_is_assumed(reader: RowReader) -> None:
         )
 
 
-def _origin(paths: Sequence[str], roles: Roles, statistics: LSTDStatistics) -> Origin:
+def _origin(files: Sequence[str], roles: Roles, statistics: LSTDStatistics) -> Origin:
     return Origin(
-        files=tuple(paths),
+        files=tuple(files),
         rows=statistics.n_rows,
         transitions=statistics.n_transitions,
         episodes=statistics.n_episodes,

@@ -11,11 +11,14 @@ import numpy as np
 from lstd.errors import InvalidInputError, MissingExtraError
 
 if TYPE_CHECKING:
+    import pyarrow.dataset
+
     from lstd.persistence import FittedModel
+    from lstd.tables.files import Table
 
 
 def fit_files(
-    paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
+    paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]] | pyarrow.dataset.Dataset,
     *,
     features: str | Iterable[str] | None,
     reward: str | Iterable[str],
@@ -31,16 +34,17 @@ def fit_files(
     memory: int = 2**29,
     independent: bool = False,
 ) -> FittedModel:
-    """Fit a model to tables in files, CSV or Parquet, which are read in chunks.
+    """Fit a model to tables in files, or to a dataset of pyarrow, which are read in chunks.
 
     Statistics are summed chunk by chunk: memory does not grow with the data, and the model is the same to the last bit
     for any number of jobs.
 
     Parameters
     ----------
-    paths : path-like or iterable of path-like
-        Files that end in .csv, .csv.gz or .parquet, read in this order. A row per step, in time order; the last row of
-        an episode that did not terminate counts by its features only.
+    paths : path-like, iterable of path-like, or pyarrow.dataset.Dataset
+        Files that end in .csv, .csv.gz or .parquet, read in this order, or a dataset of files of any format or of data
+        in memory, read in the order of its fragments; columns of its partitions are columns too. A row per step, in
+        time order; the last row of an episode that did not terminate counts by its features only.
     features : str, iterable of str, or None
         Columns of features; None takes all that have no other role.
     reward : str or iterable of str
@@ -60,16 +64,18 @@ def fit_files(
     variant : {"boyan", "uncorrected", "mixed"}, default "boyan"
     fit_intercept : bool, default False
     n_jobs : int, optional
-        Threads that sum chunks, and as many that convert them, while the calling thread reads the next; by default as
-        many as there are cores. With one, the calling thread does everything.
+        Threads, the calling one among them, which reads while others convert and sum; by default as many as there are
+        cores.
     memory : int, default 2**29
         Bytes, at least 2²⁴, that bound the chunks which are read ahead, their sums, and what is kept for intervals
         (half of it at most; a model with many features has none when that is too little). A chunk has a place always.
         On top come a few matrices of n² numbers for n features, what Python and its packages take, what allocators
         keep, and what the reader of Parquet holds, a page of every column: with many columns, files of small row
-        groups need less. None of it grows with the number of rows.
+        groups need less. None of it grows with the number of rows. A dataset that is filtered is read a row group at
+        a time, and each file of a dataset takes a few kB.
     independent : bool, default False
-        No episode goes on from one file to the next, and ids may come again in other files.
+        No episode goes on from one file to the next, and ids may come again in other files. Not for a dataset that is
+        filtered or in memory.
 
     Returns
     -------
@@ -107,19 +113,13 @@ def fit_files(
     for name, value in (("fit_intercept", fit_intercept), ("independent", independent)):
         if not isinstance(value, (bool, np.bool_)):
             raise InvalidInputError(f"`{name}` must be True or False; got {value!r}.")
-    files = _several("paths", paths, (str, os.PathLike))
     columns = None if features is None else _several("features", features, (str,))
     rewards = _several("reward", reward, (str,))
     if truncated is not None and terminated is None:
         raise InvalidInputError(
             "`truncated` goes with `terminated` only: what is not said to be truncated may have terminated or not."
         )
-    try:
-        import pyarrow  # noqa: F401
-    except ImportError as error:
-        raise MissingExtraError(
-            'Reading tables needs the package pyarrow. Install it with: pip install "lstd[cli]"'
-        ) from error
+    files = _files(paths, bool(independent))
     from lstd.tables.fitting import fit_tables
     from lstd.tables.rows import Roles
     from lstd.tables.settings import Settings
@@ -129,14 +129,43 @@ def fit_files(
     return fit_tables(files, roles, settings, n_jobs=n_jobs, memory=memory, independent=bool(independent)).model
 
 
-def _several(name: str, value: Any, kinds: tuple[type, ...]) -> tuple[str, ...]:
+def _files(paths: Any, independent: bool) -> tuple[str, ...] | list[Table]:
+    """Paths as texts, or the tables of a dataset."""
+    if hasattr(paths, "__arrow_c_stream__") or hasattr(paths, "__arrow_c_array__"):
+        raise InvalidInputError(
+            f"`paths` must be paths or a pyarrow.dataset.Dataset; got rows in memory, of type {type(paths).__name__}. "
+            "Fit an estimator to `lstd.Trajectories.from_frame` of them."
+        )
+    try:
+        import pyarrow
+    except ImportError as error:
+        raise MissingExtraError(
+            'Reading tables needs the package pyarrow. Install it with: pip install "lstd[cli]"'
+        ) from error
+    if type(paths).__module__.partition(".")[0] == "pyarrow":  # others need not wait for the import
+        import pyarrow.dataset
+
+        if isinstance(paths, pyarrow.dataset.Dataset):
+            from lstd.tables.datasets import dataset_tables
+
+            return dataset_tables(paths, independent=independent)
+    return _several("paths", paths, (str, os.PathLike))
+
+
+def _several(name: str, value: Any, kinds: Any) -> tuple[str, ...]:
     """One or several names as a tuple of texts."""
-    values: list[Any] = [value] if isinstance(value, kinds) else [*value] if isinstance(value, Iterable) else [value]
+    if isinstance(value, (set, frozenset)):
+        raise InvalidInputError(f"`{name}` must have an order; got a {type(value).__name__}. Give a list.")
+    one_alone = isinstance(value, (bytes, *kinds)) or not isinstance(value, Iterable)
+    values: list[Any] = [value] if one_alone else [*value]
+    texts: list[str] = []
     for one in values:
-        if not isinstance(one, kinds):
+        text: Any = os.fspath(one) if isinstance(one, kinds) else None
+        if not isinstance(text, str):
             raise InvalidInputError(
                 f"`{name}` must be a name or several; got {one!r:.80} of type {type(one).__name__}."
             )
-    if not values:
+        texts.append(text)
+    if not texts:
         raise InvalidInputError(f"`{name}` must name at least one; got none.")
-    return tuple(os.fspath(one) for one in values)
+    return tuple(texts)

@@ -126,7 +126,10 @@ def predict_tables(
             if level is not None:
                 found = intervals_of(model, chunk.X, level)
             arrays = [from_numpy(found[what][:, j]) for j in range(len(model.reward_names)) for what in found]
-            out.write(dict(zip([*kept, *names], [*chunk.kept, *arrays], strict=True)))
+            try:
+                out.write(dict(zip([*kept, *names], [*chunk.kept, *arrays], strict=True)))
+            except InvalidInputError as error:
+                raise InvalidInputError(f"{chunk.file}: {error}") from error
             written += len(chunk)
         out.close()
     except BaseException:

@@ -15,15 +15,15 @@ from lstd.errors import InvalidInputError
 from lstd.tables import columns as convert
 from lstd.tables.ahead import MEMORY, Ahead
 from lstd.tables.episodes import Episodes, Marks
-from lstd.tables.faults import Fault, at_row
-from lstd.tables.files import Table, open_table
+from lstd.tables.faults import Fault, at_row, overflow_at
+from lstd.tables.files import Table, equal_parts, open_table
 
 Array = NDArray[np.float64]
 OnProgress = Callable[[str, float, float], None]  # what is being done, bytes done and in all
 
 _INDEX = re.compile(r"__index_level_\d+__")
 _CHUNK_ENTRIES = 2**20  # of a chunk's features, 8 MiB
-_ENTRY_BYTES = 64  # of memory that a chunk's feature needs, so that several chunks have a place
+_ENTRY_BYTES = 128  # of memory that a chunk's feature needs, so that several chunks have a place
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ class _Raw(NamedTuple):
 
     table: Table
     first: int  # place of its first row in the file
-    batch: pa.RecordBatch
+    batches: list[pa.RecordBatch]
 
 
 class RowReader:
@@ -122,10 +122,11 @@ class RowReader:
 
     Parameters
     ----------
-    paths : sequence of str
+    paths : sequence of str, or of tables that are open
     roles : Roles
     chunk_rows : int, optional
-        Rows per chunk; by default as many as hold about a million features, fewer with little memory.
+        Rows per chunk, half as many to half as many more; by default as many as hold about a million features, fewer
+        with little memory.
     on_progress : callable, optional
         Called in the thread that takes the chunks.
     independent : bool, default False
@@ -141,7 +142,7 @@ class RowReader:
 
     def __init__(
         self,
-        paths: Sequence[str],
+        paths: Sequence[str | Table],
         roles: Roles,
         *,
         chunk_rows: int | None = None,
@@ -149,7 +150,7 @@ class RowReader:
         independent: bool = False,
         memory: int = MEMORY,
     ) -> None:
-        self.tables = [open_table(path) for path in paths]
+        self.tables = [path if isinstance(path, Table) else open_table(path) for path in paths]
         self.roles = roles.resolved(self.tables)
         self.features = self.roles.features or ()
         self.episodes = Episodes(roles.rewards, roles.episode, roles.terminated, roles.truncated)
@@ -161,7 +162,7 @@ class RowReader:
     def again(self) -> RowReader:
         """Another reader of the same rows, from the first."""
         return RowReader(
-            [table.file for table in self.tables], self.roles, chunk_rows=self._chunk_rows,
+            self.tables, self.roles, chunk_rows=self._chunk_rows,
             on_progress=self._on_progress, independent=self.independent, memory=self.memory,
         )  # fmt: skip
 
@@ -175,15 +176,20 @@ class RowReader:
         """
         found = (ahead or Ahead(1)).map(self._converted, self._raw(), self._n_bytes, self.memory // 4)
         table: Table | None = None
-        for raw, values in found:
-            if self.independent and raw.table is not table:
+        for source, first, values in found:
+            if self.independent and source is not table:
                 self.episodes.part()
-            table = raw.table
-            chunk = self._checked(raw, values)
-            del raw, values  # which hold the rows as they were read
+            table = source
+            chunk = self._checked(source, first, values)
+            del values
             yield chunk
             del chunk
         self.episodes.finish()
+
+    def overflow(self, chunk: Chunk, error: InvalidInputError) -> InvalidInputError:
+        """The error for sums that overflow with a chunk."""
+        values = np.column_stack([chunk.X, chunk.y])
+        return overflow_at(chunk.file, chunk.first, values, (*self.features, *self.roles.rewards), error)
 
     def _raw(self) -> Iterator[_Raw]:
         columns = list(dict.fromkeys((*self.features, *self.roles.others, *self.roles.kept)))
@@ -193,9 +199,10 @@ class RowReader:
             first = 0
             self._tell(table, before, total)
             batches = table.batches(columns, max(64, min(2**15, self._chunk_rows)))
-            for batch in _regrouped(batches, self._chunk_rows):
-                yield _Raw(table, first, batch)
-                first += len(batch)
+            for group in _grouped(batches, self._chunk_rows):
+                yield _Raw(table, first, group)
+                first += sum(map(len, group))
+                del group
                 self._tell(table, before + table.size * table.done(), total)
             before += table.size
             self._tell(table, before, total)
@@ -206,38 +213,37 @@ class RowReader:
 
     def _n_bytes(self, raw: _Raw) -> int:
         """Bytes of rows, as they were read and converted."""
-        return int(raw.batch.nbytes) + 8 * len(raw.batch) * (len(self.features) + len(self.roles.rewards))
+        width = 8 * (len(self.features) + len(self.roles.rewards))
+        return sum(int(batch.nbytes) + len(batch) * width for batch in raw.batches)
 
-    def _converted(self, raw: _Raw) -> tuple[_Raw, _Values]:
-        return raw, _Values(raw.batch, self.roles, trim=raw.table.text)
+    def _converted(self, raw: _Raw) -> tuple[Table, int, _Values]:
+        return raw.table, raw.first, _Values(_together(raw.batches), self.roles, trim=raw.table.text)
 
-    def _checked(self, raw: _Raw, values: _Values) -> Chunk:
-        table, first, batch = raw
+    def _checked(self, table: Table, first: int, values: _Values) -> Chunk:
         fault = values.first_fault()
         marks = Marks(values.ids, values.terminated, values.truncated, np.isnan(values.y))
-        n_sure = len(batch) if fault is None else fault.row
+        n_sure = len(values.y) if fault is None else fault.row
         numbers, broken = self.episodes.follow(table.file, first, marks, n_sure)
         fault = broken or fault
         if fault is not None:
             raise at_row(table.file, fault.column, first + fault.row, fault.text)
-        kept = [batch.column(name) for name in self.roles.kept]
-        return Chunk(table.file, first, values.X, values.y, numbers, values.terminated, kept)
+        return Chunk(table.file, first, values.X, values.y, numbers, values.terminated, values.kept)
 
 
 class _Values:
-    """Values of a batch and the first bad one of each column."""
+    """Values of a batch and the first bad one of each column; the columns of features are let go."""
 
     def __init__(self, batch: pa.RecordBatch, roles: Roles, *, trim: bool) -> None:
-        self._batch = batch
         self._faults: list[Fault] = []
         features = roles.features or ()
         X = convert.matrix(batch, features)
-        self.X = self._one_by_one(features) if X is None else X
+        self.X = self._one_by_one(batch, features) if X is None else X
+        self.kept = [batch.column(name) for name in roles.kept]
         self.y = np.empty((len(batch), len(roles.rewards)))
         for j, name in enumerate(roles.rewards):
             self.y[:, j], fault = convert.numbers(batch.column(name), name)
             self._note(convert.not_infinite(self.y[:, j], name, fault))
-        self.terminated, self.truncated = self._flags(roles.terminated), self._flags(roles.truncated)
+        self.terminated, self.truncated = (self._flags(batch, name) for name in (roles.terminated, roles.truncated))
         self.ids = None
         if roles.episode is not None:
             ids = batch.column(roles.episode)
@@ -247,11 +253,11 @@ class _Values:
     def first_fault(self) -> Fault | None:
         return min(self._faults, default=None, key=lambda fault: fault.row)
 
-    def _one_by_one(self, features: Sequence[str]) -> Array:
+    def _one_by_one(self, batch: pa.RecordBatch, features: Sequence[str]) -> Array:
         """Features that are to be converted, or searched for the first that is bad."""
-        X = np.empty((len(self._batch), len(features)))
+        X = np.empty((len(batch), len(features)))
         for j, name in enumerate(features):
-            X[:, j], fault = convert.numbers(self._batch.column(name), name)
+            X[:, j], fault = convert.numbers(batch.column(name), name)
             self._note(convert.finite(X[:, j], name, fault))
         return X
 
@@ -259,34 +265,44 @@ class _Values:
         if fault is not None:
             self._faults.append(fault)
 
-    def _flags(self, name: str | None) -> NDArray[np.bool_]:
+    def _flags(self, batch: pa.RecordBatch, name: str | None) -> NDArray[np.bool_]:
         if name is None:
-            return np.zeros(len(self._batch), dtype=np.bool_)
-        truths, fault = convert.flags(self._batch.column(name), name)
+            return np.zeros(len(batch), dtype=np.bool_)
+        truths, fault = convert.flags(batch.column(name), name)
         self._note(fault)
         return truths
 
 
-def _regrouped(batches: Iterator[pa.RecordBatch], n_rows: int) -> Iterator[pa.RecordBatch]:
-    """Batches of `n_rows` rows but for the last; what precedes an error is given before it."""
+def _grouped(batches: Iterator[pa.RecordBatch], n_rows: int) -> Iterator[list[pa.RecordBatch]]:
+    """Batches that have about `n_rows` rows together, half as many to half as many more, but for the last.
+
+    A batch of that length stays what it is: to cut and join many columns costs more than to convert them. What
+    precedes an error is given before it.
+    """
     held: list[Any] = []
     length = 0
     try:
         for batch in batches:
-            rest = batch
-            while length + len(rest) >= n_rows:
-                cut = n_rows - length
-                yield _together([*held, rest[:cut]])
-                held, length, rest = [], 0, rest[cut:]
-            if len(rest):
-                held.append(rest)
-                length += len(rest)
+            for part in _parts(batch, n_rows):
+                if held and 2 * (length + len(part)) > 3 * n_rows:
+                    group, held, length = held, [], 0
+                    yield group
+                held.append(part)
+                length += len(part)
+                if 2 * length >= n_rows:
+                    group, held, length = held, [], 0
+                    yield group
     except InvalidInputError:
         if held:
-            yield _together(held)
+            yield held
         raise
     if held:
-        yield _together(held)
+        yield held
+
+
+def _parts(batch: pa.RecordBatch, n_rows: int) -> list[pa.RecordBatch]:
+    size = equal_parts(len(batch), n_rows)
+    return [batch] if size == len(batch) else [batch[first : first + size] for first in range(0, len(batch), size)]
 
 
 def _together(batches: list[Any]) -> pa.RecordBatch:
