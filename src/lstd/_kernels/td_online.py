@@ -15,7 +15,7 @@ from __future__ import annotations
 import numpy as np
 from numba import types
 
-from lstd._kernels.blocked import BLOCK, LARGEST, clear, fold, not_finite, valid
+from lstd._kernels.blocked import BLOCK, LARGEST, clear, fold, increasing, not_finite, scatter, valid
 from lstd._kernels.compilation import kernel
 
 # Rows of the state, (2, n); scalars: λ; the step size a; the discount on arrival in the row; v.
@@ -51,6 +51,22 @@ def step(x, x_next, reward, discount, ratio, terminated, state, scalars, counts)
     sweep(decay, enter, along_e, along_phi, theta, e, x, x, x, lane0, lane1, lane2)
     counts[UPDATES] += 1
     return DONE
+
+
+@kernel
+def step_sparse(  # type: ignore[no-untyped-def]
+    indices, values, next_indices, next_values, reward, discount, ratio, terminated, state, scalars, counts
+):
+    """Take one transition whose features are these entries at these increasing indices; as `step`."""
+    n = state.shape[1]
+    if len(indices) != len(values) or len(next_indices) != len(next_values):
+        return BAD
+    if not (increasing(indices, n) and increasing(next_indices, n)):
+        return BAD
+    rows = np.empty((2, n))
+    scatter(indices, values, rows[0])
+    scatter(next_indices, next_values, rows[1])
+    return step(rows[0], rows[1], reward, discount, ratio, terminated, state, scalars, counts)
 
 
 @kernel
@@ -144,11 +160,13 @@ def drop(e, phi):  # type: ignore[no-untyped-def]
 # ---------------------------------------------------------------- signatures: other argument types are not compiled
 
 _ROW = types.Array(types.float64, 1, "C", readonly=True)
-_FLAGS = types.boolean[::1]
+_INDICES = types.Array(types.int64, 1, "C", readonly=True)
+_NUMBERS = (types.float64, types.float64, types.float64, types.boolean)
 _ROWS = types.Array(types.float64, 2, "C", readonly=True)
 _STATE = (types.float64[:, ::1], types.float64[::1], types.int64[::1])
 SIGNATURES = {
-    "step": (_ROW, _ROW, types.float64, types.float64, types.float64, types.boolean, *_STATE),
+    "step": (_ROW, _ROW, *_NUMBERS, *_STATE),
+    "step_sparse": (_INDICES, _ROW, _INDICES, _ROW, *_NUMBERS, *_STATE),
     "stream": (
         _ROWS,
         _ROWS,

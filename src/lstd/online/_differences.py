@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 from dataclasses import dataclass, replace
 from typing import Any
@@ -158,11 +159,21 @@ class TemporalDifference:
         truncated = _inputs.check_flag("truncated", truncated)
         numbers = _inputs.check_numbers(reward, discount, importance_ratio)
         self._check_ratios(importance_ratio)
-        pair = _inputs.check_pair(x, x_next, terminated, self.n_features)
-        row, successor = (r.dense(self.n_features) if isinstance(r, Entries) else r for r in pair)
-        kernels.step(row, successor, *numbers, terminated, *self._arrays)
+        if self._step_sparse(x, x if terminated else x_next, (*numbers, terminated)) != kernels.DONE:
+            pair = _inputs.check_pair(x, x_next, terminated, self.n_features)
+            row, successor = (r.dense(self.n_features) if isinstance(r, Entries) else r for r in pair)
+            kernels.step(row, successor, *numbers, terminated, *self._arrays)
         if truncated:
             self._scalars[kernels.DECAY] = 0.0
+
+    def _step_sparse(self, x: Any, x_next: Any, numbers: tuple[float, float, float, bool]) -> int:
+        """Take a transition between sparse rows of the fastest types; BAD where they are others, or break a rule."""
+        if self._typed and type(x) is not ndarray:
+            with contextlib.suppress(Exception):
+                _inputs.compiled(kernels, "step_sparse")
+                rows = *_inputs.entries(x, self.n_features), *_inputs.entries(x_next, self.n_features)
+                return int(kernels.step_sparse(*rows, *numbers, *self._arrays))
+        return kernels.BAD
 
     @property
     def _arrays(self) -> tuple[Array, Array, NDArray[np.int64]]:

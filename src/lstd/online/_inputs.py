@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -45,6 +46,7 @@ def aligned(*shape: int) -> Array:
     return buffer[skip : skip + size].reshape(shape)
 
 
+@cache  # Numba takes longer to tell that it has compiled a kernel than most kernels take
 def compiled(module: Any, name: str) -> bool:
     """Compile a kernel of a module, or load it, for its only signature; False where Numba's compiler is turned off.
 
