@@ -19,6 +19,7 @@ from lstd._rows import Features, Rows
 Array = NDArray[np.float64]
 
 _BLOCK_ENTRIES = 2**17  # of a block of traces, about one MiB: it stays in the cache between kernel and product
+_LEAST_BLOCK = 512  # rows: each block passes over A, which is larger than any cache where n is some thousands
 _memory = threading.local()
 _COUNTS_FROM = 2.0**-200  # of what arrived in a chunk's first row: less is far below rounding, whatever the units
 
@@ -69,7 +70,7 @@ class _Running:
         self.A = self.B = no_sum(n, n)
         self.b = np.zeros((rows.y.shape[1], n))
         self.u, self._z = np.zeros((2, n))
-        most = min(4096, max(64, _BLOCK_ENTRIES // max(1, n)))
+        most = min(4096, max(_LEAST_BLOCK, _BLOCK_ENTRIES // max(1, n)))
         count = -(-len(rows) // most)  # of blocks alike in length, as a short one is slow for what it does
         self._size = -(-len(rows) // count)
         self._left = _scratch(self._size, n)
