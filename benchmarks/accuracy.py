@@ -29,13 +29,13 @@ from lstd import LSTD, LSTDStatistics
 from lstd.errors import IllConditionedWarning, LSTDWarning
 from lstd.online import RecursiveLSTD
 from lstd.solve import solve
+from pages import write_between
 
 Array = NDArray[np.float64]
 GAMMA, LMBDA, DIGITS = 0.95, 0.8, 50
 N_ROWS, N_FEATURES, SEEDS = 301, 3, (0, 1, 2)  # half of the features: the others nearly repeat them
 CHUNKS = (1, 2, 5, 50, 100, 101, 102, 250)  # rows that chunks begin with
 POWERS = range(1, 16)
-BEGIN, END = "<!-- tables: begin -->", "<!-- tables: end -->"
 
 
 class Data(NamedTuple):
@@ -192,17 +192,6 @@ def page() -> list[str]:
     ]
 
 
-def write(path: Path, lines: list[str]) -> None:
-    """Put the lines between the markers of a page."""
-    before, _, rest = path.read_text(encoding="utf-8").partition(BEGIN)
-    _, found, after = rest.partition(END)
-    if not found:
-        raise SystemExit(f"{path} must have the lines {BEGIN!r} and {END!r}, which the tables go between.")
-    temporary = path.with_suffix(".tmp")
-    temporary.write_text("\n".join([before + BEGIN, *lines, END + after]), encoding="utf-8")
-    temporary.replace(path)
-
-
 def main(arguments: Any = None) -> None:
     """Print the tables, and write them when asked to."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
@@ -211,7 +200,7 @@ def main(arguments: Any = None) -> None:
     lines = page()
     print("\n".join(lines))
     if chosen.write:
-        write(chosen.write, lines)
+        write_between(chosen.write, "benchmarks/accuracy.py", "\n".join(lines))
 
 
 if __name__ == "__main__":

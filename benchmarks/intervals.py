@@ -1,13 +1,13 @@
 """How often intervals hold the fixed point of LSTD(λ), and how often the value itself.
 
-    python benchmarks/intervals.py [--repeats 500] [--cost] [--write docs/intervals.md]
+    python benchmarks/intervals.py [--repeats 500] [--write docs/intervals.md]
 
 Episodes of classic and random processes, and one stream of random ones, with a ridge coefficient of 1/64 of the mean
 squared length of a row. Each row of the tables sums up several processes and kinds of features: coverage is the share
 of data sets whose interval holds what it should, averaged over the states that were visited, by how often they are
 visited in the long run; the mean over the cases, and the least and the largest. With 500 data sets its standard error
 is below 0.01 for one case, and far smaller for the mean. States at which the prediction hardly varies, with a standard
-deviation below 1e-3, are left out.
+deviation below 1e-3, are left out. What intervals cost: `python benchmarks/claims.py --only intervals`.
 """
 
 from __future__ import annotations
@@ -17,12 +17,11 @@ import datetime
 import os
 import platform
 import sys
-import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from joblib import Parallel, delayed
@@ -34,8 +33,16 @@ from lstd.experiments.protocol import FEATURES, GAMMA
 from lstd.mrp import RandomMRP, make_features
 from pages import write_between
 from problems import Case, episodic_cases
+from ratios import Ratio, timed
 
 Array = NDArray[np.float64]
+
+HOW = """\
+`LSTD.fit` on one stream of independent normal features and rewards, on one thread, with what intervals need (by
+default) and without (`n_blocks=0`); the first interval of a row, which the covariances are worked out for, after it."""
+PAGE = "intervals.md"
+N_FEATURES = 100
+COST_ROWS = ((10_000, 41), (100_000, 21), (1_000_000, 9))  # rows and pairs
 
 SEED = 31_000
 LEVELS = (0.95, 0.9)
@@ -60,14 +67,12 @@ def main() -> None:
     """Print the tables, and write them when asked to."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
     parser.add_argument("--repeats", type=int, default=500, help="data sets per case")
-    parser.add_argument("--cost", action="store_true", help="time what intervals add to a fit, and nothing else")
     parser.add_argument("--write", type=Path, metavar="PAGE", help="also write the tables into this Markdown page")
     arguments = parser.parse_args()
-    source = "benchmarks/intervals.py" + " --cost" * arguments.cost
-    page = "\n".join([heading(), "", *cost()] if arguments.cost else coverage(arguments.repeats))
+    page = "\n".join(coverage(arguments.repeats))
     print(page)
     if arguments.write:
-        write_between(arguments.write, source, page)
+        write_between(arguments.write, "benchmarks/intervals.py", page)
 
 
 def coverage(repeats: int) -> list[str]:
@@ -162,27 +167,18 @@ def covered(case: Case, lmbda: float, kind: tuple[str, int], repeats: int) -> Co
     )  # fmt: skip
 
 
-def cost() -> list[str]:
-    """Time of a fit with and without what intervals need, one thread, in turn."""
-    lines = [
-        "Seconds of `LSTD.fit` with 100 features, one thread, medians of fits in turn: what keeping stretches apart",
-        "adds to it, and what the first interval takes after it.",
-        "",
-        "| rows | fit, none kept | kept | added (goal ≤ 10 %) | first interval | share of the fit |",
-        "|---|---|---|---|---|---|",
-    ]
+def ratios(quick: bool = False) -> Iterator[Ratio]:
+    """What keeping stretches apart adds to a fit, and what the first interval takes after it."""
     random = np.random.default_rng(0)
-    for n_rows, pairs in ((10_000, 41), (100_000, 21), (1_000_000, 9)):
-        X, y = random.normal(size=(n_rows, 100)), random.normal(size=n_rows)
+    for n_rows, pairs in ((2000, 3),) if quick else COST_ROWS:
+        X, y = random.normal(size=(n_rows, N_FEATURES)), random.normal(size=n_rows)
         with threadpool_limits(1):
-            times = [fits(X, y, pair % 2) for pair in range(pairs)]
-        plain, kept, interval = np.median(times, axis=0)
-        added = float(np.median([one[1] / one[0] for one in times])) - 1
-        lines.append(
-            f"| {n_rows} | {plain:.4f} | {kept:.4f} | {100 * added:.0f} % {'met' if added <= 0.1 else 'missed'} "
-            f"| {interval:.4f} | {100 * interval / plain:.0f} % |"
-        )
-    return lines
+            fits(X, y, 0)
+            plain, kept, interval = zip(*(fits(X, y, pair % 2) for pair in range(pairs)), strict=True)
+        told = f"{n_rows} rows of {N_FEATURES} features"
+        claim = f"`LSTD.fit` of {told}, stretches kept for intervals, beside none kept"
+        yield Ratio(claim, kept, plain, cost=True, goal=1.1, page=PAGE)
+        yield Ratio(f"first interval after a fit of {told} beside that fit", interval, plain, cost=True, page=PAGE)
 
 
 def fits(X: Array, y: Array, first: int) -> tuple[float, float, float]:
@@ -194,12 +190,6 @@ def fits(X: Array, y: Array, first: int) -> tuple[float, float, float]:
         if blocks:
             interval = timed(partial(model.predict_interval, X[:1]))
     return seconds[0], seconds["auto"], interval
-
-
-def timed(work: Callable[[], Any]) -> float:
-    begin = time.perf_counter()
-    work()
-    return time.perf_counter() - begin
 
 
 def heading() -> str:

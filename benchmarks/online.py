@@ -1,30 +1,25 @@
-"""Time the online estimators beside lean NumPy steps, as ratios measured in one run.
+"""Time the online estimators beside lean NumPy steps.
 
-    python benchmarks/online.py [--write docs/performance-online.md]
-
-Each estimator and the NumPy step it stands beside take turns, block by block of transitions, on one thread: BLAS is
-held to one too, and the ratio of each pair of blocks is taken before the median, so that other load on the machine
-weighs on both alike. `update` includes the call from Python and all checks of its arguments; the NumPy steps check
-nothing.
+python benchmarks/online.py [--quick]
 """
 
 from __future__ import annotations
 
-import argparse
-import datetime
-import os
-import platform
-import statistics
 import time
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped,unused-ignore]
 
 from lstd.online import TD, RecursiveLSTD, TrueOnlineTD
+from ratios import Ratio, run_alone
 
+HOW = """\
+Seconds per transition. Each estimator and the NumPy step it stands beside take turns, block by block of transitions, on
+one thread; 64 different rows of independent normal features. `update` includes the call from Python and all checks of
+its arguments, `partial_fit` those of a whole stream; the NumPy steps check nothing."""
+PAGE = "performance-estimators.md"
 GAMMA, LMBDA, ALPHA, STEP_SIZE = 0.99, 0.9, 1.0, 0.01
 REWARD = 1.0
 N_ROWS = 64  # different rows of features, taken in turn
@@ -40,8 +35,7 @@ class Case(NamedTuple):
     numpy: Callable[[int], None]
     ours_count: int
     numpy_count: int
-    goal: str
-    ratio_goal: float
+    goal: float | None = None
     seconds_goal: float | None = None
 
 
@@ -129,7 +123,7 @@ def lstd_case(n: int, ours_count: int, numpy_count: int, goal: float, seconds: f
         for t in range(count):
             plain.step(rows[t % N_ROWS], REWARD)
 
-    return Case(f"RecursiveLSTD.update, n = {n}", ours, numpy, ours_count, numpy_count, f"≥ {goal:g}×", goal, seconds)
+    return Case(f"`RecursiveLSTD.update`, n = {n}", ours, numpy, ours_count, numpy_count, goal, seconds)
 
 
 def sparse_case(n: int, ours_count: int, numpy_count: int, numpy_sparse: bool) -> Case:
@@ -155,9 +149,8 @@ def sparse_case(n: int, ours_count: int, numpy_count: int, numpy_sparse: bool) -
                 plain.step(rows[t % N_ROWS], REWARD)
 
     beside = "a NumPy step that uses the zeros" if numpy_sparse else "NumPy's dense step"
-    what = f"RecursiveLSTD.update, {N_ENTRIES} entries of n = {n}, beside {beside}"
-    goal, shown = (0.0, "—") if numpy_sparse else (20.0, "≥ 20×")
-    return Case(what, ours, numpy, ours_count, numpy_count, shown, goal)
+    what = f"`RecursiveLSTD.update`, {N_ENTRIES} entries of n = {n}, beside {beside}"
+    return Case(what, ours, numpy, ours_count, numpy_count, None if numpy_sparse else 20.0)
 
 
 def td_update_case(n: int, ours_count: int, numpy_count: int) -> Case:
@@ -173,7 +166,7 @@ def td_update_case(n: int, ours_count: int, numpy_count: int) -> Case:
         for t in range(count):
             plain.true_online(rows[t % N_ROWS], REWARD, rows[(t + 1) % N_ROWS])
 
-    return Case(f"TrueOnlineTD.update, n = {n}", ours, numpy, ours_count, numpy_count, "≤ 2.5 µs", 0.0, 2.5e-6)
+    return Case(f"`TrueOnlineTD.update`, n = {n}", ours, numpy, ours_count, numpy_count, None, 2.5e-6)
 
 
 def stream_case(name: str, n: int, ours_count: int, numpy_count: int) -> Case:
@@ -195,7 +188,7 @@ def stream_case(name: str, n: int, ours_count: int, numpy_count: int) -> Case:
         for t in range(count):
             step(X[t], REWARD, X[t + 1])
 
-    return Case(f"partial_fit, {name} TD(λ), n = {n}", ours, numpy, ours_count, numpy_count, "≥ 50×", 50.0)
+    return Case(f"`partial_fit`, {name} TD(λ), n = {n}", ours, numpy, ours_count, numpy_count, 50.0)
 
 
 def cases() -> list[Callable[[], Case]]:
@@ -226,51 +219,18 @@ def timed(block: Callable[[int], None], count: int) -> float:
     return (time.perf_counter() - begin) / count
 
 
-def measure(case: Case) -> str:
-    """A row of the table."""
-    timed(case.ours, case.ours_count)
-    timed(case.numpy, case.numpy_count)
-    pairs = [(timed(case.ours, case.ours_count), timed(case.numpy, case.numpy_count)) for _ in range(PAIRS)]
-    seconds = sorted(ours for ours, _ in pairs)
-    ratios = sorted(numpy / ours for ours, numpy in pairs)
-    median, ratio = statistics.median(seconds), statistics.median(ratios)
-    met = ratio >= case.ratio_goal and (case.seconds_goal is None or median <= case.seconds_goal)
-    goal = case.goal
-    if case.seconds_goal is not None and case.ratio_goal:
-        goal += f", ≤ {case.seconds_goal * 1e6:g} µs"
-    verdict = "" if goal == "—" else " met" if met else " MISSED"
-    return (
-        f"| {case.what} | {median * 1e6:.4g} µs ({seconds[0] * 1e6:.4g}–{seconds[-1] * 1e6:.4g}) "
-        f"| {statistics.median(numpy for _, numpy in pairs) * 1e6:.4g} µs "
-        f"| {ratio:.1f}× ({ratios[0]:.1f}–{ratios[-1]:.1f}) | {goal}{verdict} |"
-    )
-
-
-def main() -> None:
-    """Print the table, and write it when asked to."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
-    parser.add_argument("--write", type=Path, metavar="PAGE", help="also write the table to this Markdown page")
-    arguments = parser.parse_args()
-    lines = [
-        "# Performance of the online estimators",
-        "",
-        f"Made by `python benchmarks/online.py` on {datetime.date.today()}: {os.cpu_count()} cores, "
-        f"{platform.machine()}, Python {platform.python_version()}, NumPy {np.__version__}. Per transition, on one "
-        f"thread: medians of {PAIRS} blocks and their range; of ratios, medians of the ratios of neighbouring blocks.",
-        "",
-        "| what | `lstd` | NumPy | ratio | goal |",
-        "|---|---|---|---|---|",
-    ]
-    print("\n".join(lines))
-    with threadpool_limits(limits=1):
-        for make in cases():
-            lines.append(measure(make()))
-            print(lines[-1], flush=True)
-    if arguments.write:
-        temporary = arguments.write.with_suffix(".tmp")
-        temporary.write_text("\n".join(lines) + "\n", encoding="utf-8")
-        temporary.replace(arguments.write)
+def ratios(quick: bool = False) -> Iterator[Ratio]:
+    """Each case, after a block of both sides that does not count."""
+    for make in cases():
+        case = make()
+        with threadpool_limits(limits=1):
+            pairs = [
+                (timed(case.ours, case.ours_count), timed(case.numpy, case.numpy_count))
+                for _ in range(1 + (2 if quick else PAIRS))
+            ]
+        ours, numpy = zip(*pairs[1:], strict=True)
+        yield Ratio(case.what, ours, numpy, goal=case.goal, seconds_goal=case.seconds_goal, page=PAGE)
 
 
 if __name__ == "__main__":
-    main()
+    run_alone(__doc__, ratios)

@@ -1,17 +1,20 @@
 """Fit models to Parquet files several times larger than the memory that `lstd.fit_files` may use.
 
-    python benchmarks/out_of_core.py [--megabytes 400] [--memory 64] [--repeats 3]
+    python benchmarks/out_of_core.py [--megabytes 2700] [--memory 512] [--repeats 3]
+    python benchmarks/out_of_core.py --docs
 
 Makes data of independent normal features in a temporary folder, eight files for each number of features, in row groups
-of 16 MB. Fits them in fresh processes, with one job and with two in turn, after a fit to one small file, which loads
-all code. Prints a Markdown table: medians of the seconds and the seconds of processor time of the fit; peak resident
-memory of the process, before and in all; how often as fast two jobs are, the median of the ratios of neighbouring
-fits, with their range; and whether all models have the same bits.
+of 16 MB. Fits them in fresh processes, in turn with one job, with two, and with two processes of `lstd.distributed`,
+after a fit to one small file, which loads all code. Prints a table: medians of the seconds and of the seconds of
+processor time of the fit; most resident memory, before and above it; how often as fast as one job, the median of the
+ratios of neighbouring fits, with their range; and whether the models of all jobs have the same bits. The numbers go to
+results/out-of-core-DATE.json; with `--docs` the documentation's table is made from the newest of these.
 """
 
 from __future__ import annotations
 
 import argparse
+import datetime
 import hashlib
 import json
 import statistics
@@ -27,37 +30,70 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import lstd
+from lstd.distributed import fit as fit_in_processes
+from lstd.experiments.provenance import describe_machine
+from pages import write_between
 
 FEATURES = (100, 1000)
 N_FILES = 8
 GROUP_BYTES = 2**24
 EPISODE_ROWS = 200
+PROCESSES = 0  # in place of a number of jobs
+KINDS = {1: "one job", 2: "two jobs", PROCESSES: "two processes"}
+ROLES: dict[str, Any] = {"features": None, "reward": "reward", "episode": "episode", "terminated": "terminated"}
+SOURCE = "benchmarks/out_of_core.py"
+HERE = Path(__file__).resolve().parent
+RESULTS, PAGE = HERE / "results", HERE.parent / "docs" / "out-of-core.md"
+HEAD = ("features", "data, MB", "with", "s", "processor s", "peak above start, MB", "as fast as one job", "same bits")
 
 
 def main() -> None:
-    """Print one table row per number of features and jobs."""
+    """Measure, print and write; or write the documentation's table."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
-    parser.add_argument("--megabytes", type=int, default=400)
-    parser.add_argument("--memory", type=int, default=64)
+    parser.add_argument("--megabytes", type=int, default=2700)
+    parser.add_argument("--memory", type=int, default=512)
     parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--docs", action="store_true", help="write the documentation's table; measure nothing")
     parser.add_argument("--fit", nargs=3, metavar=("FOLDER", "JOBS", "BYTES"), help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.fit:
         print(json.dumps(fit(Path(arguments.fit[0]), int(arguments.fit[1]), int(arguments.fit[2]))))
-        return
-    print(f"Bound {arguments.memory} MB; {arguments.repeats} fits each.\n")
-    print(
-        "| features | data, MB | jobs | seconds | processor seconds | peak before, MB | peak, MB | faster | same bits |"
-    )
-    print("| ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | :--- |")
+    elif arguments.docs:
+        write_between(PAGE, SOURCE, page_text(newest()))
+    else:
+        found = run(arguments.megabytes, arguments.memory, arguments.repeats)
+        print(page_text(found))
+        write(found)
+
+
+def run(megabytes: int, memory: int, repeats: int) -> dict[str, Any]:
+    """All numbers, as plain JSON values."""
+    found: dict[str, Any] = {
+        "date": datetime.datetime.now(tz=datetime.UTC).date().isoformat(),
+        "machine": describe_machine(),
+        "memory": memory,
+        "fits": {},
+    }
     for n in FEATURES:
         with tempfile.TemporaryDirectory() as folder:
-            size = make_files(Path(folder), n, arguments.megabytes * 2**20)
-            found = [
-                [measure(folder, n_jobs, arguments.memory * 2**20) for n_jobs in (1, 2)]
-                for _ in range(arguments.repeats)
-            ]
-        show(n, size, found)
+            size = make_files(Path(folder), n, megabytes * 2**20)
+            turns = [[measure(folder, kind, memory * 2**20) for kind in KINDS] for _ in range(repeats)]
+        found["fits"][str(n)] = {"bytes": size, "turns": turns}
+    return found
+
+
+def write(found: dict[str, Any]) -> None:
+    """Whole or not at all, in place of an earlier run of that day."""
+    path = RESULTS / f"out-of-core-{found['date']}.json"
+    temporary = path.with_suffix(".tmp")
+    temporary.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    temporary.replace(path)
+
+
+def newest() -> dict[str, Any]:
+    """The latest results."""
+    found: dict[str, Any] = json.loads(max(RESULTS.glob("out-of-core-*.json")).read_text(encoding="utf-8"))
+    return found
 
 
 def make_files(folder: Path, n: int, n_bytes: int) -> int:
@@ -66,12 +102,12 @@ def make_files(folder: Path, n: int, n_bytes: int) -> int:
     group_rows = GROUP_BYTES // (8 * n)
     n_groups = max(1, round(n_bytes / N_FILES / GROUP_BYTES))
     for i in range(N_FILES):
-        write(folder / f"part{i}.parquet", random, (n_groups, group_rows, n), i * n_groups * group_rows)
-    write(folder / "small.parquet", random, (1, 64, n), 0)
+        write_rows(folder / f"part{i}.parquet", random, (n_groups, group_rows, n), i * n_groups * group_rows)
+    write_rows(folder / "small.parquet", random, (1, 64, n), 0)
     return sum(path.stat().st_size for path in folder.glob("part*.parquet"))
 
 
-def write(path: Path, random: np.random.Generator, shape: tuple[int, int, int], first: int) -> None:
+def write_rows(path: Path, random: np.random.Generator, shape: tuple[int, int, int], first: int) -> None:
     """Row groups of rows with numbers from `first` on, of episodes that end for good."""
     n_groups, n_rows, n = shape
     writer = None
@@ -87,21 +123,29 @@ def write(path: Path, random: np.random.Generator, shape: tuple[int, int, int], 
 
 
 def measure(folder: str, n_jobs: int, memory: int) -> dict[str, Any]:
-    """What a fit takes, in a fresh process."""
+    """What a fit takes, in a fresh process; `n_jobs` is one of `KINDS`."""
     words = [sys.executable, __file__, "--fit", folder, str(n_jobs), str(memory)]
     found: dict[str, Any] = json.loads(subprocess.run(words, check=True, capture_output=True, text=True).stdout)
     return found
 
 
 def fit(folder: Path, n_jobs: int, memory: int) -> dict[str, Any]:
-    """Seconds, peaks in MB, and a digest of the weights."""
-    roles: dict[str, Any] = {"features": None, "reward": "reward", "episode": "episode", "terminated": "terminated"}
-    lstd.fit_files(folder / "small.parquet", **roles, gamma=0.99, n_jobs=n_jobs, memory=memory)
+    """Seconds, peaks in MB, and a digest of the sums."""
+    small, files = [folder / "small.parquet"], sorted(folder.glob("part*"))
+
+    def fitted(paths: list[Path]) -> Any:
+        if n_jobs == PROCESSES:
+            return fit_in_processes(paths, gamma=0.99, **ROLES).statistics_
+        return lstd.fit_files(paths, **ROLES, gamma=0.99, n_jobs=n_jobs, memory=memory).statistics
+
+    begun = time.perf_counter()
+    fitted(small)
     before, start, busy = peak(), time.perf_counter(), time.process_time()
-    model = lstd.fit_files(sorted(folder.glob("part*")), **roles, gamma=0.99, n_jobs=n_jobs, memory=memory)
+    sums = fitted(files)
     seconds, busy = time.perf_counter() - start, time.process_time() - busy
-    digest = hashlib.sha256(model.coef.tobytes() + model.statistics.A.tobytes()).hexdigest()
-    return {"seconds": seconds, "busy": busy, "before": before, "peak": peak(), "digest": digest}
+    digest = hashlib.sha256(sums.A.tobytes() + sums.b.tobytes()).hexdigest()
+    numbers = {"seconds": seconds, "busy": busy, "before": before, "peak": peak(), "small": start - begun}
+    return numbers | {"digest": digest}
 
 
 def peak() -> float:
@@ -110,17 +154,39 @@ def peak() -> float:
     return int(line.split()[1]) / 1024
 
 
-def show(n: int, size: int, found: list[list[dict[str, Any]]]) -> None:
-    """Print the rows of one number of features."""
-    ratios = sorted(one["seconds"] / two["seconds"] for one, two in found)
-    same = "yes" if len({each["digest"] for pair in found for each in pair}) == 1 else "no"
-    for i, n_jobs in enumerate((1, 2)):
-        runs = [pair[i] for pair in found]
-        seconds, busy = (statistics.median(run[name] for run in runs) for name in ("seconds", "busy"))
-        before, most = (max(run[name] for run in runs) for name in ("before", "peak"))
-        faster = f"{statistics.median(ratios):.2f} ({ratios[0]:.2f} to {ratios[-1]:.2f})" if i else ""
-        cells = (n, f"{size / 2**20:.0f}", n_jobs, f"{seconds:.2f}", f"{busy:.2f}", f"{before:.0f}", f"{most:.0f}")
-        print("|", " | ".join(map(str, (*cells, faster, same))), "|", flush=True)
+def page_text(found: dict[str, Any]) -> str:
+    """What stands between the page's markers."""
+    machine, packages = found["machine"], found["machine"]["packages"]
+    lines = [
+        f"Measured by `python {SOURCE}` on {found['date']}: {machine['cpu']}, {machine['cores']} cores; Python "
+        f"{machine['python']}, {', '.join(f'{name} {version}' for name, version in packages.items())}. Bound "
+        f"{found['memory']} MB.",
+        "",
+        f"| {' | '.join(HEAD)} |",
+        "|" + "---|" * len(HEAD),
+    ]
+    for n, fits in found["fits"].items():
+        lines += [f"| {n} | {fits['bytes'] / 2**20:.0f} | {' | '.join(cells)} |" for cells in rows(fits["turns"])]
+    return "\n".join(lines)
+
+
+def rows(turns: list[list[dict[str, Any]]]) -> list[list[str]]:
+    """Cells of each way to fit; `turns` has fits by all ways, one after another, several times."""
+    table = []
+    same = len({turn[i]["digest"] for turn in turns for i in (0, 1)}) == 1
+    for i, (kind, name) in enumerate(KINDS.items()):
+        ratios = sorted(turn[0]["seconds"] / turn[i]["seconds"] for turn in turns)
+        fast = f"{statistics.median(ratios):.2f} ({ratios[0]:.2f} to {ratios[-1]:.2f})" if i else "—"
+        seconds, busy = (statistics.median(turn[i][key] for turn in turns) for key in ("seconds", "busy"))
+        above = max(turn[i]["peak"] - turn[i]["before"] for turn in turns)
+        if kind == PROCESSES:
+            start = statistics.median(turn[i]["small"] for turn in turns)
+            table.append([f"{name} (start: {start:.1f} s)", f"{seconds:.2f}", "—", "—", fast, "—"])
+        else:
+            table.append(
+                [name, f"{seconds:.2f}", f"{busy:.2f}", f"{above:.0f}", fast, ("yes" if same else "NO") if i else "—"]
+            )
+    return table
 
 
 if __name__ == "__main__":

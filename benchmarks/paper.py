@@ -15,12 +15,24 @@ import argparse
 import datetime
 import os
 import platform
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
+
+from ratios import Ratio, note
+
+HOW = """\
+The sweep: seconds per run of 340 pairs (λ, α), on one thread, simulation included, beside a plain NumPy loop that is
+timed in between **on a sample of the pairs**, at least 0.1 s for each algorithm, and extrapolated to all of them
+(`lstd.experiments.timing`). The whole paper: 9 problems × 50 runs × three LSTD(λ)s over 340 pairs and true online TD(λ)
+over 600, on all cores, each time in a fresh process, beside the extrapolated loop on one."""
+PAGE = "performance.md"
 
 GOALS = {("large", "tabular"): 150, ("deterministic", "tabular"): 200, ("small", "tabular"): 700}
 DEFAULT_GOAL = 1000
@@ -44,7 +56,7 @@ def main() -> None:
     from lstd.experiments import timing
 
     rows = timing.measure(progress=lambda done, total: print(f"timed {done} of {total} problems", file=sys.stderr))
-    page = "\n".join([*heading(), "", *ratios(rows), "", *whole_paper_table(rows)]) + "\n"
+    page = "\n".join([*heading(), "", *sweep_table(rows), "", *whole_paper_table(rows)]) + "\n"
     print(page)
     if arguments.write:
         temporary = arguments.write.with_suffix(".tmp")
@@ -69,7 +81,7 @@ def heading() -> list[str]:
     ]
 
 
-def ratios(measured: dict[str, Any]) -> list[str]:
+def sweep_table(measured: dict[str, Any]) -> list[str]:
     """Seconds per run of the sweep and of the NumPy loop, and their ratio, one table row each."""
     lines = [
         "## Seconds per run beside a plain NumPy loop",
@@ -83,24 +95,70 @@ def ratios(measured: dict[str, Any]) -> list[str]:
     return lines
 
 
+def _name_and_goal(row: dict[str, Any]) -> tuple[str, float]:
+    if row["algorithm"] == "lstd_one_pass":
+        return "three LSTD(λ)s in one pass", GOALS.get((row["problem"], row["features"]), DEFAULT_GOAL)
+    return "true online TD(λ)", TD_GOAL
+
+
 def _ratio_row(row: dict[str, Any]) -> str:
-    one_pass = row["algorithm"] == "lstd_one_pass"
-    goal = GOALS.get((row["problem"], row["features"]), DEFAULT_GOAL) if one_pass else TD_GOAL
+    name, goal = _name_and_goal(row)
     ratio = row["loop_seconds"] / row["seconds"]
-    name = "three LSTD(λ)s in one pass" if one_pass else "true online TD(λ)"
     return (
         f"| {row['problem']} | {row['features']} | {name} | {row['seconds']:.5f} ({row['low']:.5f}–{row['high']:.5f}) "
         f"| {row['loop_seconds']:.2f} | {ratio:.0f}× | ≥ {goal}× {'met' if ratio >= goal else 'MISSED'} |"
     )
 
 
-def whole_paper_table(measured: dict[str, Any]) -> list[str]:
-    """Wall time of the whole paper in fresh processes, cold and warm, beside that of the NumPy loop."""
-    loop = sum(
-        N_RUNS * row["loop_seconds"] * (TD_PAIRS if row["algorithm"] == "true_online_td" else 1.0)
+def ratios(quick: bool = False) -> Iterator[Ratio]:
+    """The sweep beside the loop on each problem, and the whole paper cold and warm, in rounds that alternate."""
+    from lstd.experiments import timing
+
+    if quick:
+        yield from _sweeps([timing.measure(["small"], ["normal"])])
+        yield Ratio("the whole paper", page=PAGE, skipped="it takes longer than a quick run may")
+        return
+    rounds, warm = [], []
+    with tempfile.TemporaryDirectory() as cache:
+        cold = _whole_paper_process(cache)["sweeps"]
+        for i in range(WARM_REPEATS):
+            rounds.append(timing.measure(progress=partial(_note, i)))
+            warm.append(_whole_paper_process(cache)["sweeps"])
+    yield from _sweeps(rounds)
+    loops = [whole_loop(measured) for measured in rounds]
+    yield Ratio("the whole paper, kernels compiled, beside the loop", warm, loops, page=PAGE)
+    yield Ratio("the whole paper, kernels to compile, beside the loop", [cold], [statistics.median(loops)], page=PAGE)
+    claim = "the whole paper, kernels to compile, beside kernels compiled"
+    yield Ratio(claim, [cold], [statistics.median(warm)], cost=True, page=PAGE)
+
+
+def _note(i: int, done: int, total: int) -> None:
+    note(f"paper: round {i + 1} of {WARM_REPEATS}, {done} of {total} problems")
+
+
+def _sweeps(rounds: list[dict[str, Any]]) -> Iterator[Ratio]:
+    """A ratio per problem, features and algorithm, paired by rounds."""
+    for rows in zip(*(measured["rows"] for measured in rounds), strict=True):
+        if rows[0]["algorithm"] not in TIMED:
+            continue
+        name, goal = _name_and_goal(rows[0])
+        ours, loop = ([row[side] for row in rows] for side in ("seconds", "loop_seconds"))
+        claim = f"{name}, {rows[0]['problem']}, {rows[0]['features']}, beside a NumPy loop"
+        yield Ratio(claim, ours, loop, goal=goal, page=PAGE)
+
+
+def whole_loop(measured: dict[str, Any]) -> float:
+    """Seconds of the NumPy loop for the whole paper, extrapolated."""
+    return sum(
+        N_RUNS * float(row["loop_seconds"]) * (TD_PAIRS if row["algorithm"] == "true_online_td" else 1.0)
         for row in measured["rows"]
         if row["algorithm"] in TIMED
     )
+
+
+def whole_paper_table(measured: dict[str, Any]) -> list[str]:
+    """Wall time of the whole paper in fresh processes, cold and warm, beside that of the NumPy loop."""
+    loop = whole_loop(measured)
     with tempfile.TemporaryDirectory() as cache:
         cold = _whole_paper_process(cache)
         warm = [_whole_paper_process(cache) for _ in range(WARM_REPEATS)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -48,6 +49,13 @@ class Case:
         episode: NDArray[np.intp] = np.cumsum(terminated) - terminated
         columns = {"episode": episode, "terminated": terminated}
         return Data(self.features[run.states[:stop]], run.rewards[:stop], columns, run.states[:stop])
+
+
+@cache
+def normal_rows(n_features: int, n_rows: int) -> tuple[Array, Array]:
+    """Independent normal features and rewards, made once in each process."""
+    random = np.random.default_rng(0)
+    return random.standard_normal((n_rows, n_features)), random.standard_normal(n_rows)
 
 
 def paper_cases(seed: int) -> list[Case]:

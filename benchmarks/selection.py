@@ -1,13 +1,13 @@
 """How well settings chosen from the data do: LSTDCV beside fixed settings and the best pair in hindsight.
 
-    python benchmarks/selection.py [--seeds 20] [--runs 2] [--cost] [--write docs/selection.md]
+    python benchmarks/selection.py [--seeds 20] [--runs 2] [--write docs/selection.md]
 
 The nine problems of the paper at its length T and at 10 T, and eight episodic problems with 20 and 80 episodes, each on
 random processes of seeds that had no part in making the rule. The error of a pair (λ, α) is that of its weights at the
 end of the data, (Φθ − Φθ*)ᵀ D (Φθ − Φθ*); the excess of a way to choose is the mean of its errors over that of the one
 pair that is best for the problem in hindsight. The mean is taken in three ways: of errors in units of the values' own
 size, (Φθ*)ᵀ D (Φθ*), as the paper has it, which a few processes with values near zero dominate; of errors as they are;
-and of the first with none counted as more than 2.
+and of the first with none counted as more than 2. What a choice costs: `python benchmarks/claims.py --only selection`.
 """
 
 from __future__ import annotations
@@ -17,25 +17,34 @@ import datetime
 import os
 import platform
 import sys
-import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from joblib import Parallel, delayed
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
 
-from lstd import LSTDStatistics
+from lstd import LSTD, LSTDStatistics
 from lstd.experiments.protocol import PROBLEMS
 from lstd.model_selection import LSTDCV
 from lstd.selection import ALPHAS, LMBDAS
 from lstd.solve import solve
 from pages import write_between
 from problems import Case, Data, episodic_cases, paper_cases
+from ratios import Ratio, in_turn, timed
 
 Array = NDArray[np.float64]
+
+HOW = """\
+`LSTDCV.fit` with the default grid of 20 λ and 17 α and 10 folds, on one stream of independent normal features and
+rewards. Fits, sums and solves beside it are **timed one at a time and multiplied** by how many there would be; scoring
+the folds, which it does too, is left out of them. On one thread but for the first row."""
+PAGE = "selection.md"
+N_FEATURES, N_FOLDS = 100, 10
 
 FIRST_SEED = 20_000
 WAYS = ("LSTDCV", "λ = 0.9, α = 1", "λ = 0.9, α = 1/64")
@@ -49,15 +58,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
     parser.add_argument("--seeds", type=int, default=20, help="random processes per problem")
     parser.add_argument("--runs", type=int, default=2, help="data sets per process")
-    parser.add_argument("--cost", action="store_true", help="time a choice among all pairs, and nothing else")
     parser.add_argument("--write", type=Path, metavar="PAGE", help="also write the tables into this Markdown page")
     arguments = parser.parse_args()
-    if arguments.cost:
-        page = cost()
-        print(page)
-        if arguments.write:
-            write_between(arguments.write, "benchmarks/selection.py --cost", page)
-        return
     found = {name: measured(name, arguments.seeds, arguments.runs) for name in SETTINGS}
     page = "\n".join([*heading(arguments), "", *summary(found), "", *by_problem(found)])
     print(page)
@@ -188,26 +190,40 @@ def by_problem(found: dict[str, dict[str, dict[str, Array]]]) -> list[str]:
     return lines
 
 
-def cost(n_rows: int = 100_000, n_features: int = 100) -> str:
-    """Seconds of LSTDCV.fit with the default grid, one stream."""
+def ratios(quick: bool = False) -> Iterator[Ratio]:
+    """What `LSTDCV.fit` with the default grid costs."""
+    n_rows, pairs = (2000, 2) if quick else (100_000, 5)
     random = np.random.default_rng(0)
-    X, y = random.normal(size=(n_rows, n_features)), random.normal(size=n_rows)
-    LSTDCV().fit(X[:1000], y[:1000])
-    seconds: dict[int, list[float]] = {1: [], 2: []}
-    for _ in range(5):
-        for n_jobs, times in seconds.items():
-            begin = time.perf_counter()
-            LSTDCV(n_jobs=n_jobs).fit(X, y)
-            times.append(time.perf_counter() - begin)
-    told = " and ".join(
-        f"{np.median(times):.1f} s with {n_jobs} jobs ({min(times):.1f}–{max(times):.1f})"
-        for n_jobs, times in seconds.items()
-    )
-    return (
-        f"`LSTDCV.fit` on one stream of {n_rows} rows of {n_features} features, with 20 λ, 17 α and 10 folds, takes "
-        f"{told}: medians of {len(seconds[1])} fits in turn by `python benchmarks/selection.py --cost` on "
-        f"{datetime.date.today()}, {os.cpu_count()} cores."
-    )
+    X, y = random.normal(size=(n_rows, N_FEATURES)), random.normal(size=n_rows)
+    told = f"of {n_rows} rows of {N_FEATURES} features"
+    seconds = in_turn(partial(_choose, X, y, 2), partial(_choose, X, y, 1), pairs)
+    yield Ratio(f"`LSTDCV.fit` {told}, two jobs beside one", *seconds, page=PAGE)
+    with threadpool_limits(1):
+        seconds = in_turn(partial(_choose, X, y, 1), partial(LSTD().fit, X, y), pairs)
+        yield Ratio(f"`LSTDCV.fit` {told}, one job, beside one `LSTD.fit`", *seconds, cost=True, page=PAGE)
+        fold = slice(n_rows // N_FOLDS, None)
+        sample = LSTD(n_blocks=0)
+        choice, fits = in_turn(partial(_choose, X, y, 1), partial(sample.fit, X[fold], y[fold]), pairs)
+        choice_again, sums = in_turn(partial(_choose, X, y, 1), partial(_sum, X[fold], y[fold]), pairs)
+        solves = [timed(partial(_sum(X[fold], y[fold]).solve, 1.0)) for _ in range(pairs)]
+    n_sums = N_FOLDS * len(LMBDAS)
+    n_fits = n_sums * len(ALPHAS)
+    yield Ratio(
+        f"`LSTDCV.fit` {told}, one job, beside {n_fits} fits, one per fold, λ and α", choice,
+        [n_fits * each for each in fits], page=PAGE,
+    )  # fmt: skip
+    yield Ratio(
+        f"`LSTDCV.fit` {told}, one job, beside sums per fold and λ, a solve for each α", choice_again,
+        [n_sums * one + n_fits * each for one, each in zip(sums, solves, strict=True)], page=PAGE,
+    )  # fmt: skip
+
+
+def _choose(X: Array, y: Array, n_jobs: int) -> None:
+    LSTDCV(n_jobs=n_jobs).fit(X, y)
+
+
+def _sum(X: Array, y: Array) -> LSTDStatistics:
+    return LSTDStatistics.from_arrays(X, y, gamma=0.99, lmbda=0.9)
 
 
 def heading(arguments: argparse.Namespace) -> list[str]:

@@ -1,0 +1,132 @@
+"""Ratios of times that are taken in turn in one run, so that other load on the machine weighs on both alike."""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+HEAD = ("claim", "ratio: median (lowest to highest)", "goal", "`lstd`", "beside", "pairs", "page")
+_UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """Seconds of `lstd` and of what stands beside it, `ours[i]` taken next to `beside[i]`.
+
+    The ratio is how often as fast `lstd` is, beside / ours, with a goal of at least that; of a `cost`, how often as
+    long it takes, ours / beside, with a goal of at most that. `seconds_goal` is for `ours`, at most. `page` is where
+    the claim is made. What could not be measured has no seconds, but says why in `skipped`.
+    """
+
+    claim: str
+    ours: Sequence[float] = ()
+    beside: Sequence[float] = ()
+    cost: bool = False
+    goal: float | None = None
+    seconds_goal: float | None = None
+    page: str = ""
+    skipped: str = ""
+
+    def row(self) -> dict[str, Any]:
+        """The claim, and what was found, as plain JSON values."""
+        if self.skipped:
+            return {"claim": self.claim, "page": self.page, "skipped": self.skipped}
+        pairs = list(zip(self.ours, self.beside, strict=True))
+        ratio = _spread([a / b if self.cost else b / a for a, b in pairs])
+        ours = _spread(self.ours)
+        met = None
+        if self.goal is not None or self.seconds_goal is not None:
+            met = self.seconds_goal is None or ours["median"] <= self.seconds_goal
+            if self.goal is not None:
+                met = met and (ratio["median"] <= self.goal if self.cost else ratio["median"] >= self.goal)
+        return {
+            "claim": self.claim, "page": self.page, "kind": "the time" if self.cost else "as fast", "ratio": ratio,
+            "goal": self.goal, "seconds_goal": self.seconds_goal, "met": met, "pairs": len(pairs),
+            "seconds": {"lstd": ours, "beside": _spread(self.beside)},
+        }  # fmt: skip
+
+
+def in_turn(ours: Callable[[], Any], beside: Callable[[], Any], pairs: int) -> tuple[list[float], list[float]]:
+    """Seconds of both, A B A B …, after a run of each that does not count."""
+    tasks, seconds = (ours, beside), ([], [])  # type: tuple[Callable[[], Any], ...], tuple[list[float], list[float]]
+    for task in tasks:
+        task()
+    for _ in range(pairs):
+        for task, times in zip(tasks, seconds, strict=True):
+            times.append(timed(task))
+    return seconds
+
+
+def timed(task: Callable[[], Any]) -> float:
+    """Seconds of one run."""
+    begin = time.perf_counter()
+    task()
+    return time.perf_counter() - begin
+
+
+def table(rows: Iterable[dict[str, Any]], pages: bool = True) -> list[str]:
+    """Lines of a Markdown table of rows of :class:`Ratio`, with or without the last column."""
+    width = len(HEAD) if pages else len(HEAD) - 1
+    lines = [_joined(HEAD[:width]), "|" + "---|" * width]
+    return lines + [_joined(_cells(row)[:width]) for row in rows]
+
+
+def run_alone(doc: str | None, ratios: Callable[[bool], Iterator[Ratio]]) -> None:
+    """Measure one script's ratios and print their table: what the script does when it is run by itself."""
+    parser = argparse.ArgumentParser(description=(doc or "").split("\n", maxsplit=1)[0])
+    parser.add_argument("--quick", action="store_true", help="less data and fewer repeats, to see that it runs")
+    arguments = parser.parse_args()
+    rows = []
+    for ratio in ratios(arguments.quick):
+        note(ratio.claim)
+        rows.append(ratio.row())
+    print("\n".join(table(rows)))
+
+
+def note(text: str) -> None:
+    """A line of progress."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def _spread(values: Sequence[float]) -> dict[str, float]:
+    return {"median": statistics.median(values), "low": min(values), "high": max(values)}
+
+
+def _joined(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _cells(row: dict[str, Any]) -> list[str]:
+    page = f"[{row['page']}]({row['page']})" if row["page"] else "—"
+    if "skipped" in row:
+        return [row["claim"], f"skipped: {row['skipped']}", *[""] * (len(HEAD) - 3), page]
+    ratio, seconds = row["ratio"], row["seconds"]
+    found = f"{_number(ratio['median'])}× {row['kind']} ({_number(ratio['low'])} to {_number(ratio['high'])})"
+    ours, beside = (_duration(seconds[side]["median"]) for side in ("lstd", "beside"))
+    return [row["claim"], found, _goal(row), ours, beside, str(row["pairs"]), page]
+
+
+def _goal(row: dict[str, Any]) -> str:
+    if row["met"] is None:
+        return "—"
+    goals = []
+    if row["goal"] is not None:
+        goals.append(f"{'≥' if row['kind'] == 'as fast' else '≤'} {row['goal']:g}×")
+    if row["seconds_goal"] is not None:
+        goals.append(f"≤ {_duration(row['seconds_goal'])}")
+    return f"{', '.join(goals)}: {'met' if row['met'] else 'MISSED'}"
+
+
+def _number(value: float) -> str:
+    """Three digits, all of them before the point when there are more."""
+    return f"{value:.0f}" if value >= 99.5 else f"{value:.3g}"
+
+
+def _duration(seconds: float) -> str:
+    size, unit = next((each for each in _UNITS if seconds >= each[0]), _UNITS[-1])
+    return f"{_number(seconds / size)} {unit}"

@@ -1,0 +1,115 @@
+"""Time fits by two jobs beside one, and chunks sent to workers beside the same sums in a loop.
+
+python benchmarks/scaling.py [--quick]
+"""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from functools import partial, reduce
+from importlib import import_module
+from importlib.util import find_spec
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+from threadpoolctl import threadpool_limits  # type: ignore[import-untyped,unused-ignore]
+
+import out_of_core
+from lstd.distributed import sum_chunks
+from lstd.statistics import LSTDStatistics
+from problems import normal_rows
+from ratios import Ratio, in_turn, note, run_alone
+
+HOW = """\
+Files: `lstd.fit_files` on eight Parquet files of 400 MB in all within 64 MB, in fresh processes, after a fit to a small
+file; all models have the same bits. Chunks: `lstd.distributed.sum_chunks` on one warm worker of each kind, which has
+the data in its memory, beside `from_arrays` and `then` in a loop, BLAS at one thread. Merges: `then` of two statistics,
+beside `from_arrays` of 100 rows, a share of the time of many."""
+FILES_PAGE, PAGE = "out-of-core.md", "cluster-costs.md"
+SETTINGS: dict[str, Any] = {"gamma": 0.99, "lmbda": 0.9}
+MEGABYTES, MEMORY = 400, 64 * 2**20
+GOAL = 1.8
+CHUNKS = ((100, 30_000, 16), (1000, 10_000, 3))  # features, rows of a chunk, chunks
+MERGED_ROWS = 100
+
+
+def ratios(quick: bool = False) -> Iterator[Ratio]:
+    """Files by two jobs, chunks by workers, and merges."""
+    for n in out_of_core.FEATURES[:1] if quick else out_of_core.FEATURES:
+        yield _files(n, 1 if quick else MEGABYTES, 1 if quick else 5)
+    for n, n_rows, n_chunks in ((10, 1000, 3),) if quick else CHUNKS:
+        yield from _chunks(n, n_rows, n_chunks, 2 if quick else 5)
+        yield _merges(n, 2 if quick else 15)
+
+
+def _files(n: int, megabytes: int, pairs: int) -> Ratio:
+    """Two jobs beside one."""
+    note(f"scaling: files of {n} features")
+    with tempfile.TemporaryDirectory() as folder:
+        out_of_core.make_files(Path(folder), n, megabytes * 2**20)
+        found = [[out_of_core.measure(folder, n_jobs, MEMORY) for n_jobs in (1, 2)] for _ in range(pairs)]
+    if len({each["digest"] for pair in found for each in pair}) > 1:
+        raise RuntimeError(f"fit_files gave models of different bits for n = {n}")
+    one, two = ([pair[i]["seconds"] for pair in found] for i in (0, 1))
+    return Ratio(f"`fit_files`, n = {n}, two jobs beside one", two, one, goal=GOAL, page=FILES_PAGE)
+
+
+def _chunks(n: int, n_rows: int, n_chunks: int, pairs: int) -> Iterator[Ratio]:
+    """One worker of each kind beside a loop."""
+    load = partial(normal_rows, n, n_rows)
+    loop = partial(_loop, load, n_chunks)
+    for kind, place in WORKERS.items():
+        claim = f"`sum_chunks`, {n_chunks} chunks of {n_rows} rows, n = {n}, one {kind}, beside a loop"
+        if kind == "Dask worker" and find_spec("distributed") is None:
+            yield Ratio(claim, page=PAGE, skipped="distributed is not installed (the extra `dask`)")
+            continue
+        with threadpool_limits(1), place() as given:
+            seconds = in_turn(lambda: sum_chunks([load] * n_chunks, **given, **SETTINGS), loop, pairs)
+        yield Ratio(claim, *seconds, cost=True, page=PAGE)
+
+
+def _merges(n: int, pairs: int) -> Ratio:
+    """A merge beside the sums of some rows."""
+    X, y = normal_rows(n, MERGED_ROWS * (2_000_000 // n // MERGED_ROWS))
+    with threadpool_limits(1):
+        one = LSTDStatistics.from_arrays(X, y, **SETTINGS)
+        merges, sums = in_turn(partial(one.then, one), partial(LSTDStatistics.from_arrays, X, y, **SETTINGS), pairs)
+    claim = f"merge of two statistics, n = {n}, beside the sums of {MERGED_ROWS} rows"
+    return Ratio(claim, merges, [each * MERGED_ROWS / len(X) for each in sums], cost=True, page=PAGE)
+
+
+def _loop(load: Callable[[], Any], n_chunks: int) -> LSTDStatistics:
+    return reduce(LSTDStatistics.then, (LSTDStatistics.from_arrays(*load(), **SETTINGS) for _ in range(n_chunks)))
+
+
+@contextlib.contextmanager
+def _thread() -> Iterator[dict[str, Any]]:
+    with ThreadPoolExecutor(1) as pool:
+        yield {"executor": pool}
+
+
+@contextlib.contextmanager
+def _process() -> Iterator[dict[str, Any]]:
+    with ProcessPoolExecutor(1, get_context("spawn")) as pool:
+        yield {"executor": pool}
+
+
+@contextlib.contextmanager
+def _dask_worker() -> Iterator[dict[str, Any]]:
+    distributed: Any = import_module("distributed")
+    with (
+        distributed.LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=":0") as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        yield {"client": client}
+
+
+WORKERS = {"thread": _thread, "process": _process, "Dask worker": _dask_worker}
+
+
+if __name__ == "__main__":
+    run_alone(__doc__, ratios)
