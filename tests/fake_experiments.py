@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from lstd._files import replacing
 from lstd.experiments import timing
 from lstd.experiments.protocol import FEATURES
 
@@ -67,9 +68,9 @@ class Fakes:
     def write_all(self, folder: Path, progress: Callable[[int, int, str], None]) -> None:
         self._call("report")
         progress(1, 1, "report")
-        (folder / "figures").mkdir(exist_ok=True)
-        (folder / "figures" / "figure2.svg").write_text("<svg/>")
-        (folder / "report.html").write_text("<html/>")
+        for name, content in (("figures/figure2.svg", b"<svg/>"), ("report.html", b"<html/>" * 40_000)):
+            with replacing(folder / name) as file:
+                file.write(content)
 
     def _call(self, name: str) -> None:
         self.calls.append(name)
@@ -86,11 +87,11 @@ class Fakes:
 
 
 def _errors(name: str, seeds: list[int], lmbdas: Sequence[float], alphas: Sequence[float]) -> Any:
-    """Errors that depend on name and seed only, one of them infinite."""
+    """Errors that depend on name and seed only, infinite ones among them."""
     key = zlib.crc32(name.encode())
-    errors = [np.random.RandomState([key, seed]).rand(len(lmbdas), len(alphas)) for seed in seeds]
-    errors[0][-1, -1] = np.inf
-    return np.stack(errors)
+    errors = np.stack([np.random.RandomState([key, seed]).rand(len(lmbdas), len(alphas)) for seed in seeds])
+    errors[[seed % 50 == 1 for seed in seeds], -1, -1] = np.inf
+    return errors
 
 
 def _set_for_good(name: str, module: Any) -> None:
@@ -99,10 +100,13 @@ def _set_for_good(name: str, module: Any) -> None:
     setattr(importlib.import_module(package), attribute, module)
 
 
+def install_for_good(seconds: float) -> None:
+    """Put the stand-ins in place for as long as the process lives; a cell takes so many seconds."""
+    Fakes(on_cell=lambda *cell: time.sleep(seconds)).install(_set_for_good)
+
+
 if __name__ == "__main__":
-    seconds = float(sys.argv[1])
-    fakes = Fakes(on_cell=lambda *cell: time.sleep(seconds))
-    fakes.install(_set_for_good)
+    install_for_good(float(sys.argv[1]))
     from lstd.cli import main
 
     sys.exit(main(sys.argv[2:]))

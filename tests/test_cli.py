@@ -111,7 +111,7 @@ def test_problems_are_those_of_the_protocol():
         (["reproduce", "--runs", "2.5"], "`--runs` must be an integer; got '2.5'."),
         (["reproduce", "--jobs", "-1"], "`--jobs` must be in [1, 1024]; got -1."),
         (["reproduce", "--out", ""], "`--out` must name a folder; got ''."),
-        (["reproduce", "--fast"], "--fast; see `lstd --help`."),
+        (["reproduce", "--swift"], "--swift; see `lstd --help`."),
         (["reproduce", "--runs"], "--runs"),
         (["produce"], "produce"),
         (

@@ -276,14 +276,6 @@ def test_bad_input_is_one_line_and_exit_code_2(folder, capsys, words, message):
 
 
 @POSIX
-@pytest.mark.skipif(os.name == "posix" and os.geteuid() == 0, reason="root may write anywhere")
-def test_folder_that_cannot_be_written_is_exit_code_2(folder, capsys):
-    Path("locked").mkdir(mode=0o500)
-    assert run([*FIT[:-1], "locked/model", "--quiet"]) == 2
-    assert "(Permission denied); give another." in capsys.readouterr().err
-
-
-@POSIX
 def test_full_disk_is_one_line_and_exit_code_1(folder):
     import resource
 

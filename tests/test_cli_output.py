@@ -52,7 +52,9 @@ def test_columns_that_differ_between_files(folder, capsys):
     words = ["predict", "model", "data.parquet", "text.parquet", "--id", "id", "--quiet"]
     assert run([*words, "-o", "out.parquet"]) == 2
     error = capsys.readouterr().err
-    assert error.startswith("lstd: column 'id' is of type string here and of type int64 in the files before, and has a")
+    assert error.startswith(
+        "lstd: text.parquet: column 'id' is of type string here and of type int64 in the files before, and "
+    )
     assert error.count("\n") == 1
     assert not Path("out.parquet").exists()
     assert run([*words, "-o", "out.csv"]) == 0

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import socket
-import subprocess
-import sys
 import time
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from functools import partial
@@ -19,6 +15,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from chunk_loaders import EDGES, N_CHUNKS, N, chunk, load, slow, whole
+from dask_commands import commands
 from lstd import LSTD
 from lstd._container import read
 from lstd.distributed import fit, sum_chunks
@@ -73,7 +70,7 @@ def client():
     distributed = pytest.importorskip("distributed")
     with (
         distributed.LocalCluster(
-            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None, memory_limit=0
+            n_workers=2, threads_per_worker=1, processes=True, dashboard_address="127.0.0.1:0", memory_limit=0
         ) as cluster,
         distributed.Client(cluster) as found,
     ):
@@ -309,7 +306,7 @@ def test_a_function_that_cannot_be_pickled_is_not_kept(threads, tmp_path):
     ("arguments", "message"),
     [
         ({"chunks": []}, "`chunks` must hold at least one chunk"),
-        ({"chunks": "rows.npz"}, "`chunks` must be a list"),
+        ({"chunks": b"rows.npz"}, "`chunks` must be a list"),
         ({"chunks": 3}, "`chunks` must be a list"),
         ({"gamma": 2.0}, "`gamma` must be in"),
         ({"ordered": 1}, "`ordered` must be True or False"),
@@ -357,26 +354,12 @@ def test_what_was_assumed_is_said_once(where, request):
 
 @pytest.fixture
 def command_line(tmp_path):
-    """Address of a scheduler and the processes of two workers, all started as commands; one job each at a time."""
+    """A scheduler and two workers, all started as commands; one job each at a time."""
     pytest.importorskip("distributed")
-    address = f"tcp://127.0.0.1:{free_port()}"
-    environment = os.environ | {"PYTHONPATH": os.path.dirname(__file__)}
-    command = [sys.executable, "-m", "dask", "scheduler", "--host", address, "--no-dashboard"]
-    worker = [sys.executable, "-m", "dask", "worker", address, "--nthreads", "1", "--no-nanny"]
-    worker += ["--no-dashboard", "--local-directory", str(tmp_path)]
-    with open(tmp_path / "log", "wb") as log:
-        started = [subprocess.Popen(command, env=environment, stdout=log, stderr=log)]
-        started += [subprocess.Popen(worker, env=environment, stdout=log, stderr=log) for _ in range(2)]
-    yield address, started[1:]
-    for process in started:
-        process.kill()
-        process.wait()
-
-
-def free_port():
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return found.getsockname()[1]
+    with commands(tmp_path) as started:
+        for _ in range(2):
+            started.add_worker()
+        yield started.address, started.workers
 
 
 def test_a_worker_of_the_command_line_is_killed_in_the_middle(command_line, reference, tmp_path):

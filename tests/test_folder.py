@@ -73,7 +73,7 @@ def test_something_else_under_one_of_our_names_is_refused(tmp_path, name):
 
 
 def test_temporary_files_and_locks_of_others_are_not_touched(tmp_path):
-    mine = [".lock", ".movie.mp4.part", "sub/.download.part", "cells/.lstd-my.npz.part", ".lstd-model.lstd.7.part"]
+    mine = [".lock", ".movie.mp4.part", "sub/.download.part", "cells/.lstd-my.npz.part", ".lstd-model.lstd.7-x.part"]
     for name in mine:
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("mine")
@@ -159,8 +159,10 @@ def test_replaced_file_keeps_its_permissions(tmp_path):
 def test_what_killed_processes_left_is_removed(tmp_path):
     done = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, text=True)
     old = time.time() - 2 * 3600
-    cases = {f".lstd-a.{int(done.stdout)}.part": True, f".lstd-a.{os.getppid()}.part": False, ".lstd-a.x.part": False}
-    cases |= {f".lstd-b.{int(done.stdout)}.part": False, f"lstd-a.{int(done.stdout)}.part": False}
+    over, token = int(done.stdout), "0123abcd"
+    cases = {f".lstd-a.{over}-{token}.part": True, f".lstd-a.{os.getppid()}-{token}.part": False}
+    cases |= {f".lstd-b.{over}-{token}.part": False, f"lstd-a.{over}-{token}.part": False}
+    cases |= {f".lstd-a.{over}.part": False, f".lstd-a.x-{token}.part": False}
     for name in cases:
         (tmp_path / name).write_text("part")
     with replacing(tmp_path / "a", locked=False) as file:  # nothing here is an hour old

@@ -7,7 +7,9 @@ import re
 import sys
 import traceback
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from fake_experiments import Fakes
+from lstd.distributed import sum_chunks
 from lstd.errors import InvalidInputError, LSTDError, LSTDWarning
 from lstd.experiments._folder import CONFIGURATION, PROVENANCE
 from lstd.experiments.plan import make_plan
@@ -209,6 +212,36 @@ def test_saved_sums(tmp_path, kind, seed):
             lambda: (load_model if kind == "model" else LSTDStatistics.load)(path), path, f"case {case}: {done}"
         )
         assert found is None or changed == content, done
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("kind", ["arrays", "tables"])
+def test_store_of_sums(tmp_path, caplog, kind, seed):
+    """What is damaged is named, and summed again."""
+    rng = np.random.default_rng([9, seed])
+    store = tmp_path / "store"
+    chunks, roles = [(rng.normal(size=(5, 2)), rng.normal(size=5)) for _ in range(4)], {}
+    if kind == "tables":
+        ids = [[4 * i + j for j in range(4)] for i in range(4)]
+        tables = [episodes([5] * 4, seed, names=names) for names in ids]
+        chunks = [write(table, tmp_path / f"{i}.parquet") for i, table in enumerate(tables)]
+        roles = {"features": ["x", "y"], "reward": "r", "episode": "id", "terminated": "done"}
+    with ThreadPoolExecutor(2) as pool:
+        run = partial(sum_chunks, chunks, **roles, executor=pool, store=store)
+        run().save(tmp_path / "total")
+        total, sound = (tmp_path / "total").read_bytes(), contents(store)
+        assert len(sound) == 4
+        for case in range(CASES // 4):
+            name = str(rng.choice(list(sound)))
+            changed, done = damaged(sound[name], rng)
+            (store / name).write_bytes(changed)
+            caplog.clear()
+            run().save(tmp_path / "total")
+            assert (tmp_path / "total").read_bytes() == total, (case, done)
+            assert contents(store) == sound, (case, done)
+            assert len(caplog.messages) == (changed != sound[name]), done
+            for message in caplog.messages:
+                assert re.fullmatch(rf"{re.escape(str(store / name))} .* It is summed again\.", message)
 
 
 # A results folder

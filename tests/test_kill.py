@@ -1,10 +1,15 @@
-"""SIGKILL at random moments, then the same command again: the result is that of an undisturbed run, byte for byte."""
+"""SIGKILL at random moments, then the same command again: the result is that of an undisturbed run, byte for byte.
+
+Commands run in processes forked from one that has imported everything, so that they are killed at their work; and, as
+the moments that matter are short, before single steps on files too.
+"""
 
 from __future__ import annotations
 
+import os
+import shutil
 import signal
-import subprocess
-import sys
+import statistics
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -15,128 +20,212 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 
-from lstd.cli.app import run
+import fake_experiments
+from forked_commands import Commands
 from lstd.experiments._folder import PROVENANCE
 from lstd.persistence import load_model, save_model
 
-pytestmark = pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs SIGKILL")
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs processes that fork")
 
 KILLS = 20  # of each command
-COMMAND = [sys.executable, "-c", "import sys; from lstd.cli import main; sys.exit(main())"]
-DRIVER = [sys.executable, str(Path(__file__).with_name("fake_experiments.py"))]
 ROWS = 40_000
-FIT = ["fit", "a.csv", "b.parquet", "--features", "x,y", "--reward", "r", "--episode", "id", "--terminated", "done"]
-FIT += ["--gamma", "0.9", "--quiet", "--out"]
-PREDICT = ["predict", "model", "a.csv", "b.parquet", "--quiet", "--out"]
+COLUMNS = ["--features", "x,y", "--reward", "r", "--episode", "id", "--terminated", "done", "--gamma", "0.9"]
+OPTIONS = ["--quiet", "--force", "--out"]
+FIT = ["fit", "a.csv", "b.parquet", *COLUMNS, *OPTIONS, "model"]
+PREDICT = ["predict", "a-model", "a.csv", "b.parquet", "--id", "id", *OPTIONS]
+WORK = {"model": FIT, "p.csv": [*PREDICT, "p.csv"], "p.parquet": [*PREDICT, "p.parquet"]}
+REPRODUCE = ["small", "--runs", "3", "--quiet", "--out"]
+MODULES = (
+    "test_kill", "lstd.cli.app", "lstd.cli.describe", "lstd.tables.fitting", "lstd.tables.predicting", "lstd.fitted",
+    "lstd.inference", "lstd.experiments.reproduce", "lstd.experiments._table", "pyarrow.parquet", "lstd.cli.summary",
+)  # fmt: skip
+
+
+def reproduce(seconds, *words):
+    """The command with stand-ins for what takes time; a cell takes so many seconds."""
+    fake_experiments.install_for_good(float(seconds))
+    from lstd.cli import main
+
+    return main(["reproduce", *words])
+
+
+@pytest.fixture(scope="module")
+def command():
+    with Commands(*MODULES) as commands:
+        yield commands
 
 
 @pytest.fixture
-def folder(tmp_path, monkeypatch):
-    """Two tables, one stream of episodes."""
+def folder(tmp_path, monkeypatch, command):
+    """Two tables, one stream of episodes, and a model of them."""
     monkeypatch.chdir(tmp_path)
+    write_tables(ROWS)
+    assert command(*FIT[:-1], "a-model").code == 0
+
+
+@pytest.fixture
+def small_folder(tmp_path, monkeypatch, command):
+    monkeypatch.chdir(tmp_path)
+    write_tables(2000)
+    assert command(*FIT[:-1], "a-model").code == 0
+
+
+def write_tables(n_rows):
     rng = np.random.default_rng(0)
-    number = np.arange(ROWS) // 20
-    x, y, reward = rng.normal(size=(3, ROWS))
-    done = np.arange(ROWS) % 20 == 19
+    number, done = np.arange(n_rows) // 20, np.arange(n_rows) % 20 == 19
+    x, y, reward = rng.normal(size=(3, n_rows))
     table = pa.table({"x": x, "y": y, "r": reward, "id": number, "done": 1 * done})
-    pyarrow.csv.write_csv(table[: ROWS // 2], "a.csv")
-    pq.write_table(table[ROWS // 2 :], "b.parquet", row_group_size=1000)
-    return tmp_path
+    pyarrow.csv.write_csv(table[: n_rows // 2], "a.csv")
+    pq.write_table(table[n_rows // 2 :], "b.parquet", row_group_size=1000)
 
 
-def seconds(words):
-    began = time.perf_counter()
-    subprocess.run(words, check=True, stdout=subprocess.DEVNULL)
-    return time.perf_counter() - began
-
-
-def killed(words, after):
-    """Whether the command was killed `after` so many seconds; else it was done by then."""
-    process = subprocess.Popen(words, stdout=subprocess.DEVNULL)
-    try:
-        process.wait(timeout=after)
-    except subprocess.TimeoutExpired:
-        process.kill()
-    assert process.wait(timeout=60) in (0, -signal.SIGKILL)
-    return process.returncode != 0
-
-
-def kills(words, seed, count, usual):
-    """Kill a command so often, at any time or towards its end, where files are written; after each, what has come."""
-    rng, n_killed = np.random.default_rng(seed), 0
-    while n_killed < count:
-        if killed(words, usual * rng.uniform(0.0 if n_killed % 2 else 0.75, 1.0)):
-            n_killed += 1
-            yield n_killed
-        else:  # it was quicker than it had been
-            usual *= 0.95
+def content(name):
+    """The bytes of a file; of a model without its date, which is all that may differ."""
+    whole = Path(name).read_bytes()
+    if name != "model":
+        return whole
+    model = load_model(name)
+    again = Path(".again")
+    save_model(model, again)
+    assert again.read_bytes() == whole  # reading and writing lose nothing
+    save_model(replace(model, origin=replace(model.origin, date="")), again)
+    whole = again.read_bytes()
+    again.unlink()
+    return whole
 
 
 def visible():
     return {path.name for path in Path().iterdir() if not path.name.startswith(".")}
 
 
-def undated(path):
-    """The bytes of a model, but for the date."""
-    model = load_model(path)
-    save_model(replace(model, origin=replace(model.origin, date="")), "undated")
-    content = Path("undated").read_bytes()
-    Path("undated").unlink()
-    return content
+def hidden():
+    return sorted(path.as_posix() for path in Path().rglob(".*"))
 
 
-def test_fit(folder):
-    words = [*COMMAND, *FIT, "model", "--force"]
-    usual = min(seconds(words), seconds(words))
-    expected, before = undated("model"), visible()
-    for n_killed in kills(words, 1, KILLS, usual):
-        assert visible() <= before
-        assert not Path("model").exists() or undated("model") == expected
-        assert run([*FIT, "model", "--force"]) == 0
-        assert undated("model") == expected
-        if n_killed % 3 == 0:
-            Path("model").unlink()
+def remove_hidden():
+    """Files of processes that were killed are removed when they are an hour old."""
+    for name in hidden():
+        assert name.startswith(".lstd-"), name
+        assert name.endswith(".part"), name
+        os.utime(name, (0, 0))
 
 
-@pytest.mark.parametrize("extension", [".csv", ".parquet"])
-def test_predict(folder, extension):
-    """Half of the kills for each kind of file."""
-    assert run([*FIT, "model"]) == 0
-    out = Path(f"out{extension}")
-    words = [*COMMAND, *PREDICT, str(out), "--force"]
-    usual = min(seconds(words), seconds(words))
-    expected, before = out.read_bytes(), visible()
-    for n_killed in kills(words, 2, KILLS // 2, usual):
-        assert visible() <= before
-        assert not out.exists() or out.read_bytes() == expected
-        assert run([*PREDICT, str(out), "--force"]) == 0
-        assert out.read_bytes() == expected
-        if n_killed % 3 == 0:
-            out.unlink()
+def usual_seconds(command, words):
+    """Median duration of the command."""
+    times = []
+    for _ in range(3):
+        began = time.perf_counter()
+        assert command(*words).code == 0
+        times.append(time.perf_counter() - began)
+    return statistics.median(times)
+
+
+# At random moments
+
+
+@pytest.mark.parametrize("name", WORK)
+def test_at_random_moments(folder, command, name):
+    """The file under its name is the old one or the new one, whole; the next run ends as if nothing had been."""
+    words = WORK[name]
+    usual = usual_seconds(command, words)
+    expected, before = content(name), visible()
+    rng, n_killed, n_attempts = np.random.default_rng(1), 0, 0
+    while n_killed < (KILLS if name == "model" else KILLS // 2):
+        n_attempts += 1
+        Path(name).unlink(missing_ok=True)
+        if n_attempts % 2:
+            Path(name).write_bytes(b"old")
+        done = command(*words, after=usual * rng.uniform(0.0, 1.0))
+        assert done.code in (0, -signal.SIGKILL)
+        n_killed += done.code != 0
+        usual *= 1.0 if done.code else 0.95  # it was quicker than it had been
+        assert visible() == before if n_attempts % 2 else visible() <= before
+        if Path(name).exists() and Path(name).read_bytes() != b"old":
+            assert content(name) == expected
+        remove_hidden()
+        assert command(*words).code == 0
+        assert content(name) == expected
+        assert visible() == before
+        assert hidden() == []
 
 
 def results(folder):
-    """What must not depend on interruptions: all but timings and provenance."""
-    files = [path for path in folder.rglob("*") if path.is_file() and not path.name.startswith(".")]
-    varying = ("timings.json", PROVENANCE)
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files if path.name not in varying}
+    """What must not depend on interruptions: all but provenance and what is hidden."""
+    files = [path for path in Path(folder).rglob("*") if path.is_file() and not path.name.startswith(".")]
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files if path.name != PROVENANCE}
 
 
-def test_reproduce(tmp_path):
+def stamps(folder):
+    """When cells were written: those that are found are not computed again."""
+    return {path.name: path.stat().st_mtime_ns for path in Path(folder).glob("cells/*.npz")}
+
+
+def test_reproduce_at_random_moments(tmp_path, monkeypatch, command):
     """Stand-ins take the place of the sweep; the same command, killed again and again, gets to the end."""
-    rng = np.random.default_rng(3)
-    words = [*DRIVER, "0.05", "reproduce", "small", "--runs", "3", "--quiet", "--out"]
-    usual = seconds([*words, tmp_path / "undisturbed"])
-    expected = results(tmp_path / "undisturbed")
-    n_killed, rounds = 0, 0
+    monkeypatch.chdir(tmp_path)
+    words = ["test_kill:reproduce", "0.02", *REPRODUCE]
+    usual = usual_seconds(command, [*words, "undisturbed", "--force"])
+    expected = results("undisturbed")
+    rng, n_killed, seen = np.random.default_rng(3), 0, set()
     while n_killed < KILLS:
-        rounds += 1
-        out = tmp_path / f"out{rounds}"
-        while n_killed < KILLS and killed([*words, out], usual * rng.uniform(0.2, 0.95)):
+        kept = {}
+        while n_killed < KILLS and command(*words, "out", after=usual * rng.uniform(0.0, 1.0)).code:
             n_killed += 1
-            found = results(out) if out.exists() else {}
-            assert {name: expected.get(name) for name in found} == found
-        usual *= 0.95  # the last one was quicker than it had been
-        subprocess.run([*words, out], check=True, stdout=subprocess.DEVNULL)
-        assert results(out) == expected
-        assert not [path for path in out.rglob(".*") if path.is_file()]
+            assert results("out").items() <= expected.items()
+            assert kept.items() <= stamps("out").items()
+            kept = stamps("out")
+            seen.add(len(kept))
+        usual *= 1.0 if n_killed == KILLS else 0.95  # the last one was quicker than it had been
+        assert command(*words, "out").code == 0
+        assert results("out") == expected
+        assert kept.items() <= stamps("out").items()
+        assert hidden() == []
+        shutil.rmtree("out")
+    assert len(seen) >= 3, seen  # the moments were spread over the cells
+
+
+# Before single steps on files
+
+
+def some_steps(steps, most=15):
+    """The first and the last, and some in between."""
+    ends = most // 3
+    between = np.linspace(ends, steps - ends, most - 2 * ends).astype(int).tolist()
+    return sorted({*range(1, ends), *between, *range(steps - ends, steps + 1)} & set(range(1, steps + 1)))
+
+
+@pytest.mark.parametrize("name", WORK)
+def test_before_a_step_on_files(small_folder, command, name):
+    words = WORK[name]
+    steps = command(*words).steps
+    assert steps > 8
+    expected, before = content(name), visible()
+    for at in some_steps(steps):
+        Path(name).write_bytes(b"old")
+        assert command(*words, at=at).code == -signal.SIGKILL
+        assert visible() == before
+        # The last step makes the name of the new file last.
+        assert (Path(name).read_bytes() == b"old") == (at < steps)
+        remove_hidden()
+        assert command(*words).code == 0
+        assert content(name) == expected
+        assert hidden() == []
+
+
+def test_reproduce_before_a_step_on_files(tmp_path, monkeypatch, command):
+    monkeypatch.chdir(tmp_path)
+    words = ["test_kill:reproduce", "0", *REPRODUCE, "out"]
+    steps = command(*words).steps
+    expected, seen = results("out"), set()
+    for at in some_steps(steps, 20):
+        shutil.rmtree("out", ignore_errors=True)
+        assert command(*words, at=at).code == -signal.SIGKILL
+        found = results("out") if Path("out").exists() else {}
+        assert found.items() <= expected.items()
+        kept = stamps("out")
+        seen.add(len(kept))
+        assert command(*words).code == 0
+        assert results("out") == expected
+        assert kept.items() <= stamps("out").items()
+        assert hidden() == []
+    assert len(seen) >= 4, seen

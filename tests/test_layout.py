@@ -123,8 +123,9 @@ def test_kernels_import_numpy_and_numba_only():
         ("llvmlite", {"_kernels"}),
         ("typer", {"cli"}),
         ("rich", {"cli"}),
-        ("pyarrow", {"experiments", "report", "tables"}),
+        ("pyarrow", {"distributed", "experiments", "report", "tables"}),
         ("distributed", {"distributed"}),
+        ("dask", {"distributed"}),
     ],
 )
 def test_libraries_stay_where_they_belong(library, parts):
@@ -147,7 +148,7 @@ def test_nothing_but_the_declared_dependencies_is_imported():
         "report": {"matplotlib", "pyarrow"},
         "experiments": {"pyarrow"},
         "tables": {"pyarrow"},
-        "distributed": {"distributed"},
+        "distributed": {"distributed", "dask", "pyarrow"},
         "trajectories": {"narwhals", "gymnasium", "minari"},
     }
     for module, found in IMPORTS.items():

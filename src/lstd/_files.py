@@ -8,6 +8,7 @@ import json
 import math
 import os
 import re
+import secrets
 import stat
 import time
 from collections.abc import Iterator, Mapping
@@ -34,8 +35,8 @@ def replacing(path: Path, *, locked: bool = True) -> Iterator[IO[bytes]]:
     ----------
     path : Path
     locked : bool, default True
-        No other process writes to the folder. Otherwise the temporary name is one of this process alone, and those of
-        processes that were killed an hour ago or more are removed.
+        Nobody else writes to the folder. Otherwise the temporary name is one of this call alone, and those of processes
+        that were killed an hour ago or more are removed.
 
     Raises
     ------
@@ -79,15 +80,20 @@ def replacing(path: Path, *, locked: bool = True) -> Iterator[IO[bytes]]:
 
 
 def partial_of(path: Path, *, locked: bool = True) -> Path:
-    """The temporary name of a file: always the same in a locked folder, one of this process alone elsewhere."""
-    return path.with_name(f".lstd-{path.name}.part" if locked else f".lstd-{path.name}.{os.getpid()}.part")
+    """The temporary name of a file: always the same in a locked folder, a new one of this process elsewhere.
+
+    The number of a process is not enough: threads share it, and so do processes of other machines and containers.
+    """
+    if locked:
+        return path.with_name(f".lstd-{path.name}.part")
+    return path.with_name(f".lstd-{path.name}.{os.getpid()}-{secrets.token_hex(4)}.part")
 
 
 def _remove_left_behind(path: Path) -> None:
     """Remove temporary files of this file whose process is over, and which nothing was written to for an hour."""
     if os.name != "posix":  # elsewhere there is no asking whether a process is there
         return
-    of_a_process = re.compile(rf"\.lstd-{re.escape(path.name)}\.(\d+)\.part")
+    of_a_process = re.compile(rf"\.lstd-{re.escape(path.name)}\.(\d+)-[0-9a-f]{{8}}\.part")
     with contextlib.suppress(OSError):
         for other in path.parent.iterdir():
             found = of_a_process.fullmatch(other.name)

@@ -173,13 +173,14 @@ class LSTDStatistics(Mergeable):
         return found
 
     @classmethod
-    def from_rows(cls, rows: Rows, lmbda: float) -> LSTDStatistics:
+    def from_rows(cls, rows: Rows, lmbda: float, *, threads: int | None = None) -> LSTDStatistics:
         """Statistics of rows that `check_rows` has checked, but for NaN and inf among the features.
 
-        They are summed in pieces that depend on the shape of the data only, and so does the result to the last bit.
+        They are summed in pieces that depend on the shape of the data only, and so does the result to the last bit; by
+        as many threads as the BLAS may use, unless told.
         """
         total = _nothing(rows, lmbda)
-        for piece in pieces_of(rows, lmbda):
+        for piece in pieces_of(rows, lmbda, threads=threads):
             total = total.then(piece)
         check_sums(total, rows)
         return total
@@ -299,7 +300,9 @@ def _nothing(rows: Rows, lmbda: float) -> LSTDStatistics:
     return LSTDStatistics.empty(rows.n_features, rows.y.shape[1], gamma=rows.gamma, lmbda=lmbda, single=rows.single)
 
 
-def pieces_of(rows: Rows, lmbda: float, at: Iterable[int] = ()) -> Iterator[LSTDStatistics]:
+def pieces_of(
+    rows: Rows, lmbda: float, at: Iterable[int] = (), *, threads: int | None = None
+) -> Iterator[LSTDStatistics]:
     """Statistics of consecutive pieces of rows, cut at the rows `at`; large data by as many threads as BLAS may use.
 
     Nothing has looked for features that are NaN or infinite: see `check_sums`.
@@ -307,10 +310,10 @@ def pieces_of(rows: Rows, lmbda: float, at: Iterable[int] = ()) -> Iterator[LSTD
     nothing = _nothing(rows, lmbda)
     size = max(1, _PIECE_ENTRIES // max(1, rows.n_features))
     pieces = rows.split(size, at)
-    if len(rows) <= size:
+    threads = 1 if len(rows) <= size else threads or blas_threads()
+    if threads == 1:
         yield from (_of_rows(piece, nothing) for piece in pieces)
         return
-    threads = blas_threads()
     waiting: deque[Future[LSTDStatistics]] = deque()
     with ThreadPoolExecutor(threads, thread_name_prefix="lstd") as pool:
         for piece in pieces:

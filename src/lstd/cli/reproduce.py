@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 PROBLEMS = "small|large|deterministic|all"
 MAX_JOBS = 1024
 NEEDED = ("matplotlib", "pyarrow")
+INSTALL_DASK = 'pip install "lstd[cli,dask]"'
 
 
 def reproduce(
@@ -29,7 +31,19 @@ def reproduce(
     runs: Annotated[str, typer.Option(metavar="N", help="Runs per problem; seeds 1 to N.")] = "50",
     out: Annotated[str, typer.Option(metavar="DIR", help="Results folder.")] = "lstd-results",
     jobs: Annotated[
-        str | None, typer.Option(metavar="N", help="Threads.  [default: all cores]", show_default=False)
+        str | None,
+        typer.Option(
+            metavar="N", help="Threads; with --dask, of each task.  [default: all cores; 1]", show_default=False
+        ),
+    ] = None,
+    dask: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ADDRESS",
+            help="Dask scheduler, as tcp://HOST:8786, whose workers compute the cells; the rest is done here. "
+            "They need this version of lstd. Each does as many tasks at a time as it has threads.",
+            show_default=False,
+        ),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Remove results in DIR and start over.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be done; write nothing.")] = False,
@@ -46,12 +60,15 @@ def reproduce(
 
     if missing := [name for name in NEEDED if find_spec(name) is None]:
         return fail(f"`lstd reproduce` needs the package {missing[0]}; install it: {INSTALL}", 2)
+    if dask is not None and not dry_run and find_spec("distributed") is None:
+        return fail(f"`--dask` needs the package distributed; install it: {INSTALL_DASK}", 2)
     try:
         plan, n_jobs = _understand(problem, runs, jobs, out)
         if dry_run:
             return _dry_run(plan, out, n_jobs, force, as_json)
         arguments = {"problem": problem, "runs": plan.runs, "jobs": n_jobs, "force": force}
-        return _carry_out(plan, out, arguments, as_json, quiet)
+        arguments |= {} if dask is None else {"dask": True}  # an address is none of a reader's business
+        return _carry_out(plan, out, arguments, dask, as_json, quiet)
     except (LSTDError, OSError) as error:
         return fail_with(error, "What is finished is kept; the same command (without --force) resumes.")
 
@@ -79,23 +96,33 @@ def _dry_run(plan: Plan, out: str, n_jobs: int | None, force: bool, as_json: boo
     return output(survey_json(found, out) if as_json else survey_text(found, out))
 
 
-def _carry_out(plan: Plan, out: str, arguments: dict[str, Any], as_json: bool, quiet: bool) -> int:
+def _carry_out(plan: Plan, out: str, arguments: dict[str, Any], dask: str | None, as_json: bool, quiet: bool) -> int:
     from lstd.cli.progress import make_reporter, reporting
     from lstd.experiments.reproduce import reproduce as reproduce_plan
 
     again = "the same command without --force resumes" if arguments["force"] else "the same command resumes"
     advise(f"; what is finished is kept, and {again}")
-    with reporting(make_reporter(quiet)) as reporter:
+    with reporting(make_reporter(quiet)) as reporter, _client(dask) as client:
         outcome = reproduce_plan(
             plan,
             out,
             n_jobs=arguments["jobs"],
+            client=client,
             force=arguments["force"],
             on_event=_listener(reporter),
             arguments=arguments,
         )
     code = output(outcome_json(outcome) if as_json else outcome_text(outcome))
     return 1 if outcome.failures else code
+
+
+def _client(address: str | None) -> AbstractContextManager[Any]:
+    """A client of a Dask cluster; without an address, None."""
+    if address is None:
+        return contextlib.nullcontext()
+    from lstd.distributed.cluster import connected
+
+    return connected(address, "--dask")
 
 
 def _listener(reporter: Reporter) -> Callable[[Event], None]:

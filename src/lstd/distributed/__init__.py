@@ -7,30 +7,41 @@ whatever runs them, in whatever order they finish, and whichever workers die.
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Iterable
 from concurrent.futures import Executor
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from lstd._validation import check_choice, check_real
 from lstd._warning import warn as give_warning
+from lstd.distributed.arguments import chunks_of, folder, roles_of
 from lstd.distributed.chunks import Part, Summing
+from lstd.distributed.collections import Leaf, Partitions, is_future, on_graph, partitions_of
 from lstd.distributed.running import local_processes, on_cluster, on_executor
+from lstd.distributed.tasks import check_workers
 from lstd.errors import BrokenEpisodeWarning, InvalidInputError, MissingTerminationWarning
 from lstd.statistics import VARIANTS, LSTDStatistics
 
 if TYPE_CHECKING:
     from lstd.estimators import LSTD
+    from lstd.tables.rows import Roles
 
 __all__ = ["fit", "sum_chunks"]
 
+_LOG = logging.getLogger("lstd")
+
 
 def sum_chunks(
-    chunks: Iterable[Any],
+    chunks: Any,
     *,
+    features: str | Iterable[str] | None = None,
+    reward: str | Iterable[str] | None = None,
+    episode: str | None = None,
+    terminated: str | None = None,
+    truncated: str | None = None,
     gamma: float = 0.99,
     lmbda: float = 0.9,
     fit_intercept: bool = False,
@@ -43,10 +54,24 @@ def sum_chunks(
 
     Parameters
     ----------
-    chunks : iterable
-        Of each chunk, the arrays that :meth:`lstd.LSTDStatistics.from_arrays` takes: ``(X, y)`` or a mapping of them
-        by name; or what they are loaded from on the worker: the path of an .npz file with those names, or a function
-        without arguments that returns a tuple or a mapping. They are asked for as workers become free.
+    chunks : iterable, path-like, or Dask collection
+        With `reward`, tables: paths that end in .csv, .csv.gz or .parquet, one or several, which workers read in
+        pieces that fit in memory; data frames of pandas, Polars or Arrow; or a Dask DataFrame, whose partitions are the
+        chunks.
+
+        Without, of each chunk the arrays that :meth:`lstd.LSTDStatistics.from_arrays` takes: ``(X, y)`` or a mapping
+        of them by name, or the path of an .npz file with those names; or Dask arrays, a tuple ``(X, y)`` or a mapping
+        of them by name, whose chunks of rows are the chunks.
+
+        A chunk may also be a function without arguments that returns one and is called on the worker, a
+        `dask.delayed` object, or a future of the cluster. Iterables are asked for chunks as workers become free.
+    features : str or iterable of str, optional
+        Columns of features; by default all that have no other role. All tables must have them; their order may differ.
+    reward : str or iterable of str, optional
+        Columns of rewards received on leaving the row. It says that chunks are tables.
+    episode, terminated, truncated : str, optional
+        Columns of episode ids; of flags that are 1 where the episode ends for good; and where it was cut off: as of
+        :func:`lstd.fit_files`.
     gamma, lmbda : float in [0, 1]
         Discount, where a chunk does not give one per row, and trace decay.
     fit_intercept : bool, default False
@@ -58,11 +83,13 @@ def sum_chunks(
         By default a process per core of this machine. When a worker dies, an executor that was made here is replaced,
         and the chunks that it had not finished are done again.
     client : distributed.Client, optional
-        Of a Dask cluster, in place of `executor`: statistics are merged on its workers.
+        Of a Dask cluster, in place of `executor`: statistics are merged on its workers. Without it, collections and
+        delayed objects are computed as Dask computes any: by the default client, or on the local scheduler.
     store : path-like, optional
         Folder, seen by all workers under this name, in which the statistics of each chunk are kept as they are
-        finished. They are found again by the chunk's place, the settings, and the content of arrays, the name, size
-        and time of change of a file, or the pickle of a function: what a function reads is not looked at.
+        finished. They are found again by the chunk's place, the settings, and the content of arrays and data frames,
+        the name, size and time of change of a file, or the pickle of a function: what a function reads is not looked
+        at.
 
     Returns
     -------
@@ -73,15 +100,20 @@ def sum_chunks(
     ------
     InvalidInputError
         When an argument breaks a rule; when a chunk does, cannot be loaded, or does not fit the others: the message
-        names it.
+        names it, or its file and row.
     OutputError
         When the store could not be written.
+    MissingExtraError
+        When tables are given, and pyarrow is not installed.
     LSTDError
-        When workers die again and again, or a worker of an executor that was given.
+        When workers die again and again, or a worker of an executor that was given; when Dask cannot compute a chunk.
 
     Warns
     -----
-    MissingTerminationWarning, BrokenEpisodeWarning
+    MissingTerminationWarning
+        When there are ids of episodes, and nothing says which terminated: of arrays, where they were not found in the
+        store.
+    BrokenEpisodeWarning
         As :meth:`lstd.LSTDStatistics.from_arrays`, once, of chunks that were not found in the store.
 
     Examples
@@ -95,27 +127,18 @@ def sum_chunks(
     >>> found.n_transitions, found.solve(alpha=0.0).weights
     (5, array([2.]))
     """
-    gamma, lmbda = check_real("gamma", gamma, 0.0, 1.0), check_real("lmbda", lmbda, 0.0, 1.0)
-    for name, value in (("fit_intercept", fit_intercept), ("ordered", ordered)):
-        if not isinstance(value, (bool, np.bool_)):
-            raise InvalidInputError(f"`{name}` must be True or False; got {value!r}.")
-    chunks = _checked_chunks(chunks)
-    _check_workers(executor, client)
-    leaf = Summing(gamma, lmbda, bool(fit_intercept), None if store is None else _prepared(store))
-    if client is not None:
-        found = on_cluster(leaf, chunks, bool(ordered), client)
-    else:
-        found = on_executor(leaf, chunks, bool(ordered), local_processes if executor is None else executor)
-    if found is None:
-        raise InvalidInputError("`chunks` must hold at least one chunk; got none.")
-    _warn(found)
-    statistics: LSTDStatistics = found.statistics
-    return statistics
+    names = (features, reward, episode, terminated, truncated)
+    return _summed(chunks, names, gamma, lmbda, fit_intercept, ordered, executor, client, store)[0]
 
 
 def fit(
-    chunks: Iterable[Any],
+    chunks: Any,
     *,
+    features: str | Iterable[str] | None = None,
+    reward: str | Iterable[str] | None = None,
+    episode: str | None = None,
+    terminated: str | None = None,
+    truncated: str | None = None,
     gamma: float = 0.99,
     lmbda: float = 0.9,
     alpha: float = 1.0,
@@ -130,7 +153,7 @@ def fit(
 
     Parameters
     ----------
-    chunks, ordered, executor, client, store
+    chunks, features, reward, episode, terminated, truncated, ordered, executor, client, store
         As of :func:`sum_chunks`.
     gamma, lmbda, alpha, variant, fit_intercept
         As of :class:`lstd.LSTD`. A `store` serves all values of `alpha` and `variant`.
@@ -139,11 +162,11 @@ def fit(
     -------
     LSTD
         Fitted to the merged statistics: it predicts, and goes on with `partial_fit` where chunks are `ordered`; it has
-        no stretches for intervals.
+        no stretches for intervals. Of tables, it knows the names of the features.
 
     Raises
     ------
-    InvalidInputError, OutputError, LSTDError
+    InvalidInputError, OutputError, MissingExtraError, LSTDError
         As :func:`sum_chunks`; and when no row is a full transition.
 
     Warns
@@ -155,55 +178,124 @@ def fit(
 
     Examples
     --------
-    >>> import numpy as np
+    >>> import tempfile
     >>> from concurrent.futures import ThreadPoolExecutor
+    >>> from pathlib import Path
     >>> from lstd.distributed import fit
-    >>> X, y = np.ones((6, 1)), np.ones(6)
-    >>> with ThreadPoolExecutor(2) as pool:
-    ...     model = fit([(X[:2], y[:2]), (X[2:], y[2:])], gamma=0.5, lmbda=0.0, alpha=0.0, executor=pool)
-    >>> model.predict([[1.0]])
+    >>> with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(2) as pool:
+    ...     files = [Path(folder, f"part{i}.csv") for i in range(2)]
+    ...     for file in files:
+    ...         _ = file.write_text("x,r,done\\n1,1,0\\n1,1,0\\n1,1,1\\n")
+    ...     model = fit(files, features="x", reward="r", terminated="done", gamma=0.5, alpha=0.0, executor=pool)
+    >>> model.n_transitions_, model.n_episodes_, model.feature_names_in_.tolist()
+    (6, 2, ['x'])
+
+    A Dask DataFrame goes in place of the files, on the cluster of a client or, as here, on the local scheduler:
+
+    >>> import dask.dataframe as dd, pandas as pd
+    >>> frame = dd.from_pandas(pd.DataFrame({"x": 1.0, "r": 1.0, "done": [0, 0, 1] * 2}), npartitions=2)
+    >>> fit(frame, features="x", reward="r", terminated="done", gamma=0.5, alpha=0.0).n_transitions_
+    6
+
+    And arrays, of which each chunk is one of rows:
+
+    >>> import dask.array as da
+    >>> X, y = da.ones((6, 1), chunks=(2, 1)), da.ones(6, chunks=2)
+    >>> fit((X, y), gamma=0.5, lmbda=0.0, alpha=0.0).predict([[1.0]])
     array([2.])
     """
     alpha = check_real("alpha", alpha, 0.0, np.inf)
     variant = check_choice("variant", variant, VARIANTS)
-    statistics = sum_chunks(
-        chunks, gamma=gamma, lmbda=lmbda, fit_intercept=fit_intercept, ordered=ordered, executor=executor,
-        client=client, store=store,
-    )  # fmt: skip
+    names = (features, reward, episode, terminated, truncated)
+    statistics, columns = _summed(chunks, names, gamma, lmbda, fit_intercept, ordered, executor, client, store)
     from lstd.estimators import LSTD  # scikit-learn takes its time: workers need not wait for it
 
-    return LSTD(gamma, lmbda, alpha, variant, fit_intercept).fit_statistics(statistics)
+    return LSTD(gamma, lmbda, alpha, variant, fit_intercept).fit_statistics(statistics, columns)
 
 
-def _checked_chunks(chunks: Any) -> Iterable[Any]:
-    if isinstance(chunks, (str, bytes, os.PathLike, dict, np.ndarray)) or not isinstance(chunks, Iterable):
-        raise InvalidInputError(f"`chunks` must be a list or another iterable of chunks; got {chunks!r:.80}.")
-    return chunks
+def _summed(
+    chunks: Any,
+    names: tuple[Any, ...],
+    gamma: float,
+    lmbda: float,
+    fit_intercept: bool,
+    ordered: bool,
+    executor: Any,
+    client: Any,
+    store: str | os.PathLike[str] | None,
+) -> tuple[LSTDStatistics, tuple[str, ...] | None]:
+    """Statistics of all chunks, and names of the features of tables."""
+    check_workers(executor, client)
+    if getattr(client, "asynchronous", False):
+        raise InvalidInputError("`client` must be a distributed.Client with asynchronous=False.")
+    roles = roles_of(*names)
+    parts = partitions_of(chunks_of(chunks), roles)
+    leaf = _leaf(roles, gamma, lmbda, fit_intercept, ordered, store)
+    found = _reduced(leaf, parts, ordered, executor, client)
+    if found is None:
+        raise InvalidInputError("`chunks` must hold at least one chunk; got none.")
+    if roles is None or found.ends is None:
+        _warn(found)
+        return found.statistics, None
+    if ordered:
+        found.ends.check()
+    _tell_what_is_assumed(roles, ordered and found.last > found.first and not isinstance(parts, Partitions))
+    statistics = found.ends.named(found.statistics) if ordered or found.first == found.last else found.statistics
+    return statistics, found.ends.roles.features
 
 
-def _check_workers(executor: Any, client: Any) -> None:
-    if executor is not None and client is not None:
-        raise InvalidInputError("`client` must not be given beside `executor`; got both. Leave one out.")
-    if executor is not None and not isinstance(executor, Executor) and not callable(executor):
+def _leaf(
+    roles: Roles | None,
+    gamma: float,
+    lmbda: float,
+    fit_intercept: bool,
+    ordered: bool,
+    store: str | os.PathLike[str] | None,
+) -> Leaf:
+    """What chunks are summed with, of checked settings."""
+    gamma, lmbda = check_real("gamma", gamma, 0.0, 1.0), check_real("lmbda", lmbda, 0.0, 1.0)
+    for name, value in (("fit_intercept", fit_intercept), ("ordered", ordered)):
+        if not isinstance(value, (bool, np.bool_)):
+            raise InvalidInputError(f"`{name}` must be True or False; got {value!r}.")
+    settings = (gamma, lmbda, bool(fit_intercept), None if store is None else folder(store))
+    if roles is None:
+        return Summing(*settings)
+    from lstd.distributed.tables import SummingTables
+
+    return SummingTables(*settings, roles, bool(ordered))
+
+
+def _reduced(leaf: Leaf, parts: Partitions | Iterable[Any], ordered: bool, executor: Any, client: Any) -> Part | None:
+    """Part of all chunks; None without any."""
+    found: Part | None
+    if client is None and isinstance(parts, (list, tuple)):
+        client = next((chunk.client for chunk in parts if is_future(chunk)), None)
+    if executor is not None and (client is not None or isinstance(parts, Partitions)):
         raise InvalidInputError(
-            f"`executor` must be a concurrent.futures.Executor or a function that makes one; got {executor!r:.80}. "
-            "Pass a Dask client as `client`."
+            "`executor` must be None where `chunks` are of Dask, which computes them; pass its client as `client`, or "
+            "neither, to compute them as any collection."
         )
-    if client is not None and not (hasattr(client, "submit") and hasattr(client, "nthreads")):
-        raise InvalidInputError(f"`client` must be a distributed.Client; got {client!r:.80}.")
+    if isinstance(parts, Partitions):
+        found = on_graph(leaf, parts, ordered, client)
+    elif client is not None:
+        found = on_cluster(leaf, parts, ordered, client)
+    else:
+        found = on_executor(leaf, parts, ordered, local_processes if executor is None else executor)
+    return found
 
 
-def _prepared(store: str | os.PathLike[str]) -> str:
-    """The full name of the folder, which is made if need be."""
-    path = Path(os.path.abspath(store))
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        reason = error.strerror or error
-        raise InvalidInputError(
-            f"`store` must be a folder that can be written; got {str(store)!r} ({reason})."
-        ) from error
-    return str(path)
+def _tell_what_is_assumed(roles: Roles, follow: bool) -> None:
+    if roles.episode is not None and roles.terminated is None:
+        give_warning(
+            "Nothing says which episodes terminated: every episode is taken as truncated, its last row as features "
+            "only. Name a column that is 1 on the last row of episodes that ended for good, 0 elsewhere.",
+            MissingTerminationWarning,
+        )
+    if roles.episode is None and follow:
+        _LOG.warning(
+            "without a column of episodes, the first row of each table is taken as the successor of the last row of "
+            "the table before, unless that ended its episode"
+        )
 
 
 def _warn(found: Part) -> None:

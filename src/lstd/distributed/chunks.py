@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
+import logging
 import os
 import pickle
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from scipy import sparse
@@ -20,7 +20,14 @@ from lstd._threads import one_blas_thread
 from lstd.errors import InvalidInputError, LSTDError
 from lstd.statistics import LSTDStatistics
 
-_COLUMNS = ("X", "y", "episode", "terminated", "X_next", "discount", "importance_ratio")
+if TYPE_CHECKING:
+    from lstd.distributed.ends import Ends
+
+_TABLES = (".csv", ".csv.gz", ".parquet")
+COLUMNS = ("X", "y", "episode", "terminated", "X_next", "discount", "importance_ratio")
+
+T = TypeVar("T")
+_LOG = logging.getLogger("lstd")
 
 
 @dataclass(frozen=True)
@@ -32,6 +39,7 @@ class Part:
     last: int
     assumed: int | None = None  # a chunk with `episode` and without `terminated`
     broken: tuple[int, int] | None = None  # a chunk and its row that does not follow the row before it
+    ends: Ends | None = None  # of tables
 
 
 @dataclass(frozen=True)
@@ -50,7 +58,7 @@ class Summing:
         """Statistics of a chunk; errors name its place."""
         try:
             kept = None if self.store is None else Path(self.store) / f"{place:08d}-{self._digest(chunk)}.statistics"
-            found = None if kept is None else _found(kept)
+            found = None if kept is None else found_in_store(kept, LSTDStatistics.load)
             if found is not None:
                 return Part(found, place, place)
             part = self._summed(place, _columns(chunk))
@@ -63,17 +71,17 @@ class Summing:
     def _summed(self, place: int, columns: dict[str, Any]) -> Part:
         with one_blas_thread():  # sums of other numbers of threads may differ in the last bit
             rows = check_rows(**columns, gamma=self.gamma, warn=False, finite=False)
-            rows = _with_ones(rows) if self.fit_intercept else rows
-            found = LSTDStatistics.from_rows(rows, self.lmbda)
+            rows = with_ones(rows) if self.fit_intercept else rows
+            found = LSTDStatistics.from_rows(rows, self.lmbda, threads=1)
         row = None if self.lmbda == 0.0 or rows.X_next is None else first_break(rows)
         return Part(found, place, place, place if rows.assumed else None, None if row is None else (place, row))
 
     def _digest(self, chunk: Any) -> str:
         digest = hashlib.sha256(repr((lstd.__version__, self.gamma, self.lmbda, self.fit_intercept)).encode())
         if callable(chunk):
-            digest.update(_pickled(chunk))
+            digest.update(pickled(chunk))
         elif isinstance(chunk, (str, os.PathLike)):
-            found = _status(chunk)
+            found = status(chunk)
             digest.update(repr((os.fspath(chunk), found.st_size, found.st_mtime_ns)).encode())
         else:
             for name, values in _columns(chunk).items():
@@ -84,6 +92,9 @@ class Summing:
 
 def merge(one: Part, two: Part, *, ordered: bool) -> Part:
     """Two parts that follow one another, as one stream or as independent data."""
+    if one.ends is not None and two.ends is not None:
+        found, ends = one.ends.merged(one.statistics, two.statistics, two.ends, ordered=ordered)
+        return Part(found, one.first, two.last, ends=ends)
     try:
         both = one.statistics.then(two.statistics) if ordered else one.statistics + two.statistics
     except InvalidInputError as error:
@@ -92,36 +103,43 @@ def merge(one: Part, two: Part, *, ordered: bool) -> Part:
     return Part(both, one.first, two.last, assumed, one.broken or two.broken)
 
 
-def _found(path: Path) -> LSTDStatistics | None:
-    """What is in the store; nothing where it is missing or damaged: then it is made again and replaced."""
-    with contextlib.suppress(InvalidInputError):
-        return LSTDStatistics.load(path)
-    return None
+def found_in_store(path: Path, load: Callable[[Path], T]) -> T | None:
+    """What a file of the store holds; nothing where it is missing or damaged: then it is made again and replaced."""
+    if not path.exists():
+        return None
+    try:
+        return load(path)
+    except InvalidInputError as error:
+        _LOG.warning("%s It is summed again.", error)
+        return None
 
 
 def _columns(chunk: Any) -> dict[str, Any]:
     """The arguments of `LSTDStatistics.from_arrays` that a chunk stands for."""
     if callable(chunk):
-        chunk = _called(chunk)
+        chunk = called(chunk)
     elif isinstance(chunk, (str, os.PathLike)):
         chunk = _read(chunk)
     if isinstance(chunk, tuple) and len(chunk) == 2:
         chunk = dict(zip(("X", "y"), chunk, strict=True))
     if not isinstance(chunk, Mapping):
+        if hasattr(chunk, "__arrow_c_stream__"):
+            raise InvalidInputError(f"a {type(chunk).__name__} is a table; name its columns, as `reward`.")
         raise InvalidInputError(
             "must be a mapping of arrays by name, (X, y), the path of an .npz file, or a function without arguments "
             f"that returns one of the first two; got {chunk!r:.80}."
         )
     columns = {str(name): values for name, values in chunk.items()}
-    unknown, missing = sorted(columns.keys() - set(_COLUMNS)), sorted({"X", "y"} - columns.keys())
+    unknown, missing = sorted(columns.keys() - set(COLUMNS)), sorted({"X", "y"} - columns.keys())
     if unknown or missing:
         raise InvalidInputError(
-            f"must have `X` and `y`, and nothing but {', '.join(_COLUMNS)}; got {sorted(columns)!r:.200}."
+            f"must have `X` and `y`, and nothing but {', '.join(COLUMNS)}; got {sorted(columns)!r:.200}."
         )
     return columns
 
 
-def _called(load: Any) -> Any:
+def called(load: Any) -> Any:
+    """What a function without arguments returns; raises InvalidInputError when it fails."""
     try:
         return load()
     except LSTDError:
@@ -132,7 +150,9 @@ def _called(load: Any) -> Any:
 
 def _read(path: str | os.PathLike[str]) -> dict[str, Any]:
     """The arrays of an .npz file."""
-    _status(path)
+    if os.fspath(path).lower().endswith(_TABLES):
+        raise InvalidInputError(f"{os.fspath(path)} is a table; name its columns, as `reward`.")
+    status(path)
     try:
         with np.load(path, allow_pickle=False) as archive:
             return {name: archive[name] for name in archive.files}
@@ -140,14 +160,16 @@ def _read(path: str | os.PathLike[str]) -> dict[str, Any]:
         raise InvalidInputError(f"{os.fspath(path)} must be an .npz file of numbers; {error!r:.200}.") from error
 
 
-def _status(path: str | os.PathLike[str]) -> os.stat_result:
+def status(path: str | os.PathLike[str]) -> os.stat_result:
+    """Size and time of change of a file; raises InvalidInputError when there is none."""
     try:
         return os.stat(path)
     except (OSError, ValueError) as error:
         raise InvalidInputError(f"{os.fspath(path)} could not be read: {error}.") from error
 
 
-def _pickled(load: Any) -> bytes:
+def pickled(load: Any) -> bytes:
+    """The pickle of a function; raises InvalidInputError when it has none."""
     try:
         return pickle.dumps(load, protocol=5)
     except Exception as error:
@@ -168,12 +190,12 @@ def _add(digest: Any, values: Any) -> None:
     array = np.asarray(values)
     digest.update(f"{array.dtype} {array.shape}".encode())
     if array.dtype.kind == "O":
-        digest.update(_pickled(array.tolist()))
+        digest.update(pickled(array.tolist()))
     else:
         digest.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
 
 
-def _with_ones(rows: Rows) -> Rows:
+def with_ones(rows: Rows) -> Rows:
     """Rows with a column of ones behind their features."""
     return replace(rows, X=_beside_ones(rows.X), X_next=None if rows.X_next is None else _beside_ones(rows.X_next))
 

@@ -9,9 +9,11 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from concurrent.futures import Executor
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -22,6 +24,7 @@ from lstd.experiments.plan import Plan, cell_seconds, stage_seconds
 from lstd.experiments.protocol import MRP_SEED
 from lstd.experiments.provenance import describe_machine
 from lstd.experiments.store import Cell, CorruptCellError, ResultsFolder
+from lstd.experiments.workers import Workers, compute
 
 EventKind = Literal["progress", "notice", "failure"]
 REPORT_FILES = ("figures/", "tables/", "report.html")
@@ -76,6 +79,8 @@ def reproduce(
     out: str | os.PathLike[str],
     *,
     n_jobs: int | None = None,
+    executor: Executor | Callable[[], Executor] | None = None,
+    client: Any = None,
     force: bool = False,
     on_event: Listener | None = None,
     arguments: Mapping[str, Any] | None = None,
@@ -89,7 +94,12 @@ def reproduce(
     out : path
         The results folder.
     n_jobs : int, optional
-        Threads; all cores by default.
+        Threads; all cores by default. With `executor` or `client`, threads of each task on a worker; one by default.
+    executor : concurrent.futures.Executor or function that makes one, optional
+        Workers that compute the cells, in parts of about half a second. When one dies, an executor that was made here
+        is replaced, and what it had not finished is done again.
+    client : distributed.Client, optional
+        Of a Dask cluster, in place of `executor`. Results come back here, and everything else is done here.
     force : bool
         Remove the results in the folder and start over.
     on_event : callable, optional
@@ -105,11 +115,20 @@ def reproduce(
     Raises
     ------
     InvalidInputError
-        If `n_jobs` is below 1, or the folder cannot be used.
+        If `n_jobs` is below 1, `executor` and `client` are both given or are something else, a worker has another
+        version of lstd, or the folder cannot be used.
     ConfigurationMismatchError
         If the folder holds results of another configuration and `force` is false.
     OutputError
         If a file could not be written.
+    LSTDError
+        If workers die again and again, or one of an executor that was given, or the cluster is lost. What is finished
+        is kept.
+
+    Notes
+    -----
+    Cells do not depend on where and by how many threads they are computed, on machines of one kind: another processor
+    may differ in the last bits.
 
     Examples
     --------
@@ -119,9 +138,10 @@ def reproduce(
     """
     if n_jobs is not None:
         check_integer("n_jobs", n_jobs, 1)
+    workers = None if executor is None and client is None else Workers(executor, client, n_jobs)
     with ResultsFolder(out, plan.configuration, force=force) as folder:
         listener = on_event or (lambda event: None)
-        return _Session(plan, folder, n_jobs, listener, dict(arguments or {})).run()
+        return _Session(plan, folder, n_jobs, workers, listener, dict(arguments or {})).run()
 
 
 @dataclass
@@ -131,6 +151,7 @@ class _Session:
     plan: Plan
     folder: ResultsFolder
     n_jobs: int | None
+    workers: Workers | None
     listener: Listener
     arguments: dict[str, Any]
     done: float = 0.0
@@ -145,7 +166,7 @@ class _Session:
     started: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
 
     def __post_init__(self) -> None:
-        self.machine = describe_machine(self.n_jobs)
+        self.machine = describe_machine(self.n_jobs if self.workers is None else None)
         recorded = self.folder.read_json(PROVENANCE) or {}
         self.earlier, self.files = recorded.get("sessions", []), recorded.get("files", {})
 
@@ -167,14 +188,49 @@ class _Session:
         found = {cell for cell in self.plan.cells if self._is_stored(cell)}
         missing = [cell for cell in self.plan.cells if cell not in found]
         self.reused = len(found)
-        self.total = sum(cell_seconds(cell, self.n_jobs) for cell in missing) + seconds_after
+        self.total = sum(map(self._seconds, missing)) + seconds_after
         if missing:
             self._write_provenance()
-        for cell in missing:
-            with self._guarded(str(cell), cell_seconds(cell, self.n_jobs)), self._timed("sweep"):
-                self._compute(cell)
-                found.add(cell)
+        found.update(
+            self._sweep_here(missing) if self.workers is None else self._sweep_elsewhere(missing, self.workers)
+        )
         self.stored = [cell for cell in self.plan.cells if cell in found]
+
+    def _sweep_here(self, missing: list[Cell]) -> Iterator[Cell]:
+        """The cells that were stored, computed one after the other."""
+        grids = self.plan.configuration["grids"]
+        for cell in missing:
+            with self._guarded(str(cell), self._seconds(cell)), self._timed("sweep"):
+                part = self._part(str(cell), self._seconds(cell))
+                self.folder.write_cell(cell, compute(cell, grids[cell.group], self.n_jobs, part))
+                yield cell
+
+    def _sweep_elsewhere(self, missing: list[Cell], workers: Workers) -> Iterator[Cell]:
+        """The cells that were stored, as they come from the workers."""
+        ahead = dict.fromkeys(missing, 1.0)  # share of a cell that has not come yet
+
+        def came(cell: Cell, share: float) -> None:
+            ahead[cell] -= share
+            self.done += self._seconds(cell) * share
+            self._tell("progress", f"{len(missing) - len(ahead)} of {len(missing)} cells done by workers")
+
+        grids, since = self.plan.configuration["grids"], time.perf_counter()
+        self._tell("progress", f"{len(missing)} cells to be done by workers")
+        with closing(workers.cells(missing, grids, came, partial(self._tell, "notice"))) as results:
+            for cell, result in results:
+                with self._guarded(str(cell), self._seconds(cell) * ahead.pop(cell)), self._timed("sweep", since):
+                    if isinstance(result, BaseException):
+                        raise result
+                    self.folder.write_cell(cell, result)
+                    yield cell
+                self._tell("progress", f"{len(missing) - len(ahead)} of {len(missing)} cells done by workers")
+                since = time.perf_counter()
+
+    def _seconds(self, cell: Cell) -> float:
+        """Estimated duration of a cell; its part in that of all where several are computed at a time."""
+        if self.workers is None:
+            return cell_seconds(cell, self.n_jobs)
+        return cell_seconds(cell, 1) / self.workers.threads
 
     def _is_stored(self, cell: Cell) -> bool:
         try:
@@ -182,23 +238,6 @@ class _Session:
         except CorruptCellError as error:
             self._tell("notice", f"{error} It is computed again.")
             return False
-
-    def _compute(self, cell: Cell) -> None:
-        from lstd.experiments.sweep import run_sweep
-
-        grid = self.plan.configuration["grids"][cell.group]
-        arrays = run_sweep(
-            cell.problem,
-            cell.features,
-            list(cell.algorithms),
-            lmbdas=grid["lmbdas"],
-            alphas=grid["alphas"],
-            run_seeds=cell.run_seeds,
-            mrp_seed=MRP_SEED,
-            n_jobs=self.n_jobs,
-            progress=self._part(str(cell), cell_seconds(cell, self.n_jobs)),
-        )
-        self.folder.write_cell(cell, arrays)
 
     def _timings(self, stage: str) -> None:
         from lstd.experiments import timing
@@ -253,6 +292,8 @@ class _Session:
     def _write_provenance(self) -> None:
         """Record how the results came about, in this session and those before."""
         now = {"started": self.started, "threads": self.machine["threads"], "wall_seconds": self.wall}
+        if self.workers is not None:
+            now["workers"] = self.workers.describe()
         sessions = [*self.earlier, now]
         spent = [(stage, seconds) for session in sessions for stage, seconds in session["wall_seconds"].items()]
         document = {
@@ -285,9 +326,9 @@ class _Session:
         self.listener(Event(kind, " ".join(text.split()), self.done, self.total))
 
     @contextmanager
-    def _timed(self, stage: str) -> Iterator[None]:
+    def _timed(self, stage: str, since: float | None = None) -> Iterator[None]:
         """Add up the seconds of a stage and keep them at once: the process may be killed before the next one ends."""
-        start = time.perf_counter()
+        start = time.perf_counter() if since is None else since
         try:
             yield
         finally:

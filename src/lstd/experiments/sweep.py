@@ -19,7 +19,7 @@ from scipy.sparse import csr_array
 from lstd._kernels import td as td_kernels
 from lstd._kernels.lstd_dense import LANES, lstd_dense
 from lstd._kernels.lstd_onehot import Plan, lstd_onehot, plan
-from lstd._threads import available_cores
+from lstd._threads import available_cores, one_blas_thread
 from lstd._validation import check_array, check_choice, check_grid, check_integer
 from lstd.errors import IllConditionedWarning, InvalidInputError
 from lstd.experiments.protocol import (
@@ -154,15 +154,16 @@ def run_sweep(
     grid = check_grid("lmbdas", lmbdas, 0.0, 1.0)
     chosen = None if alphas is None else check_grid("alphas", alphas, 0.0, np.inf, open_low=True)
     seeds = _check_seeds(run_seeds)
-    study = _study(problem, features, mrp_seed, n_steps)
     jobs = _check_jobs(n_jobs)
     groups = [[name for name in names if name in LSTD_VARIANTS]] + [[name] for name in names if name in TD_ALGORITHMS]
     passes = []
-    for group in filter(None, groups):
-        default = ALPHAS if group[0] in LSTD_VARIANTS else STEP_SIZES
-        passes.append(_Pass(group, study, grid, default if chosen is None else chosen, seeds))
-        if group[0] in LSTD_VARIANTS and chosen is not None:
-            _warn_of_small_alpha(chosen, study.features)
+    with one_blas_thread():  # the values of the model would depend in the last bit on the number of threads
+        study = _study(problem, features, mrp_seed, n_steps)
+        for group in filter(None, groups):
+            default = ALPHAS if group[0] in LSTD_VARIANTS else STEP_SIZES
+            passes.append(_Pass(group, study, grid, default if chosen is None else chosen, seeds))
+    if chosen is not None and any(name in LSTD_VARIANTS for name in names):
+        _warn_of_small_alpha(chosen, study.features)
     _run(passes, jobs, progress)
     errors = {name: one.errors(name) for one in passes for name in one.names}
     return errors[algorithm] if isinstance(algorithm, str) else {name: errors[name] for name in names}

@@ -122,20 +122,52 @@ def predict_tables(
     out: Sink = sink(file, [*kept, *names])
     try:
         for chunk in reader.chunks():
-            found = {"prediction": predictions_of(model, chunk)}
-            if level is not None:
-                found = intervals_of(model, chunk.X, level)
-            arrays = [from_numpy(found[what][:, j]) for j in range(len(model.reward_names)) for what in found]
-            try:
-                out.write(dict(zip([*kept, *names], [*chunk.kept, *arrays], strict=True)))
-            except InvalidInputError as error:
-                raise InvalidInputError(f"{chunk.file}: {error}") from error
+            _write(out, chunk, [*kept, *names], _found(model, chunk, level))
             written += len(chunk)
         out.close()
     except BaseException:
         out.abandon()
         raise
     return written
+
+
+def _found(model: FittedModel, chunk: Chunk, level: float | None) -> list[pa.Array]:
+    """Columns of predictions for a chunk, with intervals where there is a level."""
+    found = {"prediction": predictions_of(model, chunk)}
+    if level is not None:
+        try:
+            found = intervals_of(model, chunk.X, level)
+        except InvalidInputError as error:
+            row = chunk.first + _first_overflow(model, chunk.X, level) + 1
+            raise _beyond(chunk.file, row, "its interval") from error
+    return [from_numpy(found[what][:, j]) for j in range(len(model.reward_names)) for what in found]
+
+
+def _first_overflow(model: FittedModel, X: Array, level: float) -> int:
+    """The first row whose interval overflows, by bisection: rows before `low` have one, one before `high` has none."""
+    low, high = 0, len(X)
+    while high - low > 1:
+        middle = (low + high) // 2
+        try:
+            intervals_of(model, X[low:middle], level)
+            low = middle
+        except InvalidInputError:
+            high = middle
+    return low
+
+
+def _beyond(file: str, row: int, what: str) -> InvalidInputError:
+    return InvalidInputError(
+        f"{file}: row {row} (the first row of data is 1): {what} is beyond 1e308; look for huge values of its features."
+    )
+
+
+def _write(out: Sink, chunk: Chunk, names: Sequence[str], arrays: list[pa.Array]) -> None:
+    """Write what is passed on of a chunk, and what was found."""
+    try:
+        out.write(dict(zip(names, [*chunk.kept, *arrays], strict=True)))
+    except InvalidInputError as error:
+        raise InvalidInputError(f"{chunk.file}: {error}") from error
 
 
 def intervals_of(model: FittedModel, X: Array, level: float) -> dict[str, NDArray[Any]]:
@@ -150,11 +182,7 @@ def predictions_of(model: FittedModel, chunk: Chunk) -> Array:
         predicted = np.asarray(chunk.X @ model.coef.T + model.intercept)
     bad = ~np.isfinite(predicted).all(axis=1)
     if bad.any():
-        row = chunk.first + int(np.argmax(bad)) + 1
-        raise InvalidInputError(
-            f"{chunk.file}: row {row} (the first row of data is 1): the prediction is beyond 1e308; look for huge "
-            "values of its features."
-        )
+        raise _beyond(chunk.file, chunk.first + int(np.argmax(bad)) + 1, "the prediction")
     return predicted
 
 

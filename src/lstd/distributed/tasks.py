@@ -1,0 +1,140 @@
+"""Tasks on an executor: results as they finish, and tasks done again on a fresh executor where a worker dies."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, wait
+from typing import Any, Generic, TypeVar
+
+from lstd.errors import InvalidInputError, LSTDError
+
+R = TypeVar("R")
+Task = tuple[Any, ...]  # arguments of the function
+Given = Executor | Callable[[], Executor]
+Lost = Callable[[str, list[Task]], LSTDError]
+
+AHEAD = 4  # tasks under way per worker
+_WORKERS = 64  # taken for granted of an executor that does not tell
+_BREAKS = 3  # of fresh executors in a row, with no task finished in between
+
+
+def check_workers(executor: Any, client: Any) -> None:
+    """Check that at most one of the two is given, and that it is what its name says.
+
+    Raises
+    ------
+    InvalidInputError
+        If not.
+    """
+    if executor is not None and client is not None:
+        raise InvalidInputError("`client` must not be given beside `executor`; got both. Leave one out.")
+    if executor is not None and not isinstance(executor, Executor) and not callable(executor):
+        raise InvalidInputError(
+            f"`executor` must be a concurrent.futures.Executor or a function that makes one; got {executor!r:.80}. "
+            "Pass a Dask client as `client`."
+        )
+    if client is not None and not (hasattr(client, "submit") and hasattr(client, "nthreads")):
+        raise InvalidInputError(f"`client` must be a distributed.Client; got {client!r:.80}.")
+
+
+def workers_of(executor: Executor) -> int | None:
+    """Number of workers of an executor; None of one that does not tell."""
+    workers = getattr(executor, "_max_workers", None)
+    return workers if isinstance(workers, int) else None
+
+
+def on_executor(
+    function: Callable[..., R], tasks: Iterable[Task], given: Given, lost: Lost
+) -> Generator[tuple[Task, Future[R]]]:
+    """Each task with its finished future, once, in the order in which they finish.
+
+    Close the iterator: that cancels what has not begun, and shuts an executor down that was made here.
+
+    Parameters
+    ----------
+    function : callable
+        Called with the arguments of each task on a worker.
+    tasks : iterable of tuple
+        Asked for as workers become free.
+    given : Executor or function that makes one
+        An executor that is made here is replaced if it breaks.
+    lost : callable
+        Makes the error that is raised when a worker died and the executor is not replaced, of the reason and the tasks
+        that are not finished; those that are have been given before.
+    """
+    run: _Run[R] = _Run(function, tasks, given, lost)
+    try:
+        yield from run.results()
+    finally:
+        run.close()
+
+
+class _Run(Generic[R]):
+    """Tasks under way on an executor; each stays among them until its future is given, once."""
+
+    def __init__(self, function: Callable[..., R], tasks: Iterable[Task], given: Given, lost: Lost) -> None:
+        self._function, self._source, self._lost = function, iter(tasks), lost
+        self._make: Callable[[], Executor] | None = None if isinstance(given, Executor) else given
+        self._executor: Executor = given if isinstance(given, Executor) else given()
+        self._again: deque[Task] = deque()
+        self._running: dict[Future[R], Task] = {}
+        self._breaks = 0
+
+    def results(self) -> Iterator[tuple[Task, Future[R]]]:
+        while True:
+            broken = self._submit()
+            if broken is None:
+                done = wait(self._running, return_when=FIRST_COMPLETED).done
+                if not done:
+                    return
+                for future in done:
+                    if isinstance(error := future.exception(), BrokenExecutor):
+                        broken = error
+                    else:
+                        self._breaks = 0
+                        yield self._running.pop(future), future
+            if broken is not None:
+                yield from self._finished_yet()
+                self._renew(broken)
+
+    def _submit(self) -> BrokenExecutor | None:
+        """Keep workers busy; returns the error of an executor that takes no more."""
+        ahead = AHEAD * (workers_of(self._executor) or _WORKERS)
+        while len(self._running) < ahead:
+            task = self._again.popleft() if self._again else next(self._source, None)
+            if task is None:
+                return None
+            try:
+                future = self._executor.submit(self._function, *task)
+            except BrokenExecutor as error:
+                self._again.appendleft(task)
+                return error
+            except RuntimeError as error:
+                raise InvalidInputError(f"`executor` must take tasks; got {self._executor!r:.80}: {error}.") from error
+            self._running[future] = task
+        return None
+
+    def _finished_yet(self) -> Iterator[tuple[Task, Future[R]]]:
+        """What the broken executor did finish."""
+        wait(self._running)
+        for future in [one for one in self._running if not isinstance(one.exception(), BrokenExecutor)]:
+            self._breaks = 0
+            yield self._running.pop(future), future
+
+    def _renew(self, error: BrokenExecutor) -> None:
+        """Go on with a fresh executor, with the tasks that the broken one did not finish."""
+        self._again.extend(self._running.values())
+        self._running.clear()
+        self._breaks += 1
+        if self._make is None or self._breaks > _BREAKS:
+            why = "the executor was given" if self._make is None else f"{self._breaks} executors in a row broke"
+            raise self._lost(why, list(self._again)) from error
+        self._executor.shutdown(wait=False, cancel_futures=True)
+        self._executor = self._make()
+
+    def close(self) -> None:
+        for future in self._running:
+            future.cancel()
+        if self._make is not None:
+            self._executor.shutdown(wait=True, cancel_futures=True)

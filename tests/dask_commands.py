@@ -1,0 +1,74 @@
+"""A Dask scheduler and workers that are started as commands, and what a worker is given to do."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+TESTS = str(Path(__file__).parent)
+
+
+class Commands:
+    """A scheduler at `address`, and the processes of workers, of one thread each."""
+
+    def __init__(self, folder: Path) -> None:
+        self.address = f"tcp://127.0.0.1:{free_port()}"
+        self.workers: list[subprocess.Popen[bytes]] = []
+        self._folder = folder
+        self.scheduler = self._start("scheduler", "--host", self.address)
+
+    def add_worker(self, *words: str, **environment: str) -> subprocess.Popen[bytes]:
+        """Start one more worker; `words` are further options."""
+        options = ["--nthreads", "1", "--no-nanny", "--local-directory", str(self._folder), *words]
+        self.workers.append(self._start("worker", self.address, *options, **environment))
+        return self.workers[-1]
+
+    def _start(self, *words: str, **environment: str) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", "dask", *words, "--no-dashboard"]
+        variables = os.environ | {"PYTHONPATH": TESTS} | environment
+        with open(self._folder / "log", "ab") as log:
+            return subprocess.Popen(command, env=variables, stdout=log, stderr=log)
+
+    def close(self) -> None:
+        """Kill them all."""
+        for process in (self.scheduler, *self.workers):
+            process.kill()
+            process.wait()
+
+
+@contextlib.contextmanager
+def commands(folder: Path) -> Iterator[Commands]:
+    """A scheduler without workers yet; all processes are killed at the end."""
+    started = Commands(folder)
+    try:
+        yield started
+    finally:
+        started.close()
+
+
+@contextlib.contextmanager
+def local_client() -> Iterator[Any]:
+    """A client of a cluster of two processes of this machine, of one thread each."""
+    import distributed
+
+    with (
+        # Port 0 is any that is free: the usual one may be another cluster's.
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0", memory_limit=0
+        ) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        yield client
+
+
+def free_port() -> int:
+    """A port of this machine that nobody listens at."""
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
