@@ -25,6 +25,7 @@ class Fitted:
     alpha: float
     variant: str
     fit_intercept: bool  # the statistics' last feature is a column of ones, which the ridge term leaves alone
+    threads: int | None = None  # that solve systems; as many as the BLAS may use
 
     @property
     def statistics(self) -> LSTDStatistics:
@@ -59,4 +60,7 @@ class Fitted:
     @cached_property
     def influence(self) -> Influence:
         """What each stretch of the data adds to the weights."""
-        return influence_of(self.blocks, self.solution.weights, self.ridge, self.variant, intercept=self.fit_intercept)
+        return influence_of(
+            self.blocks, self.solution.weights, self.ridge, self.variant, intercept=self.fit_intercept,
+            threads=self.threads,
+        )  # fmt: skip

@@ -25,6 +25,7 @@ themselves may lie outside.
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
@@ -32,9 +33,10 @@ from numpy.typing import NDArray
 from scipy import special
 
 from lstd._rows import Features
+from lstd._threads import blas_threads, one_blas_thread
 from lstd.blocks import Blocks
 from lstd.errors import InvalidInputError
-from lstd.solve import check_range, solve
+from lstd.solve import Solution, check_range, solve
 
 Array = NDArray[np.float64]
 
@@ -44,6 +46,8 @@ _FEWEST_ROWS = 20  # of one stream
 _HEAVY = 10.0  # chosen on simulated streams, and confirmed on others
 _TINY = 2.0**-20  # of the mean square of a feature: a ridge coefficient that changes no digit that matters
 _ENTRIES = 2**20  # of u at a time, 8 MiB
+_BYTES = 2**28  # of the systems that are solved at a time
+_FEATURES_FOR_THREADS = 200  # with fewer, threads wait for one another longer than they solve
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,8 +145,13 @@ def degrees_of_freedom(squares: Array, shares: Array) -> Array:
     return np.asarray(np.clip(freedom, 2.0, max(2.0, 1.0 / w2 - 1.0)))
 
 
-def influence_of(blocks: Blocks, weights: Array, ridge: Array, variant: str, *, intercept: bool) -> Influence:
+def influence_of(
+    blocks: Blocks, weights: Array, ridge: Array, variant: str, *, intercept: bool, threads: int | None = None
+) -> Influence:
     """What each stretch of the data adds to weights θ of shape (n, m), solved for with these ridge coefficients.
+
+    Systems are solved by so many threads, as many as the BLAS may use unless told, with the BLAS at one thread in each:
+    the result is the same to the last bit for any number.
 
     Raises
     ------
@@ -151,30 +160,45 @@ def influence_of(blocks: Blocks, weights: Array, ridge: Array, variant: str, *, 
     """
     _check_stretches(blocks)
     A, b = blocks.total.matrix(variant), blocks.total.b
-    shift = solve(A, ridge[:, np.newaxis] * weights, ridge, warn=False).weights.T
-    vectors, singular = _vectors(blocks, A, weights, ridge, variant)
-    if (
-        singular
-    ):  # a feature occurs in one stretch only: with a prior that is all but flat, all of its weight is at stake
-        square = abs(float(np.trace(A))) / (len(A) * max(1, blocks.total.n_transitions))
-        ridge = ridge + _TINY * square
-        vectors, _ = _vectors(blocks, A, solve(A, b, ridge, warn=False).weights, ridge, variant)
+    threads = min(threads or blas_threads(), max(1, _BYTES // (48 * len(A) ** 2)))  # each holds six matrices
+    with one_blas_thread():
+        shift = solve(A, ridge[:, np.newaxis] * weights, ridge, warn=False).weights.T
+        vectors, singular = _vectors(blocks, A, weights, ridge, variant, threads)
+        if (
+            singular
+        ):  # a feature occurs in one stretch only: with a prior that is all but flat, all of its weight is at stake
+            square = abs(float(np.trace(A))) / (len(A) * max(1, blocks.total.n_transitions))
+            ridge = ridge + _TINY * square
+            weights = solve(A, b, ridge, warn=False).weights
+            vectors, _ = _vectors(blocks, A, weights, ridge, variant, threads)
     return Influence(vectors, shift, blocks.shares, intercept)
 
 
-def _vectors(blocks: Blocks, A: Array, weights: Array, ridge: Array, variant: str) -> tuple[Array, bool]:
+def _vectors(blocks: Blocks, A: Array, weights: Array, ridge: Array, variant: str, threads: int) -> tuple[Array, bool]:
     """q_e, (E, m, n), and whether a system without a stretch was singular."""
     shares, rest = blocks.shares, blocks.total.b - A @ weights
-    vectors = np.empty((len(shares), weights.shape[1], len(weights)))
-    A_before, score_before, singular = np.zeros_like(A), np.zeros_like(weights), False
-    for e, (share, mark) in enumerate(zip(shares, (*blocks.marks, blocks.total), strict=True)):
-        A_after = A if mark is blocks.total else mark.matrix(variant if blocks.by_episode else "boyan")
-        score_after = mark.b - A_after @ weights
-        score = score_after - score_before - share * rest
-        found = solve(A - (A_after - A_before), score, ridge, warn=False)
-        vectors[e] = np.sqrt(1.0 - share) * found.weights.T
-        A_before, score_before, singular = A_after, score_after, singular or found.singular
-    return vectors, singular
+
+    def until(e: int) -> tuple[Array, Array]:
+        """A and b of the data up to the end of a stretch."""
+        if e == len(blocks.marks):
+            return A, blocks.total.b
+        return blocks.marks[e].matrix(variant if blocks.by_episode else "boyan"), blocks.marks[e].b
+
+    def without(e: int) -> Solution:
+        A_e, b_e = until(e)
+        if e:
+            A_before, b_before = until(e - 1)
+            A_e, b_e = A_e - A_before, b_e - b_before
+        return solve(A - A_e, b_e - A_e @ weights - shares[e] * rest, ridge, warn=False)
+
+    stretches = range(len(shares))
+    if len(A) < _FEATURES_FOR_THREADS or threads == 1:
+        found = [without(e) for e in stretches]
+    else:
+        with ThreadPoolExecutor(threads, thread_name_prefix="lstd") as pool:
+            found = list(pool.map(without, stretches))
+    vectors = np.array([np.sqrt(1.0 - w) * one.weights.T for w, one in zip(shares, found, strict=True)])
+    return vectors, any(one.singular for one in found)
 
 
 def _check_stretches(blocks: Blocks) -> None:

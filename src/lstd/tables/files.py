@@ -35,6 +35,7 @@ BLOCK_BYTES = 2**18  # of a CSV file read at once, of which Arrow reads 32 ahead
 _BYTES_PER_COLUMN = 512  # a block holds a row of so many bytes per column at least
 _COUNTED_BYTES = 2**20
 _PARQUET_BUFFER, _PARQUET_BUFFERS = 2**20, 2**23  # of a column, and of all columns together
+_PRE_BUFFERED = 2**25  # bytes of a row group that are worth the time of many small requests
 _UNREADABLE = (pa.ArrowException, OSError, EOFError, zlib.error, csv.Error, ValueError, MemoryError)
 _OTHER_FORMATS = {
     b"\x1f\x8b": "is compressed by gzip; rename it to end in .csv.gz.",
@@ -316,7 +317,7 @@ def _without_noise(reader: Callable[[], Iterable[Any]]) -> Generator[Any, None, 
 
 class ParquetTable(Table):
     text = False
-    _pre_buffer = False  # hold the bytes of a row group
+    _pre_buffer = False  # read the bytes of a row group at once, and hold them
 
     def __init__(self, file: str, size: int) -> None:
         super().__init__(file, size)
@@ -324,7 +325,10 @@ class ParquetTable(Table):
         self.names = []
         with self._open() as parquet:
             self.names = list(parquet.schema_arrow.names)
-            self._n_rows = parquet.metadata.num_rows
+            about = parquet.metadata
+            self._n_rows = about.num_rows
+            sizes = (about.row_group(group).total_byte_size for group in range(about.num_row_groups))
+            self._pre_buffer = self._pre_buffer or max(sizes, default=0) <= _PRE_BUFFERED
 
     def done(self) -> float:
         return self._rows_read / self._n_rows if self._n_rows else 0.0

@@ -153,8 +153,10 @@ def fit_tables(
             "terminates; there is nothing to fit."
         )
     assert settings.alpha is not None
-    fitted = Fitted(blocks, settings.gamma, settings.alpha, settings.variant, settings.fit_intercept)
-    no_intervals = _why_no_intervals(fitted, memory)
+    fitted = Fitted(blocks, settings.gamma, settings.alpha, settings.variant, settings.fit_intercept, n_jobs)
+    with one_blas_thread():
+        _ = fitted.solution
+        no_intervals = _why_no_intervals(fitted, memory)
     model = _model(fitted, reader, _origin(files, roles, blocks.total), intervals=not no_intervals)
     return TableFit(model, fitted, choice, no_intervals, sample)
 
