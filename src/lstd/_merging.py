@@ -16,8 +16,8 @@ from typing import Any, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import blas
 
+from lstd._kernels.merging import add_with_outer
 from lstd._sums import is_no_sum
 from lstd.errors import InvalidInputError
 
@@ -204,12 +204,13 @@ def _joined(start: _M, following: _M, goes_on: bool) -> _M:
 
 def _sum_and_outer(one: Array, two: Array, u: Array, v: Array) -> Array:
     """one + two + u vᵀ; arrays may be shared with those given, as no statistics are ever written to."""
-    changes = bool(u.any() and v.any())
-    if not changes and (is_no_sum(one) or is_no_sum(two)):
-        return two if is_no_sum(one) else one
-    found = np.add(one, two, order="C")  # dger would update a copy of a sum in the other order
-    if changes:
-        blas.dger(1.0, v, u, a=found.T, overwrite_a=True)
+    if not (u.any() and v.any()):
+        if is_no_sum(one) or is_no_sum(two):
+            return two if is_no_sum(one) else one
+        return np.add(one, two, order="C")
+    found = np.empty(one.shape)
+    # In one pass, and without the BLAS, whose threads take longer to meet than to add.
+    add_with_outer(np.ascontiguousarray(one), np.ascontiguousarray(two), u, v, found)
     return found
 
 

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lstd._rows import Rows
+from lstd._threads import one_blas_thread
 from lstd._validation import check_integer
 from lstd.errors import InvalidInputError
 from lstd.statistics import LSTDStatistics, check_sums, pieces_of
@@ -108,7 +109,8 @@ class Blocks:
             return replace(self, total=total.then(LSTDStatistics.from_rows(rows, total.lmbda)))
         begins = np.concatenate([[not total.goes_on_with(rows.first_episode, rows.X_next is not None)], rows.last[:-1]])
         layout, starts = self.layout.extended(begins)
-        return self.joined(rows, pieces_of(rows, total.lmbda, starts), layout, starts)
+        with one_blas_thread():  # its threads take longer to meet than for the sums of a short stretch
+            return self.joined(rows, pieces_of(rows, total.lmbda, starts), layout, starts)
 
     @property
     def layout(self) -> Layout:

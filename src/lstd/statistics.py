@@ -39,6 +39,7 @@ Array = NDArray[np.float64]
 
 VARIANTS = ("boyan", "uncorrected", "mixed")
 _PIECE_ENTRIES = 2**22  # of the rows that one thread sums at a time, 32 MiB
+_PIECE_WORK = 2**24  # products in a piece's sums, half a millisecond, that are worth a thread's while
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -307,10 +308,10 @@ def pieces_of(
 
     Nothing has looked for features that are NaN or infinite: see `check_sums`.
     """
-    nothing = _nothing(rows, lmbda)
-    size = max(1, _PIECE_ENTRIES // max(1, rows.n_features))
-    pieces = rows.split(size, at)
-    threads = 1 if len(rows) <= size else threads or blas_threads()
+    nothing, n = _nothing(rows, lmbda), max(1, rows.n_features)
+    pieces = list(rows.split(max(1, _PIECE_ENTRIES // n), at))
+    few = len(pieces) == 1 or len(rows) * n**2 < len(pieces) * _PIECE_WORK
+    threads = 1 if few else threads or blas_threads()
     if threads == 1:
         yield from (_of_rows(piece, nothing) for piece in pieces)
         return
