@@ -143,7 +143,8 @@ def test_little_memory_leaves_no_place_for_intervals(tmp_path):
     paths, roles = [str(tmp_path / "a.parquet")], Roles(None, ("r",))
     found = fit_tables(paths, roles, Settings(0.9), memory=2**24)
     assert found.no_intervals == (
-        "300 features are too many; what each stretch of the data adds would take more than 8 MB, half of the memory."
+        "300 features are too many; what each stretch of the data adds would take more than 8 MB, half of the memory. "
+        "Give more of it, or fewer features."
     )
     assert fit_tables(paths, roles, Settings(0.9)).no_intervals == ""
 
@@ -199,6 +200,25 @@ def test_paths_may_come_in_any_way_that_has_an_order(tmp_path):
         assert np.array_equal(lstd.fit_files(several, **NAMES).coef, expected)
     with pytest.raises(InvalidInputError, match=r"is a folder; .* takes pyarrow\.dataset\.dataset\('.*'\) too\."):
         lstd.fit_files(tmp_path, **NAMES)
+
+
+@pytest.mark.parametrize("name", ["episode", "terminated", "truncated"])
+@pytest.mark.parametrize("column", [0, ["id"], Path("id"), np.array(["id"])])
+def test_a_column_is_named_by_text(tmp_path, name, column):
+    path = write(episodes([9], seed=3), tmp_path / "a.parquet")
+    with pytest.raises(InvalidInputError, match=f"`{name}` must be the name of a column"):
+        lstd.fit_files(path, **{**NAMES, name: column})
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_too_little_memory_is_told(tmp_path, n_jobs, monkeypatch):
+    def fails(rows, lmbda, starts):
+        raise MemoryError("no 8 GiB")
+
+    monkeypatch.setattr("lstd.tables.fitting.pieces_of", fails)
+    path = write(episodes([9], seed=3), tmp_path / "a.parquet")
+    with pytest.raises(InvalidInputError, match=r"Memory ran out \(no 8 GiB\)\. A fit of 2 features"):
+        lstd.fit_files(path, **NAMES, n_jobs=n_jobs)
 
 
 OVERFLOW = [("x", 1e200), ("y", -1e200), ("r", 1.7e308)]

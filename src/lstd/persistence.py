@@ -133,8 +133,8 @@ class FittedModel:
         if self.influence is None:
             raise InvalidInputError(
                 "This model was saved without what intervals need: it was fitted to too few episodes or rows, to "
-                "merged statistics, or without stretches of the data told apart. Fit it again to more data, with "
-                "`n_blocks` of at least 10."
+                "merged statistics, or without stretches of the data told apart, as are too many features for the "
+                "memory. Fit it again to more data, with `n_blocks` of at least 10, or, to files, with more `memory`."
             )
         return self.influence.interval(phi, self._predicted(phi), level)
 

@@ -82,7 +82,7 @@ def fit(
     A table has a row per step, in time order. The last row of an episode that did not terminate counts by its features
     only; its reward is not used and may be missing. Without --episode, an episode ends at a row that is flagged. Names
     have commas between them, and options that take several may be repeated. With auto, settings are chosen by
-    cross-validation on the first rows, as many as take half of --memory, 256 MB at most. The model is the same for any
+    cross-validation on the first rows, as many as take a quarter of --memory, 256 MB at most. The model is the same for any
     number of --jobs. Exit codes: 0 done, 1 a file could not be written, 2 bad usage or input, 130 interrupted (143 by
     SIGTERM).
     """

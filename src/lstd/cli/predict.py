@@ -52,8 +52,8 @@ def predict(
         loaded = load_model(model)
         if interval is not None and loaded.influence is None:
             raise InvalidInputError(
-                f"{model} has no intervals: it was fitted to too few episodes or rows, or to too many features. Fit it "
-                "again, to more data or fewer features."
+                f"{model} has no intervals: it was fitted to too few episodes or rows, or to too many features for the "
+                "memory. Fit it again, to more data or fewer features, or with more `--memory`."
             )
         if out is None:
             return _to_stdout(loaded, data, names(keep), interval, quiet)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
@@ -140,10 +141,17 @@ def fit_tables(
         paths, roles, chunk_rows=chunk_rows, on_progress=on_progress, independent=independent, memory=memory
     )
     _tell_what_is_assumed(reader)
-    files = [table.file for table in reader.tables]
+    with _memory_suffices(len(reader.features)):
+        return _fitted(reader, settings, sample_entries, n_jobs, on_progress)
+
+
+def _fitted(
+    reader: RowReader, settings: Settings, sample_entries: int, n_jobs: int, on_progress: OnProgress | None
+) -> TableFit:
+    files, roles, memory = [table.file for table in reader.tables], reader.roles, reader.memory
     choice = None
     if settings.lmbda is None or settings.alpha is None:
-        choice = choose(reader.again(), settings, max_entries=min(ENTRIES, memory // 16), on_progress=on_progress)
+        choice = choose(reader.again(), settings, max_entries=min(ENTRIES, memory // 32), on_progress=on_progress)
         settings = replace(settings, lmbda=choice.selection.lmbda, alpha=choice.selection.alpha)
     sample = Sample(len(reader.features), len(roles.rewards), sample_entries) if sample_entries else None
     blocks = blocks_of(reader, settings, sample, n_jobs=n_jobs)
@@ -159,6 +167,18 @@ def fit_tables(
         no_intervals = _why_no_intervals(fitted, memory)
     model = _model(fitted, reader, _origin(files, roles, blocks.total), intervals=not no_intervals)
     return TableFit(model, fitted, choice, no_intervals, sample)
+
+
+@contextmanager
+def _memory_suffices(n: int) -> Iterator[None]:
+    """An error of ours where it does not."""
+    try:
+        yield
+    except MemoryError as error:
+        raise InvalidInputError(
+            f"Memory ran out ({error}). A fit of {n} features needs some matrices of {8 * n**2 / 2**20:.3g} MB, beside "
+            "what `memory` bounds. Name fewer features, give less `memory`, or use a machine with more."
+        ) from error
 
 
 class _Work(NamedTuple):
@@ -247,7 +267,7 @@ def _why_no_intervals(fitted: Fitted, memory: int) -> str:
         n, half = fitted.statistics.n_features, memory // 2**21
         return (
             f"{n} features are too many; what each stretch of the data adds would take more than {half} MB, half of "
-            "the memory."
+            "the memory. Give more of it, or fewer features."
         )
     try:
         _ = fitted.influence

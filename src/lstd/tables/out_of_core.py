@@ -113,6 +113,9 @@ def fit_files(
     for name, value in (("fit_intercept", fit_intercept), ("independent", independent)):
         if not isinstance(value, (bool, np.bool_)):
             raise InvalidInputError(f"`{name}` must be True or False; got {value!r}.")
+    for name, column in (("episode", episode), ("terminated", terminated), ("truncated", truncated)):
+        if column is not None and not isinstance(column, str):
+            raise InvalidInputError(f"`{name}` must be the name of a column, or None; got {column!r:.80}.")
     columns = None if features is None else _several("features", features, (str,))
     rewards = _several("reward", reward, (str,))
     if truncated is not None and terminated is None:
