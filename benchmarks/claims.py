@@ -38,7 +38,13 @@ TITLES = {
 NAMES = tuple(TITLES)
 HERE = Path(__file__).resolve().parent
 RESULTS, DOCS = HERE / "results", HERE.parent / "docs"
-PAGES = {"benchmarks.md": NAMES, "selection.md": ("selection",), "intervals.md": ("intervals",)}
+WHOLE = "benchmarks.md"  # the page with every part
+PAGES = {
+    WHOLE: NAMES,
+    "performance-estimators.md": ("batch", "online"),
+    "selection.md": ("selection",),
+    "intervals.md": ("intervals",),
+}
 SOURCE = "benchmarks/claims.py"
 SHOWN = ("numpy", "scipy", "numba", "scikit-learn", "pyarrow", "distributed", "swifttd", "mushroom-rl")
 OTHERS = (
@@ -71,10 +77,10 @@ def main(words: Sequence[str] | None = None) -> None:
 
 def run(only: Sequence[str] | None, quick: bool, folder: Path | None) -> None:
     """Measure, print, and write when everything is done."""
-    from lstd.experiments.provenance import describe_machine
+    from provenance import describe_machine, source_digest
 
     names = [name for name in NAMES if not only or name in only]
-    begun = time.perf_counter()
+    begun, source = time.perf_counter(), source_digest()
     found: dict[str, Any] = {
         "date": datetime.datetime.now(tz=datetime.UTC).date().isoformat(),
         "arguments": {"quick": quick, "only": None if len(names) == len(NAMES) else names},
@@ -84,7 +90,9 @@ def run(only: Sequence[str] | None, quick: bool, folder: Path | None) -> None:
         "parts": {name: measured(name, quick) for name in names},
     }
     found["seconds"] = round(time.perf_counter() - begun)
-    note(f"all in {found['seconds']} s")
+    # Two when the source was changed meanwhile: then it is not known which of them was measured.
+    found["source"] = list(dict.fromkeys([source, source_digest()]))
+    note(f"all in {found['seconds']} s, source {' to '.join(found['source'])}")
     if not folder and (quick or found["arguments"]["only"]):
         note("not written: a quick run or a part needs --results FOLDER")
         return
@@ -134,15 +142,16 @@ def page_text(found: dict[str, Any], page: str) -> str:
     names, machine = PAGES[page], found["machine"]
     packages = machine["packages"] | found["packages"]
     versions = ", ".join(f"{name} {packages[name]}" for name in SHOWN if name in packages)
+    source = f"`lstd` {machine['lstd']}, source {' to '.join(found['source'])}; " if "source" in found else ""
     lines = [
         f"Measured by `python {SOURCE}` on {found['date']}, all in one run of {found['seconds'] / 60:.0f} minutes: "
-        f"{machine['cpu']}, {machine['cores']} cores, load {found['load_before']} before it; Python "
+        f"{source}{machine['cpu']}, {machine['cores']} cores, load {found['load_before']} before it; Python "
         f"{machine['python']}, {versions}."
     ]
     for name in names:
         part = found["parts"][name]
         lines += ["", *[f"## {TITLES[name]}", ""] * (len(names) > 1)]
-        lines += [part["how"], "", *table(part["ratios"], pages=len(names) > 1)]
+        lines += [part["how"], "", *table(part["ratios"], pages=page == WHOLE)]
     return "\n".join(lines)
 
 

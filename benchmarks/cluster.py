@@ -59,7 +59,7 @@ def newest() -> dict[str, Any]:
 
 def measured(repeats: int, assumed: dict[str, float]) -> dict[str, Any]:
     """All numbers from which tables and figure are made."""
-    from lstd.experiments.provenance import describe_machine
+    from provenance import describe_machine
 
     found = {
         "date": datetime.datetime.now(tz=datetime.UTC).date().isoformat(),

@@ -31,8 +31,8 @@ import pyarrow.parquet as pq
 
 import lstd
 from lstd.distributed import fit as fit_in_processes
-from lstd.experiments.provenance import describe_machine
 from pages import write_between
+from provenance import describe_machine
 
 FEATURES = (100, 1000)
 N_FILES = 8

@@ -78,6 +78,10 @@ def heading() -> list[str]:
         f"{describe_machine()['cpu']}, {os.cpu_count()} cores, Python {platform.python_version()}, "
         f"NumPy {np.__version__}, Numba {numba.__version__}. "
         "Machines differ; the ratios travel better than the seconds.",
+        "",
+        "This page is a run of its own, of that date. [Benchmarks](benchmarks.md) has the same ratios from the run "
+        "that measures\nall claims, on its own date and under its own load: where the two differ, they are different "
+        "runs.",
     ]
 
 

@@ -218,7 +218,7 @@ class _Steps:
 
     def _open(self, path: Any, mode: str = "r", *rest: Any) -> Any:
         """Files that are written without a buffer of Python's, so that a killed process leaves what it has written."""
-        if mode != "xb":
+        if mode not in ("xb", "wb", "ab"):
             return builtins.open(path, mode, *rest)
         file = _Written(path, mode)
         file.before = self.step

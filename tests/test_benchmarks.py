@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import importlib.machinery
+import itertools
 import json
+import platform
 import re
 import subprocess
 import sys
@@ -13,10 +16,12 @@ from pathlib import Path
 
 import pytest
 
+from lstd.experiments.protocol import FEATURES, PROBLEMS
 from lstd.experiments.provenance import describe_machine
 
 ROOT = Path(__file__).parent.parent
 BENCHMARKS, DOCS = ROOT / "benchmarks", ROOT / "docs"
+PARTS = ("paper", "batch", "online", "selection", "intervals", "scaling", "startup", "neighbours")
 
 
 @pytest.fixture
@@ -35,6 +40,33 @@ def claims(load):
     return load("claims")
 
 
+@pytest.fixture
+def rows(load, monkeypatch):
+    """All rows of a part as the script has them now, with nothing measured and little data."""
+    monkeypatch.setattr(load("ratios"), "in_turn", lambda ours, beside, pairs: ([1.0] * pairs, [1.0] * pairs))
+    monkeypatch.setattr(load("ratios"), "timed", lambda task: 1.0)
+
+    def of(name):
+        module = load(name)
+        if name == "paper":
+            every = itertools.product(PROBLEMS, FEATURES, module.TIMED)
+            rows = [
+                {"problem": problem, "features": features, "algorithm": algorithm, "seconds": 1.0, "loop_seconds": 1.0}
+                for problem, features, algorithm in every
+            ]
+            monkeypatch.setattr("lstd.experiments.timing.measure", lambda progress: {"rows": rows})
+            monkeypatch.setattr(module, "_whole_paper_process", lambda cache: {"sweeps": 1.0})
+        elif name == "online":
+            monkeypatch.setattr(module, "timed", lambda block, count: 1.0)
+        elif name == "scaling":
+            monkeypatch.setattr(module, "WORKERS", dict.fromkeys(module.WORKERS, lambda: contextlib.nullcontext({})))
+            monkeypatch.setattr(module.out_of_core, "make_files", lambda folder, n, n_bytes: 0)
+            monkeypatch.setattr(module.out_of_core, "measure", lambda *words: {"seconds": 1.0, "digest": ""})
+        return [ratio.row() for ratio in module.ratios(name != "paper")]
+
+    return of
+
+
 def command(*words):
     return subprocess.run(
         [sys.executable, BENCHMARKS / "claims.py", *words], check=True, capture_output=True, text=True, timeout=120
@@ -48,11 +80,10 @@ def results(date="2030-01-01", *, quick=False, only=None, median=2.0):
         "seconds": {side: {"median": 1.0, "low": 1.0, "high": 1.0} for side in ("lstd", "beside")},
     }  # fmt: skip
     part = {"how": "So.", "seconds": 1, "ratios": [row]}
-    machine = {"cpu": "one", "cores": 1, "python": "3", "packages": {}}
-    names = ("paper", "batch", "online", "selection", "intervals", "scaling", "startup", "neighbours")
+    machine = {"lstd": "0", "cpu": "one", "cores": 1, "python": "3", "packages": {}}
     return {
         "date": date, "arguments": {"quick": quick, "only": only}, "load_before": 0.0, "machine": machine,
-        "packages": {}, "parts": dict.fromkeys(names, part), "seconds": 60,
+        "packages": {}, "source": ["0123456789ab"], "parts": dict.fromkeys(PARTS, part), "seconds": 60,
     }  # fmt: skip
 
 
@@ -107,13 +138,15 @@ def test_every_part_is_listed(claims):
     assert [name for name in listed if not (BENCHMARKS / f"{name}.py").is_file()] == []
 
 
-def test_a_part_is_printed_and_written_with_what_it_ran_on(tmp_path):
+def test_a_part_is_printed_and_written_with_what_it_ran_on(load, tmp_path):
     done = command("--only", "intervals", "--quick", "--results", str(tmp_path))
     (path,) = tmp_path.iterdir()
     found = json.loads(path.read_text(encoding="utf-8"))
     assert re.fullmatch(r"\d{4}-\d\d-\d\d\.json", path.name)
     assert found["arguments"] == {"quick": True, "only": ["intervals"]}
     assert found["machine"]["packages"]["numpy"]
+    assert found["machine"]["platform"] == f"{platform.system()} {platform.machine()}"
+    assert found["source"] == [load("provenance").source_digest()]
     (part,) = found["parts"].values()
     for row in part["ratios"]:
         assert row["ratio"]["low"] <= row["ratio"]["median"] <= row["ratio"]["high"]
@@ -174,6 +207,7 @@ def test_pages_are_made_from_results(claims, tmp_path):
         text = (docs / page).read_text(encoding="utf-8")
         assert text.startswith("before\n")
         assert text.endswith("after\n")
+        assert "`lstd` 0, source 0123456789ab; " in text
         assert text.count("7.25× as fast (1 to 3)") == len(claims.PAGES[page])
 
 
@@ -189,11 +223,40 @@ def test_the_documentation_shows_the_newest_results(claims):
         assert shown == claims.page_text(found, page), f"{page}: run `python {claims.SOURCE} --docs`"
 
 
+def test_the_page_on_large_data_shows_the_newest_results(load):
+    module = load("out_of_core")
+    text = module.PAGE.read_text(encoding="utf-8")
+    shown = text.split(f"<!-- begin: {module.SOURCE} -->")[1].split(f"<!-- end: {module.SOURCE} -->")[0]
+    assert shown == f"\n\n{module.page_text(module.newest())}\n\n"
+
+
 def test_results_cover_every_part_and_name_no_one(claims):
     found = claims.newest(claims.RESULTS)
     assert tuple(found["parts"]) == claims.NAMES
     assert set(found["machine"]) == set(describe_machine())
     assert not re.search(r"(?<!\w)(/|\\\\)(home|tmp|usr|work|root|Users)\b", json.dumps(found))
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_claims_and_their_pages_are_those_of_the_script(claims, rows, name):
+    """But for numbers: with little data they are others."""
+    measured, now = claims.newest(claims.RESULTS)["parts"][name], rows(name)
+    if any("skipped" in row for row in now):
+        pytest.skip(f"{', '.join(row['claim'] for row in now)}: not installed")
+    found = [{(re.sub(r"\d+", "#", row["claim"]), row["page"]) for row in each} for each in (measured["ratios"], now)]
+    assert found[0] == found[1], "run `python benchmarks/claims.py`"
+    assert measured["how"] == importlib.import_module(name).HOW
+
+
+def test_a_digest_tells_sources_apart(load, tmp_path):
+    digest = load("provenance").source_digest
+    seen = {digest(tmp_path)}
+    (tmp_path / "part").mkdir()
+    for name, text in (("a.py", "1"), ("a.py", "2"), ("part/b.py", "1"), ("c.txt", "1")):
+        (tmp_path / name).write_text(text, encoding="utf-8")
+        seen.add(digest(tmp_path))
+        assert re.fullmatch("[0-9a-f]{12}", digest(tmp_path))
+    assert len(seen) == 4  # what is no module does not count
 
 
 def test_pages_that_results_name_exist(claims):

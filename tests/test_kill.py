@@ -34,10 +34,12 @@ OPTIONS = ["--quiet", "--force", "--out"]
 FIT = ["fit", "a.csv", "b.parquet", *COLUMNS, *OPTIONS, "model"]
 PREDICT = ["predict", "a-model", "a.csv", "b.parquet", "--id", "id", *OPTIONS]
 WORK = {"model": FIT, "p.csv": [*PREDICT, "p.csv"], "p.parquet": [*PREDICT, "p.parquet"]}
+REPORT = [*FIT, "--report", "page.html"]
 REPRODUCE = ["small", "--runs", "3", "--quiet", "--out"]
 MODULES = (
     "test_kill", "lstd.cli.app", "lstd.cli.describe", "lstd.tables.fitting", "lstd.tables.predicting", "lstd.fitted",
     "lstd.inference", "lstd.experiments.reproduce", "lstd.experiments._table", "pyarrow.parquet", "lstd.cli.summary",
+    "lstd.report.fit_report",
 )  # fmt: skip
 
 
@@ -196,9 +198,9 @@ def some_steps(steps, most=15):
 
 @pytest.mark.parametrize("name", WORK)
 def test_before_a_step_on_files(small_folder, command, name):
+    """Between the first block of a file and the last one too: what is written goes to the disk block by block."""
     words = WORK[name]
     steps = command(*words).steps
-    assert steps > 8
     expected, before = content(name), visible()
     for at in some_steps(steps):
         Path(name).write_bytes(b"old")
@@ -210,6 +212,29 @@ def test_before_a_step_on_files(small_folder, command, name):
         assert command(*words).code == 0
         assert content(name) == expected
         assert hidden() == []
+    assert steps > 8
+
+
+def test_report_before_a_step_on_files(small_folder, command):
+    """The model and the page are each the old one or the new one, whole; and the model is written first."""
+    steps = command(*REPORT).steps
+    expected, before = {name: content(name) for name in ("model", "page.html")}, visible()
+    seen = set()
+    for at in some_steps(steps, 9):
+        for name in expected:
+            Path(name).write_bytes(b"old")
+        assert command(*REPORT, at=at).code == -signal.SIGKILL
+        assert visible() == before
+        new = {name for name in expected if Path(name).read_bytes() != b"old"}
+        assert {name: content(name) for name in new} == {name: expected[name] for name in new}
+        assert ("page.html" in new) == (at == steps)
+        assert "page.html" not in new or "model" in new
+        seen.add(len(new))
+        remove_hidden()
+        assert command(*REPORT).code == 0
+        assert {name: content(name) for name in expected} == expected
+        assert hidden() == []
+    assert seen == {0, 1, 2}
 
 
 def test_reproduce_before_a_step_on_files(tmp_path, monkeypatch, command):
