@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
+import sys
+import threading
+import tracemalloc
 import weakref
 from dataclasses import fields
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv
+import pyarrow.dataset
+import pyarrow.feather
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -17,6 +23,7 @@ from hypothesis import strategies as st
 from lstd.errors import InvalidInputError
 from lstd.statistics import LSTDStatistics
 from lstd.tables import files
+from lstd.tables.datasets import dataset_tables
 from lstd.tables.fitting import fit_tables
 from lstd.tables.rows import Roles, RowReader
 from lstd.tables.seen import SeenIds, key
@@ -173,6 +180,47 @@ def test_all_other_columns_are_features(tmp_path):
         RowReader([path, other], Roles(None, ("r",), "id", "done"))
 
 
+@pytest.mark.parametrize("has_index", [(True, False), (False, True), (True, True)])
+def test_the_index_of_a_frame_does_not_count(tmp_path, has_index):
+    table = episodes([4, 4], seed=5)
+    indexed = table.append_column("__index_level_0__", pa.array(np.arange(8)))
+    paths = [write(indexed if has else table, tmp_path / f"{i}.parquet") for i, has in enumerate(has_index)]
+    for tables in (paths, dataset_tables(pyarrow.dataset.dataset(paths))):
+        assert RowReader(tables, Roles(None, ("r",), "id", "done", excluded=("cut",))).features == ("x", "y")
+        roles = Roles(None, ("r",), "__index_level_0__", excluded=("cut", "id", "done"))
+        if all(has_index):
+            assert RowReader(tables, roles).features == ("x", "y")
+            continue
+        with pytest.raises(InvalidInputError, match="parquet: column '__index_level_0__' is missing"):
+            RowReader(tables, roles)
+
+
+@pytest.mark.parametrize("as_dataset", [False, True])
+@pytest.mark.parametrize("extension", ["csv", "parquet", "feather"])
+def test_names_of_columns_are_held_once(tmp_path, as_dataset, extension):
+    path = str(tmp_path / f"a.{extension}")
+    columns = pa.table({f"feature_number_{i}": [1.0, 2.0] for i in range(1000)})
+    if extension == "csv":
+        pyarrow.csv.write_csv(columns, path)
+    elif extension == "parquet":
+        pq.write_table(columns, path)
+    elif as_dataset:
+        pyarrow.feather.write_feather(columns, path)
+    else:
+        return
+    readers, held = [], []
+    tracemalloc.start()
+    try:
+        for n in (2, 12):
+            paths = pyarrow.dataset.dataset([path] * n, format=extension) if as_dataset else [path] * n
+            before = tracemalloc.get_traced_memory()[0]
+            readers.append((paths, RowReader(dataset_tables(paths) if as_dataset else paths, Roles(None))))
+            held.append(tracemalloc.get_traced_memory()[0] - before)
+    finally:
+        tracemalloc.stop()
+    assert (held[1] - held[0]) / 10 < 5000, held
+
+
 # Ids that were seen
 
 
@@ -229,3 +277,53 @@ def test_no_thread_holds_a_python_object_afterwards(tmp_path, monkeypatch, end, 
         with pytest.raises(InvalidInputError, match=r"row 200001 \("):
             list(batches)
     assert [one() for one in held] == [None]
+
+
+def test_an_interrupt_leaves_no_python_object_with_threads(tmp_path, monkeypatch):
+    """Nor does its traceback hold one, for which reading would wait."""
+    held = []
+
+    class Skip(files._Skip):
+        def __init__(self, ragged):
+            super().__init__(ragged)
+            held.append(weakref.ref(self))
+
+    @contextlib.contextmanager
+    def interrupted():
+        yield
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(files, "_Skip", Skip)
+    (tmp_path / "a.csv").write_text("x,y\n" + "1,2\n" * 200_000)
+    batches = files.open_table(tmp_path / "a.csv").batches(["x", "y"])
+    next(batches)
+    monkeypatch.setattr(files, "_silence", interrupted)
+    with pytest.raises(KeyboardInterrupt) as caught:
+        next(batches)
+    assert caught.tb is not None
+    assert [one() for one in held] == [None]
+
+
+def test_what_python_cannot_raise_is_told_as_before():
+    """Though one of two threads that read began within the other's reading, and ended after it."""
+    before = sys.unraisablehook
+    inside, over = threading.Event(), threading.Event()
+
+    def first():
+        thread.start()
+        assert inside.wait(60)
+        return ()
+
+    def second():
+        inside.set()
+        assert over.wait(60)
+        return ()
+
+    thread = threading.Thread(target=lambda: list(files._without_noise(second)))
+    try:
+        assert list(files._without_noise(first)) == []
+        over.set()
+        thread.join()
+        assert sys.unraisablehook is before
+    finally:
+        sys.unraisablehook = before

@@ -92,7 +92,9 @@ def test_quote_that_is_not_closed(tmp_path):
     path.write_text("x,y,r,id,done,note\n" + '1,1,1,a,0,5" wide\n' * 3)
     assert statistics([str(path)]).n_rows == 3
     path.write_text("x,y,r,id,done,note\n" + '1,1,1,a,0,"\n' + 12_000_000 * "x")
-    with pytest.raises(InvalidInputError, match=r"a\.csv: after row 0 .* comes one longer than 256 KiB; most likely a"):
+    with pytest.raises(
+        InvalidInputError, match=r"a\.csv: after row 0 .* comes one longer than 256 KiB; most likely a .*or a text is "
+    ):
         statistics([str(path)])
 
 
@@ -142,6 +144,8 @@ def test_files_that_cannot_be_read(tmp_path):
             statistics([str(path)])
         assert name in str(caught.value)
         assert "\n" not in str(caught.value)
+    with pytest.raises(InvalidInputError, match=r"path is empty, ''; name a file"):
+        statistics([""])
     (tmp_path / "f.csv").mkdir()
     with pytest.raises(InvalidInputError, match=r"f\.csv is a folder; name the files in it"):
         statistics([str(tmp_path / "f.csv")])
@@ -168,11 +172,19 @@ def test_parquet_columns_of_other_types(tmp_path):
         ("y", pa.array([1.0, None] + [1.0] * 5), r"column 'y', row 2 .*: has no value"),
         ("done", pa.array([0, 0, 3, 0, 0, 0, 0]), r"column 'done', row 3 .*: has 3, which is neither 0 nor 1"),
         ("id", pa.array([1.0, np.nan] + [1.0] * 5), r"column 'id', row 2 .*: has no value"),
+        ("id", pa.array([1.0, 1.0, -np.inf] + [1.0] * 4), r"column 'id', row 3 .*: is infinite; every row needs"),
     )
     for column, values, message in cases:
         pq.write_table(table.set_column(table.column_names.index(column), column, values), path)
         with pytest.raises(InvalidInputError, match=message):
             statistics([str(path)], chunk_rows=3)
+
+
+def test_overflow_of_sums_names_rows_and_nothing_that_files_lack(tmp_path):
+    (tmp_path / "a.csv").write_text("x,y,r,id,done\n1,1,1,a,0\n1e300,1,1,a,0\n1,1,1,a,1\n")
+    with pytest.raises(InvalidInputError, match=r"row 2 has the largest value: 1e\+300 in column 'x'") as caught:
+        fit_tables([str(tmp_path / "a.csv")], ROLES, Settings(0.9))
+    assert "importance ratios, if any." in str(caught.value)
 
 
 def test_roles_are_one_per_column(tmp_path):

@@ -104,7 +104,10 @@ def ids(array: pa.Array, column: str) -> Ids:
     else:
         missing = _to_numpy(pc.is_null(array))
     first = int(np.argmax(missing)) if missing.any() else len(array)
-    fault = Fault(first, column, f"{NO_VALUE}; {_NEEDED}") if first < len(array) else None
+    fault = None
+    if first < len(array):
+        infinite = array[first].as_py() in (np.inf, -np.inf)
+        fault = Fault(first, column, f"{'is infinite' if infinite else NO_VALUE}; {_NEEDED}")
     known = array[:first]
     if not len(known):
         return Ids(np.empty(0, np.intp), [], fault)

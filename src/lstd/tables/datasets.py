@@ -6,7 +6,7 @@ What Arrow reads ahead is kept small: it would hold whole files of Parquet, and 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import groupby
 from typing import Any
@@ -19,6 +19,7 @@ from lstd._files import reason
 from lstd.errors import InvalidInputError
 from lstd.tables.faults import could_not_be_read
 from lstd.tables.files import ParquetTable, Table
+from lstd.tables.rows import with_names_shared
 
 _IN_MEMORY, _FILTERED = "the dataset in memory", "the filtered dataset"
 _UNREADABLE = (pa.ArrowException, OSError, ValueError, MemoryError)
@@ -26,6 +27,7 @@ _READING = {"use_threads": False, "batch_readahead": 0, "fragment_readahead": 1}
 _UNFIT = " Give the dataset a schema that fits all values, such as float64 for numbers, or give the paths of its files."
 
 _Scan = Callable[[list[str], int], Iterator[pa.RecordBatch]]  # of columns, in batches of so many rows at most
+_Parts = Callable[[], Iterable[Table]]
 
 
 def dataset_tables(dataset: pyarrow.dataset.Dataset, *, independent: bool = False) -> list[Table]:
@@ -57,12 +59,10 @@ def dataset_tables(dataset: pyarrow.dataset.Dataset, *, independent: bool = Fals
     except pa.ArrowException as error:
         raise could_not_be_read("the dataset", error) from error
     except ValueError:  # it is filtered
-        tables: list[Table] = [_ScannedTable(_FILTERED, dataset.schema.names, partial(_of_filtered, dataset))]
+        scan, parts = partial(_of_filtered, dataset), partial(_files_of, dataset)
+        tables: list[Table] = [_ScannedTable(_FILTERED, dataset.schema.names, scan, parts)]
     else:
-        tables = []
-        for is_file, group in groupby(fragments, lambda fragment: isinstance(fragment, pyarrow.dataset.FileFragment)):
-            several = list(group)
-            tables += [_of_file(one, dataset.schema) for one in several] if is_file else [_of_memory(several, dataset)]
+        tables = with_names_shared(_of_all(fragments, dataset.schema))
     if not tables:
         raise InvalidInputError("`paths` must hold at least one file; got a dataset without files and rows.")
     for table in tables:
@@ -74,26 +74,51 @@ def dataset_tables(dataset: pyarrow.dataset.Dataset, *, independent: bool = Fals
     return tables
 
 
+def _of_all(fragments: Sequence[Any], schema: pa.Schema) -> Iterator[Table]:
+    for is_file, group in groupby(fragments, lambda fragment: isinstance(fragment, pyarrow.dataset.FileFragment)):
+        if is_file:
+            yield from (_of_file(fragment, schema) for fragment in group)
+        else:
+            yield _of_memory(list(group), schema)
+
+
 class _ScannedTable(Table):
-    """Rows that Arrow scans, converted to the types of the dataset."""
+    """Rows that Arrow scans, converted to the types of the dataset.
+
+    Parameters
+    ----------
+    file : str
+    names : sequence of str
+    scan : callable
+    parts : callable, optional
+        Gives tables that the rows come from, of which the first that cannot be read is named in place of this one.
+    """
 
     text = False
 
-    def __init__(self, file: str, names: Sequence[str], scan: _Scan) -> None:
+    def __init__(self, file: str, names: Sequence[str], scan: _Scan, parts: _Parts = tuple) -> None:
         super().__init__(file, 1)
-        self.names, self._scan = list(names), scan
+        self.names = self.own = list(names)
+        self._scan, self._parts = scan, parts
 
     def done(self) -> float:
         return 0.0
 
     def batches(self, columns: Sequence[str], most_rows: int = 2**15) -> Iterator[pa.RecordBatch]:
-        n_rows = 0
         try:
-            for batch in self._scan(list(columns), most_rows):
-                n_rows += len(batch)
-                yield batch
+            yield from self._scan(list(columns), most_rows)
         except _UNREADABLE as error:
-            raise _unreadable(self.file, n_rows, error, unfit="conversion error" in str(error)) from error
+            self._check_parts(columns, most_rows)
+            # Which rows came before hangs on how far Arrow was ahead.
+            raise _unreadable(self.file, error, unfit="conversion error" in str(error)) from error
+
+    def _check_parts(self, columns: Sequence[str], most_rows: int) -> None:
+        """Read the parts, first these columns, and then the others, which a filter may look at."""
+        for wanted in (set(columns), set(self.names) - set(columns)):
+            for part in self._parts():
+                names = [name for name in part.names if name in wanted]
+                for _ in part.batches(names, most_rows) if names else ():
+                    pass
 
 
 class _ParquetFragment(ParquetTable):
@@ -105,18 +130,19 @@ class _ParquetFragment(ParquetTable):
         # One request for the bytes of a row group, which are held, in place of many small ones over a network.
         self._pre_buffer = not isinstance(_base(fragment.filesystem), pyarrow.fs.LocalFileSystem)
         super().__init__(fragment.path, 1)
-        self._in_file = self.names
-        self.names = _present(schema, [*self._in_file, *self._keys])
+        self._counted = self.names[:1]
+        self.own = list(dict.fromkeys([*self.names, *self._keys]))
+        self.names = _present(schema, self.own)
 
     def batches(self, columns: Sequence[str], most_rows: int = 2**15) -> Iterator[pa.RecordBatch]:
         # Where all columns are those of the partition, another tells how many rows there are.
-        in_file = [name for name in columns if name not in self._keys] or self._in_file[:1]
+        in_file = [name for name in columns if name not in self._keys] or self._counted
         n_rows = 0
         for batch in super().batches(in_file, most_rows):
             try:
                 typed = [self._typed(batch, name) for name in columns]
             except _UNREADABLE as error:
-                raise _unreadable(self.file, n_rows, error, unfit=True) from error
+                raise _unreadable(f"{self.file}, after row {n_rows},", error, unfit=True) from error
             n_rows += len(batch)
             yield pa.RecordBatch.from_arrays(typed, names=list(columns))
 
@@ -126,7 +152,10 @@ class _ParquetFragment(ParquetTable):
         if name in self._keys:
             return pa.repeat(pa.scalar(self._keys[name], wanted), len(batch))
         array = batch.column(name)
-        return array if _type_of_values(array.type) == wanted else array.cast(wanted)
+        found = _type_of_values(array.type)
+        # Other types of floats are not rounded to that of the first file.
+        both_floating = pa.types.is_floating(found) and pa.types.is_floating(wanted)
+        return array if found == wanted or both_floating else array.cast(wanted)
 
     def _source(self) -> Any:
         return self._fragment.open()
@@ -149,18 +178,29 @@ def _of_file(fragment: Any, schema: pa.Schema) -> Table:
         if is_parquet and twin.num_row_groups == twin.metadata.num_row_groups:
             return _ParquetFragment(fragment, schema)
         keys = pyarrow.dataset.get_partition_keys(fragment.partition_expression)
-        names = _present(schema, [*twin.physical_schema.names, *keys])
+        own = list(dict.fromkeys([*twin.physical_schema.names, *keys]))
+        parts = partial(_groups_of, fragment, schema) if is_parquet else tuple
     except InvalidInputError:
         raise
     except _UNREADABLE as error:
         raise could_not_be_read(file, reason(error) if isinstance(error, OSError) else error) from error
-    return _ScannedTable(file, names, partial(_of_fragments, [fragment], schema))
+    table = _ScannedTable(file, _present(schema, own), partial(_of_fragments, [fragment], schema), parts)
+    table.own = own
+    return table
 
 
-def _of_memory(fragments: Sequence[Any], dataset: pyarrow.dataset.Dataset) -> Table:
+def _groups_of(fragment: Any, schema: pa.Schema) -> Iterator[Table]:
+    """Tables of the row groups of a file of Parquet."""
+    for one in _alone(fragment).split_by_row_group():
+        file = f"{one.path}: row group {one.row_groups[0].id + 1}"
+        yield _ScannedTable(file, _present(schema, one.physical_schema.names), partial(_of_fragments, [one], schema))
+
+
+def _of_memory(fragments: Sequence[Any], schema: pa.Schema) -> Table:
     named = [set(fragment.physical_schema.names) for fragment in fragments]
-    names = _present(dataset.schema, set.intersection(*named))
-    return _ScannedTable(_IN_MEMORY, names, partial(_of_fragments, fragments, dataset.schema))
+    return _ScannedTable(
+        _IN_MEMORY, _present(schema, set.intersection(*named)), partial(_of_fragments, fragments, schema)
+    )
 
 
 def _present(schema: pa.Schema, names: Any) -> list[str]:
@@ -186,6 +226,13 @@ def _of_filtered(dataset: Any, columns: list[str], most_rows: int) -> Iterator[p
     yield from dataset.to_batches(columns=columns, batch_size=most_rows, **options, **_READING)
 
 
+def _files_of(dataset: Any) -> Iterator[Table]:
+    """Tables of the files of a dataset, whose fragments nobody tells when it is filtered."""
+    for child in _children(dataset):
+        for file in getattr(child, "files", ()):
+            yield _of_file(child.format.make_fragment(file, child.filesystem), dataset.schema)
+
+
 def _children(dataset: Any) -> Iterator[Any]:
     """The datasets that one consists of."""
     if not isinstance(dataset, pyarrow.dataset.UnionDataset):
@@ -205,7 +252,6 @@ def _options(formats: Sequence[Any]) -> dict[str, Any]:
     return {"fragment_scan_options": options}
 
 
-def _unreadable(file: str, n_rows: int, error: Exception, *, unfit: bool) -> InvalidInputError:
-    why = reason(error) if isinstance(error, OSError) else error
-    found = could_not_be_read(f"{file}, after row {n_rows},", why)
+def _unreadable(where: str, error: Exception, *, unfit: bool) -> InvalidInputError:
+    found = could_not_be_read(where, reason(error) if isinstance(error, OSError) else error)
     return InvalidInputError(f"{found}{_UNFIT}") if unfit else found

@@ -14,7 +14,9 @@ import os
 import re
 import stat
 import sys
+import threading
 import time
+import traceback
 import weakref
 import zlib
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
@@ -49,6 +51,10 @@ _SECONDS_TO_RELEASE = 1.0  # at most
 _CONVERSION = re.compile(r"CSV column #(\d+): Row #(\d+):")
 _RAGGED = re.compile(r"Row #(\d+): Expected (\d+) columns, got (\d+)")
 
+_lock = threading.Lock()
+_silent = 0
+_hook: Any = None  # for what Python cannot raise, before the silence
+
 
 class Table:
     """A file with named columns, read in batches.
@@ -59,11 +65,14 @@ class Table:
         Its name, as given.
     names : list of str
         Its columns.
+    own : list of str
+        Those that the file itself has, where `names` may be fewer.
     size : int
         Bytes.
     """
 
     names: list[str]
+    own: list[str]
     text: bool  # values are texts
 
     def __init__(self, file: str, size: int) -> None:
@@ -74,7 +83,7 @@ class Table:
         for column in columns:
             found = self.names.count(column)
             if not found:
-                raise no_column(self.file, column, self.names)
+                raise no_column(self.file, column, self.own)
             if found > 1:
                 raise InvalidInputError(f"{self.file}: column {column!r} comes {found} times; rename all but one.")
 
@@ -100,6 +109,8 @@ def open_table(path: str | os.PathLike[str]) -> Table:
     """
     file = os.fspath(path)
     lower = file.lower()
+    if not file:
+        raise InvalidInputError("A path is empty, ''; name a file.")
     if Path(file).is_dir():
         raise InvalidInputError(
             f"{file} is a folder; name the files in it. In Python, `lstd.fit_files` takes "
@@ -134,7 +145,7 @@ class _CsvTable(Table):
         super().__init__(file, size)
         self._compressed = compressed
         self._native: Any = None
-        self.names = self._header()
+        self.names = self.own = self._header()
         self._block = max(BLOCK_BYTES, _BYTES_PER_COLUMN * len(self.names))
 
     def _header(self) -> list[str]:
@@ -177,6 +188,9 @@ class _CsvTable(Table):
                     break
         except _UNREADABLE as error:
             failure = self._unreadable(error, n_rows)
+        except BaseException as error:  # an interrupt, whose traceback would hold what is waited for
+            traceback.clear_frames(error.__traceback__)
+            raise
         finally:
             batches.close()
             self._native = None
@@ -247,7 +261,8 @@ class _CsvTable(Table):
         if "straddling" in str(error):
             return InvalidInputError(
                 f"{self.file}: after row {n_rows} (the first row of data is 1) comes one longer than "
-                f"{self._block // 1024} KiB; most likely a quote is not closed."
+                f"{self._block // 1024} KiB; most likely a quote is not closed, or a text is very long: then convert "
+                "the file to Parquet."
             )
         why = reason(error) if isinstance(error, OSError) else error
         return could_not_be_read(f"{self.file}, after row {n_rows},", why)
@@ -298,21 +313,34 @@ def _without_noise(reader: Callable[[], Iterable[Any]]) -> Generator[Any, None, 
     """Batches, without the traceback that Arrow prints when it cannot show a ragged row, which is then an error."""
     batches: Iterator[Any] | None = None
     while True:
-        before = sys.unraisablehook
-
-        def hook(found: Any, before: Any = before) -> None:
-            if not isinstance(found.exc_value, UnicodeDecodeError):
-                before(found)
-
-        sys.unraisablehook = hook
-        try:
+        with _silence():
             batches = iter(reader()) if batches is None else batches
             batch = next(batches, None)
-        finally:
-            sys.unraisablehook = before
         if batch is None:
             return
         yield batch
+
+
+@contextlib.contextmanager
+def _silence() -> Iterator[None]:
+    """Leave errors of decoding unsaid until the last of all who asked for it, in any thread, is done."""
+    global _silent, _hook
+    with _lock:
+        if not _silent:
+            _hook, sys.unraisablehook = sys.unraisablehook, partial(_say, sys.unraisablehook)
+        _silent += 1
+    try:
+        yield
+    finally:
+        with _lock:
+            _silent -= 1
+            if not _silent:
+                sys.unraisablehook = _hook
+
+
+def _say(hook: Any, found: Any) -> None:
+    if not isinstance(found.exc_value, UnicodeDecodeError):
+        hook(found)
 
 
 class ParquetTable(Table):
@@ -324,7 +352,7 @@ class ParquetTable(Table):
         self._rows_read = self._n_rows = 0
         self.names = []
         with self._open() as parquet:
-            self.names = list(parquet.schema_arrow.names)
+            self.names = self.own = list(parquet.schema_arrow.names)
             about = parquet.metadata
             self._n_rows = about.num_rows
             sizes = (about.row_group(group).total_byte_size for group in range(about.num_row_groups))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -81,10 +82,26 @@ class Roles:
         return roles
 
 
+def with_names_shared(tables: Iterable[Table]) -> list[Table]:
+    """The tables, each with the lists of names of the one before it where they are equal, as many files may come."""
+    found: list[Table] = []
+    for table in tables:
+        held = [found[-1].names, found[-1].own] if found else []
+        table.names = _held(table.names, held)
+        table.own = _held(table.own, [table.names, *held])
+        found.append(table)
+    return found
+
+
+def _held(names: list[str], held: Sequence[list[str]]) -> list[str]:
+    return next((other for other in held if other == names), list(map(sys.intern, names)))
+
+
 def _check_same_columns(first: Table, table: Table) -> None:
-    table.require(first.names)
+    """Refuse columns that only one has; the index of a data frame counts only where a role names it."""
+    table.require([name for name in first.names if not _INDEX.fullmatch(name)])
     for name in table.names:
-        if name not in first.names:
+        if name not in first.names and not _INDEX.fullmatch(name):
             raise InvalidInputError(
                 f"{table.file}: column {name!r} is not in {first.file}; give files with the same columns, or name the "
                 "features."
@@ -150,7 +167,7 @@ class RowReader:
         independent: bool = False,
         memory: int = MEMORY,
     ) -> None:
-        self.tables = [path if isinstance(path, Table) else open_table(path) for path in paths]
+        self.tables = with_names_shared(path if isinstance(path, Table) else open_table(path) for path in paths)
         self.roles = roles.resolved(self.tables)
         self.features = self.roles.features or ()
         self.episodes = Episodes(roles.rewards, roles.episode, roles.terminated, roles.truncated)
