@@ -41,7 +41,7 @@ def mutated(rng, arguments):
         except Exception:  # this change does not apply to what another one has left
             continue
         changed[name] = found
-        if mutation in (sparse_with_indices_outside, sparse_with_rows_that_go_back):
+        if mutation in (sparse_with_indices_outside, sparse_with_rows_that_go_back, sparse_with_broken_parts):
             broken.add(name)  # SciPy would end the process if it were changed once more
         done.append(f"{name}: {mutation.__name__}")
     return changed, ", ".join(done)
@@ -276,6 +276,23 @@ def matrix(a, rng):
     return sparse.csr_matrix(a).todense()
 
 
+class Unreadable:
+    """An array that is not given out, as a tensor that requires a gradient."""
+
+    def __init__(self, a):
+        self.shape = np.shape(a)
+
+    def __array__(self, dtype=None, copy=None):
+        raise RuntimeError("cannot be read")
+
+
+def unreadable(a, rng):
+    found = Unreadable(a)
+    if rng.random() < 0.5:
+        del found.shape
+    return found
+
+
 # Sparse
 
 
@@ -313,6 +330,67 @@ def sparse_with_rows_that_go_back(a, rng):
     return found
 
 
+def sparse_with_broken_parts(a, rng):
+    """A sparse matrix of each format with one of its parts replaced, in ways that SciPy's constructors refuse."""
+    breaks = list(BREAKS)
+    return broken_sparse(a, *breaks[int(rng.integers(len(breaks)))])
+
+
+def broken_sparse(a, kind, part):
+    found = sparse.csr_array(np.asarray(a, dtype=np.float64)).asformat(kind)
+    BREAKS[kind, part](found)
+    return found
+
+
+def _set(part, change):
+    return lambda X: setattr(X, part, change(getattr(X, part)))
+
+
+def _put(part, place, value):
+    return lambda X: getattr(X, part).__setitem__(place, value)
+
+
+BREAKS = {
+    **{
+        (kind, name): change
+        for kind in ("csr", "csc", "bsr")
+        for name, change in {
+            "float indices": _set("indices", lambda a: a.astype(np.float64)),
+            "unsigned indices": _set("indices", lambda a: a.astype(np.uint64)),
+            "short indices": _set("indices", lambda a: a[:2]),
+            "index outside": _put("indices", 0, 10**6),
+            "short data": _set("data", lambda a: a[:2]),
+            "no data": _set("data", lambda a: None),
+            "text": _set("data", lambda a: a.astype("U")[:-1]),
+            "short indptr": _set("indptr", lambda a: a[:-1]),
+            "float indptr": _set("indptr", lambda a: a.astype(np.float64)),
+            "long indptr": _set("indptr", lambda a: np.append(a, a[-1] + 5)),
+            "indptr beyond": _put("indptr", -1, 10**6),
+        }.items()
+    },
+    ("coo", "short data"): _set("data", lambda a: a[:1]),
+    ("coo", "float indices"): _set("coords", lambda a: tuple(i.astype(np.float64) for i in a)),
+    ("coo", "short indices"): _set("coords", lambda a: (a[0][:1], a[1])),
+    ("coo", "no coordinates"): _set("coords", lambda a: a[:1]),
+    ("lil", "index outside"): _put("rows", 0, [99]),
+    ("lil", "far outside"): lambda X: X.rows[0].__setitem__(0, 10**6),
+    ("lil", "negative index"): lambda X: X.rows[0].__setitem__(0, -9),
+    ("lil", "float index"): lambda X: X.rows[0].__setitem__(0, 0.5),
+    ("lil", "long data"): lambda X: X.data[0].extend([1.0] * 1000),
+    ("lil", "short data"): lambda X: X.data[0].pop(),
+    ("lil", "no list"): _put("rows", 0, None),
+    ("lil", "few rows"): _set("rows", lambda a: a[:-1]),
+    ("dok", "index outside"): lambda X: X._dict.__setitem__((10**6, 0), 1.0),
+    ("dok", "negative index"): lambda X: X._dict.__setitem__((0, -9), 1.0),
+    ("dok", "text"): lambda X: X._dict.__setitem__("ab", 1.0),
+    ("dia", "many offsets"): _set("offsets", lambda a: np.append(a, [10**6] * 50)),
+    ("dia", "repeated offsets"): _set("offsets", lambda a: np.zeros_like(a)),
+    ("dia", "cut offsets"): _set("offsets", lambda a: a.astype(np.int64) + 2**32),
+    ("dia", "float offsets"): _set("offsets", lambda a: a + 0.5),
+    ("dia", "short data"): _set("data", lambda a: a[:1]),
+}  # fmt: skip
+
+
 def sparse_with_nan(a, rng):
     found = sparse.csr_array(np.asarray(a, dtype=np.float64))
     found.data[int(rng.integers(found.nnz))] = [np.nan, np.inf, 1e308, 0.0][int(rng.integers(4))]
@@ -326,4 +404,5 @@ _CHANGES = (
     shuffled, of_other_type, records, masked, lists, unequal_lists, objects, mixed, texts, text, generator, keys,
     backwards, strided, by_columns, frame, series, matrix, as_sparse, sparse_vector, sparse_of_other_type,
     sparse_with_repeated_indices, sparse_with_indices_outside, sparse_with_rows_that_go_back, sparse_with_nan,
+    sparse_with_broken_parts, unreadable,
 )  # fmt: skip

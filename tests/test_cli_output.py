@@ -44,6 +44,23 @@ def test_closed_stdout_is_exit_code_1(folder, words, what):
     )
 
 
+@POSIX
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no full device here")
+@pytest.mark.parametrize("words", [["--help"], ["--version"], [], ["fit", "--help"]])
+def test_help_and_version_on_a_full_disk(words):
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([*COMMAND, *words], stdout=full, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 1
+    assert done.stderr == "lstd: the text could not be written to standard output: No space left on device.\n"
+
+
+@pytest.mark.parametrize("command", ["fit", "predict", "score"])
+def test_quiet_says_what_is_told_all_the_same(capsys, command):
+    assert run([command, "--help"]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "no warning but that the cache of compiled kernels cannot be used" in shown
+
+
 def test_columns_that_differ_between_files(folder, capsys):
     assert run([*FIT, "--quiet"]) == 0
     data = table(200)

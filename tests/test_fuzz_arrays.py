@@ -18,8 +18,8 @@ import pytest
 from scipy import sparse
 from sklearn.exceptions import NotFittedError, UndefinedMetricWarning
 
-from fuzz_arguments import N, mutated, scalar, valid
-from lstd import LSTD, LSTDCV, TD, LSTDStatistics, RecursiveLSTD
+from fuzz_arguments import BREAKS, N, Unreadable, broken_sparse, mutated, scalar, valid
+from lstd import LSTD, LSTDCV, TD, LSTDStatistics, RecursiveLSTD, TrueOnlineTD
 from lstd.errors import InvalidInputError, LSTDError, LSTDWarning
 
 CASES = 40  # per seed
@@ -212,6 +212,14 @@ def row_of(rng):
     return changed["x"]
 
 
+def told(value):
+    """As `repr`, which fails for broken sparse matrices."""
+    try:
+        return repr(value)
+    except Exception:
+        return object.__repr__(value)
+
+
 @pytest.mark.parametrize("seed", SEEDS)
 def test_updates(seed):
     rng = np.random.default_rng([7, seed])
@@ -223,7 +231,7 @@ def test_updates(seed):
             for name in rest:
                 if rng.random() < 0.15:
                     rest[name] = scalar(rng)
-            done = f"case {case}, {model}, {x!r}, {x_next!r}, {rest}"
+            done = f"case {case}, {model}, {told(x)}, {told(x_next)}, {rest}"
             before = learned(model)
             if attempt(lambda: model.update(x, x_next=x_next, **rest), done) is None:  # noqa: B023
                 assert learned(model) == before, done
@@ -272,6 +280,53 @@ def test_sparse_indices_outside_of_the_matrix(make, outside):
             model.update(row, 1.0, np.ones(N))
 
 
+@pytest.mark.parametrize(("kind", "part"), BREAKS)
+def test_broken_sparse_matrix(kind, part):
+    """SciPy fails from inside then, or reads and writes foreign memory."""
+    dense, y = np.random.default_rng(0).normal(size=(12, N)), np.ones(12)
+    options = {"gamma": 0.9, "lmbda": 0.5}
+    for name, call in {
+        "X": lambda X: TD(N).partial_fit(X, y),
+        " X": lambda X: TrueOnlineTD(N).partial_fit(X, y),
+        "X ": lambda X: LSTDStatistics.from_arrays(X, y, **options),
+        " X ": lambda X: LSTD().fit(X, y),
+        "X_next": lambda X: LSTD().fit(dense, y, X_next=X),
+        "x": lambda X: RecursiveLSTD(N).predict(X),
+    }.items():
+        with pytest.raises(InvalidInputError, match=f"`{name.strip()}` must be a sparse matrix whose indices lie with"):
+            call(broken_sparse(dense, kind, part))
+
+
+@pytest.mark.parametrize("maker", [RecursiveLSTD, TD, TrueOnlineTD])
+@pytest.mark.parametrize("part", ["float indices", "unsigned indices", "short data", "short indptr", "indptr beyond"])
+def test_broken_sparse_row(maker, part):
+    """Between two sparse rows, which kernels take as they are."""
+    row = np.ones((1, N))
+    for rows in ((0, 1), (1, 0)):
+        model = maker(N)
+        pair = [broken_sparse(row, "csr", part), sparse.csr_array(row)]
+        with pytest.raises(InvalidInputError, match=r"`x(_next)?` must be a sparse matrix whose indices lie within"):
+            model.update(pair[rows[0]], 1.0, pair[rows[1]])
+        assert model.n_updates == 0
+
+
+def test_sparse_row_with_entries_beyond_its_end():
+    row, more = sparse.csr_array(np.array([[1.0, 2.0, 0.0]])), sparse.csr_array(np.array([[1.0, 2.0, 3.0]]))
+    more.indptr[1] = 2
+    for maker in (RecursiveLSTD, TD, TrueOnlineTD):
+        models = maker(N), maker(N)
+        for model, x in zip(models, (row, more), strict=True):
+            model.update(x, 1.0, x)
+        assert (models[0].weights == models[1].weights).all()
+
+
+def test_sparse_values_of_another_type():
+    rows = sparse.lil_array(np.ones((12, N)))
+    rows.data[3] = ["a", "b", "c"]
+    with pytest.raises(InvalidInputError, match="`X` must be a sparse matrix of real numbers: must be real"):
+        TD(N).partial_fit(rows, np.ones(12))
+
+
 X, Y = np.random.default_rng(0).normal(size=(2, 40, N))
 MODEL = LSTD(gamma=0.5).fit(X, 100.0 * Y[:, 0])
 
@@ -297,6 +352,20 @@ MODEL = LSTD(gamma=0.5).fit(X, 100.0 * Y[:, 0])
         (lambda: RecursiveLSTD(N).predict([[1.0], []]), "`x` must be an array of real numbers"),
         (lambda: RecursiveLSTD(N).update([[1.0], []], 1.0, [1.0] * N), "`x` must be an array of real numbers"),
         (lambda: TD(N).update(([[0], []], [1.0, 2.0]), 1.0, X[0]), r"`x\[0\]` must be an array of real numbers"),
+        (lambda: MODEL.predict(X, np.ones(2)), r"`return_std` must be True or False; got array\(\[1., 1.\]\)"),
+        (lambda: MODEL.predict(X, return_std=pd.NA), "`return_std` must be True or False; got <NA>"),
+        (lambda: RecursiveLSTD(10**7), r"`n_features` must be so small .* would take 1.49e\+6 GiB. Select or hash"),
+        (lambda: RecursiveLSTD(10**400), r"`n_features` must be so small .* would take 1.49e\+792 GiB"),
+        (lambda: TD(10**15), r"`n_features` must be so small .* would take 1.49e\+7 GiB"),
+        (lambda: TrueOnlineTD(10**400), r"`n_features` must be so small .* would take 1.49e\+392 GiB"),
+        (lambda: LSTD().fit(Unreadable(X), Y), "`X` must be an array of real numbers: cannot be read"),
+        (lambda: LSTD().fit(X, Unreadable(Y)), "`y` must be an array of real numbers: cannot be read"),
+        (lambda: LSTD().fit(X, Y, X_next=Unreadable(X)), "`X_next` must be an array of real numbers: cannot be read"),
+        (lambda: LSTD().fit(X, Y, episode=Unreadable(X[0])), "`episode` must be a vector of ids: cannot be read"),
+        (lambda: LSTD().fit(X, Y, terminated=Unreadable(X[0])), "`terminated` must be a vector of flags: cannot be"),
+        (lambda: RecursiveLSTD(N).update(Unreadable(X[0]), 1.0, X[1]), "`x` must be an array .*: cannot be read"),
+        (lambda: TD(N).predict(Unreadable(X[0])), "`x` must be an array of real numbers: cannot be read"),
+        (lambda: LSTDCV(lmbdas=Unreadable(X)).fit(X, Y), "`lmbdas` must be an array of real numbers: cannot be"),
     ],
 )
 def test_message(call, message):

@@ -19,6 +19,7 @@ from lstd import _container
 from lstd.errors import InvalidInputError, OutputError
 from lstd.estimators import LSTD
 from lstd.persistence import FittedModel, Origin, load_model, save_model
+from lstd.report import write_fit_report
 from lstd.statistics import LSTDStatistics
 from tolerances import assert_close
 
@@ -261,6 +262,14 @@ def test_kinds_are_not_mixed_up(tmp_path):
         lambda document, entries: document["statistics"].update(first_episode={"type": "int", "value": "x"}),
         lambda document, entries: document["statistics"].update(pending={"missing": False}),
         lambda document, entries: document["statistics"].update(share=float("nan")),
+        lambda document, entries: document["statistics"].update(share=10**400),
+        *(
+            lambda document, entries, name=name, value=value: entries.update(
+                {f"{name}.npy": entries[f"{name}.npy"][:-8] + np.float64(value).tobytes()}
+            )
+            for name in ("A", "B", "b", "arriving", "a", "h", "c", "pending_phi")
+            for value in (np.nan, -np.inf)
+        ),
         lambda document, entries: entries.pop("A.npy") and None,
         lambda document, entries: entries.update({"A.npy": entries["b.npy"]}),
         lambda document, entries: entries.update({"A.npy": b"no array"}),
@@ -280,6 +289,45 @@ def test_content_of_another_form_is_refused(tmp_path, change):
     reseal(path, change)
     with pytest.raises(InvalidInputError, match=r"/m holds no model as lstd writes them"):
         load_model(path)
+
+
+def test_sums_that_overflowed_are_not_saved(tmp_path):
+    saved = statistics()
+    with pytest.raises(InvalidInputError, match="The sums must be finite to be saved; they overflowed"):
+        replace(saved, A=saved.A * np.inf).save(tmp_path / "s")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_missing_pending_reward_comes_back(tmp_path):
+    y = np.append(np.ones(4), np.nan)
+    saved = LSTDStatistics.from_arrays(np.ones((5, 1)), y, gamma=0.9, lmbda=0.8)
+    for reward in (saved.pending.reward, np.array([np.nan])):
+        kept = replace(saved, pending=replace(saved.pending, reward=reward))
+        kept.save(tmp_path / "s")
+        found = LSTDStatistics.load(tmp_path / "s")
+        assert found.pending.missing
+        assert_identical(found, kept)
+
+
+class Folder:
+    def __fspath__(self):
+        raise RuntimeError("not mounted")
+
+
+@pytest.mark.parametrize("path", [None, 1, 1.5, b"m", "", "\0", "a\0b", Folder(), ["m"]])
+def test_paths_that_are_none(tmp_path, monkeypatch, path):
+    monkeypatch.chdir(tmp_path)
+    fitted = LSTD().fit(np.ones((30, 1)), np.ones(30))
+    for call in (
+        load_model,
+        LSTDStatistics.load,
+        statistics().save,
+        lambda path: save_model(model(), path),
+        lambda path: write_fit_report(path, fitted, np.ones((30, 1)), np.ones(30)),
+    ):
+        with pytest.raises(InvalidInputError, match=r"`path` must be text or a pathlib.Path.*; got "):
+            call(path)
+    assert not list(tmp_path.iterdir())
 
 
 def test_pickles_are_not_loaded(tmp_path):

@@ -18,7 +18,7 @@ from typing import IO, Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from lstd._files import json_bytes, reason, replacing
+from lstd._files import checked_path, json_bytes, reason, replacing
 from lstd.errors import InvalidInputError
 
 Array = NDArray[np.float64]
@@ -36,11 +36,14 @@ def write(path: str | os.PathLike[str], kind: str, document: Mapping[str, Any], 
 
     Raises
     ------
+    InvalidInputError
+        If `path` is none.
     OutputError
         If it could not be written.
     """
     head = {"format": f"lstd {kind}", "version": VERSION}
-    target = Path(os.path.realpath(path)) if os.path.islink(path) else Path(path)
+    path = checked_path(path)
+    target = Path(os.path.realpath(path)) if path.is_symlink() else path
     with replacing(target, locked=False) as file:
         sealed = _Sealed(file)
         with zipfile.ZipFile(sealed, "w") as archive:
@@ -60,7 +63,7 @@ def read(path: str | os.PathLike[str], kind: str, build: Callable[[dict[str, Any
     InvalidInputError
         If there is no such file, or it is damaged, of another kind or version, or `build` finds something amiss.
     """
-    path = Path(path)
+    path = checked_path(path)
     try:
         with open(path, "rb") as file:
             _check_seal(path, file)

@@ -38,8 +38,9 @@ def rows_of(
     phi = checked_features(model, X, reset=reset, min_rows=min_rows, finite=False)
     if X_next is not None:
         X_next = _plain("X_next", X_next)
-        if tuple(np.shape(X_next)) != phi.shape:
-            raise InvalidInputError(f"`X_next` must have the shape of `X`, {phi.shape}; got {np.shape(X_next)}.")
+        shape = tuple(X_next.shape if hasattr(X_next, "shape") else to_real_array("X_next", X_next).shape)
+        if shape != phi.shape:
+            raise InvalidInputError(f"`X_next` must have the shape of `X`, {phi.shape}; got {shape}.")
         X_next = checked_features(model, X_next, reset=False, finite=False, name="X_next")
     rows = check_rows(
         phi, present(y), gamma=gamma, X_next=X_next, warn=reset if warn is None else warn, finite=False, **columns
@@ -60,6 +61,10 @@ def checked_features(
         )  # fmt: skip
     except OverflowError as error:  # integers of any length
         raise InvalidInputError(f"`{name}` must be finite in float64, below 1e308 in size; it has more.") from error
+    except (TypeError, ValueError, MemoryError):
+        raise
+    except Exception as error:  # `__array__` may raise anything
+        raise InvalidInputError(f"`{name}` must be an array of real numbers: {error}.") from error
     return check_features(name, phi, finite=finite)
 
 

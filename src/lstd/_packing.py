@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -26,8 +27,10 @@ def pack(s: Mergeable) -> tuple[dict[str, Any], dict[str, Array]]:
     Raises
     ------
     InvalidInputError
-        When an episode id is neither an integer nor a float nor text.
+        When an episode id is neither an integer nor a float nor text, or sums have overflowed.
     """
+    if not all(np.isfinite(getattr(s, name)).all() for name in _ARRAYS):
+        raise InvalidInputError("The sums must be finite to be saved; they overflowed. Scale features to order 1.")
     document = {
         "gamma": s.gamma,
         "lmbda": s.lmbda,
@@ -58,13 +61,13 @@ def unpack(document: Mapping[str, Any], arrays: Mapping[str, Array]) -> dict[str
         "gamma": check_real("gamma", document["gamma"], 0.0, 1.0),
         "lmbda": check_real("lmbda", document["lmbda"], 0.0, 1.0),
         "share": number(document["share"]),
-        "A": shaped(arrays["A"], n, n),
-        "B": shaped(arrays["B"], n, n),
-        "b": arrays["b"],
-        "arriving": shaped(arrays["arriving"], n),
-        "a": shaped(arrays["a"], n),
-        "h": shaped(arrays["h"], n),
-        "c": shaped(arrays["c"], m),
+        "A": finite(shaped(arrays["A"], n, n)),
+        "B": finite(shaped(arrays["B"], n, n)),
+        "b": finite(arrays["b"]),
+        "arriving": finite(shaped(arrays["arriving"], n)),
+        "a": finite(shaped(arrays["a"], n)),
+        "h": finite(shaped(arrays["h"], n)),
+        "c": finite(shaped(arrays["c"], m)),
         **{name: count(document[name]) for name in _COUNTS},
         "pending": _unpack_pending(document["pending"], arrays, n, m),
         "first_episode": _untyped(document["first_episode"]),
@@ -78,7 +81,7 @@ def _unpack_pending(row: Mapping[str, Any] | None, arrays: Mapping[str, Array], 
     if row is None:
         return None
     return Pending(
-        phi=shaped(arrays["pending_phi"], n),
+        phi=finite(shaped(arrays["pending_phi"], n)),
         reward=shaped(arrays["pending_reward"], m),
         missing=flag(row["missing"]),
         ratio=number(row["ratio"]),
@@ -112,8 +115,8 @@ def _untyped(found: Mapping[str, Any] | None) -> Any:
 
 
 def number(value: Any) -> float:
-    """A number of a document."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
+    """A number of a document, finite in float64."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value) <= sys.float_info.max:
         raise TypeError(value)
     return float(value)
 
@@ -143,4 +146,11 @@ def shaped(array: Array, *shape: int) -> Array:
     """An array, where it has that shape."""
     if array.shape != shape:
         raise ValueError(f"{array.shape} in place of {shape}")
+    return array
+
+
+def finite(array: Array) -> Array:
+    """An array, where it has neither NaN nor inf."""
+    if not np.isfinite(array).all():
+        raise ValueError("not finite")
     return array

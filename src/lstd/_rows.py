@@ -189,7 +189,13 @@ def check_features(name: str, X: Any, *, finite: bool = True) -> Features:
         check_indices(name, X)
         if X.dtype.kind == "c":
             raise InvalidInputError(f"`{name}` must be an array of real numbers; got dtype {X.dtype}.")
-        phi = sparse.csr_array(X, dtype=np.float64)
+        try:
+            phi = sparse.csr_array(X, dtype=np.float64)
+        except (TypeError, ValueError, LookupError, OverflowError) as error:  # values of any type, more dimensions
+            raise InvalidInputError(f"`{name}` must be a sparse matrix of real numbers: {error}.") from error
+        parts = (phi.data, phi.indices, phi.indptr)
+        if not all(part.flags.aligned for part in parts):
+            phi = sparse.csr_array(tuple(map(_aligned, parts)), shape=phi.shape)
         if not phi.has_canonical_format:
             phi = phi.copy()  # it may share its arrays with the caller's
             phi.sum_duplicates()
@@ -243,8 +249,13 @@ def _first_not_finite(phi: Features) -> tuple[int, int, float]:
 
 
 def _as_real(name: str, values: Any) -> Array:
-    """Float64 in C order, without a copy where it is that already."""
-    return np.asarray(to_real_array(name, values), dtype=np.float64, order="C")
+    """Float64 in C order and aligned, without a copy where it is that already."""
+    return _aligned(np.asarray(to_real_array(name, values), dtype=np.float64, order="C"))
+
+
+def _aligned(array: NDArray[Any]) -> NDArray[Any]:
+    """A copy where memory is not aligned, as of what has come over a network: NumPy sums it in another order."""
+    return array if array.flags.aligned else array.copy()
 
 
 def _check_rewards(y: Any, n_rows: int) -> tuple[Array, bool]:
@@ -274,7 +285,7 @@ def _check_episode(episode: ArrayLike, n_rows: int) -> NDArray[Any]:
     check_not_masked("episode", episode)
     try:
         ids = np.asarray(episode)
-    except ValueError as error:  # ragged lists
+    except Exception as error:  # ragged lists; `__array__` may raise anything
         raise InvalidInputError(f"`episode` must be a vector of ids: {error}.") from error
     if ids.shape != (n_rows,):
         raise InvalidInputError(f"`episode` must have one id per row of `X`, shape ({n_rows},); got {ids.shape}.")
@@ -336,7 +347,7 @@ def _check_flags(name: str, flags: ArrayLike | None, n_rows: int) -> NDArray[np.
     check_not_masked(name, flags)
     try:
         array = np.asarray(flags)
-    except ValueError as error:  # ragged lists
+    except Exception as error:  # ragged lists; `__array__` may raise anything
         raise InvalidInputError(f"`{name}` must be a vector of flags: {error}.") from error
     if array.shape != (n_rows,):
         raise InvalidInputError(f"`{name}` must have one flag per row of `X`, shape ({n_rows},); got {array.shape}.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import numbers
 from collections.abc import Collection
@@ -90,25 +91,59 @@ def check_not_masked(name: str, value: Any) -> None:
 
 
 def check_indices(name: str, X: Any) -> None:
-    """Refuse a sparse matrix whose indices point outside of it, where SciPy and kernels would read foreign memory."""
-    if X.format in ("csr", "csc", "bsr"):
-        steps = np.diff(X.indptr)
-        sound = X.indptr[0] == 0 and not (steps < 0).any() and X.indptr[-1] <= len(X.indices)
-        length = X.shape[-1 if X.format != "csc" else 0] // (X.blocksize[1] if X.format == "bsr" else 1)
-        inside = sound and _inside(X.indices[: X.indptr[-1]], length)
-    elif X.format == "coo":
-        inside = all(_inside(indices, length) for indices, length in zip(X.coords, X.shape, strict=True))
-    else:
-        return
-    if not inside:
+    """Refuse a broken sparse matrix, for which SciPy and kernels would read or write foreign memory."""
+    try:
+        for indices, low, high in _index_ranges(X):
+            if indices.ndim != 1 or indices.dtype.kind != "i":
+                raise ValueError(f"they are of dtype {indices.dtype} and shape {indices.shape}")
+            if len(indices) and not (indices.min() >= low and indices.max() < high):
+                raise ValueError("some lie outside")
+    except Exception as error:  # its parts may be anything
         raise InvalidInputError(
-            f"`{name}` must be a sparse matrix whose indices lie within its shape, {X.shape}; some lie outside. "
-            "Build it anew: see `check_format` of SciPy's sparse arrays."
-        )
+            f"`{name}` must be a sparse matrix whose indices lie within its shape, {X.shape}, one for each value; "
+            f"{error or type(error).__name__}. Build it anew: see `check_format` of SciPy's sparse arrays."
+        ) from error
 
 
-def _inside(indices: NDArray[Any], length: int) -> bool:
-    return not len(indices) or bool(indices.min() >= 0 and indices.max() < length)
+def _index_ranges(X: Any) -> list[tuple[NDArray[Any], int, int]]:
+    """The indices of a sparse matrix, the least that each may be and the bound that it stays below."""
+    if X.format in ("csr", "csc", "bsr"):
+        return [(_compressed_indices(X), 0, X.shape[-1 if X.format != "csc" else 0] // _block(X)[1])]
+    if X.format == "dia":
+        # Diagonals outside of the shape are empty, but SciPy cuts their numbers off at 32 bits.
+        _check_lengths(X.data.ndim == 2 and len(X.offsets) == len(X.data) == len(np.unique(X.offsets)))
+        return [(X.offsets, -(2**30), 2**30)]
+    if X.format == "lil":
+        lengths = [len(row) for row in X.rows]
+        _check_lengths(len(lengths) == X.shape[0] and lengths == [len(values) for values in X.data])
+        found = list(itertools.chain.from_iterable(X.rows))
+        return [(np.array(found) if found else np.empty(0, np.intp), 0, X.shape[1])]
+    if X.format == "dok":
+        keys = np.array(list(X.keys())) if X.keys() else np.empty(0, np.intp)
+        coords = keys.reshape(-1, len(X.shape)).T
+    else:
+        coords = X.coords
+        _check_lengths(all(len(indices) == len(X.data) for indices in coords))
+    return [(indices, 0, length) for indices, length in zip(coords, X.shape, strict=True)]
+
+
+def _compressed_indices(X: Any) -> NDArray[Any]:
+    """Those of compressed rows, columns or blocks, without what lies beyond the end."""
+    ends, n_lines = X.indptr, (1, *X.shape)[-2 if X.format != "csc" else -1]
+    _check_lengths(ends.shape == (n_lines // _block(X)[0] + 1,) and ends.dtype.kind == "i")
+    _check_lengths(X.data.ndim == (3 if X.format == "bsr" else 1) and len(X.data) == len(X.indices))
+    _check_lengths(ends[0] == 0 and not (np.diff(ends) < 0).any() and ends[-1] <= len(X.indices))
+    indices: NDArray[Any] = X.indices
+    return indices[: ends[-1]] if indices.dtype.kind == "i" else indices
+
+
+def _block(X: Any) -> tuple[int, int]:
+    return X.blocksize if X.format == "bsr" else (1, 1)
+
+
+def _check_lengths(fit: bool) -> None:
+    if not fit:
+        raise ValueError("its arrays do not fit together")
 
 
 def to_real_array(name: str, value: ArrayLike) -> NDArray[Any]:
@@ -116,7 +151,7 @@ def to_real_array(name: str, value: ArrayLike) -> NDArray[Any]:
     check_not_masked(name, value)
     try:
         array = np.asarray(value)
-    except (TypeError, ValueError) as error:  # ragged lists
+    except Exception as error:  # ragged lists; `__array__` may raise anything
         raise InvalidInputError(f"`{name}` must be an array of real numbers: {error}.") from error
     if array.dtype.kind in "OSU":
         try:
@@ -134,7 +169,7 @@ def check_grid(name: str, values: ArrayLike, low: float, high: float, *, open_lo
     """Return a non-empty 1-D float64 grid whose entries lie in [low, high] (or (low, high])."""
     try:
         grid = np.atleast_1d(np.asarray(values))
-    except ValueError as error:  # ragged lists
+    except Exception as error:  # ragged lists; `__array__` may raise anything
         raise InvalidInputError(f"`{name}` must be a list of numbers: {error}.") from error
     if grid.ndim != 1 or grid.size == 0:
         raise InvalidInputError(f"`{name}` must be a non-empty list of numbers; got shape {grid.shape}.")

@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from lstd._inputs import checked_features, present, rows_of
 from lstd._rows import Features, Rows, check_rows, product
-from lstd._validation import check_real, to_real_array
+from lstd._validation import check_flag, check_real, to_real_array
 from lstd._warning import warn as give_warning
 from lstd.bias import BiasCheck, check_bias
 from lstd.errors import InvalidInputError
@@ -60,6 +60,7 @@ class Predictor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             When a standard error is asked for, and the model was fitted to too few episodes or rows for one.
         """
         check_is_fitted(self)
+        return_std = check_flag("return_std", return_std)
         phi = checked_features(self, X, reset=False)
         prediction = self._values(phi)
         if not return_std:

@@ -31,7 +31,7 @@ from scipy import sparse
 
 from lstd._rows import Features, Rows, check_finite
 from lstd._threads import one_blas_thread
-from lstd._validation import check_array, check_integer, check_real
+from lstd._validation import check_array, check_integer, check_real, to_real_array
 from lstd._warning import warn
 from lstd.errors import InvalidInputError, NothingToChooseWarning
 from lstd.returns import discounted_returns
@@ -147,7 +147,7 @@ class _Grid:
 
 
 def _checked(name: str, values: Any, high: float) -> Array:
-    array = check_array(name, np.atleast_1d(values), (None,))
+    array = check_array(name, np.atleast_1d(to_real_array(name, values)), (None,))
     if not len(array):
         raise InvalidInputError(f"`{name}` must hold at least one value; got none.")
     for value in array:
@@ -235,7 +235,8 @@ def _chosen(
         check_range(squared, variance)
         squared = np.mean(squared / np.where(variance > 0.0, variance, 1.0), axis=-1)  # (K, λ, α)
         difference = squared - squared[(slice(None), *pair)][:, np.newaxis, np.newaxis]
-        spread = np.sqrt(len(lengths)) * difference.std(axis=0, ddof=1)
+        with np.errstate(over="ignore", invalid="ignore"):  # a spread beyond float64 is never the least
+            spread = np.nan_to_num(np.sqrt(len(lengths)) * difference.std(axis=0, ddof=1), nan=np.inf)
         penalty = caution * spread if stage == len(_STAGES) else 0.0
         cost = np.where(allowed, difference.sum(axis=0) + penalty, np.inf)
         pair = _least(cost, pair)

@@ -151,7 +151,7 @@ def check_range(*arrays: NDArray[np.floating[Any]]) -> None:
     if not all(np.isfinite(array).all() for array in arrays):
         raise InvalidInputError(
             "The sums over the data, or the weights, must be below 1e308; they overflowed. Scale features and rewards "
-            "to order 1, and look for huge values of theirs and of importance ratios, if any."
+            "(`X`, `y`) to order 1, and look for huge values of theirs and of importance ratios, if any."
         )
 
 

@@ -8,13 +8,14 @@ from typing import Annotated
 import typer
 
 import lstd
-from lstd.cli.console import fail
+from lstd.cli.console import fail, fail_with, lost_output
 from lstd.cli.fit import fit
 from lstd.cli.inspect import inspect
 from lstd.cli.interruption import advice
 from lstd.cli.predict import predict
 from lstd.cli.reproduce import reproduce
 from lstd.cli.score import score
+from lstd.errors import OutputError
 
 # Plain help: rich help would triple the time that it takes.
 app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
@@ -42,6 +43,9 @@ def run(arguments: Sequence[str] | None = None) -> int:
         code = app(args=None if arguments is None else list(arguments), prog_name="lstd", standalone_mode=False)
     except KeyboardInterrupt:
         return fail(f"interrupted{advice()}.", 130)
+    except OSError as error:  # the help or the version: commands see to what they write themselves
+        lost = error.filename is None and not isinstance(error, OutputError)
+        return lost_output("the text", error) if lost else fail_with(error)
     except Exception as error:
         # Usage errors are Click's, which Typer carries within itself in some versions and imports in others.
         if not hasattr(error, "format_message"):

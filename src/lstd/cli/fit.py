@@ -8,6 +8,7 @@ import typer
 
 from lstd.cli.console import fail_with, output
 from lstd.cli.interruption import advise
+from lstd.cli.progress import QUIET
 from lstd.cli.tables import DATA_HELP, NAMES, bytes_of, check_out, check_packages, jobs_of, listener, names
 
 if TYPE_CHECKING:
@@ -75,16 +76,16 @@ def fit(
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace files that are there.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Summary as one JSON document.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="No progress and no warnings on stderr.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help=QUIET)] = False,
 ) -> int:
     """Fit a model of discounted future rewards to tables.
 
     A table has a row per step, in time order. The last row of an episode that did not terminate counts by its features
     only; its reward is not used and may be missing. Without --episode, an episode ends at a row that is flagged. Names
     have commas between them, and options that take several may be repeated. With auto, settings are chosen by
-    cross-validation on the first rows, as many as take a quarter of --memory, 256 MB at most. The model is the same for any
-    number of --jobs. Exit codes: 0 done, 1 a file could not be written, 2 bad usage or input, 130 interrupted (143 by
-    SIGTERM).
+    cross-validation on the first rows, as many as take a quarter of --memory, 256 MB at most. The model is the same for
+    any number of --jobs. Exit codes: 0 done, 1 a file could not be written, 2 bad usage or input, 130 interrupted (143
+    by SIGTERM).
     """
     from lstd.errors import LSTDError
 

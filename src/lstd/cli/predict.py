@@ -9,6 +9,7 @@ import typer
 
 from lstd.cli.console import closed_output, fail_with, lost_output, output
 from lstd.cli.interruption import advise
+from lstd.cli.progress import QUIET
 from lstd.cli.tables import DATA_HELP, NAMES, check_out, check_packages, listener, names
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ def predict(
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace FILE if it is there.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Summary as one JSON document; needs --out.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="No progress and no warnings on stderr.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help=QUIET)] = False,
 ) -> int:
     """Predict the discounted future rewards of rows.
 

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, Protocol
 
 from lstd.cli.console import say
 
+QUIET = "No progress on stderr, and no warning but that the cache of compiled kernels cannot be used."
 SECONDS_BETWEEN_LINES = 5.0
 # Below this share of the work, the speed of this machine is not known better than the estimates are.
 _SHARE_TO_JUDGE = 0.05

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lstd.cli.console import fail_with, output
+from lstd.cli.progress import QUIET
 from lstd.cli.tables import DATA_HELP, NAMES, check_packages, listener, names, score_roles
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ def score(
     terminated: Annotated[str | None, typer.Option(metavar="NAME", help=AS_IN_FIT)] = None,
     truncated: Annotated[str | None, typer.Option(metavar="NAME", help=AS_IN_FIT)] = None,
     as_json: Annotated[bool, typer.Option("--json", help="As one JSON document.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="No progress and no warnings on stderr.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help=QUIET)] = False,
 ) -> int:
     """Compare predictions with the returns in tables.
 

@@ -42,7 +42,7 @@ class TemporalDifference:
         self.gamma = check_real("gamma", gamma, 0.0, 1.0)
         self.lmbda = check_real("lmbda", lmbda, 0.0, 1.0)
         self.step_size = check_real("step_size", step_size, 0.0, np.inf, open_low=True)
-        self._state = np.zeros((2, self.n_features))
+        self._state = _inputs.aligned(2, self.n_features)
         self._scalars = np.array([self.lmbda, self.step_size, 0.0, 0.0])
         self._counts = np.array([kind, 0], dtype=np.int64)
         self._pending: _Pending | None = None

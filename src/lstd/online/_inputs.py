@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from decimal import Decimal
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -39,9 +41,16 @@ def padded(n: int) -> int:
 
 
 def aligned(*shape: int) -> Array:
-    """Zeros that start at a cache line."""
-    size = int(np.prod(shape))
-    buffer = np.zeros(size + _LINE)
+    """Zeros that start at a cache line; an InvalidInputError where `n_features` asks for more than there is."""
+    size = math.prod(shape)
+    try:
+        buffer = np.zeros(size + _LINE)
+    except (MemoryError, OverflowError, ValueError) as error:
+        raise InvalidInputError(
+            "`n_features` must be so small that the estimator fits in memory; it would take "
+            f"{Decimal(size) / 2**27:.3g} GiB. Select or hash features; TD takes 16 bytes for each, RecursiveLSTD 16 "
+            "for each pair of them."
+        ) from error
     skip = -(buffer.ctypes.data // 8) % _LINE
     return buffer[skip : skip + size].reshape(shape)
 
@@ -109,7 +118,9 @@ def entries(row: Any, n: int) -> tuple[Any, Any]:
     if type(row) is tuple and len(row) == 2:
         return row
     if isinstance(row, (sparse.csr_array, sparse.csr_matrix)) and row.shape == (1, n):
-        return row.indices.astype(np.int64), row.data
+        indices = row.indices
+        if indices.dtype.kind == "i" and row.indptr.tolist() == [0, len(indices)]:
+            return indices.astype(np.int64), row.data
     raise TypeError
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
-from lstd._files import replacing
+from lstd._files import checked_path, replacing
 from lstd.errors import InvalidInputError
 from lstd.metrics import effective_degrees_of_freedom
 from lstd.prediction import Predictor
@@ -71,7 +71,7 @@ def write_fit_report(
     Raises
     ------
     InvalidInputError
-        When an array breaks the data contract or does not fit the model.
+        When an array breaks the data contract or does not fit the model, or `path` is none.
     OutputError
         When the page cannot be written.
 
@@ -87,11 +87,11 @@ def write_fit_report(
     ...     write_fit_report(f"{folder}/fit.html", model, X, y, terminated=done).name
     'fit.html'
     """
+    page = checked_path(path)
     found = evaluate(
         model, X, y, episode=episode, terminated=terminated, discount=discount, tolerance=tolerance, level=level,
         rewards=rewards, warn=False,
     )  # fmt: skip
-    page = Path(path)
     content = fit_page(found, str(title)).encode("utf-8", "backslashreplace")
     with replacing(page, locked=False) as file:
         file.write(content)
