@@ -44,10 +44,11 @@ def costs_of(found: dict[str, Any]) -> dict[int, Costs]:
 
 
 def network_of(found: dict[str, Any], kind: str) -> Network:
-    """What is assumed; statistics do not move faster than programs of that kind moved them here."""
-    assumed = found["assumed"]
-    bandwidth = min(assumed["bandwidth"], found["messages"][kind]["bandwidth"])
-    return Network(bandwidth, assumed["latency"], assumed["task"], assumed["reading"])
+    """Of each number the worse of what is assumed and what programs of that kind did here."""
+    assumed, here = found["assumed"], found["messages"][kind]
+    bandwidth = min(assumed["bandwidth"], here["bandwidth"])
+    latency, task = (max(assumed[name], here[name]) for name in ("latency", "task"))
+    return Network(bandwidth, latency, task, assumed["reading"])
 
 
 def jobs(found: dict[str, Any], kind: str) -> list[Job]:
@@ -110,8 +111,8 @@ def _measured(found: dict[str, Any]) -> str:
     head = ("n", "statistics S", "sums per row s", "merge m", "solve v", "rows of the chunk", "peak memory of process")
     also = (
         f"Assumed too: each worker reads {_bytes(assumed['reading'])}/s (ρ), however many there are, and a chunk has "
-        f"at most {_bytes(assumed['chunk'])} of data. Of β, the tables take the lower of what is assumed and what was "
-        "measured; ℓ and τ as assumed."
+        f"at most {_bytes(assumed['chunk'])} of data. Of β, ℓ and τ, the tables take the worse of what is assumed and "
+        "what was measured."
     )
     return "\n\n".join((_wrapped(where), _table(head, rows), _messages(found), _wrapped(also)))
 

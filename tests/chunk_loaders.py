@@ -6,6 +6,7 @@ import os
 import random
 import signal
 import time
+from multiprocessing.connection import Connection
 
 import numpy as np
 
@@ -37,6 +38,19 @@ def load(folder, place, deadly=None, always=False, seconds=0.0):
         os.kill(os.getpid(), signal.SIGKILL)
     time.sleep(seconds)
     return chunk(place)
+
+
+def load_and_die_sending(folder, place, deadly, always=False):
+    """A chunk; at the first call for the deadly place, or at each, its process dies when half of the sums are sent."""
+    found = load(folder, place)
+    if place == deadly and (always or len([name for name in os.listdir(folder) if name.startswith(f"{place}-")]) == 1):
+
+        def send_half(self, content, *_):
+            os.write(self.fileno(), bytes(content)[: len(content) // 2])
+            os.kill(os.getpid(), signal.SIGKILL)
+
+        Connection._send = send_half
+    return found
 
 
 def die_once(frame, folder):

@@ -15,7 +15,7 @@ ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT / "benchmarks"))
 try:
     from cluster_model import Costs, Job, Network, in_all, takes_over
-    from cluster_page import deviations, sections
+    from cluster_page import deviations, network_of, sections
     from cluster_simulation import cluster_times, executor_times, simulated
 finally:
     sys.path.remove(str(ROOT / "benchmarks"))
@@ -109,7 +109,26 @@ def test_where_the_scheduler_takes_over_both_terms_are_the_same():
     assert in_all(terms) == max(terms["workers"], terms["scheduler"]) + terms["tree"] + terms["solve"]
 
 
+def test_one_worker_sends_the_result_only():
+    network = Network(1e6, 1e-3, TASK)
+    terms = [
+        Job(Costs(10, 1e-4, MERGE, 1e-2, 1600.0), network, 1e5, workers, 25_000).on_cluster() for workers in (1, 2)
+    ]
+    send = network.sending(1600.0)
+    assert terms[0]["tree"] == pytest.approx(2 * (MERGE + TASK) + send)
+    assert terms[1]["tree"] == pytest.approx(2 * (MERGE + TASK) + 3 * send)
+
+
 # ---------------------------------------------------------------- the page
+
+
+def test_the_worse_of_what_is_assumed_and_what_was_measured_counts():
+    assumed = {"bandwidth": 4.0, "latency": 2.0, "task": 2.0, "reading": 1.0}
+    here = {"dask": {"bandwidth": 3.0, "latency": 3.0, "task": 3.0}, "processes": {"bandwidth": 5.0}}
+    here["processes"] |= {"latency": 1.0, "task": 1.0}
+    found = {"assumed": assumed, "messages": here}
+    assert network_of(found, "dask") == Network(3.0, 3.0, 3.0, 1.0)
+    assert network_of(found, "processes") == Network(4.0, 2.0, 2.0, 1.0)
 
 
 @pytest.fixture(scope="module")

@@ -25,15 +25,15 @@ _locks: set[Path] = set()
 _unfinished: set[Path] = set()
 
 
-def checked_path(path: Any) -> Path:
+def checked_path(path: Any, name: str = "path") -> Path:
     """A path, or an InvalidInputError where it is none: not text, empty, or with a NUL character."""
     try:
         text = os.fspath(path)
     except Exception as error:  # `__fspath__` may raise anything
-        raise InvalidInputError(f"`path` must be text or a pathlib.Path; got {path!r:.80}.") from error
+        raise InvalidInputError(f"`{name}` must be text or a pathlib.Path; got {path!r:.80}.") from error
     if not isinstance(text, str) or not text or "\0" in text:
         rule = "text or a pathlib.Path, not empty and without NUL characters"
-        raise InvalidInputError(f"`path` must be {rule}; got {path!r:.80}.")
+        raise InvalidInputError(f"`{name}` must be {rule}; got {path!r:.80}.")
     return Path(text)
 
 

@@ -18,8 +18,8 @@ import numpy as np
 from lstd._validation import check_choice, check_real
 from lstd._warning import warn as give_warning
 from lstd.distributed.arguments import chunks_of, folder, roles_of
-from lstd.distributed.chunks import Part, Summing
-from lstd.distributed.collections import Leaf, Partitions, is_future, on_graph, partitions_of
+from lstd.distributed.chunks import Leaf, Part, Summing
+from lstd.distributed.collections import Partitions, is_future, on_graph, partitions_of
 from lstd.distributed.running import local_processes, on_cluster, on_executor
 from lstd.distributed.tasks import check_workers
 from lstd.errors import BrokenEpisodeWarning, InvalidInputError, MissingTerminationWarning
@@ -100,13 +100,14 @@ def sum_chunks(
     ------
     InvalidInputError
         When an argument breaks a rule; when a chunk does, cannot be loaded, or does not fit the others: the message
-        names it, or its file and row.
+        names it, or its file and row; when a worker of a cluster, or its scheduler, has another version of lstd.
     OutputError
         When the store could not be written.
     MissingExtraError
         When tables are given, and pyarrow is not installed.
     LSTDError
-        When workers die again and again, or a worker of an executor that was given; when Dask cannot compute a chunk.
+        When workers die again and again, or a worker of an executor that was given; when Dask cannot compute a chunk,
+        or its scheduler is lost.
 
     Warns
     -----

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from lstd._files import checked_path
 from lstd.errors import InvalidInputError, MissingExtraError
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ def folder(store: str | os.PathLike[str]) -> str:
     InvalidInputError
         When it cannot be.
     """
-    path = Path(os.path.abspath(store))
+    path = Path(os.path.abspath(checked_path(store, "store")))
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:

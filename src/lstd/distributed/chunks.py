@@ -6,10 +6,10 @@ import hashlib
 import logging
 import os
 import pickle
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
 from scipy import sparse
@@ -42,6 +42,35 @@ class Part:
     ends: Ends | None = None  # of tables
 
 
+class Leaf(Protocol):
+    """What chunks are summed with, on workers."""
+
+    @property
+    def store(self) -> str | None: ...
+
+    def __call__(self, place: int, chunk: Any, key: bytes | None = None) -> Part: ...
+
+
+def keyed(leaf: Leaf, chunks: Iterable[Any]) -> Iterator[tuple[int, Any, bytes | None]]:
+    """What a leaf is called with for each chunk.
+
+    Of functions the key is made here, where modules have their own names: a process that begins anew has another
+    ``__main__``.
+
+    Raises
+    ------
+    InvalidInputError
+        When there is a store, and a function has no pickle; the message names its place.
+    """
+    for place, chunk in enumerate(chunks):
+        here = leaf.store is not None and callable(chunk) and not hasattr(chunk, "__dask_graph__")
+        try:
+            key = key_of(chunk) if here else None
+        except InvalidInputError as error:
+            raise InvalidInputError(f"`chunks[{place}]`: {error}") from error
+        yield place, chunk, key
+
+
 @dataclass(frozen=True)
 class Summing:
     """What chunks are summed with; called with a chunk and its place it gives the chunk's statistics.
@@ -54,10 +83,12 @@ class Summing:
     fit_intercept: bool
     store: str | None
 
-    def __call__(self, place: int, chunk: Any) -> Part:
-        """Statistics of a chunk; errors name its place."""
+    def __call__(self, place: int, chunk: Any, key: bytes | None = None) -> Part:
+        """Statistics of a chunk, by whose `key` the store knows a function; errors name its place."""
         try:
-            kept = None if self.store is None else Path(self.store) / f"{place:08d}-{self._digest(chunk)}.statistics"
+            kept = None
+            if self.store is not None:
+                kept = Path(self.store) / f"{place:08d}-{self._digest(chunk, key)}.statistics"
             found = None if kept is None else found_in_store(kept, LSTDStatistics.load)
             if found is not None:
                 return Part(found, place, place)
@@ -76,10 +107,10 @@ class Summing:
         row = None if self.lmbda == 0.0 or rows.X_next is None else first_break(rows)
         return Part(found, place, place, place if rows.assumed else None, None if row is None else (place, row))
 
-    def _digest(self, chunk: Any) -> str:
+    def _digest(self, chunk: Any, key: bytes | None) -> str:
         digest = hashlib.sha256(repr((lstd.__version__, self.gamma, self.lmbda, self.fit_intercept)).encode())
         if callable(chunk):
-            digest.update(pickled(chunk))
+            digest.update(key or key_of(chunk))
         elif isinstance(chunk, (str, os.PathLike)):
             found = status(chunk)
             digest.update(repr((os.fspath(chunk), found.st_size, found.st_mtime_ns)).encode())
@@ -166,6 +197,11 @@ def status(path: str | os.PathLike[str]) -> os.stat_result:
         return os.stat(path)
     except (OSError, ValueError) as error:
         raise InvalidInputError(f"{os.fspath(path)} could not be read: {error}.") from error
+
+
+def key_of(load: Any) -> bytes:
+    """By what a store knows a function; raises InvalidInputError when it cannot."""
+    return hashlib.sha256(pickled(load)).digest()
 
 
 def pickled(load: Any) -> bytes:

@@ -22,7 +22,7 @@ from lstd.errors import InvalidInputError, LSTDError, MissingExtraError
 SECONDS_TO_CONNECT = 10
 _SECONDS_TO_LOOK = 1.0  # between looks at a cluster from which nothing comes
 # A worker without lstd could not read a task that names something of it: it would leave the cluster without a word.
-_CALL = "(lambda function, arguments: function(*arguments))(*__import__('pickle').loads(call))"
+_CALL = "(lambda function, arguments, more: function(*arguments, *more))(*__import__('pickle').loads(call), more)"
 _VERSION = "__import__('lstd').__version__"  # evaluated where lstd may be missing or another one
 
 Tell = Callable[[str], None]
@@ -88,7 +88,7 @@ def check_versions(client: Any) -> None:
     """
     if getattr(client, "asynchronous", False):
         raise InvalidInputError("`client` must be a distributed.Client with asynchronous=False.")
-    with _as_lost():
+    with as_lost(client):
         workers = client.run(eval, _VERSION, on_error="return")
         try:
             scheduler = client.run_on_scheduler(eval, _VERSION)
@@ -142,31 +142,82 @@ def on_cluster(
     """
     source = iter(tasks)
     running: dict[Any, Task] = {}
-    checked: set[str] = set()
-    patience = _Patience(client, tell)
+    watch = Watch(client, tell)
+    name = function.__name__.strip("_")
     try:
         while True:
-            with _as_lost():
-                there = client.nthreads()
-                if not there.keys() <= checked:
-                    check_versions(client)
-                    checked |= there.keys()
-                threads = sum(there.values())
-                while len(running) < AHEAD * max(1, threads) and (task := next(source, None)) is not None:
-                    call = {"call": pickle.dumps((function, task))}
-                    key = f"{function.__name__.strip('_')}-{uuid.uuid4()}"
-                    running[client.submit(eval, _CALL, call, key=key, pure=False)] = task
-                done = _wait(running, client) if running else ()
+            threads = watch.threads()
+            while len(running) < AHEAD * max(1, threads) and (task := next(source, None)) is not None:
+                running[submit(client, name, function, task)] = task
             if not running:
                 return
-            patience.look(threads)
-            for future in done:
+            for future in watch.finished(running):
                 yield running.pop(future), future
                 future.release()
     finally:
         with contextlib.suppress(Exception):
             client.cancel(list(running))
         running.clear()
+
+
+def submit(client: Any, name: str, function: Callable[..., Any], arguments: Task, *more: Any) -> Any:
+    """The future of a call with these arguments and, behind them, `more`, among which futures may be.
+
+    Of lstd, nothing but `arguments` may speak.
+
+    Raises
+    ------
+    LSTDError
+        When the scheduler is lost.
+    """
+    call = {"call": pickle.dumps((function, arguments)), "more": list(more)}
+    with as_lost(client):
+        return client.submit(eval, _CALL, call, key=f"{name}-{uuid.uuid4()}", pure=False)
+
+
+class Watch:
+    """A cluster that is looked at while it works: who is there, and whether all have this version of lstd."""
+
+    def __init__(self, client: Any, tell: Tell) -> None:
+        self._client, self._tell, self._told = client, tell, False
+        self._checked: set[str] = set()
+
+    def threads(self) -> int:
+        """Number of threads of all workers, after a look at the versions of those that are new.
+
+        Raises
+        ------
+        InvalidInputError
+            When a worker, or the scheduler, has another version of lstd, or none.
+        LSTDError
+            When the scheduler is lost.
+        """
+        with as_lost(self._client):
+            there = self._client.nthreads()
+            if not self._checked or not there.keys() <= self._checked:
+                check_versions(self._client)
+                self._checked |= there.keys()
+        return sum(there.values())
+
+    def finished(self, running: Iterable[Any]) -> set[Any]:
+        """Futures that are finished; none after a while in which none has been. Tells once of no workers."""
+        with as_lost(self._client):
+            done = _wait(running, self._client)
+            there = bool(done or self._client.nthreads())
+        if not there and not self._told:
+            self._tell("The cluster has no workers; waiting for one.")
+        self._told = not there
+        return done
+
+    def result(self, future: Any) -> Any:
+        """What a future gives, once it is there; raises as its task does, and as `threads`."""
+        while not self.finished([future]):
+            self.threads()
+        self.threads()  # who has come meanwhile, without lstd, may be why it failed
+        if future.status == "error":
+            return future.result()
+        with as_lost(future.client):
+            return future.result()
 
 
 def outcome(future: Any) -> Any:
@@ -180,7 +231,7 @@ def outcome(future: Any) -> Any:
     from distributed import KilledWorker
 
     if future.status != "error":
-        with _as_lost():
+        with as_lost(future.client):
             return future.result()
     error = future.exception()
     if isinstance(error, KilledWorker):
@@ -200,22 +251,14 @@ def _wait(running: Iterable[Any], client: Any) -> set[Any]:
     return done
 
 
-class _Patience:
-    """Tells, once each time, that a cluster has no workers."""
-
-    def __init__(self, client: Any, tell: Tell) -> None:
-        self._client, self._tell, self._told = client, tell, False
-
-    def look(self, threads: int) -> None:
-        if threads == 0 and not self._told:
-            self._tell("The cluster has no workers; waiting for one.")
-        self._told = threads == 0
-
-
 @contextlib.contextmanager
-def _as_lost() -> Iterator[None]:
-    """An error of ours when the connection to the scheduler breaks."""
+def as_lost(client: Any) -> Iterator[None]:
+    """An error of ours when the connection to the scheduler breaks, or is closed."""
     try:
         yield
-    except (CancelledError, OSError) as error:
+    except LSTDError:
+        raise
+    except Exception as error:  # without a scheduler, a client raises what comes
+        if not isinstance(error, (CancelledError, OSError)) and getattr(client, "status", "running") == "running":
+            raise
         raise LSTDError("The connection to the Dask scheduler was lost, or tasks were cancelled there.") from error

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import itertools
+import logging
 import math
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -13,14 +15,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy import sparse
 
-from lstd.distributed.chunks import COLUMNS, Part, merge
+from lstd.distributed.chunks import COLUMNS, Leaf, Part, keyed, merge
+from lstd.distributed.cluster import Watch, as_lost
 from lstd.distributed.reduction import Tree
 from lstd.errors import InvalidInputError, LSTDError
 
 if TYPE_CHECKING:
     from lstd.tables.rows import Roles
 
-Leaf = Callable[[int, Any], Part]
+_LOG = logging.getLogger("lstd")
 
 _KINDS = (
     "a Dask DataFrame, a tuple (X, y) or a mapping of Dask arrays, or a list of delayed objects or futures, where it "
@@ -64,7 +67,7 @@ def partitions_of(chunks: Any, roles: Roles | None) -> Partitions | Iterable[Any
         if roles is not None:
             raise InvalidInputError("`reward` must be None where `chunks` are Dask arrays, which have no columns.")
         arrays = chunks if isinstance(chunks, Mapping) else dict(zip("Xy", chunks, strict=True))
-        return Partitions(_rows_of(arrays), _client_of(arrays["X"]), in_blocks=True)
+        return Partitions(_rows_of(arrays), _client_of(list(arrays.values())), in_blocks=True)
     if _is(chunks, "Delayed") or is_future(chunks):
         chunks = [chunks]
     if _is_dask(chunks):
@@ -78,7 +81,7 @@ def partitions_of(chunks: Any, roles: Roles | None) -> Partitions | Iterable[Any
     several: Sequence[Any] = chunks
     if not any(map(_is_dask, several)):
         return several
-    return Partitions(_listed(several), _client_of(next(chunk for chunk in several if _is_dask(chunk))))
+    return Partitions(_listed(several), _client_of(several))
 
 
 def on_graph(leaf: Leaf, partitions: Partitions, ordered: bool, client: Any) -> Any:
@@ -93,13 +96,29 @@ def on_graph(leaf: Leaf, partitions: Partitions, ordered: bool, client: Any) -> 
     whole = partial(_of_blocks, leaf) if partitions.in_blocks else leaf
     summed = delayed(whole, pure=False, traverse=False)
     tree: Tree[Any] = Tree(delayed(partial(merge, ordered=ordered), pure=False, traverse=False))
-    for place, chunk in enumerate(partitions.chunks):
-        tree.add(place, summed(place, chunk))
+    for place, chunk, key in keyed(leaf, partitions.chunks):
+        tree.add(place, summed(place, chunk, key))
     root = tree.result()
     if root is None:
         return None
-    client = partitions.client if client is None else client
-    return computed(root.compute if client is None else client.compute(root).result)
+    client = client or partitions.client or _default_client(root)
+    if client is None:
+        return computed(root.compute)
+    watch = Watch(client, _LOG.warning)
+    watch.threads()
+    with as_lost(client):
+        future = client.compute(root)
+    try:
+        return computed(partial(watch.result, future))
+    finally:
+        future.release()  # an error holds it too
+
+
+def _default_client(collection: Any) -> Any:
+    """The client of the cluster on which Dask computes a collection; None where it does so by itself."""
+    dask: Any = importlib.import_module("dask.base")
+    found = getattr(dask.get_scheduler(collections=[collection]), "__self__", None)
+    return found if hasattr(found, "nthreads") else None
 
 
 def computed(result: Callable[[], Any]) -> Any:
@@ -124,7 +143,7 @@ def is_future(value: Any) -> bool:
 
 
 def _client_of(collection: Any) -> Any:
-    """The client of a cluster on which parts of a collection are; None if none are."""
+    """The client of a cluster on which parts of a collection, or of several in a list, are; None if none are."""
     distributed = sys.modules.get("distributed")
     futures = [] if distributed is None else distributed.futures_of(collection)
     return futures[0].client if futures else None
@@ -196,12 +215,12 @@ def _fit(one: Sequence[float], two: Sequence[float]) -> bool:
     return all(a == b or math.isnan(a) or math.isnan(b) for a, b in zip(one, two, strict=True))
 
 
-def _of_blocks(leaf: Leaf, place: int, blocks: Mapping[str, list[Any]]) -> Part:
+def _of_blocks(leaf: Leaf, place: int, blocks: Mapping[str, list[Any]], key: bytes | None) -> Part:
     try:
         arrays = {name: _beside(parts) for name, parts in blocks.items()}
     except ValueError as error:
         raise InvalidInputError(f"`chunks[{place}]`: blocks do not fit side by side: {error}.") from error
-    return leaf(place, arrays)
+    return leaf(place, arrays, key)
 
 
 def _beside(parts: list[Any]) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable
 from concurrent.futures import Executor, ProcessPoolExecutor
 from contextlib import closing
@@ -13,13 +14,14 @@ from threadpoolctl import threadpool_limits
 
 from lstd._threads import available_cores, one_blas_thread
 from lstd.distributed import tasks
-from lstd.distributed.chunks import Part, merge
+from lstd.distributed.chunks import Leaf, keyed, merge
+from lstd.distributed.cluster import Watch, submit
 from lstd.distributed.collections import computed
 from lstd.distributed.reduction import Tree
 from lstd.distributed.tasks import AHEAD, Task
 from lstd.errors import LSTDError
 
-Leaf = Callable[[int, Any], Part]
+_LOG = logging.getLogger("lstd")
 
 
 def local_processes() -> Executor:
@@ -35,8 +37,8 @@ def on_executor(leaf: Leaf, chunks: Iterable[Any], ordered: bool, given: Executo
     """Part of all chunks, merged here; None without chunks. An executor that is made here is replaced if it breaks."""
     tree = Tree(partial(merge, ordered=ordered))
     # The BLAS takes ten times as long for a merge by several threads, which go on spinning after it.
-    with closing(tasks.on_executor(leaf, enumerate(chunks), given, _lost)) as finished, one_blas_thread():
-        for (place, _chunk), future in finished:
+    with closing(tasks.on_executor(leaf, keyed(leaf, chunks), given, _lost)) as finished, one_blas_thread():
+        for (place, *_), future in finished:
             tree.add(place, future.result())
         return tree.result()
 
@@ -55,34 +57,33 @@ def on_cluster(leaf: Leaf, chunks: Iterable[Any], ordered: bool, client: Any) ->
 
     The scheduler does again what a worker that dies had done and nobody else has, in the same bracketing.
     """
+    ordered_merge = partial(merge, ordered=ordered)
 
     def together(one: Any, two: Any) -> Any:
-        return client.submit(merge, one, two, ordered=ordered, pure=False)
+        return submit(client, "merge", ordered_merge, (), one, two)
 
     tree: Tree[Any] = Tree(together)
     running: set[Any] = set()
+    watch = Watch(client, _LOG.warning)
     try:
-        for place, chunk in enumerate(chunks):
-            future = client.submit(leaf, place, chunk, pure=False)
+        threads = watch.threads()
+        for place, chunk, key in keyed(leaf, chunks):
+            future = submit(client, "sum", leaf, (place,), chunk, key)
             running.add(future)
             tree.add(place, future)
-            while len(running) >= AHEAD * max(1, sum(client.nthreads().values())):
-                with client.as_current():
-                    running = _unfinished(running)
+            while len(running) >= AHEAD * max(1, threads):
+                done = watch.finished(running)
+                threads = watch.threads()
+                for future in filter(_failed, done):
+                    computed(partial(watch.result, future))
+                running -= done
         root = tree.result()
-        return None if root is None else computed(root.result)
+        return None if root is None else computed(partial(watch.result, root))
     finally:
         running.clear()  # the scheduler drops what nobody holds, after an error too
         tree.clear()
 
 
-def _unfinished(running: set[Any]) -> set[Any]:
-    """Wait for one of them; raises the error of one that failed."""
-    import distributed
-
-    waiting: Any = distributed.wait
-    done, left = waiting(list(running), return_when="FIRST_COMPLETED")
-    for future in done:
-        if future.status == "error":
-            computed(future.result)
-    return set(left)
+def _failed(future: Any) -> bool:
+    """Whether a future failed, or was cancelled as the scheduler was lost."""
+    return future.status in ("error", "cancelled")

@@ -17,7 +17,7 @@ from lstd._packing import pack, unpack
 from lstd._rows import check_rows
 from lstd._threads import one_blas_thread
 from lstd.distributed import ends as both_ends
-from lstd.distributed.chunks import Part, called, found_in_store, pickled, status, with_ones
+from lstd.distributed.chunks import Part, called, found_in_store, key_of, status, with_ones
 from lstd.distributed.ends import Ends, Following
 from lstd.errors import InvalidInputError, LSTDError
 from lstd.statistics import LSTDStatistics
@@ -43,13 +43,16 @@ class SummingTables:
     roles: Roles
     ordered: bool
 
-    def __call__(self, place: int, chunk: Any) -> Part:
-        """Statistics of a table; errors name its file, or its place among data frames, and the row."""
+    def __call__(self, place: int, chunk: Any, key: bytes | None = None) -> Part:
+        """Statistics of a table, by whose `key` the store knows a function.
+
+        Errors name its file, or its place among data frames, and the row.
+        """
         name = f"`chunks[{place}]`"
         table = None if callable(chunk) else _table(name, chunk)
         kept = None
         if self.store is not None:
-            kept = Path(self.store) / f"{place:08d}-{self._digest(name, table, chunk)}.statistics"
+            kept = Path(self.store) / f"{place:08d}-{self._digest(name, table, chunk, key)}.statistics"
         found = None if kept is None else found_in_store(kept, self._load)
         statistics, ends = found or self._summed(
             _table(name, _named(name, lambda: called(chunk))) if table is None else table
@@ -90,11 +93,11 @@ class SummingTables:
             ),
         )
 
-    def _digest(self, name: str, table: str | Table | None, chunk: Any) -> str:
+    def _digest(self, name: str, table: str | Table | None, chunk: Any, key: bytes | None) -> str:
         settings = (lstd.__version__, self.gamma, self.lmbda, self.fit_intercept, self.roles)
         digest = hashlib.sha256(repr(settings).encode())
         if table is None:
-            digest.update(_named(name, lambda: pickled(chunk)))
+            digest.update(key or _named(name, lambda: key_of(chunk)))
         elif isinstance(table, str):
             found = status(table)
             digest.update(repr((table, found.st_size, found.st_mtime_ns)).encode())
@@ -115,7 +118,8 @@ class FrameTable(Table):
     def __init__(self, file: str, frame: Any) -> None:
         super().__init__(file, 0)
         self._frame = frame if _is_pandas(frame) else self._arrow(lambda: pa.table(frame))
-        self.names = [str(name) for name in (frame.columns if _is_pandas(frame) else self._frame.column_names)]
+        names = [str(name) for name in (frame.columns if _is_pandas(frame) else self._frame.column_names)]
+        self.names = self.own = names
 
     def require(self, columns: Sequence[str]) -> None:
         """Check that columns are there, each once."""
@@ -157,7 +161,7 @@ def _table(name: str, chunk: Any) -> str | Table:
         file = os.fspath(chunk)
         if isinstance(file, str) and file.lower().endswith(EXTENSIONS):
             return file
-    elif chunk.ndim == 2 if _is_pandas(chunk) else hasattr(chunk, "__arrow_c_stream__"):
+    elif getattr(chunk, "ndim", None) == 2 if _is_pandas(chunk) else hasattr(chunk, "__arrow_c_stream__"):
         return FrameTable(name, chunk)
     raise InvalidInputError(
         f"{name}: must be the path of a table, which ends in {', '.join(EXTENSIONS)}, a data frame, or a function "

@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
-from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, wait
+from concurrent.futures import (
+    ALL_COMPLETED,
+    FIRST_COMPLETED,
+    BrokenExecutor,
+    Executor,
+    Future,
+    ProcessPoolExecutor,
+    wait,
+)
 from typing import Any, Generic, TypeVar
 
 from lstd.errors import InvalidInputError, LSTDError
@@ -17,6 +26,7 @@ Lost = Callable[[str, list[Task]], LSTDError]
 AHEAD = 4  # tasks under way per worker
 _WORKERS = 64  # taken for granted of an executor that does not tell
 _BREAKS = 3  # of fresh executors in a row, with no task finished in between
+_SECONDS_TO_LOOK = 1.0  # between looks at a pool from which nothing comes
 
 
 def check_workers(executor: Any, client: Any) -> None:
@@ -36,6 +46,15 @@ def check_workers(executor: Any, client: Any) -> None:
         )
     if client is not None and not (hasattr(client, "submit") and hasattr(client, "nthreads")):
         raise InvalidInputError(f"`client` must be a distributed.Client; got {client!r:.80}.")
+
+
+def _made(make: Callable[[], Executor]) -> Executor:
+    executor = make()
+    if not isinstance(executor, Executor):
+        raise InvalidInputError(
+            f"`executor` must be a concurrent.futures.Executor or a function that makes one; it made {executor!r:.80}."
+        )
+    return executor
 
 
 def workers_of(executor: Executor) -> int | None:
@@ -76,7 +95,8 @@ class _Run(Generic[R]):
     def __init__(self, function: Callable[..., R], tasks: Iterable[Task], given: Given, lost: Lost) -> None:
         self._function, self._source, self._lost = function, iter(tasks), lost
         self._make: Callable[[], Executor] | None = None if isinstance(given, Executor) else given
-        self._executor: Executor = given if isinstance(given, Executor) else given()
+        self._executor: Executor = given if isinstance(given, Executor) else _made(given)
+        self._watch = _Watch(self._executor)
         self._again: deque[Task] = deque()
         self._running: dict[Future[R], Task] = {}
         self._breaks = 0
@@ -85,10 +105,9 @@ class _Run(Generic[R]):
         while True:
             broken = self._submit()
             if broken is None:
-                done = wait(self._running, return_when=FIRST_COMPLETED).done
-                if not done:
+                if not self._running:
                     return
-                for future in done:
+                for future in self._waited(FIRST_COMPLETED):
                     if isinstance(error := future.exception(), BrokenExecutor):
                         broken = error
                     else:
@@ -117,7 +136,7 @@ class _Run(Generic[R]):
 
     def _finished_yet(self) -> Iterator[tuple[Task, Future[R]]]:
         """What the broken executor did finish."""
-        wait(self._running)
+        self._waited(ALL_COMPLETED)
         for future in [one for one in self._running if not isinstance(one.exception(), BrokenExecutor)]:
             self._breaks = 0
             yield self._running.pop(future), future
@@ -130,11 +149,52 @@ class _Run(Generic[R]):
         if self._make is None or self._breaks > _BREAKS:
             why = "the executor was given" if self._make is None else f"{self._breaks} executors in a row broke"
             raise self._lost(why, list(self._again)) from error
-        self._executor.shutdown(wait=False, cancel_futures=True)
-        self._executor = self._make()
+        self._executor.shutdown(wait=False)
+        self._executor = _made(self._make)
+        self._watch = _Watch(self._executor)
+
+    def _waited(self, return_when: str) -> set[Future[R]]:
+        """Those that are finished, all or at least one."""
+        while True:
+            done, left = wait(self._running, timeout=_SECONDS_TO_LOOK, return_when=return_when)
+            if not left or (done and return_when == FIRST_COMPLETED):
+                return done
+            self._watch.look()
 
     def close(self) -> None:
+        if isinstance(self._executor, ProcessPoolExecutor) and self._make is not None:
+            # It cancels futures itself: one that is cancelled behind its back stops a pool in the middle of breaking.
+            end = threading.Thread(target=self._executor.shutdown, kwargs={"cancel_futures": True})
+            end.start()
+            while end.is_alive():
+                end.join(_SECONDS_TO_LOOK)
+                self._watch.look()
+            return
         for future in self._running:
             future.cancel()
         if self._make is not None:
-            self._executor.shutdown(wait=True, cancel_futures=True)
+            self._executor.shutdown(wait=True)
+
+
+class _Watch:
+    """Breaks a pool of processes that waits for the rest of what a process sent that has died; no other executor.
+
+    The pool waits for ever, as long as the end is open to which the rest could be sent: in this process and in others.
+    """
+
+    def __init__(self, executor: Executor) -> None:
+        pool = executor if isinstance(executor, ProcessPoolExecutor) else None
+        found = getattr(pool, "_processes", None)
+        self._processes: dict[int, Any] = {} if found is None else found  # which the pool fills as tasks come
+        self._writer = getattr(getattr(pool, "_result_queue", None), "_writer", None)
+        self._dead: set[int] = set()
+
+    def look(self) -> None:
+        """Break the pool if a process is dead that was so at the last look: by itself it would have broken by now."""
+        processes = dict(self._processes)
+        dead = {number for number, process in processes.items() if process.exitcode not in (None, 0)}
+        stuck, self._dead = bool(dead & self._dead), dead
+        if stuck and self._writer is not None:
+            for process in processes.values():
+                process.kill()
+            self._writer.close()
