@@ -326,7 +326,7 @@ def test_tasks_that_are_cancelled_end_in_an_error(kind, dask_commands, tmp_path)
 
 @pytest.mark.parametrize("store", ["", "\0", 0, b"sums"])
 def test_a_store_is_named_by_a_path(store):
-    with pytest.raises(InvalidInputError, match="`store` must be text or a pathlib.Path"):
+    with pytest.raises(InvalidInputError, match=r"`store` must be text or a pathlib\.Path"):
         sum_chunks([(np.ones((3, 1)), np.ones(3))], store=store)
 
 
