@@ -207,7 +207,7 @@ def blocks_of(reader: RowReader, settings: Settings, sample: Sample | None = Non
 
     def summed(work: _Work) -> tuple[_Work, Rows, list[LSTDStatistics]]:
         rows = _rows(work.chunk, settings)
-        return work, rows, list(pieces_of(rows, nothing.lmbda, work.starts))
+        return work, rows, list(pieces_of(rows, nothing.lmbda, work.starts, threads=1))
 
     most_bytes = reader.memory - reader.memory // 4 - 16 * n**2 * limit
     # With one thread of the BLAS whatever the number of jobs: its threads divide sums, which changes the last bits.
