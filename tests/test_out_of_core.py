@@ -212,7 +212,7 @@ def test_a_column_is_named_by_text(tmp_path, name, column):
 
 @pytest.mark.parametrize("n_jobs", [1, 2])
 def test_too_little_memory_is_told(tmp_path, n_jobs, monkeypatch):
-    def fails(rows, lmbda, starts):
+    def fails(rows, lmbda, starts, *, threads):
         raise MemoryError("no 8 GiB")
 
     monkeypatch.setattr("lstd.tables.fitting.pieces_of", fails)
