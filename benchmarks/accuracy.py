@@ -25,10 +25,9 @@ import mpmath  # type: ignore[import-untyped,unused-ignore]
 import numpy as np
 from numpy.typing import NDArray
 
-from lstd import LSTD, LSTDStatistics
+from lstd import LSTD, LSTDStatistics, RecursiveLSTD
 from lstd.errors import IllConditionedWarning, LSTDWarning
-from lstd.online import RecursiveLSTD
-from lstd.solve import solve
+from lstd.statistics.solve import solve
 from pages import write_between
 
 Array = NDArray[np.float64]

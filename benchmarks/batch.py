@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped,unused-ignore]
 
-from lstd import LSTD
-from lstd.statistics import LSTDStatistics
+from lstd import LSTD, LSTDStatistics
 from ratios import Ratio, in_turn, run_alone
 
 HOW = """\

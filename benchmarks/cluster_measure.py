@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped,unused-ignore]
 
+from lstd import LSTDStatistics
 from lstd.distributed import sum_chunks
-from lstd.statistics import LSTDStatistics
 
 SETTINGS: dict[str, Any] = {"gamma": 0.99, "lmbda": 0.9}
 ROWS = {100: 30_000, 1000: 10_000, 10_000: 1257}  # of n = 10000, three pieces of the 419 that are summed at a time

@@ -20,8 +20,7 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped,unused-ignore]
 
-from lstd import LSTD
-from lstd.online import TrueOnlineTD
+from lstd import LSTD, TrueOnlineTD
 from ratios import Ratio, in_turn, note, run_alone, timed
 
 HOW = """\

@@ -19,8 +19,8 @@ from typing import Any
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped,unused-ignore]
 
 import out_of_core
+from lstd import LSTDStatistics
 from lstd.distributed import sum_chunks
-from lstd.statistics import LSTDStatistics
 from problems import normal_rows
 from ratios import Ratio, in_turn, note, run_alone
 

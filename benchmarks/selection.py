@@ -28,11 +28,10 @@ from joblib import Parallel, delayed
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from lstd import LSTD, LSTDStatistics
+from lstd import LSTD, LSTDCV, LSTDStatistics
+from lstd.estimators.cross_validation import ALPHAS, LMBDAS
 from lstd.experiments.protocol import PROBLEMS
-from lstd.model_selection import LSTDCV
-from lstd.selection import ALPHAS, LMBDAS
-from lstd.solve import solve
+from lstd.statistics.solve import solve
 from pages import write_between
 from problems import Case, Data, episodic_cases, paper_cases
 from ratios import Ratio, in_turn, timed

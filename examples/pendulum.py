@@ -24,8 +24,8 @@ from scipy import stats
 from threadpoolctl import threadpool_limits
 
 from lstd import LSTDStatistics, Trajectories
+from lstd.data.returns import discounted_returns
 from lstd.errors import IllConditionedWarning
-from lstd.returns import discounted_returns
 
 GAMMA = 0.98
 STEPS, EPISODES = 40, 50  # of the data; 0.98^40 = 0.45 is the weight of what comes after 40 steps

@@ -21,7 +21,7 @@ import numpy as np
 from scipy import stats
 
 from lstd import RecursiveLSTD, TrueOnlineTD
-from lstd.returns import discounted_returns
+from lstd.data.returns import discounted_returns
 
 GAMMA, LMBDA, ALPHA = 0.966, 0.9, 1.0
 STEP_SIZES = tuple(2.0**k for k in range(-13, -2, 2))  # of TrueOnlineTD

@@ -28,10 +28,10 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from lstd.estimators import LSTD
-    from lstd.model_selection import LSTDCV
+    from lstd.estimators.lstd import LSTD
+    from lstd.estimators.lstd_cv import LSTDCV
     from lstd.online import TD, RecursiveLSTD, TrueOnlineTD
-    from lstd.statistics import LSTDStatistics
+    from lstd.statistics.statistics import LSTDStatistics
     from lstd.tables.out_of_core import fit_files
     from lstd.trajectories import Trajectories
 
@@ -39,29 +39,36 @@ __version__ = "0.1.0"
 
 __all__ = ["LSTD", "LSTDCV", "TD", "LSTDStatistics", "RecursiveLSTD", "Trajectories", "TrueOnlineTD", "fit_files"]
 
-_SUBMODULES = (
-    "distributed", "errors", "experiments", "inference", "metrics", "model_selection", "mrp", "persistence", "report",
-)  # fmt: skip
+_MODULES = {
+    "distributed": "lstd.distributed",
+    "errors": "lstd.errors",
+    "experiments": "lstd.experiments",
+    "inference": "lstd.estimators.intervals",
+    "metrics": "lstd.estimators.metrics",
+    "mrp": "lstd.mrp",
+    "persistence": "lstd.estimators.persistence",
+    "report": "lstd.report",
+}
 _HOMES = {
-    "LSTD": "estimators",
-    "LSTDCV": "model_selection",
-    "LSTDStatistics": "statistics",
-    "RecursiveLSTD": "online",
-    "TD": "online",
-    "Trajectories": "trajectories",
-    "TrueOnlineTD": "online",
-    "fit_files": "tables.out_of_core",
+    "LSTD": "lstd.estimators.lstd",
+    "LSTDCV": "lstd.estimators.lstd_cv",
+    "LSTDStatistics": "lstd.statistics.statistics",
+    "RecursiveLSTD": "lstd.online",
+    "TD": "lstd.online",
+    "Trajectories": "lstd.trajectories",
+    "TrueOnlineTD": "lstd.online",
+    "fit_files": "lstd.tables.out_of_core",
 }
 
 
 def __getattr__(name: str) -> Any:
-    if name in _SUBMODULES:
-        return importlib.import_module(f"lstd.{name}")
+    if name in _MODULES:
+        return importlib.import_module(_MODULES[name])
     if name in _HOMES:
-        return getattr(importlib.import_module(f"lstd.{_HOMES[name]}"), name)
+        return getattr(importlib.import_module(_HOMES[name]), name)
     raise AttributeError(f"module 'lstd' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
     own = [name for name in globals() if name.startswith("__")]
-    return sorted({*own, *_SUBMODULES, *__all__})
+    return sorted({*own, *_MODULES, *__all__})

@@ -1,10 +1,16 @@
-"""Exceptions and warnings that `lstd` raises.
+"""Exceptions and warnings of `lstd`, and how warnings are given.
 
 Every error of ours derives from :class:`LSTDError`, so that ``except lstd.errors.LSTDError`` catches them all;
 each also derives from the built-in exception that NumPy and scikit-learn users expect.
 """
 
 from __future__ import annotations
+
+import sys
+import warnings
+
+# Packages whose frames are passed over: ours, those that call an estimator for its user, and wrappers of ours.
+_PASSED = {"lstd", "sklearn", "joblib", "functools", "contextlib"}
 
 
 class LSTDError(Exception):
@@ -57,3 +63,11 @@ class BiasWarning(LSTDWarning):
 
 class NothingToChooseWarning(LSTDWarning):
     """The data cannot tell settings apart; the message says why, and which were taken."""
+
+
+def warn(message: str, category: type[Warning]) -> None:
+    """Give a warning at the innermost line outside of `lstd` and of the tools that run its estimators."""
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in _PASSED:
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, category, stacklevel=level)

@@ -87,8 +87,8 @@ def folder() -> Path | None:
 
 
 @cache
-def _stamp() -> bytes:
-    """Digest of all that a compiled kernel depends on, but for its argument types and CPU."""
+def _stamp(sources: Path) -> bytes:
+    """Digest of all that a kernel in the folder `sources` depends on, but for its argument types and CPU."""
     digest = hashlib.sha256()
     for part in (
         platform.python_version(),
@@ -97,7 +97,7 @@ def _stamp() -> bytes:
         repr(sorted(item for item in os.environ.items() if item[0].startswith("NUMBA_"))),
     ):
         digest.update(part.encode())
-    for source in sorted(Path(__file__).parent.glob("*.py")):
+    for source in sorted({*Path(__file__).parent.glob("*.py"), *sources.glob("*.py")}):
         digest.update(source.read_bytes())
     return digest.digest()
 
@@ -124,7 +124,8 @@ class KernelCache:
     """What a Numba dispatcher asks of a cache: one file per kernel and signature, checked when read."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
-        self._name = f"{Path(function.__code__.co_filename).stem}.{function.__qualname__}"
+        source = Path(function.__code__.co_filename)
+        self._name, self._sources = f"{source.stem}.{function.__qualname__}", source.parent
         self._enabled = True
 
     @property
@@ -163,7 +164,9 @@ class KernelCache:
             _warn_once(f"writing failed: {type(error).__name__}: {error}")
 
     def _path(self, signature: Any, codegen: Any) -> Path:
-        key = hashlib.sha256(_stamp() + repr((str(signature), codegen.magic_tuple())).encode()).hexdigest()[:24]
+        key = hashlib.sha256(
+            _stamp(self._sources) + repr((str(signature), codegen.magic_tuple())).encode()
+        ).hexdigest()[:24]
         return Path(self.cache_path) / f"{self._name}-{key}.kernel"
 
     @staticmethod

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from lstd.persistence import FittedModel, Origin
+    from lstd.estimators.persistence import FittedModel, Origin
     from lstd.tables.choosing import Choice
     from lstd.tables.fitting import TableFit
 

@@ -8,14 +8,14 @@ import typer
 
 from lstd.cli.console import fail_with, output
 from lstd.cli.interruption import advise
+from lstd.cli.options import DATA_HELP, NAMES, bytes_of, check_out, check_packages, jobs_of, listener, names
 from lstd.cli.progress import QUIET
-from lstd.cli.tables import DATA_HELP, NAMES, bytes_of, check_out, check_packages, jobs_of, listener, names
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from lstd.tables.fitting import TableFit
-    from lstd.tables.rows import Roles
+    from lstd.tables.row_reader import Roles
     from lstd.tables.settings import Settings
 
 AUTO = "auto"
@@ -112,7 +112,7 @@ def _roles(
     excluded: tuple[str, ...],
 ) -> Roles:
     from lstd.errors import InvalidInputError
-    from lstd.tables.rows import Roles
+    from lstd.tables.row_reader import Roles
 
     if all_others == bool(features):
         raise InvalidInputError("either `--features` with names or `--all-others` must be given, and not both.")
@@ -164,7 +164,7 @@ def _carry_out(
     from lstd.cli.describe import fit_json, fit_text
     from lstd.cli.progress import make_reporter, reporting
     from lstd.errors import LSTDError
-    from lstd.persistence import save_model
+    from lstd.estimators.persistence import save_model
     from lstd.tables.fitting import SAMPLE_ENTRIES, fit_tables
 
     advise("; no model was written")

@@ -21,7 +21,7 @@ def inspect(
 
     try:
         from lstd.cli.describe import model_json, model_text
-        from lstd.persistence import load_model
+        from lstd.estimators.persistence import load_model
 
         loaded = load_model(model)
         return output(model_json(loaded, model) if as_json else model_text(loaded, model))

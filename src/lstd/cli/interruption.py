@@ -69,7 +69,7 @@ def _end(number: signal.Signals) -> None:
     writer = threading.Thread(target=_write, args=(line.encode(),), daemon=True)
     writer.start()
     writer.join(_SECONDS_TO_WRITE)
-    files = sys.modules.get("lstd._files")
+    files = sys.modules.get("lstd.io.files")
     if files is not None:
         files.remove_unfinished()
     os._exit(128 + number)

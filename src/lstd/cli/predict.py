@@ -9,11 +9,11 @@ import typer
 
 from lstd.cli.console import closed_output, fail_with, lost_output, output
 from lstd.cli.interruption import advise
+from lstd.cli.options import DATA_HELP, NAMES, check_out, check_packages, listener, names
 from lstd.cli.progress import QUIET
-from lstd.cli.tables import DATA_HELP, NAMES, check_out, check_packages, listener, names
 
 if TYPE_CHECKING:
-    from lstd.persistence import FittedModel
+    from lstd.estimators.persistence import FittedModel
 
 
 def predict(
@@ -44,7 +44,7 @@ def predict(
 
     try:
         check_packages("predict")
-        from lstd.persistence import load_model
+        from lstd.estimators.persistence import load_model
 
         if out is None and as_json:
             raise InvalidInputError("`--json` goes with `--out` only: stdout has the predictions.")
@@ -67,10 +67,10 @@ def _to_file(
     model: FittedModel, data: list[str], kept: tuple[str, ...], level: float | None, out: str, force: bool,
     inputs: list[str], as_json: bool, quiet: bool,
 ) -> int:  # fmt: skip
-    from lstd._files import replacing
     from lstd.cli.describe import document
     from lstd.cli.progress import make_reporter, reporting
     from lstd.errors import InvalidInputError
+    from lstd.io.files import replacing
     from lstd.tables.predicting import CsvSink, ParquetSink, predict_tables
 
     if not out.lower().endswith((".csv", ".parquet")):

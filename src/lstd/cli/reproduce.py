@@ -18,7 +18,7 @@ from lstd.cli.summary import outcome_json, outcome_text, survey_json, survey_tex
 if TYPE_CHECKING:
     from lstd.cli.progress import Reporter
     from lstd.experiments.plan import Plan
-    from lstd.experiments.reproduce import Event
+    from lstd.experiments.run import Event
 
 PROBLEMS = "small|large|deterministic|all"
 MAX_JOBS = 1024
@@ -74,7 +74,7 @@ def reproduce(
 
 
 def _understand(problem: str, runs: str, jobs: str | None, out: str) -> tuple[Plan, int | None]:
-    from lstd._validation import check_integer
+    from lstd.data.checks import check_integer
     from lstd.errors import InvalidInputError
     from lstd.experiments.plan import MAX_RUNS, make_plan
 
@@ -98,7 +98,7 @@ def _dry_run(plan: Plan, out: str, n_jobs: int | None, force: bool, as_json: boo
 
 def _carry_out(plan: Plan, out: str, arguments: dict[str, Any], dask: str | None, as_json: bool, quiet: bool) -> int:
     from lstd.cli.progress import make_reporter, reporting
-    from lstd.experiments.reproduce import reproduce as reproduce_plan
+    from lstd.experiments.run import reproduce as reproduce_plan
 
     again = "the same command without --force resumes" if arguments["force"] else "the same command resumes"
     advise(f"; what is finished is kept, and {again}")

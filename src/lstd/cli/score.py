@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lstd.cli.console import fail_with, output
+from lstd.cli.options import DATA_HELP, NAMES, check_packages, listener, names, score_roles
 from lstd.cli.progress import QUIET
-from lstd.cli.tables import DATA_HELP, NAMES, check_packages, listener, names, score_roles
 
 if TYPE_CHECKING:
     from lstd.tables.scoring import Score
@@ -37,7 +37,7 @@ def score(
     try:
         check_packages("score")
         from lstd.cli.progress import make_reporter, reporting
-        from lstd.persistence import load_model
+        from lstd.estimators.persistence import load_model
         from lstd.tables.scoring import score_tables
 
         loaded = load_model(model)

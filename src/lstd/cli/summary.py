@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from lstd.experiments.plan import Survey
-    from lstd.experiments.reproduce import Outcome
+    from lstd.experiments.run import Outcome
 
 CONTENTS = {
     "report.html": "all figures, tables and findings in one page",
@@ -44,7 +44,7 @@ def outcome_text(outcome: Outcome) -> str:
 
 def outcome_json(outcome: Outcome) -> str:
     """The same as one JSON document."""
-    from lstd.experiments._folder import CONFIGURATION, our_files
+    from lstd.experiments.folder import CONFIGURATION, our_files
 
     files = [*our_files(outcome.folder), outcome.folder / CONFIGURATION]
     return _document(

@@ -1,8 +1,8 @@
 """LSTD(λ) over more data than one machine holds: statistics of chunks on many workers, merged in a tree.
 
-Statistics of chunks merge exactly (:mod:`lstd._merging`), so that the model is that of the whole data beyond rounding;
-and they are merged in a bracketing that depends on the number of chunks only, so that it is the same to the last bit
-whatever runs them, in whatever order they finish, and whichever workers die.
+Statistics of chunks merge exactly (:mod:`lstd.statistics.merging`), so that the model is that of the whole data beyond
+rounding; and they are merged in a bracketing that depends on the number of chunks only, so that it is the same to the
+last bit whatever runs them, in whatever order they finish, and whichever workers die.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lstd._validation import check_choice, check_real
-from lstd._warning import warn as give_warning
+from lstd.data.checks import check_choice, check_real
 from lstd.distributed.arguments import chunks_of, folder, roles_of
 from lstd.distributed.chunks import Leaf, Part, Summing
 from lstd.distributed.collections import Partitions, is_future, on_graph, partitions_of
 from lstd.distributed.running import local_processes, on_cluster, on_executor
 from lstd.distributed.tasks import check_workers
 from lstd.errors import BrokenEpisodeWarning, InvalidInputError, MissingTerminationWarning
-from lstd.statistics import VARIANTS, LSTDStatistics
+from lstd.errors import warn as give_warning
+from lstd.statistics.statistics import VARIANTS, LSTDStatistics
 
 if TYPE_CHECKING:
-    from lstd.estimators import LSTD
-    from lstd.tables.rows import Roles
+    from lstd.estimators.lstd import LSTD
+    from lstd.tables.row_reader import Roles
 
 __all__ = ["fit", "sum_chunks"]
 
@@ -209,7 +209,7 @@ def fit(
     variant = check_choice("variant", variant, VARIANTS)
     names = (features, reward, episode, terminated, truncated)
     statistics, columns = _summed(chunks, names, gamma, lmbda, fit_intercept, ordered, executor, client, store)
-    from lstd.estimators import LSTD  # scikit-learn takes its time: workers need not wait for it
+    from lstd.estimators.lstd import LSTD  # scikit-learn takes its time: workers need not wait for it
 
     return LSTD(gamma, lmbda, alpha, variant, fit_intercept).fit_statistics(statistics, columns)
 

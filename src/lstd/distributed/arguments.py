@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lstd._files import checked_path
 from lstd.errors import InvalidInputError, MissingExtraError
+from lstd.io.files import checked_path
 
 if TYPE_CHECKING:
-    from lstd.tables.rows import Roles
+    from lstd.tables.row_reader import Roles
 
 
 def roles_of(features: Any, reward: Any, episode: Any, terminated: Any, truncated: Any) -> Roles | None:
@@ -43,7 +43,7 @@ def roles_of(features: Any, reward: Any, episode: Any, terminated: Any, truncate
         )
     columns, rewards = None if features is None else _names("features", features), _names("reward", reward)
     try:
-        from lstd.tables.rows import Roles
+        from lstd.tables.row_reader import Roles
     except ModuleNotFoundError as error:
         raise MissingExtraError(
             'Reading tables needs the package pyarrow. Install it with: pip install "lstd[dask]"'

@@ -15,10 +15,10 @@ import numpy as np
 from scipy import sparse
 
 import lstd
-from lstd._rows import Rows, check_rows, first_break
-from lstd._threads import one_blas_thread
+from lstd.data.rows import Rows, check_rows, first_break
 from lstd.errors import InvalidInputError, LSTDError
-from lstd.statistics import LSTDStatistics
+from lstd.statistics.statistics import LSTDStatistics
+from lstd.statistics.threads import one_blas_thread
 
 if TYPE_CHECKING:
     from lstd.distributed.ends import Ends

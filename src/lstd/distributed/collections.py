@@ -21,7 +21,7 @@ from lstd.distributed.reduction import Tree
 from lstd.errors import InvalidInputError, LSTDError
 
 if TYPE_CHECKING:
-    from lstd.tables.rows import Roles
+    from lstd.tables.row_reader import Roles
 
 _LOG = logging.getLogger("lstd")
 

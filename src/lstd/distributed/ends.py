@@ -14,11 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lstd.errors import InvalidInputError
-from lstd.statistics import LSTDStatistics
+from lstd.statistics.statistics import LSTDStatistics
 from lstd.tables.columns import Ids
 from lstd.tables.episodes import Episodes, Marks
 from lstd.tables.faults import at_row
-from lstd.tables.rows import Roles
+from lstd.tables.row_reader import Roles
 from lstd.tables.seen import key
 
 _TYPES = {kind.__name__: kind for kind in (int, float, str)}

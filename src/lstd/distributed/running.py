@@ -12,7 +12,6 @@ from typing import Any
 
 from threadpoolctl import threadpool_limits
 
-from lstd._threads import available_cores, one_blas_thread
 from lstd.distributed import tasks
 from lstd.distributed.chunks import Leaf, keyed, merge
 from lstd.distributed.cluster import Watch, submit
@@ -20,6 +19,7 @@ from lstd.distributed.collections import computed
 from lstd.distributed.reduction import Tree
 from lstd.distributed.tasks import AHEAD, Task
 from lstd.errors import LSTDError
+from lstd.statistics.threads import available_cores, one_blas_thread
 
 _LOG = logging.getLogger("lstd")
 

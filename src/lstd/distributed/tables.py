@@ -12,17 +12,17 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 import lstd
-from lstd._container import read, write
-from lstd._packing import pack, unpack
-from lstd._rows import check_rows
-from lstd._threads import one_blas_thread
+from lstd.data.rows import check_rows
 from lstd.distributed import ends as both_ends
 from lstd.distributed.chunks import Part, called, found_in_store, key_of, status, with_ones
 from lstd.distributed.ends import Ends, Following
 from lstd.errors import InvalidInputError, LSTDError
-from lstd.statistics import LSTDStatistics
-from lstd.tables.files import EXTENSIONS, Table
-from lstd.tables.rows import Roles, RowReader
+from lstd.io.archive import read, write
+from lstd.statistics.packing import pack, unpack
+from lstd.statistics.statistics import LSTDStatistics
+from lstd.statistics.threads import one_blas_thread
+from lstd.tables.readers import EXTENSIONS, Table
+from lstd.tables.row_reader import Roles, RowReader
 
 T = TypeVar("T")
 

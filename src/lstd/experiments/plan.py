@@ -10,9 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from lstd._threads import available_cores
-from lstd._validation import check_choice, check_integer
-from lstd.experiments._folder import GROUPS, STAGE_FILES, check_folder, check_usable
+from lstd.data.checks import check_choice, check_integer
+from lstd.experiments.folder import GROUPS, STAGE_FILES, check_folder, check_usable
 from lstd.experiments.protocol import (
     ALPHAS,
     FEATURES,
@@ -24,6 +23,7 @@ from lstd.experiments.protocol import (
     STEP_SIZES,
 )
 from lstd.experiments.store import Cell, CorruptCellError, read_cell, read_document
+from lstd.statistics.threads import available_cores
 
 RUNS_PER_CELL = 50
 MAX_RUNS = 100_000

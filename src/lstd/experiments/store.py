@@ -22,9 +22,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from lstd._files import FolderLock, check_not_a_file, json_bytes, read_json, reason, replacing, unusable
 from lstd.errors import LSTDError, OutputError
-from lstd.experiments._folder import (
+from lstd.experiments.folder import (
     CONFIGURATION,
     FORMAT,
     GROUPS,
@@ -36,7 +35,8 @@ from lstd.experiments._folder import (
     remove_partial,
     remove_results,
 )
-from lstd.experiments._table import write_table
+from lstd.experiments.results_table import write_table
+from lstd.io.files import FolderLock, check_not_a_file, json_bytes, read_json, reason, replacing, unusable
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -211,7 +211,7 @@ class ResultsFolder:
     def write_table(self, cells: Iterable[Cell]) -> None:
         """Write results.parquet: a row per problem, features, algorithm, λ, α and run of the stored cells.
 
-        See :func:`lstd.experiments._table.write_table`.
+        See :func:`lstd.experiments.results_table.write_table`.
 
         Raises
         ------

@@ -16,12 +16,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array
 
-from lstd._kernels import td as td_kernels
-from lstd._kernels.lstd_dense import LANES, lstd_dense
-from lstd._kernels.lstd_onehot import Plan, lstd_onehot, plan
-from lstd._threads import available_cores, one_blas_thread
-from lstd._validation import check_array, check_choice, check_grid, check_integer
+from lstd.data.checks import check_array, check_choice, check_grid, check_integer
 from lstd.errors import IllConditionedWarning, InvalidInputError
+from lstd.experiments.kernels import td_sweep as td_kernels
+from lstd.experiments.kernels.lstd_dense import LANES, lstd_dense
+from lstd.experiments.kernels.lstd_onehot import Plan, lstd_onehot, plan
 from lstd.experiments.protocol import (
     ALGORITHMS,
     ALPHAS,
@@ -34,6 +33,7 @@ from lstd.experiments.protocol import (
     TD_ALGORITHMS,
 )
 from lstd.mrp import MRP, RandomMRP, Trajectory, make_features
+from lstd.statistics.threads import available_cores, one_blas_thread
 
 Array = NDArray[np.float64]
 Progress = Callable[[int, int], None]

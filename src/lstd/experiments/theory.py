@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lstd._validation import check_grid, check_integer, check_real
+from lstd.data.checks import check_grid, check_integer, check_real
 from lstd.errors import InvalidInputError
 from lstd.experiments.protocol import GAMMA, LSTD_VARIANTS, MRP_SEED, PROBLEMS
 from lstd.mrp import RandomMRP, make_features

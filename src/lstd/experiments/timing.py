@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lstd._threads import one_blas_thread
 from lstd.experiments.loop import Run, run_loop, simulate_run
 from lstd.experiments.protocol import (
     ALPHAS,
@@ -26,6 +25,7 @@ from lstd.experiments.protocol import (
     PROBLEMS,
     STEP_SIZES,
 )
+from lstd.statistics.threads import one_blas_thread
 
 TIMED: dict[str, list[str]] = {
     "boyan": ["boyan"],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from lstd._validation import check_integer
+from lstd.data.checks import check_integer
 from lstd.mrp.model import MRP
 
 N_NORMAL_FEATURES = 5

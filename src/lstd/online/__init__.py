@@ -7,7 +7,7 @@ follow the gradient, for less time per transition and less precise weights. All 
 
 from __future__ import annotations
 
-from lstd.online.recursive import RecursiveLSTD
+from lstd.online.recursive_lstd import RecursiveLSTD
 from lstd.online.td import TD, TrueOnlineTD
 
 __all__ = ["TD", "RecursiveLSTD", "TrueOnlineTD"]

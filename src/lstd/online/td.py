@@ -1,6 +1,6 @@
 """TD(λ) with accumulating or replacing traces, and true online TD(λ).
 
-Recursions and sources are in `lstd._kernels.td_online`. A transition takes O(n).
+Recursions and sources are in `lstd._kernels.td_update`. A transition takes O(n).
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from lstd._kernels.td_online import ACCUMULATING, REPLACING, TRUE_ONLINE
-from lstd._validation import check_choice
+from lstd._kernels.td_update import ACCUMULATING, REPLACING, TRUE_ONLINE
+from lstd.data.checks import check_choice
 from lstd.errors import InvalidInputError
-from lstd.online._differences import TemporalDifference
+from lstd.online.differences import TemporalDifference
 
 
 class TD(TemporalDifference):
@@ -42,7 +42,7 @@ class TD(TemporalDifference):
     Examples
     --------
     >>> import numpy as np
-    >>> from lstd.online import TD
+    >>> from lstd import TD
     >>> model = TD(2, gamma=0.5, lmbda=0.0, step_size=0.5)
     >>> here, there = np.eye(2)
     >>> for _ in range(100):
@@ -97,7 +97,7 @@ class TrueOnlineTD(TemporalDifference):
     Examples
     --------
     >>> import numpy as np
-    >>> from lstd.online import TrueOnlineTD
+    >>> from lstd import TrueOnlineTD
     >>> model = TrueOnlineTD(2, gamma=0.5, lmbda=0.5, step_size=0.5)
     >>> model.partial_fit(np.eye(2)[np.arange(200) % 2], np.ones(200)).weights.round(6)
     array([2., 2.])

@@ -7,12 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from lstd.inference import FEW
-from lstd.metrics import Calibration
+from lstd.estimators.intervals import FEW
+from lstd.estimators.metrics import Calibration
 from lstd.report.fit_data import FEWEST_GROUPS, MOST_REWARDS, Evaluation, half_widths
 from lstd.report.fit_settings import NAMED, Grid
-from lstd.report.names import algorithm_name
-from lstd.report.numbers import compact, grouped
+from lstd.report.numbers import VARIANT_NAMES, compact, grouped
 
 Array = NDArray[np.float64]
 
@@ -85,7 +84,7 @@ def facts(found: Evaluation) -> dict[str, str]:
     chosen = hasattr(found.model, "cv_results_")
     names = getattr(found.model, "feature_names_in_", None)
     entries = {
-        "estimator": f"{algorithm_name(fitted.variant)}, {'with' if fitted.fit_intercept else 'without'} an intercept",
+        "estimator": f"{VARIANT_NAMES[fitted.variant]}, {'with' if fitted.fit_intercept else 'without'} an intercept",
         "λ and α": "chosen from the data" if chosen else "given",
         "rewards": listed([_scored(*pair) for pair in zip(found.rewards, found.r2(), strict=True)]),
     }

@@ -13,15 +13,15 @@ from scipy import stats
 from sklearn.metrics import r2_score
 from sklearn.utils.validation import check_is_fitted
 
-from lstd._inputs import checked_features, present
-from lstd._rows import Features, Rows, check_rows
-from lstd._validation import check_real
+from lstd.data.checks import check_real
+from lstd.data.returns import TOLERANCE
+from lstd.data.rows import Features, Rows, check_rows
 from lstd.errors import InvalidInputError
-from lstd.fitted import Fitted
-from lstd.inference import Influence, Interval
-from lstd.metrics import Calibration, ObservedReturns, calibration, returns_of_rows
-from lstd.prediction import Predictor
-from lstd.returns import TOLERANCE
+from lstd.estimators.base import Predictor
+from lstd.estimators.inputs import checked_features, present
+from lstd.estimators.intervals import Influence, Interval
+from lstd.estimators.metrics import Calibration, ObservedReturns, calibration, returns_of_rows
+from lstd.estimators.model import Fitted
 
 Array = NDArray[np.float64]
 

@@ -13,10 +13,10 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import ArrayLike, NDArray
 
-from lstd.prediction import Predictor
+from lstd.data.returns import TOLERANCE
+from lstd.estimators.base import Predictor
 from lstd.report.fit_data import MOST_REWARDS, Evaluation, evaluate, half_widths
 from lstd.report.style import BLUE, REFERENCE, VERMILION, WIDE, empty_panel, figure_style, new_figure, plain
-from lstd.returns import TOLERANCE
 
 Array = NDArray[np.float64]
 
@@ -192,7 +192,7 @@ def plot_calibration(
     X, y, episode, terminated, discount, tolerance
         As in :meth:`lstd.LSTD.score`.
     n_bins : int, default 10
-        Most bins; see :func:`lstd.metrics.calibration`.
+        Most bins; see :func:`lstd.estimators.metrics.calibration`.
     level, rewards
         As in :func:`plot_predictions`.
 

@@ -9,10 +9,11 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
-from lstd._files import checked_path, replacing
+from lstd.data.returns import TOLERANCE
 from lstd.errors import InvalidInputError
-from lstd.metrics import effective_degrees_of_freedom
-from lstd.prediction import Predictor
+from lstd.estimators.base import Predictor
+from lstd.estimators.metrics import effective_degrees_of_freedom
+from lstd.io.files import checked_path, replacing
 from lstd.report import fit_captions as captions
 from lstd.report import markup
 from lstd.report.fit_data import LEVEL, MOST_REWARDS, Evaluation, evaluate, half_widths
@@ -21,7 +22,6 @@ from lstd.report.fit_settings import Grid, draw_degrees_of_freedom, draw_grid, f
 from lstd.report.frame import framed
 from lstd.report.numbers import grouped
 from lstd.report.style import svg_of
-from lstd.returns import TOLERANCE
 
 Section = tuple[str, list[str]]
 

@@ -15,11 +15,11 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
-from lstd._validation import check_array, check_real
+from lstd.data.checks import check_array, check_real
 from lstd.errors import InvalidInputError
-from lstd.inference import FEW
-from lstd.metrics import effective_degrees_of_freedom
-from lstd.prediction import Predictor
+from lstd.estimators.base import Predictor
+from lstd.estimators.intervals import FEW
+from lstd.estimators.metrics import effective_degrees_of_freedom
 from lstd.report.style import BLUE, VERMILION, WIDE, figure_style, new_figure, plain
 
 Array = NDArray[np.float64]

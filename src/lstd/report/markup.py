@@ -9,7 +9,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from lstd.report.tables import Table
+from lstd.report.table import Table
 
 # Letters of 9 points are then at least 9 pixels high, and no larger than the page's own.
 _LEAST_REM_PER_INCH, _MOST_REM_PER_INCH = 4.6, 7.4

@@ -60,3 +60,6 @@ def grouped(number: float) -> str:
     ['1', '234', '567']
     """
     return f"{number:,.0f}".replace(",", "\u202f")
+
+
+VARIANT_NAMES = {"boyan": "Boyan's LSTD(λ)", "uncorrected": "Uncorrected LSTD(λ)", "mixed": "Mixed LSTD(λ)"}

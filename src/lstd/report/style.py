@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from lstd.report.files import write_bytes
+from lstd.report.output import write_bytes
 
 SUFFIXES = (".svg", ".pdf", ".png")
 PNG_DPI = 200

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from lstd._rows import check_rows
+from lstd.data.rows import check_rows
 from lstd.errors import InvalidInputError
-from lstd.tables.rows import OnProgress, RowReader
+from lstd.tables.row_reader import OnProgress, RowReader
 from lstd.tables.sample import Sample
 from lstd.tables.settings import Settings
 
 if TYPE_CHECKING:
-    from lstd.selection import Selection
+    from lstd.estimators.cross_validation import Selection
 
 ENTRIES = 2**25  # features of the rows to choose from, 256 MiB
 _OPERATIONS_PER_BYTE = 100.0  # that take as long as reading a byte does
@@ -46,7 +46,7 @@ def choose(
     InvalidInputError
         At the first bad row among them, when there are too few rows, or no pair has a well-conditioned system.
     """
-    from lstd.selection import select
+    from lstd.estimators.cross_validation import select
 
     sample = Sample(len(reader.features), len(reader.roles.rewards), max_entries, ones=settings.fit_intercept)
     for chunk in reader.chunks():

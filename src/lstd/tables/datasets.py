@@ -15,11 +15,11 @@ import pyarrow as pa
 import pyarrow.dataset
 import pyarrow.fs
 
-from lstd._files import reason
 from lstd.errors import InvalidInputError
+from lstd.io.files import reason
 from lstd.tables.faults import could_not_be_read
-from lstd.tables.files import ParquetTable, Table
-from lstd.tables.rows import with_names_shared
+from lstd.tables.readers import ParquetTable, Table
+from lstd.tables.row_reader import with_names_shared
 
 _IN_MEMORY, _FILTERED = "the dataset in memory", "the filtered dataset"
 _UNREADABLE = (pa.ArrowException, OSError, ValueError, MemoryError)

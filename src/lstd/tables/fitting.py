@@ -13,24 +13,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 import lstd
-from lstd._rows import Rows, check_rows
-from lstd._threads import available_cores, one_blas_thread
-from lstd._validation import check_integer
-from lstd._warning import warn as give_warning
-from lstd.blocks import Blocks, Layout, default_limit
+from lstd.data.checks import check_integer
+from lstd.data.rows import Rows, check_rows
 from lstd.errors import InvalidInputError, MissingTerminationWarning
-from lstd.fitted import Fitted
-from lstd.persistence import FittedModel, Origin
-from lstd.statistics import LSTDStatistics, pieces_of
+from lstd.errors import warn as give_warning
+from lstd.estimators.model import Fitted
+from lstd.estimators.persistence import FittedModel, Origin
+from lstd.statistics.blocks import Blocks, Layout, default_limit
+from lstd.statistics.statistics import LSTDStatistics, pieces_of
+from lstd.statistics.threads import available_cores, one_blas_thread
 from lstd.tables.ahead import LEAST_MEMORY, MAX_JOBS, MEMORY, Ahead
 from lstd.tables.choosing import ENTRIES, Choice, choose
-from lstd.tables.files import Table
-from lstd.tables.rows import Chunk, OnProgress, Roles, RowReader
+from lstd.tables.readers import Table
+from lstd.tables.row_reader import Chunk, OnProgress, Roles, RowReader
 from lstd.tables.sample import Sample
 from lstd.tables.settings import Settings
 
 if TYPE_CHECKING:
-    from lstd.prediction import Predictor
+    from lstd.estimators.base import Predictor
 
 Array = NDArray[np.float64]
 
@@ -64,8 +64,8 @@ class TableFit:
 
     def estimator(self) -> Predictor:
         """The same as an estimator: an LSTD, or an LSTDCV where something was chosen."""
-        from lstd.estimators import LSTD
-        from lstd.model_selection import LSTDCV
+        from lstd.estimators.lstd import LSTD
+        from lstd.estimators.lstd_cv import LSTDCV
 
         gamma, variant, intercept = self.fitted.gamma, self.fitted.variant, self.fitted.fit_intercept
         found: Predictor

@@ -13,8 +13,8 @@ from lstd.errors import InvalidInputError, MissingExtraError
 if TYPE_CHECKING:
     import pyarrow.dataset
 
-    from lstd.persistence import FittedModel
-    from lstd.tables.files import Table
+    from lstd.estimators.persistence import FittedModel
+    from lstd.tables.readers import Table
 
 
 def fit_files(
@@ -124,7 +124,7 @@ def fit_files(
         )
     files = _files(paths, bool(independent))
     from lstd.tables.fitting import fit_tables
-    from lstd.tables.rows import Roles
+    from lstd.tables.row_reader import Roles
     from lstd.tables.settings import Settings
 
     roles = Roles(columns, rewards, episode, terminated, truncated)

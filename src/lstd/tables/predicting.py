@@ -14,9 +14,9 @@ import pyarrow.parquet
 from numpy.typing import NDArray
 
 from lstd.errors import InvalidInputError
-from lstd.persistence import FittedModel
+from lstd.estimators.persistence import FittedModel
 from lstd.tables.columns import as_text, from_numpy
-from lstd.tables.rows import Chunk, OnProgress, Roles, RowReader
+from lstd.tables.row_reader import Chunk, OnProgress, Roles, RowReader
 
 Array = NDArray[np.float64]
 

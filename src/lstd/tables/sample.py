@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from lstd.tables.rows import Chunk
+from lstd.tables.row_reader import Chunk
 
 Array = NDArray[np.float64]
 

@@ -16,11 +16,11 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from lstd.data.returns import TOLERANCE, discounted_returns
 from lstd.errors import InvalidInputError
-from lstd.persistence import FittedModel
-from lstd.returns import TOLERANCE, discounted_returns
+from lstd.estimators.persistence import FittedModel
 from lstd.tables.predicting import predictions_of
-from lstd.tables.rows import Chunk, OnProgress, Roles, RowReader
+from lstd.tables.row_reader import Chunk, OnProgress, Roles, RowReader
 
 Array = NDArray[np.float64]
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lstd._validation import check_choice, check_real
-from lstd.statistics import VARIANTS
+from lstd.data.checks import check_choice, check_real
+from lstd.statistics.statistics import VARIANTS
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from lstd.trajectories.container import Trajectories
+from lstd.trajectories.trajectories import Trajectories
 
 __all__ = ["Trajectories"]

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from lstd._validation import check_integer
+from lstd.data.checks import check_integer
 from lstd.errors import InvalidInputError
 from lstd.trajectories.assembly import assembled
 from lstd.trajectories.extras import import_gymnasium
+from lstd.trajectories.gymnasium_protocol import check_reset, check_step
 from lstd.trajectories.observations import ObservationFeatures
-from lstd.trajectories.protocol import check_reset, check_step
 from lstd.trajectories.recorder import Recorder
 from lstd.trajectories.vector_environment import record_vector
 

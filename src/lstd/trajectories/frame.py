@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from lstd._validation import check_integer
+from lstd.data.checks import check_integer
 from lstd.errors import InvalidInputError, MissingTerminationWarning
-from lstd.trajectories.columns import Table
 from lstd.trajectories.extras import import_narwhals
+from lstd.trajectories.frame_columns import Table
 from lstd.trajectories.structure import Flags, Indices, first_return, first_true, last_rows, same_as_previous
 
 Array = NDArray[np.float64]

@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 
 from lstd.errors import InvalidInputError
 from lstd.trajectories.extras import import_gymnasium
+from lstd.trajectories.gymnasium_protocol import check_reset, check_step
 from lstd.trajectories.observations import ObservationFeatures
-from lstd.trajectories.protocol import check_reset, check_step
 from lstd.trajectories.recorder import Recorder
 
 Array = NDArray[np.float64]

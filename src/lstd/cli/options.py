@@ -1,0 +1,117 @@
+"""What the commands that read tables have in common."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import os
+import re
+from collections.abc import Callable, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lstd.cli.console import INSTALL
+from lstd.cli.progress import Step
+
+if TYPE_CHECKING:
+    from lstd.cli.progress import Reporter
+    from lstd.estimators.persistence import FittedModel
+    from lstd.tables.row_reader import Roles
+
+DATA_HELP = "Tables, .csv, .csv.gz or .parquet; several are read as one, in this order."
+NAMES = "NAME[,NAME...]"
+_COUNT = re.compile(r"-?[0-9]{1,18}")
+_SIZE = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,12})?) ?([KMGT]B)", re.IGNORECASE)
+_UNITS = {"KB": 2**10, "MB": 2**20, "GB": 2**30, "TB": 2**40}
+_BYTES_PER_SECOND = 5e7  # until the speed of this machine is known
+
+
+def check_packages(command: str, package: str = "pyarrow") -> None:
+    """Check that a package is there; raises InvalidInputError."""
+    from lstd.errors import InvalidInputError
+
+    if find_spec(package) is None:
+        raise InvalidInputError(f"`lstd {command}` needs the package {package}; install it: {INSTALL}")
+
+
+def names(words: Sequence[str] | None) -> tuple[str, ...]:
+    """Names of columns from words of names with commas between them; quotes hold commas, and spaces in front."""
+    return tuple(name for row in csv.reader(words or (), skipinitialspace=True) for name in row if name)
+
+
+def check_out(out: str, force: bool, inputs: Sequence[str], option: str = "--out") -> Path:
+    """The file to write, checked before any work is done; raises InvalidInputError or OutputError."""
+    from lstd.errors import InvalidInputError
+    from lstd.io.files import check_replaceable
+
+    if not out:
+        raise InvalidInputError(f"`{option}` must name a file; got ''.")
+    path = Path(os.path.realpath(out)) if os.path.islink(out) else Path(out)
+    for file in inputs:
+        with contextlib.suppress(OSError):
+            if os.path.samefile(file, path):
+                raise InvalidInputError(f"`{option}` must not be a file that is read; got {out!r}; give another.")
+    check_replaceable(path, force=force, option=option)
+    return path
+
+
+def jobs_of(text: str | None) -> int | None:
+    """Number of threads; raises InvalidInputError."""
+    from lstd.data.checks import check_integer
+    from lstd.tables.ahead import MAX_JOBS
+
+    return None if text is None else check_integer("--jobs", int(text) if _COUNT.fullmatch(text) else text, 1, MAX_JOBS)
+
+
+def bytes_of(text: str) -> int:
+    """Bytes of a size like 512MB; raises InvalidInputError."""
+    from lstd.errors import InvalidInputError
+    from lstd.tables.ahead import LEAST_MEMORY
+
+    match = _SIZE.fullmatch(text.strip())
+    if match is None:
+        raise InvalidInputError(f"`--memory` must be a number and MB or GB, such as 512MB; got {text!r}.")
+    found = int(float(match[1]) * _UNITS[match[2].upper()])
+    if found < LEAST_MEMORY:
+        raise InvalidInputError(f"`--memory` must be at least {LEAST_MEMORY >> 20}MB; got {text!r}.")
+    return found
+
+
+def listener(reporter: Reporter) -> Callable[[str, float, float], None]:
+    """Shows the progress of reading."""
+
+    def listen(text: str, done: float, total: float) -> None:
+        # A closed stderr must not count as a failure of the work that reports to it.
+        with contextlib.suppress(OSError, ValueError):
+            reporter.show(Step(text, done / _BYTES_PER_SECOND, total / _BYTES_PER_SECOND))
+
+    return listen
+
+
+def score_roles(
+    model: FittedModel,
+    rewards: tuple[str, ...],
+    episode: str | None,
+    terminated: str | None,
+    truncated: str | None,
+) -> Roles:
+    """Roles of columns by the names that the model was fitted with, where no others are given; '' for none."""
+    from lstd.errors import InvalidInputError
+    from lstd.tables.row_reader import Roles
+
+    if rewards and len(rewards) != len(model.reward_names):
+        raise InvalidInputError(
+            f"`--reward` must name {len(model.reward_names)} columns, one per prediction; got {len(rewards)}."
+        )
+
+    def chosen(name: str | None, role: str) -> str | None:
+        return (getattr(model.origin, role, None) if name is None else name) or None
+
+    return Roles(
+        features=model.feature_names,
+        rewards=rewards or model.reward_names,
+        episode=chosen(episode, "episode"),
+        terminated=chosen(terminated, "terminated"),
+        truncated=chosen(truncated, "truncated"),
+    )

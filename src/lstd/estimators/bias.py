@@ -1,0 +1,127 @@
+"""Whether bootstrapping biases a model: its predictions beside those with λ = 1, from the same data.
+
+With λ < 1 and features that cannot represent the values, LSTD(λ) tends to another fixed point than the best fit of the
+values, to which λ = 1 leads. Both are solved for with the same small ridge term, with stretches of the data told apart
+as for intervals (:mod:`lstd.estimators.intervals`). With d the difference of their weights, D_e those of their
+influences, G the mean of φφᵀ and W = D G Dᵀ, Box's F
+
+    F = dᵀ G d / tr W,   ν₁ = (tr W)² / tr((GΣ)²),   ν₂ as the degrees of freedom of Σ W_ee,
+
+compares the mean square of the difference of the predictions with what the scatter of the data alone leads one to
+expect; tr((GΣ)²) is estimated without the bias that E stretches bring (Bai and Saranadasa 1996).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse, special
+
+from lstd.data.rows import Rows, check_finite
+from lstd.errors import BiasWarning, InvalidInputError, warn
+from lstd.estimators.intervals import degrees_of_freedom
+from lstd.estimators.model import Fitted
+from lstd.statistics.blocks import no_blocks
+from lstd.statistics.solve import check_range
+
+Array = NDArray[np.float64]
+
+SIGNIFICANT = 0.01  # p-value below which there is a warning
+_RIDGE = 2.0**-6  # of the mean square of a feature: a larger one would shift the two estimates apart by itself
+
+
+@dataclass(frozen=True, eq=False)
+class BiasCheck:
+    """Predictions with λ beside those with λ = 1; numbers, or arrays of shape (m,) for m rewards.
+
+    Attributes
+    ----------
+    difference : float or ndarray
+        Root mean square, over the rows, of the difference of the predictions.
+    expected : float or ndarray
+        What the scatter of the data alone leads one to expect of it.
+    size : float or ndarray
+        Root mean square of the predictions with λ = 1.
+    p_value : float or ndarray
+        Probability of so large a difference without bias.
+    biased : bool or ndarray of bool
+        The p-value is below 0.01.
+    """
+
+    difference: float | Array
+    expected: float | Array
+    size: float | Array
+    p_value: float | Array
+    biased: bool | NDArray[np.bool_]
+
+
+def check_bias(rows: Rows, fitted: Fitted) -> BiasCheck:
+    """Compare the predictions of a model's λ with those of λ = 1 on rows, with the column of ones if it has one.
+
+    Raises
+    ------
+    InvalidInputError
+        When there are too few episodes or rows, or λ is 1 already.
+
+    Warns
+    -----
+    BiasWarning
+        When the difference is far larger than by chance.
+    """
+    lmbda = fitted.statistics.lmbda
+    if lmbda == 1.0:
+        raise InvalidInputError("`lmbda` must be below 1 for a check of bias: with 1 there is none to look for.")
+    check_finite("X", rows.X)
+    products = rows.X.T @ rows.X
+    gram = np.asarray(products.toarray() if sparse.issparse(products) else products) / len(rows)
+    alpha = _RIDGE * float(np.trace(gram)) / len(gram)
+    with_lmbda, with_one = (
+        Fitted(no_blocks(rows, decay, "auto").extended(rows), fitted.gamma, alpha, fitted.variant, fitted.fit_intercept)
+        for decay in (lmbda, 1.0)
+    )
+    found = _compared(with_lmbda, with_one, gram)
+    if np.any(found.biased):
+        warn(_message(found, lmbda), BiasWarning)
+    if not fitted.statistics.single:
+        return found
+    return BiasCheck(**{name: value[0].item() for name, value in vars(found).items()})
+
+
+def _compared(with_lmbda: Fitted, with_one: Fitted, gram: Array) -> BiasCheck:
+    one, other = with_one.influence, with_lmbda.influence
+    weights = with_one.solution.weights.T + one.shift
+    d = weights - with_lmbda.solution.weights.T - other.shift  # (m, n)
+    D = (one.vectors - other.vectors).transpose(1, 0, 2)  # (m, E, n)
+    check_range(d, D)
+    difference = np.einsum("mi,ij,mj->m", d, gram, d)
+    expected, p_value = np.empty((2, len(d)))
+    for j, changes in enumerate(D):
+        W = changes @ gram @ changes.T
+        expected[j] = np.trace(W)
+        p_value[j] = _p_value(difference[j], W, one.shares, len(gram))
+    size = np.sqrt(np.einsum("mi,ij,mj->m", weights, gram, weights))
+    check_range(difference, expected, size)
+    return BiasCheck(np.sqrt(difference), np.sqrt(expected), size, p_value, p_value < SIGNIFICANT)
+
+
+def _p_value(difference: float, W: Array, shares: Array, n_features: int) -> float:
+    n_stretches, trace = len(W), float(np.trace(W))
+    if not trace > 0.0:
+        return 1.0
+    squares = (n_stretches - 1) ** 2 / ((n_stretches - 2) * (n_stretches + 1))
+    squares *= float(np.sum((W / trace) ** 2)) - 1.0 / (n_stretches - 1)  # in units of the squared trace
+    nu1 = float(np.clip(1.0 / max(squares, 1e-300), 1.0, n_features))
+    nu2 = float(degrees_of_freedom(np.diag(W)[np.newaxis, :, np.newaxis], shares)[0, 0])
+    return float(special.fdtrc(nu1, nu2, difference / trace))
+
+
+def _message(found: BiasCheck, lmbda: float) -> str:
+    j = int(np.argmin(found.p_value))
+    difference, expected, size = (float(np.atleast_1d(x)[j]) for x in (found.difference, found.expected, found.size))
+    return (
+        f"Predictions with `lmbda` {lmbda:g} differ from those with 1 by {difference:.2g} (root mean square, of values "
+        f"of {size:.2g}), where chance alone would make it {expected:.2g}: features do not represent the values, and "
+        "bootstrapping biases the predictions, beyond their intervals. Use a larger `lmbda`, or more features."
+    )

@@ -1,0 +1,321 @@
+"""Choice of λ and α from the data: cross-validation on returns, in three stages.
+
+Held-out rows are folds of consecutive episodes, or of consecutive rows where there are few. Without fold k, the rows
+before it count as a stream that was cut there and those behind it as another one, so that no trace crosses the gap:
+their statistics follow from those of the folds by merging. A row's target is its λ*-return, bootstrapped by reference
+weights w,
+
+    G_t = φ_tᵀw + d_t,   d_t = ρ_t (r_{t+1} + g_{t+1} φ_{t+1}ᵀw − φ_tᵀw + λ* g_{t+1} d_{t+1}).
+
+Plain Monte-Carlo returns, λ* = 1, are unbiased, and noisy; with λ* < 1 they are less noisy, and biased towards the
+reference. So a first pair is found with λ* = 0.98 and w from λ = 0.9 and an ordinary α; then again with w from that
+pair; and last with λ* = 1, where another pair is preferred only if it is better by c standard errors: the one of least
+Σ_k D_k + c √K sd(D_k), with D_k the difference of the squared errors on fold k; c is 1 for folds of episodes, whose
+returns are noisier, and 1/2 for those of rows.
+
+The constants were chosen on random Markov reward processes, and confirmed on others: ``benchmarks/selection.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import reduce
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from joblib import Parallel, delayed
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
+
+from lstd.data.checks import check_array, check_integer, check_real, to_real_array
+from lstd.data.returns import discounted_returns
+from lstd.data.rows import Features, Rows, check_finite
+from lstd.errors import InvalidInputError, NothingToChooseWarning, warn
+from lstd.statistics.solve import check_range, solve
+from lstd.statistics.statistics import LSTDStatistics
+from lstd.statistics.threads import one_blas_thread
+
+Array = NDArray[np.float64]
+OnProgress = Callable[[str, int, int], None]  # what is being done, how much of it is done and in all
+
+LMBDAS: Array = np.array([*np.arange(10) / 10, *np.arange(91, 101) / 100], dtype=np.float64)
+ALPHAS: Array = np.exp2(np.arange(-8, 9), dtype=np.float64)  # times the mean squared length of a row of features
+_START = (0.9, 1.0)  # the first reference, α in that unit
+_STAGES = (0.98, 0.98, 1.0)  # λ* of the targets
+_CAUTION_OF_EPISODES, _CAUTION_OF_ROWS = 1.0, 0.5  # standard errors, in the last stage
+_FOLDS, _FEWEST_EPISODES = 10, 5
+_LARGEST_CONDITION = 1e10
+_MOST_JOBS = 1024  # of trace decays, which are threads
+
+
+@dataclass(frozen=True, eq=False)
+class Selection:
+    """The pair that was chosen, and how all pairs did.
+
+    Attributes
+    ----------
+    lmbda, alpha : float
+    score : float
+        Share of the variance of held-out returns that the chosen pair predicts; R², the mean over several rewards.
+    n_folds : int
+    results : dict of ndarray
+        As `LSTDCV.cv_results_`.
+    """
+
+    lmbda: float
+    alpha: float
+    score: float
+    n_folds: int
+    results: dict[str, Array]
+
+
+def select(
+    rows: Rows,
+    *,
+    lmbdas: ArrayLike | None = None,
+    alphas: ArrayLike | None = None,
+    variant: str = "boyan",
+    fit_intercept: bool = False,
+    cv: int | None = None,
+    n_jobs: int | None = None,
+    on_progress: OnProgress | None = None,
+) -> Selection:
+    """Choose λ and α for rows that `check_rows` has checked; with `fit_intercept` their last feature is a one.
+
+    Parameters are those of :class:`LSTDCV`; `on_progress` is called with what is being done, how many trace decays are
+    done, and how many there are.
+
+    Raises
+    ------
+    InvalidInputError
+        When a parameter breaks a rule, there are too few transitions to hold some out, or no pair has a
+        well-conditioned system.
+    """
+    check_finite("X", rows.X)
+    full = np.ones(len(rows), np.bool_) if rows.X_next is not None else rows.terminated | ~rows.last
+    if full.sum() < 2:
+        raise InvalidInputError(
+            f"`X` must hold at least two full transitions to choose from; got n_samples={len(rows)} with "
+            f"{int(full.sum())}. Pass more rows, or set `lmbda` and `alpha` of LSTD yourself."
+        )
+    if n_jobs is not None and check_integer("n_jobs", n_jobs, -_MOST_JOBS, _MOST_JOBS) == 0:
+        raise InvalidInputError("`n_jobs` must be None or an integer other than 0; got 0.")
+    folds = _folds(rows, full, cv)
+    grid = _Grid.of(rows, full, lmbdas, alphas, fit_intercept)
+    tasks = (delayed(_solved)(folds, full, lmbda, grid, variant) for lmbda in grid.lmbdas)
+    solved = []
+    parallel = Parallel(n_jobs=n_jobs, prefer="threads", return_as="generator")
+    with one_blas_thread():  # the systems are small: several threads would only wait for one another
+        for done, found in enumerate(parallel(tasks), 1):
+            solved.append(found)
+            if on_progress is not None:
+                on_progress("choosing lmbda and alpha", done, len(grid.lmbdas))
+    weights, outside, condition = (np.stack(arrays) for arrays in zip(*solved, strict=True))
+    return _chosen(rows, full, [len(fold) for fold in folds], grid, weights, outside, condition)
+
+
+@dataclass(frozen=True, eq=False)
+class _Grid:
+    lmbdas: Array
+    alphas: Array
+    unit: float  # of α: mean squared length of a row
+    unpenalised: int  # weights at the end that the ridge term leaves alone
+
+    @classmethod
+    def of(
+        cls, rows: Rows, full: NDArray[np.bool_], lmbdas: Any, alphas: Any, fit_intercept: bool
+    ) -> _Grid:  # fmt: skip
+        X = rows.X
+        lengths = X.multiply(X).sum(axis=1) if sparse.issparse(X) else np.einsum("ij,ij->i", X, X)
+        lengths = np.asarray(lengths).reshape(-1) - fit_intercept
+        unit = float(lengths[full].mean()) or 1.0
+        values = ALPHAS * unit if alphas is None else _checked("alphas", alphas, np.inf)
+        return cls(LMBDAS if lmbdas is None else _checked("lmbdas", lmbdas, 1.0), values, unit, int(fit_intercept))
+
+    def ridge(self, alpha: float, n_features: int) -> Array:
+        ridge = np.full(n_features, alpha)
+        ridge[n_features - self.unpenalised :] = 0.0
+        return ridge
+
+    def start(self) -> tuple[int, int]:
+        """The pair that is nearest to an ordinary one."""
+        distance = np.abs(np.log(np.maximum(self.alphas, 1e-300) / (_START[1] * self.unit)))
+        return int(np.argmin(np.abs(self.lmbdas - _START[0]))), int(np.argmin(distance))
+
+
+def _checked(name: str, values: Any, high: float) -> Array:
+    array = check_array(name, np.atleast_1d(to_real_array(name, values)), (None,))
+    if not len(array):
+        raise InvalidInputError(f"`{name}` must hold at least one value; got none.")
+    for value in array:
+        check_real(name, float(value), 0.0, high)
+    return array
+
+
+def _folds(rows: Rows, full: NDArray[np.bool_], cv: Any) -> list[Rows]:
+    """Consecutive folds: groups of episodes, or runs of rows that may cut an episode."""
+    starts = np.flatnonzero(np.r_[True, rows.last[:-1]])
+    wanted = None if cv is None else check_integer("cv", cv, 2)
+    if len(starts) >= _FEWEST_EPISODES:
+        count = min(len(starts), wanted or _FOLDS)
+        edges = starts[-(-np.arange(count) * len(starts) // count)]
+    else:
+        count = min(int(full.sum()), wanted or _FOLDS)
+        edges = np.arange(count) * len(rows) // count
+    return rows.split(len(rows), edges.tolist())
+
+
+def _solved(
+    folds: list[Rows], full: NDArray[np.bool_], lmbda: float, grid: _Grid, variant: str
+) -> tuple[Array, Array, Array]:
+    """For one λ and all α: weights of all data (α, n, m), without each fold (K, α, n, m), largest condition (α,)."""
+    sums = [LSTDStatistics.from_rows(fold, lmbda) for fold in folds]
+    with np.errstate(over="ignore", invalid="ignore"):  # `solve` looks at what comes out
+        without = list(_without_each(sums))
+        total = reduce(LSTDStatistics.then, sums)
+    n_all = max(1, int(full.sum()))
+    n, m = total.b.shape
+    weights, outside = np.empty((len(grid.alphas), n, m)), np.empty((len(folds), len(grid.alphas), n, m))
+    condition = np.zeros(len(grid.alphas))
+    for statistics, share, out in [(total, 1.0, weights)] + [
+        (rest, max(1, rest.n_transitions) / n_all, outside[k]) for k, rest in enumerate(without)
+    ]:
+        A = statistics.matrix(variant)
+        for i, alpha in enumerate(grid.alphas):
+            found = solve(A, statistics.b, grid.ridge(alpha * share, n), warn=False)
+            out[i] = found.weights
+            condition[i] = max(condition[i], found.condition_number)
+    return weights, outside, condition
+
+
+def _without_each(sums: list[LSTDStatistics]) -> Iterator[LSTDStatistics]:
+    """Statistics without each fold: what came before as a stream that was cut, what comes after as another."""
+    after: list[LSTDStatistics | None] = [None]
+    for fold in reversed(sums[1:]):
+        after.append(fold if after[-1] is None else fold.then(after[-1]))
+    before: LSTDStatistics | None = None
+    for fold, rest in zip(sums, reversed(after), strict=True):
+        if before is None or rest is None:
+            yield before if rest is None else rest  # type: ignore[misc]  # there are two folds at least
+        else:
+            yield before + rest
+        before = fold if before is None else before.then(fold)
+
+
+def _chosen(
+    rows: Rows,
+    full: NDArray[np.bool_],
+    lengths: list[int],
+    grid: _Grid,
+    weights: Array,
+    outside: Array,
+    condition: Array,
+) -> Selection:
+    allowed = condition < _LARGEST_CONDITION
+    if not allowed.any():
+        raise InvalidInputError(
+            f"`alphas` must hold a value with a well-conditioned system; the least condition number is "
+            f"{condition.min():.1e}. Give larger ones, or drop features that are zero or repeat each other."
+        )
+    pair = grid.start()
+    if not allowed[pair]:
+        near = np.argwhere(allowed)
+        i, j = near[np.abs(near - pair).sum(axis=1).argmin()].tolist()
+        pair = (i, j)
+    with np.errstate(over="ignore", invalid="ignore"):  # `check_range` looks at what comes out
+        errors = _HeldOut(rows, full, lengths, outside)
+    n_episodes = 1 + int(rows.last[:-1].sum())
+    caution = _CAUTION_OF_EPISODES if n_episodes >= _FEWEST_EPISODES else _CAUTION_OF_ROWS
+    for stage, decay in enumerate(_STAGES, 1):
+        with np.errstate(over="ignore", invalid="ignore"):
+            squared, variance = errors.of(_targets(rows, full, decay, weights[pair]))
+        check_range(squared, variance)
+        squared = np.mean(squared / np.where(variance > 0.0, variance, 1.0), axis=-1)  # (K, λ, α)
+        difference = squared - squared[(slice(None), *pair)][:, np.newaxis, np.newaxis]
+        with np.errstate(over="ignore", invalid="ignore"):  # a spread beyond float64 is never the least
+            spread = np.nan_to_num(np.sqrt(len(lengths)) * difference.std(axis=0, ddof=1), nan=np.inf)
+        penalty = caution * spread if stage == len(_STAGES) else 0.0
+        cost = np.where(allowed, difference.sum(axis=0) + penalty, np.inf)
+        pair = _least(cost, pair)
+    if not difference[:, allowed].any():
+        warn(
+            "All values of `lmbda` and `alpha` predict the held-out rows alike, so there is nothing to choose by: the "
+            "features, the rewards or the importance ratios are all zero. The pair nearest to (0.9, 1) is taken.",
+            NothingToChooseWarning,
+        )
+    return _selection(grid, pair, squared, cost, condition, allowed, errors.counts)
+
+
+def _least(cost: Array, pair: tuple[int, int]) -> tuple[int, int]:
+    """The pair of least cost; of those that tie up to rounding the one so far, else the largest α and smallest λ."""
+    ties = np.argwhere(cost <= cost.min() + 1e-12 * max(1e-3, abs(cost.min())))
+    if any(tuple(tie) == pair for tie in ties):
+        return pair
+    i, j = min(ties.tolist(), key=lambda tie: (-tie[1], tie[0]))
+    return i, j
+
+
+class _HeldOut:
+    """Squared errors on the held-out rows of each fold, from sums over them; K folds, weights (λ, K, α, n, m)."""
+
+    def __init__(self, rows: Rows, full: NDArray[np.bool_], lengths: list[int], outside: Array) -> None:
+        edges = np.cumsum([0, *lengths])
+        self._parts = [np.flatnonzero(full[a:b]) + a for a, b in pairwise(edges.tolist())]
+        self._X, self._outside = rows.X, outside
+        self.counts = np.array([len(part) for part in self._parts])
+        self._quadratic = np.stack([self._squares(k, part) for k, part in enumerate(self._parts)])  # (K, λ, α, m)
+
+    def _squares(self, k: int, part: NDArray[np.intp]) -> Array:
+        phi = self._X[part]
+        gram = _dense(phi.T @ phi)
+        weights = self._outside[:, k]
+        return np.asarray(
+            np.einsum("lanm,lanm->lam", weights, np.einsum("ij,lajm->laim", gram, weights, optimize=True))
+        )
+
+    def of(self, targets: Array) -> tuple[Array, Array]:
+        """Σ (target − prediction)² of each fold, (K, λ, α, m), and the variance of the targets, (m,)."""
+        found = np.empty_like(self._quadratic)
+        for k, part in enumerate(self._parts):
+            along = np.asarray(self._X[part].T @ targets[part])  # (n, m)
+            crossed = np.einsum("lanm,nm->lam", self._outside[:, k], along)
+            found[k] = self._quadratic[k] - 2.0 * crossed + np.sum(targets[part] ** 2, axis=0)
+        held = targets[np.concatenate(self._parts)]
+        return np.maximum(found, 0.0), held.var(axis=0)
+
+
+def _targets(rows: Rows, full: NDArray[np.bool_], lmbda: float, weights: Array) -> Array:
+    """λ-returns (T, m), bootstrapped by weights (n, m); those of horizon rows are not used."""
+    values = np.asarray(rows.X @ weights)
+    ahead = np.asarray(rows.X_next @ weights) if rows.X_next is not None else np.vstack([values[1:], values[-1:]])
+    errors = rows.y + rows.leaving[:, np.newaxis] * ahead - values
+    decays = lmbda * rows.ratios * rows.leaving
+    changes, _ = discounted_returns(rows.ratios[:, np.newaxis] * errors, decays, rows.last, full)
+    return values + changes
+
+
+def _selection(
+    grid: _Grid, pair: tuple[int, int], squared: Array, cost: Array, condition: Array, allowed: NDArray[np.bool_],
+    counts: NDArray[np.intp],
+) -> Selection:  # fmt: skip
+    scores = np.where(allowed, 1.0 - squared / np.maximum(1, counts)[:, np.newaxis, np.newaxis], np.nan)
+    mean = np.where(allowed, 1.0 - squared.sum(axis=0) / counts.sum(), np.nan)
+    cautious = mean[pair] - (cost - cost[pair]) / counts.sum()
+    cautious = np.where(allowed, cautious, np.nan)
+    order = np.where(allowed, cost, np.inf).reshape(-1)
+    lmbda, alpha = np.meshgrid(grid.lmbdas, grid.alphas, indexing="ij")
+    columns = {
+        "lmbda": lmbda, "alpha": alpha, "mean_test_score": mean, "std_test_score": scores.std(axis=0),
+        "cautious_test_score": cautious,
+        "rank_test_score": np.searchsorted(np.sort(order), order) + 1,
+        "condition_number": condition,
+        **{f"split{k}_test_score": score for k, score in enumerate(scores)},
+    }  # fmt: skip
+    results = {name: np.asarray(values).reshape(-1) for name, values in columns.items()}
+    return Selection(float(grid.lmbdas[pair[0]]), float(grid.alphas[pair[1]]), float(mean[pair]), len(counts), results)
+
+
+def _dense(product: Features) -> Array:
+    return np.asarray(product.toarray() if sparse.issparse(product) else product)

@@ -1,0 +1,93 @@
+"""What a model is given, checked: features by scikit-learn's rules, rows by the data contract."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import validate_data
+
+from lstd.data.checks import check_indices, check_not_masked, to_real_array
+from lstd.data.rows import Features, Rows, check_features, check_rows
+from lstd.errors import InvalidInputError
+
+
+def rows_of(
+    model: BaseEstimator,
+    X: Any,
+    y: Any,
+    columns: Mapping[str, Any],
+    *,
+    gamma: float,
+    fit_intercept: bool,
+    reset: bool,
+    min_rows: int = 0,
+    warn: bool | None = None,
+) -> Rows:
+    """Rows for a fit, with a column of ones if asked for, not yet searched for features that are NaN or infinite.
+
+    `columns` has the arguments of `check_rows` by name; with `reset`, the number and the names of the features are set;
+    with `warn`, by default as `reset`, there is a warning of episodes that nothing says the end of.
+    """
+    columns = dict(columns)
+    X_next = columns.pop("X_next")
+    phi = checked_features(model, X, reset=reset, min_rows=min_rows, finite=False)
+    if X_next is not None:
+        X_next = _plain("X_next", X_next)
+        shape = tuple(X_next.shape if hasattr(X_next, "shape") else to_real_array("X_next", X_next).shape)
+        if shape != phi.shape:
+            raise InvalidInputError(f"`X_next` must have the shape of `X`, {phi.shape}; got {shape}.")
+        X_next = checked_features(model, X_next, reset=False, finite=False, name="X_next")
+    rows = check_rows(
+        phi, present(y), gamma=gamma, X_next=X_next, warn=reset if warn is None else warn, finite=False, **columns
+    )
+    if fit_intercept:
+        rows = replace(rows, X=_with_ones(rows.X), X_next=None if X_next is None else _with_ones(rows.X_next))
+    return rows
+
+
+def checked_features(
+    model: BaseEstimator, X: Any, *, reset: bool, min_rows: int = 0, finite: bool = True, name: str = "X"
+) -> Features:
+    """Features as `check_features` gives them, after scikit-learn's checks of their number and names."""
+    try:
+        phi = validate_data(
+            model, _plain(name, X), reset=reset, accept_sparse="csr", dtype=np.float64, order="C",
+            ensure_all_finite=False, ensure_min_samples=min_rows,
+        )  # fmt: skip
+    except OverflowError as error:  # integers of any length
+        raise InvalidInputError(f"`{name}` must be finite in float64, below 1e308 in size; it has more.") from error
+    except (TypeError, ValueError, MemoryError):
+        raise
+    except Exception as error:  # `__array__` may raise anything
+        raise InvalidInputError(f"`{name}` must be an array of real numbers: {error}.") from error
+    return check_features(name, phi, finite=finite)
+
+
+def _plain(name: str, X: Any) -> Any:
+    """Features as scikit-learn may read them: lists as arrays, no numbers in text, no indices outside of a matrix."""
+    check_not_masked(name, X)
+    if sparse.issparse(X):
+        check_indices(name, X)
+    elif isinstance(X, (list, tuple)) or getattr(getattr(X, "dtype", None), "kind", "") in ("S", "U"):
+        return to_real_array(name, X)
+    elif len(names := list(getattr(X, "columns", ()))) != len({*map(repr, names)}):
+        raise InvalidInputError(
+            f"`{name}` must have columns of different names; got {names!r:.200}. Rename all but one."
+        )
+    return X
+
+
+def present(y: Any) -> Any:
+    if y is None:
+        raise InvalidInputError("LSTD requires y to be passed, but the target y is None: pass a reward for every row.")
+    return y
+
+
+def _with_ones(phi: Features) -> Features:
+    ones = np.ones((phi.shape[0], 1))
+    return sparse.hstack([phi, ones], format="csr") if sparse.issparse(phi) else np.hstack([phi, ones])

@@ -1,0 +1,164 @@
+"""A file of arrays and a JSON document that holds nothing executable and is checked as a whole.
+
+It is an .npz archive, which `numpy.load` reads too, whose comment is the SHA-256 digest of all bytes before it: a file
+that was cut off or changed in any bit is refused.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import zipfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import IO, Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lstd.errors import InvalidInputError
+from lstd.io.files import checked_path, json_bytes, reason, replacing
+
+Array = NDArray[np.float64]
+T = TypeVar("T")
+
+VERSION = 2  # 1 said nothing of the discount of statistics
+_DOCUMENT = "document.json"
+_PREFIX = b"sha256:"
+_SEAL = len(_PREFIX) + 2 * hashlib.sha256().digest_size
+_BLOCK = 2**20
+
+
+def write(path: str | os.PathLike[str], kind: str, document: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
+    """Write a file of a kind, whole or not at all; a link stays, and the file that it leads to is replaced.
+
+    Raises
+    ------
+    InvalidInputError
+        If `path` is none.
+    OutputError
+        If it could not be written.
+    """
+    head = {"format": f"lstd {kind}", "version": VERSION}
+    path = checked_path(path)
+    target = Path(os.path.realpath(path)) if path.is_symlink() else path
+    with replacing(target, locked=False) as file:
+        sealed = _Sealed(file)
+        with zipfile.ZipFile(sealed, "w") as archive:
+            archive.writestr(zipfile.ZipInfo(_DOCUMENT), json_bytes({**head, **document}))
+            for name, array in arrays.items():
+                with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=True) as entry:
+                    np.lib.format.write_array(entry, np.ascontiguousarray(array, np.float64), allow_pickle=False)
+            archive.comment = bytes(_SEAL)
+        sealed.close()
+
+
+def read(path: str | os.PathLike[str], kind: str, build: Callable[[dict[str, Any], dict[str, Array]], T]) -> T:
+    """What `build` makes of the document and the arrays of a file of a kind.
+
+    Raises
+    ------
+    InvalidInputError
+        If there is no such file, or it is damaged, of another kind or version, or `build` finds something amiss.
+    """
+    path = checked_path(path)
+    try:
+        with open(path, "rb") as file:
+            _check_seal(path, file)
+            document, arrays = _read_archive(path, kind, file)
+    except OSError as error:
+        raise InvalidInputError(f"{path} could not be read: {reason(error)}.") from error
+    try:
+        return build(document, arrays)
+    except (LookupError, ValueError, TypeError, AttributeError) as error:
+        raise _not_ours(path, kind) from error
+
+
+class _Sealed:
+    """Passes what is written on to a file; replaces the last bytes by the digest of all before."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file, self._digest, self._tail = file, hashlib.sha256(), b""
+
+    def write(self, data: Any) -> int:
+        added = bytes(data)
+        joined = self._tail + added
+        body, self._tail = joined[:-_SEAL], joined[-_SEAL:]
+        self._digest.update(body)
+        self._file.write(body)
+        return len(added)
+
+    def flush(self) -> None:
+        """The file is flushed by whoever opened it."""
+
+    def close(self) -> None:
+        self._file.write(_PREFIX + self._digest.hexdigest().encode())
+
+
+def _check_seal(path: Path, file: IO[bytes]) -> None:
+    left = file.seek(0, io.SEEK_END) - _SEAL
+    file.seek(max(0, left))
+    seal = file.read()
+    file.seek(0)
+    start = file.read(4)
+    if left < 0 or not seal.startswith(_PREFIX):
+        if start.startswith(b"PK"):
+            raise InvalidInputError(f"{path} is cut off or damaged; make it again or take a copy of it.")
+        raise InvalidInputError(f"{path} was not written by lstd.")
+    digest = hashlib.sha256()
+    file.seek(0)
+    while left > 0:
+        block = file.read(min(left, _BLOCK))
+        left -= len(block) or left
+        digest.update(block)
+    if seal != _PREFIX + digest.hexdigest().encode():
+        raise InvalidInputError(f"{path} is damaged: its checksum does not match; make it again or take a copy of it.")
+
+
+def _read_archive(path: Path, kind: str, file: IO[bytes]) -> tuple[dict[str, Any], dict[str, Array]]:
+    try:
+        with zipfile.ZipFile(file) as archive:
+            document = json.loads(archive.read(_DOCUMENT), parse_constant=_refuse)
+            _check_head(path, kind, document)
+            return document, {
+                name.removesuffix(".npy"): _array(archive.read(name))
+                for name in archive.namelist()
+                if name != _DOCUMENT
+            }
+    except InvalidInputError:
+        raise
+    except (ValueError, LookupError, AttributeError, TypeError, MemoryError, RecursionError, RuntimeError) as error:
+        raise _not_ours(path, kind) from error
+    except (zipfile.BadZipFile, NotImplementedError, EOFError) as error:
+        raise _not_ours(path, kind) from error
+
+
+def _not_ours(path: Path, kind: str) -> InvalidInputError:
+    """The error for a file that is whole but does not hold what a file of its kind must."""
+    return InvalidInputError(f"{path} holds no {kind} as lstd writes them.")
+
+
+def _check_head(path: Path, kind: str, document: dict[str, Any]) -> None:
+    found, version = str(document["format"]), document["version"]
+    if found != f"lstd {kind}":
+        raise InvalidInputError(f"{path} must be a file of format 'lstd {kind}'; it is of format {found!r}.")
+    if not isinstance(version, int) or version < 1:
+        raise ValueError(version)
+    if version != VERSION:
+        remedy = "update lstd" if version > VERSION else "make it again"
+        raise InvalidInputError(
+            f"{path} is of format version {version}, and this lstd reads version {VERSION} only; {remedy}."
+        )
+
+
+def _array(content: bytes) -> Array:
+    array = np.lib.format.read_array(io.BytesIO(content), allow_pickle=False)
+    if array.dtype != np.float64:
+        raise ValueError(array.dtype)
+    return np.ascontiguousarray(array)
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(constant)

@@ -1,0 +1,73 @@
+"""How far an inverse that is kept beside its matrix can be trusted, whatever units features are in.
+
+A matrix M is looked at as R M C, whose rows and columns have largest entries of order 1; R and C are diagonal, of
+powers of two, so that scaling rounds nothing. If a feature is counted in other units, M, its inverse and the weights
+change, but R M C and the weights divided by C do not.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import lapack
+
+from lstd.statistics.solve import equilibration
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Factorised:
+    """What comes out of a factorisation of M; without inverse where M is singular or not finite."""
+
+    condition: float  # of R M C in the 1-norm, an estimate; infinite where M is singular
+    inverse: Array | None  # (n, n)
+    scale: Array  # (n,) the diagonal of C
+
+
+def scales(M: Array) -> tuple[Array, Array]:
+    """Diagonals of R and C, (n,) each, from three passes over M, where `equilibration` may take tens of them.
+
+    The diagonal comes first, as for a Gram matrix; then the largest entries of rows, then of columns.
+    """
+    start = _inverse_power(np.sqrt(np.abs(M.diagonal())))
+    size = start[:, np.newaxis] * np.abs(M) * start
+    rows = _inverse_power(size.max(axis=1))
+    return start * rows, start * _inverse_power(np.max(rows[:, np.newaxis] * size, axis=0))
+
+
+def _inverse_power(sizes: Array) -> Array:
+    """The power of two next to 1 / size; 1 where the size is zero or not finite."""
+    usable = (sizes > 0.0) & np.isfinite(sizes)
+    return np.ldexp(1.0, -np.frexp(np.where(usable, sizes, 0.5))[1])
+
+
+def condition_number(M: Array, inverse: Array, rows: Array, columns: Array) -> float:
+    """Condition number of R M C in the 1-norm, from M and its inverse."""
+    scaled = float(np.max((rows @ np.abs(M)) * columns))
+    return scaled * float(np.max(((1.0 / columns) @ np.abs(inverse)) / rows))
+
+
+def relative_size(move: Array, value: Array, scale: Array) -> float:
+    """|move / scale| / |value / scale| in the largest norm; 0 where nothing moves, NaN where numbers overflowed."""
+    moved = float(np.max(np.abs(move / scale)))
+    return 0.0 if moved == 0.0 else moved / float(np.max(np.abs(value / scale)))
+
+
+def factorise(M: Array) -> Factorised:
+    """Condition number and inverse of M, by an LU factorisation of R M C."""
+    if not np.isfinite(M).all():
+        return Factorised(np.inf, None, np.ones(len(M)))
+    rows, columns = (np.ldexp(1.0, exponents) for exponents in equilibration(M))
+    singular = Factorised(np.inf, None, columns)
+    scaled = rows[:, np.newaxis] * M * columns
+    factors, pivots, info = lapack.dgetrf(scaled)
+    if info != 0:
+        return singular
+    reciprocal, _ = lapack.dgecon(factors, np.abs(scaled).sum(axis=0).max(), norm="1")
+    inverse, info = lapack.dgetri(factors, pivots)
+    if info != 0 or not reciprocal > 0.0:
+        return singular
+    return Factorised(float(1.0 / reciprocal), columns[:, np.newaxis] * inverse * rows, columns)

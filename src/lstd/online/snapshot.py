@@ -1,0 +1,87 @@
+"""The arrays that hold a recursive estimator's state, checked: names, kinds, shapes, ranges and version."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lstd._kernels import recursive_update as kernels
+from lstd.errors import InvalidInputError
+from lstd.online.recursion import INTERVAL, READING, SOLVED
+
+VERSION = 2
+_NUMBERS = {"parameters", "vectors", "panels", "matrices", "boundary", "scalars"}
+_KINDS = {"version": "iu", "variant": "U", "check_every": "iu", "warned": "b", "counts": "iu"}
+# What the sums over the data are kept in; the rest is the inverse's, and may have overflowed.
+_SUMS = [kernels.TRACE, kernels.MOMENT, kernels.NEXT, kernels.SCALE]
+
+
+def not_a_snapshot(why: str) -> InvalidInputError:
+    return InvalidInputError(
+        f"`snapshot` must be what RecursiveLSTD.snapshot returned; {why}. Take it again with this version."
+    )
+
+
+def check_snapshot(snapshot: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
+    """The arrays of a snapshot, of the right kinds and shapes, with entries that a state may have."""
+    found = {name: _array(snapshot, name) for name in ("version", *sorted(_NUMBERS), *_KINDS)}
+    version = found["version"]
+    if version.shape != () or int(version) != VERSION:
+        raise not_a_snapshot(f"its version is {version!s:.20}, not {VERSION}")
+    _check_shapes(found)
+    n, counts = found["vectors"].shape[1], found["counts"]
+    waiting = found["panels"].shape[1]
+    fits = counts[kernels.FEATURES] == n and counts[kernels.PANEL] == waiting and bool((counts >= 0).all())
+    fits &= max(counts[kernels.WAITING_INVERSE], counts[kernels.WAITING_SYSTEM]) <= waiting
+    if not (fits and counts[kernels.AHEAD] <= 1 and counts[INTERVAL] >= 1 and counts[READING] <= SOLVED):
+        raise not_a_snapshot("its counts do not fit its arrays")
+    _check_values(found)
+    return found
+
+
+def _array(snapshot: Mapping[str, Any], name: str) -> NDArray[Any]:
+    """An array of the right kind."""
+    try:
+        if name not in snapshot:
+            raise not_a_snapshot(f"{name!r} is missing")
+        found = np.asarray(snapshot[name])
+    except InvalidInputError:
+        raise
+    except Exception as error:  # no mapping at all, or a file that is damaged
+        raise not_a_snapshot(f"{name!r} cannot be read from it ({type(error).__name__})") from error
+    if found.dtype.kind not in ("f" if name in _NUMBERS else _KINDS[name]):
+        raise not_a_snapshot(f"{name!r} has dtype {found.dtype}")
+    return found
+
+
+def _check_shapes(found: Mapping[str, NDArray[Any]]) -> None:
+    if found["vectors"].ndim != 2 or found["panels"].ndim != 3:
+        raise not_a_snapshot(f"'vectors' has shape {found['vectors'].shape}, 'panels' {found['panels'].shape}")
+    n, waiting = found["vectors"].shape[1], found["panels"].shape[1]
+    shapes: dict[str, tuple[int, ...]] = {
+        "parameters": (3,), "variant": (), "check_every": (), "warned": (), "vectors": (kernels.SCALARS, n),
+        "panels": (4, waiting, n), "matrices": (2, n, n), "scalars": (kernels.N_SCALARS,),
+        "counts": (kernels.N_COUNTS,), "boundary": (0, 0) if found["boundary"].shape == (0, 0) else (n, n),
+    }  # fmt: skip
+    for name, shape in shapes.items():
+        if found[name].shape != shape:
+            raise not_a_snapshot(f"{name!r} has shape {found[name].shape}, not {shape}")
+
+
+def _check_values(found: Mapping[str, NDArray[Any]]) -> None:
+    scalars = found["scalars"]
+    discounts = scalars[[kernels.DECAY, kernels.BOOTSTRAP]]
+    if scalars[kernels.LMBDA] != found["parameters"][1] or not ((discounts >= 0.0) & (discounts <= 1.0)).all():
+        raise not_a_snapshot(f"its 'scalars' are {scalars.tolist()}")
+    system = found["panels"][2:, : found["counts"][kernels.WAITING_SYSTEM]]
+    for name, values in (
+        ("vectors", found["vectors"][_SUMS]), ("matrices", found["matrices"][kernels.SYSTEM]), ("panels", system),
+        ("boundary", found["boundary"]),
+    ):  # fmt: skip
+        if not np.isfinite(values).all():
+            raise not_a_snapshot(f"{name!r} has sums that are not finite")
+    if not (found["vectors"][kernels.SCALE] > 0.0).all():
+        raise not_a_snapshot("'vectors' has scales that are not positive")

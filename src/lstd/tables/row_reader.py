@@ -1,0 +1,329 @@
+"""Rows of the data contract from tables, chunk by chunk, with every rule checked across chunks and files."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from lstd.errors import InvalidInputError
+from lstd.tables import columns as convert
+from lstd.tables.ahead import MEMORY, Ahead
+from lstd.tables.episodes import Episodes, Marks
+from lstd.tables.faults import Fault, at_row, overflow_at
+from lstd.tables.readers import Table, equal_parts, open_table
+
+Array = NDArray[np.float64]
+OnProgress = Callable[[str, float, float], None]  # what is being done, bytes done and in all
+
+_INDEX = re.compile(r"__index_level_\d+__")
+_CHUNK_ENTRIES = 2**20  # of a chunk's features, 8 MiB
+_ENTRY_BYTES = 128  # of memory that a chunk's feature needs, so that several chunks have a place
+
+
+@dataclass(frozen=True)
+class Roles:
+    """Which columns of a table mean what.
+
+    Attributes
+    ----------
+    features : tuple of str or None
+        None takes all columns that have no other role and are not in `excluded`, nor the index of a data frame that
+        pandas wrote.
+    rewards : tuple of str
+    episode, terminated, truncated : str or None
+    kept : tuple of str
+        Columns that are passed on; they may have another role too.
+    excluded : tuple of str
+    """
+
+    features: tuple[str, ...] | None
+    rewards: tuple[str, ...] = ()
+    episode: str | None = None
+    terminated: str | None = None
+    truncated: str | None = None
+    kept: tuple[str, ...] = ()
+    excluded: tuple[str, ...] = ()
+
+    @property
+    def others(self) -> tuple[str, ...]:
+        """Columns with a role other than that of a feature."""
+        return (*self.rewards, *(name for name in (self.episode, self.terminated, self.truncated) if name is not None))
+
+    def resolved(self, tables: Sequence[Table]) -> Roles:
+        """These roles with all features by name.
+
+        Raises
+        ------
+        InvalidInputError
+            When a file lacks a column, or a column has two roles, or there are no features.
+        """
+        roles = self
+        for table in tables:
+            table.require((*(self.features or ()), *self.others, *self.kept, *self.excluded))
+        if self.features is None:
+            taken = {*self.others, *self.excluded}
+            names = (name for name in tables[0].names if name not in taken and not _INDEX.fullmatch(name))
+            roles = replace(self, features=tuple(names))
+            for table in tables:
+                _check_same_columns(tables[0], table)
+        named = [*(roles.features or ()), *roles.others]
+        for name in named:
+            if named.count(name) > 1:
+                raise InvalidInputError(f"column {name!r} is named {named.count(name)} times; give each one role.")
+        if not roles.features:
+            raise InvalidInputError(f"{tables[0].file}: no column is left for features; name at least one.")
+        return roles
+
+
+def with_names_shared(tables: Iterable[Table]) -> list[Table]:
+    """The tables, each with the lists of names of the one before it where they are equal, as many files may come."""
+    found: list[Table] = []
+    for table in tables:
+        held = [found[-1].names, found[-1].own] if found else []
+        table.names = _held(table.names, held)
+        table.own = _held(table.own, [table.names, *held])
+        found.append(table)
+    return found
+
+
+def _held(names: list[str], held: Sequence[list[str]]) -> list[str]:
+    return next((other for other in held if other == names), list(map(sys.intern, names)))
+
+
+def _check_same_columns(first: Table, table: Table) -> None:
+    """Refuse columns that only one has; the index of a data frame counts only where a role names it."""
+    table.require([name for name in first.names if not _INDEX.fullmatch(name)])
+    for name in table.names:
+        if name not in first.names and not _INDEX.fullmatch(name):
+            raise InvalidInputError(
+                f"{table.file}: column {name!r} is not in {first.file}; give files with the same columns, or name the "
+                "features."
+            )
+
+
+@dataclass(frozen=True, eq=False)
+class Chunk:
+    """Checked rows in time order; T rows, n features, m rewards."""
+
+    file: str
+    first: int  # place of its first row in the file
+    X: Array  # (T, n)
+    y: Array  # (T, m)
+    episode: NDArray[np.int64]  # (T,) number of the episode, from 0
+    terminated: NDArray[np.bool_]  # (T,)
+    kept: list[pa.Array]
+
+    def __len__(self) -> int:
+        return len(self.X)
+
+
+class _Raw(NamedTuple):
+    """Rows as they were read."""
+
+    table: Table
+    first: int  # place of its first row in the file
+    batches: list[pa.RecordBatch]
+
+
+class RowReader:
+    """Reads tables as one stream of rows, in the order given; an episode may go on from one file to the next.
+
+    Memory is that of the chunks which are read ahead, and of the ids that were seen.
+
+    Parameters
+    ----------
+    paths : sequence of str, or of tables that are open
+    roles : Roles
+    chunk_rows : int, optional
+        Rows per chunk, half as many to half as many more; by default as many as hold about a million features, fewer
+        with little memory.
+    on_progress : callable, optional
+        Called in the thread that takes the chunks.
+    independent : bool, default False
+        Whether each file begins an episode; ids may come again in other files.
+    memory : int
+        Bytes; a quarter of it bounds the chunks that are read ahead.
+
+    Raises
+    ------
+    InvalidInputError
+        When a file cannot be read or lacks a column.
+    """
+
+    def __init__(
+        self,
+        paths: Sequence[str | Table],
+        roles: Roles,
+        *,
+        chunk_rows: int | None = None,
+        on_progress: OnProgress | None = None,
+        independent: bool = False,
+        memory: int = MEMORY,
+    ) -> None:
+        self.tables = with_names_shared(path if isinstance(path, Table) else open_table(path) for path in paths)
+        self.roles = roles.resolved(self.tables)
+        self.features = self.roles.features or ()
+        self.episodes = Episodes(roles.rewards, roles.episode, roles.terminated, roles.truncated)
+        most = min(_CHUNK_ENTRIES, memory // _ENTRY_BYTES)
+        self.independent, self.memory = independent, memory
+        self._chunk_rows = chunk_rows or max(64, min(2**15, most // len(self.features)))
+        self._on_progress = on_progress
+
+    def again(self) -> RowReader:
+        """Another reader of the same rows, from the first."""
+        return RowReader(
+            self.tables, self.roles, chunk_rows=self._chunk_rows,
+            on_progress=self._on_progress, independent=self.independent, memory=self.memory,
+        )  # fmt: skip
+
+    def chunks(self, ahead: Ahead | None = None) -> Iterator[Chunk]:
+        """Checked chunks; raises InvalidInputError at the first bad row, after the chunks before it or one more.
+
+        Parameters
+        ----------
+        ahead : Ahead, optional
+            Threads in which values are converted while the next rows are read.
+        """
+        found = (ahead or Ahead(1)).map(self._converted, self._raw(), self._n_bytes, self.memory // 4)
+        table: Table | None = None
+        for source, first, values in found:
+            if self.independent and source is not table:
+                self.episodes.part()
+            table = source
+            chunk = self._checked(source, first, values)
+            del values
+            yield chunk
+            del chunk
+        self.episodes.finish()
+
+    def overflow(self, chunk: Chunk, error: InvalidInputError) -> InvalidInputError:
+        """The error for sums that overflow with a chunk."""
+        values = np.column_stack([chunk.X, chunk.y])
+        return overflow_at(chunk.file, chunk.first, values, (*self.features, *self.roles.rewards), error)
+
+    def _raw(self) -> Iterator[_Raw]:
+        columns = list(dict.fromkeys((*self.features, *self.roles.others, *self.roles.kept)))
+        total = float(sum(table.size for table in self.tables))
+        before = 0
+        for table in self.tables:
+            first = 0
+            self._tell(table, before, total)
+            batches = table.batches(columns, max(64, min(2**15, self._chunk_rows)))
+            for group in _grouped(batches, self._chunk_rows):
+                yield _Raw(table, first, group)
+                first += sum(map(len, group))
+                del group
+                self._tell(table, before + table.size * table.done(), total)
+            before += table.size
+            self._tell(table, before, total)
+
+    def _tell(self, table: Table, done: float, total: float) -> None:
+        if self._on_progress is not None:
+            self._on_progress(f"reading {table.file}", done, total)
+
+    def _n_bytes(self, raw: _Raw) -> int:
+        """Bytes of rows, as they were read and converted."""
+        width = 8 * (len(self.features) + len(self.roles.rewards))
+        n_rows = sum(map(len, raw.batches))
+        if not raw.table.text:  # Arrow takes its time to add up what many columns take
+            return 2 * n_rows * width
+        return n_rows * width + sum(int(batch.nbytes) for batch in raw.batches)
+
+    def _converted(self, raw: _Raw) -> tuple[Table, int, _Values]:
+        return raw.table, raw.first, _Values(_together(raw.batches), self.roles, trim=raw.table.text)
+
+    def _checked(self, table: Table, first: int, values: _Values) -> Chunk:
+        fault = values.first_fault()
+        marks = Marks(values.ids, values.terminated, values.truncated, np.isnan(values.y))
+        n_sure = len(values.y) if fault is None else fault.row
+        numbers, broken = self.episodes.follow(table.file, first, marks, n_sure)
+        fault = broken or fault
+        if fault is not None:
+            raise at_row(table.file, fault.column, first + fault.row, fault.text)
+        return Chunk(table.file, first, values.X, values.y, numbers, values.terminated, values.kept)
+
+
+class _Values:
+    """Values of a batch and the first bad one of each column; the columns of features are let go."""
+
+    def __init__(self, batch: pa.RecordBatch, roles: Roles, *, trim: bool) -> None:
+        self._faults: list[Fault] = []
+        features = roles.features or ()
+        X = convert.matrix(batch, features)
+        self.X = self._one_by_one(batch, features) if X is None else X
+        self.kept = [batch.column(name) for name in roles.kept]
+        self.y = np.empty((len(batch), len(roles.rewards)))
+        for j, name in enumerate(roles.rewards):
+            self.y[:, j], fault = convert.numbers(batch.column(name), name)
+            self._note(convert.not_infinite(self.y[:, j], name, fault))
+        self.terminated, self.truncated = (self._flags(batch, name) for name in (roles.terminated, roles.truncated))
+        self.ids = None
+        if roles.episode is not None:
+            ids = batch.column(roles.episode)
+            self.ids = convert.ids(convert.trimmed(ids) if trim else ids, roles.episode)
+            self._note(self.ids.fault)
+
+    def first_fault(self) -> Fault | None:
+        return min(self._faults, default=None, key=lambda fault: fault.row)
+
+    def _one_by_one(self, batch: pa.RecordBatch, features: Sequence[str]) -> Array:
+        """Features that are to be converted, or searched for the first that is bad."""
+        X = np.empty((len(batch), len(features)))
+        for j, name in enumerate(features):
+            X[:, j], fault = convert.numbers(batch.column(name), name)
+            self._note(convert.finite(X[:, j], name, fault))
+        return X
+
+    def _note(self, fault: Fault | None) -> None:
+        if fault is not None:
+            self._faults.append(fault)
+
+    def _flags(self, batch: pa.RecordBatch, name: str | None) -> NDArray[np.bool_]:
+        if name is None:
+            return np.zeros(len(batch), dtype=np.bool_)
+        truths, fault = convert.flags(batch.column(name), name)
+        self._note(fault)
+        return truths
+
+
+def _grouped(batches: Iterator[pa.RecordBatch], n_rows: int) -> Iterator[list[pa.RecordBatch]]:
+    """Batches that have about `n_rows` rows together, half as many to half as many more, but for the last.
+
+    A batch of that length stays what it is: to cut and join many columns costs more than to convert them. What
+    precedes an error is given before it.
+    """
+    held: list[Any] = []
+    length = 0
+    try:
+        for batch in batches:
+            for part in _parts(batch, n_rows):
+                if held and 2 * (length + len(part)) > 3 * n_rows:
+                    group, held, length = held, [], 0
+                    yield group
+                held.append(part)
+                length += len(part)
+                if 2 * length >= n_rows:
+                    group, held, length = held, [], 0
+                    yield group
+    except InvalidInputError:
+        if held:
+            yield held
+        raise
+    if held:
+        yield held
+
+
+def _parts(batch: pa.RecordBatch, n_rows: int) -> list[pa.RecordBatch]:
+    size = equal_parts(len(batch), n_rows)
+    return [batch] if size == len(batch) else [batch[first : first + size] for first in range(0, len(batch), size)]
+
+
+def _together(batches: list[Any]) -> pa.RecordBatch:
+    return batches[0] if len(batches) == 1 else pa.Table.from_batches(batches).combine_chunks().to_batches()[0]

@@ -1,0 +1,303 @@
+"""The cache of compiled kernels: used when it can be, and never the end of a run."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import lstd
+from lstd._kernels import compilation
+from lstd.errors import CompilationCacheWarning, LSTDWarning
+
+# `padded` is the smallest kernel. Two signatures make two uses of the cache in one process.
+SMALLEST = """
+import json, sys, warnings
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    import lstd
+    from lstd._kernels.memory import padded
+    results = [padded(argument) for argument in ARGUMENTS]
+print(json.dumps({
+    "results": results,
+    "hits": sum(padded.stats.cache_hits.values()) if hasattr(padded, "stats") else 0,
+    "misses": sum(padded.stats.cache_misses.values()) if hasattr(padded, "stats") else 0,
+    "warnings": [str(w.message) for w in caught if w.category.__name__ == "CompilationCacheWarning"],
+    "others": [str(w.message) for w in caught if w.category.__name__ != "CompilationCacheWarning"],
+    "package": lstd.__file__,
+}))
+"""
+
+
+def start(code, **variables):
+    environment = {name: value for name, value in os.environ.items() if name != "LSTD_CACHE_DIR"}
+    environment |= {"NUMBA_DISABLE_JIT": "0", **{name: str(value) for name, value in variables.items()}}
+    return subprocess.Popen(
+        [sys.executable, "-c", code], env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+
+
+def finish(process):
+    """What the process printed, as a dict, and all it logged."""
+    output, log = process.communicate(timeout=120)
+    assert process.returncode == 0, log
+    assert "Traceback" not in log
+    return {**json.loads(output), "log": log}
+
+
+def run_smallest(arguments="(9,)", before="", **variables):
+    found = finish(start(before + SMALLEST.replace("ARGUMENTS", arguments), **variables))
+    assert set(found["results"]) == {16}
+    assert not found["others"]
+    return found
+
+
+def kernels(folder):
+    """The compiled kernels in the folder, and nothing else in it."""
+    files = sorted(folder.iterdir()) if folder.exists() else []
+    assert all(file.suffix == ".kernel" for file in files)
+    return files
+
+
+def is_sound(file):
+    content = file.read_bytes()
+    return content[:32] == hashlib.sha256(content[32:]).digest()
+
+
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory):
+    """A cache with the smallest kernel in it, and what the process said that filled it."""
+    folder = tmp_path_factory.mktemp("filled") / "new" / "cache"
+    return folder, run_smallest(LSTD_CACHE_DIR=folder)
+
+
+@pytest.fixture
+def copied(filled, tmp_path):
+    """A copy of that cache, to damage."""
+    shutil.copytree(filled[0], tmp_path / "cache")
+    return tmp_path / "cache"
+
+
+# ---------------------------------------------------------------- a cache that works
+
+
+def test_the_first_process_compiles_and_says_so_once(filled):
+    folder, first = filled
+    assert (first["hits"], first["misses"], first["warnings"]) == (0, 1, [])
+    assert first["log"].count("compiling") == 1
+    (file,) = kernels(folder)
+    assert file.name.startswith("memory.padded-")
+    assert is_sound(file)
+
+
+def test_the_second_process_compiles_nothing(filled):
+    folder, _ = filled
+    times = [file.stat().st_mtime_ns for file in kernels(folder)]
+    second = run_smallest(LSTD_CACHE_DIR=folder)
+    assert (second["hits"], second["misses"], second["warnings"]) == (1, 0, [])
+    assert second["log"] == ""
+    assert [file.stat().st_mtime_ns for file in kernels(folder)] == times
+
+
+def test_argument_types_have_files_of_their_own(copied):
+    found = run_smallest("(9, 9.5)", LSTD_CACHE_DIR=copied)
+    assert (found["hits"], found["misses"]) == (1, 1)
+    assert len(kernels(copied)) == 2
+
+
+WHOLE_SWEEP = """
+import hashlib, json
+from lstd.experiments import run_sweep
+from lstd.experiments.protocol import ALGORITHMS, FEATURES, PROBLEMS
+from lstd.mrp import BoyanChain
+from lstd._kernels import chain
+from lstd.experiments.kernels import lstd_dense, lstd_onehot, td_sweep
+digest = hashlib.sha256()
+pairs = {"lmbdas": [0.0, 0.7], "alphas": [0.01], "run_seeds": [1], "n_steps": 60}
+for problem, features in [(p, f) for p in PROBLEMS for f in FEATURES] + [(BoyanChain(), "tabular")]:
+    for errors in run_sweep(problem, features, list(ALGORITHMS), **pairs).values():
+        digest.update(errors.tobytes())
+used = [chain.walk, lstd_dense.lstd_dense, lstd_onehot.plan, lstd_onehot.lstd_onehot, td_sweep.td]
+print(json.dumps({
+    "digest": digest.hexdigest(),
+    "signatures": [len(kernel.signatures) for kernel in used],
+    "hits": [sum(kernel.stats.cache_hits.values()) for kernel in used],
+    "misses": [sum(kernel.stats.cache_misses.values()) for kernel in used],
+}))
+"""
+
+
+def test_a_second_sweep_compiles_nothing_and_gives_the_same_bits(tmp_path):
+    first = finish(start(WHOLE_SWEEP, LSTD_CACHE_DIR=tmp_path))
+    second = finish(start(WHOLE_SWEEP, LSTD_CACHE_DIR=tmp_path))
+    assert first["signatures"] == second["signatures"] == [1] * 5  # one set of types for all problems
+    assert first["misses"] == second["hits"] == [1] * 5
+    assert first["hits"] == second["misses"] == [0] * 5
+    assert (first["log"].count("compiling"), second["log"]) == (1, "")
+    assert first["digest"] == second["digest"]
+
+
+def test_two_processes_at_once_with_an_empty_cache(tmp_path):
+    processes = [start(SMALLEST.replace("ARGUMENTS", "(9,)"), LSTD_CACHE_DIR=tmp_path / "cache") for _ in range(2)]
+    for found in [finish(process) for process in processes]:
+        assert (found["results"], found["warnings"]) == ([16], [])
+    (file,) = kernels(tmp_path / "cache")
+    assert is_sound(file)
+
+
+# ---------------------------------------------------------------- other names for other kernels
+
+
+def test_a_changed_source_names_another_file(filled, copied, tmp_path):
+    package = Path(lstd.__file__).parent
+    shutil.copytree(package, tmp_path / "lstd", ignore=shutil.ignore_patterns("__pycache__"))
+    with (tmp_path / "lstd" / "_kernels" / "traces.py").open("a") as source:
+        source.write("# changed\n")
+    found = run_smallest(PYTHONPATH=tmp_path, LSTD_CACHE_DIR=copied)
+    assert Path(found["package"]).parent == tmp_path / "lstd"
+    assert (found["hits"], found["misses"], found["warnings"]) == (0, 1, [])
+    assert len(kernels(copied)) == 2
+    assert kernels(filled[0])[0] in [filled[0] / file.name for file in kernels(copied)]
+
+
+def test_another_processor_names_another_file(copied):
+    found = run_smallest(LSTD_CACHE_DIR=copied, NUMBA_CPU_NAME="generic", NUMBA_CPU_FEATURES="")
+    assert (found["hits"], found["misses"], found["warnings"]) == (0, 1, [])
+    assert len(kernels(copied)) == 2
+
+
+# ---------------------------------------------------------------- a cache that does not work
+
+DAMAGE = {
+    "a changed byte": lambda content: content[:500] + bytes([content[500] ^ 1]) + content[501:],
+    "a changed checksum": lambda content: bytes([content[0] ^ 1]) + content[1:],
+    "truncated": lambda content: content[: len(content) // 2],
+    "truncated in the checksum": lambda content: content[:16],
+    "empty": lambda content: b"",
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_a_damaged_file_is_replaced(copied, damage):
+    (file,) = kernels(copied)
+    file.write_bytes(DAMAGE[damage](file.read_bytes()))
+    found = run_smallest(LSTD_CACHE_DIR=copied)
+    assert (found["hits"], found["misses"]) == (0, 1)
+    (warning,) = found["warnings"]
+    assert file.name in warning
+    assert "damaged and was removed" in warning
+    assert kernels(copied) == [file]
+    assert is_sound(file)
+
+
+def test_a_sound_file_of_something_else_is_replaced(copied):
+    (file,) = kernels(copied)
+    foreign = b"not a compiled kernel"
+    file.write_bytes(hashlib.sha256(foreign).digest() + foreign)
+    found = run_smallest(LSTD_CACHE_DIR=copied)
+    assert len(found["warnings"]) == 1
+    assert foreign not in file.read_bytes()
+    assert is_sound(file)
+
+
+def test_a_folder_that_cannot_be_made(tmp_path):
+    (tmp_path / "file").write_text("not a folder")
+    found = run_smallest("(9, 9.5)", LSTD_CACHE_DIR=tmp_path / "file" / "cache")
+    assert found["misses"] == 2
+    assert len(found["warnings"]) == 1, found["warnings"]  # for reading and writing, and for all kernels
+    assert str(tmp_path / "file" / "cache") in found["warnings"][0]
+    assert "LSTD_CACHE_DIR" in found["warnings"][0]
+    assert (tmp_path / "file").read_text() == "not a folder"
+
+
+def test_a_folder_in_place_of_the_file(copied):
+    (file,) = kernels(copied)
+    file.unlink()
+    file.mkdir()
+    found = run_smallest(LSTD_CACHE_DIR=copied)
+    assert found["misses"] == 1
+    assert len(found["warnings"]) == 1, found["warnings"]
+
+
+FULL_DISK = """
+import resource, signal
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))  # bytes that a file may grow to
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs RLIMIT_FSIZE")
+def test_a_full_disk(tmp_path):
+    found = run_smallest("(9, 9.5)", before=FULL_DISK, LSTD_CACHE_DIR=tmp_path)
+    assert found["misses"] == 2
+    assert len(found["warnings"]) == 1, found["warnings"]
+    assert "writing failed" in found["warnings"][0]
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs RLIMIT_FSIZE")
+def test_a_damaged_file_is_removed_even_when_none_can_be_written(copied):
+    (file,) = kernels(copied)
+    file.write_bytes(b"damaged")
+    found = run_smallest(before=FULL_DISK, LSTD_CACHE_DIR=copied)
+    assert "damaged and was removed" in found["warnings"][0]
+    assert kernels(copied) == []
+
+
+def test_an_empty_name_turns_the_cache_off(tmp_path):
+    homes = dict.fromkeys(("HOME", "XDG_CACHE_HOME", "LOCALAPPDATA"), tmp_path)
+    found = run_smallest(LSTD_CACHE_DIR="", **homes)
+    assert (found["hits"], found["misses"], found["warnings"]) == (0, 1, [])
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_without_the_compiler(tmp_path):
+    found = run_smallest(LSTD_CACHE_DIR=tmp_path, NUMBA_DISABLE_JIT=1)
+    assert (found["warnings"], found["log"]) == ([], "")
+    assert list(tmp_path.iterdir()) == []
+
+
+# ---------------------------------------------------------------- where the cache is
+
+
+@pytest.mark.parametrize(
+    ("platform", "below"),
+    [("linux", "xdg/lstd"), ("darwin", "home/Library/Caches/lstd"), ("win32", "local/lstd/Cache")],
+)
+def test_the_folder_of_each_platform(monkeypatch, tmp_path, platform, below):
+    monkeypatch.delenv("LSTD_CACHE_DIR", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+    monkeypatch.setenv("LOCALAPPDATA", str(tmp_path / "local"))
+    monkeypatch.setattr(Path, "home", lambda: tmp_path / "home")
+    monkeypatch.setattr(compilation.sys, "platform", platform)
+    folder = compilation.folder.__wrapped__
+    assert folder() == tmp_path / below
+    monkeypatch.setenv("LSTD_CACHE_DIR", str(tmp_path / "chosen"))
+    assert folder() == tmp_path / "chosen"
+    monkeypatch.setenv("LSTD_CACHE_DIR", "")
+    assert folder() is None
+
+
+def test_the_folder_without_settings(monkeypatch, tmp_path):
+    for name in ("LSTD_CACHE_DIR", "XDG_CACHE_HOME", "LOCALAPPDATA"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(compilation.sys, "platform", "linux")
+    monkeypatch.setattr(Path, "home", lambda: tmp_path)
+    folder = compilation.folder.__wrapped__
+    assert folder() == tmp_path / ".cache" / "lstd"
+
+    def homeless():
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "home", homeless)
+    assert folder() is None
+
+
+def test_the_warning_is_one_of_ours():
+    assert issubclass(CompilationCacheWarning, LSTDWarning)

@@ -1,0 +1,276 @@
+"""The benchmarks' entry point: what it lists, writes and puts into the documentation."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import importlib.machinery
+import itertools
+import json
+import platform
+import re
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+import pytest
+
+from lstd.experiments.protocol import FEATURES, PROBLEMS
+from lstd.experiments.provenance import describe_machine
+
+ROOT = Path(__file__).parents[2]
+BENCHMARKS, DOCS = ROOT / "benchmarks", ROOT / "docs"
+PARTS = ("paper", "batch", "online", "selection", "intervals", "scaling", "startup", "neighbours")
+
+
+@pytest.fixture
+def load(monkeypatch):
+    """Imports a script of the folder; none of them stays loaded."""
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    before = set(sys.modules)
+    yield importlib.import_module
+    for name in set(sys.modules) - before:
+        if BENCHMARKS in Path(getattr(sys.modules[name], "__file__", None) or "/").parents:
+            del sys.modules[name]
+
+
+@pytest.fixture
+def claims(load):
+    return load("claims")
+
+
+@pytest.fixture
+def rows(load, monkeypatch):
+    """All rows of a part as the script has them now, with nothing measured and little data."""
+    monkeypatch.setattr(load("ratios"), "in_turn", lambda ours, beside, pairs: ([1.0] * pairs, [1.0] * pairs))
+    monkeypatch.setattr(load("ratios"), "timed", lambda task: 1.0)
+
+    def of(name):
+        module = load(name)
+        if name == "paper":
+            every = itertools.product(PROBLEMS, FEATURES, module.TIMED)
+            rows = [
+                {"problem": problem, "features": features, "algorithm": algorithm, "seconds": 1.0, "loop_seconds": 1.0}
+                for problem, features, algorithm in every
+            ]
+            monkeypatch.setattr("lstd.experiments.timing.measure", lambda progress: {"rows": rows})
+            monkeypatch.setattr(module, "_whole_paper_process", lambda cache: {"sweeps": 1.0})
+        elif name == "online":
+            monkeypatch.setattr(module, "timed", lambda block, count: 1.0)
+        elif name == "scaling":
+            monkeypatch.setattr(module, "WORKERS", dict.fromkeys(module.WORKERS, lambda: contextlib.nullcontext({})))
+            monkeypatch.setattr(module.out_of_core, "make_files", lambda folder, n, n_bytes: 0)
+            monkeypatch.setattr(module.out_of_core, "measure", lambda *words: {"seconds": 1.0, "digest": ""})
+        return [ratio.row() for ratio in module.ratios(name != "paper")]
+
+    return of
+
+
+def command(*words):
+    return subprocess.run(
+        [sys.executable, BENCHMARKS / "claims.py", *words], check=True, capture_output=True, text=True, timeout=120
+    )
+
+
+def results(date="2030-01-01", *, quick=False, only=None, median=2.0):
+    row = {
+        "claim": "one", "page": "", "kind": "as fast", "ratio": {"median": median, "low": 1.0, "high": 3.0},
+        "goal": None, "seconds_goal": None, "met": None, "pairs": 1,
+        "seconds": {side: {"median": 1.0, "low": 1.0, "high": 1.0} for side in ("lstd", "beside")},
+    }  # fmt: skip
+    part = {"how": "So.", "seconds": 1, "ratios": [row]}
+    machine = {"lstd": "0", "cpu": "one", "cores": 1, "python": "3", "packages": {}}
+    return {
+        "date": date, "arguments": {"quick": quick, "only": only}, "load_before": 0.0, "machine": machine,
+        "packages": {}, "source": ["0123456789ab"], "parts": dict.fromkeys(PARTS, part), "seconds": 60,
+    }  # fmt: skip
+
+
+# ---------------------------------------------------------------- ratios
+
+
+def test_both_sides_take_turns_after_a_run_that_does_not_count(load):
+    ran = []
+    ours, beside = load("ratios").in_turn(lambda: ran.append("A"), lambda: ran.append("B"), 3)
+    assert "".join(ran) == "ABABABAB"
+    assert (len(ours), len(beside)) == (3, 3)
+
+
+def test_a_ratio_is_the_median_of_the_ratios_of_neighbours(load):
+    row = load("ratios").Ratio("one", [1.0, 2.0, 4.0], [3.0, 20.0, 4.0]).row()
+    assert row["ratio"] == {"median": 3.0, "low": 1.0, "high": 10.0}  # that of medians would be 2
+    assert row["seconds"]["lstd"] == {"median": 2.0, "low": 1.0, "high": 4.0}
+    assert row["met"] is None
+
+
+@pytest.mark.parametrize(
+    ("cost", "goal", "seconds_goal", "met"),
+    [
+        (False, 2.0, None, True),
+        (False, 2.1, None, False),
+        (True, 0.5, None, True),
+        (True, 0.4, None, False),
+        (False, 2.0, 0.9, False),
+        (False, None, 1.0, True),
+    ],
+)
+def test_goals_are_met_or_not(load, cost, goal, seconds_goal, met):
+    ratios = load("ratios")
+    row = ratios.Ratio("one", [1.0], [2.0], cost=cost, goal=goal, seconds_goal=seconds_goal).row()
+    assert row["met"] is met
+    assert ("MISSED" in ratios.table([row])[-1]) is not met
+
+
+def test_what_was_skipped_says_why(load):
+    ratios = load("ratios")
+    line = ratios.table([ratios.Ratio("one", skipped="it is not there").row()])[-1]
+    assert "skipped: it is not there" in line
+    assert line.count("|") == ratios.table([])[0].count("|")
+
+
+# ---------------------------------------------------------------- the entry point
+
+
+def test_every_part_is_listed(claims):
+    listed = dict(line.split(maxsplit=1) for line in command("--list").stdout.splitlines())
+    assert listed == claims.TITLES
+    assert [name for name in listed if not (BENCHMARKS / f"{name}.py").is_file()] == []
+
+
+def test_a_part_is_printed_and_written_with_what_it_ran_on(load, tmp_path):
+    done = command("--only", "intervals", "--quick", "--results", str(tmp_path))
+    (path,) = tmp_path.iterdir()
+    found = json.loads(path.read_text(encoding="utf-8"))
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d\.json", path.name)
+    assert found["arguments"] == {"quick": True, "only": ["intervals"]}
+    assert found["machine"]["packages"]["numpy"]
+    assert found["machine"]["platform"] == f"{platform.system()} {platform.machine()}"
+    assert found["source"] == [load("provenance").source_digest()]
+    (part,) = found["parts"].values()
+    for row in part["ratios"]:
+        assert row["ratio"]["low"] <= row["ratio"]["median"] <= row["ratio"]["high"]
+        assert f"| {row['claim']} |" in done.stdout
+        assert row["claim"] in done.stderr
+    assert "2000 rows of 100 features" in done.stdout
+
+
+def test_a_part_is_not_written_without_a_folder(claims, monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(claims, "RESULTS", tmp_path)
+    monkeypatch.setattr(claims, "measured", lambda name, quick: {"ratios": []})
+    claims.main(["--only", "startup"])
+    claims.main(["--quick"])
+    assert list(tmp_path.iterdir()) == []
+    assert "not written" in capsys.readouterr().err
+    claims.main([])
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_nothing_is_written_when_a_measurement_fails(claims, monkeypatch, tmp_path):
+    def fail(name, quick):
+        if name == claims.NAMES[-1]:
+            raise RuntimeError("no")
+        return {"ratios": []}
+
+    monkeypatch.setattr(claims, "measured", fail)
+    with pytest.raises(RuntimeError, match="no"):
+        claims.main(["--results", str(tmp_path)])
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_results_of_a_day_are_replaced_whole(claims, monkeypatch, tmp_path):
+    path = claims.write(results(median=2.0), tmp_path)
+    monkeypatch.setattr(Path, "replace", lambda self, target: (_ for _ in ()).throw(OSError("killed")))
+    with pytest.raises(OSError, match="killed"):
+        claims.write(results(median=5.0), tmp_path)
+    assert json.loads(path.read_text(encoding="utf-8")) == results(median=2.0)
+
+
+def test_the_newest_whole_results_count(claims, tmp_path):
+    for found in (results("2030-01-01"), results("2030-01-02", median=7.0), results("2030-01-03", quick=True)):
+        claims.write(found, tmp_path)
+    claims.write(results("2030-01-04", only=["paper"]), tmp_path)
+    (tmp_path / "cluster-2030-01-05.json").write_text("{}", encoding="utf-8")
+    assert claims.newest(tmp_path) == results("2030-01-02", median=7.0)
+    with pytest.raises(SystemExit, match="No results of a whole run"):
+        claims.newest(tmp_path / "none")
+
+
+def test_pages_are_made_from_results(claims, tmp_path):
+    docs, folder = tmp_path / "docs", tmp_path / "results"
+    docs.mkdir()
+    for page in claims.PAGES:
+        (docs / page).write_text(f"before\n<!-- begin: {claims.SOURCE} -->\n<!-- end: {claims.SOURCE} -->\nafter\n")
+    claims.write(results(median=7.25), folder)
+    claims.write_docs(claims.newest(folder), docs)
+    for page in claims.PAGES:
+        text = (docs / page).read_text(encoding="utf-8")
+        assert text.startswith("before\n")
+        assert text.endswith("after\n")
+        assert "`lstd` 0, source 0123456789ab; " in text
+        assert text.count("7.25× as fast (1 to 3)") == len(claims.PAGES[page])
+
+
+# ---------------------------------------------------------------- what is in the repository
+
+
+def test_the_documentation_shows_the_newest_results(claims):
+    found = claims.newest(claims.RESULTS)
+    for page in claims.PAGES:
+        text = (DOCS / page).read_text(encoding="utf-8")
+        begin, end = f"<!-- begin: {claims.SOURCE} -->", f"<!-- end: {claims.SOURCE} -->"
+        shown = text.split(begin)[1].split(end)[0].strip()
+        assert shown == claims.page_text(found, page), f"{page}: run `python {claims.SOURCE} --docs`"
+
+
+def test_the_page_on_large_data_shows_the_newest_results(load):
+    module = load("out_of_core")
+    text = module.PAGE.read_text(encoding="utf-8")
+    shown = text.split(f"<!-- begin: {module.SOURCE} -->")[1].split(f"<!-- end: {module.SOURCE} -->")[0]
+    assert shown == f"\n\n{module.page_text(module.newest())}\n\n"
+
+
+def test_results_cover_every_part_and_name_no_one(claims):
+    found = claims.newest(claims.RESULTS)
+    assert tuple(found["parts"]) == claims.NAMES
+    assert set(found["machine"]) == set(describe_machine())
+    assert not re.search(r"(?<!\w)(/|\\\\)(home|tmp|usr|work|root|Users)\b", json.dumps(found))
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_claims_and_their_pages_are_those_of_the_script(claims, rows, name):
+    """But for numbers: with little data they are others."""
+    measured, now = claims.newest(claims.RESULTS)["parts"][name], rows(name)
+    if any("skipped" in row for row in now):
+        pytest.skip(f"{', '.join(row['claim'] for row in now)}: not installed")
+    found = [{(re.sub(r"\d+", "#", row["claim"]), row["page"]) for row in each} for each in (measured["ratios"], now)]
+    assert found[0] == found[1], "run `python benchmarks/claims.py`"
+    assert measured["how"] == importlib.import_module(name).HOW
+
+
+def test_a_digest_tells_sources_apart(load, tmp_path):
+    digest = load("provenance").source_digest
+    seen = {digest(tmp_path)}
+    (tmp_path / "part").mkdir()
+    for name, text in (("a.py", "1"), ("a.py", "2"), ("part/b.py", "1"), ("c.txt", "1")):
+        (tmp_path / name).write_text(text, encoding="utf-8")
+        seen.add(digest(tmp_path))
+        assert re.fullmatch("[0-9a-f]{12}", digest(tmp_path))
+    assert len(seen) == 4  # what is no module does not count
+
+
+def test_pages_that_results_name_exist(claims):
+    pages = {row["page"] for part in claims.newest(claims.RESULTS)["parts"].values() for row in part["ratios"]}
+    assert pages >= {"performance.md", "performance-estimators.md", "selection.md", "intervals.md"}
+    assert [page for page in pages if page and not (DOCS / page).is_file()] == []
+
+
+def test_no_script_shadows_a_package():
+    folders = [sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")]
+    assert importlib.machinery.PathFinder.find_spec("json", folders) is not None
+    shadowed = [
+        path.stem
+        for path in BENCHMARKS.glob("*.py")
+        if importlib.machinery.PathFinder.find_spec(path.stem, folders) or path.stem in sys.builtin_module_names
+    ]
+    assert shadowed == []

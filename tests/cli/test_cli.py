@@ -1,0 +1,382 @@
+"""The command: exit codes, one line per error, signals, output."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import lstd
+from fake_experiments import Fakes
+from lstd.cli.app import run
+from lstd.cli.reproduce import PROBLEMS as CLI_PROBLEMS
+from lstd.experiments import protocol
+from lstd.experiments.folder import CONFIGURATION, OUR_FILES, PROVENANCE, our_files
+
+DRIVER = [sys.executable, str(Path(__file__).parents[1] / "support" / "fake_experiments.py")]
+COMMAND = [sys.executable, "-c", "import sys; from lstd.cli import main; sys.exit(main())"]
+POSIX = pytest.mark.skipif(os.name != "posix", reason="needs POSIX signals")
+
+
+@pytest.fixture
+def fakes(monkeypatch):
+    """Quick stand-ins for sweep, timings, theory and report."""
+    fakes = Fakes()
+
+    def set_module(name, module):
+        package, _, attribute = name.rpartition(".")
+        monkeypatch.setitem(sys.modules, name, module)
+        monkeypatch.setattr(sys.modules[package], attribute, module, raising=False)
+
+    fakes.install(set_module)
+    return fakes
+
+
+@pytest.fixture
+def small(tmp_path, monkeypatch, fakes):
+    """Runs `lstd reproduce small --runs 2` with more words in an empty folder."""
+    monkeypatch.chdir(tmp_path)
+    return lambda *words: run(["reproduce", "small", "--runs", "2", *words])
+
+
+def start(*words, program=DRIVER, seconds="0.3", **options):
+    """Start the command with stand-ins, SIGINT not ignored as it is in a background job."""
+    before = (lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)) if os.name == "posix" else None
+    words = [*program, *([seconds] if program is DRIVER else []), *map(str, words)]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, **options}
+    return subprocess.Popen(words, preexec_fn=before, **pipes)
+
+
+def finish(process):
+    output, errors = process.communicate(timeout=60)
+    return process.returncode, output, errors
+
+
+def wait_for(condition):
+    deadline = time.monotonic() + 20
+    while not condition() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert condition()
+
+
+# Help, version, usage
+
+
+def test_help_imports_nothing_slow():
+    program = (
+        "import sys, time; from lstd.cli import main; code = main(['reproduce', '--help']); "
+        "slow = {'numpy', 'scipy', 'numba', 'matplotlib', 'pyarrow', 'sklearn', 'rich'} & set(sys.modules); "
+        "sys.exit(f'{code} {slow}' if code or slow else 0)"
+    )
+    code, output, errors = finish(start(program=[sys.executable, "-c", program]))
+    assert (code, errors) == (0, "")
+    assert "--dry-run" in output
+
+
+def test_help_is_quick():
+    def seconds():
+        began = time.perf_counter()
+        assert finish(start("--help", program=COMMAND))[0] == 0
+        return time.perf_counter() - began
+
+    assert min(seconds() for _ in range(3)) < 0.4
+
+
+def test_version_and_bare_command(capsys):
+    assert run(["--version"]) == 0
+    assert capsys.readouterr().out == f"lstd {lstd.__version__}\n"
+    assert run([]) == 0
+    assert "reproduce" in capsys.readouterr().out
+
+
+def test_problems_are_those_of_the_protocol():
+    assert CLI_PROBLEMS.split("|") == [*protocol.PROBLEMS, "all"]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["reproduce", "tiny"], "`problem` must be one of 'small', 'large', 'deterministic', 'all'; got 'tiny'."),
+        (["reproduce", "small", "large"], "unexpected extra argument"),
+        (["reproduce", "--runs", "0"], "`--runs` must be in [1, 100000]; got 0."),
+        (["reproduce", "--runs", "many"], "`--runs` must be an integer; got 'many'."),
+        (["reproduce", "--runs", "1_0"], "`--runs` must be an integer; got '1_0'."),
+        (["reproduce", "--runs", "٣"], "`--runs` must be an integer; got '٣'."),
+        (["reproduce", "--runs", "2.5"], "`--runs` must be an integer; got '2.5'."),
+        (["reproduce", "--jobs", "-1"], "`--jobs` must be in [1, 1024]; got -1."),
+        (["reproduce", "--out", ""], "`--out` must name a folder; got ''."),
+        (["reproduce", "--swift"], "--swift; see `lstd --help`."),
+        (["reproduce", "--runs"], "--runs"),
+        (["produce"], "produce"),
+        (
+            ["reproduce", "--out", "file"],
+            "`out` must be a folder that can be written; got 'file' (Not a directory); give another.",
+        ),
+        (["reproduce", "--out", 300 * "a"], "(File name too long); give another."),
+        (["reproduce", "--out", 300 * "a", "--dry-run"], "(File name too long); give another."),
+        (["reproduce", "--out", "file", "--dry-run", "--force"], "got 'file' (Not a directory); give another."),
+        (["reproduce", "--out", "file/below"], "got 'file/below' (Not a directory); give another."),
+        (["reproduce", "--out", "file", "--dry-run"], "got 'file' (Not a directory); give another."),
+    ],
+)
+def test_bad_usage_is_one_line_and_exit_code_2(words, message, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").write_text("mine")
+    assert run(words) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith("lstd: ")
+    assert captured.err.count("\n") == 1
+    assert message in captured.err
+    assert [file.name for file in tmp_path.iterdir()] == ["file"]
+
+
+@pytest.mark.parametrize(("module", "words"), [("typer", ["--help"]), ("pyarrow", ["reproduce"])])
+def test_missing_extra_is_named(module, words):
+    program = (
+        "import sys; from importlib.abc import MetaPathFinder\n"
+        "class Hide(MetaPathFinder):\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        f"        if name == {module!r}: raise ModuleNotFoundError(name, name=name)\n"
+        "sys.meta_path.insert(0, Hide())\n"
+        "import importlib.util as util; find = util.find_spec\n"
+        f"util.find_spec = lambda name: None if name == {module!r} else find(name)\n"
+        "from lstd.cli import main; sys.exit(main(sys.argv[1:]))"
+    )
+    code, output, errors = finish(start(*words, program=[sys.executable, "-c", program]))
+    assert (code, output, errors.count("\n")) == (2, "", 1)
+    assert 'pip install "lstd[cli]"' in errors
+    assert module in errors
+
+
+# What is written where
+
+
+def test_summary_on_stdout_progress_on_stderr(small, capsys):
+    assert small() == 0
+    captured = capsys.readouterr()
+    assert captured.out.startswith("lstd-results: 6 cells done (6 computed, 0 found), 0 failures, ")
+    assert "results.parquet" in captured.out
+    assert captured.err.startswith("lstd: 0 %, ")
+    assert small("--quiet") == 0
+    captured = capsys.readouterr()
+    assert "(0 computed, 6 found), 0 failures, everything was there" in captured.out
+    assert captured.err == ""
+
+
+def test_json_is_one_document(small, capsys):
+    assert small("--json", "--quiet", "--out", "results") == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["status"] == "done"
+    assert document["folder"] == "results"
+    assert document["cells"] == {"computed": 6, "reused": 0}
+    written = {file.relative_to("results").as_posix() for file in Path("results").rglob("*") if file.is_file()}
+    assert set(document["files"]) == written
+
+
+def test_dry_run_writes_nothing(small, fakes, capsys):
+    assert small("--dry-run") == 0
+    captured = capsys.readouterr()
+    assert "6 cells, 0 stored, 0 damaged, 6 missing; about" in captured.out
+    assert captured.err == ""
+    assert not Path("lstd-results").exists()
+    assert small("--quiet") == 0
+    capsys.readouterr()
+    fakes.calls.clear()
+    assert small("--dry-run", "--json") == 0
+    document = json.loads(capsys.readouterr().out)
+    assert {cell["state"] for cell in document["cells"]} == {"stored"}
+    assert document["estimated_seconds"] == 0
+    assert fakes.calls == []
+
+
+@pytest.mark.parametrize("dry_run", [[], ["--dry-run"]])
+def test_file_named_cells_is_bad_input(small, capsys, dry_run):
+    Path("lstd-results").mkdir()
+    Path("lstd-results/cells").write_text("mine")
+    assert small(*dry_run) == 2
+    errors = capsys.readouterr().err
+    assert "got 'lstd-results/cells' (Not a directory); give another." in errors
+    assert errors.count("\n") == 1
+
+
+@pytest.mark.skipif(not os.path.ismount("/proc"), reason="needs /proc")
+@pytest.mark.parametrize("dry_run", [[], ["--dry-run"]])
+def test_folder_that_cannot_be_made_is_bad_input(small, capsys, dry_run):
+    assert small("--out", "/proc/x", *dry_run) == 2
+    assert "`out` must be a folder that can be written; got '/proc/x' (" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs file names that are no text")
+def test_folder_whose_name_is_no_text(tmp_path):
+    words = ["reproduce", "small", "--runs", "1", "--quiet", "--json", "--out", b"bad\xff"]
+    for _ in range(2):
+        process = start(program=[*COMMAND, *words], cwd=tmp_path)
+        code, output, errors = finish(process)
+        assert (code, errors) == (0, "")
+        assert os.fsencode(json.loads(output)["folder"]) == b"bad\xff"
+
+
+def test_failed_cell_is_exit_code_1(small, fakes, capsys):
+    def fail(problem, features, algorithm, seeds):
+        if features == "normal":
+            raise ValueError("it broke")
+
+    fakes.on_cell = fail
+    assert small("--quiet") == 1
+    captured = capsys.readouterr()
+    lines = captured.err.splitlines()
+    assert lines[0] == "lstd: small normal, three LSTD(λ), runs 1 to 2: ValueError: it broke"
+    assert len(lines) == 2
+    assert "2 failures" in captured.out
+    assert small("--json") == 1
+    assert len(json.loads(capsys.readouterr().out)["failures"]) == 2
+
+
+def test_other_configuration_is_exit_code_3(small, capsys):
+    assert small("--quiet") == 0
+    capsys.readouterr()
+    for words in ([], ["--dry-run"]):
+        assert small("--runs", "3", *words) == 3
+        errors = capsys.readouterr().err
+        assert "runs was 2, now 3" in errors
+        assert errors.count("\n") == 1
+    assert small("--runs", "3", "--force", "--quiet") == 0
+    assert "6 computed" in capsys.readouterr().out
+
+
+@POSIX
+def test_full_disk_is_one_line_and_exit_code_1(tmp_path):
+    import resource
+
+    def limit():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
+
+    words = [*DRIVER, "0", "reproduce", "small", "--runs", "9", "--quiet", "--out", str(tmp_path / "out")]
+    done = subprocess.run(words, preexec_fn=limit, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.count("\n") == 1
+    assert "could not be written: File too large" in done.stderr
+    files = {file.name for file in (tmp_path / "out").rglob("*") if file.is_file()}
+    assert files == {CONFIGURATION, PROVENANCE}
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_stdout_that_cannot_be_written_is_exit_code_1(tmp_path):
+    words = ["reproduce", "small", "--runs", "1", "--quiet", "--out", tmp_path]
+    with open("/dev/full", "w") as full:
+        code, _, errors = finish(start(*words, seconds="0", stdout=full))
+    assert code == 1
+    assert errors == "lstd: the summary could not be written to standard output: No space left on device.\n"
+
+
+@POSIX
+def test_closed_streams_are_no_failure(tmp_path):
+    process = start("reproduce", "small", "--runs", "1", "--out", tmp_path, seconds="0.05")
+    process.stdout.close()
+    process.stderr.close()
+    assert process.wait(timeout=60) == 0
+    assert (tmp_path / "report.html").exists()
+
+
+# Interruption and company
+
+
+@POSIX
+@pytest.mark.parametrize(("number", "code", "word"), [("SIGINT", 130, "interrupted"), ("SIGTERM", 143, "terminated")])
+def test_signal_ends_at_once_and_the_same_command_resumes(tmp_path, number, code, word):
+    words = ["reproduce", "small", "--runs", "2", "--out", tmp_path]
+    process = start(*words, "--quiet", seconds="0.8")
+    wait_for(lambda: len(list(tmp_path.glob("cells/*.npz"))) == 1)
+    began = time.monotonic()
+    process.send_signal(getattr(signal, number))
+    found, output, errors = finish(process)
+    assert time.monotonic() - began < 1.0
+    assert (found, output) == (code, "")
+    assert errors == f"lstd: {word}; what is finished is kept, and the same command resumes.\n"
+    assert not [file for file in tmp_path.rglob("*") if file.name.startswith(".")]
+    found, output, _ = finish(start(*words, seconds="0"))
+    assert found == 0
+    assert "6 cells done (5 computed, 1 found)" in output
+
+
+@POSIX
+def test_interruption_says_that_force_would_start_over(tmp_path):
+    process = start("reproduce", "small", "--force", "--quiet", "--out", tmp_path, seconds="5")
+    wait_for(lambda: (tmp_path / CONFIGURATION).exists())
+    process.send_signal(signal.SIGINT)
+    assert finish(process)[2].endswith("the same command without --force resumes.\n")
+
+
+@POSIX
+def test_ignored_signal_stays_ignored(tmp_path):
+    """As for a job that a shell started in the background."""
+    words = [*DRIVER, "0.1", "reproduce", "small", "--runs", "1", "--quiet", "--out", str(tmp_path)]
+    process = subprocess.Popen(
+        words, preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN), stdout=subprocess.DEVNULL
+    )
+    wait_for(lambda: (tmp_path / CONFIGURATION).exists())
+    process.send_signal(signal.SIGINT)
+    assert process.wait(timeout=60) == 0
+
+
+def test_second_process_on_a_folder_is_refused(tmp_path):
+    words = ["reproduce", "small", "--runs", "2", "--quiet", "--out", tmp_path]
+    first = start(*words, seconds="0.2")
+    wait_for(lambda: (tmp_path / CONFIGURATION).exists())
+    code, output, errors = finish(start(*words))
+    assert (code, output, errors.count("\n")) == (2, "", 1)
+    assert f"`out` must not be in use; process {first.pid} is writing to" in errors
+    assert finish(first)[0] == 0
+
+
+@POSIX
+def test_terminal_gets_a_bar_and_its_cursor_back(tmp_path):
+    import pty
+
+    master, slave = pty.openpty()
+    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "100"}
+    process = start("reproduce", "small", "--out", tmp_path, stderr=slave, env=environment)
+    os.close(slave)
+    wait_for(lambda: list(tmp_path.glob("cells/*.npz")))
+    process.send_signal(signal.SIGINT)
+    assert process.wait(timeout=60) == 130
+    process.stdout.close()
+    shown = b""
+    try:
+        while part := os.read(master, 65536):
+            shown += part
+    except OSError:  # how Linux reports that the other end is closed
+        pass
+    os.close(master)
+    text = shown.decode()
+    assert "small tabular" in text
+    assert " s left" in text
+    assert text.rindex("\x1b[?25h") > text.rindex("\x1b[?25l")
+    assert text.endswith("lstd: interrupted; what is finished is kept, and the same command resumes.\r\n")
+
+
+# The real thing
+
+
+def test_real_command_on_the_small_problem(tmp_path):
+    words = ["reproduce", "small", "--runs", "2", "--out", tmp_path, "--json"]
+    code, output, _ = finish(start(*words, program=COMMAND))
+    document = json.loads(output)
+    assert (code, document["status"], document["failures"]) == (0, "done", [])
+    written = {file for file in tmp_path.rglob("*") if file.is_file()}
+    assert written == {*our_files(tmp_path), tmp_path / CONFIGURATION}
+    others = ("figure4", "figure5", "table2", "table3")
+    assert {name for name in OUR_FILES if not (tmp_path / name).exists()} == {
+        name for name in OUR_FILES if any(other in name for other in others)
+    }
+    began = time.perf_counter()
+    code, output, _ = finish(start(*words, program=COMMAND))
+    assert (code, json.loads(output)["cells"]) == (0, {"computed": 0, "reused": 6})
+    assert time.perf_counter() - began < 5

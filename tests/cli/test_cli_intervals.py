@@ -1,0 +1,344 @@
+"""Intervals, settings chosen from the data, and the report, from the shell."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+import pytest
+from test_cli_model import COLUMNS, FIT, table, write_csv
+
+from lstd import LSTD, LSTDCV
+from lstd.cli.app import run
+from lstd.estimators.persistence import load_model
+from lstd.tables import choosing, fitting
+from lstd.tables.fitting import fit_tables
+from lstd.tables.row_reader import Roles
+from lstd.tables.sample import Sample
+from lstd.tables.settings import Settings
+from table_files import ROLES, episodes, write
+from tolerances import assert_close
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """An empty working folder with a table of 1000 rows."""
+    monkeypatch.chdir(tmp_path)
+    write_csv(table(1000), "data.csv")
+    return tmp_path
+
+
+def arrays(data):
+    """Arguments of `LSTD.fit` from a table."""
+    columns = {name: data[name].to_numpy() for name in data.column_names}
+    X = np.column_stack([columns["x"], columns["y"]])
+    return {"X": X, "y": columns["r"], "episode": columns["id"], "terminated": columns["done"] == 1}
+
+
+# Intervals
+
+
+@pytest.mark.parametrize("variant", ["boyan", "uncorrected", "mixed"])
+@pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.parametrize("chunk_rows", [7, 10_000])
+def test_intervals_of_tables_are_those_of_the_estimator(tmp_path, variant, intercept, chunk_rows):
+    data = table(1000)
+    path = write(data, tmp_path / "a.parquet")
+    settings = Settings(0.9, 0.5, 2.0, variant, intercept)
+    found = fit_tables([path], Roles(("x", "y"), ("r",), "id", "done"), settings, chunk_rows=chunk_rows)
+    expected = LSTD(0.9, 0.5, 2.0, variant, intercept).fit(**arrays(data))
+    X = arrays(data)["X"]
+    one, two = found.model.predict_interval(X, 0.9), expected.predict_interval(X, 0.9)
+    for name in ("prediction", "lower", "upper", "standard_error", "degrees_of_freedom"):
+        assert_close(getattr(one, name)[:, 0], getattr(two, name), "solve", err_msg=name)
+    assert (one.flagged[:, 0] == two.flagged).all()
+    frame = data.select(["x", "y"]).to_pandas()
+    assert_close(found.estimator().predict_interval(frame, 0.9).upper, two.upper, "solve")
+
+
+@pytest.mark.parametrize("out", ["", "out.csv", "out.parquet"])
+def test_predicted_intervals(folder, capsys, out):
+    assert run([*FIT, "--quiet"]) == 0
+    capsys.readouterr()
+    words = [
+        "predict",
+        "model",
+        "data.csv",
+        "--interval",
+        "0.8",
+        "--id",
+        "id",
+        "--quiet",
+        *(["-o", out] if out else []),
+    ]
+    assert run(words) == 0
+    text = capsys.readouterr().out
+    if not out:
+        Path("out.csv").write_text(text)
+    found = pq.read_table(out) if out == "out.parquet" else pyarrow.csv.read_csv("out.csv")
+    assert found.column_names == ["id", "prediction", "lower", "upper", "standard_error", "flagged"]
+    assert found["flagged"].type == pa.bool_()
+    expected = load_model("model").predict_interval(arrays(table(1000))["X"], 0.8)
+    for name in found.column_names[1:]:
+        assert np.array_equal(found[name].to_numpy(), getattr(expected, name)[:, 0]), name
+
+
+def test_intervals_of_several_rewards(folder, capsys):
+    assert run(["fit", "data.csv", "--features", "x,y", "--reward", "r,t", *COLUMNS[2:], "-o", "model", "--quiet"]) == 0
+    assert run(["predict", "model", "data.csv", "--interval", "0.95", "--quiet", "-o", "out.csv"]) == 0
+    header = Path("out.csv").read_text().splitlines()[0].split(",")
+    kinds = ("prediction", "lower", "upper", "standard_error", "flagged")
+    assert header == [f"{kind}_{reward}" for reward in ("r", "t") for kind in kinds]
+    assert run(["predict", "model", "data.csv", "--interval", "0.95", "--quiet", "--id", "r", "-o", "two.csv"]) == 0
+
+
+def test_empty_tables_have_the_same_columns(folder):
+    assert run([*FIT, "--quiet"]) == 0
+    Path("none.csv").write_text("x,y\n")
+    for words in (["none.csv", "-o", "none.parquet"], ["data.csv", "-o", "some.parquet"]):
+        assert run(["predict", "model", *words, "--interval", "0.9", "--quiet"]) == 0
+    assert pq.read_schema("none.parquet").equals(pq.read_schema("some.parquet"))
+
+
+@pytest.mark.parametrize(
+    ("level", "message"),
+    [
+        ("0", "`--interval` must be above 0 and below 1, such as 0.95; got 0."),
+        ("95", "got 95."),
+        ("high", "--interval"),
+    ],
+)
+def test_level_that_is_none(folder, capsys, level, message):
+    assert run([*FIT, "--quiet"]) == 0
+    capsys.readouterr()
+    assert run(["predict", "model", "data.csv", "--interval", level]) == 2
+    captured = capsys.readouterr()
+    assert (captured.out, captured.err.count("\n")) == ("", 1)
+    assert message in captured.err
+
+
+def test_model_without_intervals_says_so(folder, capsys):
+    write_csv(table(60), "few.csv")
+    words = ["fit", "few.csv", *FIT[2:], "--quiet"]
+    assert run(words) == 0
+    assert "  intervals   none. Intervals need at least 5 episodes" in capsys.readouterr().out
+    assert run([*words, "--json", "--force"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["stretches"] is None
+    assert found["no_intervals"].startswith("Intervals need at least 5 episodes")
+    assert found["coefficient_errors"] is found["intercept_error"] is None
+    assert run(["inspect", "model"]) == 0
+    shown = capsys.readouterr().out
+    assert "  intervals   none\n" in shown
+    assert "  coefficients for r\n" in shown
+    assert run(["predict", "model", "few.csv", "--interval", "0.95", "--quiet"]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith("lstd: model has no intervals: it was fitted to too few episodes or rows, or to too")
+
+
+def test_too_many_features_for_intervals_is_said(tmp_path, monkeypatch):
+    monkeypatch.setattr(fitting, "default_limit", lambda n, n_bytes: 0)
+    found = fit_tables([write(table(200), tmp_path / "a.csv")], ROLES, Settings(0.9))
+    assert found.model.influence is None
+    assert found.no_intervals.startswith("2 features are too many; ")
+
+
+def test_standard_errors_are_shown(folder, capsys):
+    assert run([*FIT, "--fit-intercept", "--quiet", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    model = LSTD(0.9, fit_intercept=True).fit(**arrays(table(1000)))
+    expected = np.sqrt(np.diag(model.coef_covariance_))
+    assert_close(list(found["coefficient_errors"]["r"].values()), expected, "solve")
+    assert_close(found["intercept_error"]["r"], model.predict(np.zeros((1, 2)), return_std=True)[1][0], "solve")
+    assert run(["inspect", "model"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    first = lines.index("  coefficients for r, and their standard errors") + 1
+    assert [line.split() for line in lines[first:]] == [
+        [name, f"{value:.6g}", f"{error:.2g}"]
+        for name, value, error in zip(
+            ("x", "y", "(intercept)"),
+            (*model.coef_, model.intercept_),
+            (*expected, found["intercept_error"]["r"]),
+            strict=True,
+        )
+    ]
+
+
+# Settings chosen from the data
+
+
+@pytest.mark.parametrize("words", [["--lmbda", "auto", "--alpha", "auto"], ["--lmbda", "auto"], ["--alpha", "auto"]])
+def test_settings_are_those_of_the_estimator(folder, capsys, words):
+    assert run([*FIT, *words, "--quiet", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    grids = {"lmbdas": None if "--lmbda" in words else [0.9], "alphas": None if "--alpha" in words else [1.0]}
+    expected = LSTDCV(0.9, **grids).fit(**arrays(table(1000)))
+    assert found["selection"]["lmbda"] == found["lmbda"] == expected.lmbda_
+    assert found["selection"]["alpha"] == found["alpha"]
+    assert_close(found["alpha"], expected.alpha_, "sums")
+    assert_close(found["selection"]["score"], expected.best_score_, "solve")
+    assert (found["selection"]["rows"], found["selection"]["folds"]) == (1000, expected.n_folds_)
+    assert_close(list(found["coefficients"]["r"].values()), expected.coef_, "solve")
+    assert run([*FIT, *words, "--force"]) == 0
+    captured = capsys.readouterr()
+    assert "from all 1000 rows in 10 folds; R² " in captured.out
+    assert f"  parameters  gamma 0.9, lmbda {found['lmbda']:g}, alpha {found['alpha']:g}, boyan\n" in captured.out
+
+
+def test_only_the_first_rows_are_chosen_from(tmp_path):
+    path = write(table(1000), tmp_path / "a.parquet")
+    settings = Settings(0.9, None, None, fit_intercept=True)
+    found = fit_tables([path], ROLES, settings, chunk_rows=50)
+    assert found.choice is not None
+    assert (found.choice.rows, found.choice.all_rows, found.model.statistics.n_rows) == (1000, True, 1000)
+    choice = choosing.choose(fitting.RowReader([path], ROLES, chunk_rows=50), settings, max_entries=3 * 110)
+    expected = LSTDCV(0.9, fit_intercept=True).fit(**arrays(table(1000)[:100]))
+    assert (choice.rows, choice.all_rows) == (100, False)
+    assert choice.selection.lmbda == expected.lmbda_
+    assert_close(choice.selection.alpha, expected.alpha_, "sums")
+
+
+def test_choice_reports_its_progress(tmp_path):
+    path = write(table(200), tmp_path / "a.parquet")
+    told = []
+    fit_tables([path], ROLES, Settings(0.9, None), on_progress=lambda *event: told.append(event))
+    texts = list(dict.fromkeys(text for text, _, _ in told))
+    assert texts == [f"reading {path}", "choosing lmbda and alpha"]
+    chosen = [done / total for text, done, total in told if text == texts[1]]
+    assert chosen == sorted(chosen)
+    assert chosen[-1] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--lmbda", "best"], "`--lmbda` must be a number or auto; got 'best'."),
+        (["--alpha", ""], "`--alpha` must be a number or auto; got ''."),
+        (["--lmbda", "1.5", "--alpha", "auto"], "`lmbda` must be in [0, 1]; got 1.5"),
+        (["--lmbda", "nan"], "`lmbda` must be in [0, 1]; got nan"),
+    ],
+)
+def test_settings_that_are_none(folder, capsys, words, message):
+    assert run([*FIT, *words, "--quiet"]) == 2
+    captured = capsys.readouterr()
+    assert (captured.out, captured.err.count("\n")) == ("", 1)
+    assert message in captured.err
+
+
+def test_too_few_rows_to_choose_from(folder, capsys):
+    Path("one.csv").write_text("x,y,r,id,done\n1,1,1,a,0\n2,2,2,a,0\n")
+    assert run(["fit", "one.csv", *FIT[2:], "--lmbda", "auto", "--quiet"]) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert "at least two full transitions" in error
+
+
+# The first rows
+
+
+@pytest.mark.parametrize(
+    ("lengths", "limit", "kept"),
+    [
+        ([30, 30, 30], 100, 90),  # all
+        ([30, 30, 30], 90, 90),
+        ([30, 30, 40], 70, 60),  # whole episodes
+        ([64, 1], 64, 64),
+        ([100], 80, 80),  # one that is longer
+        ([10, 100], 80, 80),  # little would be left
+        ([40, 100], 80, 40),
+    ],
+)
+@pytest.mark.parametrize("chunk_rows", [1, 16, 1000])
+def test_sample_holds_whole_episodes_where_it_can(tmp_path, lengths, limit, kept, chunk_rows):
+    data = episodes(lengths, seed=1)
+    reader = fitting.RowReader([write(data, tmp_path / "a.parquet")], ROLES, chunk_rows=chunk_rows)
+    sample = Sample(2, 1, 3 * limit, ones=True)
+    for chunk in reader.chunks():
+        sample.add(chunk)
+    assert (len(sample), sample.is_full) == (kept, sum(lengths) > limit)
+    assert np.array_equal(sample.X, np.column_stack([data["x"], data["y"], np.ones(len(data))])[:kept])
+    assert np.array_equal(sample.y, data["r"].to_numpy()[:kept], equal_nan=True)
+    assert np.array_equal(sample.episode, data["id"].to_numpy()[:kept])
+    assert np.array_equal(sample.terminated, data["done"].to_numpy()[:kept])
+
+
+# The report
+
+
+@pytest.mark.parametrize("words", [[], ["--lmbda", "auto", "--alpha", "auto", "--fit-intercept"]])
+def test_report(folder, capsys, words):
+    assert run([*FIT, *words, "--report", "fit.html"]) == 0
+    captured = capsys.readouterr()
+    assert "  report      fit.html, on all 1000 rows\n" in captured.out
+    assert [line for line in captured.err.splitlines() if "left: " not in line] == []
+    page = Path("fit.html").read_text()
+    assert "LSTD(λ) for data.csv" in page
+    assert ("Choice of λ and α" in page) == bool(words)
+    assert "Predictions and observed returns" in page
+    assert run([*FIT, "--report", "fit.html"]) == 2
+    Path("model").unlink()
+    assert run([*FIT, "--report", "fit.html"]) == 2
+    assert "`--report` must name a new file; 'fit.html' is there; --force replaces it." in capsys.readouterr().err
+    assert not Path("model").exists()
+    assert run([*FIT, "--report", "fit.html", "--force", "--json", "--quiet"]) == 0
+    assert json.loads(capsys.readouterr().out)["report"] == {"file": "fit.html", "rows": 1000}
+
+
+def test_report_on_the_first_rows(folder, capsys, monkeypatch):
+    monkeypatch.setattr(fitting, "SAMPLE_ENTRIES", 2 * 410)
+    assert run([*FIT, "--report", "fit.html", "--quiet"]) == 0
+    assert "  report      fit.html, on the first 400 of 1000 rows\n" in capsys.readouterr().out
+    assert "LSTD(λ) for data.csv, the first 400 of 1000 rows" in Path("fit.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--report", "model"], "`--report` must not be the file of the model; got 'model'; give another."),
+        (["--report", "data.csv", "--force"], "`--report` must not be a file that is read; got 'data.csv'"),
+        (["--report", "none/fit.html"], "`--report` must name a file in a folder that can be written; got 'none/fit.h"),
+        (["--report", ""], "`--report` must name a file; got ''."),
+    ],
+)
+def test_report_that_cannot_be_written(folder, capsys, words, message):
+    assert run([*FIT, *words, "--quiet"]) == 2
+    captured = capsys.readouterr()
+    assert (captured.out, captured.err.count("\n")) == ("", 1)
+    assert message in captured.err
+    assert not Path("model").exists()
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs limits of file size")
+def test_model_stays_when_there_is_no_room_for_the_report(folder):
+    program = (
+        "import resource, sys; from lstd.cli import main\n"
+        "import lstd.cli.fit as command, lstd.tables.fitting, lstd.report.fit_report, numpy\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000)); sys.exit(main())"
+    )
+    words = [sys.executable, "-c", program, *FIT, "--report", "fit.html", "--quiet"]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stdout) == (1, ""), done.stderr
+    assert done.stderr.endswith(
+        "lstd: fit.html could not be written: File too large; make room or mend the folder. The model was written to "
+        "model.\n"
+    )
+    assert load_model("model").influence is not None
+    assert not Path("fit.html").exists()
+
+
+def test_missing_matplotlib_is_named(folder, capsys, monkeypatch):
+    import lstd.cli.options
+
+    known = lstd.cli.options.find_spec
+    monkeypatch.setattr(lstd.cli.options, "find_spec", lambda name: None if name == "matplotlib" else known(name))
+    assert run([*FIT, "--report", "fit.html"]) == 2
+    assert capsys.readouterr().err.startswith("lstd: `lstd fit --report` needs the package matplotlib; install it: pip")
+    assert run([*FIT, "--quiet"]) == 0

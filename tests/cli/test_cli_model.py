@@ -1,0 +1,418 @@
+"""The commands fit, predict, score and inspect: results, exit codes, one line per error, memory, interruption."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+import pytest
+
+from lstd import LSTDStatistics
+from lstd.cli.app import run
+from lstd.cli.options import names
+from lstd.data.returns import discounted_returns
+from lstd.estimators.persistence import load_model
+from tolerances import assert_close
+
+COMMAND = [sys.executable, "-c", "import sys; from lstd.cli import main; sys.exit(main())"]
+POSIX = pytest.mark.skipif(os.name != "posix", reason="needs POSIX signals")
+COLUMNS = ["--reward", "r", "--episode", "id", "--terminated", "done", "--gamma", "0.9"]
+FIT = ["fit", "data.csv", "--features", "x,y", *COLUMNS, "--out", "model"]
+
+
+def table(n_rows, seed=0, length=20):
+    """Episodes of `length` rows, every other one terminated, the others with nothing known after their last row."""
+    rng = np.random.default_rng(seed)
+    rows = np.arange(n_rows)
+    last, even = rows % length == length - 1, rows // length % 2 == 0
+    reward = np.where(last & ~even, np.nan, rng.normal(size=n_rows))
+    x, y = rng.normal(size=(2, n_rows))
+    return pa.table({"x": x, "y": y, "r": reward, "id": rows // length, "t": rows % length, "done": 1 * (last & even)})
+
+
+def write_csv(data, path):
+    pyarrow.csv.write_csv(data, path, pyarrow.csv.WriteOptions(quoting_header="none"))
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """An empty working folder with tables of 200 rows."""
+    monkeypatch.chdir(tmp_path)
+    write_csv(table(200), "data.csv")
+    pq.write_table(table(200), "data.parquet")
+    return tmp_path
+
+
+def start(*words, **options):
+    """Start the command, SIGINT not ignored as it is in a background job."""
+    before = (lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)) if os.name == "posix" else None
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, **options}
+    return subprocess.Popen([*COMMAND, *map(str, words)], preexec_fn=before, **pipes)
+
+
+def finish(process):
+    output, errors = process.communicate(timeout=60)
+    return process.returncode, output, errors
+
+
+def files():
+    return sorted(path.name for path in Path().iterdir())
+
+
+# Results
+
+
+@pytest.mark.parametrize("data", ["data.csv", "data.parquet"])
+@pytest.mark.parametrize("variant", ["boyan", "uncorrected", "mixed"])
+def test_fit_predict_score_inspect(folder, capsys, data, variant):
+    settings = ["--lmbda", "0.5", "--alpha", "2", "--variant", variant, "--quiet", "--json"]
+    assert run(["fit", data, "--features", "x", "--features", "y", *COLUMNS, *settings, "-o", "model"]) == 0
+    captured = capsys.readouterr()
+    assert captured.err == ""
+    fitted = json.loads(captured.out)
+    columns = {name: column.to_numpy() for name, column in zip(table(1).column_names, table(200).columns, strict=True)}
+    X = np.column_stack([columns["x"], columns["y"]])
+    expected = LSTDStatistics.from_arrays(
+        X, columns["r"], gamma=0.9, lmbda=0.5, episode=columns["id"], terminated=columns["done"]
+    )
+    weights = expected.solve(2.0, variant).weights
+    assert_close(list(fitted["coefficients"]["r"].values()), weights, "solve")
+    assert fitted["origin"]["rows"] == 200
+    assert (fitted["origin"]["transitions"], fitted["origin"]["episodes"]) == (195, 10)
+    assert_close(load_model("model").statistics.B, expected.B, "sums")
+
+    assert run(["inspect", "model", "--json"]) == 0
+    assert (fitted.pop("no_intervals"), fitted.pop("selection"), fitted.pop("report")) == (None, None, None)
+    assert json.loads(capsys.readouterr().out) == fitted
+
+    assert run(["predict", "model", data, "--id", "id,t", "--quiet"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "id,t,prediction"
+    assert [line.rsplit(",", 1)[0] for line in lines[1:]] == [f"{i // 20},{i % 20}" for i in range(200)]
+    assert_close([float(line.rsplit(",", 1)[1]) for line in lines[1:]], X @ weights, "solve")
+
+    assert run(["score", "model", data, "--quiet", "--json"]) == 0
+    score = json.loads(capsys.readouterr().out)
+    last = columns["t"] == 19
+    returns, unobserved = discounted_returns(columns["r"], 0.9, last, columns["done"] == 1)
+    counts = unobserved < 0.01
+    errors = (returns - X @ weights)[counts]
+    assert (score["rows"], score["scored"]) == (200, int(counts.sum()))
+    assert_close(score["rewards"]["r"]["mse"], np.mean(errors**2), "solve")
+    assert_close(score["rewards"]["r"]["r2"], 1 - np.mean(errors**2) / np.var(returns[counts]), "solve")
+
+
+def test_what_people_read(folder, capsys):
+    assert run([*FIT, "--fit-intercept"]) == 0
+    captured = capsys.readouterr()
+    assert captured.out.startswith("model\n  fitted on   data.csv\n              200 rows, 195 transitions, 10 ep")
+    assert "  parameters  gamma 0.9, lmbda 0.9, alpha 1, boyan, with intercept\n" in captured.out
+    assert captured.err.startswith("lstd: 0 %, 1 s left: reading data.csv\n")
+    assert run(["inspect", "model"]) == 0
+    shown = capsys.readouterr().out
+    assert "  columns     episode: id, terminated: done\n" in shown
+    assert "  condition   " in shown
+    assert "  intervals   from 10 stretches of the data\n" in shown
+    assert "  coefficients for r, and their standard errors\n    x            " in shown
+    assert "    (intercept)  " in shown
+    assert run(["score", "model", "data.csv"]) == 0
+    assert "100 of 200 rows scored" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("extension", [".csv", ".parquet"])
+@pytest.mark.parametrize("data", ["data.csv", "data.parquet"])
+def test_predictions_in_a_file(folder, capsys, data, extension):
+    assert run([*FIT, "--quiet"]) == 0
+    capsys.readouterr()
+    out = f"out{extension}"
+    assert run(["predict", "model", data, "-o", out, "--id", "id", "--quiet", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"file": out, "rows": 200}
+    written = pyarrow.csv.read_csv(out) if extension == ".csv" else pq.read_table(out)
+    assert written.column_names == ["id", "prediction"]
+    model = load_model("model")
+    X = np.column_stack([table(200)["x"], table(200)["y"]])
+    assert_close(written["prediction"], model.predict(X)[:, 0], "sums")
+    assert [int(one) for one in written["id"].to_pylist()] == table(200)["id"].to_pylist()
+    assert run(["predict", "model", data, "-o", out, "--quiet"]) == 2
+    assert "--force replaces it" in capsys.readouterr().err
+    assert run(["predict", "model", data, "-o", out, "--quiet", "--force"]) == 0
+
+
+def test_several_rewards(folder, capsys):
+    words = ["--reward", "r,t", *COLUMNS[2:], "--features", "x,y", "--quiet", "-o", "model"]
+    assert run(["fit", "data.parquet", *words]) == 0
+    assert run(["predict", "model", "data.csv", "--quiet", "-o", "out.csv"]) == 0
+    assert Path("out.csv").read_text().startswith("prediction_r,prediction_t\n")
+    capsys.readouterr()
+    assert run(["score", "model", "data.csv", "--quiet", "--json"]) == 0
+    assert set(json.loads(capsys.readouterr().out)["rewards"]) == {"r", "t"}
+
+
+def test_several_files_and_all_other_columns(folder, capsys):
+    pq.write_table(table(200)[:77], "a.parquet")
+    write_csv(table(200)[77:], "b.csv")
+    words = [*COLUMNS, "--all-others", "--exclude", "t", "--quiet", "-o", "other"]
+    assert run(["fit", "a.parquet", "b.csv", *words]) == 0
+    assert run([*FIT, "--quiet"]) == 0
+    other, model = load_model("other"), load_model("model")
+    assert other.feature_names == model.feature_names == ("x", "y")
+    assert_close(other.coef, model.coef, "solve")
+    assert other.origin.files == ("a.parquet", "b.csv")
+
+
+def test_score_with_columns_of_other_names(folder, capsys):
+    assert run([*FIT, "--quiet"]) == 0
+    pq.write_table(table(200).rename_columns(["x", "y", "gain", "who", "t", "end"]), "other.parquet")
+    names = ["--reward", "gain", "--episode", "who", "--terminated", "end"]
+    capsys.readouterr()
+    assert run(["score", "model", "other.parquet", *names, "--quiet"]) == 0
+    other = capsys.readouterr().out.replace("gain", "r")
+    assert run(["score", "model", "data.csv", "--quiet"]) == 0
+    assert capsys.readouterr().out == other
+    assert run(["score", "model", "data.csv", "--episode", "", "--terminated", "", "--quiet"]) == 2
+    assert "column 'r', row 40 (the first row of data is 1): has no value" in capsys.readouterr().err
+
+
+def test_names_of_columns_may_hold_commas():
+    assert names(["a,b", "c", '"d,e",f']) == ("a", "b", "c", "d,e", "f")
+    assert names(["a, b", ' c,  " d"']) == ("a", "b", "c", " d")
+    assert names(None) == ()
+
+
+@pytest.mark.filterwarnings("default")
+def test_what_is_assumed_is_said(folder, capsys):
+    words = ["fit", "data.csv", "--features", "x", "--reward", "t", "--gamma", "0.9", "--force", "-o", "model"]
+    assert run([*words, "--episode", "id"]) == 0
+    assert "Nothing says which episodes terminated: every episode is taken as truncated" in capsys.readouterr().err
+    assert run([words[0], "data.parquet", *words[1:]]) == 0
+    assert "without a column of episodes, the first row of each file is taken as" in capsys.readouterr().err
+    assert run([*words, "--features", "y", "--alpha", "0", "--exclude", "x"]) == 2
+    write_csv(table(200).append_column("x2", table(200)["x"]), "twice.csv")
+    words = ["fit", "twice.csv", "--features", "x,x2", *COLUMNS, "--alpha", "0", "-o", "singular"]
+    capsys.readouterr()
+    assert run([*words, "--json"]) == 0
+    captured = capsys.readouterr()
+    assert "singular to working precision" in captured.err or "ill-conditioned" in captured.err
+    assert json.loads(captured.out)["condition_number"] is None or json.loads(captured.out)["condition_number"] > 1e10
+
+
+# Errors
+
+
+BAD = "x,y,r,id,t,done\n1,1,1,0,0,0\n2,oops,2,0,1,0\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["fit", "data.csv", "--gamma", "0.9", "-o", "m"], "reward"),
+        (["fit", "data.csv", "--reward", "r", "-o", "m", "--features", "x"], "gamma"),
+        (["fit", "data.csv", "--reward", "r", "--gamma", "0.9", "--features", "x"], "out"),
+        (["fit", "data.csv", "--reward", "r", "--gamma", "high", "-o", "m", "--features", "x"], "--gamma"),
+        (["fit", "data.csv", *COLUMNS, "-o", "m"], "either `--features` with names or `--all-others` must be given"),
+        (["fit", "data.csv", *COLUMNS, "-o", "m", "--features", "x", "--all-others"], "and not both"),
+        (
+            ["fit", "data.csv", *COLUMNS, "-o", "m", "--features", "x,z"],
+            "data.csv: column 'z' is missing; the file has",
+        ),
+        (["fit", "data.csv", *COLUMNS, "-o", "m", "--features", "x,r"], "column 'r' is named 2 times"),
+        (["fit", "data.csv", *COLUMNS, "-o", "m", "--features", "x", "--gamma", "1.3"], "`gamma` must be in [0, 1]; g"),
+        (["fit", "data.csv", *COLUMNS, "-o", "m", "--features", "x", "--alpha", "-1"], "`alpha` must be in [0, ∞)"),
+        (["fit", "data.csv", *COLUMNS, "-o", "m", "--features", "x", "--variant", "best"], "`variant` must be one of"),
+        (["fit", "data.csv", *COLUMNS[:4], "--gamma", "1", "-o", "m", "--features", "x", "--truncated", "t"], "--term"),
+        (["fit", "bad.csv", *COLUMNS, "-o", "m", "--features", "x,y"], "bad.csv: column 'y', row 2 (the first row of"),
+        (["fit", "none.csv", *COLUMNS, "-o", "m", "--features", "x"], "none.csv could not be read: No such file"),
+        (
+            ["fit", "data.txt", *COLUMNS, "-o", "m", "--features", "x"],
+            "'data.txt' must end in one of .csv, .csv.gz",
+        ),
+        (["fit", "data.csv", *COLUMNS, "-o", "none/m", "--features", "x"], "got 'none/m' (No such file or directory)"),
+        (["fit", "data.csv", *COLUMNS, "-o", "data.csv/m", "--features", "x"], "(Not a directory); give another."),
+        (["fit", "data.csv", *COLUMNS, "-o", ".", "--features", "x"], "`--out` must name a file; got '.', which is no"),
+        (["fit", "data.csv", *COLUMNS, "-o", "/dev/null", "--force", "--features", "x"], "got '/dev/null', which is n"),
+        (["fit", "data.csv", *COLUMNS, "-o", "", "--features", "x"], "`--out` must name a file; got ''."),
+        (["fit", "data.csv", *COLUMNS, "-o", "bad.csv", "--features", "x"], "'bad.csv' is there; --force replaces it"),
+        (["fit", "data.csv", *COLUMNS, "-o", "data.csv", "--force", "--features", "x"], "must not be a file that is r"),
+        (["fit", "data.csv", *COLUMNS, "-o", 300 * "a", "--features", "x"], "(File name too long)"),
+        (["predict", "none", "data.csv"], "none could not be read: No such file"),
+        (["predict", "bad.csv", "data.csv"], "bad.csv was not written by lstd."),
+        (["predict", "model", "bad.csv"], "bad.csv: column 'y', row 2 (the first row of data is 1): has 'oops'"),
+        (["predict", "model", "bad.csv", "-o", "p.parquet"], "bad.csv: column 'y', row 2"),
+        (["predict", "model", "data.csv", "--id", "who"], "data.csv: column 'who' is missing"),
+        (["predict", "model", "data.csv", "--json"], "`--json` goes with `--out` only"),
+        (["predict", "model", "data.csv", "-o", "p.txt"], "`--out` must end in .csv or .parquet"),
+        (["predict", "model", "data.csv", "-o", "p"], "`--out` must end in .csv or .parquet"),
+        (["predict", "model", "data.parquet", "-o", "data.csv", "--id", "prediction"], "is there; --force"),
+        (["score", "model", "bad.csv"], "bad.csv: column 'y', row 2"),
+        (
+            ["score", "model", "data.csv", "--reward", "r,t"],
+            "`--reward` must name 1 columns, one per prediction; got",
+        ),
+        (["inspect", "data.csv"], "data.csv was not written by lstd."),
+        (["inspect"], "MODEL"),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_code_2(folder, capsys, words, message):
+    assert run([*FIT, "--quiet"]) == 0
+    Path("bad.csv").write_text(BAD)
+    before = {path: Path(path).read_bytes() for path in files()}
+    capsys.readouterr()
+    assert run([*words, "--quiet"] if words[0] != "inspect" else words) == 2
+    captured = capsys.readouterr()
+    assert captured.out in ("", "prediction\n")
+    assert captured.err.startswith("lstd: ")
+    assert captured.err.count("\n") == 1
+    assert message in captured.err
+    assert {path: Path(path).read_bytes() for path in files()} == before
+
+
+@POSIX
+def test_full_disk_is_one_line_and_exit_code_1(folder):
+    import resource
+
+    write_csv(table(50_000), "long.csv")
+    assert run([*FIT, "--quiet"]) == 0
+    before = files()
+
+    def limit():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+
+    for words in (
+        ["predict", "model", "long.csv", "-o", "p.csv"],
+        ["predict", "model", "long.csv", "-o", "p.parquet"],
+        ["fit", "data.csv", "--features", "x,y", *COLUMNS, "-o", "second"],
+    ):
+        done = subprocess.run([*COMMAND, *words], preexec_fn=limit, capture_output=True, text=True, timeout=60)
+        assert (done.returncode, done.stdout) == (1, "")
+        assert [line for line in done.stderr.splitlines() if "left: reading" not in line] == [
+            f"lstd: {words[-1]} could not be written: File too large; make room or mend the folder."
+        ]
+        assert files() == before
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_stdout_that_cannot_be_written_is_exit_code_1(folder):
+    assert run([*FIT, "--quiet"]) == 0
+    with open("/dev/full", "w") as full:
+        code, _, errors = finish(start("predict", "model", "data.csv", "--quiet", stdout=full))
+    assert (code, errors) == (
+        1,
+        "lstd: the predictions could not be written to standard output: No space left on device.\n",
+    )
+
+
+@POSIX
+def test_reader_that_goes_away_is_no_failure(folder):
+    write_csv(table(100_000), "long.csv")
+    assert run([*FIT, "--quiet"]) == 0
+    process = start("predict", "model", "long.csv", "--quiet")
+    assert process.stdout.readline() == "prediction\n"
+    process.stdout.close()
+    assert process.wait(timeout=60) == 0
+    assert process.stderr.read() == ""
+    process.stderr.close()
+
+
+# Interruption
+
+
+@POSIX
+@pytest.mark.parametrize(("number", "code"), [("SIGINT", 130), ("SIGTERM", 143), ("SIGKILL", -9)])
+@pytest.mark.parametrize("command", ["fit", "predict"])
+def test_interruption_leaves_nothing_half_written(folder, number, code, command):
+    assert run([*FIT, "--quiet"]) == 0
+    write_csv(pa.concat_tables([table(100_000)] * 12).set_column(3, "id", pa.array(np.arange(1_200_000))), "long.csv")
+    words = {
+        "fit": ["fit", "long.csv", "--features", "x,y", "--reward", "t", "--gamma", "0.9", "-o", "new"],
+        "predict": ["predict", "model", "long.csv", "-o", "new.csv"],
+    }[command]
+    before = files()
+    process = start(*words)
+    assert process.stderr.readline().startswith("lstd: 0 %")
+    time.sleep(0.2)
+    process.send_signal(getattr(signal, number))
+    found, output, errors = finish(process)
+    assert (found, output) == (code, "")
+    left = [name for name in files() if name not in before]
+    if number == "SIGKILL":
+        assert [name for name in left if not name.startswith(".")] == []
+    else:
+        assert left == []
+        said = {"fit": "no model was written", "predict": "no predictions were written"}[command]
+        assert errors.splitlines()[-1] == f"lstd: {'interrupted' if code == 130 else 'terminated'}; {said}."
+
+
+# Memory and time
+
+PEAK = (
+    "import sys; from lstd.cli import main; code = main(sys.argv[1:]); "
+    "print(next(line for line in open('/proc/self/status') if line.startswith('VmHWM')), file=sys.stderr); "
+    "sys.exit(code)"
+)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
+@pytest.mark.parametrize("extension", [".csv", ".parquet"])
+def test_memory_does_not_grow_with_the_file(folder, extension):
+    """Three times the rows, in one row group, scored as one stream: 50 MB more of CSV take at most 25 MB more."""
+    small, peaks = 200_000, {}  # more than is read ahead
+    rng = np.random.default_rng(0)
+    for n_rows in (small, 3 * small):
+        columns = {f"f{j}": rng.normal(size=n_rows) for j in range(5)}
+        data = pa.table({**columns, "id": np.arange(n_rows) // 7 + n_rows, "r": np.ones(n_rows)})
+        data = data.append_column("done", pa.array(np.arange(n_rows) % 7 == 6))
+        path = f"rows{n_rows}{extension}"
+        write_csv(data, path) if extension == ".csv" else pq.write_table(data, path, row_group_size=n_rows)
+        del data, columns
+        fit = ["fit", path, "--features", "f0,f1,f2,f3,f4", *COLUMNS, "-o", f"model{n_rows}", "--memory", "16MB"]
+        commands = {
+            "fit": fit,
+            "score": ["score", f"model{n_rows}", path, "--episode", "", "--terminated", ""],
+            "predict": ["predict", f"model{n_rows}", path, "-o", f"out{n_rows}{extension}"],
+        }
+        for name, words in commands.items():
+            done = subprocess.run([sys.executable, "-c", PEAK, *words, "--quiet"], capture_output=True, text=True)
+            assert done.returncode == 0, done.stderr
+            peaks[name, n_rows] = int(done.stderr.split()[-2]) / 1024
+    for name in commands:
+        assert peaks[name, 3 * small] < peaks[name, small] + 25, peaks
+
+
+def test_help_imports_nothing_slow():
+    program = (
+        "import sys; from lstd.cli import main\n"
+        "for command in ('fit', 'predict', 'score', 'inspect'):\n"
+        "    assert main([command, '--help']) == 0\n"
+        "slow = {'numpy', 'scipy', 'numba', 'pyarrow', 'sklearn', 'rich'} & set(sys.modules)\n"
+        "sys.exit(str(slow) if slow else 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_commands_need_neither_scikit_learn_nor_pandas(folder):
+    program = (
+        "import sys; from lstd.cli import main; code = main(sys.argv[1:]); "
+        "sys.exit(str(slow) if (slow := {'sklearn', 'pandas', 'matplotlib'} & set(sys.modules)) else code)"
+    )
+    for words in (FIT, ["predict", "model", "data.csv"]):
+        done = subprocess.run([sys.executable, "-c", program, *words], capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+
+
+def test_missing_package_is_named(folder, capsys, monkeypatch):
+    import lstd.cli.options
+
+    monkeypatch.setattr(lstd.cli.options, "find_spec", lambda name: None)
+    assert run(FIT) == 2
+    error = capsys.readouterr().err
+    assert error == 'lstd: `lstd fit` needs the package pyarrow; install it: pip install "lstd[cli]"\n'

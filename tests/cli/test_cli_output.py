@@ -1,0 +1,77 @@
+"""Output of the commands that cannot be written."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from test_cli_model import COMMAND, FIT, POSIX, table, write_csv
+
+from lstd.cli.app import run
+
+CLOSED = "it is closed.\n"
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """An empty working folder with tables of 200 rows."""
+    monkeypatch.chdir(tmp_path)
+    write_csv(table(200), "data.csv")
+    pq.write_table(table(200), "data.parquet")
+    return tmp_path
+
+
+@POSIX
+@pytest.mark.parametrize(
+    ("words", "what"),
+    [
+        (["predict", "model", "data.csv"], "the predictions"),
+        (["score", "model", "data.csv"], "the summary"),
+        (["inspect", "model"], "the summary"),
+    ],
+)
+def test_closed_stdout_is_exit_code_1(folder, words, what):
+    assert run([*FIT, "--quiet"]) == 0
+    quiet = [] if words[0] == "inspect" else ["--quiet"]
+    done = subprocess.run([*COMMAND, *words, *quiet], preexec_fn=lambda: os.close(1), stderr=subprocess.PIPE, text=True)
+    assert (done.returncode, done.stderr) == (
+        1,
+        f"lstd: {what} could not be written to standard output: it is closed.\n",
+    )
+
+
+@POSIX
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no full device here")
+@pytest.mark.parametrize("words", [["--help"], ["--version"], [], ["fit", "--help"]])
+def test_help_and_version_on_a_full_disk(words):
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([*COMMAND, *words], stdout=full, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 1
+    assert done.stderr == "lstd: the text could not be written to standard output: No space left on device.\n"
+
+
+@pytest.mark.parametrize("command", ["fit", "predict", "score"])
+def test_quiet_says_what_is_told_all_the_same(capsys, command):
+    assert run([command, "--help"]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "no warning but that the cache of compiled kernels cannot be used" in shown
+
+
+def test_columns_that_differ_between_files(folder, capsys):
+    assert run([*FIT, "--quiet"]) == 0
+    data = table(200)
+    pq.write_table(data.set_column(3, "id", pa.array([f"e{i}" for i in data["id"].to_pylist()])), "text.parquet")
+    capsys.readouterr()
+    words = ["predict", "model", "data.parquet", "text.parquet", "--id", "id", "--quiet"]
+    assert run([*words, "-o", "out.parquet"]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith(
+        "lstd: text.parquet: column 'id' is of type string here and of type int64 in the files before, and "
+    )
+    assert error.count("\n") == 1
+    assert not Path("out.parquet").exists()
+    assert run([*words, "-o", "out.csv"]) == 0

@@ -1,0 +1,267 @@
+"""The data contract: what is refused, in which words, and what is made of what is accepted."""
+
+from __future__ import annotations
+
+import datetime
+import re
+import warnings
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from lstd import LSTDStatistics
+from lstd.data import rows as _rows
+from lstd.data.rows import check_features, check_rows, warn_of_breaks
+from lstd.errors import BrokenEpisodeWarning, InvalidInputError, LSTDError, MissingTerminationWarning
+
+NAN, INF = float("nan"), float("inf")
+X, y = np.arange(8.0).reshape(4, 2), np.arange(4.0)
+NO_ENDS = [False] * 4
+TWO = {"episode": [1, 1, 2, 2], "terminated": [False, True, False, False]}
+
+
+def check(X=X, y=y, **columns):
+    return check_rows(X, y, gamma=0.9, **columns)
+
+
+def with_value(array, where, value):
+    changed = np.array(array, dtype=float)
+    changed[where] = value
+    return changed
+
+
+LISTS = np.empty(4, dtype=object)  # of ids that have no hash
+LISTS[:] = [[1], [1], [2], [2]]
+
+# Arguments, then what the message must say: the argument and the rule, the value and its first bad row, the remedy.
+REFUSED = [
+    ({"X": y}, r"`X` must have shape \(n_rows, n_features\); got \(4,\). Reshape one feature with X.reshape"),
+    ({"X": np.zeros((4, 2, 1))}, r"`X` must have shape .*; got \(4, 2, 1\)"),
+    ({"X": [["a", "b"]] * 4}, "`X` must be an array of real numbers: could not convert"),
+    ({"X": [[1.0], [1.0, 2.0], [1.0], [1.0]]}, "`X` must be an array of real numbers"),
+    ({"X": X * 1j}, "`X` must be an array of real numbers; got dtype complex128"),
+    ({"X": sparse.csr_array(X * 1j)}, "`X` must be an array of real numbers; got dtype complex128"),
+    ({"X": with_value(X, (2, 1), NAN)}, "`X` must be finite.*; row 2 has nan in column 1. Drop or impute"),
+    ({"X": with_value(X, (1, 0), -INF)}, "`X` must be finite.*; row 1 has -inf in column 0. Drop or impute"),
+    ({"X": sparse.csr_array(with_value(X, (2, 1), NAN))}, "`X` must be finite.*; row 2 has nan in column 1"),
+    ({"X_next": with_value(X, (3, 0), INF)}, "`X_next` must be finite.*; row 3 has inf in column 0"),
+    ({"X_next": X[:3]}, r"`X_next` must have the shape of `X`, \(4, 2\); got \(3, 2\)"),
+    ({"y": y[:3]}, r"`y` must have one reward per row of `X`, shape \(4,\) or \(4, n_rewards\); got \(3,\)"),
+    ({"y": np.empty((4, 0))}, r"`y` must have one reward per row .*; got \(4, 0\)"),
+    ({"y": 1.0}, r"`y` must have one reward per row .*; got \(\)"),
+    ({"y": y * 1j}, "`y` must be an array of real numbers; got dtype complex128"),
+    ({"y": ["a"] * 4}, "`y` must be an array of real numbers"),
+    (
+        {"y": with_value(y, 1, NAN)},
+        "`y` must be finite on every row but the last one .*; row 1 has nan. Drop or impute",
+    ),
+    ({"y": with_value(y, 3, INF)}, "`y` must be finite .*; row 3 has inf"),
+    ({"y": with_value(y, 3, NAN), "X_next": X}, "`y` must be finite .*; row 3 has nan"),
+    ({"y": with_value(y, 1, NAN), **TWO}, "`y` must be finite .*; row 1 has nan"),
+    ({"y": [[0, 1], [0, NAN], [0, 0], [0, 0]]}, r"`y` must be finite .*; row 1 has \[0.0, nan\]"),
+    ({"episode": [1, 1, 2]}, r"`episode` must have one id per row of `X`, shape \(4,\); got \(3,\)"),
+    ({"episode": [1, 2, 2, 1]}, "`episode` must be contiguous: .* id 1 comes again at row 3. Sort the rows by episode"),
+    ({"episode": ["a", "b", "a", "b"]}, "`episode` must be contiguous: .* id 'a' comes again at row 2"),
+    ({"episode": [1.0, 1.0, NAN, 2.0]}, "`episode` must have an id on every row; row 2 has nan. Fill it in"),
+    ({"episode": np.array(["a", "a", None, "b"])}, "`episode` must have an id on every row; row 2 has None"),
+    (
+        {"episode": np.array(["a", NAN, "b", "b"], dtype=object)},
+        "`episode` must have an id on every row; row 1 has nan",
+    ),
+    ({"episode": np.array(["2024", "NaT", "NaT", "2025"], "M8[D]")}, "`episode` must have an id .*; row 1 has NaT"),
+    ({"terminated": [True] * 3}, r"`terminated` must have one flag per row of `X`, shape \(4,\); got \(3,\)"),
+    ({"terminated": ["no"] * 4}, "`terminated` must hold True and False; got dtype <U2. Convert it to bool"),
+    ({"terminated": [0, 2, 0, 1]}, "`terminated` must hold True and False; row 1 has 2. Convert"),
+    ({"terminated": [0.0, NAN, 0.0, 1.0]}, "`terminated` must hold True and False"),
+    (
+        {"terminated": [True, False, False, False], "episode": [7, 7, 8, 8]},
+        "`terminated` may be True on the last row of an episode only; row 0 is followed .* Give what follows an id",
+    ),
+    ({"discount": [1.0] * 3}, r"`discount` must have one value per row of `X`, shape \(4,\); got \(3,\)"),
+    ({"discount": [1.0, 1.5, 0.0, 0.0]}, r"`discount` must be in \[0, 1\]; row 1 has 1.5. Mend it"),
+    ({"discount": [1.0, 1.0, NAN, 0.0]}, r"`discount` must be in \[0, 1\]; row 2 has nan"),
+    ({"discount": 2.0}, r"`discount` must be in \[0, 1\]; got 2"),
+    ({"importance_ratio": [1.0, -0.5, 0.0, 0.0]}, "`importance_ratio` must be finite and at least 0; row 1 has -0.5"),
+    ({"importance_ratio": [1.0, 1.0, 1.0, INF]}, "`importance_ratio` must be finite and at least 0; row 3 has inf"),
+    ({"importance_ratio": ["a"] * 4}, "`importance_ratio` must be an array of real numbers"),
+    ({"discount": True}, "`discount` must be a number; got True"),
+    ({"X": np.empty((4, 0))}, r"`X` must have at least one feature; got shape \(4, 0\)"),
+    ({"episode": LISTS}, r"`episode` must hold ids that can be hashed and compared, .*; got \[1\]"),
+    ({"episode": [[1], [1, 2], [1], [1]]}, "`episode` must be a vector of ids"),
+    ({"terminated": [[1], [1, 2], [1], [1]]}, "`terminated` must be a vector of flags"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "message"), REFUSED)
+def test_bad_input_is_refused(arguments, message):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", MissingTerminationWarning)
+        with pytest.raises(InvalidInputError, match=message) as one:
+            check(**arguments)
+        with pytest.raises(InvalidInputError, match=message) as two:  # where the sums are what shows NaN and inf
+            LSTDStatistics.from_arrays(**{"X": X, "y": y, "gamma": 0.9, "lmbda": 0.5, **arguments})
+    assert str(one.value) == str(two.value)
+    assert isinstance(one.value, LSTDError)
+    assert isinstance(one.value, ValueError)
+
+
+@pytest.mark.parametrize("value", [NAN, INF, -INF])
+@pytest.mark.parametrize("columns", [{}, TWO, {"X_next": X}, {"terminated": [False] * 3 + [True]}])
+@pytest.mark.parametrize("as_given", [np.asarray, sparse.csr_array])
+@pytest.mark.parametrize("ratio", [0.0, 1.0])
+def test_no_feature_that_is_not_finite_escapes_the_sums(value, columns, as_given, ratio):
+    """Whatever its row and weight: the first row, horizon rows, rows of ratio zero, the pending row."""
+    random = np.random.default_rng(0)
+    good = {"X": random.normal(size=(4, 2)), "X_next": random.normal(size=(4, 2))}
+    for name in ("X", "X_next") if "X_next" in columns else ("X",):
+        for where in np.ndindex(4, 2):
+            bad = {**columns, "X": as_given(good["X"]), "importance_ratio": [ratio] * 4}
+            if "X_next" in columns:
+                bad["X_next"] = as_given(good["X_next"])
+            bad[name] = as_given(with_value(good[name], where, value))
+            with pytest.raises(InvalidInputError, match=f"`{name}` must be finite.*row {where[0]} .*umn {where[1]}"):
+                LSTDStatistics.from_arrays(y=y, gamma=0.9, lmbda=0.0, **bad)
+
+
+def test_sums_that_overflow_are_refused():
+    with pytest.raises(InvalidInputError, match="must be below 1e308; they overflowed"):
+        LSTDStatistics.from_arrays(np.full((3, 1), 1e200), np.ones(3), gamma=0.9, lmbda=0.5)
+
+
+def test_large_features_are_finite():
+    assert check_features("X", [[1e308], [1e308]]).shape == (2, 1)
+
+
+def test_what_is_made_of_two_episodes():
+    rows = check(y=[0.0, 1.0, 2.0, NAN], **TWO)
+    assert len(rows) == 4
+    assert rows.n_features == 2
+    assert rows.last.tolist() == [False, True, False, True]
+    assert rows.terminated.tolist() == [False, True, False, False]
+    assert rows.leaving.tolist() == [0.9, 0.0, 0.9, 0.9]
+    assert rows.ratios.tolist() == [1.0] * 4
+    assert rows.y.tolist() == [[0.0], [1.0], [2.0], [0.0]]
+    assert rows.y_missing.tolist() == [False] * 3 + [True]
+    assert (rows.first_episode, rows.last_episode, rows.single) == (1, 2, True)
+
+
+def test_terminations_part_episodes_without_ids():
+    rows = check(terminated=[True, False, True, False])
+    assert rows.last.tolist() == [True, False, True, True]
+    assert rows.first_episode is None
+
+
+@pytest.mark.parametrize(
+    "ids",
+    [
+        [3, 3, 1, 2],
+        np.array([3.5, 3.5, 1.0, 2.0]),
+        ["c", "c", "a", "b"],
+        np.array(["c", "c", "a", "b"], dtype=object),
+        [datetime.date(2024, 1, 3), datetime.date(2024, 1, 3), datetime.date(2024, 1, 1), datetime.date(2024, 1, 2)],
+        np.array(["2024-03", "2024-03", "2024-01", "2024-02"], "M8[M]"),
+        [True, True, False, 2],
+    ],
+)
+def test_ids_may_be_of_any_type_and_in_any_order(ids):
+    assert check(episode=ids, terminated=NO_ENDS).last.tolist() == [False, True, True, True]
+
+
+def test_a_discount_or_ratio_may_be_one_number():
+    rows = check(discount=0.5, importance_ratio=2, terminated=[False] * 3 + [True])
+    assert rows.leaving.tolist() == [0.5, 0.5, 0.5, 0.0]
+    assert rows.ratios.tolist() == [2.0] * 4
+
+
+def test_flags_may_be_numbers():
+    assert check(terminated=[0, 1, 0, 1]).terminated.dtype == np.bool_
+    assert check(terminated=[0.0, 1.0, 0.0, 1.0]).terminated.tolist() == [False, True, False, True]
+
+
+def test_no_rows():
+    rows = check(np.empty((0, 2)), np.empty(0), episode=[], terminated=np.empty(0, dtype=bool))
+    assert len(rows) == 0
+    assert rows.first_episode is None
+
+
+def test_features_are_not_copied_and_stay_as_they_are():
+    dense = np.ones((3, 2))
+    assert check_features("X", dense) is dense
+    unsorted = sparse.csr_array((np.array([1.0, 2.0, 3.0]), np.array([1, 0, 0]), np.array([0, 3])), shape=(1, 2))
+    kept = [unsorted.data.copy(), unsorted.indices.copy(), unsorted.indptr.copy()]
+    for array in (unsorted.data, unsorted.indices, unsorted.indptr):
+        array.flags.writeable = False
+    assert check_features("X", unsorted).toarray().tolist() == [[5.0, 1.0]]
+    for before, after in zip(kept, (unsorted.data, unsorted.indices, unsorted.indptr), strict=True):
+        np.testing.assert_array_equal(before, after)
+
+
+@pytest.mark.parametrize("form", ["csr", "csc", "coo", "lil", "dok", "bsr"])
+def test_any_sparse_form_becomes_rows(form):
+    np.testing.assert_array_equal(check_features("X", sparse.csr_array(X).asformat(form)).toarray(), X)
+
+
+def test_episodes_without_terminations_are_taken_as_truncated():
+    with pytest.warns(MissingTerminationWarning, match="`episode` was given without `terminated`.* Pass `terminated`"):
+        rows = check(episode=[1, 1, 2, 2])
+    assert not rows.terminated.any()
+
+
+@pytest.mark.parametrize("columns", [{}, {"episode": [1, 1, 2, 2], "X_next": X}, TWO, {"terminated": NO_ENDS}])
+def test_no_warning_where_nothing_is_assumed(columns):
+    check(**columns)
+
+
+@pytest.mark.parametrize("name", ["X", "y", "X_next", "episode", "terminated", "discount", "importance_ratio"])
+def test_masked_entries_are_refused(name):
+    data = {"X": np.ones((3, 1)), "y": np.ones(3), "X_next": np.ones((3, 1)), "episode": np.ones(3)}
+    data |= {"terminated": np.arange(3) == 2, "discount": np.ones(3), "importance_ratio": np.ones(3)}
+    hidden = np.zeros(np.shape(data[name]), dtype=bool)
+    data[name] = np.ma.array(data[name], mask=hidden)
+    assert len(check_rows(**data, gamma=0.9)) == 3  # nothing is hidden
+    data[name][1] = np.ma.masked
+    with pytest.raises(InvalidInputError, match=f"^`{name}` must not have masked entries"):
+        check_rows(**data, gamma=0.9)
+
+
+# ---------------------------------------------------------------- rows that are not the successors of those before
+
+FEATURES = np.random.default_rng(0).normal(size=(9, 3))
+
+
+def breaks(rows, lmbda=0.5, before=None):
+    """Row that the warning names; None without one."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        told = warn_of_breaks(rows, lmbda, before)
+    assert told == bool(caught)
+    assert all(w.category is BrokenEpisodeWarning for w in caught)
+    return int(re.match(r"Row (\d+) of `X` is not the successor", str(caught[0].message))[1]) if caught else None
+
+
+def transitions(order=range(8), form=np.asarray, **columns):
+    X, X_next = FEATURES[:-1][order], FEATURES[1:][order]
+    return check_rows(form(X), np.zeros(len(X)), gamma=0.9, X_next=form(X_next), **columns)
+
+
+@pytest.mark.parametrize("form", [np.asarray, sparse.csr_array])
+@pytest.mark.parametrize("compared", [1, 2**17])
+def test_the_first_break_is_told(form, compared, monkeypatch):
+    monkeypatch.setattr(_rows, "_COMPARED", compared)
+    assert breaks(transitions(form=form)) is None
+    assert breaks(transitions([0, 1, 2, 4, 5, 7], form=form)) == 3
+    assert breaks(transitions([3, 0, 1], form=form)) == 1
+    assert breaks(transitions([0, 1, 2, 4], form=form), lmbda=0.0) is None
+    assert breaks(transitions([0, 1, 2, 4], form=form, terminated=[False, False, True, False])) is None
+    assert breaks(transitions([0, 1, 2, 4], form=form, episode=[7, 7, 7, 8])) is None
+    assert breaks(transitions([0, 1, 2, 4], form=form, episode=[7, 7, 8, 8])) == 3
+    assert breaks(transitions([], form=form)) is None
+    assert breaks(transitions([2, 3], form=form), before=FEATURES[2]) is None
+    assert breaks(transitions([2, 3], form=form), before=FEATURES[1]) == 0
+
+
+def test_rounding_is_no_break():
+    X_next = FEATURES[1:] * (1.0 + 1e-12)
+    assert breaks(check_rows(FEATURES[:-1], np.zeros(8), gamma=0.9, X_next=X_next)) is None
+    assert breaks(check_rows(FEATURES, np.zeros(9), gamma=0.9)) is None

@@ -1,0 +1,377 @@
+"""Statistics of chunks on many workers: the same model whatever runs them, and whichever of them die."""
+
+from __future__ import annotations
+
+import signal
+import time
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from functools import partial
+from multiprocessing import get_context
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import sparse
+
+from chunk_loaders import EDGES, N_CHUNKS, N, chunk, load, slow, whole
+from dask_commands import commands
+from lstd import LSTD, LSTDStatistics
+from lstd.distributed import fit, sum_chunks
+from lstd.distributed.reduction import Tree
+from lstd.errors import (
+    BrokenEpisodeWarning,
+    InvalidInputError,
+    LSTDError,
+    MissingTerminationWarning,
+    OutputError,
+)
+from lstd.io.archive import read
+from tolerances import assert_close
+
+SETTINGS = {"gamma": 0.9, "lmbda": 0.7}
+
+
+def loaders(folder, **options):
+    folder.mkdir(exist_ok=True)
+    return [partial(load, str(folder), place, **options) for place in range(N_CHUNKS)]
+
+
+def n_calls(folder):
+    return len(list(folder.iterdir()))
+
+
+def processes(workers=2):
+    return ProcessPoolExecutor(workers, mp_context=get_context("spawn"))
+
+
+def assert_same_bits(one, two):
+    for name in ("A", "B", "b", "arriving", "a", "h", "c"):
+        np.testing.assert_array_equal(getattr(one, name), getattr(two, name), err_msg=name)
+    for name in ("share", "n_rows", "n_transitions", "n_episodes", "first_episode", "last_episode"):
+        assert getattr(one, name) == getattr(two, name), name
+
+
+@pytest.fixture(scope="module")
+def reference():
+    with ThreadPoolExecutor(1) as pool:
+        return sum_chunks([chunk(place) for place in range(N_CHUNKS)], **SETTINGS, executor=pool)
+
+
+@pytest.fixture(scope="module")
+def threads():
+    with ThreadPoolExecutor(4) as pool:
+        yield pool
+
+
+@pytest.fixture(scope="module")
+def client():
+    distributed = pytest.importorskip("distributed")
+    with (
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=True, dashboard_address="127.0.0.1:0", memory_limit=0
+        ) as cluster,
+        distributed.Client(cluster) as found,
+    ):
+        yield found
+
+
+# ---------------------------------------------------------------- the tree
+
+
+@settings(derandomize=True, deadline=None, max_examples=50)
+@given(st.integers(1, 20).flatmap(lambda n: st.permutations(range(n))))
+def test_the_bracketing_does_not_depend_on_the_order(order):
+    found, in_order = (Tree(lambda one, two: f"({one} {two})") for _ in range(2))
+    for place in order:
+        found.add(place, str(place))
+    for place in range(len(order)):
+        in_order.add(place, str(place))
+    assert found.result() == in_order.result()
+    assert found.result().replace("(", "").replace(")", "").split() == [str(place) for place in range(len(order))]
+
+
+def test_few_nodes_are_held_when_leaves_come_in_order():
+    tree = Tree(lambda one, two: one + two)
+    for place in range(1000):
+        tree.add(place, 1)
+        assert len(tree._nodes) <= 10
+    assert tree.result() == 1000
+
+
+# ---------------------------------------------------------------- the same model
+
+
+@pytest.mark.parametrize("fit_intercept", [False, True])
+@pytest.mark.parametrize("variant", ["boyan", "uncorrected", "mixed"])
+def test_a_stream_in_chunks_gives_the_model_of_the_whole(threads, fit_intercept, variant):
+    options = SETTINGS | {"variant": variant, "fit_intercept": fit_intercept, "alpha": 0.5}
+    chunks = [chunk(place) for place in range(N_CHUNKS)]
+    data = whole()
+    found, expected = fit(chunks, **options, executor=threads), LSTD(**options).fit(**data)
+    assert_close(found.coef_, expected.coef_, "solve")
+    assert_close(found.intercept_, expected.intercept_, "solve")
+    assert (found.n_transitions_, found.n_episodes_) == (expected.n_transitions_, expected.n_episodes_)
+    assert found.get_params() == expected.get_params()
+
+
+def test_independent_chunks_add(threads):
+    draw = np.random.RandomState(2)
+    chunks = [(draw.normal(size=(T, N)), draw.normal(size=T)) for T in (5, 1, 20, 3, 9)]
+    X, y = (np.concatenate(arrays) for arrays in zip(*chunks, strict=True))
+    ids = np.repeat(np.arange(5), [len(y) for _, y in chunks])
+    expected = LSTD(**SETTINGS).fit(X, y, episode=ids, terminated=np.zeros(len(y), dtype=bool))
+    found = fit(chunks, **SETTINGS, ordered=False, executor=threads)
+    assert_close(found.coef_, expected.coef_, "solve")
+    assert (found.n_transitions_, found.n_episodes_) == (33, 5)
+
+
+@pytest.mark.parametrize("where", ["threads", "here", "dask"])
+def test_the_bits_do_not_depend_on_the_workers(where, reference, request):
+    chunks = [partial(slow, place) for place in range(N_CHUNKS)]
+    options = {
+        "threads": lambda: {"executor": request.getfixturevalue("threads")},
+        "here": dict,
+        "dask": lambda: {"client": request.getfixturevalue("client")},
+    }[where]()
+    assert_same_bits(sum_chunks(chunks, **SETTINGS, **options), reference)
+
+
+def test_independent_chunks_on_a_cluster(client, threads):
+    chunks = [partial(slow, place) for place in range(N_CHUNKS)]
+    found = [
+        sum_chunks(chunks, **SETTINGS, ordered=False, **how) for how in ({"client": client}, {"executor": threads})
+    ]
+    assert_same_bits(*found)
+
+
+def test_chunks_come_in_all_forms_and_one_by_one(threads, reference, tmp_path):
+    def forms():
+        for place in range(N_CHUNKS):
+            arrays = chunk(place)
+            if place % 3 == 0:
+                np.savez(tmp_path / f"{place}.npz", **arrays)
+                yield tmp_path / f"{place}.npz"
+            elif place % 3 == 1:
+                yield lambda place=place: chunk(place)
+            else:
+                yield arrays
+
+    assert_same_bits(sum_chunks(forms(), **SETTINGS, executor=threads), reference)
+
+
+def test_sparse_chunks_with_an_intercept(threads):
+    options = SETTINGS | {"fit_intercept": True}
+    chunks = [chunk(place) for place in range(N_CHUNKS)]
+    found = fit([c | {"X": sparse.csr_array(c["X"])} for c in chunks], **options, executor=threads)
+    assert_close(found.coef_, fit(chunks, **options, executor=threads).coef_, "solve")
+
+
+def test_a_fitted_model_goes_on_with_the_stream(threads):
+    data = whole()
+    found = fit([chunk(place) for place in range(5)], **SETTINGS, executor=threads)
+    found.partial_fit(**{name: values[EDGES[5] :] for name, values in data.items()})
+    assert_close(found.coef_, LSTD(**SETTINGS).fit(**data).coef_, "solve")
+
+
+# ---------------------------------------------------------------- workers that die
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_a_process_that_is_killed_is_replaced(kept, reference, tmp_path):
+    store = tmp_path / "store" if kept else None
+    chunks = loaders(tmp_path / "calls", deadly=6)
+    assert_same_bits(sum_chunks(chunks, **SETTINGS, executor=processes, store=store), reference)
+    assert (
+        len(chunks) + 1 <= n_calls(tmp_path / "calls") <= len(chunks) + 2 + 2 * (not kept)
+    )  # the pool dies as a whole
+    assert not kept or len(list(store.glob("*.statistics"))) == len(chunks)
+
+
+def test_a_cluster_worker_that_is_killed_loses_the_chunk_it_was_at_only(client, reference, tmp_path):
+    chunks = loaders(tmp_path / "calls", deadly=6)
+    assert_same_bits(sum_chunks(chunks, **SETTINGS, client=client, store=tmp_path / "store"), reference)
+    assert n_calls(tmp_path / "calls") == len(chunks) + 1
+    assert n_calls(tmp_path / "store") == len(chunks)
+
+
+def test_a_cluster_worker_is_killed_without_a_store(client, reference, tmp_path):
+    chunks = loaders(tmp_path / "calls", deadly=9)
+    assert_same_bits(sum_chunks(chunks, **SETTINGS, client=client), reference)
+    assert n_calls(tmp_path / "calls") >= len(chunks) + 1
+
+
+def test_a_chunk_that_kills_every_worker_is_given_up_and_the_rest_is_kept(tmp_path, reference):
+    deadly = loaders(tmp_path / "calls", deadly=6, always=True)
+    with pytest.raises(LSTDError, match=r"4 executors in a row broke; `chunks` not finished.*6"):
+        sum_chunks(deadly, **SETTINGS, executor=partial(processes, 1), store=tmp_path / "store")
+    assert n_calls(tmp_path / "store") >= 6
+
+
+def test_a_chunk_that_kills_every_worker_of_a_cluster_is_given_up(client, tmp_path):
+    deadly = loaders(tmp_path / "calls", deadly=2, always=True)
+    with pytest.raises(LSTDError, match="Workers died again and again of a chunk"):
+        sum_chunks(deadly, **SETTINGS, client=client, store=tmp_path / "store")
+
+
+def test_an_executor_that_was_given_is_not_replaced(tmp_path):
+    with processes(1) as pool, pytest.raises(LSTDError, match="the executor was given"):
+        sum_chunks(loaders(tmp_path / "calls", deadly=2), **SETTINGS, executor=pool)
+
+
+# ---------------------------------------------------------------- what is kept
+
+
+def test_what_is_kept_is_found_again(threads, reference, tmp_path):
+    calls, store = tmp_path / "calls", tmp_path / "a" / "store"
+    chunks = loaders(calls)
+    run = partial(sum_chunks, executor=threads, store=store)
+    assert_same_bits(run(chunks[:5] + [partial(slow, p) for p in range(5, 13)], **SETTINGS), reference)
+    assert n_calls(calls) == 5
+    assert_same_bits(run(chunks, **SETTINGS), reference)
+    assert n_calls(calls) == 13
+    assert_same_bits(run(chunks, **SETTINGS), reference)
+    assert n_calls(calls) == 13
+    fit(chunks, **SETTINGS, alpha=3.0, variant="mixed", executor=threads, store=store)
+    assert n_calls(calls) == 13
+    other = run(chunks, **SETTINGS | {"lmbda": 0.8})
+    assert (n_calls(calls), other.lmbda) == (26, 0.8)
+
+
+def test_a_damaged_file_is_made_again(threads, reference, tmp_path):
+    chunks = loaders(tmp_path / "calls")
+    run = partial(sum_chunks, chunks, **SETTINGS, executor=threads, store=tmp_path / "store")
+    run()
+    victim = min((tmp_path / "store").iterdir())
+    content = bytearray(victim.read_bytes())
+    content[len(content) // 2] ^= 1
+    victim.write_bytes(content)
+    assert_same_bits(run(), reference)
+    assert n_calls(tmp_path / "calls") == len(chunks) + 1
+    assert LSTDStatistics.load(victim).n_rows == 30
+
+
+def test_other_content_is_another_chunk(threads, tmp_path):
+    run = partial(sum_chunks, **SETTINGS, executor=threads, store=tmp_path / "store")
+    X, y = np.ones((3, 2)), np.ones(3)
+    np.savez(tmp_path / "rows.npz", X=X, y=y)
+    chunks = [(X, y), (2 * X, y), (sparse.csr_array(X), y), {"X": X, "y": y, "episode": ["a", "b", "b"]}]
+    chunks[3]["terminated"] = [True, False, False]
+    for one in chunks:
+        run([one])
+    run([tmp_path / "rows.npz"])
+    np.savez(tmp_path / "rows.npz", X=np.ones((4, 2)), y=np.ones(4))
+    assert run([tmp_path / "rows.npz"]).n_rows == 4
+    assert n_calls(tmp_path / "store") == 6
+    objects = {"X": X, "y": y, "episode": np.array(["a", "b", "b"], dtype=object), "terminated": [True, False, False]}
+    assert run([objects]).n_episodes == 2
+
+
+# ---------------------------------------------------------------- bad input
+
+
+def fail():
+    raise RuntimeError("no such table")
+
+
+BAD = {
+    "nan": ({"X": np.full((2, N), np.nan), "y": np.zeros(2)}, "`chunks\\[2\\]`: `X` must be finite"),
+    "width": ({"X": np.zeros((2, 7)), "y": np.zeros(2)}, r"`chunks\[\d\]` and `chunks\[\d\]`: .*same number of feat"),
+    "loader": (fail, r"`chunks\[2\]`: could not be loaded: RuntimeError\('no such table'\)"),
+    "missing": ("no/such.npz", r"`chunks\[2\]`: no/such.npz could not be read"),
+    "not_npz": (__file__, r"`chunks\[2\]`: .*test_distributed.py must be an .npz file of numbers"),
+    "number": (3, r"`chunks\[2\]`: must be a mapping of arrays"),
+    "no_y": ({"X": np.zeros((2, N))}, r"`chunks\[2\]`: must have `X` and `y`"),
+    "unknown": ({"X": np.zeros((2, N)), "y": np.zeros(2), "z": 1}, r"`chunks\[2\]`: must have .* nothing but X, y"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+@pytest.mark.parametrize("where", ["threads", "dask"])
+def test_bad_chunks_are_named(name, where, request):
+    bad, message = BAD[name]
+    how = {"client": request.getfixturevalue("client")} if where == "dask" else {"executor": ThreadPoolExecutor}
+    good = (np.ones((2, N)), np.ones(2))
+    with pytest.raises(InvalidInputError, match=message):
+        sum_chunks([good, good, bad, good], **SETTINGS, **how)
+
+
+def test_a_function_that_cannot_be_pickled_is_not_kept(threads, tmp_path):
+    with pytest.raises(InvalidInputError, match=r"`chunks\[0\]`: must be a function that can be pickled"):
+        sum_chunks([lambda: chunk(0)], **SETTINGS, executor=threads, store=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"chunks": []}, "`chunks` must hold at least one chunk"),
+        ({"chunks": b"rows.npz"}, "`chunks` must be a list"),
+        ({"chunks": 3}, "`chunks` must be a list"),
+        ({"gamma": 2.0}, "`gamma` must be in"),
+        ({"ordered": 1}, "`ordered` must be True or False"),
+        ({"executor": 3}, "`executor` must be"),
+        ({"client": 3}, "`client` must be a distributed.Client"),
+        ({"client": 3, "executor": ThreadPoolExecutor}, "`client` must not be given beside"),
+        ({"store": __file__}, "`store` must be a folder"),
+        ({"alpha": -1.0}, "`alpha` must be in"),
+        ({"variant": "x"}, "`variant` must be one of"),
+    ],
+)
+def test_arguments_are_checked(arguments, message):
+    with pytest.raises(InvalidInputError, match=message):
+        fit(**{"chunks": [(np.ones((2, 1)), np.ones(2))], **arguments})
+
+
+def test_a_store_that_cannot_be_written_is_said(threads, tmp_path):
+    run = partial(sum_chunks, [(np.ones((3, 1)), np.ones(3))], **SETTINGS, executor=threads, store=tmp_path)
+    run()
+    (kept,) = tmp_path.iterdir()
+    assert read(kept, "statistics", lambda document, arrays: document["statistics"]["n_rows"]) == 3
+    kept.unlink()
+    kept.mkdir()
+    with pytest.raises(OutputError, match="could not be written"):
+        run()
+
+
+@pytest.mark.parametrize("where", ["threads", "dask"])
+def test_what_was_assumed_is_said_once(where, request):
+    how = {"client": request.getfixturevalue("client")} if where == "dask" else {"executor": ThreadPoolExecutor}
+    rows = {"X": np.eye(3), "y": np.ones(3), "episode": [1, 1, 2]}
+    plain = rows | {"terminated": np.zeros(3, dtype=bool)}
+    with pytest.warns(MissingTerminationWarning, match=r"`chunks\[1\]`") as told:
+        sum_chunks([plain, rows, rows], **SETTINGS, **how)
+    assert len(told) == 1
+    assert told[0].filename == __file__
+    broken = {"X": np.eye(3), "y": np.ones(3), "X_next": np.ones((3, 3))}
+    with pytest.warns(BrokenEpisodeWarning, match=r"`chunks\[0\]`: row 1 of") as told:
+        sum_chunks([broken, broken], **SETTINGS, **how)
+    assert len(told) == 1
+
+
+# ---------------------------------------------------------------- workers started from the command line
+
+
+@pytest.fixture
+def command_line(tmp_path):
+    """A scheduler and two workers, all started as commands; one job each at a time."""
+    pytest.importorskip("distributed")
+    with commands(tmp_path) as started:
+        for _ in range(2):
+            started.add_worker()
+        yield started.address, started.workers
+
+
+def test_a_worker_of_the_command_line_is_killed_in_the_middle(command_line, reference, tmp_path):
+    distributed = pytest.importorskip("distributed")
+    address, workers = command_line
+    chunks = loaders(tmp_path / "calls", seconds=0.1)
+    with distributed.Client(address, timeout=20) as found:
+        found.wait_for_workers(2, timeout=20)
+        with ThreadPoolExecutor(1) as beside:
+            result = beside.submit(sum_chunks, chunks, **SETTINGS, client=found, store=tmp_path / "store")
+            while n_calls(tmp_path / "calls") < 5 and not result.done():
+                time.sleep(0.01)
+            workers[0].send_signal(signal.SIGKILL)
+            assert_same_bits(result.result(timeout=30), reference)
+    assert workers[0].wait() == -signal.SIGKILL
+    assert N_CHUNKS <= n_calls(tmp_path / "calls") <= N_CHUNKS + 1

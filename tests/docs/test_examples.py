@@ -1,0 +1,353 @@
+"""The examples run, their verdicts follow from their numbers, and the page built on them shows what they print."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import io
+import re
+import sys
+from functools import partial
+from pathlib import Path
+
+import gymnasium
+import numpy as np
+import pytest
+from scipy import stats
+
+from lstd import Trajectories
+from tolerances import assert_close
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "which-estimator.md").read_text(encoding="utf-8")
+SNIPPETS = re.findall(r"```python\n(.*?)```\n\n```text\n(.*?)```", PAGE, re.DOTALL)
+PRINTED = re.findall(r"```text\n(.*?)```", PAGE, re.DOTALL)
+
+
+def told(block, whose):
+    """What a printed table says: (case, method) -> words, mean and margin."""
+    found, case = {}, None
+    for line in block.splitlines():
+        if not line.startswith(" "):
+            case = line.partition(":")[0]
+        row = re.match(rf"  (.*?)  +\d.*{whose} is (.*) it: (\S+) ± (\S+)", line)
+        if row:
+            found[case, row[1]] = (row[2], float(row[3]), float(row[4]))
+    return found
+
+
+TOLD = told(next(block for block in PRINTED if block.startswith("swing")), "Boyan's")
+LIVE = told(next(block for block in PRINTED if block.startswith("first 10 %")), "RecursiveLSTD")
+
+
+def load(name):
+    sys.path.insert(0, str(ROOT / "examples"))
+    try:
+        return importlib.import_module(name)
+    finally:
+        sys.path.remove(str(ROOT / "examples"))
+
+
+def run(name, folder):
+    """The module, what its quick run returns, and what it prints."""
+    module, printed = load(name), io.StringIO()
+    figure = folder / f"{name}.png"
+    with contextlib.redirect_stdout(printed):
+        found = module.main(quick=True, figure=figure)
+    assert figure.read_bytes()[:4] == b"\x89PNG"
+    return module, found, printed.getvalue()
+
+
+@pytest.fixture(scope="module")
+def pendulum(tmp_path_factory):
+    return run("pendulum", tmp_path_factory.mktemp("pendulum"))
+
+
+@pytest.fixture(scope="module")
+def customers(tmp_path_factory):
+    return run("customer_value", tmp_path_factory.mktemp("customer_value"))
+
+
+@pytest.fixture(scope="module")
+def sensors(tmp_path_factory):
+    return run("sensor_stream", tmp_path_factory.mktemp("sensor_stream"))
+
+
+# ---------------------------------------------------------------- pendulum
+
+
+def test_pendulum_boyan_is_far_ahead_when_the_value_lies_behind_the_cut(pendulum):
+    module, (results, verdicts), printed = pendulum
+    errors = {method: found["error"].mean() for method, found in results["swing, short episodes"].items()}
+    assert errors["boyan"] < 0.4
+    assert min(errors[method] for method in ("uncorrected", "ridge", "ridge_rescaled")) > 3 * errors["boyan"]
+    for method in ("uncorrected", "ridge", "ridge_rescaled"):
+        assert verdicts["swing, short episodes"][method]["judged"] == "ahead of"
+    line = next(line for line in printed.splitlines() if module.NAMES["uncorrected"] in line)
+    assert "Boyan's is ahead of it" in line
+
+
+def test_pendulum_the_cut_matters_less_when_little_lies_behind_it_or_in_one_stream(pendulum):
+    _, (results, _), printed = pendulum
+    swing, balance = (int(share) for share in re.findall(r"behind the cut lies (\d+) %", printed))
+    assert 0 < balance < swing / 3
+    ratios = [found["uncorrected"]["error"].mean() / found["boyan"]["error"].mean() for found in results.values()]
+    assert ratios[1] < ratios[0] / 3
+    assert ratios[2] < ratios[0] / 3
+
+
+def test_pendulum_ridge_on_returns_is_uncorrected_at_lambda_one(pendulum):
+    module = pendulum[0]
+    weights = module.candidates(module.CASES[0].collect(seed=3))
+    for at, alpha in enumerate(module.ALPHAS):
+        if alpha >= 0.1:
+            assert_close(weights["uncorrected"][-1, at], weights["ridge"][0, at], "solve")
+
+
+def test_pendulum_many_at_once_move_as_gymnasium_moves_one(pendulum):
+    module = pendulum[0]
+    for case in module.CASES[:2]:
+        env = gymnasium.make("Pendulum-v1", max_episode_steps=60, disable_env_checker=True)
+        policy = partial(module.torque, balance=case.balance)
+        data = Trajectories.from_gymnasium(env, policy, features=module.features, n_episodes=5, seed=7)
+        observations, rewards = case.rollouts(5, 60, seed=7)
+        kept = ~data.horizon
+        phi = module.features(observations.transpose(1, 2, 0))
+        np.testing.assert_allclose(rewards.T.ravel(), data.y[kept], rtol=0, atol=1e-4)  # float32 actions
+        np.testing.assert_allclose(phi.reshape(300, -1), data.X[kept], rtol=0, atol=1e-4)
+
+
+def test_pendulum_truth_is_the_discounted_return(pendulum):
+    module = pendulum[0]
+    case = module.CASES[1]
+    visited, values, later = case.truth(3, seed=11)
+    observations, rewards = case.rollouts(3, module.STEPS + module.TAIL, seed=11)
+    returns = np.array([module.GAMMA ** np.arange(500) @ rewards[t : t + 500] for t in range(module.STEPS + 1)])
+    np.testing.assert_allclose(values.T, returns[:-1], rtol=0, atol=0.02)  # 0.98^500 of values of order 200
+    np.testing.assert_array_equal(visited[2, 5], module.features(observations[5, :, 2]))
+    assert later == pytest.approx(module.GAMMA**module.STEPS * returns[-1].sum() / returns[0].sum(), abs=1e-4)
+
+
+def test_pendulum_errors_are_those_of_the_rollouts_that_did_not_choose(pendulum):
+    module = pendulum[0]
+    rng = np.random.default_rng(3)
+    visited, values = rng.normal(size=(10, 4, 2)), rng.normal(size=(10, 4))
+    weights = rng.normal(size=(3, len(module.LMBDAS), len(module.ALPHAS), 2))
+    missed = np.einsum("rsn,klan->klars", visited, weights) - values
+    chosen = np.sqrt((missed[..., :2, :] ** 2).mean(axis=(3, 4))).mean(axis=0)
+    at, best = np.unravel_index(chosen.argmin(), chosen.shape)
+    squares = (missed[:, at, best, 2:] ** 2).mean(axis=2) / values[2:].var()
+    found = module.errors(weights, visited, values)
+    assert (found["lmbda"], found["alpha"]) == (module.LMBDAS[at], module.ALPHAS[best])
+    assert_close(found["squares"], squares, "sums")
+    assert_close(found["error"], np.sqrt(squares.mean(axis=1)), "sums")
+    assert_close(found["curve"][:, at], found["error"], "sums")
+
+
+def planted(module, shift, rollouts):
+    """Four seeds; Boyan's error is 5 + shift, that of the others 5; `rollouts` are shares of the mean square."""
+    seeds = 5.0 + np.array([-0.1, 0.1, -0.1, 0.1])
+    found = {}
+    for method in module.METHODS:
+        error = seeds + shift if method == "boyan" else np.full(4, 5.0)
+        shares = rollouts if method == "boyan" else np.ones_like(rollouts)
+        found[method] = {"error": error, "squares": np.outer(error**2, shares), "lmbda": 0.5, "alpha": 1.0}
+    return found
+
+
+@pytest.mark.parametrize(("shift", "words"), [(-1.0, "ahead of"), (0.0, "not told apart from"), (1.0, "behind")])
+def test_pendulum_verdict_follows_from_the_numbers(pendulum, capsys, shift, words):
+    module = pendulum[0]
+    found = planted(module, shift, np.ones(50))
+    judged = module.verdict(found)
+    margin = stats.t.ppf(0.975, 3) * np.std([-0.1, 0.1, -0.1, 0.1], ddof=1) / 2
+    for result in judged.values():
+        assert (result["mean"], result["margin"]) == (pytest.approx(shift), pytest.approx(margin))
+    module.report("planted", found, judged)
+    assert capsys.readouterr().out.count(f"Boyan's is {words} it") == len(module.METHODS) - 1
+
+
+def test_pendulum_verdict_is_over_the_rollouts_too(pendulum):
+    module = pendulum[0]
+    one_of_fifty = np.append(np.full(49, 0.5), 25.5)  # it alone makes up half of the mean square
+    judged = module.verdict(planted(module, -1.0, one_of_fifty))
+    assert {result["judged"] for result in judged.values()} == {"not told apart from"}
+    rng = np.random.default_rng(5)
+    shares = rng.exponential(size=400)
+    squares = 16.0 * shares / shares.mean()
+    expected = squares.std(ddof=1) / np.sqrt(400) / (2 * 4.0)  # the delta method, of the root at a mean of 16
+    found = planted(module, -1.0, shares / shares.mean())
+    found["boyan"]["error"] = np.full(4, 4.0)
+    found["boyan"]["squares"] = np.tile(squares, (4, 1))
+    margin = module.verdict(found)["ridge"]["margin"]
+    assert margin == pytest.approx(stats.t.ppf(0.975, 399) * expected, rel=0.02)
+
+
+def test_pendulum_no_setting_is_the_largest_tried(pendulum, capsys):
+    module, (results, _), printed = pendulum
+    assert "largest tried" not in printed
+    assert module.ALPHAS[0] == 0.0
+    found = results["balance, short episodes"]
+    changed = {method: {**result, "alpha": module.ALPHAS[-1]} for method, result in found.items()}
+    module.report("planted", changed, {})
+    assert capsys.readouterr().out.count("largest tried") == len(module.METHODS)
+
+
+def test_pendulum_quick_says_nothing_significant_against_the_page(pendulum):
+    module, (_, verdicts), _ = pendulum
+    assert list(TOLD) == [(case.name, module.NAMES[m]) for case in module.CASES for m in module.METHODS[1:]]
+    for (case, name), (words, _, _) in TOLD.items():
+        method = next(m for m in module.METHODS if module.NAMES[m] == name)
+        assert {words, verdicts[case][method]["judged"]} != {"ahead of", "behind"}
+
+
+# ---------------------------------------------------------------- customers
+
+
+def test_customers_bg_nbd_has_the_published_estimates(customers):
+    module, found, _ = customers
+    data = module.Histories()
+    assert data.n == 2357
+    np.testing.assert_allclose(found["estimates"], [0.243, 4.414, 0.793, 2.426], rtol=0, atol=6e-4)
+    loss = module.bg_nbd_loss(np.log(found["estimates"]), *data.summary(np.arange(data.n), module.TRAIN - 1))
+    assert loss == pytest.approx(9582.4, abs=0.05)
+    assert found["observed"].sum() == 1882
+    assert found["found"]["bg_nbd"]["rmse"] == pytest.approx(1.608, abs=0.002)
+
+
+def test_customers_lstd_is_close_to_bg_nbd(customers):
+    _, found, _ = customers
+    errors = {method: result["rmse"] for method, result in found["found"].items()}
+    assert errors["boyan"] == pytest.approx(errors["bg_nbd"], rel=0.05)
+    assert errors["boyan"] < 0.95 * errors["uncorrected"]
+    assert errors["boyan"] < 0.9 * errors["as_before"]
+
+
+def test_customers_no_setting_is_at_an_end_of_its_grid(customers):
+    module, found, printed = customers
+    assert all(module.ALPHAS[0] < setting["α"] < module.ALPHAS[-1] for setting in found["chosen"].values())
+    assert "end of the grid" not in printed
+
+
+def test_customers_what_does_not_depend_on_quick_stands_on_the_page(customers):
+    module, _, printed = customers
+    for method in ("ridge", "bg_nbd", "as_before"):
+        line = next(line for line in printed.splitlines() if line.startswith(module.NAMES[method]))
+        assert f"\n{line.partition('Boyan')[0]}" in PAGE
+
+
+def test_customers_nothing_is_learned_from_the_weeks_held_out(customers):
+    module = customers[0]
+    data, changed = module.Histories(), module.Histories()
+    changed.counts[:, module.TRAIN :] = 1000
+    changed.last[:, module.TRAIN :] = 10**6
+    changed.frequency = changed.counts.cumsum(axis=1)
+    for end in (module.CHOOSE, module.TRAIN):
+        for name, array in data.episodes(end).items():
+            np.testing.assert_array_equal(array, changed.episodes(end)[name])
+        np.testing.assert_array_equal(data.ridge(end, 1.0), changed.ridge(end, 1.0))
+    assert module.choose(data, (0.8,)) == module.choose(changed, (0.8,))
+
+
+def test_customers_windows_count_down_to_a_termination(customers):
+    module = customers[0]
+    arrays = module.Histories().episodes(module.TRAIN)
+    last = np.append(np.diff(arrays["episode"]) != 0, True)
+    assert np.isnan(arrays["y"][last & ~arrays["terminated"]]).all()
+    assert np.isfinite(arrays["y"][~last | arrays["terminated"]]).all()
+    lengths = np.diff(np.flatnonzero(np.append(True, last)))
+    complete = arrays["terminated"][last]
+    assert set(lengths[complete]) <= {*module.WINDOWS, *(window + 1 for window in module.WINDOWS)}
+
+
+def test_customers_verdict_follows_from_the_numbers(customers):
+    module = customers[0]
+    observed = np.arange(200.0)
+    off = np.where(np.arange(200) % 2, 1.0, -1.0)
+    predicted = {"boyan": observed + off, "ridge": observed + 2 * off, "bg_nbd": observed, "as_before": observed - off}
+    judged = {method: result["judged"] for method, result in module.compare(predicted, observed, 1000).items()}
+    assert judged["ridge"] == "better than"
+    assert judged["bg_nbd"] == "worse than"
+    assert judged["as_before"] == "not told apart from"
+    assert module.compare(predicted, observed, 50)["ridge"]["judged"] == "possibly better than"  # too few to be sure
+
+
+# ---------------------------------------------------------------- sensors
+
+
+def test_sensors_recursive_lstd_beats_what_it_is_compared_with_after_the_wear(sensors):
+    _, found, _ = sensors
+    errors = {method: blocks[:, 12:].mean() for method, blocks in found["by_block"].items()}
+    assert errors["lstd"] < 1.0
+    assert errors["lstd"] < errors["td"]
+    assert errors["lstd"] < errors["present"]
+    assert found["per_second"]["lstd"] > 5000
+
+
+def test_sensors_quick_says_nothing_significant_against_the_page(sensors):
+    module, found, _ = sensors
+    assert {name for _, name in LIVE} == {module.NAMES[method] for method in ("td", "ar", "present")}
+    for case, judged in found["verdicts"].items():
+        for method, result in judged.items():
+            assert {LIVE[case, module.NAMES[method]][0], result["judged"]} != {"ahead of", "behind"}
+
+
+def test_sensors_predictions_do_not_look_ahead(sensors):
+    module = sensors[0]
+    temperature, vibration = module.simulate(300, seed=5)
+    np.testing.assert_array_equal(
+        module.features_of(temperature, vibration)[:200], module.features_of(temperature[:200], vibration[:200])
+    )
+    excess = np.maximum(0.0, temperature - temperature.mean())
+    np.testing.assert_array_equal(module.autoregression(excess)[:199], module.autoregression(excess[:200]))
+
+
+@pytest.mark.parametrize(("shift", "words"), [(-1.0, "ahead of"), (0.0, "not told apart from"), (1.0, "behind")])
+def test_sensors_verdict_follows_from_the_numbers(sensors, shift, words):
+    module = sensors[0]
+    errors = {"lstd": 2.0 + shift + np.array([-0.1, 0.1, 0.0]), **{m: np.full(3, 2.0) for m in ("td", "ar", "present")}}
+    assert {result["judged"] for result in module.verdict(errors).values()} == {words}
+
+
+# ---------------------------------------------------------------- the page
+
+
+@pytest.mark.parametrize("number", range(len(SNIPPETS)))
+def test_page_snippets_print_what_the_page_shows(number):
+    code, shown = SNIPPETS[number]
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(compile(code, "which-estimator.md", "exec"), {})
+    assert printed.getvalue() == shown
+
+
+def test_page_has_its_snippets_commands_and_figures():
+    assert len(SNIPPETS) == PAGE.count("```python")
+    for name in ("pendulum", "customer_value", "sensor_stream"):
+        assert f"python examples/{name}.py" in PAGE
+        figure = ROOT / "docs" / "figures" / f"{name}.png"
+        assert figure.stat().st_size < 150_000
+        assert f"figures/{name}.png" in PAGE
+
+
+def test_page_words_follow_from_its_numbers():
+    assert len(re.findall("is (ahead of|behind|not told apart from) it", PAGE)) == len(TOLD) + len(LIVE)
+    for words, mean, margin in [*TOLD.values(), *LIVE.values()]:
+        expected = "not told apart from" if abs(mean) <= margin else "ahead of" if mean < 0 else "behind"
+        assert words == expected
+
+
+def test_page_says_in_words_what_was_printed():
+    prose = re.sub(r"```.*?```|`[^`]*`|\([^)]*\.png\)", "", PAGE, flags=re.DOTALL)
+    shown = {float(number) for block in PRINTED for number in re.findall(r"[-+]?\d+\.?\d*", block)}
+    shown |= {-number for number in shown}
+    settings = {0.98, 0.99, 0.966}  # discounts
+    assert set(re.findall(r"\d+ %", prose)) <= set(re.findall(r"\d+ %", "".join(PRINTED)))
+    for number in re.findall(r"\d+\.\d+", prose):
+        close = {x for x in shown if abs(x) < 100 and round(x, len(number.partition(".")[2])) == float(number)}
+        assert float(number) in settings or close, number
+
+
+def test_examples_are_short():
+    for path in sorted((ROOT / "examples").glob("*.py")):
+        assert len(path.read_text(encoding="utf-8").splitlines()) <= 260, path.name

@@ -1,0 +1,33 @@
+"""What the README shows is what one gets."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def block(language):
+    return re.search(rf"```{language}\n(.*?)```", README, re.DOTALL)[1]
+
+
+def test_example_prints_the_output_shown():
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(compile(block("python"), "README.md", "exec"), {})
+    assert printed.getvalue() == block("text")
+
+
+def test_linked_pages_exist():
+    links = re.findall(r"\]\((?!http)([^)#]+)", README)
+    assert links
+    assert [link for link in links if not (ROOT / link).exists()] == []
+
+
+def test_continuous_integration_finds_exactly_one_test_command():
+    pattern = re.search(r"grep -E '(.+?)'", (ROOT / ".ci/run").read_text(encoding="utf-8"))[1]
+    assert len(re.findall(pattern, README, re.MULTILINE)) == 1

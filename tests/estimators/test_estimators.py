@@ -1,0 +1,496 @@
+"""LSTD: any split gives the same model, what is scored, and what is refused without a trace."""
+
+from __future__ import annotations
+
+import pickle
+import warnings
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import sparse
+from sklearn.exceptions import NotFittedError, UndefinedMetricWarning
+from sklearn.metrics import r2_score
+
+import naive
+from lstd import LSTD
+from lstd.errors import BrokenEpisodeWarning, IllConditionedWarning, InvalidInputError, MissingTerminationWarning
+from lstd.statistics.statistics import VARIANTS, LSTDStatistics
+from streams import Stream, cut, definition, streams
+from tolerances import assert_close
+
+pytestmark = pytest.mark.filterwarnings("ignore::lstd.errors.BrokenEpisodeWarning")  # successors are drawn at random
+
+quick = settings(derandomize=True, deadline=None, max_examples=60)
+ALPHA = 8.0  # with rows of order 1 this keeps the condition number small
+X, y = np.random.default_rng(0).normal(size=(2, 30, 3))
+y = y[:, 0]
+EPISODES = {"episode": np.repeat([4, 2, 7], 10), "terminated": np.arange(30) % 10 == 9}
+
+
+def model_of(stream, variant="boyan", **options):
+    return LSTD(stream.gamma, stream.lmbda, ALPHA, variant, **options)
+
+
+def with_ones(stream):
+    def augmented(features):
+        return None if features is None else np.column_stack([features, np.ones(len(features))])
+
+    return replace(stream, X=augmented(stream.X), X_next=augmented(stream.X_next))
+
+
+def state(model):
+    """All that a model holds but for what it has worked out already, to be compared."""
+    fitted = model._fitted
+    settings = (fitted.gamma, fitted.alpha, fitted.variant, fitted.fit_intercept, fitted.statistics)
+    return pickle.dumps(([item for item in vars(model).items() if item[0] != "_fitted"], settings))
+
+
+# ---------------------------------------------------------------- fit, partial_fit, predict
+
+
+@quick
+@given(streams(), st.sampled_from(VARIANTS), st.booleans())
+def test_fit_solves_the_system_of_the_definition(stream, variant, fit_intercept):
+    model = model_of(stream, variant, fit_intercept=fit_intercept)
+    A, b = definition(with_ones(stream) if fit_intercept else stream, variant)
+    ridge = np.full(len(A), ALPHA)
+    ridge[len(ridge) - fit_intercept :] = 0.0
+    if np.linalg.cond(A + np.diag(ridge)) > 1e4:
+        return
+    full = stream.X_next is not None or any(
+        stream.ended[rows][-1] or rows.stop - rows.start > 1 for rows in stream.episodes
+    )
+    if not len(stream) or not full:
+        with pytest.raises(ValueError, match=r"0 sample\(s\)|at least one full transition"):
+            model.fit(stream.X, stream.y, **stream.columns)
+        return
+    model.fit(stream.X, stream.y, **stream.columns)
+    weights = np.linalg.solve(A + np.diag(ridge), b)
+    n = stream.X.shape[1]
+    coef, intercept = weights[:n].T, weights[n] if fit_intercept else np.zeros(b.shape[1])
+    if stream.y.ndim == 1:
+        coef, intercept = coef[0], intercept[0]
+    assert_close(model.coef_, coef, "solve")
+    assert_close(model.intercept_, intercept, "solve")
+    assert model.coef_.shape == coef.shape
+    assert_close(model.predict(stream.X), stream.X @ coef.T + intercept, "solve")
+    assert model.predict(stream.X).shape == stream.y.shape
+    assert model.n_transitions_ == model.statistics_.n_transitions
+    assert model.n_episodes_ == len(stream.episodes)
+
+
+@quick
+@given(st.data(), st.booleans())
+def test_any_split_gives_the_same_model(data, fit_intercept):
+    stream = data.draw(streams())
+    whole = model_of(stream, fit_intercept=fit_intercept).partial_fit(stream.X, stream.y, **stream.columns)
+    split = model_of(stream, fit_intercept=fit_intercept)
+    for part in cut(data.draw, stream):
+        split.partial_fit(part.X, part.y, **part.columns)
+    size = max(1.0, np.abs(whole.statistics_.A).max(), np.abs(whole.statistics_.b).max())
+    for variant in VARIANTS:
+        assert_close(split.statistics_.matrix(variant) / size, whole.statistics_.matrix(variant) / size, "sums")
+    assert_close(split.statistics_.b / size, whole.statistics_.b / size, "sums")
+    assert split.n_transitions_ == whole.n_transitions_
+    assert split.n_episodes_ == whole.n_episodes_
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("fit_intercept", [False, True])
+def test_chunks_of_one_row_and_empty_chunks_give_the_predictions_of_fit(variant, fit_intercept):
+    whole = LSTD(0.9, 0.5, 1.0, variant, fit_intercept).fit(X, y)
+    split = LSTD(0.9, 0.5, 1.0, variant, fit_intercept).partial_fit(X[:0], y[:0])
+    for t in range(30):
+        split.partial_fit(X[t : t + 1], y[t : t + 1]).partial_fit(X[:0], y[:0])
+    assert_close(split.predict(X), whole.predict(X), "solve")
+    assert_close(split.condition_number_, whole.condition_number_, "solve")
+
+
+def test_fit_forgets_and_partial_fit_does_not():
+    model = LSTD().fit(X, y)
+    once = model.coef_.copy()
+    assert model.fit(X, y).coef_.tolist() == once.tolist()
+    model.partial_fit(X, y)
+    assert model.n_transitions_ == 59
+    assert LSTD().fit(X, y).partial_fit(X[:10], y[:10]).n_transitions_ == 39
+
+
+def test_prediction_does_not_depend_on_what_was_predicted_before():
+    model = LSTD().fit(X, y)
+    alone = [model.predict(X[t : t + 1])[0] for t in range(30)]
+    assert_close(alone, model.predict(X), "sums")
+    assert model.predict(X[:0]).shape == (0,)
+
+
+@pytest.mark.parametrize(
+    "form", [sparse.csr_array, sparse.csc_matrix, pd.DataFrame, partial(np.asarray, order="F"), list]
+)
+@pytest.mark.parametrize("fit_intercept", [False, True])
+def test_forms_of_features(form, fit_intercept):
+    zeros = np.where(np.abs(X) < 0.5, 0.0, X)
+    dense = LSTD(0.9, fit_intercept=fit_intercept).fit(zeros, y, X_next=zeros[::-1])
+    other = LSTD(0.9, fit_intercept=fit_intercept).fit(form(zeros), y, X_next=form(zeros[::-1]))
+    assert_close(other.predict(form(zeros)), dense.predict(zeros), "solve")
+
+
+def test_several_rewards_are_fitted_as_each_alone():
+    both = LSTD(fit_intercept=True).fit(X, np.column_stack([y, -2 * y + 1]))
+    assert both.coef_.shape == (2, 3)
+    assert both.intercept_.shape == (2,)
+    for j, column in enumerate([y, -2 * y + 1]):
+        assert_close(both.predict(X)[:, j], LSTD(fit_intercept=True).fit(X, column).predict(X), "solve")
+    assert LSTD().fit(X, y[:, np.newaxis]).predict(X).shape == (30, 1)
+
+
+def test_the_intercept_is_not_penalised():
+    """Rewards of 1 with γ = 1/2 are worth 2 at every row, however strong the ridge."""
+    model = LSTD(gamma=0.5, alpha=1e6, fit_intercept=True).fit(X, np.ones(30))
+    assert_close(model.intercept_, 2.0, "solve")
+    assert_close(model.coef_, np.zeros(3), "solve")
+    assert isinstance(model.intercept_, float)
+
+
+def test_weights_are_solved_for_when_they_are_asked_for():
+    model = LSTD(alpha=0.0).partial_fit(np.zeros((2, 1)), np.zeros(2))  # singular, but nobody asked
+    with pytest.warns(IllConditionedWarning, match="singular"):
+        assert model.condition_number_ == np.inf
+    with pytest.warns(IllConditionedWarning, match="singular"):
+        LSTD(alpha=0.0).fit(np.zeros((2, 1)), np.zeros(2))
+
+
+def test_parameters_set_later_wait_for_the_next_fit():
+    model = LSTD().fit(X, y)
+    before = model.predict(X)
+    model.set_params(alpha=100.0, gamma=0.1, fit_intercept=True)
+    assert model.predict(X).tolist() == before.tolist()
+    assert model.fit(X, y).intercept_ != 0.0
+
+
+def test_ridge_and_variant_may_change_between_chunks():
+    model = LSTD(alpha=1.0).fit(X[:20], y[:20]).set_params(alpha=5.0, variant="mixed").partial_fit(X[20:], y[20:])
+    assert_close(model.coef_, LSTD(alpha=5.0, variant="mixed").fit(X, y).coef_, "solve")
+
+
+def test_a_single_row_and_a_single_feature():
+    model = LSTD(gamma=0.5, alpha=0.0).fit([[2.0]], [3.0], terminated=[True])
+    assert model.coef_.tolist() == [1.5]
+    assert LSTD(gamma=0.5, lmbda=0.0, alpha=0.0).fit([[1.0]], [1.0], X_next=[[1.0]]).coef_.tolist() == [2.0]
+    waiting = LSTD(gamma=0.5, alpha=0.0, lmbda=0.0).partial_fit([[1.0]], [1.0])
+    assert waiting.n_transitions_ == 0
+    assert waiting.partial_fit([[1.0]], [np.nan]).coef_.tolist() == [2.0]
+
+
+def test_fit_to_merged_statistics():
+    halves = [
+        LSTDStatistics.from_arrays(X[rows], y[rows], gamma=0.99, lmbda=0.9) for rows in (slice(12), slice(12, 30))
+    ]
+    model = LSTD().fit_statistics(halves[0].then(halves[1]), feature_names=["a", "b", "c"])
+    assert_close(model.predict(pd.DataFrame(X, columns=list("abc"))), LSTD().fit(X, y).predict(X), "solve")
+    assert model.n_features_in_ == 3
+    intercept = LSTD(fit_intercept=True)
+    again = LSTD(fit_intercept=True).fit_statistics(intercept.fit(X, y).statistics_)
+    assert again.predict(X).tolist() == intercept.predict(X).tolist()
+    with pytest.raises(InvalidInputError, match=r"`lmbda` must be that of the statistics, 0\.9; got 0\.1"):
+        LSTD(lmbda=0.1).fit_statistics(halves[0])
+    with pytest.raises(InvalidInputError, match=r"`gamma` must be that of the statistics, 0\.99; got 0\.9"):
+        LSTD(gamma=0.9).fit_statistics(halves[0])
+    with pytest.raises(InvalidInputError, match="`statistics` must be LSTDStatistics; got 1"):
+        LSTD().fit_statistics(1)
+    nothing = LSTDStatistics.empty(3, gamma=0.99, lmbda=0.9)
+    with pytest.raises(InvalidInputError, match="`statistics` must hold at least one full transition"):
+        LSTD().fit_statistics(nothing)
+    only_ones = LSTDStatistics.from_arrays(np.ones((3, 1)), np.ones(3), gamma=0.99, lmbda=0.9)
+    with pytest.raises(InvalidInputError, match="`statistics` must have a feature besides the column of ones"):
+        LSTD(fit_intercept=True).fit_statistics(only_ones)
+    with pytest.raises(InvalidInputError, match=r"`feature_names` must have .* shape \(3,\); got \(2,\)"):
+        LSTD().fit_statistics(halves[0], feature_names=["a", "b"])
+
+
+# ---------------------------------------------------------------- off-policy
+
+
+def test_importance_ratios_lead_to_the_off_policy_fixed_point():
+    """A = ΦᵀD(I−λγP)⁻¹(I−γP)Φ and b = ΦᵀD(I−λγP)⁻¹r; D of the behaviour, P and r of the target policy."""
+    gamma, lmbda, T = 0.8, 0.6, 400_000
+    random = np.random.RandomState(0)
+    P = np.array([naive.random_mrp(4, 3, seed)[0] for seed in (1, 2)])  # of each action, (2, 4, 4)
+    rewards = random.normal(size=(2, 4))
+    behaviour, target = np.array([0.5, 0.5]), np.array([0.9, 0.1])
+    features = np.array([[1.0, 0.0], [1.0, 1.0], [0.0, 1.0], [0.5, -1.0]])
+    actions, uniforms = random.choice(2, T, p=behaviour), random.uniform(size=T)
+    cumulative = P.cumsum(axis=2).tolist()
+    states = [0]
+    for a, u in zip(actions.tolist(), uniforms.tolist(), strict=True):
+        row = cumulative[a][states[-1]]
+        states.append(0 if u < row[0] else 1 if u < row[1] else 2 if u < row[2] else 3)
+    states = np.array(states)
+    r = np.append(rewards[actions, states[:-1]], np.nan)
+    ratios = np.append((target / behaviour)[actions], 1.0)
+    model = LSTD(gamma, lmbda, alpha=0.0).fit(features[states], r, importance_ratio=ratios)
+
+    P_target, r_target = np.tensordot(target, P, 1), target @ rewards
+    D = np.diag(naive.stationary(np.tensordot(behaviour, P, 1)))
+    left = features.T @ D @ np.linalg.inv(np.eye(4) - lmbda * gamma * P_target)
+    fixed_point = np.linalg.solve(left @ (np.eye(4) - gamma * P_target) @ features, left @ r_target)
+    assert_close(model.coef_, fixed_point, "off_policy")
+    on_policy = LSTD(gamma, lmbda, alpha=0.0).fit(features[states], r)
+    assert np.abs(on_policy.coef_ - fixed_point).max() > 0.2
+
+
+# ---------------------------------------------------------------- score
+
+
+def test_score_of_terminated_episodes_counts_all_rows():
+    model = LSTD(0.9).fit(X, y, **EPISODES)
+    G = np.concatenate([naive.discounted_returns(y[s : s + 10], 0.9) for s in (0, 10, 20)])
+    assert_close(model.score(X, y, **EPISODES), r2_score(G, model.predict(X)), "sums")
+    weights = np.random.default_rng(1).uniform(size=30)
+    expected = r2_score(G, model.predict(X), sample_weight=weights)
+    assert_close(model.score(X, y, weights, **EPISODES), expected, "sums")
+
+
+def test_score_of_truncated_episodes_counts_rows_with_enough_left():
+    """γ = 1/2: the share 2^{−h} is below 0.01 from h = 7 on: rows 0, 1, 2 of 10, whose last is the horizon row."""
+    columns = {**EPISODES, "terminated": np.arange(30) == 29}
+    model, r = LSTD(0.5).fit(X, y, **columns), y.copy()
+    r[[9, 19]] = np.nan
+    kept = [0, 1, 2, 10, 11, 12, *range(20, 30)]
+    G = np.concatenate([naive.discounted_returns(r[s : s + length], 0.5) for s, length in ((0, 9), (10, 9), (20, 10))])
+    G = np.concatenate([G[:9], [0.0], G[9:18], [0.0], G[18:]])
+    assert_close(model.score(X, r, **columns), r2_score(G[kept], model.predict(X[kept])), "sums")
+    all_kept = [t for t in range(30) if t not in (9, 19)]
+    assert_close(model.score(X, r, tolerance=1.0, **columns), r2_score(G[all_kept], model.predict(X[all_kept])), "sums")
+
+
+def test_score_of_one_stream_and_of_discounts():
+    model = LSTD(0.5).fit(X, y)
+    G = naive.discounted_returns(y[:-1], 0.5)
+    assert_close(model.score(X, y), r2_score(G[:23], model.predict(X[:23])), "sums")
+    discount = np.where(np.arange(30) % 5 == 4, 0.0, 1.0)
+    G = naive.discounted_returns(y[:-1], np.append(0.0, discount[:-1]))
+    assert_close(model.score(X, y, discount=discount), r2_score(G[:25], model.predict(X[:25])), "sums")
+
+
+def test_score_of_several_rewards_is_the_mean():
+    model = LSTD(0.5).fit(X, np.column_stack([y, y**2]))
+    score = model.score(X, np.column_stack([y, y**2]))
+    assert_close(score, np.mean([LSTD(0.5).fit(X, r).score(X, r) for r in (y, y**2)]), "solve")
+
+
+def test_score_without_enough_rows_says_so():
+    model = LSTD(0.99).fit(X, y)
+    flags = np.zeros(30, dtype=bool)
+    message = r"at least two rows .* got 0 of 30 rows .* below 0.01; the smallest such share is 0.75. Score longer"
+    with pytest.raises(InvalidInputError, match=message):
+        model.score(X, y, terminated=flags)
+    with pytest.warns(UndefinedMetricWarning, match=message):
+        assert np.isnan(model.score(X, y))
+    for n_rows in (0, 1):
+        with pytest.raises(InvalidInputError, match=f"got 0 of {n_rows} rows"):
+            model.score(X[:n_rows], y[:n_rows], terminated=flags[:n_rows])
+
+
+def test_score_asks_for_the_episodes_that_fit_was_given():
+    model = LSTD(0.5).fit(X, y, **EPISODES)
+    with pytest.raises(
+        InvalidInputError, match=r"`episode` or `terminated` must be given .* 3 episodes.*set_score_req"
+    ):
+        model.score(X, y)
+    with pytest.warns(MissingTerminationWarning):
+        model.score(X, y, episode=EPISODES["episode"])
+
+
+def test_score_of_a_model_fitted_with_successors_asks_for_rows_that_follow_one_another():
+    shuffled = np.random.default_rng(0).permutation(29)
+    model = LSTD(0.5, lmbda=0.0).fit(X[shuffled], y[shuffled], X_next=X[shuffled + 1])
+    with pytest.raises(
+        InvalidInputError, match=r"`episode` or `terminated` must be given .* fitted with `X_next`: ret"
+    ):
+        model.score(X, y)
+    one_stream = np.zeros(30, dtype=bool)
+    assert_close(model.score(X, y, terminated=one_stream), LSTD(0.5, lmbda=0.0).fit(X, y).score(X, y), "solve")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"tolerance": 0.0}, r"`tolerance` must be in \(0, 1\]; got 0"),
+        ({"sample_weight": [1.0]}, r"`sample_weight` must have one weight per row of `X`, shape \(30,\); got \(1,\)"),
+        ({"sample_weight": [-1.0] * 30}, "`sample_weight` must be finite and at least 0; row 0 has -1"),
+        ({"sample_weight": ["a"] * 30}, "`sample_weight` must be an array of real numbers"),
+        ({"sample_weight": np.ma.masked_less(np.arange(30.0), 3)}, "`sample_weight` must not have masked entries"),
+        ({"y": np.column_stack([y, y])}, "`y` must have the rewards that the model predicts, 1; got 2"),
+    ],
+)
+def test_score_refuses(arguments, message):
+    with pytest.raises(InvalidInputError, match=message):
+        LSTD(0.5).fit(X, y).score(**{"X": X, "y": y, **arguments})
+
+
+# ---------------------------------------------------------------- what is refused
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"lmbda": 1.3}, r"^`lmbda` must be in \[0, 1\]; got 1\.3\.$"),
+        ({"gamma": -0.1}, r"`gamma` must be in \[0, 1\]; got -0.1"),
+        ({"gamma": "0.9"}, "`gamma` must be a number; got '0.9'"),
+        ({"alpha": -1}, "`alpha` must be in"),
+        ({"variant": "Boyan"}, "`variant` must be one of 'boyan', 'uncorrected', 'mixed'; got 'Boyan'"),
+        ({"fit_intercept": "yes"}, "`fit_intercept` must be True or False; got 'yes'"),
+    ],
+)
+@pytest.mark.parametrize("method", ["fit", "partial_fit"])
+def test_parameters_are_checked_when_fitting(parameters, message, method):
+    with pytest.raises(InvalidInputError, match=message):
+        getattr(LSTD(**parameters), method)(X, y)
+
+
+ALL = ("fit", "partial_fit", "predict", "score")
+MASKED = np.ma.masked_equal(np.arange(30), 15)
+BAD = {  # arguments in place of good ones, and the methods that must refuse them
+    "fewer features": ({"X": X[:, :2]}, ALL[1:]),
+    "NaN": ({"X": np.where(X[3, 1] == X, np.nan, X)}, ALL),
+    "inf": ({"X": np.where(X[29, 1] == X, np.inf, X)}, ALL),
+    "one dimension": ({"X": X[0]}, ALL),
+    "overflow": ({"X": np.full((30, 3), 1e200)}, ALL[:2]),
+    "fewer rewards": ({"y": y[:-1]}, ("fit", "partial_fit", "score")),
+    "no rewards": ({"y": None}, ("fit", "partial_fit", "score")),
+    "NaN rewards": ({"y": np.full(30, np.nan)}, ("fit", "partial_fit", "score")),
+    "two rewards": ({"y": np.column_stack([y, y])}, ("partial_fit",)),
+    "ids": ({"episode": np.arange(30) % 2, "terminated": np.zeros(30)}, ("fit", "partial_fit", "score")),
+    "flags": ({"terminated": np.full(30, 2)}, ("fit", "partial_fit", "score")),
+    "discount": ({"discount": np.full(30, 2.0)}, ("fit", "partial_fit", "score")),
+    "fewer successors": ({"X_next": X[:3]}, ALL[:2]),
+    "infinite successors": ({"X_next": X * np.inf}, ALL[:2]),
+    "ratios": ({"importance_ratio": -(y**2)}, ALL[:2]),
+    "masked": ({"X": np.ma.masked_less(X, 0.0)}, ALL),
+    "masked successors": ({"X_next": np.ma.masked_less(X, 0.0)}, ALL[:2]),
+    "masked flags": ({"terminated": MASKED == 29}, ("fit", "partial_fit", "score")),
+    "masked ids": ({"episode": MASKED, "terminated": np.zeros(30)}, ("fit", "partial_fit", "score")),
+    "text": ({"X": X.astype(str)}, ALL),
+    "text in lists": ({"X": X.astype(str).tolist()}, ALL),
+}
+
+
+@pytest.mark.filterwarnings("ignore:X does not have valid feature names")
+@pytest.mark.parametrize(("bad", "method"), [(bad, method) for bad, (_, methods) in BAD.items() for method in methods])
+@pytest.mark.parametrize("names", [False, True])
+def test_bad_input_is_refused_and_leaves_a_fitted_model_as_it_was(bad, method, names):
+    good = pd.DataFrame(X, columns=list("abc")) if names else X
+    model = LSTD(0.5).fit(good, y)
+    before = state(model)
+    arguments = {"X": good, "y": y, **BAD[bad][0]}
+    if method == "predict":
+        del arguments["y"]
+    with pytest.raises(ValueError, match=r"`|X has|Expected|requires y|same number of rewards"):
+        getattr(model, method)(**arguments)
+    assert state(model) == before
+
+
+def test_a_failed_first_fit_leaves_no_trace():
+    model = LSTD()
+    for method in (model.fit, model.partial_fit):
+        with pytest.raises(InvalidInputError):
+            method(X, y, discount=np.full(30, 2.0))
+    assert vars(model) == vars(LSTD())
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"gamma": 0.5}, "`gamma` must stay as it was at the first chunk, 0.99; got 0.5. Set it back, or start again"),
+        ({"lmbda": 0.5}, "`lmbda` must stay as it was at the first chunk, 0.9; got 0.5"),
+        ({"fit_intercept": True}, "`fit_intercept` must stay as it was at the first chunk, False; got True"),
+    ],
+)
+def test_what_may_not_change_between_chunks(changed, message):
+    model = LSTD().fit(X, y).set_params(**changed)
+    before = state(model)
+    with pytest.raises(InvalidInputError, match=message):
+        model.partial_fit(X, y)
+    assert state(model) == before
+
+
+def test_fit_needs_a_transition():
+    with pytest.raises(ValueError, match=r"0 sample\(s\)"):
+        LSTD().fit(X[:0], y[:0])
+    with pytest.raises(InvalidInputError, match="at least one full transition; got n_samples=1, and no"):
+        LSTD().fit(X[:1], y[:1])
+    with pytest.raises(InvalidInputError, match="at least one full transition; got n_samples=3"):
+        LSTD().fit(X[:3], y[:3], episode=[1, 2, 3], terminated=[False] * 3)
+
+
+@pytest.mark.parametrize(
+    "name", ["coef_", "intercept_", "condition_number_", "n_transitions_", "n_episodes_", "statistics_"]
+)
+def test_nothing_is_known_before_fitting(name):
+    assert not hasattr(LSTD(), name)
+    with pytest.raises(NotFittedError):
+        getattr(LSTD(), name)
+    with pytest.raises(AttributeError):
+        setattr(LSTD().fit(X, y), name, 0)
+
+
+def test_chunks_of_a_stream_warn_of_missing_terminations_once():
+    model, ids = LSTD(), EPISODES["episode"]
+    with pytest.warns(MissingTerminationWarning):
+        model.partial_fit(X[:15], y[:15], episode=ids[:15])
+    assert model.partial_fit(X[15:], y[15:], episode=ids[15:]).n_episodes_ == 3
+
+
+@pytest.mark.parametrize("first", [{}, {"terminated": np.zeros(10, dtype=bool)}, {"rows": 0}])
+def test_chunks_of_a_stream_warn_whichever_misses_terminations_first(first):
+    model, ids, rows = LSTD(), EPISODES["episode"], slice(0, first.get("rows", 10))
+    columns = {name: value for name, value in first.items() if name != "rows"}
+    if rows.stop and columns:
+        model.partial_fit(X[rows], y[rows], episode=ids[rows], **columns)
+    elif rows.stop:
+        model.partial_fit(X[rows], y[rows], terminated=np.arange(10) == 9)
+    else:
+        model.partial_fit(X[:0], y[:0], episode=ids[:0])
+    with pytest.warns(MissingTerminationWarning):
+        model.partial_fit(X[10:20], y[10:20], episode=ids[10:20])
+    model.partial_fit(X[20:], y[20:], episode=ids[20:])
+    with pytest.warns(MissingTerminationWarning):
+        model.fit(X, y, episode=ids)
+
+
+def test_a_break_between_chunks_is_told_once():
+    model = LSTD().partial_fit(X[:9], y[:9], X_next=X[1:10])
+    with pytest.warns(BrokenEpisodeWarning, match="Row 0 of `X` is not the successor"):
+        model.partial_fit(X[10:19], y[10:19], X_next=X[11:20])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.partial_fit(X[25:28], y[25:28], X_next=X[26:29])
+        LSTD(lmbda=0.0).fit(X[::2], y[::2], X_next=X[1::2])
+        new = LSTD(fit_intercept=True).partial_fit(X[:9], y[:9], X_next=X[1:10])
+        new.partial_fit(X[9:12], y[9:12], X_next=X[10:13])
+    with pytest.warns(BrokenEpisodeWarning):
+        model.fit(X[::2], y[::2], X_next=X[1::2])
+
+
+def test_an_episode_that_terminated_does_not_go_on_in_the_next_chunk():
+    rows = slice(0, 10)
+    model = LSTD().partial_fit(X[rows], y[rows], episode=np.full(10, 4), terminated=np.arange(10) == 9)
+    before = state(model)
+    with pytest.raises(InvalidInputError, match=r"`terminated` may be True on the last row of an episode only.*4"):
+        model.partial_fit(X[10:], y[10:], episode=np.full(20, 4), terminated=np.zeros(20, dtype=bool))
+    assert state(model) == before
+
+
+def test_empty_chunks_may_come_before_rewards_are_known():
+    both = np.column_stack([y, -y])
+    model = LSTD().partial_fit(X[:0], []).partial_fit(X, both).partial_fit(X[:0], [])
+    assert model.coef_.tolist() == LSTD().fit(X, both).coef_.tolist()
+
+
+def test_streams_of_tests_hold_what_they_say():
+    stream = Stream(X, y, 0.9, 0.5, **EPISODES)
+    assert [rows.stop for rows in stream.episodes] == [10, 20, 30]

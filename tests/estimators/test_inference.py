@@ -1,0 +1,273 @@
+"""Standard errors and intervals against their definition from scores, and what is refused."""
+
+from __future__ import annotations
+
+import pickle
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from scipy import sparse, stats
+
+import naive
+from lstd import LSTD
+from lstd.errors import InvalidInputError
+from lstd.estimators.intervals import FEW
+from lstd.statistics.statistics import VARIANTS, LSTDStatistics
+from streams import Stream, cut, definition
+from tolerances import assert_close
+
+quick = settings(derandomize=True, deadline=None, max_examples=40)
+ALPHA = 4.0
+
+
+@st.composite
+def long_streams(draw):
+    """Streams that are long enough for intervals: one episode, or eight and more."""
+    random = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    lengths = random.integers(1, 7, size=draw(st.integers(8, 20))) if draw(st.booleans()) else [40]
+    n_rows, n = int(np.sum(lengths)), draw(st.integers(1, 3))
+    m = draw(st.sampled_from([None, 1, 2]))
+    terminated = np.zeros(n_rows, dtype=bool)
+    terminated[np.cumsum(lengths) - 1] = random.uniform(size=len(lengths)) < 0.6
+    return Stream(
+        random.normal(size=(n_rows, n)), random.normal(size=(n_rows,) if m is None else (n_rows, m)),
+        gamma=0.9, lmbda=random.choice([0.0, 0.7, 1.0]),
+        episode=np.repeat(np.arange(len(lengths)), lengths), terminated=terminated,
+        discount=random.choice([0.5, 0.9, 1.0], n_rows) if draw(st.booleans()) else None,
+        importance_ratio=random.choice([0.5, 1.0, 1.3], n_rows) if draw(st.booleans()) else None,
+    )  # fmt: skip
+
+
+def fitted(stream, variant="boyan", **options):
+    return LSTD(stream.gamma, stream.lmbda, ALPHA, variant, **options).fit(stream.X, stream.y, **stream.columns)
+
+
+def expected_influence(stream, variant, limit):
+    """q_e of each reward (E, m, n), α S⁻¹ θ (m, n) and shares (E,), from the definition of A and b."""
+    starts = [episode.start for episode in stream.episodes]
+    by_episode = len(starts) > 1
+    units = starts if by_episode else list(range(len(stream)))
+    size = 1
+    while -(-len(units) // size) > (limit if by_episode else min(limit, 28)):
+        size *= 2
+    edges = units[size::size]
+    sums = [definition(stream[:edge], variant if by_episode else "boyan") for edge in edges]
+    A, b = definition(stream, variant)
+    ridge = np.full(len(A), ALPHA)
+    S = A + np.diag(ridge)
+    theta = np.linalg.solve(S, b)
+    counts = np.diff([*range(0, len(units), size), len(units)])
+    matrices = [*(matrix for matrix, _ in sums), A]
+    q = [
+        naive.influence(matrices, [*(v[:, j] for _, v in sums), b[:, j]], theta[:, j], ridge, counts)
+        for j in range(theta.shape[1])
+    ]
+    worst = max(np.linalg.cond(S - (A - before)) for A, before in pairwise([0 * S, *matrices]))
+    return np.stack(q, axis=1), ALPHA * np.linalg.solve(S, theta).T, counts / counts.sum(), worst
+
+
+@quick
+@given(long_streams(), st.sampled_from(VARIANTS), st.sampled_from([64, 10]))
+def test_standard_errors_and_intervals_are_those_of_the_definition(stream, variant, limit):
+    model = fitted(stream, variant, n_blocks=limit)
+    q, shift, shares, condition = expected_influence(stream, variant, limit)
+    assume(condition < 1e4)
+    u = np.einsum("emn,tn->tme", q, stream.X)
+    error = np.sqrt(np.sum(u**2, axis=2))
+    along = stream.X @ shift.T
+    freedom = np.array([[naive.degrees_of_freedom(u_e, shares) for u_e in row] for row in u])
+    if stream.y.ndim == 1:
+        error, along, freedom = error[:, 0], along[:, 0], freedom[:, 0]
+    prediction, std = model.predict(stream.X, return_std=True)
+    assert_close(std, error, "solve")
+    found = model.predict_interval(stream.X, 0.9)
+    half = np.sqrt(error**2 + along**2) * stats.t.ppf(0.95, freedom)
+    assert_close(found.lower, prediction - half, "solve")
+    assert_close(found.upper, prediction + half, "solve")
+    assert_close(found.degrees_of_freedom, freedom, "solve")
+    assert_close(found.shift, -along, "solve")
+    assert np.array_equal(found.flagged, found.degrees_of_freedom < FEW)
+    covariance = np.einsum("emi,emj->mij", q, q)
+    assert_close(model.coef_covariance_, covariance[0] if stream.y.ndim == 1 else covariance, "solve")
+
+
+def test_an_intercept_is_a_column_of_ones_without_a_ridge_term():
+    random = np.random.default_rng(9)
+    X, y = random.normal(size=(60, 2)), random.normal(size=60)
+    ends = {"episode": np.repeat(np.arange(20), 3), "terminated": np.arange(60) % 3 == 2}
+    ones = np.column_stack([X, np.ones(60)])
+    with_intercept = LSTD(0.9, alpha=0.0, fit_intercept=True).fit(X, y, **ends)
+    with_column = LSTD(0.9, alpha=0.0).fit(ones, y, **ends)
+    one, two = with_intercept.predict_interval(X), with_column.predict_interval(ones)
+    for name in ("lower", "upper", "standard_error", "degrees_of_freedom"):
+        assert_close(getattr(one, name), getattr(two, name), "solve")
+    assert_close(with_intercept.coef_covariance_, with_column.coef_covariance_[:2, :2], "solve")
+
+
+@quick
+@given(st.data(), long_streams(), st.sampled_from([64, 10]))
+def test_chunks_make_no_difference(data, stream, limit):
+    model = LSTD(stream.gamma, stream.lmbda, ALPHA, n_blocks=limit)
+    for chunk in cut(data.draw, stream):
+        model.partial_fit(chunk.X, chunk.y, **chunk.columns)
+    whole = fitted(stream, n_blocks=limit).predict_interval(stream.X)
+    parts = model.predict_interval(stream.X)
+    for name in ("lower", "upper", "standard_error", "degrees_of_freedom"):
+        assert_close(getattr(parts, name), getattr(whole, name), "solve")
+
+
+def test_scores_of_stretches_are_sums_of_temporal_difference_errors():
+    random = np.random.default_rng(0)
+    X, y = random.normal(size=(41, 2)), random.normal(size=41)
+    model = LSTD(0.9, 0.7, ALPHA, n_blocks=16).fit(X, y)
+    edges = [0, *range(3, 40, 4), 40]  # a stretch begins with the transition that leads to its first row
+    scores = naive.td_error_scores(X, y[:-1], model.coef_, 0.7, 0.9, edges)
+    changes = np.array([naive.td_error_scores(X, 0 * y[:-1], -row, 0.7, 0.9, edges) for row in np.eye(2)])
+    A = changes.sum(axis=1).T
+    shares = np.array([4] * 10 + [1]) / 41
+    scores -= shares[:, np.newaxis] * scores.sum(axis=0)
+    q = [
+        np.sqrt(1 - w) * np.linalg.solve(A - A_e.T + ALPHA * np.eye(2), g)
+        for w, A_e, g in zip(shares, changes.transpose(1, 0, 2), scores, strict=True)
+    ]
+    assert_close(model.coef_covariance_, np.transpose(q) @ q, "solve")
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_influence_is_what_leaving_an_episode_out_changes(variant):
+    random = np.random.default_rng(10)
+    X, y, episode = random.normal(size=(40, 2)), random.normal(size=40), np.repeat(np.arange(8), 5)
+    terminated = np.isin(np.arange(40), [4, 14, 29, 34])
+
+    def fit(rows):
+        return LSTD(0.9, 0.6, 0.0, variant).fit(X[rows], y[rows], episode=episode[rows], terminated=terminated[rows])
+
+    whole = fit(episode >= 0)
+    changes = np.array([whole.coef_ - fit(episode != e).coef_ for e in range(8)])
+    assert_close(whole.coef_covariance_, (1 - 1 / 8) * changes.T @ changes, "solve")
+
+
+def test_reduces_to_the_standard_error_of_a_mean():
+    y = np.random.default_rng(1).normal(size=30)
+    model = LSTD(gamma=1.0, alpha=0.0).fit(np.ones((30, 1)), y, episode=np.arange(30), terminated=np.ones(30, bool))
+    mean, std = model.predict([[1.0]], return_std=True)
+    assert_close(mean, [y.mean()], "solve")
+    assert_close(std, [stats.sem(y)], "solve")
+
+
+def test_reduces_to_the_robust_covariance_of_least_squares():
+    """HC3 of MacKinnon and White (1985), times (E − 1)/E."""
+    random = np.random.default_rng(2)
+    X = random.normal(size=(40, 3))
+    y = X @ [1.0, 2.0, 3.0] + random.normal(size=40) * np.abs(X[:, 0])
+    model = LSTD(alpha=0.0).fit(X, y, episode=np.arange(40), terminated=np.ones(40, bool))
+    bread = np.linalg.inv(X.T @ X)
+    residuals = (y - X @ (bread @ (X.T @ y))) / (1 - np.sum((X @ bread) * X, axis=1))
+    meat = X.T @ (residuals[:, np.newaxis] ** 2 * X)
+    assert_close(model.coef_covariance_, bread @ meat @ bread * 39 / 40, "solve")
+
+
+def test_a_feature_that_one_episode_alone_has_seen():
+    random = np.random.default_rng(11)
+    X, y = random.normal(size=(40, 2)), random.normal(size=40)
+    X[:, 1] = np.arange(40) < 4
+    y += 50 * X[:, 1]
+    ends = {"episode": np.repeat(np.arange(10), 4), "terminated": np.arange(40) % 4 == 3}
+    found = LSTD(0.9, alpha=0.0).fit(X, y, **ends).predict_interval([[0.0, 1.0], [1.0, 0.0]])
+    assert np.isfinite(found.upper).all()
+    assert found.flagged[0]
+    assert found.degrees_of_freedom[0] == 2.0
+    assert found.standard_error[0] > 0.5 * abs(found.prediction[0])
+
+
+def test_rewards_side_by_side_are_each_by_itself():
+    random = np.random.default_rng(3)
+    X, y = random.normal(size=(100, 3)), random.normal(size=(100, 2))
+    ends = {"episode": np.repeat(np.arange(20), 5), "terminated": np.arange(100) % 5 == 4}
+    both = LSTD(0.9).fit(X, y, **ends).predict_interval(X)
+    for j in range(2):
+        alone = LSTD(0.9).fit(X, y[:, j], **ends).predict_interval(X)
+        for name in ("prediction", "lower", "upper", "standard_error", "degrees_of_freedom"):
+            assert_close(getattr(both, name)[:, j], getattr(alone, name), "solve")
+
+
+def test_sparse_rows_and_copies_have_the_same_intervals():
+    random = np.random.default_rng(4)
+    X, y = random.normal(size=(64, 3)) * (random.uniform(size=(64, 3)) < 0.5), random.normal(size=64)
+    dense, thin = LSTD(0.9).fit(X, y), LSTD(0.9).fit(sparse.csr_array(X), y)
+    expected = dense.predict_interval(X)
+    for model, rows in ((thin, sparse.csr_array(X)), (pickle.loads(pickle.dumps(dense)), X)):
+        found = model.predict_interval(rows)
+        assert_close(found.upper, expected.upper, "solve")
+        assert_close(found.lower, expected.lower, "solve")
+
+
+def test_a_constant_reward_leaves_no_doubt_and_a_zero_feature_no_error():
+    X = np.column_stack([np.ones(40), np.zeros(40)])
+    ends = {"episode": np.repeat(np.arange(10), 4), "terminated": np.arange(40) % 4 == 3}
+    model = LSTD(gamma=0.0, lmbda=0.0, alpha=1e-6).fit(X, np.ones(40), **ends)
+    found = model.predict_interval([[1.0, 0.0], [0.0, 0.0]])
+    assert_close(found.standard_error, [0.0, 0.0], "solve")
+    shift = 1e-6 * 40 / (40 + 1e-6) ** 2  # the ridge term is all that is wrong
+    quantile = stats.t.ppf(0.975, found.degrees_of_freedom[0])
+    assert_close(found.upper - found.prediction, [shift * quantile, 0.0], "solve")
+    assert_close(found.shift, [-shift, 0.0], "solve")
+
+
+EPISODES = {"episode": np.repeat([1, 2, 3], 4), "terminated": np.arange(12) % 4 == 3}
+
+
+@pytest.mark.parametrize(
+    ("columns", "options", "message"),
+    [
+        (EPISODES, {}, r"at least \d+ episodes.* was fitted to 3"),
+        ({}, {"n_blocks": 0}, "n_blocks"),
+        ({}, {"n_blocks": 2}, "n_blocks"),
+    ],
+)
+def test_too_little_to_tell_apart_is_an_error(columns, options, message):
+    X, y = np.random.default_rng(5).normal(size=(2, 12, 1))
+    model = LSTD(0.9, **options).fit(X, y[:, 0], **columns)
+    with pytest.raises(InvalidInputError, match=message):
+        model.predict_interval(X)
+    with pytest.raises(InvalidInputError, match=message):
+        model.predict(X, return_std=True)
+    with pytest.raises(InvalidInputError, match=message):
+        _ = model.coef_covariance_
+
+
+def test_a_short_stream_and_merged_statistics_have_no_intervals():
+    X, y = np.random.default_rng(6).normal(size=(2, 40, 1))
+    with pytest.raises(InvalidInputError, match="at least 20 rows"):
+        LSTD(0.9).fit(X[:5], y[:5, 0]).predict_interval(X)
+    merged = LSTDStatistics.from_arrays(X, y[:, 0], gamma=0.9, lmbda=0.9)
+    with pytest.raises(InvalidInputError, match="merged"):
+        LSTD(0.9).fit_statistics(merged).predict_interval(X)
+
+
+@pytest.mark.parametrize("level", [0.0, 1.0, 95, np.nan, "0.95"])
+def test_a_level_is_a_share(level):
+    X, y = np.random.default_rng(7).normal(size=(2, 40, 1))
+    with pytest.raises(InvalidInputError, match="`level` must be"):
+        LSTD(0.9).fit(X, y[:, 0]).predict_interval(X, level)
+
+
+@pytest.mark.parametrize("n_blocks", [-1, 2.5, "all", None, True])
+def test_n_blocks_is_checked(n_blocks):
+    X, y = np.random.default_rng(8).normal(size=(2, 40, 1))
+    with pytest.raises(InvalidInputError, match="`n_blocks` must be"):
+        LSTD(0.9, n_blocks=n_blocks).fit(X, y[:, 0])
+
+
+def test_rewards_whose_squares_overflow_are_an_error_and_large_ones_are_not():
+    random = np.random.default_rng(12)
+    X, y = random.normal(size=(2, 60, 1))
+    plain = LSTD(0.9).fit(X, y[:, 0]).predict_interval(X)
+    large = LSTD(0.9).fit(X, y[:, 0] * 1e120).predict_interval(X)
+    assert_close(large.upper / 1e120, plain.upper, "solve")
+    assert_close(large.degrees_of_freedom, plain.degrees_of_freedom, "solve")
+    with pytest.raises(InvalidInputError, match="overflowed"):
+        LSTD(0.9).fit(X, y[:, 0] * 1e200).predict_interval(X)

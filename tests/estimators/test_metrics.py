@@ -1,0 +1,278 @@
+"""Metrics against their definitions: value error, observed returns, calibration, effective degrees of freedom."""
+
+from __future__ import annotations
+
+import doctest
+import warnings
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import lstd.estimators.metrics
+import naive
+from lstd import LSTD
+from lstd.errors import InvalidInputError, MissingTerminationWarning
+from lstd.estimators.metrics import calibration, effective_degrees_of_freedom, observed_returns, value_error
+from lstd.experiments import run_sweep
+from lstd.mrp import MRP, BoyanChain, RandomMRP, make_features
+from tolerances import assert_close
+
+# ---------------------------------------------------------------- value error
+
+
+@pytest.mark.parametrize("normalise", [False, True])
+def test_value_error_is_the_weighted_mean_of_squares(normalise):
+    model = RandomMRP(10, 3, 0.1, seed=4)
+    predicted = np.random.default_rng(0).normal(size=10)
+    values = naive.true_values(model.transition, model.expected_reward, model.gamma)
+    d = naive.stationary(model.transition)
+    expected = sum(d[s] * (predicted[s] - values[s]) ** 2 for s in range(10))
+    if normalise:
+        expected /= sum(d[s] * values[s] ** 2 for s in range(10))
+    assert_close(value_error(predicted, model, normalise=normalise), expected, "fixed_point")
+
+
+def test_value_error_of_an_estimator_is_that_of_its_predictions():
+    model = BoyanChain(gamma=0.9)
+    features = model.interpolating_features
+    trajectory = model.simulate(500, 1)
+    X = features[trajectory.states[:-1]]
+    for y in (trajectory.rewards, trajectory.rewards[:, np.newaxis]):
+        fitted = LSTD(gamma=0.9).fit(X, y, terminated=trajectory.terminated)
+        expected = value_error(features @ fitted.coef_.ravel(), model)
+        assert value_error(fitted, model, features) == pytest.approx(expected, rel=1e-12)
+
+
+def test_value_error_against_the_best_fit_is_the_error_of_the_paper():
+    model = RandomMRP(10, 3, 0.1, seed=1000)
+    features = make_features(model, "binary")
+    w = np.random.default_rng(1).normal(size=features.shape[1])
+    theta = naive.best_fit(features, model.values, model.stationary)
+    expected = naive.normalised_error(w, features, model.stationary, theta)
+    options = {"reference": "best_fit", "normalise": True}
+    assert_close(value_error(features @ w, model, features, **options), expected, "fixed_point")
+    swept = run_sweep("small", "binary", "boyan", lmbdas=[0.5], alphas=[1.0], run_seeds=[1], n_steps=1)
+    states, rewards = naive.simulate(model.transition, model.reward, 0.1, 1, seed=1)
+    y = np.append(rewards, np.nan)
+    fitted = LSTD(gamma=0.99, lmbda=0.5, alpha=1.0).fit(features[states], y)
+    assert_close(swept[0, 0, 0], value_error(fitted, model, features, **options), "fixed_point")
+
+
+def test_value_error_with_visits_as_weights():
+    chain = BoyanChain()
+    visits = np.zeros(13)
+    visits[3], visits[5] = 3, 1
+    predicted = chain.values.copy()
+    predicted[3] += 2.0
+    predicted[7] += 100.0
+    assert value_error(predicted, chain, weights=visits) == pytest.approx(3.0, rel=1e-14)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "message"),
+    [
+        ([np.zeros(12)], {}, "`prediction` must have shape"),
+        ([np.full(13, np.nan)], {}, "`prediction` must be finite"),
+        ([np.zeros(13)], {"reference": "best"}, "`reference` must be one of 'values', 'best_fit'; got 'best'"),
+        ([np.zeros(13)], {"reference": "best_fit"}, "`features` must be given with reference="),
+        ([np.zeros(13)], {"weights": -np.ones(13)}, "`weights` must be at least 0"),
+        ([np.zeros(13)], {"weights": np.zeros(13)}, "`weights` must be at least 0 with a positive sum"),
+        ([np.zeros(13)], {"features": np.zeros((12, 2))}, "`features` must have shape"),
+    ],
+)
+def test_value_error_refuses(arguments, options, message):
+    with pytest.raises(InvalidInputError, match=message):
+        value_error(*arguments, BoyanChain(), **options)
+
+
+def test_value_error_refuses_estimators_that_do_not_fit():
+    chain = BoyanChain(gamma=0.9)
+    two = LSTD(gamma=0.9).fit(np.eye(3), np.ones((3, 2)))
+    with pytest.raises(InvalidInputError, match="`features` must be given with a fitted estimator"):
+        value_error(two, chain)
+    with pytest.raises(InvalidInputError, match="one reward; the estimator predicts 2"):
+        value_error(two, chain, np.ones((13, 3)))
+    nothing = MRP(np.eye(2) / 2, np.zeros((2, 2)))
+    assert value_error([1.0, 1.0], nothing) == 1.0
+    with pytest.raises(InvalidInputError, match="`normalise` must be False"):
+        value_error([1.0, 1.0], nothing, normalise=True)
+
+
+# ---------------------------------------------------------------- observed returns
+
+
+@st.composite
+def rewarded(draw):
+    """Rewards, ids, flags and discounts of a few episodes."""
+    random = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    lengths = random.integers(1, 8, draw(st.integers(1, 4)))
+    ids = np.repeat(np.arange(len(lengths)), lengths)
+    ended = np.zeros(len(ids), dtype=bool)
+    ended[np.cumsum(lengths) - 1] = random.random(len(lengths)) < 0.5
+    discount = random.choice([0.0, 0.3, 0.9, 1.0], len(ids))
+    return random.normal(size=len(ids)), ids, ended, discount
+
+
+@given(rewarded(), st.sampled_from([0.01, 0.5, 1.0]))
+@settings(max_examples=50, deadline=None)
+def test_observed_returns_are_double_sums(data, tolerance):
+    y, ids, ended, discount = data
+    found = observed_returns(y, gamma=0.5, episode=ids, terminated=ended, discount=discount, tolerance=tolerance)
+    for t in range(len(y)):
+        rows = [k for k in range(t, len(y)) if ids[k] == ids[t]]
+        expected, share = 0.0, 1.0
+        for k in rows if ended[rows[-1]] else rows[:-1]:
+            expected += share * y[k]
+            share *= 0.0 if ended[k] else discount[k]
+        assert_close(found.returns[t], expected, "sums")
+        assert_close(found.unobserved[t], share, "sums")
+    assert np.array_equal(found.counts, found.unobserved < tolerance)
+
+
+def test_score_is_over_the_rows_that_count():
+    from sklearn.metrics import r2_score
+
+    random = np.random.default_rng(2)
+    X, y = random.normal(size=(300, 3)), random.normal(size=(300, 2))
+    fitted = LSTD(gamma=0.8).fit(X, y)
+    found = observed_returns(y, gamma=0.8)
+    assert found.returns.shape == (300, 2)
+    expected = r2_score(found.returns[found.counts], fitted.predict(X)[found.counts])
+    assert fitted.score(X, y) == pytest.approx(expected, rel=1e-12)
+
+
+def test_observed_returns_of_a_stream_and_of_nothing():
+    found = observed_returns([1.0, 1.0, np.nan], gamma=0.5, tolerance=0.3)
+    assert found.returns.tolist() == [1.5, 1.0, 0.0]
+    assert found.unobserved.tolist() == [0.25, 0.5, 1.0]
+    assert found.counts.tolist() == [True, False, False]
+    assert observed_returns([], gamma=0.5).returns.shape == (0,)
+    assert observed_returns(np.ones((2, 1)), gamma=0.5, terminated=[False, True]).returns.tolist() == [[1.5], [1.0]]
+
+
+def test_observed_returns_warns_and_refuses():
+    with pytest.warns(MissingTerminationWarning) as caught:
+        observed_returns([1.0, 1.0], gamma=0.5, episode=[1, 1])
+    assert caught[0].filename == __file__
+    for columns, message in (
+        ({"episode": [1]}, r"`episode` must have one entry per row of `y`, shape \(2,\); got \(1,\)"),
+        ({"terminated": [True, False, False]}, "`terminated` must have one entry per row of `y`"),
+        ({"discount": [0.5, 2.0]}, "`discount` must be in"),
+        ({"tolerance": 0.0}, "`tolerance` must be in"),
+        ({"gamma": 1.5}, "`gamma` must be in"),
+    ):
+        with pytest.raises(InvalidInputError, match=message):
+            observed_returns([1.0, 1.0], **({"gamma": 0.5} | columns))
+    with pytest.raises(InvalidInputError, match="`y` must have shape"):
+        observed_returns(3.0, gamma=0.5)
+    with pytest.raises(InvalidInputError, match="`y` must be finite"):
+        observed_returns([np.nan, 1.0], gamma=0.5)
+
+
+# ---------------------------------------------------------------- calibration
+
+
+def test_deciles_have_as_many_rows_each_and_plain_standard_errors():
+    random = np.random.default_rng(3)
+    predicted = random.permutation(200) / 7.0
+    observed = predicted + random.normal(size=200)
+    found = calibration(predicted, observed)
+    order = np.argsort(predicted)
+    assert found.count.tolist() == found.n_groups.tolist() == [20] * 10
+    for i in range(10):
+        rows = order[20 * i : 20 * (i + 1)]
+        assert_close(found.predicted[i], predicted[rows].mean(), "sums")
+        assert_close(found.observed[i], observed[rows].mean(), "sums")
+        assert_close(found.standard_error[i], observed[rows].std(ddof=1) / np.sqrt(20), "sums")
+
+
+def test_groups_of_rows_count_once():
+    random = np.random.default_rng(4)
+    groups = random.permutation(np.repeat(["a", "b", "c", "d", "e", "f"], 5))
+    predicted, observed = random.normal(size=30), random.normal(size=30)
+    found = calibration(predicted, observed, 3, groups=groups)
+    order = np.argsort(predicted)
+    for i in range(3):
+        rows = order[10 * i : 10 * (i + 1)]
+        names = set(groups[rows])
+        sums = [(observed[rows] - observed[rows].mean())[groups[rows] == name].sum() for name in names]
+        expected = np.sqrt(len(names) / (len(names) - 1) * np.sum(np.square(sums))) / 10
+        assert found.n_groups[i] == len(names)
+        assert_close(found.standard_error[i], expected, "sums")
+
+
+def test_copies_of_rows_do_not_narrow_the_error_of_groups():
+    random = np.random.default_rng(5)
+    predicted, observed = random.normal(size=40), random.normal(size=40)
+    once = calibration(predicted, observed, 2, groups=np.arange(40))
+    copies = calibration(np.repeat(predicted, 9), np.repeat(observed, 9), 2, groups=np.repeat(np.arange(40), 9))
+    assert_close(copies.standard_error, once.standard_error, "sums")
+
+
+def test_equal_predictions_stay_together_but_for_rounding():
+    states = np.random.default_rng(6).integers(0, 4, 500)
+    predicted = np.array([1.0, 1.1, 5.0, 9.0])[states]
+    predicted = predicted * (1.0 + 1e-15 * np.random.default_rng(7).integers(-3, 4, 500))
+    found = calibration(predicted, states)
+    assert found.count.tolist() == np.bincount(states).tolist()
+    assert_close(found.observed, np.arange(4), "sums")
+    many = calibration(np.arange(500) // 9, states, 10)
+    assert many.count.sum() == 500
+    assert set(many.count % 9) <= {0, 5}  # 500 = 55 · 9 + 5
+    assert len(many.count) == 10
+
+
+@given(st.lists(st.sampled_from([0.0, 1.0, 2.0, 2.5, 1e9, -3.0]), min_size=1, max_size=30), st.integers(1, 12))
+@settings(max_examples=60, deadline=None)
+def test_every_row_is_in_one_bin_and_bins_are_in_order(predicted, n_bins):
+    found = calibration(predicted, np.ones(len(predicted)), n_bins)
+    assert len(found.count) <= n_bins
+    assert found.count.sum() == len(predicted)
+    assert (found.count > 0).all()
+    assert (np.diff(found.predicted) > 0).all()
+    assert np.isnan(found.standard_error).tolist() == (found.count == 1).tolist()
+
+
+def test_calibration_refuses():
+    for arguments, message in (
+        (([], []), "`prediction` must have at least one row"),
+        (([1.0], [1.0, 2.0]), "`returns` must have shape"),
+        (([1.0], [np.nan]), "`returns` must be finite"),
+        (([1.0], [1.0], 0), "`n_bins` must be at least 1"),
+    ):
+        with pytest.raises(InvalidInputError, match=message):
+            calibration(*arguments)
+    with pytest.raises(InvalidInputError, match=r"`groups` must have shape \(1,\)"):
+        calibration([1.0], [1.0], groups=[1, 2])
+
+
+# ---------------------------------------------------------------- effective degrees of freedom
+
+
+@pytest.mark.parametrize("variant", naive.VARIANTS)
+@pytest.mark.parametrize("fit_intercept", [False, True])
+def test_effective_degrees_of_freedom_are_the_diagonal(variant, fit_intercept):
+    random = np.random.default_rng(8)
+    X, y = random.normal(size=(30, 3)), random.normal(size=30)
+    fitted = LSTD(gamma=0.9, lmbda=0.6, alpha=2.0, variant=variant, fit_intercept=fit_intercept).fit(X, y)
+    phi = np.column_stack([X, np.ones(30)]) if fit_intercept else X
+    A = naive.MATRIX[variant](phi, 0.6, 0.9)
+    ridge = np.diag([2.0, 2.0, 2.0, 0.0]) if fit_intercept else 2.0 * np.eye(3)
+    expected = np.diag(np.linalg.inv(A + ridge) @ A)[:3]
+    assert_close(effective_degrees_of_freedom(fitted), expected, "solve")
+
+
+def test_effective_degrees_of_freedom_at_the_ends():
+    X = np.array([[1.0, 0.0], [2.0, 0.0], [0.5, 0.0]])
+    data = (X, np.ones(3))
+    assert_close(effective_degrees_of_freedom(LSTD(gamma=0.5, alpha=1e14).fit(*data)), [0, 0], "sums")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the second feature is always zero, and the system singular
+        fitted = LSTD(gamma=0.5, alpha=0.0).fit(*data)
+    assert_close(effective_degrees_of_freedom(fitted), [1, 0], "sums")
+
+
+def test_examples_in_docstrings_run():
+    assert doctest.testmod(lstd.estimators.metrics).failed == 0

@@ -1,0 +1,375 @@
+"""Statistics and models in files: exact, typed, checked as a whole, never half written."""
+
+from __future__ import annotations
+
+import json
+import os
+import zipfile
+from dataclasses import fields, replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_array_equal
+
+from lstd import LSTD, LSTDStatistics
+from lstd.errors import InvalidInputError, OutputError
+from lstd.estimators.persistence import FittedModel, Origin, load_model, save_model
+from lstd.io import archive as _container
+from lstd.report import write_fit_report
+from tolerances import assert_close
+
+pytestmark = pytest.mark.filterwarnings("ignore::lstd.errors.BrokenEpisodeWarning")  # successors are drawn at random
+
+
+def statistics(n_rows=20, *, n=3, m=None, episode=None, terminated=None, X_next=False, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n_rows, n))
+    y = rng.normal(size=n_rows if m is None else (n_rows, m))
+    return LSTDStatistics.from_arrays(
+        X, y, gamma=0.9, lmbda=0.8, episode=episode, X_next=rng.normal(size=(n_rows, n)) if X_next else None,
+        terminated=np.zeros(n_rows, bool) if terminated is None else terminated,
+    )  # fmt: skip
+
+
+def model(**options):
+    s = statistics(n=4, **options)
+    weights = s.solve(1.0).weights.reshape(4, -1)
+    return FittedModel(
+        statistics=s, gamma=0.9, lmbda=0.8, alpha=1.0, variant="boyan", fit_intercept=True,
+        coef=weights[:3].T.copy(), intercept=weights[3], feature_names=("a", "b,c", "é"),
+        reward_names=tuple(f"r{j}" for j in range(weights.shape[1])), condition_number=np.inf,
+        origin=Origin(("x.csv", "y.parquet"), 20, 19, 1, "2020-01-01T00:00:00+00:00", "0.1.0", "id", None, None),
+    )  # fmt: skip
+
+
+def assert_identical(one, two):
+    """Equal to the last bit, types included."""
+    assert type(one) is type(two)
+    if hasattr(one, "__dataclass_fields__"):
+        for field in fields(one):
+            assert_identical(getattr(one, field.name), getattr(two, field.name))
+    elif isinstance(one, np.ndarray):
+        assert one.dtype == two.dtype
+        assert one.shape == two.shape
+        assert one.tobytes() == two.tobytes()
+    else:
+        assert one == two
+
+
+def reseal(path, change):
+    """Rewrite a file with its document or entries changed, under a checksum that is right."""
+    with zipfile.ZipFile(path) as archive:
+        entries = {name: archive.read(name) for name in archive.namelist()}
+    document = json.loads(entries["document.json"])
+    changed = change(document, entries)
+    entries["document.json"] = json.dumps(document if changed is None else changed).encode()
+    with open(path, "wb") as file:
+        sealed = _container._Sealed(file)
+        with zipfile.ZipFile(sealed, "w") as archive:
+            for name, content in entries.items():
+                archive.writestr(name, content)
+            archive.comment = bytes(_container._SEAL)
+        sealed.close()
+
+
+# What is written is read
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    n_rows=st.integers(0, 6),
+    n=st.integers(1, 3),
+    m=st.sampled_from([None, 1, 2]),
+    X_next=st.booleans(),
+    ends=st.booleans(),
+    name=st.sampled_from([None, 3, -(2**80), 2.5, "a", "3", "ü\n"]),
+)
+def test_statistics_come_back_to_the_last_bit(tmp_path_factory, n_rows, n, m, X_next, ends, name):
+    path = tmp_path_factory.getbasetemp() / "statistics"
+    terminated = np.arange(n_rows) == n_rows - 1 if ends else None
+    saved = statistics(n_rows, n=n, m=m, X_next=X_next, terminated=terminated)
+    saved = replace(saved, first_episode=name, last_episode=name)
+    saved.save(path)
+    assert_identical(LSTDStatistics.load(path), saved)
+
+
+@pytest.mark.parametrize("names", [[3, 4], [3.5, 4.0], ["3", "x"]])
+def test_ids_keep_their_type_and_the_stream_goes_on(tmp_path, names):
+    saved = statistics(episode=np.repeat(names, 10))
+    saved.save(tmp_path / "s")
+    found = LSTDStatistics.load(tmp_path / "s")
+    assert (found.first_episode, found.last_episode) == tuple(names)
+    assert type(found.last_episode) is type(names[1])
+    more = statistics(episode=np.repeat([names[1]], 20), seed=1)
+    assert_identical(found.then(more).A, saved.then(more).A)
+    assert found.then(more).n_episodes == 2
+
+
+def test_other_ids_are_refused_before_anything_is_written(tmp_path):
+    saved = replace(statistics(), last_episode=(1, 2))
+    with pytest.raises(InvalidInputError, match=r"`episode` ids must be integers, floats or text to be saved; got \(1"):
+        saved.save(tmp_path / "s")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("m", [None, 2])
+def test_model_comes_back_to_the_last_bit(tmp_path, m):
+    for origin in (model(m=m).origin, None):
+        saved = replace(model(m=m), origin=origin)
+        save_model(saved, tmp_path / "m")
+        assert_identical(load_model(str(tmp_path / "m")), saved)
+
+
+# An estimator
+
+
+@pytest.mark.parametrize("fit_intercept", [False, True])
+@pytest.mark.parametrize("m", [None, 1, 2])
+def test_a_fitted_estimator_is_kept_with_its_intervals(tmp_path, fit_intercept, m):
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(60, 3)), rng.normal(size=60 if m is None else (60, m))
+    fitted = LSTD(gamma=0.5, lmbda=0.3, alpha=2.0, variant="mixed", fit_intercept=fit_intercept).fit(X, y)
+    save_model(fitted, tmp_path / "m")
+    found = load_model(tmp_path / "m")
+    parameters = (found.gamma, found.lmbda, found.alpha, found.variant, found.fit_intercept)
+    assert parameters == (0.5, 0.3, 2.0, "mixed", fit_intercept)
+    assert found.feature_names == ("x0", "x1", "x2")
+    assert found.reward_names == (("reward_0", "reward_1") if m == 2 else ("reward",))
+    assert found.condition_number == fitted.condition_number_
+    assert_array_equal(found.predict(X).reshape(y.shape), fitted.predict(X))
+    expected, interval = fitted.predict_interval(X, 0.9), found.predict_interval(X, 0.9)
+    for name in ("prediction", "lower", "upper", "standard_error", "degrees_of_freedom", "flagged"):
+        assert getattr(interval, name).shape == (60, m or 1)
+        assert_array_equal(getattr(interval, name).reshape(y.shape), getattr(expected, name))
+    again = LSTD(gamma=0.5, lmbda=0.3, alpha=2.0, variant="mixed", fit_intercept=fit_intercept)
+    again.fit_statistics(found.statistics).partial_fit(X, y)
+    assert_close(again.coef_, fitted.partial_fit(X, y).coef_, "solve")
+
+
+def test_names_are_kept_and_asked_for(tmp_path):
+    frame = pd.DataFrame(np.random.default_rng(0).normal(size=(9, 2)), columns=["a", "b"])
+    fitted = LSTD(n_blocks=0).fit(frame, np.arange(9.0))
+    save_model(fitted, tmp_path / "m")
+    found = load_model(tmp_path / "m")
+    assert_array_equal(found.predict(frame)[:, 0], fitted.predict(frame))
+    with pytest.raises(
+        InvalidInputError, match=r"`X` must have the columns of the model, \['a', 'b'\]; got \['b', 'a'"
+    ):
+        found.predict(frame[["b", "a"]])
+    with pytest.raises(InvalidInputError, match=r"`X` must have 2 features, as the model has; got shape \(9, 1\)"):
+        found.predict(frame.to_numpy()[:, :1])
+    with pytest.raises(InvalidInputError, match="`X` must be finite"):
+        found.predict([[np.nan, 1.0]])
+    with pytest.raises(InvalidInputError, match=r"saved without what intervals need.*Fit it again"):
+        found.predict_interval(frame)
+    for level in (0.0, 1.0, 2.0):
+        with pytest.raises(InvalidInputError, match=rf"`level` must be in \(0, 1\); got {level:g}"):
+            found.predict_interval(frame, level)
+
+
+@pytest.mark.parametrize("given", [1, LSTD(), None, statistics()])
+def test_only_fitted_models_are_saved(tmp_path, given):
+    with pytest.raises(InvalidInputError, match="`model` must be a fitted LSTD or a FittedModel; got "):
+        save_model(given, tmp_path / "m")
+    assert not list(tmp_path.iterdir())
+
+
+def test_numpy_reads_the_arrays(tmp_path):
+    saved = statistics()
+    saved.save(tmp_path / "s")
+    with np.load(tmp_path / "s", allow_pickle=False) as archive:
+        assert archive["A"].tobytes() == saved.A.tobytes()
+
+
+def test_same_content_is_the_same_file(tmp_path):
+    for name in ("a", "b"):
+        save_model(model(), tmp_path / name)
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+
+
+def test_existing_file_is_replaced_and_a_link_stays(tmp_path):
+    (tmp_path / "s").write_text("old")
+    (tmp_path / "link").symlink_to("s")
+    statistics().save(tmp_path / "link")
+    assert (tmp_path / "link").is_symlink()
+    assert LSTDStatistics.load(tmp_path / "s").n_rows == 20
+    assert {file.name for file in tmp_path.iterdir()} == {"s", "link"}
+
+
+# What is damaged is refused
+
+
+def test_any_changed_bit_and_any_cut_is_found(tmp_path):
+    path = tmp_path / "m"
+    save_model(model(), path)
+    content = path.read_bytes()
+    rng = np.random.default_rng(0)
+    for place in rng.integers(0, len(content), 300).tolist() + list(range(-80, 0)) + list(range(40)):
+        changed = bytearray(content)
+        changed[place] ^= 1 << int(rng.integers(8))
+        path.write_bytes(changed)
+        with pytest.raises(InvalidInputError, match=r"/m (is damaged|is cut off or damaged|was not written)"):
+            load_model(path)
+    for length in range(0, len(content), 41):
+        path.write_bytes(content[:length])
+        with pytest.raises(InvalidInputError, match=r"/m (is damaged|is cut off or damaged|was not written)"):
+            load_model(path)
+    path.write_bytes(content + b"x")
+    with pytest.raises(InvalidInputError):
+        load_model(path)
+
+
+def test_another_version_is_refused_with_the_remedy(tmp_path):
+    path = tmp_path / "m"
+    save_model(model(), path)
+    for version, remedy in ((3, "update lstd"), (1, "make it again")):
+        reseal(path, lambda document, entries: {**document, "version": version, "model": "another"})  # noqa: B023
+        with pytest.raises(
+            InvalidInputError, match=rf"m is of format version {version}, and .* version 2 only; {remedy}"
+        ):
+            load_model(path)
+
+
+def test_kinds_are_not_mixed_up(tmp_path):
+    statistics().save(tmp_path / "s")
+    with pytest.raises(InvalidInputError, match="must be a file of format 'lstd model'; it is of format 'lstd statist"):
+        load_model(tmp_path / "s")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda document, entries: {},
+        lambda document, entries: [1],
+        lambda document, entries: {**document, "version": "1"},
+        lambda document, entries: document["model"].update(gamma=2.0),
+        lambda document, entries: document["model"].update(variant="none"),
+        lambda document, entries: document["model"].update(feature_names=["a"]),
+        lambda document, entries: document["model"].update(feature_names="abc"),
+        lambda document, entries: document["model"].update(fit_intercept=1),
+        lambda document, entries: document["origin"].update(rows=-1),
+        lambda document, entries: document["origin"].update(date=None),
+        lambda document, entries: document["statistics"].update(n_rows=1.5),
+        lambda document, entries: document["statistics"].update(gamma=1.5),
+        lambda document, entries: document["statistics"].pop("gamma") and None,
+        lambda document, entries: document.update(influence={"intercept": True}),
+        lambda document, entries: document.pop("influence"),
+        lambda document, entries: document["statistics"].update(first_episode={"type": "int", "value": "x"}),
+        lambda document, entries: document["statistics"].update(pending={"missing": False}),
+        lambda document, entries: document["statistics"].update(share=float("nan")),
+        lambda document, entries: document["statistics"].update(share=10**400),
+        *(
+            lambda document, entries, name=name, value=value: entries.update(
+                {f"{name}.npy": entries[f"{name}.npy"][:-8] + np.float64(value).tobytes()}
+            )
+            for name in ("A", "B", "b", "arriving", "a", "h", "c", "pending_phi")
+            for value in (np.nan, -np.inf)
+        ),
+        lambda document, entries: entries.pop("A.npy") and None,
+        lambda document, entries: entries.update({"A.npy": entries["b.npy"]}),
+        lambda document, entries: entries.update({"A.npy": b"no array"}),
+        lambda document, entries: entries.update({"A.npy": entries["A.npy"].replace(b"<f8", b"<c8")}),
+        lambda document, entries: entries.update({"A.npy": entries["A.npy"].replace(b"'<f8'", b"'|O' ")}),
+        lambda document, entries: entries.update({"A.npy": entries["A.npy"].replace(b"(4, 4)", b"(9**9, )")}),
+        lambda document, entries: entries.update(
+            {"A.npy": entries["A.npy"].replace(b"(4, 4), } ", b"(999999999999,)}")}
+        ),
+    ],
+)
+def test_content_of_another_form_is_refused(tmp_path, change):
+    path = tmp_path / "m"
+    save_model(model(), path)
+    reseal(path, lambda document, entries: None)
+    assert_identical(load_model(path), model())
+    reseal(path, change)
+    with pytest.raises(InvalidInputError, match=r"/m holds no model as lstd writes them"):
+        load_model(path)
+
+
+def test_sums_that_overflowed_are_not_saved(tmp_path):
+    saved = statistics()
+    with pytest.raises(InvalidInputError, match="The sums must be finite to be saved; they overflowed"):
+        replace(saved, A=saved.A * np.inf).save(tmp_path / "s")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_missing_pending_reward_comes_back(tmp_path):
+    y = np.append(np.ones(4), np.nan)
+    saved = LSTDStatistics.from_arrays(np.ones((5, 1)), y, gamma=0.9, lmbda=0.8)
+    for reward in (saved.pending.reward, np.array([np.nan])):
+        kept = replace(saved, pending=replace(saved.pending, reward=reward))
+        kept.save(tmp_path / "s")
+        found = LSTDStatistics.load(tmp_path / "s")
+        assert found.pending.missing
+        assert_identical(found, kept)
+
+
+class Folder:
+    def __fspath__(self):
+        raise RuntimeError("not mounted")
+
+
+@pytest.mark.parametrize("path", [None, 1, 1.5, b"m", "", "\0", "a\0b", Folder(), ["m"]])
+def test_paths_that_are_none(tmp_path, monkeypatch, path):
+    monkeypatch.chdir(tmp_path)
+    fitted = LSTD().fit(np.ones((30, 1)), np.ones(30))
+    for call in (
+        load_model,
+        LSTDStatistics.load,
+        statistics().save,
+        lambda path: save_model(model(), path),
+        lambda path: write_fit_report(path, fitted, np.ones((30, 1)), np.ones(30)),
+    ):
+        with pytest.raises(InvalidInputError, match=r"`path` must be text or a pathlib.Path.*; got "):
+            call(path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_pickles_are_not_loaded(tmp_path):
+    import pickle
+
+    class Bomb:
+        def __reduce__(self):
+            return (os.mkdir, (str(tmp_path / "executed"),))
+
+    path = tmp_path / "m"
+    save_model(model(), path)
+    reseal(path, lambda document, entries: entries.update({"A.npy": pickle.dumps(Bomb())}))
+    with pytest.raises(InvalidInputError):
+        load_model(path)
+    path.write_bytes(pickle.dumps(Bomb()))
+    with pytest.raises(InvalidInputError, match="was not written by lstd"):
+        load_model(path)
+    assert not (tmp_path / "executed").exists()
+
+
+def test_files_that_are_not_there_or_not_ours(tmp_path):
+    for name, message in (("none", "none could not be read: No such file"), (".", "could not be read: Is a directory")):
+        with pytest.raises(InvalidInputError, match=message):
+            load_model(tmp_path / name)
+    np.savez(tmp_path / "a.npz", A=np.ones(3))
+    for content in (b"", b"text", (tmp_path / "a.npz").read_bytes()):
+        (tmp_path / "m").write_bytes(content)
+        with pytest.raises(InvalidInputError, match=r"m (was not written by lstd|is cut off or damaged)"):
+            load_model(tmp_path / "m")
+
+
+def test_failure_to_write_leaves_the_old_file(tmp_path, monkeypatch):
+    path = tmp_path / "m"
+    save_model(model(), path)
+    before = path.read_bytes()
+
+    def full(*arguments, **options):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(_container.np.lib.format, "write_array", full)
+    with pytest.raises(OutputError, match="m could not be written: No space left on device"):
+        save_model(replace(model(), gamma=0.5), path)
+    assert path.read_bytes() == before
+    assert [file.name for file in tmp_path.iterdir()] == ["m"]
+    with pytest.raises(OutputError, match="could not be written"):
+        save_model(model(), Path(os.devnull) / "m")

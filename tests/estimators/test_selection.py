@@ -1,0 +1,285 @@
+"""The choice of λ and α against its definition by refitting, and its invariances and limits."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy import sparse
+from sklearn.base import clone
+
+import lstd.estimators.cross_validation as rule
+import naive
+from lstd import LSTD, LSTDCV
+from lstd.data.rows import check_rows
+from lstd.errors import InvalidInputError, NothingToChooseWarning
+from lstd.estimators.cross_validation import select
+from streams import Stream, definition
+from tolerances import assert_close
+
+GAMMA = 0.9
+LMBDAS, ALPHAS = [0.0, 0.5, 0.9, 1.0], [0.1, 1.0, 10.0, 100.0]
+
+
+def stream_of(seed=0, n_rows=60, n=3, episodes=0, m=None):
+    """One stream, or episodes of six rows of which every other one terminates; values that a linear model can find."""
+    random = np.random.default_rng(seed)
+    X = random.normal(size=(n_rows, n))
+    X[1:] += 0.7 * X[:-1]
+    y = X @ random.normal(size=(n,) if m is None else (n, m)) + random.normal(
+        size=(n_rows,) if m is None else (n_rows, m)
+    )
+    if not episodes:
+        return Stream(X, y, GAMMA, 0.0)
+    length = n_rows // episodes
+    last = np.arange(n_rows) % length == length - 1
+    return Stream(
+        X, y, GAMMA, 0.0, episode=np.arange(n_rows) // length, terminated=last & (np.arange(n_rows) // length % 2 == 0)
+    )
+
+
+def rows_of(stream):
+    return check_rows(stream.X, stream.y, gamma=GAMMA, warn=False, **stream.columns)
+
+
+def folds_of(stream, count):
+    """Rows of each fold, and rows that are full transitions."""
+    T = len(stream)
+    if len(stream.episodes) >= 5:
+        starts = [episode.start for episode in stream.episodes]
+        first = [starts[-(-k * len(starts) // count)] for k in range(count)]
+    else:
+        first = [k * T // count for k in range(count)]
+    full = np.ones(T, dtype=bool)
+    for episode in stream.episodes:
+        full[episode.stop - 1] = stream.ended[episode.stop - 1]
+    return [np.arange(a, b) for a, b in zip(first, [*first[1:], T], strict=True)], full
+
+
+def weights_without(stream, fold, lmbda, alpha, variant, full):
+    """Refitted to what comes before the fold and what comes after it, as separate streams."""
+    n = stream.X.shape[1]
+    A, b, transitions = np.zeros((n, n)), 0.0, 0
+    for part in (slice(0, fold[0]), slice(fold[-1] + 1, len(stream))):
+        if part.start >= part.stop:
+            continue
+        A_part, b_part = definition(replace(stream[part], lmbda=lmbda), variant)
+        A, b = A + A_part, b + b_part
+        ends = stream[part].ended
+        transitions += sum(
+            episode.stop - episode.start - (not ends[episode.stop - 1]) for episode in stream[part].episodes
+        )
+    return np.linalg.solve(A + alpha * transitions / full.sum() * np.eye(n), b)
+
+
+def targets_of(stream, lmbda, w):
+    """λ-returns of all rows, by the definition, one episode after the other; zero in horizon rows."""
+    found = np.zeros(len(stream))
+    for episode in stream.episodes:
+        X, y = stream.X[episode], stream.y[episode]
+        if stream.ended[episode][-1]:
+            phi, discounts = np.vstack([X, np.zeros(X.shape[1])]), np.append(np.full(len(X), GAMMA), 0.0)
+        else:
+            phi, discounts, y = X, np.full(len(X), GAMMA), y[:-1]
+        found[episode.start : episode.start + len(y)] = naive.reference_returns(phi, y, w, lmbda, discounts)
+    return found
+
+
+def chosen_by_definition(stream, count, variant, stages):
+    """The pair and the held-out squared errors on its last targets, (K, λ, α), all by refitting and summing."""
+    folds, full = folds_of(stream, count)
+    outside = [
+        [[weights_without(stream, f, lmbda, alpha, variant, full) for alpha in ALPHAS] for lmbda in LMBDAS]
+        for f in folds
+    ]
+    pair = (
+        LMBDAS.index(0.9),
+        int(np.argmin(np.abs(np.log(np.array(ALPHAS) / np.mean(np.sum(stream.X[full] ** 2, 1)))))),
+    )
+    for decay, caution in stages:
+        A, b = definition(replace(stream, lmbda=LMBDAS[pair[0]]), variant)
+        G = targets_of(stream, decay, np.linalg.solve(A + ALPHAS[pair[1]] * np.eye(len(A)), b)[:, 0])
+        squared = np.array(
+            [
+                [[np.sum((G[f] - stream.X[f] @ w[:, 0])[full[f]] ** 2) for w in row] for row in weights]
+                for f, weights in zip(folds, outside, strict=True)
+            ]
+        )
+        D = squared - squared[:, pair[0], pair[1]][:, np.newaxis, np.newaxis]
+        cost = D.sum(axis=0) + caution * np.sqrt(count) * D.std(axis=0, ddof=1)
+        pair = tuple(np.unravel_index(np.argmin(cost), cost.shape))
+    counts = np.array([full[f].sum() for f in folds])
+    return pair, 1 - squared / counts[:, np.newaxis, np.newaxis] / G[full].var()
+
+
+@pytest.mark.parametrize("variant", ["boyan", "uncorrected", "mixed"])
+@pytest.mark.parametrize("episodes", [0, 10])
+def test_it_is_the_choice_by_refitting(variant, episodes, monkeypatch):
+    monkeypatch.setattr(rule, "_STAGES", (0.8, 0.9, 1.0))  # so that rewards far away count, and all stages differ
+    stages = [(0.8, 0.0), (0.9, 0.0), (1.0, 1.0 if episodes else 0.5)]
+    for seed in range(2):
+        stream = stream_of(seed, episodes=episodes)
+        found = select(rows_of(stream), lmbdas=LMBDAS, alphas=ALPHAS, variant=variant, cv=5)
+        pair, scores = chosen_by_definition(stream, 5, variant, stages)
+        assert (found.lmbda, found.alpha) == (LMBDAS[pair[0]], ALPHAS[pair[1]])
+        for k, score in enumerate(scores):
+            assert_close(found.results[f"split{k}_test_score"], score.reshape(-1), "solve")
+        place = pair[0] * len(ALPHAS) + pair[1]
+        assert found.results["rank_test_score"][place] == 1
+        assert np.nanargmax(found.results["cautious_test_score"]) == place
+        assert_close(found.score, found.results["mean_test_score"][place], "solve")
+
+
+def test_results_are_a_table_of_the_grid():
+    found = select(rows_of(stream_of()), lmbdas=LMBDAS, alphas=ALPHAS)
+    assert set(map(len, found.results.values())) == {16}
+    assert found.results["lmbda"].tolist() == np.repeat(LMBDAS, 4).tolist()
+    assert found.results["alpha"].tolist() == ALPHAS * 4
+    splits = np.array([found.results[f"split{k}_test_score"] for k in range(found.n_folds)])
+    assert_close(found.results["std_test_score"], splits.std(axis=0), "solve")
+
+
+def test_the_number_of_jobs_makes_no_difference():
+    rows = rows_of(stream_of(episodes=12))
+    one, two = (select(rows, n_jobs=n_jobs) for n_jobs in (1, 2))
+    assert (one.lmbda, one.alpha) == (two.lmbda, two.alpha)
+    assert_close(two.results["mean_test_score"], one.results["mean_test_score"], "solve")
+
+
+def test_units_of_rewards_and_features_make_no_difference():
+    stream = stream_of(episodes=10)
+    plain = select(rows_of(stream))
+    scaled = select(rows_of(replace(stream, X=4 * stream.X, y=100 * stream.y)))
+    assert scaled.lmbda == plain.lmbda
+    assert_close(scaled.alpha, 16 * plain.alpha, "solve")
+    assert_close(scaled.score, plain.score, "solve")
+
+
+def test_a_reward_twice_is_chosen_for_like_once():
+    stream = stream_of(episodes=10)
+    once, twice = select(rows_of(stream)), select(rows_of(replace(stream, y=np.column_stack([stream.y, 5 * stream.y]))))
+    assert (twice.lmbda, twice.alpha) == (once.lmbda, once.alpha)
+    assert_close(twice.score, once.score, "solve")
+
+
+def test_sparse_rows_and_an_intercept():
+    stream = stream_of(episodes=10)
+    dense = LSTDCV(GAMMA, LMBDAS, ALPHAS, fit_intercept=True).fit(stream.X, stream.y, **stream.columns)
+    thin = LSTDCV(GAMMA, LMBDAS, ALPHAS, fit_intercept=True).fit(sparse.csr_array(stream.X), stream.y, **stream.columns)
+    assert (thin.lmbda_, thin.alpha_) == (dense.lmbda_, dense.alpha_)
+    assert_close(thin.coef_, dense.coef_, "solve")
+    assert dense.intercept_ != 0.0
+
+
+# ---------------------------------------------------------------- the estimator
+
+
+@pytest.mark.parametrize("fit_intercept", [False, True])
+def test_it_is_lstd_with_the_pair_that_was_chosen(fit_intercept):
+    stream = stream_of(episodes=12, m=2)
+    model = LSTDCV(GAMMA, fit_intercept=fit_intercept).fit(stream.X, stream.y, **stream.columns)
+    plain = LSTD(GAMMA, model.lmbda_, model.alpha_, fit_intercept=fit_intercept)
+    plain.fit(stream.X, stream.y, **stream.columns)
+    assert np.array_equal(model.coef_, plain.coef_)
+    assert model.n_folds_ == 10
+    one, two = model.predict_interval(stream.X), plain.predict_interval(stream.X)
+    assert np.array_equal(one.upper, two.upper)
+    assert model.best_score_ == model.cv_results_["mean_test_score"][model.cv_results_["rank_test_score"].argmin()]
+    assert model.score(stream.X, stream.y, **stream.columns) == plain.score(stream.X, stream.y, **stream.columns)
+
+
+def test_a_fit_that_fails_leaves_a_model_as_it_was(capsys):
+    stream = stream_of()
+    model = LSTDCV(GAMMA, LMBDAS, ALPHAS, verbose=1).fit(stream.X, stream.y)
+    assert capsys.readouterr().err.count("choosing lmbda and alpha") == 4
+    before = model.coef_.copy()
+    bad = stream.X.copy()
+    bad[3, 1] = np.inf
+    with pytest.raises(InvalidInputError, match="row 3 has inf in column 1"):
+        model.fit(bad, stream.y)
+    assert np.array_equal(model.coef_, before)
+    assert not hasattr(clone(model), "coef_")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"lmbdas": [0.5, 1.5]}, r"`lmbdas` must be in \[0, 1\]; got 1.5"),
+        ({"lmbdas": []}, "`lmbdas` must hold at least one"),
+        ({"alphas": [-1.0]}, "`alphas` must be"),
+        ({"alphas": [[1.0]]}, "`alphas` must have shape"),
+        ({"alphas": ["a"]}, "`alphas`"),
+        ({"cv": 1}, "`cv` must be at least 2"),
+        ({"cv": 2.5}, "`cv` must be an integer"),
+        ({"n_jobs": 0}, "`n_jobs` must be"),
+        ({"gamma": 2.0}, "`gamma` must be in"),
+        ({"variant": "best"}, "`variant` must be one of"),
+        ({"fit_intercept": 3}, "`fit_intercept` must be True or False"),
+        ({"n_blocks": -1}, "`n_blocks` must be"),
+    ],
+)
+def test_parameters_are_checked(options, message):
+    stream = stream_of()
+    with pytest.raises(InvalidInputError, match=message):
+        LSTDCV(**options).fit(stream.X, stream.y)
+
+
+# ---------------------------------------------------------------- limits
+
+
+def test_too_few_transitions_are_an_error_and_two_will_do():
+    stream = stream_of()
+    with pytest.raises(InvalidInputError, match="at least two full transitions"):
+        LSTDCV(GAMMA).fit(stream.X[:2], stream.y[:2])
+    with pytest.raises(InvalidInputError, match="at least two full transitions"):
+        LSTDCV(GAMMA).fit(stream.X, stream.y, episode=np.arange(60), terminated=np.zeros(60, bool))
+    model = LSTDCV(GAMMA).fit(stream.X[:3], stream.y[:3])
+    assert model.n_folds_ == 2
+    assert np.isfinite(model.coef_).all()
+
+
+def test_rewards_that_overflow_are_an_error():
+    stream = stream_of(episodes=10)
+    with pytest.raises(InvalidInputError, match="overflowed"):
+        LSTDCV(GAMMA).fit(stream.X, stream.y * 1e160, **stream.columns)
+
+
+def test_few_episodes_are_cut_into_folds_of_rows():
+    stream = stream_of(episodes=3)
+    model = LSTDCV(GAMMA).fit(stream.X, stream.y, **stream.columns)
+    assert np.isfinite(model.coef_).all()
+    many = stream_of(episodes=6)
+    assert LSTDCV(GAMMA).fit(many.X, many.y, **many.columns).n_folds_ == 6
+
+
+def test_a_constant_reward_and_a_zero_feature():
+    stream = stream_of(episodes=10)
+    X = np.column_stack([np.ones(60), np.zeros(60)])
+    model = LSTDCV(GAMMA).fit(X, np.ones(60), **stream.columns)
+    assert np.isfinite(model.predict(X)).all()
+
+
+@pytest.mark.parametrize("zero", ["features", "rewards", "ratios"])
+def test_nothing_to_choose_by_is_said(zero):
+    stream = stream_of(episodes=10)
+    if zero == "ratios":
+        stream = replace(stream, importance_ratio=np.zeros(60))
+    X, y = stream.X * (zero != "features"), stream.y * (zero != "rewards")
+    with pytest.warns(NothingToChooseWarning, match="nothing to choose by"):
+        model = LSTDCV(GAMMA).fit(X, y, **stream.columns)
+    assert model.lmbda_ == 0.9
+    assert not model.coef_.any()
+    assert np.isfinite(model.cv_results_["mean_test_score"]).all()
+
+
+def test_ill_conditioned_pairs_are_not_chosen():
+    stream = stream_of(episodes=10)
+    X = np.column_stack([stream.X, stream.X[:, 0]])
+    with pytest.raises(InvalidInputError, match="`alphas` must hold a value with a well-conditioned system"):
+        LSTDCV(GAMMA, alphas=[0.0]).fit(X, stream.y, **stream.columns)
+    model = LSTDCV(GAMMA, alphas=[0.0, 1.0]).fit(X, stream.y, **stream.columns)
+    assert model.alpha_ == 1.0
+    singular = model.cv_results_["alpha"] == 0.0
+    assert np.isnan(model.cv_results_["mean_test_score"][singular]).all()
+    assert model.cv_results_["rank_test_score"][singular].min() == singular.sum() + 1

@@ -1,0 +1,199 @@
+"""LSTD among scikit-learn's tools: its own checks, pipelines, searches, metadata routing, copies."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+import sklearn
+from numpy.testing import assert_array_equal
+from sklearn.base import clone
+from sklearn.compose import TransformedTargetRegressor
+from sklearn.model_selection import GridSearchCV, GroupKFold, cross_val_score
+from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from lstd import LSTD, LSTDCV
+from tolerances import assert_close
+
+MODELS = [
+    LSTD(),
+    LSTD(fit_intercept=True, variant="mixed"),
+    LSTD(gamma=0.0, lmbda=1.0, alpha=0.0, variant="uncorrected"),
+    LSTDCV(),
+    LSTDCV(gamma=0.5, cv=3, fit_intercept=True, variant="mixed"),
+]
+
+
+@parametrize_with_checks(MODELS)
+def test_checks_of_scikit_learn(estimator, check):
+    check(estimator)
+
+
+@pytest.fixture
+def data():
+    """Six episodes of 20 rows, half of them truncated, as X, y and their columns."""
+    random = np.random.default_rng(5)
+    X = random.normal(size=(120, 3)) * [1.0, 10.0, 0.1] + [0.0, 5.0, 1.0]
+    y = 0.3 * X[:, 1] + random.normal(size=120)
+    episode = np.repeat(["c", "a", "f", "b", "e", "d"], 20)
+    terminated = (np.arange(120) % 20 == 19) & (np.arange(120) % 40 == 39)
+    y[(np.arange(120) % 20 == 19) & ~terminated] = np.nan
+    return X, y, {"episode": episode, "terminated": terminated}
+
+
+@pytest.fixture
+def routing():
+    with sklearn.config_context(enable_metadata_routing=True):
+        yield
+
+
+def requesting(model):
+    return model.set_fit_request(episode=True, terminated=True).set_score_request(
+        episode=True, terminated=True, sample_weight=True
+    )
+
+
+@pytest.mark.usefixtures("routing")
+def test_a_search_over_a_pipeline_scores_what_loops_by_hand_score(data):
+    X, y, columns = data
+    weight = np.linspace(1, 2, 120)
+    pipeline = Pipeline(
+        [("scale", StandardScaler().set_fit_request(sample_weight=False)), ("lstd", requesting(LSTD(gamma=0.5)))]
+    )
+    grid = {"lstd__lmbda": [0.0, 0.9], "lstd__alpha": [1.0, 100.0]}
+    search = GridSearchCV(pipeline, grid, cv=GroupKFold(3), error_score="raise")
+    search.fit(X, y, groups=columns["episode"], sample_weight=weight, **columns)
+
+    for i, parameters in enumerate(search.cv_results_["params"]):
+        for k, (train, test) in enumerate(GroupKFold(3).split(X, y, columns["episode"])):
+            scale = StandardScaler().fit(X[train])
+            model = LSTD(gamma=0.5, lmbda=parameters["lstd__lmbda"], alpha=parameters["lstd__alpha"])
+            model.fit(scale.transform(X[train]), y[train], **{name: v[train] for name, v in columns.items()})
+            by_hand = model.score(
+                scale.transform(X[test]), y[test], weight[test], **{name: v[test] for name, v in columns.items()}
+            )
+            assert_close(search.cv_results_[f"split{k}_test_score"][i], by_hand, "solve")
+    assert search.best_estimator_["lstd"].n_episodes_ == 6
+    assert search.best_estimator_["lstd"].n_transitions_ == 117
+    assert np.isfinite(search.score(X, y, sample_weight=weight, **columns))
+    assert search.predict(X).shape == (120,)
+
+
+@pytest.mark.usefixtures("routing")
+def test_cross_validation_passes_episodes_on(data):
+    X, y, columns = data
+    model = requesting(LSTD(gamma=0.5))
+    params = {**columns, "groups": columns["episode"]}
+    scores = cross_val_score(model, X, y, cv=GroupKFold(2), params=params, error_score="raise")
+    assert np.isfinite(scores).all()
+
+
+@pytest.mark.usefixtures("routing")
+def test_a_pipeline_transforms_successors_when_told_to(data):
+    X, y, _ = data
+    y = np.nan_to_num(y)
+    steps = [("scale", StandardScaler()), ("lstd", LSTD(gamma=0.5).set_fit_request(X_next=True))]
+    pipeline = Pipeline(steps, transform_input=["X_next"]).fit(X[:-1], y[:-1], X_next=X[1:])
+    scale = StandardScaler().fit(X[:-1])
+    by_hand = LSTD(gamma=0.5).fit(scale.transform(X[:-1]), y[:-1], X_next=scale.transform(X[1:]))
+    assert_array_equal(pipeline["lstd"].coef_, by_hand.coef_)
+
+
+@pytest.mark.usefixtures("routing")
+def test_what_is_not_requested_is_refused(data):
+    X, y, columns = data
+    with pytest.raises(sklearn.exceptions.UnsetMetadataPassedError, match="episode"):
+        Pipeline([("lstd", LSTD())]).fit(X, y, **columns)
+
+
+def test_a_search_without_routing_says_that_score_needs_the_episodes(data):
+    X, y, columns = data
+    search = GridSearchCV(LSTD(gamma=0.5), {"alpha": [1.0]}, cv=GroupKFold(3), error_score="raise")
+    with pytest.raises(ValueError, match="route them with set_score_request"):
+        search.fit(X, y, groups=columns["episode"], **columns)
+
+
+def test_a_search_over_one_stream_needs_nothing_more(data):
+    X, y = data[0], np.nan_to_num(data[1])
+    search = GridSearchCV(LSTD(gamma=0.5), {"lmbda": [0.0, 1.0]}, cv=3, error_score="raise").fit(X, y)
+    assert np.isfinite(search.best_score_)
+
+
+def test_a_pipeline_passes_columns_by_the_name_of_the_step(data):
+    X, y, columns = data
+    pipeline = Pipeline([("scale", StandardScaler()), ("lstd", LSTD())])
+    pipeline.fit(X, y, **{f"lstd__{name}": value for name, value in columns.items()})
+    assert pipeline["lstd"].n_episodes_ == 6
+
+
+def test_targets_may_be_transformed(data):
+    X, y = data[0], np.nan_to_num(data[1])
+    model = TransformedTargetRegressor(LSTD(gamma=0.5), func=lambda r: 2 * r, inverse_func=lambda v: v / 2).fit(X, y)
+    assert_close(model.predict(X), LSTD(gamma=0.5).fit(X, y).predict(X), "solve")
+
+
+@pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, lambda model: pickle.loads(pickle.dumps(model))])
+@pytest.mark.parametrize("asked", [False, True])
+def test_copies_predict_and_go_on_alike(data, duplicate, asked):
+    X, y, columns = data
+    names = pd.DataFrame(X, columns=["u", "v", "w"])
+    first = {name: value[:50] for name, value in columns.items()}
+    rest = {name: value[50:] for name, value in columns.items()}
+    model = LSTD(fit_intercept=True).partial_fit(names[:50], y[:50], **first)
+    if asked:
+        model.predict(names)
+    other = duplicate(model)
+    assert_array_equal(other.predict(names), model.predict(names))
+    assert_array_equal(other.feature_names_in_, model.feature_names_in_)
+    other.partial_fit(names[50:], y[50:], **rest)
+    assert model.n_transitions_ < other.n_transitions_ == 117
+    model.partial_fit(names[50:], y[50:], **rest)
+    assert_array_equal(other.predict(names), model.predict(names))
+
+
+def test_a_clone_keeps_parameters_and_requests_only(data):
+    X, y, _ = data
+    with sklearn.config_context(enable_metadata_routing=True):
+        model = requesting(LSTD(gamma=0.3, lmbda=0.2, alpha=3.0, variant="mixed", fit_intercept=True))
+        model.fit(X, np.nan_to_num(y))
+        twin = clone(model)
+        assert twin.get_params() == model.get_params()
+        assert twin.get_metadata_routing().fit.requests["episode"] is True
+        assert not hasattr(twin, "coef_")
+        assert clone(model).fit(X, np.nan_to_num(y)).get_metadata_routing().score.requests["terminated"] is True
+
+
+@pytest.mark.filterwarnings("ignore:X does not have valid feature names")
+def test_names_of_features(data):
+    X, y = data[0], np.nan_to_num(data[1])
+    frame = pd.DataFrame(X, columns=["u", "v", "w"])
+    model = LSTD().fit(frame, pd.Series(y))
+    assert model.feature_names_in_.tolist() == ["u", "v", "w"]
+    assert_array_equal(model.predict(frame), LSTD().fit(X, y).predict(X))
+    for method in (model.predict, lambda X: model.score(X, y), lambda X: model.partial_fit(X, y)):
+        with pytest.raises(ValueError, match="feature names should match"):
+            method(frame[["v", "u", "w"]])
+        with pytest.raises(ValueError, match="X has 2 features, but LSTD is expecting 3"):
+            method(X[:, :2])
+    with pytest.raises(ValueError, match="feature names should match"):
+        model.partial_fit(frame, y, X_next=frame[["w", "v", "u"]])
+    assert not hasattr(model.fit(X, y), "feature_names_in_")
+
+
+def test_columns_of_data_frames(data):
+    X, y, columns = data
+    table = pd.DataFrame({"r": y, **columns})
+    model = LSTD().fit(X, table["r"], episode=table["episode"], terminated=table["terminated"])
+    assert_array_equal(model.coef_, LSTD().fit(X, y, **columns).coef_)
+
+
+def test_it_shows_itself_in_notebooks(data):
+    model = LSTD(alpha=3.0)
+    assert "LSTD" in model._repr_html_()
+    assert "alpha" in model.fit(data[0], np.nan_to_num(data[1]))._repr_html_()
+    assert repr(model) == "LSTD(alpha=3.0)"

@@ -1,0 +1,175 @@
+"""The results folder and its user: one configuration, and no file of other origin is touched."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from test_store import CELL, CONFIG, arrays_of, names
+
+from lstd.errors import ConfigurationMismatchError, InvalidInputError
+from lstd.experiments.folder import CONFIGURATION, LOCK
+from lstd.experiments.store import ResultsFolder
+from lstd.io.files import remove_unfinished, replacing
+
+
+def test_changed_configuration_is_refused_with_what_differs(tmp_path):
+    with ResultsFolder(tmp_path, CONFIG):
+        pass
+    grid = {**CONFIG["grids"]["lstd"], "alphas": [2.0]}
+    changed = {"runs": 3, "new": "x", "grids": {**CONFIG["grids"], "lstd": grid}}
+    with pytest.raises(ConfigurationMismatchError) as caught:
+        ResultsFolder(tmp_path, changed)
+    message = str(caught.value)
+    assert "runs was 2, now 3; new was absent, now" in message
+    assert "grids.lstd.alphas was [0.5, 1.0], now [2.0]" in message
+    assert "true_online_td" not in message
+    assert "more" not in message
+    assert "--force" in message
+    assert names(tmp_path) == [CONFIGURATION]
+
+
+def test_message_of_another_configuration_is_short(tmp_path):
+    grids = {"lstd": {"lmbdas": list(np.arange(20) / 20), "alphas": list(2.0 ** np.arange(17))}}
+    with ResultsFolder(tmp_path, {"grids": grids, "a": "word " * 50, "b": 1, "c": 2}):
+        pass
+    with pytest.raises(ConfigurationMismatchError, match="and 5 more; give another folder") as caught:
+        ResultsFolder(tmp_path, CONFIG)
+    assert len(str(caught.value)) - len(str(tmp_path)) < 350
+
+
+@pytest.mark.parametrize("content", ["{", '{"db": "x"}', '{"runs": 2}'])
+@pytest.mark.parametrize("force", [False, True])
+def test_configuration_of_other_origin_is_never_touched(tmp_path, content, force):
+    mine = {
+        CONFIGURATION: content,
+        "report.html": "mine",
+        "cells/mydata.npz": "mine",
+        "figures/figure2.png": "mine",
+    }
+    for name, text in mine.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    with pytest.raises(InvalidInputError, match=r"has a configuration\.json of other origin; give another folder"):
+        ResultsFolder(tmp_path, CONFIG, force=force)
+    assert {name: (tmp_path / name).read_text() for name in names(tmp_path)} == mine
+
+
+@pytest.mark.parametrize("name", ["cells", "figures", "tables", "report.html"])
+def test_something_else_under_one_of_our_names_is_refused(tmp_path, name):
+    if "." in name:
+        (tmp_path / name).mkdir()
+    else:
+        (tmp_path / name).write_text("mine")
+    with pytest.raises(InvalidInputError, match=r"Not a directory|has a report\.html of other origin"):
+        ResultsFolder(tmp_path, CONFIG)
+    assert [file.name for file in tmp_path.iterdir()] == [name]
+
+
+def test_temporary_files_and_locks_of_others_are_not_touched(tmp_path):
+    mine = [".lock", ".movie.mp4.part", "sub/.download.part", "cells/.lstd-my.npz.part", ".lstd-model.lstd.7-x.part"]
+    for name in mine:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("mine")
+    with ResultsFolder(tmp_path, CONFIG):
+        remove_unfinished()
+    assert names(tmp_path) == sorted([*mine, CONFIGURATION])
+
+
+@pytest.mark.parametrize("content", ["secret", "lstd notes", "12345"])
+@pytest.mark.parametrize("linked", [False, True])
+def test_lock_of_other_origin_is_refused(tmp_path, content, linked):
+    victim = tmp_path / "victim" if linked else tmp_path / "out" / LOCK
+    (tmp_path / "out").mkdir()
+    victim.write_text(content)
+    if linked:
+        (tmp_path / "out" / LOCK).symlink_to(victim)
+    with pytest.raises(InvalidInputError, match=r"must not have a \.lstd\.lock of other origin"):
+        ResultsFolder(tmp_path / "out", CONFIG)
+    assert victim.read_text() == content
+    assert (tmp_path / "out" / LOCK).is_symlink() == linked
+
+
+def test_link_under_a_temporary_name_is_not_followed(tmp_path):
+    (tmp_path / "victim").write_text("secret")
+    (tmp_path / ".lstd-a.part").symlink_to(tmp_path / "victim")
+    with replacing(tmp_path / "a") as file:
+        file.write(b"whole")
+    assert (tmp_path / "victim").read_text() == "secret"
+    assert names(tmp_path) == ["a", "victim"]
+
+
+def test_force_removes_our_files_only(tmp_path):
+    with ResultsFolder(tmp_path, CONFIG) as folder:
+        folder.write_cell(CELL, arrays_of(CELL))
+        folder.write_table([CELL])
+    kept = ["notes.txt", "cells/mine.csv", "cells/my.npz", "figures/mine.pdf", "tables/table4.csv"]
+    for name in (*kept, "figures/figure2.pdf", "tables/table1.tex", "report.html"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("x")
+    with ResultsFolder(tmp_path, {**CONFIG, "runs": 3}, force=True) as folder:
+        assert folder.read_cell(CELL) is None
+    assert names(tmp_path) == sorted([*kept, CONFIGURATION])
+    assert (tmp_path / "tables").exists()
+    (tmp_path / "tables/table4.csv").unlink()
+    with ResultsFolder(tmp_path, CONFIG, force=True):
+        assert not (tmp_path / "tables").exists()
+
+
+def test_folder_with_other_files_is_used_unless_they_have_our_names(tmp_path):
+    (tmp_path / "notes.txt").write_text("mine")
+    with ResultsFolder(tmp_path, CONFIG):
+        pass
+    (tmp_path / CONFIGURATION).unlink()
+    (tmp_path / "report.html").write_text("mine")
+    for force in (False, True):
+        with pytest.raises(InvalidInputError, match=r"has a report\.html of other origin"):
+            ResultsFolder(tmp_path, CONFIG, force=force)
+    assert (tmp_path / "report.html").read_text() == "mine"
+
+
+@pytest.mark.parametrize("path", ["file", "file/below", "/proc/lstd-results"])
+def test_folder_that_cannot_be_made_is_refused(tmp_path, path):
+    if path.startswith("/proc") and not Path("/proc/self").exists():
+        pytest.skip("no /proc here")
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(InvalidInputError, match="`out` must be a folder that can be written; got"):
+        ResultsFolder(tmp_path / path, CONFIG)
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs POSIX permissions")
+def test_replaced_file_keeps_its_permissions(tmp_path):
+    path = tmp_path / "a"
+    for mode in (0o640, 0o600, 0o664):
+        path.write_text("before")
+        path.chmod(mode)
+        with replacing(path, locked=False) as file:
+            file.write(b"after")
+        assert (path.read_text(), stat.S_IMODE(path.stat().st_mode)) == ("after", mode)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="elsewhere processes cannot be asked for")
+def test_what_killed_processes_left_is_removed(tmp_path):
+    done = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, text=True)
+    old = time.time() - 2 * 3600
+    over, token = int(done.stdout), "0123abcd"
+    cases = {f".lstd-a.{over}-{token}.part": True, f".lstd-a.{os.getppid()}-{token}.part": False}
+    cases |= {f".lstd-b.{over}-{token}.part": False, f"lstd-a.{over}-{token}.part": False}
+    cases |= {f".lstd-a.{over}.part": False, f".lstd-a.x-{token}.part": False}
+    for name in cases:
+        (tmp_path / name).write_text("part")
+    with replacing(tmp_path / "a", locked=False) as file:  # nothing here is an hour old
+        file.write(b"whole")
+    assert names(tmp_path) == sorted(["a", *cases])
+    for name in cases:
+        os.utime(tmp_path / name, (old, old))
+    with replacing(tmp_path / "a", locked=False) as file:
+        file.write(b"whole")
+    assert names(tmp_path) == sorted(["a", *(name for name, removed in cases.items() if not removed)])

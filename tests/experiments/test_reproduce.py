@@ -1,0 +1,358 @@
+"""The experiments from beginning to end: resumed, failing in parts, and beside the plain loop."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from datetime import datetime
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fake_experiments import Fakes
+from lstd.errors import ConfigurationMismatchError, InvalidInputError, OutputError
+from lstd.experiments import timing
+from lstd.experiments.folder import PROVENANCE, TABLE
+from lstd.experiments.loop import LOOPS, run_loop, simulate_run
+from lstd.experiments.plan import make_plan, survey
+from lstd.experiments.protocol import ALPHAS, FEATURES, LMBDAS, PROBLEMS, STEP_SIZES
+from lstd.experiments.run import reproduce
+from lstd.experiments.sweep import run_sweep
+from lstd.io import files as _files
+
+DRIVER = Path(__file__).parents[1] / "support" / "fake_experiments.py"
+# Sums in another order, and Boyan's recursion divides by 1 + vᵀPu, which comes as close to zero as 7e-5.
+LOOP_RTOL = 1e-7
+
+
+@pytest.fixture
+def fakes(monkeypatch):
+    """Quick stand-ins for sweep, timings, theory and report."""
+    fakes = Fakes()
+
+    def set_module(name, module):
+        package, _, attribute = name.rpartition(".")
+        monkeypatch.setitem(sys.modules, name, module)
+        monkeypatch.setattr(sys.modules[package], attribute, module, raising=False)
+
+    fakes.install(set_module)
+    return fakes
+
+
+def contents(folder):
+    """What must not depend on interruptions: all but timings and provenance."""
+    files = [file for file in Path(folder).rglob("*") if file.is_file()]
+    assert not [file for file in files if file.name.startswith(".")]
+    varying = ("timings.json", PROVENANCE)
+    return {file.relative_to(folder).as_posix(): file.read_bytes() for file in files if file.name not in varying}
+
+
+# Plan
+
+
+def test_plan_divides_the_work_into_cells():
+    plan = make_plan()
+    assert len(plan.cells) == len(set(plan.cells)) == 3 * 3 * 2
+    assert sum(len(cell.run_seeds) * len(cell.algorithms) for cell in plan.cells) == 9 * 50 * 4
+    several = [cell for cell in make_plan("large", 120).cells if (cell.features, cell.group) == ("normal", "lstd")]
+    assert [(cell.first, cell.last) for cell in several] == [(1, 50), (51, 100), (101, 120)]
+    assert plan.configuration["problems"] == list(PROBLEMS)
+
+
+@pytest.mark.parametrize(("problem", "runs"), [("tiny", 1), ("all", 0), ("all", 10**9), ("all", 1.5)])
+def test_bad_plans_are_refused(problem, runs):
+    with pytest.raises(InvalidInputError, match=r"`(problem|runs)` must be .*; got"):
+        make_plan(problem, runs)
+
+
+def test_survey_writes_nothing_and_sees_what_is_there(tmp_path, fakes):
+    plan = make_plan("small", 2)
+    out = tmp_path / "out"
+    empty = survey(plan, out)
+    assert {state for _, state in empty.cells} == {"missing"}
+    assert not any(empty.stages.values())
+    assert not out.exists()
+    reproduce(plan, out)
+    complete = survey(plan, out)
+    assert {state for _, state in complete.cells} == {"stored"}
+    assert all(complete.stages.values())
+    assert complete.seconds == 0 < empty.seconds
+    (out / plan.cells[0].filename).unlink()
+    (out / plan.cells[1].filename).write_bytes(b"PK")
+    before = contents(out)
+    partial = survey(plan, out)
+    assert [state for _, state in partial.cells] == ["missing", "damaged"] + 4 * ["stored"]
+    assert partial.stages == {"timings": True, "theory": True, "table": False, "report": False}
+    assert survey(plan, out, force=True).seconds == empty.seconds
+    with pytest.raises(ConfigurationMismatchError):
+        survey(make_plan("large", 2), out)
+    with pytest.raises(InvalidInputError):
+        survey(plan, out / TABLE)
+    assert contents(out) == before
+
+
+# Complete, again, resumed
+
+
+def test_everything_is_written_and_described(tmp_path, fakes, monkeypatch):
+    monkeypatch.setenv("HOME", "/home/of-the-user")
+    events = []
+    outcome = reproduce(
+        make_plan("small", 2), tmp_path / "out", n_jobs=1, on_event=events.append, arguments={"problem": "small"}
+    )
+    assert (outcome.computed, outcome.reused, outcome.failures) == (6, 0, ())
+    assert list(outcome.wall_seconds) == ["sweep", "timings", "theory", "table", "report"]
+    provenance = json.loads((tmp_path / "out" / PROVENANCE).read_text())
+    assert provenance["threads"] == 1
+    assert provenance["run_seeds"] == [1, 2]
+    assert provenance["arguments"] == {"problem": "small"}
+    assert provenance["packages"]["numpy"] == np.__version__
+    assert provenance["wall_seconds"] == outcome.wall_seconds
+    assert [session["started"] for session in provenance["sessions"]] == [provenance["started"]]
+    assert set(provenance["files"]) == set(contents(tmp_path / "out")) - {"configuration.json"} | {"timings.json"}
+    text = (tmp_path / "out" / PROVENANCE).read_text()
+    assert "of-the-user" not in text
+    assert str(tmp_path) not in text
+    done = [event.done for event in events]
+    assert done == sorted(done)
+    assert all(event.kind == "progress" and event.done <= event.total for event in events)
+
+
+def test_second_run_has_nothing_to_do(tmp_path, fakes):
+    plan = make_plan("small", 2)
+    reproduce(plan, tmp_path)
+    before = {file: (file.read_bytes(), file.stat().st_mtime_ns) for file in tmp_path.rglob("*") if file.is_file()}
+    fakes.calls.clear()
+    outcome = reproduce(plan, tmp_path, n_jobs=2)
+    assert (outcome.computed, outcome.reused, outcome.failures) == (0, 6, ())
+    assert fakes.calls == []
+    assert outcome.wall_seconds == {}
+    after = {file: (file.read_bytes(), file.stat().st_mtime_ns) for file in tmp_path.rglob("*") if file.is_file()}
+    assert after == before
+
+
+@pytest.mark.parametrize("finished", [0, 1, 4])
+def test_resumed_run_writes_the_same_bytes(tmp_path, fakes, finished):
+    plan = make_plan("small", 60)
+    reproduce(plan, tmp_path / "undisturbed")
+    cells = itertools.count()
+
+    def interrupt(*cell):
+        if next(cells) == finished:
+            raise KeyboardInterrupt
+
+    fakes.on_cell = interrupt
+    with pytest.raises(KeyboardInterrupt):
+        reproduce(plan, tmp_path / "resumed")
+    fakes.on_cell = None
+    fakes.calls.clear()
+    outcome = reproduce(plan, tmp_path / "resumed")
+    assert (outcome.computed, outcome.reused) == (len(plan.cells) - finished, finished)
+    assert len([call for call in fakes.calls if call.startswith("small")]) == outcome.computed
+    assert contents(tmp_path / "resumed") == contents(tmp_path / "undisturbed")
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs SIGKILL")
+def test_killed_process_loses_only_the_cell_under_way(tmp_path):
+    def start(seconds, out):
+        words = [sys.executable, DRIVER, str(seconds), "reproduce", "small", "--runs", "3", "--out", out, "--quiet"]
+        return subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    out, undisturbed = tmp_path / "out", tmp_path / "undisturbed"
+    start(0, undisturbed).communicate()
+    began = time.time()
+    for cells in (1, 3):
+        process = start(0.2, out)
+        deadline = time.monotonic() + 20
+        while len(list(out.glob("cells/*.npz"))) < cells and time.monotonic() < deadline:
+            time.sleep(0.01)
+        process.kill()
+        process.communicate()
+        assert process.returncode == -signal.SIGKILL
+        assert cells <= len(list(out.glob("cells/*.npz"))) < 6
+    process = start(0, out)
+    output, errors = process.communicate()
+    assert (process.returncode, errors) == (0, "")
+    assert "6 cells done (3 computed, 3 found)" in output
+    assert contents(out) == contents(undisturbed)
+    # What the killed processes finished counts too, but for a cell that had no time to be recorded.
+    provenance = json.loads((out / PROVENANCE).read_text())
+    assert len(provenance["sessions"]) >= 2
+    assert provenance["wall_seconds"]["sweep"] >= 0.2
+    assert list(provenance["wall_seconds"]) == ["sweep", "timings", "theory", "table", "report"]
+    assert abs(datetime.fromisoformat(provenance["started"]).timestamp() - began) < 10
+    assert provenance["started"] == provenance["sessions"][0]["started"] <= provenance["sessions"][-1]["started"]
+
+
+def test_damaged_cell_is_reported_and_computed_again(tmp_path, fakes):
+    plan = make_plan("small", 2)
+    reproduce(plan, tmp_path)
+    before = contents(tmp_path)
+    path = tmp_path / plan.cells[2].filename
+    path.write_bytes(path.read_bytes()[:-100])
+    events = []
+    fakes.calls.clear()
+    outcome = reproduce(plan, tmp_path, on_event=events.append)
+    assert (outcome.computed, outcome.reused, outcome.failures) == (1, 5, ())
+    notices = [event.text for event in events if event.kind == "notice"]
+    assert notices == [f"{path} is damaged. It is computed again."]
+    assert fakes.calls == ["small binary boyan 1"]
+    assert contents(tmp_path) == before
+
+
+@pytest.mark.parametrize("name", ["report.html", "figures/figure2.svg", TABLE, PROVENANCE])
+def test_what_was_removed_or_changed_is_made_again(tmp_path, fakes, name):
+    plan = make_plan("small", 2)
+    reproduce(plan, tmp_path)
+    before = contents(tmp_path)
+    for change in (lambda path: path.unlink(), lambda path: path.write_text("changed")):
+        change(tmp_path / name)
+        fakes.calls.clear()
+        outcome = reproduce(plan, tmp_path)
+        assert (outcome.computed, outcome.failures) == (0, ())
+        # The same table again gives the same report.
+        assert fakes.calls == ([] if name == TABLE else ["report"])
+        assert contents(tmp_path) == before
+
+
+@pytest.mark.parametrize(
+    "theory", [{}, {"proposition1": {}, "theorem2": {}}, {"proposition1": {"rows": []}, "theorem2": {"rows": []}}]
+)
+def test_incomplete_timings_and_theory_are_made_again(tmp_path, fakes, theory):
+    plan = make_plan("small", 2)
+    reproduce(plan, tmp_path)
+    before = contents(tmp_path)
+    timings = json.loads((tmp_path / "timings.json").read_text())
+    (tmp_path / "timings.json").write_text(json.dumps({**timings, "rows": timings["rows"][1:]}))
+    (tmp_path / "theory.json").write_text(json.dumps(theory))
+    assert survey(plan, tmp_path).stages == {"timings": False, "theory": False, "table": True, "report": True}
+    fakes.calls.clear()
+    assert reproduce(plan, tmp_path).failures == ()
+    assert fakes.calls == ["timings", "proposition1", "theorem2"]
+    assert contents(tmp_path) == before
+
+
+@pytest.mark.parametrize(("name", "old", "new"), [("theory.json", "-0.1", "-0.2"), ("timings.json", "1.0", "2.0")])
+def test_changed_numbers_are_not_believed(tmp_path, fakes, name, old, new):
+    plan = make_plan("small", 2)
+    reproduce(plan, tmp_path)
+    before = (tmp_path / name).read_text()
+    (tmp_path / name).write_text(before.replace(old, new, 1))
+    assert (tmp_path / name).read_text() != before
+    assert reproduce(plan, tmp_path).failures == ()
+    assert (tmp_path / name).read_text() == before
+
+
+# Failures
+
+
+def test_failed_cell_is_reported_and_tried_again(tmp_path, fakes):
+    plan = make_plan("small", 2)
+
+    def fail(problem, features, algorithm, seeds):
+        if (features, algorithm) == ("binary", ["true_online_td"]):
+            raise MemoryError("no\nroom")
+
+    fakes.on_cell = fail
+    events = []
+    outcome = reproduce(plan, tmp_path, on_event=events.append)
+    failure = "small binary, true online TD(λ), runs 1 to 2: MemoryError: no room"
+    assert outcome.failures == (failure,)
+    assert [event.text for event in events if event.kind == "failure"] == [failure]
+    assert outcome.computed == 5
+    assert "report" in fakes.calls
+    assert json.loads((tmp_path / PROVENANCE).read_text())["failures"] == [failure]
+    fakes.on_cell = None
+    fakes.calls.clear()
+    outcome = reproduce(plan, tmp_path)
+    assert (outcome.computed, outcome.reused, outcome.failures) == (1, 5, ())
+    assert fakes.calls == ["small binary true_online_td 1", "report"]
+    reproduce(plan, tmp_path / "undisturbed")
+    undisturbed = contents(tmp_path / "undisturbed")
+    assert {name: data for name, data in contents(tmp_path).items() if name in undisturbed} == undisturbed
+
+
+def test_failed_stage_does_not_stop_the_others(tmp_path, fakes):
+    fakes.broken = {"timings", "report"}
+    outcome = reproduce(make_plan("small", 2), tmp_path)
+    assert outcome.failures == (
+        "timings.json: RuntimeError: timings is broken",
+        "report.html: RuntimeError: report is broken",
+    )
+    assert fakes.calls[-4:] == ["timings", "proposition1", "theorem2", "report"]
+    fakes.broken = set()
+    fakes.calls.clear()
+    assert reproduce(make_plan("small", 2), tmp_path).failures == ()
+    assert fakes.calls == ["timings", "report"]
+
+
+def test_no_cell_at_all_is_a_failure_without_table(tmp_path, fakes):
+    fakes.on_cell = lambda *cell: 1 / 0
+    outcome = reproduce(make_plan("small", 2), tmp_path)
+    assert len(outcome.failures) == 7
+    assert outcome.failures[-1].startswith("results.parquet: ")
+    assert not (tmp_path / TABLE).exists()
+    assert "report" not in fakes.calls
+
+
+def test_full_disk_stops_the_run_which_then_resumes(tmp_path, fakes, monkeypatch):
+    plan = make_plan("small", 2)
+    replace, calls = os.replace, itertools.count()
+
+    def full(*paths):
+        if next(calls) >= 6:  # the configuration, provenance at the start, and two files per cell
+            raise OSError(28, "No space left on device")
+        replace(*paths)
+
+    monkeypatch.setattr(_files.os, "replace", full)
+    with pytest.raises(OutputError, match=r"small-binary-lstd.* could not be written: No space left on device"):
+        reproduce(plan, tmp_path)
+    monkeypatch.setattr(_files.os, "replace", replace)
+    outcome = reproduce(plan, tmp_path)
+    assert (outcome.computed, outcome.reused, outcome.failures) == (4, 2, ())
+    assert contents(tmp_path)
+
+
+def test_bad_number_of_threads_is_refused(tmp_path):
+    with pytest.raises(InvalidInputError, match="`n_jobs` must be at least 1; got 0"):
+        reproduce(make_plan("small", 2), tmp_path / "out", n_jobs=0)
+    assert not (tmp_path / "out").exists()
+
+
+# The plain loop and its timing
+
+
+@pytest.mark.parametrize("problem", PROBLEMS)
+@pytest.mark.parametrize("features", FEATURES)
+def test_loop_gives_the_errors_of_the_sweep(problem, features):
+    run = simulate_run(problem, features, 3)
+    for algorithm in LOOPS:
+        alphas = (STEP_SIZES if algorithm == "true_online_td" else ALPHAS)[[2, 9]]
+        lmbdas = LMBDAS[[0, 9, 19]] if problem == "small" else LMBDAS[[9]]
+        errors = run_sweep(problem, features, algorithm, lmbdas=lmbdas, alphas=alphas, run_seeds=[3], n_jobs=1)[0]
+        found = [[run_loop(algorithm, run, lmbda, alpha) for alpha in alphas] for lmbda in lmbdas]
+        np.testing.assert_allclose(errors, found, rtol=LOOP_RTOL, atol=0.0, err_msg=algorithm)
+
+
+def test_diverged_loop_is_infinite():
+    assert run_loop("true_online_td", simulate_run("large", "normal", 1), 0.9, 1e6) == np.inf
+
+
+def test_timings_beside_loop_and_paper():
+    timings = timing.measure(["small"], ["normal"])
+    rows = {row["algorithm"]: row for row in timings["rows"]}
+    assert list(rows) == ["boyan", "uncorrected", "mixed", "lstd_one_pass", "true_online_td"]
+    for row in rows.values():
+        assert 0 < row["low"] <= row["seconds"] <= row["high"]
+        assert row["loop_seconds"] > row["seconds"]
+        assert row["loop_low"] < row["loop_seconds"] < row["loop_high"]
+    parts = [rows[name] for name in ("boyan", "uncorrected", "mixed")]
+    for key in ("loop_low", "loop_seconds", "loop_high", "paper_seconds"):
+        assert rows["lstd_one_pass"][key] == pytest.approx(sum(row[key] for row in parts), rel=1e-12)
+    assert rows["mixed"]["paper_seconds"] == 2.13

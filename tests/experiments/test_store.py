@@ -1,0 +1,316 @@
+"""The results folder: whole files or none, one configuration, one writer."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from lstd.errors import InvalidInputError, OutputError
+from lstd.experiments.folder import CONFIGURATION, LOCK, TABLE
+from lstd.experiments.store import Cell, CorruptCellError, ResultsFolder, read_cell
+from lstd.io.files import FolderLock, read_json, remove_unfinished, replacing
+
+CONFIG = {
+    "runs": 2,
+    "grids": {
+        "lstd": {"lmbdas": [0.0, 0.5, 1.0], "alphas": [0.5, 1.0]},
+        "true_online_td": {"lmbdas": [0.0, 0.5, 1.0], "alphas": [0.1, 0.2, 0.3, 0.4]},
+    },
+}
+CELL = Cell("large", "normal", "lstd", 1, 2)
+TD_CELL = Cell("small", "tabular", "true_online_td", 1, 2)
+
+
+def arrays_of(cell):
+    grid = CONFIG["grids"][cell.group]
+    shape = (len(cell.run_seeds), len(grid["lmbdas"]), len(grid["alphas"]))
+    values = {name: np.random.RandomState(i).rand(*shape) for i, name in enumerate(cell.algorithms)}
+    values[cell.algorithms[0]][1, 2, 1] = np.inf
+    return values
+
+
+@pytest.fixture
+def folder(tmp_path):
+    with ResultsFolder(tmp_path / "out", CONFIG) as folder:
+        yield folder
+
+
+@pytest.fixture
+def full_disk():
+    """Runs a function of this module in a process of its own, in which no file may grow beyond a size."""
+    pytest.importorskip("resource")
+
+    def run(name, path, size):
+        # In a process of its own, as the limit would stop the report of this one too.
+        program = (
+            "import resource, sys; from pathlib import Path; import test_store\n"
+            "def limit():\n"
+            "    resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[3]), resource.RLIM_INFINITY))\n"
+            "getattr(test_store, sys.argv[1])(Path(sys.argv[2]), limit)"
+        )
+        words = [sys.executable, "-c", program, name, path, str(size)]
+        subprocess.run(words, check=True, cwd=Path(__file__).parent, timeout=60)
+
+    return run
+
+
+def names(path):
+    return sorted(file.relative_to(path).as_posix() for file in path.rglob("*") if file.is_file())
+
+
+# Cells
+
+
+@pytest.mark.parametrize("cell", [CELL, TD_CELL])
+def test_cell_comes_back_as_it_was(folder, cell):
+    assert folder.read_cell(cell) is None
+    folder.write_cell(cell, arrays_of(cell))
+    found = folder.read_cell(cell)
+    assert list(found) == list(cell.algorithms)
+    for name, expected in arrays_of(cell).items():
+        np.testing.assert_array_equal(found[name], expected)
+
+
+def test_same_results_give_the_same_bytes(tmp_path):
+    contents = []
+    for name in ("a", "b"):
+        with ResultsFolder(tmp_path / name, CONFIG) as folder:
+            folder.write_cell(CELL, arrays_of(CELL))
+            contents.append((folder.path / CELL.filename).read_bytes())
+    assert contents[0] == contents[1]
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture], database=None)
+@given(where=st.floats(0, 1, exclude_max=True), change=st.integers(1, 255), cut=st.booleans())
+def test_damaged_cell_is_never_taken_for_sound(folder, where, change, cut):
+    """A changed byte is either found out or, in a field that does not matter, changes no number."""
+    folder.write_cell(CELL, arrays_of(CELL))
+    path = folder.path / CELL.filename
+    content = bytearray(path.read_bytes())
+    position = int(where * len(content))
+    if cut:
+        content = content[:position]
+    else:
+        content[position] ^= change
+    path.write_bytes(content)
+    with contextlib.suppress(CorruptCellError):
+        found = folder.read_cell(CELL)
+        assert not cut
+        for name, expected in arrays_of(CELL).items():
+            np.testing.assert_array_equal(found[name], expected)
+
+
+def test_cell_of_another_experiment_is_refused(folder):
+    other = Cell("large", "binary", "lstd", 1, 2)
+    folder.write_cell(CELL, arrays_of(CELL))
+    os.replace(folder.path / CELL.filename, folder.path / other.filename)
+    with pytest.raises(CorruptCellError, match="not the cell that its name says"):
+        folder.read_cell(other)
+
+
+def test_cell_of_another_configuration_is_refused(folder):
+    folder.write_cell(CELL, arrays_of(CELL))
+    with pytest.raises(CorruptCellError):
+        read_cell(folder.path, CELL, {**CONFIG, "runs": 3})
+
+
+def test_cell_with_pickled_objects_is_refused(folder):
+    folder.write_cell(CELL, arrays_of(CELL))
+    np.savez(folder.path / CELL.filename, header=np.array([{}], dtype=object), **arrays_of(CELL))
+    with pytest.raises(CorruptCellError):
+        folder.read_cell(CELL)
+
+
+@pytest.mark.parametrize("bad", [np.nan, -1.0])
+def test_numbers_that_are_no_errors_are_not_stored(folder, bad):
+    arrays = arrays_of(CELL)
+    arrays["mixed"][0, 0, 0] = bad
+    with pytest.raises(ValueError, match="mixed must hold errors >= 0"):
+        folder.write_cell(CELL, arrays)
+    with pytest.raises(ValueError, match="must be float64 of shape"):
+        folder.write_cell(CELL, {name: a[:1] for name, a in arrays_of(CELL).items()})
+    assert names(folder.path) == [LOCK, CONFIGURATION]
+
+
+# Whole files or none
+
+
+def test_failed_write_keeps_the_file_that_was_there(tmp_path):
+    path = tmp_path / "a"
+    path.write_bytes(b"old")
+    with pytest.raises(ZeroDivisionError), replacing(path) as file:
+        file.write(b"new" * (1 // 0))
+    assert path.read_bytes() == b"old"
+    assert names(tmp_path) == ["a"]
+
+
+def write_cell_on_a_full_disk(path, limit):
+    with ResultsFolder(path, CONFIG) as folder:
+        limit()
+        with pytest.raises(OutputError, match=r"normal-lstd-.*\.npz could not be written: File too large") as caught:
+            folder.write_cell(CELL, arrays_of(CELL))
+        assert caught.value.errno == errno.EFBIG
+        assert names(path) == [LOCK, CONFIGURATION]
+
+
+def write_table_on_a_full_disk(path, limit):
+    with ResultsFolder(path, CONFIG) as folder:
+        for cell in (CELL, TD_CELL):
+            folder.write_cell(cell, arrays_of(cell))
+        limit()
+        with pytest.raises(OutputError, match=r"results.parquet could not be written: File too large"):
+            folder.write_table([CELL, TD_CELL])
+        assert TABLE not in names(path)
+        assert not list(path.rglob("*.part"))
+
+
+def start_on_a_full_disk(path, limit):
+    limit()
+    with pytest.raises(OutputError, match="could not be written: File too large; make room"):
+        ResultsFolder(path, CONFIG)
+    assert not path.exists()
+
+
+@pytest.mark.parametrize(
+    ("function", "size"),
+    [(write_cell_on_a_full_disk, 1000), (write_table_on_a_full_disk, 500), (start_on_a_full_disk, 9)],
+)
+def test_full_disk_leaves_no_part_of_a_file(tmp_path, full_disk, function, size):
+    full_disk(function.__name__, tmp_path / "out", size)
+
+
+def test_leftovers_of_a_killed_process_are_removed(tmp_path):
+    path = tmp_path / "out"
+    with ResultsFolder(path, CONFIG) as folder:
+        folder.write_cell(CELL, arrays_of(CELL))
+    leftovers = [path / ".lstd-results.parquet.part", path / "cells" / f".lstd-{Path(CELL.filename).name}.part"]
+    for leftover in leftovers:
+        leftover.write_bytes(b"half")
+    (path / LOCK).write_text("lstd 12345")
+    with ResultsFolder(path, CONFIG) as folder:
+        assert folder.read_cell(CELL) is not None
+        assert not any(leftover.exists() for leftover in leftovers)
+    assert LOCK not in names(path)
+
+
+def test_unfinished_files_and_the_lock_can_be_removed_at_once(tmp_path):
+    lock = FolderLock(tmp_path / LOCK)
+    writing = replacing(tmp_path / "a")
+    writing.__enter__().write(b"half")
+    assert len(names(tmp_path)) == 2
+    remove_unfinished()
+    assert names(tmp_path) == []
+    with pytest.raises(OutputError):
+        writing.__exit__(None, None, None)
+    lock.release()
+
+
+# One writer
+
+
+def test_second_writer_is_refused(folder):
+    with pytest.raises(InvalidInputError, match=rf"process {os.getpid()} is writing to"):
+        ResultsFolder(folder.path, CONFIG)
+    assert (folder.path / LOCK).exists()
+
+
+def test_lock_ends_with_the_process(tmp_path):
+    program = (
+        "import os, sys; from pathlib import Path; from lstd.io.files import FolderLock; "
+        "lock = FolderLock(Path(sys.argv[1])); os._exit(0)"
+    )
+    subprocess.run([sys.executable, "-c", program, tmp_path / LOCK], check=True)
+    assert (tmp_path / LOCK).exists()
+    FolderLock(tmp_path / LOCK).release()
+    assert not (tmp_path / LOCK).exists()
+
+
+def test_lock_counts_only_under_its_name(tmp_path, monkeypatch):
+    """A lock got on a file that its last owner has removed in the meantime is tried for again."""
+    removed = []
+    opened = os.open
+
+    def open_then_remove(path, *rest):
+        file = opened(path, *rest)
+        if not removed:
+            removed.append(path)
+            os.unlink(path)
+        return file
+
+    monkeypatch.setattr(os, "open", open_then_remove)
+    lock = FolderLock(tmp_path / LOCK)
+    assert (tmp_path / LOCK).exists()
+    lock.release()
+
+
+# Table and documents
+
+
+def test_table_has_a_row_for_each_number(folder):
+    for cell in (CELL, TD_CELL):
+        folder.write_cell(cell, arrays_of(cell))
+    folder.write_table([CELL, TD_CELL])
+    first = (folder.path / TABLE).read_bytes()
+    table = pq.read_table(folder.path / TABLE)
+    assert table.column_names == ["problem", "features", "algorithm", "lmbda", "alpha", "run", "error"]
+    assert all("dictionary" in str(table.schema.field(name).type) for name in table.column_names[:3])
+    rows = {tuple(row.values())[:-1]: row["error"] for row in table.to_pylist()}
+    expected = {
+        (cell.problem, cell.features, name, lmbda, alpha, run): errors[i, j, k]
+        for cell in (CELL, TD_CELL)
+        for name, errors in arrays_of(cell).items()
+        for i, run in enumerate(cell.run_seeds)
+        for j, lmbda in enumerate(CONFIG["grids"][cell.group]["lmbdas"])
+        for k, alpha in enumerate(CONFIG["grids"][cell.group]["alphas"])
+    }
+    assert rows == expected
+    assert table.num_rows == len(expected)
+    folder.write_table([CELL, TD_CELL])
+    assert (folder.path / TABLE).read_bytes() == first
+
+
+def test_table_of_a_missing_cell_is_not_written(folder):
+    with pytest.raises(CorruptCellError, match="has disappeared"):
+        folder.write_table([CELL])
+    assert TABLE not in names(folder.path)
+
+
+def test_documents_are_plain_json(folder):
+    document = {"a": np.float64(0.1), "b": [np.inf, np.nan], "c": np.arange(2), "d": {"e": np.bool_(True)}}
+    folder.write_json("theory.json", document)
+    assert folder.read_json("theory.json") == {"a": 0.1, "b": [None, None], "c": [0, 1], "d": {"e": True}}
+
+
+@pytest.mark.parametrize("change", ["number", "checksum", "other configuration", "cut", "by hand"])
+def test_changed_document_is_not_believed(folder, tmp_path, change):
+    folder.write_json("theory.json", {"mu": 1.0, "odd": "name\udcff"})
+    path = folder.path / "theory.json"
+    assert folder.read_json("theory.json") == {"mu": 1.0, "odd": "name\udcff"}
+    text = path.read_text()
+    changes = {"number": text.replace("1.0", "1.5"), "checksum": text.replace('"sha256": "', '"sha256": "0')}
+    changes |= {"cut": text[:-9], "by hand": '{"mu": 1.0}'}
+    if change in changes:
+        assert changes[change] != text
+        path.write_text(changes[change])
+        assert folder.read_json("theory.json") is None
+    else:
+        with ResultsFolder(tmp_path / "other", {**CONFIG, "runs": 3}) as other:
+            os.replace(path, other.path / "theory.json")
+            assert other.read_json("theory.json") is None
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[1]", b"\xff"])
+def test_damaged_document_counts_as_missing(tmp_path, content):
+    (tmp_path / "a.json").write_bytes(content)
+    assert read_json(tmp_path / "a.json") is None
+    assert read_json(tmp_path / "b.json") is None

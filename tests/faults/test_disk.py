@@ -1,0 +1,529 @@
+"""Disks without room, folders that cannot be written, and others who write there too.
+
+A command that could not write says which file and why, and leaves everything as it was; when there is room again, the
+same command gives what it gives without disturbance.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pytest
+from test_report import build_folder
+
+import fake_experiments
+from forked_commands import Commands
+from lstd.distributed import sum_chunks
+from lstd.errors import InvalidInputError, OutputError
+from lstd.estimators.persistence import load_model, save_model
+from lstd.experiments.folder import PROVENANCE
+from lstd.io.files import replacing
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs processes that fork")
+
+PAGE = 4096
+DISK = 2**22
+COLUMNS = ["--features", "x,y", "--reward", "r", "--episode", "id", "--terminated", "done", "--gamma", "0.9"]
+FIT = ["fit", "a.csv", *COLUMNS, "--quiet", "--force", "--out", "model"]
+PREDICT = ["predict", "a-model", "a.csv", "--id", "x,id", "--quiet", "--force", "--out"]
+WORK = {  # what is written, and how
+    "model": FIT,
+    "p.csv": [*PREDICT, "p.csv"],
+    "p.parquet": [*PREDICT, "p.parquet"],
+    "page.html": ["test_disk:write_page", "page.html"],
+    "statistics": ["test_disk:save_statistics", "statistics"],
+    "saved": ["test_disk:save_a_model", "saved"],
+}
+MODULES = (
+    "test_disk",
+    "lstd.cli.app",
+    "lstd.cli.describe",
+    "lstd.tables.fitting",
+    "lstd.tables.predicting",
+    "lstd.estimators.model",
+    "lstd.estimators.intervals",
+    "lstd.experiments.run",
+    "pyarrow.parquet",
+    "lstd.report.fit_report",
+    "lstd.estimators.lstd",
+    "matplotlib.backends.backend_svg",
+)
+
+
+# What commands do that are no words of the command line
+
+
+def carried_out(function, *arguments):
+    """Exit code of a function that writes; its error goes to stderr."""
+    try:
+        function(*arguments)
+    except (OutputError, InvalidInputError) as error:
+        print(f"lstd: {error}", file=sys.stderr)
+        return 1 if isinstance(error, OutputError) else 2
+    return 0
+
+
+def save_statistics(path):
+    return carried_out(load_model("a-model").statistics.save, path)
+
+
+def save_a_model(path):
+    return carried_out(save_model, load_model("a-model"), path)
+
+
+def write_page(path):
+    from lstd import LSTD
+    from lstd.report import write_fit_report
+
+    X, y, done = np.tile(np.eye(2), (20, 1)), np.ones(40), np.arange(40) % 2 == 1
+    return carried_out(partial(write_fit_report, terminated=done), path, LSTD().fit(X, y, terminated=done), X, y)
+
+
+def chunks():
+    rng = np.random.default_rng(0)
+    return [(rng.normal(size=(5, 40)), rng.normal(size=5)) for _ in range(6)]
+
+
+def sum_into(store):
+    with ThreadPoolExecutor(2) as pool:
+        return carried_out(lambda: sum_chunks(chunks(), executor=pool, store=store).save("sum"))
+
+
+def reproduce(*words):
+    """The command with stand-ins for what takes time."""
+    fake_experiments.install_for_good(0.0)
+    from lstd.cli import main
+
+    return main(["reproduce", *words])
+
+
+def write_report(folder):
+    from lstd.experiments.report import write_all
+
+    return carried_out(write_all, Path(folder))
+
+
+# Where it happens
+
+
+@pytest.fixture(scope="module")
+def command():
+    with Commands(*MODULES) as commands:
+        yield commands
+
+
+@pytest.fixture(scope="module")
+def inputs(command, tmp_path_factory):
+    """A table and a model of it, by the names of their files."""
+    rng = np.random.default_rng(0)
+    x, y, reward = rng.normal(size=(3, 2000))
+    rows = np.arange(2000)
+    table = pa.table({"x": x, "y": y, "r": reward, "id": rows // 20, "done": 1 * (rows % 20 == 19)})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path_factory.mktemp("inputs"))
+        pyarrow.csv.write_csv(table, "a.csv")
+        assert command(*FIT[:-1], "a-model").code == 0
+        return contents()
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch, inputs):
+    """A working folder with a table and a model of it."""
+    return prepared(tmp_path / "work", monkeypatch, inputs)
+
+
+def prepared(path, monkeypatch, inputs):
+    path.mkdir()
+    monkeypatch.chdir(path)
+    for name, content in inputs.items():
+        Path(name).write_bytes(content)
+    return path
+
+
+class Limit:
+    """Files may not grow beyond a size."""
+
+    reason = "File too large"
+
+    def leave(self, size, before=0):
+        return {"room": size}
+
+    def make_room(self):
+        pass
+
+
+class SmallDisk:
+    """A file system of its own, filled up."""
+
+    reason = "No space left on device"
+
+    def __init__(self, path):
+        self._filler = path / "filler"
+
+    def leave(self, size, before=0):
+        """Leave room for so many bytes, in whole pages, and for what is written before."""
+        self.make_room()
+        with open(self._filler, "wb", buffering=0) as file, contextlib.suppress(OSError):
+            while file.write(bytes(PAGE)):
+                pass
+        os.truncate(self._filler, self._filler.stat().st_size - size // PAGE * PAGE - -before // PAGE * -PAGE)
+        return {}
+
+    def make_room(self):
+        self._filler.unlink(missing_ok=True)
+
+
+@pytest.fixture(params=["limit", "disk"])
+def room(request, tmp_path, monkeypatch, inputs):
+    """A working folder on a small disk, or, where nothing may be mounted, with a limit on the size of files."""
+    mounted = tmp_path / "disk"
+    mounted.mkdir()
+    is_mounted = request.param == "disk" and mount("-t", "tmpfs", "-o", f"size={DISK}", "lstd", mounted)
+    try:
+        prepared(mounted / "work", monkeypatch, inputs)
+        yield SmallDisk(mounted) if is_mounted else Limit()
+    finally:
+        monkeypatch.undo()
+        if is_mounted:
+            subprocess.run(["umount", mounted], check=True)
+
+
+def mount(*words):
+    """Whether something could be mounted: root may, unless it is root of a container."""
+    if sys.platform != "linux" or os.geteuid():
+        return False
+    return subprocess.run(["mount", *words], capture_output=True).returncode == 0
+
+
+def contents(folder="."):
+    files = sorted(path for path in Path(folder).rglob("*") if path.is_file())
+    return {path.as_posix(): path.read_bytes() for path in files}
+
+
+def undated(name):
+    """The bytes of a file, of a model but for the date; it holds nothing else that its bytes do not depend on."""
+    content = Path(name).read_bytes()
+    if name != "model":
+        return content
+    model = load_model(name)
+    save_model(model, "again")
+    assert Path("again").read_bytes() == content
+    save_model(replace(model, origin=replace(model.origin, date="")), "again")
+    content = Path("again").read_bytes()
+    Path("again").unlink()
+    return content
+
+
+# A disk without room
+
+
+@pytest.mark.parametrize("name", WORK)
+def test_a_full_disk_leaves_what_was_there(room, command, name):
+    """There is room for nothing, for the first bytes, for half of the file, for nearly all of it."""
+    words = WORK[name]
+    assert command(*words).code == 0
+    expected, size = undated(name), Path(name).stat().st_size
+    Path(name).unlink()
+    for left in (0, 100, size // 2, size - 1):
+        if left > 100:
+            room.make_room()
+            Path(name).write_bytes(b"old")
+        before = contents()
+        done = command(*words, **room.leave(left))
+        assert (done.code, done.out) == (1, "")
+        assert re.fullmatch(rf"lstd: {name} could not be written: {room.reason}; make room or .*\.\n", done.err)
+        assert contents() == before
+    room.make_room()
+    assert command(*words).code == 0
+    assert undated(name) == expected
+    assert set(contents()) == set(before)
+
+
+def test_the_report_of_a_fit_on_a_full_disk(room, command):
+    """The model is written, as there is room for that."""
+    words = [*FIT, "--report", "fit.html"]
+    assert command(*words).code == 0
+    model, page, size = undated("model"), Path("fit.html").read_bytes(), Path("model").stat().st_size
+    assert size < len(page)
+    rest = set(contents())
+    Path("model").unlink()
+    Path("fit.html").write_text("old")
+    done = command(*words, **room.leave(len(page) - 1, before=size))
+    assert (done.code, done.out) == (1, "")
+    assert done.err == (
+        f"lstd: fit.html could not be written: {room.reason}; make room or mend the folder. The model was written to "
+        "model.\n"
+    )
+    room.make_room()
+    assert undated("model") == model
+    assert Path("fit.html").read_text() == "old"
+    assert set(contents()) == rest
+    assert command(*words).code == 0
+    assert undated("model") == model
+    assert Path("fit.html").read_bytes() == page
+
+
+def results(folder):
+    """What must not depend on disturbances: all but provenance."""
+    return {name: content for name, content in contents(folder).items() if not name.endswith(PROVENANCE)}
+
+
+def test_reproduce_on_a_full_disk(room, command):
+    """It stops at its beginning, in cells, in the table and in the report; each time it goes on where it was."""
+    words = ["test_disk:reproduce", "small", "--runs", "3", "--quiet", "--out", "out"]
+    assert command(*words).code == 0
+    expected = results("out")
+    Path("out").rename("undisturbed")
+    stopped, kept = [], {}
+    message = rf"lstd: out(.*) could not be written: {room.reason}; make .*\(without --force\) resumes\.\n"
+    for left in (0, *(PAGE * np.geomspace(1, 200, 15)).astype(int).tolist()):
+        done = command(*words, **room.leave(left))
+        if done.code == 0:
+            break
+        assert (done.code, done.out) == (1, "")
+        found = re.fullmatch(message, done.err)
+        assert found, done.err
+        stopped.append(found[1])
+        assert {name: stamp for name, stamp in stamps("out").items() if name in kept} == kept
+        kept = stamps("out")
+        assert results("out").items() <= expected.items()
+        room.make_room()
+    assert {"", "/results.parquet", "/report.html"} < set(stopped)
+    assert any(name.startswith("/cells/") for name in stopped)
+    assert results("out") == expected
+
+
+def stamps(folder):
+    """When cells were written: those that are found are not computed again."""
+    return {path.name: path.stat().st_mtime_ns for path in Path(folder, "cells").glob("*") if path.is_file()}
+
+
+def test_the_store_on_a_full_disk(room, command):
+    """Chunks whose statistics are kept are not summed again."""
+    words = ["test_disk:sum_into", "store"]
+    assert command(*words).code == 0
+    expected = contents("store")
+    total = Path("sum").read_bytes()
+    Path("sum").unlink()
+    size = max(map(len, expected.values()))
+    for left in (0, size - 1):
+        shutil.rmtree("store")
+        done = command(*words, **room.leave(left))
+        assert (done.code, done.out) == (1, "")
+        assert re.fullmatch(rf"lstd: .*/store/.* could not be written: {room.reason}; make .*\n", done.err)
+        assert contents("store").items() <= expected.items()
+        room.make_room()
+    assert command(*words).code == 0
+    assert contents("store") == expected
+    assert Path("sum").read_bytes() == total
+
+
+def test_the_report_of_results_on_a_full_disk(room, command):
+    """Each file is there whole or not at all; the same call writes the rest."""
+    for name in ("undisturbed", "out"):
+        build_folder(Path(name), ("small",), runs=1, documents=False)
+    words = ["test_disk:write_report", "out"]
+    before = contents("out")
+    assert command("test_disk:write_report", "undisturbed").code == 0
+    expected = {f"out{name.removeprefix('undisturbed')}": content for name, content in contents("undisturbed").items()}
+    sizes = sorted(len(content) for name, content in expected.items() if name not in before)
+    for left in (0, sizes[-1] - PAGE):
+        done = command(*words, **room.leave(left))
+        assert (done.code, done.out) == (1, "")
+        assert re.fullmatch(rf"lstd: out/.* could not be written: {room.reason}; make .*\n", done.err)
+        assert contents("out").items() <= expected.items()
+        room.make_room()
+    assert command(*words).code == 0
+    assert contents("out") == expected
+
+
+# Folders and files without permission
+
+
+def read_only_folder(tmp_path):
+    """A folder whose permissions forbid writing, also to root when it gives up the right to pass over them."""
+    path = tmp_path / "locked"
+    path.mkdir()
+    return path, lambda: path.chmod(0o500), "Permission denied"
+
+
+def read_only_disk(tmp_path):
+    path = tmp_path / "disk"
+    path.mkdir()
+    if not mount("-t", "tmpfs", "lstd", path):
+        return read_only_folder(tmp_path)
+    return path, lambda: mount("-o", "remount,ro", path), "Read-only file system"
+
+
+@pytest.fixture(params=[read_only_folder, read_only_disk])
+def locked(request, tmp_path, folder):
+    path, lock, reason = request.param(tmp_path)
+    try:
+        yield path, lock, reason
+    finally:
+        if os.path.ismount(path):
+            subprocess.run(["umount", path], check=True)
+        else:
+            path.chmod(0o700)
+
+
+@pytest.mark.parametrize("old", [False, True])
+def test_a_folder_that_may_not_be_written(locked, command, old):
+    path, lock, reason = locked
+    for name in (*WORK, "fit.html") if old else ():
+        (path / name).write_text("old")
+    lock()
+    for name in (*WORK, "fit.html"):
+        check_refusal(command, path, name, reason)
+
+
+def check_refusal(command, path, name, reason):
+    """A file cannot be written in a folder: this is said before anything is done, and nothing changes."""
+    before = contents(path)
+    words = WORK[name][:-1] if name in WORK else [*FIT, "--report"]
+    done = command(*words, path / name, bound=True)
+    if ":" in words[0]:
+        assert (done.code, done.out) == (1, "")
+        assert done.err == f"lstd: {path / name} could not be written: {reason}; make room or mend the folder.\n"
+    else:
+        option = "--out" if name in WORK else "--report"
+        assert (done.code, done.out) == (2, "")
+        assert done.err == (
+            f"lstd: `{option}` must name a file in a folder that can be written; got '{path / name}' ({reason}); give "
+            "another.\n"
+        )
+    assert contents(path) == before
+    assert not Path("model").exists()
+
+
+def test_folders_of_results_and_stores_that_may_not_be_written(locked, command):
+    path, lock, reason = locked
+    (path / "old").mkdir()
+    assert command("test_disk:sum_into", path / "store").code == 0
+    assert command("test_disk:reproduce", "small", "--runs", "1", "--quiet", "--out", path / "done").code == 0
+    (path / "store" / sorted(os.listdir(path / "store"))[0]).unlink()
+    for inner in ("old", "store", "done", "."):
+        if not os.path.ismount(path):
+            (path / inner).chmod(0o500)
+    lock()
+    before = contents(path)
+    for inner in ("old", "new", "done"):
+        done = command("test_disk:reproduce", "small", "--runs", "1", "--quiet", "--out", path / inner, bound=True)
+        assert (done.code, done.out) == (2, "")
+        assert done.err == (
+            f"lstd: `out` must be a folder that can be written; got '{path / inner}' ({reason}); give another.\n"
+        )
+    done = command("test_disk:sum_into", path / "store", bound=True)
+    assert done.code == 1
+    assert re.fullmatch(rf"lstd: {path}/store/.* could not be written: {reason}; make .*\n", done.err)
+    done = command("test_disk:sum_into", path / "new", bound=True)
+    assert done.code == 2
+    assert done.err.startswith(f"lstd: `store` must be a folder that can be written; got '{path / 'new'}' ({reason})")
+    assert contents(path) == before
+    for inner in ("old", "store", "done"):
+        if not os.path.ismount(path):
+            (path / inner).chmod(0o700)
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a-model"])
+def test_inputs_that_may_not_be_read(folder, command, name):
+    Path(name).chmod(0)
+    for words in (FIT, [*PREDICT, "p.csv"], ["score", "a-model", "a.csv"], ["inspect", "a-model"]):
+        if name in words:
+            done = command(*words, bound=True)
+            assert (done.code, done.out) == (2, "")
+            assert done.err == f"lstd: {name} could not be read: Permission denied.\n"
+    assert sorted(os.listdir()) == ["a-model", "a.csv"]
+
+
+def test_a_folder_that_is_locked_while_a_model_is_fitted(folder, command):
+    Path("out").mkdir()
+    stopped = command(*FIT[:-1], "out/model", at=3, number=signal.SIGSTOP, bound=True)
+    assert stopped.code is None
+    assert list(Path("out").iterdir()) == []
+    Path("out").chmod(0o500)
+    done = command.resume(stopped)
+    Path("out").chmod(0o700)
+    assert (done.code, done.out) == (1, "")
+    assert done.err == "lstd: out/model could not be written: Permission denied; make room or mend the folder.\n"
+    assert list(Path("out").iterdir()) == []
+
+
+# Others who write to the same place
+
+
+@pytest.mark.parametrize("name", ["model", "p.csv", "p.parquet"])
+def test_two_commands_with_one_output_file(folder, command, name):
+    """Whichever renames its file last has the name; none is refused, none gets a part of the other's."""
+    words, option = WORK[name], ("--alpha" if name == "model" else "--id", "2" if name == "model" else "y")
+    others = [*words, *option]
+    assert command(*others).code == 0
+    theirs = undated(name)
+    steps = command(*words).steps
+    mine = undated(name)
+    assert mine != theirs
+    places = (1, 3, 4, 5, 6, steps // 2, *range(steps - 4, steps + 1))
+    for at in places:
+        Path(name).unlink()
+        stopped = command(*words, at=at, number=signal.SIGSTOP)
+        assert stopped.code is None
+        assert command(*others).code == 0
+        assert undated(name) == theirs
+        assert command.resume(stopped).code == 0
+        assert undated(name) == (mine if at < steps else theirs)
+        assert set(contents()) == {"a.csv", "a-model", name}
+
+
+def test_two_writers_of_one_file_in_one_process(tmp_path):
+    """As threads are, and processes of two machines or containers that have the same number."""
+    path = tmp_path / "a"
+    with replacing(path, locked=False) as one:
+        one.write(b"one, ")
+        with replacing(path, locked=False) as two:
+            two.write(b"two")
+        assert path.read_bytes() == b"two"
+        one.write(b"whole")
+    assert path.read_bytes() == b"one, whole"
+    assert [file.name for file in tmp_path.iterdir()] == ["a"]
+
+
+def test_two_sums_with_one_store(folder, command):
+    assert command("test_disk:sum_into", "undisturbed").code == 0
+    expected, total = contents("undisturbed"), Path("sum").read_bytes()
+    for at in (1, 3, 4, 20, 200):
+        stopped = command("test_disk:sum_into", "store", at=at, number=signal.SIGSTOP)
+        assert stopped.code is None
+        assert command("test_disk:sum_into", "store").code == 0
+        assert Path("sum").read_bytes() == total
+        assert command.resume(stopped).code == 0
+        assert Path("sum").read_bytes() == total
+        assert {name.replace("store", "undisturbed"): found for name, found in contents("store").items()} == expected
+        shutil.rmtree("store")
+
+
+def test_a_second_reproduce_in_one_folder_is_refused_at_any_moment(folder, command):
+    words = ["test_disk:reproduce", "small", "--runs", "1", "--quiet", "--out", "out"]
+    steps = command(*words).steps
+    expected = results("out")
+    for at in range(3, steps, steps // 6):
+        shutil.rmtree("out")
+        stopped = command(*words, at=at, number=signal.SIGSTOP)
+        assert stopped.code is None
+        second = command(*words)
+        assert (second.code, second.out) == (2, "")
+        assert f"process {stopped.process} is writing to 'out'" in second.err
+        assert command.resume(stopped).code == 0
+        assert results("out") == expected

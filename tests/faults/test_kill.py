@@ -1,0 +1,265 @@
+"""SIGKILL at random moments, then the same command again: the result is that of an undisturbed run, byte for byte.
+
+Commands run in processes forked from one that has imported everything, so that they are killed at their work; and, as
+the moments that matter are short, before single steps on files too.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import statistics
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+import pytest
+
+import fake_experiments
+from forked_commands import Commands
+from lstd.estimators.persistence import load_model, save_model
+from lstd.experiments.folder import PROVENANCE
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs processes that fork")
+
+KILLS = 20  # of each command
+ROWS = 40_000
+COLUMNS = ["--features", "x,y", "--reward", "r", "--episode", "id", "--terminated", "done", "--gamma", "0.9"]
+OPTIONS = ["--quiet", "--force", "--out"]
+FIT = ["fit", "a.csv", "b.parquet", *COLUMNS, *OPTIONS, "model"]
+PREDICT = ["predict", "a-model", "a.csv", "b.parquet", "--id", "id", *OPTIONS]
+WORK = {"model": FIT, "p.csv": [*PREDICT, "p.csv"], "p.parquet": [*PREDICT, "p.parquet"]}
+REPORT = [*FIT, "--report", "page.html"]
+REPRODUCE = ["small", "--runs", "3", "--quiet", "--out"]
+MODULES = (
+    "test_kill",
+    "lstd.cli.app",
+    "lstd.cli.describe",
+    "lstd.tables.fitting",
+    "lstd.tables.predicting",
+    "lstd.estimators.model",
+    "lstd.estimators.intervals",
+    "lstd.experiments.run",
+    "lstd.experiments.results_table",
+    "pyarrow.parquet",
+    "lstd.cli.summary",
+    "lstd.report.fit_report",
+)
+
+
+def reproduce(seconds, *words):
+    """The command with stand-ins for what takes time; a cell takes so many seconds."""
+    fake_experiments.install_for_good(float(seconds))
+    from lstd.cli import main
+
+    return main(["reproduce", *words])
+
+
+@pytest.fixture(scope="module")
+def command():
+    with Commands(*MODULES) as commands:
+        yield commands
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch, command):
+    """Two tables, one stream of episodes, and a model of them."""
+    monkeypatch.chdir(tmp_path)
+    write_tables(ROWS)
+    assert command(*FIT[:-1], "a-model").code == 0
+
+
+@pytest.fixture
+def small_folder(tmp_path, monkeypatch, command):
+    monkeypatch.chdir(tmp_path)
+    write_tables(2000)
+    assert command(*FIT[:-1], "a-model").code == 0
+
+
+def write_tables(n_rows):
+    rng = np.random.default_rng(0)
+    number, done = np.arange(n_rows) // 20, np.arange(n_rows) % 20 == 19
+    x, y, reward = rng.normal(size=(3, n_rows))
+    table = pa.table({"x": x, "y": y, "r": reward, "id": number, "done": 1 * done})
+    pyarrow.csv.write_csv(table[: n_rows // 2], "a.csv")
+    pq.write_table(table[n_rows // 2 :], "b.parquet", row_group_size=1000)
+
+
+def content(name):
+    """The bytes of a file; of a model without its date, which is all that may differ."""
+    whole = Path(name).read_bytes()
+    if name != "model":
+        return whole
+    model = load_model(name)
+    again = Path(".again")
+    save_model(model, again)
+    assert again.read_bytes() == whole  # reading and writing lose nothing
+    save_model(replace(model, origin=replace(model.origin, date="")), again)
+    whole = again.read_bytes()
+    again.unlink()
+    return whole
+
+
+def visible():
+    return {path.name for path in Path().iterdir() if not path.name.startswith(".")}
+
+
+def hidden():
+    return sorted(path.as_posix() for path in Path().rglob(".*"))
+
+
+def remove_hidden():
+    """Files of processes that were killed are removed when they are an hour old."""
+    for name in hidden():
+        assert name.startswith(".lstd-"), name
+        assert name.endswith(".part"), name
+        os.utime(name, (0, 0))
+
+
+def usual_seconds(command, words):
+    """Median duration of the command."""
+    times = []
+    for _ in range(3):
+        began = time.perf_counter()
+        assert command(*words).code == 0
+        times.append(time.perf_counter() - began)
+    return statistics.median(times)
+
+
+# At random moments
+
+
+@pytest.mark.parametrize("name", WORK)
+def test_at_random_moments(folder, command, name):
+    """The file under its name is the old one or the new one, whole; the next run ends as if nothing had been."""
+    words = WORK[name]
+    usual = usual_seconds(command, words)
+    expected, before = content(name), visible()
+    rng, n_killed, n_attempts = np.random.default_rng(1), 0, 0
+    while n_killed < (KILLS if name == "model" else KILLS // 2):
+        n_attempts += 1
+        Path(name).unlink(missing_ok=True)
+        if n_attempts % 2:
+            Path(name).write_bytes(b"old")
+        done = command(*words, after=usual * rng.uniform(0.0, 1.0))
+        assert done.code in (0, -signal.SIGKILL)
+        n_killed += done.code != 0
+        usual *= 1.0 if done.code else 0.95  # it was quicker than it had been
+        assert visible() == before if n_attempts % 2 else visible() <= before
+        if Path(name).exists() and Path(name).read_bytes() != b"old":
+            assert content(name) == expected
+        remove_hidden()
+        assert command(*words).code == 0
+        assert content(name) == expected
+        assert visible() == before
+        assert hidden() == []
+
+
+def results(folder):
+    """What must not depend on interruptions: all but provenance and what is hidden."""
+    files = [path for path in Path(folder).rglob("*") if path.is_file() and not path.name.startswith(".")]
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files if path.name != PROVENANCE}
+
+
+def stamps(folder):
+    """When cells were written: those that are found are not computed again."""
+    return {path.name: path.stat().st_mtime_ns for path in Path(folder).glob("cells/*.npz")}
+
+
+def test_reproduce_at_random_moments(tmp_path, monkeypatch, command):
+    """Stand-ins take the place of the sweep; the same command, killed again and again, gets to the end."""
+    monkeypatch.chdir(tmp_path)
+    words = ["test_kill:reproduce", "0.02", *REPRODUCE]
+    usual = usual_seconds(command, [*words, "undisturbed", "--force"])
+    expected = results("undisturbed")
+    rng, n_killed, seen = np.random.default_rng(3), 0, set()
+    while n_killed < KILLS:
+        kept = {}
+        while n_killed < KILLS and command(*words, "out", after=usual * rng.uniform(0.0, 1.0)).code:
+            n_killed += 1
+            assert results("out").items() <= expected.items()
+            assert kept.items() <= stamps("out").items()
+            kept = stamps("out")
+            seen.add(len(kept))
+        usual *= 1.0 if n_killed == KILLS else 0.95  # the last one was quicker than it had been
+        assert command(*words, "out").code == 0
+        assert results("out") == expected
+        assert kept.items() <= stamps("out").items()
+        assert hidden() == []
+        shutil.rmtree("out")
+    assert len(seen) >= 3, seen  # the moments were spread over the cells
+
+
+# Before single steps on files
+
+
+def some_steps(steps, most=15):
+    """The first and the last, and some in between."""
+    ends = most // 3
+    between = np.linspace(ends, steps - ends, most - 2 * ends).astype(int).tolist()
+    return sorted({*range(1, ends), *between, *range(steps - ends, steps + 1)} & set(range(1, steps + 1)))
+
+
+@pytest.mark.parametrize("name", WORK)
+def test_before_a_step_on_files(small_folder, command, name):
+    """Between the first block of a file and the last one too: what is written goes to the disk block by block."""
+    words = WORK[name]
+    steps = command(*words).steps
+    expected, before = content(name), visible()
+    for at in some_steps(steps):
+        Path(name).write_bytes(b"old")
+        assert command(*words, at=at).code == -signal.SIGKILL
+        assert visible() == before
+        # The last step makes the name of the new file last.
+        assert (Path(name).read_bytes() == b"old") == (at < steps)
+        remove_hidden()
+        assert command(*words).code == 0
+        assert content(name) == expected
+        assert hidden() == []
+    assert steps > 8
+
+
+def test_report_before_a_step_on_files(small_folder, command):
+    """The model and the page are each the old one or the new one, whole; and the model is written first."""
+    steps = command(*REPORT).steps
+    expected, before = {name: content(name) for name in ("model", "page.html")}, visible()
+    seen = set()
+    for at in some_steps(steps, 9):
+        for name in expected:
+            Path(name).write_bytes(b"old")
+        assert command(*REPORT, at=at).code == -signal.SIGKILL
+        assert visible() == before
+        new = {name for name in expected if Path(name).read_bytes() != b"old"}
+        assert {name: content(name) for name in new} == {name: expected[name] for name in new}
+        assert ("page.html" in new) == (at == steps)
+        assert "page.html" not in new or "model" in new
+        seen.add(len(new))
+        remove_hidden()
+        assert command(*REPORT).code == 0
+        assert {name: content(name) for name in expected} == expected
+        assert hidden() == []
+    assert seen == {0, 1, 2}
+
+
+def test_reproduce_before_a_step_on_files(tmp_path, monkeypatch, command):
+    monkeypatch.chdir(tmp_path)
+    words = ["test_kill:reproduce", "0", *REPRODUCE, "out"]
+    steps = command(*words).steps
+    expected, seen = results("out"), set()
+    for at in some_steps(steps, 20):
+        shutil.rmtree("out", ignore_errors=True)
+        assert command(*words, at=at).code == -signal.SIGKILL
+        found = results("out") if Path("out").exists() else {}
+        assert found.items() <= expected.items()
+        kept = stamps("out")
+        seen.add(len(kept))
+        assert command(*words).code == 0
+        assert results("out") == expected
+        assert kept.items() <= stamps("out").items()
+        assert hidden() == []
+    assert len(seen) >= 4, seen

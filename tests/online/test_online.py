@@ -1,0 +1,427 @@
+"""Online estimators: after every transition, the weights of the definition."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import doctest
+import io
+import pickle
+import warnings
+from unittest import mock
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import sparse
+
+import lstd.online.recursive_lstd
+import lstd.online.td
+import lstd.online.transition
+import naive
+from lstd.errors import BrokenEpisodeWarning, IllConditionedWarning, InvalidInputError, LostDigitsWarning
+from lstd.online import TD, RecursiveLSTD, TrueOnlineTD
+from online_streams import (
+    FORMS,
+    PYTHON,
+    UNIT,
+    VARIANTS,
+    check_reading,
+    entries,
+    exact_every_step,
+    read_weights,
+    sensitivity,
+    streams,
+)
+from tolerances import TOLERANCES, assert_close
+from twins import compiled_only
+
+bounded = settings(max_examples=60, deadline=None, derandomize=True)
+ALPHAS = st.sampled_from([1e-8, 1e-4, 0.1, 1.0, 1e8])
+
+
+@contextlib.contextmanager
+def quiet():
+    """Without the warnings of ill-conditioned streams and of gaps in an episode."""
+    with warnings.catch_warnings():
+        for category in (LostDigitsWarning, IllConditionedWarning, BrokenEpisodeWarning):
+            warnings.simplefilter("ignore", category)
+        yield
+
+
+# ---------------------------------------------------------------- RecursiveLSTD is the definition
+
+
+def check_against_definition(stream, variant, lmbda, alpha, form):
+    """Every reading is within what rounding may do on the way to it, and within what is promised of all readings."""
+    model = RecursiveLSTD(len(stream[0].x), lmbda=lmbda, alpha=alpha, variant=variant)
+    exact = exact_every_step(stream, VARIANTS, lmbda, alpha)
+    largest = dict.fromkeys(VARIANTS, 0.0)
+    for t, step in enumerate(stream):
+        step.feed(model, form)
+        assert model.n_updates == t + 1
+        for read, (M, expected) in exact[t].items():
+            found, warned = read_weights(model, read)
+            if expected is None:  # singular
+                assert warned
+                largest[read] = np.inf
+                continue
+            largest[read] = max(largest[read], np.abs(expected).max())
+            check_reading(found, warned, M, expected)
+            factor = sensitivity(stream[: t + 1], variant, read, lmbda, alpha)
+            size = max(largest[r] for r in (variant, read, "uncorrected"))
+            move = TOLERANCES["per_condition"].rtol * factor * (t + 1) * size
+            np.testing.assert_allclose(found, expected, rtol=0.0, atol=move + 1e-300)
+    return model
+
+
+@bounded
+@given(streams(), st.sampled_from(VARIANTS), UNIT, ALPHAS, st.sampled_from(list(FORMS)))
+def test_weights_are_those_of_the_definition(stream, variant, lmbda, alpha, form):
+    with quiet():
+        check_against_definition(stream, variant, lmbda, alpha, FORMS[form])
+
+
+@settings(max_examples=25, deadline=None, derandomize=True)
+@given(streams(most=10, widths=(1, 3)), st.sampled_from(VARIANTS), UNIT, st.sampled_from(["dense", "entries"]))
+def test_weights_by_the_python_bodies(stream, variant, lmbda, form):
+    with (
+        quiet(),
+        mock.patch("lstd.online.recursive_lstd.kernels", PYTHON.recursive),
+        mock.patch("lstd.online.recursion.kernels", PYTHON.recursive),
+        np.errstate(all="ignore"),
+    ):
+        check_against_definition(stream, variant, lmbda, 0.5, FORMS[form])
+
+
+@bounded
+@given(streams(most=12, gaps=False), UNIT, st.sampled_from([0.1, 1.0]))
+def test_weights_are_those_of_the_double_sums(stream, lmbda, alpha):
+    ends = [step.truncated for step in stream]
+    stream = stream[: ends.index(True) + 1] if any(ends) else stream
+    phi = np.array([*(step.x for step in stream), stream[-1].x_next])
+    discounts = np.array([0.0, *(step.ahead for step in stream)])
+    rewards, rho = np.array([step.reward for step in stream]), np.array([step.ratio for step in stream])
+    with quiet():
+        model = RecursiveLSTD(phi.shape[1], lmbda=lmbda, alpha=alpha)
+        for t, step in enumerate(stream):
+            step._replace(truncated=False).feed(model)
+            for read in VARIANTS:
+                expected = naive.weights_every_step(
+                    read, phi[: t + 2], rewards[: t + 1], lmbda, alpha, discounts[: t + 2], rho[: t + 1]
+                )
+                factor = sensitivity(stream[: t + 1], "boyan", read, lmbda, alpha)
+                move = TOLERANCES["per_condition"].rtol * factor * (t + 1) * np.abs(expected).max()
+                np.testing.assert_allclose(model.weights_for(read), expected[-1], rtol=0.0, atol=move + 1e-300)
+
+
+@compiled_only
+@pytest.mark.parametrize("n", [40, 60, 300])
+def test_sparse_rows_give_what_dense_rows_give(n):
+    random, n_steps = np.random.RandomState(n), 3 * n
+    dense, pairs, mixed = (RecursiveLSTD(n, gamma=0.9, lmbda=0.7, variant="mixed") for _ in range(3))
+    rows = random.normal(size=(n_steps + 1, n)) * (random.uniform(size=(n_steps + 1, n)) < 10 / n)
+    A, b, z = {variant: np.eye(n) for variant in VARIANTS}, np.zeros(n), np.zeros(n)
+    for t in range(n_steps):
+        reward, end = random.normal(), t % 50 == 49
+        x, x_next = rows[t], random.permutation(rows[t + 1]) if end else rows[t + 1]
+        dense.update(x, reward, x_next, truncated=end)
+        pairs.update(entries(x), reward, entries(x_next), truncated=end)
+        form = entries if random.uniform() < 0.5 else np.asarray
+        mixed.update(form(x), reward, x_next if random.uniform() < 0.5 else entries(x_next), truncated=end)
+        z = (0.0 if t % 50 == 0 else 0.9 * 0.7) * z + x
+        b += reward * z
+        for variant in VARIANTS:
+            share = {"boyan": 1.0, "uncorrected": 0.0, "mixed": 1 - 0.7}[variant] if end or t + 1 == n_steps else 1.0
+            A[variant] += np.outer(z, x - share * 0.9 * x_next)
+    for variant in VARIANTS:
+        expected = np.linalg.solve(A[variant], b)
+        for model in (dense, pairs, mixed):
+            assert_close(model.weights_for(variant), expected, "solve")
+            assert model.residual() < 1e-13
+
+
+def test_entries_need_neither_order_nor_be_unique():
+    one, two = RecursiveLSTD(4), RecursiveLSTD(4)
+    one.update(([3, 0, 3], [1.0, 2.0, 0.5]), 1.0, ([], []))
+    two.update([2.0, 0.0, 0.0, 1.5], 1.0, np.zeros(4))
+    np.testing.assert_array_equal(one.weights, two.weights)
+
+
+def test_after_a_terminal_state_all_variants_are_equal():
+    random = np.random.RandomState(3)
+    model = RecursiveLSTD(3)
+    rows = random.normal(size=(6, 3))
+    for t in range(5):
+        model.update(rows[t], 1.0, rows[t + 1], terminated=t == 4, truncated=t == 4)
+    weights = [model.weights_for(variant) for variant in VARIANTS]
+    np.testing.assert_array_equal(weights[0], weights[1])
+    np.testing.assert_array_equal(weights[0], weights[2])
+
+
+def test_before_any_update():
+    model = RecursiveLSTD(2)
+    np.testing.assert_array_equal(model.weights, [0.0, 0.0])
+    assert model.predict([1.0, 1.0]) == 0.0
+    assert (model.n_updates, model.n_repairs, model.residual()) == (0, 0, 0.0)
+
+
+def test_a_gap_warns_once():
+    model = RecursiveLSTD(2)
+    model.update([1.0, 0.0], 1.0, [0.0, 1.0])
+    with pytest.warns(BrokenEpisodeWarning, match=r"`x` differs from `x_next` of update 1.*truncated=True"):
+        model.update([1.0, 0.0], 1.0, [0.0, 1.0])
+    model.update([1.0, 0.0], 1.0, [0.0, 1.0])
+
+
+def test_a_gap_where_the_discount_is_zero_needs_no_warning():
+    model = RecursiveLSTD(2)
+    model.update([1.0, 0.0], 1.0, [0.0, 1.0], discount=0.0)
+    model.update([1.0, 0.0], 1.0, [0.0, 1.0])
+
+
+# ---------------------------------------------------------------- state
+
+
+def some_state(seed=0, n=5, n_steps=45):
+    random = np.random.RandomState(seed)
+    model = RecursiveLSTD(n, gamma=0.9, lmbda=0.6, alpha=0.3, variant="mixed")
+    rows = random.normal(size=(n_steps + 1, n))
+    for t in range(n_steps):
+        model.update(rows[t], random.normal(), rows[t + 1], truncated=t % 20 == 19, discount=random.uniform())
+        if t % 20 == 19:
+            rows[t + 1] = random.normal(size=n)
+    return model, random, rows[-1]
+
+
+def through_file(model):
+    file = io.BytesIO()
+    np.savez(file, **model.snapshot())
+    file.seek(0)
+    with np.load(file, allow_pickle=False) as arrays:
+        return RecursiveLSTD.restore(arrays)
+
+
+COPIES = {
+    "snapshot": lambda model: RecursiveLSTD.restore(model.snapshot()),
+    "file": through_file,
+    "pickle": lambda model: pickle.loads(pickle.dumps(model)),
+    "copy": copy.copy,
+    "deepcopy": copy.deepcopy,
+}
+
+
+@pytest.mark.parametrize("how", COPIES)
+@pytest.mark.parametrize("n_steps", [0, 1, 7, 45])
+def test_a_copy_goes_on_with_the_same_bits(how, n_steps):
+    model, random, x = some_state(n_steps=n_steps)
+    untouched, _, _ = some_state(n_steps=n_steps)
+    twin = COPIES[how](model)
+    assert repr(twin) == repr(model)
+    rows = [x, *random.normal(size=(1100, 5))]
+    for t in range(1100):
+        for each in (model, twin, untouched):
+            each.update(rows[t], 0.5, rows[t + 1])
+    for variant in VARIANTS:
+        np.testing.assert_array_equal(twin.weights_for(variant), model.weights_for(variant))
+        np.testing.assert_array_equal(untouched.weights_for(variant), model.weights_for(variant))
+    for name, array in model.snapshot().items():
+        np.testing.assert_array_equal(twin.snapshot()[name], array, err_msg=name)
+
+
+def test_a_copy_learns_alone():
+    model, _, x = some_state()
+    before = model.weights
+    for make in COPIES.values():
+        make(model).update(x, 1e3, x)
+    np.testing.assert_array_equal(model.weights, before)
+
+
+GOOD = some_state()[0].snapshot()
+
+
+def broken(**changes):
+    return {name: array for name, array in {**GOOD, **changes}.items() if array is not None}
+
+
+def changed(name, place, value):
+    array = GOOD[name].copy()
+    array[place] = value
+    return broken(**{name: array})
+
+
+class Damaged(dict):
+    """What a file is whose entries cannot be read."""
+
+    def __getitem__(self, name):
+        raise ValueError("bad magic number")
+
+
+BAD_SNAPSHOTS = {
+    "none": None,
+    "number": 1,
+    "text": "snapshot",
+    "empty": {},
+    "damaged": Damaged(GOOD),
+    "later version": broken(version=np.array(3)),
+    "version is text": broken(version=np.array("x")),
+    "version is NaN": broken(version=np.array(np.nan)),
+    "two versions": broken(version=np.array([2, 2])),
+    "no matrices": broken(matrices=None),
+    "vectors of one dimension": broken(vectors=np.zeros(3)),
+    "other matrices": broken(matrices=np.zeros((2, 3, 3))),
+    "other boundary": broken(boundary=np.zeros((1, 5))),
+    "other panels": broken(panels=np.zeros((4, 2, 5))),
+    "other panels, other counts": broken(panels=np.zeros((4, 0, 5)), counts=np.zeros(11, int)),
+    "negative counts": broken(counts=np.full(11, -1)),
+    "large counts": broken(counts=np.full(11, 99)),
+    "unknown way of reading": changed("counts", -1, 3),
+    "counts are floats": broken(counts=GOOD["counts"].astype(float)),
+    "two intervals": broken(check_every=np.array([1, 2])),
+    "interval is a float": broken(check_every=np.array(10.0)),
+    "warned is a number": broken(warned=np.array(1)),
+    "variant is a number": broken(variant=np.array(1)),
+    "objects": broken(vectors=GOOD["vectors"].astype(object)),
+    "complex vectors": broken(vectors=GOOD["vectors"].astype(complex)),
+    "trace decay of 99": changed("scalars", 0, 99.0),
+    "discount of 2": changed("scalars", 1, 2.0),
+    "discount of NaN": changed("scalars", 2, np.nan),
+    "sums of NaN": changed("vectors", (3, 0), np.nan),
+    "infinite matrix": changed("matrices", (1, 0, 0), np.inf),
+    "infinite boundary": changed("boundary", (0, 0), np.inf),
+    "scale of zero": changed("vectors", (7, 0), 0.0),
+}
+
+
+@pytest.mark.parametrize("snapshot", BAD_SNAPSHOTS.values(), ids=BAD_SNAPSHOTS)
+def test_what_is_no_snapshot_is_refused(snapshot):
+    with pytest.raises(InvalidInputError, match=r"`snapshot` must be what RecursiveLSTD\.snapshot returned; "):
+        RecursiveLSTD.restore(snapshot)
+
+
+@pytest.mark.parametrize(
+    "snapshot",
+    [
+        broken(parameters=np.array([2.0, GOOD["parameters"][1], 1.0])),
+        broken(parameters=np.array([0.9, GOOD["parameters"][1], np.nan])),
+        broken(variant=np.array("plain")),
+        broken(check_every=np.array(0)),
+    ],
+)
+def test_parameters_of_a_snapshot_are_checked_as_arguments(snapshot):
+    with pytest.raises(InvalidInputError, match=r"`(gamma|alpha|variant|check_every)` must be"):
+        RecursiveLSTD.restore(snapshot)
+
+
+# ---------------------------------------------------------------- arguments
+
+ROW, NEXT = np.array([1.0, 0.5, -0.25]), np.array([0.0, 0.5, 2.0])
+BAD_UPDATES = [
+    ((np.array([1.0, 2.0]), 1.0, NEXT), {}, r"`x` must have shape \(3,\); got \(2,\)"),
+    ((ROW, 1.0, np.zeros(4)), {}, r"`x_next` must have shape \(3,\)"),
+    ((np.zeros((1, 3)), 1.0, NEXT), {}, "`x` must have shape"),
+    ((np.array([1.0, np.nan, 0.0]), 1.0, NEXT), {}, r"`x` must be finite; entry \(1,\) is nan"),
+    ((ROW, 1.0, np.array([1.0, 0.0, np.inf])), {}, r"`x_next` must be finite; entry \(2,\) is inf"),
+    ((ROW, np.nan, NEXT), {}, "`reward` must be"),
+    ((ROW, np.inf, NEXT), {}, "`reward` must be finite"),
+    ((ROW, "1", NEXT), {}, "`reward` must be a number; got '1'"),
+    ((ROW, None, NEXT), {}, "`reward` must be a number"),
+    ((ROW, 1.0, None), {}, "`x_next` must be a row of 3 features unless the transition terminated"),
+    ((ROW, 1.0, NEXT), {"discount": 1.5}, r"`discount` must be in \[0, 1\]; got 1.5"),
+    ((ROW, 1.0, NEXT), {"discount": np.nan}, "`discount` must be in"),
+    ((ROW, 1.0, NEXT), {"importance_ratio": -0.5}, "`importance_ratio` must be in"),
+    ((ROW, 1.0, NEXT), {"importance_ratio": np.inf}, "`importance_ratio` must be finite"),
+    ((ROW, 1.0, NEXT), {"terminated": "no"}, "`terminated` must be True or False; got 'no'"),
+    ((ROW, 1.0, NEXT), {"truncated": 2}, "`truncated` must be True or False"),
+    ((ROW, 1.0, NEXT), {"truncated": np.array([True, False])}, "`truncated` must be True or False"),
+    ((np.array(["a", "b", "c"]), 1.0, NEXT), {}, "`x` must be an array of real numbers"),
+    ((ROW + 1j, 1.0, NEXT), {}, "`x` must be an array of real numbers"),
+    ((([0, 3], [1.0, 1.0]), 1.0, NEXT), {}, r"`x\[0\]`, the indices, must be in \[0, 3\); got 3"),
+    (((np.array([0, 3]), np.ones(2)), 1.0, (np.array([0]), np.ones(1))), {}, "the indices, must be in"),
+    (((np.array([-1]), np.ones(1)), 1.0, (np.array([0]), np.ones(1))), {}, "the indices, must be in"),
+    (((np.array([0]), np.array([np.nan])), 1.0, (np.array([0]), np.ones(1))), {}, r"`x\[1\]` must be finite"),
+    (((np.array([0]), np.ones(1)), 1.0, (np.array([0]), np.array([np.inf]))), {}, r"`x_next\[1\]` must be finite"),
+    ((([0.5], [1.0]), 1.0, NEXT), {}, "the indices, must be a vector of integers"),
+    ((([0], [1.0, 2.0]), 1.0, NEXT), {}, r"`x\[1\]` must have shape"),
+    ((([0], [1.0], 2), 1.0, NEXT), {}, "a vector, a sparse row or a pair"),
+    ((sparse.csr_array(np.ones((1, 4))), 1.0, NEXT), {}, "must be one row of 3 features"),
+]  # fmt: skip
+MODELS = {
+    "lstd": lambda: RecursiveLSTD(3, gamma=0.9),
+    "td": lambda: TD(3, gamma=0.9),
+    "true online": lambda: TrueOnlineTD(3, gamma=0.9),
+}
+
+
+@pytest.mark.parametrize("make", MODELS.values(), ids=MODELS)
+@pytest.mark.parametrize(("arguments", "options", "message"), BAD_UPDATES)
+def test_bad_input_changes_nothing(make, arguments, options, message):
+    model, other = make(), make()
+    for each in (model, other):
+        each.update(NEXT, 1.0, ROW)
+    with pytest.raises(InvalidInputError, match=message):
+        model.update(*arguments, **options)
+    assert model.n_updates == 1
+    for each in (model, other):
+        each.update(ROW, 2.0, NEXT)
+        each.update(NEXT, 2.0, ROW)
+    np.testing.assert_array_equal(model.weights, other.weights)
+
+
+@pytest.mark.parametrize("make", MODELS.values(), ids=MODELS)
+def test_numbers_of_other_types_are_taken(make):
+    one, two = make(), make()
+    one.update(ROW, 1.0, NEXT, discount=1.0, terminated=True)
+    one.update(ROW, 2.0, NEXT, discount=1.0)
+    two.update(ROW.astype(np.float32), np.int64(1), None, discount=1, importance_ratio=1, terminated=np.True_)
+    two.update(ROW, np.float32(2.0), NEXT.tolist(), discount=np.float64(1.0), terminated=np.False_)
+    np.testing.assert_array_equal(one.weights, two.weights)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: RecursiveLSTD(0), "`n_features` must be at least 1"),
+        (lambda: RecursiveLSTD(2.0), "`n_features` must be an integer"),
+        (lambda: RecursiveLSTD(2, gamma=1.1), r"`gamma` must be in \[0, 1\]"),
+        (lambda: RecursiveLSTD(2, lmbda=-0.1), r"`lmbda` must be in \[0, 1\]"),
+        (lambda: RecursiveLSTD(2, alpha=0.0), r"`alpha` must be in \(0, ∞\)"),
+        (lambda: RecursiveLSTD(2, variant="plain"), "`variant` must be one of"),
+        (lambda: RecursiveLSTD(2, check_every=0), "`check_every` must be at least 1"),
+        (lambda: RecursiveLSTD(2).weights_for("plain"), "`variant` must be one of"),
+        (lambda: TD(2, trace="dutch"), "`trace` must be one of"),
+        (lambda: TD(2, step_size=0.0), r"`step_size` must be in \(0, ∞\)"),
+        (lambda: TrueOnlineTD(2).update([1, 0], 1.0, [0, 1], importance_ratio=2.0), "`importance_ratio` must be 1"),
+        (lambda: RecursiveLSTD(2).predict([1.0]), "`x` must have shape"),
+        (lambda: RecursiveLSTD(2).predict([[1.0]]), "`x` must have 2 features"),
+        (lambda: RecursiveLSTD(2).predict([np.nan, 1.0]), "`x` must be finite"),
+        (lambda: TD(2).partial_fit(np.ones((3, 1)), np.ones(3)), "`X` must have 2 features; got 1"),
+        (lambda: TD(2).partial_fit(np.ones((3, 2)), np.ones((3, 2))), "`y` must hold one reward per row"),
+        (lambda: TD(2).partial_fit(np.ones((3, 2)), [1.0, np.nan, 1.0]), "`y` must be finite"),
+    ],
+)
+def test_bad_parameters(make, message):
+    with pytest.raises(InvalidInputError, match=message):
+        make()
+
+
+def test_predict():
+    model, _, _ = some_state()
+    X = np.random.RandomState(1).normal(size=(4, 5))
+    expected = X @ model.weights
+    assert_close(model.predict(X), expected, "sums")
+    assert_close(model.predict(sparse.csr_array(X)), expected, "sums")
+    assert isinstance(model.predict(X[0]), float)
+    assert_close(model.predict(X[0]), expected[0], "sums")
+    assert_close(model.predict(entries(X[0])), expected[0], "sums")
+
+
+# ---------------------------------------------------------------- documentation
+
+
+@pytest.mark.parametrize("module", [lstd.online.recursive_lstd, lstd.online.td])
+def test_examples_of_the_documentation(module):
+    result = doctest.testmod(module)
+    assert result.attempted > 5
+    assert result.failed == 0

@@ -1,0 +1,116 @@
+"""Kernels of the online estimators: body run by Python = compiled code, and the loops over blocks."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from lstd import RecursiveLSTD
+from lstd.online.transition import aligned, padded
+from online_streams import COMPILED, PLACES, PYTHON
+from tolerances import assert_close
+
+BOTH = {"Python": PYTHON, "compiled": COMPILED}
+
+
+def test_python_bodies_are_not_compiled():
+    for name in PLACES:
+        assert not [item for item in vars(getattr(PYTHON, name)).values() if hasattr(item, "py_func")]
+        assert getattr(PYTHON, name) is not getattr(COMPILED, name)
+
+
+@pytest.mark.parametrize("n", [16, 32, 112, 1008])
+def test_dots_and_add(n):
+    random = np.random.RandomState(n)
+    phi, a, b, c = random.normal(size=(4, n))
+    for modules in BOTH.values():
+        found = modules.blocked.dots(phi, a, b, c, np.full(3 * modules.blocked.BLOCK, np.nan))
+        assert_close(found, [phi @ a, phi @ b, phi @ c], "sums")
+        goal = b.copy()
+        modules.blocked.add(0.5, a, goal)
+        assert_close(goal, b + 0.5 * a, "sums")
+
+
+def test_what_is_too_large_or_not_finite_is_counted():
+    for modules in BOTH.values():
+        goal = np.zeros(16)
+        values = np.array([1.0, np.nan, -np.inf, 1e308, np.inf])
+        assert modules.blocked.load(values, goal, modules.blocked.LARGEST) == 3
+        assert modules.blocked.load(values, goal, 1e300) == modules.blocked.beyond(values, 1e300) == 4
+        assert modules.blocked.not_finite(values) == 3
+        assert modules.blocked.sum_beyond(2.0, np.array([1.0, -3.0, np.nan]), np.array([1.0, 1.0, 1.0]), 4.0) == 2
+        assert goal[0] == 1.0
+        assert not goal[5:].any()
+
+
+@pytest.mark.parametrize(("n", "n_rows", "n_changes"), [(32, 32, 8), (32, 20, 4), (1040, 1028, 4)])
+def test_apply_subtracts_the_pairs(n, n_rows, n_changes):
+    random = np.random.RandomState(n_changes)
+    M, Q, R = random.normal(size=(n, n)), random.normal(size=(n_changes, n)), random.normal(size=(n_changes, n))
+    expected = M - Q.T @ R
+    expected[n_rows:] = M[n_rows:]
+    for modules in list(BOTH.values())[n > 100 :]:
+        found = M.copy()
+        modules.recursive.apply(found, Q, R, n_rows)
+        assert_close(found, expected, "sums")
+
+
+@pytest.mark.parametrize("waiting", [0, 3, 8])
+@pytest.mark.parametrize("how", ["one", "two", "sparse"])
+def test_project_multiplies_by_the_inverse_and_its_panel(waiting, how):
+    random = np.random.RandomState(waiting)
+    n, length = 27, 32
+    M, Q, R = np.zeros((length, length)), np.zeros((8, length)), np.zeros((8, length))
+    M[:n, :n], Q[:, :n], R[:, :n] = random.normal(size=(n, n)), random.normal(size=(8, n)), random.normal(size=(8, n))
+    phi, following, indices = np.zeros(length), np.zeros(length), np.array([0, 5, 26])
+    phi[indices], following[:n] = [1.0, -2.0, 0.5], random.normal(size=n)
+    P = M - Q[:waiting].T @ R[:waiting]
+    for modules in BOTH.values():
+        k = modules.recursive
+        state = np.full((k.N_VECTORS + 4 * 8 + 2 * length, length), 7.0)
+        state[[k.P_PHI, k.P_NEXT]] = 0.0  # of these only rows that may not be zero are written
+        counts = np.zeros(k.N_COUNTS, np.int64)
+        counts[[k.FEATURES, k.PANEL, k.WAITING_INVERSE]] = n, 8, waiting
+        k.panel(state, counts, k.Q_INVERSE)[:], k.panel(state, counts, k.R_INVERSE)[:] = Q, R
+        k.matrix(state, counts, k.INVERSE)[:] = M
+        state[k.PHI], state[k.NEXT] = phi, following
+        if how == "sparse":
+            k.project_sparse(indices, phi[indices], state, counts)
+        else:
+            k.project(state, counts, how == "two")
+        assert counts[k.WAITING_INVERSE] == waiting % 8
+        assert counts[k.AHEAD] == (how == "two")
+        assert_close(state[k.P_PHI], P @ phi, "sums")
+        assert_close(state[k.PHI_P], phi @ P, "sums")
+        if how == "two":
+            state[k.PHI] = following
+            k.project(state, counts, True)
+            assert counts[k.AHEAD] == 0
+            assert_close(state[k.P_PHI], P @ following, "sums")
+            assert_close(state[k.PHI_P], following @ P, "sums")
+
+
+@pytest.mark.parametrize("n", [1, 15, 16, 17, 511, 512, 1024])
+def test_buffers_are_whole_blocks_and_not_whole_pages(n):
+    length = padded(n)
+    assert length >= n
+    assert length % COMPILED.blocked.BLOCK == 0
+    assert length % 512 != 0
+    assert length < n + 2 * COMPILED.blocked.BLOCK
+    buffer = aligned(3, length)
+    assert buffer.ctypes.data % 64 == 0
+    assert not buffer.any()
+
+
+def test_padding_stays_zero():
+    random = np.random.RandomState(0)
+    model = RecursiveLSTD(5, lmbda=0.5)
+    rows = random.normal(size=(41, 5))
+    for t in range(40):
+        model.update(rows[t], random.normal(), rows[t + 1], truncated=t == 20)
+        if t == 20:
+            rows[t + 1] = random.normal(size=5)
+    assert not model._state[: COMPILED.recursive.SCALARS, 5:].any()
+    assert not model._panels[:, :, 5:].any()
+    assert not model._matrices[:, 5:].any()
+    assert not model._matrices[:, :, 5:].any()

@@ -1,0 +1,136 @@
+"""Transitions that would make the sums of RecursiveLSTD overflow, and what is said of its digits in any units."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lstd import RecursiveLSTD
+from lstd.errors import BrokenEpisodeWarning, InvalidInputError, LostDigitsWarning
+from lstd.online.precision import condition_number, factorise, relative_size, scales
+from online_streams import entries, exact_every_step, read_weights, transitions
+from tolerances import assert_close
+from twins import compiled_only
+
+# ---------------------------------------------------------------- sums that would overflow
+
+X0, X1 = np.array([1.0, -0.5, 0.25]), np.array([0.5, 2.0, -1.0])
+TOO_LARGE = {
+    "x": ((X0 * 1e200, 1.0, X1), {}, "`x` must be below 1e"),
+    "x_next": ((X0, 1.0, X1 * 1e146), {}, "`x_next` must be below 1e"),
+    "x, ends": ((X0 * 1e200, 1.0, X1), {"truncated": True}, "`x` must be below 1e"),
+    "x, no successor": ((X0 * 1e200, 1.0, None), {"terminated": True}, "`x` must be below 1e"),
+    "entries": ((entries(X0 * 1e200), 1.0, entries(X1)), {}, "`x` must be below 1e"),
+    "next entries": ((entries(X0), 1.0, entries(X1 * 1e200)), {}, "`x_next` must be below 1e"),
+    "reward": ((X0, 1e308, X1), {}, "`reward` and `importance_ratio` must be so small"),
+    "negative reward": ((X0, -1e300, X1), {}, "`reward` and `importance_ratio` must be so small"),
+    "ratio": ((X0, 1.0, X1), {"importance_ratio": 1e146}, "`reward` and `importance_ratio` must be so small"),
+    "both": ((X0, 1e200, X1), {"importance_ratio": 1e100}, "`reward` and `importance_ratio` must be so small"),
+    "reward as an integer": ((X0, 10**400, X1), {}, "`reward` must be finite"),
+    "infinite reward": ((X0, -np.inf, X1), {}, "`reward` must be finite; got -inf"),
+    "missing reward": ((X0, np.nan, X1), {}, "`reward` must be finite; got nan"),
+}
+
+
+@pytest.mark.parametrize("gap", [False, True])
+@pytest.mark.parametrize("case", TOO_LARGE)
+def test_a_transition_that_would_make_sums_overflow_is_refused(case, gap):
+    arguments, options, message = TOO_LARGE[case]
+    model, twin = RecursiveLSTD(3), RecursiveLSTD(3)
+    for each in (model, twin):
+        each.update(X1, 1.0, X1 if gap else X0)
+    before = model.snapshot()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", BrokenEpisodeWarning)
+        with pytest.raises(InvalidInputError, match=message):
+            model.update(*arguments, **options)
+        for name in ("vectors", "scalars", "panels", "matrices", "counts"):
+            now = model.snapshot()[name]
+            np.testing.assert_array_equal(now, before[name], err_msg=name)
+        for each in (model, twin):
+            each.update(X0, 2.0, X1)
+    np.testing.assert_array_equal(model.weights, twin.weights)
+
+
+@pytest.mark.parametrize("ratio", [2.0, 1e30])
+def test_a_trace_that_grows_without_bound_is_refused_in_time(ratio):
+    model = RecursiveLSTD(2, gamma=1.0, lmbda=1.0)
+    x = np.array([1.0, 0.5])
+
+    def grow():
+        for _ in range(1000):
+            model.update(x, 1.0, x, importance_ratio=ratio)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", LostDigitsWarning)
+        with pytest.raises(InvalidInputError, match="look for huge importance ratios"):
+            grow()
+        n_updates = model.n_updates
+        model.update(x, 1.0, x, importance_ratio=0.5)
+    assert model.n_updates == n_updates + 1 > 4
+    assert all(np.isfinite(array).all() for name, array in model.snapshot().items() if name in ("matrices", "boundary"))
+
+
+@compiled_only
+@pytest.mark.parametrize("size", [1e50, 1e100, 1e144])
+@pytest.mark.parametrize("alpha", [1e-200, 1.0])
+def test_a_huge_row_that_hurts_the_inverse_only_is_repaired(size, alpha):
+    random = np.random.default_rng(0)
+    rows = random.normal(size=(101, 3))
+    rows[50] *= [size, 0.0, 0.0]
+    rows[51:, 0] = 0.0
+    stream = transitions(rows, random.normal(size=101))
+    model = RecursiveLSTD(3, 0.95, 0.0, alpha, "uncorrected")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", LostDigitsWarning)
+        for t, step in enumerate(stream):
+            step.feed(model)
+            if t in (48, 49, 50, 51, 60, 99):
+                found, _ = read_weights(model, "uncorrected")
+                assert np.isfinite(found).all()
+    (exact,) = exact_every_step(stream, ["uncorrected"], 0.0, alpha, last_only=True, digits=800)
+    assert_close(found, exact["uncorrected"][1], "solve")
+    assert model.residual() < 1e-12
+
+
+@compiled_only
+def test_weights_that_overflow_are_refused_and_others_are_not():
+    model = RecursiveLSTD(1, alpha=1e-300)
+    model.update([1e-150], 1e250, [0.0], terminated=True)
+    with pytest.raises(InvalidInputError, match="overflowed"):
+        model.weights  # noqa: B018
+    model.update([1.0], 1.0, [0.0], terminated=True)
+    assert_close(model.weights, [1e100], "solve")
+
+
+# ---------------------------------------------------------------- what is said does not depend on units
+
+
+@settings(derandomize=True, deadline=None, max_examples=60)
+@given(st.integers(0, 2**32 - 1), st.integers(1, 6), st.lists(st.integers(-60, 60), min_size=6, max_size=6))
+def test_condition_and_errors_do_not_depend_on_the_units_of_features(seed, n, powers):
+    random = np.random.default_rng(seed)
+    M, v, move = random.normal(size=(n, n)) + 3.0 * np.eye(n), random.normal(size=n), random.normal(size=n)
+    units = 2.0 ** np.array(powers[:n])
+    conditions, sizes, found = [], [], []
+    for unit in (np.ones(n), units):
+        scaled_M, inverse = unit[:, np.newaxis] * M * unit, np.linalg.inv(M) / unit[:, np.newaxis] / unit
+        rows, columns = scales(scaled_M)
+        conditions.append(condition_number(scaled_M, inverse, rows, columns))
+        sizes.append(relative_size(move / unit, v / unit, columns))
+        found.append(factorise(scaled_M).condition)
+    assert sizes[1] <= 16 * sizes[0] <= 256 * sizes[1]
+    assert conditions[1] <= 16 * conditions[0] <= 256 * conditions[1]
+    assert found[1] <= 16 * found[0] <= 256 * found[1]
+    assert conditions[0] <= 100 * np.linalg.cond(M)
+
+
+def test_a_system_that_cannot_be_factorised_has_an_infinite_condition_number():
+    for M in (np.zeros((2, 2)), np.array([[1.0, np.inf], [0.0, 1.0]]), np.ones((2, 2))):
+        assert factorise(M).inverse is None
+        assert factorise(M).condition == np.inf
+    assert relative_size(np.zeros(2), np.zeros(2), np.ones(2)) == 0.0

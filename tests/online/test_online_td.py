@@ -1,0 +1,255 @@
+"""TD(λ) and true online TD(λ): after every transition, the weights of the definition."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import itertools
+import pickle
+from unittest import mock
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import sparse
+
+import naive
+from lstd.errors import InvalidInputError, MissingTerminationWarning
+from lstd.online import TD, TrueOnlineTD
+from online_streams import FORMS, PYTHON, UNIT, online_lambda_return, streams, td_every_step
+from tolerances import assert_close
+from twins import compiled_only
+
+KINDS = ("accumulating", "replacing", "true_online")
+COPIES = {"pickle": lambda model: pickle.loads(pickle.dumps(model)), "copy": copy.copy, "deepcopy": copy.deepcopy}
+bounded = settings(max_examples=80, deadline=None, derandomize=True)
+
+
+def make_td(kind, n, **parameters):
+    return TrueOnlineTD(n, **parameters) if kind == "true_online" else TD(n, trace=kind, **parameters)
+
+
+@pytest.mark.parametrize("kind", ["accumulating", "replacing"])
+@bounded
+@given(stream=streams(), lmbda=UNIT, form=st.sampled_from(list(FORMS)))
+def test_td_is_the_definition(kind, stream, lmbda, form):
+    model = TD(len(stream[0].x), lmbda=lmbda, step_size=0.05, trace=kind)
+    for t, expected in enumerate(td_every_step(stream, lmbda, 0.05, kind)):
+        stream[t].feed(model, FORMS[form])
+        assert_close(model.weights, expected, "sums")
+
+
+@bounded
+@given(stream=streams(ratios=False), lmbda=UNIT)
+def test_true_online_td_is_the_online_lambda_return_algorithm(stream, lmbda):
+    model = TrueOnlineTD(len(stream[0].x), lmbda=lmbda, step_size=0.05)
+    for t, expected in enumerate(online_lambda_return(stream, lmbda, 0.05)):
+        stream[t].feed(model)
+        assert_close(model.weights, expected, "sums")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_td_by_the_python_bodies(kind):
+    random = np.random.RandomState(0)
+    X, y = random.normal(size=(30, 3)), random.normal(size=30)
+    X[random.uniform(size=X.shape) < 0.3] = 0.0
+    arguments = {"episode": np.arange(30) // 7, "terminated": np.arange(30) % 14 == 6}
+    compiled = make_td(kind, 3).partial_fit(X, y, **arguments).weights
+    with mock.patch("lstd.online.differences.kernels", PYTHON.td_online):
+        body = make_td(kind, 3).partial_fit(X, y, **arguments)
+        body._typed = False
+        body.update(X[0], 1.0, X[1])
+    twin = make_td(kind, 3).partial_fit(X, y, **arguments)
+    assert_close(twin.weights, compiled, "sums")
+    twin.update(X[0], 1.0, X[1])
+    assert_close(body.weights, twin.weights, "sums")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_td_is_the_recursion_of_the_experiments(kind):
+    random = np.random.RandomState(1)
+    phi, rewards = random.normal(size=(41, 4)), random.normal(size=40)
+    phi[random.uniform(size=phi.shape) < 0.3] = 0.0
+    discounts = np.r_[0.0, random.uniform(size=40) * (random.uniform(size=40) < 0.9)]
+    name = {"accumulating": "td", "replacing": "td_replacing", "true_online": "true_online_td"}[kind]
+    expected = naive.TD[name](phi, rewards, 0.7, 0.1, discounts)
+    model = make_td(kind, 4, lmbda=0.7, step_size=0.1)
+    for t in range(40):
+        model.update(phi[t], rewards[t], phi[t + 1], discount=discounts[t + 1])
+        assert_close(model.weights, expected[t + 1], "sums")
+
+
+@st.composite
+def row_streams(draw):
+    """X, y and the other arrays of the data contract, and where to split them."""
+    n_rows, n = draw(st.integers(1, 20)), draw(st.sampled_from([1, 3, 17]))
+    random = np.random.RandomState(draw(st.integers(0, 2**31)))
+    X = random.normal(size=(n_rows, n)) * (random.uniform(size=(n_rows, n)) < 0.7)
+    episode = np.cumsum(random.uniform(size=n_rows) < 0.2)
+    last = np.r_[episode[1:] != episode[:-1], draw(st.booleans())]
+    terminated = last & (random.uniform(size=n_rows) < 0.5)
+    arrays = {"X": X, "y": random.normal(size=n_rows), "episode": episode, "terminated": terminated}
+    if draw(st.booleans()):
+        arrays["discount"] = random.uniform(size=n_rows)
+    if draw(st.booleans()):
+        arrays["X_next"] = random.normal(size=(n_rows, n))
+    splits = sorted(draw(st.lists(st.integers(0, n_rows), max_size=3)))
+    return arrays, [0, *splits, n_rows]
+
+
+def row_by_row(model, arrays):
+    """What `partial_fit` means, by updates."""
+    X, y, episode, terminated = (arrays[name] for name in ("X", "y", "episode", "terminated"))
+    for t in range(len(X)):
+        followed = t + 1 < len(X) and episode[t + 1] == episode[t]
+        discount = arrays["discount"][t] if "discount" in arrays else None
+        if "X_next" in arrays:
+            x_next, truncated = arrays["X_next"][t], not followed
+        elif followed or terminated[t]:
+            x_next = None if terminated[t] else X[t + 1]
+            truncated = followed and (t + 2 == len(X) or episode[t + 2] != episode[t]) and not terminated[t + 1]
+            truncated &= t + 2 < len(X)
+        else:
+            continue
+        model.update(X[t], y[t], x_next, terminated=bool(terminated[t]), truncated=bool(truncated), discount=discount)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("as_sparse", [False, True])
+@bounded
+@given(drawn=row_streams())
+def test_partial_fit_is_update_row_by_row(kind, as_sparse, drawn):
+    arrays, splits = drawn
+    n = arrays["X"].shape[1]
+    one, whole, chunked = (make_td(kind, n, lmbda=0.8, step_size=0.1) for _ in range(3))
+    row_by_row(one, arrays)
+    form = sparse.csr_array if as_sparse else np.asarray
+    matrices = {name: form(arrays[name]) for name in ("X", "X_next") if name in arrays}
+    with mock.patch("lstd.online.differences._BLOCK_ENTRIES", 4 * n):
+        assert whole.partial_fit(**{**arrays, **matrices}) is whole
+        for first, stop in itertools.pairwise(splits):
+            chunked.partial_fit(**{name: array[first:stop] for name, array in {**arrays, **matrices}.items()})
+    assert whole.n_updates == chunked.n_updates == one.n_updates
+    assert_close(whole.weights, one.weights, "sums")
+    assert_close(chunked.weights, one.weights, "sums")
+
+
+def test_partial_fit_then_update():
+    X, y = np.random.RandomState(0).normal(size=(6, 2)), np.arange(6.0)
+    one, two = TD(2), TD(2)
+    one.partial_fit(X, y)
+    two.partial_fit(X[:4], y[:4])
+    two.update(X[3], y[3], X[4])  # in place of the pending row
+    two.update(X[4], y[4], X[5])
+    assert_close(two.weights, one.weights, "sums")
+
+
+def test_partial_fit_update_partial_fit():
+    X, y = np.random.RandomState(0).normal(size=(8, 2)), np.arange(8.0)
+    one, two = TD(2), TD(2)
+    one.partial_fit(X, y)
+    two.partial_fit(X[:4], y[:4])
+    two.update(X[3], y[3], X[4])  # in place of the pending row, which is forgotten
+    two.partial_fit(X[4:], y[4:])
+    assert two.n_updates == one.n_updates == 7
+    assert_close(two.weights, one.weights, "sums")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", ["X", "X_next"])
+@pytest.mark.parametrize("row", [0, 3, 7])
+def test_features_that_are_not_finite_leave_all_as_it_was(kind, name, row):
+    random = np.random.RandomState(0)
+    chunks = [{"X": random.normal(size=(8, 3)), "y": np.ones(8), "X_next": random.normal(size=(8, 3))} for _ in "012"]
+    if name == "X":
+        for chunk in chunks:
+            del chunk["X_next"]
+    model, twin = make_td(kind, 3).partial_fit(**chunks[0]), make_td(kind, 3).partial_fit(**chunks[0])
+    before, n_updates = model.weights, model.n_updates
+    bad = {key: array.copy() for key, array in chunks[1].items()}
+    bad[name][row, 1] = np.nan
+    with pytest.raises(InvalidInputError, match=f"`{name}` must be finite.*row {row} has nan in column 1"):
+        model.partial_fit(**bad)
+    np.testing.assert_array_equal(model.weights, before)
+    assert model.n_updates == n_updates
+    for chunk in chunks[1:]:
+        model.partial_fit(**chunk)
+        twin.partial_fit(**chunk)
+    np.testing.assert_array_equal(model.weights, twin.weights)
+    assert model.n_updates == twin.n_updates
+
+
+def test_partial_fit_refuses_what_does_not_follow():
+    X, y = np.eye(2), np.array([1.0, np.nan])
+    model = TD(2).partial_fit(X, y)
+    before = model.weights
+    with pytest.raises(InvalidInputError, match="the last row of the chunk before has NaN"):
+        model.partial_fit(X, y)
+    with pytest.raises(InvalidInputError, match="`X_next` must be given for all chunks"):
+        model.partial_fit(X, np.ones(2), X_next=X)
+    with pytest.raises(InvalidInputError, match="`episode` must be given for all chunks"):
+        model.partial_fit(X, y, episode=[1, 1], terminated=[False, False])
+    with pytest.raises(InvalidInputError, match="`importance_ratio` must be 1"):
+        TrueOnlineTD(2).partial_fit(X, y, importance_ratio=[1.0, 2.0])
+    np.testing.assert_array_equal(model.weights, before)
+
+
+NO_ROWS = {"X": np.empty((0, 2)), "y": []}
+TWO_ROWS = {"X": np.eye(2), "y": [1.0, 1.0], "episode": [0, 0]}
+BEFORE = {
+    "nothing": [],
+    "an empty chunk": [{**NO_ROWS, "episode": []}],
+    "a chunk with terminations": [{**TWO_ROWS, "episode": [7, 7], "terminated": [False, True]}],
+    "a chunk with successors": [{**TWO_ROWS, "X_next": np.eye(2), "terminated": [False, True]}],
+    "a chunk that was refused": [{**TWO_ROWS, "y": [np.nan, 1.0], "terminated": [False, False]}],
+}
+
+
+@pytest.mark.parametrize("before", BEFORE.values(), ids=BEFORE)
+def test_episodes_without_terminations_warn_once_in_whichever_chunk(before):
+    model = TD(2)
+    for chunk in before:
+        with contextlib.suppress(InvalidInputError):
+            model.partial_fit(**chunk)
+    with pytest.warns(MissingTerminationWarning):
+        model.partial_fit(**TWO_ROWS)
+    model.partial_fit(**TWO_ROWS)
+
+
+def test_the_warning_of_missing_terminations_turned_into_an_error_comes_before_anything_is_learned():
+    model = TD(2)
+    for _ in range(2):
+        with pytest.raises(MissingTerminationWarning):
+            model.partial_fit(**TWO_ROWS)
+    assert model.n_updates == 0
+
+
+@pytest.mark.parametrize("value", [10**400, -(10**400), np.nan, np.inf])
+def test_rewards_that_are_not_finite_are_refused(value):
+    for kind in KINDS:
+        with pytest.raises(InvalidInputError, match="`reward` must be finite"):
+            make_td(kind, 2).update([1.0, 0.0], value, [0.0, 1.0])
+
+
+@compiled_only
+def test_diverged_weights_are_an_error_and_not_a_nan():
+    model = TD(1, step_size=1e9, lmbda=1.0)
+    for _ in range(60):
+        model.update([1.0], 1.0, [1.0])
+    with pytest.raises(InvalidInputError, match="`step_size` must be small enough"):
+        model.predict([1.0])
+
+
+@pytest.mark.parametrize("how", COPIES)
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_copy_of_td_goes_on_alone(kind, how):
+    X = np.random.RandomState(0).normal(size=(9, 3))
+    model = make_td(kind, 3).partial_fit(X[:5], np.ones(5))
+    twin = COPIES[how](model)
+    before = model.weights
+    twin.partial_fit(X[5:], np.ones(4))
+    np.testing.assert_array_equal(model.weights, before)
+    model.partial_fit(X[5:], np.ones(4))
+    np.testing.assert_array_equal(model.weights, twin.weights)
+    assert repr(model) == repr(twin)

@@ -1,0 +1,508 @@
+"""Figures and page of a fit: what they show, from data made for the purpose; contents, not pixels."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import io
+import os
+import re
+import subprocess
+import sys
+import warnings
+import xml.etree.ElementTree as ET
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import sparse
+from scipy.stats import t as student
+from test_report import outline
+
+from lstd import LSTD
+from lstd.errors import InvalidInputError, MissingTerminationWarning, OutputError
+from lstd.estimators.metrics import calibration, effective_degrees_of_freedom, observed_returns
+from lstd.mrp import BoyanChain, RandomMRP, make_features
+from lstd.report import (
+    plot_calibration,
+    plot_degrees_of_freedom,
+    plot_grid,
+    plot_predictions,
+    write_fit_report,
+)
+from lstd.report.fit_data import evaluate
+from lstd.report.fit_settings import draw_degrees_of_freedom, grid_of
+from lstd.report.style import plain, svg_of
+from tolerances import assert_close
+
+LMBDAS, ALPHAS = np.array([0.0, 0.5, 0.9, 1.0]), 2.0 ** np.arange(-3, 3)
+
+
+class Chosen(LSTD):
+    """Stands in for an estimator that has chosen λ and α."""
+
+
+def scores():
+    """Errors with their lowest at λ = 0.9, α = 1/2; one pair has none."""
+    lmbda, alpha = (grid.ravel() for grid in np.meshgrid(LMBDAS, ALPHAS, indexing="ij"))
+    error = 0.2 + 0.1 * (lmbda - 0.9) ** 2 + 0.01 * (np.log2(alpha) + 1) ** 2
+    score = 1 - error
+    score[-6] = -np.inf
+    return {"lmbda": lmbda, "alpha": alpha, "mean_test_score": score, "std_test_score": 0.1 * error}
+
+
+def chain(n_steps=1500, seed=3):
+    """Many short episodes: features, rewards, flags."""
+    model = BoyanChain(gamma=0.95)
+    trajectory = model.simulate(n_steps, seed)
+    noise = np.random.default_rng(seed).normal(size=n_steps)
+    return model.interpolating_features[trajectory.states[:-1]], trajectory.rewards + noise, trajectory.terminated
+
+
+def stream(n_steps=3000, features="normal"):
+    """One stream that has not ended: features and rewards, the last of which is missing."""
+    model = RandomMRP(10, 3, 0.1, seed=5)
+    trajectory = model.simulate(n_steps, 1)
+    return make_features(model, features)[trajectory.states], np.append(trajectory.rewards, np.nan)
+
+
+def fitted_chain(**settings):
+    X, y, terminated = chain()
+    return LSTD(gamma=0.95, **settings).fit(X, y, terminated=terminated), X, y, terminated
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory):
+    """The page of many short episodes, with a choice of settings."""
+    X, y, terminated = chain()
+    model = Chosen(gamma=0.95, alpha=0.5).fit(X, y, terminated=terminated)
+    model.cv_results_, model.lmbda_, model.alpha_ = scores(), 0.9, 1.0
+    path = tmp_path_factory.mktemp("fit") / "fit.html"
+    assert write_fit_report(path, model, X, y, terminated=terminated) == path
+    return path.read_text(encoding="utf-8")
+
+
+def words(text):
+    return " ".join(outline(text).words.getvalue().split())
+
+
+def svg_is_sound(figure):
+    root = ET.fromstring(svg_of(figure))
+    return root.tag == "{http://www.w3.org/2000/svg}svg"
+
+
+# ---------------------------------------------------------------- predictions over time
+
+
+def test_predictions_are_drawn_episode_by_episode_with_bands_and_returns():
+    model, X, y, terminated = fitted_chain()
+    figure = plot_predictions(model, X, y, terminated=terminated)
+    assert svg_is_sound(figure)
+    (ax,) = figure.axes
+    line = next(line for line in ax.lines if len(line.get_xdata()) > 100)
+    at, value = np.asarray(line.get_xdata()), np.asarray(line.get_ydata())
+    rows = at[~np.isnan(at)].astype(int)
+    assert terminated[rows[-1]]  # the stretch ends with an episode
+    assert rows.tolist() == list(range(len(rows)))
+    assert 150 < len(rows) <= 200
+    assert_close(value[~np.isnan(value)], model.predict(X)[rows], "sums")
+    assert np.isnan(at).sum() == terminated[rows[:-1]].sum()  # no line joins two episodes
+    dots = np.asarray(ax.collections[0].get_offsets())
+    expected = observed_returns(y, gamma=0.95, terminated=terminated)
+    assert_close(dots, np.column_stack([rows, expected.returns[rows]]), "sums")
+    interval = model.predict_interval(X[rows])
+    band = np.concatenate([path.vertices for path in ax.collections[1].get_paths()])
+    for edge in (interval.lower, interval.upper):
+        assert np.isin(edge.round(9), band[:, 1].round(9)).all()
+    texts = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert texts == ["prediction", "95 % interval of the value", "observed return"]
+
+
+def test_a_long_stretch_is_thinned_to_a_bounded_number_of_points():
+    X, y = stream(30_000)
+    found = evaluate(LSTD(gamma=0.999).fit(X, y), X, y)
+    assert found.stretch == (0, 10_000)
+    assert len(found.drawn) == 400
+    figure = plot_predictions(found.model, X, y)
+    assert figure.axes[0].get_xlabel() == "row (one in 25 is drawn)"
+    assert len(svg_of(figure)) < 300_000
+
+
+def test_the_stretch_begins_where_returns_were_observed():
+    episode = np.repeat([0, 1, 2], [5, 400, 5])
+    terminated = np.zeros(410, dtype=bool)
+    X, y = np.random.default_rng(0).normal(size=(410, 2)), np.ones(410)
+    model = LSTD(gamma=0.9).fit(X, y, episode=episode, terminated=terminated)
+    found = evaluate(model, X, y, episode=episode, terminated=terminated)
+    assert found.stretch == (5, 205)
+    assert found.observed.counts.sum() == 400 - 1 - 43  # 0.9^h < 0.01 from h = 44 on
+
+
+def test_without_observed_returns_or_intervals_the_predictions_remain():
+    X, y = stream(40)
+    figure = plot_predictions(LSTD(n_blocks=0).fit(X, y), X, y)
+    (ax,) = figure.axes
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["prediction"]
+    assert len(np.asarray(ax.lines[0].get_xdata())) == 41
+    assert svg_is_sound(figure)
+    (panel,) = plot_calibration(LSTD().fit(X, y), X, y).axes
+    assert [text.get_text() for text in panel.texts] == ["no return was observed whole"]
+
+
+def test_bands_that_are_far_wider_than_all_else_are_cut_and_said_to_go_on():
+    random = np.random.default_rng(1)
+    states = np.minimum(random.geometric(0.2, 400) - 1, 20)
+    X, y = np.eye(21)[states], random.normal(states / 5, 1)
+    terminated = np.tile(np.arange(10) == 9, 40)
+    model = LSTD(gamma=0.9, alpha=2.0).fit(X, y, terminated=terminated)
+    figure = plot_predictions(model, X, y, terminated=terminated)
+    flagged = model.predict_interval(X[:200]).flagged
+    assert flagged.any()
+    crosses = next(line for line in figure.axes[0].lines if line.get_marker() == "x")
+    assert np.asarray(crosses.get_xdata()).tolist() == np.flatnonzero(flagged).tolist()
+    assert figure.legends[0].get_texts()[-1].get_text() == "flagged: interval may be off"
+    bottom, top = figure.axes[0].get_ylim()
+    interval = model.predict_interval(X[:200])
+    beyond = interval.lower.min() < bottom or interval.upper.max() > top
+    assert beyond == ("bands go on" in [text.get_text() for text in figure.axes[0].texts])
+
+
+def test_episodes_of_one_row_have_bands_too():
+    X, y = np.ones((30, 1)), np.arange(30.0)
+    terminated = np.ones(30, dtype=bool)
+    figure = plot_predictions(LSTD().fit(X, y, terminated=terminated), X, y, terminated=terminated)
+    bars = figure.axes[0].collections[-1].get_segments()
+    assert len(bars) == 30
+    assert all(bar[0, 1] < bar[1, 1] for bar in bars)
+
+
+# ---------------------------------------------------------------- calibration
+
+
+def test_the_page_says_when_many_returns_were_cut_off(page, tmp_path):
+    X, y, terminated = chain()
+    assert "Returns that were cut off" not in words(page)
+    cut = np.arange(len(X)) % 5 == 4
+    columns = {"episode": np.cumsum(cut | terminated) - (cut | terminated), "terminated": terminated}
+    model = LSTD(gamma=0.95).fit(X, y, **columns)
+    write_fit_report(tmp_path / "fit.html", model, X, y, **columns)
+    said = words((tmp_path / "fit.html").read_text(encoding="utf-8"))
+    assert re.search(r"Returns that were cut off, of \d+ % of the rows, are left out", said)
+
+
+def test_calibration_shows_deciles_with_intervals_over_episodes():
+    model, X, y, terminated = fitted_chain()
+    (ax,) = plot_calibration(model, X, y, terminated=terminated).axes
+    observed = observed_returns(y, gamma=0.95, terminated=terminated)
+    episode = np.concatenate([[0], np.cumsum(terminated[:-1])])
+    counts = observed.counts
+    table = calibration(model.predict(X)[counts], observed.returns[counts], groups=episode[counts])
+    (bars,) = ax.containers
+    assert_close(np.asarray(bars[0].get_xydata()), np.column_stack([table.predicted, table.observed]), "sums")
+    half = table.standard_error * student.ppf(0.975, table.n_groups - 1)
+    segments = np.array(bars[2][0].get_segments())
+    assert_close(segments[:, 1, 1] - segments[:, 0, 1], 2 * half, "sums")
+    diagonal = ax.lines[0].get_xydata()
+    assert (diagonal[:, 0] == diagonal[:, 1]).all()
+    assert ax.get_xlim() == ax.get_ylim()
+
+
+def test_bars_of_one_stream_take_long_stretches_as_independent():
+    X, y = stream(3000)
+    found = evaluate(LSTD().fit(X, y), X, y)
+    assert not found.by_episode
+    n_rows = found.observed.counts.sum()
+    assert max(found.calibration(0, 1).n_groups) == n_rows // 200  # two horizons of 100 rows each
+
+
+def test_too_few_stretches_have_no_bars():
+    X, y = stream(800)
+    (ax,) = plot_calibration(LSTD().fit(X, y), X, y).axes
+    assert ax.containers[0].has_yerr is False
+
+
+def test_constant_predictions_and_returns_are_drawn():
+    X, y, terminated = np.ones((20, 1)), np.zeros(20), np.tile([False, True], 10)
+    model = LSTD().fit(X, y, terminated=terminated)
+    for plot in (plot_predictions, plot_calibration):
+        assert svg_is_sound(plot(model, X, y, terminated=terminated))
+
+
+# ---------------------------------------------------------------- choice of λ and α
+
+
+def test_the_grid_puts_every_error_in_its_place():
+    found = grid_of(scores(), 0.9, 0.5)
+    assert_close(found.error[2], 0.2 + 0.01 * np.square(np.log2(ALPHAS) + 1), "sums")
+    assert np.isnan(found.error).sum() == 1
+    assert np.isnan(found.error[3, 0])
+    assert found.chosen == found.lowest == (2, 2)
+    assert found.on_edge == []
+    assert grid_of(scores(), 0.9, 4.0).on_edge == ["α"]
+    assert grid_of(scores(), 1.0, 0.125).on_edge == ["α"]  # λ cannot go beyond 1
+    shuffled = {name: values[::-1] for name, values in scores().items()}
+    assert np.array_equal(grid_of(shuffled, 0.9, 0.5).error, found.error, equal_nan=True)
+
+
+def test_the_grid_is_drawn_with_the_chosen_pair():
+    figure = plot_grid(scores(), 0.9, 1.0)
+    assert svg_is_sound(figure)
+    ax, scale, side = figure.axes
+    mesh = ax.collections[0]
+    assert_close(mesh.get_array().min(), 1.0, "sums")
+    star = next(line for line in ax.lines if line.get_marker() == "*")
+    assert star.get_xydata().tolist() == [[3, 2]]
+    lowest = next(line for line in ax.lines if line.get_marker() == "o")
+    assert lowest.get_xydata().tolist() == [[2, 2]]
+    assert_close(side.lines[0].get_xdata(), np.nanmin(grid_of(scores(), 0.9, 1.0).error, axis=1), "sums")
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["0", "0.5", "0.9", "1"]
+    assert ax.get_xticklabels()[0].get_text() == "$2^{-3}$"
+    assert scale.get_ylabel() == "error ÷ lowest error"
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["chosen", "lowest error", "no error"]
+
+
+@pytest.mark.parametrize("name", ["one pair", "equal", "perfect", "large", "alpha zero"])
+def test_grids_of_any_kind_are_drawn(name):
+    found = {
+        "one pair": {"lmbda": [0.5], "alpha": [1.0], "mean_test_score": [0.5]},
+        "equal": {"lmbda": [0.5, 1.0], "alpha": [1.0, 1.0], "mean_test_score": [0.0, 0.0]},
+        "perfect": {"lmbda": [0.5, 0.5], "alpha": [1.0, 3.0], "mean_test_score": [1.0, 0.1]},
+        "large": {
+            "lmbda": np.repeat(np.linspace(0.5, 1.0, 60), 50),
+            "alpha": np.tile(np.linspace(1.0, 2.0, 50), 60),
+            "mean_test_score": -1.0 - np.random.default_rng(0).random(3000),
+        },
+        "alpha zero": {"lmbda": [0.5, 0.5], "alpha": [0.0, 1.0], "mean_test_score": [np.nan, -1e9]},
+    }[name]
+    alpha = 0.0 if name == "alpha zero" else 1.0
+    figure = plot_grid(found, 0.5, alpha)
+    assert svg_is_sound(figure)
+    if name == "perfect":
+        assert figure.axes[1].get_ylabel() == "error − lowest error"
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"alpha": None}, "the arrays lmbda, alpha and mean_test_score; alpha is missing"),
+        ({"alpha": [1.0]}, r"`cv_results\['alpha'\]` must have shape"),
+        ({"mean_test_score": [1.0]}, r"`cv_results\['mean_test_score'\]` must have shape"),
+        ({"mean_test_score": np.full(24, np.nan)}, "must have a finite entry"),
+        ({"mean_test_score": np.full(24, 1.5)}, "must be R², at most 1; got 1.5"),
+    ],
+)
+def test_grids_that_break_a_rule_are_refused(changes, message):
+    found = {name: values for name, values in (scores() | changes).items() if values is not None}
+    with pytest.raises(InvalidInputError, match=message):
+        plot_grid(found, 0.9, 0.5)
+    with pytest.raises(InvalidInputError, match="`alpha` must be on the grid"):
+        plot_grid(scores(), 0.9, 0.7)
+
+
+# ---------------------------------------------------------------- effective degrees of freedom
+
+
+def test_each_feature_has_its_line_and_name():
+    X, y, terminated = chain()
+    X = pd.DataFrame(np.column_stack([X, np.zeros(len(X))]), columns=["a", "b", "c $x$", "d", "never"])
+    model = LSTD(gamma=0.95, alpha=3.0).fit(X, y, terminated=terminated)
+    figure = plot_degrees_of_freedom(model)
+    assert svg_is_sound(figure)
+    (ax,) = figure.axes
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["a", "b", r"c \$x\$", "d", "never"]
+    dots = {int(y): x for line in ax.lines for x, y in line.get_xydata()}
+    assert_close([dots[i] for i in range(5)], effective_degrees_of_freedom(model), "sums")
+    assert dots[4] == 0.0
+
+
+def test_many_features_are_drawn_in_order_and_not_all_of_them():
+    random = np.random.default_rng(0)
+    values, flagged = random.random(5000), random.random(5000) < 0.1
+    figure = draw_degrees_of_freedom(values, [""] * 5000, flagged)
+    plain_dots, flagged_dots = (line.get_xydata() for line in figure.axes[0].lines)
+    both = np.vstack([plain_dots, flagged_dots])
+    assert len(both) == 400
+    ranked = np.sort(values)[::-1]
+    assert_close(both[:, 1], ranked[both[:, 0].astype(int) - 1], "sums")
+    assert {1, 5000} <= set(both[:, 0])
+
+
+def test_features_on_which_little_data_bears_are_marked():
+    X = np.eye(2)[np.repeat([0, 0, 0, 1], 15)]
+    y = np.random.default_rng(2).normal(size=60)
+    terminated = np.ones(60, dtype=bool)
+    X[45:, 1] = np.arange(15) < 1  # the second feature in one episode only
+    model = LSTD(alpha=0.01).fit(X, y, terminated=terminated)
+    expected = model.predict_interval(np.eye(2)).degrees_of_freedom < 5
+    assert expected[1]
+    ax = plot_degrees_of_freedom(model).axes[0]
+    marked = [int(at) for line in ax.lines if line.get_marker() == "D" for _, at in line.get_xydata()]
+    assert marked == np.flatnonzero(expected).tolist()
+
+
+# ---------------------------------------------------------------- the page
+
+
+def test_the_page_is_sound_and_loads_nothing(page):
+    found = outline(page)
+    assert len(found.images) == 4
+    assert all(len(alternative) > 60 for alternative in found.images)
+    assert all(load.startswith("data:") for load in found.loads)
+    assert not re.search(r"url\(|@import|<script|<iframe|https?:", page)
+    assert len(found.identifiers) == len(set(found.identifiers))
+    assert {link[1:] for link in found.links} <= set(found.identifiers)
+    assert len(page) < 1e6
+
+
+def test_the_page_says_what_was_fitted(page):
+    said = words(page)
+    for phrase in (
+        "Boyan's LSTD(λ), without an intercept",
+        "chosen from the data",
+        "about 15 digits of the weights are sure",
+        "discounted returns of 1 500 rows",
+        "the star is the pair that was chosen, λ = 0.9, α = 1.",
+        "Its error is 5 % above the lowest, at λ = 0.9, α = 0.5.",
+        "single returns scatter about it, and most may lie outside",
+        "taking episodes as independent",
+        "1 where the data decides a feature's weight",
+    ):
+        assert phrase in said, phrase
+    assert "Not drawn" not in said
+    assert "nan" not in said
+
+
+def test_what_cannot_be_drawn_is_said_with_the_reason(tmp_path):
+    X, y = stream(300)
+    model = LSTD(n_blocks=0).fit(X, y)
+    text = write_fit_report(tmp_path / "fit.html", model, X, y).read_text(encoding="utf-8")
+    said = words(text)
+    assert len(outline(text).images) == 2
+    assert "Not drawn, and why" in said
+    assert "Intervals need" in said
+    assert "no row's return was observed whole" in said
+    assert "both were given, none was tried" in said
+    assert "Calibration" not in [found.strip() for found in re.findall(r"<h2>(.*?)</h2>", text)]
+
+
+def test_few_episodes_and_two_rewards_with_names(tmp_path):
+    random = np.random.default_rng(6)
+    X = pd.DataFrame(random.normal(size=(90, 2)), columns=["x <1>", "a & b"])
+    y = pd.DataFrame({"won": random.normal(size=90), "$ paid": np.ones(90)})
+    episode, terminated = np.repeat(["p", "q", "r"], 30), np.tile(np.arange(30) == 29, 3)
+    model = LSTD(gamma=0.9).fit(X, y, episode=episode, terminated=terminated)
+    path = tmp_path / "fit.html"
+    write_fit_report(path, model, X, y, episode=episode, terminated=terminated, title="Won & paid")
+    said = words(path.read_text(encoding="utf-8"))
+    assert "Won & paid" in said
+    assert "Intervals need at least 5 episodes" in said
+    assert "x <1>, a & b" in said
+    assert re.search(r"won \(R² −?\d\.\d+\), \$ paid \(R²", said)
+    assert "Calibration in numbers: won" in said
+    assert "Calibration in numbers: $ paid" in said
+    named = words(write_fit_report(
+        path, model, X, y, episode=episode, terminated=terminated, rewards=["one", "two"]
+    ).read_text(encoding="utf-8"))  # fmt: skip
+    assert "one (R²" in named
+    with pytest.raises(InvalidInputError, match="`rewards` must hold 2 names"):
+        write_fit_report(path, model, X, y, episode=episode, terminated=terminated, rewards=["one"])
+
+
+def test_episodes_without_terminated_are_said_to_be_cut_off(tmp_path):
+    X, y, episode = np.ones((40, 1)), np.ones(40), np.repeat(np.arange(4), 10)
+    with pytest.warns(MissingTerminationWarning):
+        model = LSTD(gamma=0.5).fit(X, y, episode=episode)
+    text = write_fit_report(tmp_path / "fit.html", model, X, y, episode=episode).read_text(encoding="utf-8")
+    assert "nothing said which episodes terminated" in words(text)
+    with pytest.warns(MissingTerminationWarning):
+        plot_predictions(model, X, y, episode=episode)
+
+
+@pytest.mark.parametrize("kind", ["sparse", "intercept", "many rewards", "one row", "singular"])
+def test_pages_of_every_kind_of_fit(tmp_path, kind):
+    X, y, terminated = chain(300)
+    settings = {"gamma": 0.95}
+    if kind == "sparse":
+        X = sparse.csr_array(X)
+    elif kind == "intercept":
+        settings["fit_intercept"] = True
+    elif kind == "many rewards":
+        y = np.random.default_rng(0).normal(size=(300, 8))
+    elif kind == "one row":
+        X, y, terminated = X[:1], y[:1], [True]
+    else:
+        X, settings["alpha"] = np.column_stack([X, X]), 0.0
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = LSTD(**settings).fit(X, y, terminated=terminated)
+        path = write_fit_report(tmp_path / "fit.html", model, X, y, terminated=terminated)
+    said = words(path.read_text(encoding="utf-8"))
+    expected = {"many rewards": "Rewards after the first 6: reward 7, reward 8", "intercept": "with an intercept"}
+    expected |= {"one row": "Intervals need", "singular": "A + αI is singular"}
+    assert expected.get(kind, "observed") in said
+
+
+def test_the_page_is_there_whole_or_not_at_all(tmp_path, monkeypatch):
+    model, X, y, terminated = fitted_chain()
+    path = tmp_path / "fit.html"
+    path.write_text("what was there")
+    with pytest.raises(InvalidInputError, match="`y` must have one reward per row"):
+        write_fit_report(path, model, X, y[:-1], terminated=terminated)
+    with pytest.raises(OutputError, match=r"nowhere could not be written|could not be written"):
+        write_fit_report(tmp_path / "no" / "folder" / "fit.html", model, X, y, terminated=terminated)
+    monkeypatch.setattr(os, "replace", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+    with pytest.raises(OutputError, match="No space left"):
+        write_fit_report(path, model, X, y, terminated=terminated)
+    assert path.read_text() == "what was there"
+    assert [file.name for file in tmp_path.iterdir()] == ["fit.html"]
+
+
+def test_data_that_does_not_fit_the_model_is_refused():
+    model, X, y, terminated = fitted_chain()
+    for arguments, columns, message in (
+        ((X, y), {}, "`episode` or `terminated` must be given"),
+        ((X, np.column_stack([y, y])), {"terminated": terminated}, "`y` must have the 1 rewards|`y` must have the"),
+        ((X[:0], y[:0]), {"terminated": terminated[:0]}, "at least|0 sample"),
+        ((X, y), {"terminated": terminated, "level": 1.0}, "`level` must be below 1"),
+        ((X, y), {"terminated": terminated, "tolerance": 2.0}, "`tolerance` must be in"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            plot_predictions(model, *arguments, **columns)
+
+
+def test_names_that_the_font_lacks_do_not_disturb():
+    figure = draw_degrees_of_freedom(np.array([0.5]), ["報酬 \N{PILE OF POO}"], np.array([False]))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert svg_is_sound(figure)
+    assert plain("a\nb $c$") == r"a b \$c\$"
+
+
+def test_the_bytes_depend_on_the_data_only_and_pyplot_is_not_imported(page, tmp_path):
+    program = (
+        "import sys, test_fit_report as t, lstd.report as r\n"
+        "X, y, terminated = t.chain()\n"
+        "model = t.Chosen(gamma=0.95, alpha=0.5).fit(X, y, terminated=terminated)\n"
+        "model.cv_results_, model.lmbda_, model.alpha_ = t.scores(), 0.9, 1.0\n"
+        "r.write_fit_report(sys.argv[1], model, X, y, terminated=terminated)\n"
+        "sys.exit('matplotlib.pyplot' in sys.modules)"
+    )
+    environment = os.environ | {
+        "PYTHONHASHSEED": "7",
+        "MPLCONFIGDIR": str(tmp_path),
+        "PYTHONPATH": os.pathsep.join([os.path.dirname(__file__), os.environ.get("PYTHONPATH", "")]),
+    }
+    subprocess.run([sys.executable, "-c", program, str(tmp_path / "fit.html")], check=True, env=environment)
+    assert (tmp_path / "fit.html").read_text(encoding="utf-8") == page
+
+
+def test_figures_can_be_saved_by_their_own_means():
+    model, X, y, terminated = fitted_chain()
+    buffer = io.BytesIO()
+    plot_calibration(model, X, y, terminated=terminated).savefig(buffer, format="png")
+    assert buffer.getvalue().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("name", ["fit_data", "fit_captions", "fit_figures", "fit_report", "fit_settings", "frame"])
+def test_examples_in_docstrings_run(name):
+    assert doctest.testmod(importlib.import_module(f"lstd.report.{name}")).failed == 0

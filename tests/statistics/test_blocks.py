@@ -1,0 +1,97 @@
+"""Marks along a stream: where the definition puts them, in any split, and the statistics of what came before."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lstd.data.rows import check_rows
+from lstd.errors import InvalidInputError
+from lstd.statistics.blocks import Blocks, default_limit
+from lstd.statistics.statistics import VARIANTS, LSTDStatistics
+from streams import Stream, cut, definition, streams
+from tolerances import assert_close
+
+quick = settings(derandomize=True, deadline=None, max_examples=80)
+
+
+def rows_of(stream):
+    return check_rows(stream.X, stream.y, gamma=stream.gamma, warn=False, finite=False, **stream.columns)
+
+
+def blocks_of(chunks, limit):
+    rows = [rows_of(chunk) for chunk in chunks]
+    nothing = LSTDStatistics.empty(
+        rows[0].n_features, rows[0].y.shape[1], gamma=rows[0].gamma, lmbda=chunks[0].lmbda, single=rows[0].single
+    )
+    blocks = Blocks(nothing, limit)
+    for chunk in rows:
+        blocks = blocks.extended(chunk)
+    return blocks
+
+
+def expected_marks(stream, limit):
+    """Rows before which a mark stands, and the size of a stretch, from the whole stream at once."""
+    starts = [episode.start for episode in stream.episodes]
+    units = starts if len(starts) > 1 else list(range(len(stream)))
+    size = 1
+    while -(-len(units) // size) > (limit if len(starts) > 1 else min(limit, 28)):
+        size *= 2
+    return units[size::size], size, len(starts) > 1
+
+
+@quick
+@given(st.data(), streams(), st.integers(1, 7))
+def test_marks_stand_where_the_data_says_in_any_split(data, stream, limit):
+    blocks = blocks_of(cut(data.draw, stream), limit)
+    places, size, by_episode = expected_marks(stream, limit)
+    assert [mark.n_rows for mark in blocks.marks] == places
+    if len(stream):
+        assert (blocks.size, blocks.by_episode) == (size, by_episode)
+    count = len(stream.episodes) if by_episode else len(stream)
+    edges = [*range(0, count, size), count]
+    assert_close(blocks.shares, np.diff(edges) / max(1, count), "sums")
+    for mark, place in zip((*blocks.marks, blocks.total), (*places, len(stream)), strict=True):
+        before = stream[:place]
+        for variant in VARIANTS:
+            A, b = definition(before, variant)
+            size_of = max(1.0, np.abs(A).max(), np.abs(b).max())
+            assert_close(mark.matrix(variant) / size_of, A / size_of, "sums")
+            assert_close(mark.b / size_of, b / size_of, "sums")
+
+
+def stream_of(T, **columns):
+    random = np.random.default_rng(T)
+    return Stream(random.normal(size=(T, 2)), random.normal(size=T), 0.9, 0.5, **columns)
+
+
+def test_rows_count_until_a_second_episode_begins():
+    first, second = stream_of(40, episode=np.repeat(1, 40)), stream_of(3, episode=np.repeat(2, 3))
+    alone = blocks_of([first], 8)
+    assert (alone.by_episode, alone.size, len(alone.marks)) == (False, 8, 4)
+    both = blocks_of([first, second], 8)
+    assert (both.by_episode, both.size, [mark.n_rows for mark in both.marks]) == (True, 1, [40])
+
+
+def test_no_marks_without_a_limit():
+    blocks = blocks_of([stream_of(30)], 0)
+    assert blocks.marks == ()
+    assert blocks.total.n_rows == 30
+
+
+def test_a_chunk_that_breaks_a_rule_leaves_the_blocks_alone():
+    blocks = blocks_of([stream_of(30)], 8)
+    bad = stream_of(10)
+    bad.X[4, 1] = np.nan
+    with pytest.raises(InvalidInputError, match="row 4 has nan in column 1"):
+        blocks.extended(rows_of(bad))
+    assert blocks.total.n_rows == 30
+    assert len(blocks.marks) == 7
+
+
+@pytest.mark.parametrize(("n", "limit"), [(1, 64), (512, 64), (1000, 16), (1295, 10), (1296, 0), (10**5, 0)])
+def test_the_default_limit_keeps_memory_bounded(n, limit):
+    assert default_limit(n) == limit
+    assert 16 * n**2 * limit <= 2**28

@@ -1,0 +1,204 @@
+"""Weights, condition numbers and warnings of systems that are well, ill or not determined."""
+
+from __future__ import annotations
+
+import re
+
+import mpmath
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lstd.errors import IllConditionedWarning, InvalidInputError
+from lstd.statistics.solve import _message as message
+from lstd.statistics.solve import equilibration, solve
+from lstd.statistics.statistics import VARIANTS, LSTDStatistics
+from tolerances import TOLERANCES, assert_close
+
+EPS = np.finfo(float).eps
+
+
+def scaled(M):
+    """The system that is solved."""
+    rows, columns = equilibration(M)
+    return np.ldexp(M, rows[:, np.newaxis] + columns)
+
+
+@settings(derandomize=True, deadline=None, max_examples=60)
+@given(st.integers(0, 2**32 - 1), st.integers(1, 8), st.integers(1, 3))
+def test_residual_and_condition_number(seed, n, m):
+    random = np.random.default_rng(seed)
+    A, b, alpha = random.normal(size=(n, n)) + 5 * np.eye(n), random.normal(size=(n, m)), random.uniform(0, 2, n)
+    found = solve(A, b, alpha)
+    M = A + np.diag(alpha)
+    assert_close(M @ found.weights, b, "solve")
+    condition = np.linalg.cond(scaled(M), 1)
+    assert condition / 3 <= found.condition_number <= condition * (1 + 1e-9)  # an estimate from below
+    assert not found.singular
+
+
+def test_arguments_are_left_as_they_were():
+    A, b = np.diag([1.0, 3.0]), np.ones((2, 1))
+    solve(A, b, 1.0)
+    assert A.tolist() == [[1.0, 0.0], [0.0, 3.0]]
+    assert b.tolist() == [[1.0], [1.0]]
+
+
+def test_no_features():
+    found = solve(np.zeros((0, 0)), np.zeros((0, 2)), 1.0)
+    assert found.weights.shape == (0, 2)
+    assert found.condition_number == 1.0
+
+
+@settings(derandomize=True, deadline=None, max_examples=60)
+@given(st.integers(0, 2**32 - 1), st.integers(1, 8), st.booleans())
+def test_scales_of_powers_of_two_change_nothing_but_the_scale_of_the_weights(seed, n, zero_diagonal):
+    """To the last bit, singular systems too."""
+    random = np.random.default_rng(seed)
+    A, b = random.normal(size=(n, n)) * (random.uniform(size=(n, n)) < 0.7), random.normal(size=(n, 2))
+    if zero_diagonal:
+        A = np.diag(random.normal(size=n - 1), 1) + np.diag(random.normal(size=n - 1), -1)
+        A[-1, -1] = 1.0  # by which the one before goes, and by that the one before, and so on
+    exponents = random.integers(-60, 60, n)
+    D = np.diag(2.0**exponents)
+    one, two = solve(A, b, 0.0, warn=False), solve(D @ A @ D, D @ b, 0.0, warn=False)
+    np.testing.assert_array_equal(one.weights, D @ two.weights)
+    assert (one.condition_number, one.singular) == (two.condition_number, two.singular)
+
+
+def test_features_of_any_scale_are_fitted_to_all_digits():
+    random = np.random.default_rng(0)
+    X, y, scale = random.normal(size=(200, 3)), random.normal(size=200), np.array([1.0, 1e8, 1e-9])
+    found = LSTDStatistics.from_arrays(X * scale, y, gamma=0.9, lmbda=0.7).solve(0.0)
+    exact = exact_weights(X * scale, y, 0.9, 0.7, 0.0, "boyan")
+    assert found.condition_number < 10
+    assert np.abs(found.weights / exact - 1.0).max() < 1e3 * EPS
+
+
+@pytest.mark.parametrize(
+    "A",
+    [
+        [[0.0, 1e20], [1e-20, 0.0]],
+        [[1e-16, 1.0, 1.0], [1.0, 1.0, 0.2], [1.0, 0.2, 1.0]],  # the diagonal is rounding: no scale to go by
+        [[0.0, 1e9, 1.0], [1e9, 1e18, 0.2e9], [1.0, 0.2e9, 1.0]],
+        [[1.0, 1e10, 1.0], [0.0, 1.0, 1e10], [0.0, 0.0, 1.0]],
+        np.diag([1e-290, 1e290, 1.0]),
+    ],
+)
+def test_rows_and_columns_are_brought_to_one_scale(A):
+    A = np.array(A)
+    S = scaled(A)
+    assert np.linalg.cond(S, 1) < 20
+    assert 0.2 < np.abs(S).max() < 2.0
+    x = np.array([[1.0], [-2.0], [3.0]])[: len(A)]
+    rows, columns = equilibration(A)
+    weights = np.ldexp(x, columns[:, np.newaxis])
+    found = solve(A, np.ldexp(S @ x, -rows[:, np.newaxis]), 0.0)
+    assert not found.singular
+    assert_close(found.weights / weights, np.ones_like(x), "solve")
+
+
+@pytest.mark.parametrize("A", [np.zeros((2, 2)), np.ones((2, 2)), np.diag([1.0, 0.0]), np.array([[1, 2], [0, 0.0]])])
+def test_a_singular_system_gives_weights_of_least_norm(A):
+    b = A @ np.array([[1.0], [3.0]])
+    with pytest.warns(IllConditionedWarning, match=r"singular to working precision \(condition number .*`alpha`"):
+        found = solve(A, b, 0.0)
+    assert found.singular
+    assert found.condition_number > 1e15
+    rows, columns = equilibration(A)
+    least = np.linalg.pinv(scaled(A), rcond=1e-15) @ np.ldexp(b, rows[:, np.newaxis])
+    assert_close(found.weights, np.ldexp(least, columns[:, np.newaxis]), "solve")
+
+
+def test_a_feature_that_is_always_zero_leaves_the_weights_of_others():
+    random = np.random.default_rng(1)
+    X, y = random.normal(size=(50, 3)) * [1.0, 1e8, 1.0], random.normal(size=50)
+    alone = LSTDStatistics.from_arrays(X, y, gamma=0.9, lmbda=0.7).solve(0.0).weights
+    beside = LSTDStatistics.from_arrays(np.insert(X, 1, 0.0, axis=1), y, gamma=0.9, lmbda=0.7)
+    with pytest.warns(IllConditionedWarning, match="singular"):
+        weights = beside.solve(0.0).weights
+    assert weights[1] == 0.0
+    assert_close(weights[[0, 2, 3]] / alone, np.ones(3), "solve")
+
+
+def nearly_singular(gap):
+    """A matrix of condition number (2 + gap)² / gap, which no scales make smaller."""
+    return np.array([[1.0, 1.0], [1.0, 1.0 + gap]])
+
+
+@pytest.mark.parametrize(("gap", "words"), [(2.0**-32, "4 digits"), (2.0**-40, "1 digits"), (2.0**-46, "no digits")])
+def test_an_ill_conditioned_system_says_how_many_digits_are_left(gap, words):
+    condition = f"{(2 + gap) ** 2 / gap:.1e}".replace("+", r"\+")
+    with pytest.warns(IllConditionedWarning, match=rf"number {condition}\): of the .*, {words} are sure.*Increase `al"):
+        found = solve(nearly_singular(gap), np.ones((2, 1)), 0.0)
+    assert not found.singular
+
+
+def test_a_system_beyond_rounding_is_taken_as_singular():
+    with pytest.warns(IllConditionedWarning, match=r"singular to working precision \(condition number 1\.8e\+16"):
+        found = solve(nearly_singular(EPS), np.array([[1.0], [3.0]]), 0.0)
+    assert found.singular
+    assert_close(found.weights, [[1.0], [1.0]], "solve")
+
+
+def test_from_where_there_is_a_warning():
+    assert solve(nearly_singular(2.0**-31), np.ones((2, 1)), 0.0).condition_number < 1e10  # 8.6e9, without a warning
+    with pytest.warns(IllConditionedWarning):
+        assert solve(nearly_singular(2.0**-32), np.ones((2, 1)), 0.0).condition_number > 1e10
+
+
+def test_silence_may_be_asked_for():
+    assert solve(np.zeros((1, 1)), np.ones((1, 1)), 0.0, warn=False).singular
+
+
+@pytest.mark.parametrize(
+    ("A", "b"), [([[np.inf]], [[1.0]]), ([[np.nan]], [[1.0]]), ([[1.0]], [[np.inf]]), ([[1e-200]], [[1e200]])]
+)
+def test_overflow_is_refused(A, b):
+    with pytest.raises(InvalidInputError, match="must be below 1e308; they overflowed"):
+        solve(np.array(A), np.array(b), 0.0)
+
+
+def exact_weights(X, y, gamma, lmbda, alpha, variant):
+    """Weights at 50 digits from A = Σ z (φ − g φ₊)ᵀ, b = Σ z r, the last row only a successor."""
+    with mpmath.workdps(50):
+        X, rewards = mpmath.matrix(X.tolist()), [mpmath.mpf(r) for r in y.tolist()]
+        gamma, lmbda, n = mpmath.mpf(gamma), mpmath.mpf(lmbda), X.cols
+        end = {"boyan": 1, "uncorrected": 0, "mixed": 1 - lmbda}[variant]
+        A, b, z = mpmath.diag([mpmath.mpf(alpha)] * n), mpmath.zeros(n, 1), mpmath.zeros(n, 1)
+        for t in range(X.rows - 1):
+            phi, phi_next = X[t, :].T, X[t + 1, :].T
+            z = lmbda * gamma * z + phi
+            A += z * (phi - (gamma if t < X.rows - 2 else end * gamma) * phi_next).T
+            b += z * rewards[t]
+        return np.array([float(w) for w in mpmath.lu_solve(A, b)])
+
+
+@pytest.mark.filterwarnings("ignore::lstd.errors.IllConditionedWarning")
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("nearness", [1e-1, 1e-3, 1e-5, 1e-6])
+@pytest.mark.parametrize("lmbda", [0.0, 0.9])
+@pytest.mark.parametrize("scale", [1.0, 2.0 ** np.array([20, -10, 3, 0])])
+def test_digits_lost_are_those_of_the_condition_number(variant, nearness, lmbda, scale):
+    """Features that nearly repeat one another: the relative error is within condition number × rounding of the sums."""
+    random = np.random.default_rng(7)
+    common = random.normal(size=(41, 1))
+    X, y = (common + nearness * random.normal(size=(41, 4))) * scale, random.normal(size=41)
+    statistics = LSTDStatistics.from_arrays(X, y, gamma=0.9, lmbda=lmbda)
+    found, exact = statistics.solve(0.0, variant), exact_weights(X, y, 0.9, lmbda, 0.0, variant)
+    alike = np.exp2(-equilibration(statistics.matrix(variant))[1])  # of the weights, with features scaled alike
+    error = np.abs((found.weights - exact) * alike).max() / np.abs(exact * alike).max()
+    assert error <= TOLERANCES["per_condition"].rtol * found.condition_number
+    assert found.condition_number > 0.1 / nearness**2
+    if promise := re.search(r"(\d+|no) digits", message(found.condition_number, found.singular)):
+        assert error <= 10.0 ** -int(promise[1].replace("no", "0"))
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_exact_to_rounding_where_the_system_is_well_conditioned(variant):
+    random = np.random.default_rng(3)
+    X, y = random.normal(size=(41, 3)), random.normal(size=41)
+    found = LSTDStatistics.from_arrays(X, y, gamma=0.9, lmbda=0.7).solve(1.0, variant)
+    assert found.condition_number < 100
+    assert np.abs(found.weights - exact_weights(X, y, 0.9, 0.7, 1.0, variant)).max() < 1e3 * EPS

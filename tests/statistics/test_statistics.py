@@ -1,0 +1,493 @@
+"""LSTDStatistics against the definition, in any split and bracketing, dense and sparse."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import reduce
+from unittest import mock
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from scipy import sparse
+from threadpoolctl import threadpool_info, threadpool_limits
+
+import lstd.statistics.statistics as statistics_module
+import naive
+from lstd.data.rows import check_rows
+from lstd.errors import InvalidInputError, MissingTerminationWarning
+from lstd.statistics.statistics import VARIANTS, LSTDStatistics
+from streams import Stream, cut, definition, streams
+from tolerances import assert_close
+
+pytestmark = pytest.mark.filterwarnings("ignore::lstd.errors.BrokenEpisodeWarning")  # successors are drawn at random
+
+thorough = settings(derandomize=True, deadline=None, max_examples=120)
+quick = settings(derandomize=True, deadline=None, max_examples=40)
+
+
+def of(stream):
+    return LSTDStatistics.from_arrays(stream.X, stream.y, gamma=stream.gamma, lmbda=stream.lmbda, **stream.columns)
+
+
+def assert_sums(statistics, expected_matrix, expected_b):
+    """Sums close to those expected, {variant: A} and b, relative to the largest of them where that is above 1."""
+    size = max(1.0, *(np.abs(A).max() for A in expected_matrix.values()), np.abs(expected_b).max())
+    for variant, A in expected_matrix.items():
+        assert_close(statistics.matrix(variant) / size, A / size, "sums")
+    assert_close(statistics.b / size, expected_b / size, "sums")
+
+
+def assert_alike(one, two):
+    assert_sums(one, {variant: two.matrix(variant) for variant in VARIANTS}, two.b)
+    for name in ("n_rows", "n_transitions", "n_episodes", "single"):
+        assert getattr(one, name) == getattr(two, name), name
+
+
+def merge(draw, parts):
+    """`then` in a bracketing that is drawn."""
+    parts = list(parts)
+    while len(parts) > 1:
+        i = draw(st.integers(0, len(parts) - 2))
+        parts[i : i + 2] = [parts[i].then(parts[i + 1])]
+    return parts[0]
+
+
+def plain(T=6, n=2, seed=0, **columns):
+    random = np.random.default_rng(seed)
+    settings = {"gamma": 0.9, "lmbda": 0.5, **columns}
+    return Stream(random.normal(size=(T, n)), random.normal(size=T), **settings)
+
+
+# ---------------------------------------------------------------- the definition
+
+
+@thorough
+@given(streams())
+def test_sums_are_those_of_the_definition(stream):
+    expected = {variant: definition(stream, variant) for variant in VARIANTS}
+    assert_sums(of(stream), {variant: A for variant, (A, _) in expected.items()}, expected["boyan"][1])
+
+
+@quick
+@given(streams())
+def test_transitions_and_episodes_are_counted(stream):
+    found = of(stream)
+    horizon = 0 if stream.X_next is not None else sum(not stream.ended[rows][-1] for rows in stream.episodes)
+    assert found.n_rows == len(stream)
+    assert found.n_episodes == len(stream.episodes)
+    assert found.n_transitions == len(stream) - horizon
+
+
+@quick
+@given(streams())
+def test_sparse_rows_give_the_sums_of_dense_rows(stream):
+    assert_alike(of(stream.sparse), of(stream))
+
+
+def test_many_blocks_of_rows_and_long_streams():
+    """More rows than a block holds, against the sums of one trace after another, which is no definition but exact."""
+    stream = plain(T=9000, n=3, seed=1, gamma=0.99, lmbda=0.9)
+    ends = np.arange(9000) % 700 == 699
+    stream = replace(stream, terminated=ends & (np.arange(9000) % 1400 == 699), episode=np.arange(9000) // 700)
+    parts = [of(stream[rows]) for rows in stream.episodes]
+    merged = reduce(LSTDStatistics.then, parts)
+    assert_alike(of(stream), merged)
+    assert_alike(of(stream.sparse), merged)
+    A, z = np.zeros((3, 3)), np.zeros(3)
+    for t in range(700):
+        u = 0.99 * z if t else 0 * z
+        z = 0.9 * u + stream.X[t]
+        A += np.outer(z - u, stream.X[t])
+    assert_close(parts[0].matrix("uncorrected") / 700, A / 700, "sums")
+
+
+def test_a_stream_of_a_million_steps_does_not_drift():
+    """φ = 1, r = 1: every estimator is 1/(1−γ) but for the end of the data; sums of one sign, known exactly."""
+    T, gamma, lmbda = 1_000_000, 0.99, 0.9
+    found = LSTDStatistics.from_arrays(np.ones((T + 1, 1)), np.ones(T + 1), gamma=gamma, lmbda=lmbda)
+    x = lmbda * gamma
+    total = (T - x * (1 - x**T) / (1 - x)) / (1 - x)  # Σ z_t = Σ (1 − x^{t+1})/(1 − x)
+    assert_close(found.b[0, 0], total, "long_stream")
+    assert_close(found.matrix("boyan")[0, 0], total * (1 - gamma), "long_stream")
+    assert_close(found.solve(0.0, "boyan").weights[0], 100.0, "long_stream")
+
+
+# ---------------------------------------------------------------- merging
+
+
+@thorough
+@given(st.data())
+def test_any_split_in_any_bracketing_gives_the_same(data):
+    stream = data.draw(streams())
+    parts = [of(part) for part in cut(data.draw, stream)]
+    assert_alike(merge(data.draw, parts), of(stream))
+
+
+@pytest.mark.parametrize("successors", [False, True])
+@pytest.mark.parametrize("ended", [(), (3,), (6,)])
+def test_every_split_in_three_of_truncated_episodes(successors, ended):
+    """Traces that arrive from two chunks before at an end that was cut off: each bracketing, every pair of cuts."""
+    random = np.random.default_rng(2)
+    columns = {"episode": np.repeat([3, 1, 2], [4, 3, 3]), "terminated": np.isin(np.arange(10), ended)}
+    columns |= {"importance_ratio": random.uniform(0.5, 1.5, 10), "discount": random.uniform(0.5, 1.0, 10)}
+    columns |= {"X_next": random.normal(size=(10, 2))} if successors else {}
+    stream = plain(T=10, **columns)
+    whole = of(stream)
+    for i in range(11):
+        for j in range(i, 11):
+            one, two, three = (of(stream[rows]) for rows in (slice(0, i), slice(i, j), slice(j, 10)))
+            assert_alike(one.then(two).then(three), whole)
+            assert_alike(one.then(two.then(three)), whole)
+
+
+def test_sparse_chunks_with_truncated_ends_merge_as_dense_ones():
+    stream = plain(T=40, n=3, episode=np.arange(40) // 6, terminated=np.zeros(40, dtype=bool))
+    parts = [of(stream.sparse[i : i + 10]) for i in range(0, 40, 10)]
+    assert all(part.B.any() for part in parts)
+    assert_alike(parts[0].then(parts[1]).then(parts[2].then(parts[3])), of(stream))
+
+
+@quick
+@given(st.data())
+def test_one_row_at_a_time(data):
+    stream = data.draw(streams(max_rows=9))
+    rows = [of(stream[t : t + 1]) for t in range(len(stream))] or [of(stream)]
+    assert_alike(merge(data.draw, rows), of(stream))
+
+
+@quick
+@given(streams(ids=True), streams(ids=True))
+def test_independent_data_add(one, two):
+    two = replace(two, gamma=one.gamma, lmbda=one.lmbda)
+    if one.X.shape[1] != two.X.shape[1] or one.y.shape[1:] != two.y.shape[1:]:
+        with pytest.raises(InvalidInputError, match=r"same number of|must be a vector"):
+            of(one) + of(two)
+        return
+    total = of(one) + of(two)
+    parts = [(definition(one, v), definition(two, v)) for v in VARIANTS]
+    matrices = {v: a[0] + b[0] for v, (a, b) in zip(VARIANTS, parts, strict=True)}
+    assert_sums(total, matrices, parts[0][0][1] + parts[0][1][1])
+    assert total.n_episodes == of(one).n_episodes + of(two).n_episodes
+    assert_alike(of(two) + of(one), total)
+
+
+def test_adding_statistics_of_no_data_changes_nothing():
+    stream = of(plain())
+    nothing = LSTDStatistics.empty(2, gamma=0.9, lmbda=0.5)
+    assert_alike(stream + nothing, stream)
+    assert_alike(sum([stream, stream], nothing), stream + stream)
+    assert_alike(sum([stream, stream]), stream + stream)
+    assert nothing.then(stream) is stream
+    assert stream.then(nothing) is stream
+
+
+def test_nothing_goes_on_with_a_sum_nor_a_sum_with_anything():
+    a, b, c = (of(plain(seed=seed)) for seed in range(3))
+    assert_alike((a + b).then(c), a + b + c)
+    assert_alike(a.then(b + c), a + b + c)
+    assert_alike((a + b).then(b + c), a + b + b + c)
+    with_ids = of(plain(episode=np.full(6, "x"), terminated=np.zeros(6, dtype=bool)))
+    assert_alike((a + b).then(with_ids).then(c + c), a + b + with_ids + c + c)
+
+
+def test_a_sum_remembers_whether_successors_were_given():
+    one, two = plain(), plain(X_next=np.ones((6, 2)))
+    nothing = LSTDStatistics.empty(2, gamma=0.9, lmbda=0.5)
+    assert (nothing + of(two)).successors is True
+    assert (of(one) + nothing).successors is False
+    assert (of(one) + of(two)).successors is None
+    with pytest.raises(InvalidInputError, match="X_next"):
+        (nothing + of(two)).then(of(one))
+
+
+def test_other_things_cannot_be_added():
+    for add in (lambda s: s + 1, lambda s: 1 + s, lambda s: 0.0 + s):
+        with pytest.raises(TypeError):
+            add(of(plain()))
+    with pytest.raises(InvalidInputError, match="Statistics merge with statistics only; got 1"):
+        of(plain()).then(1)
+
+
+@pytest.mark.parametrize(
+    ("other", "message"),
+    [
+        (plain(lmbda=0.4), "same lmbda; got 0.5 and 0.4"),
+        (plain(gamma=0.8), "same gamma; got 0.9 and 0.8"),
+        (plain(n=3), "same number of features; got 2 and 3"),
+        (replace(plain(), y=np.zeros((6, 2))), "same number of rewards; got 1 and 2"),
+        (replace(plain(), y=np.zeros((6, 1))), r"`y` must be a vector in all"),
+    ],
+)
+def test_statistics_that_do_not_fit_are_refused(other, message):
+    for merged in (LSTDStatistics.then, LSTDStatistics.__add__):
+        with pytest.raises(InvalidInputError, match=message):
+            merged(of(plain()), of(other))
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_successors_are_given_for_all_chunks_or_none(order):
+    one, two = [of(plain()), of(plain(X_next=np.ones((6, 2))))][::order]
+    with pytest.raises(InvalidInputError, match="`X_next` must be given for all chunks"):
+        one.then(two)
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_ids_are_given_for_all_chunks_or_none_where_an_episode_may_go_on(order):
+    flags = np.zeros(6, dtype=bool)
+    one, two = [of(plain()), of(plain(episode=np.ones(6), terminated=flags))][::order]
+    with pytest.raises(InvalidInputError, match="`episode` must be given for all chunks"):
+        one.then(two)
+    flags[-1] = True
+    ended = of(plain(terminated=flags))
+    assert ended.then(of(plain(episode=np.ones(6), terminated=flags))).n_episodes == 2
+
+
+@pytest.mark.parametrize("successors", [False, True])
+def test_an_episode_that_terminated_cannot_go_on(successors):
+    columns = {"episode": np.full(6, 3), "terminated": np.arange(6) == 5}
+    columns |= {"X_next": np.ones((6, 2))} if successors else {}
+    one = of(plain(**columns))
+    for following in (one, one.then(of(plain(**{**columns, "episode": np.full(6, 4)})))):
+        with pytest.raises(InvalidInputError, match=r"`terminated` may be True on the last row .* same `episode`, .*3"):
+            one.then(following)
+    other = of(plain(**{**columns, "episode": np.full(6, 4)}))
+    assert one.then(other).then(one).n_episodes == 3  # an id that comes again later begins an episode
+    without = of(plain(terminated=np.arange(6) == 5))
+    assert without.then(without).n_episodes == 2
+
+
+def test_an_episode_without_a_reward_cannot_go_on():
+    first = plain(episode=np.ones(6), terminated=np.zeros(6, dtype=bool))
+    first.y[-1] = np.nan
+    second = plain(episode=np.ones(6), terminated=np.zeros(6, dtype=bool))
+    with pytest.raises(InvalidInputError, match=r"`y` must be finite .* goes on .* another `episode` id"):
+        of(first).then(of(second))
+    cut_there = of(first).then(of(replace(second, episode=np.full(6, 2.0))))
+    assert_alike(cut_there, of(first) + of(second))
+
+
+# ---------------------------------------------------------------- identities
+
+
+@quick
+@given(streams(ids=False))
+def test_variants_agree_after_termination(stream):
+    if len(stream):
+        stream.terminated[-1] = True
+        stream.y[-1] = 0.0
+    found = of(stream)
+    for variant in ("uncorrected", "mixed"):
+        np.testing.assert_array_equal(found.matrix(variant), found.matrix("boyan"))
+
+
+@quick
+@given(streams(lmbdas=[0.0]))
+def test_mixed_is_boyan_without_traces(stream):
+    np.testing.assert_array_equal(of(stream).matrix("mixed"), of(stream).matrix("boyan"))
+
+
+@quick
+@given(streams(lmbdas=[1.0], successors=False))
+def test_without_decay_uncorrected_and_mixed_are_ridge_on_returns(stream):
+    """On-policy: Σ φ φᵀ and Σ φ G over full transitions, G cut where an episode was."""
+    stream = replace(stream, importance_ratio=None)
+    y = stream.columns_of_rewards
+    G, A = np.zeros((stream.X.shape[1], y.shape[1])), np.zeros((stream.X.shape[1],) * 2)
+    for rows in stream.episodes:
+        n_full = rows.stop - rows.start - (not stream.ended[rows][-1])
+        X, r, leaving = stream.X[rows][:n_full], y[rows][:n_full], stream.leaving[rows][:n_full]
+        A += X.T @ X
+        for j in range(y.shape[1]):
+            G[:, j] += X.T @ naive.discounted_returns(r[:, j], np.append(0.0, leaving))
+    found = of(stream)
+    for variant in ("uncorrected", "mixed"):
+        assert_close(found.matrix(variant), A, "sums")
+    assert_close(found.b, G, "sums")
+
+
+@quick
+@given(streams(successors=False))
+def test_successors_that_are_the_next_rows_change_nothing(stream):
+    """Of a stream without horizon rows but its last, which becomes the successor of the row before it."""
+    if len(stream) < 2:
+        return
+    whole = replace(stream, episode=None, terminated=np.zeros(len(stream), dtype=bool))
+    whole = replace(whole, y=np.nan_to_num(whole.y))
+    given = replace(whole[:-1], X_next=whole.X[1:])
+    assert_alike(of(given), replace(of(whole), n_rows=len(whole) - 1))
+
+
+@quick
+@given(streams())
+def test_rewards_are_separate_columns(stream):
+    if stream.y.ndim == 1:
+        return
+    whole = of(stream)
+    for j in range(stream.y.shape[1]):
+        column = stream.y[:, j]
+        alone = of(replace(stream, y=column))
+        assert_close(whole.b[:, j], alone.b[:, 0], "sums")
+    assert whole.solve(1.0).weights.shape == (stream.X.shape[1], stream.y.shape[1])
+
+
+def test_rows_of_zeros_between_others_only_lengthen_the_horizon():
+    stream = plain(gamma=0.9, lmbda=1.0)
+    spread = replace(stream, X=np.repeat(stream.X, 2, axis=0), y=np.repeat(stream.y, 2))
+    spread.X[1::2] = 0.0
+    spread.y[1::2] = 0.0
+    doubled = replace(spread, gamma=np.sqrt(0.9))
+    assert_close(of(doubled[:11]).matrix("uncorrected"), of(stream).matrix("uncorrected"), "sums")
+
+
+# ---------------------------------------------------------------- solving
+
+
+def test_solve_needs_no_data_and_takes_any_ridge_and_variant():
+    stream = plain(T=40, n=3)
+    found = of(stream)
+    for alpha in (0.25, 1.0, 16.0):
+        for variant in VARIANTS:
+            A, b = definition(stream, variant)
+            solution = found.solve(alpha, variant)
+            assert_close(solution.weights, naive.weights(A, b[:, 0], alpha), "solve")
+            assert not solution.singular
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((-1.0,), r"`alpha` must be in \[0, ∞\); got -1"),
+        ((float("nan"),), "`alpha` must be"),
+        ((1.0, "tamar"), "`variant` must be one of 'boyan', 'uncorrected', 'mixed'; got 'tamar'"),
+    ],
+)
+def test_solve_refuses(arguments, message):
+    with pytest.raises(InvalidInputError, match=message):
+        of(plain()).solve(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((-1,), "`n_features` must be at least 1; got -1"),
+        ((2.5,), "`n_features` must be an integer; got 2.5"),
+        ((2, 0), "`n_rewards` must be at least 1; got 0"),
+    ],
+)
+def test_statistics_of_nothing_have_features_and_rewards(arguments, message):
+    with pytest.raises(InvalidInputError, match=message):
+        LSTDStatistics.empty(*arguments, gamma=0.9, lmbda=0.5)
+
+
+def test_without_features_there_are_no_statistics():
+    with pytest.raises(InvalidInputError, match=r"`X` must have at least one feature; got shape \(6, 0\)"):
+        of(plain(n=0))
+
+
+def test_overflow_of_a_merge_is_told_when_solving():
+    huge = LSTDStatistics.from_arrays(np.full((2, 1), 1e154), np.ones(2), gamma=0.9, lmbda=0.5)
+    for merged in (sum([huge] * 4), reduce(LSTDStatistics.then, [huge] * 4)):
+        with pytest.raises(InvalidInputError, match="must be below 1e308; they overflowed"):
+            merged.solve()
+
+
+@pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, lambda s: pickle.loads(pickle.dumps(s))])
+def test_arrays_cannot_be_written_to(duplicate):
+    found = duplicate(of(plain()))
+    arrays = [found.A, found.B, found.b, found.arriving, found.a, found.h, found.c]
+    for array in (*arrays, found.pending.phi, found.pending.reward):
+        with pytest.raises(ValueError, match="read-only"):
+            array[...] = 0.0
+
+
+def test_they_show_what_they_are_of():
+    expected = "LSTDStatistics(n_features=2, n_rewards=1, gamma=0.9, lmbda=0.5, n_transitions=5, n_episodes=1)"
+    assert repr(of(plain())) == expected
+
+
+@pytest.mark.parametrize("name", ["gamma", "lmbda"])
+@pytest.mark.parametrize("value", [-0.1, 1.3, float("nan"), "0.5", True])
+def test_settings_are_checked(name, value):
+    with pytest.raises(InvalidInputError, match=f"`{name}` must be"):
+        of(replace(plain(), **{name: value}))
+
+
+def test_matrices_given_out_are_copies():
+    found = of(plain())
+    for variant in VARIANTS:
+        found.matrix(variant)[:] = 0.0
+        assert np.abs(found.matrix(variant)).max() > 0
+
+
+@quick
+@given(streams(), st.booleans())
+@example(Stream(np.ones((3, 1)), np.ones(3), 0.5, 0.5), True)
+def test_data_are_left_as_they_were(stream, as_sparse):
+    stream = stream.sparse if as_sparse else stream
+    before = [np.array(a, copy=True) for a in (stream.y, *stream.columns.values()) if not sparse.issparse(a)]
+    features = stream.X.copy()
+    of(stream)
+    after = [a for a in (stream.y, *stream.columns.values()) if not sparse.issparse(a)]
+    for one, two in zip(before, after, strict=True):
+        np.testing.assert_array_equal(one, two)
+    assert (features != stream.X).sum() == 0
+
+
+def test_missing_termination_is_said_once():
+    stream = plain(episode=np.repeat([1, 2], 3))
+    with pytest.warns(MissingTerminationWarning, match="every episode is taken as truncated") as caught:
+        found = of(stream)
+    assert len(caught) == 1
+    assert_alike(found, of(replace(stream, terminated=np.zeros(6, dtype=bool))))
+
+
+# ---------------------------------------------------------------- pieces summed by several threads
+
+
+@thorough
+@given(streams(), st.sampled_from([1, 2, 3, 5]))
+def test_pieces_of_any_size_give_the_same(stream, size):
+    whole = of(stream)
+    with mock.patch.object(statistics_module, "_PIECE_ENTRIES", size * stream.X.shape[1]):
+        pieces = of(stream)
+    assert_alike(pieces, whole)
+    assert (pieces.first_episode, pieces.last_episode) == (whole.first_episode, whole.last_episode)
+
+
+def test_fits_in_several_threads_leave_the_blas_as_it_was():
+    before = threadpool_info()
+    random = np.random.RandomState(0)
+    X, y = random.normal(size=(3000, 4)), random.normal(size=3000)
+    settings = {"gamma": 0.9, "lmbda": 0.8}
+    with mock.patch.object(statistics_module, "_PIECE_ENTRIES", 1000), ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda _: LSTDStatistics.from_arrays(X, y, **settings), range(12)))
+    assert threadpool_info() == before
+    for other in found[1:]:
+        np.testing.assert_array_equal(other.A, found[0].A)
+
+
+def test_pieces_that_are_left_undone_leave_the_blas_as_it_was():
+    before = threadpool_info()
+    rows = check_rows(np.ones((3000, 4)), np.ones(3000), gamma=0.9)
+    with mock.patch.object(statistics_module, "_PIECE_ENTRIES", 1000):
+        pieces = statistics_module.pieces_of(rows, 0.5)
+        next(pieces)
+        pieces.close()
+    assert threadpool_info() == before
+
+
+def test_the_number_of_threads_does_not_change_a_bit():
+    random = np.random.RandomState(0)
+    X, y = random.normal(size=(3000, 4)), random.normal(size=3000)
+    found = []
+    with mock.patch.object(statistics_module, "_PIECE_ENTRIES", 1000):
+        for threads in (1, 2):
+            with threadpool_limits(threads, user_api="blas"):
+                found.append(LSTDStatistics.from_arrays(X, y, gamma=0.9, lmbda=0.8))
+    for name in ("A", "B", "b", "arriving"):
+        np.testing.assert_array_equal(getattr(found[0], name), getattr(found[1], name))

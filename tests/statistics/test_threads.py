@@ -1,0 +1,65 @@
+"""The limit on threads of the BLAS, which users in several threads share."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+from threadpoolctl import threadpool_info, threadpool_limits
+
+from lstd.statistics.threads import blas_threads, one_blas_thread
+
+
+def threads_of_the_blas():
+    return [library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"]
+
+
+@pytest.fixture(autouse=True)
+def two_threads():
+    with threadpool_limits(2, user_api="blas"):
+        yield
+
+
+def test_the_last_of_several_users_puts_it_back():
+    """Whoever came first leaves first, and its thread lives on."""
+    before = threads_of_the_blas()
+    inside, may_leave, has_left = threading.Barrier(4, timeout=60), *([threading.Event() for _ in "123"] for _ in "12")
+    end, seen = threading.Event(), []
+
+    def use(leave, left):
+        with one_blas_thread():
+            inside.wait()
+            leave.wait(60)
+            seen.append((threads_of_the_blas(), blas_threads()))
+        left.set()
+        end.wait(60)
+
+    try:
+        for events in zip(may_leave, has_left, strict=True):
+            threading.Thread(target=use, args=events, daemon=True).start()
+        inside.wait()
+        for leave, left in zip(may_leave, has_left, strict=True):
+            assert threads_of_the_blas() == [1] * len(before)
+            leave.set()
+            assert left.wait(60)
+        assert seen == [([1] * len(before), max(before))] * 3
+        assert threads_of_the_blas() == before
+        assert blas_threads() == max(before)
+    finally:
+        for event in (*may_leave, end):
+            event.set()
+
+
+def test_it_is_put_back_after_an_error():
+    before = threads_of_the_blas()
+    with pytest.raises(KeyError), one_blas_thread(), one_blas_thread():
+        raise KeyError
+    assert threads_of_the_blas() == before
+
+
+def test_it_may_be_asked_for_again():
+    before = threads_of_the_blas()
+    for _ in range(3):
+        with one_blas_thread():
+            assert set(threads_of_the_blas()) == {1}
+        assert threads_of_the_blas() == before

@@ -1,0 +1,246 @@
+"""The command ``lstd`` in processes that get into trouble: killed or stopped before a step on files, or short of room.
+
+As a program it is a server: all modules are imported once, and each command runs in a process forked from it.
+"""
+
+from __future__ import annotations
+
+import builtins
+import contextlib
+import ctypes
+import importlib
+import io
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+SECONDS = 60  # for a command to end or to stop; then it is killed
+_WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
+_CHANGES = ("os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.truncate", "os.link", "os.symlink")
+
+
+class Done(NamedTuple):
+    """How a command ended: `code` is its exit code, -9 when it was killed, None while it is stopped."""
+
+    code: int | None
+    out: str
+    err: str
+    steps: int  # on files in its folder
+    process: int
+
+
+class Commands:
+    """Runs commands in forked processes; leaving it ends the server, which has imported `modules`."""
+
+    def __init__(self, *modules: str) -> None:
+        environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
+        self._server = subprocess.Popen(
+            [sys.executable, __file__, *modules], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment
+        )
+
+    def __enter__(self) -> Commands:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._server.communicate(timeout=SECONDS)
+
+    def __call__(self, *words: object, **trouble: Any) -> Done:
+        """Run a command in the working folder until it ends or stops.
+
+        Parameters
+        ----------
+        words : of the command, or "module:function" and the arguments of a function that returns an exit code
+        at, number : int, optional
+            A signal that the process sends itself before that step on files, from 1; SIGKILL by default.
+        after : float, optional
+            Seconds after which the process is killed.
+        room : int, optional
+            Most bytes of a file.
+        bound : bool, optional
+            Permissions bind root too.
+        """
+        return self._ask({"words": [str(word) for word in words], "folder": os.getcwd(), **trouble})
+
+    def resume(self, stopped: Done) -> Done:
+        """Let a command go on."""
+        return self._ask({"process": stopped.process})
+
+    def _ask(self, request: dict[str, Any]) -> Done:
+        assert self._server.stdin is not None
+        assert self._server.stdout is not None
+        self._server.stdin.write(json.dumps(request).encode() + b"\n")
+        self._server.stdin.flush()
+        ready, _, _ = select.select([self._server.stdout], [], [], 2 * SECONDS)
+        assert ready, f"no answer to {request}"
+        return Done(**json.loads(self._server.stdout.readline()))
+
+
+# In the server
+
+
+def _load() -> None:
+    """Load compiled kernels and what reads words, which each process would do otherwise."""
+    from lstd import LSTDStatistics
+    from lstd.cli.app import run
+
+    with contextlib.redirect_stderr(io.StringIO()):
+        run(["inspect", ""])
+
+    rows, flags = np.ones((4, 2)), np.arange(4) % 2 == 1
+    LSTDStatistics.from_arrays(rows, rows[:, 0], gamma=0.9, lmbda=0.9, episode=[0, 0, 1, 1], terminated=flags)
+
+
+def _serve() -> None:
+    pipes: dict[int, list[int]] = {}
+    for line in sys.stdin:
+        request = json.loads(line)
+        process = request.get("process")
+        if process is None:
+            process, pipes[process] = _started(request)
+        else:
+            os.kill(process, signal.SIGCONT)
+        status = _status(process, request.get("after"))
+        if os.WIFSTOPPED(status):
+            found = Done(None, "", "", 0, process)
+        else:
+            out, err, steps = map(_content, pipes.pop(process))
+            found = Done(os.waitstatus_to_exitcode(status), out, err, int(steps or 0), process)
+        print(json.dumps(found._asdict()), flush=True)
+
+
+def _started(request: dict[str, Any]) -> tuple[int, list[int]]:
+    """Process of a command, and where its output, errors and number of steps can be read when it has ended."""
+    pipes = [os.pipe() for _ in range(3)]
+    process = os.fork()
+    if not process:
+        code = 70
+        try:
+            for place, (_, end) in enumerate(pipes[:2]):
+                os.dup2(end, place + 1)
+            os.chdir(request["folder"])
+            steps = _Steps(request["folder"], request.get("at"), request.get("number", signal.SIGKILL))
+            code = _carry_out(request)
+            os.write(pipes[2][1], str(steps.count).encode())
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            with contextlib.suppress(OSError, ValueError):
+                sys.stdout.flush()
+            os._exit(code)
+    for _, end in pipes:
+        os.close(end)
+    return process, [end for end, _ in pipes]
+
+
+def _status(process: int, after: float | None) -> int:
+    """Wait until a process stops or ends; kill it after so many seconds."""
+    end = time.monotonic() + (SECONDS if after is None else after)
+    while time.monotonic() < end:
+        found, status = os.waitpid(process, os.WUNTRACED | os.WNOHANG)
+        if found:
+            return status
+        time.sleep(5e-4)
+    os.kill(process, signal.SIGKILL)
+    return os.waitpid(process, 0)[1]
+
+
+def _content(pipe: int) -> str:
+    with open(pipe, encoding="utf-8") as file:
+        return file.read()
+
+
+def _carry_out(request: dict[str, Any]) -> int:
+    words = request["words"]
+    if request.get("bound"):
+        _give_up_rights()
+    if request.get("room") is not None:
+        import resource  # not on Windows
+
+        resource.setrlimit(resource.RLIMIT_FSIZE, (request["room"], resource.RLIM_INFINITY))
+    module, colon, name = words[0].partition(":")
+    if colon:
+        return int(getattr(importlib.import_module(module), name)(*words[1:]))
+    from lstd.cli import main
+
+    return main(words)
+
+
+def _give_up_rights() -> None:
+    """Give up the rights by which root passes over permissions, CAP_DAC_OVERRIDE and CAP_DAC_READ_SEARCH."""
+    if sys.platform != "linux" or os.geteuid():
+        return
+    kernel = ctypes.CDLL(None, use_errno=True)
+    header, rights = (ctypes.c_uint32 * 2)(0x20080522, 0), (ctypes.c_uint32 * 6)()
+    assert not kernel.capget(header, rights)
+    rights[0] &= ~0b110
+    assert not kernel.capset(header, rights)
+
+
+class _Steps:
+    """Counts what is done to files in a folder, and sends a signal before one of these steps."""
+
+    def __init__(self, folder: str, at: int | None, number: int) -> None:
+        self.count = 0
+        self._folder, self._at, self._number = folder, at, number
+        files: Any = importlib.import_module("lstd.io.files")
+        files.open = self._open
+        os.fsync = self._before(os.fsync)
+        sys.addaudithook(self._heard)
+
+    def step(self) -> None:
+        self.count += 1
+        if self.count == self._at:
+            os.kill(os.getpid(), self._number)
+
+    def _heard(self, event: str, arguments: tuple[Any, ...]) -> None:
+        changing = event in _CHANGES or (event == "open" and bool(arguments[2] & _WRITING))
+        if changing and isinstance(arguments[0], (str, os.PathLike)) and self._is_within(arguments[0]):
+            self.step()
+
+    def _is_within(self, path: str | os.PathLike[str]) -> bool:
+        return os.path.abspath(path).startswith(self._folder)
+
+    def _before(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        def stepping(*arguments: Any) -> Any:
+            self.step()
+            return function(*arguments)
+
+        return stepping
+
+    def _open(self, path: Any, mode: str = "r", *rest: Any) -> Any:
+        """Files that are written without a buffer of Python's, so that a killed process leaves what it has written."""
+        if mode not in ("xb", "wb", "ab"):
+            return builtins.open(path, mode, *rest)
+        file = _Written(path, mode)
+        file.before = self.step
+        return file
+
+
+class _Written(io.FileIO):
+    """A file with a step before each block that is written."""
+
+    before: Callable[[], None]
+
+    def write(self, data: Any) -> int:
+        view = memoryview(data).cast("B")
+        self.before()
+        written = 0
+        while written < len(view):
+            written += super().write(view[written:])
+        return written
+
+
+if __name__ == "__main__":
+    for imported in sys.argv[1:]:
+        importlib.import_module(imported)
+    _load()
+    _serve()

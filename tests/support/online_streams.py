@@ -1,0 +1,308 @@
+"""Transitions of online estimators: random streams of them, and the estimators' definitions by direct sums."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+import warnings
+from types import ModuleType, SimpleNamespace
+from typing import NamedTuple
+from unittest import mock
+
+import mpmath
+import numpy as np
+from hypothesis import strategies as st
+from scipy import sparse
+
+from lstd._kernels import blocked
+from lstd._kernels import recursive_update as recursive
+from lstd._kernels import td_update as td_online
+from lstd.errors import IllConditionedWarning
+from lstd.online.precision import relative_size, scales
+from tolerances import TOLERANCES
+
+VARIANTS = ("boyan", "uncorrected", "mixed")
+PLACES = {"blocked": "blocked", "recursive": "recursive_update", "td_online": "td_update"}
+ENDS = [(1.0, 0.0, 0.0), (0.8, 0.2, 0.0), (0.8, 0.0, 0.2), (0.6, 0.2, 0.2)]  # chances: none, terminated, truncated
+UNIT = st.one_of(st.sampled_from([0.0, 1.0]), st.floats(0.01, 0.99))
+
+
+def python_bodies():
+    """The kernel modules loaded anew with `kernel` doing nothing."""
+    identity = ModuleType("lstd._kernels.compilation")
+    identity.kernel = lambda function: function
+    bodies = {}
+    with mock.patch.dict(sys.modules, {identity.__name__: identity}):
+        for name, file in PLACES.items():
+            spec = importlib.util.find_spec(f"lstd._kernels.{file}")
+            bodies[name] = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
+            spec.loader.exec_module(bodies[name])
+    return SimpleNamespace(**bodies)
+
+
+COMPILED = SimpleNamespace(blocked=blocked, recursive=recursive, td_online=td_online)
+PYTHON = python_bodies()
+
+
+class Transition(NamedTuple):
+    """Arguments of one update."""
+
+    x: np.ndarray
+    reward: float
+    x_next: np.ndarray
+    terminated: bool
+    truncated: bool
+    discount: float
+    ratio: float
+
+    @property
+    def ahead(self):
+        """Discount on arrival."""
+        return 0.0 if self.terminated else self.discount
+
+    def feed(self, model, form=lambda row: row):
+        model.update(
+            form(self.x), self.reward, form(self.x_next), terminated=self.terminated, truncated=self.truncated,
+            discount=self.discount, importance_ratio=self.ratio,
+        )  # fmt: skip
+
+
+def transitions(X, y, gamma=0.95):
+    """One stream whose last row is the successor of the one before."""
+    return [Transition(X[t], y[t], X[t + 1], False, False, gamma, 1.0) for t in range(len(X) - 1)]
+
+
+@st.composite
+def streams(draw, most=16, gaps=True, ratios=True, widths=(1, 2, 3, 4, 17)):
+    """Transitions, among them ends of episodes, zero and repeated features, and where asked for rows that jump."""
+    n_steps, n = draw(st.integers(1, most)), draw(st.sampled_from(widths))
+    random = np.random.RandomState(draw(st.integers(0, 2**31)))
+    rows = random.normal(size=(n_steps + 1, n))
+    kind = draw(st.sampled_from(["dense", "sparse", "repeated", "one-hot", "zero"]))
+    if kind == "sparse":
+        rows *= random.uniform(size=rows.shape) < 0.5
+    elif kind == "repeated":
+        rows = rows[random.randint(2, size=n_steps + 1)]
+    elif kind == "one-hot":
+        rows = np.eye(n)[random.randint(n, size=n_steps + 1)]
+    elif kind == "zero":
+        rows[:] = 0.0
+    gamma = draw(UNIT)
+    discounts = np.full(n_steps, gamma)
+    if draw(st.booleans()):
+        discounts = random.uniform(size=n_steps) * (random.uniform(size=n_steps) < 0.8)
+    importance = random.uniform(0.0, 2.0, n_steps) if ratios and draw(st.booleans()) else np.ones(n_steps)
+    ends = random.choice(
+        3, n_steps, p=draw(st.sampled_from([(1, 0, 0), (0.8, 0.2, 0), (0.8, 0, 0.2), (0.6, 0.2, 0.2)]))
+    )
+    jumps = random.uniform(size=n_steps) < (draw(st.sampled_from([0.0, 0.3])) if gaps else 0.0)
+    stream = []
+    for t in range(n_steps):
+        x_next = random.normal(size=n) if jumps[t] or ends[t] == 2 else rows[t + 1]
+        stream.append(
+            Transition(
+                rows[t], random.normal(), x_next, bool(ends[t] == 1), bool(ends[t] == 2), discounts[t], importance[t]
+            )
+        )
+    return stream
+
+
+def spans(stream):
+    """Index of the first transition of the episode of each."""
+    first, result = 0, []
+    for t, transition in enumerate(stream):
+        result.append(first)
+        if transition.terminated or transition.truncated:
+            first = t + 1
+    return result
+
+
+def trace(stream, t, lmbda):
+    """z_t = Σ_i (Π_{j=i..t} ρ_j)(Π_{j=i..t−1} λγ_{j+1}) φ_i over the rows i of its episode, a direct sum."""
+    z = np.zeros(len(stream[t].x))
+    for i in range(spans(stream)[t], t + 1):
+        ratios = np.prod([stream[j].ratio for j in range(i, t + 1)])
+        z += ratios * np.prod([lmbda * stream[j].ahead for j in range(i, t)]) * stream[i].x
+    return z
+
+
+def share(variant, lmbda):
+    return {"boyan": 1.0, "uncorrected": 0.0, "mixed": 1.0 - lmbda}[variant]
+
+
+def system(stream, variant, lmbda):
+    """A = Σ z (φ − γφ')ᵀ + (1 − share) Σ_ends γ z φ'ᵀ over truncated ends and the end of the data; b = Σ z r."""
+    n = len(stream[0].x) if stream else 0
+    A, b = np.zeros((n, n)), np.zeros(n)
+    for t, step in enumerate(stream):
+        z = trace(stream, t, lmbda)
+        A += np.outer(z, step.x - step.ahead * step.x_next)
+        b += step.reward * z
+        if t == len(stream) - 1 or (step.truncated and not step.terminated):
+            A += (1.0 - share(variant, lmbda)) * step.ahead * np.outer(z, step.x_next)
+    return A, b
+
+
+def lstd_every_step(stream, variant, lmbda, alpha):
+    """Weights after each transition by their definition, (T, n)."""
+    result = []
+    for end in range(1, len(stream) + 1):
+        A, b = system(stream[:end], variant, lmbda)
+        result.append(np.linalg.solve(A + alpha * np.eye(len(b)), b))
+    return np.array(result)
+
+
+def exact_every_step(stream, variants, lmbda, alpha, last_only=False, digits=50):
+    """Matrices A + αI and weights, from so many digits rounded to float64, after each transition; per variant.
+
+    The sums of `system`, kept as they grow; None for the weights of a system that is singular.
+    """
+    with mpmath.workdps(digits):
+        number = np.vectorize(mpmath.mpf, otypes=[object])
+        n, lmbda, z, within = len(stream[0].x), mpmath.mpf(lmbda), 0, False
+        unc, ends, b = number(alpha * np.eye(n)), number(np.zeros((n, n))), number(np.zeros(n))
+        result = []
+        for t, step in enumerate(stream):
+            phi, phi_next, ahead = number(step.x), number(step.x_next), mpmath.mpf(step.ahead)
+            z = mpmath.mpf(step.ratio) * (lmbda * mpmath.mpf(stream[t - 1].ahead) * z + phi if within else phi)
+            end = ahead * np.outer(z, phi_next)
+            b = b + mpmath.mpf(step.reward) * z
+            unc = unc + np.outer(z, phi)
+            if t == len(stream) - 1 or not last_only:
+                parts = {v: {"boyan": 1, "uncorrected": 0, "mixed": 1 - lmbda}[v] for v in variants}
+                systems = {v: unc - part * (ends + end) for v, part in parts.items()}
+                result.append({v: (M.astype(float), _solve_exactly(M, b)) for v, M in systems.items()})
+            within = not (step.terminated or step.truncated)
+            if step.truncated:
+                ends = ends + end
+            else:
+                unc = unc - end
+        return result
+
+
+def _solve_exactly(M, b):
+    try:
+        return np.array([float(v) for v in mpmath.lu_solve(mpmath.matrix(M.tolist()), mpmath.matrix(b.tolist()))])
+    except ZeroDivisionError:
+        return None
+
+
+def read_weights(model, variant):
+    """Weights of a variant, and whether the reading warned that the system is ill-conditioned."""
+    with warnings.catch_warnings(record=True) as given:
+        warnings.simplefilter("always")
+        found = model.weights_for(variant)
+    assert {warning.category for warning in given} <= {IllConditionedWarning}
+    return found, bool(given)
+
+
+def check_reading(found, warned, M, expected):
+    """What is promised of weights that were read: digits, or a warning; each weight in units of its own."""
+    rows, columns = scales(M)
+    condition = np.linalg.cond(rows[:, np.newaxis] * M * columns)
+    assert warned or condition <= 1e11, condition
+    error = relative_size(found - expected, np.where(expected == 0.0, 1e-300, expected), columns)
+    tolerance = TOLERANCES["reading"]
+    assert error <= tolerance.atol + tolerance.rtol * condition, (error, condition)
+
+
+def sensitivity(stream, own, read, lmbda, alpha):
+    """Factor by which rounding may grow on the way to the weights of `read`, from a recursion for `own`.
+
+    The largest inverse of all matrices on the way times the largest of them, and for what is read out at the end of the
+    data the square of what its denominator magnifies by.
+    """
+    n = len(stream[0].x)
+    inverse, size, grown = 1.0 / alpha, alpha, 1.0
+    for t, step in enumerate(stream):
+        head = stream[: t + 1]
+        within = system([*head[:-1], step._replace(truncated=False, terminated=True)], own, lmbda)[0]
+        z, end = trace(stream, t, lmbda), step.ahead * step.x_next
+        matrices = [within, system(head, own, lmbda)[0]]
+        gap = t + 1 < len(stream) and not np.array_equal(step.x_next, stream[t + 1].x)
+        if gap:
+            matrices.append(within - np.outer(z, end))
+        for A in matrices:
+            M = A + alpha * np.eye(n)
+            size = max(size, np.linalg.norm(M))
+            inverse = max(inverse, np.linalg.norm(np.linalg.pinv(M, rcond=1e-30)))
+        y = np.linalg.lstsq(within + alpha * np.eye(n), z, rcond=None)[0]
+        for c in {share(read, lmbda), share(own, lmbda) if step.truncated else 0.0, 1.0 if gap else 0.0}:
+            with np.errstate(divide="ignore"):
+                factor = 1 + np.linalg.norm(y) * np.linalg.norm(c * end) / abs(1 - c * (end @ y))
+            grown = max(grown, factor**2)
+    return inverse * size * grown
+
+
+def td_trace(stream, t, lmbda, kind, step_size):
+    """Traces by direct sums (accumulating, replacing), or by the dutch trace's own definition (true online)."""
+    first = spans(stream)[t]
+    if kind == "accumulating":
+        return trace(stream, t, lmbda)
+    n = len(stream[t].x)
+    e = np.zeros(n)
+    for i in range(n):
+        seen = [s for s in range(first, t + 1) if stream[s].x[i] != 0.0]
+        if seen:
+            ratios = np.prod([stream[j].ratio for j in range(seen[-1], t + 1)])
+            e[i] = ratios * np.prod([lmbda * stream[j].ahead for j in range(seen[-1], t)]) * stream[seen[-1]].x[i]
+    return e
+
+
+def td_every_step(stream, lmbda, step_size, kind):
+    """TD(λ): θ ← θ + a (r + γ φ'ᵀθ − φᵀθ) e with e by a direct sum; (T, n)."""
+    theta, result = np.zeros(len(stream[0].x)), []
+    for t, step in enumerate(stream):
+        error = step.reward + step.ahead * (step.x_next @ theta) - step.x @ theta
+        theta = theta + step_size * error * td_trace(stream, t, lmbda, kind, step_size)
+        result.append(theta)
+    return np.array(result)
+
+
+def online_lambda_return(stream, lmbda, step_size):
+    """Online λ-return algorithm (van Seijen et al. 2016): in each episode θ is redone per horizon; (T, n).
+
+    Bootstrap values are of `x_next`, under the weights before the transition that leads there.
+    """
+    n = len(stream[0].x)
+    result, before = [], np.zeros(n)  # weights at the start of the episode
+    first, known = 0, []  # weights before each transition of the episode
+    for t in range(len(stream)):
+        if spans(stream)[t] != first:
+            first, before, known = t, result[-1], []
+        known.append(before if t == first else result[-1])
+        theta = before
+        for k in range(first, t + 1):
+            theta = (
+                theta
+                + step_size * (lambda_return(stream, k, t, first, lmbda, known) - stream[k].x @ theta) * stream[k].x
+            )
+        result.append(theta)
+    return np.array(result)
+
+
+def lambda_return(stream, k, t, first, lmbda, known):
+    """Σ_m (1 − λ)λ^{m−1} of the m-step returns from row k up to transition t, the last with all the weight left."""
+    total, product, so_far = 0.0, 1.0, 0.0
+    for j in range(k, t + 1):
+        so_far += product * stream[j].reward
+        product *= stream[j].ahead
+        value = so_far + product * (stream[j].x_next @ known[j - first])
+        total += lmbda ** (j - k) * (1.0 if j == t else 1.0 - lmbda) * value
+    return total
+
+
+def entries(row):
+    return np.flatnonzero(row), row[np.flatnonzero(row)]
+
+
+FORMS = {
+    "dense": lambda row: row,
+    "list": lambda row: row.tolist(),
+    "read-only": lambda row: np.broadcast_to(row, row.shape),
+    "strided": lambda row: np.repeat(row, 2)[::2],
+    "entries": entries,
+    "csr_array": lambda row: sparse.csr_array(row[np.newaxis]),
+    "csr_matrix": lambda row: sparse.csr_matrix(row[np.newaxis]),
+    "coo_array": lambda row: sparse.coo_array(row[np.newaxis]),
+}

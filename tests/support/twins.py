@@ -1,0 +1,91 @@
+"""Compiled kernels and the same functions run by Python, and random streams to feed both."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from types import ModuleType, SimpleNamespace
+from unittest import mock
+
+import numba
+import numpy as np
+import pytest
+from hypothesis import strategies as st
+
+from lstd._kernels import chain, memory
+from lstd.experiments.kernels import lstd_dense, lstd_onehot
+from lstd.experiments.kernels import td_sweep as td
+
+compiled_only = pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="takes minutes without compiled kernels")
+
+PLACES = {
+    "memory": "lstd._kernels.memory",
+    "chain": "lstd._kernels.chain",
+    "lstd_dense": "lstd.experiments.kernels.lstd_dense",
+    "lstd_onehot": "lstd.experiments.kernels.lstd_onehot",
+    "td": "lstd.experiments.kernels.td_sweep",
+}
+UNIT = st.one_of(st.sampled_from([0.0, 1.0]), st.floats(0.01, 0.99))
+LENGTHS = st.one_of(st.sampled_from([0, 1, 2]), st.integers(3, 20))
+
+
+def python_bodies(lanes):
+    """The kernel modules loaded anew with `kernel` doing nothing, so that inner kernels are plain Python too.
+
+    Blocks are of `lanes` pairs, for speed, and so that few pairs make several blocks.
+    """
+    identity = ModuleType("lstd._kernels.compilation")
+    identity.kernel = lambda function: function
+    bodies = {}
+    with mock.patch.dict(sys.modules, {identity.__name__: identity}):
+        for name, place in PLACES.items():
+            spec = importlib.util.find_spec(place)
+            bodies[name] = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
+            spec.loader.exec_module(bodies[name])
+    for module in bodies.values():
+        if hasattr(module, "LANES"):
+            module.LANES = lanes
+    return SimpleNamespace(**bodies)
+
+
+COMPILED = SimpleNamespace(memory=memory, chain=chain, lstd_dense=lstd_dense, lstd_onehot=lstd_onehot, td=td)
+PYTHON = python_bodies(lanes=3)
+BOTH = {"Python": PYTHON, "compiled": COMPILED}
+
+
+def draw_discounts(draw, random, n_steps):
+    """One discount throughout, or one per row with episode ends."""
+    if draw(st.booleans()):
+        return np.full(n_steps + 1, draw(st.sampled_from([0.0, 0.99, 1.0])))
+    return random.uniform(0.3, 1.0, n_steps + 1) * (random.uniform(size=n_steps + 1) < 0.8)
+
+
+def draw_weight(random, n):
+    """Weights of the error, some of them zero but not all."""
+    weight = random.uniform(0.1, 1.0, n) * (random.uniform(size=n) < 0.8)
+    weight[random.randint(n)] = 1.0
+    return weight
+
+
+def draw_pairs(draw, alphas, most=5):
+    """λ (pairs,) and α (pairs,)."""
+    pairs = draw(st.lists(st.tuples(UNIT, alphas), min_size=1, max_size=most))
+    return np.array(pairs).T.copy()
+
+
+def long_stream(n_steps, n, n_pairs, seed=0):
+    """The generator, and rewards, discounts with episode ends, weight, target, λ and α of well-conditioned pairs."""
+    random = np.random.RandomState(seed)
+    discounts = np.where(random.uniform(size=n_steps + 1) < 0.9, 0.95, 0.0)
+    lmbdas, alphas = random.uniform(size=n_pairs), 2.0 ** random.uniform(-4, 4, n_pairs)
+    lmbdas[:1], lmbdas[1:2] = 0.0, 1.0
+    weight, target = random.uniform(size=n), random.normal(size=n)
+    return random, (random.normal(size=n_steps), discounts, weight, target, lmbdas, alphas)
+
+
+def assert_within(actual, desired, moves):
+    """Every entry within `moves` of its definition; nothing is known of one that rounding may move by its size."""
+    known = moves < np.abs(desired)
+    known |= moves == 0.0  # no steps
+    assert np.isfinite(actual[known]).all()
+    assert (np.abs(actual - desired)[known] <= moves[known]).all(), (actual, desired, moves)

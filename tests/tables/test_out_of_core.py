@@ -1,0 +1,348 @@
+"""Models of files: the same for any number of jobs, memory bounded, files that are independent."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import re
+import subprocess
+import sys
+import threading
+import time
+from itertools import count
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import lstd
+from lstd.cli.app import run
+from lstd.errors import InvalidInputError, MissingTerminationWarning
+from lstd.estimators.persistence import load_model, save_model
+from lstd.tables import ahead as ahead_module
+from lstd.tables.ahead import Ahead
+from lstd.tables.fitting import fit_tables
+from lstd.tables.row_reader import Roles
+from lstd.tables.settings import Settings
+from table_files import ROLES, episodes, write
+from tolerances import assert_close
+
+NAMES = {"features": ["x", "y"], "reward": "r", "episode": "id", "terminated": "done", "gamma": 0.9}
+
+
+def saved(model, path):
+    """Bytes of the model's file but for the date."""
+    save_model(dataclasses.replace(model, origin=dataclasses.replace(model.origin, date="")), path)
+    return Path(path).read_bytes()
+
+
+# Tasks ahead
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2, 3])
+def test_results_come_in_order_and_before_the_error_that_follows_them(n_jobs):
+    def items():
+        yield from range(20)
+        raise InvalidInputError("the end")
+
+    def late(item):
+        time.sleep(0.002 * (item % 3 == 0))
+        return item
+
+    with Ahead(n_jobs) as ahead:
+        results = ahead.map(late, items(), lambda item: 1, 100)
+        assert [next(results) for _ in range(20)] == list(range(20))
+        with pytest.raises(InvalidInputError, match="the end"):
+            next(results)
+
+
+@pytest.mark.parametrize(("size", "most", "expected"), [(1, 100, 3), (1, 2, 2), (60, 100, 1), (500, 100, 1)])
+def test_what_is_held_is_bounded(size, most, expected):
+    held, peak, drawn = 0, 0, count()
+
+    def items():
+        nonlocal held, peak
+        for _ in range(30):
+            # Drawn before a place is made for it: those at work or waiting are one fewer.
+            peak = max(peak, held)
+            held += 1
+            yield next(drawn)
+
+    with Ahead(2) as ahead:
+        for _ in ahead.map(lambda item: item, items(), lambda item: size, most):
+            held -= 1
+    assert peak == expected
+
+
+def test_errors_of_tasks_are_passed_on_and_the_rest_is_dropped():
+    done = []
+
+    def fail(item):
+        time.sleep(0.01)
+        done.append(item)
+        if item == 1:
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError), Ahead(2) as ahead:
+        list(ahead.map(fail, range(1000), lambda item: 1, 100))
+    assert len(done) < 10
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("lstd")]
+
+
+# The same model
+
+
+@pytest.mark.parametrize("extension", [".csv", ".parquet"])
+@pytest.mark.parametrize("settings", [Settings(0.9), Settings(0.9, 0.7, 2.0, "mixed", True)])
+@pytest.mark.parametrize("lengths", [[30] * 20, [600], [1] * 50 + [200, 3, 347]])
+def test_any_number_of_jobs_gives_the_same_bytes(tmp_path, extension, settings, lengths):
+    paths = [write(episodes(lengths, seed=1), tmp_path / f"a{extension}")]
+    kept = {}
+    for n_jobs in (1, 2, 5):
+        model = fit_tables(paths, ROLES, settings, chunk_rows=37, n_jobs=n_jobs).model
+        kept[n_jobs] = saved(model, tmp_path / "model")
+    assert kept[1] == kept[2] == kept[5]
+    whole = fit_tables(paths, ROLES, settings, n_jobs=2).model
+    assert_close(model.coef, whole.coef, "solve")
+    assert_close(model.statistics.A, whole.statistics.A, "sums")
+
+
+def test_the_same_bytes_where_products_are_large(tmp_path):
+    rng = np.random.default_rng(0)
+    n_rows, n = 4000, 150
+    columns = {f"x{j}": rng.normal(size=n_rows) for j in range(n)}
+    columns |= {"r": rng.normal(size=n_rows), "done": np.arange(n_rows) % 50 == 49}
+    pq.write_table(pa.table(columns), tmp_path / "a.parquet", row_group_size=1500)
+    roles = Roles(None, ("r",), None, "done")
+    kept = [
+        saved(
+            fit_tables([str(tmp_path / "a.parquet")], roles, Settings(0.9), n_jobs=n_jobs, memory=2**24).model,
+            tmp_path / "model",
+        )
+        for n_jobs in (1, 2, 3)
+    ]
+    assert kept[0] == kept[1] == kept[2]
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_the_first_bad_row_is_named_whatever_is_read_ahead(tmp_path, n_jobs):
+    data = episodes([30] * 20, seed=1)
+    x = data["x"].to_numpy().copy()
+    x[[333, 470]] = np.nan
+    path = write(data.set_column(0, "x", pa.array(x)), tmp_path / "a.parquet")
+    with pytest.raises(InvalidInputError, match=r"column 'x', row 334 \("):
+        fit_tables([path], ROLES, Settings(0.9), chunk_rows=20, n_jobs=n_jobs)
+
+
+def test_little_memory_leaves_no_place_for_intervals(tmp_path):
+    rng = np.random.default_rng(0)
+    columns = {f"x{j}": rng.normal(size=40) for j in range(300)} | {"r": np.ones(40)}
+    pq.write_table(pa.table(columns), tmp_path / "a.parquet")
+    paths, roles = [str(tmp_path / "a.parquet")], Roles(None, ("r",))
+    found = fit_tables(paths, roles, Settings(0.9), memory=2**24)
+    assert found.no_intervals == (
+        "300 features are too many; what each stretch of the data adds would take more than 8 MB, half of the memory. "
+        "Give more of it, or fewer features."
+    )
+    assert fit_tables(paths, roles, Settings(0.9)).no_intervals == ""
+
+
+# Independent files
+
+
+def test_independent_files_add_up_and_may_use_ids_again(tmp_path):
+    paths = [write(episodes([9, 4, 7], seed=i), tmp_path / f"{i}.parquet") for i in range(3)]
+    model = lstd.fit_files(paths, **NAMES, independent=True)
+    apart = [lstd.fit_files(path, **NAMES).statistics for path in paths]
+    total = apart[0] + apart[1] + apart[2]
+    assert_close(model.statistics.matrix("boyan"), total.matrix("boyan"), "sums")
+    assert_close(model.statistics.b, total.b, "sums")
+    assert (model.origin.rows, model.origin.episodes) == (60, 9)
+    with pytest.raises(InvalidInputError, match="comes again after other episodes"):
+        lstd.fit_files(paths, **NAMES)
+
+
+def test_an_independent_file_goes_on_with_no_episode(tmp_path, caplog):
+    table = episodes([10], seed=1).select(["x", "y", "r", "done"])
+    paths = [write(table.slice(0, 6), tmp_path / "a.csv"), write(table.slice(6), tmp_path / "b.csv")]
+    names = {**NAMES, "episode": None}
+    together, apart = (lstd.fit_files(paths, **names, independent=independent) for independent in (False, True))
+    assert (together.origin.episodes, together.origin.transitions) == (1, 10)
+    assert (apart.origin.episodes, apart.origin.transitions) == (2, 9)
+    assert [record.message[:35] for record in caplog.records] == ["without a column of episodes, the f"]
+
+
+# The Python function
+
+
+def test_fit_files_is_the_estimator(tmp_path):
+    data = episodes([9, 4, 7, 30], seed=3)
+    path = tmp_path / "a.parquet"
+    write(data, path)
+    model = lstd.fit_files(path, **NAMES, lmbda=0.7, alpha=2.0, variant="mixed", fit_intercept=True, n_jobs=2)
+    X = np.column_stack([data["x"], data["y"]])
+    expected = lstd.LSTD(0.9, 0.7, 2.0, "mixed", True)
+    expected.fit(X, data["r"].to_numpy(), episode=data["id"].to_numpy(), terminated=data["done"].to_numpy())
+    assert_close(model.coef[0], expected.coef_, "solve")
+    assert_close(model.intercept[0], expected.intercept_, "solve")
+    every = lstd.fit_files(path, **{**NAMES, "features": None}, truncated="cut")
+    assert every.feature_names == ("x", "y")
+    assert lstd.fit_files(path, **NAMES, lmbda=None).lmbda in np.linspace(0, 1, 101)
+
+
+def test_paths_may_come_in_any_way_that_has_an_order(tmp_path):
+    data = episodes([9, 4, 7, 30], seed=3)
+    paths = [Path(write(data.slice(first, 20), tmp_path / f"{first}.csv")) for first in (0, 20, 40)]
+    expected = lstd.fit_files(paths, **NAMES).coef
+    for several in (tuple(paths), map(str, paths), (path for path in paths), dict.fromkeys(paths)):
+        assert np.array_equal(lstd.fit_files(several, **NAMES).coef, expected)
+    with pytest.raises(InvalidInputError, match=r"is a folder; .* takes pyarrow\.dataset\.dataset\('.*'\) too\."):
+        lstd.fit_files(tmp_path, **NAMES)
+
+
+@pytest.mark.parametrize("name", ["episode", "terminated", "truncated"])
+@pytest.mark.parametrize("column", [0, ["id"], Path("id"), np.array(["id"])])
+def test_a_column_is_named_by_text(tmp_path, name, column):
+    path = write(episodes([9], seed=3), tmp_path / "a.parquet")
+    with pytest.raises(InvalidInputError, match=f"`{name}` must be the name of a column"):
+        lstd.fit_files(path, **{**NAMES, name: column})
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_too_little_memory_is_told(tmp_path, n_jobs, monkeypatch):
+    def fails(rows, lmbda, starts, *, threads):
+        raise MemoryError("no 8 GiB")
+
+    monkeypatch.setattr("lstd.tables.fitting.pieces_of", fails)
+    path = write(episodes([9], seed=3), tmp_path / "a.parquet")
+    with pytest.raises(InvalidInputError, match=r"Memory ran out \(no 8 GiB\)\. A fit of 2 features"):
+        lstd.fit_files(path, **NAMES, n_jobs=n_jobs)
+
+
+OVERFLOW = [("x", 1e200), ("y", -1e200), ("r", 1.7e308)]
+
+
+@pytest.mark.parametrize(("column", "value"), OVERFLOW)
+@pytest.mark.parametrize("lmbda", [0.9, None])
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_rows_whose_sums_overflow_are_named(tmp_path, column, value, lmbda, n_jobs):
+    paths = []
+    for i in range(3):
+        data = episodes([30] * 20, seed=i).drop_columns(["id"])
+        changed = data[column].to_numpy().copy()
+        if i == 1:
+            changed[[333, 334]] = value, value / 10
+        data = data.set_column(data.column_names.index(column), column, pa.array(changed))
+        paths.append(write(data, tmp_path / f"{i}.parquet"))
+    roles, settings = Roles(("x", "y"), ("r",), None, "done", "cut"), Settings(0.99, lmbda, 1.0)
+    rows = r"rows 281 to 336 \(the first row of data is 1\): The sums .* must be below 1e308"
+    largest = re.escape(f"row 334 has the largest value: {value:.3g} in column '{column}'.")
+    with pytest.raises(InvalidInputError, match=rf"1\.parquet: {rows}.* {largest}"):
+        fit_tables(paths, roles, settings, chunk_rows=100, n_jobs=n_jobs)
+
+
+def test_its_warning_points_at_the_caller(tmp_path):
+    path = write(episodes([9, 4], seed=3), tmp_path / "a.parquet")
+    with pytest.warns(MissingTerminationWarning) as caught:
+        lstd.fit_files(path, **{**NAMES, "terminated": None, "features": "x"})
+    assert caught[0].filename == __file__
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"n_jobs": 0}, r"`n_jobs` must be .*; got 0"),
+        ({"n_jobs": "2"}, r"`n_jobs` must be .*; got '2'"),
+        ({"memory": 1000}, r"`memory` must be .*16777216.*; got 1000"),
+        ({"independent": "yes"}, "`independent` must be True or False; got 'yes'"),
+        ({"fit_intercept": 1}, "`fit_intercept` must be True or False; got 1"),
+        ({"features": []}, "`features` must name at least one; got none"),
+        ({"features": [3]}, "`features` must be a name or several; got 3 of type int"),
+        ({"reward": None}, "`reward` must be a name or several; got None of type NoneType"),
+        ({"paths": []}, "`paths` must name at least one; got none"),
+        ({"paths": 3}, "`paths` must be a name or several; got 3 of type int"),
+        ({"paths": b"a.csv"}, "`paths` must be a name or several; got b'a.csv' of type bytes"),
+        ({"paths": {"a.csv"}}, "`paths` must have an order; got a set. Give a list"),
+        ({"paths": episodes([9], seed=1)}, "`paths` must be .*; got rows in memory, of type Table. .*from_frame` of"),
+        ({"terminated": None, "truncated": "cut"}, "`truncated` goes with `terminated` only"),
+        ({"lmbda": 2.0}, r"`lmbda` must be in \[0, 1\]; got 2\."),
+    ],
+)
+def test_bad_arguments_are_named(tmp_path, changed, message):
+    words = {"paths": write(episodes([9, 4], seed=3), tmp_path / "a.parquet"), **NAMES, **changed}
+    with pytest.raises(InvalidInputError, match=message):
+        lstd.fit_files(words.pop("paths"), **words)
+
+
+# The command
+
+
+FIT = ["fit", "a.csv", "--features", "x,y", "--reward", "r", "--episode", "id", "--terminated", "done"]
+FIT += ["--gamma", "0.9", "--quiet"]
+
+
+def test_jobs_and_memory_of_the_command(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    write(episodes([30] * 20, seed=1), Path("a.csv"))
+    kept = []
+    for i, words in enumerate(([], ["--jobs", "1"], ["--jobs", "2", "--memory", "1.5 gb"])):
+        assert run([*FIT, *words, "-o", f"model{i}"]) == 0
+        kept.append(saved(load_model(f"model{i}"), "same"))
+    assert kept[0] == kept[1] == kept[2]
+    assert run([*FIT[:2], "a.csv", *FIT[2:], "-o", "twice"]) == 2
+    assert "comes again" in capsys.readouterr().err
+    assert run([*FIT[:2], "a.csv", *FIT[2:], "-o", "twice", "--independent"]) == 0
+    assert load_model("twice").origin.episodes == 40
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--jobs", "0"], "`--jobs` must be "),
+        (["--jobs", "two"], "`--jobs` must be "),
+        (["--jobs", "2000"], "`--jobs` must be "),
+        (["--memory", "512"], "`--memory` must be a number and MB or GB, such as 512MB; got '512'."),
+        (["--memory", "-1MB"], "`--memory` must be a number and MB or GB, such as 512MB; got '-1MB'."),
+        (["--memory", "15.9MB"], "`--memory` must be at least 16MB; got '15.9MB'."),
+    ],
+)
+def test_bad_words_are_one_line(tmp_path, monkeypatch, capsys, words, message):
+    monkeypatch.chdir(tmp_path)
+    write(episodes([30] * 20, seed=1), Path("a.csv"))
+    assert run([*FIT, *words, "-o", "model"]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith(f"lstd: {message}")
+    assert error.count("\n") == 1
+    assert not Path("model").exists()
+
+
+def test_the_default_memory_is_that_of_the_command():
+    assert ahead_module.MEMORY == 512 * 2**20
+
+
+PEAK = """
+import sys
+import lstd
+lstd.fit_files(sys.argv[1], features=None, reward="r", gamma=0.9, terminated="done", n_jobs=2, memory=2**24)
+print(next(line for line in open("/proc/self/status") if line.startswith("VmHWM")).split()[1])
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
+def test_memory_is_bounded_by_the_setting(tmp_path):
+    """Of 128 MB, eight times the bound, at most three times the bound stay with the chunks and the allocators."""
+    rng = np.random.default_rng(0)
+    peaks = []
+    for n_groups in (1, 64):
+        path = tmp_path / f"{n_groups}.parquet"
+        columns = {f"x{j}": rng.normal(size=2048) for j in range(128)}
+        group = pa.table(columns | {"r": rng.normal(size=2048), "done": np.arange(2048) % 64 == 63})
+        with pq.ParquetWriter(path, group.schema, use_dictionary=False) as writer:
+            for _ in range(n_groups):
+                writer.write_table(group)
+        done = subprocess.run([sys.executable, "-c", PEAK, path], capture_output=True, text=True, env=os.environ)
+        assert done.returncode == 0, done.stderr
+        peaks.append(int(done.stdout) / 1024)
+    assert peaks[1] - peaks[0] < 48, peaks

@@ -1,0 +1,329 @@
+"""Reading tables in chunks: the same statistics for any chunk size, format and division among files."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import sys
+import threading
+import tracemalloc
+import weakref
+from dataclasses import fields
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.dataset
+import pyarrow.feather
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from lstd import LSTDStatistics
+from lstd.errors import InvalidInputError
+from lstd.tables import readers as files
+from lstd.tables.datasets import dataset_tables
+from lstd.tables.fitting import fit_tables
+from lstd.tables.row_reader import Roles, RowReader
+from lstd.tables.seen import SeenIds, key
+from lstd.tables.settings import Settings
+from table_files import episodes, statistics, write
+from tolerances import assert_close
+
+
+def assert_same(found, expected):
+    for field in fields(LSTDStatistics):
+        one, two = getattr(found, field.name), getattr(expected, field.name)
+        if field.name == "pending":
+            assert (one is None) == (two is None)
+            if one is not None:
+                assert_close(one.phi, two.phi, "sums")
+                assert_close(one.reward, two.reward, "sums")
+                assert (one.missing, one.leaving) == (two.missing, two.leaving)
+        elif isinstance(two, (np.ndarray, float)):
+            assert_close(one, two, "sums", err_msg=field.name)
+        else:
+            assert one == two, field.name
+
+
+def whole(table, **options):
+    columns = {name: table[name].to_numpy(zero_copy_only=False) for name in table.column_names}
+    return LSTDStatistics.from_arrays(
+        np.column_stack([columns["x"], columns["y"]]), columns["r"], gamma=0.9, lmbda=0.7,
+        terminated=columns["done"], **({"episode": columns["id"]} | options),
+    )  # fmt: skip
+
+
+# The same for any chunk size, format and division among files
+
+
+@pytest.mark.parametrize("extension", [".csv", ".csv.gz", ".parquet"])
+@pytest.mark.parametrize("chunk_rows", [1, 2, 3, 7, 10, 1000])
+def test_chunks_give_the_statistics_of_the_whole(tmp_path, extension, chunk_rows):
+    table = episodes([3, 1, 5, 2, 4, 1, 9], seed=1)
+    path = write(table, tmp_path / f"a{extension}")
+    assert_same(statistics([path], chunk_rows=chunk_rows), whole(table))
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    lengths=st.lists(st.integers(1, 6), min_size=1, max_size=8),
+    cut=st.integers(0, 20),
+    chunk_rows=st.integers(1, 9),
+    parquet=st.booleans(),
+)
+def test_files_are_read_as_one_table(tmp_path, lengths, cut, chunk_rows, parquet):
+    table = episodes(lengths, seed=sum(lengths))
+    second = ".parquet" if parquet else ".csv"
+    paths = [write(table[:cut], tmp_path / "a.csv"), write(table[cut:], tmp_path / f"b{second}")]
+    assert_same(statistics(paths, chunk_rows=chunk_rows), whole(table))
+
+
+def test_flags_divide_the_rows_without_ids(tmp_path):
+    table = episodes([3, 2, 4, 1, 2], seed=2)
+    path = write(table, tmp_path / "a.csv")
+    roles = Roles(("x", "y"), ("r",), None, "done", "cut")
+    expected = whole(table)
+    for chunk_rows in (1, 2, 100):
+        found = statistics([path], roles, chunk_rows)
+        assert (found.first_episode, found.last_episode) == (None, None)
+        assert_close(found.A, expected.A, "sums")
+        assert_close(found.matrix("boyan"), expected.matrix("boyan"), "sums")
+        assert_close(found.b, expected.b, "sums")
+
+
+def test_one_stream_without_ids_and_flags(tmp_path):
+    table = episodes([9], seed=3).set_column(3, "r", pa.array(np.arange(9.0)))
+    path = write(table, tmp_path / "a.csv")
+    found = statistics([path], Roles(("x", "y"), ("r",)), 4)
+    expected = LSTDStatistics.from_arrays(
+        np.column_stack([table["x"], table["y"]]), np.arange(9.0), gamma=0.9, lmbda=0.7
+    )
+    assert_same(found, expected)
+
+
+@pytest.mark.parametrize(
+    ("names", "extension", "first", "last"),
+    [
+        (["7", "8", "12"], ".csv", 7, 12),
+        (["7", "8.5", "12"], ".csv", 7.0, 12.0),
+        (["7", "ann", "bob"], ".csv", "7", "bob"),
+        (["07", "8", "9"], ".csv", 7.0, 9.0),
+        ([7, 8, 12], ".parquet", 7, 12),
+        ([7.5, 8.0, 12.0], ".parquet", 7.5, 12.0),
+        (["7", "8", "12"], ".parquet", 7, 12),
+        (["ann", "bob", "é"], ".parquet", "ann", "é"),
+    ],
+)
+def test_first_and_last_id_keep_their_type(tmp_path, names, extension, first, last):
+    found = statistics([write(episodes([2, 2, 2], 1, names=names), tmp_path / f"a{extension}")], chunk_rows=2)
+    assert (found.first_episode, found.last_episode) == (first, last)
+    assert (type(found.first_episode), type(found.last_episode)) == (type(first), type(last))
+
+
+def test_several_rewards_and_an_intercept(tmp_path):
+    table = episodes([5, 6, 3], seed=4).append_column("s", pa.array(np.arange(14.0)))
+    path = write(table, tmp_path / "a.parquet")
+    roles = Roles(("x", "y"), ("r", "s"), "id", "done")
+    model = fit_tables([path], roles, Settings(0.9, 0.7, 2.0, "mixed", True), chunk_rows=3).model
+    X = np.column_stack([table["x"], table["y"], np.ones(14)])
+    expected = LSTDStatistics.from_arrays(
+        X, np.column_stack([table["r"], table["s"]]), gamma=0.9, lmbda=0.7,
+        episode=table["id"].to_numpy(), terminated=table["done"].to_numpy(),
+    )  # fmt: skip
+    weights = np.linalg.solve(expected.matrix("mixed") + np.diag([2.0, 2.0, 0.0]), expected.b)
+    assert_close(model.coef, weights[:2].T, "solve")
+    assert_close(model.intercept, weights[2], "solve")
+    assert_close(model.predict(X[:, :2]), X @ weights, "solve")
+
+
+def test_values_in_csv_may_be_written_in_many_ways(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_bytes(
+        b"\xef\xbb\xbfx,id,y,note,r,done\r\n"
+        b'1, 5 ,1e0,"a, ""b""\nc",+1,False\r\n\r\n"2",5,.5,,NaN,0.0\r\n 3 ,6,-1.,x,2,TRUE'
+    )
+    expected = LSTDStatistics.from_arrays(
+        [[1, 1], [2, 0.5], [3, -1]], [1, np.nan, 2], gamma=0.9, lmbda=0.7,
+        episode=[5, 5, 6], terminated=[0, 0, 1],
+    )  # fmt: skip
+    assert_same(statistics([str(path)]), expected)
+
+
+def test_numeric_types_of_parquet(tmp_path):
+    table = pa.table(
+        {
+            "x": pa.array([1, 2], pa.uint8()),
+            "y": pa.array([True, False]),
+            "r": pa.array(["1.5", "2.5"]).cast(pa.decimal128(5, 2)),
+            "id": pa.array(["a", "a"]).dictionary_encode(),
+            "done": pa.array([0.0, 1.0], pa.float32()),
+        }
+    )
+    pq.write_table(table, tmp_path / "a.parquet")
+    expected = LSTDStatistics.from_arrays(
+        [[1, 1], [2, 0]], [1.5, 2.5], gamma=0.9, lmbda=0.7, episode=["a", "a"], terminated=[0, 1]
+    )
+    assert_same(statistics([str(tmp_path / "a.parquet")]), expected)
+
+
+def test_all_other_columns_are_features(tmp_path):
+    path = write(episodes([4, 4], seed=5), tmp_path / "a.csv")
+    reader = RowReader([path], Roles(None, ("r",), "id", "done", excluded=("cut",)))
+    assert reader.features == ("x", "y")
+    other = write(episodes([4, 4], seed=5).rename_columns(["x", "id", "z", "r", "done", "cut"]), tmp_path / "b.csv")
+    with pytest.raises(InvalidInputError, match=r"b\.csv: column 'y' is missing; the file has 'x', 'id', 'z'"):
+        RowReader([path, other], Roles(None, ("r",), "id", "done"))
+    other = write(episodes([4, 4], seed=5).append_column("z", pa.array(np.ones(8))), tmp_path / "b.csv")
+    with pytest.raises(InvalidInputError, match=r"b\.csv: column 'z' is not in .*a\.csv; give files with the same"):
+        RowReader([path, other], Roles(None, ("r",), "id", "done"))
+
+
+@pytest.mark.parametrize("has_index", [(True, False), (False, True), (True, True)])
+def test_the_index_of_a_frame_does_not_count(tmp_path, has_index):
+    table = episodes([4, 4], seed=5)
+    indexed = table.append_column("__index_level_0__", pa.array(np.arange(8)))
+    paths = [write(indexed if has else table, tmp_path / f"{i}.parquet") for i, has in enumerate(has_index)]
+    for tables in (paths, dataset_tables(pyarrow.dataset.dataset(paths))):
+        assert RowReader(tables, Roles(None, ("r",), "id", "done", excluded=("cut",))).features == ("x", "y")
+        roles = Roles(None, ("r",), "__index_level_0__", excluded=("cut", "id", "done"))
+        if all(has_index):
+            assert RowReader(tables, roles).features == ("x", "y")
+            continue
+        with pytest.raises(InvalidInputError, match="parquet: column '__index_level_0__' is missing"):
+            RowReader(tables, roles)
+
+
+@pytest.mark.parametrize("as_dataset", [False, True])
+@pytest.mark.parametrize("extension", ["csv", "parquet", "feather"])
+def test_names_of_columns_are_held_once(tmp_path, as_dataset, extension):
+    path = str(tmp_path / f"a.{extension}")
+    columns = pa.table({f"feature_number_{i}": [1.0, 2.0] for i in range(1000)})
+    if extension == "csv":
+        pyarrow.csv.write_csv(columns, path)
+    elif extension == "parquet":
+        pq.write_table(columns, path)
+    elif as_dataset:
+        pyarrow.feather.write_feather(columns, path)
+    else:
+        return
+    readers, held = [], []
+    tracemalloc.start()
+    try:
+        for n in (2, 12):
+            paths = pyarrow.dataset.dataset([path] * n, format=extension) if as_dataset else [path] * n
+            before = tracemalloc.get_traced_memory()[0]
+            readers.append((paths, RowReader(dataset_tables(paths) if as_dataset else paths, Roles(None))))
+            held.append(tracemalloc.get_traced_memory()[0] - before)
+    finally:
+        tracemalloc.stop()
+    assert (held[1] - held[0]) / 10 < 5000, held
+
+
+# Ids that were seen
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.lists(st.one_of(st.integers(-30, 30), st.text("ab", max_size=4)), max_size=8), max_size=12))
+def test_seen_ids_are_those_of_a_set(chunks):
+    seen, expected = SeenIds(), set()
+    for chunk in chunks:
+        known = [place for place, name in enumerate(chunk) if name in expected or name in chunk[:place]]
+        assert seen.add([key(name) for name in chunk]) == (known[0] if known else None)
+        if not known:
+            expected.update(chunk)
+
+
+def test_seen_ids_take_little_memory():
+    seen = SeenIds()
+    for first in range(0, 100_000, 1000):
+        assert seen.add(list(range(first, first + 1000))) is None
+    assert sum(len(low) for low, _ in seen._integers._levels) == 1
+    rng = np.random.default_rng(0)
+    for part in np.array_split(rng.permutation(20_000) * 3 + 10**6, 50):
+        assert seen.add(part.tolist()) is None
+    assert len(seen._integers._levels) < 20
+    assert seen.add([5, 99_999]) == 0
+    assert seen.add([-1, 10**6 + 3]) == 1
+    assert seen.add([10**6 + 1]) is None
+    assert key("7") == key(7) == key(7.0) == key("7.0") == 7
+    assert len({key("07"), key("7"), key("7.00"), key("a"), key(7.5), key("-0"), key(10**30)}) == 7
+
+
+@pytest.mark.parametrize("end", ["whole", "early", "ragged", "not UTF-8"])
+@pytest.mark.parametrize("extension", [".csv", ".csv.gz"])
+def test_no_thread_holds_a_python_object_afterwards(tmp_path, monkeypatch, end, extension):
+    """One that let go of it while Python ends would abort the process."""
+    held = []
+
+    class Skip(files._Skip):
+        def __init__(self, ragged):
+            super().__init__(ragged)
+            held.append(weakref.ref(self))
+
+    monkeypatch.setattr(files, "_Skip", Skip)
+    last = {"ragged": b"1,2,3\n", "not UTF-8": b"1,\xff\n"}.get(end, b"1,2\n")
+    content = b"x,y\n" + b"1,2\n" * 200_000 + last
+    path = tmp_path / f"a{extension}"
+    path.write_bytes(gzip.compress(content, 1) if extension == ".csv.gz" else content)
+    batches = files.open_table(path).batches(["x", "y"])
+    next(batches)
+    if end == "early":
+        batches.close()
+    elif end == "whole":
+        assert sum(map(len, batches)) > 100_000
+    else:
+        with pytest.raises(InvalidInputError, match=r"row 200001 \("):
+            list(batches)
+    assert [one() for one in held] == [None]
+
+
+def test_an_interrupt_leaves_no_python_object_with_threads(tmp_path, monkeypatch):
+    """Nor does its traceback hold one, for which reading would wait."""
+    held = []
+
+    class Skip(files._Skip):
+        def __init__(self, ragged):
+            super().__init__(ragged)
+            held.append(weakref.ref(self))
+
+    @contextlib.contextmanager
+    def interrupted():
+        yield
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(files, "_Skip", Skip)
+    (tmp_path / "a.csv").write_text("x,y\n" + "1,2\n" * 200_000)
+    batches = files.open_table(tmp_path / "a.csv").batches(["x", "y"])
+    next(batches)
+    monkeypatch.setattr(files, "_silence", interrupted)
+    with pytest.raises(KeyboardInterrupt) as caught:
+        next(batches)
+    assert caught.tb is not None
+    assert [one() for one in held] == [None]
+
+
+def test_what_python_cannot_raise_is_told_as_before():
+    """Though one of two threads that read began within the other's reading, and ended after it."""
+    before = sys.unraisablehook
+    inside, over = threading.Event(), threading.Event()
+
+    def first():
+        thread.start()
+        assert inside.wait(60)
+        return ()
+
+    def second():
+        inside.set()
+        assert over.wait(60)
+        return ()
+
+    thread = threading.Thread(target=lambda: list(files._without_noise(second)))
+    try:
+        assert list(files._without_noise(first)) == []
+        over.set()
+        thread.join()
+        assert sys.unraisablehook is before
+    finally:
+        sys.unraisablehook = before

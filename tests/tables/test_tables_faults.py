@@ -1,0 +1,330 @@
+"""Every fault in a table is one line with its file, column and first bad row, at any chunk size."""
+
+from __future__ import annotations
+
+import gzip
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+import pytest
+
+from lstd import Trajectories
+from lstd.errors import InvalidInputError, MissingTerminationWarning
+from lstd.tables.fitting import fit_tables
+from lstd.tables.row_reader import Roles, RowReader
+from lstd.tables.settings import Settings
+from table_files import ROLES, episodes, statistics, write
+
+GOOD = "x,y,r,id,done\n1,1,1,a,0\n2,2,2,a,1\n3,3,3,b,0\n4,4,4,b,0\n5,5,5,c,0\n"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("2,2,2,a", "two,2,2,a", "column 'x', row 2 (the first row of data is 1): has 'two', which is not a number"),
+        ("2,2,2,a", ",2,2,a", "column 'x', row 2 (the first row of data is 1): has no value"),
+        ("4,4,4,b", "4,nan,4,b", "column 'y', row 4 (the first row of data is 1): has no value"),
+        ("4,4,4,b", "4,-inf,4,b", "column 'y', row 4 (the first row of data is 1): is infinite"),
+        ("5,5,5,c", "5,1e999,5,c", "column 'y', row 5 (the first row of data is 1): is infinite"),
+        ("5,5,5,c", "5,True,5,c", "column 'y', row 5 (the first row of data is 1): has 'True', which is not a number"),
+        ("3,3,3,b", "3,3,,b", "column 'r', row 3 (the first row of data is 1): has no value"),
+        ("2,2,2,a", "2,2,NaN,a", "column 'r', row 2 (the first row of data is 1): has no value"),
+        ("5,5,5,c", "5,5,inf,c", "column 'r', row 5 (the first row of data is 1): is infinite"),
+        ("4,4,4,b", "4,4,$4,b", "column 'r', row 4 (the first row of data is 1): has '$4', which is not a number"),
+        ("c,0", "c,2", "column 'done', row 5 (the first row of data is 1): has '2', which is neither 0 nor 1"),
+        ("c,0", "c,", "column 'done', row 5 (the first row of data is 1): has no value"),
+        ("1,a,0", "1,a,1", "column 'done', row 1 (the first row of data is 1): is true, but the next row is of the sa"),
+        ("5,c", "5,a", "column 'id', row 5 (the first row of data is 1): 'a' comes again after other episodes; sort"),
+        ("4,b", "4,", "column 'id', row 4 (the first row of data is 1): has no value"),
+        (
+            "4,b",
+            "4,NaN",
+            "column 'id', row 4 (the first row of data is 1): has 'NaN', which counts as no value",
+        ),
+        ("1,a,0", "1,None,0", "column 'id', row 1 (the first row of data is 1): has 'None', which counts as no value"),
+        ("5,c", "5,NA", "column 'id', row 5 (the first row of data is 1): has 'NA', which counts as no value"),
+        ("5,5,5,c,0", "5,5,5,c", "row 5 (the first row of data is 1) has 4 values where the header names 5 columns"),
+        ("3,3,3,b,0", "3,3,3,b,0,9", "row 3 (the first row of data is 1) has 6 values where the header names 5 colu"),
+        ("3,3,3,b,0", '3,3,3,"b,0', "row 3 (the first row of data is 1) has 4 values where the header names 5"),
+        ("x,y", "x,z", "column 'y' is missing; the file has 'x', 'z', 'r', 'id', 'done'."),
+        ("x,y", "x,x", "column 'x' comes 2 times; rename all but one."),
+        (
+            GOOD,
+            GOOD.replace(",", ";"),
+            "column 'x' is missing; the file has 'x;y;r;id;done'. Separate values by commas",
+        ),
+        (GOOD, "", "is empty; its first line must name the columns."),
+        (GOOD, "\n\n", "is empty; its first line must name the columns."),
+    ],
+)
+@pytest.mark.parametrize("chunk_rows", [1, 2, 4, 100])
+def test_fault_names_file_column_and_first_row(tmp_path, old, new, message, chunk_rows):
+    path = tmp_path / "a.csv"
+    path.write_text(GOOD)
+    statistics([str(path)], chunk_rows=chunk_rows)
+    assert GOOD.count(old) == 1
+    path.write_text(GOOD.replace(old, new))
+    with pytest.raises(InvalidInputError) as caught:
+        statistics([str(path)], chunk_rows=chunk_rows)
+    assert str(caught.value).startswith(str(path))
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("chunk_rows", [1, 2, 3, 100])
+def test_first_of_several_faults_is_named(tmp_path, chunk_rows):
+    path = tmp_path / "a.csv"
+    faults = ["2,2,2,a", "3,oh,3,b,0", "1,1,1,b,1", "1,1,,b,0", "1,1,1,a,0", "1,1,1,b,nope", "1,,1,b,0", "1,1,1,,0"]
+    for first in range(len(faults)):
+        rows = [row for fault in (*faults[first:], *faults[:first]) for row in (fault, "1,1,1,b,0")]
+        path.write_text("x,y,r,id,done\n" + "1,1,1,a,0\n" * 3 + "1,1,1,b,0\n" + "\n".join(rows) + "\n")
+        with pytest.raises(InvalidInputError, match=r"row 5 \("):
+            statistics([str(path)], chunk_rows=chunk_rows)
+
+
+def test_quote_that_is_not_closed(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("x,y,r,id,done,note\n" + '1,1,1,a,0,5" wide\n' * 4 + '2,2,2,a,0,"\n1,1,1,a,0,\n')
+    with pytest.raises(InvalidInputError, match=r"a\.csv: a quote is not closed until the end of the file"):
+        statistics([str(path)])
+    path.write_text("x,y,r,id,done,note\n" + '1,1,1,a,0,5" wide\n' * 3)
+    assert statistics([str(path)]).n_rows == 3
+    path.write_text("x,y,r,id,done,note\n" + '1,1,1,a,0,"\n' + 12_000_000 * "x")
+    with pytest.raises(
+        InvalidInputError, match=r"a\.csv: after row 0 .* comes one longer than 256 KiB; most likely a .*or a text is "
+    ):
+        statistics([str(path)])
+
+
+def test_fault_at_the_border_of_two_files_names_the_first(tmp_path):
+    one, two = tmp_path / "a.csv", tmp_path / "b.csv"
+    one.write_text("x,y,r,id,done\n1,1,1,a,0\n2,2,,a,0\n")
+    two.write_text("x,y,r,id,done\n3,3,3,a,0\n")
+    with pytest.raises(InvalidInputError, match=r"a\.csv: column 'r', row 2 \(.*\): has no value"):
+        statistics([str(one), str(two)])
+    two.write_text("x,y,r,id,done\n3,3,3,b,0\n4,4,4,a,0\n")
+    with pytest.raises(InvalidInputError, match=r"b\.csv: column 'id', row 2 \(.*\): 'a' comes again"):
+        statistics([str(one), str(two)])
+
+
+def test_text_that_is_not_utf8(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_bytes(GOOD.encode().replace(b"4,b", b"4,\xff"))
+    with pytest.raises(
+        InvalidInputError, match=r"column 'id', row 4 \(the first row of data is 1\): is not UTF-8 text"
+    ):
+        statistics([str(path)])
+
+
+def test_ragged_row_that_is_not_utf8(tmp_path, capfd):
+    path = tmp_path / "a.csv"
+    for row in (1, 300):
+        path.write_bytes(b"x,y,r,id,done\n" + b"1,1,1,a,0\n" * (row - 1) + b"1,1,1,\xff\n" + b"1,1,1,a,0\n" * 5)
+        with pytest.raises(InvalidInputError, match=rf"row {row} \(.*\) has 4 values where the header names 5"):
+            statistics([str(path)])
+    assert capfd.readouterr().err == ""
+
+
+def test_files_that_cannot_be_read(tmp_path):
+    cases = {
+        "none.csv": (None, "No such file"),
+        "a.txt": (b"x", r"must end in one of \.csv, \.csv\.gz, \.parquet"),
+        "b.parquet": (b"", "could not be read"),
+        "c.parquet": (b"PAR1 this is not parquet PAR1", "could not be read"),
+        "d.csv.gz": (GOOD.encode(), "could not be read: Not a gzipped file"),
+        "e.csv.gz": (gzip.compress(GOOD.encode() * 99)[:-20], "could not be read"),
+    }
+    for name, (content, message) in cases.items():
+        path = tmp_path / name
+        if content is not None:
+            path.write_bytes(content)
+        with pytest.raises(InvalidInputError, match=message) as caught:
+            statistics([str(path)])
+        assert name in str(caught.value)
+        assert "\n" not in str(caught.value)
+    with pytest.raises(InvalidInputError, match=r"path is empty, ''; name a file"):
+        statistics([""])
+    (tmp_path / "f.csv").mkdir()
+    with pytest.raises(InvalidInputError, match=r"f\.csv is a folder; name the files in it"):
+        statistics([str(tmp_path / "f.csv")])
+
+
+def test_damaged_row_group_is_named(tmp_path):
+    path = tmp_path / "a.parquet"
+    table = episodes([50] * 40, seed=6)
+    pq.write_table(table, path, row_group_size=500, write_page_checksum=True, compression="none")
+    start = pq.ParquetFile(path).metadata.row_group(2).column(0).data_page_offset
+    content = bytearray(path.read_bytes())
+    content[start + 200] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(InvalidInputError, match=r"a\.parquet: row group 3 \(rows 1001 to 1500\) could not be read"):
+        statistics([str(path)])
+
+
+def test_parquet_columns_of_other_types(tmp_path):
+    table = episodes([4, 3], seed=7)
+    path = tmp_path / "a.parquet"
+    cases = (
+        ("x", pa.array(list("abcdefg")), r"column 'x', row 1 .*: has 'a', which is not a number"),
+        ("x", pa.array([[1.0]] * 7), r"column 'x', row 1 .*: is not numeric; the column is of type list"),
+        ("y", pa.array([1.0, None] + [1.0] * 5), r"column 'y', row 2 .*: has no value"),
+        ("done", pa.array([0, 0, 3, 0, 0, 0, 0]), r"column 'done', row 3 .*: has 3, which is neither 0 nor 1"),
+        ("id", pa.array([1.0, np.nan] + [1.0] * 5), r"column 'id', row 2 .*: has no value"),
+        ("id", pa.array([1.0, 1.0, -np.inf] + [1.0] * 4), r"column 'id', row 3 .*: is infinite; every row needs"),
+    )
+    for column, values, message in cases:
+        pq.write_table(table.set_column(table.column_names.index(column), column, values), path)
+        with pytest.raises(InvalidInputError, match=message):
+            statistics([str(path)], chunk_rows=3)
+
+
+def test_overflow_of_sums_names_rows_and_nothing_that_files_lack(tmp_path):
+    (tmp_path / "a.csv").write_text("x,y,r,id,done\n1,1,1,a,0\n1e300,1,1,a,0\n1,1,1,a,1\n")
+    with pytest.raises(InvalidInputError, match=r"row 2 has the largest value: 1e\+300 in column 'x'") as caught:
+        fit_tables([str(tmp_path / "a.csv")], ROLES, Settings(0.9))
+    assert "importance ratios, if any." in str(caught.value)
+
+
+def test_roles_are_one_per_column(tmp_path):
+    path = write(episodes([4], seed=8), tmp_path / "a.csv")
+    with pytest.raises(InvalidInputError, match="column 'r' is named 2 times"):
+        RowReader([path], Roles(("x", "r"), ("r",)))
+    with pytest.raises(InvalidInputError, match="no column is left for features"):
+        RowReader([path], Roles(None, ("r",), excluded=("x", "y", "id", "done", "cut")))
+
+
+def test_nothing_to_fit(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("x,y,r,id,done\n")
+    with pytest.raises(InvalidInputError, match="of 0 rows none is followed"):
+        fit_tables([str(path)], ROLES, Settings(0.9))
+    path.write_text("x,y,r,id,done\n1,1,1,a,0\n1,1,1,b,0\n")
+    with pytest.raises(InvalidInputError, match="of 2 rows none is followed"):
+        fit_tables([str(path)], ROLES, Settings(0.9))
+
+
+def test_missing_terminations_are_said(tmp_path):
+    table = episodes([4, 4], seed=9)
+    path = write(table, tmp_path / "a.csv")
+    with pytest.warns(MissingTerminationWarning, match="Nothing says which episodes terminated"):
+        fit_tables([write(table[4:], tmp_path / "b.csv")], Roles(("x",), ("r",), "id"), Settings(0.9))
+    with pytest.raises(InvalidInputError, match="`gamma` must be in"):
+        fit_tables([path], ROLES, Settings(1.5))
+
+
+@pytest.mark.parametrize("chunk_rows", [1, 2, 3, 4, 5, 100])
+@pytest.mark.parametrize("second", ["oh,3,3,a,0", "3,3,3,a,maybe", "3,,3,a,0", "3,3,oh,a,0"])
+def test_last_row_of_a_chunk_comes_before_the_first_of_the_next(tmp_path, chunk_rows, second):
+    path = tmp_path / "a.csv"
+    for first, column in (("2,2,2,a,1", "done"), ("2,2,,a,0", "r")):
+        path.write_text(f"x,y,r,id,done\n1,1,1,a,0\n{first}\n{second}\n4,4,4,b,0\n")
+        with pytest.raises(InvalidInputError, match=rf"column '{column}', row 2 \("):
+            statistics([str(path)], chunk_rows=chunk_rows)
+    path.write_text("x,y,r,id,done\n1,1,1,a,0\n2,2,2,a,1\n3,3,3,,maybe\n4,4,4,b,0\n")
+    with pytest.raises(InvalidInputError, match=r"row 3 \("):  # whose episode it is nobody knows
+        statistics([str(path)], chunk_rows=chunk_rows)
+
+
+CUT = Roles(("x",), ("r",), "id", "done", "cut")
+CUTS = {
+    "in the row without reward": ("a,1,0,0|a,2,0,0|a,,0,1|b,1,1,0", 0, ""),
+    "in the row before it": ("a,1,0,0|a,2,0,1|a,,0,0|b,1,1,0", 0, ""),
+    "in the row before it, and that one has a reward": ("a,1,0,0|a,2,0,1|a,5,0,0|b,1,1,0", 0, ""),
+    "in both": ("a,1,0,0|a,2,0,1|a,5,0,1|b,1,1,0", 0, ""),
+    "where it terminated too": ("a,1,0,0|a,2,1,1|b,1,1,1", 0, ""),
+    "in the last row, which has a reward": ("a,1,0,0|a,2,0,0|a,5,0,1|b,1,1,0", 3, "has a reward but no row for"),
+    "in the last row of all, which has a reward": ("b,1,1,0|a,2,0,0|a,5,0,1", 3, "has a reward but no row for"),
+    "too early": ("a,1,0,1|a,2,0,0|a,,0,0|b,1,1,0", 1, "the last two rows of an episode"),
+    "before a row that terminated": ("b,1,1,0|a,1,0,0|a,2,0,1|a,1,1,0", 3, "the last two rows of an episode"),
+}
+
+
+@pytest.mark.parametrize("case", CUTS)
+@pytest.mark.parametrize("chunk_rows", [1, 2, 3, 100])
+def test_truncation_is_flagged_as_in_frames(tmp_path, case, chunk_rows):
+    rows, bad, message = CUTS[case]
+    (tmp_path / "a.csv").write_text("id,r,done,cut,x\n" + "".join(f"{row},1\n" for row in rows.split("|")))
+    frame = pyarrow.csv.read_csv(tmp_path / "a.csv")
+    arguments = {"features": "x", "reward": "r", "episode": "id", "terminated": "done", "truncated": "cut"}
+    if not bad:
+        found = statistics([str(tmp_path / "a.csv")], CUT, chunk_rows)
+        data = Trajectories.from_frame(frame, **arguments)
+        assert (found.n_transitions, found.n_episodes) == (data.n_transitions, data.n_episodes)
+        return
+    with pytest.raises(InvalidInputError, match=rf"column 'cut', row {bad} \(.*{message}"):
+        statistics([str(tmp_path / "a.csv")], CUT, chunk_rows)
+    with pytest.raises(InvalidInputError, match=message) as caught:
+        Trajectories.from_frame(frame, first_row=1, **arguments)
+    assert f"row {bad} (counting from 1)" in str(caught.value)
+
+
+@pytest.mark.parametrize("chunk_rows", [1, 2, 100])
+def test_row_that_is_cut_off_without_ids_has_no_reward(tmp_path, chunk_rows):
+    path, roles = tmp_path / "a.csv", Roles(("x",), ("r",), None, "done", "cut")
+    path.write_text("r,done,cut,x\n1,0,0,1\n,0,1,1\n1,1,0,1\n")
+    assert statistics([str(path)], roles, chunk_rows).n_episodes == 2
+    path.write_text("r,done,cut,x\n1,0,0,1\n2,0,1,1\n1,1,0,1\n")
+    with pytest.raises(InvalidInputError, match=r"column 'cut', row 2 .* has a reward but no row"):
+        statistics([str(path)], roles, chunk_rows)
+
+
+@pytest.mark.parametrize("chunk_rows", [1, 3, 100])
+def test_ids_of_other_types(tmp_path, chunk_rows):
+    table, path = episodes([2, 2, 2], seed=7), tmp_path / "a.parquet"
+
+    def found(values):
+        pq.write_table(table.set_column(table.column_names.index("id"), "id", values), path)
+        return statistics([str(path)], chunk_rows=chunk_rows)
+
+    keys = [bytes([0xA0 + i // 2]) * 16 for i in range(6)]
+    assert found(pa.array(keys, pa.binary(16))).last_episode == "a2" * 16
+    assert found(pa.array([f"id{i // 2}".encode() for i in range(6)])).last_episode == "id2"
+    days = pa.array([i // 2 for i in range(6)], pa.int32()).cast(pa.date32())
+    assert (found(days).n_episodes, found(days).first_episode) == (3, "1970-01-01")
+    for values, message in (
+        (
+            pa.array([b"a", b"a", b"\xff", b"\xff", b"b", b"b"]),
+            r"row 3 .*is of type binary, and is not UTF-8 text",
+        ),
+        (pa.array([[i // 2] for i in range(6)]), r"row 1 .*is of type list.*, which cannot be ids; convert it to text"),
+        (pa.array([{"a": 1}] * 6), r"row 1 .*is of type struct.*, which cannot be ids; convert it to text"),
+        (pa.array(["a", "a", "nan", "nan", "b", "b"]), r"row 3 .*has 'nan', which counts as no value"),
+    ):
+        with pytest.raises(InvalidInputError, match=r"a\.parquet: column 'id', " + message):
+            found(values)
+
+
+def test_files_that_are_no_csv_say_what_they_are(tmp_path):
+    path = tmp_path / "a.csv"
+    for content, message in (
+        (GOOD.encode("utf-16"), "is UTF-16 text; save the file as UTF-8"),
+        (GOOD.encode("utf-16-be"), "column 'x' is missing"),
+        (GOOD.replace("x", "größe").encode("latin-1"), "its first line is not UTF-8 text; save the file as UTF-8"),
+        (gzip.compress(GOOD.encode()), r"is compressed by gzip; rename it to end in \.csv\.gz"),
+        (b"PAR1....PAR1", r"is a Parquet file; rename it to end in \.parquet"),
+        (b"PK\x03\x04....", "is a workbook or a zip archive; save the table as CSV"),
+    ):
+        path.write_bytes(content)
+        with pytest.raises(InvalidInputError, match=message) as caught:
+            statistics([str(path)])
+        assert str(caught.value).startswith(str(path))
+
+
+def test_spaces_around_names_are_pointed_out(tmp_path):
+    (tmp_path / "a.csv").write_text("x, y,r,id,done\n1,1,1,a,0\n")
+    with pytest.raises(
+        InvalidInputError, match=r"column 'y' is missing; .*\. Spaces count: write '\" y\"' for ' y'\.$"
+    ):
+        statistics([str(tmp_path / "a.csv")])
+
+
+@pytest.mark.parametrize("words", [("yes", "no"), ("T", "F"), ("Y", "n"), ("TRUE", "False"), ("1.0", "0")])
+def test_flags_in_other_words(tmp_path, words):
+    (tmp_path / "a.csv").write_text(GOOD)
+    expected = statistics([str(tmp_path / "a.csv")])
+    rows = [row.rsplit(",", 1) for row in GOOD.splitlines()]
+    text = "\n".join(f"{start},{end if end == 'done' else words[end == '0']}" for start, end in rows)
+    (tmp_path / "b.csv").write_text(text)
+    assert np.array_equal(statistics([str(tmp_path / "b.csv")]).A, expected.A)

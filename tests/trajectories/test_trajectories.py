@@ -1,0 +1,250 @@
+"""`Trajectories` itself: the data contract, immutability, joining."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import pickle
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.testing import assert_array_equal
+from scipy import sparse
+
+from lstd import Trajectories
+from lstd.errors import InvalidInputError, LSTDError, MissingExtraError, MissingTerminationWarning
+from lstd.trajectories.structure import first_return, last_rows
+
+NAN = float("nan")
+X4 = np.arange(8.0).reshape(4, 2)
+
+
+def example(**changes):
+    arguments = {
+        "X": X4,
+        "y": [0.0, 1.0, 0.5, NAN],
+        "episode": ["a", "a", "b", "b"],
+        "terminated": [False, True, False, False],
+    }
+    return Trajectories(**(arguments | changes))
+
+
+def test_rows_of_the_contract():
+    data = example()
+    assert (len(data), data.n_features, data.n_episodes, data.n_transitions) == (4, 2, 2, 3)
+    assert_array_equal(data.horizon, [False, False, False, True])
+    arrays = data.to_arrays()
+    assert list(arrays) == ["X", "y", "episode", "terminated"]
+    assert_array_equal(arrays["X"], X4)
+    assert_array_equal(arrays["y"], [0.0, 1.0, 0.5, NAN])
+    assert arrays["episode"].tolist() == ["a", "a", "b", "b"]
+    assert arrays["terminated"].dtype == np.bool_
+    assert repr(data) == "Trajectories(n_rows=4, n_features=2, n_episodes=2, n_transitions=3, n_terminated=1)"
+
+
+def test_without_ids_an_episode_ends_where_it_terminates():
+    data = Trajectories(X4, [1.0, 2.0, 3.0, 4.0], terminated=[False, True, True, False])
+    assert data.episode.tolist() == [0, 0, 1, 2]
+    assert (data.n_episodes, data.n_transitions) == (3, 3)
+
+
+def test_one_stream_has_its_last_row_pending():
+    data = Trajectories(X4, np.ones(4))
+    assert (data.n_episodes, data.n_transitions) == (1, 3)
+
+
+def test_no_rows():
+    data = Trajectories(np.empty((0, 3)), [])
+    assert (len(data), data.n_features, data.n_episodes, data.n_transitions) == (0, 3, 0, 0)
+
+
+def test_episodes_of_one_row():
+    data = Trajectories(X4, [NAN, 1.0, NAN, NAN], episode=[4, 3, 2, 1], terminated=[False, True, False, False])
+    assert (data.n_episodes, data.n_transitions) == (4, 1)
+
+
+def test_optional_arrays():
+    data = example(discount=[0.9, 0.5, 0.9, 0.9], importance_ratio=2.0, feature_names=["p", "q"])
+    assert_array_equal(data.discount, [0.9, 0.0, 0.9, 0.9])  # a transition that terminates has discount 0
+    assert_array_equal(data.to_arrays()["importance_ratio"], np.full(4, 2.0))
+    assert data.feature_names == ("p", "q")
+
+
+def test_missing_termination_warns_and_nothing_terminated():
+    with pytest.warns(MissingTerminationWarning, match="`terminated`") as caught:
+        data = example(terminated=None, y=[0.0, 1.0, 0.5, 0.25])
+    assert caught[0].filename == __file__
+    assert not data.terminated.any()
+    assert data.n_transitions == 2
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"y": [NAN, 1.0, 0.5, 0.0]}, r"`y` .* row 0 has nan"),
+        ({"y": [0.0, NAN, 0.5, 0.0]}, r"`y` .* row 1 has nan"),
+        ({"y": [0.0, 1.0, 0.5]}, r"`y` must have one reward per row"),
+        ({"X": np.full((4, 2), np.inf)}, r"`X` must be finite"),
+        ({"episode": ["a", "b", "a", "a"]}, r"`episode` must be contiguous.* 'a' comes again at row 2"),
+        ({"episode": [1.0, 1.0, NAN, 2.0]}, r"`episode` .* row 2 has .*nan"),
+        ({"episode": ["a", "a", None, "b"]}, r"`episode` .* row 2 has None"),
+        ({"episode": [1, 1, "b", "b"]}, None),
+        ({"episode": np.array([1, 1, "b", "b"], dtype=object)}, r"`episode` .* row 2 has 'b'"),
+        ({"episode": np.array(["2020", "2020", "NaT", "2021"], dtype="M8[D]")}, r"`episode` .* row 2 has"),
+        ({"terminated": [True, False, False, False]}, r"`terminated` .* row 0 is followed"),
+        ({"terminated": [0, 2, 0, 0]}, r"`terminated` .* row 1 has 2"),
+        ({"discount": [0.9, 1.5, 0.9, 0.9]}, r"`discount` .* row 1 has 1.5"),
+        ({"importance_ratio": [1, 1, -1, 1]}, r"`importance_ratio` .* row 2 has -1"),
+        ({"feature_names": ["p"]}, r"`feature_names` .* per feature, 2; got 1"),
+        ({"feature_names": "pq"}, r"`feature_names` must be a sequence of str"),
+    ],
+)
+def test_bad_arrays_are_refused(changes, message):
+    if message is None:  # NumPy makes text of both before we see them
+        assert example(**changes).episode.tolist() == ["1", "1", "b", "b"]
+        return
+    with pytest.raises(InvalidInputError, match=message):
+        example(**changes)
+
+
+@pytest.mark.parametrize(
+    ("ids", "kind"),
+    [
+        (np.array(["a", "a", "b", "b"], dtype=object), "U"),
+        (np.array([1, 1, 2, 2], dtype=object), "i"),
+        (np.array([True, True, False, False]), "b"),
+        (np.array(["2020", "2020", "2021", "2021"], dtype="M8[D]"), "M"),
+        ([1.5, 1.5, 2.5, 2.5], "f"),
+    ],
+)
+def test_ids_have_a_plain_type(ids, kind):
+    assert example(episode=ids).episode.dtype.kind == kind
+
+
+def test_nothing_can_be_changed():
+    X, y = X4.copy(), np.array([0.0, 1.0, 0.5, NAN])
+    data = example(X=X, y=y)
+    X[0, 0] = y[0] = 99.0
+    assert data.X[0, 0] == 0.0
+    assert data.y[0] == 0.0
+    for array in (*data.to_arrays().values(), data.horizon):
+        assert not array.flags.writeable
+    with pytest.raises(AttributeError, match="immutable"):
+        data.X = X
+    with pytest.raises(AttributeError, match="immutable"):
+        del data.X
+    assert X.flags.writeable
+
+
+@pytest.mark.parametrize("form", ["csr", "csc", "coo"])
+def test_sparse_features_are_copied_into_rows(form):
+    source = sparse.csr_array(X4)
+    given = source.asformat(form)
+    data = example(X=given)
+    assert data.X.format == "csr"
+    given.data[:] = -1.0
+    assert_array_equal(data.X.toarray(), X4)
+    with pytest.raises(ValueError, match="read-only"):
+        data.X.data[0] = 3.0
+
+
+def test_unsorted_sparse_features_of_the_caller_stay_as_they_are():
+    X = sparse.csr_array((np.array([1.0, 2.0, 4.0]), np.array([1, 0, 1]), np.array([0, 3])), shape=(1, 2))
+    data = Trajectories(X, [1.0], terminated=[True])
+    assert_array_equal(data.X.toarray(), [[2.0, 5.0]])
+    assert X.data.tolist() == [1.0, 2.0, 4.0]
+    assert X.indptr.tolist() == [0, 3]
+
+
+def test_pickle_keeps_everything_and_stays_read_only():
+    data = example(discount=0.5, feature_names=["p", "q"])
+    again = pickle.loads(pickle.dumps(data))
+    for name, array in data.to_arrays().items():
+        assert_array_equal(again.to_arrays()[name], array)
+        assert not again.to_arrays()[name].flags.writeable
+    assert again.feature_names == data.feature_names
+
+
+def test_concat():
+    first, second = example(), example(episode=["c", "c", "d", "d"])
+    both = Trajectories.concat([first, second])
+    assert len(both) == 8
+    assert both.episode.tolist() == list("aabbccdd")
+    assert_array_equal(both.X, np.vstack([X4, X4]))
+    assert both.n_transitions == 6
+
+
+def test_concat_of_one_equals_it():
+    assert_array_equal(Trajectories.concat([example()]).y, example().y)
+
+
+def test_concat_renumbers_episodes_that_share_ids():
+    both = Trajectories.concat([example(), example()], renumber=True)
+    assert both.episode.tolist() == [0, 0, 1, 1, 2, 2, 3, 3]
+
+
+def test_concat_makes_missing_ratios_one():
+    both = Trajectories.concat([example(), example(episode=list("ccdd"), importance_ratio=2.0)])
+    assert_array_equal(both.importance_ratio, [1, 1, 1, 1, 2, 2, 2, 2])
+
+
+def test_concat_of_sparse_and_dense():
+    both = Trajectories.concat([example(), example(X=sparse.csr_array(X4), episode=list("ccdd"))])
+    assert_array_equal(both.X.toarray(), np.vstack([X4, X4]))
+
+
+def test_concat_with_an_empty_part():
+    both = Trajectories.concat([Trajectories(np.empty((0, 2)), []), example()])
+    assert both.episode.tolist() == list("aabb")
+
+
+@pytest.mark.parametrize(
+    ("parts", "message"),
+    [
+        (list, "at least one"),
+        (lambda: [example(), example()], r"'a' is in parts 0 and 1.*renumber=True"),
+        (lambda: [example(), example(episode=[1, 1, 2, 2])], r"one type"),
+        (lambda: [example(), example(X=X4[:, :1], episode=list("ccdd"))], "same features; part 0 has 2, part 1 1"),
+        (lambda: [example(), example(discount=0.5, episode=list("ccdd"))], "same discounts"),
+        (lambda: [example(), example(y=np.ones((4, 2)), episode=list("ccdd"))], "same rewards"),
+        (lambda: [example(feature_names=["p", "q"]), example(episode=list("ccdd"))], "same feature names"),
+    ],
+)
+def test_concat_refuses_what_does_not_fit(parts, message):
+    with pytest.raises(InvalidInputError, match=message):
+        Trajectories.concat(parts())
+
+
+@given(st.lists(st.integers(0, 4), max_size=12))
+def test_structure_by_definition(ids):
+    array = np.array(ids, dtype=np.int64)
+    runs = [i for i in range(len(ids)) if i == 0 or ids[i] != ids[i - 1]]
+    again = next((i for i in runs if ids[i] in ids[:i]), None)
+    assert first_return(array) == again
+    assert last_rows(array).tolist() == [i == len(ids) - 1 or ids[i + 1] != ids[i] for i in range(len(ids))]
+
+
+@pytest.mark.parametrize("package", ["narwhals", "gymnasium"])
+def test_a_missing_package_is_named_with_its_remedy(package, monkeypatch):
+    monkeypatch.setitem(sys.modules, package, None)
+    extra, use = {
+        "narwhals": ("data", lambda: Trajectories.from_frame(None, features="x", reward="r")),
+        "gymnasium": ("gymnasium", lambda: Trajectories.from_gymnasium(None, lambda observation: 0, n_steps=1)),
+    }[package]
+    with pytest.raises(
+        MissingExtraError, match=rf'{package}\. Install it with: pip install "lstd\[{extra}\]"'
+    ) as caught:
+        use()
+    assert isinstance(caught.value, ImportError)
+    assert isinstance(caught.value, LSTDError)
+
+
+def test_examples_in_docstrings():
+    for name in ("pandas", "gymnasium", "minari"):
+        pytest.importorskip(name)
+    results = doctest.testmod(importlib.import_module("lstd.trajectories.trajectories"))
+    assert results.attempted > 10
+    assert results.failed == 0

@@ -1,0 +1,312 @@
+"""`Trajectories.from_frame`: the same rows from every kind of table, and refusals that name column and row."""
+
+from __future__ import annotations
+
+import datetime as dt
+import warnings
+from decimal import Decimal
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+
+from lstd import LSTD, Trajectories
+from lstd.errors import InvalidInputError, MissingTerminationWarning
+
+pd = pytest.importorskip("pandas")
+pl = pytest.importorskip("polars")
+pa = pytest.importorskip("pyarrow")
+pytest.importorskip("narwhals")
+
+KINDS = {
+    "pandas": pd.DataFrame,
+    "pandas-nullable": lambda columns: pd.DataFrame(columns).convert_dtypes(),
+    "pandas-arrow": lambda columns: pa.table(columns).to_pandas(types_mapper=pd.ArrowDtype),
+    "polars": pl.DataFrame,
+    "polars-lazy": pl.LazyFrame,
+    "pyarrow": pa.table,
+}
+NAMES = {"features": ["x", "on"], "reward": "r", "episode": "id", "terminated": "end"}
+
+# Three episodes: one that terminates, one of nothing but its horizon row, one that is cut off.
+COLUMNS = {
+    "id": ["a", "a", "b", "c", "c", "c"],
+    "t": [0, 1, 0, 5, 6, 9],
+    "x": [0.5, 1.5, 2.5, 3.5, 4.5, 5.5],
+    "on": [True, False, True, True, False, False],
+    "r": [1.0, 2.0, None, 4.0, 5.0, None],
+    "end": [False, True, False, False, False, False],
+    "cut": [False, False, True, False, True, False],
+    "gamma": [0.9, 0.8, None, 0.7, 0.6, None],
+    "rho": [1.0, 2.0, None, 0.0, 0.5, None],
+    "note": ["n/a", "-", "2", "3", "4", "5"],
+}
+
+
+def read(columns=COLUMNS, kind="pandas", **arguments):
+    return Trajectories.from_frame(KINDS[kind](columns), **(NAMES | arguments))
+
+
+def changed(name, values):
+    return COLUMNS | {name: values}
+
+
+def test_rows_are_the_same_from_every_kind_of_table():
+    for kind in KINDS:
+        data = read(kind=kind, time="t", truncated="cut", discount="gamma", importance_ratio="rho")
+        assert data.X.flags.c_contiguous, kind
+        assert_array_equal(data.X, [[0.5, 1], [1.5, 0], [2.5, 1], [3.5, 1], [4.5, 0], [5.5, 0]], err_msg=kind)
+        assert_array_equal(data.y, [1, 2, np.nan, 4, 5, np.nan], err_msg=kind)
+        assert data.episode.tolist() == list("aabccc")
+        assert_array_equal(data.terminated, [False, True, False, False, False, False], err_msg=kind)
+        assert_array_equal(data.horizon, [False, False, True, False, False, True], err_msg=kind)
+        assert_array_equal(data.discount, [0.9, 0.0, 1.0, 0.7, 0.6, 1.0], err_msg=kind)
+        assert_array_equal(data.importance_ratio, [1, 2, 1, 0, 0.5, 1], err_msg=kind)
+        assert data.feature_names == ("x", "on")
+        assert (data.n_episodes, data.n_transitions) == (3, 4)
+
+
+def test_chunked_arrow_tables():
+    table = pa.concat_tables([pa.table(COLUMNS).slice(0, 2), pa.table(COLUMNS).slice(2)])
+    assert_array_equal(Trajectories.from_frame(table, **NAMES).y, read().y)
+
+
+def test_the_index_of_a_pandas_frame_does_not_matter():
+    frame = pd.DataFrame(COLUMNS, index=[3, 3, 1, 0, 9, 9])
+    assert_array_equal(Trajectories.from_frame(frame, **NAMES).X, read().X)
+
+
+def test_several_rewards():
+    data = read(COLUMNS | {"s": [1, 2, 3, 4, 5, 6]}, reward=["r", "s"])
+    assert_array_equal(data.y, [[1, 1], [2, 2], [np.nan, 3], [4, 4], [5, 5], [np.nan, 6]])
+    assert read(reward=["r"]).y.shape == (6, 1)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "values",
+    [[7, 7, 3, 5, 5, 5], [dt.date(2020, 1, i) for i in (7, 7, 3, 5, 5, 5)], [Decimal(i) for i in (7, 7, 3, 5, 5, 5)]],
+    ids=["integers", "dates", "decimals"],
+)
+def test_ids_of_other_types(kind, values):
+    data = read(changed("id", values), kind)
+    assert data.n_episodes == 3
+    if isinstance(values[0], dt.date):
+        assert (data.episode.dtype.kind, data.episode[2].astype("M8[D]").item()) == ("M", dt.date(2020, 1, 3))
+    else:
+        assert data.episode.astype(float).tolist() == [7, 7, 3, 5, 5, 5]
+
+
+def test_objects_as_ids():
+    times = [dt.datetime(2020, 1, 1, hour) for hour in (7, 7, 3, 5, 5, 5)]
+    data = Trajectories(np.ones((6, 1)), np.ones(6), episode=np.array(times, dtype=object), terminated=[False] * 6)
+    assert data.episode[0].item() == times[0]
+    prices = [Decimal(one) for one in ("1.0", "1.00", "20", "3.5", "3.50", "3.5")]
+    assert read(changed("id", prices)).episode.tolist() == ["1", "1", "20", "3.5", "3.5", "3.5"]
+    for bad in (Decimal("Infinity"), times[0].replace(tzinfo=dt.UTC), dt.date(2020, 1, 1), object()):
+        with pytest.raises(InvalidInputError, match=r"must hold ids of one kind; row [03] "):
+            read(changed("id", pd.Series([*([bad] if bad is object else times)[:3], bad, *times[3:5]], dtype=object)))
+
+
+def test_categorical_ids():
+    for frame in (
+        pd.DataFrame(COLUMNS).astype({"id": "category"}),
+        pl.DataFrame(COLUMNS).with_columns(pl.col("id").cast(pl.Categorical)),
+        pl.DataFrame(COLUMNS).with_columns(pl.col("id").cast(pl.Enum(["c", "b", "a"]))),
+        pa.table(COLUMNS).set_column(0, "id", pa.array(COLUMNS["id"]).dictionary_encode()),
+    ):
+        assert Trajectories.from_frame(frame, **NAMES).episode.tolist() == list("aabccc")
+
+
+@pytest.mark.parametrize("frame", ["pandas", "polars"])
+def test_a_frame_of_features_keeps_their_names(frame):
+    arrays = read().to_arrays(frame=frame)
+    model = LSTD().fit(**arrays)
+    assert model.feature_names_in_.tolist() == ["x", "on"]
+    assert_array_equal(model.coef_, LSTD().fit(**read().to_arrays()).coef_)
+    nameless = Trajectories(X=[[1.0]], y=[0.5], terminated=[True])
+    with pytest.raises(InvalidInputError, match="these Trajectories have no `feature_names`"):
+        nameless.to_arrays(frame=frame)
+    with pytest.raises(InvalidInputError, match="`frame` must be one of 'pandas', 'polars'; got 'xarray'"):
+        read().to_arrays(frame="xarray")
+
+
+@pytest.mark.parametrize("kind", ["polars", "pyarrow", "pandas-arrow", "pandas"])
+def test_numbers_of_other_types(kind):
+    columns = changed("x", [Decimal("0.5"), Decimal(1), Decimal(2), Decimal(3), Decimal(4), Decimal(5)])
+    columns["on"] = [1, 0, 1, 1, 0, 0]
+    columns["end"] = [0, 1, 0, 0, 0, 0]
+    data = read(columns, kind)
+    assert_array_equal(data.X[:2], [[0.5, 1.0], [1.0, 0.0]])
+    assert data.terminated.sum() == 1
+
+
+def test_objects_of_pandas():
+    frame = pd.DataFrame(COLUMNS).astype({"on": object, "end": object, "r": object})
+    assert_array_equal(Trajectories.from_frame(frame, **NAMES).X, read().X)
+
+
+def test_without_ids_an_episode_ends_where_it_terminates():
+    data = Trajectories.from_frame(
+        pl.DataFrame({"x": [1, 2, 3], "r": [1.0, 2.0, None], "end": [False, True, False]}),
+        features="x",
+        reward="r",
+        terminated="end",
+    )
+    assert data.episode.tolist() == [0, 0, 1]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_sort_restores_shuffled_rows(kind):
+    order = [5, 0, 2, 4, 1, 3]
+    mixed = {name: [values[i] for i in order] for name, values in COLUMNS.items()}
+    data = read(mixed, kind, time="t", sort=True, truncated="cut", discount="gamma", importance_ratio="rho")
+    expected = Trajectories.concat(
+        [read(changed_rows([3, 4, 5])), read(changed_rows([0, 1])), read(changed_rows([2]))]  # by first appearance
+    )
+    assert_array_equal(data.X, expected.X)
+    assert_array_equal(data.y, expected.y)
+    assert_array_equal(data.terminated, expected.terminated)
+    assert data.episode.tolist() == expected.episode.tolist()
+
+
+def changed_rows(rows):
+    return {name: [values[i] for i in rows] for name, values in COLUMNS.items()}
+
+
+@pytest.mark.parametrize("kind", ["pandas", "polars", "pyarrow"])
+@pytest.mark.parametrize("step", [dt.timedelta(microseconds=1), dt.timedelta(days=1)], ids=["microseconds", "days"])
+def test_times_may_be_dates(kind, step):
+    times = [dt.datetime(2020, 1, 1) + i * step for i in range(6)]
+    assert read(changed("t", times), kind, time="t").n_episodes == 3
+    with pytest.raises(InvalidInputError, match=r"'t' \(`time`\) must rise .* episode a; row 1 "):
+        read(changed("t", times[::-1]), kind, time="t")
+
+
+def test_times_beyond_double_precision():
+    times = [2**60 + i for i in range(6)]
+    for kind in KINDS:
+        assert read(changed("t", times), kind, time="t").n_episodes == 3
+
+
+def test_only_named_columns_of_a_lazy_frame_are_read():
+    frame = pl.LazyFrame(COLUMNS).with_columns(pl.col("note").str.to_integer(strict=True))  # fails when computed
+    assert Trajectories.from_frame(frame, **NAMES).n_episodes == 3
+
+
+def test_missing_termination_warns():
+    with pytest.warns(MissingTerminationWarning, match="`episode` \\('id'\\)") as caught:
+        data = Trajectories.from_frame(pd.DataFrame(COLUMNS | {"r": [1.0] * 6}), features="x", reward="r", episode="id")
+    assert caught[0].filename == __file__
+    assert (data.n_transitions, data.terminated.any()) == (3, False)
+
+
+@pytest.mark.parametrize("flag", [[0, 1, 1, 0, 0, 1], [1, 0, 1, 0, 1, 0], [1, 1, 1, 0, 1, 1]])
+def test_truncated_says_that_nothing_terminated(flag):
+    columns = COLUMNS | {"r": [1.0, None, None, 4.0, 5.0, None], "cut": flag}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert read(columns, terminated=None, truncated="cut").n_transitions == 3
+
+
+def test_both_flags_mean_terminated():
+    data = read(changed("cut", [False, True, True, False, True, False]), truncated="cut")
+    assert data.terminated.tolist() == COLUMNS["end"]
+    assert data.n_transitions == 4
+
+
+def test_a_table_may_end_inside_an_episode():
+    assert read(changed("cut", [False] * 6), truncated="cut").n_transitions == 4
+
+
+REFUSED = {
+    "missing column": ({}, {"features": ["x", "onn"]}, r"'onn' \(`features`\) is not in the frame.*mean 'on'\?"),
+    "missing reward column": ({}, {"reward": "zzz"}, r"'zzz' \(`reward`\) is not in the frame"),
+    "text": ({}, {"features": ["note"]}, r"'note' \(`features`\) must be numeric.*row 0 .* has 'n/a'"),
+    "numbers as text": ({"x": list("123456")}, {}, r"'x' \(`features`\) must be numeric.*reads as numbers"),
+    "null feature": ({"x": [1, 2, None, 4, None, 6]}, {}, r"'x' \(`features`\) .*missing values; row 2 "),
+    "all null": ({"x": [None] * 6}, {}, r"'x' \(`features`\) .*missing values; row 0 "),
+    "NaN feature": ({"x": [1.0, 2.0, 3.0, float("nan"), 5.0, 6.0]}, {}, r"'x' .*missing values; row 3 "),
+    "infinite": ({"x": [1.0, 2.0, 3.0, float("inf"), 5.0, 6.0]}, {}, r"'x' \(`features`\) must be finite; row 3 .*inf"),
+    "null boolean": ({"on": [True, None, True, True, True, True]}, {}, r"'on' \(`features`\) .*; row 1 "),
+    "reward inside": ({"r": [1.0, 2.0, None, None, 5.0, 6.0]}, {}, r"'r' \(`reward`\) .* row 3 .* followed by"),
+    "reward at an end": ({"r": [1.0, None, None, 1.0, 5.0, 6.0]}, {}, r"'r' \(`reward`\) .* row 1 .* terminated"),
+    "not contiguous": ({"id": list("aabbab")}, {}, r"'id' \(`episode`\) must be contiguous; episode a .* row 4 .*Sort"),
+    "null id": ({"id": ["a", "a", "b", None, "c", "c"]}, {}, r"'id' \(`episode`\) must have an id.* row 3 "),
+    "null integer id": ({"id": [1, 1, 2, None, 3, 3]}, {}, r"'id' \(`episode`\) must have an id.* row 3 "),
+    "early end": ({"end": [True, False] * 3}, {}, r"'end' \(`terminated`\) .* row 0 .* episode, a"),
+    "null flag": ({"end": [False, True, None, False, False, False]}, {}, r"'end' .* row 2 .* has none"),
+    "no flag": ({"end": [0, 2, 0, 0, 0, 0]}, {}, r"'end' \(`terminated`\) must hold True and False.* row 1 .* has 2"),
+    "text as flag": ({"end": ["no", "yes", "no", "no", "no", "no"]}, {}, r"'end' \(`terminated`\) .*row 0 .*'no'"),
+    "time falls": ({"t": [0, 1, 0, 6, 5, 9]}, {"time": "t"}, r"'t' \(`time`\) must rise .*c; row 4 .*sort=True"),
+    "time stands": ({"t": [0, 1, 0, 5, 5, 9]}, {"time": "t"}, r"'t' \(`time`\) must differ .*episode c; row 4 "),
+    "time missing": ({"t": [0, 1, None, 5, 6, 9]}, {"time": "t"}, r"'t' \(`time`\) .* row 2 "),
+    "time as text": ({}, {"time": "note"}, r"'note' \(`time`\) must hold numbers or dates"),
+    "discount": ({"gamma": [0.9, 1.0, 1.1, 1.0, 1.0, 1.0]}, {"discount": "gamma"}, r"'gamma' .* row 2 .*1.1"),
+    "null discount": ({"gamma": [0.9, 0.9, 0.9, None, 0.9, 0.9]}, {"discount": "gamma"}, r"'gamma' .*row 3 .* none"),
+    "ratio": ({"rho": [1.0, 1.0, 1.0, 1.0, -1.0, 1.0]}, {"importance_ratio": "rho"}, r"'rho' .*at least 0; row 4 .*-1"),
+    "cut without successor": (
+        {"r": [1.0, 2.0, None, 4.0, 5.0, 6.0], "cut": [False, False, True, False, False, True]},
+        {"truncated": "cut"},
+        r"'cut' \(`truncated`\) is True at row 5 .* episode c, .*Append a row",
+    ),
+    "cut inside": ({"cut": [0, 0, 1, 1, 0, 0]}, {"truncated": "cut"}, r"'cut' .* row 3 .* more rows of episode c"),
+    "neither flag": ({"cut": [0, 0, 1, 0, 0, 0]}, {"truncated": "cut", "terminated": None}, r"'cut' .* a.* row 1 "),
+    "leak": ({}, {"features": ["x", "r"]}, r"`features` must not contain the `reward` column 'r'"),
+    "twice": ({}, {"features": ["x", "x"]}, r"`features` .* 'x' is in it twice"),
+    "no features": ({}, {"features": []}, r"`features` must name at least one"),
+    "no name": ({}, {"features": [0]}, r"`features` must name columns by str; got 0"),
+    "not names": ({}, {"features": 0}, r"`features` must be a column's name"),
+    "sort by nothing": ({}, {"sort": True}, r"`sort` needs `time`"),
+    "cut without ids": ({}, {"episode": None, "truncated": "cut"}, r"`truncated` needs `episode`"),
+    "first row": ({}, {"first_row": -1}, r"`first_row` must be at least 0"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["pandas", "polars", "pyarrow", "pandas-nullable"])
+@pytest.mark.parametrize("case", REFUSED)
+def test_refusals_name_the_column_and_the_first_bad_row(case, kind):
+    changes, arguments, message = REFUSED[case]
+    columns = COLUMNS | {"r": [1.0, 2.0, None, 4.0, 5.0, None]} | changes
+    if case == "neither flag":
+        columns["r"] = [1.0, None, None, 4.0, 5.0, None]
+    if case == "infinite" and kind == "pandas-nullable":
+        kind = "pandas"  # old versions of pandas warn when they convert infinity
+    with pytest.raises(InvalidInputError, match=message):
+        read(columns, kind, **arguments)
+
+
+def test_rows_are_counted_from_the_first_row():
+    with pytest.raises(InvalidInputError, match=r"row 1002 \(counting from 1000\)"):
+        read(changed("x", [1, 2, None, 4, 5, 6]), first_row=1000)
+
+
+def test_rows_are_named_as_they_were_before_sorting():
+    columns = {name: values[::-1] for name, values in COLUMNS.items()} | {"r": [None, 5.0, 4.0, None, 2.0, None]}
+    with pytest.raises(InvalidInputError, match=r"'r' \(`reward`\) .* row 5 "):
+        read(columns, time="t", sort=True)
+
+
+def test_mixed_objects_are_refused():
+    frame = pd.DataFrame(COLUMNS).astype({"x": object, "id": object})
+    frame.loc[2, "x"] = "wet"
+    with pytest.raises(InvalidInputError, match=r"'x' \(`features`\) must be numeric; row 2 .* 'wet'"):
+        Trajectories.from_frame(frame, **NAMES)
+    frame = pd.DataFrame(COLUMNS).astype({"id": object})
+    frame.loc[2, "id"] = 7
+    with pytest.raises(InvalidInputError, match=r"'id' \(`episode`\) must hold ids of one kind; row 2 .* 7"):
+        Trajectories.from_frame(frame, **NAMES)
+
+
+def test_other_refusals():
+    with pytest.raises(InvalidInputError, match="`frame` must be a pandas, Polars or PyArrow table; got dict"):
+        Trajectories.from_frame(COLUMNS, **NAMES)
+    with pytest.raises(InvalidInputError, match="`frame` must have at least one row"):
+        Trajectories.from_frame(pd.DataFrame(COLUMNS).iloc[:0], **NAMES)
+    with pytest.raises(InvalidInputError, match=r"one column per name.*'x'"):
+        Trajectories.from_frame(pd.concat([pd.DataFrame(COLUMNS), pd.DataFrame(COLUMNS)[["x"]]], axis=1), **NAMES)
+    twice = pa.Table.from_arrays([pa.array([1]), pa.array([2]), pa.array([3])], names=["x", "x", "r"])
+    with pytest.raises(InvalidInputError, match="one column per name"):
+        Trajectories.from_frame(twice, features="x", reward="r")
+    with pytest.raises(InvalidInputError, match=r"'x' \(`features`\) must be numeric; its type is List"):
+        read(changed("x", [[1], [2], [3], [4], [5], [6]]), "polars")
