@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
 import warnings
 
 import numpy as np
@@ -10,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import lstd.estimators.metrics
 import naive
 from lstd import LSTD
 from lstd.errors import InvalidInputError, MissingTerminationWarning
@@ -272,7 +270,3 @@ def test_effective_degrees_of_freedom_at_the_ends():
         warnings.simplefilter("ignore")  # the second feature is always zero, and the system singular
         fitted = LSTD(gamma=0.5, alpha=0.0).fit(*data)
     assert_close(effective_degrees_of_freedom(fitted), [1, 0], "sums")
-
-
-def test_examples_in_docstrings_run():
-    assert doctest.testmod(lstd.estimators.metrics).failed == 0

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import csv
-import doctest
-import importlib
 import io
 import json
 import os
-import pkgutil
 import re
 import subprocess
 import sys
@@ -528,11 +525,6 @@ def test_a_folder_that_cannot_be_written_is_one_clear_error(tmp_path):
     (tmp_path / "figures").write_text("in the way")
     with pytest.raises(OutputError, match=r"figure2\.svg could not be written"):
         write_all(tmp_path)
-
-
-@pytest.mark.parametrize("name", sorted(module.name for module in pkgutil.iter_modules(lstd.report.__path__)))
-def test_examples_in_docstrings_run(name):
-    assert doctest.testmod(importlib.import_module(f"lstd.report.{name}")).failed == 0
 
 
 def test_the_style_sheet_is_part_of_the_package():

@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
-import importlib
-import pkgutil
-
-import numba
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -365,22 +360,6 @@ def test_the_last_possible_outcome_takes_what_rounding_leaves(monkeypatch, behin
     assert MRP(P, P).simulate(1, seed=0).states.tolist() == [0, 9]
     start = np.append(np.full(10, 0.1), np.zeros(behind))
     assert MRP(P, P, start=start).simulate(0, seed=0).states.tolist() == [9]
-
-
-# ---------------------------------------------------------------- examples in docstrings
-
-DOCUMENTED = [importlib.import_module(f"lstd.mrp.{found.name}") for found in pkgutil.iter_modules(lstd.mrp.__path__)]
-
-
-@pytest.mark.parametrize("module", [*DOCUMENTED, lstd.experiments.sweep], ids=lambda module: module.__name__)
-def test_examples_in_docstrings(module):
-    if numba.config.DISABLE_JIT and module is lstd.experiments.sweep:
-        pytest.skip("a sweep of 50 runs takes minutes without compiled kernels")
-    result = doctest.testmod(module)
-    assert result.failed == 0
-    public = {item for item in vars(module).values() if getattr(item, "__module__", None) == module.__name__}
-    documented = [item for item in public if callable(item) and ">>>" in (item.__doc__ or "")]
-    assert result.attempted > 0 or not documented
 
 
 def test_every_public_model_has_an_example():

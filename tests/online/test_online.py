@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import doctest
 import io
 import pickle
 import warnings
@@ -16,9 +15,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
-import lstd.online.recursive_lstd
-import lstd.online.td
-import lstd.online.transition
 import naive
 from lstd.errors import BrokenEpisodeWarning, IllConditionedWarning, InvalidInputError, LostDigitsWarning
 from lstd.online import TD, RecursiveLSTD, TrueOnlineTD
@@ -415,13 +411,3 @@ def test_predict():
     assert isinstance(model.predict(X[0]), float)
     assert_close(model.predict(X[0]), expected[0], "sums")
     assert_close(model.predict(entries(X[0])), expected[0], "sums")
-
-
-# ---------------------------------------------------------------- documentation
-
-
-@pytest.mark.parametrize("module", [lstd.online.recursive_lstd, lstd.online.td])
-def test_examples_of_the_documentation(module):
-    result = doctest.testmod(module)
-    assert result.attempted > 5
-    assert result.failed == 0

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
-import importlib
 import io
 import os
 import re
@@ -501,8 +499,3 @@ def test_figures_can_be_saved_by_their_own_means():
     buffer = io.BytesIO()
     plot_calibration(model, X, y, terminated=terminated).savefig(buffer, format="png")
     assert buffer.getvalue().startswith(b"\x89PNG")
-
-
-@pytest.mark.parametrize("name", ["fit_data", "fit_captions", "fit_figures", "fit_report", "fit_settings", "frame"])
-def test_examples_in_docstrings_run(name):
-    assert doctest.testmod(importlib.import_module(f"lstd.report.{name}")).failed == 0

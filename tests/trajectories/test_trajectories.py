@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
-import importlib
 import pickle
 import sys
 
@@ -240,11 +238,3 @@ def test_a_missing_package_is_named_with_its_remedy(package, monkeypatch):
         use()
     assert isinstance(caught.value, ImportError)
     assert isinstance(caught.value, LSTDError)
-
-
-def test_examples_in_docstrings():
-    for name in ("pandas", "gymnasium", "minari"):
-        pytest.importorskip(name)
-    results = doctest.testmod(importlib.import_module("lstd.trajectories.trajectories"))
-    assert results.attempted > 10
-    assert results.failed == 0

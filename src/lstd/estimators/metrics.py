@@ -75,7 +75,7 @@ def value_error(
     >>> from lstd.estimators.metrics import value_error
     >>> from lstd.mrp import BoyanChain
     >>> chain = BoyanChain()
-    >>> value_error(chain.values + 0.5, chain)
+    >>> round(value_error(chain.values + 0.5, chain), 6)
     0.25
     >>> value_error([0.0] * 13, chain, normalise=True)
     1.0
