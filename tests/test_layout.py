@@ -123,7 +123,9 @@ def test_kernels_import_numpy_and_numba_only():
 @pytest.mark.parametrize(
     ("library", "parts"),
     [
-        ("matplotlib", {"report"}),
+        ("matplotlib", {"report", "experiments"}),
+        ("jinja2", {"report", "experiments"}),
+        ("markupsafe", {"report"}),
         ("numba", {"_kernels"}),
         ("llvmlite", {"_kernels"}),
         ("typer", {"cli"}),
@@ -150,8 +152,8 @@ def test_nothing_but_the_declared_dependencies_is_imported():
     }  # the last two by way of scikit-learn
     extras = {
         "cli": {"typer", "click", "rich"},
-        "report": {"matplotlib", "pyarrow"},
-        "experiments": {"pyarrow"},
+        "report": {"jinja2", "markupsafe", "matplotlib", "pyarrow"},
+        "experiments": {"jinja2", "matplotlib", "pyarrow"},
         "tables": {"pyarrow"},
         "distributed": {"distributed", "dask", "pyarrow"},
         "trajectories": {"narwhals", "gymnasium", "minari"},

@@ -10,7 +10,6 @@ import re
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
-from html.parser import HTMLParser
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import lstd.report
+from html_outline import outline
 from lstd.errors import OutputError
 from lstd.experiments.protocol import ALPHAS, FEATURES, GAMMA, LMBDAS, PAPER_SECONDS, PAPER_TIMED, STEP_SIZES
 from lstd.experiments.report import load, write_all
@@ -350,45 +350,6 @@ def test_best_table_equals_the_results(full, results):
         assert int(row["grid_diverged_entries"]) == np.isinf(errors).sum()
 
 
-class Outline(HTMLParser):
-    """Checks that tags are balanced and collects what the page loads, links to and says."""
-
-    VOID = ("meta", "link", "img", "br", "hr")
-
-    def __init__(self):
-        super().__init__()
-        self.open, self.loads, self.links, self.images, self.identifiers = [], [], [], [], []
-        self.words = io.StringIO()
-
-    def handle_starttag(self, tag, attrs):
-        found = dict(attrs)
-        if tag not in self.VOID:
-            self.open.append(tag)
-        self.loads += [found[name] for name in ("src", "srcset", "data") if name in found]
-        if tag == "link":
-            self.loads.append(found["href"])
-        if tag == "a":
-            self.links.append(found["href"])
-        if tag == "img":
-            self.images.append(found["alt"])
-        self.identifiers += [found["id"]] if "id" in found else []
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag
-
-    def handle_data(self, data):
-        if "style" not in self.open:
-            self.words.write(data)
-
-
-def outline(text):
-    parser = Outline()
-    parser.feed(text)
-    parser.close()
-    assert parser.open == []
-    return parser
-
-
 def test_the_page_is_sound_and_loads_nothing(full):
     text = (full[0] / "report.html").read_text(encoding="utf-8")
     assert len(text.encode()) < 5e6
@@ -528,4 +489,4 @@ def test_a_folder_that_cannot_be_written_is_one_clear_error(tmp_path):
 
 
 def test_the_style_sheet_is_part_of_the_package():
-    assert (Path(lstd.report.__file__).parent / "report.css").is_file()
+    assert (Path(lstd.report.__file__).parent / "templates" / "page.css").is_file()

@@ -15,8 +15,8 @@ import pandas as pd
 import pytest
 from scipy import sparse
 from scipy.stats import t as student
-from test_report import outline
 
+from html_outline import outline
 from lstd import LSTD
 from lstd.errors import InvalidInputError, MissingTerminationWarning, OutputError
 from lstd.estimators.metrics import calibration, effective_degrees_of_freedom, observed_returns
@@ -488,7 +488,7 @@ def test_the_bytes_depend_on_the_data_only_and_pyplot_is_not_imported(page, tmp_
     environment = os.environ | {
         "PYTHONHASHSEED": "7",
         "MPLCONFIGDIR": str(tmp_path),
-        "PYTHONPATH": os.pathsep.join([os.path.dirname(__file__), os.environ.get("PYTHONPATH", "")]),
+        "PYTHONPATH": os.pathsep.join(sys.path),
     }
     subprocess.run([sys.executable, "-c", program, str(tmp_path / "fit.html")], check=True, env=environment)
     assert (tmp_path / "fit.html").read_text(encoding="utf-8") == page

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
 from lstd.data.returns import TOLERANCE
@@ -15,17 +16,22 @@ from lstd.estimators.base import Predictor
 from lstd.estimators.metrics import effective_degrees_of_freedom
 from lstd.io.files import checked_path, replacing
 from lstd.report import fit_captions as captions
-from lstd.report import markup
 from lstd.report.fit_data import LEVEL, MOST_REWARDS, Evaluation, evaluate, half_widths
 from lstd.report.fit_figures import draw_calibration, draw_predictions
 from lstd.report.fit_settings import Grid, draw_degrees_of_freedom, draw_grid, feature_names, flagged_features, grid_of
-from lstd.report.frame import framed
 from lstd.report.numbers import grouped
+from lstd.report.rendering import render
 from lstd.report.style import svg_of
 
-Section = tuple[str, list[str]]
-
 TITLE = "LSTD(λ): a fit"
+SECTIONS = {
+    "model": "What was fitted",
+    "predictions": "Predictions and observed returns",
+    "calibration": "Calibration",
+    "settings": "Choice of λ and α",
+    "features": "Effective degrees of freedom",
+    "missing": "Not drawn, and why",
+}
 
 
 def write_fit_report(
@@ -99,20 +105,29 @@ def write_fit_report(
 
 
 def fit_page(found: Evaluation, title: str = TITLE) -> str:
-    """The whole page as text."""
+    """Render the page."""
     grid, no_grid = _grid(found)
-    sections: dict[str, Section] = {"model": ("What was fitted", [_facts(found)])}
-    sections["predictions"] = ("Predictions and observed returns", [_predictions(found)])
-    if found.observed.counts.any():
-        sections["calibration"] = ("Calibration", _calibration(found))
-    if grid is not None:
-        sections["settings"] = ("Choice of λ and α", [_settings(found, grid)])
-    sections["features"] = ("Effective degrees of freedom", [_features(found)])
     missing = [*captions.not_drawn(found), *no_grid]
-    if missing:
-        sections["missing"] = ("Not drawn, and why", [markup.items(missing)])
-    header = [markup.paragraph(captions.introduction(found), "muted"), markup.definitions(captions.summary(found))]
-    return framed(title, header, sections)
+    present = {
+        "calibration": bool(found.observed.counts.any()),
+        "settings": grid is not None,
+        "missing": bool(missing),
+    }
+    return render(
+        "model.html",
+        title=title,
+        sections={name: heading for name, heading in SECTIONS.items() if present.get(name, True)},
+        introduction=captions.introduction(found),
+        summary=captions.summary(found),
+        facts=captions.facts(found),
+        predictions=_picture(
+            draw_predictions(found), captions.predictions(found), captions.predictions_alternative(found)
+        ),
+        calibration=_calibration(found) if present["calibration"] else None,
+        settings=grid and _picture(draw_grid(grid), captions.grid(grid), captions.grid_alternative(grid)),
+        features=_features(found),
+        missing=missing,
+    )
 
 
 def _grid(found: Evaluation) -> tuple[Grid | None, list[str]]:
@@ -126,47 +141,29 @@ def _grid(found: Evaluation) -> tuple[Grid | None, list[str]]:
         return None, [f"Error over the grid of (λ, α): {error}"]
 
 
-def _facts(found: Evaluation) -> str:
-    rows = list(captions.facts(found).items())
-    return markup.table(("", ""), rows, n_labels=2, css="facts")
-
-
-def _predictions(found: Evaluation) -> str:
-    drawn = draw_predictions(found)
-    words = captions.predictions(found)
-    return _picture(drawn, "figure-predictions", words, captions.predictions_alternative(found))
-
-
-def _calibration(found: Evaluation) -> list[str]:
+def _calibration(found: Evaluation) -> dict[str, Any]:
     m = min(MOST_REWARDS, len(found.rewards))
     tables = [found.calibration(reward, 10) for reward in range(m)]
-    words = captions.calibration(found, tables)
-    parts = [_picture(draw_calibration(found), "figure-calibration", words, captions.calibration_alternative(tables))]
+    picture = _picture(
+        draw_calibration(found), captions.calibration(found, tables), captions.calibration_alternative(tables)
+    )
     header = ("mean prediction", "mean observed return", "± half interval", "rows", found.group_name)
+    numbers = {}
     for name, table in zip(found.rewards, tables, strict=False):
-        half = half_widths(table, found.level)
-        columns = (table.predicted, table.observed, half)
-        rows = [
+        columns = (table.predicted, table.observed, half_widths(table, found.level))
+        numbers["Calibration in numbers" + (f": {name}" if m > 1 else "")] = [
             (*(f"{column[i]:.4g}".replace("nan", "–") for column in columns), *map(grouped, counts))
             for i, counts in enumerate(zip(table.count, table.n_groups, strict=True))
         ]
-        label = "Calibration in numbers" + (f": {name}" if m > 1 else "")
-        body = markup.scroll(markup.table(header, rows, n_labels=0), label)
-        parts.append(f"<details><summary>{markup.text(label)}</summary>{body}</details>")
-    return parts
+    return picture | {"header": header, "numbers": numbers}
 
 
-def _settings(found: Evaluation, grid: Grid) -> str:
-    return _picture(draw_grid(grid), "figure-settings", captions.grid(grid), captions.grid_alternative(grid))
-
-
-def _features(found: Evaluation) -> str:
+def _features(found: Evaluation) -> dict[str, Any]:
     values = effective_degrees_of_freedom(found.model)
     names, flagged = feature_names(found.model), flagged_features(found.model)
     words = captions.features(found, values, names, flagged)
-    drawn = draw_degrees_of_freedom(values, names, flagged)
-    return _picture(drawn, "figure-features", words, captions.features_alternative(values))
+    return _picture(draw_degrees_of_freedom(values, names, flagged), words, captions.features_alternative(values))
 
 
-def _picture(drawn: Any, identifier: str, caption: str, alternative: str) -> str:
-    return markup.picture(svg_of(drawn), identifier, caption, alternative, drawn.get_figwidth())
+def _picture(drawn: Figure, caption: str, alternative: str) -> dict[str, Any]:
+    return {"svg": svg_of(drawn), "inches": drawn.get_figwidth(), "caption": caption, "alternative": alternative}

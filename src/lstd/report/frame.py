@@ -59,7 +59,7 @@ def framed(title: str, header: Iterable[str], sections: Mapping[str, tuple[str, 
     contents = (f'<li><a href="#{name}">{escape(heading)}</a></li>' for name, (heading, _) in sections.items())
     return _PAGE.substitute(
         title=escape(title),
-        style=resources.files(__package__).joinpath("report.css").read_text(encoding="utf-8"),
+        style=resources.files(__package__).joinpath("templates/page.css").read_text(encoding="utf-8"),
         header="\n".join(header),
         contents="\n".join(contents),
         body="\n".join(body),

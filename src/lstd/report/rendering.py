@@ -1,0 +1,63 @@
+"""Pages from Jinja2 templates: one HTML file that loads nothing from elsewhere."""
+
+from __future__ import annotations
+
+import base64
+import re
+from typing import Any
+
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup, escape
+
+_POWER = re.compile(r"(?<=\d)\^(-?\d+)")
+
+
+def render(template: str, package: str = __package__, **values: Any) -> str:
+    """Render a page.
+
+    Parameters
+    ----------
+    template : str
+        A file in the folder ``templates`` of `package`, or of this one. A page extends ``page.html``, whose head says
+        what it must define; ``parts.html`` has tables and figures.
+    package : str, optional
+        Full name of the package that has the template.
+    **values
+        What the names in the template stand for. Text is escaped.
+
+    Returns
+    -------
+    str
+        The same for the same values.
+
+    Examples
+    --------
+    >>> page = render("page.html", title="A < B", sections={})
+    >>> "<h1>A &lt; B</h1>" in page, "http" in page
+    (True, False)
+    """
+    environment = Environment(
+        loader=ChoiceLoader([PackageLoader(package), PackageLoader(__package__)]),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {"data_uri": data_uri, "powers": powers}
+    return environment.get_template(template).render(values)
+
+
+def powers(text: object) -> Markup:
+    """Escape text and raise its powers of numbers.
+
+    Examples
+    --------
+    >>> powers("2^-8 < α")
+    Markup('2<sup>−8</sup> &lt; α')
+    """
+    return Markup(_POWER.sub(lambda match: f"<sup>{match[1].replace('-', '−')}</sup>", escape(text)))
+
+
+def data_uri(svg: bytes) -> str:
+    """Encode a figure as the source of an image, so that its identifiers cannot clash with another figure's."""
+    return "data:image/svg+xml;base64," + base64.b64encode(svg).decode("ascii")
