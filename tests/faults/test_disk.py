@@ -22,7 +22,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 import pytest
-from test_report import build_folder
 
 import fake_experiments
 from forked_commands import Commands
@@ -31,6 +30,7 @@ from lstd.errors import InvalidInputError, OutputError
 from lstd.estimators.persistence import load_model, save_model
 from lstd.experiments.folder import PROVENANCE
 from lstd.io.files import replacing
+from results_folders import build_folder
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs processes that fork")
 

@@ -31,6 +31,7 @@ from lstd.report import (
 from lstd.report.fit_data import evaluate
 from lstd.report.fit_settings import draw_degrees_of_freedom, grid_of
 from lstd.report.style import plain, svg_of
+from page_outline import outline
 from tolerances import assert_close
 
 LMBDAS, ALPHAS = np.array([0.0, 0.5, 0.9, 1.0]), 2.0 ** np.arange(-3, 3)

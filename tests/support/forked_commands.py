@@ -42,7 +42,8 @@ class Commands:
     """Runs commands in forked processes; leaving it ends the server, which has imported `modules`."""
 
     def __init__(self, *modules: str) -> None:
-        environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
+        environment = os.environ | {"OPENBLAS_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
+        environment["PYTHONPATH"] = os.pathsep.join(sys.path)  # with the folders of the tests
         self._server = subprocess.Popen(
             [sys.executable, __file__, *modules], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment
         )

@@ -1,0 +1,45 @@
+"""Headings, links, pictures and words of an HTML page."""
+
+from __future__ import annotations
+
+import io
+from html.parser import HTMLParser
+
+
+class Outline(HTMLParser):
+    """Checks that tags are balanced and collects what the page loads, links to and says."""
+
+    VOID = ("meta", "link", "img", "br", "hr")
+
+    def __init__(self):
+        super().__init__()
+        self.open, self.loads, self.links, self.images, self.identifiers = [], [], [], [], []
+        self.words = io.StringIO()
+
+    def handle_starttag(self, tag, attrs):
+        found = dict(attrs)
+        if tag not in self.VOID:
+            self.open.append(tag)
+        self.loads += [found[name] for name in ("src", "srcset", "data") if name in found]
+        if tag == "link":
+            self.loads.append(found["href"])
+        if tag == "a":
+            self.links.append(found["href"])
+        if tag == "img":
+            self.images.append(found["alt"])
+        self.identifiers += [found["id"]] if "id" in found else []
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        if "style" not in self.open:
+            self.words.write(data)
+
+
+def outline(text):
+    parser = Outline()
+    parser.feed(text)
+    parser.close()
+    assert parser.open == []
+    return parser
