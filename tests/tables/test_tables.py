@@ -21,12 +21,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lstd import LSTDStatistics
+from lstd.data.columns import id_key
 from lstd.errors import InvalidInputError
 from lstd.tables import readers as files
 from lstd.tables.datasets import dataset_tables
 from lstd.tables.fitting import fit_tables
 from lstd.tables.row_reader import Roles, RowReader
-from lstd.tables.seen import SeenIds, key
+from lstd.tables.seen import SeenIds
 from lstd.tables.settings import Settings
 from table_files import episodes, statistics, write
 from tolerances import assert_close
@@ -230,7 +231,7 @@ def test_seen_ids_are_those_of_a_set(chunks):
     seen, expected = SeenIds(), set()
     for chunk in chunks:
         known = [place for place, name in enumerate(chunk) if name in expected or name in chunk[:place]]
-        assert seen.add([key(name) for name in chunk]) == (known[0] if known else None)
+        assert seen.add([id_key(name) for name in chunk]) == (known[0] if known else None)
         if not known:
             expected.update(chunk)
 
@@ -247,8 +248,8 @@ def test_seen_ids_take_little_memory():
     assert seen.add([5, 99_999]) == 0
     assert seen.add([-1, 10**6 + 3]) == 1
     assert seen.add([10**6 + 1]) is None
-    assert key("7") == key(7) == key(7.0) == key("7.0") == 7
-    assert len({key("07"), key("7"), key("7.00"), key("a"), key(7.5), key("-0"), key(10**30)}) == 7
+    assert id_key("7") == id_key(7) == id_key(7.0) == id_key("7.0") == 7
+    assert len({id_key("07"), id_key("7"), id_key("7.00"), id_key("a"), id_key(7.5), id_key("-0"), id_key(10**30)}) == 7
 
 
 @pytest.mark.parametrize("end", ["whole", "early", "ragged", "not UTF-8"])

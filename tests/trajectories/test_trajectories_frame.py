@@ -83,6 +83,22 @@ def test_several_rewards():
 
 
 @pytest.mark.parametrize("kind", KINDS)
+def test_text_means_what_it_means_in_a_file(kind):
+    """The columns as a CSV file has them: numbers, flags and ids as text, with white space and words for no value."""
+    texts = COLUMNS | {
+        "id": ["1", "1.0", "02", " x", "x ", "x"],
+        "x": ["0.5", " 1.5", "2.5e0", "+3.5", "4.5", "5.5"],
+        "on": ["1", "0", "1.0", "1", "0", "0"],
+        "r": ["1", "2", "NA", "4", "5", ""],
+        "end": ["no", "Yes", "FALSE", "f", "0", " n"],
+    }
+    data, numbers = read(texts, kind), read(kind=kind)
+    for name in ("X", "y", "terminated"):
+        assert_array_equal(getattr(data, name), getattr(numbers, name))
+    assert data.episode.tolist() == ["1", "1", "02", "x", "x", "x"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(
     "values",
     [[7, 7, 3, 5, 5, 5], [dt.date(2020, 1, i) for i in (7, 7, 3, 5, 5, 5)], [Decimal(i) for i in (7, 7, 3, 5, 5, 5)]],
@@ -104,7 +120,7 @@ def test_objects_as_ids():
     prices = [Decimal(one) for one in ("1.0", "1.00", "20", "3.5", "3.50", "3.5")]
     assert read(changed("id", prices)).episode.tolist() == ["1", "1", "20", "3.5", "3.5", "3.5"]
     for bad in (Decimal("Infinity"), times[0].replace(tzinfo=dt.UTC), dt.date(2020, 1, 1), object()):
-        with pytest.raises(InvalidInputError, match=r"must hold ids of one kind; row [03] "):
+        with pytest.raises(InvalidInputError, match=r"row [03] .* no id or not of one type"):
             read(changed("id", pd.Series([*([bad] if bad is object else times)[:3], bad, *times[3:5]], dtype=object)))
 
 
@@ -179,7 +195,7 @@ def changed_rows(rows):
 def test_times_may_be_dates(kind, step):
     times = [dt.datetime(2020, 1, 1) + i * step for i in range(6)]
     assert read(changed("t", times), kind, time="t").n_episodes == 3
-    with pytest.raises(InvalidInputError, match=r"'t' \(`time`\) must rise .* episode a; row 1 "):
+    with pytest.raises(InvalidInputError, match=r"'t' \(`time`\), row 1 .* is earlier than the row before"):
         read(changed("t", times[::-1]), kind, time="t")
 
 
@@ -222,36 +238,38 @@ def test_a_table_may_end_inside_an_episode():
 REFUSED = {
     "missing column": ({}, {"features": ["x", "onn"]}, r"'onn' \(`features`\) is not in the frame.*mean 'on'\?"),
     "missing reward column": ({}, {"reward": "zzz"}, r"'zzz' \(`reward`\) is not in the frame"),
-    "text": ({}, {"features": ["note"]}, r"'note' \(`features`\) must be numeric.*row 0 .* has 'n/a'"),
-    "numbers as text": ({"x": list("123456")}, {}, r"'x' \(`features`\) must be numeric.*reads as numbers"),
-    "null feature": ({"x": [1, 2, None, 4, None, 6]}, {}, r"'x' \(`features`\) .*missing values; row 2 "),
-    "all null": ({"x": [None] * 6}, {}, r"'x' \(`features`\) .*missing values; row 0 "),
-    "NaN feature": ({"x": [1.0, 2.0, 3.0, float("nan"), 5.0, 6.0]}, {}, r"'x' .*missing values; row 3 "),
-    "infinite": ({"x": [1.0, 2.0, 3.0, float("inf"), 5.0, 6.0]}, {}, r"'x' \(`features`\) must be finite; row 3 .*inf"),
-    "null boolean": ({"on": [True, None, True, True, True, True]}, {}, r"'on' \(`features`\) .*; row 1 "),
-    "reward inside": ({"r": [1.0, 2.0, None, None, 5.0, 6.0]}, {}, r"'r' \(`reward`\) .* row 3 .* followed by"),
-    "reward at an end": ({"r": [1.0, None, None, 1.0, 5.0, 6.0]}, {}, r"'r' \(`reward`\) .* row 1 .* terminated"),
-    "not contiguous": ({"id": list("aabbab")}, {}, r"'id' \(`episode`\) must be contiguous; episode a .* row 4 .*Sort"),
-    "null id": ({"id": ["a", "a", "b", None, "c", "c"]}, {}, r"'id' \(`episode`\) must have an id.* row 3 "),
-    "null integer id": ({"id": [1, 1, 2, None, 3, 3]}, {}, r"'id' \(`episode`\) must have an id.* row 3 "),
-    "early end": ({"end": [True, False] * 3}, {}, r"'end' \(`terminated`\) .* row 0 .* episode, a"),
-    "null flag": ({"end": [False, True, None, False, False, False]}, {}, r"'end' .* row 2 .* has none"),
-    "no flag": ({"end": [0, 2, 0, 0, 0, 0]}, {}, r"'end' \(`terminated`\) must hold True and False.* row 1 .* has 2"),
-    "text as flag": ({"end": ["no", "yes", "no", "no", "no", "no"]}, {}, r"'end' \(`terminated`\) .*row 0 .*'no'"),
-    "time falls": ({"t": [0, 1, 0, 6, 5, 9]}, {"time": "t"}, r"'t' \(`time`\) must rise .*c; row 4 .*sort=True"),
-    "time stands": ({"t": [0, 1, 0, 5, 5, 9]}, {"time": "t"}, r"'t' \(`time`\) must differ .*episode c; row 4 "),
-    "time missing": ({"t": [0, 1, None, 5, 6, 9]}, {"time": "t"}, r"'t' \(`time`\) .* row 2 "),
-    "time as text": ({}, {"time": "note"}, r"'note' \(`time`\) must hold numbers or dates"),
+    "text": ({}, {"features": ["note"]}, r"'note' \(`features`\), row 0 .* has no value"),
+    "text among numbers": ({"x": ["1", "two", "3", "4", "5", "6"]}, {}, r"'x' \(`features`\), row 1 .* has 'two'"),
+    "digits of other scripts": ({"x": ["1", "2", "٣", "4", "5", "6"]}, {}, r"'x' .*row 2 .* has '٣'"),
+    "null feature": ({"x": [1, 2, None, 4, None, 6]}, {}, r"'x' \(`features`\), row 2 .* has no value"),
+    "all null": ({"x": [None] * 6}, {}, r"'x' \(`features`\), row 0 .* has no value"),
+    "NaN feature": ({"x": [1.0, 2.0, 3.0, float("nan"), 5.0, 6.0]}, {}, r"'x' .*row 3 .* has no value"),
+    "infinite": ({"x": [1.0, 2.0, 3.0, float("inf"), 5.0, 6.0]}, {}, r"'x' \(`features`\), row 3 .* is infinite"),
+    "null boolean": ({"on": [True, None, True, True, True, True]}, {}, r"'on' \(`features`\), row 1 .* has no value"),
+    "reward inside": ({"r": [1.0, 2.0, None, None, 5.0, 6.0]}, {}, r"'r' \(`reward`\), row 3 .* has no value"),
+    "reward at an end": ({"r": [1.0, None, None, 1.0, 5.0, 6.0]}, {}, r"'r' \(`reward`\), row 1 .* may be missing"),
+    "not contiguous": ({"id": list("aabbab")}, {}, r"'id' \(`episode`\), row 4 .* a comes again .*sort"),
+    "null id": ({"id": ["a", "a", "b", None, "c", "c"]}, {}, r"'id' \(`episode`\), row 3 .* has no value"),
+    "missing id": ({"id": ["a", "a", "b", "N/A", "c", "c"]}, {}, r"'id' \(`episode`\), row 3 .* 'N/A', which"),
+    "null integer id": ({"id": [1, 1, 2, None, 3, 3]}, {}, r"'id' \(`episode`\), row 3 .* has no value"),
+    "early end": ({"end": [True, False] * 3}, {}, r"'end' \(`terminated`\), row 0 .* next row is of the same episode"),
+    "null flag": ({"end": [False, True, None, False, False, False]}, {}, r"'end' .* row 2 .* has no value"),
+    "no flag": ({"end": [0, 2, 0, 0, 0, 0]}, {}, r"'end' \(`terminated`\), row 1 .* has 2, which is neither"),
+    "word as flag": ({"end": ["no", "dead", *["no"] * 4]}, {}, r"'end' \(`terminated`\), row 1 .* has 'dead', which"),
+    "time falls": ({"t": [0, 1, 0, 6, 5, 9]}, {"time": "t"}, r"'t' \(`time`\), row 4 .* is earlier .*sort=True"),
+    "time stands": ({"t": [0, 1, 0, 5, 5, 9]}, {"time": "t"}, r"'t' \(`time`\), row 4 .* has the time of"),
+    "time missing": ({"t": [0, 1, None, 5, 6, 9]}, {"time": "t"}, r"'t' \(`time`\), row 2 .* has no value"),
+    "time as text": ({}, {"time": "note"}, r"'note' \(`time`\), row 0 .* must hold numbers or dates"),
     "discount": ({"gamma": [0.9, 1.0, 1.1, 1.0, 1.0, 1.0]}, {"discount": "gamma"}, r"'gamma' .* row 2 .*1.1"),
-    "null discount": ({"gamma": [0.9, 0.9, 0.9, None, 0.9, 0.9]}, {"discount": "gamma"}, r"'gamma' .*row 3 .* none"),
-    "ratio": ({"rho": [1.0, 1.0, 1.0, 1.0, -1.0, 1.0]}, {"importance_ratio": "rho"}, r"'rho' .*at least 0; row 4 .*-1"),
+    "null discount": ({"gamma": [0.9, 0.9, 0.9, None, 0.9, 0.9]}, {"discount": "gamma"}, r"'gamma'.*row 3 .* no value"),
+    "ratio": ({"rho": [1.0, 1.0, 1.0, 1.0, -1.0, 1.0]}, {"importance_ratio": "rho"}, r"'rho' .*row 4 .*-1.*at least 0"),
     "cut without successor": (
         {"r": [1.0, 2.0, None, 4.0, 5.0, 6.0], "cut": [False, False, True, False, False, True]},
         {"truncated": "cut"},
-        r"'cut' \(`truncated`\) is True at row 5 .* episode c, .*Append a row",
+        r"'cut' \(`truncated`\), row 5 .* is true in the last row .*Append a row",
     ),
-    "cut inside": ({"cut": [0, 0, 1, 1, 0, 0]}, {"truncated": "cut"}, r"'cut' .* row 3 .* more rows of episode c"),
-    "neither flag": ({"cut": [0, 0, 1, 0, 0, 0]}, {"truncated": "cut", "terminated": None}, r"'cut' .* a.* row 1 "),
+    "cut inside": ({"cut": [0, 0, 1, 1, 0, 0]}, {"truncated": "cut"}, r"'cut' .* row 3 .* the episode goes on"),
+    "neither flag": ({"cut": [0, 0, 1, 0, 0, 0]}, {"truncated": "cut", "terminated": None}, r"'cut' .* row 1 .*false"),
     "leak": ({}, {"features": ["x", "r"]}, r"`features` must not contain the `reward` column 'r'"),
     "twice": ({}, {"features": ["x", "x"]}, r"`features` .* 'x' is in it twice"),
     "no features": ({}, {"features": []}, r"`features` must name at least one"),
@@ -283,18 +301,20 @@ def test_rows_are_counted_from_the_first_row():
 
 def test_rows_are_named_as_they_were_before_sorting():
     columns = {name: values[::-1] for name, values in COLUMNS.items()} | {"r": [None, 5.0, 4.0, None, 2.0, None]}
-    with pytest.raises(InvalidInputError, match=r"'r' \(`reward`\) .* row 5 "):
+    with pytest.raises(InvalidInputError, match=r"'r' \(`reward`\), row 5 "):
         read(columns, time="t", sort=True)
 
 
 def test_mixed_objects_are_refused():
     frame = pd.DataFrame(COLUMNS).astype({"x": object, "id": object})
     frame.loc[2, "x"] = "wet"
-    with pytest.raises(InvalidInputError, match=r"'x' \(`features`\) must be numeric; row 2 .* 'wet'"):
+    with pytest.raises(InvalidInputError, match=r"'x' \(`features`\), row 2 .* has 'wet', which is not a number"):
         Trajectories.from_frame(frame, **NAMES)
     frame = pd.DataFrame(COLUMNS).astype({"id": object})
     frame.loc[2, "id"] = 7
-    with pytest.raises(InvalidInputError, match=r"'id' \(`episode`\) must hold ids of one kind; row 2 .* 7"):
+    with pytest.raises(
+        InvalidInputError, match=r"'id' \(`episode`\), row 2 .* has 7, which is no id or not of one type"
+    ):
         Trajectories.from_frame(frame, **NAMES)
 
 
@@ -308,5 +328,7 @@ def test_other_refusals():
     twice = pa.Table.from_arrays([pa.array([1]), pa.array([2]), pa.array([3])], names=["x", "x", "r"])
     with pytest.raises(InvalidInputError, match="one column per name"):
         Trajectories.from_frame(twice, features="x", reward="r")
-    with pytest.raises(InvalidInputError, match=r"'x' \(`features`\) must be numeric; its type is List"):
+    with pytest.raises(
+        InvalidInputError, match=r"'x' \(`features`\), row 0 .* is not numeric; the column is of type List"
+    ):
         read(changed("x", [[1], [2], [3], [4], [5], [6]]), "polars")

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
+from lstd.data import columns
 from lstd.data.checks import check_indices, check_not_masked, check_real, to_real_array
 from lstd.errors import BrokenEpisodeWarning, InvalidInputError, MissingTerminationWarning
 from lstd.errors import warn as give_warning
@@ -353,11 +354,11 @@ def _check_flags(name: str, flags: ArrayLike | None, n_rows: int) -> NDArray[np.
         raise InvalidInputError(f"`{name}` must have one flag per row of `X`, shape ({n_rows},); got {array.shape}.")
     if array.dtype.kind not in "biu" and not (array.dtype.kind == "f" and np.isfinite(array).all()):
         raise InvalidInputError(f"`{name}` must hold True and False; got dtype {array.dtype}. Convert it to bool.")
-    wrong = (array != 0) & (array != 1)
-    if wrong.any():
-        row = int(np.argmax(wrong))
+    parsed, fault = columns.flags(array, name)
+    if fault is not None:
+        row = fault.row
         raise InvalidInputError(f"`{name}` must hold True and False; row {row} has {array[row]}. Convert it to bool.")
-    return array.astype(np.bool_)
+    return parsed
 
 
 def _check_per_row(name: str, values: ArrayLike | None, n_rows: int, high: float, default: float) -> Array:

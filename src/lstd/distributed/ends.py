@@ -13,13 +13,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from lstd.data.columns import Ids, id_key
 from lstd.errors import InvalidInputError
 from lstd.statistics.statistics import LSTDStatistics
-from lstd.tables.columns import Ids
 from lstd.tables.episodes import Episodes, Marks
 from lstd.tables.faults import at_row
 from lstd.tables.row_reader import Roles
-from lstd.tables.seen import key
 
 _TYPES = {kind.__name__: kind for kind in (int, float, str)}
 
@@ -130,7 +129,7 @@ class Ends:
 
     def _begins(self, row: Row) -> bool:
         last = self.tail[-1]
-        return last.terminated or last.truncated if row.name is None else key(last.name) != key(row.name)
+        return last.terminated or last.truncated if row.name is None else id_key(last.name) != id_key(row.name)
 
     def _in_order(self, statistics: LSTDStatistics, after: Ends) -> LSTDStatistics:
         """Statistics of the tables after, with features in the order of those of these tables."""
@@ -194,7 +193,7 @@ def _follow(roles: Roles, rows: Sequence[Row], *, is_first: bool = False, is_las
     for place, row in enumerate(rows):
         truncated = row.truncated
         if not place and not is_first and len(rows) > 1 and row.name is not None:
-            truncated = truncated and key(row.name) == key(rows[1].name)  # as in `_sure`
+            truncated = truncated and id_key(row.name) == id_key(rows[1].name)  # as in `_sure`
         ids = None if row.name is None else Ids(np.zeros(1, dtype=np.intp), [row.name], None)
         marks = Marks(ids, _flags(row.terminated), _flags(truncated), _flags(row.missing).reshape(1, -1))
         _, fault = episodes.follow(row.file, row.place, marks, 1)

@@ -14,7 +14,7 @@ from scipy import sparse
 
 from lstd._kernels import td_update as kernels
 from lstd._kernels.td_update import step
-from lstd.data.checks import check_integer, check_real
+from lstd.data.checks import check_flag, check_integer, check_real
 from lstd.data.rows import Features, Rows, check_features, check_rows
 from lstd.errors import InvalidInputError
 from lstd.online import transition
@@ -155,8 +155,8 @@ class TemporalDifference:
         self, x: Any, reward: Any, x_next: Any, terminated: Any, truncated: Any, discount: Any, importance_ratio: Any
     ) -> None:
         """`update` for arguments of any kind."""
-        terminated = transition.check_flag("terminated", terminated)
-        truncated = transition.check_flag("truncated", truncated)
+        terminated = check_flag("terminated", terminated)
+        truncated = check_flag("truncated", truncated)
         numbers = transition.check_numbers(reward, discount, importance_ratio)
         self._check_ratios(importance_ratio)
         if self._step_sparse(x, x if terminated else x_next, (*numbers, terminated)) != kernels.DONE:

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from lstd._kernels import recursive_update as kernels
 from lstd._kernels.recursive_update import DONE, JUMP, step, step_sparse
-from lstd.data.checks import check_choice, check_integer, check_real
+from lstd.data.checks import check_choice, check_flag, check_integer, check_real
 from lstd.errors import BrokenEpisodeWarning, warn
 from lstd.online import snapshot as snapshots
 from lstd.online import transition
@@ -198,8 +198,8 @@ class RecursiveLSTD(Recursion):
         self, x: Any, reward: Any, x_next: Any, terminated: Any, truncated: Any, discount: Any, importance_ratio: Any
     ) -> int:
         """`update` for arguments of any kind; DONE or CHECK."""
-        terminated = transition.check_flag("terminated", terminated)
-        truncated = transition.check_flag("truncated", truncated)
+        terminated = check_flag("terminated", terminated)
+        truncated = check_flag("truncated", truncated)
         x_next = x if terminated else x_next
         numbers = (reward, discount, importance_ratio, terminated)
         code = kernels.BAD

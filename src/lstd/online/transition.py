@@ -70,13 +70,6 @@ def compiled(module: Any, name: str) -> bool:
     return True
 
 
-def check_flag(name: str, value: Any) -> bool:
-    """`value` as a bool, or an InvalidInputError."""
-    if isinstance(value, (bool, np.bool_)):
-        return bool(value)
-    raise InvalidInputError(f"`{name}` must be True or False; got {value!r:.80}.")
-
-
 def check_row(name: str, value: Any, n: int) -> Array | Entries:
     """A checked row of n features: a vector, or where it is given as a sparse row or as (indices, values), entries."""
     if isinstance(value, tuple):

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from lstd.tables.columns import NO_VALUE, Ids
-from lstd.tables.faults import Fault, at_row
-from lstd.tables.seen import SeenIds, key
+from lstd.data.columns import LATE_ROW, LOST_REWARD, NO_SUCCESSOR, NOT_CUT, Fault, Ids, id_key
+from lstd.tables.faults import at_row
+from lstd.tables.seen import SeenIds
 
 Flags = NDArray[np.bool_]
 
@@ -121,7 +121,7 @@ class Episodes:
             begins[0] = self._last is None or self._last.terminated or self._last.truncated
         else:
             begins[marks.ids.changes[marks.ids.changes < n]] = True
-            begins[0] = self._last is None or key(self._last.name) != key(marks.ids.names[0])
+            begins[0] = self._last is None or id_key(self._last.name) != id_key(marks.ids.names[0])
         return begins
 
     def _check_last(self, is_over: bool) -> None:
@@ -131,30 +131,30 @@ class Episodes:
             return
         if is_over:
             if last.truncated and last.rewarded and last.cut_before is None:
-                raise at_row(last.file, str(self._truncated), last.row, _NO_SUCCESSOR)
+                raise at_row(last.file, str(self._truncated), last.row, NO_SUCCESSOR)
             return
         if last.cut_before is not None:
-            raise at_row(last.cut_before[0], str(self._truncated), last.cut_before[1], _NOT_CUT)
+            raise at_row(last.cut_before[0], str(self._truncated), last.cut_before[1], NOT_CUT)
         if last.terminated:
-            raise at_row(last.file, str(self._terminated), last.row, _EARLY)
+            raise at_row(last.file, str(self._terminated), last.row, LATE_ROW)
         if last.missing is not None:
-            raise at_row(last.file, last.missing, last.row, _LOST)
+            raise at_row(last.file, last.missing, last.row, LOST_REWARD)
 
     def _first_fault(self, rows: _Followed, marks: Marks) -> Fault | None:
         not_cut = rows.cut_before & (rows.goes_on | rows.terminated)
         if not_cut[0] and self._last is not None:
-            raise at_row(self._last.file, str(self._truncated), self._last.row, _NOT_CUT)
+            raise at_row(self._last.file, str(self._truncated), self._last.row, NOT_CUT)
         unrewarded = rows.truncated & rows.is_over & ~rows.cut_before & ~rows.missing.all(axis=1)
         faults = [
-            _first(rows.terminated & rows.goes_on, self._terminated, _EARLY),
-            _first(not_cut[1:], self._truncated, _NOT_CUT),
-            _first(unrewarded, self._truncated, _NO_SUCCESSOR),
+            _first(rows.terminated & rows.goes_on, self._terminated, LATE_ROW),
+            _first(not_cut[1:], self._truncated, NOT_CUT),
+            _first(unrewarded, self._truncated, NO_SUCCESSOR),
             self._again(marks.ids, rows.begins),
         ]
         lost = rows.missing & (rows.goes_on | rows.terminated)[:, np.newaxis]
         if lost.any():
             row, column = np.argwhere(lost)[0].tolist()
-            faults.append(Fault(row, self._rewards[column], _LOST))
+            faults.append(Fault(row, self._rewards[column], LOST_REWARD))
         return min((fault for fault in faults if fault is not None), default=None, key=lambda fault: fault.row)
 
     def _again(self, ids: Ids | None, begins: Flags) -> Fault | None:
@@ -167,7 +167,7 @@ class Episodes:
         if self._first_name is None and new:
             self._first_name = new[0][1]
         self._types.update(_type(name) for _, name in new)
-        place = self._seen.add([key(name) for _, name in new])
+        place = self._seen.add([id_key(name) for _, name in new])
         if place is None:
             return None
         row, name = new[place]
@@ -194,7 +194,7 @@ class Episodes:
         if not isinstance(name, str):
             return name
         if self._types == {int}:
-            return key(name)
+            return id_key(name)
         return float(name) if self._types <= {int, float} else name
 
 
@@ -215,21 +215,6 @@ class _Followed:
         self.cut_before[0] = last is not None and last.truncated and not self.begins[0]
 
 
-_EARLY = "is true, but the next row is of the same episode; give what follows an id of its own."
-_NOT_CUT = (
-    "is true, but the episode goes on: it may be true in the last two rows of an episode that did not terminate only. "
-    "Give what follows an id of its own."
-)
-_NO_SUCCESSOR = (
-    "is true in the last row of its episode, which has a reward but no row for the state that followed. Append a row "
-    "with the features of that state and no reward; or, to do without the last step, clear its reward."
-)
-_LOST = (
-    f"{NO_VALUE}; a reward may be missing only in the last row of an episode that did not terminate. Drop or impute "
-    "such rows first."
-)
-
-
 def _first(bad: Flags, column: str | None, text: str) -> Fault | None:
     return Fault(int(np.argmax(bad)), str(column), text) if bad.any() else None
 
@@ -246,7 +231,7 @@ def _type(name: Any) -> type:
     """The type of an id, or of the number that its text is."""
     if not isinstance(name, str):
         return type(name)
-    if isinstance(key(name), int):
+    if isinstance(id_key(name), int):
         return int
     try:
         return float if math.isfinite(float(name)) and "_" not in name else str

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,14 +11,6 @@ from numpy.typing import NDArray
 from lstd.errors import InvalidInputError
 
 _SHOWN = 12  # names of columns listed in a message
-
-
-class Fault(NamedTuple):
-    """The first bad value of a column within a chunk."""
-
-    row: int  # in the chunk, from 0
-    column: str
-    text: str
 
 
 def at_row(file: str, column: str, row: int, text: str) -> InvalidInputError:

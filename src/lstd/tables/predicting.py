@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from lstd.errors import InvalidInputError
 from lstd.estimators.persistence import FittedModel
-from lstd.tables.columns import as_text, from_numpy
+from lstd.tables.arrow_columns import as_text, from_numpy
 from lstd.tables.row_reader import Chunk, OnProgress, Roles, RowReader
 
 Array = NDArray[np.float64]

@@ -12,11 +12,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from lstd.data.columns import Fault, check_finite, check_not_infinite
 from lstd.errors import InvalidInputError
-from lstd.tables import columns as convert
+from lstd.tables import arrow_columns as convert
 from lstd.tables.ahead import MEMORY, Ahead
 from lstd.tables.episodes import Episodes, Marks
-from lstd.tables.faults import Fault, at_row, overflow_at
+from lstd.tables.faults import at_row, overflow_at
 from lstd.tables.readers import Table, equal_parts, open_table
 
 Array = NDArray[np.float64]
@@ -237,7 +238,7 @@ class RowReader:
         return n_rows * width + sum(int(batch.nbytes) for batch in raw.batches)
 
     def _converted(self, raw: _Raw) -> tuple[Table, int, _Values]:
-        return raw.table, raw.first, _Values(_together(raw.batches), self.roles, trim=raw.table.text)
+        return raw.table, raw.first, _Values(_together(raw.batches), self.roles)
 
     def _checked(self, table: Table, first: int, values: _Values) -> Chunk:
         fault = values.first_fault()
@@ -253,7 +254,7 @@ class RowReader:
 class _Values:
     """Values of a batch and the first bad one of each column; the columns of features are let go."""
 
-    def __init__(self, batch: pa.RecordBatch, roles: Roles, *, trim: bool) -> None:
+    def __init__(self, batch: pa.RecordBatch, roles: Roles) -> None:
         self._faults: list[Fault] = []
         features = roles.features or ()
         X = convert.matrix(batch, features)
@@ -262,12 +263,11 @@ class _Values:
         self.y = np.empty((len(batch), len(roles.rewards)))
         for j, name in enumerate(roles.rewards):
             self.y[:, j], fault = convert.numbers(batch.column(name), name)
-            self._note(convert.not_infinite(self.y[:, j], name, fault))
+            self._note(check_not_infinite(self.y[:, j], name, fault))
         self.terminated, self.truncated = (self._flags(batch, name) for name in (roles.terminated, roles.truncated))
         self.ids = None
         if roles.episode is not None:
-            ids = batch.column(roles.episode)
-            self.ids = convert.ids(convert.trimmed(ids) if trim else ids, roles.episode)
+            self.ids = convert.ids(batch.column(roles.episode), roles.episode)
             self._note(self.ids.fault)
 
     def first_fault(self) -> Fault | None:
@@ -278,7 +278,7 @@ class _Values:
         X = np.empty((len(batch), len(features)))
         for j, name in enumerate(features):
             X[:, j], fault = convert.numbers(batch.column(name), name)
-            self._note(convert.finite(X[:, j], name, fault))
+            self._note(check_finite(X[:, j], name, fault))
         return X
 
     def _note(self, fault: Fault | None) -> None:

@@ -6,32 +6,12 @@ are twice as many.
 
 from __future__ import annotations
 
-import hashlib
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 _Level = tuple[NDArray[Any], NDArray[Any]]  # first and last keys of intervals
-
-_EXACT = 2**53  # floats below are integers exactly
-
-
-def key(name: Any) -> int | bytes:
-    """What identifies an id: an integer for 7, 7.0, "7" and "7.0", a digest of 16 bytes otherwise."""
-    if isinstance(name, str):
-        whole = name.removesuffix(".0")  # as integers are written that once stood beside a missing one
-        digits = whole.removeprefix("-")
-        canonical = digits.isascii() and digits.isdigit() and (digits[0] != "0" or whole == "0")
-        if canonical and len(digits) < 19:
-            return int(whole)
-    elif isinstance(name, float):
-        if name.is_integer() and abs(name) < _EXACT:
-            return int(name)
-    elif -(2**63) < name < 2**63:
-        return int(name)
-    # Sixteen bytes: among 10⁹ ids the chance that any two share a digest is 10⁻²¹.
-    return hashlib.blake2b(str(name).encode(), digest_size=16).digest()
 
 
 class SeenIds:

@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from lstd.data.checks import check_integer
+from lstd.data.columns import LATE_ROW, LOST_REWARD, NO_SUCCESSOR, NO_VALUE, NOT_CUT, Array, Flags, first_true
 from lstd.errors import InvalidInputError, MissingTerminationWarning
 from lstd.trajectories.extras import import_narwhals
 from lstd.trajectories.frame_columns import Table
-from lstd.trajectories.structure import Flags, Indices, first_return, first_true, last_rows, same_as_previous
+from lstd.trajectories.structure import Indices, first_return, last_rows, same_as_previous
 
-Array = NDArray[np.float64]
 _LIBRARIES = ("pandas", "polars")
 
 
@@ -141,12 +141,8 @@ def _episode_ends(table: Table, columns: Columns, sort: bool) -> _Ends:
     if ids is not None:
         _check_contiguous(table, columns, ends)
     early = first_true(terminated & ~last)
-    if early is not None and columns.terminated is not None and ids is not None:
-        rule = (
-            f"may be True on the last row of an episode only; {table.row(ends.source(early))} is followed by a row of "
-            f"the same episode, {ids[early]!s}. Give what follows an id of its own, or check the order of the rows."
-        )
-        raise table.fail("terminated", columns.terminated, rule)
+    if early is not None and columns.terminated is not None:
+        raise table.error("terminated", columns.terminated, ends.source(early), LATE_ROW)
     if ranks is not None:
         _check_time(table, columns, ends, ranks)
     return ends
@@ -164,12 +160,11 @@ def _check_contiguous(table: Table, columns: Columns, ends: _Ends) -> None:
     row = first_return(ends.ids)
     if row is None:
         return
-    if columns.time is None:
-        remedy = f"Sort the table by {columns.episode!r} and time (a stable sort keeps the order of time)."
-    else:
-        remedy = f"Sort the table by {columns.episode!r} and {columns.time!r}, or pass sort=True."
-    rule = f"must be contiguous; episode {ends.ids[row]!s} comes again at {table.row(ends.source(row))}. {remedy}"
-    raise table.fail("episode", columns.episode, rule)
+    remedy = "a stable sort by episode keeps the order of time"
+    if columns.time is not None:
+        remedy = f"or name the column of time, {columns.time!r}, and pass sort=True"
+    text = f"{ends.ids[row]!s} comes again after other episodes; sort the rows by episode and time ({remedy})."
+    raise table.error("episode", columns.episode, ends.source(row), text)
 
 
 def _check_time(table: Table, columns: Columns, ends: _Ends, ranks: NDArray[Any]) -> None:
@@ -181,13 +176,10 @@ def _check_time(table: Table, columns: Columns, ends: _Ends, ranks: NDArray[Any]
     row = first_true(wrong)
     if row is None:
         return
-    of = "" if ends.ids is None else f" of episode {ends.ids[row]!s}"
-    where = table.row(ends.source(row))
-    if ranks[row] == ranks[row - 1]:
-        rule = f"must differ from row to row{of}; {where} has the time of the row before. Drop or merge such rows."
-    else:
-        rule = f"must rise from row to row{of}; {where} comes before the row above it. Sort by it, or pass sort=True."
-    raise table.fail("time", columns.time, rule)
+    text = "has the time of the row before it, of the same episode; drop or merge such rows."
+    if ranks[row] != ranks[row - 1]:
+        text = "is earlier than the row before it, of the same episode; sort the rows by it, or pass sort=True."
+    raise table.error("time", columns.time, ends.source(row), text)
 
 
 def _check_truncated(table: Table, columns: Columns, ends: _Ends, y: Array) -> None:
@@ -199,29 +191,20 @@ def _check_truncated(table: Table, columns: Columns, ends: _Ends, y: Array) -> N
     before_horizon[:-1] = same_as_previous(ends.ids)[1:] & ends.horizon[1:]
     row = first_true(flags & ~ends.last & ~before_horizon)
     if row is not None:
-        rule = (
-            f"may be True on the last two rows of an episode only; {table.row(ends.source(row))} is followed by more "
-            f"rows of episode {ends.ids[row]!s}. Give what follows an id of its own."
-        )
-        raise table.fail("truncated", columns.truncated, rule)
+        raise table.error("truncated", columns.truncated, ends.source(row), NOT_CUT)
     step_recorded = np.zeros(len(table), dtype=np.bool_)
     step_recorded[1:] = (flags & before_horizon)[:-1]
     row = first_true(ends.horizon & ~flags & ~step_recorded)
     if row is not None and columns.terminated is None:
-        rule = (
-            f"must be True at the end of every episode when `terminated` is not given; episode {ends.ids[row]!s}, "
-            f"which ends at {table.row(ends.source(row))}, has no such row. Name a column for `terminated`."
+        text = (
+            "is false to the end of its episode, which must be true when `terminated` is not given. Name a column for "
+            "`terminated`."
         )
-        raise table.fail("truncated", columns.truncated, rule)
+        raise table.error("truncated", columns.truncated, ends.source(row), text)
     has_reward = ~np.isnan(y.reshape(len(table), -1)).all(axis=1)
     row = first_true(flags & ends.horizon & ~step_recorded & has_reward)
     if row is not None:
-        rule = (
-            f"is True at {table.row(ends.source(row))}, the last row of episode {ends.ids[row]!s}, which has a reward "
-            "but no row for the state that followed. Append a row with the features of that state and no reward; or, "
-            "to do without the last step, clear its reward."
-        )
-        raise table.fail("truncated", columns.truncated, rule)
+        raise table.error("truncated", columns.truncated, ends.source(row), NO_SUCCESSOR)
 
 
 def _rewards(table: Table, columns: Columns, ends: _Ends) -> Array:
@@ -230,12 +213,7 @@ def _rewards(table: Table, columns: Columns, ends: _Ends) -> Array:
     for position, name in enumerate(names):
         row = first_true(np.isnan(y[:, position]) & ~ends.horizon)
         if row is not None:
-            why = "terminated" if ends.terminated[row] else "is followed by a row of the same episode"
-            rule = (
-                "may be missing on the last row of an episode that did not terminate only; "
-                f"{table.row(ends.source(row))} has none and {why}. Drop or impute such rows first."
-            )
-            raise table.fail("reward", name, rule)
+            raise table.error("reward", name, ends.source(row), LOST_REWARD)
     return np.ascontiguousarray(y[:, 0]) if isinstance(columns.reward, str) else y
 
 
@@ -245,10 +223,10 @@ def _per_transition(table: Table, role: str, column: str, ends: _Ends, unused: F
     values[unused & np.isnan(values)] = 1.0
     row = first_true(~((values >= 0.0) & (values <= high)))
     if row is not None:
-        found = "none" if np.isnan(values[row]) else f"{values[row]:g}"
+        found = NO_VALUE if np.isnan(values[row]) else f"has {values[row]:g}"
         rule = "at least 0" if high == np.inf else f"in [0, {high:g}]"
-        where = table.row(ends.source(row))
-        raise table.fail(role, column, f"must be {rule}; {where} has {found}. It may be missing where the reward is.")
+        text = f"{found}; it must be {rule}, and may be missing only where the reward of a horizon row is."
+        raise table.error(role, column, ends.source(row), text)
     return np.asarray(values)
 
 

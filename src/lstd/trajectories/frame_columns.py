@@ -1,21 +1,18 @@
-"""Columns of a data frame of any library as NumPy arrays, checked one by one."""
+"""Columns of a data frame of any library as NumPy arrays, by the rules of `lstd.data.columns`."""
 
 from __future__ import annotations
 
 import difflib
-import numbers
 from collections.abc import Sequence
-from decimal import Decimal
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from lstd.data import columns as rules
+from lstd.data.columns import Array, Fault, Flags, first_true
 from lstd.errors import InvalidInputError
 from lstd.trajectories.extras import import_narwhals
-from lstd.trajectories.structure import first_true, plain_ids
-
-Array = NDArray[np.float64]
 
 
 class Table:
@@ -32,20 +29,20 @@ class Table:
     Raises
     ------
     InvalidInputError
-        When `frame` is no table, has no rows, or lacks a column.
+        When `frame` is not a table, has no rows, or lacks a column; from the methods, at the first bad value.
     """
 
     def __init__(self, frame: Any, roles: Sequence[tuple[str, str]], first_row: int = 0) -> None:
         self._nw = import_narwhals()
-        self.first_row = first_row
-        self._data = self._selected(frame, roles)
+        self._first_row = first_row
+        self._data = self._select(frame, roles)
         if not len(self._data):
             raise InvalidInputError("`frame` must have at least one row; got none. Check the filter that made it.")
 
     def __len__(self) -> int:
         return len(self._data)
 
-    def _selected(self, frame: Any, roles: Sequence[tuple[str, str]]) -> Any:
+    def _select(self, frame: Any, roles: Sequence[tuple[str, str]]) -> Any:
         try:
             data = self._nw.from_native(frame)
             lazy = isinstance(data, self._nw.LazyFrame)
@@ -65,127 +62,88 @@ class Table:
         data = data.select(list(dict.fromkeys(column for _, column in roles)))
         return data.collect() if lazy else data
 
-    def fail(self, role: str, column: str, rule: str) -> InvalidInputError:
-        """An error about a column; the caller raises it."""
-        return InvalidInputError(f"Column {column!r} (`{role}`) {rule}")
-
     def row(self, index: int) -> str:
-        """How messages name the row at `index`."""
-        return f"row {self.first_row + index} (counting from {self.first_row})"
+        """Name the row at `index`."""
+        return f"row {self._first_row + index} (counting from {self._first_row})"
+
+    def error(self, role: str, column: str, row: int, text: str) -> InvalidInputError:
+        """The error for a value; the caller raises it."""
+        return InvalidInputError(f"Column {column!r} (`{role}`), {self.row(row)}: {text}")
+
+    def _check(self, role: str, fault: Fault | None) -> None:
+        if fault is not None:
+            raise self.error(role, fault.column, fault.row, fault.text)
 
     def numbers(self, role: str, column: str, *, may_miss: bool = False) -> Array:
-        """A numeric column as float64, shape (T,), with NaN where it is missing.
+        """Parse a column of finite numbers, shape (T,), with NaN where it is missing, if `may_miss`."""
+        check = rules.check_not_infinite if may_miss else rules.check_finite
+        values, fault = rules.numbers(self._values(role, column), column)
+        self._check(role, check(values, column, fault))
+        return values
 
-        Raises
-        ------
-        InvalidInputError
-            When a value is no number or is infinite, or missing without `may_miss`.
-        """
+    def flags(self, role: str, column: str) -> Flags:
+        """Parse a column of flags, shape (T,)."""
+        values, fault = rules.flags(self._values(role, column), column)
+        self._check(role, fault)
+        return values
+
+    def _values(self, role: str, column: str) -> NDArray[Any]:
+        """Float64, or Python objects with None where they are missing."""
         series = self._data[column]
-        if series.dtype.is_numeric() or series.dtype == self._nw.Boolean:
-            values = np.array(series.cast(self._nw.Float64).to_numpy(), dtype=np.float64)
-        elif series.is_null().all():
-            values = np.full(len(self), np.nan)
-        else:
-            values = self._parsed(role, column, series)
-        row = first_true(np.isinf(values))
-        if row is not None:
-            raise self.fail(
-                role, column, f"must be finite; {self.row(row)} has {values[row]}. Drop or impute it first."
-            )
-        row = first_true(np.isnan(values))
-        if row is not None and not may_miss:
-            raise self.fail(
-                role, column, f"must not have missing values; {self.row(row)} has none. Drop or impute such rows first."
-            )
+        kind = series.dtype
+        if kind.is_numeric() or kind == self._nw.Boolean:
+            return np.array(series.cast(self._nw.Float64).to_numpy(), dtype=np.float64)
+        missing = _is_null(series)
+        if missing.all():
+            return np.full(len(self), np.nan)
+        if kind not in (self._nw.Object, self._nw.String, self._nw.Categorical, self._nw.Enum):
+            raise self.error(role, column, 0, f"is not numeric; the column is of type {kind}.")
+        values = np.empty(len(self), dtype=object)
+        values[:] = series.to_list()
+        values[missing] = None
         return values
-
-    def _parsed(self, role: str, column: str, series: Any) -> Array:
-        """Numbers held as Python objects; text is refused, even where it reads as numbers."""
-        kind = str(series.dtype)
-        if kind in ("String", "Categorical") or kind.startswith("Enum"):
-            texts = series.to_list()
-            bad = next((row for row, text in enumerate(texts) if not _is_number_text(text)), None)
-            if bad is None:
-                rule = f"must be numeric; its type is {kind}, although it reads as numbers. Cast it to float first."
-            else:
-                rule = (
-                    f"must be numeric; its type is {kind}, and {self.row(bad)} has {texts[bad]!r}. "
-                    "Encode it as numbers first, for example as one column per category."
-                )
-            raise self.fail(role, column, rule)
-        if kind != "Object":
-            raise self.fail(role, column, f"must be numeric; its type is {kind}. Turn it into numbers first.")
-        missing = series.is_null().to_numpy()
-        values = np.full(len(self), np.nan)
-        for row, value in enumerate(series.to_list()):
-            if missing[row]:
-                continue
-            if not isinstance(value, (numbers.Real, Decimal, np.bool_)):
-                raise self.fail(role, column, f"must be numeric; {self.row(row)} has {value!r}. Turn it into a number.")
-            values[row] = float(value)
-        return values
-
-    def flags(self, role: str, column: str) -> NDArray[np.bool_]:
-        """A column of True and False, or of 1 and 0, shape (T,).
-
-        Raises
-        ------
-        InvalidInputError
-            When a value is missing or is anything else.
-        """
-        values = self.numbers(role, column, may_miss=True)
-        row = first_true((values != 0.0) & (values != 1.0))
-        if row is not None:
-            found = "none" if np.isnan(values[row]) else f"{values[row]:g}"
-            rule = f"must hold True and False, or 1 and 0; {self.row(row)} has {found}. Fill or recode it first."
-            raise self.fail(role, column, rule)
-        return np.asarray(values == 1.0)
 
     def ids(self, role: str, column: str) -> NDArray[Any]:
-        """A column of integers, text, categories or dates, shape (T,).
-
-        Raises
-        ------
-        InvalidInputError
-            When a value is missing, or is of another kind.
-        """
-        series = self._data[column]
-        row = first_true(np.asarray(series.is_null().to_numpy(), dtype=np.bool_))
-        if row is None:
-            values = series.cast(self._nw.String).to_numpy() if series.dtype.is_decimal() else series.to_numpy()
-            dates = series.dtype == self._nw.Date and values.dtype == object  # as pandas gives Arrow's dates
-            values, row = plain_ids(values.astype("M8[D]") if dates else values)
-            if row is None:
-                return values
-            if values.dtype == object:
-                rule = f"must hold ids of one kind; {self.row(row)} has {values[row]!r}. Convert all to text first."
-                raise self.fail(role, column, rule)
-        raise self.fail(
-            role, column, f"must have an id in every row; {self.row(row)} has none. Fill or drop such rows first."
-        )
+        """Parse a column of integers, text, categories or dates, shape (T,)."""
+        series, fault = self._data[column], None
+        missing = first_true(_is_null(series))
+        known = series if missing is None else series[:missing]
+        values = known.cast(self._nw.String).to_numpy() if series.dtype.is_decimal() else known.to_numpy()
+        if series.dtype == self._nw.Date and values.dtype == object:  # as pandas gives Arrow's dates
+            values = values.astype("M8[D]")
+        ids, bad = rules.plain_ids(values)
+        if bad is not None and ids.dtype == object:
+            text = f"has {ids[bad]!r}, which is no id or not of one type with the others; convert all to text first."
+            raise self.error(role, column, bad, text)
+        row = missing if bad is None else bad
+        if row is not None:
+            text = "is infinite" if bad is not None and np.isinf(ids[bad]) else rules.NO_VALUE
+            fault = Fault(row, column, f"{text}; {rules.NEEDS_ID}")
+        if ids.dtype.kind == "U":
+            changes = np.flatnonzero(np.r_[True, ids[1:] != ids[:-1]][: len(ids)])
+            runs = rules.ids_of_text(changes, ids[changes].tolist(), column, fault)
+            ids, fault = np.repeat(runs.names, np.diff(runs.changes, append=len(ids))), runs.fault
+        self._check(role, fault)
+        return ids
 
     def ranks(self, role: str, column: str) -> NDArray[Any]:
-        """Order of a column of numbers or dates as numbers from 0, equal ones for equal values, shape (T,).
-
-        Raises
-        ------
-        InvalidInputError
-            When a value is missing or has no order in time.
-        """
+        """Order of a column of numbers or dates as numbers from 0, equal ones for equal values, shape (T,)."""
         series = self._data[column]
         kind = series.dtype
         if not (kind.is_numeric() or kind.is_temporal()):
-            rule = f"must hold numbers or dates; its type is {kind}. Convert it first, for example to a datetime."
-            raise self.fail(role, column, rule)
-        missing = np.asarray(series.is_null().to_numpy(), dtype=np.bool_)
+            rule = f"must hold numbers or dates; the column is of type {kind}. Convert it, for example to a datetime."
+            raise self.error(role, column, 0, rule)
+        missing = _is_null(series)
         if kind.is_float():
-            missing = missing | np.isnan(np.asarray(series.to_numpy(), dtype=np.float64))
+            missing |= np.isnan(np.asarray(series.to_numpy(), dtype=np.float64))
         row = first_true(missing)
         if row is not None:
-            rule = f"must not have missing values; {self.row(row)} has none. Drop or impute such rows first."
-            raise self.fail(role, column, rule)
+            raise self.error(role, column, row, f"{rules.NO_VALUE}; drop or impute such rows first.")
         return np.unique(np.asarray(series.to_numpy()), return_inverse=True)[1].reshape(-1)
+
+
+def _is_null(series: Any) -> Flags:
+    return np.array(series.is_null().to_numpy(), dtype=np.bool_)
 
 
 def _missing_column(role: str, column: str, present: Sequence[Any]) -> str:
@@ -193,13 +151,3 @@ def _missing_column(role: str, column: str, present: Sequence[Any]) -> str:
     names = ", ".join(repr(name) for name in present[:20]) + (", …" if len(present) > 20 else "")
     hint = f" Did you mean {close[0]!r}?" if close else " Name one of these, or rename a column."
     return f"Column {column!r} (`{role}`) is not in the frame, which has {names or 'no columns'}.{hint}"
-
-
-def _is_number_text(text: Any) -> bool:
-    if text is None:
-        return True
-    try:
-        float(text)
-    except (TypeError, ValueError):
-        return False
-    return True

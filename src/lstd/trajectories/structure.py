@@ -3,23 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import date, datetime
-from decimal import Decimal
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
+from lstd.data.columns import Flags, plain_ids
 from lstd.errors import InvalidInputError
 
-Flags = NDArray[np.bool_]
 Indices = NDArray[np.intp]
-
-
-def first_true(mask: Flags) -> int | None:
-    """Index of the first True; None where there is none."""
-    return int(np.argmax(mask)) if mask.any() else None
 
 
 def same_as_previous(ids: NDArray[Any]) -> Flags:
@@ -45,47 +38,6 @@ def first_return(ids: NDArray[Any]) -> int | None:
             return int(row)
         seen.add(name)
     return None
-
-
-def plain_ids(values: Any) -> tuple[NDArray[Any], int | None]:
-    """Ids as an array of one plain type, and the first row without a usable id.
-
-    Integers, booleans, finite floats, dates and text are usable. Ids held as Python objects are when all of them are of
-    one of these kinds, or finite decimal numbers, which become text.
-
-    Returns
-    -------
-    (ids, bad)
-        `ids` of shape (T,); `bad` is None where every row has an id.
-    """
-    ids = np.array(values)
-    if ids.dtype.kind == "f":
-        return ids, first_true(~np.isfinite(ids))
-    if ids.dtype.kind in "mM":
-        return ids, first_true(np.isnat(ids))
-    if ids.dtype.kind in "biuUS" or ids.ndim != 1:
-        return ids, None
-    found = [_kind(value) for value in ids.tolist()]
-    wanted = found[0] if found else None
-    for row, kind in enumerate(found):
-        if kind is None or kind is not wanted:
-            return ids, row
-    return (_converted(ids.tolist(), wanted) if wanted else ids), None
-
-
-def _kind(value: Any) -> type | None:
-    """What an object counts as; None for no usable id. A time is a date too, but one with a zone is neither."""
-    kinds = (str, bool, int, Decimal, datetime, date)
-    kind = next((kind for kind in kinds if isinstance(value, kind)), None)
-    zoned = isinstance(value, datetime) and value.tzinfo is not None
-    return None if zoned or (isinstance(value, Decimal) and not value.is_finite()) else kind
-
-
-def _converted(values: list[Any], kind: type) -> NDArray[Any]:
-    if kind is Decimal:
-        return np.array([f"{value.normalize():f}" for value in values])
-    dtypes: dict[type, str] = {str: "U", datetime: "M8[us]", date: "M8[D]"}
-    return np.array(values, dtype=dtypes.get(kind))
 
 
 def check_ids(episode: ArrayLike) -> NDArray[Any]:

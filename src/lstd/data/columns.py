@@ -1,0 +1,301 @@
+"""One parser of columns: what counts as a number, a missing value, a flag and an id, in files and in data frames.
+
+The rules are stated on NumPy arrays and Python values, so that they need no other package. Readers bring their columns
+into this form: `lstd.tables.arrow_columns` for CSV and Parquet, `lstd.trajectories.frame_columns` for data frames.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Sequence
+from datetime import date, datetime
+from decimal import Decimal
+from numbers import Real
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Array = NDArray[np.float64]
+Flags = NDArray[np.bool_]
+
+MISSING = ("", "na", "n/a", "#n/a", "nan", "-nan", "null", "none", "<na>")  # in lower case, without white space
+NO_VALUE = "has no value (it is empty or NaN)"
+NEEDS_ID = "every row needs the id of its episode."
+LATE_ROW = "is true, but the next row is of the same episode; give what follows an id of its own."
+NOT_CUT = (
+    "is true, but the episode goes on: it may be true in the last two rows of an episode that did not terminate only. "
+    "Give what follows an id of its own."
+)
+NO_SUCCESSOR = (
+    "is true in the last row of its episode, which has a reward but no row for the state that followed. Append a row "
+    "with the features of that state and no reward; or, to do without the last step, clear its reward."
+)
+LOST_REWARD = (
+    f"{NO_VALUE}; a reward may be missing only in the last row of an episode that did not terminate. Drop or impute "
+    "such rows first."
+)
+_TRUTHS = dict.fromkeys(("1", "1.0", "true", "t", "yes", "y"), True)
+_TRUTHS |= dict.fromkeys(("0", "0.0", "false", "f", "no", "n"), False)
+_SHOWN = 40  # characters of a bad value in a message
+_EXACT = 2**53  # whole floats below are integers exactly
+
+
+class Fault(NamedTuple):
+    """The first bad value of a column."""
+
+    row: int  # counted from 0 in the rows that were parsed
+    column: str
+    text: str  # what is wrong and what to do, to follow the name of the place
+
+
+class Ids(NamedTuple):
+    """Ids of rows, given where they change."""
+
+    changes: NDArray[np.intp]  # rows whose id is not that of the row before; row 0 among them
+    names: list[Any]  # ids of those rows
+    fault: Fault | None
+
+
+def first_true(mask: Flags) -> int | None:
+    """Index of the first True; None if there is none."""
+    return int(np.argmax(mask)) if mask.any() else None
+
+
+# ------------------------------------------------------------ numbers
+
+
+def numbers(values: NDArray[Any], column: str) -> tuple[Array, Fault | None]:
+    """Parse numbers, NaN where there is no value.
+
+    Parameters
+    ----------
+    values : ndarray of shape (T,)
+        Numbers, booleans, or Python objects: numbers, text that reads as a number, or None.
+    column : str
+        Name of the column.
+
+    Returns
+    -------
+    parsed : ndarray of shape (T,)
+        NaN from the first value on that is not a number.
+    fault : Fault or None
+    """
+    if values.dtype.kind in "biuf":
+        return values.astype(np.float64, copy=False), None
+    parsed = np.full(len(values), np.nan)
+    for row, value in enumerate(values.tolist()):
+        number = _number(value)
+        if number is None:
+            return parsed, Fault(row, column, f"{_found(value)}, which is not a number.")
+        parsed[row] = number
+    return parsed, None
+
+
+def _number(value: Any) -> float | None:
+    """A value as a float, NaN if it is missing; None if it is not a number."""
+    if value is None:
+        return math.nan
+    if isinstance(value, str):
+        value = value.strip()
+        if value.lower() in MISSING:
+            return math.nan
+        if "_" in value or not value.isascii():  # Python reads 1_0 and digits of other scripts, files do not mean them
+            return None
+    elif not isinstance(value, (Real, Decimal, np.bool_)):
+        return None
+    try:
+        return float(value)
+    except ValueError:
+        return None
+    except OverflowError:  # an integer of more than 308 digits
+        return math.inf
+
+
+def check_finite(values: Array, column: str, fault: Fault | None) -> Fault | None:
+    """Find the first value that is missing, infinite, or not a number according to `fault`."""
+    row = int(np.argmin(np.isfinite(values))) if len(values) else 0
+    if not len(values) or np.isfinite(values[row]):
+        return None
+    if fault is not None and fault.row <= row:
+        return fault
+    text = NO_VALUE if np.isnan(values[row]) else "is infinite"
+    return Fault(row, column, f"{text}; drop or impute such rows first.")
+
+
+def check_not_infinite(values: Array, column: str, fault: Fault | None) -> Fault | None:
+    """Find the first value that is infinite, or not a number according to `fault`; values may be missing."""
+    row = first_true(np.isinf(values))
+    if fault is not None and (row is None or fault.row <= row):
+        return fault
+    return None if row is None else Fault(row, column, "is infinite; drop or impute such rows first.")
+
+
+# ------------------------------------------------------------ flags
+
+
+def flags(values: NDArray[Any], column: str, codes: NDArray[Any] | None = None) -> tuple[Flags, Fault | None]:
+    """Parse zero and one, true and false, yes and no.
+
+    Parameters
+    ----------
+    values : ndarray of shape (T,)
+        Numbers, booleans, or Python objects: numbers, text, or None.
+    column : str
+        Name of the column.
+    codes : ndarray of int, shape (T,), optional
+        Index in `values` of each row's value, if `values` holds distinct values only.
+
+    Returns
+    -------
+    parsed : ndarray of bool, shape (T,)
+        False from the first bad value on.
+    fault : Fault or None
+    """
+    if values.dtype.kind in "biuf":
+        parsed, bad = values == 1, (values != 0) & (values != 1)
+    else:
+        truths = [_truth(value) for value in values.tolist()]
+        parsed = np.array([truth is True for truth in truths], dtype=np.bool_)
+        bad = np.array([truth is None for truth in truths], dtype=np.bool_)
+    if codes is not None:
+        parsed, bad = parsed[codes], bad[codes]
+    row = first_true(bad)
+    if row is None:
+        return parsed, None
+    parsed[row:] = False
+    found = _found(values[row if codes is None else codes[row]])
+    return parsed, Fault(row, column, f"{found}, which is neither 0 nor 1, true nor false, yes nor no; recode it.")
+
+
+def _truth(value: Any) -> bool | None:
+    if isinstance(value, str):
+        return _TRUTHS.get(value.strip().lower())
+    number = _number(value)
+    return number == 1.0 if number in (0.0, 1.0) else None
+
+
+# ------------------------------------------------------------ ids
+
+
+def whole_number(text: str) -> int | None:
+    """The integer that an id stands for, 7 for "7" and "7.0"; None for other text, such as "07" or "7e3".
+
+    Integers are written as "7.0" where a column once had a missing value.
+    """
+    whole = text.removesuffix(".0")
+    digits = whole.removeprefix("-")
+    canonical = digits.isascii() and digits.isdigit() and (digits[0] != "0" or whole == "0") and len(digits) < 19
+    return int(whole) if canonical else None
+
+
+def id_key(name: Any) -> int | bytes:
+    """What identifies an id: an integer for 7, 7.0, "7" and "7.0", a digest of 16 bytes otherwise."""
+    if isinstance(name, str):
+        number = whole_number(name)
+        if number is not None:
+            return number
+    elif isinstance(name, float):
+        if name.is_integer() and abs(name) < _EXACT:
+            return int(name)
+    elif -(2**63) < name < 2**63:
+        return int(name)
+    # Sixteen bytes: among 10⁹ ids the chance that any two share a digest is 10⁻²¹.
+    return hashlib.blake2b(str(name).encode(), digest_size=16).digest()
+
+
+def ids_of_text(changes: NDArray[np.intp], names: Sequence[str], column: str, fault: Fault | None = None) -> Ids:
+    """Ids held as text: without white space around them, "7.0" as "7", up to the first that is missing.
+
+    Parameters
+    ----------
+    changes : ndarray of shape (k,)
+        Rows whose text is not that of the row before; row 0 among them.
+    names : sequence of k str
+        Texts of those rows.
+    column : str
+        Name of the column.
+    fault : Fault, optional
+        The first row after those that has no id.
+    """
+    rows: list[int] = []
+    kept: list[str] = []
+    for row, text in zip(changes.tolist(), names, strict=False):
+        name = text.strip()
+        if name.lower() in MISSING:
+            found = f"has {name!r}, which counts as no value" if name else NO_VALUE
+            fault = Fault(row, column, f"{found}; {NEEDS_ID}")
+            break
+        number = whole_number(name)
+        name = name if number is None else str(number)
+        if not kept or kept[-1] != name:
+            rows.append(row)
+            kept.append(name)
+    return Ids(np.array(rows, dtype=np.intp), kept, fault)
+
+
+def plain_ids(values: ArrayLike) -> tuple[NDArray[Any], int | None]:
+    """Bring ids into an array of one plain type.
+
+    Integers, booleans, finite floats, dates and text are ids. Python objects are ids if all of them are of one of these
+    types, or all are bytes of UTF-8 or finite decimal numbers, which become text.
+
+    Returns
+    -------
+    ids : ndarray of shape (T,)
+    bad : int or None
+        The first row without a usable id.
+    """
+    ids = np.array(values)
+    if ids.dtype.kind == "f":
+        return ids, first_true(~np.isfinite(ids))
+    if ids.dtype.kind in "mM":
+        return ids, first_true(np.isnat(ids))
+    if ids.dtype.kind in "biuUS" or ids.ndim != 1:
+        return ids, None
+    objects = ids.tolist()
+    kinds = [_kind(value) for value in objects]
+    kind = kinds[0] if kinds else None
+    bad = next((row for row, other in enumerate(kinds) if other is None or other is not kind), None)
+    return (ids if kind is None or bad is not None else _of_kind(objects, kind)), bad
+
+
+def _kind(value: Any) -> type | None:
+    """The type of an object as an id; None if it cannot be one, as a time with a zone."""
+    if isinstance(value, bytes):
+        return bytes if _decodes(value) else None
+    kinds = (str, bool, int, Decimal, datetime, date)  # a bool is an int, and a datetime is a date
+    kind = next((kind for kind in kinds if isinstance(value, kind)), None)
+    zoned = isinstance(value, datetime) and value.tzinfo is not None
+    return None if zoned or (isinstance(value, Decimal) and not value.is_finite()) else kind
+
+
+def _decodes(value: bytes) -> bool:
+    try:
+        value.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _of_kind(values: list[Any], kind: type) -> NDArray[Any]:
+    if kind is bytes:
+        return np.array([value.decode() for value in values])
+    if kind is Decimal:
+        return np.array([f"{value.normalize():f}" for value in values])
+    dtypes: dict[type, str] = {str: "U", datetime: "M8[us]", date: "M8[D]"}
+    return np.array(values, dtype=dtypes.get(kind))
+
+
+def _found(value: Any) -> str:
+    """What a message says of a bad value."""
+    if isinstance(value, str):
+        value = value.strip()
+    if value is None or value == "" or (isinstance(value, Real) and math.isnan(value)):
+        return NO_VALUE
+    if isinstance(value, Real):
+        return f"has {float(value):g}"
+    text = value if isinstance(value, str) else repr(value)
+    text = text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
+    return f"has {text!r}" if isinstance(value, str) else f"has {text}"

@@ -1,0 +1,189 @@
+"""Arrow arrays as NumPy columns, by the rules of `lstd.data.columns`.
+
+Arrow converts whole columns much faster than Python. Where it refuses one, the rules are applied value by value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from lstd.data import columns as rules
+from lstd.data.columns import Array, Fault, Flags, Ids
+
+_HAS_TENSORS = int(pa.__version__.partition(".")[0]) >= 17  # in the order of rows
+_DTYPES = {"double": "float64", "float": "float32", "halffloat": "float16"}  # the others have the same names
+_CONVERT = "convert it to text or integers first."
+_NO_IDS = f"which cannot be ids; {_CONVERT}"
+
+
+def numbers(array: pa.Array, column: str) -> tuple[Array, Fault | None]:
+    """Parse numbers, NaN where there is no value; see `lstd.data.columns.numbers`."""
+    array = _plain(array)
+    kind = array.type
+    if pa.types.is_string(kind):
+        try:
+            return _as_floats(array), None
+        except pa.ArrowInvalid:
+            return _parsed(array, column)
+    if not _is_numeric(kind):
+        values = np.full(len(array), np.nan)
+        return values, Fault(0, column, f"is not numeric; the column is of type {kind}.") if len(array) else None
+    return _as_floats(array), None
+
+
+def matrix(batch: pa.RecordBatch, names: Sequence[str]) -> Array | None:
+    """Columns side by side, shape (T, n), in one step; None unless all are float64, finite, and without gaps."""
+    if not _HAS_TENSORS or not len(batch) or any(batch.schema.field(name).type != pa.float64() for name in names):
+        return None
+    try:
+        values: Array = batch.select(list(names)).to_tensor(row_major=True).to_numpy()
+    except pa.ArrowException:  # a value is missing
+        return None
+    return values if np.isfinite(values).all() else None
+
+
+def flags(array: pa.Array, column: str) -> tuple[Flags, Fault | None]:
+    """Parse flags; see `lstd.data.columns.flags`."""
+    array = _plain(array)
+    if pa.types.is_string(array.type):
+        encoded = array.dictionary_encode(null_encoding="encode")
+        return rules.flags(_objects(encoded.dictionary), column, to_numpy(encoded.indices))
+    values, fault = numbers(array, column)
+    return (values == 1.0, fault) if fault is not None else rules.flags(values, column)
+
+
+def ids(array: pa.Array, column: str) -> Ids:
+    """Parse ids, up to the first row that has none; they are numbers or text."""
+    array = _plain(array)
+    if pa.types.is_floating(array.type):
+        array = array.cast(pa.float64())
+        missing = ~np.isfinite(to_numpy(array))
+    else:
+        missing = to_numpy(pc.is_null(array))
+    first, fault = len(array), None
+    if missing.any():
+        first = int(np.argmax(missing))
+        text = "is infinite" if array[first].as_py() in (np.inf, -np.inf) else rules.NO_VALUE
+        fault = Fault(first, column, f"{text}; {rules.NEEDS_ID}")
+    known = array[:first]
+    if not len(known):
+        return Ids(np.empty(0, np.intp), [], fault)
+    try:
+        changed = to_numpy(pc.not_equal(known[1:], known[:-1]))
+    except pa.ArrowException:
+        return Ids(np.empty(0, np.intp), [], Fault(0, column, f"is of type {array.type}, {_NO_IDS}"))
+    changes = np.concatenate(([0], np.flatnonzero(changed) + 1))
+    return _named(known.take(from_numpy(changes)), changes, column, fault)
+
+
+def _named(array: pa.Array, changes: NDArray[np.intp], column: str, fault: Fault | None) -> Ids:
+    """Ids of the rows `changes`, whose values are given."""
+    kind = array.type
+    if pa.types.is_integer(kind) or pa.types.is_floating(kind):
+        return Ids(changes, array.to_pylist(), fault)
+    if pa.types.is_fixed_size_binary(kind):
+        return Ids(changes, [value.hex() for value in array.to_pylist()], fault)
+    try:
+        names = as_text(array).to_pylist()
+    except pa.ArrowNotImplementedError:
+        names, fault = [], Fault(0, column, f"is of type {kind}, {_NO_IDS}")
+    except pa.ArrowInvalid:
+        names = _decoded(array.to_pylist())
+        text = f"is of type {kind}, and is not UTF-8 text; {_CONVERT}"
+        fault = Fault(int(changes[len(names)]), column, text) if len(names) < len(changes) else fault
+    return rules.ids_of_text(changes[: len(names)], names, column, fault)
+
+
+def _decoded(values: list[Any]) -> list[str]:
+    """Texts of bytes, up to the first that is no UTF-8."""
+    names = []
+    for value in values:
+        try:
+            names.append(value.decode())
+        except (UnicodeDecodeError, AttributeError):
+            break
+    return names
+
+
+def as_text(array: pa.Array) -> pa.Array:
+    """Values as text; raises ArrowNotImplementedError for nested ones."""
+    array = _plain(array)
+    return array if pa.types.is_string(array.type) else array.cast(pa.string())
+
+
+def from_numpy(values: NDArray[Any]) -> pa.Array:
+    """Numbers or booleans as an Arrow array; `pyarrow.array` would import pandas, if installed, to look at them."""
+    values = np.ascontiguousarray(values)
+    if values.dtype == np.bool_:
+        return from_numpy(values.view(np.uint8)).cast(pa.bool_())
+    return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), len(values), [None, pa.py_buffer(values)])
+
+
+def to_numpy(array: pa.Array) -> NDArray[Any]:
+    """Numbers or booleans as a NumPy array; NaN, zero or false where there is none."""
+    # `Array.to_numpy` would import pandas, if installed, and `to_pandas_dtype` of older versions needs it.
+    if pa.types.is_boolean(array.type):
+        return to_numpy(array.cast(pa.uint8())).view(np.bool_)
+    validity, data = array.buffers()
+    end = array.offset + len(array)
+    dtype = np.dtype(_DTYPES.get(str(array.type), str(array.type)))
+    values = np.frombuffer(data, dtype, count=end)[array.offset :] if len(array) else np.empty(0, dtype)
+    if not array.null_count:
+        return values
+    bits = np.unpackbits(np.frombuffer(validity, np.uint8), count=end, bitorder="little")[array.offset :]
+    return np.where(bits.view(np.bool_), values, np.nan if values.dtype.kind == "f" else 0).astype(values.dtype)
+
+
+def _plain(array: pa.Array) -> pa.Array:
+    """One array of plain values, text in one type."""
+    if isinstance(array, pa.ChunkedArray):
+        array = array.combine_chunks()
+    if pa.types.is_dictionary(array.type):
+        array = array.dictionary_decode()
+    if isinstance(array, pa.ExtensionArray):
+        array = array.storage
+    kind = array.type
+    if pa.types.is_large_string(kind) or str(kind) == "string_view":
+        array = array.cast(pa.string())
+    return array
+
+
+def _is_numeric(kind: Any) -> bool:
+    types = pa.types
+    tests = (types.is_integer, types.is_floating, types.is_decimal, types.is_boolean, types.is_null)
+    return any(test(kind) for test in tests)
+
+
+def _as_floats(array: pa.Array) -> Array:
+    if pa.types.is_boolean(array.type):
+        array = array.cast(pa.uint8())
+    # Integers beyond 2^53 are rounded, as any number that is read into a float64.
+    return to_numpy(array.cast(pa.float64(), safe=False))
+
+
+def _parsed(array: pa.Array, column: str) -> tuple[Array, Fault | None]:
+    """Numbers among text with white space or missing values, or with what is not a number."""
+    trimmed = pc.utf8_trim_whitespace(array)
+    missing = pc.is_in(pc.utf8_lower(trimmed), value_set=_missing())
+    try:
+        return _as_floats(pc.if_else(missing, pa.nulls(len(array), pa.string()), trimmed)), None
+    except pa.ArrowInvalid:
+        return rules.numbers(_objects(array), column)
+
+
+def _objects(array: pa.Array) -> NDArray[Any]:
+    return np.array([*array.to_pylist(), None], dtype=object)[:-1]
+
+
+@cache
+def _missing() -> pa.Array:
+    offsets = np.cumsum([0, *map(len, rules.MISSING)], dtype=np.int32)
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer("".join(rules.MISSING).encode())]
+    return pa.Array.from_buffers(pa.string(), len(rules.MISSING), buffers)

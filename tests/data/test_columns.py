@@ -1,0 +1,95 @@
+"""The parser of columns: Arrow's conversions and the rules give the same values, flags, ids and faults."""
+
+from __future__ import annotations
+
+import math
+from decimal import Decimal
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.testing import assert_array_equal
+
+from lstd.data import columns
+
+pa = pytest.importorskip("pyarrow")
+arrow = pytest.importorskip("lstd.tables.arrow_columns")
+
+NUMBERS = ["1", "1.0", " 1 ", "+1", "-.5", "5.", "1e3", "inf", "-Infinity", "1e999", "", "NA", " n/a", "nan", "<NA>"]
+NO_NUMBERS = ["one", "1,5", "0x10", "1_0", "١", "1 2", "$4", "True", "--1"]
+FLAGS = ["1", "0", "1.0", " TRUE", "f", "Yes", "n", "no "]
+NO_FLAGS = ["2", "", "NA", "on", "1.00"]
+IDS = ["1", "1.0", " 1", "07", "7", "-0", "a", "a ", "10000000000000000000.0", "1e3"]
+NO_IDS = ["", " ", "NaN", "null"]
+
+
+def texts(*words):
+    return st.lists(st.sampled_from([word for some in words for word in some]), max_size=6)
+
+
+def objects(values):
+    return np.array([*values, None], dtype=object)[:-1]
+
+
+@given(texts(NUMBERS, NO_NUMBERS) | texts(NUMBERS))
+def test_numbers_of_text(words):
+    parsed, fault = columns.numbers(objects(words), "x")
+    from_arrow, fault_of_arrow = arrow.numbers(pa.array(words, pa.string()), "x")
+    assert_array_equal(parsed, from_arrow)
+    assert fault == fault_of_arrow
+    bad = next((row for row, word in enumerate(words) if word in NO_NUMBERS), None)
+    assert bad == (None if fault is None else fault.row)
+
+
+@given(texts(FLAGS, NO_FLAGS) | texts(FLAGS))
+def test_flags_of_text(words):
+    parsed, fault = columns.flags(objects(words), "x")
+    from_arrow, fault_of_arrow = arrow.flags(pa.array(words, pa.string()), "x")
+    assert_array_equal(parsed, from_arrow)
+    assert fault == fault_of_arrow
+    bad = next((row for row, word in enumerate(words) if word in NO_FLAGS), None)
+    assert bad == (None if fault is None else fault.row)
+
+
+@given(texts(IDS, NO_IDS) | texts(IDS))
+def test_ids_of_text(words):
+    every_row = columns.ids_of_text(np.arange(len(words)), words, "x")
+    from_arrow = arrow.ids(pa.array(words, pa.string()), "x")
+    assert every_row.changes.tolist() == from_arrow.changes.tolist()
+    assert every_row[1:] == from_arrow[1:]
+    bad = next((row for row, word in enumerate(words) if word in NO_IDS), None)
+    assert bad == (None if every_row.fault is None else every_row.fault.row)
+
+
+def test_text_stands_for_the_same_id_as_the_number():
+    assert columns.ids_of_text(np.arange(5), ["7", " 7.0", "7.00", "07", "07 "], "x").names == ["7", "7.00", "07"]
+
+
+@pytest.mark.parametrize(
+    "values", [[1, 0, 1], [1.0, 0.0], [True, False], [Decimal(1), Decimal("0.0")], [1.0, None, 2.0]]
+)
+def test_numbers_and_flags_of_other_types(values):
+    parsed, _ = columns.numbers(objects(values), "x")
+    assert_array_equal(parsed, arrow.numbers(pa.array(values), "x")[0])
+    flags, fault = columns.flags(objects(values), "x")
+    from_arrow, fault_of_arrow = arrow.flags(pa.array(values), "x")
+    assert_array_equal(flags, from_arrow)
+    assert fault == fault_of_arrow
+    assert (fault is None) == (None not in values)
+
+
+def test_an_integer_beyond_float64_is_infinite():
+    assert columns.numbers(objects([10**400]), "x")[0][0] == math.inf
+
+
+def test_the_first_bad_value_of_several_rules():
+    values, fault = columns.numbers(objects(["1", "", "two", "inf"]), "x")
+    assert columns.check_finite(values, "x", fault) == columns.Fault(
+        1, "x", "has no value (it is empty or NaN); drop or impute such rows first."
+    )
+    assert columns.check_not_infinite(values, "x", fault) == columns.Fault(2, "x", "has 'two', which is not a number.")
+
+
+def test_long_values_are_cut_in_messages():
+    assert columns.numbers(objects(["9" * 50 + "x"]), "x")[1].text == f"has '{'9' * 40}…', which is not a number."
