@@ -147,8 +147,8 @@ class Trajectories:
         frame : pandas, Polars or PyArrow table, or a lazy frame that narwhals knows
             Of a lazy frame, only the named columns are collected.
         features, reward : str or sequence of str
-            Numeric columns without missing values; booleans count as 0 and 1. Of `reward`, several give several
-            reward signals.
+            Columns of numbers without missing values; booleans count as 0 and 1, and text is read as it is in a CSV
+            file. Several columns of `reward` give several reward signals.
         episode : str, optional
             Column of episode ids: integers, text, categories or dates. Without it, the table is one stream, in which
             a new episode begins after each terminated row.
