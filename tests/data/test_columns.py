@@ -7,7 +7,7 @@ from decimal import Decimal
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
@@ -32,6 +32,7 @@ def objects(values):
     return np.array([*values, None], dtype=object)[:-1]
 
 
+@settings(deadline=None)
 @given(texts(NUMBERS, NO_NUMBERS) | texts(NUMBERS))
 def test_numbers_of_text(words):
     parsed, fault = columns.numbers(objects(words), "x")
@@ -42,6 +43,7 @@ def test_numbers_of_text(words):
     assert bad == (None if fault is None else fault.row)
 
 
+@settings(deadline=None)
 @given(texts(FLAGS, NO_FLAGS) | texts(FLAGS))
 def test_flags_of_text(words):
     parsed, fault = columns.flags(objects(words), "x")
@@ -52,6 +54,7 @@ def test_flags_of_text(words):
     assert bad == (None if fault is None else fault.row)
 
 
+@settings(deadline=None)
 @given(texts(IDS, NO_IDS) | texts(IDS))
 def test_ids_of_text(words):
     every_row = columns.ids_of_text(np.arange(len(words)), words, "x")
