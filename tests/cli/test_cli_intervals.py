@@ -320,7 +320,7 @@ def test_report_that_cannot_be_written(folder, capsys, words, message):
 def test_model_stays_when_there_is_no_room_for_the_report(folder):
     program = (
         "import resource, sys; from lstd.cli import main\n"
-        "import lstd.cli.fit as command, lstd.tables.fitting, lstd.report.fit_report, numpy\n"
+        "import lstd.cli.fit as command, lstd.tables.fitting, lstd.report.model_page, numpy\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000)); sys.exit(main())"
     )
     words = [sys.executable, "-c", program, *FIT, "--report", "fit.html", "--quiet"]

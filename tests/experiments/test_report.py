@@ -18,7 +18,6 @@ import pyarrow.parquet as pq
 import pytest
 
 import lstd.report
-from html_outline import outline
 from lstd.errors import OutputError
 from lstd.experiments.protocol import ALPHAS, FEATURES, LMBDAS, STEP_SIZES
 from lstd.experiments.report import load, write_all

@@ -57,7 +57,7 @@ MODULES = (
     "lstd.estimators.intervals",
     "lstd.experiments.run",
     "pyarrow.parquet",
-    "lstd.report.fit_report",
+    "lstd.report.model_page",
     "lstd.estimators.lstd",
     "matplotlib.backends.backend_svg",
 )

@@ -48,7 +48,7 @@ MODULES = (
     "lstd.experiments.results_table",
     "pyarrow.parquet",
     "lstd.cli.summary",
-    "lstd.report.fit_report",
+    "lstd.report.model_page",
 )
 
 

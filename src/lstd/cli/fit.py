@@ -188,7 +188,7 @@ def _carry_out(
 def _write_report(found: TableFit, page: Path) -> None:
     import warnings
 
-    from lstd.report.fit_report import write_fit_report
+    from lstd.report.model_page import write_fit_report
 
     sample, origin = found.sample, found.model.origin
     assert sample is not None

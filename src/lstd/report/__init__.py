@@ -1,9 +1,15 @@
-"""Figures and pages of a fitted model, and what other pages share with it; with Matplotlib."""
+"""Page and figures of a fitted model.
+
+A fitted model and rows to compare it with come in; an HTML page or Matplotlib figures go out. The frame of every page
+and the style of every figure are here too.
+"""
 
 from __future__ import annotations
 
-from lstd.report.fit_figures import plot_calibration, plot_predictions
-from lstd.report.fit_report import write_fit_report
-from lstd.report.fit_settings import plot_degrees_of_freedom, plot_grid
+from lstd.report.calibration_figure import plot_calibration
+from lstd.report.degrees_of_freedom_figure import plot_degrees_of_freedom
+from lstd.report.grid_figure import plot_grid
+from lstd.report.model_page import write_fit_report
+from lstd.report.predictions_figure import plot_predictions
 
 __all__ = ["plot_calibration", "plot_degrees_of_freedom", "plot_grid", "plot_predictions", "write_fit_report"]

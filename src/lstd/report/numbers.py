@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 
@@ -60,6 +62,40 @@ def grouped(number: float) -> str:
     ['1', '234', '567']
     """
     return f"{number:,.0f}".replace(",", "\u202f")
+
+
+def decimals(value: float | None) -> str:
+    """Three decimals; a dash for None.
+
+    Examples
+    --------
+    >>> decimals(0.12345), decimals(-0.00001), decimals(None)
+    ('0.123', '0.000', '–')
+    """
+    return "–" if value is None else f"{round(value, 3) + 0.0:.3f}".replace("-", "−")
+
+
+def share(fraction: float) -> str:
+    """A share in whole per cent, or with one significant digit if it is small.
+
+    Examples
+    --------
+    >>> share(0.345).split(), share(0.0123).split(), share(0.0).split()
+    (['34', '%'], ['1', '%'], ['0', '%'])
+    """
+    return f"{100 * fraction:.0f}\u00a0%" if fraction >= 0.095 or not fraction else f"{100 * fraction:.1g}\u00a0%"
+
+
+def listed(names: Sequence[str], most: int = 12) -> str:
+    """The first names, and how many more there are.
+
+    Examples
+    --------
+    >>> listed(["a", "b", "c"], most=2)
+    'a, b and 1 more'
+    """
+    more = len(names) - most
+    return ", ".join(names[:most]) + (f" and {grouped(more)} more" if more > 0 else "")
 
 
 VARIANT_NAMES = {"boyan": "Boyan's LSTD(λ)", "uncorrected": "Uncorrected LSTD(λ)", "mixed": "Mixed LSTD(λ)"}

@@ -9,6 +9,8 @@ from typing import Any
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
+from lstd.report.numbers import compact, decimals, grouped, listed, share
+
 _POWER = re.compile(r"(?<=\d)\^(-?\d+)")
 
 
@@ -43,7 +45,7 @@ def render(template: str, package: str = __package__, **values: Any) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"data_uri": data_uri, "powers": powers}
+    environment.filters |= {function.__name__: function for function in _FILTERS}
     return environment.get_template(template).render(values)
 
 
@@ -61,3 +63,6 @@ def powers(text: object) -> Markup:
 def data_uri(svg: bytes) -> str:
     """Encode a figure as the source of an image, so that its identifiers cannot clash with another figure's."""
     return "data:image/svg+xml;base64," + base64.b64encode(svg).decode("ascii")
+
+
+_FILTERS = (data_uri, powers, compact, decimals, grouped, listed, share)

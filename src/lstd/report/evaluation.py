@@ -1,4 +1,4 @@
-"""What the figures of a fit are drawn from: predictions, intervals and observed returns of the same rows."""
+"""What the figures of a fitted model are drawn from: its predictions, intervals and observed returns for some rows."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ from lstd.estimators.model import Fitted
 Array = NDArray[np.float64]
 
 LEVEL = 0.95
-MOST_REWARDS = 6  # that are drawn
-_MOST_POINTS = 400  # of a curve
-_FEWEST_ROWS = 200  # in a stretch, where there are as many
-_HORIZONS = 10.0  # 1/(1 − γ) each, in a stretch
-_LOOKED_AT = 20_000  # rows that are looked at for flags
-_EPISODES = 10  # from which on episodes, rather than stretches of the stream, are groups of returns
-_STRETCHES = 20
-FEWEST_GROUPS = 5  # that bear on a mean return before it has an interval: the quantile for 2 is 6 times that for many
+MAX_REWARDS = 6  # with a panel each
+MIN_GROUPS = 5  # behind an interval of a mean return: Student's quantile for 2 groups is 6 times that for many
+_MAX_POINTS = 400  # of a curve
+_MIN_ROWS = 200  # in the window over time
+_HORIZONS = 10.0  # length of the window, in multiples of `Evaluation.horizon`
+_MAX_FLAG_ROWS = 20_000  # whose intervals are computed to count flags
+_MIN_EPISODES = 10  # to take episodes as independent; with fewer, blocks of rows
+_MAX_BLOCKS = 20
 
 
 @dataclass(frozen=True, eq=False)
 class Evaluation:
-    """A fitted model on rows; T rows, m rewards."""
+    """A fitted model and T rows that it is compared with; m rewards."""
 
     model: Predictor
     phi: Features  # (T, n)
@@ -47,7 +47,7 @@ class Evaluation:
     rewards: tuple[str, ...]  # names
     level: float
     tolerance: float
-    untold: bool  # nothing said which of the given episodes terminated
+    ends_assumed: bool  # `episode` was given without `terminated`
 
     @property
     def fitted(self) -> Fitted:
@@ -56,13 +56,13 @@ class Evaluation:
 
     @cached_property
     def prediction(self) -> Array:
-        """Of every row, shape (T, m)."""
-        found = np.asarray(self.phi @ self.fitted.coef.T + self.fitted.intercept)
-        return found.reshape(-1, len(self.rewards))
+        """Predictions, shape (T, m)."""
+        prediction = np.asarray(self.phi @ self.fitted.coef.T + self.fitted.intercept)
+        return prediction.reshape(-1, len(self.rewards))
 
     @property
     def returns(self) -> Array:
-        """Observed as far as they were, shape (T, m)."""
+        """Discounted returns up to the cut or the end of the episode, shape (T, m)."""
         return self.observed.returns.reshape(-1, len(self.rewards))
 
     @cached_property
@@ -71,53 +71,48 @@ class Evaluation:
         return np.concatenate([[0], np.cumsum(self.rows.last[:-1])]).astype(np.intp)
 
     @cached_property
-    def influence(self) -> Influence | None:
-        """What intervals follow from; None where there is too little data for them."""
-        return None if self.no_intervals else self.fitted.influence
-
-    @cached_property
     def no_intervals(self) -> str:
-        """Why there are no intervals; empty when there are."""
+        """Why there are no intervals; empty if there are."""
         try:
             _ = self.fitted.influence
         except InvalidInputError as error:
             return str(error)
         return ""
 
+    @property
+    def influence(self) -> Influence | None:
+        """Influence of the blocks of data on the weights; None with too little data for intervals."""
+        return None if self.no_intervals else self.fitted.influence
+
     def interval(self, rows: NDArray[np.intp]) -> Interval | None:
-        """Of some rows, arrays of shape (len(rows), m)."""
+        """Compute the intervals of some rows, arrays of shape (len(rows), m)."""
         if self.influence is None:
             return None
         return self.influence.interval(self.phi[rows], self.prediction[rows], self.level)
 
     @cached_property
-    def _looked_at(self) -> Interval | None:
-        """Of all rows, or evenly spaced ones where there are many."""
-        return self.interval(_spaced(0, len(self.rows), _LOOKED_AT))
-
-    @property
     def flagged_share(self) -> float | None:
-        """Share of rows whose interval is flagged for some reward; None without intervals."""
-        found = self._looked_at
-        return None if found is None else float(found.flagged.any(axis=1).mean())
+        """Share of rows with a flagged interval for some reward, from evenly spaced rows; None without intervals."""
+        interval = self.interval(_spaced(0, len(self.rows), _MAX_FLAG_ROWS))
+        return None if interval is None else float(interval.flagged.any(axis=1).mean())
 
     @property
-    def scale(self) -> float:
-        """Rows over which a return reaches: 1/(1 − γ), or the mean length of an episode if that is shorter."""
+    def horizon(self) -> float:
+        """Rows that a return reaches over: 1/(1 − γ), or the mean length of an episode if that is shorter."""
         length = len(self.rows) / (self.episode[-1] + 1)
         gamma = self.fitted.gamma
         return float(length if gamma == 1.0 else min(length, 1.0 / (1.0 - gamma)))
 
     @cached_property
-    def stretch(self) -> tuple[int, int]:
-        """First row and end of the stretch that shows predictions over time.
+    def window(self) -> tuple[int, int]:
+        """First and end row of the window that is drawn over time.
 
-        It begins with the first episode that has an observed return, and is cut at an episode's end where that leaves
-        at least half of it.
+        It begins with the first episode that has an observed return. It ends with an episode if that keeps at least
+        half of the window.
         """
         counting = np.flatnonzero(self.observed.counts)
         first = int(np.searchsorted(self.episode, self.episode[counting[0]])) if len(counting) else 0
-        end = min(len(self.rows), first + max(_FEWEST_ROWS, int(np.ceil(_HORIZONS * self.scale))))
+        end = min(len(self.rows), first + max(_MIN_ROWS, int(np.ceil(_HORIZONS * self.horizon))))
         ends = 1 + np.flatnonzero(self.rows.last[first:end])
         if len(ends) and ends[-1] >= (end - first) / 2:
             end = first + int(ends[-1])
@@ -125,41 +120,41 @@ class Evaluation:
 
     @property
     def drawn(self) -> NDArray[np.intp]:
-        """Rows of the stretch that are drawn: all, or every second one, or every third …"""
-        return _spaced(*self.stretch, _MOST_POINTS)
+        """Rows of the window that are drawn, evenly spaced."""
+        return _spaced(*self.window, _MAX_POINTS)
 
     @property
-    def by_episode(self) -> bool:
-        """Whether the standard errors of mean returns take episodes as independent, or else stretches of the stream."""
-        return len(np.unique(self.episode[self.observed.counts])) >= _EPISODES
+    def step(self) -> int:
+        """Distance between drawn rows."""
+        return int(self.drawn[1] - self.drawn[0]) if len(self.drawn) > 1 else 1
 
     @property
-    def group_name(self) -> str:
-        """What the standard errors of mean returns take as independent."""
-        return "episodes" if self.by_episode else "stretches"
+    def groups(self) -> str:
+        """What the intervals of mean returns take as independent: "episodes", or "blocks" of rows if those are few."""
+        few = len(np.unique(self.episode[self.observed.counts])) < _MIN_EPISODES
+        return "blocks" if few else "episodes"
 
     def calibration(self, reward: int, n_bins: int) -> Calibration:
-        """Of one reward, over the rows whose return was observed."""
+        """Compare the mean prediction and the mean observed return of one reward, in bins of the prediction."""
         counts = self.observed.counts
         groups = self.episode[counts]
-        if not self.by_episode:
+        if self.groups == "blocks":
             n_rows = int(counts.sum())
-            # A stretch of less than two horizons depends too much on its neighbours.
-            n_groups = int(np.clip(n_rows / (2.0 * self.scale), 1, _STRETCHES))
-            groups = np.arange(n_rows) * n_groups // n_rows
+            # Blocks of less than two horizons depend too much on their neighbours.
+            n_blocks = int(np.clip(n_rows / (2.0 * self.horizon), 1, _MAX_BLOCKS))
+            groups = np.arange(n_rows) * n_blocks // n_rows
         return calibration(self.prediction[counts, reward], self.returns[counts, reward], n_bins, groups=groups)
 
+    @cached_property
     def r2(self) -> list[float | None]:
-        """Of each reward; None where fewer than two returns were observed, or all are equal."""
+        """R² of each reward; None with fewer than two observed returns, or if all are equal."""
         counts = self.observed.counts
         returns = self.returns[counts]
         if len(returns) < 2:
             return [None] * len(self.rewards)
-        found = r2_score(returns, self.prediction[counts], multioutput="raw_values")
-        return [
-            float(r2) if varies else None
-            for r2, varies in zip(np.atleast_1d(found), np.ptp(returns, axis=0) > 0.0, strict=True)
-        ]
+        scores = np.atleast_1d(r2_score(returns, self.prediction[counts], multioutput="raw_values"))
+        varies = np.ptp(returns, axis=0) > 0.0
+        return [float(score) if varied else None for score, varied in zip(scores, varies, strict=True)]
 
 
 def _spaced(first: int, end: int, most: int) -> NDArray[np.intp]:
@@ -167,10 +162,10 @@ def _spaced(first: int, end: int, most: int) -> NDArray[np.intp]:
     return np.arange(first, end, step)
 
 
-def half_widths(found: Calibration, level: float) -> Array:
-    """Half the width of intervals of the mean observed return, by Student's t over groups; NaN with too few groups."""
-    freedom = np.where(found.n_groups < FEWEST_GROUPS, np.nan, found.n_groups - 1.0)
-    return np.asarray(found.standard_error * stats.t.ppf(0.5 + 0.5 * level, freedom))
+def half_widths(table: Calibration, level: float) -> Array:
+    """Half the width of the intervals of mean observed returns, by Student's t; NaN with fewer than `MIN_GROUPS`."""
+    freedom = np.where(table.n_groups < MIN_GROUPS, np.nan, table.n_groups - 1.0)
+    return np.asarray(table.standard_error * stats.t.ppf(0.5 + 0.5 * level, freedom))
 
 
 def evaluate(
@@ -186,12 +181,12 @@ def evaluate(
     rewards: Sequence[str] | None = None,
     warn: bool = True,
 ) -> Evaluation:
-    """Check rows and bring them together with a fitted model.
+    """Check rows and bring them together with a fitted model. Parameters as in :func:`lstd.report.plot_predictions`.
 
     Raises
     ------
     InvalidInputError
-        When an array breaks the data contract or does not fit the model.
+        If an array breaks the data contract or does not fit the model.
     """
     check_is_fitted(model)
     tolerance = check_real("tolerance", tolerance, 0.0, 1.0, open_low=True)
@@ -200,8 +195,8 @@ def evaluate(
         raise InvalidInputError("`level` must be below 1; got 1. No interval is sure.")
     if episode is None and terminated is None and model.n_episodes_ > 1:
         raise InvalidInputError(
-            f"`episode` or `terminated` must be given for a model that was fitted to {model.n_episodes_} episodes: "
-            "else the rows are taken as one."
+            f"`episode` or `terminated` must be given for a model fitted to {model.n_episodes_} episodes; got neither. "
+            "Without them, all rows would count as one episode."
         )
     phi = checked_features(model, X, reset=False)
     rows = check_rows(
@@ -209,19 +204,19 @@ def evaluate(
     )
     if not len(rows):
         raise InvalidInputError("`X` must have at least one row; got none.")
-    wanted = model.statistics_.b.shape[1]
-    if rows.y.shape[1] != wanted:
-        raise InvalidInputError(f"`y` must have the {wanted} rewards of the model; got {rows.y.shape[1]}.")
-    names = _names(y, wanted, rewards)
-    untold = episode is not None and terminated is None
-    return Evaluation(model, phi, rows, returns_of_rows(rows, tolerance), names, level, tolerance, untold)
+    n_rewards = model.statistics_.b.shape[1]
+    if rows.y.shape[1] != n_rewards:
+        raise InvalidInputError(f"`y` must have the {n_rewards} rewards of the model; got {rows.y.shape[1]}.")
+    names = _names(y, n_rewards, rewards)
+    ends_assumed = episode is not None and terminated is None
+    return Evaluation(model, phi, rows, returns_of_rows(rows, tolerance), names, level, tolerance, ends_assumed)
 
 
 def _names(y: Any, n_rewards: int, given: Sequence[str] | None) -> tuple[str, ...]:
-    """Names of the rewards: those given, those of a table's columns, or numbers."""
+    """Names of the rewards: as given, or those of a table's columns, or numbers."""
     if given is not None:
         if isinstance(given, str) or len(given) != n_rewards:
-            raise InvalidInputError(f"`rewards` must hold {n_rewards} names, one for each reward; got {given!r}.")
+            raise InvalidInputError(f"`rewards` must have {n_rewards} names, one for each reward; got {given!r}.")
         return tuple(map(str, given))
     columns = getattr(y, "columns", None)
     if columns is not None and len(columns) == n_rewards:

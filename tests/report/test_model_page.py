@@ -1,4 +1,4 @@
-"""Figures and page of a fit: what they show, from data made for the purpose; contents, not pixels."""
+"""Figures and page of a fitted model: what they show, from data made for the purpose; contents, not pixels."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ import pytest
 from scipy import sparse
 from scipy.stats import t as student
 
-from html_outline import outline
 from lstd import LSTD
 from lstd.errors import InvalidInputError, MissingTerminationWarning, OutputError
 from lstd.estimators.metrics import calibration, effective_degrees_of_freedom, observed_returns
@@ -28,8 +27,9 @@ from lstd.report import (
     plot_predictions,
     write_fit_report,
 )
-from lstd.report.fit_data import evaluate
-from lstd.report.fit_settings import draw_degrees_of_freedom, grid_of
+from lstd.report.degrees_of_freedom_figure import draw_degrees_of_freedom
+from lstd.report.evaluation import evaluate
+from lstd.report.grid_figure import grid_of
 from lstd.report.style import plain, svg_of
 from page_outline import outline
 from tolerances import assert_close
@@ -101,7 +101,7 @@ def test_predictions_are_drawn_episode_by_episode_with_bands_and_returns():
     line = next(line for line in ax.lines if len(line.get_xdata()) > 100)
     at, value = np.asarray(line.get_xdata()), np.asarray(line.get_ydata())
     rows = at[~np.isnan(at)].astype(int)
-    assert terminated[rows[-1]]  # the stretch ends with an episode
+    assert terminated[rows[-1]]  # the window ends with an episode
     assert rows.tolist() == list(range(len(rows)))
     assert 150 < len(rows) <= 200
     assert_close(value[~np.isnan(value)], model.predict(X)[rows], "sums")
@@ -117,23 +117,23 @@ def test_predictions_are_drawn_episode_by_episode_with_bands_and_returns():
     assert texts == ["prediction", "95 % interval of the value", "observed return"]
 
 
-def test_a_long_stretch_is_thinned_to_a_bounded_number_of_points():
+def test_a_long_window_is_thinned_to_a_bounded_number_of_points():
     X, y = stream(30_000)
     found = evaluate(LSTD(gamma=0.999).fit(X, y), X, y)
-    assert found.stretch == (0, 10_000)
+    assert found.window == (0, 10_000)
     assert len(found.drawn) == 400
     figure = plot_predictions(found.model, X, y)
     assert figure.axes[0].get_xlabel() == "row (one in 25 is drawn)"
     assert len(svg_of(figure)) < 300_000
 
 
-def test_the_stretch_begins_where_returns_were_observed():
+def test_the_window_begins_where_returns_were_observed():
     episode = np.repeat([0, 1, 2], [5, 400, 5])
     terminated = np.zeros(410, dtype=bool)
     X, y = np.random.default_rng(0).normal(size=(410, 2)), np.ones(410)
     model = LSTD(gamma=0.9).fit(X, y, episode=episode, terminated=terminated)
     found = evaluate(model, X, y, episode=episode, terminated=terminated)
-    assert found.stretch == (5, 205)
+    assert found.window == (5, 205)
     assert found.observed.counts.sum() == 400 - 1 - 43  # 0.9^h < 0.01 from h = 44 on
 
 
@@ -145,10 +145,10 @@ def test_without_observed_returns_or_intervals_the_predictions_remain():
     assert len(np.asarray(ax.lines[0].get_xdata())) == 41
     assert svg_is_sound(figure)
     (panel,) = plot_calibration(LSTD().fit(X, y), X, y).axes
-    assert [text.get_text() for text in panel.texts] == ["no return was observed whole"]
+    assert [text.get_text() for text in panel.texts] == ["no return was observed"]
 
 
-def test_bands_that_are_far_wider_than_all_else_are_cut_and_said_to_go_on():
+def test_bands_that_are_far_wider_than_all_else_are_cut_off_and_said_to_be():
     random = np.random.default_rng(1)
     states = np.minimum(random.geometric(0.2, 400) - 1, 20)
     X, y = np.eye(21)[states], random.normal(states / 5, 1)
@@ -159,11 +159,11 @@ def test_bands_that_are_far_wider_than_all_else_are_cut_and_said_to_go_on():
     assert flagged.any()
     crosses = next(line for line in figure.axes[0].lines if line.get_marker() == "x")
     assert np.asarray(crosses.get_xdata()).tolist() == np.flatnonzero(flagged).tolist()
-    assert figure.legends[0].get_texts()[-1].get_text() == "flagged: interval may be off"
+    assert figure.legends[0].get_texts()[-1].get_text() == "interval flagged"
     bottom, top = figure.axes[0].get_ylim()
     interval = model.predict_interval(X[:200])
     beyond = interval.lower.min() < bottom or interval.upper.max() > top
-    assert beyond == ("bands go on" in [text.get_text() for text in figure.axes[0].texts])
+    assert beyond == ("band cut off" in [text.get_text() for text in figure.axes[0].texts])
 
 
 def test_episodes_of_one_row_have_bands_too():
@@ -180,13 +180,13 @@ def test_episodes_of_one_row_have_bands_too():
 
 def test_the_page_says_when_many_returns_were_cut_off(page, tmp_path):
     X, y, terminated = chain()
-    assert "Returns that were cut off" not in words(page)
+    assert "rows whose return was cut off" not in words(page)
     cut = np.arange(len(X)) % 5 == 4
     columns = {"episode": np.cumsum(cut | terminated) - (cut | terminated), "terminated": terminated}
     model = LSTD(gamma=0.95).fit(X, y, **columns)
     write_fit_report(tmp_path / "fit.html", model, X, y, **columns)
     said = words((tmp_path / "fit.html").read_text(encoding="utf-8"))
-    assert re.search(r"Returns that were cut off, of \d+ % of the rows, are left out", said)
+    assert re.search(r"leaves out rows whose return was cut off, \d+ % of all\. If their returns are higher", said)
 
 
 def test_calibration_shows_deciles_with_intervals_over_episodes():
@@ -206,15 +206,15 @@ def test_calibration_shows_deciles_with_intervals_over_episodes():
     assert ax.get_xlim() == ax.get_ylim()
 
 
-def test_bars_of_one_stream_take_long_stretches_as_independent():
+def test_bars_of_one_stream_take_long_blocks_as_independent():
     X, y = stream(3000)
     found = evaluate(LSTD().fit(X, y), X, y)
-    assert not found.by_episode
+    assert found.groups == "blocks"
     n_rows = found.observed.counts.sum()
     assert max(found.calibration(0, 1).n_groups) == n_rows // 200  # two horizons of 100 rows each
 
 
-def test_too_few_stretches_have_no_bars():
+def test_too_few_blocks_have_no_bars():
     X, y = stream(800)
     (ax,) = plot_calibration(LSTD().fit(X, y), X, y).axes
     assert ax.containers[0].has_yerr is False
@@ -326,7 +326,7 @@ def test_many_features_are_drawn_in_order_and_not_all_of_them():
     assert {1, 5000} <= set(both[:, 0])
 
 
-def test_features_on_which_little_data_bears_are_marked():
+def test_features_that_little_data_supports_are_flagged():
     X = np.eye(2)[np.repeat([0, 0, 0, 1], 15)]
     y = np.random.default_rng(2).normal(size=60)
     terminated = np.ones(60, dtype=bool)
@@ -358,16 +358,16 @@ def test_the_page_says_what_was_fitted(page):
     for phrase in (
         "Boyan's LSTD(λ), without an intercept",
         "chosen from the data",
-        "about 15 digits of the weights are sure",
-        "discounted returns of 1 500 rows",
-        "the star is the pair that was chosen, λ = 0.9, α = 1.",
+        "about 15 digits of the weights are reliable",
+        "the returns observed in 1 500 rows",
+        "The star is the chosen pair, λ = 0.9, α = 1.",
         "Its error is 5 % above the lowest, at λ = 0.9, α = 0.5.",
-        "single returns scatter about it, and most may lie outside",
-        "taking episodes as independent",
-        "1 where the data decides a feature's weight",
+        "which is not necessarily the truth",
+        "They take episodes as independent",
+        "At 1, the data decides the weight of a feature",
     ):
         assert phrase in said, phrase
-    assert "Not drawn" not in said
+    assert "What is missing" not in said
     assert "nan" not in said
 
 
@@ -377,10 +377,10 @@ def test_what_cannot_be_drawn_is_said_with_the_reason(tmp_path):
     text = write_fit_report(tmp_path / "fit.html", model, X, y).read_text(encoding="utf-8")
     said = words(text)
     assert len(outline(text).images) == 2
-    assert "Not drawn, and why" in said
+    assert "What is missing, and why" in said
     assert "Intervals need" in said
-    assert "no row's return was observed whole" in said
-    assert "both were given, none was tried" in said
+    assert "every return was cut off too early" in said
+    assert "both were given, so no others were tried" in said
     assert "Calibration" not in [found.strip() for found in re.findall(r"<h2>(.*?)</h2>", text)]
 
 
@@ -403,7 +403,7 @@ def test_few_episodes_and_two_rewards_with_names(tmp_path):
         path, model, X, y, episode=episode, terminated=terminated, rewards=["one", "two"]
     ).read_text(encoding="utf-8"))  # fmt: skip
     assert "one (R²" in named
-    with pytest.raises(InvalidInputError, match="`rewards` must hold 2 names"):
+    with pytest.raises(InvalidInputError, match="`rewards` must have 2 names"):
         write_fit_report(path, model, X, y, episode=episode, terminated=terminated, rewards=["one"])
 
 
@@ -412,7 +412,7 @@ def test_episodes_without_terminated_are_said_to_be_cut_off(tmp_path):
     with pytest.warns(MissingTerminationWarning):
         model = LSTD(gamma=0.5).fit(X, y, episode=episode)
     text = write_fit_report(tmp_path / "fit.html", model, X, y, episode=episode).read_text(encoding="utf-8")
-    assert "nothing said which episodes terminated" in words(text)
+    assert "terminated was not given: every episode is taken as cut off" in words(text)
     with pytest.warns(MissingTerminationWarning):
         plot_predictions(model, X, y, episode=episode)
 
@@ -479,7 +479,7 @@ def test_names_that_the_font_lacks_do_not_disturb():
 
 def test_the_bytes_depend_on_the_data_only_and_pyplot_is_not_imported(page, tmp_path):
     program = (
-        "import sys, test_fit_report as t, lstd.report as r\n"
+        "import sys, test_model_page as t, lstd.report as r\n"
         "X, y, terminated = t.chain()\n"
         "model = t.Chosen(gamma=0.95, alpha=0.5).fit(X, y, terminated=terminated)\n"
         "model.cv_results_, model.lmbda_, model.alpha_ = t.scores(), 0.9, 1.0\n"

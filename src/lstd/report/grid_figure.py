@@ -1,0 +1,244 @@
+"""Cross-validated error over the grid of (λ, α) that the settings were chosen from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import Normalize
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import MaxNLocator
+from numpy.typing import NDArray
+
+from lstd.data.checks import check_array, check_real
+from lstd.errors import InvalidInputError
+from lstd.report.style import BLUE, VERMILION, WIDE, figure_style, new_figure
+
+Array = NDArray[np.float64]
+
+_MAX_RATIO = 2.0  # of an error to the lowest one, in the scale of colours
+_MIN_RANGE = 0.01  # of the scale of colours, so that negligible differences look alike
+_MAX_CELLS = 2000  # drawn as vectors
+_NO_ERROR = "#C8C8C8"
+_CHOSEN: dict[str, Any] = {
+    "marker": "*", "color": VERMILION, "markeredgecolor": "white", "markersize": 13, "linestyle": "",
+}  # fmt: skip
+_LOWEST: dict[str, Any] = {
+    "marker": "o", "markerfacecolor": "none", "markeredgecolor": VERMILION, "markersize": 8, "linestyle": "",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class Grid:
+    """Cross-validated errors of pairs (λ, α).
+
+    Attributes
+    ----------
+    lmbdas, alphas : ndarray
+        In ascending order.
+    error : ndarray of shape (lmbdas, alphas)
+        1 − R² for held-out rows; NaN if a pair was not tried or has no finite score.
+    spread : ndarray of the same shape
+        Standard deviation of the error over the folds.
+    chosen : tuple of int
+        Indices of the chosen pair, which need not have the lowest error.
+    cautious : bool
+        Whether the choice changes only if another pair is clearly better.
+    """
+
+    lmbdas: Array
+    alphas: Array
+    error: Array
+    spread: Array
+    chosen: tuple[int, int]
+    cautious: bool
+
+    @property
+    def lowest(self) -> tuple[int, int]:
+        """Indices of the pair with the lowest error."""
+        i, j = np.unravel_index(np.nanargmin(self.error), self.error.shape)
+        return int(i), int(j)
+
+    @property
+    def on_edge(self) -> list[str]:
+        """Parameters whose chosen value is at an edge of the grid, if there are values beyond it."""
+        i, j = self.chosen
+        beyond = {"λ": i in (0, len(self.lmbdas) - 1) and 0.0 < self.lmbdas[i] < 1.0 and len(self.lmbdas) > 1}
+        beyond["α"] = j in (0, len(self.alphas) - 1) and self.alphas[j] > 0.0 and len(self.alphas) > 1
+        return [name for name, at_edge in beyond.items() if at_edge]
+
+    def name(self, pair: tuple[int, int]) -> str:
+        """Name a pair of indices by its values."""
+        return f"λ = {self.lmbdas[pair[0]]:g}, α = {self.alphas[pair[1]]:.4g}"
+
+
+def grid_of(cv_results: Mapping[str, Any], lmbda: float, alpha: float) -> Grid:
+    """Arrange the scores of pairs as a grid. Parameters and errors as in :func:`plot_grid`."""
+    missing = [name for name in ("lmbda", "alpha", "mean_test_score") if name not in cv_results]
+    if missing:
+        raise InvalidInputError(
+            f"`cv_results` must have the arrays lmbda, alpha and mean_test_score; {missing[0]} is missing. Pass the "
+            "`cv_results_` of an LSTDCV."
+        )
+    lmbda_of_pair = check_array("cv_results['lmbda']", cv_results["lmbda"], (None,))
+    alpha_of_pair = check_array("cv_results['alpha']", cv_results["alpha"], (len(lmbda_of_pair),))
+    score = np.asarray(cv_results["mean_test_score"], dtype=np.float64)
+    spread = np.asarray(cv_results.get("std_test_score", np.full(score.shape, np.nan)), dtype=np.float64)
+    for name, array in (("mean_test_score", score), ("std_test_score", spread)):
+        if array.shape != lmbda_of_pair.shape:
+            raise InvalidInputError(
+                f"`cv_results['{name}']` must have shape {lmbda_of_pair.shape}, as 'lmbda' does; got {array.shape}."
+            )
+    if not np.isfinite(score).any():
+        raise InvalidInputError("`cv_results['mean_test_score']` must have a finite entry; got none.")
+    if np.nanmax(score) > 1.0:
+        raise InvalidInputError(f"`cv_results['mean_test_score']` must be R², at most 1; got {np.nanmax(score):g}.")
+    lmbdas, i = np.unique(lmbda_of_pair, return_inverse=True)
+    alphas, j = np.unique(alpha_of_pair, return_inverse=True)
+    errors, spreads = np.full((2, len(lmbdas), len(alphas)), np.nan)
+    errors[i, j], spreads[i, j] = np.where(np.isfinite(score), 1.0 - score, np.nan), spread
+    chosen = _at("lmbda", lmbdas, lmbda), _at("alpha", alphas, alpha)
+    return Grid(lmbdas, alphas, errors, spreads, chosen, "cautious_test_score" in cv_results)
+
+
+def _at(name: str, values: Array, chosen: float) -> int:
+    number = check_real(name, chosen, 0.0, np.inf)
+    places = np.flatnonzero(np.isclose(values, number, rtol=1e-9, atol=0.0))
+    if not len(places):
+        raise InvalidInputError(f"`{name}` must be on the grid of `cv_results`; got {number:g}.")
+    return int(places[0])
+
+
+def plot_grid(cv_results: Mapping[str, Any], lmbda: float, alpha: float) -> Figure:
+    """Draw the cross-validated error over a grid of (λ, α), with the chosen pair.
+
+    The error is 1 − R², the share of the variance of held-out returns that is not predicted. Colours show its ratio to
+    the lowest error, up to 2. The right panel shows the lowest error of each λ over all α.
+
+    Parameters
+    ----------
+    cv_results : mapping
+        Arrays "lmbda", "alpha" and "mean_test_score" (R²) of shape (n_pairs,), such as `cv_results_` of an LSTDCV.
+    lmbda, alpha : float
+        The chosen pair.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+
+    Raises
+    ------
+    InvalidInputError
+        If an array is missing or has another shape, no score is finite, a score is above 1, or the chosen pair is not
+        on the grid.
+
+    Examples
+    --------
+    >>> from lstd.report import plot_grid
+    >>> scores = {"lmbda": [0, 0, 1, 1], "alpha": [1, 2, 1, 2], "mean_test_score": [0.4, 0.5, 0.7, 0.6]}
+    >>> [ax.get_xlabel() for ax in plot_grid(scores, 1, 1).axes[::2]]
+    ['ridge coefficient α', 'lowest error, 1 − R²']
+    """
+    return draw_grid(grid_of(cv_results, lmbda, alpha))
+
+
+def draw_grid(grid: Grid) -> Figure:
+    """Draw the figure of :func:`plot_grid`."""
+    with figure_style():
+        height = float(np.clip(1.9 + 0.13 * len(grid.lmbdas), 2.9, 5.5))
+        figure = new_figure(WIDE, height)
+        bottom, top = 0.5 / height, 1 - 0.35 / height
+        ax = figure.add_axes((0.075, bottom, 0.54, top - bottom))
+        scale = figure.add_axes((0.63, bottom, 0.014, top - bottom))
+        side = figure.add_axes((0.745, bottom, 0.235, top - bottom))
+        _map(ax, scale, grid)
+        _lowest_by_lmbda(side, grid)
+        for panel in (ax, side):
+            _category_ticks(panel, "y", [f"{lmbda:.4g}" for lmbda in grid.lmbdas], 21)
+            panel.set_ylim(-0.5, len(grid.lmbdas) - 0.5)
+        side.tick_params(labelleft=False)
+        ax.set_ylabel("trace decay λ")
+        _category_ticks(ax, "x", _alpha_labels(grid.alphas), 9)
+        ax.set_xlabel("ridge coefficient α")
+        figure.legend(
+            handles=_legend_handles(grid), loc="upper left", ncols=3, fontsize=8.5,
+            bbox_to_anchor=(0.065, 1.0), borderaxespad=0.2, handlelength=1.2,
+        )  # fmt: skip
+    return figure
+
+
+def _legend_handles(grid: Grid) -> list[Line2D]:
+    handles = [Line2D([], [], label="chosen", **_CHOSEN)]
+    if grid.lowest != grid.chosen:
+        handles.append(Line2D([], [], label="lowest error", **_LOWEST))
+    if np.isnan(grid.error).any():
+        handles.append(Line2D([], [], label="no error", marker="s", color=_NO_ERROR, markersize=8, linestyle=""))
+    return handles
+
+
+def _map(ax: Axes, scale: Axes, grid: Grid) -> None:
+    shown, norm, beyond = _colours(grid)
+    edges = [np.arange(length + 1) - 0.5 for length in shown.shape]
+    ax.set_facecolor(_NO_ERROR)
+    ax.pcolormesh(
+        edges[1], edges[0], shown, cmap="viridis", norm=norm, rasterized=shown.size > _MAX_CELLS, edgecolors="face",
+        linewidth=0.2,
+    )  # fmt: skip
+    ax.grid(False)
+    for (i, j), marker in ((grid.lowest, _LOWEST), (grid.chosen, _CHOSEN)):
+        if marker is _CHOSEN or grid.lowest != grid.chosen:
+            ax.plot([j], [i], **marker, zorder=5)
+    bar = scale.figure.colorbar(
+        ScalarMappable(norm, "viridis"), cax=scale, extend="max" if beyond else "neither", extendfrac=0.04
+    )
+    bar.set_label("error ÷ lowest error" if norm.vmin == 1.0 else "error − lowest error")
+
+
+def _colours(grid: Grid) -> tuple[Array, Normalize, bool]:
+    """Values to show as colours, ratios to the lowest error or differences if that is 0; whether some lie beyond."""
+    lowest = grid.error[grid.lowest]
+    if lowest > 0.0:
+        shown, start, most = grid.error / lowest, 1.0, _MAX_RATIO
+    else:
+        shown, start, most = grid.error - lowest, 0.0, np.inf
+    high, middle = float(np.nanmax(shown)), float(np.nanmedian(shown))
+    # The differences near the lowest error matter; the error of a small α may be larger by orders of magnitude.
+    top = min(high, most, start + 4.0 * (middle - start) if middle > start else np.inf)
+    return shown, Normalize(start, max(top, start + _MIN_RANGE)), high > max(top, start + _MIN_RANGE)
+
+
+def _lowest_by_lmbda(ax: Axes, grid: Grid) -> None:
+    usable = np.isfinite(grid.error).any(axis=1)
+    at = np.flatnonzero(usable)
+    lowest = np.nanmin(grid.error[usable], axis=1)
+    ax.plot(lowest, at, color=BLUE, marker="o", markersize=3, linewidth=1.0)
+    ax.plot([grid.error[grid.chosen]], [grid.chosen[0]], **_CHOSEN, zorder=5)
+    least, most = lowest.min(), max(lowest.max(), grid.error[grid.chosen], (1.0 + _MIN_RANGE) * lowest.min())
+    margin = 0.06 * (most - least) or 1.0
+    if np.isfinite(margin):
+        ax.set_xlim(least - margin, most + margin)
+    ax.set_xlabel("lowest error, 1 − R²")
+    ax.xaxis.set_major_locator(MaxNLocator(nbins=3))
+    ax.ticklabel_format(axis="x", useOffset=False)
+
+
+def _category_ticks(ax: Axes, axis: str, labels: Sequence[str], most: int) -> None:
+    step = max(1, -(-len(labels) // most))
+    at = np.arange(len(labels))[::step]
+    setter = ax.set_xticks if axis == "x" else ax.set_yticks
+    setter(at, [labels[i] for i in at])
+
+
+def _alpha_labels(alphas: Array) -> list[str]:
+    """Labels of α: powers if all are powers of two, or of ten."""
+    for base in (2, 10):
+        with np.errstate(divide="ignore"):
+            exponents = np.log(alphas) / np.log(base)
+        if len(alphas) > 1 and np.isfinite(exponents).all() and np.allclose(exponents, exponents.round(), atol=1e-9):
+            return [f"${base}^{{{exponent:.0f}}}$" for exponent in exponents]
+    return [f"{float(f'{alpha:.2g}'):g}" for alpha in alphas]

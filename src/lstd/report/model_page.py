@@ -1,0 +1,182 @@
+"""The page of a fitted model; its words are in ``templates/model.html``."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+from numpy.typing import ArrayLike
+
+from lstd.data.returns import TOLERANCE
+from lstd.errors import InvalidInputError
+from lstd.estimators.base import Predictor
+from lstd.estimators.intervals import FEW
+from lstd.estimators.metrics import effective_degrees_of_freedom
+from lstd.io.files import checked_path, replacing
+from lstd.report.calibration_figure import draw_calibration
+from lstd.report.degrees_of_freedom_figure import MAX_NAMED, draw_degrees_of_freedom, feature_names, flagged_features
+from lstd.report.evaluation import LEVEL, MAX_REWARDS, MIN_GROUPS, Evaluation, evaluate, half_widths
+from lstd.report.grid_figure import Grid, draw_grid, grid_of
+from lstd.report.numbers import VARIANT_NAMES, grouped
+from lstd.report.predictions_figure import draw_predictions
+from lstd.report.rendering import render
+from lstd.report.style import svg_of
+
+SECTIONS = {
+    "model": "What was fitted",
+    "predictions": "Predictions and observed returns",
+    "calibration": "Calibration",
+    "settings": "Choice of λ and α",
+    "features": "Effective degrees of freedom",
+    "missing": "What is missing, and why",
+}
+
+
+def write_fit_report(
+    path: str | os.PathLike[str],
+    model: Predictor,
+    X: Any,
+    y: ArrayLike,
+    *,
+    episode: ArrayLike | None = None,
+    terminated: ArrayLike | None = None,
+    discount: ArrayLike | None = None,
+    tolerance: float = TOLERANCE,
+    level: float = LEVEL,
+    rewards: Sequence[str] | None = None,
+    title: str = "LSTD(λ): a fitted model",
+) -> Path:
+    """Write a page about a fitted model, in one file that loads nothing else.
+
+    It shows predictions with intervals beside observed returns, calibration by decile, the error over the grid of
+    (λ, α) if they were chosen from the data, and the effective degrees of freedom of each feature. It says what is
+    missing, and why.
+
+    Parameters
+    ----------
+    path : path
+        The page to write. A file of that name is replaced, by the whole page or not at all.
+    model : fitted estimator
+        A fitted :class:`lstd.LSTD` or :class:`lstd.LSTDCV`.
+    X, y, episode, terminated, discount, tolerance
+        As in :meth:`lstd.LSTD.score`: rows to compare the model with, if possible other than those it was fitted to.
+    level : float in (0, 1), default 0.95
+        Level of the intervals.
+    rewards : sequence of str, optional
+        Names of the rewards; by default those of the columns of `y`.
+    title : str, optional
+        Heading of the page.
+
+    Returns
+    -------
+    Path
+        The page.
+
+    Raises
+    ------
+    InvalidInputError
+        If an array breaks the data contract or does not fit the model, or `path` is not a path.
+    OutputError
+        If the page cannot be written.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import numpy as np
+    >>> from lstd import LSTD
+    >>> from lstd.report import write_fit_report
+    >>> X, y, done = np.tile(np.eye(2), (20, 1)), np.ones(40), np.tile([False, True], 20)
+    >>> model = LSTD().fit(X, y, terminated=done)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_fit_report(f"{folder}/fit.html", model, X, y, terminated=done).name
+    'fit.html'
+    """
+    page = checked_path(path)
+    evaluation = evaluate(
+        model, X, y, episode=episode, terminated=terminated, discount=discount, tolerance=tolerance, level=level,
+        rewards=rewards, warn=False,
+    )  # fmt: skip
+    content = _page(evaluation, str(title)).encode("utf-8", "backslashreplace")
+    with replacing(page, locked=False) as file:
+        file.write(content)
+    return page
+
+
+def _page(evaluation: Evaluation, title: str) -> str:
+    grid, no_grid = _grid(evaluation.model)
+    observed = bool(evaluation.observed.counts.any())
+    missing = evaluation.no_intervals or no_grid or not observed or len(evaluation.rewards) > MAX_REWARDS
+    present = {"calibration": observed, "settings": grid is not None, "missing": bool(missing)}
+    values, flagged = effective_degrees_of_freedom(evaluation.model), flagged_features(evaluation.model)
+    names = feature_names(evaluation.model)
+    return render(
+        "model.html",
+        title=title,
+        sections={name: heading for name, heading in SECTIONS.items() if present.get(name, True)},
+        evaluation=evaluation,
+        fitted=evaluation.fitted,
+        model=evaluation.model,
+        estimator=VARIANT_NAMES[evaluation.fitted.variant],
+        names=names,
+        digits=_digits(evaluation.model.condition_number_),
+        predictions=_drawing(draw_predictions(evaluation)),
+        calibration=_calibration(evaluation) if observed else None,
+        grid=grid,
+        no_grid=no_grid,
+        settings=grid and _drawing(draw_grid(grid)),
+        features={
+            "values": values,
+            "least": [(names[i], values[i]) for i in np.argsort(values, kind="stable")[:5]],
+            "flagged": [names[i] for i in np.flatnonzero(flagged)],
+        }
+        | _drawing(draw_degrees_of_freedom(values, names, flagged)),
+        limits={"rewards": MAX_REWARDS, "groups": MIN_GROUPS, "named": MAX_NAMED, "freedom": FEW},
+    )
+
+
+def _grid(model: Any) -> tuple[Grid | None, str]:
+    """Errors over the grid of (λ, α), or why there are none."""
+    if not hasattr(model, "cv_results_"):
+        return None, "both were given, so no others were tried."
+    try:
+        return grid_of(model.cv_results_, model.lmbda_, model.alpha_), ""
+    except InvalidInputError as error:
+        return None, str(error)
+
+
+def _digits(condition_number: float) -> int | None:
+    """Decimal digits of the weights that rounding leaves; None if the matrix is singular."""
+    if not np.isfinite(condition_number):
+        return None
+    return max(0, int(15.65 - np.log10(max(1.0, condition_number))))
+
+
+def _calibration(evaluation: Evaluation) -> dict[str, Any]:
+    """The figure, its numbers for each reward, and how many of the bars miss the diagonal."""
+    m = min(MAX_REWARDS, len(evaluation.rewards))
+    tables = [evaluation.calibration(reward, 10) for reward in range(m)]
+    halves = [half_widths(table, evaluation.level) for table in tables]
+    missed = [np.abs(table.observed - table.predicted) > half for table, half in zip(tables, halves, strict=True)]
+    numbers = {
+        name: [_cells(*row) for row in zip(t.predicted, t.observed, half, t.count, t.n_groups, strict=True)]
+        for name, t, half in zip(evaluation.rewards, tables, halves, strict=False)
+    }
+    return {
+        "table": tables[0],
+        "numbers": numbers,
+        "bars": sum(int(np.isfinite(half).sum()) for half in halves),
+        "missed": sum(int(miss.sum()) for miss in missed),
+    } | _drawing(draw_calibration(evaluation))
+
+
+def _cells(predicted: float, observed: float, half: float, *counts: int) -> list[str]:
+    numbers = (f"{number:.4g}".replace("nan", "–") for number in (predicted, observed, half))
+    return [*numbers, *map(grouped, counts)]
+
+
+def _drawing(figure: Figure) -> dict[str, Any]:
+    return {"svg": svg_of(figure), "inches": figure.get_figwidth()}

@@ -1,0 +1,175 @@
+"""Predictions over time, with their intervals, beside the returns that were observed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+from matplotlib.ticker import MaxNLocator
+from numpy.typing import ArrayLike, NDArray
+
+from lstd.data.returns import TOLERANCE
+from lstd.estimators.base import Predictor
+from lstd.estimators.intervals import Interval
+from lstd.report.evaluation import LEVEL, MAX_REWARDS, Evaluation, evaluate
+from lstd.report.style import BLUE, REFERENCE, VERMILION, WIDE, figure_style, new_figure, plain
+
+Array = NDArray[np.float64]
+
+_SHADE = "#F3F3F3"
+_FOOT = 0.03  # height of the crosses, as a share of the panel's
+_FEW_ROWS = 250  # that have a dot each
+_FLAG: dict[str, Any] = {
+    "marker": "x", "color": "#000000", "linestyle": "", "markersize": 3.5, "markeredgewidth": 0.7,
+}  # fmt: skip
+
+
+def plot_predictions(
+    model: Predictor,
+    X: Any,
+    y: ArrayLike,
+    *,
+    episode: ArrayLike | None = None,
+    terminated: ArrayLike | None = None,
+    discount: ArrayLike | None = None,
+    tolerance: float = TOLERANCE,
+    level: float = LEVEL,
+    rewards: Sequence[str] | None = None,
+) -> Figure:
+    """Draw predictions with intervals, and observed returns, over consecutive rows.
+
+    The rows begin with the first episode that has an observed return and reach over about ten horizons or episodes; at
+    most 400 of them are drawn. The intervals are those of the value, which is an expectation: single returns scatter
+    around it, and most may lie outside.
+
+    Parameters
+    ----------
+    model : fitted estimator
+        A fitted :class:`lstd.LSTD`.
+    X, y, episode, terminated, discount, tolerance
+        As in :meth:`lstd.LSTD.score`.
+    level : float in (0, 1), default 0.95
+        Level of the intervals. They are left out if there is too little data for them.
+    rewards : sequence of str, optional
+        Names of the rewards; by default those of the columns of `y`. The first six rewards are drawn.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        A panel for each reward.
+
+    Raises
+    ------
+    InvalidInputError
+        If an array breaks the data contract or does not fit the model.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from lstd import LSTD
+    >>> from lstd.report import plot_predictions
+    >>> X, y, done = np.tile(np.eye(2), (20, 1)), np.ones(40), np.tile([False, True], 20)
+    >>> figure = plot_predictions(LSTD().fit(X, y, terminated=done), X, y, terminated=done)
+    >>> [ax.get_xlabel() for ax in figure.axes]
+    ['row']
+    """
+    return draw_predictions(evaluate(
+        model, X, y, episode=episode, terminated=terminated, discount=discount, tolerance=tolerance, level=level,
+        rewards=rewards,
+    ))  # fmt: skip
+
+
+def draw_predictions(evaluation: Evaluation) -> Figure:
+    """Draw the figure of :func:`plot_predictions`."""
+    m = min(MAX_REWARDS, len(evaluation.rewards))
+    interval = evaluation.interval(evaluation.drawn)
+    with figure_style():
+        height = 0.95 + 2.1 * m
+        figure = new_figure(WIDE, height)
+        axes = figure.subplots(m, 1, squeeze=False, sharex=True)[:, 0]
+        figure.subplots_adjust(left=0.085, right=0.985, bottom=0.48 / height, top=1 - 0.45 / height, hspace=0.22)
+        for reward, ax in enumerate(axes):
+            _panel(ax, evaluation, reward, interval)
+        step = evaluation.step
+        axes[-1].set_xlabel("row" if step == 1 else f"row (one in {step} is drawn)")
+        axes[-1].xaxis.set_major_locator(MaxNLocator(integer=True, nbins=9))
+        _legend(figure, evaluation, interval is not None and bool(interval.flagged[:, :m].any()))
+    return figure
+
+
+def _panel(ax: Axes, evaluation: Evaluation, reward: int, interval: Interval | None) -> None:
+    rows = evaluation.drawn
+    _curves(ax, evaluation, reward)
+    if interval is not None:
+        _band(ax, evaluation, interval.lower[:, reward], interval.upper[:, reward])
+        flagged = rows[interval.flagged[:, reward]]
+        ax.plot(flagged, np.full(len(flagged), _FOOT), transform=ax.get_xaxis_transform(), **_FLAG)
+    _limit(ax, evaluation, reward, bands=interval is not None)
+    if len(evaluation.rewards) > 1:
+        ax.set_title(plain(evaluation.rewards[reward]), fontsize=9.5, pad=3, loc="left")
+    ax.set_ylabel("discounted return")
+
+
+def _curves(ax: Axes, evaluation: Evaluation, reward: int) -> None:
+    first, end = evaluation.window
+    episode, rows = evaluation.episode[first:end], evaluation.drawn
+    starts = first + np.flatnonzero(np.diff(episode, prepend=episode[0] - 1))
+    for start, stop in list(zip(starts, [*starts[1:], end], strict=True))[1::2]:
+        ax.axvspan(start - 0.5, stop - 0.5, color=_SHADE, linewidth=0, zorder=0)
+    few = len(rows) <= _FEW_ROWS
+    observed = rows[evaluation.observed.counts[rows]]
+    returns = evaluation.returns[observed, reward]
+    ax.scatter(observed, returns, s=9 if few else 5, color=VERMILION, alpha=0.75, linewidths=0, zorder=3)
+    at, value = _broken(evaluation, evaluation.prediction[rows, reward])
+    ax.plot(at, value, color=BLUE, linewidth=1.2, marker="." if few else "", markersize=3, zorder=4)
+    ax.set_xlim(first - 0.5 - 0.01 * (end - first), end - 0.5 + 0.01 * (end - first))
+
+
+def _broken(evaluation: Evaluation, *curves: Array) -> list[Array]:
+    """Put a NaN between episodes, so that no line joins them: the drawn rows, then the curves over them."""
+    rows = evaluation.drawn
+    at = np.flatnonzero(np.diff(evaluation.episode[rows])) + 1
+    return [np.insert(np.asarray(values, dtype=np.float64), at, np.nan) for values in (rows, *curves)]
+
+
+def _band(ax: Axes, evaluation: Evaluation, lower: Array, upper: Array) -> None:
+    at, low, high = _broken(evaluation, lower, upper)
+    ax.fill_between(at, low, high, color=BLUE, alpha=0.25, linewidth=0, zorder=2)
+    rows = evaluation.drawn
+    number = evaluation.episode[rows] - evaluation.episode[rows[0]]
+    alone = np.bincount(number)[number] == 1  # the only row of its episode has a bar, as its band would have no area
+    ax.vlines(rows[alone], lower[alone], upper[alone], color=BLUE, alpha=0.25, linewidth=2.0, zorder=2)
+
+
+def _limit(ax: Axes, evaluation: Evaluation, reward: int, bands: bool) -> None:
+    """Show predictions and returns whole, and as much of the bands as leaves those two readable."""
+    rows = evaluation.drawn
+    observed = rows[evaluation.observed.counts[rows]]
+    values = np.concatenate([evaluation.prediction[rows, reward], evaluation.returns[observed, reward]])
+    low, high = float(values.min()), float(values.max())
+    margin = 0.05 * (high - low) or 0.05 * abs(high) or 0.05
+    bottom, top = ax.get_ylim() if bands else (low, high)
+    reach = max(high - low, margin)
+    if bands and (bottom < low - reach or top > high + reach):
+        ax.text(0.995, 0.97, "band cut off", transform=ax.transAxes, ha="right", va="top", fontsize=8, color=REFERENCE)
+    ax.set_ylim(max(bottom, low - reach) - margin, min(top, high + reach) + margin)
+
+
+def _legend(figure: Figure, evaluation: Evaluation, flagged: bool) -> None:
+    handles: list[Any] = [Line2D([], [], color=BLUE, label="prediction")]
+    if evaluation.influence is not None:
+        name = f"{100 * evaluation.level:g} % interval of the value"
+        handles.append(Patch(color=BLUE, alpha=0.25, linewidth=0, label=name))
+    if evaluation.observed.counts[evaluation.drawn].any():
+        handles.append(Line2D([], [], color=VERMILION, marker="o", linestyle="", markersize=4, label="observed return"))
+    if flagged:
+        handles.append(Line2D([], [], **_FLAG, label="interval flagged"))
+    figure.legend(
+        handles=handles, loc="upper left", ncols=len(handles), bbox_to_anchor=(0.075, 1.0), fontsize=8.5,
+        handlelength=1.6, columnspacing=1.4,
+    )  # fmt: skip
