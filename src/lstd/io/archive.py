@@ -41,7 +41,7 @@ def write(path: str | os.PathLike[str], kind: str, document: Mapping[str, Any], 
     OutputError
         If it could not be written.
     """
-    head = {"format": f"lstd {kind}", "version": VERSION}
+    head = {"format": f"lstd {kind}", "version": VERSION, "arrays": list(arrays)}
     path = checked_path(path)
     target = Path(os.path.realpath(path)) if path.is_symlink() else path
     with replacing(target, locked=False) as file:
@@ -120,19 +120,26 @@ def _check_seal(path: Path, file: IO[bytes]) -> None:
 def _read_archive(path: Path, kind: str, file: IO[bytes]) -> tuple[dict[str, Any], dict[str, Array]]:
     try:
         with zipfile.ZipFile(file) as archive:
+            _check_members(archive)
             document = json.loads(archive.read(_DOCUMENT), parse_constant=_refuse)
             _check_head(path, kind, document)
-            return document, {
-                name.removesuffix(".npy"): _array(archive.read(name))
-                for name in archive.namelist()
-                if name != _DOCUMENT
-            }
+            names = document.pop("arrays")
+            if archive.namelist() != [_DOCUMENT, *(f"{name}.npy" for name in names)]:
+                raise ValueError(archive.namelist())
+            return document, {name: _array(archive.read(f"{name}.npy")) for name in names}
     except InvalidInputError:
         raise
     except (ValueError, LookupError, AttributeError, TypeError, MemoryError, RecursionError, RuntimeError) as error:
         raise _not_ours(path, kind) from error
     except (zipfile.BadZipFile, NotImplementedError, EOFError) as error:
         raise _not_ours(path, kind) from error
+
+
+def _check_members(archive: zipfile.ZipFile) -> None:
+    """Refuse members that take more memory than the file has bytes, before any of them is read."""
+    for member in archive.infolist():
+        if member.compress_type != zipfile.ZIP_STORED or member.file_size != member.compress_size:
+            raise ValueError(member)
 
 
 def _not_ours(path: Path, kind: str) -> InvalidInputError:
@@ -154,10 +161,13 @@ def _check_head(path: Path, kind: str, document: dict[str, Any]) -> None:
 
 
 def _array(content: bytes) -> Array:
-    array = np.lib.format.read_array(io.BytesIO(content), allow_pickle=False)
-    if array.dtype != np.float64:
-        raise ValueError(array.dtype)
-    return np.ascontiguousarray(array)
+    stream = io.BytesIO(content)
+    if np.lib.format.read_magic(stream) != (1, 0):
+        raise ValueError(content[:8])
+    shape, fortran_order, dtype = np.lib.format.read_array_header_1_0(stream)
+    if dtype != np.float64 or fortran_order:
+        raise ValueError(dtype)
+    return np.frombuffer(content, np.float64, offset=stream.tell()).reshape(shape).copy()
 
 
 def _refuse(constant: str) -> None:
