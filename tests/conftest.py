@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,7 @@ def folder_of(path):
 def pytest_terminal_summary(terminalreporter):
     """Print the seconds that the tests of each folder took, summed over processes."""
     seconds, counts = Counter(), Counter()
-    for report in sum(terminalreporter.stats.values(), []):
+    for report in chain.from_iterable(terminalreporter.stats.values()):
         if isinstance(report, pytest.TestReport):
             folder = folder_of(terminalreporter.config.rootpath / report.location[0])
             seconds[folder] += report.duration

@@ -1,0 +1,105 @@
+"""Words that the project does not use, because a reader would have to read them twice."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+TEXTS = sorted(
+    path
+    for folder, pattern in (
+        (".", "*.md"),
+        ("docs", "*.md"),
+        ("examples", "*.py"),
+        ("src", "**/*.py"),
+        ("src", "**/*.j2"),
+    )
+    for path in (ROOT / folder).glob(pattern)
+)
+AVOIDED = {
+    "is told": "is given, is passed",
+    "of ours": "name whose it is",
+    "which is none": "say what is missing",
+    "hangs on": "depends on",
+    "as many as": "up to, at least, one per",
+    "stretch": "block",
+    "what it takes": "name it: time, memory",
+    "whoever": "name who",
+}
+TO_REWRITE: dict[str, set[str]] = {
+    "is told": {
+        "docs/which-estimator.md",
+        "src/lstd/experiments/run.py",
+    },
+    "of ours": {
+        "src/lstd/distributed/cluster.py",
+        "src/lstd/errors.py",
+        "src/lstd/experiments/folder.py",
+        "src/lstd/statistics/threads.py",
+        "src/lstd/tables/fitting.py",
+    },
+    "which is none": {
+        "src/lstd/io/files.py",
+    },
+    "hangs on": {
+        "src/lstd/distributed/ends.py",
+        "src/lstd/statistics/blocks.py",
+        "src/lstd/tables/datasets.py",
+    },
+    "as many as": {
+        "docs/accuracy.md",
+        "docs/intervals.md",
+        "docs/which-estimator.md",
+        "examples/customer_value.py",
+        "src/lstd/cli/fit.py",
+        "src/lstd/distributed/ends.py",
+        "src/lstd/estimators/intervals.py",
+        "src/lstd/estimators/model.py",
+        "src/lstd/experiments/timing.py",
+        "src/lstd/online/recursive_lstd.py",
+        "src/lstd/tables/fitting.py",
+        "src/lstd/tables/out_of_core.py",
+        "src/lstd/tables/row_reader.py",
+        "src/lstd/tables/sample.py",
+    },
+    "stretch": {
+        "docs/benchmarks.md",
+        "docs/distributed.md",
+        "docs/intervals.md",
+        "docs/out-of-core.md",
+        "src/lstd/_kernels/blocked.py",
+        "src/lstd/cli/describe.py",
+        "src/lstd/distributed/__init__.py",
+        "src/lstd/estimators/base.py",
+        "src/lstd/estimators/bias.py",
+        "src/lstd/estimators/intervals.py",
+        "src/lstd/estimators/lstd.py",
+        "src/lstd/estimators/model.py",
+        "src/lstd/estimators/persistence.py",
+        "src/lstd/statistics/blocks.py",
+        "src/lstd/tables/fitting.py",
+    },
+    "what it takes": {
+        "README.md",
+    },
+    "whoever": {
+        "CHANGELOG.md",
+        "src/lstd/cli/progress.py",
+        "src/lstd/experiments/run.py",
+        "src/lstd/experiments/workers.py",
+        "src/lstd/io/archive.py",
+        "src/lstd/io/files.py",
+        "src/lstd/tables/ahead.py",
+    },
+}
+
+
+@pytest.mark.parametrize("words", AVOIDED)
+def test_words_that_are_avoided(words):
+    pattern = re.compile(rf"\b{words}".replace(" ", r"\s+"), re.IGNORECASE)
+    found = {path.relative_to(ROOT).as_posix() for path in TEXTS if pattern.search(path.read_text(encoding="utf-8"))}
+    left = sorted(found - TO_REWRITE.get(words, set()))
+    assert not left, f"instead of {words!r} write {AVOIDED[words]!r} in {left}"
