@@ -1,13 +1,10 @@
-"""Work out from costs per chunk, measured here, how long a fit takes on many machines.
+"""Compute how long fits take on many machines, from costs that one machine measured.
 
-    python benchmarks/cluster.py [--repeats 3] [--bandwidth 1.25e9] [--latency 1e-3] [--task 1e-3] [--reading 1e9]
-                                 [--chunk 1e9]
-    python benchmarks/cluster.py --docs
+    python benchmarks/cluster.py           measure (about 10 GB of memory), write results/cluster-DATE.json and the page
+    python benchmarks/cluster.py --docs    write the page and its figure from the newest results
 
-Measures, with the BLAS at one thread, the sums of LSTD(λ) over a chunk, the merge of two statistics and the solve for
-n = 100, 1000 and 10000 features (about 10 GB of memory), sending statistics between processes, and whole fits by one
-and two workers; simulates fits of 1e9 and 1e12 transitions. Writes all this into results/cluster-DATE.json, and tables
-and figure into the documentation. With --docs nothing is measured: the newest results are simulated again.
+T transitions of n features are read in C chunks of R rows, by W workers of one core each. The page
+docs/cluster-costs.md defines the other symbols and states the formulas.
 """
 
 from __future__ import annotations
@@ -15,64 +12,262 @@ from __future__ import annotations
 import argparse
 import datetime
 import json
-import os
-import sys
+import math
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import cluster_measure
-from cluster_page import sections, simulate, write_pages
+import numpy as np
 
-FEATURES = (100, 1000, 10_000)
-HERE = Path(__file__).parent
-DOCS = HERE.parent / "docs"
+import cluster_measure
+from lstd.report.style import COLOURS, LINES, REFERENCE, WIDE, figure_style, new_figure
+from pages import write_between
+from provenance import describe_machine
+
+SOURCE = "benchmarks/cluster.py"
+RESULTS = Path(__file__).parent / "results"
+DOCS = Path(__file__).parents[1] / "docs"
+FEATURES, TRANSITIONS, WORKERS = (100, 1000, 10_000), (1e9, 1e12), (1, 10, 100, 1000, 10_000)
+ASSUMED = {"bandwidth": 1.25e9, "latency": 1e-3, "task": 1e-3, "reading": 1e9, "chunk": 1e9}  # bytes, seconds
+CHUNKS_PER_WORKER = 4  # at least, so that no worker waits long for the last one
+SMALL = 0.1  # share of a worker's time at which merging and sending count as small
+
+Results = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Fit:
+    """A fit, by the symbols of the page; seconds and bytes."""
+
+    n: int
+    s: float
+    m: float
+    v: float
+    beta: float
+    latency: float
+    tau: float
+    rho: float
+    T: float
+    W: int
+    R: float
+
+    @property
+    def C(self) -> int:  # noqa: N802
+        """Number of chunks."""
+        return math.ceil(self.T / self.R)
+
+    @property
+    def D(self) -> int:  # noqa: N802
+        """Depth of the tree of merges."""
+        return math.ceil(math.log2(self.C))
+
+    @property
+    def S(self) -> float:  # noqa: N802
+        """Bytes of statistics: two matrices and five vectors."""
+        return 16.0 * self.n**2 + 40.0 * self.n
+
+    @property
+    def t(self) -> float:
+        """Seconds to send statistics."""
+        return self.latency + self.S / self.beta
+
+    @property
+    def per_row(self) -> float:
+        """Seconds to read and sum a row."""
+        return self.s + 8.0 * self.n / self.rho
+
+    def dask(self) -> dict[str, float]:
+        """Terms of the time on a Dask cluster: the larger of the first two, and the others."""
+        apart = 1.0 - 1.0 / self.W
+        merges = max(0.0, self.C - self.W) / self.W
+        return {
+            "workers": math.ceil(self.C / self.W) * self.R * self.per_row + merges * (self.m + apart * self.t),
+            "scheduler": (2 * self.C - 1) * self.tau,
+            "tree": self.D * (self.m + (self.W > 1) * self.t + self.tau) + self.t,
+            "solve": self.v,
+        }
+
+    def processes(self) -> dict[str, float]:
+        """Terms of the time on an executor, as for `dask`."""
+        each = self.t + self.tau
+        return {
+            "workers": math.ceil(self.C / self.W) * (self.R * self.per_row + each),
+            "caller": self.R * self.per_row + self.C * (each + self.m),
+            "tree": self.D * self.m,
+            "solve": self.v,
+        }
+
+    def seconds(self, kind: str) -> float:
+        """Seconds of the fit on "dask" or "processes"."""
+        workers, shared, *last = getattr(self, kind)().values()
+        return float(max(workers, shared) + sum(last))
+
+    def takes_over(self) -> dict[str, float]:
+        """Rows per chunk, and numbers of workers, from which something else takes longer than reading and sums."""
+        work, chunk = self.T * self.per_row, self.R * self.per_row
+        caller = self.t + self.tau + self.m
+        return {
+            "rows": (self.m + self.t) / (SMALL * self.per_row),
+            "scheduler": min(chunk / (2 * self.tau), math.sqrt(work / (2 * CHUNKS_PER_WORKER * self.tau))),
+            "caller": min(chunk / caller, math.sqrt(work / (CHUNKS_PER_WORKER * caller))),
+            "tree": work / (self.D * caller + self.t),
+            "solve": work / self.v,
+        }
+
+
+def fit_of(results: Results, kind: str, n: int, T: float, W: int) -> Fit:
+    """A fit on "dask" or "processes", over the worse of the assumed network and the one measured.
+
+    Chunks are as large as memory allows, with at least `CHUNKS_PER_WORKER` for each worker.
+    """
+    costs, network, assumed = results["costs"][str(n)], results["messages"][kind], results["assumed"]
+    beta = min(network["bandwidth"], assumed["bandwidth"])
+    latency, tau = (max(network[name], assumed[name]) for name in ("latency", "task"))
+    R = min(int(assumed["chunk"] / (8 * n)), T / (CHUNKS_PER_WORKER * W))
+    return Fit(n, costs["row"], costs["merge"], costs["solve"], beta, latency, tau, assumed["reading"], T, W, R)
+
+
+# ---------------------------------------------------------------- the page
+
+
+def sections(results: Results) -> dict[str, str]:
+    """Tables between the markers of the page."""
+    return {
+        "measured": _measured(results),
+        "limits": _limits(results),
+        "times": "\n\n".join(_times(results, kind) for kind in ("dask", "processes")),
+    }
+
+
+def _measured(results: Results) -> str:
+    machine = results["machine"]
+    about = (
+        f"Measured on {results['date']}: {machine['cpu']}, {machine['cores']} cores, Python {machine['python']}, NumPy "
+        f"{machine['packages']['numpy']}; load average at the start {results['load']:.1f}."
+    )
+    costs = []
+    for n, cost in results["costs"].items():
+        size = fit_of(results, "dask", int(n), 1e9, 1).S
+        costs.append([n, _bytes(size), *(_time(cost[name]) for name in ("row", "merge", "solve")), cost["rows"]])
+    networks = {
+        "between Dask workers, measured": results["messages"]["dask"],
+        "from a process to its caller, measured": results["messages"]["processes"],
+        "network, assumed": results["assumed"],
+    }
+    sending = [
+        [name, f"{_bytes(network['bandwidth'])}/s", _time(network["latency"]), _time(network["task"])]
+        for name, network in networks.items()
+    ]
+    head = ("n", "statistics S", "sums per row s", "merge m", "solve v", "rows summed")
+    return "\n\n".join((
+        about, _table(head, costs), _table(("sending statistics", "bandwidth β", "latency ℓ", "per task τ"), sending),
+    ))  # fmt: skip
+
+
+def _limits(results: Results) -> str:
+    rows = []
+    for T in TRANSITIONS:
+        for n in FEATURES:
+            dask, executor = (fit_of(results, kind, n, T, 1) for kind in ("dask", "processes"))
+            limit = dask.takes_over() | {"caller": executor.takes_over()["caller"]}
+            workers = [_count(limit[name]) for name in ("scheduler", "caller", "tree", "solve")]
+            rows.append([
+                f"{T:.0e}", n, _bytes(8.0 * n * T), _time(T * dask.per_row), f"{dask.s / dask.per_row:.0%}",
+                _count(limit["rows"]), int(dask.R), *workers, _bytes(8.0 * n * dask.R + 4.0 * dask.S),
+            ])  # fmt: skip
+    head = (
+        "T", "n", "data", "one core", "of it sums", f"R for {SMALL:.0%}", "R taken", "W: scheduler", "W: caller",
+        "W: tree", "W: solve", "memory per worker",
+    )  # fmt: skip
+    return _table(head, rows)
+
+
+def _times(results: Results, kind: str) -> str:
+    rows = [
+        [f"{T:.0e}", n, *(_time(fit_of(results, kind, n, T, W).seconds(kind)) for W in WORKERS)]
+        for T in TRANSITIONS
+        for n in FEATURES
+    ]
+    head = ("T", "n", *(f"{W} worker{'s' * (W > 1)}" for W in WORKERS))
+    return f"{'On Dask' if kind == 'dask' else 'On an executor'}:\n\n{_table(head, rows)}"
+
+
+def _table(head: Any, rows: list[list[Any]]) -> str:
+    return "\n".join(f"| {' | '.join(map(str, cells))} |" for cells in [head, ["---:"] * len(head), *rows])
+
+
+_UNITS = (("years", 3.15576e7), ("d", 86400.0), ("h", 3600.0), ("min", 60.0), ("s", 1.0), ("ms", 1e-3), ("µs", 1e-6))
+
+
+def _time(seconds: float) -> str:
+    unit, length = next((u for u in _UNITS if seconds >= u[1] * (2.0 if u[1] > 1.0 else 1.0)), _UNITS[-1])
+    return "0" if seconds == 0.0 else f"{seconds / length:.3g} {unit}"
+
+
+def _count(number: float) -> str:
+    rounded = float(f"{number:.2g}")
+    return f"{rounded:.0f}" if rounded < 1e6 else f"{rounded:.1e}".replace(".0e", "e")
+
+
+def _bytes(number: float) -> str:
+    for power, unit in ((15, "PB"), (12, "TB"), (9, "GB"), (6, "MB"), (3, "kB")):
+        if number >= 10.0**power:
+            return f"{number / 10.0**power:.3g} {unit}"
+    return f"{number:.3g} B"
+
+
+def draw(results: Results, path: Path) -> None:
+    """Draw the time of a fit against the number of workers."""
+    workers = np.unique(np.geomspace(1, 1e5, 121).round().astype(int)).tolist()
+    ticks = {0.01: "10 ms", 1.0: "1 s", 60.0: "1 min", 3600.0: "1 h", 86400.0: "1 day", 2.6e6: "1 month",
+             3.16e7: "1 year", 3.16e8: "10 years"}  # fmt: skip
+    with figure_style():
+        figure = new_figure(WIDE, 4.6)
+        axes = figure.subplots(1, 2, sharey=True)
+        for ax, T in zip(axes, TRANSITIONS, strict=True):
+            for n, colour in zip(FEATURES, (COLOURS[name] for name in ("mixed", "boyan", "uncorrected")), strict=True):
+                one = fit_of(results, "dask", n, T, 1)
+                ax.loglog(workers, [T * one.per_row / W for W in workers], color=REFERENCE, linewidth=0.7)
+                for kind, line in (("processes", LINES["boyan"]), ("dask", "-")):
+                    seconds = [fit_of(results, kind, n, T, W).seconds(kind) for W in workers]
+                    ax.loglog(workers, seconds, color=colour, linestyle=line, label=f"n = {n}, {_KINDS[kind]}")
+            ax.set_title(f"{T:.0e} transitions".replace("e+0", "e").replace("e+", "e"))
+            ax.set_xlabel("workers of one core")
+            ax.minorticks_off()
+        axes[0].lines[0].set_label("reading and sums alone")
+        axes[0].set_ylabel("time")
+        axes[0].set_yticks(list(ticks), labels=list(ticks.values()), minor=False)
+        figure.legend(*axes[0].get_legend_handles_labels(), loc="lower center", ncols=4, fontsize=8.0)
+        figure.tight_layout(rect=(0.0, 0.1, 1.0, 1.0))
+        figure.savefig(path, dpi=110, metadata={"Software": None})
+
+
+_KINDS = {"processes": "executor", "dask": "Dask"}
+
+
+def newest() -> Results:
+    """Read the results of the latest day."""
+    paths = sorted(RESULTS.glob("cluster-*.json"))
+    if not paths:
+        raise SystemExit(f"{RESULTS} has no cluster-*.json. Run without --docs.")
+    results: Results = json.loads(paths[-1].read_text(encoding="utf-8"))
+    return results
 
 
 def main() -> None:
-    """Measure, simulate, write and print."""
+    """Measure, unless --docs is given, and write the page."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
-    parser.add_argument(
-        "--docs", action="store_true", help="write tables and figure from the newest results, simulated again"
-    )
-    parser.add_argument("--repeats", type=int, default=3, help="of whole fits")
-    parser.add_argument("--bandwidth", type=float, default=1.25e9, help="bytes per second of a worker's network")
-    parser.add_argument("--latency", type=float, default=1e-3, help="seconds per message")
-    parser.add_argument("--task", type=float, default=1e-3, help="seconds per task of the scheduler")
-    parser.add_argument("--reading", type=float, default=1e9, help="bytes of data per second that a worker reads")
-    parser.add_argument("--chunk", type=float, default=1e9, help="bytes of data in a chunk, at most")
-    arguments = vars(parser.parse_args())
-    docs, repeats = arguments.pop("docs"), arguments.pop("repeats")
-    found = newest() if docs else measured(repeats, arguments)
-    found["simulated"] = simulate(found)
-    path = HERE / "results" / f"cluster-{found['date']}.json"
-    path.parent.mkdir(exist_ok=True)
-    path.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-    write_pages(newest(), DOCS)
-    print("\n\n".join(sections(newest()).values()))
-
-
-def newest() -> dict[str, Any]:
-    """The results of the latest day."""
-    paths = sorted((HERE / "results").glob("cluster-*.json"))
-    if not paths:
-        sys.exit(f"No cluster-*.json in {HERE / 'results'}. Run without --docs.")
-    found: dict[str, Any] = json.loads(paths[-1].read_text(encoding="utf-8"))
-    return found
-
-
-def measured(repeats: int, assumed: dict[str, float]) -> dict[str, Any]:
-    """All that is measured and assumed."""
-    from provenance import describe_machine
-
-    return {
-        "date": datetime.datetime.now(tz=datetime.UTC).date().isoformat(),
-        "machine": describe_machine(),
-        "load": os.getloadavg()[0],
-        "assumed": assumed,
-        "costs": {str(n): cluster_measure.costs(n) for n in FEATURES},
-        "messages": cluster_measure.messages(),
-        "runs": cluster_measure.runs(repeats),
-    }
+    parser.add_argument("--docs", action="store_true", help="write the page from the newest results")
+    arguments = parser.parse_args()
+    if not arguments.docs:
+        date = datetime.datetime.now(tz=datetime.UTC).date().isoformat()
+        results = {"date": date, "machine": describe_machine(), "assumed": ASSUMED}
+        results |= cluster_measure.everything(FEATURES)
+        (RESULTS / f"cluster-{date}.json").write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    for name, text in sections(newest()).items():
+        write_between(DOCS / "cluster-costs.md", f"{SOURCE}: {name}", text)
+        print(text, end="\n\n")
+    draw(newest(), DOCS / "figures" / "cluster-costs.png")
 
 
 if __name__ == "__main__":
