@@ -1,4 +1,8 @@
-"""Markov reward processes with exact values, features of their states, and simulation."""
+"""Markov reward processes with exact values.
+
+In: transition probabilities and rewards, or the sizes and seed of a random process.
+Out: values, stationary distribution, limits of LSTD(λ), features of the states, and simulated transitions.
+"""
 
 from lstd.mrp.classic import BoyanChain, RandomWalk
 from lstd.mrp.features import make_features

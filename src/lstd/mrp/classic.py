@@ -11,7 +11,7 @@ from lstd.mrp.model import MRP
 
 
 class BoyanChain(MRP):
-    """Boyan's chain: from position s go to s − 1 or s − 2 with equal chance, reward −3; from 1 to 0, reward −2.
+    """Boyan's chain: positions s lead to s − 1 or s − 2 with equal probability, reward −3; 1 leads to 0, reward −2.
 
     Position 0 terminates with reward zero. An episode starts at the far end, position ``n_states − 1``, which is
     state 0; state i is position ``n_states − 1 − i``. With `gamma` = 1 the value of position s is −2s.
@@ -56,7 +56,7 @@ class BoyanChain(MRP):
 
 
 class RandomWalk(MRP):
-    """Random walk: step left or right with equal chance until one end is passed.
+    """Random walk: steps left or right with equal probability until one end is passed.
 
     Parameters
     ----------
@@ -87,7 +87,7 @@ class RandomWalk(MRP):
     ) -> None:
         k = check_integer("n_states", n_states, 1)
         if k % 2 == 0:
-            raise InvalidInputError(f"`n_states` must be odd, so that there is a middle; got {k}.")
+            raise InvalidInputError(f"`n_states` must be odd, so that there is a middle state; got {k}.")
         left = check_real("left_reward", left_reward, -np.inf, np.inf)
         right = check_real("right_reward", right_reward, -np.inf, np.inf)
         transition = 0.5 * (np.eye(k, k=1) + np.eye(k, k=-1))

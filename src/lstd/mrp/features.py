@@ -16,7 +16,7 @@ Array = NDArray[np.float64]
 
 
 def make_features(model: MRP, name: str) -> Array:
-    """Features of every state of `model`.
+    """Compute features of every state of `model`.
 
     Parameters
     ----------
@@ -32,7 +32,7 @@ def make_features(model: MRP, name: str) -> Array:
     Raises
     ------
     InvalidInputError
-        When `name` is unknown, or "normal" is asked of a model without random draws.
+        When `name` is unknown, or is "normal" and the model is not a :class:`RandomMRP`.
 
     Examples
     --------
@@ -49,7 +49,7 @@ def make_features(model: MRP, name: str) -> Array:
         return _unit_rows(_bits(model.n_states))
     if not isinstance(model, RandomMRP):
         raise InvalidInputError(
-            f"`features` 'normal' are drawn with a RandomMRP; got a {type(model).__name__}. "
+            f"`features` 'normal' exist only for a RandomMRP; got a {type(model).__name__}. "
             "Pass a matrix of features of shape (n_states, n_features) instead."
         )
     return _unit_rows(model.normal_features)

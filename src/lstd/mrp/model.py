@@ -4,7 +4,7 @@ States 0 … k−1, discount γ, transition matrix P, expected reward r(s). Rows
 missing probability is that of terminating, after which a new episode begins in a start state. Then
 
     values              V = (I − γP)⁻¹ r
-    stationary          d = the long-run share of time in each state, episodes following one another
+    stationary          d = the long-run fraction of time in each state, when episodes follow one another
     best linear fit     Φθ*, the d-weighted least-squares fit of V
     limit of LSTD(λ)    A = Φᵀ D (I − γP)(I − λγP)⁻¹ Φ,  b = Φᵀ D (I − λγP)⁻¹ r     (Osogami 2020, Theorem 2)
 """
@@ -41,7 +41,7 @@ class MRP:
     reward_std : float, default 0.0
         Standard deviation of the normal noise added to each reward.
     gamma : float in [0, 1], default 0.99
-        Discount. One is meant for processes that terminate from every state.
+        Discount. Values exist for 1 only if every state leads to termination.
     start : int or array-like of shape (k,), default 0
         State in which every episode starts, or the probabilities of the start states.
     termination_reward : array-like of shape (k,), optional
@@ -110,16 +110,16 @@ class MRP:
         return np.asarray(values, dtype=np.float64)
 
     def _check_ends(self, decay: float) -> None:
-        """Refuse sums over the future that do not converge."""
+        """Raise if sums over the future do not converge."""
         if decay == 1.0 and not _all_terminate(self.transition, self.termination):
             raise InvalidInputError(
-                "`gamma` must be below 1 for a process that can go on for ever; got 1. "
-                "Choose a discount below 1, or let every state reach termination."
+                "`gamma` must be below 1 for a process that may never terminate; got 1. Choose a discount below 1, or "
+                "let every state lead to termination."
             )
 
     @cached_property
     def stationary(self) -> Array:
-        """Long-run share of time spent in each state from the start, shape (k,); zero for transient states."""
+        """Long-run fraction of time in each state, shape (k,); zero for transient states."""
         restarted = self.transition + np.outer(self.termination, self.start)
         return _stationary(restarted, self.start)
 
@@ -134,7 +134,7 @@ class MRP:
         Returns
         -------
         ndarray of shape (n,)
-            The solution of least norm, where states that are never visited again leave weights undetermined.
+            The solution of least norm if states that are never visited again leave weights undetermined.
         """
         phi = check_array("features", features, (self.n_states, None))
         root = np.sqrt(self.stationary)
@@ -168,7 +168,7 @@ class MRP:
     def fixed_point(self, features: ArrayLike, lmbda: float) -> Array:
         """Weights to which all three LSTD(λ) estimators converge, shape (n,).
 
-        The solution of least norm, where states that are never visited again leave weights undetermined.
+        The solution of least norm if states that are never visited again leave weights undetermined.
         """
         self._check_ends(self.gamma)
         A, b = self.limit(features, lmbda)
@@ -177,20 +177,24 @@ class MRP:
     def simulate(self, n_steps: int, seed: int) -> Trajectory:
         """Draw `n_steps` transitions from ``numpy.random.RandomState(seed)``.
 
-        Per step: one uniform for the successor; then one normal when `reward_std` is positive; then, when the
-        start state is random, one uniform for it (used only if the step terminates).
+        Each step draws one uniform for the successor; then one normal if `reward_std` is positive; then, if the
+        start state is random, one uniform for it, which is used only if the step terminates.
 
         Returns
         -------
         Trajectory
             States (n_steps + 1,), rewards (n_steps,), discounts (n_steps + 1,) and terminated (n_steps,).
         """
-        n_steps = check_integer("n_steps", n_steps, 0)
-        return simulate(self, n_steps, check_integer("seed", seed, 0, 2**32 - 1))
+        outcomes = np.column_stack([self.transition, self.termination])
+        rewards = np.column_stack([self.reward, self.termination_reward])
+        return simulate(
+            outcomes, rewards, self.start, self.reward_std, self.gamma,
+            check_integer("n_steps", n_steps, 0), check_integer("seed", seed, 0, 2**32 - 1),
+        )  # fmt: skip
 
 
 def _frozen(array: Array) -> Array:
-    """`array`, read-only, since values and stationary distribution are worked out once."""
+    """Make an array read-only, since values and stationary distribution are computed once."""
     array.flags.writeable = False
     return array
 
@@ -200,7 +204,7 @@ def _check_transition(transition: ArrayLike) -> Array:
     given = getattr(transition, "dtype", np.float64)
     if given in (np.float16, np.float32):
         raise InvalidInputError(
-            f"`transition` must be in float64; got {given}, whose rounding cannot be told from termination. "
+            f"`transition` must be in float64; got {given}, whose rounding errors look like termination. "
             "Convert it with astype(float), then divide each row by its sum."
         )
     if P.shape[0] != P.shape[1] or P.size == 0:
@@ -236,7 +240,7 @@ def _all_terminate(P: Array, termination: Array) -> bool:
 
 
 def _stationary(P: Array, start: Array) -> Array:
-    """Cesàro limit of startᵀPᵗ: each closed class's own distribution, weighted by its chance of being entered."""
+    """Cesàro limit of startᵀPᵗ: the distribution of each closed class, weighted by the probability of entering it."""
     _, label = connected_components(csr_array(P > 0), directed=True, connection="strong")
     leaves = np.array([(P[i, label != label[i]] > 0).any() for i in range(len(P))])
     closed = [c for c in range(label.max() + 1) if not leaves[label == c].any()]
