@@ -1,4 +1,8 @@
-"""Rows of the data contract from people's own data: tables, Gymnasium environments, Minari datasets."""
+"""Trajectories: checked rows from other libraries' data.
+
+In: a data frame, a Gymnasium environment and a policy, a Minari dataset, or arrays.
+Out: :class:`Trajectories`, whose `to_arrays` gives the arguments of ``LSTD.fit``.
+"""
 
 from __future__ import annotations
 

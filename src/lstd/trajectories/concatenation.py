@@ -1,4 +1,4 @@
-"""Joining arrays of the data contract that come in parts."""
+"""Arrays of several `Trajectories` joined."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from lstd.errors import InvalidInputError
-from lstd.trajectories.structure import same_as_previous
+from lstd.trajectories.structure import last_rows
 
 _AGREE: dict[str, Callable[[Mapping[str, Any]], Any]] = {
     "features": lambda part: part["X"].shape[1],
@@ -20,13 +20,13 @@ _AGREE: dict[str, Callable[[Mapping[str, Any]], Any]] = {
 }
 
 
-def joined(parts: Sequence[Mapping[str, Any]], renumber: bool) -> dict[str, Any]:
-    """Arrays of all parts, one part after another.
+def join(parts: Sequence[Mapping[str, Any]], renumber: bool) -> dict[str, Any]:
+    """Join the arrays of all parts, one part after another.
 
     Raises
     ------
     InvalidInputError
-        When there is no part, or when two differ in what they hold or share an id.
+        When there is no part, or when two parts do not fit together or share an id.
     """
     if not parts:
         raise InvalidInputError("`parts` must hold at least one Trajectories; got none.")
@@ -56,8 +56,8 @@ def _stacked(blocks: Sequence[Any]) -> Any:
 
 def _joined_ids(ids: Sequence[NDArray[Any]], renumber: bool) -> NDArray[Any]:
     if renumber:
-        begins = [~same_as_previous(part) for part in ids]
-        return np.cumsum(np.concatenate(begins)) - 1
+        last = np.concatenate([last_rows(part) for part in ids])
+        return np.asarray(np.cumsum(last) - last)
     kinds = {"number" if part.dtype.kind in "iuf" else part.dtype.kind for part in ids if len(part)}
     if len(kinds) > 1:
         raise InvalidInputError(

@@ -6,20 +6,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from lstd.data.checks import check_integer
 from lstd.errors import InvalidInputError
-from lstd.trajectories.assembly import assembled
 from lstd.trajectories.extras import import_gymnasium
-from lstd.trajectories.gymnasium_protocol import check_reset, check_step
-from lstd.trajectories.observations import ObservationFeatures
-from lstd.trajectories.recorder import Recorder
+from lstd.trajectories.observations import ObservationFeatures, check_reset, check_step
+from lstd.trajectories.recorder import Recorder, assemble
 from lstd.trajectories.vector_environment import record_vector
-
-Array = NDArray[np.float64]
-Policy = Callable[[Any], Any]
 
 
 @dataclass(frozen=True)
@@ -30,25 +24,23 @@ class Budget:
     n_steps: int | None
     progress: Callable[[int, int], None] | None = None
 
-    @classmethod
-    def checked(cls, n_episodes: Any, n_steps: Any, progress: Callable[[int, int], None] | None) -> Budget:
-        """A budget, or InvalidInputError."""
-        if n_episodes is None and n_steps is None:
+    def __post_init__(self) -> None:
+        if self.n_episodes is None and self.n_steps is None:
             raise InvalidInputError("`n_episodes` or `n_steps` is needed, a positive integer; got None for both.")
-        episodes = None if n_episodes is None else check_integer("n_episodes", n_episodes, 1)
-        steps = None if n_steps is None else check_integer("n_steps", n_steps, 1)
-        return cls(episodes, steps, progress)
+        for name, value in (("n_episodes", self.n_episodes), ("n_steps", self.n_steps)):
+            if value is not None:
+                check_integer(name, value, 1)
 
     def recorders(self, number: int) -> list[Recorder]:
-        """One recorder per sub-environment, the budget shared out evenly."""
+        """Make one recorder per sub-environment and share out the budget evenly."""
         return [Recorder(i, _share(self.n_episodes, i, number), _share(self.n_steps, i, number)) for i in range(number)]
 
     def report(self, recorders: list[Recorder]) -> None:
-        """Tell `progress` what is done."""
+        """Report to `progress`."""
         if self.progress is None:
             return
         if self.n_episodes is not None:
-            self.progress(sum(recorder.n_episodes for recorder in recorders), self.n_episodes)
+            self.progress(sum(len(recorder.episodes) for recorder in recorders), self.n_episodes)
         elif self.n_steps is not None:
             self.progress(sum(recorder.n_steps for recorder in recorders), self.n_steps)
 
@@ -59,12 +51,12 @@ def _share(total: int | None, i: int, number: int) -> int | None:
 
 def collect(
     env: Any,
-    policy: Policy,
+    policy: Callable[[Any], Any],
     features: Callable[[Any], ArrayLike] | None,
     budget: Budget,
     seed: int | None = None,
 ) -> dict[str, Any]:
-    """Arguments of `Trajectories` from a run of `policy`; see `Trajectories.from_gymnasium`."""
+    """Run `policy` and return arguments of `Trajectories`; see `Trajectories.from_gymnasium`."""
     gymnasium = import_gymnasium()
     if seed is not None:
         seed = check_integer("seed", seed, 0)
@@ -87,15 +79,18 @@ def collect(
             if hasattr(env, name):
                 getattr(env, name).seed(seed)
     recorders = budget.recorders(int(env.num_envs) if vector else 1)
-    if vector:
-        record_vector(env, policy, phi, recorders, seed, budget.report)
-    else:
-        _record_single(env, policy, phi, recorders, seed, budget)
-    return assembled(block for recorder in recorders for block in recorder.blocks)
+    record = record_vector if vector else _record_single
+    record(env, policy, phi, recorders, seed, budget.report)
+    return assemble(episode for recorder in recorders for episode in recorder.episodes)
 
 
 def _record_single(
-    env: Any, policy: Policy, phi: ObservationFeatures, recorders: list[Recorder], seed: int | None, budget: Budget
+    env: Any,
+    policy: Callable[[Any], Any],
+    phi: ObservationFeatures,
+    recorders: list[Recorder],
+    seed: int | None,
+    report: Callable[[list[Recorder]], None],
 ) -> None:
     """Fill the recorder of a single environment."""
     (recorder,) = recorders
@@ -108,9 +103,9 @@ def _record_single(
             observation, reward, terminated, truncated, _ = check_step(env.step(policy(observation)))
             terminated, truncated = bool(terminated), bool(truncated)
             over = terminated or truncated
-            arrived = None if terminated else phi(observation, recorder.where)
-            recorder.record(reward, arrived, terminated, truncated)
-            budget.report(recorders)
+            phi_next = None if terminated else phi(observation, recorder.where)
+            recorder.record(reward, phi_next, terminated, truncated)
+            report(recorders)
             if recorder.finished:
                 return
         observation = check_reset(env.reset())

@@ -8,7 +8,7 @@ from lstd.errors import MissingExtraError
 
 
 def import_narwhals() -> Any:
-    """The module narwhals, or MissingExtraError."""
+    """Import narwhals; raises MissingExtraError."""
     try:
         import narwhals
     except ImportError as error:
@@ -17,7 +17,7 @@ def import_narwhals() -> Any:
 
 
 def import_gymnasium() -> Any:
-    """The module gymnasium with its vector environments, or MissingExtraError."""
+    """Import gymnasium with its vector environments; raises MissingExtraError."""
     try:
         import gymnasium
         import gymnasium.vector.utils

@@ -35,6 +35,7 @@ class Table:
     def __init__(self, frame: Any, roles: Sequence[tuple[str, str]], first_row: int = 0) -> None:
         self._nw = import_narwhals()
         self._first_row = first_row
+        self._order: NDArray[np.intp] | None = None
         self._data = self._select(frame, roles)
         if not len(self._data):
             raise InvalidInputError("`frame` must have at least one row; got none. Check the filter that made it.")
@@ -62,30 +63,37 @@ class Table:
         data = data.select(list(dict.fromkeys(column for _, column in roles)))
         return data.collect() if lazy else data
 
-    def row(self, index: int) -> str:
-        """Name the row at `index`."""
-        return f"row {self._first_row + index} (counting from {self._first_row})"
+    def sort(self, order: NDArray[np.intp]) -> None:
+        """Let columns that are parsed from now on have their rows in this order, shape (T,)."""
+        self._order = order
+
+    def _sorted(self, values: Any) -> Any:
+        return values if self._order is None else values[self._order]
 
     def error(self, role: str, column: str, row: int, text: str) -> InvalidInputError:
-        """The error for a value; the caller raises it."""
-        return InvalidInputError(f"Column {column!r} (`{role}`), {self.row(row)}: {text}")
+        """The error for the value in a row of sorted columns; the caller raises it."""
+        return self._error(role, column, row if self._order is None else int(self._order[row]), text)
+
+    def _error(self, role: str, column: str, row: int, text: str) -> InvalidInputError:
+        where = f"row {self._first_row + row} (counting from {self._first_row})"
+        return InvalidInputError(f"Column {column!r} (`{role}`), {where}: {text}")
 
     def _check(self, role: str, fault: Fault | None) -> None:
         if fault is not None:
-            raise self.error(role, fault.column, fault.row, fault.text)
+            raise self._error(role, fault.column, fault.row, fault.text)
 
     def numbers(self, role: str, column: str, *, may_miss: bool = False) -> Array:
         """Parse a column of finite numbers, shape (T,), with NaN where it is missing, if `may_miss`."""
         check = rules.check_not_infinite if may_miss else rules.check_finite
         values, fault = rules.numbers(self._values(role, column), column)
         self._check(role, check(values, column, fault))
-        return values
+        return np.asarray(self._sorted(values))
 
     def flags(self, role: str, column: str) -> Flags:
         """Parse a column of flags, shape (T,)."""
         values, fault = rules.flags(self._values(role, column), column)
         self._check(role, fault)
-        return values
+        return np.asarray(self._sorted(values))
 
     def _values(self, role: str, column: str) -> NDArray[Any]:
         """Float64, or Python objects with None where they are missing."""
@@ -97,7 +105,7 @@ class Table:
         if missing.all():
             return np.full(len(self), np.nan)
         if kind not in (self._nw.Object, self._nw.String, self._nw.Categorical, self._nw.Enum):
-            raise self.error(role, column, 0, f"is not numeric; the column is of type {kind}.")
+            raise self._error(role, column, 0, f"is not numeric; the column is of type {kind}.")
         values = np.empty(len(self), dtype=object)
         values[:] = series.to_list()
         values[missing] = None
@@ -114,7 +122,7 @@ class Table:
         ids, bad = rules.plain_ids(values)
         if bad is not None and ids.dtype == object:
             text = f"has {ids[bad]!r}, which is no id or not of one type with the others; convert all to text first."
-            raise self.error(role, column, bad, text)
+            raise self._error(role, column, bad, text)
         row = missing if bad is None else bad
         if row is not None:
             text = "is infinite" if bad is not None and np.isinf(ids[bad]) else rules.NO_VALUE
@@ -132,13 +140,13 @@ class Table:
         kind = series.dtype
         if not (kind.is_numeric() or kind.is_temporal()):
             rule = f"must hold numbers or dates; the column is of type {kind}. Convert it, for example to a datetime."
-            raise self.error(role, column, 0, rule)
+            raise self._error(role, column, 0, rule)
         missing = _is_null(series)
         if kind.is_float():
             missing |= np.isnan(np.asarray(series.to_numpy(), dtype=np.float64))
         row = first_true(missing)
         if row is not None:
-            raise self.error(role, column, row, f"{rules.NO_VALUE}; drop or impute such rows first.")
+            raise self._error(role, column, row, f"{rules.NO_VALUE}; drop or impute such rows first.")
         return np.unique(np.asarray(series.to_numpy()), return_inverse=True)[1].reshape(-1)
 
 

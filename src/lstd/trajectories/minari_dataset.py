@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from lstd.errors import InvalidInputError, MissingTerminationWarning
-from lstd.trajectories.assembly import EpisodeBlock, assembled
+from lstd.errors import InvalidInputError, MissingTerminationWarning, warn
 from lstd.trajectories.observations import ObservationFeatures
+from lstd.trajectories.recorder import Episode, assemble
 
 Array = NDArray[np.float64]
 _NEEDED = ("observations", "rewards", "terminations", "truncations")
@@ -23,7 +22,7 @@ def read_dataset(
     reward: Callable[[Any], ArrayLike] | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> dict[str, Any]:
-    """Arguments of `Trajectories` from a dataset; see `Trajectories.from_minari`."""
+    """Read a dataset and return arguments of `Trajectories`; see `Trajectories.from_minari`."""
     if isinstance(dataset, (str, bytes)) or not hasattr(dataset, "__iter__"):
         raise InvalidInputError(
             f"`dataset` must be a Minari dataset; got {dataset!r:.80}. Load it with minari.load_dataset."
@@ -31,32 +30,31 @@ def read_dataset(
     if reward is not None and not callable(reward):
         raise InvalidInputError(f"`reward` must be a function of one episode, or None; got {reward!r:.80}.")
     phi = ObservationFeatures(features, getattr(dataset, "observation_space", None))
-    blocks: list[EpisodeBlock] = []
-    unsaid: list[int] = []
+    episodes: list[Episode] = []
+    undecided: list[int] = []
     total = len(dataset) if hasattr(dataset, "__len__") else 0
     for number, episode in enumerate(dataset):
-        blocks.append(_block(number, episode, phi, reward, unsaid))
+        episodes.append(_read_episode(number, episode, phi, reward, undecided))
         if progress is not None:
             progress(number + 1, max(total, number + 1))
-    if not blocks:
+    if not episodes:
         raise InvalidInputError("`dataset` must hold at least one episode; got none. Check the filter that made it.")
-    if unsaid:
-        warnings.warn(
-            f"The last step of {len(unsaid)} of {len(blocks)} episodes (first: episode {unsaid[0]}) is neither "
-            "terminated nor truncated: they are taken as truncated. If they did terminate, set `terminations`.",
+    if undecided:
+        warn(
+            f"The last step of {len(undecided)} of {len(episodes)} episodes (first: episode {undecided[0]}) is neither "
+            "terminated nor truncated: they are taken as truncated. If they terminated, set `terminations`.",
             MissingTerminationWarning,
-            stacklevel=3,
         )
-    return assembled(blocks)
+    return assemble(episodes)
 
 
-def _block(
+def _read_episode(
     number: int,
     episode: Any,
     phi: ObservationFeatures,
     reward: Callable[[Any], ArrayLike] | None,
-    unsaid: list[int],
-) -> EpisodeBlock:
+    undecided: list[int],
+) -> Episode:
     missing = next((name for name in _NEEDED if not hasattr(episode, name)), None)
     if missing is not None:
         raise InvalidInputError(
@@ -71,20 +69,20 @@ def _block(
     if n_observations == n_steps and not terminated:
         raise InvalidInputError(
             f"Episode {number} must have its final observation, because it did not terminate: one observation more "
-            f"than its {n_steps} steps; got {n_observations}. Record it, or set the last of `terminations` if it did."
+            f"than its {n_steps} steps; got {n_observations}. Record it, or set the last of `terminations`."
         )
     if n_observations not in (n_steps, n_steps + 1) or n_observations == 0:
         raise InvalidInputError(
             f"Episode {number} must have one observation more than its {n_steps} steps; got {n_observations}."
         )
     if n_steps and not (terminated or truncated):
-        unsaid.append(number)
+        undecided.append(number)
     n_rows = n_steps if terminated else n_observations
-    return EpisodeBlock(_features(number, episode.observations, n_rows, phi), rewards, terminated)
+    return Episode(_features(number, episode.observations, n_rows, phi), rewards, terminated)
 
 
 def _ends_with(number: int, name: str, flags: Any, n_steps: int) -> bool:
-    """Whether the last flag is set; an earlier one must not be."""
+    """Whether the last flag is set; raises if an earlier one is."""
     array = np.asarray(flags, dtype=np.bool_).reshape(-1)
     if len(array) != n_steps:
         raise InvalidInputError(f"Episode {number} must have {n_steps} `{name}`, one per reward; got {len(array)}.")
@@ -152,13 +150,13 @@ def _at(observations: Any, row: int) -> Any:
 
 
 def _length(number: int, observations: Any) -> int:
-    """Number of observations, which all parts of a composite observation must have."""
+    """Number of observations; raises unless all parts of composite observations have it."""
     if isinstance(observations, (dict, tuple)):
         parts = observations.values() if isinstance(observations, dict) else observations
         lengths = {_length(number, part) for part in parts}
         if len(lengths) != 1:
             raise InvalidInputError(
-                f"Episode {number} must have as many observations in every part; got {sorted(lengths)}."
+                f"Episode {number} must have the same number of observations in every part; got {sorted(lengths)}."
             )
         return lengths.pop()
     return len(observations)

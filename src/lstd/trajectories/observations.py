@@ -1,4 +1,4 @@
-"""Features of observations: the caller's function, or the observation space flattened."""
+"""What an environment returns, checked, and the features of its observations."""
 
 from __future__ import annotations
 
@@ -12,10 +12,35 @@ from lstd.errors import InvalidInputError
 from lstd.trajectories.extras import import_gymnasium
 
 Array = NDArray[np.float64]
+_OLD = "Wrap it for Gymnasium, for example with shimmy's GymV21CompatibilityV0."
+
+
+def check_reset(result: Any) -> Any:
+    """Return the observation that `env.reset` gave; raises InvalidInputError."""
+    if not (isinstance(result, tuple) and len(result) == 2 and isinstance(result[1], dict)):
+        raise InvalidInputError(
+            f"`env.reset` must return (observation, info), as in Gymnasium; got {type(result).__name__}, as in the "
+            f"old package gym. {_OLD}"
+        )
+    return result[0]
+
+
+def check_step(result: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+    """Return what `env.step` gave; raises InvalidInputError."""
+    if isinstance(result, tuple) and len(result) == 5 and isinstance(result[4], dict):
+        return result
+    found = f"{len(result)} values" if isinstance(result, tuple) else type(result).__name__
+    remedy = "Check the environment with gymnasium.utils.env_checker.check_env."
+    if isinstance(result, tuple) and len(result) == 4:
+        found, remedy = f"{found}, as in the old package gym, which do not distinguish the two ends", _OLD
+    raise InvalidInputError(
+        "`env.step` must return (observation, reward, terminated, truncated, info), as in Gymnasium; "
+        f"got {found}. {remedy}"
+    )
 
 
 class ObservationFeatures:
-    """From one observation to its features.
+    """A function from one observation to its features.
 
     Parameters
     ----------
@@ -27,25 +52,28 @@ class ObservationFeatures:
     Raises
     ------
     InvalidInputError
-        When the space cannot be flattened into numbers, or, on a call, when features are not n finite numbers.
+        When the space cannot be flattened into numbers; on a call, when features are not n finite numbers.
     """
 
     def __init__(self, features: Callable[[Any], ArrayLike] | None, space: Any) -> None:
-        if features is not None and not callable(features):
-            raise InvalidInputError(f"`features` must be a function of one observation, or None; got {features!r:.80}.")
-        self._function = _flattening(space) if features is None else features
-        self._source = "`features`" if features is not None else f"The observation space {space!s:.80}, flattened,"
-        self.one_hot: tuple[int, int] | None = None  # start and number of states, of a Discrete space without features
-        self.flat = False
-        if features is None:
-            spaces = import_gymnasium().spaces
-            self.flat = isinstance(space, spaces.Box)
-            if isinstance(space, spaces.Discrete):
-                self.one_hot = int(space.start), int(space.n)
         self.length: int | None = None
+        self.flat = False  # whether features are the numbers of a Box
+        self.one_hot: tuple[int, int] | None = None  # start and number of states of a Discrete space
+        if features is not None:
+            if not callable(features):
+                raise InvalidInputError(
+                    f"`features` must be a function of one observation, or None; got {features!r:.80}."
+                )
+            self._function, self._source = features, "`features`"
+            return
+        self._function, self._source = _flattening(space), f"The observation space {space!s:.80}, flattened,"
+        spaces = import_gymnasium().spaces
+        self.flat = isinstance(space, spaces.Box)
+        if isinstance(space, spaces.Discrete):
+            self.one_hot = int(space.start), int(space.n)
 
     def __call__(self, observation: Any, where: str) -> Array:
-        """Features of one observation, shape (n,), always a copy; `where` is for messages."""
+        """Return the features of one observation, shape (n,), always a copy; `where` is for messages."""
         value = self._function(observation)
         try:
             row = np.array(value, dtype=np.float64)
@@ -59,7 +87,8 @@ class ObservationFeatures:
             self.length = len(row)
         if len(row) != self.length:
             raise InvalidInputError(
-                f"{self._source} must always give as many features; got {self.length} first, and {len(row)} {where}."
+                f"{self._source} must give the same number of features each time; got {self.length} first, and "
+                f"{len(row)} {where}."
             )
         if not np.isfinite(row).all():
             position = int(np.argmin(np.isfinite(row)))
@@ -71,7 +100,7 @@ class ObservationFeatures:
 
 def _flattening(space: Any) -> Callable[[Any], ArrayLike]:
     if space is None:
-        raise InvalidInputError("`features` is needed, because the observations come without a space; got None.")
+        raise InvalidInputError("`features` is needed, because the observations have no space; got None.")
     gymnasium = import_gymnasium()
     spaces = gymnasium.spaces
     refused = _not_numeric(space, spaces)
@@ -86,7 +115,7 @@ def _flattening(space: Any) -> Callable[[Any], ArrayLike]:
 
 
 def _not_numeric(space: Any, spaces: Any) -> Any:
-    """The first part of a space that cannot be flattened into numbers; None where all can."""
+    """Find the first part of a space that cannot be flattened into numbers; None if all can."""
     if isinstance(space, (spaces.Dict, spaces.Tuple)):
         parts = space.spaces.values() if isinstance(space, spaces.Dict) else space.spaces
         return next((bad for bad in (_not_numeric(part, spaces) for part in parts) if bad is not None), None)

@@ -1,4 +1,4 @@
-"""Where episodes begin and end in rows that are in time order, and what ids and arrays may be."""
+"""Where episodes end in rows that are in time order, and checks of ids, names and arrays."""
 
 from __future__ import annotations
 
@@ -15,13 +15,6 @@ from lstd.errors import InvalidInputError
 Indices = NDArray[np.intp]
 
 
-def same_as_previous(ids: NDArray[Any]) -> Flags:
-    """Whether each row, shape (T,), has the id of the row before it; False on the first."""
-    same = np.zeros(len(ids), dtype=np.bool_)
-    same[1:] = ids[1:] == ids[:-1]
-    return same
-
-
 def last_rows(ids: NDArray[Any]) -> Flags:
     """Whether each row, shape (T,), is the last of its run of equal ids."""
     last = np.ones(len(ids), dtype=np.bool_)
@@ -30,10 +23,10 @@ def last_rows(ids: NDArray[Any]) -> Flags:
 
 
 def first_return(ids: NDArray[Any]) -> int | None:
-    """First row of a run of equal ids whose id an earlier run had; None where every id has one run."""
+    """Find the first row of a run of equal ids whose id an earlier run had; None if every id has one run."""
     seen: set[Any] = set()
-    starts = np.flatnonzero(~same_as_previous(ids))
-    for row, name in zip(starts.tolist(), ids[starts].tolist(), strict=True):
+    ends = np.flatnonzero(last_rows(ids)).tolist()
+    for row, name in zip([0, *(end + 1 for end in ends)], ids[ends].tolist(), strict=False):
         if name in seen:
             return int(row)
         seen.add(name)
@@ -41,18 +34,18 @@ def first_return(ids: NDArray[Any]) -> int | None:
 
 
 def check_ids(episode: ArrayLike) -> NDArray[Any]:
-    """The argument `episode` as plain ids, or InvalidInputError."""
+    """Return the argument `episode` as plain ids; raises InvalidInputError."""
     ids, bad = plain_ids(episode)
     if bad is not None:
         raise InvalidInputError(
-            f"`episode` must hold integers, text or dates, one kind of them; row {bad} has {ids[bad]!r}. "
+            f"`episode` must hold integers, text or dates, all of one type; row {bad} has {ids[bad]!r}. "
             "Give every row an id; convert other objects to text with str."
         )
     return ids
 
 
 def check_names(names: Sequence[str], n_features: int) -> tuple[str, ...]:
-    """The argument `feature_names` as a tuple, or InvalidInputError."""
+    """Return the argument `feature_names` as a tuple; raises InvalidInputError."""
     checked = tuple(names)
     if isinstance(names, str) or not all(isinstance(name, str) for name in checked):
         raise InvalidInputError(f"`feature_names` must be a sequence of str; got {names!r:.80}.")
@@ -61,8 +54,8 @@ def check_names(names: Sequence[str], n_features: int) -> tuple[str, ...]:
     return checked
 
 
-def frozen(value: Any) -> Any:
-    """A read-only copy of an array; a read-only array that owns its memory is kept as it is."""
+def freeze(value: Any) -> Any:
+    """Make an array read-only, as a copy unless it is read-only and owns its memory already."""
     if sparse.issparse(value):
         for part in (value.data, value.indices, value.indptr):
             part.setflags(write=False)

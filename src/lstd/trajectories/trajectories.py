@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from lstd.data.rows import check_rows
-from lstd.trajectories.structure import check_ids, check_names, frozen, last_rows
+from lstd.trajectories.structure import check_ids, check_names, freeze, last_rows
 
 Array = NDArray[np.float64]
 _FIELDS = ("X", "y", "episode", "terminated", "discount", "importance_ratio", "feature_names")
@@ -52,7 +52,7 @@ class Trajectories:
     horizon : (T,) array of bool
         Rows of which only the features count.
     n_features, n_episodes, n_transitions : int
-        An episode of nothing but its horizon row counts as an episode, with no transition.
+        An episode that consists of a horizon row counts as an episode without a transition.
 
     Raises
     ------
@@ -62,7 +62,7 @@ class Trajectories:
     Warns
     -----
     MissingTerminationWarning
-        When `episode` is given without `terminated`: no episode is taken to have terminated.
+        When `episode` is given without `terminated`: all episodes are assumed to be cut off.
 
     Examples
     --------
@@ -119,7 +119,7 @@ class Trajectories:
             "horizon": rows.last & ~rows.terminated,
         }
         for name, value in fields.items():
-            object.__setattr__(self, name, frozen(value))
+            object.__setattr__(self, name, freeze(value))
 
     @classmethod
     def from_frame(
@@ -139,13 +139,13 @@ class Trajectories:
     ) -> Self:
         """Read a long table: one row per state, in time order within each episode.
 
-        Every argument but the first and `sort` names columns. An episode that did not terminate must end in a row of
-        features, its horizon row, whose reward may be missing and is not used.
+        Every argument but `frame`, `sort` and `first_row` names columns. An episode that did not terminate must end
+        in a row of features, its horizon row, whose reward may be missing and is not used.
 
         Parameters
         ----------
         frame : pandas, Polars or PyArrow table, or a lazy frame that narwhals knows
-            Of a lazy frame, only the named columns are collected.
+            Only the named columns of a lazy frame are collected.
         features, reward : str or sequence of str
             Columns of numbers without missing values; booleans count as 0 and 1, and text is read as it is in a CSV
             file. Several columns of `reward` give several reward signals.
@@ -153,21 +153,21 @@ class Trajectories:
             Column of episode ids: integers, text, categories or dates. Without it, the table is one stream, in which
             a new episode begins after each terminated row.
         terminated : str, optional
-            Column that is True on the last row of episodes that ended for good. Without it, no episode is taken to
-            have terminated, with a warning unless `truncated` says the same.
+            Column that is True on the last row of episodes that ended for good. Without it, all episodes are assumed
+            to be cut off, with a warning unless `truncated` is True for all of them.
         truncated : str, optional
-            Column that is True where an episode was cut off: on its horizon row, or on the row before it. It is
-            compared with the rows: a step that was cut off without a row for the state after it is refused. A row that
-            is both terminated and truncated counts as terminated, as in Gymnasium. Needs `episode`.
+            Column that is True where an episode was cut off: on its horizon row, or on the row before it. A step that
+            was cut off without a row for the state after it raises. A row that is both terminated and truncated
+            counts as terminated, as in Gymnasium. Needs `episode`.
         time : str, optional
             Column of numbers or dates that must rise from row to row within each episode.
         sort : bool, default False
-            Put the rows in order of episode (by first appearance) and `time` first; otherwise nothing is moved.
+            Sort the rows by episode (in order of first appearance) and `time` first.
         discount, importance_ratio : str, optional
             Columns of discounts in [0, 1] and of ratios ≥ 0 of the transition that leaves each row. They may be
-            missing where the reward of a horizon row is.
+            missing where the reward of a horizon row is missing.
         first_row : int, default 0
-            Number that messages give to the first row, for tables that are read in chunks.
+            Number of the first row in messages, for tables that are read in chunks.
 
         Raises
         ------
@@ -208,7 +208,7 @@ class Trajectories:
         seed: int | None = None,
         progress: Callable[[int, int], None] | None = None,
     ) -> Self:
-        """Run a policy in a Gymnasium environment, or vector environment, and keep what it met.
+        """Run a policy in a Gymnasium environment or vector environment and record the rows.
 
         Each step gives one row: the features of the observation that the action was taken in, and the reward. An
         episode that terminated has no further row (the value of a terminal state is 0), also when Gymnasium says
@@ -219,29 +219,29 @@ class Trajectories:
         ----------
         env : gymnasium.Env or gymnasium.vector.VectorEnv
             It is reset first and left open. Each sub-environment of a vector environment gives a stream of its own.
-            With autoreset NextStep, the step after an end, whose action is ignored, is no transition; with SameStep,
-            the final observation is in ``info["final_obs"]``; with Disabled, ``reset_mask`` is used. SameStep needs
-            sub-environments that return a new array each time: one that is written to over and over loses it.
+            With autoreset NextStep, the step after an end, whose action is ignored, is not a transition; with
+            SameStep, the final observation is in ``info["final_obs"]``; with Disabled, ``reset_mask`` is used.
+            SameStep needs sub-environments that return a new array each time: one buffer would be overwritten.
         policy : callable
-            Called with the observation as `env` gives it; its answer goes to ``env.step`` as it is. For a vector
-            environment both are batches.
+            Called with the observation from `env`; returns the action for ``env.step``. For a vector environment
+            both are batches.
         features : callable, optional
             From one observation (of one sub-environment) to its features, shape (n,). Default: numbers flattened,
             Discrete and MultiDiscrete one-hot, Dict and Tuple concatenated, as in ``gymnasium.spaces.flatten``.
         n_episodes, n_steps : int, optional
-            How many whole episodes, or transitions, to collect; at least one of the two, and the first that is
-            reached counts. Both are shared out evenly among sub-environments beforehand: taking the episodes that
-            finish first would favour short ones.
+            How many whole episodes, or transitions, to collect; give at least one. Recording stops at the first that
+            is reached. Both are shared out evenly among sub-environments beforehand: taking the episodes that finish
+            first would favour short ones.
         seed : int, optional
-            Given to the first reset and to the action space. Reproducible as far as `policy` is.
+            Seed of the first reset and of the action space.
         progress : callable, optional
-            Called with what is done and the total, in episodes, or in transitions if `n_episodes` is not given.
+            Called with the number done and the total, of episodes, or of transitions if `n_episodes` is not given.
 
         Raises
         ------
         InvalidInputError
             When the environment does not follow Gymnasium's API, when features are not finite or change length, or
-            when final observations of truncated episodes are missing, or equal the next first ones: overwritten.
+            when final observations of truncated episodes are missing or were overwritten.
         MissingExtraError
             When Gymnasium is not installed.
 
@@ -256,8 +256,7 @@ class Trajectories:
         """
         from lstd.trajectories.environment import Budget, collect
 
-        budget = Budget.checked(n_episodes, n_steps, progress)
-        return cls(**collect(env, policy, features, budget, seed))
+        return cls(**collect(env, policy, features, Budget(n_episodes, n_steps, progress), seed))
 
     @classmethod
     def from_minari(
@@ -287,7 +286,7 @@ class Trajectories:
         Raises
         ------
         InvalidInputError
-            When an episode that did not terminate lacks its final observation, or its arrays do not fit together.
+            When an episode that did not terminate lacks its final observation, or lengths of its arrays differ.
 
         Warns
         -----
@@ -317,15 +316,15 @@ class Trajectories:
 
     @classmethod
     def concat(cls, parts: Iterable[Trajectories], *, renumber: bool = False) -> Self:
-        """Put the episodes of several `Trajectories` one after another.
+        """Join the episodes of several `Trajectories`, one after another.
 
         Parameters
         ----------
         parts : iterable of Trajectories
             With equal numbers of features and rewards.
         renumber : bool, default False
-            Number all episodes from 0. Otherwise an id that occurs in two parts is refused, because the two may or may
-            not be one episode.
+            Number all episodes from 0. Otherwise an id that occurs in two parts raises, because the two may or may not
+            be one episode.
 
         Raises
         ------
@@ -339,18 +338,18 @@ class Trajectories:
         >>> Trajectories.concat([part, part], renumber=True).episode.tolist()
         [0, 0, 1, 1]
         """
-        from lstd.trajectories.concatenation import joined
+        from lstd.trajectories.concatenation import join
 
-        return cls(**joined([part.to_arrays() | {"feature_names": part.feature_names} for part in parts], renumber))
+        return cls(**join([part.to_arrays() | {"feature_names": part.feature_names} for part in parts], renumber))
 
     def to_arrays(self, *, frame: str | None = None) -> dict[str, Any]:
-        """Keyword arguments for ``LSTD.fit``: X, y, episode, terminated, and discount, importance_ratio where given.
+        """Return keyword arguments for ``LSTD.fit``: X, y, episode, terminated; discount, importance_ratio if given.
 
         Parameters
         ----------
         frame : {"pandas", "polars"}, optional
-            Give X as a data frame of this library, with `feature_names`, which a model fitted to it then knows.
-            By default all are arrays: read-only views, not copies.
+            Return X as a data frame of this library with `feature_names`, so that a model fitted to it stores them.
+            By default, all are arrays: read-only views, not copies.
 
         Examples
         --------
@@ -361,9 +360,9 @@ class Trajectories:
         """
         fields = {name: getattr(self, name) for name in _FIELDS if name != "feature_names"}
         if frame is not None:
-            from lstd.trajectories.frame import named
+            from lstd.trajectories.frame import to_frame
 
-            fields["X"] = named(self.X, self.feature_names, frame)
+            fields["X"] = to_frame(self.X, self.feature_names, frame)
         return {name: value for name, value in fields.items() if value is not None}
 
     def __len__(self) -> int:
@@ -381,7 +380,7 @@ class Trajectories:
 
     @property
     def n_transitions(self) -> int:
-        """Number of rows that are no horizon rows."""
+        """Number of rows other than horizon rows."""
         return len(self) - int(self.horizon.sum())
 
     def __repr__(self) -> str:
