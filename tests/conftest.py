@@ -6,14 +6,31 @@ from collections import Counter
 from itertools import chain
 from pathlib import Path
 
+import joblib
 import pytest
 
 ROOT = Path(__file__).parent
+MOST_PROCESSES = 8
+SLOW = ("test_kill.py", "test_disk.py", "test_sklearn.py")  # files that start first, so that none is waited for
 
 
-def folder_of(path):
-    """Folder of a test file below `tests`, or the file itself if it lies in none."""
-    return Path(path).resolve().relative_to(ROOT).parts[0]
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers():
+    """Number of processes of ``-n auto``: the cores that the process may use."""
+    return min(joblib.cpu_count(), MOST_PROCESSES)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """Run the tests of a file in one process, since they share fixtures; files start in the order of collection."""
+    from xdist.scheduler import LoadFileScheduling
+
+    config.option.loadscopereorder = False
+    return LoadFileScheduling(config, log)
+
+
+def pytest_collection_modifyitems(items):
+    items.sort(key=lambda item: SLOW.index(item.path.name) if item.path.name in SLOW else len(SLOW))
 
 
 def pytest_terminal_summary(terminalreporter):
@@ -21,11 +38,11 @@ def pytest_terminal_summary(terminalreporter):
     seconds, counts = Counter(), Counter()
     for report in chain.from_iterable(terminalreporter.stats.values()):
         if isinstance(report, pytest.TestReport):
-            folder = folder_of(terminalreporter.config.rootpath / report.location[0])
+            path = terminalreporter.config.rootpath / report.location[0]
+            folder = path.relative_to(ROOT).parts[0]
             seconds[folder] += report.duration
             counts[folder] += report.when == "call"
-    if not seconds:
-        return
-    terminalreporter.section("seconds by folder")
+    if seconds:
+        terminalreporter.section("seconds by folder")
     for folder, total in seconds.most_common():
         terminalreporter.line(f"{total:8.1f} s  {counts[folder]:5} tests  {folder}")
