@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from lstd import LSTD, LSTDCV, LSTDStatistics
-from lstd.estimators.cross_validation import ALPHAS, LMBDAS
+from lstd.data.settings import ALPHAS, LMBDAS
 from lstd.experiments.protocol import PROBLEMS
 from lstd.statistics.solve import solve
 from pages import write_between

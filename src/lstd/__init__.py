@@ -12,8 +12,10 @@ RecursiveLSTD, TD, TrueOnlineTD
     Prediction that is up to date after every step.
 Trajectories
     Rows of the data contract from tables, Gymnasium environments and Minari datasets.
-inference, metrics, persistence, report
-    Intervals; errors against exact values; files of fitted models; figures and pages.
+load
+    Whatever `save` wrote: an LSTD, an LSTDCV or LSTDStatistics.
+inference, metrics, report
+    Intervals; errors against exact values; figures and pages.
 distributed
     The same model from chunks that are summed by many processes or machines.
 mrp, experiments
@@ -28,6 +30,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from lstd.estimators.loading import load
     from lstd.estimators.lstd import LSTD
     from lstd.estimators.lstd_cv import LSTDCV
     from lstd.online import TD, RecursiveLSTD, TrueOnlineTD
@@ -37,7 +40,17 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-__all__ = ["LSTD", "LSTDCV", "TD", "LSTDStatistics", "RecursiveLSTD", "Trajectories", "TrueOnlineTD", "fit_files"]
+__all__ = [
+    "LSTD",
+    "LSTDCV",
+    "TD",
+    "LSTDStatistics",
+    "RecursiveLSTD",
+    "Trajectories",
+    "TrueOnlineTD",
+    "fit_files",
+    "load",
+]
 
 _MODULES = {
     "distributed": "lstd.distributed",
@@ -46,7 +59,6 @@ _MODULES = {
     "inference": "lstd.estimators.intervals",
     "metrics": "lstd.estimators.metrics",
     "mrp": "lstd.mrp",
-    "persistence": "lstd.estimators.persistence",
     "report": "lstd.report",
 }
 _HOMES = {
@@ -58,6 +70,7 @@ _HOMES = {
     "Trajectories": "lstd.trajectories",
     "TrueOnlineTD": "lstd.online",
     "fit_files": "lstd.tables.out_of_core",
+    "load": "lstd.estimators.loading",
 }
 
 

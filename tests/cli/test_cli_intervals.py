@@ -17,12 +17,13 @@ from test_cli_model import COLUMNS, FIT, table, write_csv
 
 from lstd import LSTD, LSTDCV
 from lstd.cli.app import run
-from lstd.estimators.persistence import load_model
+from lstd.data.settings import Settings
+from lstd.estimators.loading import estimator_of
+from lstd.estimators.saving import read_model
 from lstd.tables import choosing, fitting
 from lstd.tables.fitting import fit_tables
 from lstd.tables.row_reader import Roles
 from lstd.tables.sample import Sample
-from lstd.tables.settings import Settings
 from table_files import ROLES, episodes, write
 from tolerances import assert_close
 
@@ -52,15 +53,15 @@ def test_intervals_of_tables_are_those_of_the_estimator(tmp_path, variant, inter
     data = table(1000)
     path = write(data, tmp_path / "a.parquet")
     settings = Settings(0.9, 0.5, 2.0, variant, intercept)
-    found = fit_tables([path], Roles(("x", "y"), ("r",), "id", "done"), settings, chunk_rows=chunk_rows)
+    model, _ = fit_tables([path], Roles(("x", "y"), ("r",), "id", "done"), settings, chunk_rows=chunk_rows)
     expected = LSTD(0.9, 0.5, 2.0, variant, intercept).fit(**arrays(data))
     X = arrays(data)["X"]
-    one, two = found.model.predict_interval(X, 0.9), expected.predict_interval(X, 0.9)
+    one, two = model.interval(X, 0.9), expected.predict_interval(X, 0.9)
     for name in ("prediction", "lower", "upper", "standard_error", "degrees_of_freedom"):
-        assert_close(getattr(one, name)[:, 0], getattr(two, name), "solve", err_msg=name)
-    assert (one.flagged[:, 0] == two.flagged).all()
+        assert_close(getattr(one, name), getattr(two, name), "solve", err_msg=name)
+    assert (one.flagged == two.flagged).all()
     frame = data.select(["x", "y"]).to_pandas()
-    assert_close(found.estimator().predict_interval(frame, 0.9).upper, two.upper, "solve")
+    assert_close(estimator_of(model).predict_interval(frame, 0.9).upper, two.upper, "solve")
 
 
 @pytest.mark.parametrize("out", ["", "out.csv", "out.parquet"])
@@ -85,9 +86,9 @@ def test_predicted_intervals(folder, capsys, out):
     found = pq.read_table(out) if out == "out.parquet" else pyarrow.csv.read_csv("out.csv")
     assert found.column_names == ["id", "prediction", "lower", "upper", "standard_error", "flagged"]
     assert found["flagged"].type == pa.bool_()
-    expected = load_model("model").predict_interval(arrays(table(1000))["X"], 0.8)
+    expected = read_model("model").interval(arrays(table(1000))["X"], 0.8)
     for name in found.column_names[1:]:
-        assert np.array_equal(found[name].to_numpy(), getattr(expected, name)[:, 0]), name
+        assert np.array_equal(found[name].to_numpy(), getattr(expected, name)), name
 
 
 def test_intervals_of_several_rewards(folder, capsys):
@@ -136,7 +137,7 @@ def test_model_without_intervals_says_so(folder, capsys):
     assert found["coefficient_errors"] is found["intercept_error"] is None
     assert run(["inspect", "model"]) == 0
     shown = capsys.readouterr().out
-    assert "  intervals   none\n" in shown
+    assert "  intervals   none. Intervals need at least 5 episodes" in shown
     assert "  coefficients for r\n" in shown
     assert run(["predict", "model", "few.csv", "--interval", "0.95", "--quiet"]) == 2
     captured = capsys.readouterr()
@@ -146,8 +147,7 @@ def test_model_without_intervals_says_so(folder, capsys):
 
 def test_too_many_features_for_intervals_is_said(tmp_path, monkeypatch):
     monkeypatch.setattr(fitting, "default_limit", lambda n, n_bytes: 0)
-    found = fit_tables([write(table(200), tmp_path / "a.csv")], ROLES, Settings(0.9))
-    assert found.model.influence is None
+    found, _ = fit_tables([write(table(200), tmp_path / "a.csv")], ROLES, Settings(0.9))
     assert found.no_intervals.startswith("2 features are too many; ")
 
 
@@ -195,21 +195,20 @@ def test_settings_are_those_of_the_estimator(folder, capsys, words):
 
 def test_only_the_first_rows_are_chosen_from(tmp_path):
     path = write(table(1000), tmp_path / "a.parquet")
-    settings = Settings(0.9, None, None, fit_intercept=True)
-    found = fit_tables([path], ROLES, settings, chunk_rows=50)
-    assert found.choice is not None
-    assert (found.choice.rows, found.choice.all_rows, found.model.statistics.n_rows) == (1000, True, 1000)
+    settings = Settings.with_choice(0.9, None, None, fit_intercept=True)
+    model, _ = fit_tables([path], ROLES, settings, chunk_rows=50)
+    assert (model.selection.n_rows, model.statistics.n_rows) == (1000, 1000)
     choice = choosing.choose(fitting.RowReader([path], ROLES, chunk_rows=50), settings, max_entries=3 * 110)
     expected = LSTDCV(0.9, fit_intercept=True).fit(**arrays(table(1000)[:100]))
-    assert (choice.rows, choice.all_rows) == (100, False)
-    assert choice.selection.lmbda == expected.lmbda_
-    assert_close(choice.selection.alpha, expected.alpha_, "sums")
+    assert choice.n_rows == 100
+    assert choice.lmbda == expected.lmbda_
+    assert_close(choice.alpha, expected.alpha_, "sums")
 
 
 def test_choice_reports_its_progress(tmp_path):
     path = write(table(200), tmp_path / "a.parquet")
     told = []
-    fit_tables([path], ROLES, Settings(0.9, None), on_progress=lambda *event: told.append(event))
+    fit_tables([path], ROLES, Settings.with_choice(0.9, None, 1.0), on_progress=lambda *event: told.append(event))
     texts = list(dict.fromkeys(text for text, _, _ in told))
     assert texts == [f"reading {path}", "choosing lmbda and alpha"]
     chosen = [done / total for text, done, total in told if text == texts[1]]
@@ -330,7 +329,7 @@ def test_model_stays_when_there_is_no_room_for_the_report(folder):
         "lstd: fit.html could not be written: File too large; make room or mend the folder. The model was written to "
         "model.\n"
     )
-    assert load_model("model").influence is not None
+    assert not read_model("model").no_intervals
     assert not Path("fit.html").exists()
 
 

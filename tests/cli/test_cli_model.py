@@ -20,7 +20,7 @@ from lstd import LSTDStatistics
 from lstd.cli.app import run
 from lstd.cli.options import names
 from lstd.data.returns import discounted_returns
-from lstd.estimators.persistence import load_model
+from lstd.estimators.saving import read_model
 from tolerances import assert_close
 
 COMMAND = [sys.executable, "-c", "import sys; from lstd.cli import main; sys.exit(main())"]
@@ -88,7 +88,7 @@ def test_fit_predict_score_inspect(folder, capsys, data, variant):
     assert_close(list(fitted["coefficients"]["r"].values()), weights, "solve")
     assert fitted["origin"]["rows"] == 200
     assert (fitted["origin"]["transitions"], fitted["origin"]["episodes"]) == (195, 10)
-    assert_close(load_model("model").statistics.B, expected.B, "sums")
+    assert_close(read_model("model").statistics.B, expected.B, "sums")
 
     assert run(["inspect", "model", "--json"]) == 0
     assert (fitted.pop("no_intervals"), fitted.pop("selection"), fitted.pop("report")) == (None, None, None)
@@ -138,9 +138,9 @@ def test_predictions_in_a_file(folder, capsys, data, extension):
     assert json.loads(capsys.readouterr().out) == {"file": out, "rows": 200}
     written = pyarrow.csv.read_csv(out) if extension == ".csv" else pq.read_table(out)
     assert written.column_names == ["id", "prediction"]
-    model = load_model("model")
+    model = read_model("model")
     X = np.column_stack([table(200)["x"], table(200)["y"]])
-    assert_close(written["prediction"], model.predict(X)[:, 0], "sums")
+    assert_close(written["prediction"], model.predict(X), "sums")
     assert [int(one) for one in written["id"].to_pylist()] == table(200)["id"].to_pylist()
     assert run(["predict", "model", data, "-o", out, "--quiet"]) == 2
     assert "--force replaces it" in capsys.readouterr().err
@@ -163,7 +163,7 @@ def test_several_files_and_all_other_columns(folder, capsys):
     words = [*COLUMNS, "--all-others", "--exclude", "t", "--quiet", "-o", "other"]
     assert run(["fit", "a.parquet", "b.csv", *words]) == 0
     assert run([*FIT, "--quiet"]) == 0
-    other, model = load_model("other"), load_model("model")
+    other, model = read_model("other"), read_model("model")
     assert other.feature_names == model.feature_names == ("x", "y")
     assert_close(other.coef, model.coef, "solve")
     assert other.origin.files == ("a.parquet", "b.csv")

@@ -133,7 +133,7 @@ def test_files_give_the_model_of_fit_files(paths, ordered, fit_intercept):
 
 def test_one_path_is_a_list_of_one(parquet, tmp_path):
     path = write(frame(), tmp_path / "all.csv")
-    expected = lstd.fit_files(path, **ROLES, **SETTINGS, n_jobs=1).statistics
+    expected = lstd.fit_files(path, **ROLES, **SETTINGS, n_jobs=1).statistics_
     for one in (path, tmp_path / "all.csv", [path], iter([path])):
         found = sum_chunks(one, **ROLES, **SETTINGS, executor=Here())
         assert_agrees(found, expected)
@@ -187,7 +187,7 @@ def test_columns_may_stand_in_another_order(tmp_path):
         options = SETTINGS | {"fit_intercept": fit_intercept}
         found = fit(files, **roles, **options, executor=Here())
         assert found.feature_names_in_.tolist() == FEATURES
-        assert_agrees(found.statistics_, lstd.fit_files(files, **roles, **options, n_jobs=1).statistics)
+        assert_agrees(found.statistics_, lstd.fit_files(files, **roles, **options, n_jobs=1).statistics_)
     write(parts[1].rename(columns={"x1": "z"}), files[1])
     with pytest.raises(InvalidInputError, match=r"1\.csv: column 'x1' is missing, which .*0\.csv has"):
         fit(files, **roles, **SETTINGS, executor=Here())
@@ -243,9 +243,9 @@ def test_rules_hold_across_tables_as_inside_one(tmp_path_factory, data, with_ids
 
 def outcome(files, *, in_one, **roles):
     """Statistics of files, or what was wrong."""
+    from lstd.data.settings import Settings
     from lstd.tables.fitting import blocks_of
     from lstd.tables.row_reader import Roles, RowReader
-    from lstd.tables.settings import Settings
 
     try:
         if not in_one:
@@ -305,7 +305,7 @@ def test_a_cut_flagged_on_its_last_two_rows_may_lie_across_files(tmp_path):
         file.write_text(f"x,r,done,cut,ep\n{part}\n")
     roles = {"features": "x", "reward": "r", "terminated": "done", "truncated": "cut", "episode": "ep"}
     found = sum_chunks(files, **roles, **SETTINGS, executor=Here())
-    assert_agrees(found, lstd.fit_files(files, **roles, **SETTINGS, n_jobs=1).statistics)
+    assert_agrees(found, lstd.fit_files(files, **roles, **SETTINGS, n_jobs=1).statistics_)
     assert (found.n_transitions, found.n_episodes) == (3, 2)
     with pytest.raises(
         InvalidInputError, match=r"(0\.csv: column 'cut', row 2|1\.csv: column 'cut', row 1) .*no row for"
@@ -322,7 +322,7 @@ def test_flags_end_episodes_where_tables_meet_without_ids(last, n_transitions, n
         file.write_text(f"x,r,done,cut\n{part}\n")
     roles = {"features": "x", "reward": "r", "terminated": "done", "truncated": "cut"}
     found = sum_chunks(files, **roles, **SETTINGS, executor=Here())
-    assert_agrees(found, lstd.fit_files(files, **roles, **SETTINGS, n_jobs=1).statistics)
+    assert_agrees(found, lstd.fit_files(files, **roles, **SETTINGS, n_jobs=1).statistics_)
     assert (found.n_transitions, found.n_episodes) == (n_transitions, n_episodes)
 
 

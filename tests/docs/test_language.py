@@ -78,7 +78,6 @@ TO_REWRITE: dict[str, set[str]] = {
         "src/lstd/estimators/intervals.py",
         "src/lstd/estimators/lstd.py",
         "src/lstd/estimators/model.py",
-        "src/lstd/estimators/persistence.py",
         "src/lstd/statistics/blocks.py",
         "src/lstd/tables/fitting.py",
     },

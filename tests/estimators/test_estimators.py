@@ -18,8 +18,9 @@ from sklearn.metrics import r2_score
 
 import naive
 from lstd import LSTD
+from lstd.data.settings import VARIANTS
 from lstd.errors import BrokenEpisodeWarning, IllConditionedWarning, InvalidInputError, MissingTerminationWarning
-from lstd.statistics.statistics import VARIANTS, LSTDStatistics
+from lstd.statistics.statistics import LSTDStatistics
 from streams import Stream, cut, definition, streams
 from tolerances import assert_close
 
@@ -45,9 +46,9 @@ def with_ones(stream):
 
 def state(model):
     """All that a model holds but for what it has worked out already, to be compared."""
-    fitted = model._fitted
-    settings = (fitted.gamma, fitted.alpha, fitted.variant, fitted.fit_intercept, fitted.statistics)
-    return pickle.dumps(([item for item in vars(model).items() if item[0] != "_fitted"], settings))
+    fitted = model.model_
+    known = (fitted.settings, fitted.statistics, fitted.names, fitted.options, fitted.warned)
+    return pickle.dumps(([item for item in vars(model).items() if item[0] != "model_"], known))
 
 
 # ---------------------------------------------------------------- fit, partial_fit, predict

@@ -27,7 +27,7 @@ import fake_experiments
 from forked_commands import Commands
 from lstd.distributed import sum_chunks
 from lstd.errors import InvalidInputError, OutputError
-from lstd.estimators.persistence import load_model, save_model
+from lstd.estimators.saving import read_model, write_model
 from lstd.experiments.folder import PROVENANCE
 from lstd.io.files import replacing
 from results_folders import build_folder
@@ -77,11 +77,11 @@ def carried_out(function, *arguments):
 
 
 def save_statistics(path):
-    return carried_out(load_model("a-model").statistics.save, path)
+    return carried_out(read_model("a-model").statistics.save, path)
 
 
 def save_a_model(path):
-    return carried_out(save_model, load_model("a-model"), path)
+    return carried_out(write_model, read_model("a-model"), path)
 
 
 def write_page(path):
@@ -218,10 +218,10 @@ def undated(name):
     content = Path(name).read_bytes()
     if name != "model":
         return content
-    model = load_model(name)
-    save_model(model, "again")
+    model = read_model(name)
+    write_model(model, "again")
     assert Path("again").read_bytes() == content
-    save_model(replace(model, origin=replace(model.origin, date="")), "again")
+    write_model(replace(model, origin=replace(model.origin, date="")), "again")
     content = Path("again").read_bytes()
     Path("again").unlink()
     return content

@@ -51,7 +51,7 @@ def attempt(call, done):
 def state(model):
     """What a fitted estimator knows, but for what it works out from that when asked."""
     s = model.statistics_
-    kept = {name: value for name, value in vars(model).items() if name not in ("_fitted", "_told", "cv_results_")}
+    kept = {name: value for name, value in vars(model).items() if name not in ("model_",)}
     return pickle.dumps((kept, s, model.coef_, model.intercept_))
 
 
@@ -96,11 +96,11 @@ def test_fit(seed):
         model.set_params(**options(rng))
         arguments, done = mutated(rng, valid(rng))
         done = f"case {case}, {model}, {done}"
-        before = state(model) if hasattr(model, "_fitted") else pickle.dumps(vars(model))
+        before = state(model) if hasattr(model, "model_") else pickle.dumps(vars(model))
         if attempt(lambda: model.fit(**arguments), done) is not None:  # noqa: B023
             check_model(model, done)
         else:
-            after = state(model) if hasattr(model, "_fitted") else pickle.dumps(vars(model))
+            after = state(model) if hasattr(model, "model_") else pickle.dumps(vars(model))
             assert after == before, done
 
 

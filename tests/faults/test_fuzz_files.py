@@ -18,15 +18,15 @@ import pytest
 
 from fake_experiments import Fakes
 from lstd import LSTDStatistics
+from lstd.data.settings import Settings
 from lstd.distributed import sum_chunks
 from lstd.errors import InvalidInputError, LSTDError, LSTDWarning
-from lstd.estimators.persistence import load_model, save_model
+from lstd.estimators.saving import read_model, write_model
 from lstd.experiments.folder import CONFIGURATION, PROVENANCE
 from lstd.experiments.plan import make_plan
 from lstd.experiments.run import reproduce
 from lstd.tables.fitting import fit_tables
 from lstd.tables.row_reader import Roles
-from lstd.tables.settings import Settings
 from table_files import ROLES, episodes, write
 
 CASES = 40  # per seed
@@ -40,7 +40,7 @@ CELLS = (
 def fit(path, rng, roles=ROLES):
     """A fit to one table, in chunks of any size."""
     chunk_rows = [None, 1, 3, 7][int(rng.integers(4))]
-    return fit_tables([path], roles, Settings(0.9, 0.7, float(rng.choice([0.0, 1.0]))), chunk_rows=chunk_rows)
+    return fit_tables([path], roles, Settings(0.9, 0.7, float(rng.choice([0.0, 1.0]))), chunk_rows=chunk_rows)[0]
 
 
 def attempt(call, path, done):
@@ -201,7 +201,7 @@ def test_saved_sums(tmp_path, kind, seed):
     path = tmp_path / "saved"
     model = fit(write(episodes([5] * 8, seed), tmp_path / "a.csv"), rng).model
     if kind == "model":
-        save_model(model, path)
+        write_model(model, path)
     else:
         model.statistics.save(path)
     content = path.read_bytes()
@@ -209,7 +209,7 @@ def test_saved_sums(tmp_path, kind, seed):
         changed, done = damaged(content, rng)
         path.write_bytes(changed)
         found = attempt(
-            lambda: (load_model if kind == "model" else LSTDStatistics.load)(path), path, f"case {case}: {done}"
+            lambda: (read_model if kind == "model" else LSTDStatistics.load)(path), path, f"case {case}: {done}"
         )
         assert found is None or changed == content, done
 

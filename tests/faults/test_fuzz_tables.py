@@ -22,12 +22,13 @@ from test_fuzz_files import CELLS, attempt, damaged
 import lstd
 from lstd import RecursiveLSTD
 from lstd.cli.app import run
+from lstd.data.settings import Settings
 from lstd.errors import InvalidInputError
-from lstd.estimators.persistence import FittedModel, save_model
-from lstd.tables.fitting import TableFit, fit_tables
+from lstd.estimators.model import Model
+from lstd.estimators.saving import write_model
+from lstd.tables.fitting import fit_tables
 from lstd.tables.predicting import CsvSink, ParquetSink, predict_tables
 from lstd.tables.scoring import Score, score_tables
-from lstd.tables.settings import Settings
 from table_files import ROLES, episodes, write
 
 CASES = 40  # per seed
@@ -43,12 +44,12 @@ def models(tmp_path_factory):
     large = pa.array(1000.0 * table["r"].to_numpy())  # so that predictions overflow where features are huge
     table = table.set_column(table.column_names.index("r"), "r", large)
     sound = {ext: write(table, folder / f"sound{ext}") for ext in (".csv", ".parquet")}
-    fits = {gamma: fit_tables([sound[".csv"]], ROLES, Settings(gamma, 0.7, 1.0)).model for gamma in (0.9, 1.0)}
+    fits = {gamma: fit_tables([sound[".csv"]], ROLES, Settings(gamma, 0.7, 1.0))[0] for gamma in (0.9, 1.0)}
     return fits, sound
 
 
 def fit(models, path, rng):
-    return fit_tables([path], ROLES, Settings(0.9, 0.7, float(rng.choice([0.0, 1.0]))), chunk_rows=_size(rng))
+    return fit_tables([path], ROLES, Settings(0.9, 0.7, float(rng.choice([0.0, 1.0]))), chunk_rows=_size(rng))[0]
 
 
 def fit_files(models, path, rng):
@@ -87,9 +88,8 @@ READERS = (fit, fit_files, score, predict)
 
 def numbers_of(found):
     """What must be finite in a result."""
-    if isinstance(found, TableFit):
-        found = found.model
-    if isinstance(found, FittedModel):
+    found = getattr(found, "model_", found)
+    if isinstance(found, Model):
         return [found.coef, found.intercept, found.statistics.A, found.statistics.b]
     return [found.mse] if isinstance(found, Score) else [found]
 
@@ -223,7 +223,7 @@ def all_readers(models, path):
     roles = {"features": ["x", "y"], "reward": "r", "episode": "id", "terminated": "done"}
     for n_jobs in (1, 2):
         yield lambda: fit_tables([path], ROLES, Settings(0.9), n_jobs=n_jobs)  # noqa: B023
-        yield lambda: fit_tables([path], ROLES, Settings(0.9, None, None), n_jobs=n_jobs)  # noqa: B023
+        yield lambda: fit_tables([path], ROLES, Settings.with_choice(0.9, None, None), n_jobs=n_jobs)  # noqa: B023
         yield lambda: lstd.fit_files([path], **roles, gamma=0.9, n_jobs=n_jobs)  # noqa: B023
     for sink in (CsvSink, ParquetSink):
         yield lambda: predict_tables(model, [path], ["id"], sink, io.BytesIO())  # noqa: B023
@@ -301,7 +301,7 @@ def every_kind(models, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     model, sound = models[0][0.9], models[1]
     contents = {extension: Path(path).read_bytes() for extension, path in sound.items()}
-    save_model(model, "model")
+    write_model(model, "model")
     model.statistics.save("statistics")
     learner = RecursiveLSTD(2)
     learner.update([1.0, 2.0], 1.0, [2.0, 1.0])

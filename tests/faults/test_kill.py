@@ -22,7 +22,7 @@ import pytest
 
 import fake_experiments
 from forked_commands import Commands
-from lstd.estimators.persistence import load_model, save_model
+from lstd.estimators.saving import read_model, write_model
 from lstd.experiments.folder import PROVENANCE
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs processes that fork")
@@ -95,11 +95,11 @@ def content(name):
     whole = Path(name).read_bytes()
     if name != "model":
         return whole
-    model = load_model(name)
+    model = read_model(name)
     again = Path(".again")
-    save_model(model, again)
+    write_model(model, again)
     assert again.read_bytes() == whole  # reading and writing lose nothing
-    save_model(replace(model, origin=replace(model.origin, date="")), again)
+    write_model(replace(model, origin=replace(model.origin, date="")), again)
     whole = again.read_bytes()
     again.unlink()
     return whole

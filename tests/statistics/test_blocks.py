@@ -8,9 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lstd.data.rows import check_rows
+from lstd.data.settings import VARIANTS
 from lstd.errors import InvalidInputError
 from lstd.statistics.blocks import Blocks, default_limit
-from lstd.statistics.statistics import VARIANTS, LSTDStatistics
+from lstd.statistics.statistics import LSTDStatistics
 from streams import Stream, cut, definition, streams
 from tolerances import assert_close
 

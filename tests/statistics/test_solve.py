@@ -10,10 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lstd.data.settings import VARIANTS
 from lstd.errors import IllConditionedWarning, InvalidInputError
 from lstd.statistics.solve import _message as message
 from lstd.statistics.solve import equilibration, solve
-from lstd.statistics.statistics import VARIANTS, LSTDStatistics
+from lstd.statistics.statistics import LSTDStatistics
 from tolerances import TOLERANCES, assert_close
 
 EPS = np.finfo(float).eps

@@ -19,8 +19,9 @@ from threadpoolctl import threadpool_info, threadpool_limits
 import lstd.statistics.statistics as statistics_module
 import naive
 from lstd.data.rows import check_rows
+from lstd.data.settings import VARIANTS
 from lstd.errors import InvalidInputError, MissingTerminationWarning
-from lstd.statistics.statistics import VARIANTS, LSTDStatistics
+from lstd.statistics.statistics import LSTDStatistics
 from streams import Stream, cut, definition, streams
 from tolerances import assert_close
 

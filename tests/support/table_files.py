@@ -8,9 +8,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from lstd.data.settings import Settings
 from lstd.tables.fitting import blocks_of
 from lstd.tables.row_reader import Roles, RowReader
-from lstd.tables.settings import Settings
 
 ROLES = Roles(("x", "y"), ("r",), "id", "done")
 

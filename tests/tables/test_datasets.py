@@ -19,11 +19,11 @@ import pyarrow.parquet as pq
 import pytest
 
 import lstd
+from lstd.data.settings import Settings
 from lstd.errors import InvalidInputError
-from lstd.estimators.persistence import save_model
+from lstd.estimators.saving import write_model
 from lstd.tables.datasets import dataset_tables
 from lstd.tables.fitting import fit_tables
-from lstd.tables.settings import Settings
 from table_files import ROLES, episodes, write
 from tolerances import assert_close
 
@@ -47,7 +47,8 @@ def hive(folder, kind, data=DATA):
 
 def saved(model, path):
     """Bytes of the model's file but for what says where it came from."""
-    save_model(dataclasses.replace(model, origin=dataclasses.replace(model.origin, date="", files=())), path)
+    model = getattr(model, "model_", model)
+    write_model(dataclasses.replace(model, origin=dataclasses.replace(model.origin, date="", files=())), path)
     return Path(path).read_bytes()
 
 
@@ -61,7 +62,7 @@ def test_the_same_bytes_as_of_the_files(tmp_path, extension, chunk_rows):
     dataset = ds.dataset(paths, format="csv" if "csv" in extension else "parquet")
     settings = Settings(0.9, 0.7, 2.0, "mixed", True)
     kept = [
-        fit_tables(tables, ROLES, settings, chunk_rows=chunk_rows, n_jobs=n_jobs).model
+        fit_tables(tables, ROLES, settings, chunk_rows=chunk_rows, n_jobs=n_jobs)[0]
         for n_jobs, tables in ((1, paths), (1, dataset_tables(dataset)), (2, dataset_tables(dataset)))
     ]
     bytes_of = [saved(model, tmp_path / "model") for model in kept]
@@ -77,8 +78,8 @@ def test_rows_come_in_the_order_of_the_fragments(tmp_path):
     paths = files(tmp_path)
     names = {**NAMES, "episode": None, "truncated": "cut"}
     model, other = (lstd.fit_files(ds.dataset(order), **names) for order in (paths, paths[::-1]))
-    assert np.array_equal(model.coef, lstd.fit_files(paths, **names).coef)
-    assert np.array_equal(other.coef, lstd.fit_files(paths[::-1], **names).coef)
+    assert np.array_equal(model.coef, lstd.fit_files(paths, **names).coef_)
+    assert np.array_equal(other.coef, lstd.fit_files(paths[::-1], **names).coef_)
     assert not np.array_equal(model.coef, other.coef)
 
 
@@ -108,7 +109,7 @@ def test_ids_may_be_those_of_partitions(tmp_path):
     for infer in (False, True):
         partitioning = ds.HivePartitioning.discover(infer_dictionary=infer)
         model = lstd.fit_files(ds.dataset(tmp_path / "data", partitioning=partitioning), **NAMES)
-        assert_close(model.coef, lstd.fit_files(write(DATA, tmp_path / "a.parquet"), **NAMES).coef, "solve")
+        assert_close(model.coef, lstd.fit_files(write(DATA, tmp_path / "a.parquet"), **NAMES).coef_, "solve")
 
 
 def test_batches_in_memory_are_one_table(tmp_path, caplog):
@@ -144,7 +145,7 @@ def test_files_of_several_formats_and_memory_in_one(tmp_path):
     parts = [ds.dataset(tmp_path / "a.feather", format="feather"), ds.dataset(tmp_path / "b.parquet")]
     model = lstd.fit_files(ds.dataset([*parts, ds.dataset(DATA.slice(100))]), **NAMES)
     assert [Path(file).name for file in model.origin.files] == ["a.feather", "b.parquet", "the dataset in memory"]
-    assert_close(model.coef, lstd.fit_files(ds.dataset(DATA), **NAMES).coef, "solve")
+    assert_close(model.coef, lstd.fit_files(ds.dataset(DATA), **NAMES).coef_, "solve")
 
 
 def test_only_the_row_groups_of_a_fragment(tmp_path):
@@ -152,7 +153,7 @@ def test_only_the_row_groups_of_a_fragment(tmp_path):
     fragment = next(ds.dataset(tmp_path / "a.parquet").get_fragments())
     some = ds.FileSystemDataset([fragment.subset(row_group_ids=range(3, 8))], DATA.schema, fragment.format)
     found = lstd.fit_files(some, **NAMES)
-    assert np.array_equal(found.coef, lstd.fit_files(ds.dataset(DATA.slice(30, 50)), **NAMES).coef)
+    assert np.array_equal(found.coef, lstd.fit_files(ds.dataset(DATA.slice(30, 50)), **NAMES).coef_)
 
 
 def test_values_have_the_types_of_the_dataset(tmp_path):
@@ -182,7 +183,7 @@ def test_files_that_are_not_on_this_machine(tmp_path):
             pq.write_table(DATA.slice(50 * i, 50), stream, row_group_size=7)
     found = lstd.fit_files(ds.dataset("data", filesystem=filesystem), **NAMES)
     assert found.origin.files == ("data/0.parquet", "data/1.parquet", "data/2.parquet")
-    assert np.array_equal(found.coef, lstd.fit_files(files(tmp_path, cuts=(50, 100)), **NAMES).coef)
+    assert np.array_equal(found.coef, lstd.fit_files(files(tmp_path, cuts=(50, 100)), **NAMES).coef_)
 
 
 def test_footers_are_not_kept(tmp_path):

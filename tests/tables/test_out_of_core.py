@@ -19,13 +19,13 @@ import pytest
 
 import lstd
 from lstd.cli.app import run
+from lstd.data.settings import Settings
 from lstd.errors import InvalidInputError, MissingTerminationWarning
-from lstd.estimators.persistence import load_model, save_model
+from lstd.estimators.saving import read_model, write_model
 from lstd.tables import ahead as ahead_module
 from lstd.tables.ahead import Ahead
 from lstd.tables.fitting import fit_tables
 from lstd.tables.row_reader import Roles
-from lstd.tables.settings import Settings
 from table_files import ROLES, episodes, write
 from tolerances import assert_close
 
@@ -33,8 +33,9 @@ NAMES = {"features": ["x", "y"], "reward": "r", "episode": "id", "terminated": "
 
 
 def saved(model, path):
-    """Bytes of the model's file but for the date."""
-    save_model(dataclasses.replace(model, origin=dataclasses.replace(model.origin, date="")), path)
+    """Bytes of the file of a model, or of an estimator's, but for the date."""
+    model = getattr(model, "model_", model)
+    write_model(dataclasses.replace(model, origin=dataclasses.replace(model.origin, date="")), path)
     return Path(path).read_bytes()
 
 
@@ -101,10 +102,10 @@ def test_any_number_of_jobs_gives_the_same_bytes(tmp_path, extension, settings, 
     paths = [write(episodes(lengths, seed=1), tmp_path / f"a{extension}")]
     kept = {}
     for n_jobs in (1, 2, 5):
-        model = fit_tables(paths, ROLES, settings, chunk_rows=37, n_jobs=n_jobs).model
+        model = fit_tables(paths, ROLES, settings, chunk_rows=37, n_jobs=n_jobs)[0]
         kept[n_jobs] = saved(model, tmp_path / "model")
     assert kept[1] == kept[2] == kept[5]
-    whole = fit_tables(paths, ROLES, settings, n_jobs=2).model
+    whole = fit_tables(paths, ROLES, settings, n_jobs=2)[0]
     assert_close(model.coef, whole.coef, "solve")
     assert_close(model.statistics.A, whole.statistics.A, "sums")
 
@@ -118,7 +119,7 @@ def test_the_same_bytes_where_products_are_large(tmp_path):
     roles = Roles(None, ("r",), None, "done")
     kept = [
         saved(
-            fit_tables([str(tmp_path / "a.parquet")], roles, Settings(0.9), n_jobs=n_jobs, memory=2**24).model,
+            fit_tables([str(tmp_path / "a.parquet")], roles, Settings(0.9), n_jobs=n_jobs, memory=2**24)[0],
             tmp_path / "model",
         )
         for n_jobs in (1, 2, 3)
@@ -141,12 +142,12 @@ def test_little_memory_leaves_no_place_for_intervals(tmp_path):
     columns = {f"x{j}": rng.normal(size=40) for j in range(300)} | {"r": np.ones(40)}
     pq.write_table(pa.table(columns), tmp_path / "a.parquet")
     paths, roles = [str(tmp_path / "a.parquet")], Roles(None, ("r",))
-    found = fit_tables(paths, roles, Settings(0.9), memory=2**24)
+    found, _ = fit_tables(paths, roles, Settings(0.9), memory=2**24)
     assert found.no_intervals == (
         "300 features are too many; what each stretch of the data adds would take more than 8 MB, half of the memory. "
         "Give more of it, or fewer features."
     )
-    assert fit_tables(paths, roles, Settings(0.9)).no_intervals == ""
+    assert fit_tables(paths, roles, Settings(0.9))[0].no_intervals == ""
 
 
 # Independent files
@@ -155,7 +156,7 @@ def test_little_memory_leaves_no_place_for_intervals(tmp_path):
 def test_independent_files_add_up_and_may_use_ids_again(tmp_path):
     paths = [write(episodes([9, 4, 7], seed=i), tmp_path / f"{i}.parquet") for i in range(3)]
     model = lstd.fit_files(paths, **NAMES, independent=True)
-    apart = [lstd.fit_files(path, **NAMES).statistics for path in paths]
+    apart = [lstd.fit_files(path, **NAMES).statistics_ for path in paths]
     total = apart[0] + apart[1] + apart[2]
     assert_close(model.statistics.matrix("boyan"), total.matrix("boyan"), "sums")
     assert_close(model.statistics.b, total.b, "sums")
@@ -195,9 +196,9 @@ def test_fit_files_is_the_estimator(tmp_path):
 def test_paths_may_come_in_any_way_that_has_an_order(tmp_path):
     data = episodes([9, 4, 7, 30], seed=3)
     paths = [Path(write(data.slice(first, 20), tmp_path / f"{first}.csv")) for first in (0, 20, 40)]
-    expected = lstd.fit_files(paths, **NAMES).coef
+    expected = lstd.fit_files(paths, **NAMES).coef_
     for several in (tuple(paths), map(str, paths), (path for path in paths), dict.fromkeys(paths)):
-        assert np.array_equal(lstd.fit_files(several, **NAMES).coef, expected)
+        assert np.array_equal(lstd.fit_files(several, **NAMES).coef_, expected)
     with pytest.raises(InvalidInputError, match=r"is a folder; .* takes pyarrow\.dataset\.dataset\('.*'\) too\."):
         lstd.fit_files(tmp_path, **NAMES)
 
@@ -289,12 +290,12 @@ def test_jobs_and_memory_of_the_command(tmp_path, monkeypatch, capsys):
     kept = []
     for i, words in enumerate(([], ["--jobs", "1"], ["--jobs", "2", "--memory", "1.5 gb"])):
         assert run([*FIT, *words, "-o", f"model{i}"]) == 0
-        kept.append(saved(load_model(f"model{i}"), "same"))
+        kept.append(saved(read_model(f"model{i}"), "same"))
     assert kept[0] == kept[1] == kept[2]
     assert run([*FIT[:2], "a.csv", *FIT[2:], "-o", "twice"]) == 2
     assert "comes again" in capsys.readouterr().err
     assert run([*FIT[:2], "a.csv", *FIT[2:], "-o", "twice", "--independent"]) == 0
-    assert load_model("twice").origin.episodes == 40
+    assert read_model("twice").origin.episodes == 40
 
 
 @pytest.mark.parametrize(

@@ -11,10 +11,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from lstd import Trajectories
+from lstd.data.settings import Settings
 from lstd.errors import InvalidInputError, MissingTerminationWarning
 from lstd.tables.fitting import fit_tables
 from lstd.tables.row_reader import Roles, RowReader
-from lstd.tables.settings import Settings
 from table_files import ROLES, episodes, statistics, write
 
 GOOD = "x,y,r,id,done\n1,1,1,a,0\n2,2,2,a,1\n3,3,3,b,0\n4,4,4,b,0\n5,5,5,c,0\n"

@@ -14,9 +14,10 @@ from lstd.cli.progress import QUIET
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from lstd.tables.fitting import TableFit
+    from lstd.data.settings import Settings
+    from lstd.estimators.model import Model
     from lstd.tables.row_reader import Roles
-    from lstd.tables.settings import Settings
+    from lstd.tables.sample import Sample
 
 AUTO = "auto"
 
@@ -91,10 +92,10 @@ def fit(
 
     try:
         check_packages("fit")
-        from lstd.tables.settings import Settings
+        from lstd.data.settings import Settings
 
         roles = _roles(features, all_others, names(reward), episode, terminated, truncated, names(exclude))
-        settings = Settings(gamma, _number("lmbda", lmbda), _number("alpha", alpha), variant, fit_intercept)
+        settings = Settings.with_choice(gamma, _number("lmbda", lmbda), _number("alpha", alpha), variant, fit_intercept)
         reading: Reading = {"n_jobs": jobs_of(jobs), "memory": bytes_of(memory), "independent": independent}
         page = None if report is None else _check_report(report, out, force, data)
         return _carry_out(data, roles, settings, reading, check_out(out, force, data), page, as_json, quiet)
@@ -164,33 +165,34 @@ def _carry_out(
     from lstd.cli.describe import fit_json, fit_text
     from lstd.cli.progress import make_reporter, reporting
     from lstd.errors import LSTDError
-    from lstd.estimators.persistence import save_model
+    from lstd.estimators.saving import write_model
     from lstd.tables.fitting import SAMPLE_ENTRIES, fit_tables
 
     advise("; no model was written")
     with reporting(make_reporter(quiet)) as reporter:
         sample_entries = 0 if page is None else SAMPLE_ENTRIES
         listen = listener(reporter)
-        found = fit_tables(data, roles, settings, sample_entries=sample_entries, on_progress=listen, **reading)
+        model, sample = fit_tables(data, roles, settings, sample_entries=sample_entries, on_progress=listen, **reading)
         # Said before it is true, so that an interruption never denies a model that is there.
         advise(f"; {out} may have been written")
-        save_model(found.model, out)
+        write_model(model, out)
         advise("; the model was written")
         if page is not None:
             advise("; the model was written, the report was not")
             try:
-                _write_report(found, page)
+                _write_report(model, sample, page)
             except (LSTDError, OSError) as error:
                 return fail_with(error, f"The model was written to {out}.")
-    return output((fit_json if as_json else fit_text)(found, str(out), page))
+    return output((fit_json if as_json else fit_text)(model, sample, str(out), page))
 
 
-def _write_report(found: TableFit, page: Path) -> None:
+def _write_report(model: Model, sample: Sample | None, page: Path) -> None:
     import warnings
 
+    from lstd.estimators.loading import estimator_of
     from lstd.report.model_page import write_fit_report
 
-    sample, origin = found.sample, found.model.origin
+    origin = model.origin
     assert sample is not None
     assert origin is not None
     told = origin.episode is None or origin.terminated is not None
@@ -199,11 +201,11 @@ def _write_report(found: TableFit, page: Path) -> None:
         warnings.filterwarnings("ignore", "X does not have valid feature names", UserWarning)
         write_fit_report(
             page,
-            found.estimator(),
+            estimator_of(model),
             sample.X,
             sample.y,
             episode=sample.episode,
             terminated=sample.terminated if told else None,
-            rewards=found.model.reward_names,
+            rewards=model.reward_names,
             title=f"LSTD(λ) for {', '.join(origin.files)}{of_all}",
         )

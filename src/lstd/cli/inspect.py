@@ -21,9 +21,9 @@ def inspect(
 
     try:
         from lstd.cli.describe import model_json, model_text
-        from lstd.estimators.persistence import load_model
+        from lstd.estimators.saving import read_model
 
-        loaded = load_model(model)
+        loaded = read_model(model)
         return output(model_json(loaded, model) if as_json else model_text(loaded, model))
     except (LSTDError, OSError) as error:
         return fail_with(error)

@@ -16,7 +16,7 @@ from lstd.cli.progress import Step
 
 if TYPE_CHECKING:
     from lstd.cli.progress import Reporter
-    from lstd.estimators.persistence import FittedModel
+    from lstd.estimators.model import Model
     from lstd.tables.row_reader import Roles
 
 DATA_HELP = "Tables, .csv, .csv.gz or .parquet; several are read as one, in this order."
@@ -90,7 +90,7 @@ def listener(reporter: Reporter) -> Callable[[str, float, float], None]:
 
 
 def score_roles(
-    model: FittedModel,
+    model: Model,
     rewards: tuple[str, ...],
     episode: str | None,
     terminated: str | None,

@@ -13,7 +13,7 @@ from lstd.cli.options import DATA_HELP, NAMES, check_out, check_packages, listen
 from lstd.cli.progress import QUIET
 
 if TYPE_CHECKING:
-    from lstd.estimators.persistence import FittedModel
+    from lstd.estimators.model import Model
 
 
 def predict(
@@ -44,18 +44,15 @@ def predict(
 
     try:
         check_packages("predict")
-        from lstd.estimators.persistence import load_model
+        from lstd.estimators.saving import read_model
 
         if out is None and as_json:
             raise InvalidInputError("`--json` goes with `--out` only: stdout has the predictions.")
         if interval is not None and not 0.0 < interval < 1.0:
             raise InvalidInputError(f"`--interval` must be above 0 and below 1, such as 0.95; got {interval:g}.")
-        loaded = load_model(model)
-        if interval is not None and loaded.influence is None:
-            raise InvalidInputError(
-                f"{model} has no intervals: it was fitted to too few episodes or rows, or to too many features for the "
-                "memory. Fit it again, to more data or fewer features, or with more `--memory`."
-            )
+        loaded = read_model(model)
+        if interval is not None and loaded.no_intervals:
+            raise InvalidInputError(f"{model} has no intervals. {loaded.no_intervals}")
         if out is None:
             return _to_stdout(loaded, data, names(keep), interval, quiet)
         return _to_file(loaded, data, names(keep), interval, out, force, [model, *data], as_json, quiet)
@@ -64,7 +61,7 @@ def predict(
 
 
 def _to_file(
-    model: FittedModel, data: list[str], kept: tuple[str, ...], level: float | None, out: str, force: bool,
+    model: Model, data: list[str], kept: tuple[str, ...], level: float | None, out: str, force: bool,
     inputs: list[str], as_json: bool, quiet: bool,
 ) -> int:  # fmt: skip
     from lstd.cli.describe import document
@@ -83,7 +80,7 @@ def _to_file(
     return output(document({"file": out, "rows": rows}) if as_json else f"{out}: predictions for {rows} rows")
 
 
-def _to_stdout(model: FittedModel, data: list[str], kept: tuple[str, ...], level: float | None, quiet: bool) -> int:
+def _to_stdout(model: Model, data: list[str], kept: tuple[str, ...], level: float | None, quiet: bool) -> int:
     from lstd.cli.progress import make_reporter, reporting
     from lstd.errors import LSTDError
     from lstd.tables.predicting import CsvSink, predict_tables

@@ -37,10 +37,10 @@ def score(
     try:
         check_packages("score")
         from lstd.cli.progress import make_reporter, reporting
-        from lstd.estimators.persistence import load_model
+        from lstd.estimators.saving import read_model
         from lstd.tables.scoring import score_tables
 
-        loaded = load_model(model)
+        loaded = read_model(model)
         roles = score_roles(loaded, names(reward), episode, terminated, truncated)
         with reporting(make_reporter(quiet)) as reporter:
             found = score_tables(loaded, data, roles, on_progress=listener(reporter))

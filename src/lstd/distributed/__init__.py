@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lstd.data.checks import check_choice, check_real
+from lstd.data.settings import VARIANTS
 from lstd.distributed.arguments import chunks_of, folder, roles_of
 from lstd.distributed.chunks import Leaf, Part, Summing
 from lstd.distributed.collections import Partitions, is_future, on_graph, partitions_of
@@ -23,7 +24,7 @@ from lstd.distributed.running import local_processes, on_cluster, on_executor
 from lstd.distributed.tasks import check_workers
 from lstd.errors import BrokenEpisodeWarning, InvalidInputError, MissingTerminationWarning
 from lstd.errors import warn as give_warning
-from lstd.statistics.statistics import VARIANTS, LSTDStatistics
+from lstd.statistics.statistics import LSTDStatistics
 
 if TYPE_CHECKING:
     from lstd.estimators.lstd import LSTD

@@ -86,11 +86,12 @@ class SummingTables:
     def _load(self, path: Path) -> tuple[LSTDStatistics, Ends]:
         return read(
             path,
-            "statistics",
-            lambda document, arrays: (
-                LSTDStatistics(**unpack(document["statistics"], arrays)),
-                both_ends.unpack(document["ends"], self.roles),
-            ),
+            {
+                "statistics": lambda document, arrays: (
+                    LSTDStatistics(**unpack(document["statistics"], arrays)),
+                    both_ends.unpack(document["ends"], self.roles),
+                )
+            },
         )
 
     def _digest(self, name: str, table: str | Table | None, chunk: Any, key: bytes | None) -> str:

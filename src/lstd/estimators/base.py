@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from copy import copy
+import os
 from typing import Any, Literal, Self, overload
 
 import numpy as np
@@ -14,25 +14,24 @@ from sklearn.utils.validation import check_is_fitted
 
 from lstd.data.checks import check_flag, check_real, to_real_array
 from lstd.data.returns import TOLERANCE
-from lstd.data.rows import Features, Rows, check_rows, product
+from lstd.data.rows import Rows, check_rows
 from lstd.errors import InvalidInputError
 from lstd.errors import warn as give_warning
 from lstd.estimators.bias import BiasCheck, check_bias
 from lstd.estimators.inputs import checked_features, present, rows_of
 from lstd.estimators.intervals import Interval
 from lstd.estimators.metrics import returns_of_rows
-from lstd.estimators.model import Fitted
+from lstd.estimators.model import Model
+from lstd.estimators.saving import read_model, write_model
 from lstd.statistics.statistics import LSTDStatistics
 
 Array = NDArray[np.float64]
 
 
 class Predictor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
-    """A regressor whose fitted state is `_fitted`; what it was fitted to does not matter here."""
+    """A regressor whose whole fitted state is `model_`."""
 
-    n_features_in_: int
-    feature_names_in_: NDArray[Any]
-    _fitted: Fitted
+    model_: Model
 
     @overload
     def predict(self, X: Any, return_std: Literal[False] = False) -> Array: ...
@@ -61,11 +60,11 @@ class Predictor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         """
         check_is_fitted(self)
         return_std = check_flag("return_std", return_std)
-        phi = checked_features(self, X, reset=False)
-        prediction = self._values(phi)
+        phi = checked_features(self, X)
+        prediction = self.model_.predict(phi)
         if not return_std:
             return prediction
-        return prediction, self._fitted.influence.standard_error(phi).reshape(prediction.shape)
+        return prediction, self.model_.influence.standard_error(phi).reshape(prediction.shape)
 
     def predict_interval(self, X: Any, level: float = 0.95) -> Interval:
         """Intervals for the values of rows: for the LSTD(λ) fixed point, that is, to which endless data would lead.
@@ -94,14 +93,7 @@ class Predictor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         level = check_real("level", level, 0.0, np.inf)
         if not 0.0 < level < 1.0:
             raise InvalidInputError(f"`level` must be between 0 and 1, as 0.95 is; got {level:g}.")
-        phi = checked_features(self, X, reset=False)
-        prediction = self._values(phi)
-        columns = prediction if prediction.ndim == 2 else prediction[:, np.newaxis]
-        found = self._fitted.influence.interval(phi, columns, level)
-        if prediction.ndim == 2:
-            return found
-        arrays = {name: value[:, 0] for name, value in vars(found).items() if name != "level"}
-        return Interval(**arrays, level=level)
+        return self.model_.interval(checked_features(self, X), level)
 
     def bias_check(
         self,
@@ -145,10 +137,9 @@ class Predictor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             "episode": episode, "terminated": terminated, "X_next": X_next, "discount": discount,
             "importance_ratio": importance_ratio,
         }  # fmt: skip
-        fitted = self._fitted
-        rows = rows_of(self, X, y, columns, gamma=fitted.gamma, fit_intercept=fitted.fit_intercept, reset=False)
-        _check_rewards(rows, fitted)
-        return check_bias(rows, fitted)
+        rows = rows_of(self, X, y, columns, self.model_.settings)
+        _check_rewards(rows, self.model_)
+        return check_bias(rows, self.model_)
 
     def score(
         self,
@@ -193,12 +184,12 @@ class Predictor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         tolerance = check_real("tolerance", tolerance, 0.0, 1.0, open_low=True)
         told = episode is not None or terminated is not None
         if not told:
-            _check_one_stream(self._fitted.statistics)
-        phi = checked_features(self, X, reset=False)
+            _check_one_stream(self.model_.statistics)
+        phi = checked_features(self, X)
         rows = check_rows(
-            phi, present(y), gamma=self._fitted.gamma, episode=episode, terminated=terminated, discount=discount
+            phi, present(y), gamma=self.model_.settings.gamma, episode=episode, terminated=terminated, discount=discount
         )
-        _check_rewards(rows, self._fitted)
+        _check_rewards(rows, self.model_)
         weights = None if sample_weight is None else _check_weights(sample_weight, len(rows))
         observed = returns_of_rows(rows, tolerance)
         counts = observed.counts
@@ -210,7 +201,7 @@ class Predictor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
                 "`sample_weight` must be above 0 for some row whose return was observed; got 0 for all of them."
             )
         returns = observed.returns.reshape(len(rows), -1)[counts]
-        predicted = self._values(phi[counts]).reshape(returns.shape)
+        predicted = self.model_.predict(phi[counts]).reshape(returns.shape)
         with np.errstate(over="ignore", invalid="ignore"):
             found = float(r2_score(returns, predicted, sample_weight=None if weights is None else weights[counts]))
         if not np.isfinite(found):
@@ -223,32 +214,32 @@ class Predictor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     def statistics_(self) -> LSTDStatistics:
         """Sums over the data."""
         check_is_fitted(self)
-        return self._fitted.statistics
+        return self.model_.statistics
 
     @property
     def coef_(self) -> Array:
         """Weights, shape (n_features,) or (n_rewards, n_features)."""
         check_is_fitted(self)
-        return self._fitted.coef
+        return self.model_.coef
 
     @property
     def intercept_(self) -> float | Array:
         """Weight of the column of ones, a number or of shape (n_rewards,)."""
         check_is_fitted(self)
-        return self._fitted.intercept
+        return self.model_.intercept
 
     @property
     def coef_covariance_(self) -> Array:
         """Covariance of the weights, shape (n_features, n_features) or (n_rewards, n_features, n_features)."""
         check_is_fitted(self)
-        covariance = self._fitted.influence.covariance()
-        return covariance[0] if self._fitted.statistics.single else covariance
+        covariance = self.model_.influence.covariance()
+        return covariance[0] if self.model_.statistics.single else covariance
 
     @property
     def condition_number_(self) -> float:
         """Condition number of the system that was solved."""
         check_is_fitted(self)
-        return self._fitted.solution.condition_number
+        return self.model_.solution.condition_number
 
     @property
     def n_transitions_(self) -> int:
@@ -260,18 +251,55 @@ class Predictor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         """Episodes begun."""
         return self.statistics_.n_episodes
 
-    def _values(self, phi: Features) -> Array:
-        return product("X", phi, self._fitted.coef.T, self._fitted.intercept)
+    @property
+    def n_features_in_(self) -> int:
+        """Number of features."""
+        check_is_fitted(self)
+        return self.model_.n_features
 
-    def _blank(self) -> Self:
-        """A copy that was never fitted: parameters and metadata requests only."""
-        blank = copy(self)
-        for name in [name for name in vars(self) if name in ("_fitted", "_told") or name.endswith("_")]:
-            del blank.__dict__[name]
-        return blank
+    @property
+    def feature_names_in_(self) -> NDArray[Any]:
+        """Names of the features, if `X` had names that are all strings."""
+        check_is_fitted(self)
+        if self.model_.names is None:
+            raise AttributeError(f"This {type(self).__name__} was fitted to features without names.")
+        return np.array(self.model_.names, dtype=object)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write to a file, whole or not at all; an existing file is replaced. It holds nothing executable.
+
+        Parameters
+        ----------
+        path : path-like
+
+        Raises
+        ------
+        InvalidInputError
+            When the first or last episode's id is neither an integer nor a float nor text.
+        OutputError
+            When the file could not be written.
+        """
+        check_is_fitted(self)
+        write_model(self.model_, path)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """Read what :meth:`save` wrote: as :func:`lstd.load`, for a file of this class only."""
+        model = read_model(path)
+        saved = "LSTD" if model.selection is None else "LSTDCV"
+        if saved != cls.__name__:
+            raise InvalidInputError(
+                f"{path} must hold an {cls.__name__}; it holds an {saved}. Load it with `lstd.load`."
+            )
+        return cls.of_model(model)
+
+    @classmethod
+    def of_model(cls, model: Model) -> Self:
+        """Return an estimator that holds `model`."""
+        raise NotImplementedError
 
     def __sklearn_is_fitted__(self) -> bool:
-        return "_fitted" in vars(self)
+        return "model_" in vars(self)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -295,10 +323,10 @@ def _check_one_stream(statistics: LSTDStatistics) -> None:
     )
 
 
-def _check_rewards(rows: Rows, fitted: Fitted) -> None:
-    if rows.y.shape[1] != fitted.statistics.b.shape[1]:
+def _check_rewards(rows: Rows, model: Model) -> None:
+    if rows.y.shape[1] != model.statistics.b.shape[1]:
         raise InvalidInputError(
-            f"`y` must have the rewards that the model predicts, {fitted.statistics.b.shape[1]}; got {rows.y.shape[1]}."
+            f"`y` must have the rewards that the model predicts, {model.statistics.b.shape[1]}; got {rows.y.shape[1]}."
         )
 
 

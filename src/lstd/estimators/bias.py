@@ -13,7 +13,7 @@ expect; tr((GΣ)²) is estimated without the bias that E stretches bring (Bai an
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +22,7 @@ from scipy import sparse, special
 from lstd.data.rows import Rows, check_finite
 from lstd.errors import BiasWarning, InvalidInputError, warn
 from lstd.estimators.intervals import degrees_of_freedom
-from lstd.estimators.model import Fitted
+from lstd.estimators.model import Model
 from lstd.statistics.blocks import no_blocks
 from lstd.statistics.solve import check_range
 
@@ -57,7 +57,7 @@ class BiasCheck:
     biased: bool | NDArray[np.bool_]
 
 
-def check_bias(rows: Rows, fitted: Fitted) -> BiasCheck:
+def check_bias(rows: Rows, model: Model) -> BiasCheck:
     """Compare the predictions of a model's λ with those of λ = 1 on rows, with the column of ones if it has one.
 
     Raises
@@ -70,7 +70,7 @@ def check_bias(rows: Rows, fitted: Fitted) -> BiasCheck:
     BiasWarning
         When the difference is far larger than by chance.
     """
-    lmbda = fitted.statistics.lmbda
+    lmbda = model.statistics.lmbda
     if lmbda == 1.0:
         raise InvalidInputError("`lmbda` must be below 1 for a check of bias: with 1 there is none to look for.")
     check_finite("X", rows.X)
@@ -78,18 +78,18 @@ def check_bias(rows: Rows, fitted: Fitted) -> BiasCheck:
     gram = np.asarray(products.toarray() if sparse.issparse(products) else products) / len(rows)
     alpha = _RIDGE * float(np.trace(gram)) / len(gram)
     with_lmbda, with_one = (
-        Fitted(no_blocks(rows, decay, "auto").extended(rows), fitted.gamma, alpha, fitted.variant, fitted.fit_intercept)
+        Model(no_blocks(rows, decay, "auto").extended(rows), replace(model.settings, lmbda=decay, alpha=alpha))
         for decay in (lmbda, 1.0)
     )
     found = _compared(with_lmbda, with_one, gram)
     if np.any(found.biased):
         warn(_message(found, lmbda), BiasWarning)
-    if not fitted.statistics.single:
+    if not model.statistics.single:
         return found
     return BiasCheck(**{name: value[0].item() for name, value in vars(found).items()})
 
 
-def _compared(with_lmbda: Fitted, with_one: Fitted, gram: Array) -> BiasCheck:
+def _compared(with_lmbda: Model, with_one: Model, gram: Array) -> BiasCheck:
     one, other = with_one.influence, with_lmbda.influence
     weights = with_one.solution.weights.T + one.shift
     d = weights - with_lmbda.solution.weights.T - other.shift  # (m, n)

@@ -32,7 +32,9 @@ from scipy import sparse
 from lstd.data.checks import check_array, check_integer, check_real, to_real_array
 from lstd.data.returns import discounted_returns
 from lstd.data.rows import Features, Rows, check_finite
+from lstd.data.settings import ALPHA, ALPHAS, LMBDA, LMBDAS, VARIANT
 from lstd.errors import InvalidInputError, NothingToChooseWarning, warn
+from lstd.estimators.model import Selection
 from lstd.statistics.solve import check_range, solve
 from lstd.statistics.statistics import LSTDStatistics
 from lstd.statistics.threads import one_blas_thread
@@ -40,9 +42,7 @@ from lstd.statistics.threads import one_blas_thread
 Array = NDArray[np.float64]
 OnProgress = Callable[[str, int, int], None]  # what is being done, how much of it is done and in all
 
-LMBDAS: Array = np.array([*np.arange(10) / 10, *np.arange(91, 101) / 100], dtype=np.float64)
-ALPHAS: Array = np.exp2(np.arange(-8, 9), dtype=np.float64)  # times the mean squared length of a row of features
-_START = (0.9, 1.0)  # the first reference, α in that unit
+_START = (LMBDA, ALPHA)  # the first reference, α in units of the mean squared length of a row
 _STAGES = (0.98, 0.98, 1.0)  # λ* of the targets
 _CAUTION_OF_EPISODES, _CAUTION_OF_ROWS = 1.0, 0.5  # standard errors, in the last stage
 _FOLDS, _FEWEST_EPISODES = 10, 5
@@ -50,33 +50,12 @@ _LARGEST_CONDITION = 1e10
 _MOST_JOBS = 1024  # of trace decays, which are threads
 
 
-@dataclass(frozen=True, eq=False)
-class Selection:
-    """The pair that was chosen, and how all pairs did.
-
-    Attributes
-    ----------
-    lmbda, alpha : float
-    score : float
-        Share of the variance of held-out returns that the chosen pair predicts; R², the mean over several rewards.
-    n_folds : int
-    results : dict of ndarray
-        As `LSTDCV.cv_results_`.
-    """
-
-    lmbda: float
-    alpha: float
-    score: float
-    n_folds: int
-    results: dict[str, Array]
-
-
 def select(
     rows: Rows,
     *,
     lmbdas: ArrayLike | None = None,
     alphas: ArrayLike | None = None,
-    variant: str = "boyan",
+    variant: str = VARIANT,
     fit_intercept: bool = False,
     cv: int | None = None,
     n_jobs: int | None = None,
@@ -245,7 +224,7 @@ def _chosen(
             "features, the rewards or the importance ratios are all zero. The pair nearest to (0.9, 1) is taken.",
             NothingToChooseWarning,
         )
-    return _selection(grid, pair, squared, cost, condition, allowed, errors.counts)
+    return _selection(grid, pair, squared, cost, condition, allowed, errors.counts, len(rows))
 
 
 def _least(cost: Array, pair: tuple[int, int]) -> tuple[int, int]:
@@ -298,7 +277,7 @@ def _targets(rows: Rows, full: NDArray[np.bool_], lmbda: float, weights: Array) 
 
 def _selection(
     grid: _Grid, pair: tuple[int, int], squared: Array, cost: Array, condition: Array, allowed: NDArray[np.bool_],
-    counts: NDArray[np.intp],
+    counts: NDArray[np.intp], n_rows: int,
 ) -> Selection:  # fmt: skip
     scores = np.where(allowed, 1.0 - squared / np.maximum(1, counts)[:, np.newaxis, np.newaxis], np.nan)
     mean = np.where(allowed, 1.0 - squared.sum(axis=0) / counts.sum(), np.nan)
@@ -314,7 +293,8 @@ def _selection(
         **{f"split{k}_test_score": score for k, score in enumerate(scores)},
     }  # fmt: skip
     results = {name: np.asarray(values).reshape(-1) for name, values in columns.items()}
-    return Selection(float(grid.lmbdas[pair[0]]), float(grid.alphas[pair[1]]), float(mean[pair]), len(counts), results)
+    chosen = float(grid.lmbdas[pair[0]]), float(grid.alphas[pair[1]]), float(mean[pair])
+    return Selection(*chosen, len(counts), n_rows, results)
 
 
 def _dense(product: Features) -> Array:

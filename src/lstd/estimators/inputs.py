@@ -13,51 +13,59 @@ from sklearn.utils.validation import validate_data
 
 from lstd.data.checks import check_indices, check_not_masked, to_real_array
 from lstd.data.rows import Features, Rows, check_features, check_rows
+from lstd.data.settings import Settings
 from lstd.errors import InvalidInputError
 
 
 def rows_of(
-    model: BaseEstimator,
+    estimator: BaseEstimator,
     X: Any,
     y: Any,
     columns: Mapping[str, Any],
+    settings: Settings,
     *,
-    gamma: float,
-    fit_intercept: bool,
-    reset: bool,
+    reset: bool = False,
     min_rows: int = 0,
-    warn: bool | None = None,
+    warn: bool = False,
 ) -> Rows:
-    """Rows for a fit, with a column of ones if asked for, not yet searched for features that are NaN or infinite.
+    """Check rows for `estimator`, and add the column of ones if `settings` ask for it.
 
-    `columns` has the arguments of `check_rows` by name; with `reset`, the number and the names of the features are set;
-    with `warn`, by default as `reset`, there is a warning of episodes that nothing says the end of.
+    Features that are NaN or infinite are let through: the sums show them. `columns` has the other arguments of
+    `check_rows`; with `reset`, the number and the names of the features are set on `estimator`; with `warn`, a warning
+    says what is assumed of the ends of episodes.
     """
     columns = dict(columns)
     X_next = columns.pop("X_next")
-    phi = checked_features(model, X, reset=reset, min_rows=min_rows, finite=False)
+    phi = checked_features(estimator, X, reset=reset, min_rows=min_rows, finite=False)
     if X_next is not None:
         X_next = _plain("X_next", X_next)
         shape = tuple(X_next.shape if hasattr(X_next, "shape") else to_real_array("X_next", X_next).shape)
         if shape != phi.shape:
             raise InvalidInputError(f"`X_next` must have the shape of `X`, {phi.shape}; got {shape}.")
-        X_next = checked_features(model, X_next, reset=False, finite=False, name="X_next")
+        X_next = checked_features(estimator, X_next, finite=False, name="X_next")
     rows = check_rows(
-        phi, present(y), gamma=gamma, X_next=X_next, warn=reset if warn is None else warn, finite=False, **columns
-    )
-    if fit_intercept:
+        phi, present(y), gamma=settings.gamma, X_next=X_next, warn=warn, finite=False, **columns
+    )  # fmt: skip
+    if settings.fit_intercept:
         rows = replace(rows, X=_with_ones(rows.X), X_next=None if X_next is None else _with_ones(rows.X_next))
     return rows
 
 
+def names_of(estimator: BaseEstimator) -> tuple[str, ...] | None:
+    """Return the names of the features that scikit-learn found, if any."""
+    names = getattr(estimator, "feature_names_in_", None)
+    return None if names is None else tuple(map(str, names))
+
+
 def checked_features(
-    model: BaseEstimator, X: Any, *, reset: bool, min_rows: int = 0, finite: bool = True, name: str = "X"
+    estimator: BaseEstimator, X: Any, *, reset: bool = False, min_rows: int = 0, finite: bool = True, name: str = "X"
 ) -> Features:
     """Features as `check_features` gives them, after scikit-learn's checks of their number and names."""
+    label = "LSTD" if type(estimator) is BaseEstimator else type(estimator).__name__
     try:
         phi = validate_data(
-            model, _plain(name, X), reset=reset, accept_sparse="csr", dtype=np.float64, order="C",
-            ensure_all_finite=False, ensure_min_samples=min_rows,
+            estimator, _plain(name, X), reset=reset, accept_sparse="csr", dtype=np.float64, order="C",
+            ensure_all_finite=False, ensure_min_samples=min_rows, estimator=label,
         )  # fmt: skip
     except OverflowError as error:  # integers of any length
         raise InvalidInputError(f"`{name}` must be finite in float64, below 1e308 in size; it has more.") from error

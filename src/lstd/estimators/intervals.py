@@ -204,9 +204,9 @@ def _vectors(blocks: Blocks, A: Array, weights: Array, ridge: Array, variant: st
 def _check_stretches(blocks: Blocks) -> None:
     if blocks.limit < 2 * _FEWEST:
         raise InvalidInputError(
-            f"Intervals need `n_blocks` of at least {2 * _FEWEST}; this model has {blocks.limit}: it was given so, or "
-            'the model was fitted to merged statistics, or "auto" found that its features are too many for 256 MB. '
-            "Fit to data with more of them."
+            blocks.reason
+            or f"Intervals need `n_blocks` of at least {2 * _FEWEST}; the model was fitted with {blocks.limit}. Fit it "
+            "again with more."
         )
     what, count, fewest = "episodes", blocks.total.n_episodes, _FEWEST
     if not blocks.by_episode:

@@ -1,27 +1,31 @@
 """LSTD(λ) as a scikit-learn regressor: a thin façade over :class:`lstd.LSTDStatistics`.
 
 `fit` and `partial_fit` sum the statistics of the rows they are given, and what is predicted follows from the sums
-alone. An attempt that fails leaves a fitted object as it was: everything is worked out on a copy first.
+alone. Their one assignment to the object is its new :class:`Model`, so an attempt that fails leaves it as it was.
 """
 
 from __future__ import annotations
 
-from copy import copy
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator
 
-from lstd.data.checks import check_choice, check_flag, check_real
 from lstd.data.rows import Rows, warn_of_breaks
+from lstd.data.settings import ALPHA, GAMMA, LMBDA, VARIANT, Settings
 from lstd.errors import InvalidInputError
 from lstd.estimators.base import Predictor
-from lstd.estimators.inputs import rows_of
-from lstd.estimators.model import Fitted
+from lstd.estimators.inputs import names_of, rows_of
+from lstd.estimators.model import Model
 from lstd.statistics.blocks import Blocks, no_blocks
-from lstd.statistics.statistics import VARIANTS, LSTDStatistics
+from lstd.statistics.statistics import LSTDStatistics
 
 Array = NDArray[np.float64]
+
+_MERGED = (
+    "Intervals need the blocks of the data, which merged statistics do not have. Fit the model to the data itself."
+)
 
 
 class LSTD(Predictor):
@@ -100,10 +104,10 @@ class LSTD(Predictor):
 
     def __init__(
         self,
-        gamma: float = 0.99,
-        lmbda: float = 0.9,
-        alpha: float = 1.0,
-        variant: str = "boyan",
+        gamma: float = GAMMA,
+        lmbda: float = LMBDA,
+        alpha: float = ALPHA,
+        variant: str = VARIANT,
         fit_intercept: bool = False,
         n_blocks: int | str = "auto",
     ) -> None:
@@ -169,17 +173,15 @@ class LSTD(Predictor):
             "episode": episode, "terminated": terminated, "X_next": X_next, "discount": discount,
             "importance_ratio": importance_ratio,
         }  # fmt: skip
-        candidate = self._blank()
-        blocks = candidate._extended(X, y, columns, min_rows=1)
-        if blocks.total.n_transitions == 0:
+        model = self._extended(None, X, y, columns, min_rows=1)
+        if not model.statistics.n_transitions:
             raise InvalidInputError(
-                f"`X` must hold at least one full transition; got n_samples={blocks.total.n_rows}, and no row is "
+                f"`X` must hold at least one full transition; got n_samples={model.statistics.n_rows}, and no row is "
                 "followed by a row of its episode, terminated, or given with `X_next`. Pass more rows, or "
                 "`partial_fit` as they come."
             )
-        candidate._set(blocks)
-        _ = candidate._fitted.solution  # so that its warning comes from `fit`
-        self.__dict__ = candidate.__dict__
+        _ = model.solution  # so that its warning comes from `fit`
+        self.model_ = model
         return self
 
     def partial_fit(
@@ -211,9 +213,7 @@ class LSTD(Predictor):
             "episode": episode, "terminated": terminated, "X_next": X_next, "discount": discount,
             "importance_ratio": importance_ratio,
         }  # fmt: skip
-        candidate = copy(self)
-        candidate._set(candidate._extended(X, y, columns))
-        self.__dict__ = candidate.__dict__
+        self.model_ = self._extended(vars(self).get("model_"), X, y, columns)
         return self
 
     def fit_statistics(self, statistics: LSTDStatistics, feature_names: ArrayLike | None = None) -> Self:
@@ -249,45 +249,55 @@ class LSTD(Predictor):
         >>> LSTD(gamma=0.5, lmbda=0.0, alpha=0.0).fit_statistics(halves[0] + halves[1]).coef_
         array([2.])
         """
-        candidate = self._blank()
-        gamma, lmbda, _, _, fit_intercept = _settings(self)
-        _check_statistics(statistics, gamma, lmbda, fit_intercept)
-        candidate.n_features_in_ = statistics.n_features - fit_intercept
-        if feature_names is not None:
-            candidate.feature_names_in_ = np.asarray(feature_names, dtype=object)
-            if candidate.feature_names_in_.shape != (candidate.n_features_in_,):
-                raise InvalidInputError(
-                    f"`feature_names` must have one name per feature, shape ({candidate.n_features_in_},); "
-                    f"got {candidate.feature_names_in_.shape}."
-                )
-        candidate._set(Blocks(statistics, limit=0))
-        _ = candidate._fitted.solution  # so that its warning comes from here
-        self.__dict__ = candidate.__dict__
+        settings = self._settings()
+        _check_statistics(statistics, settings)
+        n = statistics.n_features - settings.fit_intercept
+        names = None if feature_names is None else np.asarray(feature_names, dtype=object)
+        if names is not None and names.shape != (n,):
+            raise InvalidInputError(f"`feature_names` must have one name per feature, shape ({n},); got {names.shape}.")
+        model = Model(
+            Blocks(statistics, limit=0, reason=_MERGED), settings,
+            names=None if names is None else tuple(map(str, names)), options={"n_blocks": self.n_blocks},
+        )  # fmt: skip
+        _ = model.solution  # so that its warning comes from here
+        self.model_ = model
         return self
 
-    def _extended(self, X: Any, y: Any, columns: dict[str, Any], *, min_rows: int = 0) -> Blocks:
-        """Sums over what came before and a chunk; sets the number and the names of the features if it is the first."""
-        gamma, lmbda, _, _, fit_intercept = _settings(self)
-        fitted: Fitted | None = vars(self).get("_fitted")
-        if fitted is not None:
-            _check_unchanged(fitted, gamma, lmbda, fit_intercept)
-        told: frozenset[str] = vars(self).get("_told", frozenset())
-        rows = rows_of(
-            self, X, y, columns, gamma=gamma, fit_intercept=fit_intercept, reset=fitted is None, min_rows=min_rows,
-            warn="ends" not in told,
-        )  # fmt: skip
-        if fitted is None or not fitted.statistics.n_rows:
-            blocks, successor = no_blocks(rows, lmbda, self.n_blocks), None
-        else:
-            blocks, successor = fitted.blocks, _successor(fitted.statistics, rows)
-        extended = blocks.extended(rows) if len(rows) else blocks
-        broken = "breaks" not in told and warn_of_breaks(rows, lmbda, successor)
-        self._told = told | ({"ends"} if rows.assumed else set()) | ({"breaks"} if broken else set())
-        return extended
+    @classmethod
+    def of_model(cls, model: Model) -> Self:
+        """Return an LSTD that holds `model`."""
+        settings = model.settings
+        estimator = cls(
+            settings.gamma, settings.lmbda, settings.alpha, settings.variant, settings.fit_intercept, **model.options
+        )
+        estimator.model_ = model
+        return estimator
 
-    def _set(self, blocks: Blocks) -> None:
-        gamma, _, alpha, variant, fit_intercept = _settings(self)
-        self._fitted = Fitted(blocks, gamma, alpha, variant, fit_intercept)
+    def _settings(self) -> Settings:
+        return Settings(self.gamma, self.lmbda, self.alpha, self.variant, self.fit_intercept)
+
+    def _extended(self, before: Model | None, X: Any, y: Any, columns: dict[str, Any], *, min_rows: int = 0) -> Model:
+        """Return the model of the stream before, if any, and of the chunk that follows."""
+        settings = self._settings()
+        if before is not None:
+            _check_unchanged(before.settings, settings)
+        warned = frozenset() if before is None else before.warned
+        checker = BaseEstimator() if before is None else self
+        rows = rows_of(
+            checker, X, y, columns, settings, reset=before is None, min_rows=min_rows, warn="ends" not in warned
+        )
+        if before is None or not before.statistics.n_rows:
+            blocks, successor = no_blocks(rows, settings.lmbda, self.n_blocks), None
+        else:
+            blocks, successor = before.blocks, _successor(before.statistics, rows)
+        extended = blocks.extended(rows) if len(rows) else blocks
+        broken = "breaks" not in warned and warn_of_breaks(rows, settings.lmbda, successor)
+        return Model(
+            extended, settings,
+            names=names_of(checker), rewards=None if before is None else before.rewards,
+            options={"n_blocks": self.n_blocks},
+            warned=warned | ({"ends"} if rows.assumed else set()) | ({"breaks"} if broken else set()),
+        )  # fmt: skip
 
 
 def _successor(before: LSTDStatistics, rows: Rows) -> Array | None:
@@ -298,39 +308,26 @@ def _successor(before: LSTDStatistics, rows: Rows) -> Array | None:
     return row.phi if before.goes_on_with(rows.first_episode, rows.X_next is not None) else None
 
 
-def _check_statistics(statistics: Any, gamma: float, lmbda: float, fit_intercept: bool) -> None:
+def _check_statistics(statistics: Any, settings: Settings) -> None:
     if not isinstance(statistics, LSTDStatistics):
         raise InvalidInputError(f"`statistics` must be LSTDStatistics; got {statistics!r:.80}.")
-    for name, of_data, of_model in (("gamma", statistics.gamma, gamma), ("lmbda", statistics.lmbda, lmbda)):
+    for name in ("gamma", "lmbda"):
+        of_data, of_model = getattr(statistics, name), getattr(settings, name)
         if of_data != of_model:
             raise InvalidInputError(f"`{name}` must be that of the statistics, {of_data!r}; got {of_model!r}.")
     if not statistics.n_transitions:
         raise InvalidInputError("`statistics` must hold at least one full transition; got none.")
-    if fit_intercept and statistics.n_features == 1:
+    if settings.fit_intercept and statistics.n_features == 1:
         raise InvalidInputError(
             "`statistics` must have a feature besides the column of ones, their last, for `fit_intercept`; got one."
         )
 
 
-def _settings(model: LSTD) -> tuple[float, float, float, str, bool]:
-    """The parameters of a model, checked."""
-    return (
-        check_real("gamma", model.gamma, 0.0, 1.0),
-        check_real("lmbda", model.lmbda, 0.0, 1.0),
-        check_real("alpha", model.alpha, 0.0, np.inf),
-        check_choice("variant", model.variant, VARIANTS),
-        check_flag("fit_intercept", model.fit_intercept),
-    )
-
-
-def _check_unchanged(fitted: Fitted, gamma: float, lmbda: float, fit_intercept: bool) -> None:
-    for name, before, now in (
-        ("gamma", fitted.gamma, gamma),
-        ("lmbda", fitted.statistics.lmbda, lmbda),
-        ("fit_intercept", fitted.fit_intercept, fit_intercept),
-    ):
-        if before != now:
+def _check_unchanged(before: Settings, settings: Settings) -> None:
+    for name in ("gamma", "lmbda", "fit_intercept"):
+        was, now = getattr(before, name), getattr(settings, name)
+        if was != now:
             raise InvalidInputError(
-                f"`{name}` must stay as it was at the first chunk, {before!r}; got {now!r}. Set it back, or start "
+                f"`{name}` must stay as it was at the first chunk, {was!r}; got {now!r}. Set it back, or start "
                 "again with `fit`."
             )

@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
 
-from lstd.data.checks import check_choice, check_flag, check_real
 from lstd.data.rows import warn_of_breaks
+from lstd.data.settings import GAMMA, VARIANT, Settings
 from lstd.estimators.base import Predictor
-from lstd.estimators.cross_validation import Selection, select
-from lstd.estimators.inputs import rows_of
-from lstd.estimators.model import Fitted
+from lstd.estimators.cross_validation import select
+from lstd.estimators.inputs import names_of, rows_of
+from lstd.estimators.model import Model, Selection
 from lstd.statistics.blocks import no_blocks
-from lstd.statistics.statistics import VARIANTS
-
-__all__ = ["LSTDCV", "Selection", "select"]
 
 Array = NDArray[np.float64]
+
+_OPTIONS = ("lmbdas", "alphas", "cv", "n_jobs", "n_blocks", "verbose")
 
 
 class LSTDCV(Predictor):
@@ -74,18 +76,12 @@ class LSTDCV(Predictor):
     array([1.1, 2.3, 2.6])
     """
 
-    lmbda_: float
-    alpha_: float
-    best_score_: float
-    cv_results_: dict[str, Array]
-    n_folds_: int
-
     def __init__(
         self,
-        gamma: float = 0.99,
+        gamma: float = GAMMA,
         lmbdas: ArrayLike | None = None,
         alphas: ArrayLike | None = None,
-        variant: str = "boyan",
+        variant: str = VARIANT,
         cv: int | None = None,
         n_jobs: int | None = None,
         fit_intercept: bool = False,
@@ -126,24 +122,61 @@ class LSTDCV(Predictor):
             "episode": episode, "terminated": terminated, "X_next": X_next, "discount": discount,
             "importance_ratio": importance_ratio,
         }  # fmt: skip
-        fit_intercept = check_flag("fit_intercept", self.fit_intercept)
-        gamma, variant = check_real("gamma", self.gamma, 0.0, 1.0), check_choice("variant", self.variant, VARIANTS)
-        candidate = self._blank()
-        rows = rows_of(
-            candidate, X, y, columns, gamma=gamma, fit_intercept=fit_intercept, reset=True, min_rows=1
+        settings = Settings(self.gamma, variant=self.variant, fit_intercept=self.fit_intercept)
+        checker = BaseEstimator()
+        rows = rows_of(checker, X, y, columns, settings, reset=True, min_rows=1, warn=True)
+        selection = select(
+            rows, lmbdas=self.lmbdas, alphas=self.alphas, variant=settings.variant,
+            fit_intercept=settings.fit_intercept, cv=self.cv, n_jobs=self.n_jobs,
+            on_progress=_tell if self.verbose else None,
         )  # fmt: skip
-        found = select(
-            rows, lmbdas=self.lmbdas, alphas=self.alphas, variant=variant, fit_intercept=fit_intercept,
-            cv=self.cv, n_jobs=self.n_jobs, on_progress=_tell if self.verbose else None,
-        )  # fmt: skip
-        blocks = no_blocks(rows, found.lmbda, self.n_blocks).extended(rows)
-        warn_of_breaks(rows, found.lmbda)
-        candidate._fitted = Fitted(blocks, gamma, found.alpha, variant, fit_intercept)
-        _ = candidate._fitted.solution  # so that its warning comes from `fit`
-        candidate.lmbda_, candidate.alpha_ = found.lmbda, found.alpha
-        candidate.best_score_, candidate.n_folds_, candidate.cv_results_ = found.score, found.n_folds, found.results
-        self.__dict__ = candidate.__dict__
+        settings = replace(settings, lmbda=selection.lmbda, alpha=selection.alpha)
+        blocks = no_blocks(rows, settings.lmbda, self.n_blocks).extended(rows)
+        warn_of_breaks(rows, settings.lmbda)
+        options = {name: getattr(self, name) for name in _OPTIONS}
+        model = Model(blocks, settings, names=names_of(checker), selection=selection, options=options)
+        _ = model.solution  # so that its warning comes from `fit`
+        self.model_ = model
         return self
+
+    @classmethod
+    def of_model(cls, model: Model) -> Self:
+        """Return an LSTDCV that holds `model`, which has a selection."""
+        settings = model.settings
+        estimator = cls(settings.gamma, variant=settings.variant, fit_intercept=settings.fit_intercept, **model.options)
+        estimator.model_ = model
+        return estimator
+
+    @property
+    def lmbda_(self) -> float:
+        """Trace decay that was chosen."""
+        return self._selection.lmbda
+
+    @property
+    def alpha_(self) -> float:
+        """Ridge coefficient that was chosen."""
+        return self._selection.alpha
+
+    @property
+    def best_score_(self) -> float:
+        """R² of the chosen pair for held-out returns."""
+        return self._selection.score
+
+    @property
+    def cv_results_(self) -> dict[str, Array]:
+        """Scores of all pairs."""
+        return self._selection.results
+
+    @property
+    def n_folds_(self) -> int:
+        """Number of folds."""
+        return self._selection.n_folds
+
+    @property
+    def _selection(self) -> Selection:
+        check_is_fitted(self)
+        assert self.model_.selection is not None
+        return self.model_.selection
 
 
 def _tell(text: str, done: int, total: int) -> None:

@@ -349,7 +349,7 @@ def effective_degrees_of_freedom(model: Predictor) -> Array:
     array([0.75, 0.5 ])
     """
     check_is_fitted(model)
-    fitted = model._fitted
-    A = fitted.statistics.matrix(fitted.variant)
+    fitted = model.model_
+    A = fitted.statistics.matrix(fitted.settings.variant)
     found = solve(A, A, fitted.ridge, warn=False).weights.diagonal()
     return np.array(found[: model.n_features_in_])

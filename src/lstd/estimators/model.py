@@ -1,14 +1,19 @@
-"""A model's sums and settings, and what follows from them: weights, condition number, influence of the data."""
+"""What `fit` gives, without scikit-learn: sums, settings, and what follows from them."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lstd.estimators.intervals import Influence, influence_of
+from lstd.data.rows import Features, product
+from lstd.data.settings import Settings
+from lstd.errors import InvalidInputError
+from lstd.estimators.intervals import Influence, Interval, influence_of
 from lstd.statistics.blocks import Blocks
 from lstd.statistics.solve import Solution, solve
 from lstd.statistics.statistics import LSTDStatistics
@@ -16,16 +21,94 @@ from lstd.statistics.statistics import LSTDStatistics
 Array = NDArray[np.float64]
 
 
+@dataclass(frozen=True)
+class Origin:
+    """The files that a model was fitted to.
+
+    Attributes
+    ----------
+    files : tuple of str
+        Names of the files, in the order in which they were read.
+    rows, transitions, episodes : int
+    date : str
+        Date and time of the fit, in ISO 8601.
+    lstd : str
+        Version of the package.
+    episode, terminated, truncated : str or None
+        Names of the columns that were used.
+    """
+
+    files: tuple[str, ...]
+    rows: int
+    transitions: int
+    episodes: int
+    date: str
+    lstd: str
+    episode: str | None = None
+    terminated: str | None = None
+    truncated: str | None = None
+
+
 @dataclass(frozen=True, eq=False)
-class Fitted:
-    """What a model was fitted with; n features, m rewards. What follows is worked out when it is first asked for."""
+class Selection:
+    """The settings that cross-validation chose, and the scores of all pairs.
+
+    Attributes
+    ----------
+    lmbda, alpha : float
+    score : float
+        R² of the chosen pair for held-out returns; the mean over several rewards.
+    n_folds : int
+    n_rows : int
+        Number of rows that the choice was made from.
+    results : dict of ndarray
+        As `LSTDCV.cv_results_`.
+    """
+
+    lmbda: float
+    alpha: float
+    score: float
+    n_folds: int
+    n_rows: int
+    results: dict[str, Array]
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """A fitted model; n features, m rewards. What follows from the sums is computed when it is first used.
+
+    Attributes
+    ----------
+    blocks : Blocks
+        Sums over the data. With an intercept, their last feature is the column of ones.
+    settings : Settings
+    names, rewards : tuple of str, or None
+        Names of the features and of the rewards, if they were given.
+    origin : Origin or None
+        The files that the model was fitted to, if any.
+    selection : Selection or None
+        How `lmbda` and `alpha` were chosen, if they were.
+    options : dict
+        Parameters of the estimator beside `settings`.
+    warned : frozenset of str
+        Warnings that this stream of data has had: "ends", "breaks".
+    threads : int or None
+        Threads that compute the influence of blocks; by default the limit of the BLAS.
+    saved_solution, saved_influence
+        As read from a file; otherwise computed from the sums.
+    """
 
     blocks: Blocks
-    gamma: float
-    alpha: float
-    variant: str
-    fit_intercept: bool  # the statistics' last feature is a column of ones, which the ridge term leaves alone
-    threads: int | None = None  # that solve systems; as many as the BLAS may use
+    settings: Settings
+    names: tuple[str, ...] | None = None
+    rewards: tuple[str, ...] | None = None
+    origin: Origin | None = None
+    selection: Selection | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+    warned: frozenset[str] = frozenset()
+    threads: int | None = None
+    saved_solution: Solution | None = None
+    saved_influence: Influence | None = None
 
     @property
     def statistics(self) -> LSTDStatistics:
@@ -33,34 +116,82 @@ class Fitted:
         return self.blocks.total
 
     @property
+    def n_features(self) -> int:
+        """Number of features, without the column of ones."""
+        return self.statistics.n_features - self.settings.fit_intercept
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        """Names of the features; x0, x1, … without names."""
+        return tuple(f"x{i}" for i in range(self.n_features)) if self.names is None else self.names
+
+    @property
+    def reward_names(self) -> tuple[str, ...]:
+        """Names of the rewards; ``reward``, or reward_0, reward_1, …, without names."""
+        if self.rewards is not None:
+            return self.rewards
+        m = self.statistics.b.shape[1]
+        return ("reward",) if m == 1 else tuple(f"reward_{j}" for j in range(m))
+
+    @property
     def ridge(self) -> Array:
-        """Ridge coefficient of each weight."""
-        alpha = np.full(self.statistics.n_features, self.alpha)
-        if self.fit_intercept:
-            alpha[-1] = 0.0
+        """Ridge coefficient of each weight; zero for the column of ones."""
+        alpha = np.full(self.statistics.n_features, self.settings.alpha)
+        alpha[self.n_features :] = 0.0
         return alpha
 
     @cached_property
     def solution(self) -> Solution:
         """Weights of shape (n, m), the last row that of the column of ones, if any."""
-        return solve(self.statistics.matrix(self.variant), self.statistics.b, self.ridge)
+        if self.saved_solution is not None:
+            return self.saved_solution
+        return solve(self.statistics.matrix(self.settings.variant), self.statistics.b, self.ridge)
 
     @cached_property
     def coef(self) -> Array:
-        """Weights of shape (n,) or (m, n)."""
-        weights = self.solution.weights[:-1] if self.fit_intercept else self.solution.weights
+        """Weights of the features, shape (n,) for one reward given as a vector, else (m, n)."""
+        weights = self.solution.weights[: self.n_features]
         return np.ascontiguousarray(weights[:, 0] if self.statistics.single else weights.T)
 
     @cached_property
     def intercept(self) -> float | Array:
-        """Weight of the column of ones, a number or of shape (m,)."""
-        weights = self.solution.weights[-1] if self.fit_intercept else np.zeros(self.statistics.b.shape[1])
+        """Weight of the column of ones, a number or of shape (m,); zero without it."""
+        fitted = self.settings.fit_intercept
+        weights = self.solution.weights[-1] if fitted else np.zeros(self.statistics.b.shape[1])
         return float(weights[0]) if self.statistics.single else weights.copy()
 
     @cached_property
     def influence(self) -> Influence:
-        """What each stretch of the data adds to the weights."""
+        """Influence of each block of the data on the weights.
+
+        Raises
+        ------
+        InvalidInputError
+            When no blocks, or too few, are kept.
+        """
+        if self.saved_influence is not None:
+            return self.saved_influence
         return influence_of(
-            self.blocks, self.solution.weights, self.ridge, self.variant, intercept=self.fit_intercept,
-            threads=self.threads,
+            self.blocks, self.solution.weights, self.ridge, self.settings.variant,
+            intercept=self.settings.fit_intercept, threads=self.threads,
         )  # fmt: skip
+
+    @property
+    def no_intervals(self) -> str:
+        """Why the model has no intervals; empty when it has."""
+        try:
+            _ = self.influence
+        except InvalidInputError as error:
+            return str(error)
+        return ""
+
+    def predict(self, phi: Features) -> Array:
+        """Predict the values of rows of finite features (T, n): shape (T,), or (T, m)."""
+        return product("X", phi, self.coef.T, self.intercept)
+
+    def interval(self, phi: Features, level: float) -> Interval:
+        """Compute intervals for the values of rows of finite features (T, n): arrays of shape (T,), or (T, m)."""
+        prediction = self.predict(phi)
+        interval = self.influence.interval(phi, prediction.reshape(phi.shape[0], -1), level)
+        arrays = {name: v.reshape(prediction.shape) for name, v in vars(interval).items() if name != "level"}
+        return Interval(**arrays, level=level)

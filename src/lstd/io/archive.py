@@ -24,7 +24,7 @@ from lstd.io.files import checked_path, json_bytes, reason, replacing
 Array = NDArray[np.float64]
 T = TypeVar("T")
 
-VERSION = 2  # 1 said nothing of the discount of statistics
+VERSION = 3
 _DOCUMENT = "document.json"
 _PREFIX = b"sha256:"
 _SEAL = len(_PREFIX) + 2 * hashlib.sha256().digest_size
@@ -55,25 +55,31 @@ def write(path: str | os.PathLike[str], kind: str, document: Mapping[str, Any], 
         sealed.close()
 
 
-def read(path: str | os.PathLike[str], kind: str, build: Callable[[dict[str, Any], dict[str, Array]], T]) -> T:
-    """What `build` makes of the document and the arrays of a file of a kind.
+def read(path: str | os.PathLike[str], builds: Mapping[str, Callable[[dict[str, Any], dict[str, Array]], T]]) -> T:
+    """Read a file and build what it holds.
+
+    Parameters
+    ----------
+    path : path-like
+    builds : mapping
+        For each kind of file that is accepted, the function of its document and arrays to call.
 
     Raises
     ------
     InvalidInputError
-        If there is no such file, or it is damaged, of another kind or version, or `build` finds something amiss.
+        If there is no such file, or it is damaged, of another kind or version, or cannot be built.
     """
     path = checked_path(path)
     try:
         with open(path, "rb") as file:
             _check_seal(path, file)
-            document, arrays = _read_archive(path, kind, file)
+            kind, document, arrays = _read_archive(path, [*builds], file)
     except OSError as error:
         raise InvalidInputError(f"{path} could not be read: {reason(error)}.") from error
     try:
-        return build(document, arrays)
+        return builds[kind](document, arrays)
     except (LookupError, ValueError, TypeError, AttributeError) as error:
-        raise _not_ours(path, kind) from error
+        raise _foreign(path, kind) from error
 
 
 class _Sealed:
@@ -117,22 +123,23 @@ def _check_seal(path: Path, file: IO[bytes]) -> None:
         raise InvalidInputError(f"{path} is damaged: its checksum does not match; make it again or take a copy of it.")
 
 
-def _read_archive(path: Path, kind: str, file: IO[bytes]) -> tuple[dict[str, Any], dict[str, Array]]:
+def _read_archive(path: Path, kinds: list[str], file: IO[bytes]) -> tuple[str, dict[str, Any], dict[str, Array]]:
+    kind = " or ".join(kinds)
     try:
         with zipfile.ZipFile(file) as archive:
             _check_members(archive)
             document = json.loads(archive.read(_DOCUMENT), parse_constant=_refuse)
-            _check_head(path, kind, document)
+            kind = _check_head(path, kinds, document)
             names = document.pop("arrays")
             if archive.namelist() != [_DOCUMENT, *(f"{name}.npy" for name in names)]:
                 raise ValueError(archive.namelist())
-            return document, {name: _array(archive.read(f"{name}.npy")) for name in names}
+            return kind, document, {name: _array(archive.read(f"{name}.npy")) for name in names}
     except InvalidInputError:
         raise
     except (ValueError, LookupError, AttributeError, TypeError, MemoryError, RecursionError, RuntimeError) as error:
-        raise _not_ours(path, kind) from error
+        raise _foreign(path, kind) from error
     except (zipfile.BadZipFile, NotImplementedError, EOFError) as error:
-        raise _not_ours(path, kind) from error
+        raise _foreign(path, kind) from error
 
 
 def _check_members(archive: zipfile.ZipFile) -> None:
@@ -142,15 +149,18 @@ def _check_members(archive: zipfile.ZipFile) -> None:
             raise ValueError(member)
 
 
-def _not_ours(path: Path, kind: str) -> InvalidInputError:
-    """The error for a file that is whole but does not hold what a file of its kind must."""
+def _foreign(path: Path, kind: str) -> InvalidInputError:
+    """Return the error for a file that is whole but does not hold what a file of its kind must."""
     return InvalidInputError(f"{path} holds no {kind} as lstd writes them.")
 
 
-def _check_head(path: Path, kind: str, document: dict[str, Any]) -> None:
+def _check_head(path: Path, kinds: list[str], document: dict[str, Any]) -> str:
+    """Return the kind of a file, one of `kinds`."""
     found, version = str(document["format"]), document["version"]
-    if found != f"lstd {kind}":
-        raise InvalidInputError(f"{path} must be a file of format 'lstd {kind}'; it is of format {found!r}.")
+    kind = found.removeprefix("lstd ")
+    if not found.startswith("lstd ") or kind not in kinds:
+        wanted = " or ".join(repr(f"lstd {kind}") for kind in kinds)
+        raise InvalidInputError(f"{path} must be a file of format {wanted}; it is of format {found!r}.")
     if not isinstance(version, int) or version < 1:
         raise ValueError(version)
     if version != VERSION:
@@ -158,6 +168,7 @@ def _check_head(path: Path, kind: str, document: dict[str, Any]) -> None:
         raise InvalidInputError(
             f"{path} is of format version {version}, and this lstd reads version {VERSION} only; {remedy}."
         )
+    return kind
 
 
 def _array(content: bytes) -> Array:

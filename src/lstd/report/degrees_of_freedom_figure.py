@@ -58,7 +58,7 @@ def feature_names(model: Predictor) -> list[str]:
 def flagged_features(model: Predictor) -> NDArray[np.bool_]:
     """Flag the features that little data supports; none without intervals."""
     try:
-        influence = model._fitted.influence
+        influence = model.model_.influence
     except InvalidInputError:
         return np.zeros(model.n_features_in_, dtype=np.bool_)
     alone = np.eye(model.n_features_in_)

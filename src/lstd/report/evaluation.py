@@ -21,7 +21,7 @@ from lstd.estimators.base import Predictor
 from lstd.estimators.inputs import checked_features, present
 from lstd.estimators.intervals import Influence, Interval
 from lstd.estimators.metrics import Calibration, ObservedReturns, calibration, returns_of_rows
-from lstd.estimators.model import Fitted
+from lstd.estimators.model import Model
 
 Array = NDArray[np.float64]
 
@@ -50,9 +50,9 @@ class Evaluation:
     ends_assumed: bool  # `episode` was given without `terminated`
 
     @property
-    def fitted(self) -> Fitted:
+    def fitted(self) -> Model:
         """The model's sums and settings."""
-        return self.model._fitted
+        return self.model.model_
 
     @cached_property
     def prediction(self) -> Array:
@@ -73,11 +73,7 @@ class Evaluation:
     @cached_property
     def no_intervals(self) -> str:
         """Why there are no intervals; empty if there are."""
-        try:
-            _ = self.fitted.influence
-        except InvalidInputError as error:
-            return str(error)
-        return ""
+        return self.fitted.no_intervals
 
     @property
     def influence(self) -> Influence | None:
@@ -100,7 +96,7 @@ class Evaluation:
     def horizon(self) -> float:
         """Rows that a return reaches over: 1/(1 − γ), or the mean length of an episode if that is shorter."""
         length = len(self.rows) / (self.episode[-1] + 1)
-        gamma = self.fitted.gamma
+        gamma = self.fitted.settings.gamma
         return float(length if gamma == 1.0 else min(length, 1.0 / (1.0 - gamma)))
 
     @cached_property
@@ -198,9 +194,15 @@ def evaluate(
             f"`episode` or `terminated` must be given for a model fitted to {model.n_episodes_} episodes; got neither. "
             "Without them, all rows would count as one episode."
         )
-    phi = checked_features(model, X, reset=False)
+    phi = checked_features(model, X)
     rows = check_rows(
-        phi, present(y), gamma=model._fitted.gamma, episode=episode, terminated=terminated, discount=discount, warn=warn
+        phi,
+        present(y),
+        gamma=model.model_.settings.gamma,
+        episode=episode,
+        terminated=terminated,
+        discount=discount,
+        warn=warn,
     )
     if not len(rows):
         raise InvalidInputError("`X` must have at least one row; got none.")

@@ -120,7 +120,7 @@ def _page(evaluation: Evaluation, title: str) -> str:
         evaluation=evaluation,
         fitted=evaluation.fitted,
         model=evaluation.model,
-        estimator=VARIANT_NAMES[evaluation.fitted.variant],
+        estimator=VARIANT_NAMES[evaluation.fitted.settings.variant],
         names=names,
         digits=_digits(evaluation.model.condition_number_),
         predictions=_drawing(draw_predictions(evaluation)),

@@ -82,6 +82,8 @@ class Blocks:
         A unit is an episode; else a row, while the data is one episode.
     limit : int
         Most stretches that are told apart, of one episode at most 28; zero when none are.
+    reason : str
+        Why no blocks are kept, where none are.
     """
 
     total: LSTDStatistics
@@ -89,6 +91,7 @@ class Blocks:
     marks: tuple[LSTDStatistics, ...] = ()
     size: int = 1
     by_episode: bool = False
+    reason: str = ""
 
     @property
     def shares(self) -> NDArray[np.float64]:
@@ -132,7 +135,7 @@ class Blocks:
                 total = total.then(piece)
                 row += piece.n_rows
         check_sums(total, rows)
-        return Blocks(total, self.limit, tuple(marks), layout.size, layout.by_episode)
+        return Blocks(total, self.limit, tuple(marks), layout.size, layout.by_episode, self.reason)
 
 
 def default_limit(n_features: int, n_bytes: int = _BYTES) -> int:
@@ -145,7 +148,15 @@ def no_blocks(rows: Rows, lmbda: float, n_blocks: Any) -> Blocks:
     """Blocks of no data, for data like these rows; `n_blocks` as of :class:`lstd.LSTD`."""
     nothing = LSTDStatistics.empty(rows.n_features, rows.y.shape[1], gamma=rows.gamma, lmbda=lmbda, single=rows.single)
     if isinstance(n_blocks, str) and n_blocks == "auto":
-        return Blocks(nothing, default_limit(rows.n_features))
+        return Blocks(nothing, default_limit(rows.n_features), reason=_too_many(rows.n_features))
     if isinstance(n_blocks, str):
         raise InvalidInputError(f'`n_blocks` must be "auto" or an integer, at least 0; got {n_blocks!r}.')
     return Blocks(nothing, check_integer("n_blocks", n_blocks, 0))
+
+
+def _too_many(n_features: int) -> str:
+    needed = 16 * n_features**2 * _FEWEST / 2**20
+    return (
+        f"Intervals of {n_features} features need blocks of the data of {needed:.3g} MB at least, more than the 256 MB "
+        f'of `n_blocks="auto"`. Set `n_blocks` to {_FEWEST} or more, or fit fewer features.'
+    )

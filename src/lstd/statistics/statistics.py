@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
@@ -28,6 +28,7 @@ from scipy import sparse
 
 from lstd.data.checks import check_choice, check_integer, check_real
 from lstd.data.rows import Features, Rows, check_finite, check_rows, warn_of_breaks
+from lstd.data.settings import VARIANTS
 from lstd.io.archive import read, write
 from lstd.statistics.merging import Mergeable, Pending, boundary
 from lstd.statistics.packing import pack, unpack
@@ -37,7 +38,6 @@ from lstd.statistics.threads import blas_threads, one_blas_thread
 
 Array = NDArray[np.float64]
 
-VARIANTS = ("boyan", "uncorrected", "mixed")
 _PIECE_ENTRIES = 2**22  # of the rows that one thread sums at a time, 32 MiB
 _PIECE_WORK = 2**24  # products in a piece's sums, half a millisecond, that are worth a thread's while
 
@@ -283,7 +283,7 @@ class LSTDStatistics(Mergeable):
         InvalidInputError
             When there is no such file, or it is damaged, of another kind, or of another version of the format.
         """
-        return read(path, "statistics", lambda document, arrays: cls(**unpack(document["statistics"], arrays)))
+        return read(path, {"statistics": unpack_statistics})
 
     def __repr__(self) -> str:
         numbers = {
@@ -294,6 +294,11 @@ class LSTDStatistics(Mergeable):
         }
         numbers |= {"n_transitions": self.n_transitions, "n_episodes": self.n_episodes}
         return f"{type(self).__name__}({', '.join(f'{name}={value}' for name, value in numbers.items())})"
+
+
+def unpack_statistics(document: Mapping[str, Any], arrays: Mapping[str, Array]) -> LSTDStatistics:
+    """Make statistics of the content of their file; raises what :func:`lstd.io.archive.read` expects."""
+    return LSTDStatistics(**unpack(document["statistics"], arrays))
 
 
 def _nothing(rows: Rows, lmbda: float) -> LSTDStatistics:

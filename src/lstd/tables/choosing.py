@@ -2,32 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lstd.data.rows import check_rows
+from lstd.data.settings import Settings
 from lstd.errors import InvalidInputError
 from lstd.tables.row_reader import OnProgress, RowReader
 from lstd.tables.sample import Sample
-from lstd.tables.settings import Settings
 
 if TYPE_CHECKING:
-    from lstd.estimators.cross_validation import Selection
+    from lstd.estimators.model import Selection
 
 ENTRIES = 2**25  # features of the rows to choose from, 256 MiB
 _OPERATIONS_PER_BYTE = 100.0  # that take as long as reading a byte does
-
-
-@dataclass(frozen=True, eq=False)
-class Choice:
-    """What was chosen, and from how many rows."""
-
-    selection: Selection
-    rows: int
-    all_rows: bool  # those of all tables
 
 
 def choose(
@@ -36,7 +26,7 @@ def choose(
     *,
     max_entries: int = ENTRIES,
     on_progress: OnProgress | None = None,
-) -> Choice:
+) -> Selection:
     """Choose what `settings` leaves open, from as many of the first rows as have `max_entries` features in all.
 
     Parameters are else those of :func:`lstd.tables.fitting.fit_tables`.
@@ -65,17 +55,16 @@ def choose(
             on_progress(text, done * work, total * work)
 
     try:
-        found = select(
+        return select(
             rows,
-            lmbdas=None if settings.lmbda is None else [settings.lmbda],
-            alphas=None if settings.alpha is None else [settings.alpha],
+            lmbdas=None if "lmbda" in settings.choose else [settings.lmbda],
+            alphas=None if "alpha" in settings.choose else [settings.alpha],
             variant=settings.variant, fit_intercept=settings.fit_intercept, on_progress=tell,
         )  # fmt: skip
     except InvalidInputError as error:
         if _overflows(rows.X) or _overflows(rows.y):
             raise _named(error, reader.again(), len(sample)) from error
         raise
-    return Choice(found, len(sample), not sample.is_full)
 
 
 def _overflows(values: NDArray[np.float64]) -> bool:

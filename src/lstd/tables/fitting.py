@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,71 +15,24 @@ from numpy.typing import NDArray
 import lstd
 from lstd.data.checks import check_integer
 from lstd.data.rows import Rows, check_rows
+from lstd.data.settings import Settings
 from lstd.errors import InvalidInputError, MissingTerminationWarning
 from lstd.errors import warn as give_warning
-from lstd.estimators.model import Fitted
-from lstd.estimators.persistence import FittedModel, Origin
+from lstd.estimators.model import Model, Origin
 from lstd.statistics.blocks import Blocks, Layout, default_limit
 from lstd.statistics.statistics import LSTDStatistics, pieces_of
 from lstd.statistics.threads import available_cores, one_blas_thread
 from lstd.tables.ahead import LEAST_MEMORY, MAX_JOBS, MEMORY, Ahead
-from lstd.tables.choosing import ENTRIES, Choice, choose
+from lstd.tables.choosing import ENTRIES, choose
 from lstd.tables.readers import Table
 from lstd.tables.row_reader import Chunk, OnProgress, Roles, RowReader
 from lstd.tables.sample import Sample
-from lstd.tables.settings import Settings
-
-if TYPE_CHECKING:
-    from lstd.estimators.base import Predictor
 
 Array = NDArray[np.float64]
 
 SAMPLE_ENTRIES = 2**20  # features of the rows that are kept for a report, 8 MiB
 
 _LOG = logging.getLogger("lstd")
-
-
-@dataclass(frozen=True, eq=False)
-class TableFit:
-    """A model that was fitted to tables, and what is said of it besides.
-
-    Attributes
-    ----------
-    model : FittedModel
-    fitted : Fitted
-        Its sums and settings.
-    choice : Choice or None
-        How λ and α were chosen, if they were.
-    no_intervals : str
-        Why the model has no intervals; empty when it has.
-    sample : Sample or None
-        The first rows, if they were asked for.
-    """
-
-    model: FittedModel
-    fitted: Fitted
-    choice: Choice | None
-    no_intervals: str
-    sample: Sample | None
-
-    def estimator(self) -> Predictor:
-        """The same as an estimator: an LSTD, or an LSTDCV where something was chosen."""
-        from lstd.estimators.lstd import LSTD
-        from lstd.estimators.lstd_cv import LSTDCV
-
-        gamma, variant, intercept = self.fitted.gamma, self.fitted.variant, self.fitted.fit_intercept
-        found: Predictor
-        if self.choice is None:
-            found = LSTD(gamma, self.model.lmbda, self.model.alpha, variant, intercept)
-        else:
-            found = LSTDCV(gamma, variant=variant, fit_intercept=intercept)
-            selection = self.choice.selection
-            found.lmbda_, found.alpha_, found.best_score_ = selection.lmbda, selection.alpha, selection.score
-            found.n_folds_, found.cv_results_ = selection.n_folds, selection.results
-        found.n_features_in_ = len(self.model.feature_names)
-        found.feature_names_in_ = np.array(self.model.feature_names, dtype=object)
-        found._fitted = self.fitted
-        return found
 
 
 def fit_tables(
@@ -93,7 +46,7 @@ def fit_tables(
     memory: int = MEMORY,
     independent: bool = False,
     on_progress: OnProgress | None = None,
-) -> TableFit:
+) -> tuple[Model, Sample | None]:
     """Fit a model to tables, which are read as one, in the order given.
 
     Without a column of episodes, an episode ends where a row is flagged as terminated or truncated, and goes on
@@ -122,6 +75,12 @@ def fit_tables(
     on_progress : callable, optional
         Called with what is being done, and bytes done and in all.
 
+    Returns
+    -------
+    Model
+    Sample or None
+        The first rows, where `sample_entries` asks for them.
+
     Raises
     ------
     InvalidInputError
@@ -147,12 +106,12 @@ def fit_tables(
 
 def _fitted(
     reader: RowReader, settings: Settings, sample_entries: int, n_jobs: int, on_progress: OnProgress | None
-) -> TableFit:
+) -> tuple[Model, Sample | None]:
     files, roles, memory = [table.file for table in reader.tables], reader.roles, reader.memory
-    choice = None
-    if settings.lmbda is None or settings.alpha is None:
-        choice = choose(reader.again(), settings, max_entries=min(ENTRIES, memory // 32), on_progress=on_progress)
-        settings = replace(settings, lmbda=choice.selection.lmbda, alpha=choice.selection.alpha)
+    selection = None
+    if settings.choose:
+        selection = choose(reader.again(), settings, max_entries=min(ENTRIES, memory // 32), on_progress=on_progress)
+        settings = replace(settings, lmbda=selection.lmbda, alpha=selection.alpha, choose=())
     sample = Sample(len(reader.features), len(roles.rewards), sample_entries) if sample_entries else None
     blocks = blocks_of(reader, settings, sample, n_jobs=n_jobs)
     if not blocks.total.n_transitions:
@@ -160,13 +119,13 @@ def _fitted(
             f"{', '.join(files)}: of {blocks.total.n_rows} rows none is followed by a row of its episode or "
             "terminates; there is nothing to fit."
         )
-    assert settings.alpha is not None
-    fitted = Fitted(blocks, settings.gamma, settings.alpha, settings.variant, settings.fit_intercept, n_jobs)
+    model = Model(
+        blocks, settings, reader.features, roles.rewards, _origin(files, roles, blocks.total), selection,
+        threads=n_jobs,
+    )  # fmt: skip
     with one_blas_thread():
-        _ = fitted.solution
-        no_intervals = _why_no_intervals(fitted, memory)
-    model = _model(fitted, reader, _origin(files, roles, blocks.total), intervals=not no_intervals)
-    return TableFit(model, fitted, choice, no_intervals, sample)
+        _ = model.solution, model.no_intervals
+    return model, sample
 
 
 @contextmanager
@@ -196,10 +155,9 @@ def blocks_of(reader: RowReader, settings: Settings, sample: Sample | None = Non
     The first rows are added to a sample.
     """
     n, m = len(reader.features) + settings.fit_intercept, len(reader.roles.rewards)
-    assert settings.lmbda is not None
     nothing = LSTDStatistics.empty(n, m, gamma=settings.gamma, lmbda=settings.lmbda, single=m == 1)
     limit = default_limit(n, reader.memory // 2)
-    blocks = Blocks(nothing, limit)
+    blocks = Blocks(nothing, limit, reason="" if limit else _too_many(n, reader.memory))
 
     def n_bytes(work: _Work) -> int:
         copies = 1 + settings.fit_intercept  # of the features
@@ -246,34 +204,11 @@ def _rows(chunk: Chunk, settings: Settings) -> Rows:
     )
 
 
-def _model(fitted: Fitted, reader: RowReader, origin: Origin, *, intervals: bool) -> FittedModel:
-    solution, statistics = fitted.solution, fitted.statistics
-    n, m = len(reader.features), len(reader.roles.rewards)
-    return FittedModel(
-        statistics=statistics,
-        gamma=fitted.gamma, lmbda=statistics.lmbda, alpha=fitted.alpha, variant=fitted.variant,
-        fit_intercept=fitted.fit_intercept,
-        coef=np.ascontiguousarray(solution.weights[:n].T),
-        intercept=solution.weights[n].copy() if fitted.fit_intercept else np.zeros(m),
-        feature_names=reader.features, reward_names=reader.roles.rewards,
-        condition_number=solution.condition_number,
-        origin=origin,
-        influence=fitted.influence if intervals else None,
-    )  # fmt: skip
-
-
-def _why_no_intervals(fitted: Fitted, memory: int) -> str:
-    if not fitted.blocks.limit:
-        n, half = fitted.statistics.n_features, memory // 2**21
-        return (
-            f"{n} features are too many; what each stretch of the data adds would take more than {half} MB, half of "
-            "the memory. Give more of it, or fewer features."
-        )
-    try:
-        _ = fitted.influence
-    except InvalidInputError as error:
-        return str(error)
-    return ""
+def _too_many(n: int, memory: int) -> str:
+    return (
+        f"{n} features are too many; what each stretch of the data adds would take more than {memory // 2**21} MB, "
+        "half of the memory. Give more of it, or fewer features."
+    )
 
 
 def _tell_what_is_assumed(reader: RowReader) -> None:

@@ -13,7 +13,8 @@ from lstd.errors import InvalidInputError, MissingExtraError
 if TYPE_CHECKING:
     import pyarrow.dataset
 
-    from lstd.estimators.persistence import FittedModel
+    from lstd.estimators.lstd import LSTD
+    from lstd.estimators.lstd_cv import LSTDCV
     from lstd.tables.readers import Table
 
 
@@ -33,7 +34,7 @@ def fit_files(
     n_jobs: int | None = None,
     memory: int = 2**29,
     independent: bool = False,
-) -> FittedModel:
+) -> LSTD | LSTDCV:
     """Fit a model to tables in files, or to a dataset of pyarrow, which are read in chunks.
 
     Statistics are summed chunk by chunk: memory does not grow with the data, and the model is the same to the last bit
@@ -79,7 +80,7 @@ def fit_files(
 
     Returns
     -------
-    FittedModel
+    LSTD, or LSTDCV where something was chosen
 
     Raises
     ------
@@ -105,10 +106,10 @@ def fit_files(
     ...     for file in files:
     ...         _ = file.write_text("x,r,done\\n1,1,0\\n1,1,0\\n1,1,1\\n")
     ...     model = lstd.fit_files(files, features="x", reward="r", gamma=0.5, terminated="done", alpha=0.0)
-    >>> model.origin.transitions, model.origin.episodes
+    >>> model.n_transitions_, model.n_episodes_
     (6, 2)
-    >>> model.coef.shape
-    (1, 1)
+    >>> model.coef_.shape
+    (1,)
     """
     for name, value in (("fit_intercept", fit_intercept), ("independent", independent)):
         if not isinstance(value, (bool, np.bool_)):
@@ -123,13 +124,15 @@ def fit_files(
             "`truncated` goes with `terminated` only: what is not said to be truncated may have terminated or not."
         )
     files = _files(paths, bool(independent))
+    from lstd.data.settings import Settings
+    from lstd.estimators.loading import estimator_of
     from lstd.tables.fitting import fit_tables
     from lstd.tables.row_reader import Roles
-    from lstd.tables.settings import Settings
 
     roles = Roles(columns, rewards, episode, terminated, truncated)
-    settings = Settings(gamma, lmbda, alpha, variant, bool(fit_intercept))
-    return fit_tables(files, roles, settings, n_jobs=n_jobs, memory=memory, independent=bool(independent)).model
+    settings = Settings.with_choice(gamma, lmbda, alpha, variant, bool(fit_intercept))
+    model, _ = fit_tables(files, roles, settings, n_jobs=n_jobs, memory=memory, independent=bool(independent))
+    return estimator_of(model)
 
 
 def _files(paths: Any, independent: bool) -> tuple[str, ...] | list[Table]:

@@ -14,7 +14,7 @@ import pyarrow.parquet
 from numpy.typing import NDArray
 
 from lstd.errors import InvalidInputError
-from lstd.estimators.persistence import FittedModel
+from lstd.estimators.model import Model
 from lstd.tables.arrow_columns import as_text, from_numpy
 from lstd.tables.row_reader import Chunk, OnProgress, Roles, RowReader
 
@@ -86,7 +86,7 @@ class ParquetSink:
 
 
 def predict_tables(
-    model: FittedModel,
+    model: Model,
     paths: Sequence[str],
     kept: Sequence[str],
     sink: type[CsvSink] | type[ParquetSink],
@@ -131,7 +131,7 @@ def predict_tables(
     return written
 
 
-def _found(model: FittedModel, chunk: Chunk, level: float | None) -> list[pa.Array]:
+def _found(model: Model, chunk: Chunk, level: float | None) -> list[pa.Array]:
     """Columns of predictions for a chunk, with intervals where there is a level."""
     found = {"prediction": predictions_of(model, chunk)}
     if level is not None:
@@ -143,7 +143,7 @@ def _found(model: FittedModel, chunk: Chunk, level: float | None) -> list[pa.Arr
     return [from_numpy(found[what][:, j]) for j in range(len(model.reward_names)) for what in found]
 
 
-def _first_overflow(model: FittedModel, X: Array, level: float) -> int:
+def _first_overflow(model: Model, X: Array, level: float) -> int:
     """The first row whose interval overflows, by bisection: rows before `low` have one, one before `high` has none."""
     low, high = 0, len(X)
     while high - low > 1:
@@ -170,23 +170,23 @@ def _write(out: Sink, chunk: Chunk, names: Sequence[str], arrays: list[pa.Array]
         raise InvalidInputError(f"{chunk.file}: {error}") from error
 
 
-def intervals_of(model: FittedModel, X: Array, level: float) -> dict[str, NDArray[Any]]:
+def intervals_of(model: Model, X: Array, level: float) -> dict[str, NDArray[Any]]:
     """Predictions with intervals for rows of features (T, n), each of shape (T, m), by what their columns are named."""
-    found = model.predict_interval(X, level)
-    return {name: getattr(found, name) for name in ("prediction", *_OF_INTERVALS)}
+    found = model.interval(X, level)
+    return {name: getattr(found, name).reshape(len(X), -1) for name in ("prediction", *_OF_INTERVALS)}
 
 
-def predictions_of(model: FittedModel, chunk: Chunk) -> Array:
+def predictions_of(model: Model, chunk: Chunk) -> Array:
     """Predictions for a chunk, (T, m); raises InvalidInputError, with the first bad row, where one overflows."""
     with np.errstate(over="ignore", invalid="ignore"):
-        predicted = np.asarray(chunk.X @ model.coef.T + model.intercept)
+        predicted = np.asarray(chunk.X @ model.coef.T + model.intercept).reshape(len(chunk), -1)
     bad = ~np.isfinite(predicted).all(axis=1)
     if bad.any():
         raise _beyond(chunk.file, chunk.first + int(np.argmax(bad)) + 1, "the prediction")
     return predicted
 
 
-def prediction_names(model: FittedModel, kept: Sequence[str], *, intervals: bool = False) -> list[str]:
+def prediction_names(model: Model, kept: Sequence[str], *, intervals: bool = False) -> list[str]:
     """Names of the columns of predictions; raises InvalidInputError when a column to be passed on has one of them."""
     kinds = ("prediction", *(_OF_INTERVALS if intervals else ()))
     rewards = model.reward_names

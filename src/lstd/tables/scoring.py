@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from lstd.data.returns import TOLERANCE, discounted_returns
 from lstd.errors import InvalidInputError
-from lstd.estimators.persistence import FittedModel
+from lstd.estimators.model import Model
 from lstd.tables.predicting import predictions_of
 from lstd.tables.row_reader import Chunk, OnProgress, Roles, RowReader
 
@@ -53,7 +53,7 @@ class Score:
 
 
 def score_tables(
-    model: FittedModel,
+    model: Model,
     paths: Sequence[str],
     roles: Roles,
     *,
@@ -70,13 +70,15 @@ def score_tables(
         At the first bad row, or when fewer than two rows count.
     """
     reader = RowReader(paths, roles, chunk_rows=chunk_rows, on_progress=on_progress)
-    if model.gamma == 1.0 and roles.terminated is None:
+    if model.settings.gamma == 1.0 and roles.terminated is None:
         raise InvalidInputError(
             f"{', '.join(paths)}: no row can be scored: with gamma 1 those of episodes that terminated count only. "
             "Name the column that says so with `--terminated`."
         )
     moments = _Moments(len(roles.rewards))
-    gathering: _Gathering = _Undiscounted(moments) if model.gamma == 1.0 else _Waiting(moments, model.gamma)
+    gathering: _Gathering = (
+        _Undiscounted(moments) if model.settings.gamma == 1.0 else _Waiting(moments, model.settings.gamma)
+    )
     rows = 0
     with np.errstate(over="ignore", invalid="ignore"):  # what comes out is looked at
         for chunk in reader.chunks():
@@ -85,7 +87,7 @@ def score_tables(
         gathering.finish()
         squares = moments.squares
     if moments.count < 2:
-        raise InvalidInputError(_too_few(paths, rows, moments.count, model.gamma))
+        raise InvalidInputError(_too_few(paths, rows, moments.count, model.settings.gamma))
     if not (np.isfinite(squares) & np.isfinite(moments.spread)).all():
         raise InvalidInputError(
             f"{', '.join(paths)}: the squares of returns or of errors are beyond 1e308; scale the rewards down, or "

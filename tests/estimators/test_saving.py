@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 import zipfile
 from dataclasses import fields, replace
 from pathlib import Path
@@ -14,12 +16,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
+from sklearn.exceptions import NotFittedError
 
-from lstd import LSTD, LSTDStatistics
+import lstd
+from lstd import LSTD, LSTDCV, LSTDStatistics
+from lstd.data.settings import Settings
 from lstd.errors import InvalidInputError, OutputError
-from lstd.estimators.persistence import FittedModel, Origin, load_model, save_model
+from lstd.estimators.model import Model, Origin, Selection
+from lstd.estimators.saving import read_model, write_model
 from lstd.io import archive as _container
 from lstd.report import write_fit_report
+from lstd.statistics.blocks import Blocks
+from lstd.statistics.solve import Solution
 from tolerances import assert_close
 
 pytestmark = pytest.mark.filterwarnings("ignore::lstd.errors.BrokenEpisodeWarning")  # successors are drawn at random
@@ -38,11 +46,13 @@ def statistics(n_rows=20, *, n=3, m=None, episode=None, terminated=None, X_next=
 def model(**options):
     s = statistics(n=4, **options)
     weights = s.solve(1.0).weights.reshape(4, -1)
-    return FittedModel(
-        statistics=s, gamma=0.9, lmbda=0.8, alpha=1.0, variant="boyan", fit_intercept=True,
-        coef=weights[:3].T.copy(), intercept=weights[3], feature_names=("a", "b,c", "é"),
-        reward_names=tuple(f"r{j}" for j in range(weights.shape[1])), condition_number=np.inf,
+    results = {"lmbda": np.array([0.8]), "mean_test_score": np.array([np.nan]), "rank_test_score": np.array([1])}
+    return Model(
+        Blocks(s, 0, reason="It was fitted to too little data."), Settings(0.9, 0.8, 1.0, "boyan", True),
+        names=("a", "b,c", "é"), rewards=tuple(f"r{j}" for j in range(weights.shape[1])),
         origin=Origin(("x.csv", "y.parquet"), 20, 19, 1, "2020-01-01T00:00:00+00:00", "0.1.0", "id", None, None),
+        selection=Selection(0.8, 1.0, 0.5, 10, 20, results), options={"n_blocks": 0, "lmbdas": [0.8]},
+        saved_solution=Solution(weights, np.inf, True),
     )  # fmt: skip
 
 
@@ -52,6 +62,10 @@ def assert_identical(one, two):
     if hasattr(one, "__dataclass_fields__"):
         for field in fields(one):
             assert_identical(getattr(one, field.name), getattr(two, field.name))
+    elif isinstance(one, dict):
+        assert one.keys() == two.keys()
+        for name in one:
+            assert_identical(one[name], two[name])
     elif isinstance(one, np.ndarray):
         assert one.dtype == two.dtype
         assert one.shape == two.shape
@@ -120,61 +134,98 @@ def test_other_ids_are_refused_before_anything_is_written(tmp_path):
 def test_model_comes_back_to_the_last_bit(tmp_path, m):
     for origin in (model(m=m).origin, None):
         saved = replace(model(m=m), origin=origin)
-        save_model(saved, tmp_path / "m")
-        assert_identical(load_model(str(tmp_path / "m")), saved)
+        write_model(saved, tmp_path / "m")
+        assert_identical(read_model(str(tmp_path / "m")), saved)
 
 
-# An estimator
+# Estimators
+
+
+def stream(m=None, n_rows=60):
+    rng = np.random.default_rng(0)
+    return rng.normal(size=(n_rows, 3)), rng.normal(size=n_rows if m is None else (n_rows, m))
+
+
+def assert_predicts_the_same(found, fitted, X):
+    assert_array_equal(found.predict(X), fitted.predict(X))
+    assert_array_equal(found.predict(X, return_std=True), fitted.predict(X, return_std=True))
+    assert_identical(found.predict_interval(X, 0.9), fitted.predict_interval(X, 0.9))
+    for name in ("coef_", "intercept_", "condition_number_", "n_features_in_", "n_transitions_", "n_episodes_"):
+        assert_identical(getattr(found, name), getattr(fitted, name))
+    assert_identical(found.statistics_, fitted.statistics_)
+    assert repr(found.get_params()) == repr(fitted.get_params())
 
 
 @pytest.mark.parametrize("fit_intercept", [False, True])
 @pytest.mark.parametrize("m", [None, 1, 2])
-def test_a_fitted_estimator_is_kept_with_its_intervals(tmp_path, fit_intercept, m):
-    rng = np.random.default_rng(0)
-    X, y = rng.normal(size=(60, 3)), rng.normal(size=60 if m is None else (60, m))
-    fitted = LSTD(gamma=0.5, lmbda=0.3, alpha=2.0, variant="mixed", fit_intercept=fit_intercept).fit(X, y)
-    save_model(fitted, tmp_path / "m")
-    found = load_model(tmp_path / "m")
-    parameters = (found.gamma, found.lmbda, found.alpha, found.variant, found.fit_intercept)
-    assert parameters == (0.5, 0.3, 2.0, "mixed", fit_intercept)
-    assert found.feature_names == ("x0", "x1", "x2")
-    assert found.reward_names == (("reward_0", "reward_1") if m == 2 else ("reward",))
-    assert found.condition_number == fitted.condition_number_
-    assert_array_equal(found.predict(X).reshape(y.shape), fitted.predict(X))
-    expected, interval = fitted.predict_interval(X, 0.9), found.predict_interval(X, 0.9)
-    for name in ("prediction", "lower", "upper", "standard_error", "degrees_of_freedom", "flagged"):
-        assert getattr(interval, name).shape == (60, m or 1)
-        assert_array_equal(getattr(interval, name).reshape(y.shape), getattr(expected, name))
-    again = LSTD(gamma=0.5, lmbda=0.3, alpha=2.0, variant="mixed", fit_intercept=fit_intercept)
-    again.fit_statistics(found.statistics).partial_fit(X, y)
-    assert_close(again.coef_, fitted.partial_fit(X, y).coef_, "solve")
+def test_an_lstd_comes_back_and_goes_on(tmp_path, fit_intercept, m):
+    X, y = stream(m)
+    fitted = LSTD(0.5, 0.3, 2.0, "mixed", fit_intercept, n_blocks=30).fit(X, y)
+    fitted.save(tmp_path / "m")
+    for found in (LSTD.load(tmp_path / "m"), lstd.load(str(tmp_path / "m"))):
+        assert type(found) is LSTD
+        assert_predicts_the_same(found, fitted, X)
+        assert not hasattr(found, "feature_names_in_")
+    found.partial_fit(X, y)
+    assert_close(found.coef_, fitted.partial_fit(X, y).coef_, "solve")  # summed in other blocks
+    with pytest.raises(InvalidInputError, match=r"files do not keep: this model was loaded and fitted further"):
+        found.predict_interval(X)
+    assert read_model(tmp_path / "m").reward_names == (("reward_0", "reward_1") if m == 2 else ("reward",))
+
+
+def test_an_lstdcv_keeps_its_choice(tmp_path):
+    X, y = stream()
+    fitted = LSTDCV(0.5, lmbdas=[0.0, 0.5], alphas=np.array([1.0, 4.0]), cv=4, fit_intercept=True).fit(X, y)
+    fitted.save(tmp_path / "m")
+    for found in (LSTDCV.load(tmp_path / "m"), lstd.load(tmp_path / "m")):
+        assert type(found) is LSTDCV
+        assert_array_equal(found.alphas, fitted.alphas)
+        assert_predicts_the_same(found, fitted.set_params(alphas=[1.0, 4.0]), X)
+        for name in ("lmbda_", "alpha_", "best_score_", "n_folds_"):
+            assert_identical(getattr(found, name), getattr(fitted, name))
+        assert found.cv_results_.keys() == fitted.cv_results_.keys()
+        for name, values in fitted.cv_results_.items():
+            assert_identical(found.cv_results_[name], values)
+    with pytest.raises(InvalidInputError, match=r"m must hold an LSTD; it holds an LSTDCV\. Load it with `lstd.load`"):
+        LSTD.load(tmp_path / "m")
+
+
+def test_statistics_are_loaded_too(tmp_path):
+    statistics().save(tmp_path / "s")
+    assert_identical(lstd.load(tmp_path / "s"), statistics())
 
 
 def test_names_are_kept_and_asked_for(tmp_path):
     frame = pd.DataFrame(np.random.default_rng(0).normal(size=(9, 2)), columns=["a", "b"])
     fitted = LSTD(n_blocks=0).fit(frame, np.arange(9.0))
-    save_model(fitted, tmp_path / "m")
-    found = load_model(tmp_path / "m")
-    assert_array_equal(found.predict(frame)[:, 0], fitted.predict(frame))
-    with pytest.raises(
-        InvalidInputError, match=r"`X` must have the columns of the model, \['a', 'b'\]; got \['b', 'a'"
-    ):
+    fitted.save(tmp_path / "m")
+    found = LSTD.load(tmp_path / "m")
+    assert_array_equal(found.feature_names_in_, ["a", "b"])
+    assert_array_equal(found.predict(frame), fitted.predict(frame))
+    with pytest.raises(ValueError, match="Feature names must be in the same order"):
         found.predict(frame[["b", "a"]])
-    with pytest.raises(InvalidInputError, match=r"`X` must have 2 features, as the model has; got shape \(9, 1\)"):
-        found.predict(frame.to_numpy()[:, :1])
-    with pytest.raises(InvalidInputError, match="`X` must be finite"):
-        found.predict([[np.nan, 1.0]])
-    with pytest.raises(InvalidInputError, match=r"saved without what intervals need.*Fit it again"):
+    with pytest.raises(InvalidInputError, match="`n_blocks` of at least 10; the model was fitted with 0"):
         found.predict_interval(frame)
-    for level in (0.0, 1.0, 2.0):
-        with pytest.raises(InvalidInputError, match=rf"`level` must be in \(0, 1\); got {level:g}"):
-            found.predict_interval(frame, level)
 
 
-@pytest.mark.parametrize("given", [1, LSTD(), None, statistics()])
-def test_only_fitted_models_are_saved(tmp_path, given):
-    with pytest.raises(InvalidInputError, match="`model` must be a fitted LSTD or a FittedModel; got "):
-        save_model(given, tmp_path / "m")
+def test_a_model_predicts_without_scikit_learn(tmp_path):
+    X, y = stream()
+    fitted = LSTD().fit(X, y)
+    fitted.save(tmp_path / "m")
+    code = (
+        "import sys, numpy as np; from lstd.estimators.saving import read_model; model = read_model(sys.argv[1]);"
+        "print(model.predict(np.ones((1, 3))).tolist(), model.interval(np.ones((1, 3)), 0.9).lower.tolist());"
+        "assert 'sklearn' not in sys.modules"
+    )
+    done = subprocess.run([sys.executable, "-c", code, tmp_path / "m"], check=True, capture_output=True, text=True)
+    expected = fitted.predict_interval(np.ones((1, 3)), 0.9)
+    assert done.stdout == f"{expected.prediction.tolist()} {expected.lower.tolist()}\n"
+
+
+def test_only_fitted_models_are_saved(tmp_path):
+    for estimator in (LSTD(), LSTDCV()):
+        with pytest.raises(NotFittedError):
+            estimator.save(tmp_path / "m")
     assert not list(tmp_path.iterdir())
 
 
@@ -187,7 +238,7 @@ def test_numpy_reads_the_arrays(tmp_path):
 
 def test_same_content_is_the_same_file(tmp_path):
     for name in ("a", "b"):
-        save_model(model(), tmp_path / name)
+        write_model(model(), tmp_path / name)
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
 
 
@@ -205,7 +256,7 @@ def test_existing_file_is_replaced_and_a_link_stays(tmp_path):
 
 def test_any_changed_bit_and_any_cut_is_found(tmp_path):
     path = tmp_path / "m"
-    save_model(model(), path)
+    write_model(model(), path)
     content = path.read_bytes()
     rng = np.random.default_rng(0)
     for place in rng.integers(0, len(content), 300).tolist() + list(range(-80, 0)) + list(range(40)):
@@ -213,31 +264,31 @@ def test_any_changed_bit_and_any_cut_is_found(tmp_path):
         changed[place] ^= 1 << int(rng.integers(8))
         path.write_bytes(changed)
         with pytest.raises(InvalidInputError, match=r"/m (is damaged|is cut off or damaged|was not written)"):
-            load_model(path)
+            read_model(path)
     for length in range(0, len(content), 41):
         path.write_bytes(content[:length])
         with pytest.raises(InvalidInputError, match=r"/m (is damaged|is cut off or damaged|was not written)"):
-            load_model(path)
+            read_model(path)
     path.write_bytes(content + b"x")
     with pytest.raises(InvalidInputError):
-        load_model(path)
+        read_model(path)
 
 
 def test_another_version_is_refused_with_the_remedy(tmp_path):
     path = tmp_path / "m"
-    save_model(model(), path)
-    for version, remedy in ((3, "update lstd"), (1, "make it again")):
-        reseal(path, lambda document, entries: {**document, "version": version, "model": "another"})  # noqa: B023
+    write_model(model(), path)
+    for version, remedy in ((4, "update lstd"), (2, "make it again")):
+        reseal(path, lambda document, entries: {**document, "version": version, "settings": "another"})  # noqa: B023
         with pytest.raises(
-            InvalidInputError, match=rf"m is of format version {version}, and .* version 2 only; {remedy}"
+            InvalidInputError, match=rf"m is of format version {version}, and .* version 3 only; {remedy}"
         ):
-            load_model(path)
+            read_model(path)
 
 
 def test_kinds_are_not_mixed_up(tmp_path):
     statistics().save(tmp_path / "s")
     with pytest.raises(InvalidInputError, match="must be a file of format 'lstd model'; it is of format 'lstd statist"):
-        load_model(tmp_path / "s")
+        read_model(tmp_path / "s")
 
 
 @pytest.mark.parametrize(
@@ -246,18 +297,25 @@ def test_kinds_are_not_mixed_up(tmp_path):
         lambda document, entries: {},
         lambda document, entries: [1],
         lambda document, entries: {**document, "version": "1"},
-        lambda document, entries: document["model"].update(gamma=2.0),
-        lambda document, entries: document["model"].update(variant="none"),
-        lambda document, entries: document["model"].update(feature_names=["a"]),
-        lambda document, entries: document["model"].update(feature_names="abc"),
-        lambda document, entries: document["model"].update(fit_intercept=1),
+        lambda document, entries: document["settings"].update(gamma=2.0),
+        lambda document, entries: document["settings"].update(variant="none"),
+        lambda document, entries: document.update(feature_names=["a"]),
+        lambda document, entries: document.update(feature_names="abc"),
+        lambda document, entries: document["settings"].update(fit_intercept=1),
+        lambda document, entries: document["settings"].update(gamma=0.8),
+        lambda document, entries: document["selection"].update(results=["lmbda", "none"]),
+        lambda document, entries: document["selection"].update(results=["lmbda"]),
+        lambda document, entries: document["selection"].update(score=None),
+        lambda document, entries: document.update(selection=None),
+        lambda document, entries: document.update(options={"n_features": 3}),
+        lambda document, entries: document.update(singular=1),
         lambda document, entries: document["origin"].update(rows=-1),
         lambda document, entries: document["origin"].update(date=None),
         lambda document, entries: document["statistics"].update(n_rows=1.5),
         lambda document, entries: document["statistics"].update(gamma=1.5),
         lambda document, entries: document["statistics"].pop("gamma") and None,
-        lambda document, entries: document.update(influence={"intercept": True}),
-        lambda document, entries: document.pop("influence"),
+        lambda document, entries: document.update(no_intervals=""),
+        lambda document, entries: document.pop("no_intervals") and None,
         lambda document, entries: document["statistics"].update(first_episode={"type": "int", "value": "x"}),
         lambda document, entries: document["statistics"].update(pending={"missing": False}),
         lambda document, entries: document["statistics"].update(share=float("nan")),
@@ -282,12 +340,12 @@ def test_kinds_are_not_mixed_up(tmp_path):
 )
 def test_content_of_another_form_is_refused(tmp_path, change):
     path = tmp_path / "m"
-    save_model(model(), path)
+    write_model(model(), path)
     reseal(path, lambda document, entries: None)
-    assert_identical(load_model(path), model())
+    assert_identical(read_model(path), model())
     reseal(path, change)
     with pytest.raises(InvalidInputError, match=r"/m holds no model as lstd writes them"):
-        load_model(path)
+        read_model(path)
 
 
 def test_sums_that_overflowed_are_not_saved(tmp_path):
@@ -318,10 +376,10 @@ def test_paths_that_are_none(tmp_path, monkeypatch, path):
     monkeypatch.chdir(tmp_path)
     fitted = LSTD().fit(np.ones((30, 1)), np.ones(30))
     for call in (
-        load_model,
+        read_model,
         LSTDStatistics.load,
         statistics().save,
-        lambda path: save_model(model(), path),
+        lambda path: write_model(model(), path),
         lambda path: write_fit_report(path, fitted, np.ones((30, 1)), np.ones(30)),
     ):
         with pytest.raises(InvalidInputError, match=r"`path` must be text or a pathlib.Path.*; got "):
@@ -337,30 +395,30 @@ def test_pickles_are_not_loaded(tmp_path):
             return (os.mkdir, (str(tmp_path / "executed"),))
 
     path = tmp_path / "m"
-    save_model(model(), path)
+    write_model(model(), path)
     reseal(path, lambda document, entries: entries.update({"A.npy": pickle.dumps(Bomb())}))
     with pytest.raises(InvalidInputError):
-        load_model(path)
+        read_model(path)
     path.write_bytes(pickle.dumps(Bomb()))
     with pytest.raises(InvalidInputError, match="was not written by lstd"):
-        load_model(path)
+        read_model(path)
     assert not (tmp_path / "executed").exists()
 
 
 def test_files_that_are_not_there_or_not_ours(tmp_path):
     for name, message in (("none", "none could not be read: No such file"), (".", "could not be read: Is a directory")):
         with pytest.raises(InvalidInputError, match=message):
-            load_model(tmp_path / name)
+            read_model(tmp_path / name)
     np.savez(tmp_path / "a.npz", A=np.ones(3))
     for content in (b"", b"text", (tmp_path / "a.npz").read_bytes()):
         (tmp_path / "m").write_bytes(content)
         with pytest.raises(InvalidInputError, match=r"m (was not written by lstd|is cut off or damaged)"):
-            load_model(tmp_path / "m")
+            read_model(tmp_path / "m")
 
 
 def test_failure_to_write_leaves_the_old_file(tmp_path, monkeypatch):
     path = tmp_path / "m"
-    save_model(model(), path)
+    write_model(model(), path)
     before = path.read_bytes()
 
     def full(*arguments, **options):
@@ -368,8 +426,8 @@ def test_failure_to_write_leaves_the_old_file(tmp_path, monkeypatch):
 
     monkeypatch.setattr(_container.np.lib.format, "write_array", full)
     with pytest.raises(OutputError, match="m could not be written: No space left on device"):
-        save_model(replace(model(), gamma=0.5), path)
+        write_model(replace(model(), names=None), path)
     assert path.read_bytes() == before
     assert [file.name for file in tmp_path.iterdir()] == ["m"]
     with pytest.raises(OutputError, match="could not be written"):
-        save_model(model(), Path(os.devnull) / "m")
+        write_model(model(), Path(os.devnull) / "m")

@@ -1,0 +1,56 @@
+"""The settings of an estimator: its variants, default values and grids to choose from, each listed once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lstd.data.checks import check_choice, check_flag, check_real
+
+VARIANTS = ("boyan", "uncorrected", "mixed")
+GAMMA, LMBDA, ALPHA, VARIANT = 0.99, 0.9, 1.0, "boyan"
+LMBDAS: NDArray[np.float64] = np.array([*np.arange(10) / 10, *np.arange(91, 101) / 100], dtype=np.float64)
+ALPHAS: NDArray[np.float64] = np.exp2(np.arange(-8, 9), dtype=np.float64)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Checked settings of an estimator, as the parameters of :class:`lstd.LSTD`.
+
+    Attributes
+    ----------
+    gamma, lmbda, alpha, variant, fit_intercept
+        As the parameters of :class:`lstd.LSTD`.
+    choose : tuple of str
+        Which of "lmbda" and "alpha" the data choose; their values here are only defaults.
+
+    Raises
+    ------
+    InvalidInputError
+        When a setting breaks its rule.
+    """
+
+    gamma: float = GAMMA
+    lmbda: float = LMBDA
+    alpha: float = ALPHA
+    variant: str = VARIANT
+    fit_intercept: bool = False
+    choose: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name, high in (("gamma", 1.0), ("lmbda", 1.0), ("alpha", np.inf)):
+            object.__setattr__(self, name, check_real(name, getattr(self, name), 0.0, high))
+        check_choice("variant", self.variant, VARIANTS)
+        object.__setattr__(self, "fit_intercept", check_flag("fit_intercept", self.fit_intercept))
+
+    @classmethod
+    def with_choice(
+        cls, gamma: float, lmbda: float | None, alpha: float | None, variant: str = VARIANT, fit_intercept: bool = False
+    ) -> Self:
+        """Settings in which None leaves `lmbda` or `alpha` to the data."""
+        choose = tuple(name for name, value in (("lmbda", lmbda), ("alpha", alpha)) if value is None)
+        lmbda, alpha = LMBDA if lmbda is None else lmbda, ALPHA if alpha is None else alpha
+        return cls(gamma, lmbda, alpha, variant, fit_intercept, choose)
