@@ -136,7 +136,7 @@ def fit(folder: Path, n_jobs: int, memory: int) -> dict[str, Any]:
     def fitted(paths: list[Path]) -> Any:
         if n_jobs == PROCESSES:
             return fit_in_processes(paths, gamma=0.99, **ROLES).statistics_
-        return lstd.fit_files(paths, **ROLES, gamma=0.99, n_jobs=n_jobs, memory=memory).statistics
+        return lstd.fit_files(paths, **ROLES, gamma=0.99, n_jobs=n_jobs, memory=memory).statistics_
 
     begun = time.perf_counter()
     fitted(small)

@@ -142,7 +142,7 @@ def test_model_without_intervals_says_so(folder, capsys):
     assert run(["predict", "model", "few.csv", "--interval", "0.95", "--quiet"]) == 2
     captured = capsys.readouterr()
     assert captured.out == ""
-    assert captured.err.startswith("lstd: model has no intervals: it was fitted to too few episodes or rows, or to too")
+    assert captured.err.startswith("lstd: model has no intervals. Intervals need at least 5 episodes")
 
 
 def test_too_many_features_for_intervals_is_said(tmp_path, monkeypatch):

@@ -78,21 +78,21 @@ def test_rows_come_in_the_order_of_the_fragments(tmp_path):
     paths = files(tmp_path)
     names = {**NAMES, "episode": None, "truncated": "cut"}
     model, other = (lstd.fit_files(ds.dataset(order), **names) for order in (paths, paths[::-1]))
-    assert np.array_equal(model.coef, lstd.fit_files(paths, **names).coef_)
-    assert np.array_equal(other.coef, lstd.fit_files(paths[::-1], **names).coef_)
-    assert not np.array_equal(model.coef, other.coef)
+    assert np.array_equal(model.coef_, lstd.fit_files(paths, **names).coef_)
+    assert np.array_equal(other.coef_, lstd.fit_files(paths[::-1], **names).coef_)
+    assert not np.array_equal(model.coef_, other.coef_)
 
 
 @pytest.mark.parametrize("kind", FORMATS)
 def test_columns_of_partitions_are_columns(tmp_path, kind):
     dataset = hive(tmp_path / "data", kind)
     model = lstd.fit_files(dataset, **{**NAMES, "features": None}, truncated="cut")
-    assert model.feature_names == ("x", "y", "part")
-    assert [Path(file).parent.name for file in model.origin.files] == ["part=0", "part=1", "part=2"]
+    assert model.model_.feature_names == ("x", "y", "part")
+    assert [Path(file).parent.name for file in model.model_.origin.files] == ["part=0", "part=1", "part=2"]
     whole = write(DATA.append_column("part", pa.array(np.arange(len(DATA)) // 60)), tmp_path / "whole.parquet")
     expected = lstd.fit_files(whole, **{**NAMES, "features": ["x", "y", "part"]})
-    assert_close(model.statistics.A, expected.statistics.A, "sums")
-    assert_close(model.coef, expected.coef, "solve")
+    assert_close(model.statistics_.A, expected.statistics_.A, "sums")
+    assert_close(model.coef_, expected.coef_, "solve")
 
 
 @pytest.mark.parametrize("kind", FORMATS)
@@ -101,7 +101,7 @@ def test_all_columns_may_be_those_of_partitions(tmp_path, kind):
     ds.write_dataset(data, tmp_path, format=kind, partitioning=["x", "r"], partitioning_flavor="hive")
     found = lstd.fit_files(ds.dataset(tmp_path, format=kind, partitioning="hive"), features="x", reward="r", gamma=0.9)
     expected = lstd.fit_files(write(data, tmp_path / "a.parquet"), features="x", reward="r", gamma=0.9)
-    assert_close(found.coef, expected.coef, "solve")
+    assert_close(found.coef_, expected.coef_, "solve")
 
 
 def test_ids_may_be_those_of_partitions(tmp_path):
@@ -109,7 +109,7 @@ def test_ids_may_be_those_of_partitions(tmp_path):
     for infer in (False, True):
         partitioning = ds.HivePartitioning.discover(infer_dictionary=infer)
         model = lstd.fit_files(ds.dataset(tmp_path / "data", partitioning=partitioning), **NAMES)
-        assert_close(model.coef, lstd.fit_files(write(DATA, tmp_path / "a.parquet"), **NAMES).coef_, "solve")
+        assert_close(model.coef_, lstd.fit_files(write(DATA, tmp_path / "a.parquet"), **NAMES).coef_, "solve")
 
 
 def test_batches_in_memory_are_one_table(tmp_path, caplog):
@@ -117,7 +117,7 @@ def test_batches_in_memory_are_one_table(tmp_path, caplog):
     found = lstd.fit_files(ds.dataset(batches), **NAMES, lmbda=None)
     expected = lstd.fit_files(write(DATA, tmp_path / "a.parquet"), **NAMES, lmbda=None)
     assert saved(found, tmp_path / "one") == saved(expected, tmp_path / "two")
-    assert found.origin.files == ("the dataset in memory",)
+    assert found.model_.origin.files == ("the dataset in memory",)
     lstd.fit_files(ds.dataset(batches), **{**NAMES, "episode": None, "truncated": "cut"})
     assert not caplog.records  # of files that go on with one another
 
@@ -136,7 +136,7 @@ def test_only_the_rows_that_a_filter_leaves(tmp_path, kind):
     assert saved(found, tmp_path / "one") == saved(
         lstd.fit_files(ds.dataset(left), **NAMES, lmbda=None), tmp_path / "two"
     )
-    assert found.origin.files == ("the filtered dataset",)
+    assert found.model_.origin.files == ("the filtered dataset",)
 
 
 def test_files_of_several_formats_and_memory_in_one(tmp_path):
@@ -144,8 +144,12 @@ def test_files_of_several_formats_and_memory_in_one(tmp_path):
     pq.write_table(DATA.slice(50, 50), tmp_path / "b.parquet")
     parts = [ds.dataset(tmp_path / "a.feather", format="feather"), ds.dataset(tmp_path / "b.parquet")]
     model = lstd.fit_files(ds.dataset([*parts, ds.dataset(DATA.slice(100))]), **NAMES)
-    assert [Path(file).name for file in model.origin.files] == ["a.feather", "b.parquet", "the dataset in memory"]
-    assert_close(model.coef, lstd.fit_files(ds.dataset(DATA), **NAMES).coef_, "solve")
+    assert [Path(file).name for file in model.model_.origin.files] == [
+        "a.feather",
+        "b.parquet",
+        "the dataset in memory",
+    ]
+    assert_close(model.coef_, lstd.fit_files(ds.dataset(DATA), **NAMES).coef_, "solve")
 
 
 def test_only_the_row_groups_of_a_fragment(tmp_path):
@@ -153,7 +157,7 @@ def test_only_the_row_groups_of_a_fragment(tmp_path):
     fragment = next(ds.dataset(tmp_path / "a.parquet").get_fragments())
     some = ds.FileSystemDataset([fragment.subset(row_group_ids=range(3, 8))], DATA.schema, fragment.format)
     found = lstd.fit_files(some, **NAMES)
-    assert np.array_equal(found.coef, lstd.fit_files(ds.dataset(DATA.slice(30, 50)), **NAMES).coef_)
+    assert np.array_equal(found.coef_, lstd.fit_files(ds.dataset(DATA.slice(30, 50)), **NAMES).coef_)
 
 
 def test_values_have_the_types_of_the_dataset(tmp_path):
@@ -182,8 +186,8 @@ def test_files_that_are_not_on_this_machine(tmp_path):
         with filesystem.open_output_stream(f"data/{i}.parquet") as stream:
             pq.write_table(DATA.slice(50 * i, 50), stream, row_group_size=7)
     found = lstd.fit_files(ds.dataset("data", filesystem=filesystem), **NAMES)
-    assert found.origin.files == ("data/0.parquet", "data/1.parquet", "data/2.parquet")
-    assert np.array_equal(found.coef, lstd.fit_files(files(tmp_path, cuts=(50, 100)), **NAMES).coef_)
+    assert found.model_.origin.files == ("data/0.parquet", "data/1.parquet", "data/2.parquet")
+    assert np.array_equal(found.coef_, lstd.fit_files(files(tmp_path, cuts=(50, 100)), **NAMES).coef_)
 
 
 def test_footers_are_not_kept(tmp_path):
@@ -204,7 +208,7 @@ def test_independent_fragments_are_independent_files(tmp_path, kind):
     found = lstd.fit_files(dataset, **NAMES, independent=True)
     expected = lstd.fit_files(paths, **NAMES, independent=True)
     assert saved(found, tmp_path / "one") == saved(expected, tmp_path / "two")
-    assert found.origin.episodes == 9
+    assert found.model_.origin.episodes == 9
     for refused, name in (
         (dataset.filter(ds.field("x") > 0), "the filtered"),
         (ds.dataset(DATA), "the dataset in mem"),

@@ -158,9 +158,9 @@ def test_independent_files_add_up_and_may_use_ids_again(tmp_path):
     model = lstd.fit_files(paths, **NAMES, independent=True)
     apart = [lstd.fit_files(path, **NAMES).statistics_ for path in paths]
     total = apart[0] + apart[1] + apart[2]
-    assert_close(model.statistics.matrix("boyan"), total.matrix("boyan"), "sums")
-    assert_close(model.statistics.b, total.b, "sums")
-    assert (model.origin.rows, model.origin.episodes) == (60, 9)
+    assert_close(model.statistics_.matrix("boyan"), total.matrix("boyan"), "sums")
+    assert_close(model.statistics_.b, total.b, "sums")
+    assert (model.model_.origin.rows, model.model_.origin.episodes) == (60, 9)
     with pytest.raises(InvalidInputError, match="comes again after other episodes"):
         lstd.fit_files(paths, **NAMES)
 
@@ -170,8 +170,8 @@ def test_an_independent_file_goes_on_with_no_episode(tmp_path, caplog):
     paths = [write(table.slice(0, 6), tmp_path / "a.csv"), write(table.slice(6), tmp_path / "b.csv")]
     names = {**NAMES, "episode": None}
     together, apart = (lstd.fit_files(paths, **names, independent=independent) for independent in (False, True))
-    assert (together.origin.episodes, together.origin.transitions) == (1, 10)
-    assert (apart.origin.episodes, apart.origin.transitions) == (2, 9)
+    assert (together.model_.origin.episodes, together.model_.origin.transitions) == (1, 10)
+    assert (apart.model_.origin.episodes, apart.model_.origin.transitions) == (2, 9)
     assert [record.message[:35] for record in caplog.records] == ["without a column of episodes, the f"]
 
 
@@ -186,11 +186,11 @@ def test_fit_files_is_the_estimator(tmp_path):
     X = np.column_stack([data["x"], data["y"]])
     expected = lstd.LSTD(0.9, 0.7, 2.0, "mixed", True)
     expected.fit(X, data["r"].to_numpy(), episode=data["id"].to_numpy(), terminated=data["done"].to_numpy())
-    assert_close(model.coef[0], expected.coef_, "solve")
-    assert_close(model.intercept[0], expected.intercept_, "solve")
+    assert_close(model.coef_, expected.coef_, "solve")
+    assert_close(model.intercept_, expected.intercept_, "solve")
     every = lstd.fit_files(path, **{**NAMES, "features": None}, truncated="cut")
-    assert every.feature_names == ("x", "y")
-    assert lstd.fit_files(path, **NAMES, lmbda=None).lmbda in np.linspace(0, 1, 101)
+    assert every.model_.feature_names == ("x", "y")
+    assert lstd.fit_files(path, **NAMES, lmbda=None).lmbda_ in np.linspace(0, 1, 101)
 
 
 def test_paths_may_come_in_any_way_that_has_an_order(tmp_path):
@@ -237,7 +237,7 @@ def test_rows_whose_sums_overflow_are_named(tmp_path, column, value, lmbda, n_jo
             changed[[333, 334]] = value, value / 10
         data = data.set_column(data.column_names.index(column), column, pa.array(changed))
         paths.append(write(data, tmp_path / f"{i}.parquet"))
-    roles, settings = Roles(("x", "y"), ("r",), None, "done", "cut"), Settings(0.99, lmbda, 1.0)
+    roles, settings = Roles(("x", "y"), ("r",), None, "done", "cut"), Settings.with_choice(0.99, lmbda, 1.0)
     rows = r"rows 281 to 336 \(the first row of data is 1\): The sums .* must be below 1e308"
     largest = re.escape(f"row 334 has the largest value: {value:.3g} in column '{column}'.")
     with pytest.raises(InvalidInputError, match=rf"1\.parquet: {rows}.* {largest}"):

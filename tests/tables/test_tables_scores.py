@@ -58,7 +58,7 @@ def test_scores_are_those_of_the_whole(tmp_path, gamma, chunk_rows):
     last = np.append(columns["id"][1:] != columns["id"][:-1], True)
     returns, unobserved = discounted_returns(columns["r"], gamma, last, columns["done"])
     counts = unobserved < 0.01
-    predicted = model.predict(np.column_stack([columns["x"], columns["y"]]))[:, 0]
+    predicted = model.predict(np.column_stack([columns["x"], columns["y"]]))
     errors, returns = (returns - predicted)[counts], returns[counts]
     assert (score.rows, score.scored) == (728, int(counts.sum()))
     assert_close(score.mse, [np.mean(errors**2)], "sums")
@@ -99,7 +99,7 @@ def test_without_discount_memory_does_not_grow_with_an_episode(tmp_path):
     model = fit_tables([path], roles, Settings(1.0, 1.0))[0]
     found = score_tables(model, [path], roles, chunk_rows=1000)
     returns = np.cumsum(reward[25_000::-1])[::-1]
-    errors = returns - model.predict(reward[:25_001, np.newaxis])[:, 0]
+    errors = returns - model.predict(reward[:25_001, np.newaxis])
     assert (found.rows, found.scored) == (30_000, 25_001)
     assert_close(found.mse, [np.mean(errors**2)], "solve")
     assert_close(found.r2, [1 - np.mean(errors**2) / np.var(returns)], "solve")
