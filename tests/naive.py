@@ -10,6 +10,7 @@ default 1.
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 from functools import lru_cache, partial
 from itertools import pairwise
 
@@ -100,6 +101,22 @@ MATRIX = {"boyan": matrix_boyan, "uncorrected": matrix_uncorrected, "mixed": mat
 def weights(A, b, alpha):
     """θ = (A + αI)⁻¹ b."""
     return np.linalg.solve(A + alpha * np.eye(len(A)), b)
+
+
+def vanishing_ridge_weights(A, b, penalty):
+    """The limit of (A + εD)⁻¹ b as ε falls to zero, D = diag(penalty): solved at ε = 10⁻⁴⁰ in rational numbers."""
+    n = len(A)
+    rows = [[Fraction(float(a)) for a in row] + [Fraction(float(value))] for row, value in zip(A, b, strict=True)]
+    for i in range(n):
+        rows[i][i] += Fraction(float(penalty[i])) / 10**40
+    for i in range(n):  # Gauss and Jordan
+        pivot = next(k for k in range(i, n) if rows[k][i])
+        rows[i], rows[pivot] = rows[pivot], rows[i]
+        rows[i] = [value / rows[i][i] for value in rows[i]]
+        for k in range(n):
+            if k != i:
+                rows[k] = [one - rows[k][i] * two for one, two in zip(rows[k], rows[i], strict=True)]
+    return np.array([float(row[n]) for row in rows])
 
 
 def weights_every_step(variant, phi, rewards, lmbda, alpha, discounts, rho=None):

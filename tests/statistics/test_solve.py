@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import naive
 from lstd.data.settings import VARIANTS
 from lstd.errors import IllConditionedWarning, InvalidInputError
 from lstd.statistics.solve import _message as message
@@ -55,7 +56,7 @@ def test_no_features():
 @settings(derandomize=True, deadline=None, max_examples=60)
 @given(st.integers(0, 2**32 - 1), st.integers(1, 8), st.booleans())
 def test_scales_of_powers_of_two_change_nothing_but_the_scale_of_the_weights(seed, n, zero_diagonal):
-    """To the last bit, singular systems too."""
+    """To the last bit, singular systems with the same ridge term too."""
     random = np.random.default_rng(seed)
     A, b = random.normal(size=(n, n)) * (random.uniform(size=(n, n)) < 0.7), random.normal(size=(n, 2))
     if zero_diagonal:
@@ -63,7 +64,8 @@ def test_scales_of_powers_of_two_change_nothing_but_the_scale_of_the_weights(see
         A[-1, -1] = 1.0  # by which the one before goes, and by that the one before, and so on
     exponents = random.integers(-60, 60, n)
     D = np.diag(2.0**exponents)
-    one, two = solve(A, b, 0.0, warn=False), solve(D @ A @ D, D @ b, 0.0, warn=False)
+    one = solve(A, b, 0.0, penalty=4.0 ** -exponents.astype(float), warn=False)
+    two = solve(D @ A @ D, D @ b, 0.0, warn=False)
     np.testing.assert_array_equal(one.weights, D @ two.weights)
     assert (one.condition_number, one.singular) == (two.condition_number, two.singular)
 
@@ -100,16 +102,70 @@ def test_rows_and_columns_are_brought_to_one_scale(A):
     assert_close(found.weights / weights, np.ones_like(x), "solve")
 
 
-@pytest.mark.parametrize("A", [np.zeros((2, 2)), np.ones((2, 2)), np.diag([1.0, 0.0]), np.array([[1, 2], [0, 0.0]])])
-def test_a_singular_system_gives_weights_of_least_norm(A):
-    b = A @ np.array([[1.0], [3.0]])
-    with pytest.warns(IllConditionedWarning, match=r"singular to working precision \(condition number .*`alpha`"):
-        found = solve(A, b, 0.0)
+@pytest.mark.parametrize("penalty", [[1.0, 1.0, 1.0], [1.0, 4.0, 0.25], [1.0, 1.0, 0.0]])
+@pytest.mark.parametrize(
+    "A",
+    [
+        np.ones((3, 3)),
+        np.diag([1.0, 0.0, 2.0]),
+        [[1.0, 2.0, 0.0], [0.0, 0.0, 0.0], [0.0, 0.0, 1.0]],
+        [[1.0, -0.5, 0.5], [0.0, 2.0, 2.0], [1.0, 1.5, 2.5]],  # the last column is the sum of the others, as of ones
+        [[1.0, 2.0, -1.0], [2.0, 4.0, -2.0], [1.0, 1.0, 3.0]],
+    ],
+)
+def test_a_singular_system_has_the_weights_that_a_vanishing_ridge_term_gives(A, penalty):
+    A, penalty = np.array(A), np.array(penalty)
+    b = A @ np.array([[1.0, 0.0], [3.0, -2.0], [0.5, 1.0]])
+    with pytest.warns(IllConditionedWarning, match=r"singular .*\(condition number .*vanishing ridge term.*`alpha`"):
+        found = solve(A, b, 0.0, penalty=penalty)
     assert found.singular
+    assert not found.unbounded
     assert found.condition_number > 1e15
-    rows, columns = equilibration(A)
-    least = np.linalg.pinv(scaled(A), rcond=1e-15) @ np.ldexp(b, rows[:, np.newaxis])
-    assert_close(found.weights, np.ldexp(least, columns[:, np.newaxis]), "solve")
+    limit = np.column_stack([naive.vanishing_ridge_weights(A, column, penalty) for column in b.T])
+    assert_close(found.weights, limit, "solve")
+
+
+@pytest.mark.parametrize(
+    ("A", "b"),
+    [(np.diag([1.0, 0.0]), [1.0, 1.0]), ([[0.0, 1.0], [0.0, 0.0]], [1.0, 0.0]), (np.ones((2, 2)), [1.0, 2.0])],
+)
+def test_weights_that_grow_without_bound_are_reported(A, b):
+    A = np.array(A)
+    assert np.abs(naive.vanishing_ridge_weights(A, b, [1.0, 1.0])).max() > 1e15
+    with pytest.warns(IllConditionedWarning, match="grow without bound as the ridge term vanishes"):
+        found = solve(A, np.array(b)[:, np.newaxis], 0.0)
+    assert found.unbounded
+    assert np.isfinite(found.weights).all()
+
+
+def test_a_weight_that_is_neither_determined_nor_penalised_is_zero():
+    for penalty in ([1.0, 1.0, 0.0], [0.0, 0.0, 0.0]):
+        found = solve(
+            np.diag([2.0, 0.0, 0.0]), np.array([[1.0], [0.0], [0.0]]), 0.0, penalty=np.array(penalty), warn=False
+        )
+        assert (found.weights.ravel().tolist(), found.unbounded) == ([0.5, 0.0, 0.0], False)
+
+
+def test_a_state_seen_only_in_a_horizon_row_does_not_spoil_the_others():
+    X, y = np.eye(3)[[0, 1, 0, 2]], [1.0, 1.0, 1.0, np.nan]
+    for lmbda in (0.0, 0.5, 1.0):
+        sums = LSTDStatistics.from_arrays(
+            X, y, gamma=0.5, lmbda=lmbda, episode=[0, 0, 1, 1], terminated=[False, True, False, False]
+        )
+        for variant in VARIANTS:
+            with pytest.warns(IllConditionedWarning, match="singular"):
+                weights = sums.solve(0.0, variant).weights
+            assert_close(weights, [1.25, 1.0, 0.0], "solve")  # the mean of 1 + 0.5 · 1 and of 1
+
+
+def test_a_ones_column_beside_one_hot_features_changes_no_prediction():
+    random = np.random.default_rng(0)
+    X, y = np.eye(4)[random.integers(0, 4, 60)], random.integers(-3, 4, 60).astype(float)
+    alone = LSTDStatistics.from_arrays(X, y, gamma=0.5, lmbda=0.25).solve(0.0).weights
+    beside = LSTDStatistics.from_arrays(np.insert(X, 4, 1.0, axis=1), y, gamma=0.5, lmbda=0.25)
+    found = solve(beside.matrix(), beside.b, 0.0, penalty=np.array([1.0, 1.0, 1.0, 1.0, 0.0]), warn=False)
+    assert_close(found.weights[:4, 0] + found.weights[4, 0], alone, "solve")
+    assert_close(found.weights[:4].sum(), 0.0, "solve")
 
 
 def test_a_feature_that_is_always_zero_leaves_the_weights_of_others():

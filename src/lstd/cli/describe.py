@@ -75,7 +75,7 @@ def _summary(model: Model, file: str) -> str:
         f"  features    {len(model.feature_names)}",
         f"  rewards     {', '.join(model.reward_names)}",
         f"  condition   {condition:.2g}"
-        + ("" if math.isfinite(condition) else " (singular; the weights are those of least norm)"),
+        + ("" if math.isfinite(condition) else " (singular; the weights are those of a vanishing ridge term)"),
         f"  intervals   {_intervals(model)}",
     ]
     return "\n".join(lines)

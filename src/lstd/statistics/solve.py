@@ -1,14 +1,20 @@
 """From (A, b, α) to weights, the condition number, and what went wrong.
 
-The system M = A + αI is factorised, never inverted, after rows and columns were multiplied by powers of two that make
-their absolute sums alike:
+The system M = A + αI is factorised, never inverted, after its rows and columns are multiplied by powers of two that
+give them absolute sums alike:
 
     S = R M C,   S x = R b,   θ = C x
 
-Powers of two round nothing, so the scale of the features does not matter beyond what the ridge term makes of it. All
-that is said of a system, its condition number first, is said of S. A system that is singular, or so ill-conditioned
-that no digit of the weights would be right, gives a warning with the condition number and the remedy; x is then of
-least norm.
+Powers of two round nothing, so the scale of the features does not matter beyond what the ridge term makes of it. The
+condition number and every message are about S.
+
+A singular system has the weights that a vanishing ridge term gives, the limit of (M + εD)⁻¹ b as ε falls to zero, with
+D the diagonal matrix of the penalties. Let the columns of U and V span the left and the right null space of S, and let
+x₀ be its solution of least norm. The terms of order ε of (S + ε D') x = R b, with D' = R D C, have a solution where
+
+    Uᵀ D' (x₀ + V c) = 0,   x = x₀ + V c.
+
+The weights grow without bound instead if Uᵀ R b ≠ 0 or Uᵀ D' V is singular; then the result has c = 0.
 """
 
 from __future__ import annotations
@@ -29,6 +35,8 @@ Exponents = NDArray[np.intc]
 
 _EPS = float(np.finfo(np.float64).eps)
 _WARN_FROM = 1e10  # condition number from which fewer than five digits are sure
+_NULL = 16.0 * _EPS  # singular value, relative to the largest and times n, up to which a direction is of the null space
+_NEGLIGIBLE = 1e-8  # relative size of what rounding leaves of a quantity that is zero
 _ROUNDING = 20.0 * _EPS  # of the sums and of the solution, relative; times the condition number it bounds the error
 _SWEEPS = 30
 _ALIKE = 1.5  # sums of rows, and of columns, that differ by less than this factor are alike
@@ -41,10 +49,11 @@ class Solution:
 
     weights: Array  # (n, m)
     condition_number: float  # estimate in the 1-norm of the equilibrated A + αI; infinite when singular
-    singular: bool  # the weights are those of least norm, in the units of the equilibrated system
+    singular: bool
+    unbounded: bool = False  # singular, and a vanishing ridge term gives weights that grow without bound
 
 
-def solve(A: Array, b: Array, alpha: float | Array, *, warn: bool = True) -> Solution:
+def solve(A: Array, b: Array, alpha: float | Array, *, penalty: Array | None = None, warn: bool = True) -> Solution:
     """Solve (A + diag(α)) θ = b.
 
     Parameters
@@ -53,8 +62,10 @@ def solve(A: Array, b: Array, alpha: float | Array, *, warn: bool = True) -> Sol
     b : ndarray of shape (n, m)
     alpha : float or ndarray of shape (n,)
         Ridge coefficient, one for all features or one for each.
+    penalty : ndarray of shape (n,), optional
+        Penalty of each weight in the vanishing ridge term of a singular system; by default 1 for all.
     warn : bool, default True
-        Give an IllConditionedWarning where the weights cannot be trusted.
+        Give an IllConditionedWarning if the weights cannot be trusted.
 
     Returns
     -------
@@ -86,14 +97,51 @@ def solve(A: Array, b: Array, alpha: float | Array, *, warn: bool = True) -> Sol
     if info == 0:
         reciprocal, _ = lapack.dgecon(factors, np.abs(S).sum(axis=0).max(), norm="1")
     condition = 1.0 / reciprocal if reciprocal > 0.0 else np.inf
-    singular = not reciprocal > _EPS
-    x = np.linalg.lstsq(S, right, rcond=None)[0] if singular else lapack.dgetrs(factors, pivots, right)[0]
+    singular, unbounded = not reciprocal > _EPS, False
     with np.errstate(over="ignore"):
-        weights = np.ldexp(x, columns[:, np.newaxis])
+        if singular:
+            weights, unbounded = _limit(M, b, np.ones(len(M)) if penalty is None else penalty)
+        else:
+            weights = np.ldexp(lapack.dgetrs(factors, pivots, right)[0], columns[:, np.newaxis])
     check_range(weights)
     if warn and condition > _WARN_FROM:
-        give_warning(_message(condition, singular), IllConditionedWarning)
-    return Solution(weights, float(condition), singular)
+        give_warning(_message(condition, singular, unbounded), IllConditionedWarning)
+    return Solution(weights, float(condition), singular, unbounded)
+
+
+def _limit(M: Array, b: Array, penalty: Array) -> tuple[Array, bool]:
+    """Compute the limit of (M + ε diag(penalty))⁻¹ b as ε falls to zero, and whether there is none."""
+    kept = np.arange(len(M))
+    while not (used := M[np.ix_(kept, kept)].any(axis=1) | b[kept].any(axis=1) | (penalty[kept] == 0.0)).all():
+        kept = kept[used]  # an equation 0 = 0 leaves a penalised weight at zero, exactly
+    theta = np.zeros_like(b)
+    theta[kept], unbounded = _limit_by_null_space(M[np.ix_(kept, kept)], b[kept], penalty[kept])
+    return theta, unbounded
+
+
+def _limit_by_null_space(M: Array, b: Array, penalty: Array) -> tuple[Array, bool]:
+    if not len(M):
+        return b, False
+    rows, columns = equilibration(M)
+    S, right, penalty = (
+        np.ldexp(M, rows[:, np.newaxis] + columns),
+        np.ldexp(b, rows[:, np.newaxis]),
+        np.ldexp(penalty, rows + columns),
+    )
+    left, sizes, transposed = np.linalg.svd(S)
+    rank = int(np.sum(sizes > _NULL * len(S) * sizes[0]))
+    x = transposed[:rank].T @ ((left[:, :rank].T @ right) / sizes[:rank, np.newaxis])
+    unbounded = False
+    if rank < len(S):
+        U, V = left[:, rank:], transposed[rank:].T
+        weighted = U.T * (penalty / (penalty.max() or 1.0))
+        system, wanted = weighted @ V, weighted @ x
+        c = np.linalg.lstsq(system, wanted, rcond=_NEGLIGIBLE)[0]
+        outside = np.abs(U.T @ right).max(axis=0) > _NEGLIGIBLE * np.abs(right).max(axis=0)
+        unsolved = np.abs(system @ c - wanted).max(axis=0) > _NEGLIGIBLE * np.abs(x).max(axis=0)
+        unbounded = bool((outside | unsolved).any())
+        x = x if unbounded else x - V @ c
+    return np.ldexp(x, columns[:, np.newaxis]), unbounded
 
 
 def equilibration(M: Array) -> tuple[Exponents, Exponents]:
@@ -155,15 +203,18 @@ def check_range(*arrays: NDArray[np.floating[Any]]) -> None:
         )
 
 
-def _message(condition: float, singular: bool) -> str:
-    remedy = (
-        "Increase `alpha`, drop or combine features that are zero or repeat each other, "
-        'or use variant="uncorrected", whose matrix is better conditioned.'
-    )
+def _message(condition: float, singular: bool, unbounded: bool = False) -> str:
+    remedy = "Increase `alpha`, or drop or combine features that are zero or repeat each other."
+    if unbounded:
+        return (
+            f"The system A + αI is singular to working precision (condition number {condition:.1e}), and its weights "
+            "grow without bound as the ridge term vanishes: rows from which no end is reached at `gamma` 1 do that. "
+            f"These weights are one solution of many. {remedy}"
+        )
     if singular:
         return (
             f"The system A + αI is singular to working precision (condition number {condition:.1e}); the weights are "
-            f"those of least norm among its least-squares solutions, with features scaled alike. {remedy}"
+            f"those that a vanishing ridge term gives. {remedy}"
         )
     digits = max(0, math.floor(-math.log10(condition * _ROUNDING)))
     return (
