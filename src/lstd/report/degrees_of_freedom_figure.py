@@ -9,7 +9,6 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from numpy.typing import NDArray
 
-from lstd.errors import InvalidInputError
 from lstd.estimators.base import Predictor
 from lstd.estimators.intervals import FEW
 from lstd.estimators.metrics import effective_degrees_of_freedom
@@ -44,26 +43,18 @@ def plot_degrees_of_freedom(model: Predictor) -> Figure:
     >>> X, y, done = np.tile(np.eye(2), (20, 1)), np.ones(40), np.tile([False, True], 20)
     >>> figure = plot_degrees_of_freedom(LSTD().fit(X, y, terminated=done))
     >>> [label.get_text() for label in figure.axes[0].get_yticklabels()]
-    ['feature 0', 'feature 1']
+    ['x0', 'x1']
     """
-    return draw_degrees_of_freedom(effective_degrees_of_freedom(model), feature_names(model), flagged_features(model))
-
-
-def feature_names(model: Predictor) -> list[str]:
-    """Return the names of a model's features, or numbers."""
-    names = getattr(model, "feature_names_in_", None)
-    return [f"feature {i}" for i in range(model.n_features_in_)] if names is None else [str(name) for name in names]
+    values = effective_degrees_of_freedom(model)
+    return draw_degrees_of_freedom(values, model.model_.feature_names, flagged_features(model))
 
 
 def flagged_features(model: Predictor) -> NDArray[np.bool_]:
     """Flag the features that little data supports; none without intervals."""
-    try:
-        influence = model.model_.influence
-    except InvalidInputError:
-        return np.zeros(model.n_features_in_, dtype=np.bool_)
-    alone = np.eye(model.n_features_in_)
-    unused = np.zeros((len(alone), model.statistics_.b.shape[1]))  # degrees of freedom do not depend on predictions
-    return np.asarray((influence.interval(alone, unused, 0.95).degrees_of_freedom < FEW).any(axis=1))
+    n = model.n_features_in_
+    if model.model_.no_intervals:
+        return np.zeros(n, dtype=np.bool_)
+    return np.asarray(model.model_.interval(np.eye(n), 0.95).flagged.reshape(n, -1).any(axis=1))
 
 
 def draw_degrees_of_freedom(values: Array, names: Sequence[str], flagged: NDArray[np.bool_]) -> Figure:

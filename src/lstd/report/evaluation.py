@@ -19,7 +19,7 @@ from lstd.data.rows import Features, Rows, check_rows
 from lstd.errors import InvalidInputError
 from lstd.estimators.base import Predictor
 from lstd.estimators.inputs import checked_features, present
-from lstd.estimators.intervals import Influence, Interval
+from lstd.estimators.intervals import Interval
 from lstd.estimators.metrics import Calibration, ObservedReturns, calibration, returns_of_rows
 from lstd.estimators.model import Model
 
@@ -57,8 +57,7 @@ class Evaluation:
     @cached_property
     def prediction(self) -> Array:
         """Predictions, shape (T, m)."""
-        prediction = np.asarray(self.phi @ self.fitted.coef.T + self.fitted.intercept)
-        return prediction.reshape(-1, len(self.rewards))
+        return self.fitted.predict(self.phi).reshape(-1, len(self.rewards))
 
     @property
     def returns(self) -> Array:
@@ -75,16 +74,11 @@ class Evaluation:
         """Why there are no intervals; empty if there are."""
         return self.fitted.no_intervals
 
-    @property
-    def influence(self) -> Influence | None:
-        """Influence of the blocks of data on the weights; None with too little data for intervals."""
-        return None if self.no_intervals else self.fitted.influence
-
     def interval(self, rows: NDArray[np.intp]) -> Interval | None:
-        """Compute the intervals of some rows, arrays of shape (len(rows), m)."""
-        if self.influence is None:
+        """Compute the intervals of some rows, arrays of shape (len(rows), m); None with too little data for them."""
+        if self.no_intervals:
             return None
-        return self.influence.interval(self.phi[rows], self.prediction[rows], self.level)
+        return self.fitted.influence.interval(self.phi[rows], self.prediction[rows], self.level)
 
     @cached_property
     def flagged_share(self) -> float | None:
@@ -195,35 +189,28 @@ def evaluate(
             "Without them, all rows would count as one episode."
         )
     phi = checked_features(model, X)
+    gamma = model.model_.settings.gamma
     rows = check_rows(
-        phi,
-        present(y),
-        gamma=model.model_.settings.gamma,
-        episode=episode,
-        terminated=terminated,
-        discount=discount,
-        warn=warn,
+        phi, present(y), gamma=gamma, episode=episode, terminated=terminated, discount=discount, warn=warn
     )
     if not len(rows):
         raise InvalidInputError("`X` must have at least one row; got none.")
     n_rewards = model.statistics_.b.shape[1]
     if rows.y.shape[1] != n_rewards:
         raise InvalidInputError(f"`y` must have the {n_rewards} rewards of the model; got {rows.y.shape[1]}.")
-    names = _names(y, n_rewards, rewards)
+    names = _names(y, model.model_.reward_names, rewards)
     ends_assumed = episode is not None and terminated is None
     return Evaluation(model, phi, rows, returns_of_rows(rows, tolerance), names, level, tolerance, ends_assumed)
 
 
-def _names(y: Any, n_rewards: int, given: Sequence[str] | None) -> tuple[str, ...]:
-    """Names of the rewards: as given, or those of a table's columns, or numbers."""
+def _names(y: Any, fitted: tuple[str, ...], given: Sequence[str] | None) -> tuple[str, ...]:
+    """Names of the rewards: as given, or those of the columns of `y`, or those of the model."""
     if given is not None:
-        if isinstance(given, str) or len(given) != n_rewards:
-            raise InvalidInputError(f"`rewards` must have {n_rewards} names, one for each reward; got {given!r}.")
+        if isinstance(given, str) or len(given) != len(fitted):
+            raise InvalidInputError(f"`rewards` must have {len(fitted)} names, one for each reward; got {given!r}.")
         return tuple(map(str, given))
     columns = getattr(y, "columns", None)
-    if columns is not None and len(columns) == n_rewards:
+    if columns is not None and len(columns) == len(fitted):
         return tuple(map(str, columns))
-    if n_rewards > 1:
-        return tuple(f"reward {i}" for i in range(1, n_rewards + 1))
     name = getattr(y, "name", None)
-    return (name if isinstance(name, str) else "reward",)
+    return (name,) if isinstance(name, str) else fitted

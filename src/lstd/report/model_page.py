@@ -18,7 +18,7 @@ from lstd.estimators.intervals import FEW
 from lstd.estimators.metrics import effective_degrees_of_freedom
 from lstd.io.files import checked_path, replacing
 from lstd.report.calibration_figure import draw_calibration
-from lstd.report.degrees_of_freedom_figure import MAX_NAMED, draw_degrees_of_freedom, feature_names, flagged_features
+from lstd.report.degrees_of_freedom_figure import MAX_NAMED, draw_degrees_of_freedom, flagged_features
 from lstd.report.evaluation import LEVEL, MAX_REWARDS, MIN_GROUPS, Evaluation, evaluate, half_widths
 from lstd.report.grid_figure import Grid, draw_grid, grid_of
 from lstd.report.numbers import VARIANT_NAMES, grouped
@@ -112,7 +112,7 @@ def _page(evaluation: Evaluation, title: str) -> str:
     missing = evaluation.no_intervals or no_grid or not observed or len(evaluation.rewards) > MAX_REWARDS
     present = {"calibration": observed, "settings": grid is not None, "missing": bool(missing)}
     values, flagged = effective_degrees_of_freedom(evaluation.model), flagged_features(evaluation.model)
-    names = feature_names(evaluation.model)
+    names = evaluation.fitted.feature_names
     return render(
         "model.html",
         title=title,
