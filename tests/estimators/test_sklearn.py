@@ -25,7 +25,7 @@ MODELS = [
     LSTD(fit_intercept=True, variant="mixed"),
     LSTD(gamma=0.0, lmbda=1.0, alpha=0.0, variant="uncorrected"),
     LSTDCV(),
-    LSTDCV(gamma=0.5, cv=3, fit_intercept=True, variant="mixed"),
+    LSTDCV(gamma=0.5, lmbdas=[0.0, 0.9], alphas=[0.1, 1.0, 10.0], cv=3, fit_intercept=True, variant="mixed"),
 ]
 
 

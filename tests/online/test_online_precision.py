@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from functools import cache
 from unittest import mock
 
 import numpy as np
@@ -66,26 +67,39 @@ ILL = {  # features, ridge coefficient, digits of predictions, whether LSTD warn
 }
 
 
+READ_AFTER = (0, 1, 2, 5, 15, 16, 17, 30, 31, 32, 33, 60, 100, 149)
+
+
+@cache
+def ill_stream(case):
+    """Features, transitions, and the exact weights after those of READ_AFTER."""
+    make, alpha, _, _ = ILL[case]
+    random = np.random.default_rng(0)
+    X, y = make(random, 151), random.normal(size=151)
+    stream = transitions(X, y)
+    return (
+        X,
+        stream,
+        dict(zip(READ_AFTER, exact_every_step(stream, VARIANTS, 0.8, alpha, steps=READ_AFTER), strict=True)),
+    )
+
+
 @lost_digits_allowed
 @pytest.mark.parametrize("case", ILL)
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_readings_at_any_time_are_right_or_warn(case, variant):
     """Against 50 digits: soon after the start, long after a repair, and as often as not in between."""
-    make, alpha, prediction, warns = ILL[case]
-    random = np.random.default_rng(0)
-    n_steps = 150
-    X, y = make(random, n_steps + 1), random.normal(size=n_steps + 1)
-    stream = transitions(X, y)
-    exact = exact_every_step(stream, VARIANTS, 0.8, alpha)
+    _, alpha, prediction, warns = ILL[case]
+    X, stream, exact = ill_stream(case)
     model = RecursiveLSTD(X.shape[1], 0.95, 0.8, alpha, variant, check_every=50)
     for t, step in enumerate(stream):
         step.feed(model)
-        if t in (0, 1, 2, 5, 15, 16, 17, 30, 31, 32, 33, 60, 100, n_steps - 1):
+        if t in exact:
             for read in VARIANTS:
                 found, warned = read_weights(model, read)
                 check_reading(found, warned, *exact[t][read])
     found, warned = read_weights(model, variant)
-    expected = exact[-1][variant][1]
+    expected = exact[READ_AFTER[-1]][variant][1]
     assert np.linalg.norm(X @ (found - expected)) <= prediction * np.linalg.norm(X @ expected)
     assert warned == warns
 

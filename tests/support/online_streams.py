@@ -152,11 +152,15 @@ def lstd_every_step(stream, variant, lmbda, alpha):
     return np.array(result)
 
 
-def exact_every_step(stream, variants, lmbda, alpha, last_only=False, digits=50):
+def exact_every_step(stream, variants, lmbda, alpha, last_only=False, digits=50, steps=None):
     """Matrices A + αI and weights, from so many digits rounded to float64, after each transition; per variant.
+
+    With `steps`, only after those of the transitions, counted from 0, in the order of the stream.
 
     The sums of `system`, kept as they grow; None for the weights of a system that is singular.
     """
+    if steps is None:
+        steps = [len(stream) - 1] if last_only else range(len(stream))
     with mpmath.workdps(digits):
         number = np.vectorize(mpmath.mpf, otypes=[object])
         n, lmbda, z, within = len(stream[0].x), mpmath.mpf(lmbda), 0, False
@@ -168,7 +172,7 @@ def exact_every_step(stream, variants, lmbda, alpha, last_only=False, digits=50)
             end = ahead * np.outer(z, phi_next)
             b = b + mpmath.mpf(step.reward) * z
             unc = unc + np.outer(z, phi)
-            if t == len(stream) - 1 or not last_only:
+            if t in steps:
                 parts = {v: {"boyan": 1, "uncorrected": 0, "mixed": 1 - lmbda}[v] for v in variants}
                 systems = {v: unc - part * (ends + end) for v, part in parts.items()}
                 result.append({v: (M.astype(float), _solve_exactly(M, b)) for v, M in systems.items()})
