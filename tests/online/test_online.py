@@ -292,7 +292,7 @@ BAD_SNAPSHOTS = {
 
 @pytest.mark.parametrize("snapshot", BAD_SNAPSHOTS.values(), ids=BAD_SNAPSHOTS)
 def test_what_is_no_snapshot_is_refused(snapshot):
-    with pytest.raises(InvalidInputError, match=r"`snapshot` must be what RecursiveLSTD\.snapshot returned; "):
+    with pytest.raises(InvalidInputError, match=r"`snapshot` must be a result of RecursiveLSTD\.snapshot; "):
         RecursiveLSTD.restore(snapshot)
 
 

@@ -188,7 +188,7 @@ def test_the_time_to_the_next_check_grows_after_successes_and_shrinks_after_a_fa
 def test_checks_are_made_as_often_as_asked():
     model = RecursiveLSTD(1, check_every=5)
     made = []
-    with mock.patch.object(RecursiveLSTD, "_off", lambda self, *_: made.append(self.n_updates) or 0.0):
+    with mock.patch.object(RecursiveLSTD, "_relative_error", lambda self, *_: made.append(self.n_updates) or 0.0):
         for _ in range(100):
             model.update([1.0], 1.0, [1.0])
     assert made == list(range(5, 101, 5))

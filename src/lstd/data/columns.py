@@ -20,7 +20,8 @@ from numpy.typing import ArrayLike, NDArray
 Array = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 
-MISSING = ("", "na", "n/a", "#n/a", "nan", "-nan", "null", "none", "<na>")  # in lower case, without white space
+# Words for no value, in lower case and without white space.
+MISSING = frozenset(("", "na", "n/a", "#n/a", "nan", "-nan", "null", "none", "<na>"))
 NO_VALUE = "has no value (it is empty or NaN)"
 NEEDS_ID = "every row needs the id of its episode."
 LATE_ROW = "is true, but the next row is of the same episode; give what follows an id of its own."
@@ -38,6 +39,8 @@ LOST_REWARD = (
 )
 _TRUTHS = dict.fromkeys(("1", "1.0", "true", "t", "yes", "y"), True)
 _TRUTHS |= dict.fromkeys(("0", "0.0", "false", "f", "no", "n"), False)
+# Types of ids, in an order in which a bool is not taken for an int, nor a datetime for a date.
+_ID_DTYPES: dict[type, str | None] = {str: "U", bool: "?", int: None, datetime: "M8[us]", date: "M8[D]"}
 _SHOWN = 40  # characters of a bad value in a message
 _EXACT = 2**53  # whole floats below are integers exactly
 
@@ -221,14 +224,15 @@ def ids_of_text(changes: NDArray[np.intp], names: Sequence[str], column: str, fa
     """
     rows: list[int] = []
     kept: list[str] = []
-    for row, text in zip(changes.tolist(), names, strict=False):
-        name = text.strip()
-        if name.lower() in MISSING:
-            found = f"has {name!r}, which counts as no value" if name else NO_VALUE
-            fault = Fault(row, column, f"{found}; {NEEDS_ID}")
-            break
-        number = whole_number(name)
-        name = name if number is None else str(number)
+    for row, name in zip(changes.tolist(), names, strict=False):
+        if not name.isdigit():  # as most ids are, which need no other look
+            name = name.strip()
+            if name.lower() in MISSING:
+                found = f"has {name!r}, which counts as no value" if name else NO_VALUE
+                fault = Fault(row, column, f"{found}; {NEEDS_ID}")
+                break
+            if name.endswith(".0") and whole_number(name) is not None:
+                name = name.removesuffix(".0")
         if not kept or kept[-1] != name:
             rows.append(row)
             kept.append(name)
@@ -238,8 +242,8 @@ def ids_of_text(changes: NDArray[np.intp], names: Sequence[str], column: str, fa
 def plain_ids(values: ArrayLike) -> tuple[NDArray[Any], int | None]:
     """Bring ids into an array of one plain type.
 
-    Integers, booleans, finite floats, dates and text are ids. Python objects are ids if all of them are of one of these
-    types, or all are bytes of UTF-8 or finite decimal numbers, which become text.
+    Integers, booleans, finite floats, dates and text are ids. Python objects are ids if all are of one of these types.
+    Finite decimal numbers and bytes of UTF-8 become text.
 
     Returns
     -------
@@ -252,40 +256,24 @@ def plain_ids(values: ArrayLike) -> tuple[NDArray[Any], int | None]:
         return ids, first_true(~np.isfinite(ids))
     if ids.dtype.kind in "mM":
         return ids, first_true(np.isnat(ids))
-    if ids.dtype.kind in "biuUS" or ids.ndim != 1:
+    if ids.dtype.kind in "biuUS" or ids.ndim != 1 or not len(ids):
         return ids, None
-    objects = ids.tolist()
-    kinds = [_kind(value) for value in objects]
-    kind = kinds[0] if kinds else None
-    bad = next((row for row, other in enumerate(kinds) if other is None or other is not kind), None)
-    return (ids if kind is None or bad is not None else _of_kind(objects, kind)), bad
+    plain = [_plain_id(value) for value in ids.tolist()]
+    kinds = [next((kind for kind in _ID_DTYPES if isinstance(value, kind)), None) for value in plain]
+    bad = next((row for row, kind in enumerate(kinds) if kind is None or kind is not kinds[0]), None)
+    return (np.array(plain, dtype=_ID_DTYPES[kinds[0]]) if bad is None and kinds[0] else ids), bad
 
 
-def _kind(value: Any) -> type | None:
-    """The type of an object as an id; None if it cannot be one, as a time with a zone."""
+def _plain_id(value: Any) -> Any:
+    """A Python object as an id; None if it cannot be one, such as a time with a zone."""
     if isinstance(value, bytes):
-        return bytes if _decodes(value) else None
-    kinds = (str, bool, int, Decimal, datetime, date)  # a bool is an int, and a datetime is a date
-    kind = next((kind for kind in kinds if isinstance(value, kind)), None)
-    zoned = isinstance(value, datetime) and value.tzinfo is not None
-    return None if zoned or (isinstance(value, Decimal) and not value.is_finite()) else kind
-
-
-def _decodes(value: bytes) -> bool:
-    try:
-        value.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
-
-
-def _of_kind(values: list[Any], kind: type) -> NDArray[Any]:
-    if kind is bytes:
-        return np.array([value.decode() for value in values])
-    if kind is Decimal:
-        return np.array([f"{value.normalize():f}" for value in values])
-    dtypes: dict[type, str] = {str: "U", datetime: "M8[us]", date: "M8[D]"}
-    return np.array(values, dtype=dtypes.get(kind))
+        try:
+            return value.decode()
+        except UnicodeDecodeError:
+            return None
+    if isinstance(value, Decimal):
+        return f"{value.normalize():f}" if value.is_finite() else None
+    return None if isinstance(value, datetime) and value.tzinfo is not None else value
 
 
 def _found(value: Any) -> str:

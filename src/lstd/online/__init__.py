@@ -1,8 +1,7 @@
-"""Estimators that learn from one transition at a time.
+"""Estimators that learn from one transition at a time: exact least squares, and TD at less time per transition.
 
-:class:`RecursiveLSTD` has the least-squares weights after every transition; :class:`TD` and :class:`TrueOnlineTD`
-follow the gradient, for less time per transition and less precise weights. All have the same ``update`` and
-``predict``.
+In: features of a row and of its successor, reward, and the end of the episode if there is one.
+Out: weights and predictions after every transition.
 """
 
 from __future__ import annotations

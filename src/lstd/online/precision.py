@@ -1,8 +1,8 @@
-"""How far an inverse that is kept beside its matrix can be trusted, whatever units features are in.
+"""Condition number of a matrix and error of its inverse, independent of the units of features.
 
-A matrix M is looked at as R M C, whose rows and columns have largest entries of order 1; R and C are diagonal, of
-powers of two, so that scaling rounds nothing. If a feature is counted in other units, M, its inverse and the weights
-change, but R M C and the weights divided by C do not.
+A matrix M is scaled to R M C, whose rows and columns have largest entries of order 1. R and C are diagonal with powers
+of two, so that scaling is exact. Other units of a feature change M, its inverse and the weights, but neither R M C nor
+the weights divided by C.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Factorised:
-    """What comes out of a factorisation of M; without inverse where M is singular or not finite."""
+    """Result of factorising M."""
 
-    condition: float  # of R M C in the 1-norm, an estimate; infinite where M is singular
-    inverse: Array | None  # (n, n)
+    condition: float  # estimated condition number of R M C in the 1-norm; infinite if M is singular
+    inverse: Array | None  # (n, n); None if M is singular or not finite
     scale: Array  # (n,) the diagonal of C
 
 
 def scales(M: Array) -> tuple[Array, Array]:
-    """Diagonals of R and C, (n,) each, from three passes over M, where `equilibration` may take tens of them.
+    """Compute the diagonals of R and C, (n,) each, in three passes over M; `equilibration` may take tens of them.
 
-    The diagonal comes first, as for a Gram matrix; then the largest entries of rows, then of columns.
+    The diagonal comes first, as for a Gram matrix, then the largest entries of rows, then of columns.
     """
     start = _inverse_power(np.sqrt(np.abs(M.diagonal())))
     size = start[:, np.newaxis] * np.abs(M) * start
@@ -39,25 +39,25 @@ def scales(M: Array) -> tuple[Array, Array]:
 
 
 def _inverse_power(sizes: Array) -> Array:
-    """The power of two next to 1 / size; 1 where the size is zero or not finite."""
+    """Round 1 / size to a power of two; 1 if the size is zero or not finite."""
     usable = (sizes > 0.0) & np.isfinite(sizes)
     return np.ldexp(1.0, -np.frexp(np.where(usable, sizes, 0.5))[1])
 
 
 def condition_number(M: Array, inverse: Array, rows: Array, columns: Array) -> float:
-    """Condition number of R M C in the 1-norm, from M and its inverse."""
+    """Compute the condition number of R M C in the 1-norm from M and its inverse."""
     scaled = float(np.max((rows @ np.abs(M)) * columns))
     return scaled * float(np.max(((1.0 / columns) @ np.abs(inverse)) / rows))
 
 
 def relative_size(move: Array, value: Array, scale: Array) -> float:
-    """|move / scale| / |value / scale| in the largest norm; 0 where nothing moves, NaN where numbers overflowed."""
+    """Compute |move / scale| / |value / scale| in the maximum norm; 0 if nothing moves, NaN if numbers overflowed."""
     moved = float(np.max(np.abs(move / scale)))
     return 0.0 if moved == 0.0 else moved / float(np.max(np.abs(value / scale)))
 
 
 def factorise(M: Array) -> Factorised:
-    """Condition number and inverse of M, by an LU factorisation of R M C."""
+    """Compute condition number and inverse of M by an LU factorisation of R M C."""
     if not np.isfinite(M).all():
         return Factorised(np.inf, None, np.ones(len(M)))
     rows, columns = (np.ldexp(1.0, exponents) for exponents in equilibration(M))

@@ -1,23 +1,21 @@
-"""State of a recursive least-squares estimator: its arrays, the system they stand for, readings, checks and repairs.
+"""State of a recursive least-squares estimator: its arrays, the system that they represent, readings and checks.
 
-A check finds the condition number of A + αI and how much P is off, both in terms that the units of features do not
-change (`lstd.online.precision`). What comes of it is the way in which weights are read until the next check:
+A check computes the condition number of A + αI and the error of P, both independent of the units of features
+(`lstd.online.precision`). It decides how weights are read until the next check:
 
-- FAST, where the condition number is moderate and P is right: from the recursion, O(n).
-- CORRECTED, where it is larger: from the recursion, then corrected by the residual of the sums until that changes
-  nothing any more, O(n²).
-- SOLVED, where a recursion cannot keep digits: by a solve from the sums, O(n³), which warns as that of the batch
-  estimator does.
+- FAST, if the condition number is moderate and P is precise: from the recursion, in O(n).
+- CORRECTED, if the condition number is larger: from the recursion, then corrected by the residual of the sums until the
+  correction is of the size of rounding errors, in O(n²).
+- SOLVED, if no recursion can keep digits: by a solve from the sums, in O(n³), with the warnings of the batch estimator.
 
-After an update that may have lost digits, the condition number is not known until the next check: weights are solved
-for.
+After an update that may have lost digits, the condition number is unknown, and weights are solved for, until the next
+check.
 """
 
 from __future__ import annotations
 
-import copy
 from functools import lru_cache
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
@@ -25,29 +23,31 @@ from lstd._kernels import recursive_update as kernels
 from lstd._kernels.recursive_update import CHECK_AT, INVERSE, MOMENT, NEXT, SCALE, SYSTEM, TRACE, UPDATES, WEIGHTS, Y
 from lstd.errors import LostDigitsWarning, warn
 from lstd.online.precision import condition_number, factorise, relative_size, scales
+from lstd.online.predictor import OnlinePredictor
 from lstd.online.transition import Array, aligned, compiled, padded
 from lstd.statistics.solve import solve
 
-# The caller's counts: the transition of the last check, repairs, transitions between two checks, and how to read.
+# Counts after those of the kernels: the transition of the last check, repairs, transitions between two checks, and how
+# weights are read.
 CHECKED_AT, REPAIRS, INTERVAL, READING = range(CHECK_AT + 1, CHECK_AT + 5)
 FAST, CORRECTED, SOLVED = range(3)
 
-# Each update may add the unit roundoff times the condition number to what P is off: up to FAST_BELOW, thousands of them
-# stay below TOLERANCE. A correction takes away all but as large a part as P is off, so that CORRECTABLE makes twelve
-# digits of two. Above SOLVED_ABOVE, P would have to be computed anew after a few thousand updates.
+# Each update may add the unit roundoff times the condition number to the error of P. Up to FAST_BELOW, thousands of
+# updates stay below TOLERANCE. A correction multiplies the error of the weights by that of P; several corrections reach
+# rounding if it is at most CORRECTABLE. Above SOLVED_ABOVE, P would need recomputing after a few thousand updates.
 FAST_BELOW, TOLERANCE = 1e6, 1e-8
 SOLVED_ABOVE, CORRECTABLE = 1e8, 1e-3
 _INVERSE_VECTORS = [WEIGHTS, Y, kernels.P_NEXT, kernels.NEXT_P, kernels.P_PHI, kernels.PHI_P]
 _EPS = float(np.finfo(np.float64).eps)
-_GROWN = 100.0  # a read-out that multiplies errors by more than this is corrected
+_GROWN = 100.0  # a read-out that may multiply errors by more than this is corrected
 _CORRECTIONS = 6
 _SHORTEST = 16  # updates between two checks, or n / 8
 
 
-class Recursion:
-    """P = (A + αI)⁻¹, y = Pz and θ = Pb beside A, b and z, where A is that of a variant.
+class Recursion(OnlinePredictor):
+    """The sums A, b and z, and with them P = (A + αI)⁻¹, y = Pz and θ = Pb.
 
-    Boundary terms of truncated ends that count for the variant are in A already; that of the last transition is not.
+    A includes the boundary terms of truncated ends in the variant, but not that of the last transition.
     """
 
     def __init__(self, n_features: int, lmbda: float, alpha: float, variant: str, check_every: int) -> None:
@@ -62,26 +62,22 @@ class Recursion:
         self._state[SCALE, :n] = 1.0
         self._matrices[INVERSE, np.arange(n), np.arange(n)] = 1.0 / alpha
         self._boundary: Array | None = None  # B, from the first truncated end on
-        self._read: tuple[int, float, Array] | None = None  # transitions, share and weights of the last slow reading
+        self._read: tuple[int, float, Array] | None = None  # update, share and weights of the last slow reading
         self._typed, self._typed_sparse = compiled(kernels, "step"), False
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self._state = aligned(*state["_state"].shape)
         self._state[:] = state["_state"]
-        self._typed, self._typed_sparse = compiled(kernels, "step"), False  # they may not be in this process yet
-
-    def __copy__(self) -> Self:
-        return copy.deepcopy(self)  # two estimators must not learn into the same arrays
+        self._typed, self._typed_sparse = compiled(kernels, "step"), False  # a new process compiles its own
 
     @property
     def n_updates(self) -> int:
-        """Transitions so far."""
         return int(self._counts[UPDATES])
 
     @property
     def n_repairs(self) -> int:
-        """How often the inverse was computed anew."""
+        """Number of times that the inverse was computed anew."""
         return int(self._counts[REPAIRS])
 
     @property
@@ -91,7 +87,7 @@ class Recursion:
 
     @property
     def _panels(self) -> Array:
-        """View of the panels, (4, changes, columns)."""
+        """View of the panels of rank-one changes, (4, changes, columns)."""
         length, waiting = self._state.shape[1], int(self._counts[kernels.PANEL])
         return self._state[kernels.N_VECTORS :][: 4 * waiting].reshape(4, waiting, length)
 
@@ -104,12 +100,12 @@ class Recursion:
     # ------------------------------------------------------------ the system
 
     def _share(self, variant: str) -> float:
-        """Share of the boundary terms that the matrix of a variant is less of."""
+        """Fraction of the boundary terms that is subtracted from the Uncorrected matrix in a variant."""
         return {"boyan": 1.0, "uncorrected": 0.0, "mixed": 1.0 - self.lmbda}[variant]
 
     @np.errstate(over="ignore", invalid="ignore")
     def _truncate(self) -> int:
-        """Leave the boundary term of the last transition in A, and begin an episode; a code of `kernels`."""
+        """Add the boundary term of the last transition to A and begin an episode; returns a code of `kernels`."""
         code, ahead = kernels.DONE, self._scalars[kernels.BOOTSTRAP]
         if ahead != 0.0:
             n, share = self.n_features, self._share(self.variant)
@@ -117,13 +113,13 @@ class Recursion:
                 self._boundary = np.zeros((n, n))
             self._boundary += np.outer(ahead * self._state[TRACE, :n], self._state[NEXT, :n])
             if share != 0.0:
-                code = self._close(share)
+                code = self._add_boundary_term(share)
         self._scalars[kernels.DECAY] = self._scalars[kernels.BOOTSTRAP] = 0.0
         return code
 
-    @np.errstate(all="ignore")  # a NaN is what tells of an overflow
-    def _close(self, share: float) -> int:
-        """Add −c z φ₊ᵀ to A for good, c = share · γ; the row to come then adds z'φᵀ alone. A code of `kernels`.
+    @np.errstate(all="ignore")  # an overflow shows as NaN
+    def _add_boundary_term(self, share: float) -> int:
+        """Add −c z φ₊ᵀ to A, c = share · γ, so that the next row adds z'φᵀ alone; returns a code of `kernels`.
 
         P' = P − q ρ with ρ = φ₊ᵀP and q = −c y / (1 − c φ₊ᵀy);  y' = y − q φ₊ᵀy,  θ' = θ − q φ₊ᵀθ.
         """
@@ -133,16 +129,16 @@ class Recursion:
         Q, R = self._panels[kernels.Q_INVERSE, :waiting], self._panels[kernels.R_INVERSE, :waiting]
         next_y = c * float(phi @ y)
         q = y * (-c / (1.0 - next_y))
-        self._put(INVERSE, q, phi @ self._matrices[INVERSE] - (Q @ phi) @ R)
-        self._put(SYSTEM, -phi, -c * self._state[TRACE])
+        self._subtract_outer(INVERSE, q, phi @ self._matrices[INVERSE] - (Q @ phi) @ R)
+        self._subtract_outer(SYSTEM, -phi, -c * self._state[TRACE])
         y -= q * (phi @ y)
         theta -= q * (phi @ theta)
         self._scalars[kernels.BOOTSTRAP] = 0.0
         kept = abs(1.0 - next_y) >= kernels.LOST * (1.0 + abs(next_y)) and abs(1.0 - next_y) * kernels.LOST <= 1.0
         return kernels.DONE if kept else kernels.CHECK
 
-    def _put(self, which: int, q: Array, r: Array) -> None:
-        """Subtract q rᵀ from a matrix, by way of its panel."""
+    def _subtract_outer(self, which: int, q: Array, r: Array) -> None:
+        """Subtract q rᵀ from a matrix by appending it to the panel."""
         Q, R = self._panels[2 * which], self._panels[2 * which + 1]
         place = kernels.WAITING_INVERSE + which
         if self._counts[place] == len(Q):
@@ -154,14 +150,14 @@ class Recursion:
 
     @np.errstate(over="ignore", invalid="ignore")
     def _system(self) -> Array:
-        """A, (n, n)."""
+        """Compute A, (n, n)."""
         n, waiting = self.n_features, self._counts[kernels.WAITING_SYSTEM]
         Q, R = self._panels[kernels.Q_SYSTEM, :waiting, :n], self._panels[kernels.R_SYSTEM, :waiting, :n]
         return np.asarray((self._matrices[SYSTEM, :n, :n] - Q.T @ R).T)
 
     @np.errstate(over="ignore", invalid="ignore")
     def _matrix(self, share: float) -> Array:
-        """A of the variant with that share, the boundary term of the last transition included; (n, n)."""
+        """Compute A of the variant with that share, with the boundary term of the last transition; (n, n)."""
         n = self.n_features
         A = self._system()
         if self._boundary is not None:
@@ -174,23 +170,23 @@ class Recursion:
     # ------------------------------------------------------------ readings
 
     def _weights(self, share: float) -> Array:
-        """Weights of the variant with that share, in the way that suits the state."""
+        """Read the weights of the variant with that share."""
         if self._read is not None and self._read[:2] == (self.n_updates, share):
             return self._read[2].copy()
         own = self._boundary is None or share == self._share(self.variant)
         if own and self._counts[READING] != SOLVED:
-            theta = self._recursed(share)
+            theta = self._weights_from_recursion(share)
             if theta is not None:
                 return theta
         found = solve(self._matrix(share), self._state[MOMENT, : self.n_features, np.newaxis], self.alpha)
         weights = found.weights[:, 0]
-        if found.condition_number <= SOLVED_ABOVE:  # else each reading warns
+        if found.condition_number <= SOLVED_ABOVE:  # otherwise each reading warns
             self._read = self.n_updates, share, weights.copy()
         return weights
 
-    @np.errstate(all="ignore")  # a NaN is what tells of an overflow
-    def _recursed(self, share: float) -> Array | None:
-        """Weights from the recursion, corrected where need be; None where that does not make them right."""
+    @np.errstate(all="ignore")  # an overflow shows as NaN
+    def _weights_from_recursion(self, share: float) -> Array | None:
+        """Read weights from the recursion, corrected if necessary; None if the correction fails."""
         theta, grown = self._read_out(share)
         if self._counts[READING] == FAST and grown <= _GROWN and np.isfinite(theta).all():
             return theta
@@ -200,7 +196,7 @@ class Recursion:
         return None
 
     def _read_out(self, share: float) -> tuple[Array, float]:
-        """θ_c = θ + c y (φ₊ᵀθ) / (1 − c φ₊ᵀy), and by how much that may multiply errors."""
+        """Compute θ_c = θ + c y (φ₊ᵀθ) / (1 − c φ₊ᵀy), and the factor by which that may multiply errors."""
         n, c = self.n_features, share * self._scalars[kernels.BOOTSTRAP]
         theta: Array = self._state[WEIGHTS, :n].copy()
         if c == 0.0:
@@ -211,7 +207,7 @@ class Recursion:
         return theta, float(1.0 + c * (np.abs(phi) @ np.abs(y)) / abs(rest))
 
     def _correct(self, theta: Array, share: float) -> bool:
-        """Add P_c (b − (A_c + αI)θ_c) to θ_c until it changes by rounding only; False if it does not come to that."""
+        """Add P_c (b − (A_c + αI)θ_c) to θ_c until it changes by rounding only; False if it does not converge."""
         n, scale = self.n_features, self._state[SCALE, : self.n_features]
         enough = max(1e-13, 4.0 * _EPS * self._scalars[kernels.CONDITION])
         for _ in range(_CORRECTIONS):
@@ -225,7 +221,7 @@ class Recursion:
         return False
 
     def _times_system(self, v: Array, share: float) -> Array:
-        """(A_c + αI) v of the own variant or before any truncated end."""
+        """Compute (A_c + αI) v for the own variant, or for any before the first truncated end."""
         n, waiting = self.n_features, self._counts[kernels.WAITING_SYSTEM]
         Q, R = self._panels[kernels.Q_SYSTEM, :waiting, :n], self._panels[kernels.R_SYSTEM, :waiting, :n]
         found = v @ self._matrices[SYSTEM, :n, :n] - (Q @ v) @ R + self.alpha * v
@@ -233,7 +229,7 @@ class Recursion:
         return np.asarray(found - self._state[TRACE, :n] * (c * float(self._state[NEXT, :n] @ v)))
 
     def _times_inverse(self, w: Array, share: float) -> Array:
-        """(A_c + αI)⁻¹ w, by the recursion's inverse."""
+        """Compute (A_c + αI)⁻¹ w from P."""
         n, waiting = self.n_features, self._counts[kernels.WAITING_INVERSE]
         Q, R = self._panels[kernels.Q_INVERSE, :waiting, :n], self._panels[kernels.R_INVERSE, :waiting, :n]
         found = self._matrices[INVERSE, :n, :n] @ w - (R @ w) @ Q
@@ -242,26 +238,26 @@ class Recursion:
 
     # ------------------------------------------------------------ loss of digits
 
-    @np.errstate(all="ignore")  # a NaN is what tells of an overflow
+    @np.errstate(all="ignore")  # an overflow shows as NaN
     def residual(self) -> float:
-        """How much the recursion is off, relative to what it should be, whatever units the features are in.
+        """Compute the relative error of the recursion, independent of the units of features.
 
         The largest of |P(w − (A + αI)v)| / |v| over (v, w) = (θ, b) and (y, z), and of |P(A + αI)v − v| / |v| for a
-        fixed random v; each entry counts in units of its feature. Below 1e-12 when all is well; NaN when numbers
+        fixed random v, with each entry in units of its feature. Below 1e-12 if no digits were lost; NaN if numbers
         overflowed. Takes O(n²).
         """
         M = self._system() + self.alpha * np.eye(self.n_features)
-        return self._off(M, self._inverse(), scales(M)[1])
+        return self._relative_error(M, self._inverse(), scales(M)[1])
 
     @np.errstate(over="ignore", invalid="ignore")
     def _inverse(self) -> Array:
-        """P, (n, n)."""
+        """Compute P, (n, n)."""
         n, waiting = self.n_features, self._counts[kernels.WAITING_INVERSE]
         Q, R = self._panels[kernels.Q_INVERSE, :waiting, :n], self._panels[kernels.R_INVERSE, :waiting, :n]
         return np.asarray(self._matrices[INVERSE, :n, :n] - Q.T @ R)
 
-    def _off(self, M: Array, inverse: Array, scale: Array) -> float:
-        """`residual` for M = A + αI, P and units of the features."""
+    def _relative_error(self, M: Array, inverse: Array, scale: Array) -> float:
+        """Compute the `residual` for M = A + αI, its inverse, and units of the features."""
         n = self.n_features
         probe = scale * _probe(n)
         v = np.stack([self._state[WEIGHTS, :n], self._state[Y, :n], probe], axis=1)
@@ -274,78 +270,78 @@ class Recursion:
         return float(np.max(sizes))
 
     def _check(self) -> None:
-        """A check that is due; after an update that lost digits it is, unless there was one just now or none yet."""
+        """Run a check if one is due; an update that lost digits brings the next check forward."""
         counts = self._counts
         if counts[UPDATES] < counts[CHECK_AT]:  # digits were lost
             if counts[READING] == SOLVED:
                 return
             counts[READING], self._scalars[kernels.CONDITION] = CORRECTED, np.inf
-            if counts[CHECKED_AT]:  # the first check waits for as many transitions as make a system regular
+            if counts[CHECKED_AT]:  # the first check waits until there are enough transitions for a regular system
                 counts[CHECK_AT] = min(counts[CHECK_AT], max(counts[UPDATES], counts[CHECKED_AT] + self._shortest()))
         if counts[UPDATES] >= counts[CHECK_AT]:
             self._examine()
 
     def _shortest(self) -> int:
-        """Least number of updates between two checks: O(n) of checks per update."""
+        """Smallest number of updates between two checks, so that checks take O(n) per update."""
         return min(self.check_every, max(_SHORTEST, self.n_features // 8))
 
     def _examine(self) -> None:
-        """Choose how weights are read until the next check; compute P anew where it is too much off."""
+        """Choose how weights are read until the next check; recompute P if its error is too large."""
         counts = self._counts
         before, counts[CHECKED_AT] = int(counts[CHECKED_AT]), counts[UPDATES]
-        with np.errstate(all="ignore"):  # a NaN is what tells of an overflow
+        with np.errstate(all="ignore"):  # an overflow shows as NaN
             M = self._system()
             M[np.diag_indices_from(M)] += self.alpha
             inverse, (rows, columns) = self._inverse(), scales(M)
-            condition, off = condition_number(M, inverse, rows, columns), self._off(M, inverse, columns)
-        right = off <= (TOLERANCE if condition <= FAST_BELOW else CORRECTABLE) and condition <= SOLVED_ABOVE
-        if right and counts[READING] != SOLVED:
+            condition, error = condition_number(M, inverse, rows, columns), self._relative_error(M, inverse, columns)
+        precise = error <= (TOLERANCE if condition <= FAST_BELOW else CORRECTABLE) and condition <= SOLVED_ABOVE
+        if precise and counts[READING] != SOLVED:
             self._state[SCALE, : self.n_features] = columns
-            self._go_on(condition, min(self.check_every, 2 * int(counts[INTERVAL])))
+            self._accept(condition, min(self.check_every, 2 * int(counts[INTERVAL])))
         else:
-            self._repair(M, off, before)
+            self._repair(M, error, before)
 
-    def _go_on(self, condition: float, interval: int) -> None:
-        """Take P as right, and set the next check."""
+    def _accept(self, condition: float, interval: int) -> None:
+        """Accept P and schedule the next check."""
         self._scalars[kernels.CONDITION] = condition
         self._counts[READING] = FAST if condition <= FAST_BELOW else CORRECTED
         self._counts[INTERVAL] = interval
         self._counts[CHECK_AT] = self._counts[UPDATES] + interval
 
-    def _repair(self, M: Array, off: float, before: int) -> None:
-        """Factorise M = A + αI anew for P, θ and y; where it is too ill-conditioned, solve for readings from now on."""
+    def _repair(self, M: Array, error: float, before: int) -> None:
+        """Recompute P, θ and y from M = A + αI; if it is too ill-conditioned, solve for weights from now on."""
         counts, n, reading = self._counts, self.n_features, int(self._counts[READING])
         with np.errstate(all="ignore"):
-            found = factorise(M)
-        if found.inverse is None or not found.condition <= SOLVED_ABOVE:
-            self._solve_from_now_on(found.condition)
+            solution = factorise(M)
+        if solution.inverse is None or not solution.condition <= SOLVED_ABOVE:
+            self._solve_from_now_on(solution.condition)
             return
-        self._matrices[INVERSE] = self._state[_INVERSE_VECTORS] = 0.0  # a NaN may have come into the padding
+        self._matrices[INVERSE] = self._state[_INVERSE_VECTORS] = 0.0  # the padding may hold NaN
         self._panels[[kernels.Q_INVERSE, kernels.R_INVERSE]] = 0.0
-        self._matrices[INVERSE, :n, :n] = found.inverse
+        self._matrices[INVERSE, :n, :n] = solution.inverse
         counts[kernels.WAITING_INVERSE] = counts[kernels.AHEAD] = 0
-        self._state[WEIGHTS, :n] = found.inverse @ self._state[MOMENT, :n]
-        self._state[Y, :n] = found.inverse @ self._state[TRACE, :n]
-        self._state[SCALE, :n] = found.scale
+        self._state[WEIGHTS, :n] = solution.inverse @ self._state[MOMENT, :n]
+        self._state[Y, :n] = solution.inverse @ self._state[TRACE, :n]
+        self._state[SCALE, :n] = solution.scale
         counts[REPAIRS] += 1
-        self._go_on(found.condition, self._shortest())
+        self._accept(solution.condition, self._shortest())
         if reading != SOLVED:
-            warn(self._repaired(off, before, reading), LostDigitsWarning)
+            warn(self._repaired(error, before, reading), LostDigitsWarning)
 
-    def _repaired(self, off: float, before: int, reading: int) -> str:
+    def _repaired(self, error: float, before: int, reading: int) -> str:
         affected = (
             f"Weights read since update {before} may be as imprecise."
             if reading == FAST
-            else "Weights read before were corrected by these sums, or solved for: they are not affected."
+            else "Weights read before were corrected by these sums or solved for, and are not affected."
         )
         return (
-            f"After {self.n_updates} updates the recursion had lost digits (relative error about {off:.0e}); its "
+            f"After {self.n_updates} updates the recursion had lost digits (relative error about {error:.0e}); its "
             f"inverse was computed anew from the sums over the data (error now {self.residual():.0e}). {affected} "
             "If it happens often, increase `alpha`, or scale the features alike."
         )
 
     def _solve_from_now_on(self, condition: float) -> None:
-        """Leave P as it is; try again later, and the later the longer that has been so."""
+        """Keep P as it is and try again later, at intervals that double."""
         counts, was = self._counts, self._counts[READING]
         again = max(_SHORTEST, self.n_features)
         counts[INTERVAL] = min(2 * int(counts[INTERVAL]), max(again, self.check_every)) if was == SOLVED else again
@@ -353,26 +349,23 @@ class Recursion:
         counts[READING] = SOLVED
         if was == SOLVED:
             return
-        state = (
-            f"ill-conditioned (condition number {condition:.1e}, its rows and columns scaled alike): a recursion loses "
-            "its digits"
-            if np.isfinite(condition)
-            else "singular to working precision"
-        )
+        state = "singular to working precision"
+        if np.isfinite(condition):
+            state = f"ill-conditioned (condition number {condition:.1e} after scaling): a recursion loses digits"
         warn(
-            f"After {self.n_updates} updates the system A + αI is {state}. Until more data make it better, weights are "
+            f"After {self.n_updates} updates the system A + αI is {state}. Until more data improve it, weights are "
             "solved for from the sums over the data at each reading, in O(n³). Increase `alpha`, or drop or combine "
-            "features that repeat each other.",
+            "collinear features.",
             LostDigitsWarning,
         )
 
 
 def _panel(n: int) -> int:
-    """Rank-one changes that are applied together: more of them cost more per transition, and save passes over P."""
+    """Number of rank-one changes applied together: more cost more per transition, but save passes over P."""
     return 4 if n <= 48 else 8 if n <= 256 else 32
 
 
 @lru_cache(maxsize=4)
 def _probe(n: int) -> Array:
-    """A fixed random vector."""
+    """Draw a fixed random vector."""
     return np.random.RandomState(0).normal(size=n)

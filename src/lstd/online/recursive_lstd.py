@@ -6,9 +6,9 @@ weights of the other two variants differ by one term at the end of the data (Oso
 
     θ_c = θ + c y (φ₊ᵀθ) / (1 − c φ₊ᵀy),   c = γ₊ (Boyan), (1 − λ)γ₊ (Mixed), 0 (Uncorrected),
 
-with y = Pz and φ₊, γ₊ the features of, and the discount on arrival in, the row that the last transition led to. Where
-an episode is truncated, that term stays in the matrix of the variant for good; the boundary terms B = Σ γ₊ z φ₊ᵀ of
-truncated ends are kept too, so that the other variants can still be solved for.
+with y = Pz, and φ₊, γ₊ the features of the row that the last transition led to and the discount on arrival in it. When
+an episode is truncated, that term stays in the matrix of the variant. The boundary terms B = Σ γ₊ z φ₊ᵀ of truncated
+ends are kept too, so that the other variants can still be solved.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from lstd.errors import BrokenEpisodeWarning, warn
 from lstd.online import snapshot as snapshots
 from lstd.online import transition
 from lstd.online.recursion import Recursion
-from lstd.online.transition import Array, Entries
+from lstd.online.transition import Array, SparseRow
 
 VARIANTS = ("boyan", "uncorrected", "mixed")
 
@@ -37,54 +37,66 @@ class RecursiveLSTD(Recursion):
     """Least-squares temporal-difference prediction, one transition at a time.
 
     After every :meth:`update` the weights are those of the batch estimator on the transitions so far. An update takes
-    O(n²) for dense features; for sparse ones O(n k), k the entries that are not zero, but for the rank-one changes,
-    which are applied together, a few tens at a time. The inverse of the system is kept beside the system itself; a
-    check of one against the other now and then finds out whether digits were lost, and mends it. Where no recursion
-    could keep them, weights are solved for when they are read.
+    O(n²) for dense features. For sparse features with k non-zero entries it takes O(n k), apart from rank-one changes,
+    which are applied together, up to 32 at a time. The system and its inverse are both kept. A periodic check of one
+    against the other detects lost digits and recomputes the inverse. If the system is too ill-conditioned for any
+    recursion, the weights are solved for when they are read.
 
     Parameters
     ----------
     n_features : int
         Number of features, n.
     gamma : float in [0, 1], default 0.99
-        Discount, where an update does not give its own.
+        Discount of updates that do not give their own.
     lmbda : float in [0, 1], default 0.9
         Trace decay.
     alpha : float > 0, default 1.0
         Ridge coefficient.
     variant : {"boyan", "uncorrected", "mixed"}, default "boyan"
-        The estimator whose weights :attr:`weights` and :meth:`predict` give.
+        The estimator of :attr:`weights` and :meth:`predict`.
     check_every : int, optional
-        Updates between two checks at most, by default the larger of 1000 and 10 n. The first comes after n updates, or
-        16; later ones the sooner, the more digits an update may have lost; a check that finds digits lost begins anew
-        with short intervals. A check takes O(n²), and O(n³) where it finds digits lost.
+        Largest number of updates between two checks, by default the larger of 1000 and 10 n. The first check comes
+        after the larger of n and 16 updates. Intervals then double, and start again from a short one when a check
+        finds that digits were lost. A check takes O(n²), and O(n³) if digits were lost.
 
     Attributes
     ----------
     n_updates, n_repairs : int
-        Transitions so far, and how often the inverse was computed anew.
+        Number of transitions so far, and of times that the inverse was computed anew.
+
+    Warns
+    -----
+    LostDigitsWarning
+        By :meth:`update`, when digits had been lost and the inverse was computed anew, or when the system has become
+        so ill-conditioned that weights are solved for from now on. The update has been learned: if warnings are turned
+        into errors, do not repeat it.
+    BrokenEpisodeWarning
+        By :meth:`update`, once, before learning, when `x` is not the `x_next` of the update before and the episode had
+        not ended.
+    IllConditionedWarning
+        When weights are read and the system is singular or nearly so.
 
     Notes
     -----
-    Memory: 16 n² bytes, and 8 n² more once an episode was truncated. From then on only the estimator's own variant is
-    read in O(n); see :meth:`weights_for`.
+    Memory is 16 n² bytes, and 8 n² more after an episode was truncated. From then on, only the estimator's own variant
+    is read in O(n); see :meth:`weights_for`.
 
-    Weights are right to about eight digits, each feature in units of its own, or better; where the system itself does
-    not determine so many, to about as many as :class:`lstd.LSTD` finds, with the same IllConditionedWarning. With κ the
-    condition number of the system, its rows and columns scaled alike, as the last check found it: up to κ = 1e6 they
-    are read from the recursion, in O(n). Up to 1e8 they are then corrected by the residual of the sums, in O(n²).
-    Above, where that fails, and when an update since may have lost digits, they are solved for, in O(n³). A small
-    `alpha` makes for a large κ until there are as many transitions as features.
+    Weights are precise to about eight digits or better, in units of each feature. If the system itself determines
+    fewer, they are about as precise as those of :class:`lstd.LSTD`, with the same IllConditionedWarning. How they are
+    read depends on the condition number κ of the system, after scaling rows and columns, at the last check. Up to
+    κ = 1e6 they are read from the recursion, in O(n). Up to 1e8 they are corrected by the residual of the sums, in
+    O(n²). Above that, if the correction fails, or if an update since the check may have lost digits, they are solved
+    for, in O(n³). With a small `alpha`, κ is large until there are as many transitions as features.
 
-    `x_next` should be the `x` of the next update, unless the episode ended. Where it is not, each transition counts
-    with its own two rows, as with `X_next` of the batch estimator, the trace goes on, and a BrokenEpisodeWarning says
-    so once: mostly a `truncated=True` was forgotten.
+    `x_next` should be the `x` of the next update, unless the episode ended. Otherwise each transition counts with its
+    own two rows, as with `X_next` of the batch estimator, and the trace continues. The usual cause is a forgotten
+    ``truncated=True``.
 
-    Not safe for updates from several threads at once.
+    Updates from several threads at once are not safe.
 
     Examples
     --------
-    A reward of 1 at each of two states that follow one another, with discount 0.5: both are worth 2.
+    Two states follow each other with a reward of 1 and discount 0.5, so the value of each is 2.
 
     >>> import numpy as np
     >>> from lstd import RecursiveLSTD
@@ -140,44 +152,10 @@ class RecursiveLSTD(Recursion):
         discount: float | None = None,
         importance_ratio: float = 1.0,
     ) -> None:
-        """Learn from one transition.
-
-        Parameters
-        ----------
-        x, x_next : array-like of shape (n,), sparse row, or tuple (indices, values)
-            Features of the row that is left and of its successor. Float64 vectors in C order are fastest. `x_next` does
-            not count, and may be None, when the transition terminated.
-        reward : float
-            Reward received on the transition.
-        terminated : bool, default False
-            The successor is terminal: its value is zero, and the next update begins an episode.
-        truncated : bool, default False
-            The episode was cut short after this transition: the successor has a value, and the next update begins an
-            episode. Nothing beyond `terminated` where both are True.
-        discount : float in [0, 1], optional
-            Discount of this transition, by default `gamma`; zero when it terminated.
-        importance_ratio : float, default 1.0
-            Ratio of the probabilities of the action under the target and the behaviour policy.
-
-        Raises
-        ------
-        InvalidInputError
-            When an argument breaks a rule, or is so large that the sums would overflow; nothing has changed then.
-
-        Warns
-        -----
-        LostDigitsWarning
-            When digits had been lost and the inverse was computed anew, or when a recursion cannot keep digits and
-            weights are solved for from now on. It comes after the transition was learned from: where warnings are
-            turned into errors, do not repeat the update.
-        BrokenEpisodeWarning
-            Once, when `x` is not the `x_next` of an update before whose episode had not ended; before the transition
-            is learned from.
-        """
         if discount is None:
             discount = self.gamma
         code = kernels.BAD
-        if self._typed and terminated is False and truncated is False:  # the fast ways
+        if self._typed and terminated is False and truncated is False:  # no conversion needed
             try:
                 if type(x) is ndarray:
                     code = step(x, x_next, reward, discount, importance_ratio, False, self._state, self._counts)
@@ -185,7 +163,7 @@ class RecursiveLSTD(Recursion):
                     code = step_sparse(
                         *x, *x_next, reward, discount, importance_ratio, False, self._state, self._counts
                     )
-            except Exception:  # arguments of other types: they are converted below, or named in an error
+            except Exception:  # arguments of other types are converted below, or raise
                 code = kernels.BAD
             if code == DONE:
                 return
@@ -197,7 +175,7 @@ class RecursiveLSTD(Recursion):
     def _learn(
         self, x: Any, reward: Any, x_next: Any, terminated: Any, truncated: Any, discount: Any, importance_ratio: Any
     ) -> int:
-        """`update` for arguments of any kind; DONE or CHECK."""
+        """Learn from arguments of any kind; returns DONE or CHECK."""
         terminated = check_flag("terminated", terminated)
         truncated = check_flag("truncated", truncated)
         x_next = x if terminated else x_next
@@ -209,8 +187,9 @@ class RecursiveLSTD(Recursion):
                     code = kernels.step(x, x_next, *numbers, self._state, self._counts)
                 else:
                     self._typed_sparse = transition.compiled(kernels, "step_sparse")
-                    entries = *transition.entries(x, self.n_features), *transition.entries(x_next, self.n_features)
-                    code = kernels.step_sparse(*entries, *numbers, self._state, self._counts)
+                    n = self.n_features
+                    rows = *transition.sparse_parts(x, n), *transition.sparse_parts(x_next, n)
+                    code = kernels.step_sparse(*rows, *numbers, self._state, self._counts)
         if code < DONE:
             code = self._convert_and_step(x, x_next, *numbers)
         return max(int(code), self._truncate()) if truncated else int(code)
@@ -218,20 +197,20 @@ class RecursiveLSTD(Recursion):
     def _convert_and_step(
         self, x: Any, x_next: Any, reward: Any, discount: Any, importance_ratio: Any, terminated: bool
     ) -> int:
-        """Check each argument, and take the transition, closing a gap before it where there is one."""
+        """Check each argument and learn the transition; if `x` is not the last `x_next`, close that gap first."""
         numbers = transition.check_numbers(reward, discount, importance_ratio)
         row, successor = transition.check_pair(x, x_next, terminated, self.n_features)
         rest = (*numbers, terminated, self._state, self._counts)
-        if isinstance(row, Entries):
+        if isinstance(row, SparseRow):
             transition.compiled(kernels, "step_sparse")
-            take, arguments = kernels.step_sparse, (*row, *successor, *rest)
+            learn, arguments = kernels.step_sparse, (*row, *successor, *rest)
         else:
-            take, arguments = kernels.step, (row, successor, *rest)
-        code = int(take(*arguments))
+            learn, arguments = kernels.step, (row, successor, *rest)
+        code = int(learn(*arguments))
         if code == JUMP:
             self._warn_of_gap()
-            lost = self._close(1.0)
-            code = max(int(take(*arguments)), lost)
+            lost = self._add_boundary_term(1.0)
+            code = max(int(learn(*arguments)), lost)
         if code < DONE:
             raise transition.too_large(row, successor, numbers[0])
         return code
@@ -240,8 +219,8 @@ class RecursiveLSTD(Recursion):
         if not self._warned:
             warn(
                 f"`x` differs from `x_next` of update {self.n_updates}, which neither terminated nor was truncated: "
-                "the episode is taken to go on, each transition with its own two rows. Pass truncated=True with the "
-                "last transition of an episode that was cut short.",
+                "the episode is assumed to continue, each transition with its own two rows. Pass truncated=True with "
+                "the last transition of an episode that was cut off.",
                 BrokenEpisodeWarning,
             )
             self._warned = True
@@ -250,15 +229,14 @@ class RecursiveLSTD(Recursion):
 
     @property
     def weights(self) -> Array:
-        """Weights of the variant after the last transition, shape (n,); a copy."""
         return self.weights_for(self.variant)
 
     def weights_for(self, variant: str) -> Array:
-        """Weights of any variant after the last transition.
+        """Return the weights of any variant after the last transition.
 
-        O(n) while the system is well-conditioned, else O(n²) or O(n³): see the notes of the class. O(n³) for another
-        variant than the estimator's own once an episode was truncated, as their matrices then differ by one term for
-        each truncated end.
+        Takes O(n) while the system is well-conditioned, and O(n²) or O(n³) otherwise; see the notes of the class. Takes
+        O(n³) for a variant other than the estimator's own after an episode was truncated, because their matrices then
+        differ by one term for each truncated end.
 
         Parameters
         ----------
@@ -276,37 +254,19 @@ class RecursiveLSTD(Recursion):
         Warns
         -----
         IllConditionedWarning
-            When the system is singular or nearly so, as that of the batch estimator.
+            When the system is singular or nearly so.
         """
         return self._weights(self._share(check_choice("variant", variant, VARIANTS)))
-
-    def predict(self, x: Any) -> Any:
-        """Predicted value of a row, or of each row of a matrix.
-
-        Parameters
-        ----------
-        x : array-like of shape (n,) or (k, n), sparse matrix, or tuple (indices, values)
-
-        Returns
-        -------
-        float or ndarray of shape (k,)
-
-        Raises
-        ------
-        InvalidInputError
-            When `x` is not finite or has another number of features.
-        """
-        return transition.predict(x, self.weights)
 
     # ------------------------------------------------------------ state
 
     def snapshot(self) -> dict[str, NDArray[Any]]:
-        """Everything that the estimator has learned, as arrays: for `numpy.savez`, without pickle.
+        """Return all that the estimator has learned as arrays, for example for `numpy.savez`.
 
         Returns
         -------
         dict of str to ndarray
-            Copies; :meth:`restore` makes an estimator of them that goes on with the same bits.
+            Copies; :meth:`restore` returns an estimator that continues with the same bits.
         """
         n = self.n_features
         return {
@@ -325,17 +285,17 @@ class RecursiveLSTD(Recursion):
 
     @classmethod
     def restore(cls, snapshot: Mapping[str, Any]) -> RecursiveLSTD:
-        """The estimator that :meth:`snapshot` was taken of.
+        """Return the estimator of which :meth:`snapshot` was taken.
 
         Parameters
         ----------
         snapshot : mapping of str to ndarray
-            What :meth:`snapshot` returned, or a file opened by `numpy.load`.
+            A result of :meth:`snapshot`, or a file opened by `numpy.load`.
 
         Raises
         ------
         InvalidInputError
-            When it is not a snapshot, or one of a later version.
+            When it is not a snapshot of this version.
 
         Examples
         --------
@@ -351,17 +311,17 @@ class RecursiveLSTD(Recursion):
         >>> bool(again.weights[0] == model.weights[0])
         True
         """
-        found = snapshots.check_snapshot(snapshot)
-        n = found["vectors"].shape[1]
-        gamma, lmbda, alpha = found["parameters"].tolist()
-        model = cls(n, gamma, lmbda, alpha, str(found["variant"]), check_every=int(found["check_every"]))
-        if found["panels"].shape[1] != model._panels.shape[1]:
-            raise snapshots.not_a_snapshot(f"'panels' has shape {found['panels'].shape}")
-        model._state[: kernels.SCALARS, :n] = found["vectors"]
-        model._scalars[: kernels.N_SCALARS] = found["scalars"]
-        model._panels[:, :, :n] = found["panels"]
-        model._matrices[:, :n, :n] = found["matrices"]
-        model._counts[:] = found["counts"]
-        model._boundary = found["boundary"].copy() if found["boundary"].size else None
-        model._warned = bool(found["warned"])
+        state = snapshots.check_snapshot(snapshot)
+        n = state["vectors"].shape[1]
+        gamma, lmbda, alpha = state["parameters"].tolist()
+        model = cls(n, gamma, lmbda, alpha, str(state["variant"]), check_every=int(state["check_every"]))
+        if state["panels"].shape[1] != model._panels.shape[1]:
+            raise snapshots.not_a_snapshot(f"'panels' has shape {state['panels'].shape}")
+        model._state[: kernels.SCALARS, :n] = state["vectors"]
+        model._scalars[: kernels.N_SCALARS] = state["scalars"]
+        model._panels[:, :, :n] = state["panels"]
+        model._matrices[:, :n, :n] = state["matrices"]
+        model._counts[:] = state["counts"]
+        model._boundary = state["boundary"].copy() if state["boundary"].size else None
+        model._warned = bool(state["warned"])
         return model

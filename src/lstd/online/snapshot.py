@@ -1,4 +1,4 @@
-"""The arrays that hold a recursive estimator's state, checked: names, kinds, shapes, ranges and version."""
+"""Checks of the arrays that hold the state of a recursive estimator: names, types, shapes, ranges and version."""
 
 from __future__ import annotations
 
@@ -15,18 +15,19 @@ from lstd.online.recursion import INTERVAL, READING, SOLVED
 VERSION = 2
 _NUMBERS = {"parameters", "vectors", "panels", "matrices", "boundary", "scalars"}
 _KINDS = {"version": "iu", "variant": "U", "check_every": "iu", "warned": "b", "counts": "iu"}
-# What the sums over the data are kept in; the rest is the inverse's, and may have overflowed.
+# Vectors of sums over the data; the others belong to the inverse and may have overflowed.
 _SUMS = [kernels.TRACE, kernels.MOMENT, kernels.NEXT, kernels.SCALE]
 
 
 def not_a_snapshot(why: str) -> InvalidInputError:
+    """Make the error for arrays that are not a snapshot."""
     return InvalidInputError(
-        f"`snapshot` must be what RecursiveLSTD.snapshot returned; {why}. Take it again with this version."
+        f"`snapshot` must be a result of RecursiveLSTD.snapshot; {why}. Take it again with this version."
     )
 
 
 def check_snapshot(snapshot: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
-    """The arrays of a snapshot, of the right kinds and shapes, with entries that a state may have."""
+    """Return the arrays of a snapshot; raises InvalidInputError unless an estimator can continue from them."""
     found = {name: _array(snapshot, name) for name in ("version", *sorted(_NUMBERS), *_KINDS)}
     version = found["version"]
     if version.shape != () or int(version) != VERSION:
@@ -43,7 +44,7 @@ def check_snapshot(snapshot: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
 
 
 def _array(snapshot: Mapping[str, Any], name: str) -> NDArray[Any]:
-    """An array of the right kind."""
+    """Return an array of the right type."""
     try:
         if name not in snapshot:
             raise not_a_snapshot(f"{name!r} is missing")

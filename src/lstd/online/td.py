@@ -12,7 +12,7 @@ import numpy as np
 from lstd._kernels.td_update import ACCUMULATING, REPLACING, TRUE_ONLINE
 from lstd.data.checks import check_choice
 from lstd.errors import InvalidInputError
-from lstd.online.differences import TemporalDifference
+from lstd.online.temporal_difference import TemporalDifference
 
 
 class TD(TemporalDifference):
@@ -23,17 +23,17 @@ class TD(TemporalDifference):
     n_features : int
         Number of features, n.
     gamma : float in [0, 1], default 0.99
-        Discount, where an update does not give its own.
+        Discount of updates that do not give their own.
     lmbda : float in [0, 1], default 0.9
         Trace decay.
     step_size : float > 0, default 0.01
     trace : {"accumulating", "replacing"}, default "accumulating"
-        Whether a feature's trace grows with every visit, or begins anew with it.
+        Whether a feature's trace grows with every visit or is reset by it.
 
     Attributes
     ----------
     n_updates : int
-        Transitions so far.
+        Number of transitions so far.
 
     Notes
     -----
@@ -80,7 +80,7 @@ class TrueOnlineTD(TemporalDifference):
     n_features : int
         Number of features, n.
     gamma : float in [0, 1], default 0.99
-        Discount, where an update does not give its own.
+        Discount of updates that do not give their own.
     lmbda : float in [0, 1], default 0.9
         Trace decay.
     step_size : float > 0, default 0.01
@@ -88,11 +88,11 @@ class TrueOnlineTD(TemporalDifference):
     Attributes
     ----------
     n_updates : int
-        Transitions so far.
+        Number of transitions so far.
 
     Notes
     -----
-    Where `x` is not the `x_next` of the update before, values are bootstrapped at `x_next` and updated at `x`.
+    If `x` is not the `x_next` of the update before, values are bootstrapped at `x_next` and updated at `x`.
 
     Examples
     --------
@@ -114,6 +114,6 @@ class TrueOnlineTD(TemporalDifference):
     def _check_ratios(self, ratios: Any) -> None:
         if np.any(np.asarray(ratios) != 1.0):
             raise InvalidInputError(
-                "`importance_ratio` must be 1 with true online TD(λ), which learns on-policy; got another. Use TD or "
-                "RecursiveLSTD to learn off-policy."
+                "`importance_ratio` must be 1 with true online TD(λ), which learns on-policy; got another value. "
+                "Use TD or RecursiveLSTD to learn off-policy."
             )

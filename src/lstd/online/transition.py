@@ -1,4 +1,4 @@
-"""What the estimators of this package share: checks of one transition's arguments, prediction, aligned buffers."""
+"""Checks of the arguments of one transition, prediction, and buffers for kernels."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LINE = 8  # float64 in a cache line
 _PAGE = 512  # float64 in a page of 4 KiB
 
 
-class Entries(NamedTuple):
+class SparseRow(NamedTuple):
     """A sparse row: increasing indices and their values."""
 
     indices: NDArray[np.int64]
@@ -35,19 +35,19 @@ class Entries(NamedTuple):
 
 
 def padded(n: int) -> int:
-    """Length of a buffer for n entries: whole blocks, and no whole pages, whose columns would share cache lines."""
+    """Length of a buffer for n entries: whole blocks, but not whole pages, because columns would share cache lines."""
     length = -(-n // BLOCK) * BLOCK
     return length + BLOCK if length % _PAGE == 0 else length
 
 
 def aligned(*shape: int) -> Array:
-    """Zeros that start at a cache line; an InvalidInputError where `n_features` asks for more than there is."""
+    """Allocate zeros that start at a cache line; raises InvalidInputError if `n_features` is too large for memory."""
     size = math.prod(shape)
     try:
         buffer = np.zeros(size + _LINE)
     except (MemoryError, OverflowError, ValueError) as error:
         raise InvalidInputError(
-            "`n_features` must be so small that the estimator fits in memory; it would take "
+            "`n_features` must be so small that the estimator fits in memory; it needs "
             f"{Decimal(size) / 2**27:.3g} GiB. Select or hash features; TD takes 16 bytes for each, RecursiveLSTD 16 "
             "for each pair of them."
         ) from error
@@ -55,11 +55,11 @@ def aligned(*shape: int) -> Array:
     return buffer[skip : skip + size].reshape(shape)
 
 
-@cache  # Numba takes longer to tell that it has compiled a kernel than most kernels take
+@cache  # Numba takes longer to report that a kernel is compiled than most kernels take to run
 def compiled(module: Any, name: str) -> bool:
-    """Compile a kernel of a module, or load it, for its only signature; False where Numba's compiler is turned off.
+    """Compile a kernel of a module, or load it, for its only signature; False if Numba's compiler is turned off.
 
-    Arguments of another type then raise a TypeError, before anything is changed, instead of compiling a variant.
+    Arguments of another type then raise TypeError before anything changes, instead of compiling a variant.
     """
     function = getattr(module, name)
     if not hasattr(function, "compile"):
@@ -70,23 +70,23 @@ def compiled(module: Any, name: str) -> bool:
     return True
 
 
-def check_row(name: str, value: Any, n: int) -> Array | Entries:
-    """A checked row of n features: a vector, or where it is given as a sparse row or as (indices, values), entries."""
+def check_row(name: str, value: Any, n: int) -> Array | SparseRow:
+    """Check a row of n features, given as a vector, a sparse row, or a pair (indices, values)."""
     if isinstance(value, tuple):
-        return _check_entries(name, value, n)
+        return _check_sparse_row(name, value, n)
     if sparse.issparse(value):
         if value.shape not in ((1, n), (n,)):
             raise InvalidInputError(f"`{name}` must be one row of {n} features, shape (1, {n}); got {value.shape}.")
         check_indices(name, value)
-        if hasattr(value, "prune"):  # SciPy converts no entries beyond `indptr`, and fails
+        if hasattr(value, "prune"):  # SciPy fails to convert entries beyond `indptr`
             value = value.copy()
             value.prune()
         found = sparse.coo_array(value)
-        return _check_entries(name, (found.coords[-1], found.data), n)
+        return _check_sparse_row(name, (found.coords[-1], found.data), n)
     return check_array(name, value, (n,))
 
 
-def _check_entries(name: str, value: tuple[Any, ...], n: int) -> Entries:
+def _check_sparse_row(name: str, value: tuple[Any, ...], n: int) -> SparseRow:
     if len(value) != 2:
         raise InvalidInputError(
             f"`{name}` must be a vector, a sparse row or a pair (indices, values); got {value!r:.80}."
@@ -103,11 +103,11 @@ def _check_entries(name: str, value: tuple[Any, ...], n: int) -> Entries:
     order, place = np.unique(indices, return_inverse=True)
     sums = np.zeros(len(order))
     np.add.at(sums, place, values)
-    return Entries(order.astype(np.int64), sums)
+    return SparseRow(order.astype(np.int64), sums)
 
 
-def entries(row: Any, n: int) -> tuple[Any, Any]:
-    """Indices and values of a sparse row, unchecked; a TypeError where it has another form."""
+def sparse_parts(row: Any, n: int) -> tuple[Any, Any]:
+    """Return indices and values of a sparse row, unchecked; raises TypeError for other types."""
     if type(row) is tuple and len(row) == 2:
         return row
     if isinstance(row, (sparse.csr_array, sparse.csr_matrix)) and row.shape == (1, n):
@@ -118,7 +118,7 @@ def entries(row: Any, n: int) -> tuple[Any, Any]:
 
 
 def check_numbers(reward: Any, discount: Any, importance_ratio: Any) -> tuple[float, float, float]:
-    """The three as floats in their ranges."""
+    """Return the three as floats in their ranges; raises InvalidInputError."""
     return (
         check_real("reward", reward, -np.inf, np.inf),
         check_real("discount", discount, 0.0, 1.0),
@@ -126,27 +126,27 @@ def check_numbers(reward: Any, discount: Any, importance_ratio: Any) -> tuple[fl
     )
 
 
-def check_pair(x: Any, x_next: Any, terminated: bool, n: int) -> tuple[Array | Entries, Array | Entries]:
-    """Both rows, checked, of one kind; the successor of a row that terminates does not count, and may be None."""
+def check_pair(x: Any, x_next: Any, terminated: bool, n: int) -> tuple[Array | SparseRow, Array | SparseRow]:
+    """Check both rows and bring them to one type; `x_next` is not used, and may be None, if `terminated`."""
     row = check_row("x", x, n)
     if terminated:
         return row, row
     if x_next is None:
         raise InvalidInputError(
             f"`x_next` must be a row of {n} features unless the transition terminated; got None. Pass the features "
-            "that the transition led to, or terminated=True."
+            "of the successor, or terminated=True."
         )
     successor = check_row("x_next", x_next, n)
-    if isinstance(row, Entries) != isinstance(successor, Entries):
-        row = row.dense(n) if isinstance(row, Entries) else row
-        successor = successor.dense(n) if isinstance(successor, Entries) else successor
+    if isinstance(row, SparseRow) != isinstance(successor, SparseRow):
+        row = row.dense(n) if isinstance(row, SparseRow) else row
+        successor = successor.dense(n) if isinstance(successor, SparseRow) else successor
     return row, successor
 
 
-def too_large(row: Array | Entries, successor: Array | Entries, reward: float) -> InvalidInputError:
-    """The error for a transition that would make the sums of a recursion overflow."""
+def too_large(row: Array | SparseRow, successor: Array | SparseRow, reward: float) -> InvalidInputError:
+    """Make the error for a transition with which the sums of a recursion would overflow."""
     for name, features in (("x", row), ("x_next", successor)):
-        largest = np.max(np.abs(features.values if isinstance(features, Entries) else features), initial=0.0)
+        largest = np.max(np.abs(features.values if isinstance(features, SparseRow) else features), initial=0.0)
         if largest > HUGE:
             return InvalidInputError(
                 f"`{name}` must be below {HUGE:.0e}, so that sums of products do not overflow; it has an entry of "
@@ -154,16 +154,16 @@ def too_large(row: Array | Entries, successor: Array | Entries, reward: float) -
             )
     return InvalidInputError(
         f"`reward` and `importance_ratio` must be so small that the trace stays below {HUGE:.0e}, and the trace times "
-        f"the reward below {HUGE * HUGE:.0e}; with the reward {reward:.1e} they do not. Scale features and rewards to "
+        f"the reward below {HUGE * HUGE:.0e}; got the reward {reward:.1e}. Scale features and rewards to "
         "order 1, and look for huge importance ratios."
     )
 
 
 def predict(x: Any, weights: Array) -> Any:
-    """Inner products of a row, or of each row of a matrix, with the weights."""
+    """Compute inner products of a row, or of each row of a matrix, with the weights."""
     n = len(weights)
     if isinstance(x, tuple):
-        row = _check_entries("x", x, n)
+        row = _check_sparse_row("x", x, n)
         return float(product("x", row.values, weights[row.indices]))
     if not sparse.issparse(x):
         x = to_real_array("x", x)

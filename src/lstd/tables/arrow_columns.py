@@ -184,6 +184,7 @@ def _objects(array: pa.Array) -> NDArray[Any]:
 
 @cache
 def _missing() -> pa.Array:
-    offsets = np.cumsum([0, *map(len, rules.MISSING)], dtype=np.int32)
-    buffers = [None, pa.py_buffer(offsets), pa.py_buffer("".join(rules.MISSING).encode())]
-    return pa.Array.from_buffers(pa.string(), len(rules.MISSING), buffers)
+    words = sorted(rules.MISSING)
+    offsets = np.cumsum([0, *map(len, words)], dtype=np.int32)
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer("".join(words).encode())]
+    return pa.Array.from_buffers(pa.string(), len(words), buffers)

@@ -1,9 +1,8 @@
-"""What the TD algorithms share: one transition at a time, or rows of a stream."""
+"""The common part of the TD algorithms: one transition at a time, or rows of a stream."""
 
 from __future__ import annotations
 
 import contextlib
-import copy
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,7 +17,8 @@ from lstd.data.checks import check_flag, check_integer, check_real
 from lstd.data.rows import Features, Rows, check_features, check_rows
 from lstd.errors import InvalidInputError
 from lstd.online import transition
-from lstd.online.transition import Array, Entries
+from lstd.online.predictor import OnlinePredictor
+from lstd.online.transition import Array, SparseRow
 
 _BLOCK_ENTRIES = 2**20  # of sparse rows made dense at a time, 8 MiB
 
@@ -31,11 +31,11 @@ class _Pending:
     reward: float
     missing: bool  # the reward is NaN
     ratio: float
-    leaving: float
+    discount: float
 
 
-class TemporalDifference:
-    """What the TD algorithms share."""
+class TemporalDifference(OnlinePredictor):
+    """The common part of the TD algorithms."""
 
     def __init__(self, n_features: int, gamma: float, lmbda: float, step_size: float, kind: int) -> None:
         self.n_features = check_integer("n_features", n_features, 1)
@@ -47,32 +47,22 @@ class TemporalDifference:
         self._counts = np.array([kind, 0], dtype=np.int64)
         self._pending: _Pending | None = None
         self._episode: Any = None  # id of the last row of a stream that may go on
-        self._open = False  # the last row of `partial_fit` did not terminate …
-        self._successors = False  # … and has features of its successor
+        self._open = False  # whether the last row of `partial_fit` did not terminate …
+        self._successors = False  # … and had features of its successor
         self._warned = False
         self._typed = transition.compiled(kernels, "step")
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self._typed = transition.compiled(kernels, "step")  # it may not be in this process yet
-
-    def __copy__(self) -> Any:
-        return copy.deepcopy(self)  # two estimators must not learn into the same arrays
+        self._typed = transition.compiled(kernels, "step")  # a new process compiles its own
 
     @property
     def n_updates(self) -> int:
-        """Transitions so far."""
         return int(self._counts[kernels.UPDATES])
 
     @property
     def weights(self) -> Array:
-        """Weights after the last transition, shape (n,); a copy.
-
-        Raises
-        ------
-        InvalidInputError
-            When they overflowed: the step size was too large.
-        """
+        """Weights after the last transition, shape (n,); a copy. Raises if they overflowed."""
         weights: Array = self._state[kernels.WEIGHTS].copy()
         if not np.isfinite(weights).all():
             raise InvalidInputError(
@@ -80,24 +70,6 @@ class TemporalDifference:
                 "overflowed. Begin anew with a smaller one, below 1 over the largest squared length of the features."
             )
         return weights
-
-    def predict(self, x: Any) -> Any:
-        """Predicted value of a row, or of each row of a matrix.
-
-        Parameters
-        ----------
-        x : array-like of shape (n,) or (k, n), sparse matrix, or tuple (indices, values)
-
-        Returns
-        -------
-        float or ndarray of shape (k,)
-
-        Raises
-        ------
-        InvalidInputError
-            When `x` is not finite or has another number of features, or the weights overflowed.
-        """
-        return transition.predict(x, self.weights)
 
     def update(
         self,
@@ -110,39 +82,14 @@ class TemporalDifference:
         discount: float | None = None,
         importance_ratio: float = 1.0,
     ) -> None:
-        """Learn from one transition.
-
-        Parameters
-        ----------
-        x, x_next : array-like of shape (n,), sparse row, or tuple (indices, values)
-            Features of the row that is left and of its successor. Float64 vectors in C order are fastest. `x_next` does
-            not count, and may be None, when the transition terminated.
-        reward : float
-            Reward received on the transition.
-        terminated : bool, default False
-            The successor is terminal: its value is zero, and the next update begins an episode.
-        truncated : bool, default False
-            The episode was cut short after this transition: the successor has a value, and the next update begins an
-            episode.
-        discount : float in [0, 1], optional
-            Discount of this transition, by default `gamma`; zero when it terminated.
-        importance_ratio : float, default 1.0
-            Ratio of the probabilities of the action under the target and the behaviour policy. True online TD(λ) is
-            for learning on-policy, and takes no other than 1.
-
-        Raises
-        ------
-        InvalidInputError
-            When an argument breaks a rule; nothing has changed then.
-        """
         if discount is None:
             discount = self.gamma
-        if type(x) is ndarray and self._typed and terminated is False and truncated is False:  # the fast way
+        if type(x) is ndarray and self._typed and terminated is False and truncated is False:  # no conversion needed
             try:
                 code = step(
                     x, x_next, reward, discount, importance_ratio, False, self._state, self._scalars, self._counts
                 )
-            except Exception:  # arguments of other types: they are converted below, or named in an error
+            except Exception:  # arguments of other types are converted below, or raise
                 code = kernels.BAD
         else:
             code = kernels.BAD
@@ -154,24 +101,24 @@ class TemporalDifference:
     def _convert_and_step(
         self, x: Any, reward: Any, x_next: Any, terminated: Any, truncated: Any, discount: Any, importance_ratio: Any
     ) -> None:
-        """`update` for arguments of any kind."""
+        """Learn from arguments of any kind."""
         terminated = check_flag("terminated", terminated)
         truncated = check_flag("truncated", truncated)
         numbers = transition.check_numbers(reward, discount, importance_ratio)
         self._check_ratios(importance_ratio)
         if self._step_sparse(x, x if terminated else x_next, (*numbers, terminated)) != kernels.DONE:
             pair = transition.check_pair(x, x_next, terminated, self.n_features)
-            row, successor = (r.dense(self.n_features) if isinstance(r, Entries) else r for r in pair)
+            row, successor = (r.dense(self.n_features) if isinstance(r, SparseRow) else r for r in pair)
             kernels.step(row, successor, *numbers, terminated, *self._arrays)
         if truncated:
             self._scalars[kernels.DECAY] = 0.0
 
     def _step_sparse(self, x: Any, x_next: Any, numbers: tuple[float, float, float, bool]) -> int:
-        """Take a transition between sparse rows of the fastest types; BAD where they are others, or break a rule."""
+        """Learn from sparse rows of the types that need no conversion; BAD if they are of others, or break a rule."""
         if self._typed and type(x) is not ndarray:
             with contextlib.suppress(Exception):
                 transition.compiled(kernels, "step_sparse")
-                rows = *transition.entries(x, self.n_features), *transition.entries(x_next, self.n_features)
+                rows = *transition.sparse_parts(x, self.n_features), *transition.sparse_parts(x_next, self.n_features)
                 return int(kernels.step_sparse(*rows, *numbers, *self._arrays))
         return kernels.BAD
 
@@ -180,7 +127,7 @@ class TemporalDifference:
         return self._state, self._scalars, self._counts
 
     def _check_ratios(self, ratios: Any) -> None:
-        """Refuse ratios other than 1 where the algorithm is for learning on-policy."""
+        """Raise if ratios other than 1 are given to an algorithm that learns on-policy."""
 
     # ------------------------------------------------------------ whole streams
 
@@ -197,9 +144,9 @@ class TemporalDifference:
     ) -> Any:
         """Learn from rows in time order, as `update` would from one transition after another.
 
-        A later call goes on with the stream: its first row is the successor of the last row of this one, unless that
-        one terminated or the episode ids differ; then the transition of that last row is learned from too. An `update`
-        in between takes its place.
+        The next call continues the stream: its first row is the successor of the last row of this call, unless that
+        row terminated or the episode ids differ. The transition between them is then learned too. An `update` in
+        between replaces that transition.
 
         Parameters
         ----------
@@ -211,11 +158,11 @@ class TemporalDifference:
         episode : array-like of shape (T,), optional
             Id of each row's episode; the rows of an episode follow one another.
         terminated : array-like of shape (T,), optional
-            Whether the row's successor is terminal, of value zero.
+            Whether the row's successor is terminal, that is, of value zero.
         X_next : array-like or sparse matrix of shape (T, n), optional
-            Features of each row's successor: then every row is a full transition.
+            Features of each row's successor; every row is a full transition then.
         discount, importance_ratio : array-like of shape (T,), optional
-            Those of each row's transition; by default `gamma` and 1.
+            Discount and ratio of each row's transition; by default `gamma` and 1.
 
         Returns
         -------
@@ -224,18 +171,17 @@ class TemporalDifference:
         Raises
         ------
         InvalidInputError
-            When an array breaks a rule; nothing has changed then.
+            When an array breaks a rule; the estimator is unchanged then.
 
         Warns
         -----
         MissingTerminationWarning
-            Once, when rows are first given with `episode` but without `terminated` and `X_next`; before anything is
-            learned.
+            Once, before learning, when rows are first given with `episode` but without `terminated` and `X_next`.
         """
         phi, phi_next = _features("X", X), None if X_next is None else _features("X_next", X_next)
         if phi_next is not None and phi_next.shape != phi.shape:
             raise InvalidInputError(f"`X_next` must have the shape of `X`, {phi.shape}; got {phi_next.shape}.")
-        bare = np.zeros((phi.shape[0], 1))  # features are checked while they are read
+        bare = np.zeros((phi.shape[0], 1))  # features are checked while they are learned from
         rows = check_rows(
             bare, y, gamma=self.gamma, episode=episode, terminated=terminated, X_next=None if X_next is None else bare,
             discount=discount, importance_ratio=importance_ratio, warn=not self._warned,
@@ -243,7 +189,7 @@ class TemporalDifference:
         self._warned |= rows.assumed
         self._check_stream(rows, phi.shape[1])
         if len(rows):
-            self._take(replace(rows, X=phi, X_next=phi_next))
+            self._learn_stream(replace(rows, X=phi, X_next=phi_next))
         return self
 
     def _check_stream(self, rows: Rows, n_features: int) -> None:
@@ -254,14 +200,14 @@ class TemporalDifference:
         self._check_ratios(rows.ratios)
 
     def _goes_on(self, rows: Rows) -> bool:
-        """Whether the first row belongs to the episode of the last row of the call before; raise where they clash."""
+        """Whether the first row continues the episode of the call before; raises if the two calls do not fit."""
         if not self._open:
             return False
         if self._successors != (rows.X_next is not None):
             raise InvalidInputError("`X_next` must be given for all chunks of a stream or for none.")
         if (self._episode is None) != (rows.first_episode is None):
             raise InvalidInputError(
-                "`episode` must be given for all chunks of a stream or for none, where a chunk may go on with the "
+                "`episode` must be given for all chunks of a stream or for none, because a chunk may continue the "
                 "episode of the one before."
             )
         goes_on = bool(np.all(self._episode == rows.first_episode))
@@ -272,8 +218,8 @@ class TemporalDifference:
             )
         return goes_on
 
-    def _take(self, rows: Rows) -> None:
-        """Learn from the rows; where a value is not finite, undo that and see whether features are the cause."""
+    def _learn_stream(self, rows: Rows) -> None:
+        """Learn from the rows; at a value that is not finite, undo that and check whether features are the cause."""
         goes_on = self._goes_on(rows)
         before = [array.copy() for array in self._arrays]
         trusted = sparse.issparse(rows.X)
@@ -283,7 +229,7 @@ class TemporalDifference:
             check_features("X", rows.X)
             if rows.X_next is not None:
                 check_features("X_next", rows.X_next)
-            self._learn(rows, goes_on, True)  # it was divergence
+            self._learn(rows, goes_on, True)  # features are finite, so the weights diverged
         self._open = not rows.terminated[-1]
         self._episode, self._successors = rows.last_episode, rows.X_next is not None
         self._pending = None
@@ -294,18 +240,18 @@ class TemporalDifference:
             )  # fmt: skip
 
     def _learn(self, rows: Rows, goes_on: bool, trusted: bool) -> bool:
-        """Take the transition of the pending row and those of the rows; False as soon as a value is not finite."""
+        """Learn the transitions of the pending row and of the rows; False at the first value that is not finite."""
         n_rows, given, row = len(rows), rows.X_next is not None, self._pending
         if self._open and not goes_on:
             self._scalars[kernels.DECAY] = 0.0
         elif goes_on and row is not None:
             first = _dense(rows.X, 0, 1)[0]
-            arguments = (row.phi, first, row.reward, row.leaving, row.ratio, False, *self._arrays)
+            arguments = (row.phi, first, row.reward, row.discount, row.ratio, False, *self._arrays)
             if kernels.step(*arguments) != kernels.DONE:
                 return False
         full = np.ones(n_rows, np.bool_) if given else rows.terminated | ~rows.last
         ends = rows.last.copy()
-        ends[-1] = False  # it may go on; a termination has discount 0
+        ends[-1] = False  # the episode may continue; a termination has discount 0
         transition.compiled(kernels, "stream")
         size = max(1, _BLOCK_ENTRIES // self.n_features) if sparse.issparse(rows.X) else n_rows
         for first in range(0, n_rows, size):
@@ -322,12 +268,12 @@ class TemporalDifference:
 
 
 def _features(name: str, X: Any) -> Features:
-    """Features in C order, float64; not checked where nothing needs converting."""
+    """Return features as float64 in C order; unchecked if they need no conversion."""
     if type(X) is np.ndarray and X.dtype == np.float64 and X.ndim == 2 and X.flags.c_contiguous:
         return X
     return check_features(name, X)
 
 
 def _dense(X: Features, first: int, stop: int) -> Array:
-    """Rows `first` to `stop`, dense and in C order."""
+    """Return rows `first` to `stop`, dense and in C order."""
     return np.ascontiguousarray(X[first:stop].toarray() if sparse.issparse(X) else X[first:stop])
