@@ -1,12 +1,12 @@
-"""Digits that LSTD(λ) loses in float64, against sums and solves at 50 digits.
+"""Measure the digits that LSTD(λ) loses in float64, against sums and solves at 50 digits.
 
     python benchmarks/accuracy.py [--write docs/accuracy.md]
 
-Streams whose systems have condition numbers from 1e1 to 1e15, made in two ways: by features that nearly repeat one
-another, without a ridge term to speak of, and by features that repeat one another exactly, which only the ridge term
-tells apart. For each, the weights and predictions of `LSTD.fit`, of statistics merged from chunks, and of
-`RecursiveLSTD` read after the last transition. With `--write`, the tables go into a page of the documentation, between
-its markers.
+The streams have systems with condition numbers from 1e1 to 1e15, made in two ways: by features that nearly repeat one
+another, with a negligible ridge term, and by features that repeat one another exactly, which only the ridge term
+distinguishes. The weights and predictions are those of `LSTD.fit`, of statistics merged from chunks, and of
+`RecursiveLSTD` after the last transition. `--write` puts the tables into a page of the documentation, between its
+markers.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from pages import write_between
 
 Array = NDArray[np.float64]
 GAMMA, LMBDA, DIGITS = 0.95, 0.8, 50
-N_ROWS, N_FEATURES, SEEDS = 301, 3, (0, 1, 2)  # half of the features: the others nearly repeat them
+N_ROWS, N_FEATURES, SEEDS = 301, 3, (0, 1, 2)  # half of the features; the others repeat them
 CHUNKS = (1, 2, 5, 50, 100, 101, 102, 250)  # rows that chunks begin with
 POWERS = range(1, 16)
 
@@ -46,7 +46,7 @@ class Data(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """Relative errors of weights and of predictions, and whether there was an IllConditionedWarning."""
+    """Relative errors of weights and of predictions, and whether an IllConditionedWarning was given."""
 
     weights: float
     predictions: float
@@ -57,7 +57,7 @@ class Outcome(NamedTuple):
 
 
 def nearly_repeated(power: int, seed: int) -> Data:
-    """Features and the same again with noise, whose size makes the condition number about 10^power."""
+    """Make features and the same again with noise, for a condition number of about 10^power."""
     random = np.random.default_rng(seed)
     X = random.normal(size=(N_ROWS, N_FEATURES))
     noise = 3.0 * 10.0 ** (-power / 2) * random.normal(size=X.shape)
@@ -65,14 +65,14 @@ def nearly_repeated(power: int, seed: int) -> Data:
 
 
 def repeated(power: int, seed: int) -> Data:
-    """Features twice over, and a ridge coefficient that makes the condition number about 10^power."""
+    """Make features twice over, and a ridge coefficient for a condition number of about 10^power."""
     random = np.random.default_rng(seed)
     X = random.normal(size=(N_ROWS, N_FEATURES))
     return Data(np.c_[X, X], random.normal(size=N_ROWS), 1e3 * 10.0**-power)
 
 
 def exact(data: Data) -> Array:
-    """Weights of Boyan's estimator at 50 digits, rounded."""
+    """Compute the weights of Boyan's estimator at 50 digits, and round them."""
     with mpmath.workdps(DIGITS):
         number = np.vectorize(mpmath.mpf, otypes=[object])
         X, y, n = number(data.X), number(data.y), data.X.shape[1]
@@ -88,12 +88,12 @@ def exact(data: Data) -> Array:
 
 
 def by_fit(data: Data) -> Array:
-    """All rows at once."""
+    """Fit all rows at once."""
     return np.asarray(LSTD(GAMMA, LMBDA, data.alpha).fit(data.X, data.y).coef_)
 
 
 def by_merging(data: Data) -> Array:
-    """Statistics of chunks, merged from the last to the first."""
+    """Merge the statistics of chunks from the last to the first."""
     edges = [0, *CHUNKS, len(data.X)]
     parts = [
         LSTDStatistics.from_arrays(data.X[first:end], data.y[first:end], gamma=GAMMA, lmbda=LMBDA)
@@ -106,7 +106,7 @@ def by_merging(data: Data) -> Array:
 
 
 def by_recursion(data: Data) -> Array:
-    """One transition after another; only warnings of the last reading count."""
+    """Update by one transition after another; only warnings of the last reading count."""
     model = RecursiveLSTD(data.X.shape[1], GAMMA, LMBDA, data.alpha)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", LSTDWarning)
@@ -121,20 +121,20 @@ WAYS: dict[str, Callable[[Data], Array]] = {
 
 
 def outcome(data: Data, way: Callable[[Data], Array], truth: Array) -> Outcome:
-    """Errors of one way, in the Euclidean norm."""
+    """Measure the errors of one way, in the Euclidean norm."""
     with warnings.catch_warnings(record=True) as given:
         warnings.simplefilter("always")
-        found = way(data)
-    off, size = data.X @ (found - truth), data.X @ truth
+        weights = way(data)
+    error, size = data.X @ (weights - truth), data.X @ truth
     return Outcome(
-        float(np.linalg.norm(found - truth) / np.linalg.norm(truth)),
-        float(np.linalg.norm(off) / np.linalg.norm(size)),
+        float(np.linalg.norm(weights - truth) / np.linalg.norm(truth)),
+        float(np.linalg.norm(error) / np.linalg.norm(size)),
         any(issubclass(warning.category, IllConditionedWarning) for warning in given),
     )
 
 
 def condition_number(data: Data) -> float:
-    """Of the system, rows and columns scaled alike, as `condition_number_` of a model."""
+    """Compute the condition number of the scaled system, as `condition_number_` of a model."""
     A = LSTDStatistics.from_arrays(data.X, data.y, gamma=GAMMA, lmbda=LMBDA)
     return solve(A.matrix("boyan"), A.b, data.alpha, warn=False).condition_number
 
@@ -143,7 +143,7 @@ def condition_number(data: Data) -> float:
 
 
 def row(make: Callable[[int, int], Data], power: int) -> str:
-    """A row of a table: of several streams, the median condition number and the largest errors."""
+    """Make a row of a table: the median condition number and the largest errors of several streams."""
     conditions: list[float] = []
     outcomes: dict[str, list[Outcome]] = {name: [] for name in WAYS}
     for seed in SEEDS:
@@ -153,15 +153,15 @@ def row(make: Callable[[int, int], Data], power: int) -> str:
         for name, way in WAYS.items():
             outcomes[name].append(outcome(data, way, truth))
     cells = [
-        f"{max(o.predictions for o in found):.0e} | {max(o.weights for o in found):.0e}" for found in outcomes.values()
+        f"{max(o.predictions for o in each):.0e} | {max(o.weights for o in each):.0e}" for each in outcomes.values()
     ]
-    warned = [o.warned for found in outcomes.values() for o in found]
-    told = "yes" if all(warned) else "some" if any(warned) else "no"
-    return f"| {np.median(conditions):.0e} | {' | '.join(cells)} | {told} |"
+    warned = [o.warned for each in outcomes.values() for o in each]
+    warns = "yes" if all(warned) else "some" if any(warned) else "no"
+    return f"| {np.median(conditions):.0e} | {' | '.join(cells)} | {warns} |"
 
 
 def table(make: Callable[[int, int], Data]) -> list[str]:
-    """Head and rows."""
+    """Make a table."""
     head = [f"{name}: {what}" for name in WAYS for what in ("predictions", "weights")]
     return [
         f"| condition number | {' | '.join(head)} | IllConditionedWarning |",
@@ -171,7 +171,7 @@ def table(make: Callable[[int, int], Data]) -> list[str]:
 
 
 def page() -> list[str]:
-    """What goes between the markers."""
+    """Make the text between the markers."""
     from lstd.experiments.provenance import describe_machine
 
     return [
@@ -185,14 +185,14 @@ def page() -> list[str]:
         "",
         *table(nearly_repeated),
         "",
-        "### Features that repeat one another exactly, told apart by the ridge term",
+        "### Features that repeat one another exactly, warns apart by the ridge term",
         "",
         *table(repeated),
     ]
 
 
 def main(arguments: Any = None) -> None:
-    """Print the tables, and write them when asked to."""
+    """Print the tables, and write them with --write."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
     parser.add_argument("--write", type=Path, metavar="PAGE", help="also put the tables into this Markdown page")
     chosen = parser.parse_args(arguments)

@@ -26,7 +26,7 @@ GOAL = 0.85
 
 
 def ratios(quick: bool = False) -> Iterator[Ratio]:
-    """The sums for one thread of the BLAS and for all of them; a fit beside a loop."""
+    """Time the sums with one thread of the BLAS and with all, and a fit beside a loop."""
     n_rows, pairs = (20_000, 3) if quick else (1_000_000, 11)
     random = np.random.default_rng(0)
     X, Z = random.standard_normal((2, n_rows, N_FEATURES))
@@ -36,8 +36,8 @@ def ratios(quick: bool = False) -> Iterator[Ratio]:
             seconds = in_turn(
                 lambda: LSTDStatistics.from_arrays(X, y, gamma=GAMMA, lmbda=LMBDA), lambda: Z.T @ X, pairs
             )
-        told = "one BLAS thread" if threads else "all BLAS threads"
-        claim = f"sums of {n_rows} rows of {N_FEATURES} features beside one matrix product, {told}"
+        threading = "one BLAS thread" if threads else "all BLAS threads"
+        claim = f"sums of {n_rows} rows of {N_FEATURES} features beside one matrix product, {threading}"
         yield Ratio(claim, *seconds, goal=GOAL, page=PAGE)
     X, y = X[:20_000], y[:20_000]
     with threadpool_limits(limits=1, user_api="blas"):
@@ -48,7 +48,7 @@ def ratios(quick: bool = False) -> Iterator[Ratio]:
 
 
 def loop(X: Any, y: Any) -> Any:
-    """Weights of Boyan's estimator by a step per row."""
+    """Compute the weights of Boyan's estimator with a step per row."""
     n = X.shape[1]
     A, b, z = ALPHA * np.eye(n), np.zeros(n), np.zeros(n)
     for t in range(len(X) - 1):

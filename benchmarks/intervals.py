@@ -1,13 +1,13 @@
-"""How often intervals hold the fixed point of LSTD(λ), and how often the value itself.
+"""Measure how often intervals hold the fixed point of LSTD(λ), and how often they hold the value.
 
     python benchmarks/intervals.py [--repeats 500] [--write docs/intervals.md]
 
-Episodes of classic and random processes, and one stream of random ones, with a ridge coefficient of 1/64 of the mean
-squared length of a row. Each row of the tables sums up several processes and kinds of features: coverage is the share
-of data sets whose interval holds what it should, averaged over the states that were visited, by how often they are
-visited in the long run; the mean over the cases, and the least and the largest. With 500 data sets its standard error
-is below 0.01 for one case, and far smaller for the mean. States at which the prediction hardly varies, with a standard
-deviation below 1e-3, are left out. What intervals cost: `python benchmarks/claims.py --only intervals`.
+The data are episodes of classic and random processes, and one stream of random ones. The ridge coefficient is 1/64 of
+the mean squared length of a row. Each row of the tables covers several processes and kinds of features, with the mean,
+the least and the largest coverage. Coverage is the share of data sets whose interval holds the fixed point or the
+value. It is averaged over the visited states with their stationary distribution. With 500 data sets, its standard error
+is below 0.01 for one case, and far smaller for the mean. States with a standard deviation of the prediction below 1e-3
+are left out. `python benchmarks/claims.py --only intervals` measures what intervals cost.
 """
 
 from __future__ import annotations
@@ -54,17 +54,17 @@ _VARIES = 1e-3
 
 
 class Coverage(NamedTuple):
-    """Of one case and λ."""
+    """Coverage of one case and λ."""
 
     of_fixed_point: Array  # (levels,)
     of_values: Array  # (levels,)
-    worst: float  # state, at the first level
+    worst: float  # of a state, at the first level
     width: float  # mean half width over 1.96 standard deviations of the prediction
     flagged: float
 
 
 def main() -> None:
-    """Print the tables, and write them when asked to."""
+    """Print the tables, and write them with --write."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
     parser.add_argument("--repeats", type=int, default=500, help="data sets per case")
     parser.add_argument("--write", type=Path, metavar="PAGE", help="also write the tables into this Markdown page")
@@ -76,7 +76,7 @@ def main() -> None:
 
 
 def coverage(repeats: int) -> list[str]:
-    """The tables of coverage."""
+    """Measure coverage and return its tables."""
     lines = [heading(), "", explained(repeats), "", "Episodes:", "", *HEADER]
     for n_episodes in EPISODES:
         lines += table(f"{n_episodes} episodes", episodic_cases(SEED), repeats, n_episodes >= 100)
@@ -104,12 +104,12 @@ HEADER = [
 
 
 def table(name: str, cases: list[Case], repeats: int, must: bool) -> Iterator[str]:
-    """A row per λ; `must` says that the goal of 0.93 to 0.97 holds, else 0.90 to 0.98 for 30 episodes and λ ≤ 0.9."""
+    """Yield a row per λ. The goal is 0.93 to 0.97 with `must`; otherwise 0.90 to 0.98 for 30 episodes and λ ≤ 0.9."""
     jobs = [(case, lmbda) for lmbda in LMBDAS for case in cases]
-    found = Parallel(n_jobs=-1)(delayed(covered)(case, lmbda, KINDS[name], repeats) for case, lmbda in jobs)
+    coverages = Parallel(n_jobs=-1)(delayed(covered)(case, lmbda, KINDS[name], repeats) for case, lmbda in jobs)
     print(f"{name} done", file=sys.stderr, flush=True)
     for i, lmbda in enumerate(LMBDAS):
-        some = found[i * len(cases) : (i + 1) * len(cases)]
+        some = coverages[i * len(cases) : (i + 1) * len(cases)]
         of_fixed_point = np.array([one.of_fixed_point for one in some])
         low, high = of_fixed_point[:, 0].min(), of_fixed_point[:, 0].max()
         goal = ""
@@ -133,7 +133,7 @@ KINDS = {
 
 
 def covered(case: Case, lmbda: float, kind: tuple[str, int], repeats: int) -> Coverage:
-    """Coverage over data sets of one kind."""
+    """Measure the coverage over data sets of one kind."""
     features, D = case.features, case.model.stationary
     goal, values = features @ case.model.fixed_point(features, lmbda), case.model.values
     scale = float(D @ np.sum(features**2, axis=1))
@@ -148,13 +148,13 @@ def covered(case: Case, lmbda: float, kind: tuple[str, int], repeats: int) -> Co
             visited = np.bincount(states, minlength=len(D)) > 0
             seen += visited
             for i, level in enumerate(LEVELS):
-                found = model.predict_interval(features, level)
+                interval = model.predict_interval(features, level)
                 for j, truth in enumerate((goal, values)):
-                    hits[j, i] += visited & (found.lower <= truth) & (truth <= found.upper)
+                    hits[j, i] += visited & (interval.lower <= truth) & (truth <= interval.upper)
                 if not i:
-                    flagged += visited & found.flagged
-                    half += visited * (found.upper - found.lower) / 2
-            predictions.append(np.where(visited, found.prediction, np.nan))
+                    flagged += visited & interval.flagged
+                    half += visited * (interval.upper - interval.lower) / 2
+            predictions.append(np.where(visited, interval.prediction, np.nan))
     seen_at_all = np.where(seen > 0, predictions, 0.0)
     spread = np.nanstd(seen_at_all, axis=0)
     counts = (seen > repeats / 4) & (spread > _VARIES) & (D > 0)
@@ -168,21 +168,21 @@ def covered(case: Case, lmbda: float, kind: tuple[str, int], repeats: int) -> Co
 
 
 def ratios(quick: bool = False) -> Iterator[Ratio]:
-    """What keeping stretches apart adds to a fit, and what the first interval takes after it."""
+    """Time what keeping blocks adds to a fit, and the first interval after it."""
     random = np.random.default_rng(0)
     for n_rows, pairs in ((2000, 3),) if quick else COST_ROWS:
         X, y = random.normal(size=(n_rows, N_FEATURES)), random.normal(size=n_rows)
         with threadpool_limits(1):
             fits(X, y, 0)
             plain, kept, interval = zip(*(fits(X, y, pair % 2) for pair in range(pairs)), strict=True)
-        told = f"{n_rows} rows of {N_FEATURES} features"
-        claim = f"`LSTD.fit` of {told}, stretches kept for intervals, beside none kept"
+        data = f"{n_rows} rows of {N_FEATURES} features"
+        claim = f"`LSTD.fit` of {data}, blocks kept for intervals, beside none kept"
         yield Ratio(claim, kept, plain, cost=True, goal=1.1, page=PAGE)
-        yield Ratio(f"first interval after a fit of {told} beside that fit", interval, plain, cost=True, page=PAGE)
+        yield Ratio(f"first interval after a fit of {data} beside that fit", interval, plain, cost=True, page=PAGE)
 
 
 def fits(X: Array, y: Array, first: int) -> tuple[float, float, float]:
-    """Seconds of a fit that keeps no stretches, of one that does, and of the first interval."""
+    """Measure the seconds of a fit without blocks, of one with blocks, and of the first interval."""
     seconds = {}
     for blocks in (0, "auto") if first else ("auto", 0):
         model = LSTD(n_blocks=blocks)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def write_between(path: Path, source: str, text: str) -> None:
-    """Replace what stands between a page's markers of this source; whole or not at all."""
+    """Replace the text between the markers of `source` in a page, whole or not at all."""
     begin, end = f"<!-- begin: {source} -->", f"<!-- end: {source} -->"
     page = path.read_text(encoding="utf-8")
     if page.count(begin) != 1 or page.count(end) != 1:

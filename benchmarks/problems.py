@@ -33,12 +33,12 @@ class Case:
     features: Array
 
     def stream(self, n_steps: int, seed: int) -> Data:
-        """One stream of `n_steps` transitions that has not ended."""
+        """Draw one continuing stream of `n_steps` transitions."""
         run = self.model.simulate(n_steps, seed)
         return Data(self.features[run.states], np.append(run.rewards, 0.0), {}, run.states)
 
     def episodes(self, n_episodes: int, seed: int) -> Data:
-        """The first episodes that end."""
+        """Draw episodes until so many have ended."""
         n_steps, ends = 64 * n_episodes, np.empty(0, dtype=np.intp)
         while len(ends) < n_episodes:
             n_steps *= 2
@@ -53,7 +53,7 @@ class Case:
 
 @cache
 def normal_rows(n_features: int, n_rows: int) -> tuple[Array, Array]:
-    """Independent normal features and rewards, made once in each process."""
+    """Make independent normal features and rewards, once in each process."""
     random = np.random.default_rng(0)
     return random.standard_normal((n_rows, n_features)), random.standard_normal(n_rows)
 

@@ -1,4 +1,4 @@
-"""What numbers were measured on: the machine and the source, and nothing about whose they are."""
+"""The machine and the source that numbers were measured on, without anything that identifies a person."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ SOURCE = Path(lstd.__file__).parent
 
 
 def describe_machine() -> dict[str, Any]:
-    """As `lstd` describes it, with the operating system and the architecture only, not their versions."""
+    """Describe the machine as `lstd` does, but with the operating system and the architecture without versions."""
     return describe() | {"platform": f"{platform.system()} {platform.machine()}"}
 
 
 def source_digest(folder: Path = SOURCE) -> str:
-    """First 12 digits of the SHA-256 of all modules' bytes, in the order of their paths within the folder."""
+    """Return the first 12 digits of the SHA-256 of all modules, in the order of their paths."""
     digest = hashlib.sha256()
     for path in sorted(folder.rglob("*.py"), key=lambda path: path.relative_to(folder).as_posix()):
         digest.update(path.read_bytes())

@@ -1,4 +1,4 @@
-"""Ratios of times that are taken in turn in one run, so that other load on the machine weighs on both alike."""
+"""Ratios of times measured in turn in one run, so that other load on the machine slows both sides alike."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 
 @dataclass(frozen=True)
 class Ratio:
-    """Seconds of `lstd` and of what stands beside it, `ours[i]` taken next to `beside[i]`.
+    """Seconds of `lstd` and of its neighbour, `ours[i]` measured next to `beside[i]`.
 
-    The ratio is how often as fast `lstd` is, beside / ours, with a goal of at least that; of a `cost`, how often as
-    long it takes, ours / beside, with a goal of at most that. `seconds_goal` is for `ours`, at most. `page` is where
-    the claim is made. What could not be measured has no seconds, but says why in `skipped`.
+    The ratio is beside / ours, how many times as fast `lstd` is, and `goal` is its least value. For a `cost`, the ratio
+    is ours / beside, how many times as long `lstd` takes, and `goal` is its largest value. `seconds_goal` is the
+    largest value for `ours`. `page` makes the claim. `skipped` says why there are no seconds.
     """
 
     claim: str
@@ -33,7 +33,7 @@ class Ratio:
     skipped: str = ""
 
     def row(self) -> dict[str, Any]:
-        """The claim, and what was found, as plain JSON values."""
+        """The claim and its numbers as plain JSON values."""
         if self.skipped:
             return {"claim": self.claim, "page": self.page, "skipped": self.skipped}
         pairs = list(zip(self.ours, self.beside, strict=True))
@@ -52,7 +52,7 @@ class Ratio:
 
 
 def in_turn(ours: Callable[[], Any], beside: Callable[[], Any], pairs: int) -> tuple[list[float], list[float]]:
-    """Seconds of both, A B A B …, after a run of each that does not count."""
+    """Measure the seconds of both in turn, after a run of each that does not count."""
     tasks, seconds = (ours, beside), ([], [])  # type: tuple[Callable[[], Any], ...], tuple[list[float], list[float]]
     for task in tasks:
         task()
@@ -63,21 +63,21 @@ def in_turn(ours: Callable[[], Any], beside: Callable[[], Any], pairs: int) -> t
 
 
 def timed(task: Callable[[], Any]) -> float:
-    """Seconds of one run."""
+    """Measure the seconds of one run."""
     begin = time.perf_counter()
     task()
     return time.perf_counter() - begin
 
 
 def table(rows: Iterable[dict[str, Any]], pages: bool = True) -> list[str]:
-    """Lines of a Markdown table of rows of :class:`Ratio`, with or without the last column."""
+    """Lines of a Markdown table of rows of :class:`Ratio`, with or without the column of pages."""
     width = len(HEAD) if pages else len(HEAD) - 1
     lines = [_joined(HEAD[:width]), "|" + "---|" * width]
     return lines + [_joined(_cells(row)[:width]) for row in rows]
 
 
 def run_alone(doc: str | None, ratios: Callable[[bool], Iterator[Ratio]]) -> None:
-    """Measure one script's ratios and print their table: what the script does when it is run by itself."""
+    """Measure one script's ratios and print their table; the main function of each script."""
     parser = argparse.ArgumentParser(description=(doc or "").split("\n", maxsplit=1)[0])
     parser.add_argument("--quick", action="store_true", help="less data and fewer repeats, to see that it runs")
     arguments = parser.parse_args()
@@ -89,7 +89,7 @@ def run_alone(doc: str | None, ratios: Callable[[bool], Iterator[Ratio]]) -> Non
 
 
 def note(text: str) -> None:
-    """A line of progress."""
+    """Print a line of progress."""
     print(text, file=sys.stderr, flush=True)
 
 
@@ -106,9 +106,9 @@ def _cells(row: dict[str, Any]) -> list[str]:
     if "skipped" in row:
         return [row["claim"], f"skipped: {row['skipped']}", *[""] * (len(HEAD) - 3), page]
     ratio, seconds = row["ratio"], row["seconds"]
-    found = f"{_number(ratio['median'])}× {row['kind']} ({_number(ratio['low'])} to {_number(ratio['high'])})"
+    shown = f"{_number(ratio['median'])}× {row['kind']} ({_number(ratio['low'])} to {_number(ratio['high'])})"
     ours, beside = (_duration(seconds[side]["median"]) for side in ("lstd", "beside"))
-    return [row["claim"], found, _goal(row), ours, beside, str(row["pairs"]), page]
+    return [row["claim"], shown, _goal(row), ours, beside, str(row["pairs"]), page]
 
 
 def _goal(row: dict[str, Any]) -> str:
@@ -123,7 +123,7 @@ def _goal(row: dict[str, Any]) -> str:
 
 
 def _number(value: float) -> str:
-    """Three digits, all of them before the point when there are more."""
+    """Three significant digits; larger numbers in whole."""
     return f"{value:.0f}" if value >= 99.5 else f"{value:.3g}"
 
 

@@ -1,13 +1,14 @@
-"""How well settings chosen from the data do: LSTDCV beside fixed settings and the best pair in hindsight.
+"""Compare settings chosen by LSTDCV with fixed settings and with the best pair in hindsight.
 
     python benchmarks/selection.py [--seeds 20] [--runs 2] [--write docs/selection.md]
 
-The nine problems of the paper at its length T and at 10 T, and eight episodic problems with 20 and 80 episodes, each on
-random processes of seeds that had no part in making the rule. The error of a pair (λ, α) is that of its weights at the
-end of the data, (Φθ − Φθ*)ᵀ D (Φθ − Φθ*); the excess of a way to choose is the mean of its errors over that of the one
-pair that is best for the problem in hindsight. The mean is taken in three ways: of errors in units of the values' own
-size, (Φθ*)ᵀ D (Φθ*), as the paper has it, which a few processes with values near zero dominate; of errors as they are;
-and of the first with none counted as more than 2. What a choice costs: `python benchmarks/claims.py --only selection`.
+The data are the nine problems of the paper at its length T and at 10 T, and eight episodic problems with 20 and 80
+episodes, on random processes whose seeds were not used to make the rule. The error of a pair (λ, α) is that of its
+weights at the end of the data, (Φθ − Φθ*)ᵀ D (Φθ − Φθ*). The excess of a way to choose is the mean of its errors,
+divided by that of the one pair that is best for the problem in hindsight. There are three means: of errors in units of
+the values, (Φθ*)ᵀ D (Φθ*), as in the paper, which a few processes with values near zero dominate; of errors as they
+are; and of the first with none counted as more than 2. `python benchmarks/claims.py --only selection` measures what a
+choice costs.
 """
 
 from __future__ import annotations
@@ -53,14 +54,14 @@ N_RESAMPLES = 400
 
 
 def main() -> None:
-    """Print the tables, and write them when asked to."""
+    """Print the tables, and write them with --write."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
     parser.add_argument("--seeds", type=int, default=20, help="random processes per problem")
     parser.add_argument("--runs", type=int, default=2, help="data sets per process")
     parser.add_argument("--write", type=Path, metavar="PAGE", help="also write the tables into this Markdown page")
     arguments = parser.parse_args()
-    found = {name: measured(name, arguments.seeds, arguments.runs) for name in SETTINGS}
-    page = "\n".join([*heading(arguments), "", *summary(found), "", *by_problem(found)])
+    errors = {name: measured(name, arguments.seeds, arguments.runs) for name in SETTINGS}
+    page = "\n".join([*heading(arguments), "", *summary(errors), "", *by_problem(errors)])
     print(page)
     if arguments.write:
         write_between(arguments.write, "benchmarks/selection.py", page)
@@ -82,7 +83,7 @@ SETTINGS: dict[str, tuple[Callable[[int], list[Case]], Callable[[Case, int], Dat
 
 
 def measured(name: str, n_seeds: int, n_runs: int) -> dict[str, dict[str, Array]]:
-    """Of each problem: errors of the ways (seeds, runs, ways), of all pairs (seeds, runs, pairs), sizes (seeds, 1)."""
+    """Measure, for each problem, errors of ways and of pairs (seeds, runs, …), and the sizes of values (seeds, 1)."""
     count = len(SETTINGS[name][0](FIRST_SEED))
     tasks = [(seed, i) for seed in range(FIRST_SEED, FIRST_SEED + n_seeds) for i in range(count)]
     results: dict[str, dict[str, list[Any]]] = {}
@@ -99,7 +100,7 @@ def measured(name: str, n_seeds: int, n_runs: int) -> dict[str, dict[str, Array]
 
 
 def one_seed(setting: str, seed: int, index: int, n_runs: int) -> tuple[str, Array, Array, Array]:
-    """Errors on the data sets of one process."""
+    """Measure the errors on the data sets of one process."""
     cases, draw = SETTINGS[setting]
     case = cases(seed)[index]
     best = case.model.best_fit(case.features)
@@ -121,15 +122,15 @@ def one_seed(setting: str, seed: int, index: int, n_runs: int) -> tuple[str, Arr
 
 
 def all_weights(data: Data, gamma: float) -> dict[float, dict[float, Array]]:
-    """Weights of every pair, α in units of the mean squared length of a row."""
+    """Compute the weights of every pair, α in units of the mean squared length of a row."""
     X, y, columns = data[:3]
     unit = float(np.mean(np.sum(X**2, axis=1)))
-    found: dict[float, dict[float, Array]] = {}
+    weights: dict[float, dict[float, Array]] = {}
     for lmbda in LMBDAS.tolist():
         sums = LSTDStatistics.from_arrays(X, y, gamma=gamma, lmbda=lmbda, **columns)
         A = sums.matrix("boyan")
-        found[lmbda] = {alpha: solve(A, sums.b, alpha * unit, warn=False).weights[:, 0] for alpha in ALPHAS.tolist()}
-    return found
+        weights[lmbda] = {alpha: solve(A, sums.b, alpha * unit, warn=False).weights[:, 0] for alpha in ALPHAS.tolist()}
+    return weights
 
 
 # ---------------------------------------------------------------- tables
@@ -146,14 +147,14 @@ def excess(entry: dict[str, Array], mean: str, seeds: NDArray[np.intp]) -> Array
     return np.asarray(ways.mean(axis=(0, 1)) / pairs.mean(axis=(0, 1)).min())
 
 
-def summary(found: dict[str, dict[str, dict[str, Array]]]) -> list[str]:
+def summary(errors: dict[str, dict[str, dict[str, Array]]]) -> list[str]:
     """Geometric mean over problems, with its standard error over seeds, and the worst problem."""
     random = np.random.default_rng(0)
     lines = [
         "| data | means of errors | " + " | ".join(WAYS) + " | goal for LSTDCV |",
         "|---|---|" + "---|" * (len(WAYS) + 1),
     ]
-    for name, problems in found.items():
+    for name, problems in errors.items():
         n_seeds = len(next(iter(problems.values()))["ways"])
         for mean in MEANS:
             whole = np.array([excess(entry, mean, np.arange(n_seeds)) for entry in problems.values()])
@@ -178,10 +179,10 @@ def verdict(name: str, mean: str, centre: Array, whole: Array) -> str:
     return f"{goal}: {'met' if met else 'missed'}"
 
 
-def by_problem(found: dict[str, dict[str, dict[str, Array]]]) -> list[str]:
+def by_problem(errors: dict[str, dict[str, dict[str, Array]]]) -> list[str]:
     """Excess of LSTDCV on each problem, with errors in units of the values."""
     lines = ["| data | problem | " + " | ".join(MEANS) + " |", "|---|---|" + "---|" * len(MEANS)]
-    for name, problems in found.items():
+    for name, problems in errors.items():
         for problem, entry in problems.items():
             seeds = np.arange(len(entry["ways"]))
             cells = [f"{excess(entry, mean, seeds)[0]:.2f}" for mean in MEANS]
@@ -190,16 +191,16 @@ def by_problem(found: dict[str, dict[str, dict[str, Array]]]) -> list[str]:
 
 
 def ratios(quick: bool = False) -> Iterator[Ratio]:
-    """What `LSTDCV.fit` with the default grid costs."""
+    """Time `LSTDCV.fit` with the default grid."""
     n_rows, pairs = (2000, 2) if quick else (100_000, 5)
     random = np.random.default_rng(0)
     X, y = random.normal(size=(n_rows, N_FEATURES)), random.normal(size=n_rows)
-    told = f"of {n_rows} rows of {N_FEATURES} features"
+    data = f"of {n_rows} rows of {N_FEATURES} features"
     seconds = in_turn(partial(_choose, X, y, 2), partial(_choose, X, y, 1), pairs)
-    yield Ratio(f"`LSTDCV.fit` {told}, two jobs beside one", *seconds, page=PAGE)
+    yield Ratio(f"`LSTDCV.fit` {data}, two jobs beside one", *seconds, page=PAGE)
     with threadpool_limits(1):
         seconds = in_turn(partial(_choose, X, y, 1), partial(LSTD().fit, X, y), pairs)
-        yield Ratio(f"`LSTDCV.fit` {told}, one job, beside one `LSTD.fit`", *seconds, cost=True, page=PAGE)
+        yield Ratio(f"`LSTDCV.fit` {data}, one job, beside one `LSTD.fit`", *seconds, cost=True, page=PAGE)
         fold = slice(n_rows // N_FOLDS, None)
         sample = LSTD(n_blocks=0)
         choice, fits = in_turn(partial(_choose, X, y, 1), partial(sample.fit, X[fold], y[fold]), pairs)
@@ -208,11 +209,11 @@ def ratios(quick: bool = False) -> Iterator[Ratio]:
     n_sums = N_FOLDS * len(LMBDAS)
     n_fits = n_sums * len(ALPHAS)
     yield Ratio(
-        f"`LSTDCV.fit` {told}, one job, beside {n_fits} fits, one per fold, λ and α", choice,
+        f"`LSTDCV.fit` {data}, one job, beside {n_fits} fits, one per fold, λ and α", choice,
         [n_fits * each for each in fits], page=PAGE,
     )  # fmt: skip
     yield Ratio(
-        f"`LSTDCV.fit` {told}, one job, beside sums per fold and λ, a solve for each α", choice_again,
+        f"`LSTDCV.fit` {data}, one job, beside sums per fold and λ, a solve for each α", choice_again,
         [n_sums * one + n_fits * each for one, each in zip(sums, solves, strict=True)], page=PAGE,
     )  # fmt: skip
 

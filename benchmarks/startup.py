@@ -24,7 +24,7 @@ BESIDE = "import sklearn.linear_model"
 
 
 def ratios(quick: bool = False) -> Iterator[Ratio]:
-    """Each start beside the import."""
+    """Time each start beside the import."""
     for name, code in STARTS.items():
         seconds = in_turn(partial(_python, code), partial(_python, BESIDE), 1 if quick else 9)
         yield Ratio(f"{name} beside `{BESIDE}`", *seconds, page=PAGE)
