@@ -1,16 +1,17 @@
 """How many purchases will each customer make in the next 39 weeks? CDNOW, 2357 customers, 39 weeks to train on.
 
 The purchase histories of Fader and Hardie's 1/10 sample are read from the installed package `lifetimes` (pip install
-lifetimes; it is not imported). A row is a customer's week: the reward of leaving it is the number of days with a repeat
-purchase in the week after.
+lifetimes; it is not imported). A row is a customer's week. Its reward is the number of days with a repeat purchase in
+the following week.
 
     python examples/customer_value.py [--quick] [--figure PATH]
 
-The horizon is part of the state, and nothing is discounted: features are functions of the customer times functions of
-the weeks to go, which are zero when none is. A customer's weeks are cut into windows of 13, then again of 26 and of 39.
-A window is an episode: its weeks to go count down to a termination, unless the end of the data truncates it. λ and α
-are chosen inside the training data: sums over weeks 1-26 predict weeks 27-39. Beside it stand a BG/NBD model (Fader,
-Hardie and Lee, Marketing Science 24, 2005) and a ridge on returns over the weeks observed. The figure needs lstd[cli].
+The horizon is part of the state, and nothing is discounted: features are products of functions of the customer and
+functions of the weeks to go, which are zero when no week is left. A customer's weeks are cut into windows of 13, then
+again of 26 and of 39. Each window is an episode: its weeks to go count down to termination, unless the end of the data
+truncates it. λ and α are chosen within the training data: a fit to weeks 1-26 predicts weeks 27-39. The results are
+compared with a BG/NBD model (Fader, Hardie and Lee, Marketing Science 24, 2005) and with ridge regression on the
+returns observed. The figure needs lstd[cli].
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from scipy.special import betaln, gammaln, hyp2f1
 
 from lstd import LSTD, LSTDStatistics
 
-TRAIN, CHOOSE, AHEAD = 39, 26, 39  # weeks to train on, of them before those that choose λ and α; weeks to predict
+TRAIN, CHOOSE, AHEAD = 39, 26, 39  # weeks to train on; those before the weeks that choose λ and α; weeks to predict
 LMBDAS, ALPHAS = (0.0, 0.5, 0.8, 0.9, 0.95, 1.0), tuple(10.0**k for k in range(-2, 7))
 VARIANTS, WINDOWS = ("boyan", "uncorrected", "mixed"), (13, 26, 39)
 NAMES = {"boyan": "Boyan's LSTD(λ)", "uncorrected": "Uncorrected LSTD(λ)", "mixed": "Mixed LSTD(λ)",
@@ -35,13 +36,13 @@ NAMES = {"boyan": "Boyan's LSTD(λ)", "uncorrected": "Uncorrected LSTD(λ)", "mi
 
 
 class Histories:
-    """Days of purchase: first (customers,), and per customer and week counts of repeat purchases and last days."""
+    """Purchases: the first day of each customer; repeat purchases and last day by customer and week."""
 
     def __init__(self):
         path = distribution("lifetimes").locate_file("lifetimes/datasets/CDNOW_sample.txt")
         fields = [line.split() for line in path.read_text(encoding="ascii").splitlines()]
         days = [(date.fromisoformat(field[2]) - date(1997, 1, 1)).days for field in fields]
-        who, day = np.unique([[int(field[1]) for field in fields], days], axis=1)  # a day counts once
+        who, day = np.unique([[int(field[1]) for field in fields], days], axis=1)  # each day counts once
         who = np.unique(who, return_inverse=True)[1]
         self.n = int(who.max()) + 1
         self.first = day[np.searchsorted(who, np.arange(self.n))]
@@ -55,12 +56,12 @@ class Histories:
         self.frequency = self.counts.cumsum(axis=1)
 
     def summary(self, customer, week):
-        """Repeat purchases x, weeks from first to last purchase t_x, and weeks observed T, up to the end of `week`."""
+        """Return repeat purchases x, weeks from first to last purchase t_x, and weeks observed T, after `week`."""
         last, today = self.last[customer, week], 7 * week + 6
         return self.frequency[customer, week], *((day - self.first[customer]) / 7 for day in (last, today))
 
     def features(self, customer, week, to_go):
-        """Functions of frequency, recency and age times functions of the weeks to go, shape (rows, 30)."""
+        """Multiply functions of frequency, recency and age by functions of the weeks to go; shape (rows, 30)."""
         x, t_x, age = self.summary(customer, week)
         lately, recently = np.exp((t_x - age) / 4), np.exp((t_x - age) / 13)
         often, rate = np.log1p(x), 4 * (x + 0.25) / (age + 4)
@@ -70,12 +71,12 @@ class Histories:
         return np.einsum("ir,jr->rij", state, horizon).reshape(len(x), -1)
 
     def weeks(self, end):
-        """Customer and week of every row from a customer's first week to week `end`."""
+        """Return customer and week of every row, from each customer's first week to week `end`."""
         customer = np.repeat(np.arange(self.n), end - self.start)
         return customer, np.concatenate([np.arange(start, end) for start in self.start])
 
     def episodes(self, end):
-        """Arguments of `LSTD.fit` for what is known after `end` weeks."""
+        """Return arguments of `LSTD.fit` for the data of the first `end` weeks."""
         customer, week = self.weeks(end)
         cut, passed = week == end - 1, week - self.start[customer]
         reward = np.where(cut, np.nan, self.counts[customer, np.minimum(week + 1, end - 1)])
@@ -88,7 +89,7 @@ class Histories:
         return dict(zip(("X", "y", "episode", "terminated"), columns, strict=True))
 
     def ridge(self, end, alpha):
-        """Weights of a regression of the purchases between each week and week `end` on the features."""
+        """Regress the purchases between each week and week `end` on the features."""
         customer, week = self.weeks(end)
         X = self.features(customer, week, end - 1 - week)
         returns = self.frequency[customer, end - 1] - self.frequency[customer, week]
@@ -96,7 +97,7 @@ class Histories:
 
 
 def bg_nbd_loss(parameters, x, t_x, T):
-    """Minus the log-likelihood of a BG/NBD model, at the logarithms of r, α, a, b."""
+    """Compute minus the log-likelihood of a BG/NBD model, given the logarithms of r, α, a, b."""
     r, alpha, a, b = np.exp(parameters)
     common = gammaln(r + x) - gammaln(r) + r * np.log(alpha) - betaln(a, b)
     active = betaln(a, b + x) - (r + x) * np.log(alpha + T)
@@ -105,7 +106,7 @@ def bg_nbd_loss(parameters, x, t_x, T):
 
 
 def bg_nbd(x, t_x, T, ahead):
-    """Estimates of r, α, a, b, and the expected purchases in the next `ahead` weeks."""
+    """Estimate r, α, a, b, and the expected purchases in the next `ahead` weeks."""
     r, alpha, a, b = estimates = np.exp(minimize(bg_nbd_loss, np.zeros(4), args=(x, t_x, T), method="L-BFGS-B").x)
     later = alpha + T + ahead
     kept = ((alpha + T) / later) ** (r + x) * hyp2f1(r + x, b + x, a + b + x - 1, ahead / later)
@@ -118,7 +119,7 @@ def rmse(predicted, observed):
 
 
 def choose(data, lmbdas):
-    """For each variant and the ridge, the (λ, α) whose sums over weeks 1-26 predict weeks 27-39 best."""
+    """Choose for each variant, and for ridge, the (λ, α) with which weeks 1-26 predict weeks 27-39 best."""
     now = data.features(np.arange(data.n), np.full(data.n, CHOOSE - 1), np.full(data.n, TRAIN - CHOOSE))
     observed = data.counts[:, CHOOSE:TRAIN].sum(axis=1)
     arrays = data.episodes(CHOOSE)
@@ -133,7 +134,7 @@ def choose(data, lmbdas):
 
 
 def predict(data, chosen):
-    """Predicted purchases of every customer in the weeks held out, by method, and the estimates of BG/NBD."""
+    """Predict the purchases of each customer in the held-out weeks, by method; also return the estimates of BG/NBD."""
     now = data.features(np.arange(data.n), np.full(data.n, TRAIN - 1), np.full(data.n, AHEAD))
     arrays = data.episodes(TRAIN)
     fitted = (LSTD(1.0, *chosen[name].values(), variant=name).fit(**arrays) for name in VARIANTS)
@@ -145,16 +146,16 @@ def predict(data, chosen):
 
 
 def compare(predicted, observed, n_resamples, seed=0):
-    """RMSE, and that of Boyan's LSTD less it: 95 % interval over customers drawn anew, the models as they are."""
+    """Compute RMSE and its difference from that of Boyan's LSTD, with 95 % bootstrap intervals over customers."""
     drawn = np.random.default_rng(seed).integers(len(observed), size=(n_resamples, len(observed)))
     spread = {method: rmse(p[drawn], observed[drawn]) for method, p in predicted.items()}
-    found, unsure = {}, 2 * np.sqrt(0.025 * 0.975 / n_resamples)  # two standard errors of a share of resamples
+    found, unsure = {}, 2 * np.sqrt(0.025 * 0.975 / n_resamples)  # two standard errors of a fraction of resamples
     for method, p in predicted.items():
         less = spread["boyan"] - spread[method]
         (low, high), lean = np.quantile(less, (0.025, 0.975)), np.sign(less).mean()
         words, tail = "better than" if lean < 0 else "worse than", (1 - abs(lean)) / 2
         if tail > 0.025 - unsure:
-            words = f"possibly {words}" if tail < 0.025 + unsure else "not told apart from"
+            words = f"possibly {words}" if tail < 0.025 + unsure else "indistinguishable from"
         found[method] = {"rmse": rmse(p, observed), "low": low, "high": high, "judged": words, "total": p.sum()}
     return found
 
@@ -176,7 +177,7 @@ def draw(data, predicted, observed, path):
 
 
 def main(quick=False, figure=None):
-    """Print the table and verdicts; `quick` tries three λ and resamples less."""
+    """Print the table and verdicts; `quick` tries three λ and uses fewer resamples."""
     chosen = choose(data := Histories(), LMBDAS[::2] if quick else LMBDAS)
     predicted, estimates = predict(data, chosen)
     observed = data.counts[:, TRAIN:].sum(axis=1)
@@ -197,5 +198,5 @@ def main(quick=False, figure=None):
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--quick", action="store_true", help="three λ, fewer resamples")
-    parser.add_argument("--figure", help="where to write the figure")
+    parser.add_argument("--figure", help="path of the figure")
     main(**vars(parser.parse_args()))

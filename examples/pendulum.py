@@ -1,14 +1,14 @@
-"""Policy evaluation on Gymnasium's Pendulum-v1 from short episodes that are cut off, never ended.
+"""Policy evaluation on Gymnasium's Pendulum-v1 from short episodes that are cut off and never terminate.
 
-Two fixed policies are evaluated: "swing" holds the pendulum's energy at that of the upright position and keeps it
-going round, so that most of a value lies behind the cut; "balance" swings up and then holds the pendulum still, so that
-little does. The same number of transitions in one long stream of "swing" is the third case.
+Two fixed policies are evaluated. "swing" holds the pendulum's energy at that of the upright position and keeps it
+turning, so that much of a value lies beyond the cut. "balance" swings up and then holds the pendulum still, so that
+little does. The third case is the same number of transitions in one long stream of "swing".
 
     python examples/pendulum.py [--quick] [--figure PATH]
 
-The truth is the discounted return of long rollouts at held-out states; some of the rollouts choose λ and α for every
-method alike, the others give the errors that are printed. The intervals are over both what was drawn: the data and the
-rollouts that give the errors. Needs lstd[gymnasium], for the figure lstd[cli].
+True values are the discounted returns of long rollouts from held-out states. One fifth of the rollouts choose λ and α
+in the same way for every method; the others give the errors. The intervals account for the randomness of both the data
+and those rollouts. The example needs lstd[gymnasium]; the figure needs lstd[cli].
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from lstd.data.returns import discounted_returns
 from lstd.errors import IllConditionedWarning
 
 GAMMA = 0.98
-STEPS, EPISODES = 40, 50  # of the data; 0.98^40 = 0.45 is the weight of what comes after 40 steps
-TAIL, SETTLE = 600, 120  # steps behind a held-out state (0.98^600 = 5e-6), and before those of the long stream
+STEPS, EPISODES = 40, 50  # of the data; 0.98^40 = 0.45 is the weight of rewards after 40 steps
+TAIL, SETTLE = 600, 120  # steps after a held-out state (0.98^600 = 5e-6), and before those of the long stream
 LMBDAS = (0.0, 0.3, 0.6, 0.8, 0.9, 0.95, 1.0)
-ALPHAS = (0.0, *(10.0**k for k in range(-10, 5)))  # from no ridge at all, so that there is no edge below
+ALPHAS = (0.0, *(10.0**k for k in range(-10, 5)))  # from no ridge, so that the grid has no lower edge
 VARIANTS = ("boyan", "uncorrected", "mixed")
 METHODS = (*VARIANTS, "ridge", "ridge_rescaled")
 NAMES = {
@@ -44,7 +44,7 @@ NAMES = {
 
 
 def torque(observation, balance):
-    """Energy control, and close to the top, if `balance`, a linear law; of one pendulum (3,) or of many (3, ...)."""
+    """Control the energy of pendulums, observations (3, ...); near the top, if `balance`, apply a linear law."""
     cosine, sine, velocity = observation
     swing = (5.0 - velocity**2 / 6.0 - 5.0 * cosine) * np.sign(velocity)
     hold = -12.0 * np.arctan2(sine, cosine) - 3.0 * velocity
@@ -53,7 +53,7 @@ def torque(observation, balance):
 
 
 def features(observation):
-    """Fourier terms of the angle to order 3 times Chebyshev polynomials of the velocity to degree 4: (..., 35)."""
+    """Multiply Fourier terms of the angle by Chebyshev polynomials of the velocity; shape (..., 35)."""
     cosine, sine, velocity = np.asarray(observation, dtype=np.float64)
     turns = [(cosine + 1j * sine) ** k for k in range(1, 4)]
     angle = [np.ones_like(cosine), *(turn.real for turn in turns), *(turn.imag for turn in turns)]
@@ -64,11 +64,11 @@ def features(observation):
 
 @dataclass(frozen=True)
 class Case:
-    """How data are collected."""
+    """A way to collect data."""
 
     name: str
     balance: bool
-    stream: bool  # one long stream in place of short episodes
+    stream: bool  # one long stream instead of short episodes
 
     def collect(self, seed):
         n_episodes, n_steps = (1, STEPS * EPISODES) if self.stream else (EPISODES, STEPS)
@@ -82,9 +82,9 @@ class Case:
         )
 
     def rollouts(self, n_rollouts, n_steps, seed):
-        """Observations (steps, 3, rollouts) and rewards (steps, rollouts).
+        """Simulate rollouts: observations (steps, 3, rollouts) and rewards (steps, rollouts).
 
-        Gymnasium's own step moves all pendulums at once: it is as right for an array of states as for one.
+        Gymnasium's own step moves all pendulums at once, because it works on arrays of states too.
         """
         env = gymnasium.make("Pendulum-v1", disable_env_checker=True).unwrapped
         starts = [(env.reset(seed=seed if k == 0 else None)[0], env.state) for k in range(n_rollouts)]
@@ -97,9 +97,9 @@ class Case:
         return np.array(observations), np.array(rewards)
 
     def truth(self, n_rollouts, seed):
-        """Features and values of held-out states, of the kind that the data visit, shape (rollouts, STEPS, ...).
+        """Return features and values of held-out states like those of the data, shape (rollouts, STEPS, ...).
 
-        And the share of the first ones' values that comes STEPS and more steps later.
+        Also return the fraction of the first states' values that comes at least STEPS steps later.
         """
         first = SETTLE if self.stream else 0
         observations, rewards = self.rollouts(n_rollouts, first + STEPS + TAIL, seed)
@@ -116,21 +116,21 @@ CASES = (
 
 
 def observed_returns(data):
-    """Discounted returns up to the cut, and γ^h with h the steps up to it."""
+    """Compute discounted returns up to the cut, and γ^h for h steps up to it."""
     last = np.append(data.episode[1:] != data.episode[:-1], True)
     return discounted_returns(data.y, GAMMA, last, data.terminated)
 
 
 def ridge(X, y):
-    """Weights for every α."""
+    """Solve a ridge regression for every α."""
     return [np.linalg.solve(X.T @ X + alpha * np.eye(X.shape[1]), X.T @ y) for alpha in ALPHAS]
 
 
 def candidates(data):
-    """Weights of every method for every setting: method -> array (λ, α, n)."""
+    """Fit every method with every setting: method -> array of weights (λ, α, n)."""
     sums = [LSTDStatistics.from_arrays(**data.to_arrays(), gamma=GAMMA, lmbda=lmbda) for lmbda in LMBDAS]
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", IllConditionedWarning)  # the grid reaches α = 0, and errors judge what it gives
+        warnings.simplefilter("ignore", IllConditionedWarning)  # the grid reaches α = 0; the errors are measured
         found = {v: np.array([[s.solve(alpha, v).weights for alpha in ALPHAS] for s in sums]) for v in VARIANTS}
     returns, behind = observed_returns(data)
     X, y, seen = data.X[~data.horizon], returns[~data.horizon], 1.0 - behind[~data.horizon]
@@ -140,18 +140,18 @@ def candidates(data):
 
 
 def rms(visited, values, weights):
-    """Root mean square of visited @ w - values for every w, as a QR factor has it in 36 rows."""
+    """Compute the root mean square of visited @ w - values for every w, from a QR factor of 36 rows."""
     both = np.concatenate([visited, values[..., np.newaxis]], axis=-1).reshape(values.size, -1)
     factor = np.linalg.qr(both, mode="r")
     return np.linalg.norm(weights @ factor[:, :-1].T - factor[:, -1], axis=-1) / np.sqrt(values.size)
 
 
 def errors(weights, visited, values):
-    """Errors of one method: at the λ and α that the first fifth of the rollouts chose, in the others.
+    """Compute errors of one method, at the λ and α that the first fifth of the rollouts chooses, in the others.
 
     `weights` has shape (seeds, λ, α, n). An error is the root mean square over the held-out states, divided by the
-    standard deviation of their values: "curve" (seeds, λ), each λ at its best α, "error" (seeds,) at the best λ.
-    "squares" (seeds, rollouts) has the squares of "error" as its means over the rollouts.
+    standard deviation of their values: "curve" (seeds, λ) for each λ at its best α, "error" (seeds,) at the best λ.
+    The means of "squares" (seeds, rollouts) over rollouts are the squares of "error".
     """
     choosing, telling = slice(0, len(values) // 5), slice(len(values) // 5, None)
     chosen = rms(visited[choosing], values[choosing], weights).mean(axis=0)
@@ -166,7 +166,7 @@ def errors(weights, visited, values):
 
 
 def evaluate(case, n_seeds, n_rollouts):
-    """The errors of every method, and the share of a value that comes STEPS and more steps later."""
+    """Compute the errors of every method, and the fraction of a value that comes at least STEPS steps later."""
     visited, values, later = case.truth(n_rollouts, seed=10**6)
     fitted = []
     for seed in range(n_seeds):
@@ -176,10 +176,10 @@ def evaluate(case, n_seeds, n_rollouts):
 
 
 def verdict(found):
-    """Boyan's error less that of each other method: mean over the seeds and its 95 % interval.
+    """Compare Boyan's error with that of each other method: mean difference over the seeds, 95 % interval.
 
-    The variance is that over the seeds plus that over the rollouts, each by leaving one out (the jackknife), with the
-    degrees of freedom of the sum after Satterthwaite.
+    The variance is the sum of that over the seeds and that over the rollouts, by the jackknife; the degrees of freedom
+    of the sum follow Satterthwaite.
     """
     judged, without = {}, {}
     for method in METHODS:
@@ -191,7 +191,7 @@ def verdict(found):
         parts = difference.var(ddof=1) / n_seeds, (n - 1) * (without["boyan"] - without[method]).var()
         freedom = sum(parts) ** 2 / (parts[0] ** 2 / (n_seeds - 1) + parts[1] ** 2 / (n - 1))
         mean, margin = difference.mean(), stats.t.ppf(0.975, freedom) * np.sqrt(sum(parts))
-        words = "not told apart from" if abs(mean) <= margin else "ahead of" if mean < 0 else "behind"
+        words = "indistinguishable from" if abs(mean) <= margin else "ahead of" if mean < 0 else "behind"
         judged[method] = {"mean": mean, "margin": margin, "judged": words}
     return judged
 
@@ -200,7 +200,7 @@ def report(name, found, judged, later=None):
     n_seeds, n = found["boyan"]["squares"].shape
     print(f"\n{name}: error / spread of the values, mean ± standard deviation over {n_seeds} seeds; {n} rollouts")
     if later is not None:
-        print(f"  behind the cut lies {100 * later:.0f} % of the values at the start of an episode")
+        print(f"  beyond the cut lies {100 * later:.0f} % of the values at the start of an episode")
     for method, result in found.items():
         setting = (f"λ = {result['lmbda']:g}, " if method in VARIANTS else "") + f"α = {result['alpha']:g}"
         setting += ", largest tried" * (result["alpha"] == ALPHAS[-1])
@@ -237,7 +237,7 @@ def main(quick=False, figure=None):
     """Print the tables and verdicts; `quick` uses fewer seeds and rollouts."""
     results, verdicts = {}, {}
     for case in CASES:
-        with threadpool_limits(1):  # 36 columns are too few for threads of BLAS
+        with threadpool_limits(1):  # BLAS threads do not pay off with 36 columns
             found, later = evaluate(case, *((6, 1000) if quick else (40, 5000)))
         results[case.name], verdicts[case.name] = found, verdict(found)
         report(case.name, found, verdicts[case.name], None if case.stream else later)
@@ -249,5 +249,5 @@ def main(quick=False, figure=None):
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--quick", action="store_true", help="fewer seeds and rollouts")
-    parser.add_argument("--figure", help="where to write the figure")
+    parser.add_argument("--figure", help="path of the figure")
     main(**vars(parser.parse_args()))

@@ -1,14 +1,14 @@
 """Live prediction of how much a machine will overheat, from a stream of two sensors, one reading a minute.
 
-The stream is simulated: the load jumps between three levels, the temperature follows it and the time of day, the
-vibration follows the load, and after 60 % of the time the cooling wears out. The reward is the excess of the next
-temperature over a limit, in kelvin; what is predicted is its discounted sum, with half of the weight on the next
-20 minutes or so. Every prediction is made before the readings that it is about, and is compared with what came.
+The stream is simulated: the load jumps between three levels, the temperature depends on the load and the time of day,
+the vibration depends on the load, and after 60 % of the time the cooling wears out. The reward is the excess of the
+next temperature over a limit, in kelvin. Its discounted sum is predicted, with half of the weight on about the next 20
+minutes. Every prediction is made before the readings that it predicts, and is compared with them afterwards.
 
     python examples/sensor_stream.py [--quick] [--figure PATH]
 
-Beside RecursiveLSTD stand the present excess carried on for ever, an autoregression of the excess that is refitted at
-every step, and TrueOnlineTD with the step size that turned out best in hindsight. For the figure lstd[cli] is needed.
+RecursiveLSTD is compared with the present excess continued forever, with an autoregression of the excess that is
+refitted at every step, and with TrueOnlineTD at the step size that is best in hindsight. The figure needs lstd[cli].
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from lstd.data.returns import discounted_returns
 
 GAMMA, LMBDA, ALPHA = 0.966, 0.9, 1.0
 STEP_SIZES = tuple(2.0**k for k in range(-13, -2, 2))  # of TrueOnlineTD
-LIMIT, WEAR = 60.0, 0.6  # degrees Celsius; share of the stream after which the cooling is worn
+LIMIT, WEAR = 60.0, 0.6  # degrees Celsius; fraction of the stream after which the cooling is worn
 NAMES = {
     "lstd": "RecursiveLSTD",
     "td": "TrueOnlineTD, best step size",
@@ -35,7 +35,7 @@ NAMES = {
 
 
 def simulate(n_steps, seed):
-    """Temperature in degrees Celsius and vibration in mm/s, one reading a minute."""
+    """Simulate temperature in degrees Celsius and vibration in mm/s, one reading a minute."""
     rng = np.random.default_rng(seed)
     temperature, vibration = np.empty((2, n_steps))
     warm, load = 40.0, 0.2
@@ -51,7 +51,7 @@ def simulate(n_steps, seed):
 
 
 def features_of(temperature, vibration):
-    """Of the last readings: temperatures, smoothed vibrations, and hinges of the temperature expected soon; (T, 14)."""
+    """Compute recent temperatures, smoothed vibrations, and hinges of the temperature expected soon, shape (T, 14)."""
     smooth = {0.1: vibration[0], 0.4: vibration[0], "warm": temperature[0]}
     rows = np.empty((len(temperature), 14))
     for t, (warm, shake) in enumerate(zip(temperature, vibration, strict=True)):
@@ -60,14 +60,14 @@ def features_of(temperature, vibration):
         smooth["warm"] += 0.3 * (warm - smooth["warm"])
         recent = [(temperature[max(t - k, 0)] - LIMIT) / 20 for k in range(3)]
         level = (smooth["warm"] - LIMIT) / 20
-        soon = (level + smooth[0.4] - 2.75) / 2  # the more vibration, the more load, the warmer soon
+        soon = (level + smooth[0.4] - 2.75) / 2  # vibration indicates load, which raises the temperature soon
         hinges = [max(0.0, x - knot) for x in (level, soon) for knot in (-0.4, 0.0, 0.4)]
         rows[t] = [1.0, *recent, level, smooth[0.1] - 2.0, smooth[0.4] - 2.0, (shake - 2.0) / 2, *hinges]
     return rows
 
 
 def follow(model, phi, rewards):
-    """Predictions before each update, and the seconds that the updates took."""
+    """Return the predictions before each update and the seconds that all updates took."""
     predictions, seconds = np.empty(len(rewards)), 0.0
     for t, reward in enumerate(rewards):
         predictions[t] = model.predict(phi[t])
@@ -78,7 +78,7 @@ def follow(model, phi, rewards):
 
 
 def autoregression(excess, order=3):
-    """Discounted sums that a linear autoregression forecasts; it is RecursiveLSTD with a discount of zero."""
+    """Forecast discounted sums by a linear autoregression, which is RecursiveLSTD with a discount of zero."""
     model, predictions = RecursiveLSTD(order + 1, gamma=0.0, alpha=ALPHA), np.empty(len(excess) - 1)
     window = np.zeros(order + 1)
     window[-1] = 1.0
@@ -93,7 +93,7 @@ def autoregression(excess, order=3):
 
 
 def run(n_steps, seed):
-    """Predictions of all methods, the realised sums, and the updates per second."""
+    """Return predictions of all methods, the realised sums, and updates per second."""
     temperature, vibration = simulate(n_steps + 1, seed)
     phi = features_of(temperature, vibration)
     excess = np.maximum(0.0, temperature - LIMIT)
@@ -116,7 +116,7 @@ def run(n_steps, seed):
 
 
 def blocks(found, realised, n_blocks):
-    """Root mean square errors by block of the stream, in units of the spread of the realised sums."""
+    """Compute root mean square errors by block of the stream, divided by the spread of the realised sums."""
     return {
         method: np.array([np.sqrt(np.mean(e**2)) for e in np.array_split(predicted - realised, n_blocks)])
         / realised.std()
@@ -125,14 +125,14 @@ def blocks(found, realised, n_blocks):
 
 
 def verdict(errors):
-    """RecursiveLSTD's error less that of each other method: mean over the streams and its 95 % interval."""
+    """Compare RecursiveLSTD's error with that of each other method: mean difference over streams, 95 % interval."""
     judged = {}
     for method in ("td", "ar", "present"):
         difference = errors["lstd"] - errors[method]
         n = len(difference)
         margin = stats.t.ppf(0.975, n - 1) * difference.std(ddof=1) / np.sqrt(n)
         mean = difference.mean()
-        words = "not told apart from" if abs(mean) <= margin else "ahead of" if mean < 0 else "behind"
+        words = "indistinguishable from" if abs(mean) <= margin else "ahead of" if mean < 0 else "behind"
         judged[method] = {"mean": mean, "margin": margin, "judged": words}
     return judged
 
@@ -168,7 +168,7 @@ def draw(by_block, sample, n_steps, path):
 
 
 def main(quick=False, figure=None):
-    """Print the table and verdicts; `quick` follows fewer and shorter streams."""
+    """Print the table and verdicts; `quick` uses fewer and shorter streams."""
     n_steps, n_streams = (10000, 4) if quick else (20000, 10)
     runs = []
     for seed in range(n_streams):
@@ -196,5 +196,5 @@ def main(quick=False, figure=None):
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--quick", action="store_true", help="fewer and shorter streams")
-    parser.add_argument("--figure", help="where to write the figure")
+    parser.add_argument("--figure", help="path of the figure")
     main(**vars(parser.parse_args()))
