@@ -262,11 +262,11 @@ CUTS = {
     "goes_on_after_the_end": (["1,1,1,0,a", "1,1,0,0,a"], "0.csv: column 'done', row 1 .*next row is of the same"),
     "goes_on_after_a_cut": (
         ["1,1,0,1,a", "1,1,0,0,a\n1,1,0,0,a"],
-        "0.csv: column 'cut', row 1 .*but the episode goes on",
+        "0.csv: column 'cut', row 1 .*but the episode continues",
     ),
     "goes_on_later_after_a_cut": (
         ["1,1,0,1,a\n1,1,0,0,a", "1,1,0,0,a"],
-        "0.csv: column 'cut', row 1 .*but the episode goes on",
+        "0.csv: column 'cut', row 1 .*but the episode continues",
     ),
     "reward_is_lost": (["1,,0,0,a", "1,1,0,0,a"], "0.csv: column 'r', row 1 .*has no value"),
     "no_row_after_a_cut": (["1,1,0,1,a", "1,1,0,0,b"], "0.csv: column 'cut', row 1 .*no row for the state"),

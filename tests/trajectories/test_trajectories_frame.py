@@ -268,7 +268,7 @@ REFUSED = {
         {"truncated": "cut"},
         r"'cut' \(`truncated`\), row 5 .* is true in the last row .*Append a row",
     ),
-    "cut inside": ({"cut": [0, 0, 1, 1, 0, 0]}, {"truncated": "cut"}, r"'cut' .* row 3 .* the episode goes on"),
+    "cut inside": ({"cut": [0, 0, 1, 1, 0, 0]}, {"truncated": "cut"}, r"'cut' .* row 3 .* the episode continues"),
     "neither flag": ({"cut": [0, 0, 1, 0, 0, 0]}, {"truncated": "cut", "terminated": None}, r"'cut' .* row 1 .*false"),
     "leak": ({}, {"features": ["x", "r"]}, r"`features` must not contain the `reward` column 'r'"),
     "twice": ({}, {"features": ["x", "x"]}, r"`features` .* 'x' is in it twice"),

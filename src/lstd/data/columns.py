@@ -26,7 +26,7 @@ NO_VALUE = "has no value (it is empty or NaN)"
 NEEDS_ID = "every row needs the id of its episode."
 LATE_ROW = "is true, but the next row is of the same episode; give what follows an id of its own."
 NOT_CUT = (
-    "is true, but the episode goes on: it may be true in the last two rows of an episode that did not terminate only. "
+    "is true, but the episode continues: only the last two rows of an episode that did not terminate may be true. "
     "Give what follows an id of its own."
 )
 NO_SUCCESSOR = (
@@ -220,7 +220,7 @@ def ids_of_text(changes: NDArray[np.intp], names: Sequence[str], column: str, fa
     column : str
         Name of the column.
     fault : Fault, optional
-        The first row after those that has no id.
+        The first later row without an id.
     """
     rows: list[int] = []
     kept: list[str] = []

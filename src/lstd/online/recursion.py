@@ -62,7 +62,7 @@ class Recursion(OnlinePredictor):
         self._state[SCALE, :n] = 1.0
         self._matrices[INVERSE, np.arange(n), np.arange(n)] = 1.0 / alpha
         self._boundary: Array | None = None  # B, from the first truncated end on
-        self._read: tuple[int, float, Array] | None = None  # update, share and weights of the last slow reading
+        self._read: tuple[int, float, Array] | None = None  # update, fraction and weights of the last slow reading
         self._typed, self._typed_sparse = compiled(kernels, "step"), False
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -99,7 +99,7 @@ class Recursion(OnlinePredictor):
 
     # ------------------------------------------------------------ the system
 
-    def _share(self, variant: str) -> float:
+    def _boundary_fraction(self, variant: str) -> float:
         """Fraction of the boundary terms that is subtracted from the Uncorrected matrix in a variant."""
         return {"boyan": 1.0, "uncorrected": 0.0, "mixed": 1.0 - self.lmbda}[variant]
 
@@ -108,23 +108,23 @@ class Recursion(OnlinePredictor):
         """Add the boundary term of the last transition to A and begin an episode; returns a code of `kernels`."""
         code, ahead = kernels.DONE, self._scalars[kernels.BOOTSTRAP]
         if ahead != 0.0:
-            n, share = self.n_features, self._share(self.variant)
+            n, fraction = self.n_features, self._boundary_fraction(self.variant)
             if self._boundary is None:
                 self._boundary = np.zeros((n, n))
             self._boundary += np.outer(ahead * self._state[TRACE, :n], self._state[NEXT, :n])
-            if share != 0.0:
-                code = self._add_boundary_term(share)
+            if fraction != 0.0:
+                code = self._add_boundary_term(fraction)
         self._scalars[kernels.DECAY] = self._scalars[kernels.BOOTSTRAP] = 0.0
         return code
 
     @np.errstate(all="ignore")  # an overflow shows as NaN
-    def _add_boundary_term(self, share: float) -> int:
-        """Add −c z φ₊ᵀ to A, c = share · γ, so that the next row adds z'φᵀ alone; returns a code of `kernels`.
+    def _add_boundary_term(self, fraction: float) -> int:
+        """Add −c z φ₊ᵀ to A, c = fraction · γ, so that the next row adds z'φᵀ alone; returns a code of `kernels`.
 
         P' = P − q ρ with ρ = φ₊ᵀP and q = −c y / (1 − c φ₊ᵀy);  y' = y − q φ₊ᵀy,  θ' = θ − q φ₊ᵀθ.
         """
         phi, y, theta = self._state[NEXT], self._state[Y], self._state[WEIGHTS]
-        c = share * self._scalars[kernels.BOOTSTRAP]
+        c = fraction * self._scalars[kernels.BOOTSTRAP]
         waiting = self._counts[kernels.WAITING_INVERSE]
         Q, R = self._panels[kernels.Q_INVERSE, :waiting], self._panels[kernels.R_INVERSE, :waiting]
         next_y = c * float(phi @ y)
@@ -156,48 +156,48 @@ class Recursion(OnlinePredictor):
         return np.asarray((self._matrices[SYSTEM, :n, :n] - Q.T @ R).T)
 
     @np.errstate(over="ignore", invalid="ignore")
-    def _matrix(self, share: float) -> Array:
-        """Compute A of the variant with that share, with the boundary term of the last transition; (n, n)."""
+    def _matrix(self, fraction: float) -> Array:
+        """Compute A of the variant with that fraction, (n, n), including the boundary term of the last transition."""
         n = self.n_features
         A = self._system()
         if self._boundary is not None:
-            A += (self._share(self.variant) - share) * self._boundary
-        c = share * self._scalars[kernels.BOOTSTRAP]
+            A += (self._boundary_fraction(self.variant) - fraction) * self._boundary
+        c = fraction * self._scalars[kernels.BOOTSTRAP]
         if c != 0.0:
             A -= np.outer(c * self._state[TRACE, :n], self._state[NEXT, :n])
         return A
 
     # ------------------------------------------------------------ readings
 
-    def _weights(self, share: float) -> Array:
-        """Read the weights of the variant with that share."""
-        if self._read is not None and self._read[:2] == (self.n_updates, share):
+    def _weights(self, fraction: float) -> Array:
+        """Read the weights of the variant with that fraction."""
+        if self._read is not None and self._read[:2] == (self.n_updates, fraction):
             return self._read[2].copy()
-        own = self._boundary is None or share == self._share(self.variant)
+        own = self._boundary is None or fraction == self._boundary_fraction(self.variant)
         if own and self._counts[READING] != SOLVED:
-            theta = self._weights_from_recursion(share)
+            theta = self._weights_from_recursion(fraction)
             if theta is not None:
                 return theta
-        found = solve(self._matrix(share), self._state[MOMENT, : self.n_features, np.newaxis], self.alpha)
-        weights = found.weights[:, 0]
-        if found.condition_number <= SOLVED_ABOVE:  # otherwise each reading warns
-            self._read = self.n_updates, share, weights.copy()
+        solution = solve(self._matrix(fraction), self._state[MOMENT, : self.n_features, np.newaxis], self.alpha)
+        weights = solution.weights[:, 0]
+        if solution.condition_number <= SOLVED_ABOVE:  # otherwise each reading warns
+            self._read = self.n_updates, fraction, weights.copy()
         return weights
 
     @np.errstate(all="ignore")  # an overflow shows as NaN
-    def _weights_from_recursion(self, share: float) -> Array | None:
+    def _weights_from_recursion(self, fraction: float) -> Array | None:
         """Read weights from the recursion, corrected if necessary; None if the correction fails."""
-        theta, grown = self._read_out(share)
+        theta, grown = self._read_out(fraction)
         if self._counts[READING] == FAST and grown <= _GROWN and np.isfinite(theta).all():
             return theta
-        if self._scalars[kernels.CONDITION] * grown <= SOLVED_ABOVE and self._correct(theta, share):
-            self._read = self.n_updates, share, theta
+        if self._scalars[kernels.CONDITION] * grown <= SOLVED_ABOVE and self._correct(theta, fraction):
+            self._read = self.n_updates, fraction, theta
             return theta.copy()
         return None
 
-    def _read_out(self, share: float) -> tuple[Array, float]:
+    def _read_out(self, fraction: float) -> tuple[Array, float]:
         """Compute θ_c = θ + c y (φ₊ᵀθ) / (1 − c φ₊ᵀy), and the factor by which that may multiply errors."""
-        n, c = self.n_features, share * self._scalars[kernels.BOOTSTRAP]
+        n, c = self.n_features, fraction * self._scalars[kernels.BOOTSTRAP]
         theta: Array = self._state[WEIGHTS, :n].copy()
         if c == 0.0:
             return theta, 1.0
@@ -206,12 +206,12 @@ class Recursion(OnlinePredictor):
         theta += y * (c * float(phi @ theta) / rest)
         return theta, float(1.0 + c * (np.abs(phi) @ np.abs(y)) / abs(rest))
 
-    def _correct(self, theta: Array, share: float) -> bool:
+    def _correct(self, theta: Array, fraction: float) -> bool:
         """Add P_c (b − (A_c + αI)θ_c) to θ_c until it changes by rounding only; False if it does not converge."""
         n, scale = self.n_features, self._state[SCALE, : self.n_features]
         enough = max(1e-13, 4.0 * _EPS * self._scalars[kernels.CONDITION])
         for _ in range(_CORRECTIONS):
-            move = self._times_inverse(self._state[MOMENT, :n] - self._times_system(theta, share), share)
+            move = self._times_inverse(self._state[MOMENT, :n] - self._times_system(theta, fraction), fraction)
             theta += move
             size = relative_size(move, theta, scale)
             if size <= enough:
@@ -220,21 +220,23 @@ class Recursion(OnlinePredictor):
                 return False
         return False
 
-    def _times_system(self, v: Array, share: float) -> Array:
+    def _times_system(self, v: Array, fraction: float) -> Array:
         """Compute (A_c + αI) v for the own variant, or for any before the first truncated end."""
         n, waiting = self.n_features, self._counts[kernels.WAITING_SYSTEM]
         Q, R = self._panels[kernels.Q_SYSTEM, :waiting, :n], self._panels[kernels.R_SYSTEM, :waiting, :n]
-        found = v @ self._matrices[SYSTEM, :n, :n] - (Q @ v) @ R + self.alpha * v
-        c = share * self._scalars[kernels.BOOTSTRAP]
-        return np.asarray(found - self._state[TRACE, :n] * (c * float(self._state[NEXT, :n] @ v)))
+        product = v @ self._matrices[SYSTEM, :n, :n] - (Q @ v) @ R + self.alpha * v
+        c = fraction * self._scalars[kernels.BOOTSTRAP]
+        return np.asarray(product - self._state[TRACE, :n] * (c * float(self._state[NEXT, :n] @ v)))
 
-    def _times_inverse(self, w: Array, share: float) -> Array:
+    def _times_inverse(self, w: Array, fraction: float) -> Array:
         """Compute (A_c + αI)⁻¹ w from P."""
         n, waiting = self.n_features, self._counts[kernels.WAITING_INVERSE]
         Q, R = self._panels[kernels.Q_INVERSE, :waiting, :n], self._panels[kernels.R_INVERSE, :waiting, :n]
-        found = self._matrices[INVERSE, :n, :n] @ w - (R @ w) @ Q
-        c, phi, y = share * self._scalars[kernels.BOOTSTRAP], self._state[NEXT, :n], self._state[Y, :n]
-        return np.asarray(found if c == 0.0 else found + y * (c * float(phi @ found) / (1.0 - c * float(phi @ y))))
+        product = self._matrices[INVERSE, :n, :n] @ w - (R @ w) @ Q
+        c, phi, y = fraction * self._scalars[kernels.BOOTSTRAP], self._state[NEXT, :n], self._state[Y, :n]
+        return np.asarray(
+            product if c == 0.0 else product + y * (c * float(phi @ product) / (1.0 - c * float(phi @ y)))
+        )
 
     # ------------------------------------------------------------ loss of digits
 
@@ -342,12 +344,12 @@ class Recursion(OnlinePredictor):
 
     def _solve_from_now_on(self, condition: float) -> None:
         """Keep P as it is and try again later, at intervals that double."""
-        counts, was = self._counts, self._counts[READING]
+        counts, reading = self._counts, self._counts[READING]
         again = max(_SHORTEST, self.n_features)
-        counts[INTERVAL] = min(2 * int(counts[INTERVAL]), max(again, self.check_every)) if was == SOLVED else again
+        counts[INTERVAL] = min(2 * int(counts[INTERVAL]), max(again, self.check_every)) if reading == SOLVED else again
         counts[CHECK_AT] = counts[UPDATES] + counts[INTERVAL]
         counts[READING] = SOLVED
-        if was == SOLVED:
+        if reading == SOLVED:
             return
         state = "singular to working precision"
         if np.isfinite(condition):

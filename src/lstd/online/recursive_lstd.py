@@ -256,7 +256,7 @@ class RecursiveLSTD(Recursion):
         IllConditionedWarning
             When the system is singular or nearly so.
         """
-        return self._weights(self._share(check_choice("variant", variant, VARIANTS)))
+        return self._weights(self._boundary_fraction(check_choice("variant", variant, VARIANTS)))
 
     # ------------------------------------------------------------ state
 

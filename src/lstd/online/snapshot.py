@@ -28,19 +28,19 @@ def not_a_snapshot(why: str) -> InvalidInputError:
 
 def check_snapshot(snapshot: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
     """Return the arrays of a snapshot; raises InvalidInputError unless an estimator can continue from them."""
-    found = {name: _array(snapshot, name) for name in ("version", *sorted(_NUMBERS), *_KINDS)}
-    version = found["version"]
+    arrays = {name: _array(snapshot, name) for name in ("version", *sorted(_NUMBERS), *_KINDS)}
+    version = arrays["version"]
     if version.shape != () or int(version) != VERSION:
         raise not_a_snapshot(f"its version is {version!s:.20}, not {VERSION}")
-    _check_shapes(found)
-    n, counts = found["vectors"].shape[1], found["counts"]
-    waiting = found["panels"].shape[1]
+    _check_shapes(arrays)
+    n, counts = arrays["vectors"].shape[1], arrays["counts"]
+    waiting = arrays["panels"].shape[1]
     fits = counts[kernels.FEATURES] == n and counts[kernels.PANEL] == waiting and bool((counts >= 0).all())
     fits &= max(counts[kernels.WAITING_INVERSE], counts[kernels.WAITING_SYSTEM]) <= waiting
     if not (fits and counts[kernels.AHEAD] <= 1 and counts[INTERVAL] >= 1 and counts[READING] <= SOLVED):
         raise not_a_snapshot("its counts do not fit its arrays")
-    _check_values(found)
-    return found
+    _check_values(arrays)
+    return arrays
 
 
 def _array(snapshot: Mapping[str, Any], name: str) -> NDArray[Any]:
@@ -48,41 +48,41 @@ def _array(snapshot: Mapping[str, Any], name: str) -> NDArray[Any]:
     try:
         if name not in snapshot:
             raise not_a_snapshot(f"{name!r} is missing")
-        found = np.asarray(snapshot[name])
+        array = np.asarray(snapshot[name])
     except InvalidInputError:
         raise
     except Exception as error:  # no mapping at all, or a file that is damaged
         raise not_a_snapshot(f"{name!r} cannot be read from it ({type(error).__name__})") from error
-    if found.dtype.kind not in ("f" if name in _NUMBERS else _KINDS[name]):
-        raise not_a_snapshot(f"{name!r} has dtype {found.dtype}")
-    return found
+    if array.dtype.kind not in ("f" if name in _NUMBERS else _KINDS[name]):
+        raise not_a_snapshot(f"{name!r} has dtype {array.dtype}")
+    return array
 
 
-def _check_shapes(found: Mapping[str, NDArray[Any]]) -> None:
-    if found["vectors"].ndim != 2 or found["panels"].ndim != 3:
-        raise not_a_snapshot(f"'vectors' has shape {found['vectors'].shape}, 'panels' {found['panels'].shape}")
-    n, waiting = found["vectors"].shape[1], found["panels"].shape[1]
+def _check_shapes(arrays: Mapping[str, NDArray[Any]]) -> None:
+    if arrays["vectors"].ndim != 2 or arrays["panels"].ndim != 3:
+        raise not_a_snapshot(f"'vectors' has shape {arrays['vectors'].shape}, 'panels' {arrays['panels'].shape}")
+    n, waiting = arrays["vectors"].shape[1], arrays["panels"].shape[1]
     shapes: dict[str, tuple[int, ...]] = {
         "parameters": (3,), "variant": (), "check_every": (), "warned": (), "vectors": (kernels.SCALARS, n),
         "panels": (4, waiting, n), "matrices": (2, n, n), "scalars": (kernels.N_SCALARS,),
-        "counts": (kernels.N_COUNTS,), "boundary": (0, 0) if found["boundary"].shape == (0, 0) else (n, n),
+        "counts": (kernels.N_COUNTS,), "boundary": (0, 0) if arrays["boundary"].shape == (0, 0) else (n, n),
     }  # fmt: skip
     for name, shape in shapes.items():
-        if found[name].shape != shape:
-            raise not_a_snapshot(f"{name!r} has shape {found[name].shape}, not {shape}")
+        if arrays[name].shape != shape:
+            raise not_a_snapshot(f"{name!r} has shape {arrays[name].shape}, not {shape}")
 
 
-def _check_values(found: Mapping[str, NDArray[Any]]) -> None:
-    scalars = found["scalars"]
+def _check_values(arrays: Mapping[str, NDArray[Any]]) -> None:
+    scalars = arrays["scalars"]
     discounts = scalars[[kernels.DECAY, kernels.BOOTSTRAP]]
-    if scalars[kernels.LMBDA] != found["parameters"][1] or not ((discounts >= 0.0) & (discounts <= 1.0)).all():
+    if scalars[kernels.LMBDA] != arrays["parameters"][1] or not ((discounts >= 0.0) & (discounts <= 1.0)).all():
         raise not_a_snapshot(f"its 'scalars' are {scalars.tolist()}")
-    system = found["panels"][2:, : found["counts"][kernels.WAITING_SYSTEM]]
+    system = arrays["panels"][2:, : arrays["counts"][kernels.WAITING_SYSTEM]]
     for name, values in (
-        ("vectors", found["vectors"][_SUMS]), ("matrices", found["matrices"][kernels.SYSTEM]), ("panels", system),
-        ("boundary", found["boundary"]),
+        ("vectors", arrays["vectors"][_SUMS]), ("matrices", arrays["matrices"][kernels.SYSTEM]), ("panels", system),
+        ("boundary", arrays["boundary"]),
     ):  # fmt: skip
         if not np.isfinite(values).all():
             raise not_a_snapshot(f"{name!r} has sums that are not finite")
-    if not (found["vectors"][kernels.SCALE] > 0.0).all():
+    if not (arrays["vectors"][kernels.SCALE] > 0.0).all():
         raise not_a_snapshot("'vectors' has scales that are not positive")

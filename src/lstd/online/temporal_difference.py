@@ -46,7 +46,7 @@ class TemporalDifference(OnlinePredictor):
         self._scalars = np.array([self.lmbda, self.step_size, 0.0, 0.0])
         self._counts = np.array([kind, 0], dtype=np.int64)
         self._pending: _Pending | None = None
-        self._episode: Any = None  # id of the last row of a stream that may go on
+        self._episode: Any = None  # id of the last row of a stream that may continue
         self._open = False  # whether the last row of `partial_fit` did not terminate …
         self._successors = False  # … and had features of its successor
         self._warned = False
@@ -213,8 +213,9 @@ class TemporalDifference(OnlinePredictor):
         goes_on = bool(np.all(self._episode == rows.first_episode))
         if goes_on and self._pending is not None and self._pending.missing:
             raise InvalidInputError(
-                "`y` must be finite on a row whose episode goes on in the next chunk; the last row of the chunk before "
-                "has NaN. Pass that reward, or give the next chunk another `episode` id if the episode was cut there."
+                "`y` must be finite on a row whose episode continues in the next chunk; the last row of the chunk "
+                "before has NaN. Pass that reward, or give the next chunk another `episode` id if the episode was cut "
+                "off there."
             )
         return goes_on
 

@@ -81,8 +81,8 @@ def check_row(name: str, value: Any, n: int) -> Array | SparseRow:
         if hasattr(value, "prune"):  # SciPy fails to convert entries beyond `indptr`
             value = value.copy()
             value.prune()
-        found = sparse.coo_array(value)
-        return _check_sparse_row(name, (found.coords[-1], found.data), n)
+        entries = sparse.coo_array(value)
+        return _check_sparse_row(name, (entries.coords[-1], entries.data), n)
     return check_array(name, value, (n,))
 
 

@@ -209,9 +209,9 @@ def _per_transition(table: Table, role: str, column: str, unused: Flags, high: f
     values[unused & np.isnan(values)] = 1.0
     row = first_true(~((values >= 0.0) & (values <= high)))
     if row is not None:
-        found = NO_VALUE if np.isnan(values[row]) else f"has {values[row]:g}"
+        value = NO_VALUE if np.isnan(values[row]) else f"has {values[row]:g}"
         rule = "at least 0" if high == np.inf else f"in [0, {high:g}]"
-        text = f"{found}; it must be {rule}, and may be missing only where the reward of a horizon row is."
+        text = f"{value}; it must be {rule}, and may be missing only where the reward of a horizon row is."
         raise table.error(role, column, row, text)
     return values
 
