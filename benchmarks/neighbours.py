@@ -1,11 +1,10 @@
-"""Time published packages that compute the same weights as `lstd`, beside it, on the same data.
+"""Compare `lstd` with published packages that compute the same weights, on the same data.
 
     python benchmarks/neighbours.py [--quick]
 
-What is not installed is skipped. SwiftTD comes with `pip install -e ".[bench]"`. Release 0.2.2 has no wheel for Linux,
-and its sources set an option that the versions of the build tool that they ask for refuse. MushroomRL pins NumPy to
-1.24.4, which `lstd` does not run on, and seven other packages, so that no extra can name it; it runs with what is there
-all the same:
+Packages that are not installed are skipped. `pip install -e ".[bench]"` installs SwiftTD 0.2.0. Release 0.2.2 has no
+wheel for Linux, and its sources set an option that the build tool they require refuses. MushroomRL pins NumPy 1.24.4,
+on which `lstd` does not run, and seven other packages, so it cannot be in an extra. It also runs with other versions:
 
     pip install --no-deps mushroom-rl==1.10.2
     pip install torch tqdm opencv-python-headless pygame
@@ -43,7 +42,7 @@ Step = Callable[[int], None]
 
 
 def ratios(quick: bool = False) -> Iterator[Ratio]:
-    """All neighbours that are installed."""
+    """Time all neighbours that are installed."""
     for package, (module, measure) in NEIGHBOURS.items():
         note(f"neighbours: {package}")
         try:
@@ -57,26 +56,26 @@ def ratios(quick: bool = False) -> Iterator[Ratio]:
 
 
 class OtherWeightsError(Exception):
-    """A neighbour does not compute what `lstd` does, so that their times say nothing."""
+    """A neighbour computes other weights than `lstd`, so their times cannot be compared."""
 
 
-def check(name: str, found: Any, weights: Any, share: float) -> None:
-    """Refuse weights that are off by more than a share of the largest."""
-    off = float(np.abs(found - weights).max() / np.abs(weights).max())
-    if not off <= share:
-        raise OtherWeightsError(f"weights of {name} are off by {off:.1e} of the largest")
+def check(name: str, theirs: Any, weights: Any, share: float) -> None:
+    """Refuse weights that differ by more than a share of the largest."""
+    difference = float(np.abs(theirs - weights).max() / np.abs(weights).max())
+    if not difference <= share:
+        raise OtherWeightsError(f"weights of {name} differ by {difference:.1e} of the largest")
 
 
 # ---------------------------------------------------------------- SwiftTD
 
 
 def swift_td(quick: bool) -> Iterator[Ratio]:
-    """Dense rows of 100 features one by one and as a stream; sparse and binary rows of 1000."""
+    """Time dense rows of 100 features, one by one and as a stream, and sparse and binary rows of 1000."""
     count, pairs = (500, 2) if quick else (5000, 9)
     random = np.random.default_rng(0)
     dense = random.normal(size=(N_ROWS, 100)) / 10
     places = [np.sort(random.permutation(1000)[:N_ENTRIES]) for _ in range(N_ROWS)]
-    values = np.abs(random.normal(size=(N_ROWS, N_ENTRIES))) / 3  # positive: it forgets traces that are negative
+    values = np.abs(random.normal(size=(N_ROWS, N_ENTRIES))) / 3  # positive: SwiftTD drops negative traces
     ones = np.ones(N_ENTRIES)
     sparse, binary = list(zip(places, values, strict=True)), [(place, ones) for place in places]
     kinds: tuple[tuple[str, str, int, list[Any], list[Any]], ...] = (
@@ -85,14 +84,14 @@ def swift_td(quick: bool) -> Iterator[Ratio]:
          [list(zip(place.tolist(), value.tolist(), strict=True)) for place, value in sparse]),
         (f"{N_ENTRIES} ones of n = 1000", "SwiftTDBinaryFeatures", 1000, binary, [place.tolist() for place in places]),
     )  # fmt: skip
-    for told, name, n, rows, lists in kinds:
+    for data, name, n, rows, lists in kinds:
         model, other = TrueOnlineTD(n, GAMMA, LMBDA, STEP_SIZE), _swift(name, n)
         update, step = _steps(model, rows), _swift_steps(other, lists)
         update(500)
         step(500)
         _check_swift(other, name, model.weights)
         seconds = in_turn(lambda u=update: u(count), lambda s=step: s(count), pairs)  # type: ignore[misc]
-        yield _per_step(f"`TrueOnlineTD.update`, {told}, beside `{name}.step`", seconds, count)
+        yield _per_step(f"`TrueOnlineTD.update`, {data}, beside `{name}.step`", seconds, count)
     X, y = dense[np.arange(count + 1) % N_ROWS], np.ones(count + 1)
     model, step = (
         TrueOnlineTD(100, GAMMA, LMBDA, STEP_SIZE),
@@ -130,14 +129,14 @@ def _swift_steps(model: Any, rows: list[Any]) -> Step:
 
 
 def _check_swift(model: Any, name: str, weights: Any) -> None:
-    """Its weights, read by predictions of unit vectors, are ours."""
+    """Compare its weights, read by predictions of unit vectors, with those of `lstd`."""
     unit: dict[str, Callable[[int], list[Any]]] = {
         "SwiftTDNonSparse": lambda i: np.eye(len(weights))[i].tolist(),
         "SwiftTD": lambda i: [(i, 1.0)],
         "SwiftTDBinaryFeatures": lambda i: [i],
     }
-    found = np.array([model.predict(unit[name](i)) for i in range(len(weights))])
-    check(name, found, weights, FLOAT32)
+    theirs = np.array([model.predict(unit[name](i)) for i in range(len(weights))])
+    check(name, theirs, weights, FLOAT32)
 
 
 def _per_step(claim: str, seconds: tuple[list[float], list[float]], count: int) -> Ratio:
@@ -149,7 +148,7 @@ def _per_step(claim: str, seconds: tuple[list[float], list[float]], count: int) 
 
 
 def mushroom(quick: bool) -> Iterator[Ratio]:
-    """One iteration of LSPI with one action."""
+    """Time one iteration of LSPI with one action."""
     n_rows, n, pairs = (1000, 20, 2) if quick else (20_000, 100, 7)
     random = np.random.default_rng(0)
     X, y = random.normal(size=(n_rows + 1, n)), random.normal(size=n_rows + 1)
@@ -169,7 +168,7 @@ def mushroom(quick: bool) -> Iterator[Ratio]:
 
 
 def _lspi(n: int) -> Any:
-    """An agent whose fit is one solve: the first change of weights is below `epsilon`."""
+    """Make an agent whose fit is one solve: the first change of weights is below `epsilon`."""
     core, policy, spaces = (import_module(f"mushroom_rl.{name}") for name in ("core", "policy", "utils.spaces"))
     value, parameters = import_module("mushroom_rl.algorithms.value"), import_module("mushroom_rl.utils.parameters")
     info = core.MDPInfo(spaces.Box(-np.inf, np.inf, shape=(n,)), spaces.Discrete(1), GAMMA, 1)

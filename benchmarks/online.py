@@ -24,11 +24,11 @@ GAMMA, LMBDA, ALPHA, STEP_SIZE = 0.99, 0.9, 1.0, 0.01
 REWARD = 1.0
 N_ROWS = 64  # different rows of features, taken in turn
 N_ENTRIES = 10  # of a sparse row
-PAIRS = 15  # blocks timed of each side
+PAIRS = 15  # measurements of each side
 
 
 class Case(NamedTuple):
-    """An estimator's block of transitions and NumPy's, each a function of the number of transitions."""
+    """A case: `lstd` and NumPy, each a function that makes a number of transitions."""
 
     what: str
     ours: Callable[[int], None]
@@ -43,14 +43,14 @@ class Case(NamedTuple):
 
 
 class NumpyLSTD:
-    """Sherman and Morrison's step for the Uncorrected inverse, products formed once, nothing checked."""
+    """Sherman and Morrison's step for the Uncorrected inverse, without checks."""
 
     def __init__(self, n: int) -> None:
         self.P, self.y, self.theta = np.eye(n) / ALPHA, np.zeros(n), np.zeros(n)
         self.change = np.empty((n, n))
 
     def step(self, phi: Any, reward: float) -> None:
-        """One transition."""
+        """Make one transition."""
         P, y, theta = self.P, self.y, self.theta
         p, phi_p, phi_y = P @ phi, phi @ P, phi @ y
         ahead, decay, gain = (1.0 - LMBDA) * GAMMA, LMBDA * GAMMA, phi @ p
@@ -61,7 +61,7 @@ class NumpyLSTD:
         P -= self.change
 
     def sparse_step(self, indices: Any, values: Any, reward: float) -> None:
-        """One transition with k entries: products in O(nk), the change of P in O(n²)."""
+        """Make one transition with k entries: products in O(nk), the change of P in O(n²)."""
         P, y, theta = self.P, self.y, self.theta
         p, phi_p = P[:, indices] @ values, values @ P[indices]
         phi_y, gain = values @ y[indices], values @ p[indices]
@@ -74,27 +74,27 @@ class NumpyLSTD:
 
 
 class NumpyTD:
-    """TD(λ) and true online TD(λ), nothing checked."""
+    """TD(λ) and true online TD(λ), without checks."""
 
     def __init__(self, n: int) -> None:
         self.e, self.theta, self.value = np.zeros(n), np.zeros(n), 0.0
 
     def accumulating(self, phi: Any, reward: float, phi_next: Any) -> None:
-        """One transition."""
+        """Make one transition."""
         self.e *= LMBDA * GAMMA
         self.e += phi
         error = reward + GAMMA * (phi_next @ self.theta) - phi @ self.theta
         self.theta += (STEP_SIZE * error) * self.e
 
     def replacing(self, phi: Any, reward: float, phi_next: Any) -> None:
-        """One transition."""
+        """Make one transition."""
         self.e *= LMBDA * GAMMA
         np.copyto(self.e, phi, where=phi != 0.0)
         error = reward + GAMMA * (phi_next @ self.theta) - phi @ self.theta
         self.theta += (STEP_SIZE * error) * self.e
 
     def true_online(self, phi: Any, reward: float, phi_next: Any) -> None:
-        """One transition."""
+        """Make one transition."""
         e, theta = self.e, self.theta
         now, ahead = phi @ theta, phi_next @ theta
         e *= LMBDA * GAMMA
@@ -109,7 +109,7 @@ class NumpyTD:
 
 
 def lstd_case(n: int, ours_count: int, numpy_count: int, goal: float, seconds: float | None = None) -> Case:
-    """Dense rows."""
+    """Make the case of dense rows."""
     rows = list(np.random.RandomState(0).normal(size=(N_ROWS, n)) / np.sqrt(n))
     model, plain, place = RecursiveLSTD(n, GAMMA, LMBDA, ALPHA), NumpyLSTD(n), [0]
 
@@ -127,7 +127,7 @@ def lstd_case(n: int, ours_count: int, numpy_count: int, goal: float, seconds: f
 
 
 def sparse_case(n: int, ours_count: int, numpy_count: int, numpy_sparse: bool) -> Case:
-    """Rows of N_ENTRIES entries, beside NumPy's dense step or one that uses the zeros."""
+    """Make the case of rows with N_ENTRIES entries, beside NumPy's dense step or one that uses the zeros."""
     random = np.random.RandomState(0)
     pairs = [(np.sort(random.permutation(n)[:N_ENTRIES]), random.normal(size=N_ENTRIES)) for _ in range(N_ROWS)]
     rows = np.zeros((N_ROWS, n))
@@ -154,7 +154,7 @@ def sparse_case(n: int, ours_count: int, numpy_count: int, numpy_sparse: bool) -
 
 
 def td_update_case(n: int, ours_count: int, numpy_count: int) -> Case:
-    """True online TD(λ), one update at a time."""
+    """Make the case of true online TD(λ), one update at a time."""
     rows = list(np.random.RandomState(0).normal(size=(N_ROWS, n)) / np.sqrt(n))
     model, plain = TrueOnlineTD(n, GAMMA, LMBDA, STEP_SIZE), NumpyTD(n)
 
@@ -170,7 +170,7 @@ def td_update_case(n: int, ours_count: int, numpy_count: int) -> Case:
 
 
 def stream_case(name: str, n: int, ours_count: int, numpy_count: int) -> Case:
-    """`partial_fit` of a whole stream, checks included."""
+    """Make the case of `partial_fit` of a whole stream."""
     X = np.random.RandomState(0).normal(size=(ours_count + 1, n)) / np.sqrt(n)
     y, plain = np.full(ours_count + 1, REWARD), NumpyTD(n)
     makers: dict[str, Callable[[], Any]] = {
@@ -192,7 +192,7 @@ def stream_case(name: str, n: int, ours_count: int, numpy_count: int) -> Case:
 
 
 def cases() -> list[Callable[[], Case]]:
-    """Makers of all cases, so that one holds its matrices at a time."""
+    """List functions that make the cases, so that only one case holds its matrices at a time."""
     return [
         lambda: lstd_case(10, 5000, 1000, 4.0, 2.5e-6),
         lambda: lstd_case(100, 3000, 500, 5.0),
@@ -213,14 +213,14 @@ def cases() -> list[Callable[[], Case]]:
 
 
 def timed(block: Callable[[int], None], count: int) -> float:
-    """Seconds per transition."""
+    """Measure the seconds per transition."""
     begin = time.perf_counter()
     block(count)
     return (time.perf_counter() - begin) / count
 
 
 def ratios(quick: bool = False) -> Iterator[Ratio]:
-    """Each case, after a block of both sides that does not count."""
+    """Time each case, after a first measurement of both sides that does not count."""
     for make in cases():
         case = make()
         with threadpool_limits(limits=1):

@@ -1,12 +1,11 @@
-"""Time the paper's experiments: ratios to a plain NumPy loop, and the whole paper cold and warm.
+"""Time the paper's experiments against a plain NumPy loop, and the whole paper with a cold and a warm cache.
 
     python benchmarks/paper.py [--write docs/performance.md]
 
-Prints, for each problem and features, the seconds per run of 340 pairs (λ, α) of the compiled sweep and of the NumPy
-loop of `lstd.experiments.loop`, both on one thread, timed in turn in this process, and their ratio beside its goal.
-Then starts fresh processes that compute the whole paper (9 problems × 50 runs × three LSTD(λ)s over 340 pairs and true
-online TD(λ) over 600) on all cores, first with an empty cache of compiled kernels, then with a filled one. With
-`--write`, the tables become a page of the documentation.
+For each problem and features, prints the seconds per run of 340 pairs (λ, α), their ratio and its goal. The compiled
+sweep and the NumPy loop of `lstd.experiments.loop` run in turn on one thread. Then fresh processes compute the whole
+paper (9 problems × 50 runs × three LSTD(λ)s over 340 pairs and true online TD(λ) over 600) on all cores, first with an
+empty cache of compiled kernels, then with a filled one. With `--write`, the tables become a page of the documentation.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ TD_PAIRS = 600 / 340  # seconds of true online TD are given for 340 of its 600 p
 
 
 def main() -> None:
-    """Print the tables, and write them when asked to."""
+    """Print the tables, and write them with --write."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
     parser.add_argument("--write", type=Path, metavar="PAGE", help="also write the tables to this Markdown page")
     parser.add_argument("--whole", type=float, metavar="STARTED", help=argparse.SUPPRESS)
@@ -65,7 +64,7 @@ def main() -> None:
 
 
 def heading() -> list[str]:
-    """Machine, date and command."""
+    """State the machine, the date and the command."""
     import numba
     import numpy as np
 
@@ -86,7 +85,7 @@ def heading() -> list[str]:
 
 
 def sweep_table(measured: dict[str, Any]) -> list[str]:
-    """Seconds per run of the sweep and of the NumPy loop, and their ratio, one table row each."""
+    """Make a table of the seconds per run of the sweep and of the NumPy loop, and their ratio."""
     lines = [
         "## Seconds per run beside a plain NumPy loop",
         "",
@@ -115,7 +114,7 @@ def _ratio_row(row: dict[str, Any]) -> str:
 
 
 def ratios(quick: bool = False) -> Iterator[Ratio]:
-    """The sweep beside the loop on each problem, and the whole paper cold and warm, in rounds that alternate."""
+    """Time the sweep beside the loop on each problem, and the whole paper cold and warm, in alternating rounds."""
     from lstd.experiments import timing
 
     if quick:
@@ -141,7 +140,7 @@ def _note(i: int, done: int, total: int) -> None:
 
 
 def _sweeps(rounds: list[dict[str, Any]]) -> Iterator[Ratio]:
-    """A ratio per problem, features and algorithm, paired by rounds."""
+    """Yield a ratio per problem, features and algorithm, paired by rounds."""
     for rows in zip(*(measured["rows"] for measured in rounds), strict=True):
         if rows[0]["algorithm"] not in TIMED:
             continue
@@ -152,7 +151,7 @@ def _sweeps(rounds: list[dict[str, Any]]) -> Iterator[Ratio]:
 
 
 def whole_loop(measured: dict[str, Any]) -> float:
-    """Seconds of the NumPy loop for the whole paper, extrapolated."""
+    """Extrapolate the seconds of the NumPy loop to the whole paper."""
     return sum(
         N_RUNS * float(row["loop_seconds"]) * (TD_PAIRS if row["algorithm"] == "true_online_td" else 1.0)
         for row in measured["rows"]
@@ -161,7 +160,7 @@ def whole_loop(measured: dict[str, Any]) -> float:
 
 
 def whole_paper_table(measured: dict[str, Any]) -> list[str]:
-    """Wall time of the whole paper in fresh processes, cold and warm, beside that of the NumPy loop."""
+    """Time the whole paper in fresh processes, cold and warm, beside the NumPy loop."""
     loop = whole_loop(measured)
     with tempfile.TemporaryDirectory() as cache:
         cold = _whole_paper_process(cache)
