@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import sys
 import warnings
 from decimal import Decimal
 
@@ -64,6 +65,12 @@ def test_rows_are_the_same_from_every_kind_of_table():
         assert_array_equal(data.importance_ratio, [1, 2, 1, 0, 0.5, 1], err_msg=kind)
         assert data.feature_names == ("x", "on")
         assert (data.n_episodes, data.n_transitions) == (3, 4)
+
+
+@pytest.mark.parametrize("kind", ["pandas", "polars"])
+def test_pyarrow_is_not_needed(kind, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    assert_array_equal(read(changed("x", list("123456")), kind).X[:, 0], range(1, 7))
 
 
 def test_chunked_arrow_tables():

@@ -77,13 +77,8 @@ class TrueOnlineTD(TemporalDifference):
 
     Parameters
     ----------
-    n_features : int
-        Number of features, n.
-    gamma : float in [0, 1], default 0.99
-        Discount of updates that do not give their own.
-    lmbda : float in [0, 1], default 0.9
-        Trace decay.
-    step_size : float > 0, default 0.01
+    n_features, gamma, lmbda, step_size
+        As for :class:`TD`.
 
     Attributes
     ----------
