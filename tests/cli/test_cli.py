@@ -17,7 +17,7 @@ from fake_experiments import Fakes
 from lstd.cli.app import run
 from lstd.cli.reproduce import PROBLEMS as CLI_PROBLEMS
 from lstd.experiments import protocol
-from lstd.experiments.folder import CONFIGURATION, OUR_FILES, PROVENANCE, our_files
+from lstd.experiments.folder import CONFIGURATION, OUR_FILES, PROVENANCE, ResultsFolder
 
 DRIVER = [sys.executable, str(Path(__file__).parents[1] / "support" / "fake_experiments.py")]
 COMMAND = [sys.executable, "-c", "import sys; from lstd.cli import main; sys.exit(main())"]
@@ -161,12 +161,12 @@ def test_missing_extra_is_named(module, words):
 def test_summary_on_stdout_progress_on_stderr(small, capsys):
     assert small() == 0
     captured = capsys.readouterr()
-    assert captured.out.startswith("lstd-results: 6 cells done (6 computed, 0 found), 0 failures, ")
+    assert captured.out.startswith("lstd-results: 6 cells done (6 computed, 0 stored before), ")
     assert "results.parquet" in captured.out
     assert captured.err.startswith("lstd: 0 %, ")
     assert small("--quiet") == 0
     captured = capsys.readouterr()
-    assert "(0 computed, 6 found), 0 failures, everything was there" in captured.out
+    assert "(0 computed, 6 stored before), nothing left to do" in captured.out
     assert captured.err == ""
 
 
@@ -231,12 +231,9 @@ def test_failed_cell_is_exit_code_1(small, fakes, capsys):
     fakes.on_cell = fail
     assert small("--quiet") == 1
     captured = capsys.readouterr()
-    lines = captured.err.splitlines()
-    assert lines[0] == "lstd: small normal, three LSTD(λ), runs 1 to 2: ValueError: it broke"
-    assert len(lines) == 2
-    assert "2 failures" in captured.out
-    assert small("--json") == 1
-    assert len(json.loads(capsys.readouterr().out)["failures"]) == 2
+    assert captured.out == ""
+    failure = "lstd: small normal, three LSTD(λ), runs 1 to 2: ValueError: it broke."
+    assert captured.err == f"{failure} What is finished is kept; the same command (without --force) resumes.\n"
 
 
 def test_other_configuration_is_exit_code_3(small, capsys):
@@ -303,7 +300,7 @@ def test_signal_ends_at_once_and_the_same_command_resumes(tmp_path, number, code
     assert not [file for file in tmp_path.rglob("*") if file.name.startswith(".")]
     found, output, _ = finish(start(*words, seconds="0"))
     assert found == 0
-    assert "6 cells done (5 computed, 1 found)" in output
+    assert "6 cells done (5 computed, 1 stored before)" in output
 
 
 @POSIX
@@ -369,9 +366,9 @@ def test_real_command_on_the_small_problem(tmp_path):
     words = ["reproduce", "small", "--runs", "2", "--out", tmp_path, "--json"]
     code, output, _ = finish(start(*words, program=COMMAND))
     document = json.loads(output)
-    assert (code, document["status"], document["failures"]) == (0, "done", [])
+    assert (code, document["status"]) == (0, "done")
     written = {file for file in tmp_path.rglob("*") if file.is_file()}
-    assert written == {*our_files(tmp_path), tmp_path / CONFIGURATION}
+    assert written == {*ResultsFolder(tmp_path, {}).files(), tmp_path / CONFIGURATION}
     others = ("figure4", "figure5", "table2", "table3")
     assert {name for name in OUR_FILES if not (tmp_path / name).exists()} == {
         name for name in OUR_FILES if any(other in name for other in others)

@@ -7,7 +7,6 @@ import warnings
 
 from lstd.cli import progress
 from lstd.errors import CompilationCacheWarning
-from lstd.experiments.run import Event
 
 
 def test_time_left_starts_from_the_estimate_and_follows_the_clock(monkeypatch):
@@ -26,7 +25,7 @@ def test_lines_come_at_most_every_few_seconds(monkeypatch, capsys):
     lines = progress.Lines()
     for step in range(100):
         now["s"] = step / 10
-        lines.show(Event("progress", "working", step, 100.0))
+        lines.show(progress.Step("working", step, 100.0))
     shown = capsys.readouterr().err.splitlines()
     assert shown == ["lstd: 0 %, 1 min 40 s left: working", "lstd: 50 %, 5 s left: working"]
 

@@ -234,7 +234,7 @@ def test_the_executor_of_a_client_is_made_and_shut_down(dask_commands, reference
 @pytest.mark.parametrize(("version", "named"), [("none", "none"), ("0.0.7", r"lstd 0\.0\.7")])
 def test_workers_of_another_version_are_refused(version, named, dask_commands, tmp_path):
     started, client = dask_commands
-    started.add_worker(*PRELOAD, FAKE_VERSION=version, FAKE_CALLS=str(tmp_path))
+    started.add_worker(*PRELOAD, FAKE_VERSION=version)
     client.wait_for_workers(1, timeout=30)
     for kind in ("functions", "graph"):
         with pytest.raises(InvalidInputError, match=f"1 of 1 workers has {named}.*Install"):
@@ -250,7 +250,7 @@ def test_a_worker_without_lstd_that_comes_later_is_refused(kind, dask_commands, 
     with ThreadPoolExecutor(1) as beside:
         found = beside.submit(sum_chunks, chunks, **SETTINGS, client=client)
         wait_for(lambda: n_calls(tmp_path / "calls"))
-        started.add_worker(*PRELOAD, FAKE_VERSION="none", FAKE_CALLS=str(tmp_path))
+        started.add_worker(*PRELOAD, FAKE_VERSION="none")
         with pytest.raises(InvalidInputError, match="1 of 2 workers has none"):
             found.result(timeout=SECONDS)
     assert n_calls(tmp_path / "calls") < N_CHUNKS

@@ -11,21 +11,20 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from test_store import CELL, CONFIG, arrays_of, names
+from test_store import CELL, CONFIG, arrays_of, claim, names
 
 from lstd.errors import ConfigurationMismatchError, InvalidInputError
-from lstd.experiments.folder import CONFIGURATION, LOCK
-from lstd.experiments.store import ResultsFolder
+from lstd.experiments.folder import CONFIGURATION, LOCK, ResultsFolder
 from lstd.io.files import remove_unfinished, replacing
 
 
 def test_changed_configuration_is_refused_with_what_differs(tmp_path):
-    with ResultsFolder(tmp_path, CONFIG):
+    with ResultsFolder(tmp_path, CONFIG).claimed():
         pass
     grid = {**CONFIG["grids"]["lstd"], "alphas": [2.0]}
     changed = {"runs": 3, "new": "x", "grids": {**CONFIG["grids"], "lstd": grid}}
     with pytest.raises(ConfigurationMismatchError) as caught:
-        ResultsFolder(tmp_path, changed)
+        claim(tmp_path, changed)
     message = str(caught.value)
     assert "runs was 2, now 3; new was absent, now" in message
     assert "grids.lstd.alphas was [0.5, 1.0], now [2.0]" in message
@@ -37,10 +36,10 @@ def test_changed_configuration_is_refused_with_what_differs(tmp_path):
 
 def test_message_of_another_configuration_is_short(tmp_path):
     grids = {"lstd": {"lmbdas": list(np.arange(20) / 20), "alphas": list(2.0 ** np.arange(17))}}
-    with ResultsFolder(tmp_path, {"grids": grids, "a": "word " * 50, "b": 1, "c": 2}):
+    with ResultsFolder(tmp_path, {"grids": grids, "a": "word " * 50, "b": 1, "c": 2}).claimed():
         pass
     with pytest.raises(ConfigurationMismatchError, match="and 5 more; give another folder") as caught:
-        ResultsFolder(tmp_path, CONFIG)
+        claim(tmp_path)
     assert len(str(caught.value)) - len(str(tmp_path)) < 350
 
 
@@ -57,7 +56,7 @@ def test_configuration_of_other_origin_is_never_touched(tmp_path, content, force
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
     with pytest.raises(InvalidInputError, match=r"has a configuration\.json of other origin; give another folder"):
-        ResultsFolder(tmp_path, CONFIG, force=force)
+        claim(tmp_path, force=force)
     assert {name: (tmp_path / name).read_text() for name in names(tmp_path)} == mine
 
 
@@ -68,7 +67,7 @@ def test_something_else_under_one_of_our_names_is_refused(tmp_path, name):
     else:
         (tmp_path / name).write_text("mine")
     with pytest.raises(InvalidInputError, match=r"Not a directory|has a report\.html of other origin"):
-        ResultsFolder(tmp_path, CONFIG)
+        claim(tmp_path)
     assert [file.name for file in tmp_path.iterdir()] == [name]
 
 
@@ -77,7 +76,7 @@ def test_temporary_files_and_locks_of_others_are_not_touched(tmp_path):
     for name in mine:
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("mine")
-    with ResultsFolder(tmp_path, CONFIG):
+    with ResultsFolder(tmp_path, CONFIG).claimed():
         remove_unfinished()
     assert names(tmp_path) == sorted([*mine, CONFIGURATION])
 
@@ -91,7 +90,7 @@ def test_lock_of_other_origin_is_refused(tmp_path, content, linked):
     if linked:
         (tmp_path / "out" / LOCK).symlink_to(victim)
     with pytest.raises(InvalidInputError, match=r"must not have a \.lstd\.lock of other origin"):
-        ResultsFolder(tmp_path / "out", CONFIG)
+        claim(tmp_path / "out")
     assert victim.read_text() == content
     assert (tmp_path / "out" / LOCK).is_symlink() == linked
 
@@ -106,31 +105,30 @@ def test_link_under_a_temporary_name_is_not_followed(tmp_path):
 
 
 def test_force_removes_our_files_only(tmp_path):
-    with ResultsFolder(tmp_path, CONFIG) as folder:
+    with ResultsFolder(tmp_path, CONFIG).claimed() as folder:
         folder.write_cell(CELL, arrays_of(CELL))
-        folder.write_table([CELL])
     kept = ["notes.txt", "cells/mine.csv", "cells/my.npz", "figures/mine.pdf", "tables/table4.csv"]
-    for name in (*kept, "figures/figure2.pdf", "tables/table1.tex", "report.html"):
+    for name in (*kept, "figures/figure2.pdf", "tables/table1.tex", "report.html", "results.parquet"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("x")
-    with ResultsFolder(tmp_path, {**CONFIG, "runs": 3}, force=True) as folder:
+    with ResultsFolder(tmp_path, {**CONFIG, "runs": 3}).claimed(force=True) as folder:
         assert folder.read_cell(CELL) is None
     assert names(tmp_path) == sorted([*kept, CONFIGURATION])
     assert (tmp_path / "tables").exists()
     (tmp_path / "tables/table4.csv").unlink()
-    with ResultsFolder(tmp_path, CONFIG, force=True):
+    with ResultsFolder(tmp_path, CONFIG).claimed(force=True):
         assert not (tmp_path / "tables").exists()
 
 
 def test_folder_with_other_files_is_used_unless_they_have_our_names(tmp_path):
     (tmp_path / "notes.txt").write_text("mine")
-    with ResultsFolder(tmp_path, CONFIG):
+    with ResultsFolder(tmp_path, CONFIG).claimed():
         pass
     (tmp_path / CONFIGURATION).unlink()
     (tmp_path / "report.html").write_text("mine")
     for force in (False, True):
         with pytest.raises(InvalidInputError, match=r"has a report\.html of other origin"):
-            ResultsFolder(tmp_path, CONFIG, force=force)
+            claim(tmp_path, force=force)
     assert (tmp_path / "report.html").read_text() == "mine"
 
 
@@ -140,7 +138,7 @@ def test_folder_that_cannot_be_made_is_refused(tmp_path, path):
         pytest.skip("no /proc here")
     (tmp_path / "file").write_text("mine")
     with pytest.raises(InvalidInputError, match="`out` must be a folder that can be written; got"):
-        ResultsFolder(tmp_path / path, CONFIG)
+        claim(tmp_path / path)
     assert (tmp_path / "file").read_text() == "mine"
 
 

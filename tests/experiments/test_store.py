@@ -10,14 +10,13 @@ import sys
 from pathlib import Path
 
 import numpy as np
-import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lstd.errors import InvalidInputError, OutputError
-from lstd.experiments.folder import CONFIGURATION, LOCK, TABLE
-from lstd.experiments.store import Cell, CorruptCellError, ResultsFolder, read_cell
+from lstd.experiments.folder import CONFIGURATION, LOCK, CorruptCellError, ResultsFolder
+from lstd.experiments.plan import Cell
 from lstd.io.files import FolderLock, read_json, remove_unfinished, replacing
 
 CONFIG = {
@@ -32,16 +31,19 @@ TD_CELL = Cell("small", "tabular", "true_online_td", 1, 2)
 
 
 def arrays_of(cell):
-    grid = CONFIG["grids"][cell.group]
-    shape = (len(cell.run_seeds), len(grid["lmbdas"]), len(grid["alphas"]))
-    values = {name: np.random.RandomState(i).rand(*shape) for i, name in enumerate(cell.algorithms)}
+    values = {name: np.random.RandomState(i).rand(*cell.shape) for i, name in enumerate(cell.algorithms)}
     values[cell.algorithms[0]][1, 2, 1] = np.inf
     return values
 
 
+def claim(path, configuration=CONFIG, **options):
+    with ResultsFolder(path, configuration).claimed(**options):
+        pass
+
+
 @pytest.fixture
 def folder(tmp_path):
-    with ResultsFolder(tmp_path / "out", CONFIG) as folder:
+    with ResultsFolder(tmp_path / "out", CONFIG).claimed() as folder:
         yield folder
 
 
@@ -84,7 +86,7 @@ def test_cell_comes_back_as_it_was(folder, cell):
 def test_same_results_give_the_same_bytes(tmp_path):
     contents = []
     for name in ("a", "b"):
-        with ResultsFolder(tmp_path / name, CONFIG) as folder:
+        with ResultsFolder(tmp_path / name, CONFIG).claimed() as folder:
             folder.write_cell(CELL, arrays_of(CELL))
             contents.append((folder.path / CELL.filename).read_bytes())
     assert contents[0] == contents[1]
@@ -114,14 +116,14 @@ def test_cell_of_another_experiment_is_refused(folder):
     other = Cell("large", "binary", "lstd", 1, 2)
     folder.write_cell(CELL, arrays_of(CELL))
     os.replace(folder.path / CELL.filename, folder.path / other.filename)
-    with pytest.raises(CorruptCellError, match="not the cell that its name says"):
+    with pytest.raises(CorruptCellError, match="is damaged"):
         folder.read_cell(other)
 
 
 def test_cell_of_another_configuration_is_refused(folder):
     folder.write_cell(CELL, arrays_of(CELL))
     with pytest.raises(CorruptCellError):
-        read_cell(folder.path, CELL, {**CONFIG, "runs": 3})
+        ResultsFolder(folder.path, {**CONFIG, "runs": 3}).read_cell(CELL)
 
 
 def test_cell_with_pickled_objects_is_refused(folder):
@@ -155,7 +157,7 @@ def test_failed_write_keeps_the_file_that_was_there(tmp_path):
 
 
 def write_cell_on_a_full_disk(path, limit):
-    with ResultsFolder(path, CONFIG) as folder:
+    with ResultsFolder(path, CONFIG).claimed() as folder:
         limit()
         with pytest.raises(OutputError, match=r"normal-lstd-.*\.npz could not be written: File too large") as caught:
             folder.write_cell(CELL, arrays_of(CELL))
@@ -163,27 +165,16 @@ def write_cell_on_a_full_disk(path, limit):
         assert names(path) == [LOCK, CONFIGURATION]
 
 
-def write_table_on_a_full_disk(path, limit):
-    with ResultsFolder(path, CONFIG) as folder:
-        for cell in (CELL, TD_CELL):
-            folder.write_cell(cell, arrays_of(cell))
-        limit()
-        with pytest.raises(OutputError, match=r"results.parquet could not be written: File too large"):
-            folder.write_table([CELL, TD_CELL])
-        assert TABLE not in names(path)
-        assert not list(path.rglob("*.part"))
-
-
 def start_on_a_full_disk(path, limit):
     limit()
     with pytest.raises(OutputError, match="could not be written: File too large; make room"):
-        ResultsFolder(path, CONFIG)
+        claim(path)
     assert not path.exists()
 
 
 @pytest.mark.parametrize(
     ("function", "size"),
-    [(write_cell_on_a_full_disk, 1000), (write_table_on_a_full_disk, 500), (start_on_a_full_disk, 9)],
+    [(write_cell_on_a_full_disk, 1000), (start_on_a_full_disk, 9)],
 )
 def test_full_disk_leaves_no_part_of_a_file(tmp_path, full_disk, function, size):
     full_disk(function.__name__, tmp_path / "out", size)
@@ -191,13 +182,13 @@ def test_full_disk_leaves_no_part_of_a_file(tmp_path, full_disk, function, size)
 
 def test_leftovers_of_a_killed_process_are_removed(tmp_path):
     path = tmp_path / "out"
-    with ResultsFolder(path, CONFIG) as folder:
+    with ResultsFolder(path, CONFIG).claimed() as folder:
         folder.write_cell(CELL, arrays_of(CELL))
     leftovers = [path / ".lstd-results.parquet.part", path / "cells" / f".lstd-{Path(CELL.filename).name}.part"]
     for leftover in leftovers:
         leftover.write_bytes(b"half")
     (path / LOCK).write_text("lstd 12345")
-    with ResultsFolder(path, CONFIG) as folder:
+    with ResultsFolder(path, CONFIG).claimed() as folder:
         assert folder.read_cell(CELL) is not None
         assert not any(leftover.exists() for leftover in leftovers)
     assert LOCK not in names(path)
@@ -220,7 +211,7 @@ def test_unfinished_files_and_the_lock_can_be_removed_at_once(tmp_path):
 
 def test_second_writer_is_refused(folder):
     with pytest.raises(InvalidInputError, match=rf"process {os.getpid()} is writing to"):
-        ResultsFolder(folder.path, CONFIG)
+        claim(folder.path)
     assert (folder.path / LOCK).exists()
 
 
@@ -253,36 +244,7 @@ def test_lock_counts_only_under_its_name(tmp_path, monkeypatch):
     lock.release()
 
 
-# Table and documents
-
-
-def test_table_has_a_row_for_each_number(folder):
-    for cell in (CELL, TD_CELL):
-        folder.write_cell(cell, arrays_of(cell))
-    folder.write_table([CELL, TD_CELL])
-    first = (folder.path / TABLE).read_bytes()
-    table = pq.read_table(folder.path / TABLE)
-    assert table.column_names == ["problem", "features", "algorithm", "lmbda", "alpha", "run", "error"]
-    assert all("dictionary" in str(table.schema.field(name).type) for name in table.column_names[:3])
-    rows = {tuple(row.values())[:-1]: row["error"] for row in table.to_pylist()}
-    expected = {
-        (cell.problem, cell.features, name, lmbda, alpha, run): errors[i, j, k]
-        for cell in (CELL, TD_CELL)
-        for name, errors in arrays_of(cell).items()
-        for i, run in enumerate(cell.run_seeds)
-        for j, lmbda in enumerate(CONFIG["grids"][cell.group]["lmbdas"])
-        for k, alpha in enumerate(CONFIG["grids"][cell.group]["alphas"])
-    }
-    assert rows == expected
-    assert table.num_rows == len(expected)
-    folder.write_table([CELL, TD_CELL])
-    assert (folder.path / TABLE).read_bytes() == first
-
-
-def test_table_of_a_missing_cell_is_not_written(folder):
-    with pytest.raises(CorruptCellError, match="has disappeared"):
-        folder.write_table([CELL])
-    assert TABLE not in names(folder.path)
+# Documents
 
 
 def test_documents_are_plain_json(folder):
@@ -304,7 +266,7 @@ def test_changed_document_is_not_believed(folder, tmp_path, change):
         path.write_text(changes[change])
         assert folder.read_json("theory.json") is None
     else:
-        with ResultsFolder(tmp_path / "other", {**CONFIG, "runs": 3}) as other:
+        with ResultsFolder(tmp_path / "other", {**CONFIG, "runs": 3}).claimed() as other:
             os.replace(path, other.path / "theory.json")
             assert other.read_json("theory.json") is None
 

@@ -30,7 +30,6 @@ from lstd.errors import InvalidInputError, OutputError
 from lstd.estimators.saving import read_model, write_model
 from lstd.experiments.folder import PROVENANCE
 from lstd.io.files import replacing
-from results_folders import build_folder
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs processes that fork")
 
@@ -108,12 +107,6 @@ def reproduce(*words):
     from lstd.cli import main
 
     return main(["reproduce", *words])
-
-
-def write_report(folder):
-    from lstd.experiments.report import write_all
-
-    return carried_out(write_all, Path(folder))
 
 
 # Where it happens
@@ -329,25 +322,6 @@ def test_the_store_on_a_full_disk(room, command):
     assert command(*words).code == 0
     assert contents("store") == expected
     assert Path("sum").read_bytes() == total
-
-
-def test_the_report_of_results_on_a_full_disk(room, command):
-    """Each file is there whole or not at all; the same call writes the rest."""
-    for name in ("undisturbed", "out"):
-        build_folder(Path(name), ("small",), runs=1, documents=False)
-    words = ["test_disk:write_report", "out"]
-    before = contents("out")
-    assert command("test_disk:write_report", "undisturbed").code == 0
-    expected = {f"out{name.removeprefix('undisturbed')}": content for name, content in contents("undisturbed").items()}
-    sizes = sorted(len(content) for name, content in expected.items() if name not in before)
-    for left in (0, sizes[-1] - PAGE):
-        done = command(*words, **room.leave(left))
-        assert (done.code, done.out) == (1, "")
-        assert re.fullmatch(rf"lstd: out/.* could not be written: {room.reason}; make .*\n", done.err)
-        assert contents("out").items() <= expected.items()
-        room.make_room()
-    assert command(*words).code == 0
-    assert contents("out") == expected
 
 
 # Folders and files without permission

@@ -45,7 +45,7 @@ MODULES = (
     "lstd.estimators.model",
     "lstd.estimators.intervals",
     "lstd.experiments.run",
-    "lstd.experiments.results_table",
+    "lstd.experiments.report.results_table",
     "pyarrow.parquet",
     "lstd.cli.summary",
     "lstd.report.model_page",

@@ -6,19 +6,19 @@ As a program, the command ``lstd`` with these in place: ``python fake_experiment
 from __future__ import annotations
 
 import importlib
+import io
 import sys
 import time
 import zlib
-from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
-from lstd.experiments import timing
 from lstd.experiments.protocol import FEATURES
-from lstd.io.files import replacing
+from lstd.experiments.report.results import Results, gather
+from lstd.experiments.report.results_table import write_table
 
 
 class Fakes:
@@ -53,24 +53,25 @@ class Fakes:
     def measure(self, problems: Sequence[str], *, progress: Callable[[int, int], None]) -> dict[str, Any]:
         self._call("timings")
         progress(1, 1)
-        names = [(p, f, a) for p in problems for f in FEATURES for a in timing.TIMED]
-        rows = [{"problem": p, "features": f, "algorithm": a, "seconds": 1.0} for p, f, a in names]
+        numbers = dict.fromkeys(("loop_seconds", "loop_low", "loop_high", "paper_seconds", "paper_spread"), 1.0)
+        names = [(p, f, a) for p in problems for f in FEATURES for a in ("lstd_one_pass", "true_online_td")]
+        rows = [{"problem": p, "features": f, "algorithm": a, "loop_sample": "", **numbers} for p, f, a in names]
         return {"threads": 1, "sample": "none", "rows": rows}
 
-    def proposition1(self) -> dict[str, Any]:
-        self._call("proposition1")
-        return {"mu": np.float64(1.0), "rows": [{"T": 1, "bias_exact": -0.1}]}
+    def check_theory(self, problems: Sequence[str]) -> dict[str, Any]:
+        self._call("theory")
+        return {"proposition1": {"mu": np.float64(1.0), "rows": [{"T": 1, "bias_exact": -0.1}]}}
 
-    def theorem2(self) -> dict[str, Any]:
-        self._call("theorem2")
-        return {"n_seeds": 3, "rows": []}
-
-    def write_all(self, folder: Path, progress: Callable[[int, int, str], None]) -> None:
+    def compose(
+        self, results: Results, theory: Callable[[], dict[str, Any]], n_jobs: int
+    ) -> Iterator[tuple[str, bytes, int]]:
         self._call("report")
-        progress(1, 1, "report")
-        for name, content in (("figures/figure2.svg", b"<svg/>"), ("report.html", b"<html/>" * 40_000)):
-            with replacing(folder / name) as file:
-                file.write(content)
+        theory()
+        table = io.BytesIO()
+        write_table(table, results.sweeps)
+        yield "results.parquet", table.getvalue(), 3
+        yield "figures/figure2.svg", b"<svg/>", 3
+        yield "report.html", b"<html/>" * 40_000, 3
 
     def _call(self, name: str) -> None:
         self.calls.append(name)
@@ -80,9 +81,8 @@ class Fakes:
     def install(self, set_module: Callable[[str, Any], None]) -> None:
         """Put the stand-ins in place: `set_module(name, module)` makes `module` importable."""
         set_module("lstd.experiments.sweep", SimpleNamespace(run_sweep=self.run_sweep))
-        theory = SimpleNamespace(proposition1=self.proposition1, theorem2=self.theorem2)
-        set_module("lstd.experiments.theory", theory)
-        set_module("lstd.experiments.report", SimpleNamespace(write_all=self.write_all))
+        set_module("lstd.experiments.theory", SimpleNamespace(check_theory=self.check_theory))
+        set_module("lstd.experiments.report", SimpleNamespace(gather=gather, compose=self.compose))
         set_module("lstd.experiments.timing", SimpleNamespace(measure=self.measure))
 
 

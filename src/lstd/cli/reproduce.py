@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Callable
-from contextlib import AbstractContextManager
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,14 +14,11 @@ from lstd.cli.interruption import advise
 from lstd.cli.summary import outcome_json, outcome_text, survey_json, survey_text
 
 if TYPE_CHECKING:
-    from lstd.cli.progress import Reporter
     from lstd.experiments.plan import Plan
-    from lstd.experiments.run import Event
 
 PROBLEMS = "small|large|deterministic|all"
 MAX_JOBS = 1024
-NEEDED = ("matplotlib", "pyarrow")
-INSTALL_DASK = 'pip install "lstd[cli,dask]"'
+NEEDED = ("matplotlib", "pyarrow", "jinja2", "tabulate")
 
 
 def reproduce(
@@ -32,18 +27,7 @@ def reproduce(
     out: Annotated[str, typer.Option(metavar="DIR", help="Results folder.")] = "lstd-results",
     jobs: Annotated[
         str | None,
-        typer.Option(
-            metavar="N", help="Threads; with --dask, of each task.  [default: all cores; 1]", show_default=False
-        ),
-    ] = None,
-    dask: Annotated[
-        str | None,
-        typer.Option(
-            metavar="ADDRESS",
-            help="Dask scheduler, as tcp://HOST:8786, whose workers compute the cells; the rest is done here. "
-            "They need this version of lstd. Each does as many tasks at a time as it has threads.",
-            show_default=False,
-        ),
+        typer.Option(metavar="N", help="Threads, and processes that draw.  [default: all cores]", show_default=False),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Remove results in DIR and start over.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be done; write nothing.")] = False,
@@ -52,28 +36,24 @@ def reproduce(
 ) -> int:
     """Reproduce the experiments of Osogami (AAAI-20): figures, tables, data and a report.
 
-    Interrupted at any moment, the same command resumes. Exit codes: 0 done, 1 some cells failed or output
-    could not be written, 2 bad usage or input, 3 DIR has results of another configuration, 130 interrupted
-    (143 by SIGTERM).
+    Interrupted at any moment, the same command resumes. Exit codes: 0 done, 1 a step failed or output could not be
+    written, 2 bad usage or input, 3 DIR has results of another configuration, 130 interrupted (143 by SIGTERM).
     """
     from lstd.errors import LSTDError
 
     if missing := [name for name in NEEDED if find_spec(name) is None]:
         return fail(f"`lstd reproduce` needs the package {missing[0]}; install it: {INSTALL}", 2)
-    if dask is not None and not dry_run and find_spec("distributed") is None:
-        return fail(f"`--dask` needs the package distributed; install it: {INSTALL_DASK}", 2)
     try:
-        plan, n_jobs = _understand(problem, runs, jobs, out)
+        plan, n_jobs = _checked(problem, runs, jobs, out)
         if dry_run:
             return _dry_run(plan, out, n_jobs, force, as_json)
         arguments = {"problem": problem, "runs": plan.runs, "jobs": n_jobs, "force": force}
-        arguments |= {} if dask is None else {"dask": True}  # an address is none of a reader's business
-        return _carry_out(plan, out, arguments, dask, as_json, quiet)
+        return _carry_out(plan, out, arguments, as_json, quiet)
     except (LSTDError, OSError) as error:
         return fail_with(error, "What is finished is kept; the same command (without --force) resumes.")
 
 
-def _understand(problem: str, runs: str, jobs: str | None, out: str) -> tuple[Plan, int | None]:
+def _checked(problem: str, runs: str, jobs: str | None, out: str) -> tuple[Plan, int | None]:
     from lstd.data.checks import check_integer
     from lstd.errors import InvalidInputError
     from lstd.experiments.plan import MAX_RUNS, make_plan
@@ -85,55 +65,31 @@ def _understand(problem: str, runs: str, jobs: str | None, out: str) -> tuple[Pl
 
 
 def _number(text: str) -> int | str:
-    """The integer that is written in plain digits, or the text as it is, for the check to refuse."""
+    """Convert plain digits to an integer; leave other text for the check to refuse."""
     return int(text) if re.fullmatch(r"-?[0-9]{1,18}", text) else text
 
 
 def _dry_run(plan: Plan, out: str, n_jobs: int | None, force: bool, as_json: bool) -> int:
-    from lstd.experiments.plan import survey
+    from lstd.experiments.run import survey
 
-    found = survey(plan, out, n_jobs=n_jobs, force=force)
-    return output(survey_json(found, out) if as_json else survey_text(found, out))
+    stored = survey(plan, out, n_jobs=n_jobs, force=force)
+    return output(survey_json(stored, out) if as_json else survey_text(stored, out))
 
 
-def _carry_out(plan: Plan, out: str, arguments: dict[str, Any], dask: str | None, as_json: bool, quiet: bool) -> int:
-    from lstd.cli.progress import make_reporter, reporting
+def _carry_out(plan: Plan, out: str, arguments: dict[str, Any], as_json: bool, quiet: bool) -> int:
+    from lstd.cli.progress import Step, make_reporter, reporting
     from lstd.experiments.run import reproduce as reproduce_plan
 
     again = "the same command without --force resumes" if arguments["force"] else "the same command resumes"
     advise(f"; what is finished is kept, and {again}")
-    with reporting(make_reporter(quiet)) as reporter, _client(dask) as client:
+    with reporting(make_reporter(quiet)) as reporter:
+
+        def progress(text: str, done: float, total: float) -> None:
+            # A closed stderr must not count as a failure of the work that reports to it.
+            with contextlib.suppress(OSError, ValueError):
+                reporter.show(Step(text, done, total))
+
         outcome = reproduce_plan(
-            plan,
-            out,
-            n_jobs=arguments["jobs"],
-            client=client,
-            force=arguments["force"],
-            on_event=_listener(reporter),
-            arguments=arguments,
+            plan, out, n_jobs=arguments["jobs"], force=arguments["force"], progress=progress, arguments=arguments
         )
-    code = output(outcome_json(outcome) if as_json else outcome_text(outcome))
-    return 1 if outcome.failures else code
-
-
-def _client(address: str | None) -> AbstractContextManager[Any]:
-    """A client of a Dask cluster; without an address, None."""
-    if address is None:
-        return contextlib.nullcontext()
-    from lstd.distributed.cluster import connected
-
-    return connected(address, "--dask")
-
-
-def _listener(reporter: Reporter) -> Callable[[Event], None]:
-    def listen(event: Event) -> None:
-        # A closed stderr must not count as a failure of the work that reports to it.
-        with contextlib.suppress(OSError, ValueError):
-            if event.kind == "progress":
-                reporter.show(event)
-            elif event.kind == "notice":
-                reporter.note(event.text)
-            else:
-                reporter.fail(event.text)
-
-    return listen
+    return output(outcome_json(outcome) if as_json else outcome_text(outcome))

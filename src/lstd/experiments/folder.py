@@ -1,9 +1,16 @@
-"""What belongs to a results folder: the names in it, and whether a folder found on the disk is one of ours."""
+"""The results folder of `lstd reproduce`: one configuration, one writer at a time, every file whole or absent.
+
+A folder belongs to the configuration in ``configuration.json``. Each finished cell is one archive below ``cells/``.
+Files are written under a temporary name, flushed and renamed, so that a process killed at any moment leaves whole files
+only. Cells and documents carry checksums; what does not match its own is computed again. Files of other origin are
+never changed or removed.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import hashlib
 import json
 import os
 import re
@@ -11,85 +18,276 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from lstd.errors import ConfigurationMismatchError, InvalidInputError, OutputError
-from lstd.experiments.protocol import FEATURES, LSTD_VARIANTS, PROBLEMS
-from lstd.io.files import check_not_a_file, json_bytes, partial_of, read_json, reason, remove_quietly, unusable
+import numpy as np
+from numpy.typing import NDArray
 
-GROUPS = {"lstd": LSTD_VARIANTS, "true_online_td": ("true_online_td",)}
+from lstd.errors import ConfigurationMismatchError, InvalidInputError, LSTDError, OutputError
+from lstd.experiments.plan import Cell
+from lstd.experiments.protocol import FEATURES, GROUPS, PROBLEMS
+from lstd.io import archive
+from lstd.io.files import (
+    FolderLock,
+    check_not_a_file,
+    json_bytes,
+    partial_of,
+    read_json,
+    reason,
+    remove_quietly,
+    replacing,
+    unusable,
+)
+
+Errors = dict[str, NDArray[np.float64]]
+
 CONFIGURATION = "configuration.json"
-FORMAT = "lstd reproduce 1"  # what a configuration of ours is known by
+FORMAT = "lstd reproduce 2"  # by which a configuration written by this command is recognised
 LOCK = ".lstd.lock"
-TABLE = "results.parquet"
+TIMINGS, THEORY, TABLE, REPORT = "timings.json", "theory.json", "results.parquet", "report.html"
 PROVENANCE = "provenance.json"
-STAGE_FILES = {
-    "timings": "timings.json",
-    "theory": "theory.json",
-    "table": TABLE,
-    "report": "report.html",
-}
+FIGURES = ("figure2", "figure3", "figure4", "figure5", "proposition1", "theorem2")
 SUBFOLDERS = ("cells", "figures", "tables")
-# What `lstd reproduce` writes beside its configuration and its cells: nothing else in the folder is ever removed.
+# What is written beside the configuration and the cells; nothing else in a folder is ever removed.
 OUR_FILES = (
-    *STAGE_FILES.values(),
-    PROVENANCE,
-    *(
-        f"figures/{name}.{kind}"
-        for name in ("figure2", "figure3", "figure4", "figure5", "proposition1", "theorem2")
-        for kind in ("pdf", "png", "svg")
-    ),
+    *(TIMINGS, THEORY, TABLE, REPORT, PROVENANCE),
+    *(f"figures/{name}.{kind}" for name in FIGURES for kind in ("pdf", "png", "svg")),
     *(f"tables/{name}.{kind}" for name in ("table1", "table2", "table3") for kind in ("csv", "md", "tex")),
-    "tables/best.csv",
-    "tables/best.md",
+    *("tables/best.csv", "tables/best.md"),
 )
 _CELL = re.compile(
     rf"(\.lstd-)?(?:{'|'.join(PROBLEMS)})-(?:{'|'.join(FEATURES)})-(?:{'|'.join(GROUPS)})-[0-9]{{6}}-[0-9]{{6}}\.npz"
     r"(?(1)\.part)",
     re.ASCII,
 )
-_VIRTUAL = ("/proc", "/sys")  # where nobody can make a folder, whatever the permissions say
+_VIRTUAL = ("/proc", "/sys")  # where no folder can be made, whatever the permissions say
 _MOST_DIFFERENCES, _LONGEST_VALUE = 3, 24
 
 
-def check_folder(path: Path, configuration: Mapping[str, Any], *, force: bool = False) -> bool:
-    """Check that a folder has no results or those of this configuration; it is only read.
+class CorruptCellError(LSTDError):
+    """A stored cell is damaged or of another experiment."""
+
+
+class ResultsFolder:
+    """The files of one configuration in a folder. Reading needs no lock; writing needs :meth:`claimed`.
 
     Parameters
     ----------
-    path : Path
+    path : path
     configuration : dict
-    force : bool
-        The results may be of another configuration.
+        Everything that the results depend on, as JSON values.
 
-    Returns
-    -------
-    bool
-        Whether it has results of ours.
-
-    Raises
-    ------
-    InvalidInputError
-        If files of other origin have our names.
-    ConfigurationMismatchError
-        If the configuration found differs and `force` is false; the message says in what.
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as out, ResultsFolder(out, {"runs": 2}).claimed() as folder:
+    ...     folder.write_json("theory.json", {"mu": 1.0})
+    ...     folder.read_json("theory.json")
+    {'mu': 1.0}
     """
-    for name in SUBFOLDERS:
-        check_not_a_file(path / name)
-    stored = read_json(path / CONFIGURATION) or {}
-    if stored.get("format") == FORMAT:
-        if not force:
-            _check_same(path, stored, {"format": FORMAT, **configuration})
-        return True
-    foreign = [path / CONFIGURATION] if os.path.lexists(path / CONFIGURATION) else list(our_files(path))
-    if foreign:
-        raise InvalidInputError(
-            f"`out` must be a new folder or one written by `lstd reproduce`; {str(path)!r} has a "
-            f"{min(foreign).relative_to(path).as_posix()} of other origin; give another folder."
-        )
-    return False
+
+    def __init__(self, path: str | os.PathLike[str], configuration: Mapping[str, Any]) -> None:
+        self.path = Path(path)
+        self.configuration = json.loads(json_bytes(configuration))
+        self._digest = hashlib.sha256(json_bytes(configuration)).hexdigest()
+
+    def check(self, *, force: bool = False) -> bool:
+        """Check that the folder can be used, without writing.
+
+        Parameters
+        ----------
+        force : bool
+            Results of another configuration are accepted.
+
+        Returns
+        -------
+        bool
+            Whether the folder holds results already.
+
+        Raises
+        ------
+        InvalidInputError
+            If it cannot be made or written, or files of other origin have the names to be written.
+        ConfigurationMismatchError
+            If it holds results of another configuration and `force` is false.
+        """
+        _check_usable(self.path)
+        for name in SUBFOLDERS:
+            check_not_a_file(self.path / name)
+        stored = read_json(self.path / CONFIGURATION) or {}
+        if stored.get("format") == FORMAT:
+            if not force:
+                _check_same(self.path, stored, {"format": FORMAT, **self.configuration})
+            return True
+        foreign = [self.path / CONFIGURATION] if os.path.lexists(self.path / CONFIGURATION) else list(self.files())
+        if foreign:
+            raise InvalidInputError(
+                f"`out` must be a new folder or one written by `lstd reproduce`; {str(self.path)!r} has a "
+                f"{min(foreign).relative_to(self.path).as_posix()} of other origin; give another folder."
+            )
+        return False
+
+    @contextlib.contextmanager
+    def claimed(self, *, force: bool = False) -> Iterator[ResultsFolder]:
+        """Make the folder where needed and lock it for this process while the block runs.
+
+        Parameters
+        ----------
+        force : bool
+            Remove the files of an earlier run, and only those, and start over.
+
+        Raises
+        ------
+        InvalidInputError, ConfigurationMismatchError
+            As :meth:`check`; also if another process is writing to the folder.
+        OutputError
+            If the disk is full.
+        """
+        check_not_a_file(self.path)
+        made = not os.path.exists(self.path)
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise unusable(self.path, error) from error
+        try:
+            lock = FolderLock(self.path / LOCK)
+            try:
+                self._prepare(force)
+                made = False
+                yield self
+            finally:
+                lock.release()
+        finally:
+            if made:
+                with contextlib.suppress(OSError):
+                    self.path.rmdir()
+
+    def _prepare(self, force: bool) -> None:
+        ours = self.check(force=force)
+        self._remove_partial()
+        if ours and force:
+            self._remove_results()
+        if force or not ours:
+            try:
+                with replacing(self.path / CONFIGURATION) as file:
+                    file.write(json_bytes({"format": FORMAT, **self.configuration}))
+            except OutputError as error:
+                raise unusable(self.path, error.__cause__ if isinstance(error.__cause__, OSError) else error) from error
+
+    def files(self) -> Iterator[Path]:
+        """Iterate over the files that `lstd reproduce` has written, except the configuration."""
+        yield from (self.path / name for name in OUR_FILES if os.path.lexists(self.path / name))
+        yield from (file for file in self._cell_files() if file.suffix == ".npz")
+
+    def checksums(self) -> dict[str, str]:
+        """SHA-256 of each file by its path in the folder, except of provenance.json, which records them."""
+        return {
+            file.relative_to(self.path).as_posix(): hashlib.sha256(file.read_bytes()).hexdigest()
+            for file in sorted(self.files())
+            if file.name != PROVENANCE
+        }
+
+    def write_cell(self, cell: Cell, arrays: Mapping[str, NDArray[np.float64]]) -> None:
+        """Store the results of a cell: algorithm -> errors of shape (runs, lmbdas, alphas).
+
+        Raises
+        ------
+        OutputError
+            If the file could not be written.
+        ValueError
+            If an array has another shape or holds NaN or a negative error.
+        """
+        ordered = {name: arrays[name] for name in cell.algorithms}
+        _check_arrays(cell, ordered)
+        archive.write(self.path / cell.filename, "cell", self._head(cell), ordered, locked=True)
+
+    def read_cell(self, cell: Cell) -> Errors | None:
+        """Read a cell back; None if it was not stored.
+
+        Raises
+        ------
+        CorruptCellError
+            If the file is damaged or holds something else.
+        """
+        path = self.path / cell.filename
+
+        def build(document: dict[str, Any], arrays: Errors) -> Errors:
+            if self._head(cell).items() <= document.items():
+                _check_arrays(cell, arrays)
+                return arrays
+            raise ValueError(document)
+
+        if not os.path.lexists(path):
+            return None
+        try:
+            return archive.read(path, {"cell": build})
+        except InvalidInputError as error:
+            raise CorruptCellError(f"{path} is damaged.") from error
+
+    def _head(self, cell: Cell) -> dict[str, Any]:
+        return {**cell._asdict(), "configuration": self._digest}
+
+    def write_json(self, name: str, document: Mapping[str, Any]) -> None:
+        """Store a JSON document with its checksum; infinite and undefined numbers become null."""
+        content = json.loads(json_bytes(document))
+        with replacing(self.path / name) as file:
+            file.write(json_bytes({**content, "sha256": self._checksum(content)}))
+
+    def read_json(self, name: str) -> dict[str, Any] | None:
+        """Read a JSON document back; None if it is missing, changed, or of another configuration."""
+        document = read_json(self.path / name) or {}
+        checksum = document.pop("sha256", None)
+        return document if checksum == self._checksum(document) else None
+
+    def _checksum(self, document: Mapping[str, Any]) -> str:
+        return hashlib.sha256(self._digest.encode() + json_bytes(document)).hexdigest()
+
+    def _cell_files(self) -> list[Path]:
+        """Stored cells, whole and partial."""
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            return sorted(file for file in (self.path / "cells").iterdir() if _CELL.fullmatch(file.name))
+        return []
+
+    def _remove_partial(self) -> None:
+        """Remove what a killed process left under temporary names."""
+        for name in (*OUR_FILES, CONFIGURATION):
+            remove_quietly(partial_of(self.path / name))
+        for file in self._cell_files():
+            if file.suffix == ".part":
+                remove_quietly(file)
+
+    def _remove_results(self) -> None:
+        """Remove what `lstd reproduce` wrote, the configuration last, and nothing else."""
+        try:
+            for file in [*self.files(), self.path / CONFIGURATION]:
+                file.unlink(missing_ok=True)
+        except OSError as error:
+            raise OutputError(f"{error.filename} could not be removed: {reason(error)}.") from error
+        for name in SUBFOLDERS:
+            with contextlib.suppress(OSError):
+                (self.path / name).rmdir()
+
+
+def _check_arrays(cell: Cell, arrays: Mapping[str, NDArray[np.float64]]) -> None:
+    if tuple(arrays) != cell.algorithms:
+        raise ValueError(f"the arrays must be {cell.algorithms}; got {tuple(arrays)}.")
+    for name, errors in arrays.items():
+        if errors.shape != cell.shape or errors.dtype != np.float64:
+            raise ValueError(f"{name} must be float64 of shape {cell.shape}; got {errors.dtype}, {errors.shape}.")
+        if not (errors >= 0).all():
+            raise ValueError(f"{name} must hold errors >= 0, infinite where a run diverged; got {errors.min()}.")
+
+
+def _check_usable(path: Path) -> None:
+    """Check, without writing, that a results folder could be made or written; raises InvalidInputError."""
+    check_not_a_file(path)
+    existing = next(folder for folder in (path.absolute(), *path.absolute().parents) if folder.exists())
+    device = existing.stat().st_dev
+    virtual = any(os.path.ismount(name) and os.stat(name).st_dev == device for name in _VIRTUAL)
+    if virtual or not os.access(existing, os.W_OK | os.X_OK):
+        raise unusable(path, PermissionError(errno.EACCES, os.strerror(errno.EACCES)))
 
 
 def _check_same(path: Path, stored: Mapping[str, Any], configuration: Mapping[str, Any]) -> None:
-    old, new = _flat(stored), _flat(json.loads(json_bytes(configuration)))
+    old, new = _flat(stored), _flat(configuration)
     differences = [
         f"{key} was {_brief(old.get(key))}, now {_brief(new.get(key))}"
         for key in dict.fromkeys([*new, *old])
@@ -104,7 +302,7 @@ def _check_same(path: Path, stored: Mapping[str, Any], configuration: Mapping[st
 
 
 def _flat(document: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested keys joined by dots."""
+    """Join nested keys by dots."""
     flat: dict[str, Any] = {}
     for key, value in document.items():
         flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
@@ -114,59 +312,3 @@ def _flat(document: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 def _brief(value: Any) -> str:
     text = "absent" if value is None else json.dumps(value, ensure_ascii=False)
     return text if len(text) <= _LONGEST_VALUE else f"{text[: _LONGEST_VALUE - 2]} …"
-
-
-def check_usable(path: Path) -> None:
-    """Check that a results folder could be made or written, as far as that can be seen without writing.
-
-    Raises
-    ------
-    InvalidInputError
-        If not.
-    """
-    check_not_a_file(path)
-    there = next(folder for folder in (path.absolute(), *path.absolute().parents) if folder.exists())
-    device = there.stat().st_dev
-    virtual = any(os.path.ismount(name) and os.stat(name).st_dev == device for name in _VIRTUAL)
-    if virtual or not os.access(there, os.W_OK | os.X_OK):
-        raise unusable(path, PermissionError(errno.EACCES, os.strerror(errno.EACCES)))
-
-
-def our_files(path: Path) -> Iterator[Path]:
-    """What there is in a folder under the names that `lstd reproduce` writes, but for its configuration."""
-    yield from (path / name for name in OUR_FILES if os.path.lexists(path / name))
-    yield from (file for file in _cell_files(path) if file.suffix == ".npz")
-
-
-def _cell_files(path: Path) -> list[Path]:
-    """Stored cells, whole and partial."""
-    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-        return sorted(file for file in (path / "cells").iterdir() if _CELL.fullmatch(file.name))
-    return []
-
-
-def remove_partial(path: Path) -> None:
-    """Remove what a killed process left under the temporary names of our files."""
-    for name in (*OUR_FILES, CONFIGURATION):
-        remove_quietly(partial_of(path / name))
-    for file in _cell_files(path):
-        if file.suffix == ".part":
-            remove_quietly(file)
-
-
-def remove_results(path: Path) -> None:
-    """Remove what `lstd reproduce` wrote in a folder, its configuration last, and nothing else.
-
-    Raises
-    ------
-    OutputError
-        If a file could not be removed.
-    """
-    try:
-        for file in [*our_files(path), path / CONFIGURATION]:
-            file.unlink(missing_ok=True)
-    except OSError as error:
-        raise OutputError(f"{error.filename} could not be removed: {reason(error)}.") from error
-    for name in SUBFOLDERS:
-        with contextlib.suppress(OSError):
-            (path / name).rmdir()

@@ -1,45 +1,81 @@
-"""What the paper's experiments consist of, what a results folder has of it, and how long the rest takes."""
+"""The work of `lstd reproduce` as data: what is computed, for which configuration, and about how long it takes."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
-
-import numpy as np
+from typing import Any, NamedTuple
 
 from lstd.data.checks import check_choice, check_integer
-from lstd.experiments.folder import GROUPS, STAGE_FILES, check_folder, check_usable
-from lstd.experiments.protocol import (
-    ALPHAS,
-    FEATURES,
-    GAMMA,
-    LMBDAS,
-    MRP_SEED,
-    N_RUNS,
-    PROBLEMS,
-    STEP_SIZES,
-)
-from lstd.experiments.store import Cell, CorruptCellError, read_cell, read_document
-from lstd.statistics.threads import available_cores
+from lstd.experiments.protocol import ALPHAS_OF, FEATURES, GAMMA, GROUPS, LMBDAS, MRP_SEED, N_RUNS, PROBLEMS
 
 RUNS_PER_CELL = 50
 MAX_RUNS = 100_000
-# Seconds on one core of a current processor, per run (three LSTD(λ) in one pass, true online TD(λ)) and per
-# stage: only estimates of the time left are made from these.
+# Measured on one core of a current processor; used only to estimate the time left.
 RUN_SECONDS = {
-    "tabular": {"small": (0.0011, 0.0008), "large": (0.13, 0.018), "deterministic": (0.095, 0.016)},
-    "binary": {"small": (0.0007, 0.0007), "large": (0.0067, 0.0093), "deterministic": (0.0062, 0.0088)},
-    "normal": {"small": (0.0008, 0.0014), "large": (0.0056, 0.0115), "deterministic": (0.0052, 0.0113)},
+    ("lstd", "tabular"): {"small": 0.0011, "large": 0.13, "deterministic": 0.095},
+    ("lstd", "binary"): {"small": 0.0007, "large": 0.0067, "deterministic": 0.0062},
+    ("lstd", "normal"): {"small": 0.0008, "large": 0.0056, "deterministic": 0.0052},
+    ("true_online_td", "tabular"): {"small": 0.0008, "large": 0.018, "deterministic": 0.016},
+    ("true_online_td", "binary"): {"small": 0.0007, "large": 0.0093, "deterministic": 0.0088},
+    ("true_online_td", "normal"): {"small": 0.0014, "large": 0.0115, "deterministic": 0.0113},
 }
-STAGE_SECONDS = {"timings": 1.3, "theory": 1.5, "table": 0.01, "report": 5.5}
 
 
-@dataclass(frozen=True)
-class Plan:
-    """What is to be computed.
+class Cell(NamedTuple):
+    """The unit of work that is stored: one problem, its features, a group of algorithms and a range of run seeds.
+
+    Attributes
+    ----------
+    problem, features : str
+    group : {"lstd", "true_online_td"}
+        The LSTD(λ) variants of the first group share one pass.
+    first, last : int
+        Run seeds, both included.
+
+    Examples
+    --------
+    >>> Cell("small", "tabular", "lstd", 1, 50).algorithms
+    ('boyan', 'uncorrected', 'mixed')
+    """
+
+    problem: str
+    features: str
+    group: str
+    first: int
+    last: int
+
+    @property
+    def algorithms(self) -> tuple[str, ...]:
+        """Names of the arrays in the cell."""
+        return GROUPS[self.group]
+
+    @property
+    def run_seeds(self) -> range:
+        """Seeds of the runs."""
+        return range(self.first, self.last + 1)
+
+    @property
+    def filename(self) -> str:
+        """Path in the results folder."""
+        return f"cells/{self.problem}-{self.features}-{self.group}-{self.first:06d}-{self.last:06d}.npz"
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Shape of each array: runs, λs, αs."""
+        return len(self.run_seeds), len(LMBDAS), len(ALPHAS_OF[self.group])
+
+    def seconds(self, n_jobs: int) -> float:
+        """Estimated duration on `n_jobs` threads."""
+        n_runs = len(self.run_seeds)
+        return RUN_SECONDS[self.group, self.features][self.problem] * n_runs / min(n_jobs, n_runs)
+
+    def __str__(self) -> str:
+        algorithms = "three LSTD(λ)" if self.group == "lstd" else "true online TD(λ)"
+        return f"{self.problem} {self.features}, {algorithms}, runs {self.first} to {self.last}"
+
+
+class Plan(NamedTuple):
+    """What is computed.
 
     Attributes
     ----------
@@ -49,32 +85,13 @@ class Plan:
     cells : tuple of Cell
         The units of work, in order.
     configuration : dict
-        What a results folder belongs to, as plain JSON values.
+        Everything that the results depend on, as JSON values; results of different configurations are never mixed.
     """
 
     problems: tuple[str, ...]
     runs: int
     cells: tuple[Cell, ...]
     configuration: Mapping[str, Any]
-
-
-@dataclass(frozen=True)
-class Survey:
-    """What a results folder has of a plan, and an estimate of the rest.
-
-    Attributes
-    ----------
-    cells : tuple of (Cell, str)
-        Each cell with "stored", "damaged" or "missing".
-    stages : dict of str -> bool
-        Whether the files of the stages after the sweep are there.
-    seconds : float
-        Estimated time of what is left, kernels compiled.
-    """
-
-    cells: tuple[tuple[Cell, str], ...]
-    stages: Mapping[str, bool]
-    seconds: float
 
 
 def make_plan(problem: str = "all", runs: int = N_RUNS) -> Plan:
@@ -112,8 +129,6 @@ def make_plan(problem: str = "all", runs: int = N_RUNS) -> Plan:
 def _configuration(problems: tuple[str, ...], runs: int) -> dict[str, Any]:
     import lstd
 
-    alphas = {"lstd": ALPHAS, "true_online_td": STEP_SIZES}
-    grids = {group: {"lmbdas": LMBDAS.tolist(), "alphas": np.asarray(alphas[group]).tolist()} for group in GROUPS}
     return {
         "lstd": lstd.__version__,
         "problems": list(problems),
@@ -122,54 +137,5 @@ def _configuration(problems: tuple[str, ...], runs: int) -> dict[str, Any]:
         "first_run_seed": 1,
         "mrp_seed": MRP_SEED,
         "gamma": GAMMA,
-        "grids": grids,
+        "grids": {group: {"lmbdas": LMBDAS.tolist(), "alphas": ALPHAS_OF[group].tolist()} for group in GROUPS},
     }
-
-
-def survey(plan: Plan, out: str | os.PathLike[str], *, n_jobs: int | None = None, force: bool = False) -> Survey:
-    """Look at what a folder has of a plan; nothing is written.
-
-    Raises
-    ------
-    InvalidInputError
-        If `out` cannot be a folder or written, or has files of other origin.
-    ConfigurationMismatchError
-        If it holds results of another configuration and `force` is false.
-    """
-    path = Path(out)
-    check_usable(path)
-    fresh = not check_folder(path, plan.configuration, force=force) or force
-    cells = tuple((cell, "missing" if fresh else _state(path, cell, plan)) for cell in plan.cells)
-    missing = [cell for cell, state in cells if state != "stored"]
-    stages = {stage: not fresh and _is_there(path, name, plan) for stage, name in STAGE_FILES.items()}
-    for stage in ("table", "report"):
-        stages[stage] &= not missing
-    seconds = sum(cell_seconds(cell, n_jobs) for cell in missing)
-    seconds += sum(stage_seconds(stage, plan) for stage, there in stages.items() if not there)
-    return Survey(cells, stages, seconds)
-
-
-def _is_there(path: Path, name: str, plan: Plan) -> bool:
-    if name.endswith(".json"):
-        return read_document(path, name, plan.configuration) is not None
-    return (path / name).exists()
-
-
-def _state(path: Path, cell: Cell, plan: Plan) -> str:
-    try:
-        return "missing" if read_cell(path, cell, plan.configuration) is None else "stored"
-    except CorruptCellError:
-        return "damaged"
-
-
-def cell_seconds(cell: Cell, n_jobs: int | None) -> float:
-    """Estimated duration of a cell on so many threads (None: all cores)."""
-    each = RUN_SECONDS[cell.features][cell.problem][list(GROUPS).index(cell.group)]
-    runs = len(cell.run_seeds)
-    return each * runs / min(n_jobs or available_cores(), runs)
-
-
-def stage_seconds(stage: str, plan: Plan) -> float:
-    """Estimated duration of a stage after the sweep."""
-    repeated = {"timings": len(plan.problems) * len(FEATURES), "table": len(plan.cells)}
-    return STAGE_SECONDS[stage] * repeated.get(stage, 1)

@@ -30,6 +30,8 @@ FEATURES = ("tabular", "binary", "normal")
 LSTD_VARIANTS = ("boyan", "uncorrected", "mixed")
 TD_ALGORITHMS = ("true_online_td", "td", "td_replacing")
 ALGORITHMS = LSTD_VARIANTS + TD_ALGORITHMS
+# The algorithms of the paper that are computed together: the LSTD(λ) variants share one recursion.
+GROUPS = {"lstd": LSTD_VARIANTS, "true_online_td": ("true_online_td",)}
 
 GAMMA = 0.99
 MRP_SEED = 1000
@@ -37,6 +39,7 @@ N_RUNS = 50
 LMBDAS: NDArray[np.float64] = np.array([i / 10 for i in range(10)] + [i / 100 for i in range(91, 101)])
 ALPHAS: NDArray[np.float64] = np.array([2.0**i for i in range(-8, 9)])
 STEP_SIZES: NDArray[np.float64] = np.r_[10.0 ** np.linspace(-3.0, -1.2, 10), np.arange(1, 21) / 10]
+ALPHAS_OF = {"lstd": ALPHAS, "true_online_td": STEP_SIZES}
 
 # Tables 1-3 of the supplement: (mean, spread) of the seconds per run of 340 pairs (λ, α), in the order of
 # PAPER_TIMED; those of true online TD(λ) were measured over 600 pairs and multiplied by 340/600.

@@ -8,44 +8,39 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+import lstd
 from lstd.statistics.threads import available_cores
 
 PACKAGES = ("numpy", "scipy", "numba", "llvmlite", "scikit-learn", "matplotlib", "pyarrow", "typer", "rich")
 
 
 def describe_machine(n_jobs: int | None = None) -> dict[str, Any]:
-    """Versions, processor and threads, as plain JSON values.
+    """Describe versions, processor and threads as JSON values.
 
     Parameters
     ----------
     n_jobs : int, optional
-        Threads asked for; all cores by default.
+        Number of threads; all cores by default.
 
     Examples
     --------
     >>> sorted(describe_machine(n_jobs=2))
     ['cores', 'cpu', 'lstd', 'numba_threading', 'packages', 'platform', 'python', 'threads']
     """
-    import lstd
-
+    versions = {}
+    for name in PACKAGES:
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            versions[name] = metadata.version(name)
     return {
         "lstd": lstd.__version__,
         "python": platform.python_version(),
-        "packages": _versions(),
+        "packages": versions,
         "cpu": _cpu_model(),
         "cores": available_cores(),
         "threads": n_jobs or available_cores(),
         "numba_threading": "none: runs are divided among Python threads",
         "platform": platform.platform(),
     }
-
-
-def _versions() -> dict[str, str]:
-    found = {}
-    for name in PACKAGES:
-        with contextlib.suppress(metadata.PackageNotFoundError):
-            found[name] = metadata.version(name)
-    return found
 
 
 def _cpu_model() -> str:

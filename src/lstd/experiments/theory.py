@@ -1,5 +1,7 @@
 """Proposition 1 and Theorem 2 of Osogami (2020) in numbers: exact, asymptotic and simulated.
 
+The identities of Theorem 1 and Lemmas 1 and 2 are in :mod:`lstd.experiments.identities`.
+
 Proposition 1. One state, i.i.d. rewards R_1, R_2, … of mean μ and standard deviation σ. With
 w_n = Σ_{k<n} (λγ)^k = (1 − (λγ)ⁿ)/(1 − λγ),
 
@@ -26,8 +28,10 @@ from numpy.typing import NDArray
 
 from lstd.data.checks import check_grid, check_integer, check_real
 from lstd.errors import InvalidInputError
+from lstd.experiments.identities import check_identities
 from lstd.experiments.protocol import GAMMA, LSTD_VARIANTS, MRP_SEED, PROBLEMS
 from lstd.mrp import RandomMRP, make_features
+from lstd.statistics.threads import one_blas_thread
 
 Array = NDArray[np.float64]
 
@@ -35,6 +39,16 @@ THEORY_LMBDAS = (0.0, 0.5, 0.9, 1.0)
 PROPOSITION1_VARIANTS = ("boyan", "uncorrected")
 _BLOCK = 1000  # sample paths drawn at a time: 24 MB of rewards for paths of 3000 steps
 _SHORTEST_STREAM = 100  # fewer steps may visit too few states to determine five weights without a ridge term
+
+
+def check_theory(problems: Sequence[str]) -> dict[str, Any]:
+    """Compute everything in theory.json: :func:`proposition1`, :func:`theorem2` and the identities on `problems`."""
+    with one_blas_thread():
+        return {
+            "proposition1": proposition1(),
+            "theorem2": theorem2(),
+            "identities": list(check_identities(problems)),
+        }
 
 
 def proposition1(

@@ -31,8 +31,17 @@ _SEAL = len(_PREFIX) + 2 * hashlib.sha256().digest_size
 _BLOCK = 2**20
 
 
-def write(path: str | os.PathLike[str], kind: str, document: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
+def write(
+    path: str | os.PathLike[str],
+    kind: str,
+    document: Mapping[str, Any],
+    arrays: Mapping[str, Array],
+    *,
+    locked: bool = False,
+) -> None:
     """Write a file of a kind, whole or not at all; a link stays, and the file that it leads to is replaced.
+
+    `locked` is that of :func:`lstd.io.files.replacing`.
 
     Raises
     ------
@@ -44,7 +53,7 @@ def write(path: str | os.PathLike[str], kind: str, document: Mapping[str, Any], 
     head = {"format": f"lstd {kind}", "version": VERSION, "arrays": list(arrays)}
     path = checked_path(path)
     target = Path(os.path.realpath(path)) if path.is_symlink() else path
-    with replacing(target, locked=False) as file:
+    with replacing(target, locked=locked) as file:
         sealed = _Sealed(file)
         with zipfile.ZipFile(sealed, "w") as archive:
             archive.writestr(zipfile.ZipInfo(_DOCUMENT), json_bytes({**head, **document}))

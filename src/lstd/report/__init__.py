@@ -6,10 +6,28 @@ and the style of every figure are here too.
 
 from __future__ import annotations
 
-from lstd.report.calibration_figure import plot_calibration
-from lstd.report.degrees_of_freedom_figure import plot_degrees_of_freedom
-from lstd.report.grid_figure import plot_grid
-from lstd.report.model_page import write_fit_report
-from lstd.report.predictions_figure import plot_predictions
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from lstd.report.calibration_figure import plot_calibration
+    from lstd.report.degrees_of_freedom_figure import plot_degrees_of_freedom
+    from lstd.report.grid_figure import plot_grid
+    from lstd.report.model_page import write_fit_report
+    from lstd.report.predictions_figure import plot_predictions
 
 __all__ = ["plot_calibration", "plot_degrees_of_freedom", "plot_grid", "plot_predictions", "write_fit_report"]
+
+
+def __getattr__(name: str) -> Any:  # other pages need neither scikit-learn nor Matplotlib
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from lstd.report import (
+        calibration_figure,
+        degrees_of_freedom_figure,
+        grid_figure,
+        model_page,
+        predictions_figure,
+    )
+
+    modules = (calibration_figure, degrees_of_freedom_figure, grid_figure, model_page, predictions_figure)
+    return next(getattr(module, name) for module in modules if hasattr(module, name))

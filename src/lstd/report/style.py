@@ -6,14 +6,11 @@ import io
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 from matplotlib import style as mpl_style
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
-
-from lstd.report.output import write_bytes
 
 SUFFIXES = (".svg", ".pdf", ".png")
 PNG_DPI = 200
@@ -88,31 +85,14 @@ def new_figure(width: float, height: float) -> Figure:
     return figure
 
 
-def save(figure: Figure, folder: Path, name: str) -> list[Path]:
-    """Write `figure` as `name`.svg, .pdf and .png into `folder`, without dates.
-
-    Parameters
-    ----------
-    figure : Figure
-    folder : Path
-    name : str
-        File name without its suffix.
-
-    Returns
-    -------
-    list of Path
-
-    Raises
-    ------
-    OutputError
-        If a file cannot be written.
-    """
-    paths = []
+def rendered(figure: Figure) -> dict[str, bytes]:
+    """Render a figure as .svg, .pdf and .png, without dates; returns the contents by suffix."""
+    contents = {}
     for suffix in SUFFIXES:
         buffer = io.BytesIO()
         figure.savefig(buffer, format=suffix[1:], dpi=PNG_DPI, metadata=_NO_DATES[suffix])
-        paths.append(write_bytes(folder / f"{name}{suffix}", buffer.getvalue()))
-    return paths
+        contents[suffix] = buffer.getvalue()
+    return contents
 
 
 def svg_of(figure: Figure) -> bytes:

@@ -1,9 +1,12 @@
-"""Figures 2 to 5, Tables 1 to 3 and the page of the paper's experiments, from a results folder."""
+"""Figures, tables and the page of the paper's experiments.
+
+The errors of finished cells, the timings and the theory come in; files of the results folder, as names and bytes, go
+out. Nothing is read from or written to the disk here.
+"""
 
 from __future__ import annotations
 
-from lstd.experiments.report.page import write_report
-from lstd.experiments.report.results import Results, load
-from lstd.experiments.report.whole import write_all
+from lstd.experiments.report.composing import compose
+from lstd.experiments.report.results import Results, gather
 
-__all__ = ["Results", "load", "write_all", "write_report"]
+__all__ = ["Results", "compose", "gather"]

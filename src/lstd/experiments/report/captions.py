@@ -1,15 +1,20 @@
-"""The words under and behind each figure."""
+"""Titles, captions and alternative texts of the figures."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from lstd.experiments.protocol import FEATURES
-from lstd.experiments.report.figures import FIGURE2_ALGORITHMS, SENSITIVITY_ROWS, TOP, points_above, sensitivity_limits
-from lstd.experiments.report.names import FIGURE_OF, algorithm_name, feature_name, number_of, problem_name, short_name
-from lstd.experiments.report.results import Results, Row
-from lstd.experiments.report.selecting import column, select
-from lstd.experiments.report.tables import best_setting
+from lstd.experiments.report.names import (
+    ALGORITHM_NAMES,
+    FEATURE_NAMES,
+    FIGURE_OF,
+    PROBLEM_NAMES,
+    SHORT_NAMES,
+    number_of,
+)
+from lstd.experiments.report.panels import FIGURE2_ALGORITHMS, SENSITIVITY_ROWS, TOP, points_above, sensitivity_limits
+from lstd.experiments.report.results import Results, Row, column, select
 from lstd.experiments.report.verdicts import distances, score_text
 from lstd.report.numbers import compact
 
@@ -32,12 +37,12 @@ def title(name: str) -> str:
     if name == "figure2":
         return "Figure 2. Best error for each λ"
     if name in _PROBLEM_OF:
-        return f"{number_of(name)}. Sensitivity to α, {problem_name(_PROBLEM_OF[name])}"
+        return f"{number_of(name)}. Sensitivity to α, {PROBLEM_NAMES[_PROBLEM_OF[name]]}"
     return {"proposition1": "Proposition 1. Bias and variance", "theorem2": "Theorem 2. The common limit"}[name]
 
 
 def caption(results: Results, name: str) -> str:
-    """What the figure shows, as it was drawn from `results`."""
+    """Describe what the figure shows."""
     if name == "figure2":
         return _figure2(results)
     if name in _PROBLEM_OF:
@@ -46,14 +51,14 @@ def caption(results: Results, name: str) -> str:
 
 
 def alternative_text(results: Results, name: str) -> str:
-    """What a reader who cannot see the figure needs: its kind, and its main numbers."""
+    """Describe the figure for readers who cannot see it: its kind and its main numbers."""
     if name == "figure2":
         panels = "; ".join(_best_of_panel(results, *panel) for panel in results.panels)
         return f"Line charts of the best normalised MSE against λ, a panel per problem and features. {panels}."
     if name in _PROBLEM_OF:
         return (
             "Line charts of the normalised MSE against α from 2^-8 to 2^8 on the "
-            f"{problem_name(_PROBLEM_OF[name])}, a rainbow-coloured curve for each λ; rows Mixed, "
+            f"{PROBLEM_NAMES[_PROBLEM_OF[name]]}, a rainbow-coloured curve for each λ; rows Mixed, "
             "Uncorrected and Boyan's LSTD(λ), columns tabular, binary and non-binary features. "
             f"{_above_text(results, _PROBLEM_OF[name])}"
         )
@@ -82,7 +87,7 @@ def _figure2(results: Results) -> str:
 
 def _sensitivity(results: Results, problem: str) -> str:
     return (
-        f"Mean squared error of Mixed, Uncorrected and Boyan's LSTD(λ) on the {problem_name(problem)} as a "
+        f"Mean squared error of Mixed, Uncorrected and Boyan's LSTD(λ) on the {PROBLEM_NAMES[problem]} as a "
         f"function of the regularisation coefficient α; each curve shows the mean over {_runs(results)} "
         "for one λ, with the colours of the rainbow from λ = 0 to λ = 1. The panels of a column share "
         f"their logarithmic vertical axis, which ends at {TOP:g} at the latest. "
@@ -95,13 +100,12 @@ def _above_text(results: Results, problem: str) -> str:
     for features in FEATURES:
         _, top = sensitivity_limits(results, problem, features)
         for algorithm in SENSITIVITY_ROWS:
-            sweep = results.sweeps.get((problem, features, algorithm))
-            above = 0 if sweep is None else points_above(sweep, top)
-            if sweep is not None and above:
+            sweep = results.sweeps[problem, features, algorithm]
+            if above := points_above(sweep, top):
                 largest = sweep.mean.max()
                 size = f"up to {compact(largest)}" if np.isfinite(largest) else "some infinite"
                 parts.append(
-                    f"{short_name(algorithm)}, {feature_name(features)}: {above} of {sweep.mean.size} ({size})"
+                    f"{SHORT_NAMES[algorithm]}, {FEATURE_NAMES[features]}: {above} of {sweep.mean.size} ({size})"
                 )
     if not parts:
         return "No point lies above the axes."
@@ -111,16 +115,15 @@ def _above_text(results: Results, problem: str) -> str:
 def _best_of_panel(results: Results, problem: str, features: str) -> str:
     parts = []
     for algorithm in FIGURE2_ALGORITHMS:
-        sweep = results.sweeps.get((problem, features, algorithm))
-        best = None if sweep is None else best_setting(sweep)
-        if sweep is not None and best is not None:
-            parts.append(f"{short_name(algorithm)} {sweep.mean[best]:.3f} at λ = {sweep.lmbdas[best[0]]:g}")
-    return f"{problem}, {feature_name(features)}: lowest {', '.join(parts) or 'not available'}"
+        sweep = results.sweeps[problem, features, algorithm]
+        if sweep.best is not None:
+            i, j = sweep.best
+            parts.append(f"{SHORT_NAMES[algorithm]} {sweep.mean[i, j]:.3f} at λ = {sweep.lmbdas[i]:g}")
+    return f"{problem}, {FEATURE_NAMES[features]}: lowest {', '.join(parts)}"
 
 
 def _runs(results: Results) -> str:
-    counts = sorted({len(sweep.runs) for sweep in results.sweeps.values()})
-    return f"{'–'.join(map(str, counts))} run{'s' if counts[-1] != 1 else ''}"
+    return f"{results.n_runs} run{'s' if results.n_runs != 1 else ''}"
 
 
 def _proposition1(results: Results) -> str:
@@ -135,7 +138,7 @@ def _proposition1(results: Results) -> str:
 
 
 def _simulated(theory: Row) -> str:
-    """How far the simulated values lie from the exact ones, and which of them cannot be seen."""
+    """Say how far the simulated values lie from the exact ones, and how many of them are not drawn."""
     rows, ratios = theory["rows"], theory["ratio_rows"]
     scores = np.concatenate([distances(rows, "bias"), distances(rows, "variance"), distances(ratios, "ratio")])
     sign = -1.0 if float(theory["mu"]) >= 0 else 1.0
@@ -146,7 +149,7 @@ def _simulated(theory: Row) -> str:
 
 def _theorem2(results: Results) -> str:
     theory = results.theory["theorem2"]
-    names = ", ".join(algorithm_name(name) for name in ("uncorrected", "mixed", "boyan"))
+    names = ", ".join(ALGORITHM_NAMES[name] for name in ("uncorrected", "mixed", "boyan"))
     return (
         f"{names}: relative distance of A/T (Frobenius norm), b/T and the weights θ (Euclidean norm) to "
         "the limits Φᵀ D (I−γP)(I−λγP)⁻¹ Φ, Φᵀ D (I−λγP)⁻¹ r and to the solution of that system, after T "

@@ -1,4 +1,4 @@
-"""Figures 2 to 5 of the paper's supplement, from stored results."""
+"""Figures 2 to 5 of the paper's supplement."""
 
 from __future__ import annotations
 
@@ -13,37 +13,20 @@ from matplotlib.colors import BoundaryNorm, ListedColormap
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter, NullLocator
+from numpy.typing import NDArray
 
 from lstd.experiments.protocol import FEATURES
-from lstd.experiments.report.names import algorithm_name, feature_name, problem_name
-from lstd.experiments.report.results import FloatArray, Results, Sweep
-from lstd.report.style import COLOURS, LINES, MARKERS, REFERENCE, empty_panel, new_figure
+from lstd.experiments.report.names import ALGORITHM_NAMES, FEATURE_NAMES, PROBLEM_NAMES
+from lstd.experiments.report.panels import FIGURE2_ALGORITHMS, SENSITIVITY_ROWS, points_above, sensitivity_limits
+from lstd.experiments.report.results import Array, Results, Sweep
+from lstd.report.style import COLOURS, LINES, MARKERS, REFERENCE, new_figure
 
-FIGURE2_ALGORITHMS = ("uncorrected", "mixed", "boyan", "true_online_td")
-SENSITIVITY_ROWS = ("mixed", "uncorrected", "boyan")
-# Predicting zero everywhere has a normalised error of exactly 1, so most of what matters lies below;
-# an estimator that blows up reaches 1e6 and would flatten everything else.
-TOP = 2.5
 # Best errors that differ by more than this factor within one panel are drawn on a log axis.
 LOG_SPAN = 20.0
 
 
 def figure2(results: Results) -> Figure:
-    """Figure 2: best error over α against λ; rows are problems, columns are features.
-
-    Parameters
-    ----------
-    results : Results
-
-    Returns
-    -------
-    Figure
-        One row of panels for each problem in the results.
-
-    Examples
-    --------
-    >>> figure2(load("lstd-results")).savefig("figure2.pdf")  # doctest: +SKIP
-    """
+    """Draw Figure 2, the best error over α against λ: a row of panels per problem, columns are features."""
     rows = results.problems
     height = 0.95 + 2.55 * len(rows)
     figure = new_figure(9.6, height)
@@ -54,53 +37,40 @@ def figure2(results: Results) -> Figure:
     for row, problem in enumerate(rows):
         for column, features in enumerate(FEATURES):
             ax = axes[row, column]
-            ax.set_title(f"{feature_name(features)} features")
+            ax.set_title(f"{FEATURE_NAMES[features]} features")
             _best_panel(ax, results, problem, features)
             if row == len(rows) - 1:
                 ax.set_xlabel("λ")
         axes[row, 0].set_ylabel("normalised MSE")
-        _row_heading(figure, axes[row], problem_name(problem))
+        _row_heading(figure, axes[row], PROBLEM_NAMES[problem])
     _variant_legend(figure)
     return figure
 
 
 def _best_panel(ax: Axes, results: Results, problem: str, features: str) -> None:
-    sweeps = {
-        algorithm: results.sweeps[problem, features, algorithm]
-        for algorithm in FIGURE2_ALGORITHMS
-        if (problem, features, algorithm) in results.sweeps
-    }
-    if not sweeps:
-        empty_panel(ax)
-        return
     means, spreads = [], []
-    for position, (algorithm, sweep) in enumerate(sweeps.items()):
-        mean, std = best(sweep)
+    for position, algorithm in enumerate(FIGURE2_ALGORITHMS):
+        sweep = results.sweeps[problem, features, algorithm]
+        rows = np.arange(len(sweep.lmbdas))
+        mean, std = sweep.mean[rows, sweep.best_alpha], sweep.std[rows, sweep.best_alpha]
         ax.plot(sweep.lmbdas, np.where(np.isfinite(mean), mean, np.nan), **_line(algorithm))
         _error_bars(ax, sweep.lmbdas, mean, std, algorithm, shift=0.007 * (position - 1.5))
-        spread = np.nan_to_num(np.where(on_tenths(sweep.lmbdas), std, 0.0))
         means.append(mean)
-        spreads.append(spread)
+        spreads.append(np.nan_to_num(np.where(_on_tenths(sweep.lmbdas), std, 0.0)))
     ax.set_xlim(-0.03, 1.03)
     ax.set_xticks(np.linspace(0, 1, 6))
     _best_limits(ax, np.concatenate(means), np.concatenate(spreads))
     ax.axhline(1.0, color=REFERENCE, linewidth=0.7, zorder=1)
 
 
-def best(sweep: Sweep) -> tuple[FloatArray, FloatArray]:
-    """Mean and standard deviation over the runs at the α with the lowest mean, for each λ."""
-    rows = np.arange(len(sweep.lmbdas))
-    return sweep.mean[rows, sweep.best_alpha], sweep.std[rows, sweep.best_alpha]
-
-
-def on_tenths(lmbdas: FloatArray) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+def _on_tenths(lmbdas: Array) -> NDArray[np.bool_]:
     """Which λ are i/10: the only ones with an error bar in the paper's Figure 2."""
-    tenths: np.ndarray[tuple[int], np.dtype[np.bool_]] = np.abs(lmbdas * 10 - np.round(lmbdas * 10)) < 1e-9
+    tenths: NDArray[np.bool_] = np.abs(lmbdas * 10 - np.round(lmbdas * 10)) < 1e-9
     return tenths
 
 
-def _error_bars(ax: Axes, lmbdas: FloatArray, mean: FloatArray, std: FloatArray, algorithm: str, shift: float) -> None:
-    drawn = on_tenths(lmbdas) & np.isfinite(mean)
+def _error_bars(ax: Axes, lmbdas: Array, mean: Array, std: Array, algorithm: str, shift: float) -> None:
+    drawn = _on_tenths(lmbdas) & np.isfinite(mean)
     error = np.nan_to_num(std[drawn])
     ax.errorbar(
         lmbdas[drawn] + shift,
@@ -116,7 +86,7 @@ def _error_bars(ax: Axes, lmbdas: FloatArray, mean: FloatArray, std: FloatArray,
     )
 
 
-def _best_limits(ax: Axes, mean: FloatArray, spread: FloatArray) -> None:
+def _best_limits(ax: Axes, mean: Array, spread: Array) -> None:
     """Linear from the lowest bar to the highest, cut at 0; logarithmic where the means span decades."""
     finite = np.isfinite(mean)
     if not finite.any():
@@ -138,16 +108,11 @@ def _line(algorithm: str) -> dict[str, Any]:
 
 def _variant_legend(figure: Figure) -> None:
     handles = [
-        Line2D([], [], marker=MARKERS[a], markersize=4.5, label=algorithm_name(a), **_line(a))
+        Line2D([], [], marker=MARKERS[a], markersize=4.5, label=ALGORITHM_NAMES[a], **_line(a))
         for a in FIGURE2_ALGORITHMS
     ]
     figure.legend(
-        handles=handles,
-        loc="upper center",
-        ncols=4,
-        bbox_to_anchor=(0.53, 1.0),
-        handlelength=3.4,
-        borderaxespad=0.4,
+        handles=handles, loc="upper center", ncols=4, bbox_to_anchor=(0.53, 1.0), handlelength=3.4, borderaxespad=0.4
     )
 
 
@@ -159,115 +124,64 @@ def _row_heading(figure: Figure, axes: Sequence[Axes], text: str) -> None:
 
 
 def sensitivity(results: Results, problem: str) -> Figure:
-    """Figures 3, 4, 5: error against α for every λ; rows are variants, columns are features.
+    """Draw Figure 3, 4 or 5, the error against α for every λ: rows are variants, columns are features.
 
-    Parameters
-    ----------
-    results : Results
-    problem : str
-        One of `results.problems`.
-
-    Returns
-    -------
-    Figure
-        Panels of one column share their vertical axis, which ends at `TOP` at the latest; each panel says how
-        many of its points lie above.
-
-    Examples
-    --------
-    >>> sensitivity(load("lstd-results"), "small").savefig("figure3.pdf")  # doctest: +SKIP
+    The panels of a column share their vertical axis, which ends at `TOP` at the latest; each panel says how many of its
+    points lie above.
     """
     figure = new_figure(9.6, 8.9)
     axes = figure.subplots(3, 3, sharex=False)
     figure.subplots_adjust(left=0.115, right=0.985, bottom=0.145, top=0.92, wspace=0.2, hspace=0.15)
-    lmbdas = np.unique(np.concatenate([s.lmbdas for key, s in results.sweeps.items() if key[0] == problem]))
-    colours = rainbow(len(lmbdas))
     for column, features in enumerate(FEATURES):
-        _alpha_column(axes[:, column], results, problem, features, lmbdas, colours)
+        _alpha_column(axes[:, column], results, problem, features)
     for row, algorithm in enumerate(SENSITIVITY_ROWS):
         _row_labels(axes[row, 0], algorithm)
-    figure.suptitle(problem_name(problem), fontsize=10.5, fontweight="bold", y=0.99, x=0.55)
-    _lmbda_bar(figure, lmbdas, colours)
+    figure.suptitle(PROBLEM_NAMES[problem], fontsize=10.5, fontweight="bold", y=0.99, x=0.55)
+    _lmbda_bar(figure, next(iter(results.sweeps.values())).lmbdas)
     return figure
 
 
-def _alpha_column(
-    axes: Sequence[Axes], results: Results, problem: str, features: str, lmbdas: FloatArray, colours: FloatArray
-) -> None:
+def _alpha_column(axes: Sequence[Axes], results: Results, problem: str, features: str) -> None:
     limits = sensitivity_limits(results, problem, features)
     for ax, algorithm in zip(axes, SENSITIVITY_ROWS, strict=True):
-        sweep = results.sweeps.get((problem, features, algorithm))
-        if sweep is None:
-            empty_panel(ax)
-            continue
-        _alpha_panel(ax, sweep, limits, colours[np.searchsorted(lmbdas, sweep.lmbdas)])
+        _alpha_panel(ax, results.sweeps[problem, features, algorithm], limits)
         ax.tick_params(labelbottom=algorithm == SENSITIVITY_ROWS[-1])
-    axes[0].set_title(f"{feature_name(features)} features", pad=17)
+    axes[0].set_title(f"{FEATURE_NAMES[features]} features", pad=17)
     axes[-1].set_xlabel("regularisation coefficient α")
 
 
 def _row_labels(ax: Axes, algorithm: str) -> None:
-    for x, text, weight in ((-0.165, "normalised MSE", "normal"), (-0.25, algorithm_name(algorithm), "bold")):
+    for x, text, weight in ((-0.165, "normalised MSE", "normal"), (-0.25, ALGORITHM_NAMES[algorithm], "bold")):
         ax.text(x, 0.5, text, transform=ax.transAxes, rotation=90, ha="right", va="center", size=9.5, weight=weight)
 
 
-def rainbow(n: int) -> FloatArray:
+def _rainbow(n: int) -> Array:
     """`n` colours of the rainbow, in the order of λ; equal steps, as λ is dense near 1."""
-    colours: FloatArray = colormaps["rainbow"](np.linspace(0, 1, n))
+    colours: Array = colormaps["rainbow"](np.linspace(0, 1, n))
     return colours
 
 
-def sensitivity_limits(results: Results, problem: str, features: str) -> tuple[float, float]:
-    """Vertical limits shared by the three variants: from their lowest mean error up to at most `TOP`."""
-    means = [
-        results.sweeps[key].mean
-        for key in ((problem, features, algorithm) for algorithm in SENSITIVITY_ROWS)
-        if key in results.sweeps
-    ]
-    values = np.concatenate([mean.ravel() for mean in means]) if means else np.ones(1)
-    values = values[np.isfinite(values) & (values > 0)]
-    if not len(values):
-        return 0.5, TOP
-    top = min(TOP, 1.04 * values.max())
-    return min(values.min() * 0.94, 0.5 * top), max(top, 1.06)
-
-
-def points_above(sweep: Sweep, top: float) -> int:
-    """How many (λ, α) of `sweep` have a mean error above `top` or infinite."""
-    return int((sweep.mean > top).sum())
-
-
-def _alpha_panel(ax: Axes, sweep: Sweep, limits: tuple[float, float], colours: FloatArray) -> None:
+def _alpha_panel(ax: Axes, sweep: Sweep, limits: tuple[float, float]) -> None:
     bottom, top = limits
     # Far above the axis: the line leaves it in the right direction, and no coordinate is infinite.
     mean = np.minimum(sweep.mean, 1e6 * top)
-    for curve, colour in zip(mean, colours, strict=True):
+    for curve, colour in zip(mean, _rainbow(len(mean)), strict=True):
         ax.plot(sweep.alphas, curve, color=colour, linewidth=1.0)
     ax.axhline(1.0, color=REFERENCE, linewidth=0.7, zorder=1)
     _alpha_axis(ax, sweep.alphas)
     ax.set_yscale("log")
     ax.set_ylim(bottom, top)
     _plain_log_ticks(ax, bottom, top)
-    above = points_above(sweep, top)
-    if above:
-        ax.text(
-            1.0,
-            1.01,
-            f"↑ {above} of {sweep.mean.size} above",
-            transform=ax.transAxes,
-            ha="right",
-            va="bottom",
-            fontsize=8.5,
-        )
+    if above := points_above(sweep, top):
+        text = f"↑ {above} of {sweep.mean.size} above"
+        ax.text(1.0, 1.01, text, transform=ax.transAxes, ha="right", va="bottom", fontsize=8.5)
 
 
-def _alpha_axis(ax: Axes, alphas: FloatArray) -> None:
+def _alpha_axis(ax: Axes, alphas: Array) -> None:
     exponents = np.arange(np.ceil(np.log2(alphas.min())), np.floor(np.log2(alphas.max())) + 1)
-    step = 4 if len(exponents) > 9 else 2
-    major = exponents[exponents % step == 0]
     ax.set_xscale("log", base=2)
     ax.set_xlim(alphas.min() / 1.25, alphas.max() * 1.25)
-    ax.xaxis.set_major_locator(FixedLocator(list(2.0**major)))
+    ax.xaxis.set_major_locator(FixedLocator(list(2.0 ** exponents[exponents % 4 == 0])))
     ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"$2^{{{int(np.round(np.log2(value)))}}}$"))
     ax.xaxis.set_minor_locator(FixedLocator(list(2.0**exponents)))
     ax.xaxis.set_minor_formatter(NullFormatter())
@@ -292,9 +206,9 @@ def _plain_log_ticks(ax: Axes, bottom: float, top: float) -> None:
     ax.yaxis.set_minor_locator(NullLocator())
 
 
-def _lmbda_bar(figure: Figure, lmbdas: FloatArray, colours: FloatArray) -> None:
+def _lmbda_bar(figure: Figure, lmbdas: Array) -> None:
     n = len(lmbdas)
-    mappable = ScalarMappable(BoundaryNorm(np.arange(n + 1), n), ListedColormap(colours))
+    mappable = ScalarMappable(BoundaryNorm(np.arange(n + 1), n), ListedColormap(_rainbow(n)))
     ax = figure.add_axes((0.115, 0.055, 0.87, 0.017))
     bar = figure.colorbar(mappable, cax=ax, orientation="horizontal", ticks=np.arange(n) + 0.5)
     labels = [f"{lmbda:g}" for lmbda in lmbdas]

@@ -1,8 +1,8 @@
-"""Proposition 1 and Theorem 2 as figures, from the stored theory.json."""
+"""Proposition 1 and Theorem 2 as figures."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from matplotlib import colormaps
@@ -11,9 +11,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator, NullFormatter
 
-from lstd.experiments.report.names import algorithm_name
-from lstd.experiments.report.results import FloatArray, Row
-from lstd.experiments.report.selecting import column, levels, select
+from lstd.experiments.report.names import ALGORITHM_NAMES
+from lstd.experiments.report.results import Array, Row, column, levels, select
 from lstd.report.style import COLOURS, LINES, MARKERS, REFERENCE, new_figure
 
 THEOREM2_VARIANTS = ("uncorrected", "mixed", "boyan")
@@ -24,22 +23,7 @@ _TINY = 1e-300
 
 
 def proposition1(theory: Row) -> Figure:
-    """Proposition 1: bias, variance and variance ratio against T, for each λ.
-
-    Parameters
-    ----------
-    theory : dict
-        The entry "proposition1" of theory.json.
-
-    Returns
-    -------
-    Figure
-        Four panels: bias of Uncorrected, bias of Boyan's, the two variances, their ratio minus 1.
-
-    Examples
-    --------
-    >>> proposition1(load("lstd-results").theory["proposition1"])  # doctest: +SKIP
-    """
+    """Draw Proposition 1 against T for each λ: bias of Uncorrected and Boyan's, variances, and their ratio minus 1."""
     rows, ratios = theory["rows"], theory["ratio_rows"]
     lmbdas = levels(rows, "lmbda")
     colours = dict(zip(lmbdas, colormaps["viridis"](np.linspace(0, 0.88, len(lmbdas))), strict=True))
@@ -65,44 +49,32 @@ def proposition1(theory: Row) -> Figure:
     return figure
 
 
-def _uncorrected_bias(ax: Axes, theory: Row, rows: Sequence[Row], colour: FloatArray, jitter: float) -> None:
+def _uncorrected_bias(ax: Axes, theory: Row, rows: Sequence[Row], colour: Array, jitter: float) -> None:
     sign = -1.0 if float(theory["mu"]) >= 0 else 1.0
     T = column(rows, "T")
-    ax.plot(
-        T,
-        sign * column(rows, "bias_asymptotic"),
-        color="black",
-        linestyle=(0, (4, 2)),
-        linewidth=1.0,
-        zorder=3,
-    )
+    ax.plot(T, sign * column(rows, "bias_asymptotic"), color="black", linestyle=(0, (4, 2)), linewidth=1.0, zorder=3)
     ax.plot(T, sign * column(rows, "bias_exact"), color=colour)
     _bars(ax, T * jitter, sign * column(rows, "bias_simulated"), column(rows, "bias_stderr"), colour)
     _log_log(ax)
 
 
-def _boyan_bias(ax: Axes, rows: Sequence[Row], colour: FloatArray, jitter: float) -> None:
+def _boyan_bias(ax: Axes, rows: Sequence[Row], colour: Array, jitter: float) -> None:
     T = column(rows, "T")
     ax.plot(T, column(rows, "bias_exact"), color="black", linewidth=1.0)
     _bars(ax, T * jitter, column(rows, "bias_simulated"), column(rows, "bias_stderr"), colour)
     ax.set_xscale("log")
 
 
-def _variances(ax: Axes, rows: Sequence[Row], lmbda: float, colour: FloatArray, jitter: float) -> None:
+def _variances(ax: Axes, rows: Sequence[Row], lmbda: float, colour: Array, jitter: float) -> None:
     for variant in ("uncorrected", "boyan"):
-        found = select(rows, lmbda=lmbda, variant=variant)
-        T = column(found, "T")
-        ax.plot(
-            T,
-            column(found, "variance_exact"),
-            color=colour,
-            linestyle="-" if variant == "uncorrected" else ":",
-        )
-        _bars(ax, T * jitter, column(found, "variance_simulated"), column(found, "variance_stderr"), colour)
+        path = select(rows, lmbda=lmbda, variant=variant)
+        T, style = column(path, "T"), "-" if variant == "uncorrected" else ":"
+        ax.plot(T, column(path, "variance_exact"), color=colour, linestyle=style)
+        _bars(ax, T * jitter, column(path, "variance_simulated"), column(path, "variance_stderr"), colour)
     _log_log(ax)
 
 
-def _variance_ratio(ax: Axes, rows: Sequence[Row], colour: FloatArray, jitter: float) -> None:
+def _variance_ratio(ax: Axes, rows: Sequence[Row], colour: Array, jitter: float) -> None:
     T = column(rows, "T")
     ax.plot(T, column(rows, "ratio_asymptotic") - 1, color="black", linestyle=(0, (4, 2)), linewidth=1.0, zorder=3)
     ax.plot(T, column(rows, "ratio_exact") - 1, color=colour)
@@ -110,17 +82,9 @@ def _variance_ratio(ax: Axes, rows: Sequence[Row], colour: FloatArray, jitter: f
     _log_log(ax)
 
 
-def _bars(ax: Axes, x: FloatArray, y: FloatArray, stderr: FloatArray, colour: FloatArray) -> None:
-    ax.errorbar(
-        x,
-        y,
-        yerr=BAR * np.nan_to_num(stderr),
-        fmt="o",
-        color=colour,
-        markersize=3.4,
-        elinewidth=0.9,
-        capsize=1.8,
-    )
+def _bars(ax: Axes, x: Array, y: Array, stderr: Array, colour: Array) -> None:
+    error = BAR * np.nan_to_num(stderr)
+    ax.errorbar(x, y, yerr=error, fmt="o", color=colour, markersize=3.4, elinewidth=0.9, capsize=1.8)
 
 
 def _log_log(ax: Axes) -> None:
@@ -128,7 +92,7 @@ def _log_log(ax: Axes) -> None:
     ax.set_yscale("log", nonpositive="clip")
 
 
-def _theory_legend(figure: Figure, colours: dict[float, FloatArray]) -> None:
+def _theory_legend(figure: Figure, colours: dict[float, Array]) -> None:
     handles = [Line2D([], [], color=tuple(colour), label=f"λ = {lmbda:g}") for lmbda, colour in colours.items()]
     kinds = [
         Line2D([], [], color=REFERENCE, label="exact"),
@@ -140,22 +104,7 @@ def _theory_legend(figure: Figure, colours: dict[float, FloatArray]) -> None:
 
 
 def theorem2(theory: Row) -> Figure:
-    """Theorem 2: relative distance of A/T, b/T and θ to their limits against T, for each λ.
-
-    Parameters
-    ----------
-    theory : dict
-        The entry "theorem2" of theory.json.
-
-    Returns
-    -------
-    Figure
-        Rows are A/T, b/T, θ; columns are λ; the grey line falls as T^(-1/2).
-
-    Examples
-    --------
-    >>> theorem2(load("lstd-results").theory["theorem2"])  # doctest: +SKIP
-    """
+    """Draw Theorem 2, distances to the limit against T: rows are A/T, b/T, θ; columns are λ; the guide is T^(-1/2)."""
     rows = theory["rows"]
     lmbdas = levels(rows, "lmbda")
     figure = new_figure(9.6, 8.0)
@@ -169,7 +118,7 @@ def theorem2(theory: Row) -> Figure:
         axes[0, j].set_title(f"λ = {lmbda:g}")
         axes[-1, j].set_xlabel("steps T")
     handles = [
-        Line2D([], [], color=COLOURS[v], linestyle=LINES[v], marker=MARKERS[v], label=algorithm_name(v))  # type: ignore[arg-type]
+        Line2D([], [], color=COLOURS[v], linestyle=LINES[v], marker=MARKERS[v], label=ALGORITHM_NAMES[v])  # type: ignore[arg-type]
         for v in THEOREM2_VARIANTS
     ]
     handles.append(Line2D([], [], color=REFERENCE, linewidth=1.0, label="slope −1/2"))
@@ -178,24 +127,17 @@ def theorem2(theory: Row) -> Figure:
 
 
 def _distance_panel(ax: Axes, rows: Sequence[Row], quantity: str) -> None:
-    widths = {"uncorrected": 2.2, "mixed": 1.6, "boyan": 1.8}
     for position, variant in enumerate(THEOREM2_VARIANTS):
-        found = select(rows, variant=variant)
-        if not found:
-            continue
-        T, error = column(found, "T"), column(found, quantity)
+        path = select(rows, variant=variant)
+        T = column(path, "T")
+        colour, marker, style = COLOURS[variant], MARKERS[variant], LINES[variant]
+        width = {"uncorrected": 2.2, "mixed": 1.6, "boyan": 1.8}[variant]
         ax.plot(
-            T,
-            error,
-            color=COLOURS[variant],
-            linestyle=LINES[variant],
-            marker=MARKERS[variant],
-            markersize=3.4,
-            linewidth=widths[variant],
+            T, column(path, quantity), color=colour, linestyle=style, marker=marker, markersize=3.4, linewidth=width
         )
         if quantity == "error_theta":
-            low, high = (np.maximum(column(found, name), _TINY) for name in ("low_theta", "high_theta"))
-            ax.vlines(T * 1.06 ** (position - 1), low, high, color=COLOURS[variant], linewidth=0.9)
+            low, high = (np.maximum(column(path, name), _TINY) for name in ("low_theta", "high_theta"))
+            ax.vlines(T * 1.06 ** (position - 1), low, high, color=colour, linewidth=0.9)
     _guide(ax, rows, quantity)
     _log_log(ax)
     for axis in (ax.xaxis, ax.yaxis):
@@ -205,12 +147,6 @@ def _distance_panel(ax: Axes, rows: Sequence[Row], quantity: str) -> None:
 
 def _guide(ax: Axes, rows: Sequence[Row], quantity: str) -> None:
     """A line of slope −1/2 a little below the Uncorrected estimator's distance at the longest T."""
-    found = select(rows, variant="uncorrected") or list(rows)
-    T, error = column(found, "T"), column(found, quantity)
-    usable = np.isfinite(error) & (error > 0)
-    if usable.any():
-        T, last = T[usable], error[usable][-1]
-        ax.plot(T, 0.6 * last * np.sqrt(T[-1] / T), color=REFERENCE, linewidth=1.0, zorder=1)
-
-
-THEORY_FIGURES: dict[str, Callable[[Row], Figure]] = {"proposition1": proposition1, "theorem2": theorem2}
+    path = select(rows, variant="uncorrected")
+    T, error = column(path, "T"), column(path, quantity)
+    ax.plot(T, 0.6 * error[-1] * np.sqrt(T[-1] / T), color=REFERENCE, linewidth=1.0, zorder=1)

@@ -1,14 +1,13 @@
-"""Results folders as ``lstd reproduce`` leaves them before the report is written, with synthetic numbers."""
+"""Results of all experiments with synthetic numbers."""
 
 from __future__ import annotations
 
-import json
+from itertools import product
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from lstd.experiments.protocol import ALPHAS, FEATURES, GAMMA, LMBDAS, PAPER_SECONDS, PAPER_TIMED, STEP_SIZES
+from lstd.experiments.report.results import Results, Sweep, Timing
 
 LSTDS = ("boyan", "uncorrected", "mixed")
 PROBLEMS = ("small", "large", "deterministic")
@@ -32,42 +31,23 @@ def synthetic_errors(problem, features, algorithm, runs):
     return weight * plain + (1 - weight) * blown
 
 
-def sweep_table(errors, problem, features, algorithm, first=1):
-    alphas = STEP_SIZES if algorithm == "true_online_td" else ALPHAS
-    run, lmbda, alpha = np.meshgrid(np.arange(first, first + len(errors)), LMBDAS, alphas, indexing="ij")
-    names = {"problem": problem, "features": features, "algorithm": algorithm}
-    columns = {name: pa.array([value] * errors.size).dictionary_encode() for name, value in names.items()}
-    grids = {"lmbda": lmbda, "alpha": alpha, "run": run.astype(np.int32), "error": errors}
-    return pa.table(columns | {name: grid.ravel() for name, grid in grids.items()})
+def timing(seconds, paper, spread, timed):
+    """Seconds of the NumPy loop 400 times those here."""
+    loop = {"loop_seconds": 400 * seconds, "loop_low": 399.9 * seconds, "loop_high": 400.1 * seconds}
+    here = {"seconds": seconds, "low": 0.9995 * seconds, "high": 1.0005 * seconds, "runs": 40} if timed else {}
+    return Timing(**loop, **here, loop_sample="4 of 340 pairs, 0.10 s", paper_seconds=paper, paper_spread=spread)
 
 
-def write_sweeps(folder, sweeps):
-    """One row group per sweep, each with dictionaries of its own."""
-    tables = [sweep_table(errors, *key) for key, errors in sweeps.items()]
-    with pq.ParquetWriter(folder / "results.parquet", tables[0].schema) as writer:
-        for table in tables:
-            writer.write_table(table)
-
-
-def timing_row(problem, features, algorithm, seconds, paper, spread):
-    row = {"problem": problem, "features": features, "algorithm": algorithm, "seconds": seconds}
-    row |= {"low": 0.9995 * seconds, "high": 1.0005 * seconds, "runs": 40, "loop_sample": "4 of 340 pairs, 0.10 s"}
-    row |= {"loop_low": 399.9 * seconds, "loop_high": 400.1 * seconds}
-    return row | {"loop_seconds": 400 * seconds, "paper_seconds": paper, "paper_spread": spread}
-
-
-def write_timings(folder, problems):
+def synthetic_timings(problems):
     """The paper's own seconds, made faster by a constant factor."""
-    rows = []
-    for problem in problems:
-        for features in FEATURES:
-            paper = dict(zip(PAPER_TIMED, PAPER_SECONDS[problem, features], strict=True))
-            for algorithm, (seconds, spread) in paper.items():
-                rows.append(timing_row(problem, features, algorithm, seconds / 512, seconds, spread))
-            total = sum(paper[name][0] for name in LSTDS)
-            rows.append(timing_row(problem, features, "lstd_one_pass", total / 1024, total, None))
-    document = {"threads": 1, "sample": "Median of 5 timings on one thread.", "rows": rows}
-    (folder / "timings.json").write_text(json.dumps(document))
+    timings = {}
+    for problem, features in product(problems, FEATURES):
+        paper = dict(zip(PAPER_TIMED, PAPER_SECONDS[problem, features], strict=True))
+        for algorithm, (seconds, spread) in paper.items():
+            timings[problem, features, algorithm] = timing(seconds / 512, seconds, spread, algorithm not in LSTDS)
+        total = sum(paper[name][0] for name in LSTDS)
+        timings[problem, features, "lstd_one_pass"] = timing(total / 1024, total, 0.5, True)
+    return timings
 
 
 def proposition1(mu=1.0, sigma=0.5, n_samples=4000):
@@ -111,25 +91,30 @@ def theorem2():
     return {"problem": "small problem with normal features", "n_seeds": 9, "rows": rows}
 
 
-def write_provenance(folder, problems, runs):
+def identities(problems):
+    rows = []
+    for problem, features in product(problems, FEATURES):
+        head = {"problem": problem, "features": features}
+        for identity, quantity in (("theorem 1", "A and b"), ("lemma 1", "b*"), ("lemma 2", "A")):
+            rows.append({"identity": identity, **head, "quantity": quantity, "difference": 1e-15})
+        rows.append({"identity": "lemma 1", **head, "quantity": "bound", "ratio": 0.25})
+    return rows
+
+
+def provenance(problems, runs):
     document = {"lstd": "0.1.0", "python": "3.12.1", "packages": {"numpy": "2.0.0"}, "cpu": "a CPU <x86> & more"}
     document |= {"cores": 2, "threads": 2, "numba_threading": "none", "platform": "Linux", "run_seeds": [1, runs]}
     document |= {"mrp_seed": 1000, "arguments": {"runs": runs}, "started": "2025-01-01T00:00:00+00:00"}
-    document |= {
-        "wall_seconds": {"sweep": 8.0},
-        "sessions": [{}, {}],
-        "configuration": {"problems": list(problems), "runs": runs},
-    }
-    (folder / "provenance.json").write_text(json.dumps(document))
+    return document | {"wall_seconds": {"sweep": 8.0, "report": 1.0}, "sessions": 2}
 
 
-def build_folder(folder, problems=PROBLEMS, runs=3, documents=True):
-    """A results folder as the command leaves it before the report is written."""
-    folder.mkdir(parents=True, exist_ok=True)
-    keys = [(p, f, a) for p in problems for f in FEATURES for a in (*LSTDS, "true_online_td")]
-    write_sweeps(folder, {key: synthetic_errors(*key, runs) for key in keys})
-    if documents:
-        write_timings(folder, problems)
-        (folder / "theory.json").write_text(json.dumps({"proposition1": proposition1(), "theorem2": theorem2()}))
-        write_provenance(folder, problems, runs)
-    return folder
+def synthetic_results(problems=PROBLEMS, runs=3):
+    """Results that agree with all statements, but for the number of runs and the seconds of a shared pass."""
+    sweeps = {}
+    for problem, features, algorithm in product(problems, FEATURES, (*LSTDS, "true_online_td")):
+        alphas = STEP_SIZES if algorithm == "true_online_td" else ALPHAS
+        key = (problem, features, algorithm)
+        sweeps[key] = Sweep(synthetic_errors(*key, runs), LMBDAS, alphas)
+    theory = {"proposition1": proposition1(), "theorem2": theorem2(), "identities": identities(problems)}
+    sample = "Median of 5 timings on one thread."
+    return Results(sweeps, synthetic_timings(problems), sample, provenance(problems, runs), theory)
