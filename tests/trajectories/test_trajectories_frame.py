@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import subprocess
 import sys
 import warnings
 from decimal import Decimal
@@ -67,10 +68,20 @@ def test_rows_are_the_same_from_every_kind_of_table():
         assert (data.n_episodes, data.n_transitions) == (3, 4)
 
 
-@pytest.mark.parametrize("kind", ["pandas", "polars"])
-def test_pyarrow_is_not_needed(kind, monkeypatch):
-    monkeypatch.setitem(sys.modules, "pyarrow", None)
-    assert_array_equal(read(changed("x", list("123456")), kind).X[:, 0], range(1, 7))
+WITHOUT_ARROW = """
+import sys
+sys.modules["pyarrow"] = None
+import {library}
+from lstd import Trajectories
+frame = {library}.DataFrame({{"id": ["1", "1.0"], "x": ["1", " 2"], "r": [1, 2], "end": ["no", "yes"]}})
+data = Trajectories.from_frame(frame, features="x", reward="r", episode="id", terminated="end")
+assert data.X.tolist() == [[1.0], [2.0]] and data.n_episodes == 1
+"""
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_pyarrow_is_not_needed(library):
+    subprocess.run([sys.executable, "-c", WITHOUT_ARROW.format(library=library)], check=True)
 
 
 def test_chunked_arrow_tables():
