@@ -12,7 +12,7 @@ from lstd.data.checks import check_integer
 from lstd.errors import InvalidInputError
 from lstd.trajectories.extras import import_gymnasium
 from lstd.trajectories.observations import ObservationFeatures, check_reset, check_step
-from lstd.trajectories.recorder import Recorder, assemble
+from lstd.trajectories.recorder import Recorder, Run, assemble
 from lstd.trajectories.vector_environment import record_vector
 
 
@@ -80,20 +80,13 @@ def collect(
                 getattr(env, name).seed(seed)
     recorders = budget.recorders(int(env.num_envs) if vector else 1)
     record = record_vector if vector else _record_single
-    record(env, policy, phi, recorders, seed, budget.report)
+    record(Run(env, policy, phi, recorders, seed, budget.report))
     return assemble(episode for recorder in recorders for episode in recorder.episodes)
 
 
-def _record_single(
-    env: Any,
-    policy: Callable[[Any], Any],
-    phi: ObservationFeatures,
-    recorders: list[Recorder],
-    seed: int | None,
-    report: Callable[[list[Recorder]], None],
-) -> None:
-    """Fill the recorder of a single environment."""
-    (recorder,) = recorders
+def _record_single(run: Run) -> None:
+    """Step a single environment until its recorder has spent its budget."""
+    env, policy, phi, (recorder,), seed, report = run
     observation = check_reset(env.reset(seed=seed))
     while True:
         # The features are copied before the next step: an environment may write into the observation it gave.
@@ -105,7 +98,7 @@ def _record_single(
             over = terminated or truncated
             phi_next = None if terminated else phi(observation, recorder.where)
             recorder.record(reward, phi_next, terminated, truncated)
-            report(recorders)
+            report(run.recorders)
             if recorder.finished:
                 return
         observation = check_reset(env.reset())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lstd.errors import InvalidInputError
+from lstd.trajectories.observations import ObservationFeatures
 
 Array = NDArray[np.float64]
 
@@ -101,6 +102,17 @@ class Recorder:
                 f"{self.where}. Check the environment."
             )
         return value
+
+
+class Run(NamedTuple):
+    """A policy, the environment to run it in, and what to record."""
+
+    env: Any
+    policy: Callable[[Any], Any]
+    phi: ObservationFeatures
+    recorders: list[Recorder]  # one per sub-environment
+    seed: int | None  # of the first reset
+    report: Callable[[list[Recorder]], None]  # called after each step
 
 
 def assemble(episodes: Iterable[Episode]) -> dict[str, Any]:

@@ -16,7 +16,7 @@ Disabled
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -24,8 +24,8 @@ from numpy.typing import NDArray
 
 from lstd.errors import InvalidInputError
 from lstd.trajectories.extras import import_gymnasium
-from lstd.trajectories.observations import ObservationFeatures, check_reset, check_step
-from lstd.trajectories.recorder import Recorder
+from lstd.trajectories.observations import check_reset, check_step
+from lstd.trajectories.recorder import Recorder, Run
 
 Array = NDArray[np.float64]
 Flags = NDArray[np.bool_]
@@ -33,28 +33,21 @@ _CHANCE_IS_RULED_OUT = 3  # final observations of one sub-environment that all e
 _MODES = ("NextStep", "SameStep", "Disabled")
 
 
-def record_vector(
-    env: Any,
-    policy: Callable[[Any], Any],
-    phi: ObservationFeatures,
-    recorders: list[Recorder],
-    seed: int | None,
-    report: Callable[[list[Recorder]], None],
-) -> None:
-    """Step `env` until every recorder has spent its budget.
+def record_vector(run: Run) -> None:
+    """Step a vector environment until every recorder has spent its budget.
 
     Raises
     ------
     InvalidInputError
         When the autoreset mode is not known, or a final observation is missing or was overwritten.
     """
-    stepper = _Stepper(env, phi, recorders)
-    observations = stepper.start(seed)
-    while not all(recorder.finished for recorder in recorders):
-        actions = policy(observations)
-        _check_actions(env, actions)
+    stepper = _Stepper(run)
+    observations = stepper.start(run.seed)
+    while not all(recorder.finished for recorder in run.recorders):
+        actions = run.policy(observations)
+        _check_actions(run.env, actions)
         observations = stepper.step(actions)
-        report(recorders)
+        run.report(run.recorders)
     _check_all(stepper.finals)
 
 
@@ -86,10 +79,10 @@ def _check_actions(env: Any, actions: Any) -> None:
 class _Stepper:
     """Steps of a vector environment, recorded for each sub-environment according to the autoreset mode."""
 
-    def __init__(self, env: Any, phi: ObservationFeatures, recorders: list[Recorder]) -> None:
-        self._env, self._phi, self._recorders, self._mode = env, phi, recorders, _autoreset_mode(env)
-        self._over: Flags = np.zeros(len(recorders), dtype=np.bool_)  # ended in the step before
-        self.finals = [_FinalObservations() for _ in recorders]
+    def __init__(self, run: Run) -> None:
+        self._env, self._phi, self._recorders, self._mode = run.env, run.phi, run.recorders, _autoreset_mode(run.env)
+        self._over: Flags = np.zeros(len(run.recorders), dtype=np.bool_)  # ended in the step before
+        self.finals = [_FinalObservations() for _ in run.recorders]
         self._iterate = import_gymnasium().vector.utils.iterate
 
     def start(self, seed: int | None) -> Any:
