@@ -15,32 +15,20 @@ import numpy as np
 import numpy.typing as npt
 
 from lstd.experiments.protocol import GAMMA, MRP_SEED, PROBLEMS
+from lstd.mrp import RandomMRP, make_features
 
 FloatArray = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class Run:
-    """One simulated run of T steps on k states with n features, with what its error is measured against.
+    """One simulated run of T steps on k states with n features, with what its error is measured against."""
 
-    Attributes
-    ----------
-    phi : array of shape (T + 1, n)
-        Features of the visited states.
-    rewards : array of shape (T,)
-    features : array of shape (k, n)
-        Features of all states, Φ.
-    weighting : array of shape (k,)
-        Stationary distribution, the diagonal of D.
-    target : array of shape (n,)
-        Weights θ* of the best fit.
-    """
-
-    phi: FloatArray
-    rewards: FloatArray
-    features: FloatArray
-    weighting: FloatArray
-    target: FloatArray
+    phi: FloatArray  # (T + 1, n) of the visited states
+    rewards: FloatArray  # (T,)
+    features: FloatArray  # (k, n) of all states, Φ
+    weighting: FloatArray  # (k,) stationary distribution, the diagonal of D
+    target: FloatArray  # (n,) weights θ* of the best fit
 
     @property
     def scale(self) -> float:
@@ -57,24 +45,11 @@ class Run:
 def simulate_run(problem: str, features: str, run_seed: int, *, mrp_seed: int = MRP_SEED) -> Run:
     """Simulate one run of the paper's protocol.
 
-    Parameters
-    ----------
-    problem : {"small", "large", "deterministic"}
-    features : {"tabular", "binary", "normal"}
-    run_seed, mrp_seed : int
-        Seeds of the run and of the random Markov reward process.
-
-    Returns
-    -------
-    Run
-
     Examples
     --------
     >>> simulate_run("small", "normal", 1).phi.shape
     (101, 5)
     """
-    from lstd.mrp import RandomMRP, make_features
-
     p = PROBLEMS[problem]
     model = RandomMRP(p.n_states, p.branching, p.reward_std, seed=mrp_seed, gamma=GAMMA)
     Phi = make_features(model, features)
@@ -83,9 +58,8 @@ def simulate_run(problem: str, features: str, run_seed: int, *, mrp_seed: int = 
 
 
 def boyan(run: Run, lmbda: float, alpha: float) -> float:
-    """Normalised mean squared error of Boyan's LSTD(λ): A += z (φ − γφ₊)ᵀ."""
-    theta, P, z = _start(run, alpha)
-    b, outer = np.zeros_like(z), np.empty_like(P)
+    """Boyan's LSTD(λ): A += z (φ − γφ₊)ᵀ."""
+    theta, b, z, P, outer = _start(run, alpha)
     total = 0.0
     for phi, phi_next, r in zip(run.phi[:-1], run.phi[1:], run.rewards, strict=True):
         z *= lmbda * GAMMA
@@ -98,9 +72,8 @@ def boyan(run: Run, lmbda: float, alpha: float) -> float:
 
 
 def uncorrected(run: Run, lmbda: float, alpha: float) -> float:
-    """Normalised mean squared error of Uncorrected LSTD(λ): A += (z_t − γz_{t−1}) φᵀ."""
-    theta, P, z = _start(run, alpha)
-    b, outer = np.zeros_like(z), np.empty_like(P)
+    """Uncorrected LSTD(λ): A += (z_t − γz_{t−1}) φᵀ."""
+    theta, b, z, P, outer = _start(run, alpha)
     total = 0.0
     for phi, r in zip(run.phi[:-1], run.rewards, strict=True):
         z_last = z
@@ -113,9 +86,8 @@ def uncorrected(run: Run, lmbda: float, alpha: float) -> float:
 
 
 def mixed(run: Run, lmbda: float, alpha: float) -> float:
-    """Normalised mean squared error of Mixed LSTD(λ): A += φφᵀ − (1−λ)γ z φ₊ᵀ."""
-    theta, P, z = _start(run, alpha)
-    b, outer = np.zeros_like(z), np.empty_like(P)
+    """Mixed LSTD(λ): A += φφᵀ − (1−λ)γ z φ₊ᵀ."""
+    theta, b, z, P, outer = _start(run, alpha)
     total = 0.0
     for phi, phi_next, r in zip(run.phi[:-1], run.phi[1:], run.rewards, strict=True):
         z *= lmbda * GAMMA
@@ -129,7 +101,7 @@ def mixed(run: Run, lmbda: float, alpha: float) -> float:
 
 
 def true_online_td(run: Run, lmbda: float, step_size: float) -> float:
-    """Normalised mean squared error of true online TD(λ) (van Seijen et al. 2016, algorithm 1)."""
+    """True online TD(λ) (van Seijen et al. 2016, algorithm 1)."""
     theta = np.zeros(run.phi.shape[1])
     e = np.zeros_like(theta)
     decay = GAMMA * lmbda
@@ -155,21 +127,9 @@ LOOPS: dict[str, Callable[[Run, float, float], float]] = {
 
 
 def run_loop(algorithm: str, run: Run, lmbda: float, alpha: float) -> float:
-    """Normalised mean squared error of one pair (λ, α), averaged over the steps of a run.
+    """Compute the normalised mean squared error of one pair (λ, α); infinite if the weights overflow.
 
-    Parameters
-    ----------
-    algorithm : {"boyan", "uncorrected", "mixed", "true_online_td"}
-    run : Run
-    lmbda : float
-        Trace decay λ.
-    alpha : float
-        Ridge coefficient; the step size for true online TD(λ).
-
-    Returns
-    -------
-    float
-        Infinite when the weights overflow.
+    `algorithm` is a key of `LOOPS`; `alpha` is the ridge coefficient, or the step size of true online TD(λ).
 
     Examples
     --------
@@ -181,10 +141,10 @@ def run_loop(algorithm: str, run: Run, lmbda: float, alpha: float) -> float:
         return LOOPS[algorithm](run, lmbda, alpha)
 
 
-def _start(run: Run, alpha: float) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Weights 0, inverse I/α, trace 0."""
+def _start(run: Run, alpha: float) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray, FloatArray]:
+    """Weights, b and trace 0, inverse I/α, and room for an (n, n) product."""
     n = run.phi.shape[1]
-    return np.zeros(n), np.eye(n) / alpha, np.zeros(n)
+    return np.zeros(n), np.zeros(n), np.zeros(n), np.eye(n) / alpha, np.empty((n, n))
 
 
 def _rank_one(P: FloatArray, u: FloatArray, v: FloatArray, outer: FloatArray) -> None:

@@ -26,8 +26,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lstd.data.checks import check_grid, check_integer, check_real
-from lstd.errors import InvalidInputError
 from lstd.experiments.identities import check_identities
 from lstd.experiments.protocol import GAMMA, LSTD_VARIANTS, MRP_SEED, PROBLEMS
 from lstd.mrp import RandomMRP, make_features
@@ -38,7 +36,6 @@ Array = NDArray[np.float64]
 THEORY_LMBDAS = (0.0, 0.5, 0.9, 1.0)
 PROPOSITION1_VARIANTS = ("boyan", "uncorrected")
 _BLOCK = 1000  # sample paths drawn at a time: 24 MB of rewards for paths of 3000 steps
-_SHORTEST_STREAM = 100  # fewer steps may visit too few states to determine five weights without a ridge term
 
 
 def check_theory(problems: Sequence[str]) -> dict[str, Any]:
@@ -61,13 +58,11 @@ def proposition1(
     n_samples: int = 20_000,
     seed: int = 2020,
 ) -> dict[str, Any]:
-    """Bias and variance of Boyan's and Uncorrected LSTD(λ) with one state and i.i.d. rewards.
+    """Compute bias and variance of Boyan's and Uncorrected LSTD(λ) with one state and i.i.d. rewards.
 
-    Given λ, γ and T, both estimators divide the same b_T by a constant: on common rewards the ratio of their
-    sample variances would be the exact ratio whatever was drawn. Each estimator therefore has sample paths of
-    its own, and the ratio's standard error holds the errors of both. All λ and T of one estimator share its
-    paths, so that the deviations of neighbouring rows go together. The simulated rewards are uniform on
-    μ ± √3 σ: the proposition asks for no particular distribution.
+    Given λ, γ and T, both estimators divide the same b_T by a constant, so on common rewards the ratio of their sample
+    variances would be the exact ratio whatever was drawn. Each estimator therefore has its own sample paths, shared by
+    all λ and T. The simulated rewards are uniform on μ ± √3 σ: the proposition asks for no particular distribution.
 
     Parameters
     ----------
@@ -76,9 +71,8 @@ def proposition1(
     gamma : float in [0, 1)
         Discount. Leading order in 1/T means T well above 1/(1−γ).
     lmbdas : sequence of float in [0, 1]
-        Trace decays.
     n_steps : sequence of int
-        Lengths T of the data; the rows have them in growing order.
+        Lengths T of the data.
     n_samples : int
         Sample paths per estimator, at least 4.
     seed : int
@@ -90,26 +84,16 @@ def proposition1(
         "mu", "sigma", "gamma", "n_samples"; "rows", per λ, T and variant: the bias exactly, to leading order
         and simulated with its standard error, and the variance exactly and simulated with its standard error
         (from the fourth moment); "ratio_rows", per λ and T: the ratio of variances, Boyan's over Uncorrected,
-        with a standard error by the delta method. Numbers and words only, ready for JSON.
-
-    Raises
-    ------
-    InvalidInputError
-        When an argument is out of range.
+        with a standard error by the delta method. The values are ready for JSON.
 
     Examples
     --------
-    >>> from lstd.experiments.theory import proposition1
     >>> result = proposition1(lmbdas=[0.5], n_steps=[100], n_samples=100)
     >>> round(result["rows"][1]["bias_exact"], 4), round(result["rows"][1]["bias_asymptotic"], 4)
     (-0.8319, -0.9)
     """
-    mu, gamma = check_real("mu", mu, -np.inf, np.inf), _check_gamma(gamma)
-    sigma = check_real("sigma", sigma, 0.0, np.inf, open_low=True)
-    lmbdas = [float(lmbda) for lmbda in check_grid("lmbdas", lmbdas, 0.0, 1.0)]
-    lengths = _check_lengths(n_steps, 1)
-    n_samples = check_integer("n_samples", n_samples, 4)
-    generator = np.random.default_rng(check_integer("seed", seed, 0))
+    lengths = sorted(n_steps)
+    generator = np.random.default_rng(seed)
     exact = [proposition1_exact(T, lmbda, gamma, mu, sigma) for lmbda in lmbdas for T in lengths]
     shares = _reward_shares(lmbdas, gamma, lengths)
     b = {v: _simulate_b(generator, shares, mu, sigma, n_samples) for v in PROPOSITION1_VARIANTS}
@@ -126,40 +110,20 @@ def proposition1(
 
 
 def proposition1_exact(T: int, lmbda: float, gamma: float, mu: float, sigma: float) -> dict[str, Any]:
-    """Coefficient A_T, bias and variance of both estimators, and the variance ratio, before any o(·).
+    """Compute A_T, bias and variance of both estimators, and the variance ratio, before any o(·).
 
-    Parameters
-    ----------
-    T : int
-        Number of rewards.
-    lmbda, gamma : float
-        Trace decay in [0, 1] and discount in [0, 1).
-    mu, sigma : float
-        Mean and standard deviation of the rewards.
+    The sums of w_n and w_n² are taken term by term: their closed forms lose digits as λγ tends to 1.
 
     Returns
     -------
     dict
         "boyan" and "uncorrected", each a dict of floats "A", "bias", "variance"; "ratio", a float.
 
-    Raises
-    ------
-    InvalidInputError
-        When an argument is out of range.
-
-    Notes
-    -----
-    The sums of w_n and w_n² are taken term by term: their closed forms lose digits as λγ tends to 1.
-
     Examples
     --------
-    >>> from lstd.experiments.theory import proposition1_exact
     >>> proposition1_exact(1, 1.0, 0.5, mu=1.0, sigma=1.0)["uncorrected"]
     {'A': 1.0, 'bias': -1.0, 'variance': 1.0}
     """
-    T, lmbda = check_integer("T", T, 1), check_real("lmbda", lmbda, 0.0, 1.0)
-    gamma, mu = _check_gamma(gamma), check_real("mu", mu, -np.inf, np.inf)
-    sigma = check_real("sigma", sigma, 0.0, np.inf)
     w = _reward_weights(T, lmbda * gamma)
     boyan = (1 - gamma) * float(w.sum())
     delta = gamma * float(w[-1])
@@ -183,7 +147,7 @@ def theorem2(
     n_steps: Sequence[int] = (100, 1000, 10_000, 100_000),
     seeds: Sequence[int] = tuple(range(1, 11)),
 ) -> dict[str, Any]:
-    """Distance of A_T/T, b_T/T and the weights to their limits on the small problem with normal features.
+    """Compute distances of A_T/T, b_T/T and the weights to their limits, small problem with normal features.
 
     One pass over a stream serves every T and all three variants, which differ by one rank-one term at the end
     of the data. The weights solve A_T θ = b_T without a ridge term, as in the theorem.
@@ -191,9 +155,8 @@ def theorem2(
     Parameters
     ----------
     lmbdas : sequence of float in [0, 1]
-        Trace decays.
     n_steps : sequence of int
-        Lengths T of the data, each at least 100.
+        Lengths T of the data, long enough to visit as many states as there are features.
     seeds : sequence of int
         Seeds of the runs.
 
@@ -202,25 +165,15 @@ def theorem2(
     dict
         "problem", in words; "n_seeds"; "rows", per variant, λ and T: medians over the runs of the relative
         Frobenius (A) or Euclidean (b, θ) distances "error_A", "error_b", "error_theta", and the quartiles of
-        the last, "low_theta" and "high_theta". Numbers and words only, ready for JSON.
-
-    Raises
-    ------
-    InvalidInputError
-        When an argument is out of range.
+        the last, "low_theta" and "high_theta". The values are ready for JSON.
 
     Examples
     --------
-    >>> from lstd.experiments.theory import theorem2
     >>> rows = theorem2(lmbdas=[0.5], n_steps=[100, 10_000], seeds=[1])["rows"]
     >>> rows[0]["error_theta"] > rows[1]["error_theta"]
     True
     """
-    lmbdas = [float(lmbda) for lmbda in check_grid("lmbdas", lmbdas, 0.0, 1.0)]
-    lengths = _check_lengths(n_steps, _SHORTEST_STREAM)
-    seeds = [check_integer(f"seeds[{i}]", seed, 0, 2**32 - 1) for i, seed in enumerate(seeds)]
-    if not seeds:
-        raise InvalidInputError("`seeds` must name at least one run; got none. Pass seeds=[1].")
+    lengths = sorted(n_steps)
     small = PROBLEMS["small"]
     model = RandomMRP(small.n_states, small.branching, small.reward_std, MRP_SEED, gamma=GAMMA)
     features = make_features(model, "normal")
@@ -237,20 +190,6 @@ def theorem2(
         f"{small.reward_std:g}), five normal features, discount {GAMMA:g}, no ridge term"
     )
     return {"problem": words, "n_seeds": len(seeds), "rows": _theorem2_rows(errors, lmbdas, lengths)}
-
-
-def _check_gamma(gamma: float) -> float:
-    gamma = check_real("gamma", gamma, 0.0, 1.0)
-    if gamma == 1.0:
-        raise InvalidInputError("`gamma` must be below 1, or μ/(1−γ) is infinite; got 1. Pass 0.99.")
-    return gamma
-
-
-def _check_lengths(n_steps: Sequence[int], shortest: int) -> list[int]:
-    lengths = sorted({check_integer(f"n_steps[{i}]", T, shortest) for i, T in enumerate(n_steps)})
-    if not lengths:
-        raise InvalidInputError("`n_steps` must hold at least one length; got none. Pass n_steps=[100].")
-    return lengths
 
 
 def _reward_weights(T: int, decay: float) -> Array:
