@@ -10,6 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from lstd.data import settings
+
 
 @dataclass(frozen=True)
 class Problem:
@@ -27,17 +29,17 @@ PROBLEMS = {
     "deterministic": Problem(100, 3, 0.0, n_steps=1000),
 }
 FEATURES = ("tabular", "binary", "normal")
-LSTD_VARIANTS = ("boyan", "uncorrected", "mixed")
+LSTD_VARIANTS = settings.VARIANTS
 TD_ALGORITHMS = ("true_online_td", "td", "td_replacing")
 ALGORITHMS = LSTD_VARIANTS + TD_ALGORITHMS
 # The algorithms of the paper that are computed together: the LSTD(λ) variants share one recursion.
 GROUPS = {"lstd": LSTD_VARIANTS, "true_online_td": ("true_online_td",)}
 
-GAMMA = 0.99
+GAMMA = settings.GAMMA
 MRP_SEED = 1000
 N_RUNS = 50
-LMBDAS: NDArray[np.float64] = np.array([i / 10 for i in range(10)] + [i / 100 for i in range(91, 101)])
-ALPHAS: NDArray[np.float64] = np.array([2.0**i for i in range(-8, 9)])
+LMBDAS = settings.LMBDAS
+ALPHAS = settings.ALPHAS
 STEP_SIZES: NDArray[np.float64] = np.r_[10.0 ** np.linspace(-3.0, -1.2, 10), np.arange(1, 21) / 10]
 ALPHAS_OF = {"lstd": ALPHAS, "true_online_td": STEP_SIZES}
 

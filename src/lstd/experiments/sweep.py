@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
-from typing import overload
+from typing import TypedDict, Unpack, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -46,38 +46,25 @@ TD_KINDS = dict(
 )
 
 
+class _Options(TypedDict, total=False):
+    lmbdas: ArrayLike
+    alphas: ArrayLike | None
+    run_seeds: Iterable[int]
+    mrp_seed: int
+    n_steps: int | None
+    n_jobs: int | None
+    progress: Progress | None
+
+
 @overload
-def run_sweep(
-    problem: str | MRP,
-    features: str | ArrayLike,
-    algorithm: str,
-    *,
-    lmbdas: ArrayLike = ...,
-    alphas: ArrayLike | None = ...,
-    run_seeds: Iterable[int] = ...,
-    mrp_seed: int = ...,
-    n_steps: int | None = ...,
-    n_jobs: int | None = ...,
-    progress: Progress | None = ...,
-) -> Array: ...
-
-
+def run_sweep(problem: str | MRP, features: str | ArrayLike, algorithm: str, **options: Unpack[_Options]) -> Array: ...
 @overload
 def run_sweep(
     problem: str | MRP,
     features: str | ArrayLike,
     algorithm: list[str] | tuple[str, ...],
-    *,
-    lmbdas: ArrayLike = ...,
-    alphas: ArrayLike | None = ...,
-    run_seeds: Iterable[int] = ...,
-    mrp_seed: int = ...,
-    n_steps: int | None = ...,
-    n_jobs: int | None = ...,
-    progress: Progress | None = ...,
+    **options: Unpack[_Options],
 ) -> dict[str, Array]: ...
-
-
 def run_sweep(
     problem: str | MRP,
     features: str | ArrayLike,
@@ -91,7 +78,7 @@ def run_sweep(
     n_jobs: int | None = None,
     progress: Progress | None = None,
 ) -> Array | dict[str, Array]:
-    """Normalised mean squared error of each run and each pair (λ, α), averaged over the steps of the run.
+    """Compute the normalised mean squared error of each run and each pair (λ, α), averaged over the steps of the run.
 
     Parameters
     ----------
@@ -126,17 +113,17 @@ def run_sweep(
     Raises
     ------
     InvalidInputError
-        When an argument breaks its rule, or the values of the model are all zero.
+        If an argument breaks its rule, or the values of the model are all zero.
 
     Warns
     -----
     IllConditionedWarning
-        When an α is so small beside the features that fewer than eight digits of the errors are sure.
+        If an α is so small relative to the features that fewer than eight digits of the errors are reliable.
 
     Notes
     -----
-    The kernels compile at first use, for some seconds, and are kept in a cache for the next time. Dense features take
-    about n² / 2 kB of memory per thread.
+    The kernels compile at first use, for some seconds, and are cached. Dense features need about n² / 2 kB per
+    thread.
 
     References
     ----------
