@@ -11,7 +11,7 @@ import pytest
 from scipy import sparse
 
 from lstd import LSTDStatistics
-from lstd.data import rows as _rows
+from lstd.data import rows as rows_module
 from lstd.data.rows import check_features, check_rows, warn_of_breaks
 from lstd.errors import BrokenEpisodeWarning, InvalidInputError, LSTDError, MissingTerminationWarning
 
@@ -248,7 +248,7 @@ def transitions(order=range(8), form=np.asarray, **columns):
 @pytest.mark.parametrize("form", [np.asarray, sparse.csr_array])
 @pytest.mark.parametrize("compared", [1, 2**17])
 def test_the_first_break_is_told(form, compared, monkeypatch):
-    monkeypatch.setattr(_rows, "_COMPARED", compared)
+    monkeypatch.setattr(rows_module, "ENTRIES_COMPARED", compared)
     assert breaks(transitions(form=form)) is None
     assert breaks(transitions([0, 1, 2, 4, 5, 7], form=form)) == 3
     assert breaks(transitions([3, 0, 1], form=form)) == 1

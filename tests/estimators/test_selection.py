@@ -116,7 +116,7 @@ def chosen_by_definition(stream, count, variant, stages):
 @pytest.mark.parametrize("variant", ["boyan", "uncorrected", "mixed"])
 @pytest.mark.parametrize("episodes", [0, 10])
 def test_it_is_the_choice_by_refitting(variant, episodes, monkeypatch):
-    monkeypatch.setattr(rule, "_STAGES", (0.8, 0.9, 1.0))  # so that rewards far away count, and all stages differ
+    monkeypatch.setattr(rule, "STAGES", (0.8, 0.9, 1.0))  # so that rewards far away count, and all stages differ
     stages = [(0.8, 0.0), (0.9, 0.0), (1.0, 1.0 if episodes else 0.5)]
     for seed in range(2):
         stream = stream_of(seed, episodes=episodes)

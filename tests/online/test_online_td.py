@@ -126,7 +126,7 @@ def test_partial_fit_is_update_row_by_row(kind, as_sparse, drawn):
     row_by_row(one, arrays)
     form = sparse.csr_array if as_sparse else np.asarray
     matrices = {name: form(arrays[name]) for name in ("X", "X_next") if name in arrays}
-    with mock.patch("lstd.online.temporal_difference._BLOCK_ENTRIES", 4 * n):
+    with mock.patch("lstd.online.temporal_difference.ENTRIES_AT_ONCE", 4 * n):
         assert whole.partial_fit(**{**arrays, **matrices}) is whole
         for first, stop in itertools.pairwise(splits):
             chunked.partial_fit(**{name: array[first:stop] for name, array in {**arrays, **matrices}.items()})

@@ -454,7 +454,7 @@ def test_missing_termination_is_said_once():
 @given(streams(), st.sampled_from([1, 2, 3, 5]))
 def test_pieces_of_any_size_give_the_same(stream, size):
     whole = of(stream)
-    with mock.patch.object(statistics_module, "_PIECE_ENTRIES", size * stream.X.shape[1]):
+    with mock.patch.object(statistics_module, "ENTRIES_AT_ONCE", size * stream.X.shape[1]):
         pieces = of(stream)
     assert_alike(pieces, whole)
     assert (pieces.first_episode, pieces.last_episode) == (whole.first_episode, whole.last_episode)
@@ -465,7 +465,7 @@ def test_fits_in_several_threads_leave_the_blas_as_it_was():
     random = np.random.RandomState(0)
     X, y = random.normal(size=(3000, 4)), random.normal(size=3000)
     settings = {"gamma": 0.9, "lmbda": 0.8}
-    with mock.patch.object(statistics_module, "_PIECE_ENTRIES", 1000), ThreadPoolExecutor(4) as pool:
+    with mock.patch.object(statistics_module, "ENTRIES_AT_ONCE", 1000), ThreadPoolExecutor(4) as pool:
         found = list(pool.map(lambda _: LSTDStatistics.from_arrays(X, y, **settings), range(12)))
     assert threadpool_info() == before
     for other in found[1:]:
@@ -475,7 +475,7 @@ def test_fits_in_several_threads_leave_the_blas_as_it_was():
 def test_pieces_that_are_left_undone_leave_the_blas_as_it_was():
     before = threadpool_info()
     rows = check_rows(np.ones((3000, 4)), np.ones(3000), gamma=0.9)
-    with mock.patch.object(statistics_module, "_PIECE_ENTRIES", 1000):
+    with mock.patch.object(statistics_module, "ENTRIES_AT_ONCE", 1000):
         pieces = statistics_module.pieces_of(rows, 0.5)
         next(pieces)
         pieces.close()
@@ -486,7 +486,7 @@ def test_the_number_of_threads_does_not_change_a_bit():
     random = np.random.RandomState(0)
     X, y = random.normal(size=(3000, 4)), random.normal(size=3000)
     found = []
-    with mock.patch.object(statistics_module, "_PIECE_ENTRIES", 1000):
+    with mock.patch.object(statistics_module, "ENTRIES_AT_ONCE", 1000):
         for threads in (1, 2):
             with threadpool_limits(threads, user_api="blas"):
                 found.append(LSTDStatistics.from_arrays(X, y, gamma=0.9, lmbda=0.8))

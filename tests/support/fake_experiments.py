@@ -94,7 +94,7 @@ def _errors(name: str, seeds: list[int], lmbdas: Sequence[float], alphas: Sequen
     return errors
 
 
-def _set_for_good(name: str, module: Any) -> None:
+def set_for_good(name: str, module: Any) -> None:
     package, _, attribute = name.rpartition(".")
     sys.modules[name] = module
     setattr(importlib.import_module(package), attribute, module)
@@ -102,7 +102,7 @@ def _set_for_good(name: str, module: Any) -> None:
 
 def install_for_good(seconds: float) -> None:
     """Put the stand-ins in place for as long as the process lives; a cell takes so many seconds."""
-    Fakes(on_cell=lambda *cell: time.sleep(seconds)).install(_set_for_good)
+    Fakes(on_cell=lambda *cell: time.sleep(seconds)).install(set_for_good)
 
 
 if __name__ == "__main__":

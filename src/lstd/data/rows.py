@@ -24,7 +24,7 @@ from lstd.errors import warn as give_warning
 Array = NDArray[np.float64]
 Features = Any  # Array | scipy.sparse.csr_array, which has no types
 
-_COMPARED = 2**17  # features at a time, about one MiB
+ENTRIES_COMPARED = 2**17  # features at a time, about one MiB
 _SAME = 1e-9  # relative difference up to which two rows are one, which products may compute in another order
 
 
@@ -159,7 +159,7 @@ def warn_of_breaks(rows: Rows, lmbda: float, before: Array | None = None) -> boo
 def first_break(rows: Rows) -> int | None:
     """First row that is not the successor of the row before it, within an episode."""
     X_next: Features = rows.X_next
-    size = max(1, _COMPARED // rows.n_features)
+    size = max(1, ENTRIES_COMPARED // rows.n_features)
     for first in range(0, len(rows) - 1, size):
         end = min(first + size, len(rows) - 1)
         found = _differ(X_next[first:end], rows.X[first + 1 : end + 1]) & ~rows.last[first:end]

@@ -43,7 +43,7 @@ Array = NDArray[np.float64]
 OnProgress = Callable[[str, int, int], None]  # what is being done, how much of it is done and in all
 
 _START = (LMBDA, ALPHA)  # the first reference, α in units of the mean squared length of a row
-_STAGES = (0.98, 0.98, 1.0)  # λ* of the targets
+STAGES = (0.98, 0.98, 1.0)  # λ* of the targets
 _CAUTION_OF_EPISODES, _CAUTION_OF_ROWS = 1.0, 0.5  # standard errors, in the last stage
 _FOLDS, _FEWEST_EPISODES = 10, 5
 _LARGEST_CONDITION = 1e10
@@ -207,7 +207,7 @@ def _chosen(
         errors = _HeldOut(rows, full, lengths, outside)
     n_episodes = 1 + int(rows.last[:-1].sum())
     caution = _CAUTION_OF_EPISODES if n_episodes >= _FEWEST_EPISODES else _CAUTION_OF_ROWS
-    for stage, decay in enumerate(_STAGES, 1):
+    for stage, decay in enumerate(STAGES, 1):
         with np.errstate(over="ignore", invalid="ignore"):
             squared, variance = errors.of(_targets(rows, full, decay, weights[pair]))
         check_range(squared, variance)
@@ -215,7 +215,7 @@ def _chosen(
         difference = squared - squared[(slice(None), *pair)][:, np.newaxis, np.newaxis]
         with np.errstate(over="ignore", invalid="ignore"):  # a spread beyond float64 is never the least
             spread = np.nan_to_num(np.sqrt(len(lengths)) * difference.std(axis=0, ddof=1), nan=np.inf)
-        penalty = caution * spread if stage == len(_STAGES) else 0.0
+        penalty = caution * spread if stage == len(STAGES) else 0.0
         cost = np.where(allowed, difference.sum(axis=0) + penalty, np.inf)
         pair = _least(cost, pair)
     if not difference[:, allowed].any():

@@ -20,7 +20,7 @@ from lstd.online import transition
 from lstd.online.predictor import OnlinePredictor
 from lstd.online.transition import Array, SparseRow
 
-_BLOCK_ENTRIES = 2**20  # of sparse rows made dense at a time, 8 MiB
+ENTRIES_AT_ONCE = 2**20  # of sparse rows made dense at a time, 8 MiB
 
 
 @dataclass(frozen=True)
@@ -254,7 +254,7 @@ class TemporalDifference(OnlinePredictor):
         ends = rows.last.copy()
         ends[-1] = False  # the episode may continue; a termination has discount 0
         transition.compiled(kernels, "stream")
-        size = max(1, _BLOCK_ENTRIES // self.n_features) if sparse.issparse(rows.X) else n_rows
+        size = max(1, ENTRIES_AT_ONCE // self.n_features) if sparse.issparse(rows.X) else n_rows
         for first in range(0, n_rows, size):
             part = slice(first, min(first + size, n_rows))
             X = _dense(rows.X, first, min(part.stop + 1, n_rows))

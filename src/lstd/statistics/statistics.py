@@ -38,7 +38,7 @@ from lstd.statistics.threads import blas_threads, one_blas_thread
 
 Array = NDArray[np.float64]
 
-_PIECE_ENTRIES = 2**22  # of the rows that one thread sums at a time, 32 MiB
+ENTRIES_AT_ONCE = 2**22  # of the rows that one thread sums at a time, 32 MiB
 _PIECE_WORK = 2**24  # products in a piece's sums, half a millisecond, that are worth a thread's while
 
 
@@ -314,7 +314,7 @@ def pieces_of(
     Nothing has looked for features that are NaN or infinite: see `check_sums`.
     """
     nothing, n = _nothing(rows, lmbda), max(1, rows.n_features)
-    pieces = list(rows.split(max(1, _PIECE_ENTRIES // n), at))
+    pieces = list(rows.split(max(1, ENTRIES_AT_ONCE // n), at))
     few = len(pieces) == 1 or len(rows) * n**2 < len(pieces) * _PIECE_WORK
     threads = 1 if few else threads or blas_threads()
     if threads == 1:
