@@ -44,10 +44,8 @@ CYCLES_TO_OPEN = {
     ("lstd.estimators.metrics", "lstd.estimators.base"),
 }
 NAMES_TO_CHANGE = {
-    "distributed/tables.py",
     "estimators/model.py",
     "mrp/model.py",
-    "trajectories/frame.py",
 }
 ROOMS_TO_DESCRIBE = {
     "_kernels",
@@ -71,7 +69,6 @@ TESTS_TO_OPEN = {
     "distributed/test_distributed.py",
     "distributed/test_distributed_faults.py",
     "estimators/test_saving.py",
-    "experiments/test_reproduce_cluster.py",
     "experiments/test_sweep.py",
     "online/test_online_kernels.py",
     "online/test_online_precision.py",
