@@ -15,7 +15,7 @@ from lstd.data.returns import TOLERANCE
 from lstd.estimators.base import Predictor
 from lstd.estimators.metrics import Calibration
 from lstd.report.evaluation import LEVEL, MAX_REWARDS, Evaluation, evaluate, half_widths
-from lstd.report.style import BLUE, REFERENCE, WIDE, empty_panel, figure_style, new_figure, plain
+from lstd.report.style import BLUE, REFERENCE, WIDE, figure_style, new_figure, plain
 
 
 def plot_calibration(
@@ -83,7 +83,8 @@ def draw_calibration(evaluation: Evaluation, n_bins: int = 10) -> Figure:
             if evaluation.observed.counts.any():
                 _panel(ax, evaluation.calibration(reward, n_bins), evaluation.level)
             else:
-                empty_panel(ax, "no return was observed")
+                ax.text(0.5, 0.5, "no return was observed", transform=ax.transAxes, ha="center", color=REFERENCE)
+                ax.set(xticks=[], yticks=[])
             ax.set_xlabel("mean prediction")
             ax.set_ylabel("mean observed return")
             if len(evaluation.rewards) > 1:

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from matplotlib import style as mpl_style
-from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
@@ -71,15 +70,15 @@ _NO_DATES = {
 
 @contextmanager
 def figure_style() -> Iterator[None]:
-    """Matplotlib's defaults and ours on top, whatever the user's own configuration says."""
+    """Set the style of all figures, on top of Matplotlib's defaults rather than the user's configuration."""
     with mpl_style.context(_STYLE, after_reset=True), warnings.catch_warnings():
-        # Letters of a name that the font lacks are boxes in the figure; the text of a page has them.
+        # A letter that the font lacks is a box in the figure; the text of the page has it.
         warnings.filterwarnings("ignore", message="Glyph .* missing from", category=UserWarning)
         yield
 
 
 def new_figure(width: float, height: float) -> Figure:
-    """An empty figure of `width` × `height` inches that no global state knows of."""
+    """Make an empty figure of `width` × `height` inches, outside pyplot's global state."""
     figure = Figure(figsize=(width, height))
     FigureCanvasAgg(figure)
     return figure
@@ -96,7 +95,7 @@ def rendered(figure: Figure) -> dict[str, bytes]:
 
 
 def svg_of(figure: Figure) -> bytes:
-    """A figure as SVG, without dates."""
+    """Render a figure as SVG, without dates."""
     buffer = io.BytesIO()
     with figure_style():
         figure.savefig(buffer, format="svg", metadata=_NO_DATES[".svg"])
@@ -104,7 +103,7 @@ def svg_of(figure: Figure) -> bytes:
 
 
 def plain(name: str, most: int = 60) -> str:
-    """A name on one line, shortened, whose dollar signs do not begin mathematics.
+    """Put a name on one line, shorten it, and keep its dollar signs from starting mathematics.
 
     Examples
     --------
@@ -113,11 +112,3 @@ def plain(name: str, most: int = 60) -> str:
     """
     name = " ".join(name.split())
     return (name if len(name) <= most else name[: most - 1].rstrip() + "…").replace("$", r"\$")
-
-
-def empty_panel(ax: Axes, text: str = "not in these results") -> None:
-    """Say in the panel itself that there is nothing to draw."""
-    ax.text(0.5, 0.5, text, transform=ax.transAxes, ha="center", va="center", color=REFERENCE)
-    ax.set_xticks([])
-    ax.set_yticks([])
-    ax.grid(False)
