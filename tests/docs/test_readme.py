@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import re
+import subprocess
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -31,3 +32,9 @@ def test_linked_pages_exist():
 def test_continuous_integration_finds_exactly_one_test_command():
     pattern = re.search(r"grep -E '(.+?)'", (ROOT / ".ci/run").read_text(encoding="utf-8"))[1]
     assert len(re.findall(pattern, README, re.MULTILINE)) == 1
+
+
+def test_continuous_integration_names_tests_that_exist():
+    names = re.search(r"numerical=\((.+?)\n\)", (ROOT / ".ci/run").read_text(encoding="utf-8"), re.DOTALL)[1]
+    found = subprocess.run(["bash", "-c", f"shopt -s failglob; ls -d {' '.join(names.split())}"], cwd=ROOT)
+    assert found.returncode == 0
