@@ -1,4 +1,4 @@
-"""Fit models to Parquet files several times larger than the memory that `lstd.fit_files` may use.
+"""Fit models to Parquet files several times larger than the memory that `lstd.fit_tables` may use.
 
     python benchmarks/out_of_core.py [--megabytes 2700] [--memory 512] [--repeats 3]
     python benchmarks/out_of_core.py --docs
@@ -30,7 +30,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import lstd
-from lstd.distributed import fit as fit_in_processes
+from lstd.distributed import local_processes
 from pages import write_between
 from provenance import describe_machine
 
@@ -135,8 +135,8 @@ def fit(folder: Path, n_jobs: int, memory: int) -> dict[str, Any]:
 
     def fitted(paths: list[Path]) -> Any:
         if n_jobs == PROCESSES:
-            return fit_in_processes(paths, gamma=0.99, **ROLES).statistics_
-        return lstd.fit_files(paths, **ROLES, gamma=0.99, n_jobs=n_jobs, memory=memory).statistics_
+            return lstd.fit_tables(paths, **ROLES, gamma=0.99, executor=local_processes, memory=memory).statistics_
+        return lstd.fit_tables(paths, **ROLES, gamma=0.99, n_jobs=n_jobs, memory=memory).statistics_
 
     begun = time.perf_counter()
     fitted(small)

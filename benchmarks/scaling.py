@@ -25,10 +25,10 @@ from problems import normal_rows
 from ratios import Ratio, in_turn, note, run_alone
 
 HOW = """\
-Files: `lstd.fit_files` on eight Parquet files of 400 MB in all within 64 MB, in fresh processes, after a fit to a small
-file; all models have the same bits. Chunks: `lstd.distributed.sum_chunks` on one warm worker of each kind, which has
-the data in its memory, beside `from_arrays` and `then` in a loop, BLAS at one thread. Merges: `then` of two statistics,
-beside `from_arrays` of 100 rows, a share of the time of many."""
+Files: `lstd.fit_tables` on eight Parquet files of 400 MB in all within 64 MB, in fresh processes, after a fit to a
+small file; all models have the same bits. Chunks: `lstd.distributed.sum_chunks` on one warm worker of each kind,
+which has the data in its memory, beside `from_arrays` and `then` in a loop, BLAS at one thread. Merges: `then` of two
+statistics, beside `from_arrays` of 100 rows, a share of the time of many."""
 FILES_PAGE, PAGE = "out-of-core.md", "cluster-costs.md"
 SETTINGS: dict[str, Any] = {"gamma": 0.99, "lmbda": 0.9}
 MEGABYTES, MEMORY = 400, 64 * 2**20
@@ -53,9 +53,9 @@ def _files(n: int, megabytes: int, pairs: int) -> Ratio:
         out_of_core.make_files(Path(folder), n, megabytes * 2**20)
         found = [[out_of_core.measure(folder, n_jobs, MEMORY) for n_jobs in (1, 2)] for _ in range(pairs)]
     if len({each["digest"] for pair in found for each in pair}) > 1:
-        raise RuntimeError(f"fit_files gave models of different bits for n = {n}")
+        raise RuntimeError(f"fit_tables gave models of different bits for n = {n}")
     one, two = ([pair[i]["seconds"] for pair in found] for i in (0, 1))
-    return Ratio(f"`fit_files`, n = {n}, two jobs beside one", two, one, goal=GOAL, page=FILES_PAGE)
+    return Ratio(f"`fit_tables`, n = {n}, two jobs beside one", two, one, goal=GOAL, page=FILES_PAGE)
 
 
 def _chunks(n: int, n_rows: int, n_chunks: int, pairs: int) -> Iterator[Ratio]:

@@ -4,8 +4,8 @@ From sequences of features and rewards, a linear prediction of the discounted su
 
 LSTD, LSTDStatistics
     The estimator for whole data and chunks of a stream, and the statistics behind it, which merge exactly.
-fit_files
-    A model of tables in files that need not fit in memory.
+fit_tables, fit_chunks
+    Models of data larger than memory, a core or a machine: with named columns, or as arrays.
 LSTDCV
     The same with its settings chosen from the data.
 RecursiveLSTD, TD, TrueOnlineTD
@@ -17,7 +17,7 @@ load
 inference, metrics, report
     Intervals; errors against exact values; figures and pages.
 distributed
-    The same model from chunks that are summed by many processes or machines.
+    Runners and sums of chunks by threads, processes or machines.
 mrp, experiments
     Markov reward processes with exact values; the experiments of Osogami (AAAI-20).
 
@@ -30,12 +30,13 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from lstd.distributed.fit_chunks import fit_chunks
     from lstd.estimators.loading import load
     from lstd.estimators.lstd import LSTD
     from lstd.estimators.lstd_cv import LSTDCV
     from lstd.online import TD, RecursiveLSTD, TrueOnlineTD
     from lstd.statistics.statistics import LSTDStatistics
-    from lstd.tables.out_of_core import fit_files
+    from lstd.tables.fit_tables import fit_tables
     from lstd.trajectories import Trajectories
 
 __version__ = "0.1.0"
@@ -48,7 +49,8 @@ __all__ = [
     "RecursiveLSTD",
     "Trajectories",
     "TrueOnlineTD",
-    "fit_files",
+    "fit_chunks",
+    "fit_tables",
     "load",
 ]
 
@@ -69,7 +71,8 @@ _HOMES = {
     "TD": "lstd.online",
     "Trajectories": "lstd.trajectories",
     "TrueOnlineTD": "lstd.online",
-    "fit_files": "lstd.tables.out_of_core",
+    "fit_chunks": "lstd.distributed.fit_chunks",
+    "fit_tables": "lstd.tables.fit_tables",
     "load": "lstd.estimators.loading",
 }
 

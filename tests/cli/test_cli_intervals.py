@@ -18,12 +18,13 @@ from test_cli_model import COLUMNS, FIT, table, write_csv
 from lstd import LSTD, LSTDCV
 from lstd.cli.app import run
 from lstd.data.settings import Settings
+from lstd.distributed.choosing import choose
 from lstd.estimators.loading import estimator_of
 from lstd.estimators.saving import read_model
-from lstd.tables import choosing, fitting
-from lstd.tables.fitting import fit_tables
-from lstd.tables.row_reader import Roles
+from lstd.tables import stream
+from lstd.tables.row_reader import Roles, RowReader
 from lstd.tables.sample import Sample
+from lstd.tables.stream import first_rows, fit_stream
 from table_files import ROLES, episodes, write
 from tolerances import assert_close
 
@@ -53,7 +54,7 @@ def test_intervals_of_tables_are_those_of_the_estimator(tmp_path, variant, inter
     data = table(1000)
     path = write(data, tmp_path / "a.parquet")
     settings = Settings(0.9, 0.5, 2.0, variant, intercept)
-    model, _ = fit_tables([path], Roles(("x", "y"), ("r",), "id", "done"), settings, chunk_rows=chunk_rows)
+    model, _ = fit_stream([path], Roles(("x", "y"), ("r",), "id", "done"), settings, chunk_rows=chunk_rows)
     expected = LSTD(0.9, 0.5, 2.0, variant, intercept).fit(**arrays(data))
     X = arrays(data)["X"]
     one, two = model.interval(X, 0.9), expected.predict_interval(X, 0.9)
@@ -132,7 +133,7 @@ def test_model_without_intervals_says_so(folder, capsys):
     assert "  intervals   none. Intervals need at least 5 episodes" in capsys.readouterr().out
     assert run([*words, "--json", "--force"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert found["stretches"] is None
+    assert found["blocks"] is None
     assert found["no_intervals"].startswith("Intervals need at least 5 episodes")
     assert found["coefficient_errors"] is found["intercept_error"] is None
     assert run(["inspect", "model"]) == 0
@@ -146,9 +147,9 @@ def test_model_without_intervals_says_so(folder, capsys):
 
 
 def test_too_many_features_for_intervals_is_said(tmp_path, monkeypatch):
-    monkeypatch.setattr(fitting, "default_limit", lambda n, n_bytes: 0)
-    found, _ = fit_tables([write(table(200), tmp_path / "a.csv")], ROLES, Settings(0.9))
-    assert found.no_intervals.startswith("2 features are too many; ")
+    monkeypatch.setattr("lstd.statistics.blocks.default_limit", lambda n, n_bytes: 0)
+    found, _ = fit_stream([write(table(200), tmp_path / "a.csv")], ROLES, Settings(0.9))
+    assert found.no_intervals.startswith("Intervals of 2 features need blocks of the data of ")
 
 
 def test_standard_errors_are_shown(folder, capsys):
@@ -195,10 +196,11 @@ def test_settings_are_those_of_the_estimator(folder, capsys, words):
 
 def test_only_the_first_rows_are_chosen_from(tmp_path):
     path = write(table(1000), tmp_path / "a.parquet")
-    settings = Settings.with_choice(0.9, None, None, fit_intercept=True)
-    model, _ = fit_tables([path], ROLES, settings, chunk_rows=50)
+    settings = Settings.with_choice(0.9, "auto", "auto", fit_intercept=True)
+    model, _ = fit_stream([path], ROLES, settings, chunk_rows=50)
     assert (model.selection.n_rows, model.statistics.n_rows) == (1000, 1000)
-    choice = choosing.choose(fitting.RowReader([path], ROLES, chunk_rows=50), settings, max_entries=3 * 110)
+    sample = first_rows(RowReader([path], ROLES, chunk_rows=50).chunks(), ROLES, settings, 3 * 110)
+    _, choice = choose(sample.checked(0.9), settings)
     expected = LSTDCV(0.9, fit_intercept=True).fit(**arrays(table(1000)[:100]))
     assert choice.n_rows == 100
     assert choice.lmbda == expected.lmbda_
@@ -208,7 +210,7 @@ def test_only_the_first_rows_are_chosen_from(tmp_path):
 def test_choice_reports_its_progress(tmp_path):
     path = write(table(200), tmp_path / "a.parquet")
     told = []
-    fit_tables([path], ROLES, Settings.with_choice(0.9, None, 1.0), on_progress=lambda *event: told.append(event))
+    fit_stream([path], ROLES, Settings.with_choice(0.9, "auto", 1.0), on_progress=lambda *event: told.append(event))
     texts = list(dict.fromkeys(text for text, _, _ in told))
     assert texts == [f"reading {path}", "choosing lmbda and alpha"]
     chosen = [done / total for text, done, total in told if text == texts[1]]
@@ -258,7 +260,7 @@ def test_too_few_rows_to_choose_from(folder, capsys):
 @pytest.mark.parametrize("chunk_rows", [1, 16, 1000])
 def test_sample_holds_whole_episodes_where_it_can(tmp_path, lengths, limit, kept, chunk_rows):
     data = episodes(lengths, seed=1)
-    reader = fitting.RowReader([write(data, tmp_path / "a.parquet")], ROLES, chunk_rows=chunk_rows)
+    reader = RowReader([write(data, tmp_path / "a.parquet")], ROLES, chunk_rows=chunk_rows)
     sample = Sample(2, 1, 3 * limit, ones=True)
     for chunk in reader.chunks():
         sample.add(chunk)
@@ -292,7 +294,7 @@ def test_report(folder, capsys, words):
 
 
 def test_report_on_the_first_rows(folder, capsys, monkeypatch):
-    monkeypatch.setattr(fitting, "SAMPLE_ENTRIES", 2 * 410)
+    monkeypatch.setattr(stream, "SAMPLE_ENTRIES", 2 * 410)
     assert run([*FIT, "--report", "fit.html", "--quiet"]) == 0
     assert "  report      fit.html, on the first 400 of 1000 rows\n" in capsys.readouterr().out
     assert "LSTD(λ) for data.csv, the first 400 of 1000 rows" in Path("fit.html").read_text()
@@ -319,7 +321,7 @@ def test_report_that_cannot_be_written(folder, capsys, words, message):
 def test_model_stays_when_there_is_no_room_for_the_report(folder):
     program = (
         "import resource, sys; from lstd.cli import main\n"
-        "import lstd.cli.fit as command, lstd.tables.fitting, lstd.report.model_page, numpy\n"
+        "import lstd.cli.fit as command, lstd.tables.stream, lstd.report.model_page, numpy\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000)); sys.exit(main())"
     )
     words = [sys.executable, "-c", program, *FIT, "--report", "fit.html", "--quiet"]

@@ -121,7 +121,7 @@ def test_what_people_read(folder, capsys):
     shown = capsys.readouterr().out
     assert "  columns     episode: id, terminated: done\n" in shown
     assert "  condition   " in shown
-    assert "  intervals   from 10 stretches of the data\n" in shown
+    assert "  intervals   from 10 blocks of the data\n" in shown
     assert "  coefficients for r, and their standard errors\n    x            " in shown
     assert "    (intercept)  " in shown
     assert run(["score", "model", "data.csv"]) == 0
@@ -192,7 +192,7 @@ def test_names_of_columns_may_hold_commas():
 def test_what_is_assumed_is_said(folder, capsys):
     words = ["fit", "data.csv", "--features", "x", "--reward", "t", "--gamma", "0.9", "--force", "-o", "model"]
     assert run([*words, "--episode", "id"]) == 0
-    assert "Nothing says which episodes terminated: every episode is taken as truncated" in capsys.readouterr().err
+    assert "No column says which episodes terminated: every episode is taken as truncated" in capsys.readouterr().err
     assert run([words[0], "data.parquet", *words[1:]]) == 0
     assert "without a column of episodes, the first row of each file is taken as" in capsys.readouterr().err
     assert run([*words, "--features", "y", "--alpha", "0", "--exclude", "x"]) == 2

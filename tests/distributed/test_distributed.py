@@ -16,9 +16,9 @@ from scipy import sparse
 
 from chunk_loaders import EDGES, N_CHUNKS, N, chunk, load, slow, whole
 from dask_commands import commands
-from lstd import LSTD, LSTDStatistics
-from lstd.distributed import fit, sum_chunks
-from lstd.distributed.reduction import Tree
+from lstd import LSTD, LSTDStatistics, fit_chunks
+from lstd.distributed import local_processes, sum_chunks
+from lstd.distributed.tree import Tree
 from lstd.errors import (
     BrokenEpisodeWarning,
     InvalidInputError,
@@ -108,7 +108,7 @@ def test_a_stream_in_chunks_gives_the_model_of_the_whole(threads, fit_intercept,
     options = SETTINGS | {"variant": variant, "fit_intercept": fit_intercept, "alpha": 0.5}
     chunks = [chunk(place) for place in range(N_CHUNKS)]
     data = whole()
-    found, expected = fit(chunks, **options, executor=threads), LSTD(**options).fit(**data)
+    found, expected = fit_chunks(chunks, **options, executor=threads), LSTD(**options).fit(**data)
     assert_close(found.coef_, expected.coef_, "solve")
     assert_close(found.intercept_, expected.intercept_, "solve")
     assert (found.n_transitions_, found.n_episodes_) == (expected.n_transitions_, expected.n_episodes_)
@@ -121,17 +121,18 @@ def test_independent_chunks_add(threads):
     X, y = (np.concatenate(arrays) for arrays in zip(*chunks, strict=True))
     ids = np.repeat(np.arange(5), [len(y) for _, y in chunks])
     expected = LSTD(**SETTINGS).fit(X, y, episode=ids, terminated=np.zeros(len(y), dtype=bool))
-    found = fit(chunks, **SETTINGS, ordered=False, executor=threads)
+    found = fit_chunks(chunks, **SETTINGS, independent=True, executor=threads)
     assert_close(found.coef_, expected.coef_, "solve")
     assert (found.n_transitions_, found.n_episodes_) == (33, 5)
 
 
-@pytest.mark.parametrize("where", ["threads", "here", "dask"])
+@pytest.mark.parametrize("where", ["threads", "here", "processes", "dask"])
 def test_the_bits_do_not_depend_on_the_workers(where, reference, request):
     chunks = [partial(slow, place) for place in range(N_CHUNKS)]
     options = {
         "threads": lambda: {"executor": request.getfixturevalue("threads")},
-        "here": dict,
+        "here": lambda: {"n_jobs": 2},
+        "processes": lambda: {"executor": local_processes},
         "dask": lambda: {"client": request.getfixturevalue("client")},
     }[where]()
     assert_same_bits(sum_chunks(chunks, **SETTINGS, **options), reference)
@@ -140,7 +141,7 @@ def test_the_bits_do_not_depend_on_the_workers(where, reference, request):
 def test_independent_chunks_on_a_cluster(client, threads):
     chunks = [partial(slow, place) for place in range(N_CHUNKS)]
     found = [
-        sum_chunks(chunks, **SETTINGS, ordered=False, **how) for how in ({"client": client}, {"executor": threads})
+        sum_chunks(chunks, **SETTINGS, independent=True, **how) for how in ({"client": client}, {"executor": threads})
     ]
     assert_same_bits(*found)
 
@@ -163,13 +164,13 @@ def test_chunks_come_in_all_forms_and_one_by_one(threads, reference, tmp_path):
 def test_sparse_chunks_with_an_intercept(threads):
     options = SETTINGS | {"fit_intercept": True}
     chunks = [chunk(place) for place in range(N_CHUNKS)]
-    found = fit([c | {"X": sparse.csr_array(c["X"])} for c in chunks], **options, executor=threads)
-    assert_close(found.coef_, fit(chunks, **options, executor=threads).coef_, "solve")
+    found = fit_chunks([c | {"X": sparse.csr_array(c["X"])} for c in chunks], **options, executor=threads)
+    assert_close(found.coef_, fit_chunks(chunks, **options, executor=threads).coef_, "solve")
 
 
 def test_a_fitted_model_goes_on_with_the_stream(threads):
     data = whole()
-    found = fit([chunk(place) for place in range(5)], **SETTINGS, executor=threads)
+    found = fit_chunks([chunk(place) for place in range(5)], **SETTINGS, executor=threads)
     found.partial_fit(**{name: values[EDGES[5] :] for name, values in data.items()})
     assert_close(found.coef_, LSTD(**SETTINGS).fit(**data).coef_, "solve")
 
@@ -203,7 +204,7 @@ def test_a_cluster_worker_is_killed_without_a_store(client, reference, tmp_path)
 
 def test_a_chunk_that_kills_every_worker_is_given_up_and_the_rest_is_kept(tmp_path, reference):
     deadly = loaders(tmp_path / "calls", deadly=6, always=True)
-    with pytest.raises(LSTDError, match=r"4 executors in a row broke; `chunks` not finished.*6"):
+    with pytest.raises(LSTDError, match=r"4 executors in a row broke; chunks of `source` not finished.*6"):
         sum_chunks(deadly, **SETTINGS, executor=partial(processes, 1), store=tmp_path / "store")
     assert n_calls(tmp_path / "store") >= 6
 
@@ -232,7 +233,7 @@ def test_what_is_kept_is_found_again(threads, reference, tmp_path):
     assert n_calls(calls) == 13
     assert_same_bits(run(chunks, **SETTINGS), reference)
     assert n_calls(calls) == 13
-    fit(chunks, **SETTINGS, alpha=3.0, variant="mixed", executor=threads, store=store)
+    fit_chunks(chunks, **SETTINGS, alpha=3.0, variant="mixed", n_blocks=0, executor=threads, store=store)
     assert n_calls(calls) == 13
     other = run(chunks, **SETTINGS | {"lmbda": 0.8})
     assert (n_calls(calls), other.lmbda) == (26, 0.8)
@@ -275,14 +276,14 @@ def fail():
 
 
 BAD = {
-    "nan": ({"X": np.full((2, N), np.nan), "y": np.zeros(2)}, "`chunks\\[2\\]`: `X` must be finite"),
-    "width": ({"X": np.zeros((2, 7)), "y": np.zeros(2)}, r"`chunks\[\d\]` and `chunks\[\d\]`: .*same number of feat"),
-    "loader": (fail, r"`chunks\[2\]`: could not be loaded: RuntimeError\('no such table'\)"),
-    "missing": ("no/such.npz", r"`chunks\[2\]`: no/such.npz could not be read"),
-    "not_npz": (__file__, r"`chunks\[2\]`: .*test_distributed.py must be an .npz file of numbers"),
-    "number": (3, r"`chunks\[2\]`: must be a mapping of arrays"),
-    "no_y": ({"X": np.zeros((2, N))}, r"`chunks\[2\]`: must have `X` and `y`"),
-    "unknown": ({"X": np.zeros((2, N)), "y": np.zeros(2), "z": 1}, r"`chunks\[2\]`: must have .* nothing but X, y"),
+    "nan": ({"X": np.full((2, N), np.nan), "y": np.zeros(2)}, "`source\\[2\\]`: `X` must be finite"),
+    "width": ({"X": np.zeros((2, 7)), "y": np.zeros(2)}, r"`source\[\d\]` and `source\[\d\]`: .*same number of feat"),
+    "loader": (fail, r"`source\[2\]`: could not be loaded: RuntimeError\('no such table'\)"),
+    "missing": ("no/such.npz", r"`source\[2\]`: no/such.npz could not be read"),
+    "not_npz": (__file__, r"`source\[2\]`: .*test_distributed.py must be an .npz file of numbers"),
+    "number": (3, r"`source\[2\]`: must be a mapping of arrays"),
+    "no_y": ({"X": np.zeros((2, N))}, r"`source\[2\]`: must have `X` and `y`"),
+    "unknown": ({"X": np.zeros((2, N)), "y": np.zeros(2), "z": 1}, r"`source\[2\]`: must have .* nothing but X, y"),
 }
 
 
@@ -297,18 +298,18 @@ def test_bad_chunks_are_named(name, where, request):
 
 
 def test_a_function_that_cannot_be_pickled_is_not_kept(threads, tmp_path):
-    with pytest.raises(InvalidInputError, match=r"`chunks\[0\]`: must be a function that can be pickled"):
+    with pytest.raises(InvalidInputError, match=r"`source\[0\]`: must be a function that can be pickled"):
         sum_chunks([lambda: chunk(0)], **SETTINGS, executor=threads, store=tmp_path)
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"chunks": []}, "`chunks` must hold at least one chunk"),
-        ({"chunks": b"rows.npz"}, "`chunks` must be a list"),
-        ({"chunks": 3}, "`chunks` must be a list"),
+        ({"source": []}, "`source` must hold at least one chunk"),
+        ({"source": b"rows.npz"}, "`source` must be a list"),
+        ({"source": 3}, "`source` must be a list"),
         ({"gamma": 2.0}, "`gamma` must be in"),
-        ({"ordered": 1}, "`ordered` must be True or False"),
+        ({"independent": 1}, "`independent` must be True or False"),
         ({"executor": 3}, "`executor` must be"),
         ({"client": 3}, "`client` must be a distributed.Client"),
         ({"client": 3, "executor": ThreadPoolExecutor}, "`client` must not be given beside"),
@@ -319,14 +320,14 @@ def test_a_function_that_cannot_be_pickled_is_not_kept(threads, tmp_path):
 )
 def test_arguments_are_checked(arguments, message):
     with pytest.raises(InvalidInputError, match=message):
-        fit(**{"chunks": [(np.ones((2, 1)), np.ones(2))], **arguments})
+        fit_chunks(**{"source": [(np.ones((2, 1)), np.ones(2))], "gamma": 0.9, **arguments})
 
 
 def test_a_store_that_cannot_be_written_is_said(threads, tmp_path):
     run = partial(sum_chunks, [(np.ones((3, 1)), np.ones(3))], **SETTINGS, executor=threads, store=tmp_path)
     run()
     (kept,) = tmp_path.iterdir()
-    assert read(kept, "statistics", lambda document, arrays: document["statistics"]["n_rows"]) == 3
+    assert read(kept, {"statistics": lambda document, arrays: document["statistics"]["n_rows"]}) == 3
     kept.unlink()
     kept.mkdir()
     with pytest.raises(OutputError, match="could not be written"):
@@ -338,12 +339,12 @@ def test_what_was_assumed_is_said_once(where, request):
     how = {"client": request.getfixturevalue("client")} if where == "dask" else {"executor": ThreadPoolExecutor}
     rows = {"X": np.eye(3), "y": np.ones(3), "episode": [1, 1, 2]}
     plain = rows | {"terminated": np.zeros(3, dtype=bool)}
-    with pytest.warns(MissingTerminationWarning, match=r"`chunks\[1\]`") as told:
+    with pytest.warns(MissingTerminationWarning, match=r"`source\[1\]`") as told:
         sum_chunks([plain, rows, rows], **SETTINGS, **how)
     assert len(told) == 1
     assert told[0].filename == __file__
     broken = {"X": np.eye(3), "y": np.ones(3), "X_next": np.ones((3, 3))}
-    with pytest.warns(BrokenEpisodeWarning, match=r"`chunks\[0\]`: row 1 of") as told:
+    with pytest.warns(BrokenEpisodeWarning, match=r"`source\[0\]`: row 1 of") as told:
         sum_chunks([broken, broken], **SETTINGS, **how)
     assert len(told) == 1
 

@@ -18,9 +18,8 @@ from test_distributed import assert_same_bits
 
 import lstd
 from chunk_loaders import EDGES, N, die_once, whole
-from lstd import LSTDStatistics
+from lstd import LSTDStatistics, fit_chunks, fit_tables
 from lstd.data.rows import check_rows
-from lstd.distributed import fit, sum_chunks
 from lstd.errors import InvalidInputError, LSTDError, MissingTerminationWarning
 from tolerances import assert_close
 
@@ -34,6 +33,15 @@ SETTINGS = {"gamma": 0.9, "lmbda": 0.7}
 FEATURES = [f"x{j}" for j in range(N)]
 ROLES = {"features": FEATURES, "reward": "r", "episode": "ep", "terminated": "done"}
 ENDINGS = (".csv", ".csv.gz", ".parquet")
+
+
+def sum_tables(source, **options):
+    """Statistics of tables; all columns without another role are features, unless they are named."""
+    return fit_tables(source, **({"features": None} | options)).statistics_
+
+
+def sum_arrays(source, **options):
+    return fit_chunks(source, **options).statistics_
 
 
 class Here(Executor):
@@ -86,7 +94,7 @@ def parquet(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def reference():
-    return sum_chunks(frames(), **ROLES, **SETTINGS, executor=Here())
+    return sum_tables(frames(), **ROLES, **SETTINGS, executor=Here())
 
 
 @pytest.fixture(scope="module")
@@ -120,10 +128,10 @@ def elsewhere(rows, here):
 
 @pytest.mark.parametrize("ordered", [True, False])
 @pytest.mark.parametrize("fit_intercept", [False, True])
-def test_files_give_the_model_of_fit_files(paths, ordered, fit_intercept):
+def test_files_give_the_same_model_here_and_on_an_executor(paths, ordered, fit_intercept):
     options = SETTINGS | {"alpha": 0.5, "variant": "mixed", "fit_intercept": fit_intercept}
-    expected = lstd.fit_files(paths, **ROLES, **options, independent=not ordered, n_jobs=1)
-    found = fit(paths, **ROLES, **options, ordered=ordered, executor=Here())
+    expected = lstd.fit_tables(paths, **ROLES, **options, independent=not ordered, n_jobs=1)
+    found = fit_tables(paths, **ROLES, **options, independent=not ordered, executor=Here())
     assert_close(found.coef_, expected.coef_, "solve")
     assert_close(found.intercept_, expected.intercept_, "solve")
     assert_agrees(found.statistics_, expected.statistics_, ordered=ordered)
@@ -133,28 +141,28 @@ def test_files_give_the_model_of_fit_files(paths, ordered, fit_intercept):
 
 def test_one_path_is_a_list_of_one(parquet, tmp_path):
     path = write(frame(), tmp_path / "all.csv")
-    expected = lstd.fit_files(path, **ROLES, **SETTINGS, n_jobs=1).statistics_
+    expected = lstd.fit_tables(path, **ROLES, **SETTINGS, n_jobs=1).statistics_
     for one in (path, tmp_path / "all.csv", [path], iter([path])):
-        found = sum_chunks(one, **ROLES, **SETTINGS, executor=Here())
+        found = sum_tables(one, **ROLES, **SETTINGS, executor=Here())
         assert_agrees(found, expected)
         assert (found.first_episode, found.last_episode) == (expected.first_episode, expected.last_episode)
 
 
 @pytest.mark.parametrize("where", ["threads", "processes", "dask"])
 def test_the_bits_of_files_do_not_depend_on_the_workers(where, paths, request):
-    expected = sum_chunks(paths, **ROLES, **SETTINGS, executor=Here())
+    expected = sum_tables(paths, **ROLES, **SETTINGS, executor=Here())
     if where == "dask":
-        found = sum_chunks(paths, **ROLES, **SETTINGS, client=request.getfixturevalue("client"))
+        found = sum_tables(paths, **ROLES, **SETTINGS, client=request.getfixturevalue("client"))
     else:
         make = {"threads": partial(ThreadPoolExecutor, 4)}
         make["processes"] = partial(ProcessPoolExecutor, 2, mp_context=get_context("spawn"))
         with make[where]() as pool:
-            found = sum_chunks(paths, **ROLES, **SETTINGS, executor=pool)
+            found = sum_tables(paths, **ROLES, **SETTINGS, executor=pool)
     assert_same_bits(found, expected)
 
 
 def test_a_large_file_is_read_in_pieces(tmp_path, monkeypatch):
-    from lstd.distributed import tables
+    from lstd.tables import stream
 
     n_rows = 3 * 2**15
     rows = pd.DataFrame({"x": np.arange(n_rows) % 7, "r": 1.0})
@@ -164,8 +172,8 @@ def test_a_large_file_is_read_in_pieces(tmp_path, monkeypatch):
         lengths.append(len(y))
         return check_rows(X, y, **options)
 
-    monkeypatch.setattr(tables, "check_rows", spy)
-    found = sum_chunks(write(rows, tmp_path / "all.parquet"), reward="r", **SETTINGS, executor=Here())
+    monkeypatch.setattr(stream, "check_rows", spy)
+    found = sum_tables(write(rows, tmp_path / "all.parquet"), reward="r", **SETTINGS, executor=Here())
     assert sum(lengths) == n_rows
     assert max(lengths) <= 2**15 + 1
     assert found.n_transitions == n_rows - 1
@@ -173,7 +181,7 @@ def test_a_large_file_is_read_in_pieces(tmp_path, monkeypatch):
 
 def test_a_fitted_model_goes_on_with_the_stream(paths):
     rows, cut = whole(), EDGES[5]
-    found = fit(paths[:5], **ROLES, **SETTINGS, executor=Here())
+    found = fit_tables(paths[:5], **ROLES, **SETTINGS, executor=Here())
     names = pd.DataFrame(rows["X"][cut:], columns=FEATURES)
     found.partial_fit(names, rows["y"][cut:], episode=rows["episode"][cut:], terminated=rows["terminated"][cut:])
     assert_close(found.coef_, lstd.LSTD(**SETTINGS).fit(**rows).coef_, "solve")
@@ -185,20 +193,20 @@ def test_columns_may_stand_in_another_order(tmp_path):
     roles = ROLES | {"features": None}
     for fit_intercept in (False, True):
         options = SETTINGS | {"fit_intercept": fit_intercept}
-        found = fit(files, **roles, **options, executor=Here())
+        found = fit_tables(files, **roles, **options, executor=Here())
         assert found.feature_names_in_.tolist() == FEATURES
-        assert_agrees(found.statistics_, lstd.fit_files(files, **roles, **options, n_jobs=1).statistics_)
+        assert_agrees(found.statistics_, lstd.fit_tables(files, **roles, **options, n_jobs=1).statistics_)
     write(parts[1].rename(columns={"x1": "z"}), files[1])
     with pytest.raises(InvalidInputError, match=r"1\.csv: column 'x1' is missing, which .*0\.csv has"):
-        fit(files, **roles, **SETTINGS, executor=Here())
+        fit_tables(files, **roles, **SETTINGS, executor=Here())
 
 
 def test_several_rewards(tmp_path):
     rows = frame().assign(s=np.arange(EDGES[-1]) / 100)
     files = [write(rows.iloc[:50], tmp_path / "0.csv"), write(rows.iloc[50:], tmp_path / "1.csv")]
     roles = ROLES | {"reward": ["r", "s"]}
-    expected = lstd.fit_files(files, **roles, **SETTINGS, n_jobs=1)
-    assert_close(fit(files, **roles, **SETTINGS, executor=Here()).coef_, expected.coef_, "solve")
+    expected = lstd.fit_tables(files, **roles, **SETTINGS, n_jobs=1)
+    assert_close(fit_tables(files, **roles, **SETTINGS, executor=Here()).coef_, expected.coef_, "solve")
 
 
 # ---------------------------------------------------------------- where tables meet
@@ -231,7 +239,9 @@ def test_rules_hold_across_tables_as_inside_one(tmp_path_factory, data, with_ids
     roles = {"features": ["x", "z"], "reward": "r", "terminated": "done", "truncated": "cut"}
     roles |= {"episode": "ep"} if with_ids else {}
     outcomes = [outcome(files, **roles, in_one=in_one) for in_one in (True, False)]
-    if isinstance(outcomes[0], str) or isinstance(outcomes[1], str):
+    if None in outcomes:
+        assert outcomes == [None, None]
+    elif isinstance(outcomes[0], str) or isinstance(outcomes[1], str):
         assert [type(one) for one in outcomes] == [str, str], outcomes
         assert ".csv: column" in outcomes[1]
         assert ", row " in outcomes[1]
@@ -242,20 +252,21 @@ def test_rules_hold_across_tables_as_inside_one(tmp_path_factory, data, with_ids
 
 
 def outcome(files, *, in_one, **roles):
-    """Statistics of files, or what was wrong."""
+    """Statistics of files, or the error; None where they hold no transition."""
     from lstd.data.settings import Settings
-    from lstd.tables.fitting import blocks_of
     from lstd.tables.row_reader import Roles, RowReader
+    from lstd.tables.stream import sum_stream
 
     try:
         if not in_one:
-            return sum_chunks(files, **roles, **SETTINGS, executor=Here())
+            return sum_tables(files, **roles, **SETTINGS, executor=Here())
         names = Roles(
             tuple(roles["features"]), (roles["reward"],), roles.get("episode"), roles["terminated"], roles["truncated"]
         )
-        return blocks_of(RowReader([str(file) for file in files], names), Settings(**SETTINGS)).total
+        total = sum_stream(RowReader([str(file) for file in files], names), Settings(**SETTINGS), 0, 0).total
+        return total if total.n_transitions else None
     except InvalidInputError as error:
-        return str(error)
+        return None if "there is nothing to fit" in str(error) else str(error)
 
 
 CUTS = {
@@ -283,9 +294,9 @@ def test_a_bad_row_is_named_with_its_file(name, tmp_path):
         file.write_text(f"x,r,done,cut,ep\n{part}\n")
     roles = {"features": "x", "reward": "r", "terminated": "done", "truncated": "cut", "episode": "ep"}
     with pytest.raises(InvalidInputError, match=message) as found:
-        sum_chunks(files, **roles, **SETTINGS, executor=Here())
+        sum_tables(files, **roles, **SETTINGS, executor=Here())
     with pytest.raises(InvalidInputError) as expected:
-        lstd.fit_files(files, **roles, **SETTINGS, n_jobs=1)
+        lstd.fit_tables(files, **roles, **SETTINGS, n_jobs=1)
     assert str(found.value) == str(expected.value)
 
 
@@ -293,9 +304,9 @@ def test_sums_that_overflow_are_named_with_their_file(tmp_path):
     file = tmp_path / "0.csv"
     file.write_text("x,r\n1e200,1\n1e200,1\n1,1\n")
     with pytest.raises(InvalidInputError) as expected:
-        lstd.fit_files(file, features="x", reward="r", **SETTINGS, n_jobs=1)
+        lstd.fit_tables(file, features="x", reward="r", **SETTINGS, n_jobs=1)
     with pytest.raises(InvalidInputError, match=r"0\.csv") as found:
-        sum_chunks(file, features="x", reward="r", **SETTINGS, executor=Here())
+        sum_tables(file, features="x", reward="r", **SETTINGS, executor=Here())
     assert str(found.value) == str(expected.value)
 
 
@@ -304,13 +315,13 @@ def test_a_cut_flagged_on_its_last_two_rows_may_lie_across_files(tmp_path):
     for file, part in zip(files, ["1,1,0,0,a\n2,1,0,1,a", "1,1,0,1,a\n1,1,1,0,b"], strict=True):
         file.write_text(f"x,r,done,cut,ep\n{part}\n")
     roles = {"features": "x", "reward": "r", "terminated": "done", "truncated": "cut", "episode": "ep"}
-    found = sum_chunks(files, **roles, **SETTINGS, executor=Here())
-    assert_agrees(found, lstd.fit_files(files, **roles, **SETTINGS, n_jobs=1).statistics_)
+    found = sum_tables(files, **roles, **SETTINGS, executor=Here())
+    assert_agrees(found, lstd.fit_tables(files, **roles, **SETTINGS, n_jobs=1).statistics_)
     assert (found.n_transitions, found.n_episodes) == (3, 2)
     with pytest.raises(
         InvalidInputError, match=r"(0\.csv: column 'cut', row 2|1\.csv: column 'cut', row 1) .*no row for"
     ):
-        sum_chunks(files, **roles, **SETTINGS, ordered=False, executor=Here())
+        sum_tables(files, **roles, **SETTINGS, independent=True, executor=Here())
 
 
 @pytest.mark.parametrize(
@@ -321,18 +332,18 @@ def test_flags_end_episodes_where_tables_meet_without_ids(last, n_transitions, n
     for file, part in zip(files, [f"1,1,0,0\n{last}", "1,1,0,0\n1,1,0,0"], strict=True):
         file.write_text(f"x,r,done,cut\n{part}\n")
     roles = {"features": "x", "reward": "r", "terminated": "done", "truncated": "cut"}
-    found = sum_chunks(files, **roles, **SETTINGS, executor=Here())
-    assert_agrees(found, lstd.fit_files(files, **roles, **SETTINGS, n_jobs=1).statistics_)
+    found = sum_tables(files, **roles, **SETTINGS, executor=Here())
+    assert_agrees(found, lstd.fit_tables(files, **roles, **SETTINGS, n_jobs=1).statistics_)
     assert (found.n_transitions, found.n_episodes) == (n_transitions, n_episodes)
 
 
 def test_what_is_assumed_of_tables_is_said(paths, caplog):
     roles = ROLES | {"terminated": None}
-    with pytest.warns(MissingTerminationWarning, match="Nothing says which episodes terminated") as told:
-        sum_chunks(paths, **roles, **SETTINGS, executor=Here())
+    with pytest.warns(MissingTerminationWarning, match="No column says which episodes terminated") as told:
+        sum_tables(paths, **roles, **SETTINGS, executor=Here())
     assert [one.filename for one in told] == [__file__]
     assert not caplog.records
-    sum_chunks(paths, features=FEATURES, reward="r", terminated="done", **SETTINGS, executor=Here())
+    sum_tables(paths, features=FEATURES, reward="r", terminated="done", **SETTINGS, executor=Here())
     assert "the first row of each table is taken as the successor" in caplog.text
 
 
@@ -341,15 +352,15 @@ def test_what_is_assumed_of_tables_is_said(paths, caplog):
 
 def test_sums_of_tables_are_kept_by_file_and_roles(paths, tmp_path):
     store, here = tmp_path / "store", Here()
-    run = partial(sum_chunks, **SETTINGS, executor=here, store=store)
-    expected = sum_chunks(paths, **ROLES, **SETTINGS, executor=here)
+    run = partial(sum_tables, **SETTINGS, executor=here, store=store)
+    expected = sum_tables(paths, **ROLES, **SETTINGS, executor=here)
     for _ in range(2):
         found = run(paths, **ROLES)
         assert_same_bits(found, expected)
         assert len(list(store.iterdir())) == len(paths)
     assert {LSTDStatistics.load(kept).n_features for kept in store.iterdir()} == {N}
     other = ROLES | {"features": [*FEATURES[:2], "r"], "reward": FEATURES[2]}
-    assert_same_bits(run(paths, **other), sum_chunks(paths, **other, **SETTINGS, executor=here))
+    assert_same_bits(run(paths, **other), sum_tables(paths, **other, **SETTINGS, executor=here))
     assert len(list(store.iterdir())) == 2 * len(paths)
 
 
@@ -358,35 +369,35 @@ def test_what_is_kept_is_checked_where_tables_meet(tmp_path):
     file.write_text("x,r,done,cut,ep\n1,1,0,1,a\n")
     last = write(pd.DataFrame({"x": [1], "r": [1], "done": [0], "cut": [0], "ep": ["a"]}), tmp_path / "1.csv")
     roles = {"features": "x", "reward": "r", "terminated": "done", "truncated": "cut", "episode": "ep"}
-    run = partial(sum_chunks, **roles, **SETTINGS, executor=Here(), store=store)
+    run = partial(sum_tables, **roles, **SETTINGS, executor=Here(), store=store)
     first = run([file, last])
     assert_same_bits(run([file, last]), first)
     with pytest.raises(InvalidInputError, match=r"0\.csv: column 'cut', row 1"):
-        run([file, last], ordered=False)
+        run([file, last], independent=True)
     with pytest.raises(InvalidInputError, match=r"0\.csv: column 'cut', row 1"):
         run([file])
 
 
 def test_frames_are_kept_by_content(tmp_path):
-    run = partial(sum_chunks, **ROLES, **SETTINGS, executor=Here(), store=tmp_path)
+    run = partial(sum_tables, **ROLES, **SETTINGS, executor=Here(), store=tmp_path)
     for rows, n_kept in ((frame(), 1), (frame(), 1), (frame().assign(other=1), 1), (frame().assign(x0=1.0), 2)):
         run([rows])
         assert len(list(tmp_path.iterdir())) == n_kept
 
 
 def test_functions_that_give_tables_are_kept_by_their_pickle(parquet, reference, tmp_path):
-    run = partial(sum_chunks, **ROLES, **SETTINGS, executor=Here(), store=tmp_path)
+    run = partial(sum_tables, **ROLES, **SETTINGS, executor=Here(), store=tmp_path)
     chunks = [partial(pd.read_parquet, path) for path in parquet]
     assert_same_bits(run(chunks), reference)
     kept = {path: path.stat().st_mtime_ns for path in tmp_path.iterdir()}
     assert_same_bits(run(chunks), reference)
     assert {path: path.stat().st_mtime_ns for path in tmp_path.iterdir()} == kept
-    with pytest.raises(InvalidInputError, match=r"`chunks\[0\]`: must be a function that can be pickled"):
+    with pytest.raises(InvalidInputError, match=r"`source\[0\]`: must be a function that can be pickled"):
         run([lambda: frame()])
 
 
 def test_a_damaged_sum_of_a_table_is_made_again(parquet, tmp_path, reference):
-    run = partial(sum_chunks, parquet, **ROLES, **SETTINGS, executor=Here(), store=tmp_path)
+    run = partial(sum_tables, parquet, **ROLES, **SETTINGS, executor=Here(), store=tmp_path)
     run()
     victim = min(tmp_path.iterdir())
     victim.write_bytes(victim.read_bytes()[:-1])
@@ -408,55 +419,58 @@ def test_data_frames_of_all_kinds(kind, reference):
         "strings": lambda part: part.assign(ep=part["ep"].astype(str).astype("category")),
         "index": lambda part: part.set_index(pd.Index([f"row {i}" for i in part.index], name="x9")),
     }[kind]
-    assert_same_bits(sum_chunks(map(of, frames()), **ROLES, **SETTINGS, executor=Here()), reference)
-    found = fit(map(of, frames()), **(ROLES | {"features": None}), **SETTINGS, executor=Here())
+    assert_same_bits(sum_tables(map(of, frames()), **ROLES, **SETTINGS, executor=Here()), reference)
+    found = fit_tables(map(of, frames()), **(ROLES | {"features": None}), **SETTINGS, executor=Here())
     assert found.feature_names_in_.tolist() == FEATURES
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"x1": np.nan}, r"`chunks\[2\]`: column 'x1', row 1 .*has no value"),
-        ({"x1": [{}]}, r"`chunks\[2\]`: column 'x1', row 1 .*is not numeric"),
-        ({"ep": None}, r"`chunks\[2\]`: column 'ep', row 1 .*has no value"),
-        ({"done": 2}, r"`chunks\[2\]`: column 'done', row 1 .*neither 0 nor 1"),
-        ({"x1": [object()]}, r"`chunks\[2\]` could not be taken as a table"),
+        ({"x1": np.nan}, r"`source\[2\]`: column 'x1', row 1 .*has no value"),
+        ({"x1": [{}]}, r"`source\[2\]`: column 'x1', row 1 .*is not numeric"),
+        ({"ep": None}, r"`source\[2\]`: column 'ep', row 1 .*has no value"),
+        ({"done": 2}, r"`source\[2\]`: column 'done', row 1 .*neither 0 nor 1"),
+        ({"x1": [object()]}, r"`source\[2\]` could not be read as a table"),
     ],
 )
 def test_bad_rows_of_data_frames_are_named(change, message):
     parts = frames()
     parts[2] = parts[2].assign(**change)
     with pytest.raises(InvalidInputError, match=message):
-        sum_chunks(parts, **ROLES, **SETTINGS, executor=Here())
+        sum_tables(parts, **ROLES, **SETTINGS, executor=Here())
 
 
 @pytest.mark.parametrize(
     ("chunk", "roles", "message"),
     [
-        ("rows.npz", ROLES, r"`chunks\[0\]`: must be the path of a table"),
-        ((np.ones((2, 1)), np.ones(2)), ROLES, r"`chunks\[0\]`: must be the path of a table"),
-        (pd.Series([1.0]), ROLES, r"`chunks\[0\]`: must be the path of a table"),
-        (lambda: 1 / 0, ROLES, r"`chunks\[0\]`: could not be loaded: ZeroDivisionError"),
+        ("rows.npz", ROLES, r"`source\[0\]`: must be the path of a table"),
+        ((np.ones((2, 1)), np.ones(2)), ROLES, r"`source\[0\]`: must be the path of a table"),
+        (pd.Series([1.0]), ROLES, r"`source\[0\]`: must be the path of a table"),
+        (lambda: 1 / 0, ROLES, r"`source\[0\]`: could not be loaded: ZeroDivisionError"),
         ("missing.csv", ROLES, "missing.csv could not be read"),
-        ("missing.csv", {}, r"`chunks\[0\]`: missing.csv is a table; name its columns, as `reward`"),
-        (pd.DataFrame({"x": [1.0]}), {}, r"`chunks\[0\]`: a DataFrame is a table; name its columns, as `reward`"),
-        (pd.DataFrame({"x": [1.0]}), ROLES, r"`chunks\[0\]`: column 'x0' is missing; the data frame has \['x'\]"),
-        ("a.csv", {"features": "x"}, "`reward` must name the column of rewards where `features` is given"),
+        (pd.DataFrame({"x": [1.0]}), ROLES, r"`source\[0\]`: column 'x0' is missing; the data frame has \['x'\]"),
         ("a.csv", ROLES | {"reward": 3}, "`reward` must be the name of a column or several; got 3"),
         ("a.csv", ROLES | {"features": []}, "`features` must name at least one"),
         ("a.csv", ROLES | {"episode": ["ep"]}, "`episode` must be the name of a column"),
-        ("a.csv", {"reward": "r", "truncated": "t"}, "`truncated` goes with `terminated` only"),
+        ("a.csv", {"reward": "r", "truncated": "t"}, "`truncated` must come with `terminated`"),
     ],
 )
 def test_bad_tables_and_roles(chunk, roles, message):
     with pytest.raises(InvalidInputError, match=message):
-        sum_chunks([chunk], **roles, **SETTINGS, executor=Here())
+        sum_tables([chunk], **roles, **SETTINGS, executor=Here())
 
 
-def test_one_chunk_that_is_not_in_a_list():
+def test_what_goes_to_the_other_function():
     for chunk in (frame(), (np.ones((2, 1)), np.ones(2)), np.ones(3)):
         with pytest.raises(InvalidInputError, match="give a list of it"):
-            sum_chunks(chunk, **SETTINGS, executor=Here())
+            sum_arrays(chunk, **SETTINGS)
+    for chunk in ("missing.csv", frame()):
+        with pytest.raises(InvalidInputError, match=r"`source\[0\]`: .*fit it with `lstd.fit_tables`"):
+            sum_arrays([chunk], **SETTINGS)
+    for source in (np.ones(3), 3, b"a.csv"):
+        with pytest.raises(InvalidInputError, match=r"`source.*Arrays go to `lstd.fit_chunks`"):
+            sum_tables(source, **ROLES, **SETTINGS)
 
 
 # ---------------------------------------------------------------- Dask data frames
@@ -468,20 +482,20 @@ def test_a_dask_data_frame_gives_the_bits_of_its_partitions(client, parquet, ord
     collection = dd.read_parquet(parquet).map_partitions(elsewhere, os.getpid(), meta=frame().iloc[:0])
     assert collection.npartitions == len(parquet)
     how = {"client": client} if with_client else {}  # which is the default
-    found = sum_chunks(collection, **ROLES, **SETTINGS, ordered=ordered, **how)
-    assert_same_bits(found, sum_chunks(parquet, **ROLES, **SETTINGS, ordered=ordered, executor=Here()))
+    found = sum_tables(collection, **ROLES, **SETTINGS, independent=not ordered, **how)
+    assert_same_bits(found, sum_tables(parquet, **ROLES, **SETTINGS, independent=not ordered, executor=Here()))
 
 
 @pytest.mark.filterwarnings("ignore:The inplace keyword")  # which Dask's reader gives to pandas
 def test_a_dask_data_frame_on_the_local_scheduler(parquet, reference):
     with dask.config.set(scheduler="threads"):
-        assert_same_bits(sum_chunks(dd.read_parquet(parquet), **ROLES, **SETTINGS), reference)
+        assert_same_bits(sum_tables(dd.read_parquet(parquet), **ROLES, **SETTINGS), reference)
 
 
 def test_a_persisted_data_frame_without_divisions(client, parquet, reference):
     collection = client.persist(dd.from_delayed([dask.delayed(pd.read_parquet)(path) for path in parquet]))
     assert not collection.known_divisions
-    found = fit(collection, **(ROLES | {"features": None}), **SETTINGS, client=client)
+    found = fit_tables(collection, **(ROLES | {"features": None}), **SETTINGS, client=client)
     assert_same_bits(found.statistics_, reference)
     assert found.feature_names_in_.tolist() == FEATURES
 
@@ -493,7 +507,10 @@ def test_what_is_persisted_is_computed_where_it_is(client, parquet, kind):
     chunks["delayed"] = lambda: [dask.delayed(pd.read_parquet)(path) for path in parquet]
     persisted = client.persist(chunks[kind]())
     with dask.config.set(scheduler="sync"):  # which is not where it is
-        found = sum_chunks((persisted, persisted[:, 0]) if kind == "arrays" else persisted, **roles, **SETTINGS)
+        if kind == "arrays":
+            found = sum_arrays((persisted, persisted[:, 0]), **SETTINGS)
+        else:
+            found = sum_tables(persisted, **roles, **SETTINGS)
     assert found.n_rows == EDGES[-1]
 
 
@@ -502,8 +519,8 @@ def test_partitions_without_rows(client):
     collection = collection[(collection["ep"] > 1) & (collection["ep"] < 3)]
     rows = frame()[(frame()["ep"] > 1) & (frame()["ep"] < 3)]
     assert (collection.map_partitions(len).compute() == 0).any()
-    found = sum_chunks(collection, **ROLES, **SETTINGS, client=client)
-    assert_agrees(found, sum_chunks([rows], **ROLES, **SETTINGS, executor=Here()))
+    found = sum_tables(collection, **ROLES, **SETTINGS, client=client)
+    assert_agrees(found, sum_tables([rows], **ROLES, **SETTINGS, executor=Here()))
 
 
 @pytest.mark.parametrize(
@@ -527,10 +544,10 @@ def test_delayed_objects_and_futures(client, parquet, reference, kind, with_clie
         chunks = client.scatter(frames())
     else:
         chunks = dask.delayed(pd.read_parquet)(parquet[0])
-        expected = sum_chunks(parquet[:1], **ROLES, **SETTINGS, executor=Here())
+        expected = sum_tables(parquet[:1], **ROLES, **SETTINGS, executor=Here())
     chunks = iter(chunks) if "iterator" in kind else chunks
     how = {"client": client} if with_client else {}
-    assert_same_bits(sum_chunks(chunks, **ROLES, **SETTINGS, **how), expected)
+    assert_same_bits(sum_tables(chunks, **ROLES, **SETTINGS, **how), expected)
 
 
 def test_delayed_arrays_and_paths(client, tmp_path):
@@ -541,7 +558,7 @@ def test_delayed_arrays_and_paths(client, tmp_path):
         dask.delayed({name: values[100:200] for name, values in rows.items()}),
         {name: values[200:] for name, values in rows.items()},
     ]
-    found = sum_chunks(chunks, **SETTINGS, client=client)
+    found = sum_arrays(chunks, **SETTINGS, client=client)
     assert_agrees(found, LSTDStatistics.from_arrays(**rows, **SETTINGS))
 
 
@@ -552,7 +569,7 @@ def test_a_worker_is_killed_in_the_middle_of_a_data_frame(client, parquet, refer
     (deadly / name).touch()
     before = {worker["pid"] for worker in client.run(lambda: {"pid": os.getpid()}).values()}
     collection = dd.read_parquet(parquet).map_partitions(die_once, str(deadly), meta=frame().iloc[:0])
-    found = sum_chunks(collection, **ROLES, **SETTINGS, client=client, store=store)
+    found = sum_tables(collection, **ROLES, **SETTINGS, client=client, store=store)
     assert_same_bits(found, reference)
     assert not list(deadly.iterdir())
     assert {worker["pid"] for worker in client.run(lambda: {"pid": os.getpid()}).values()} != before
@@ -562,12 +579,12 @@ def test_a_worker_is_killed_in_the_middle_of_a_data_frame(client, parquet, refer
 def test_a_partition_that_cannot_be_computed(client):
     bad = dask.delayed(partial(int, "no number"))()
     with pytest.raises(LSTDError, match="could not be computed by Dask: ValueError"):
-        sum_chunks([bad], **SETTINGS, client=client)
+        sum_arrays([bad], **SETTINGS, client=client)
     with pytest.raises(LSTDError, match="could not be computed by Dask: ValueError"):
-        sum_chunks([client.submit(int, "no number")], **SETTINGS, client=client)
+        sum_arrays([client.submit(int, "no number")], **SETTINGS, client=client)
     rows = frame().assign(x1=[np.nan, *np.ones(EDGES[-1] - 1)])
-    with pytest.raises(InvalidInputError, match=r"`chunks\[0\]`: column 'x1', row 1"):
-        sum_chunks(dd.from_pandas(rows, npartitions=3), **ROLES, **SETTINGS, client=client)
+    with pytest.raises(InvalidInputError, match=r"`source\[0\]`: column 'x1', row 1"):
+        sum_tables(dd.from_pandas(rows, npartitions=3), **ROLES, **SETTINGS, client=client)
 
 
 # ---------------------------------------------------------------- Dask arrays
@@ -579,15 +596,15 @@ def arrays(sizes=(100, 0, 1, 286), n_columns=2):
 
 
 def test_dask_arrays_by_name(client):
-    expected = sum_chunks(
+    expected = sum_arrays(
         [{name: values[first:end] for name, values in whole().items()} for first, end in pairwise([0, 100, 101, 387])],
         **SETTINGS,
         executor=Here(),
     )
-    found = sum_chunks(arrays((100, 1, 286)), **SETTINGS, client=client)
+    found = sum_arrays(arrays((100, 1, 286)), **SETTINGS, client=client)
     assert_same_bits(found, expected)
-    assert_agrees(sum_chunks(arrays(), **SETTINGS), LSTDStatistics.from_arrays(**whole(), **SETTINGS))
-    found = sum_chunks(arrays(), **SETTINGS, ordered=False)
+    assert_agrees(sum_arrays(arrays(), **SETTINGS), LSTDStatistics.from_arrays(**whole(), **SETTINGS))
+    found = sum_arrays(arrays(), **SETTINGS, independent=True)
     assert found.n_episodes > expected.n_episodes
 
 
@@ -599,9 +616,9 @@ def test_a_pair_of_dask_arrays_of_unknown_sizes(client):
     assert np.isnan(X.chunks[0]).all()
     kept = rows["X"][:, 0] > -1.0
     expected = LSTDStatistics.from_arrays(rows["X"][kept], rows["y"][kept], **SETTINGS)
-    assert_agrees(sum_chunks((X, y), **SETTINGS, client=client), expected)
+    assert_agrees(sum_arrays((X, y), **SETTINGS, client=client), expected)
     persisted = client.persist([X, y])
-    assert_agrees(sum_chunks(tuple(persisted), **SETTINGS), expected)
+    assert_agrees(sum_arrays(tuple(persisted), **SETTINGS), expected)
 
 
 def test_blocks_of_sparse_features(client):
@@ -609,26 +626,26 @@ def test_blocks_of_sparse_features(client):
 
     given = arrays()
     X = given["X"].map_blocks(sparse.csr_array)
-    found = sum_chunks(given | {"X": X}, **SETTINGS, client=client)
+    found = sum_arrays(given | {"X": X}, **SETTINGS, client=client)
     assert_agrees(found, LSTDStatistics.from_arrays(**whole(), **SETTINGS))
 
 
 X = da.ones((6, 2), chunks=2) if da is not None else None
 BAD = {
-    "chunks": ((X, da.ones(6, chunks=3)), {}, r"`y` of `chunks` must have the row chunks of `X`, \(2, 2, 2\); got"),
+    "chunks": ((X, da.ones(6, chunks=3)), {}, r"`y` of `source` must have the row chunks of `X`, \(2, 2, 2\); got"),
     "count": ((X, da.ones(6, chunks=6)), {}, "must have the row chunks of `X`"),
-    "not_dask": ((X, np.ones(6)), {}, "`y` of `chunks` must be a Dask array of one or two dimensions, as all"),
-    "no_y": ({"X": X}, {}, "`chunks` must have `X` and `y`, .*'y' is missing"),
+    "not_dask": ((X, np.ones(6)), {}, "`y` of `source` must be a Dask array of one or two dimensions, as all"),
+    "no_y": ({"X": X}, {}, "`source` must have `X` and `y`, .*'y' is missing"),
     "unknown": ({"X": X, "y": X[:, 0], "z": X}, {}, "'z' is unknown"),
     "arrays": ({"X": np.ones((2, 2)), "y": np.ones(2)}, {}, "give a list of them"),
-    "roles": ((X, X[:, 0]), {"reward": "r"}, "`reward` must be None where `chunks` are Dask arrays"),
-    "one_array": (X, {}, "`chunks` must be a Dask DataFrame, a tuple"),
-    "listed": ([X, X], {}, r"`chunks\[0\]` is dask.array"),
-    "no_roles": (dd.from_pandas(frame(), npartitions=2), {}, "`reward` must name columns of the Dask DataFrame"),
-    "series": (dd.from_pandas(frame(), npartitions=2)["r"], ROLES, "`chunks` must be a Dask DataFrame, a tuple"),
+    "roles": (X, ROLES, "`source` must be a Dask DataFrame"),
+    "one_array": (X, {}, r"`source` must be Dask arrays as a tuple \(X, y\)"),
+    "listed": ([X, X], {}, r"`source\[0\]` is dask.array"),
+    "no_roles": (dd.from_pandas(frame(), npartitions=2), {}, "`source` must be Dask arrays"),
+    "series": (dd.from_pandas(frame(), npartitions=2)["r"], ROLES, "`source` must be a Dask DataFrame"),
     "column": (dd.from_pandas(frame(), npartitions=2), ROLES | {"reward": "z"}, "must have a column 'z', once; the"),
-    "executor": ((X, X[:, 0]), {"executor": Here()}, "`executor` must be None where `chunks` are of Dask"),
-    "none": ([], {}, "`chunks` must hold at least one chunk"),
+    "executor": ((X, X[:, 0]), {"executor": Here()}, "`executor` must be None where `source` is of Dask"),
+    "none": ([], {}, "`source` must hold at least one chunk"),
 }  # fmt: skip
 
 
@@ -636,4 +653,4 @@ BAD = {
 def test_bad_collections(name):
     chunks, options, message = BAD[name]
     with pytest.raises(InvalidInputError, match=message):
-        sum_chunks(chunks, **options, **SETTINGS)
+        (sum_tables if "reward" in options else sum_arrays)(chunks, **options, **SETTINGS)

@@ -21,7 +21,7 @@ from test_distributed import SETTINGS, assert_same_bits, loaders, n_calls, proce
 from chunk_loaders import N_CHUNKS, chunk, load_and_die_sending
 from dask_commands import commands
 from lstd import LSTDStatistics
-from lstd.distributed import sum_chunks, tasks
+from lstd.distributed import local_processes, sum_chunks, tasks
 from lstd.errors import InvalidInputError, LSTDError
 
 SECONDS = 60.0  # after which something hangs
@@ -55,7 +55,7 @@ def deadly(folder, **options):
     return [partial(load_and_die_sending, str(folder), place, 6, **options) for place in range(N_CHUNKS)]
 
 
-@pytest.mark.parametrize("executor", [None, processes])
+@pytest.mark.parametrize("executor", [local_processes, processes])
 def test_a_process_that_dies_while_it_sends_is_replaced(executor, reference, tmp_path):
     found = within(sum_chunks, deadly(tmp_path / "calls"), **SETTINGS, executor=executor)
     assert_same_bits(found, reference)
@@ -64,7 +64,7 @@ def test_a_process_that_dies_while_it_sends_is_replaced(executor, reference, tmp
 
 def test_an_executor_that_was_given_ends_in_an_error_when_a_process_dies_while_it_sends(tmp_path):
     pool = processes()
-    with pytest.raises(LSTDError, match=r"the executor was given; `chunks` not finished.*6"):
+    with pytest.raises(LSTDError, match=r"the executor was given; chunks of `source` not finished.*6"):
         within(sum_chunks, deadly(tmp_path / "calls"), **SETTINGS, executor=pool)
     within(pool.shutdown)
 
@@ -158,7 +158,7 @@ from pathlib import Path
 import distributed
 import numpy as np
 
-from lstd.distributed import sum_chunks
+from lstd.distributed import local_processes, sum_chunks
 
 FOLDER = Path(__file__).parent
 
@@ -173,12 +173,12 @@ if __name__ == "__main__":
     for where in sys.argv[1:]:
         chunks = [partial(load, place) for place in range(3)]
         if where == "spawn":
-            sum_chunks(chunks, store=FOLDER / "store")
+            sum_chunks(chunks, gamma=0.9, executor=local_processes, store=FOLDER / "store")
         elif where == "threads":
-            sum_chunks(chunks, executor=partial(ThreadPoolExecutor, 1), store=FOLDER / "store")
+            sum_chunks(chunks, gamma=0.9, executor=partial(ThreadPoolExecutor, 1), store=FOLDER / "store")
         else:
             with distributed.LocalCluster(1, dashboard_address=":0") as cluster, cluster.get_client() as client:
-                sum_chunks(chunks, client=client, store=FOLDER / "store")
+                sum_chunks(chunks, gamma=0.9, client=client, store=FOLDER / "store")
         print(len(list((FOLDER / "calls").iterdir())), len(list((FOLDER / "store").iterdir())))
 """
 
@@ -327,9 +327,9 @@ def test_tasks_that_are_cancelled_end_in_an_error(kind, dask_commands, tmp_path)
 @pytest.mark.parametrize("store", ["", "\0", 0, b"sums"])
 def test_a_store_is_named_by_a_path(store):
     with pytest.raises(InvalidInputError, match=r"`store` must be text or a pathlib\.Path"):
-        sum_chunks([(np.ones((3, 1)), np.ones(3))], store=store)
+        sum_chunks([(np.ones((3, 1)), np.ones(3))], gamma=0.9, store=store)
 
 
 def test_what_is_made_is_an_executor():
     with pytest.raises(InvalidInputError, match="a function that makes one; it made 1"):
-        sum_chunks([(np.ones((3, 1)), np.ones(3))], executor=lambda: 1)
+        sum_chunks([(np.ones((3, 1)), np.ones(3))], gamma=0.9, executor=lambda: 1)

@@ -50,7 +50,7 @@ MODULES = (
     "test_disk",
     "lstd.cli.app",
     "lstd.cli.describe",
-    "lstd.tables.fitting",
+    "lstd.tables.stream",
     "lstd.tables.predicting",
     "lstd.estimators.model",
     "lstd.estimators.intervals",
@@ -98,7 +98,7 @@ def chunks():
 
 def sum_into(store):
     with ThreadPoolExecutor(2) as pool:
-        return carried_out(lambda: sum_chunks(chunks(), executor=pool, store=store).save("sum"))
+        return carried_out(lambda: sum_chunks(chunks(), gamma=0.9, executor=pool, store=store).save("sum"))
 
 
 def reproduce(*words):

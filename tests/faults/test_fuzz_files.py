@@ -16,17 +16,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import lstd
 from fake_experiments import Fakes
 from lstd import LSTDStatistics
 from lstd.data.settings import Settings
-from lstd.distributed import sum_chunks
 from lstd.errors import InvalidInputError, LSTDError, LSTDWarning
 from lstd.estimators.saving import read_model, write_model
 from lstd.experiments.folder import CONFIGURATION, PROVENANCE
 from lstd.experiments.plan import make_plan
 from lstd.experiments.run import reproduce
-from lstd.tables.fitting import fit_tables
 from lstd.tables.row_reader import Roles
+from lstd.tables.stream import fit_stream
 from table_files import ROLES, episodes, write
 
 CASES = 40  # per seed
@@ -40,7 +40,7 @@ CELLS = (
 def fit(path, rng, roles=ROLES):
     """A fit to one table, in chunks of any size."""
     chunk_rows = [None, 1, 3, 7][int(rng.integers(4))]
-    return fit_tables([path], roles, Settings(0.9, 0.7, float(rng.choice([0.0, 1.0]))), chunk_rows=chunk_rows)[0]
+    return fit_stream([path], roles, Settings(0.9, 0.7, float(rng.choice([0.0, 1.0]))), chunk_rows=chunk_rows)[0]
 
 
 def attempt(call, path, done):
@@ -62,9 +62,9 @@ def attempt(call, path, done):
 def check(found, done):
     if found is None:
         return
-    assert np.isfinite(found.model.coef).all(), done
-    assert np.isfinite(found.model.intercept).all(), done
-    assert np.isfinite(found.model.statistics.A).all(), done
+    assert np.isfinite(found.coef).all(), done
+    assert np.isfinite(found.intercept).all(), done
+    assert np.isfinite(found.statistics.A).all(), done
 
 
 def damaged(content, rng):
@@ -188,7 +188,7 @@ def test_damaged_row_groups_are_named(tmp_path):
         first = 500 * group + 1
         message = rf"^{re.escape(str(path))}: row group {group + 1} \(rows {first} to {first + 499}\) could not be read"
         with pytest.raises(InvalidInputError, match=message):
-            fit_tables([str(path)], ROLES, Settings(0.9))
+            fit_stream([str(path)], ROLES, Settings(0.9))
 
 
 # Statistics and models
@@ -199,7 +199,7 @@ def test_damaged_row_groups_are_named(tmp_path):
 def test_saved_sums(tmp_path, kind, seed):
     rng = np.random.default_rng([7, seed])
     path = tmp_path / "saved"
-    model = fit(write(episodes([5] * 8, seed), tmp_path / "a.csv"), rng).model
+    model = fit(write(episodes([5] * 8, seed), tmp_path / "a.csv"), rng)
     if kind == "model":
         write_model(model, path)
     else:
@@ -226,8 +226,12 @@ def test_store_of_sums(tmp_path, caplog, kind, seed):
         tables = [episodes([5] * 4, seed, names=names) for names in ids]
         chunks = [write(table, tmp_path / f"{i}.parquet") for i, table in enumerate(tables)]
         roles = {"features": ["x", "y"], "reward": "r", "episode": "id", "terminated": "done"}
+    fit = partial(lstd.fit_tables, **roles) if roles else lstd.fit_chunks
     with ThreadPoolExecutor(2) as pool:
-        run = partial(sum_chunks, chunks, **roles, executor=pool, store=store)
+
+        def run():
+            return fit(chunks, gamma=0.9, executor=pool, store=store).statistics_
+
         run().save(tmp_path / "total")
         total, sound = (tmp_path / "total").read_bytes(), contents(store)
         assert len(sound) == 4

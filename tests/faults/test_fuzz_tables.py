@@ -26,9 +26,9 @@ from lstd.data.settings import Settings
 from lstd.errors import InvalidInputError
 from lstd.estimators.model import Model
 from lstd.estimators.saving import write_model
-from lstd.tables.fitting import fit_tables
 from lstd.tables.predicting import CsvSink, ParquetSink, predict_tables
 from lstd.tables.scoring import Score, score_tables
+from lstd.tables.stream import fit_stream
 from table_files import ROLES, episodes, write
 
 CASES = 40  # per seed
@@ -44,17 +44,19 @@ def models(tmp_path_factory):
     large = pa.array(1000.0 * table["r"].to_numpy())  # so that predictions overflow where features are huge
     table = table.set_column(table.column_names.index("r"), "r", large)
     sound = {ext: write(table, folder / f"sound{ext}") for ext in (".csv", ".parquet")}
-    fits = {gamma: fit_tables([sound[".csv"]], ROLES, Settings(gamma, 0.7, 1.0))[0] for gamma in (0.9, 1.0)}
+    fits = {gamma: fit_stream([sound[".csv"]], ROLES, Settings(gamma, 0.7, 1.0))[0] for gamma in (0.9, 1.0)}
     return fits, sound
 
 
 def fit(models, path, rng):
-    return fit_tables([path], ROLES, Settings(0.9, 0.7, float(rng.choice([0.0, 1.0]))), chunk_rows=_size(rng))[0]
+    return fit_stream([path], ROLES, Settings(0.9, 0.7, float(rng.choice([0.0, 1.0]))), chunk_rows=_size(rng))[0]
 
 
 def fit_files(models, path, rng):
     roles = {"features": ["x", "y"], "reward": "r", "episode": "id", "terminated": "done"}
-    return lstd.fit_files(path, **roles, gamma=0.9, fit_intercept=bool(rng.integers(2)), n_jobs=int(rng.integers(1, 3)))
+    return lstd.fit_tables(
+        path, **roles, gamma=0.9, fit_intercept=bool(rng.integers(2)), n_jobs=int(rng.integers(1, 3))
+    )
 
 
 def score(models, path, rng):
@@ -222,9 +224,9 @@ def all_readers(models, path):
     model, rng = models[0][0.9], np.random.default_rng(0)
     roles = {"features": ["x", "y"], "reward": "r", "episode": "id", "terminated": "done"}
     for n_jobs in (1, 2):
-        yield lambda: fit_tables([path], ROLES, Settings(0.9), n_jobs=n_jobs)  # noqa: B023
-        yield lambda: fit_tables([path], ROLES, Settings.with_choice(0.9, None, None), n_jobs=n_jobs)  # noqa: B023
-        yield lambda: lstd.fit_files([path], **roles, gamma=0.9, n_jobs=n_jobs)  # noqa: B023
+        yield lambda: fit_stream([path], ROLES, Settings(0.9), n_jobs=n_jobs)  # noqa: B023
+        yield lambda: fit_stream([path], ROLES, Settings.with_choice(0.9, "auto", "auto"), n_jobs=n_jobs)  # noqa: B023
+        yield lambda: lstd.fit_tables([path], **roles, gamma=0.9, n_jobs=n_jobs)  # noqa: B023
     for sink in (CsvSink, ParquetSink):
         yield lambda: predict_tables(model, [path], ["id"], sink, io.BytesIO())  # noqa: B023
     yield lambda: score_tables(model, [path], ROLES)

@@ -40,7 +40,7 @@ MODULES = (
     "test_kill",
     "lstd.cli.app",
     "lstd.cli.describe",
-    "lstd.tables.fitting",
+    "lstd.tables.stream",
     "lstd.tables.predicting",
     "lstd.estimators.model",
     "lstd.estimators.intervals",

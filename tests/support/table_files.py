@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lstd.data.settings import Settings
-from lstd.tables.fitting import blocks_of
 from lstd.tables.row_reader import Roles, RowReader
+from lstd.tables.stream import sum_stream
 
 ROLES = Roles(("x", "y"), ("r",), "id", "done")
 
@@ -41,4 +41,5 @@ def write(table, path):
 
 
 def statistics(paths, roles=ROLES, chunk_rows=None, parameters=None):
-    return blocks_of(RowReader(paths, roles, chunk_rows=chunk_rows), parameters or Settings(0.9, 0.7)).total
+    reader = RowReader(paths, roles, chunk_rows=chunk_rows)
+    return sum_stream(reader, parameters or Settings(0.9, 0.7), "auto", reader.memory // 2).total

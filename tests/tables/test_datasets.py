@@ -23,7 +23,7 @@ from lstd.data.settings import Settings
 from lstd.errors import InvalidInputError
 from lstd.estimators.saving import write_model
 from lstd.tables.datasets import dataset_tables
-from lstd.tables.fitting import fit_tables
+from lstd.tables.stream import fit_stream
 from table_files import ROLES, episodes, write
 from tolerances import assert_close
 
@@ -62,7 +62,7 @@ def test_the_same_bytes_as_of_the_files(tmp_path, extension, chunk_rows):
     dataset = ds.dataset(paths, format="csv" if "csv" in extension else "parquet")
     settings = Settings(0.9, 0.7, 2.0, "mixed", True)
     kept = [
-        fit_tables(tables, ROLES, settings, chunk_rows=chunk_rows, n_jobs=n_jobs)[0]
+        fit_stream(tables, ROLES, settings, chunk_rows=chunk_rows, n_jobs=n_jobs)[0]
         for n_jobs, tables in ((1, paths), (1, dataset_tables(dataset)), (2, dataset_tables(dataset)))
     ]
     bytes_of = [saved(model, tmp_path / "model") for model in kept]
@@ -77,20 +77,20 @@ def test_the_same_bytes_as_of_the_files(tmp_path, extension, chunk_rows):
 def test_rows_come_in_the_order_of_the_fragments(tmp_path):
     paths = files(tmp_path)
     names = {**NAMES, "episode": None, "truncated": "cut"}
-    model, other = (lstd.fit_files(ds.dataset(order), **names) for order in (paths, paths[::-1]))
-    assert np.array_equal(model.coef_, lstd.fit_files(paths, **names).coef_)
-    assert np.array_equal(other.coef_, lstd.fit_files(paths[::-1], **names).coef_)
+    model, other = (lstd.fit_tables(ds.dataset(order), **names) for order in (paths, paths[::-1]))
+    assert np.array_equal(model.coef_, lstd.fit_tables(paths, **names).coef_)
+    assert np.array_equal(other.coef_, lstd.fit_tables(paths[::-1], **names).coef_)
     assert not np.array_equal(model.coef_, other.coef_)
 
 
 @pytest.mark.parametrize("kind", FORMATS)
 def test_columns_of_partitions_are_columns(tmp_path, kind):
     dataset = hive(tmp_path / "data", kind)
-    model = lstd.fit_files(dataset, **{**NAMES, "features": None}, truncated="cut")
+    model = lstd.fit_tables(dataset, **{**NAMES, "features": None}, truncated="cut")
     assert model.model_.feature_names == ("x", "y", "part")
     assert [Path(file).parent.name for file in model.model_.origin.files] == ["part=0", "part=1", "part=2"]
     whole = write(DATA.append_column("part", pa.array(np.arange(len(DATA)) // 60)), tmp_path / "whole.parquet")
-    expected = lstd.fit_files(whole, **{**NAMES, "features": ["x", "y", "part"]})
+    expected = lstd.fit_tables(whole, **{**NAMES, "features": ["x", "y", "part"]})
     assert_close(model.statistics_.A, expected.statistics_.A, "sums")
     assert_close(model.coef_, expected.coef_, "solve")
 
@@ -99,8 +99,8 @@ def test_columns_of_partitions_are_columns(tmp_path, kind):
 def test_all_columns_may_be_those_of_partitions(tmp_path, kind):
     data = pa.table({"x": np.repeat([1, 2, 3], 4), "r": np.repeat([5, 6], 6), "other": ["a"] * 12})
     ds.write_dataset(data, tmp_path, format=kind, partitioning=["x", "r"], partitioning_flavor="hive")
-    found = lstd.fit_files(ds.dataset(tmp_path, format=kind, partitioning="hive"), features="x", reward="r", gamma=0.9)
-    expected = lstd.fit_files(write(data, tmp_path / "a.parquet"), features="x", reward="r", gamma=0.9)
+    found = lstd.fit_tables(ds.dataset(tmp_path, format=kind, partitioning="hive"), features="x", reward="r", gamma=0.9)
+    expected = lstd.fit_tables(write(data, tmp_path / "a.parquet"), features="x", reward="r", gamma=0.9)
     assert_close(found.coef_, expected.coef_, "solve")
 
 
@@ -108,17 +108,17 @@ def test_ids_may_be_those_of_partitions(tmp_path):
     ds.write_dataset(DATA, tmp_path / "data", format="parquet", partitioning=["id"], partitioning_flavor="hive")
     for infer in (False, True):
         partitioning = ds.HivePartitioning.discover(infer_dictionary=infer)
-        model = lstd.fit_files(ds.dataset(tmp_path / "data", partitioning=partitioning), **NAMES)
-        assert_close(model.coef_, lstd.fit_files(write(DATA, tmp_path / "a.parquet"), **NAMES).coef_, "solve")
+        model = lstd.fit_tables(ds.dataset(tmp_path / "data", partitioning=partitioning), **NAMES)
+        assert_close(model.coef_, lstd.fit_tables(write(DATA, tmp_path / "a.parquet"), **NAMES).coef_, "solve")
 
 
 def test_batches_in_memory_are_one_table(tmp_path, caplog):
     batches = [batch for first in range(0, len(DATA), 13) for batch in DATA.slice(first, 13).to_batches()]
-    found = lstd.fit_files(ds.dataset(batches), **NAMES, lmbda=None)
-    expected = lstd.fit_files(write(DATA, tmp_path / "a.parquet"), **NAMES, lmbda=None)
+    found = lstd.fit_tables(ds.dataset(batches), **NAMES, lmbda="auto")
+    expected = lstd.fit_tables(write(DATA, tmp_path / "a.parquet"), **NAMES, lmbda="auto")
     assert saved(found, tmp_path / "one") == saved(expected, tmp_path / "two")
     assert found.model_.origin.files == ("the dataset in memory",)
-    lstd.fit_files(ds.dataset(batches), **{**NAMES, "episode": None, "truncated": "cut"})
+    lstd.fit_tables(ds.dataset(batches), **{**NAMES, "episode": None, "truncated": "cut"})
     assert not caplog.records  # of files that go on with one another
 
 
@@ -132,9 +132,9 @@ def test_only_the_rows_that_a_filter_leaves(tmp_path, kind):
     some = (ds.field("part") > 0) & (ds.field("id") != 3)
     left = whole.to_table(use_threads=False).filter(some)
     assert 0 < len(left) < 90
-    found = lstd.fit_files(whole.filter(some), **NAMES, lmbda=None)
+    found = lstd.fit_tables(whole.filter(some), **NAMES, lmbda="auto")
     assert saved(found, tmp_path / "one") == saved(
-        lstd.fit_files(ds.dataset(left), **NAMES, lmbda=None), tmp_path / "two"
+        lstd.fit_tables(ds.dataset(left), **NAMES, lmbda="auto"), tmp_path / "two"
     )
     assert found.model_.origin.files == ("the filtered dataset",)
 
@@ -143,21 +143,21 @@ def test_files_of_several_formats_and_memory_in_one(tmp_path):
     pyarrow.feather.write_feather(DATA.slice(0, 50), tmp_path / "a.feather")
     pq.write_table(DATA.slice(50, 50), tmp_path / "b.parquet")
     parts = [ds.dataset(tmp_path / "a.feather", format="feather"), ds.dataset(tmp_path / "b.parquet")]
-    model = lstd.fit_files(ds.dataset([*parts, ds.dataset(DATA.slice(100))]), **NAMES)
+    model = lstd.fit_tables(ds.dataset([*parts, ds.dataset(DATA.slice(100))]), **NAMES)
     assert [Path(file).name for file in model.model_.origin.files] == [
         "a.feather",
         "b.parquet",
         "the dataset in memory",
     ]
-    assert_close(model.coef_, lstd.fit_files(ds.dataset(DATA), **NAMES).coef_, "solve")
+    assert_close(model.coef_, lstd.fit_tables(ds.dataset(DATA), **NAMES).coef_, "solve")
 
 
 def test_only_the_row_groups_of_a_fragment(tmp_path):
     pq.write_table(DATA, tmp_path / "a.parquet", row_group_size=10)
     fragment = next(ds.dataset(tmp_path / "a.parquet").get_fragments())
     some = ds.FileSystemDataset([fragment.subset(row_group_ids=range(3, 8))], DATA.schema, fragment.format)
-    found = lstd.fit_files(some, **NAMES)
-    assert np.array_equal(found.coef_, lstd.fit_files(ds.dataset(DATA.slice(30, 50)), **NAMES).coef_)
+    found = lstd.fit_tables(some, **NAMES)
+    assert np.array_equal(found.coef_, lstd.fit_tables(ds.dataset(DATA.slice(30, 50)), **NAMES).coef_)
 
 
 def test_values_have_the_types_of_the_dataset(tmp_path):
@@ -174,7 +174,7 @@ def test_floats_of_later_files_are_not_rounded_to_the_type_of_the_first(tmp_path
         write(table.set_column(0, "x", table["x"].cast(kind)), tmp_path / f"{i}.parquet")
         for i, (table, kind) in enumerate(zip(data, kinds, strict=True))
     ]
-    found, expected = lstd.fit_files(ds.dataset(paths), **NAMES), lstd.fit_files(paths, **NAMES)
+    found, expected = lstd.fit_tables(ds.dataset(paths), **NAMES), lstd.fit_tables(paths, **NAMES)
     assert saved(found, tmp_path / "one") == saved(expected, tmp_path / "two")
 
 
@@ -185,14 +185,14 @@ def test_files_that_are_not_on_this_machine(tmp_path):
     for i in range(3):
         with filesystem.open_output_stream(f"data/{i}.parquet") as stream:
             pq.write_table(DATA.slice(50 * i, 50), stream, row_group_size=7)
-    found = lstd.fit_files(ds.dataset("data", filesystem=filesystem), **NAMES)
+    found = lstd.fit_tables(ds.dataset("data", filesystem=filesystem), **NAMES)
     assert found.model_.origin.files == ("data/0.parquet", "data/1.parquet", "data/2.parquet")
-    assert np.array_equal(found.coef_, lstd.fit_files(files(tmp_path, cuts=(50, 100)), **NAMES).coef_)
+    assert np.array_equal(found.coef_, lstd.fit_tables(files(tmp_path, cuts=(50, 100)), **NAMES).coef_)
 
 
 def test_footers_are_not_kept(tmp_path):
     dataset = ds.dataset(files(tmp_path))
-    lstd.fit_files(dataset, **NAMES)
+    lstd.fit_tables(dataset, **NAMES)
     # What a fragment is made from again holds numbers of row groups once the footer is known.
     kept = [fragment.__reduce__()[1][-1] for fragment in dataset.get_fragments()]
     assert kept[1:] == [None, None]  # Arrow itself keeps the first, which tells the schema
@@ -205,8 +205,8 @@ def test_footers_are_not_kept(tmp_path):
 def test_independent_fragments_are_independent_files(tmp_path, kind):
     paths = [write(episodes([9, 4, 7], seed=i), tmp_path / f"{i}.{kind}") for i in range(3)]
     dataset = ds.dataset(paths, format=kind)
-    found = lstd.fit_files(dataset, **NAMES, independent=True)
-    expected = lstd.fit_files(paths, **NAMES, independent=True)
+    found = lstd.fit_tables(dataset, **NAMES, independent=True)
+    expected = lstd.fit_tables(paths, **NAMES, independent=True)
     assert saved(found, tmp_path / "one") == saved(expected, tmp_path / "two")
     assert found.model_.origin.episodes == 9
     for refused, name in (
@@ -216,7 +216,7 @@ def test_independent_fragments_are_independent_files(tmp_path, kind):
         with pytest.raises(
             InvalidInputError, match=f"`independent` must be False for {name}.* a dataset of files with"
         ):
-            lstd.fit_files(refused, **NAMES, independent=True)
+            lstd.fit_tables(refused, **NAMES, independent=True)
 
 
 # Errors
@@ -228,7 +228,7 @@ def test_bad_rows_are_named_with_their_file(tmp_path, kind):
     x[130] = np.nan
     dataset = hive(tmp_path / "data", kind, DATA.set_column(0, "x", pa.array(x)))
     with pytest.raises(InvalidInputError, match=rf"part=2\Wpart-0\.{kind}: column 'x', row 11 \(.* has no value"):
-        lstd.fit_files(dataset, **NAMES)
+        lstd.fit_tables(dataset, **NAMES)
 
 
 @pytest.mark.parametrize("kind", FORMATS)
@@ -242,9 +242,9 @@ def test_a_column_that_one_file_lacks_is_named(tmp_path, kind):
             existing_data_behavior="overwrite_or_ignore",
         )
     with pytest.raises(InvalidInputError, match=rf"b0\.{kind}: column 'done' is missing; the file has 'x', 'id', 'y'"):
-        lstd.fit_files(ds.dataset(tmp_path, format=kind), **NAMES)
+        lstd.fit_tables(ds.dataset(tmp_path, format=kind), **NAMES)
     with pytest.raises(InvalidInputError, match=rf"a0\.{kind}: column 'z' is missing"):
-        lstd.fit_files(ds.dataset(tmp_path, format=kind), **{**NAMES, "features": "z"})
+        lstd.fit_tables(ds.dataset(tmp_path, format=kind), **{**NAMES, "features": "z"})
 
 
 def test_a_damaged_row_group_is_named(tmp_path):
@@ -255,7 +255,7 @@ def test_a_damaged_row_group_is_named(tmp_path):
     content[start + 200] ^= 1
     path.write_bytes(content)
     with pytest.raises(InvalidInputError, match=r"a\.parquet: row group 3 \(rows 1001 to 1500\) could not be read"):
-        lstd.fit_files(ds.dataset(path), **NAMES)
+        lstd.fit_tables(ds.dataset(path), **NAMES)
     ids = pa.array(np.full(50, -1))
     good = write(episodes([50], seed=6).set_column(1, "id", ids), tmp_path / "good.parquet")
     whole = ds.dataset([good, str(path)])
@@ -264,11 +264,11 @@ def test_a_damaged_row_group_is_named(tmp_path):
             with pytest.raises(
                 InvalidInputError, match=r"/a\.parquet: row group 3 \(rows 1001 to 1500\) .*read: .*CRC"
             ):
-                lstd.fit_files(dataset.filter(ds.field("x") > -100), **names)
+                lstd.fit_tables(dataset.filter(ds.field("x") > -100), **names)
     fragment = list(whole.get_fragments())[1]
     some = ds.FileSystemDataset([fragment.subset(row_group_ids=range(1, 4))], DATA.schema, fragment.format)
     with pytest.raises(InvalidInputError, match=r"/a\.parquet: row group 3 could not be read: .*CRC"):
-        lstd.fit_files(some, **NAMES)
+        lstd.fit_tables(some, **NAMES)
 
 
 def test_a_fault_of_the_filter_names_no_row():
@@ -278,7 +278,7 @@ def test_a_fault_of_the_filter_names_no_row():
     with pytest.raises(
         InvalidInputError, match=r"^the filtered dataset could not be read: Failed to parse string: 'a'"
     ):
-        lstd.fit_files(dataset, **NAMES)
+        lstd.fit_tables(dataset, **NAMES)
 
 
 def test_a_file_with_none_of_the_columns_says_what_it_has(tmp_path):
@@ -286,24 +286,24 @@ def test_a_file_with_none_of_the_columns_says_what_it_has(tmp_path):
     (tmp_path / "b.csv").write_text((tmp_path / "a.csv").read_text().replace(",", ";"))
     paths = [str(tmp_path / name) for name in ("a.csv", "b.csv")]
     with pytest.raises(InvalidInputError, match=r"b\.csv: column 'x' is missing; .* has 'x;id;y;r;done;cut'\. Sep"):
-        lstd.fit_files(ds.dataset(paths, format="csv"), **NAMES)
+        lstd.fit_tables(ds.dataset(paths, format="csv"), **NAMES)
     paths[1] = write(pa.table({"z": [1]}), tmp_path / "b.parquet")
     paths[0] = write(DATA, tmp_path / "a.parquet")
     with pytest.raises(InvalidInputError, match=r"b\.parquet: column 'x' is missing; the file has 'z'\."):
-        lstd.fit_files(ds.dataset(paths), **NAMES)
+        lstd.fit_tables(ds.dataset(paths), **NAMES)
 
 
 def test_values_that_do_not_fit_the_type_are_named(tmp_path):
     path = tmp_path / "a.csv"
     path.write_text("x,r\n" + "1,2\n" * 400_000 + "1.5,2\n")
     with pytest.raises(InvalidInputError, match=r"a\.csv could not .*Row #400002: .*'1\.5'\. Give the dataset a sc"):
-        lstd.fit_files(ds.dataset(path, format="csv"), features="x", reward="r", gamma=0.9)
+        lstd.fit_tables(ds.dataset(path, format="csv"), features="x", reward="r", gamma=0.9)
     pq.write_table(pa.table({"x": [1.0, 2.5], "r": [1, 2]}), tmp_path / "b.parquet", row_group_size=1)
     schema = pa.schema({"x": pa.int64(), "r": pa.int64()})
     with pytest.raises(
         InvalidInputError, match=r"b\.parquet, after row 1, .* truncated .*\. Give the dataset a schema"
     ):
-        lstd.fit_files(ds.dataset(tmp_path / "b.parquet", schema=schema), features="x", reward="r", gamma=0.9)
+        lstd.fit_tables(ds.dataset(tmp_path / "b.parquet", schema=schema), features="x", reward="r", gamma=0.9)
 
 
 @pytest.mark.parametrize("kind", FORMATS)
@@ -312,18 +312,20 @@ def test_files_that_went_away_or_changed_are_named(tmp_path, kind):
     path = Path(dataset.files[1])
     path.write_bytes(b"")
     with pytest.raises(InvalidInputError, match=rf"part=1\Wpart-0\.{kind}.* could not be read"):
-        lstd.fit_files(dataset, **NAMES)
+        lstd.fit_tables(dataset, **NAMES)
     path.unlink()
     with pytest.raises(InvalidInputError, match=rf"part=1\Wpart-0\.{kind}.* could not be read"):
-        lstd.fit_files(dataset, **NAMES)
+        lstd.fit_tables(dataset, **NAMES)
 
 
 def test_a_dataset_of_nothing(tmp_path):
     for dataset in (ds.dataset(tmp_path), ds.dataset(DATA.slice(0, 0))):
-        with pytest.raises(InvalidInputError, match="`paths` must hold at least one file; got a dataset without files"):
-            lstd.fit_files(dataset, **NAMES)
+        with pytest.raises(
+            InvalidInputError, match="`source` must hold at least one file; got a dataset without files"
+        ):
+            lstd.fit_tables(dataset, **NAMES)
     with pytest.raises(InvalidInputError, match="the filtered dataset: of 0 rows none is followed"):
-        lstd.fit_files(ds.dataset(DATA).filter(ds.field("x") > 100), **NAMES)
+        lstd.fit_tables(ds.dataset(DATA).filter(ds.field("x") > 100), **NAMES)
 
 
 # Memory
@@ -336,7 +338,7 @@ import lstd
 dataset = ds.dataset(sys.argv[1], format=sys.argv[1].rpartition(".")[2])
 if sys.argv[2] == "filtered":
     dataset = dataset.filter(ds.field("x0") > -100)
-lstd.fit_files(dataset, features=None, reward="r", gamma=0.9, terminated="done", n_jobs=2, memory=2**24)
+lstd.fit_tables(dataset, features=None, reward="r", gamma=0.9, terminated="done", n_jobs=2, memory=2**24)
 print(next(line for line in open("/proc/self/status") if line.startswith("VmHWM")).split()[1])
 """
 

@@ -20,12 +20,12 @@ import pytest
 import lstd
 from lstd.cli.app import run
 from lstd.data.settings import Settings
+from lstd.distributed import ahead as ahead_module
+from lstd.distributed.ahead import Ahead
 from lstd.errors import InvalidInputError, MissingTerminationWarning
 from lstd.estimators.saving import read_model, write_model
-from lstd.tables import ahead as ahead_module
-from lstd.tables.ahead import Ahead
-from lstd.tables.fitting import fit_tables
 from lstd.tables.row_reader import Roles
+from lstd.tables.stream import fit_stream
 from table_files import ROLES, episodes, write
 from tolerances import assert_close
 
@@ -102,10 +102,10 @@ def test_any_number_of_jobs_gives_the_same_bytes(tmp_path, extension, settings, 
     paths = [write(episodes(lengths, seed=1), tmp_path / f"a{extension}")]
     kept = {}
     for n_jobs in (1, 2, 5):
-        model = fit_tables(paths, ROLES, settings, chunk_rows=37, n_jobs=n_jobs)[0]
+        model = fit_stream(paths, ROLES, settings, chunk_rows=37, n_jobs=n_jobs)[0]
         kept[n_jobs] = saved(model, tmp_path / "model")
     assert kept[1] == kept[2] == kept[5]
-    whole = fit_tables(paths, ROLES, settings, n_jobs=2)[0]
+    whole = fit_stream(paths, ROLES, settings, n_jobs=2)[0]
     assert_close(model.coef, whole.coef, "solve")
     assert_close(model.statistics.A, whole.statistics.A, "sums")
 
@@ -119,7 +119,7 @@ def test_the_same_bytes_where_products_are_large(tmp_path):
     roles = Roles(None, ("r",), None, "done")
     kept = [
         saved(
-            fit_tables([str(tmp_path / "a.parquet")], roles, Settings(0.9), n_jobs=n_jobs, memory=2**24)[0],
+            fit_stream([str(tmp_path / "a.parquet")], roles, Settings(0.9), n_jobs=n_jobs, memory=2**24)[0],
             tmp_path / "model",
         )
         for n_jobs in (1, 2, 3)
@@ -134,7 +134,7 @@ def test_the_first_bad_row_is_named_whatever_is_read_ahead(tmp_path, n_jobs):
     x[[333, 470]] = np.nan
     path = write(data.set_column(0, "x", pa.array(x)), tmp_path / "a.parquet")
     with pytest.raises(InvalidInputError, match=r"column 'x', row 334 \("):
-        fit_tables([path], ROLES, Settings(0.9), chunk_rows=20, n_jobs=n_jobs)
+        fit_stream([path], ROLES, Settings(0.9), chunk_rows=20, n_jobs=n_jobs)
 
 
 def test_little_memory_leaves_no_place_for_intervals(tmp_path):
@@ -142,12 +142,12 @@ def test_little_memory_leaves_no_place_for_intervals(tmp_path):
     columns = {f"x{j}": rng.normal(size=40) for j in range(300)} | {"r": np.ones(40)}
     pq.write_table(pa.table(columns), tmp_path / "a.parquet")
     paths, roles = [str(tmp_path / "a.parquet")], Roles(None, ("r",))
-    found, _ = fit_tables(paths, roles, Settings(0.9), memory=2**24)
+    found, _ = fit_stream(paths, roles, Settings(0.9), memory=2**24)
     assert found.no_intervals == (
-        "300 features are too many; what each stretch of the data adds would take more than 8 MB, half of the memory. "
-        "Give more of it, or fewer features."
+        "Intervals of 300 features need blocks of the data of 13.7 MB at least, more than the 8 MB of "
+        '`n_blocks="auto"`. Give more memory, or fit fewer features.'
     )
-    assert fit_tables(paths, roles, Settings(0.9))[0].no_intervals == ""
+    assert fit_stream(paths, roles, Settings(0.9))[0].no_intervals == ""
 
 
 # Independent files
@@ -155,21 +155,21 @@ def test_little_memory_leaves_no_place_for_intervals(tmp_path):
 
 def test_independent_files_add_up_and_may_use_ids_again(tmp_path):
     paths = [write(episodes([9, 4, 7], seed=i), tmp_path / f"{i}.parquet") for i in range(3)]
-    model = lstd.fit_files(paths, **NAMES, independent=True)
-    apart = [lstd.fit_files(path, **NAMES).statistics_ for path in paths]
+    model = lstd.fit_tables(paths, **NAMES, independent=True)
+    apart = [lstd.fit_tables(path, **NAMES).statistics_ for path in paths]
     total = apart[0] + apart[1] + apart[2]
     assert_close(model.statistics_.matrix("boyan"), total.matrix("boyan"), "sums")
     assert_close(model.statistics_.b, total.b, "sums")
     assert (model.model_.origin.rows, model.model_.origin.episodes) == (60, 9)
     with pytest.raises(InvalidInputError, match="comes again after other episodes"):
-        lstd.fit_files(paths, **NAMES)
+        lstd.fit_tables(paths, **NAMES)
 
 
 def test_an_independent_file_goes_on_with_no_episode(tmp_path, caplog):
     table = episodes([10], seed=1).select(["x", "y", "r", "done"])
     paths = [write(table.slice(0, 6), tmp_path / "a.csv"), write(table.slice(6), tmp_path / "b.csv")]
     names = {**NAMES, "episode": None}
-    together, apart = (lstd.fit_files(paths, **names, independent=independent) for independent in (False, True))
+    together, apart = (lstd.fit_tables(paths, **names, independent=independent) for independent in (False, True))
     assert (together.model_.origin.episodes, together.model_.origin.transitions) == (1, 10)
     assert (apart.model_.origin.episodes, apart.model_.origin.transitions) == (2, 9)
     assert [record.message[:35] for record in caplog.records] == ["without a column of episodes, the f"]
@@ -182,25 +182,25 @@ def test_fit_files_is_the_estimator(tmp_path):
     data = episodes([9, 4, 7, 30], seed=3)
     path = tmp_path / "a.parquet"
     write(data, path)
-    model = lstd.fit_files(path, **NAMES, lmbda=0.7, alpha=2.0, variant="mixed", fit_intercept=True, n_jobs=2)
+    model = lstd.fit_tables(path, **NAMES, lmbda=0.7, alpha=2.0, variant="mixed", fit_intercept=True, n_jobs=2)
     X = np.column_stack([data["x"], data["y"]])
     expected = lstd.LSTD(0.9, 0.7, 2.0, "mixed", True)
     expected.fit(X, data["r"].to_numpy(), episode=data["id"].to_numpy(), terminated=data["done"].to_numpy())
     assert_close(model.coef_, expected.coef_, "solve")
     assert_close(model.intercept_, expected.intercept_, "solve")
-    every = lstd.fit_files(path, **{**NAMES, "features": None}, truncated="cut")
+    every = lstd.fit_tables(path, **{**NAMES, "features": None}, truncated="cut")
     assert every.model_.feature_names == ("x", "y")
-    assert lstd.fit_files(path, **NAMES, lmbda=None).lmbda_ in np.linspace(0, 1, 101)
+    assert lstd.fit_tables(path, **NAMES, lmbda="auto").lmbda_ in np.linspace(0, 1, 101)
 
 
 def test_paths_may_come_in_any_way_that_has_an_order(tmp_path):
     data = episodes([9, 4, 7, 30], seed=3)
     paths = [Path(write(data.slice(first, 20), tmp_path / f"{first}.csv")) for first in (0, 20, 40)]
-    expected = lstd.fit_files(paths, **NAMES).coef_
+    expected = lstd.fit_tables(paths, **NAMES).coef_
     for several in (tuple(paths), map(str, paths), (path for path in paths), dict.fromkeys(paths)):
-        assert np.array_equal(lstd.fit_files(several, **NAMES).coef_, expected)
+        assert np.array_equal(lstd.fit_tables(several, **NAMES).coef_, expected)
     with pytest.raises(InvalidInputError, match=r"is a folder; .* takes pyarrow\.dataset\.dataset\('.*'\) too\."):
-        lstd.fit_files(tmp_path, **NAMES)
+        lstd.fit_tables(tmp_path, **NAMES)
 
 
 @pytest.mark.parametrize("name", ["episode", "terminated", "truncated"])
@@ -208,7 +208,7 @@ def test_paths_may_come_in_any_way_that_has_an_order(tmp_path):
 def test_a_column_is_named_by_text(tmp_path, name, column):
     path = write(episodes([9], seed=3), tmp_path / "a.parquet")
     with pytest.raises(InvalidInputError, match=f"`{name}` must be the name of a column"):
-        lstd.fit_files(path, **{**NAMES, name: column})
+        lstd.fit_tables(path, **{**NAMES, name: column})
 
 
 @pytest.mark.parametrize("n_jobs", [1, 2])
@@ -216,17 +216,17 @@ def test_too_little_memory_is_told(tmp_path, n_jobs, monkeypatch):
     def fails(rows, lmbda, starts, *, threads):
         raise MemoryError("no 8 GiB")
 
-    monkeypatch.setattr("lstd.tables.fitting.pieces_of", fails)
+    monkeypatch.setattr("lstd.tables.stream.pieces_of", fails)
     path = write(episodes([9], seed=3), tmp_path / "a.parquet")
     with pytest.raises(InvalidInputError, match=r"Memory ran out \(no 8 GiB\)\. A fit of 2 features"):
-        lstd.fit_files(path, **NAMES, n_jobs=n_jobs)
+        lstd.fit_tables(path, **NAMES, n_jobs=n_jobs)
 
 
 OVERFLOW = [("x", 1e200), ("y", -1e200), ("r", 1.7e308)]
 
 
 @pytest.mark.parametrize(("column", "value"), OVERFLOW)
-@pytest.mark.parametrize("lmbda", [0.9, None])
+@pytest.mark.parametrize("lmbda", [0.9, "auto"])
 @pytest.mark.parametrize("n_jobs", [1, 2])
 def test_rows_whose_sums_overflow_are_named(tmp_path, column, value, lmbda, n_jobs):
     paths = []
@@ -241,13 +241,13 @@ def test_rows_whose_sums_overflow_are_named(tmp_path, column, value, lmbda, n_jo
     rows = r"rows 281 to 336 \(the first row of data is 1\): The sums .* must be below 1e308"
     largest = re.escape(f"row 334 has the largest value: {value:.3g} in column '{column}'.")
     with pytest.raises(InvalidInputError, match=rf"1\.parquet: {rows}.* {largest}"):
-        fit_tables(paths, roles, settings, chunk_rows=100, n_jobs=n_jobs)
+        fit_stream(paths, roles, settings, chunk_rows=100, n_jobs=n_jobs)
 
 
 def test_its_warning_points_at_the_caller(tmp_path):
     path = write(episodes([9, 4], seed=3), tmp_path / "a.parquet")
     with pytest.warns(MissingTerminationWarning) as caught:
-        lstd.fit_files(path, **{**NAMES, "terminated": None, "features": "x"})
+        lstd.fit_tables(path, **{**NAMES, "terminated": None, "features": "x"})
     assert caught[0].filename == __file__
 
 
@@ -259,22 +259,21 @@ def test_its_warning_points_at_the_caller(tmp_path):
         ({"memory": 1000}, r"`memory` must be .*16777216.*; got 1000"),
         ({"independent": "yes"}, "`independent` must be True or False; got 'yes'"),
         ({"fit_intercept": 1}, "`fit_intercept` must be True or False; got 1"),
-        ({"features": []}, "`features` must name at least one; got none"),
-        ({"features": [3]}, "`features` must be a name or several; got 3 of type int"),
-        ({"reward": None}, "`reward` must be a name or several; got None of type NoneType"),
-        ({"paths": []}, "`paths` must name at least one; got none"),
-        ({"paths": 3}, "`paths` must be a name or several; got 3 of type int"),
-        ({"paths": b"a.csv"}, "`paths` must be a name or several; got b'a.csv' of type bytes"),
-        ({"paths": {"a.csv"}}, "`paths` must have an order; got a set. Give a list"),
-        ({"paths": episodes([9], seed=1)}, "`paths` must be .*; got rows in memory, of type Table. .*from_frame` of"),
-        ({"terminated": None, "truncated": "cut"}, "`truncated` goes with `terminated` only"),
+        ({"features": []}, "`features` must name at least one column; got none"),
+        ({"features": [3]}, "`features` must be the name of a column or several; got 3 of type int"),
+        ({"reward": None}, "`reward` must be the name of a column or several; got None of type NoneType"),
+        ({"source": []}, "`source` must hold at least one table; got none"),
+        ({"source": 3}, "`source` must be a path, .* got 3 of type int"),
+        ({"source": b"a.csv"}, "`source` must be a path, .* got b'a.csv' of type bytes"),
+        ({"source": {"a.csv"}}, "`source` must have an order; got a set. Give a list"),
+        ({"terminated": None, "truncated": "cut"}, "`truncated` must come with `terminated`"),
         ({"lmbda": 2.0}, r"`lmbda` must be in \[0, 1\]; got 2\."),
     ],
 )
 def test_bad_arguments_are_named(tmp_path, changed, message):
-    words = {"paths": write(episodes([9, 4], seed=3), tmp_path / "a.parquet"), **NAMES, **changed}
+    words = {"source": write(episodes([9, 4], seed=3), tmp_path / "a.parquet"), **NAMES, **changed}
     with pytest.raises(InvalidInputError, match=message):
-        lstd.fit_files(words.pop("paths"), **words)
+        lstd.fit_tables(**words)
 
 
 # The command
@@ -326,7 +325,7 @@ def test_the_default_memory_is_that_of_the_command():
 PEAK = """
 import sys
 import lstd
-lstd.fit_files(sys.argv[1], features=None, reward="r", gamma=0.9, terminated="done", n_jobs=2, memory=2**24)
+lstd.fit_tables(sys.argv[1], features=None, reward="r", gamma=0.9, terminated="done", n_jobs=2, memory=2**24)
 print(next(line for line in open("/proc/self/status") if line.startswith("VmHWM")).split()[1])
 """
 

@@ -26,9 +26,9 @@ from lstd.data.settings import Settings
 from lstd.errors import InvalidInputError
 from lstd.tables import readers as files
 from lstd.tables.datasets import dataset_tables
-from lstd.tables.fitting import fit_tables
 from lstd.tables.row_reader import Roles, RowReader
 from lstd.tables.seen import SeenIds
+from lstd.tables.stream import fit_stream
 from table_files import episodes, statistics, write
 from tolerances import assert_close
 
@@ -127,7 +127,7 @@ def test_several_rewards_and_an_intercept(tmp_path):
     table = episodes([5, 6, 3], seed=4).append_column("s", pa.array(np.arange(14.0)))
     path = write(table, tmp_path / "a.parquet")
     roles = Roles(("x", "y"), ("r", "s"), "id", "done")
-    model = fit_tables([path], roles, Settings(0.9, 0.7, 2.0, "mixed", True), chunk_rows=3)[0]
+    model = fit_stream([path], roles, Settings(0.9, 0.7, 2.0, "mixed", True), chunk_rows=3)[0]
     X = np.column_stack([table["x"], table["y"], np.ones(14)])
     expected = LSTDStatistics.from_arrays(
         X, np.column_stack([table["r"], table["s"]]), gamma=0.9, lmbda=0.7,

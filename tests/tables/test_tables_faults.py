@@ -13,8 +13,8 @@ import pytest
 from lstd import Trajectories
 from lstd.data.settings import Settings
 from lstd.errors import InvalidInputError, MissingTerminationWarning
-from lstd.tables.fitting import fit_tables
 from lstd.tables.row_reader import Roles, RowReader
+from lstd.tables.stream import fit_stream
 from table_files import ROLES, episodes, statistics, write
 
 GOOD = "x,y,r,id,done\n1,1,1,a,0\n2,2,2,a,1\n3,3,3,b,0\n4,4,4,b,0\n5,5,5,c,0\n"
@@ -183,7 +183,7 @@ def test_parquet_columns_of_other_types(tmp_path):
 def test_overflow_of_sums_names_rows_and_nothing_that_files_lack(tmp_path):
     (tmp_path / "a.csv").write_text("x,y,r,id,done\n1,1,1,a,0\n1e300,1,1,a,0\n1,1,1,a,1\n")
     with pytest.raises(InvalidInputError, match=r"row 2 has the largest value: 1e\+300 in column 'x'") as caught:
-        fit_tables([str(tmp_path / "a.csv")], ROLES, Settings(0.9))
+        fit_stream([str(tmp_path / "a.csv")], ROLES, Settings(0.9))
     assert "importance ratios, if any." in str(caught.value)
 
 
@@ -199,19 +199,19 @@ def test_nothing_to_fit(tmp_path):
     path = tmp_path / "a.csv"
     path.write_text("x,y,r,id,done\n")
     with pytest.raises(InvalidInputError, match="of 0 rows none is followed"):
-        fit_tables([str(path)], ROLES, Settings(0.9))
+        fit_stream([str(path)], ROLES, Settings(0.9))
     path.write_text("x,y,r,id,done\n1,1,1,a,0\n1,1,1,b,0\n")
     with pytest.raises(InvalidInputError, match="of 2 rows none is followed"):
-        fit_tables([str(path)], ROLES, Settings(0.9))
+        fit_stream([str(path)], ROLES, Settings(0.9))
 
 
 def test_missing_terminations_are_said(tmp_path):
     table = episodes([4, 4], seed=9)
     path = write(table, tmp_path / "a.csv")
-    with pytest.warns(MissingTerminationWarning, match="Nothing says which episodes terminated"):
-        fit_tables([write(table[4:], tmp_path / "b.csv")], Roles(("x",), ("r",), "id"), Settings(0.9))
+    with pytest.warns(MissingTerminationWarning, match="No column says which episodes terminated"):
+        fit_stream([write(table[4:], tmp_path / "b.csv")], Roles(("x",), ("r",), "id"), Settings(0.9))
     with pytest.raises(InvalidInputError, match="`gamma` must be in"):
-        fit_tables([path], ROLES, Settings(1.5))
+        fit_stream([path], ROLES, Settings(1.5))
 
 
 @pytest.mark.parametrize("chunk_rows", [1, 2, 3, 4, 5, 100])

@@ -14,10 +14,10 @@ from lstd.data.returns import discounted_returns
 from lstd.data.settings import Settings
 from lstd.errors import InvalidInputError
 from lstd.statistics.solve import Solution
-from lstd.tables.fitting import fit_tables
 from lstd.tables.predicting import CsvSink, predict_tables
 from lstd.tables.row_reader import Roles
 from lstd.tables.scoring import score_tables
+from lstd.tables.stream import fit_stream
 from table_files import ROLES, episodes, write
 from tolerances import assert_close
 
@@ -52,7 +52,7 @@ def test_returns_of_no_row_and_of_one():
 def test_scores_are_those_of_the_whole(tmp_path, gamma, chunk_rows):
     table = episodes([40, 1, 30, 600, 2, 55], seed=10)
     path = write(table, tmp_path / "a.parquet")
-    model = fit_tables([path], ROLES, Settings(gamma, 0.7))[0]
+    model = fit_stream([path], ROLES, Settings(gamma, 0.7))[0]
     score = score_tables(model, [path], ROLES, chunk_rows=chunk_rows)
     columns = {name: table[name].to_numpy(zero_copy_only=False) for name in table.column_names}
     last = np.append(columns["id"][1:] != columns["id"][:-1], True)
@@ -78,7 +78,7 @@ def test_score_of_a_long_stream_holds_few_rows(tmp_path, monkeypatch):
     monkeypatch.setattr(scoring._Waiting, "_settle", watched)
     table = episodes([20_000], seed=11)
     path = write(table, tmp_path / "a.parquet")
-    model = fit_tables([path], ROLES, Settings(0.9))[0]
+    model = fit_stream([path], ROLES, Settings(0.9))[0]
     assert score_tables(model, [path], ROLES, chunk_rows=100).scored == 20_000
     assert max(held) < 2000  # 0.9^394 is below 1e-18
 
@@ -86,7 +86,7 @@ def test_score_of_a_long_stream_holds_few_rows(tmp_path, monkeypatch):
 def test_score_without_whole_returns_says_so(tmp_path):
     table = episodes([2, 30, 2, 40], seed=12)[2:32]
     path = write(table, tmp_path / "a.csv")
-    model = fit_tables([path], ROLES, Settings(0.99))[0]
+    model = fit_stream([path], ROLES, Settings(0.99))[0]
     with pytest.raises(InvalidInputError, match=r"of 30 rows none can be scored.*more than 459 rows"):
         score_tables(model, [path], ROLES)
 
@@ -96,7 +96,7 @@ def test_without_discount_memory_does_not_grow_with_an_episode(tmp_path):
     reward = rng.normal(1000.0, 1.0, 30_000)
     table = pa.table({"x": reward, "r": reward, "d": np.arange(30_000) == 25_000})
     path, roles = write(table, tmp_path / "a.parquet"), Roles(("x",), ("r",), None, "d")
-    model = fit_tables([path], roles, Settings(1.0, 1.0))[0]
+    model = fit_stream([path], roles, Settings(1.0, 1.0))[0]
     found = score_tables(model, [path], roles, chunk_rows=1000)
     returns = np.cumsum(reward[25_000::-1])[::-1]
     errors = returns - model.predict(reward[:25_001, np.newaxis])
@@ -107,7 +107,7 @@ def test_without_discount_memory_does_not_grow_with_an_episode(tmp_path):
 
 def test_without_discount_only_terminated_episodes_can_be_scored(tmp_path):
     path = write(episodes([30, 40], seed=12)[30:], tmp_path / "a.csv")
-    model = fit_tables([path], ROLES, Settings(1.0))[0]
+    model = fit_stream([path], ROLES, Settings(1.0))[0]
     with pytest.raises(InvalidInputError, match=r"of 40 rows none can be scored, .*: a row counts when its"):
         score_tables(model, [path], ROLES)
     with pytest.raises(InvalidInputError, match=r"no row can be scored: with gamma 1 .* Name .*`--terminated`"):
@@ -117,7 +117,7 @@ def test_without_discount_only_terminated_episodes_can_be_scored(tmp_path):
 def test_scores_and_predictions_that_overflow_are_refused(tmp_path):
     table = pa.table({"x": [1e200, 2e200, 1e-3], "r": [1e200, 1.0, 3.0], "d": [0, 0, 1]})
     path, roles = write(table, tmp_path / "a.parquet"), Roles(("x",), ("r",), None, "d")
-    model = fit_tables(
+    model = fit_stream(
         [write(episodes([9, 9], 1), tmp_path / "b.csv")], Roles(("x",), ("r",), "id", "done"), Settings(0.9)
     )[0]
     with pytest.raises(InvalidInputError, match=r"the squares of returns or of errors are beyond 1e308; scale the"):

@@ -84,7 +84,7 @@ def _summary(model: Model, file: str) -> str:
 def _intervals(model: Model) -> str:
     if model.no_intervals:
         return f"none. {model.no_intervals}"
-    return f"from {len(model.influence.shares)} stretches of the data"
+    return f"from {len(model.influence.shares)} blocks of the data"
 
 
 def model_json(model: Model, file: str) -> str:
@@ -100,7 +100,7 @@ def _content(model: Model, file: str) -> dict[str, Any]:
         "origin": None if model.origin is None else asdict(model.origin),
         **{name: getattr(model.settings, name) for name in ("gamma", "lmbda", "alpha", "variant", "fit_intercept")},
         "condition_number": condition if math.isfinite(condition) else None,
-        "stretches": None if model.no_intervals else len(model.influence.shares),
+        "blocks": None if model.no_intervals else len(model.influence.shares),
         "coefficients": _by_reward(model, _weights(model)[:, :n].tolist()),
         "intercept": dict(zip(model.reward_names, np.atleast_1d(model.intercept).tolist(), strict=True)),
         "coefficient_errors": None if errors is None else _by_reward(model, [row[:n] for row in errors]),

@@ -61,7 +61,7 @@ def fit(
     ] = "boyan",
     fit_intercept: Annotated[bool, typer.Option("--fit-intercept", help="Fit an intercept too.")] = False,
     independent: Annotated[
-        bool, typer.Option("--independent", help="Every file begins an episode; ids may come again.")
+        bool, typer.Option("--independent", help="Every file begins an episode; ids may occur again.")
     ] = False,
     jobs: Annotated[
         str | None, typer.Option(metavar="N", help="Threads.  [default: all cores]", show_default=False)
@@ -75,18 +75,18 @@ def fit(
     report: Annotated[
         str | None, typer.Option(metavar="FILE", help="Where a page with figures goes, as HTML.", show_default=False)
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace files that are there.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace existing files.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Summary as one JSON document.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help=QUIET)] = False,
 ) -> int:
     """Fit a model of discounted future rewards to tables.
 
-    A table has a row per step, in time order. The last row of an episode that did not terminate counts by its features
-    only; its reward is not used and may be missing. Without --episode, an episode ends at a row that is flagged. Names
-    have commas between them, and options that take several may be repeated. With auto, settings are chosen by
-    cross-validation on the first rows, as many as take a quarter of --memory, 256 MB at most. The model is the same for
-    any number of --jobs. Exit codes: 0 done, 1 a file could not be written, 2 bad usage or input, 130 interrupted (143
-    by SIGTERM).
+    A table has a row per step, in time order. Of the last row of an episode that did not terminate, only the features
+    are used; its reward may be missing. Without --episode, an episode ends at a flagged row. Separate names by commas;
+    options that take several may be repeated. With auto, cross-validation chooses settings from the first rows, up to a
+    quarter of --memory and 256 MB. The model is the same for any number of --jobs.
+
+    Exit codes: 0 done, 1 a file could not be written, 2 bad usage or input, 130 interrupted (143 by SIGTERM).
     """
     from lstd.errors import LSTDError
 
@@ -128,12 +128,12 @@ def _roles(
     return Roles(None if all_others else names(features), rewards, episode, terminated, truncated, excluded=excluded)
 
 
-def _number(name: str, text: str) -> float | None:
-    """The value of an option; None for auto."""
+def _number(name: str, text: str) -> float | str:
+    """The value of an option, a number or auto."""
     from lstd.errors import InvalidInputError
 
     if text == AUTO:
-        return None
+        return AUTO
     try:
         return float(text)
     except ValueError as error:
@@ -166,13 +166,13 @@ def _carry_out(
     from lstd.cli.progress import make_reporter, reporting
     from lstd.errors import LSTDError
     from lstd.estimators.saving import write_model
-    from lstd.tables.fitting import SAMPLE_ENTRIES, fit_tables
+    from lstd.tables.stream import SAMPLE_ENTRIES, fit_stream
 
     advise("; no model was written")
     with reporting(make_reporter(quiet)) as reporter:
         sample_entries = 0 if page is None else SAMPLE_ENTRIES
         listen = listener(reporter)
-        model, sample = fit_tables(data, roles, settings, sample_entries=sample_entries, on_progress=listen, **reading)
+        model, sample = fit_stream(data, roles, settings, sample_entries=sample_entries, on_progress=listen, **reading)
         # Said before it is true, so that an interruption never denies a model that is there.
         advise(f"; {out} may have been written")
         write_model(model, out)

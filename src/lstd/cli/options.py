@@ -59,15 +59,15 @@ def check_out(out: str, force: bool, inputs: Sequence[str], option: str = "--out
 def jobs_of(text: str | None) -> int | None:
     """Number of threads; raises InvalidInputError."""
     from lstd.data.checks import check_integer
-    from lstd.tables.ahead import MAX_JOBS
+    from lstd.distributed.ahead import MAX_JOBS
 
     return None if text is None else check_integer("--jobs", int(text) if _COUNT.fullmatch(text) else text, 1, MAX_JOBS)
 
 
 def bytes_of(text: str) -> int:
     """Bytes of a size like 512MB; raises InvalidInputError."""
+    from lstd.distributed.ahead import LEAST_MEMORY
     from lstd.errors import InvalidInputError
-    from lstd.tables.ahead import LEAST_MEMORY
 
     match = _SIZE.fullmatch(text.strip())
     if match is None:

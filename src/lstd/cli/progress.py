@@ -189,7 +189,7 @@ def _as_note(reporter: Reporter) -> Any:
         from lstd.errors import CompilationCacheWarning, LSTDWarning
 
         kind = "" if issubclass(category, LSTDWarning) else f"{category.__name__}: "
-        # Whoever is not told why every start takes so long cannot mend it.
+        # Shown in spite of --quiet: it is why every start takes so long.
         tell = reporter.fail if issubclass(category, CompilationCacheWarning) else reporter.note
         tell(kind + " ".join(str(message).split()))
 

@@ -8,7 +8,7 @@ features only count. The last row of a stream is a horizon row until the stream 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -53,6 +53,10 @@ class Rows:
     def n_features(self) -> int:
         return int(self.X.shape[1])
 
+    def with_ones(self) -> Rows:
+        """Add a column of ones as the last feature."""
+        return replace(self, X=_with_ones(self.X), X_next=None if self.X_next is None else _with_ones(self.X_next))
+
     def split(self, size: int, at: Iterable[int] = ()) -> list[Rows]:
         """Consecutive pieces of at most `size` rows, cut at the rows `at` too, as chunks of a stream.
 
@@ -74,6 +78,11 @@ class Rows:
             last_episode=int(number[end - 1]) if end < len(self) else self.last_episode,
             single=self.single, gamma=self.gamma, assumed=self.assumed,
         )  # fmt: skip
+
+
+def _with_ones(phi: Features) -> Features:
+    ones = np.ones((phi.shape[0], 1))
+    return sparse.hstack([phi, ones], format="csr") if sparse.issparse(phi) else np.hstack([phi, ones])
 
 
 def check_rows(
@@ -108,11 +117,7 @@ def check_rows(
         raise InvalidInputError(f"`X_next` must have the shape of `X`, {phi.shape}; got {phi_next.shape}.")
     assumed = ids is not None and terminated is None and phi_next is None and n_rows > 0
     if warn and assumed:
-        give_warning(
-            "`episode` was given without `terminated`: every episode is taken as truncated, its last row as features "
-            "only. Pass `terminated`: True on the last row of episodes that ended for good, all False if none did.",
-            MissingTerminationWarning,
-        )
+        warn_of_assumed("`episode` was given without `terminated`")
     changes = _episode_changes(ids, ended, n_rows)
     last = np.ones(n_rows, dtype=np.bool_)
     last[:-1] = changes
@@ -147,13 +152,27 @@ def warn_of_breaks(rows: Rows, lmbda: float, before: Array | None = None) -> boo
     row = 0 if before is not None and _differ(rows.X[:1], before[np.newaxis])[0] else first_break(rows)
     if row is None:
         return False
+    warn_of_break(f"Row {row} of `X`")
+    return True
+
+
+def warn_of_assumed(what: str) -> None:
+    """Warn that episodes are taken as truncated; `what` says which argument is missing."""
     give_warning(
-        f"Row {row} of `X` is not the successor that `X_next` gives the row before it, of the same episode: the trace "
-        "goes on all the same, since rows are taken in time order. Give transitions that do not follow one another "
-        "different ids in `episode`, or use lmbda=0.",
+        f"{what}: every episode is taken as truncated, and of its last row only the features are used. Give "
+        "`terminated`: true on the last row of episodes that ended for good, false elsewhere.",
+        MissingTerminationWarning,
+    )
+
+
+def warn_of_break(row: str) -> None:
+    """Warn that a row is not the successor of the row before it."""
+    give_warning(
+        f"{row} is not the successor that `X_next` gives the row before it, of the same episode: the trace goes on all "
+        "the same, since rows are taken in time order. Give transitions that do not follow one another different ids "
+        "in `episode`, or use lmbda=0.",
         BrokenEpisodeWarning,
     )
-    return True
 
 
 def first_break(rows: Rows) -> int | None:

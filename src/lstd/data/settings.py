@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lstd.data.checks import check_choice, check_flag, check_real
+from lstd.errors import InvalidInputError
 
 VARIANTS = ("boyan", "uncorrected", "mixed")
+AUTO = "auto"  # in place of a number that the data choose
 GAMMA, LMBDA, ALPHA, VARIANT = 0.99, 0.9, 1.0, "boyan"
 LMBDAS: NDArray[np.float64] = np.array([*np.arange(10) / 10, *np.arange(91, 101) / 100], dtype=np.float64)
 ALPHAS: NDArray[np.float64] = np.exp2(np.arange(-8, 9), dtype=np.float64)
@@ -48,9 +50,14 @@ class Settings:
 
     @classmethod
     def with_choice(
-        cls, gamma: float, lmbda: float | None, alpha: float | None, variant: str = VARIANT, fit_intercept: bool = False
+        cls, gamma: float, lmbda: Any, alpha: Any, variant: str = VARIANT, fit_intercept: bool = False
     ) -> Self:
-        """Settings in which None leaves `lmbda` or `alpha` to the data."""
-        choose = tuple(name for name, value in (("lmbda", lmbda), ("alpha", alpha)) if value is None)
-        lmbda, alpha = LMBDA if lmbda is None else lmbda, ALPHA if alpha is None else alpha
-        return cls(gamma, lmbda, alpha, variant, fit_intercept, choose)
+        """Return settings in which "auto" leaves `lmbda` or `alpha` to the data."""
+        choose = []
+        for name, value in (("lmbda", lmbda), ("alpha", alpha)):
+            if isinstance(value, str) and value == AUTO:
+                choose.append(name)
+            elif value is None or isinstance(value, str):
+                raise InvalidInputError(f'`{name}` must be a number or "auto"; got {value!r}.')
+        lmbda, alpha = LMBDA if "lmbda" in choose else lmbda, ALPHA if "alpha" in choose else alpha
+        return cls(gamma, lmbda, alpha, variant, fit_intercept, tuple(choose))

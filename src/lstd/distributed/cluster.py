@@ -1,84 +1,29 @@
-"""Tasks on an existing Dask cluster: results as they finish, and what is wrong with a cluster told in words."""
+"""Tasks on a Dask cluster: calls, results, the versions of its workers, and its errors in words."""
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import importlib
-import logging
 import pickle
-import re
 import uuid
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import CancelledError
-from importlib.util import find_spec
 from typing import Any
 
 import lstd
-from lstd.distributed.tasks import AHEAD, Task
-from lstd.errors import InvalidInputError, LSTDError, MissingExtraError
+from lstd.distributed.tasks import Task
+from lstd.errors import InvalidInputError, LSTDError
 
-SECONDS_TO_CONNECT = 10
-_SECONDS_TO_LOOK = 1.0  # between looks at a cluster from which nothing comes
-# A worker without lstd could not read a task that names something of it: it would leave the cluster without a word.
+_SECONDS_TO_LOOK = 1.0  # between checks of a cluster without results
+# A worker without lstd cannot read a task that contains objects of it: it would leave the cluster silently.
 _CALL = "(lambda function, arguments, more: function(*arguments, *more))(*__import__('pickle').loads(call), more)"
 _VERSION = "__import__('lstd').__version__"  # evaluated where lstd may be missing or another one
 
 Tell = Callable[[str], None]
 
 
-@contextlib.contextmanager
-def connected(address: str, name: str = "address") -> Iterator[Any]:
-    """A client of the Dask scheduler at an address, as tcp://HOST:8786, closed at the end; errors call it `name`.
-
-    Raises
-    ------
-    MissingExtraError
-        When `distributed` is not installed.
-    InvalidInputError
-        When no scheduler answers there within 10 s.
-    """
-    if find_spec("distributed") is None:
-        raise MissingExtraError(
-            'A Dask cluster needs the package distributed. Install it with: pip install "lstd[dask]"'
-        )
-    client = _client(address, name)
-    try:
-        yield client
-    finally:
-        with contextlib.suppress(Exception):
-            client.close(timeout=_SECONDS_TO_LOOK)
-
-
-def _client(address: str, name: str) -> Any:
-    distributed: Any = importlib.import_module("distributed")
-    for logger in ("distributed", *filter(re.compile(r"distributed\.").match, logging.root.manager.loggerDict)):
-        logging.getLogger(logger).setLevel(logging.CRITICAL)  # what is wrong is raised, and told once
-    try:
-        kind = asyncio.run(asyncio.wait_for(_kind(address), SECONDS_TO_CONNECT))
-        reason = "" if kind == "Scheduler" else f"it is that of a {kind}"
-    except TimeoutError:
-        reason = f"nothing has answered there as a scheduler does for {SECONDS_TO_CONNECT} s"
-    except Exception as error:  # parsing, resolving and connecting fail each in their own way
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
-    if reason:
-        raise InvalidInputError(
-            f"`{name}` must be that of a Dask scheduler, as tcp://HOST:8786; got {address!r} ({reason})."
-        )
-    return distributed.Client(address, timeout=SECONDS_TO_CONNECT, set_as_default=False)
-
-
-async def _kind(address: str) -> str:
-    """What answers at an address; a client would wait for ever where something else than Dask listens."""
-    distributed: Any = importlib.import_module("distributed")
-    how = distributed.Security().get_connection_args("client")
-    async with distributed.rpc(address, timeout=SECONDS_TO_CONNECT, connection_args=how) as there:
-        identity = await there.identity()
-    return str(identity["type"])
-
-
-def check_versions(client: Any) -> None:
+def _check_versions(client: Any) -> None:
     """Check that the scheduler and all workers that are there have this version of lstd.
 
     Raises
@@ -86,33 +31,26 @@ def check_versions(client: Any) -> None:
     InvalidInputError
         If not; the message names the versions.
     """
-    if getattr(client, "asynchronous", False):
-        raise InvalidInputError("`client` must be a distributed.Client with asynchronous=False.")
     with as_lost(client):
         workers = client.run(eval, _VERSION, on_error="return")
         try:
             scheduler = client.run_on_scheduler(eval, _VERSION)
         except ImportError as error:
             scheduler = error
-        except ValueError:  # it does not run what it is sent
+        except ValueError:  # it does not run functions that are sent to it
             scheduler = lstd.__version__
     found = Counter(_version(answer) for answer in workers.values())
     wrong = [f"{count} of {found.total()} workers has {_named(version)}" for version, count in _others(found)]
     wrong += [f"the scheduler has {_named(version)}" for version, _ in _others(Counter([_version(scheduler)]))]
     if wrong:
-        raise other_version("; ".join(wrong))
-
-
-def other_version(found: str) -> InvalidInputError:
-    """The error of workers that have another version of lstd than this process."""
-    return InvalidInputError(
-        f"Workers must have lstd {lstd.__version__}, as this process has, since results of several versions must not "
-        f"be mixed; {found}. Install the same version everywhere."
-    )
+        raise InvalidInputError(
+            f"Workers must have lstd {lstd.__version__}, as this process has, since sums of several versions must not "
+            f"be mixed; {'; '.join(wrong)}. Install the same version everywhere."
+        )
 
 
 def _version(answer: Any) -> str | None:
-    """None where lstd is missing; of a worker that died meanwhile, nothing is said."""
+    """Return the version of an answer, None where lstd is missing; a worker that died meanwhile is passed over."""
     if isinstance(answer, str):
         return answer
     return None if isinstance(answer, (ImportError, AttributeError)) else lstd.__version__
@@ -126,44 +64,10 @@ def _named(version: str | None) -> str:
     return "none" if version is None else f"lstd {version}"
 
 
-def on_cluster(
-    function: Callable[..., Any], tasks: Iterable[Task], client: Any, tell: Tell
-) -> Generator[tuple[Task, Any]]:
-    """Each task with its finished future, once, in the order in which they finish; `tell` of a wait for workers.
-
-    The scheduler does the tasks of a worker that dies elsewhere. Close the iterator: that cancels what is under way.
-
-    Raises
-    ------
-    InvalidInputError
-        When a worker that has joined has another version of lstd.
-    LSTDError
-        When the scheduler is lost.
-    """
-    source = iter(tasks)
-    running: dict[Any, Task] = {}
-    watch = Watch(client, tell)
-    name = function.__name__.strip("_")
-    try:
-        while True:
-            threads = watch.threads()
-            while len(running) < AHEAD * max(1, threads) and (task := next(source, None)) is not None:
-                running[submit(client, name, function, task)] = task
-            if not running:
-                return
-            for future in watch.finished(running):
-                yield running.pop(future), future
-                future.release()
-    finally:
-        with contextlib.suppress(Exception):
-            client.cancel(list(running))
-        running.clear()
-
-
 def submit(client: Any, name: str, function: Callable[..., Any], arguments: Task, *more: Any) -> Any:
-    """The future of a call with these arguments and, behind them, `more`, among which futures may be.
+    """Return the future of a call with these arguments followed by `more`, which may hold futures.
 
-    Of lstd, nothing but `arguments` may speak.
+    Only `arguments` may contain objects of lstd.
 
     Raises
     ------
@@ -176,14 +80,14 @@ def submit(client: Any, name: str, function: Callable[..., Any], arguments: Task
 
 
 class Watch:
-    """A cluster that is looked at while it works: who is there, and whether all have this version of lstd."""
+    """Watch a cluster while it works: its workers, and whether all have this version of lstd."""
 
     def __init__(self, client: Any, tell: Tell) -> None:
         self._client, self._tell, self._told = client, tell, False
         self._checked: set[str] = set()
 
     def threads(self) -> int:
-        """Number of threads of all workers, after a look at the versions of those that are new.
+        """Return the number of threads of all workers, after a check of the versions of new ones.
 
         Raises
         ------
@@ -195,12 +99,12 @@ class Watch:
         with as_lost(self._client):
             there = self._client.nthreads()
             if not self._checked or not there.keys() <= self._checked:
-                check_versions(self._client)
+                _check_versions(self._client)
                 self._checked |= there.keys()
         return sum(there.values())
 
     def finished(self, running: Iterable[Any]) -> set[Any]:
-        """Futures that are finished; none after a while in which none has been. Tells once of no workers."""
+        """Return the finished futures; none after a second without any. Report once that there are no workers."""
         with as_lost(self._client):
             done = _wait(running, self._client)
             there = bool(done or self._client.nthreads())
@@ -210,37 +114,18 @@ class Watch:
         return done
 
     def result(self, future: Any) -> Any:
-        """What a future gives, once it is there; raises as its task does, and as `threads`."""
+        """Wait for the result of a future; raises as its task does, and as `threads`."""
         while not self.finished([future]):
             self.threads()
-        self.threads()  # who has come meanwhile, without lstd, may be why it failed
+        self.threads()  # a worker that joined meanwhile, without lstd, may be the reason
         if future.status == "error":
             return future.result()
         with as_lost(future.client):
             return future.result()
 
 
-def outcome(future: Any) -> Any:
-    """The result of a finished future, or the error that its task ended in.
-
-    Raises
-    ------
-    LSTDError
-        When the scheduler is lost.
-    """
-    from distributed import KilledWorker
-
-    if future.status != "error":
-        with as_lost(future.client):
-            return future.result()
-    error = future.exception()
-    if isinstance(error, KilledWorker):
-        return LSTDError("workers died again and again of it, as they often do of too little memory")
-    return error
-
-
 def _wait(running: Iterable[Any], client: Any) -> set[Any]:
-    """Futures that are finished; none after a while in which none has been."""
+    """Return the futures that are finished; none after a second without any."""
     distributed: Any = importlib.import_module("distributed")
     try:
         with client.as_current():
@@ -253,12 +138,12 @@ def _wait(running: Iterable[Any], client: Any) -> set[Any]:
 
 @contextlib.contextmanager
 def as_lost(client: Any) -> Iterator[None]:
-    """An error of ours when the connection to the scheduler breaks, or is closed."""
+    """Raise an LSTDError when the connection to the scheduler breaks or is closed."""
     try:
         yield
     except LSTDError:
         raise
-    except Exception as error:  # without a scheduler, a client raises what comes
+    except Exception as error:  # without a scheduler, a client raises errors of many types
         if not isinstance(error, (CancelledError, OSError)) and getattr(client, "status", "running") == "running":
             raise
         raise LSTDError("The connection to the Dask scheduler was lost, or tasks were cancelled there.") from error

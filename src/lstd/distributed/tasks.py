@@ -1,4 +1,4 @@
-"""Tasks on an executor: results as they finish, and tasks done again on a fresh executor where a worker dies."""
+"""Tasks on an executor: results as they finish, and tasks repeated on a new executor if a worker dies."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ Given = Executor | Callable[[], Executor]
 Lost = Callable[[str, list[Task]], LSTDError]
 
 AHEAD = 4  # tasks under way per worker
-_WORKERS = 64  # taken for granted of an executor that does not tell
-_BREAKS = 3  # of fresh executors in a row, with no task finished in between
-_SECONDS_TO_LOOK = 1.0  # between looks at a pool from which nothing comes
+_WORKERS = 64  # assumed of an executor that does not give their number
+_BREAKS = 3  # of new executors in a row, with no task finished in between
+_SECONDS_TO_LOOK = 1.0  # between checks of a pool without results
 
 
 def check_workers(executor: Any, client: Any) -> None:
-    """Check that at most one of the two is given, and that it is what its name says.
+    """Check that at most one of the two is given, and its type.
 
     Raises
     ------
@@ -58,7 +58,7 @@ def _made(make: Callable[[], Executor]) -> Executor:
 
 
 def workers_of(executor: Executor) -> int | None:
-    """Number of workers of an executor; None of one that does not tell."""
+    """Return the number of workers of an executor; None if it does not give it."""
     workers = getattr(executor, "_max_workers", None)
     return workers if isinstance(workers, int) else None
 
@@ -66,21 +66,21 @@ def workers_of(executor: Executor) -> int | None:
 def on_executor(
     function: Callable[..., R], tasks: Iterable[Task], given: Given, lost: Lost
 ) -> Generator[tuple[Task, Future[R]]]:
-    """Each task with its finished future, once, in the order in which they finish.
+    """Yield each task with its finished future, once, in the order in which they finish.
 
-    Close the iterator: that cancels what has not begun, and shuts an executor down that was made here.
+    Closing the iterator cancels tasks that have not begun, and shuts down an executor that was made here.
 
     Parameters
     ----------
     function : callable
         Called with the arguments of each task on a worker.
     tasks : iterable of tuple
-        Asked for as workers become free.
+        Drawn as workers become free.
     given : Executor or function that makes one
         An executor that is made here is replaced if it breaks.
     lost : callable
-        Makes the error that is raised when a worker died and the executor is not replaced, of the reason and the tasks
-        that are not finished; those that are have been given before.
+        Makes the error for a worker that died if the executor is not replaced, from the reason and the unfinished
+        tasks; finished ones have been yielded before.
     """
     run: _Run[R] = _Run(function, tasks, given, lost)
     try:
@@ -90,7 +90,7 @@ def on_executor(
 
 
 class _Run(Generic[R]):
-    """Tasks under way on an executor; each stays among them until its future is given, once."""
+    """Tasks under way on an executor; each stays among them until its future is yielded, once."""
 
     def __init__(self, function: Callable[..., R], tasks: Iterable[Task], given: Given, lost: Lost) -> None:
         self._function, self._source, self._lost = function, iter(tasks), lost
@@ -118,7 +118,7 @@ class _Run(Generic[R]):
                 self._renew(broken)
 
     def _submit(self) -> BrokenExecutor | None:
-        """Keep workers busy; returns the error of an executor that takes no more."""
+        """Keep workers busy; returns the error of an executor that accepts no more tasks."""
         ahead = AHEAD * (workers_of(self._executor) or _WORKERS)
         while len(self._running) < ahead:
             task = self._again.popleft() if self._again else next(self._source, None)
@@ -135,14 +135,14 @@ class _Run(Generic[R]):
         return None
 
     def _finished_yet(self) -> Iterator[tuple[Task, Future[R]]]:
-        """What the broken executor did finish."""
+        """Yield the tasks that the broken executor did finish."""
         self._waited(ALL_COMPLETED)
         for future in [one for one in self._running if not isinstance(one.exception(), BrokenExecutor)]:
             self._breaks = 0
             yield self._running.pop(future), future
 
     def _renew(self, error: BrokenExecutor) -> None:
-        """Go on with a fresh executor, with the tasks that the broken one did not finish."""
+        """Continue on a new executor with the tasks that the broken one did not finish."""
         self._again.extend(self._running.values())
         self._running.clear()
         self._breaks += 1
@@ -154,7 +154,7 @@ class _Run(Generic[R]):
         self._watch = _Watch(self._executor)
 
     def _waited(self, return_when: str) -> set[Future[R]]:
-        """Those that are finished, all or at least one."""
+        """Wait for futures, all or at least one."""
         while True:
             done, left = wait(self._running, timeout=_SECONDS_TO_LOOK, return_when=return_when)
             if not left or (done and return_when == FIRST_COMPLETED):
@@ -163,7 +163,7 @@ class _Run(Generic[R]):
 
     def close(self) -> None:
         if isinstance(self._executor, ProcessPoolExecutor) and self._make is not None:
-            # It cancels futures itself: one that is cancelled behind its back stops a pool in the middle of breaking.
+            # The pool cancels futures itself: one that is cancelled elsewhere stops it in the middle of breaking.
             end = threading.Thread(target=self._executor.shutdown, kwargs={"cancel_futures": True})
             end.start()
             while end.is_alive():
@@ -177,20 +177,20 @@ class _Run(Generic[R]):
 
 
 class _Watch:
-    """Breaks a pool of processes that waits for the rest of what a process sent that has died; no other executor.
+    """Break a pool of processes that waits for the rest of a result whose process has died; no other executor.
 
-    The pool waits for ever, as long as the end is open to which the rest could be sent: in this process and in others.
+    The pool would wait for ever while the pipe is open for writing, in this process or in others.
     """
 
     def __init__(self, executor: Executor) -> None:
         pool = executor if isinstance(executor, ProcessPoolExecutor) else None
         found = getattr(pool, "_processes", None)
-        self._processes: dict[int, Any] = {} if found is None else found  # which the pool fills as tasks come
+        self._processes: dict[int, Any] = {} if found is None else found  # the pool adds to it as tasks come
         self._writer = getattr(getattr(pool, "_result_queue", None), "_writer", None)
         self._dead: set[int] = set()
 
     def look(self) -> None:
-        """Break the pool if a process is dead that was so at the last look: by itself it would have broken by now."""
+        """Break the pool if a process was dead at the last check too: by itself it would have broken by now."""
         processes = dict(self._processes)
         dead = {number for number, process in processes.items() if process.exitcode not in (None, 0)}
         stuck, self._dead = bool(dead & self._dead), dead

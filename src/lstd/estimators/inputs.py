@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -46,9 +45,7 @@ def rows_of(
     rows = check_rows(
         phi, present(y), gamma=settings.gamma, X_next=X_next, warn=warn, finite=False, **columns
     )  # fmt: skip
-    if settings.fit_intercept:
-        rows = replace(rows, X=_with_ones(rows.X), X_next=None if X_next is None else _with_ones(rows.X_next))
-    return rows
+    return rows.with_ones() if settings.fit_intercept else rows
 
 
 def names_of(estimator: BaseEstimator) -> tuple[str, ...] | None:
@@ -94,8 +91,3 @@ def present(y: Any) -> Any:
     if y is None:
         raise InvalidInputError("LSTD requires y to be passed, but the target y is None: pass a reward for every row.")
     return y
-
-
-def _with_ones(phi: Features) -> Features:
-    ones = np.ones((phi.shape[0], 1))
-    return sparse.hstack([phi, ones], format="csr") if sparse.issparse(phi) else np.hstack([phi, ones])

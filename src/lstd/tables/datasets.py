@@ -31,10 +31,10 @@ _Parts = Callable[[], Iterable[Table]]
 
 
 def dataset_tables(dataset: pyarrow.dataset.Dataset, *, independent: bool = False) -> list[Table]:
-    """Tables of a dataset in the order of its fragments: one for each file.
+    """Return the tables of a dataset in the order of its fragments: one for each file.
 
-    Data in memory, and a dataset that is filtered, are one table each: batches have nothing to say, and nobody tells
-    which files the rows that are left come from.
+    Data in memory, and a filtered dataset, are one table each: Arrow does not say which files the remaining rows come
+    from.
 
     Parameters
     ----------
@@ -45,7 +45,7 @@ def dataset_tables(dataset: pyarrow.dataset.Dataset, *, independent: bool = Fals
     Raises
     ------
     InvalidInputError
-        When there are no files, one cannot be read, or where files begin is asked for and not known.
+        When there are no files, one cannot be read, or `independent` is given and it is not known where files begin.
 
     Examples
     --------
@@ -64,12 +64,12 @@ def dataset_tables(dataset: pyarrow.dataset.Dataset, *, independent: bool = Fals
     else:
         tables = with_names_shared(_of_all(fragments, dataset.schema))
     if not tables:
-        raise InvalidInputError("`paths` must hold at least one file; got a dataset without files and rows.")
+        raise InvalidInputError("`source` must hold at least one file; got a dataset without files and rows.")
     for table in tables:
-        if independent and table.file in (_IN_MEMORY, _FILTERED):
+        if independent and not table.divisible:
             raise InvalidInputError(
-                f"`independent` must be False for {table.file}, which does not tell where files begin; give a dataset "
-                "of files without a filter, or name a column of episode ids that never come again."
+                f"`independent` must be False for {table.file}, which does not say where files begin; give a dataset "
+                "of files without a filter, or name a column of episode ids that never occur again."
             )
     return tables
 
@@ -100,6 +100,7 @@ class _ScannedTable(Table):
         super().__init__(file, 1)
         self.names = self.own = list(names)
         self._scan, self._parts = scan, parts
+        self.divisible = file not in (_IN_MEMORY, _FILTERED)
 
     def done(self) -> float:
         return 0.0
@@ -109,7 +110,7 @@ class _ScannedTable(Table):
             yield from self._scan(list(columns), most_rows)
         except _UNREADABLE as error:
             self._check_parts(columns, most_rows)
-            # Which rows came before hangs on how far Arrow was ahead.
+            # Which rows came before depends on how far Arrow was ahead.
             raise _unreadable(self.file, error, unfit="conversion error" in str(error)) from error
 
     def _check_parts(self, columns: Sequence[str], most_rows: int) -> None:
@@ -135,7 +136,7 @@ class _ParquetFragment(ParquetTable):
         self.names = _present(schema, self.own)
 
     def batches(self, columns: Sequence[str], most_rows: int = 2**15) -> Iterator[pa.RecordBatch]:
-        # Where all columns are those of the partition, another tells how many rows there are.
+        # If all columns are those of the partition, another one gives the number of rows.
         in_file = [name for name in columns if name not in self._keys] or self._counted
         n_rows = 0
         for batch in super().batches(in_file, most_rows):
@@ -227,7 +228,7 @@ def _of_filtered(dataset: Any, columns: list[str], most_rows: int) -> Iterator[p
 
 
 def _files_of(dataset: Any) -> Iterator[Table]:
-    """Tables of the files of a dataset, whose fragments nobody tells when it is filtered."""
+    """Yield the tables of the files of a filtered dataset, which does not give its fragments."""
     for child in _children(dataset):
         for file in getattr(child, "files", ()):
             yield _of_file(child.format.make_fragment(file, child.filesystem), dataset.schema)
@@ -243,7 +244,7 @@ def _children(dataset: Any) -> Iterator[Any]:
 
 
 def _options(formats: Sequence[Any]) -> dict[str, Any]:
-    """What keeps Arrow from holding whole files of Parquet; other formats do not take it."""
+    """Return options that keep Arrow from holding whole files of Parquet; other formats do not accept them."""
     if not all(isinstance(one, pyarrow.dataset.ParquetFileFormat) for one in formats):
         return {}
     options = pyarrow.dataset.ParquetFragmentScanOptions(

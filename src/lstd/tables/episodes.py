@@ -1,4 +1,4 @@
-"""Episodes of a stream that comes in chunks: where they begin, and the rules that concern more than one row."""
+"""Episodes of a stream in chunks: where they begin, and the rules that concern more than one row."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Flags = NDArray[np.bool_]
 
 @dataclass(frozen=True, eq=False)
 class Marks:
-    """What a chunk of T rows says about episodes."""
+    """The ids and flags of a chunk of T rows."""
 
     ids: Ids | None
     terminated: Flags  # (T,)
@@ -27,7 +27,7 @@ class Marks:
 
 
 class _Last(NamedTuple):
-    """The last row so far, of which the next chunk tells whether its episode goes on."""
+    """The last row so far; the next chunk decides whether its episode goes on."""
 
     file: str
     row: int
@@ -40,10 +40,10 @@ class _Last(NamedTuple):
 
 
 class Episodes:
-    """Follows the episodes from chunk to chunk.
+    """Follow the episodes from chunk to chunk.
 
-    An episode that was cut off ends in a row of which only the features count. The flag that says so stands in that
-    row, which then has no reward, or in the row before it, the last that was left.
+    Of the last row of an episode that was cut off, only the features are used. The flag of the cut is in that row,
+    which then has no reward, or in the row before it, the last that was left.
 
     Parameters
     ----------
@@ -65,7 +65,7 @@ class Episodes:
 
     @property
     def first(self) -> Any:
-        """Id of the first episode; texts that are all numbers give a number. None without ids."""
+        """Id of the first episode; a number if all ids are numbers in text. None without ids."""
         return self._typed(self._first_name)
 
     @property
@@ -97,7 +97,7 @@ class Episodes:
         return numbers, fault
 
     def part(self) -> None:
-        """Say that what follows goes on with no episode so far, and may have ids that came before.
+        """Begin a table that goes on with no episode so far, and whose ids may have occurred before.
 
         Raises
         ------
@@ -108,7 +108,7 @@ class Episodes:
         self._last, self._seen = None, SeenIds()
 
     def finish(self) -> None:
-        """Say that there are no more rows; raises InvalidInputError when the last one breaks a rule."""
+        """End the stream; raises InvalidInputError when the last row breaks a rule."""
         self._check_last(True)
 
     def _begins(self, marks: Marks, n: int) -> Flags:
@@ -125,7 +125,7 @@ class Episodes:
         return begins
 
     def _check_last(self, is_over: bool) -> None:
-        """Check the last row so far, now that it is known whether its episode is over."""
+        """Check the last row so far, once it is known whether its episode is over."""
         last = self._last
         if last is None:
             return

@@ -1,4 +1,4 @@
-"""What is wrong in a table, in one line: file, column, first bad row, remedy."""
+"""Errors of tables in one line: file, column, first bad row, remedy."""
 
 from __future__ import annotations
 

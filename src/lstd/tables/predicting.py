@@ -13,10 +13,11 @@ import pyarrow as pa
 import pyarrow.parquet
 from numpy.typing import NDArray
 
+from lstd.distributed.choosing import OnProgress
 from lstd.errors import InvalidInputError
 from lstd.estimators.model import Model
 from lstd.tables.arrow_columns import as_text, from_numpy
-from lstd.tables.row_reader import Chunk, OnProgress, Roles, RowReader
+from lstd.tables.row_reader import Chunk, Roles, RowReader
 
 Array = NDArray[np.float64]
 
@@ -24,20 +25,20 @@ _OF_INTERVALS = ("lower", "upper", "standard_error", "flagged")
 
 
 class Sink(Protocol):
-    """Where predictions go."""
+    """A destination of predictions."""
 
     def write(self, columns: dict[str, pa.Array]) -> None:
         """Write the next rows; all calls have the same columns."""
 
     def close(self) -> None:
-        """Write what is left."""
+        """Write the rest."""
 
     def abandon(self) -> None:
-        """Let go of a file that will not be kept."""
+        """Release a file that will not be kept."""
 
 
 class CsvSink:
-    """Rows of text with a header; numbers in as few digits as give the same float64."""
+    """Rows of text with a header; numbers in the fewest digits that give the same float64."""
 
     def __init__(self, file: IO[bytes], names: Sequence[str]) -> None:
         self._file = file
@@ -50,7 +51,7 @@ class CsvSink:
         self._file.flush()
 
     def abandon(self) -> None:
-        """Nothing is held."""
+        """Do nothing."""
 
     def _write(self, rows: Any) -> None:
         text = io.StringIO(newline="")
@@ -59,7 +60,7 @@ class CsvSink:
 
 
 class ParquetSink:
-    """A Parquet file; columns that are passed on keep their types, which are texts when they come from CSV."""
+    """A Parquet file; columns that are passed on keep their types, text if they come from CSV."""
 
     def __init__(self, file: IO[bytes], names: Sequence[str]) -> None:
         self._file, self._names = file, names

@@ -1,7 +1,7 @@
 """Tables in files as batches of rows: columns of text from CSV, typed columns from Parquet.
 
-Nothing is held but the batch at hand. Texts are converted elsewhere, so that a bad value is found with its row
-wherever it is, and types do not hang on what the first rows happen to hold.
+Only the current batch is held. Texts are converted elsewhere, so that a bad value is found with its row wherever it is,
+and types do not depend on the first rows.
 """
 
 from __future__ import annotations
@@ -74,6 +74,7 @@ class Table:
     names: list[str]
     own: list[str]
     text: bool  # values are texts
+    divisible = True  # it is a file or a frame, not a stream of unknown parts
 
     def __init__(self, file: str, size: int) -> None:
         self.file, self.size = file, size
@@ -113,7 +114,7 @@ def open_table(path: str | os.PathLike[str]) -> Table:
         raise InvalidInputError("A path is empty, ''; name a file.")
     if Path(file).is_dir():
         raise InvalidInputError(
-            f"{file} is a folder; name the files in it. In Python, `lstd.fit_files` takes "
+            f"{file} is a folder; name the files in it. In Python, `lstd.fit_tables` takes "
             f"pyarrow.dataset.dataset({file!r}) too."
         )
     if not lower.endswith(EXTENSIONS):
@@ -289,7 +290,7 @@ class _CsvTable(Table):
 
 
 class _Skip:
-    """Leaves out rows with too few or too many values, and keeps them in a list."""
+    """Leave out rows with too few or too many values, and keep them in a list."""
 
     def __init__(self, ragged: list[Any]) -> None:
         self._ragged = ragged
@@ -323,7 +324,7 @@ def _without_noise(reader: Callable[[], Iterable[Any]]) -> Generator[Any, None, 
 
 @contextlib.contextmanager
 def _silence() -> Iterator[None]:
-    """Leave errors of decoding unsaid until the last of all who asked for it, in any thread, is done."""
+    """Suppress errors of decoding until the last thread that asked for it is done."""
     global _silent, _hook
     with _lock:
         if not _silent:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -13,15 +13,15 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from lstd.data.columns import Fault, check_finite, check_not_infinite
+from lstd.distributed.ahead import MEMORY, Ahead
+from lstd.distributed.choosing import OnProgress
 from lstd.errors import InvalidInputError
 from lstd.tables import arrow_columns as convert
-from lstd.tables.ahead import MEMORY, Ahead
 from lstd.tables.episodes import Episodes, Marks
 from lstd.tables.faults import at_row, overflow_at
 from lstd.tables.readers import Table, equal_parts, open_table
 
 Array = NDArray[np.float64]
-OnProgress = Callable[[str, float, float], None]  # what is being done, bytes done and in all
 
 _INDEX = re.compile(r"__index_level_\d+__")
 _CHUNK_ENTRIES = 2**20  # of a chunk's features, 8 MiB
@@ -30,7 +30,7 @@ _ENTRY_BYTES = 128  # of memory that a chunk's feature needs, so that several ch
 
 @dataclass(frozen=True)
 class Roles:
-    """Which columns of a table mean what.
+    """The roles of the columns of a table.
 
     Attributes
     ----------
@@ -58,7 +58,7 @@ class Roles:
         return (*self.rewards, *(name for name in (self.episode, self.terminated, self.truncated) if name is not None))
 
     def resolved(self, tables: Sequence[Table]) -> Roles:
-        """These roles with all features by name.
+        """Return these roles with all features by name.
 
         Raises
         ------
@@ -84,7 +84,7 @@ class Roles:
 
 
 def with_names_shared(tables: Iterable[Table]) -> list[Table]:
-    """The tables, each with the lists of names of the one before it where they are equal, as many files may come."""
+    """Let tables with equal names share one list of them, since there may be many files."""
     found: list[Table] = []
     for table in tables:
         held = [found[-1].names, found[-1].own] if found else []
@@ -99,7 +99,7 @@ def _held(names: list[str], held: Sequence[list[str]]) -> list[str]:
 
 
 def _check_same_columns(first: Table, table: Table) -> None:
-    """Refuse columns that only one has; the index of a data frame counts only where a role names it."""
+    """Refuse columns that only one table has; the index of a data frame counts only if a role names it."""
     table.require([name for name in first.names if not _INDEX.fullmatch(name)])
     for name in table.names:
         if name not in first.names and not _INDEX.fullmatch(name):
@@ -134,17 +134,16 @@ class _Raw(NamedTuple):
 
 
 class RowReader:
-    """Reads tables as one stream of rows, in the order given; an episode may go on from one file to the next.
+    """Read tables as one stream of rows, in the order given; an episode may go on from one file to the next.
 
-    Memory is that of the chunks which are read ahead, and of the ids that were seen.
+    It holds the chunks that are read ahead, and the ids that were seen.
 
     Parameters
     ----------
-    paths : sequence of str, or of tables that are open
+    paths : sequence of str, or of open tables
     roles : Roles
     chunk_rows : int, optional
-        Rows per chunk, half as many to half as many more; by default as many as hold about a million features, fewer
-        with little memory.
+        Rows per chunk, give or take half; by default about a million features, fewer with little memory.
     on_progress : callable, optional
         Called in the thread that takes the chunks.
     independent : bool, default False
@@ -178,14 +177,14 @@ class RowReader:
         self._on_progress = on_progress
 
     def again(self) -> RowReader:
-        """Another reader of the same rows, from the first."""
+        """Return another reader of the same rows, from the first."""
         return RowReader(
             self.tables, self.roles, chunk_rows=self._chunk_rows,
             on_progress=self._on_progress, independent=self.independent, memory=self.memory,
         )  # fmt: skip
 
     def chunks(self, ahead: Ahead | None = None) -> Iterator[Chunk]:
-        """Checked chunks; raises InvalidInputError at the first bad row, after the chunks before it or one more.
+        """Yield checked chunks; raises InvalidInputError at the first bad row, after the chunks before it or one more.
 
         Parameters
         ----------
@@ -205,7 +204,7 @@ class RowReader:
         self.episodes.finish()
 
     def overflow(self, chunk: Chunk, error: InvalidInputError) -> InvalidInputError:
-        """The error for sums that overflow with a chunk."""
+        """Return the error for sums that overflow with a chunk."""
         values = np.column_stack([chunk.X, chunk.y])
         return overflow_at(chunk.file, chunk.first, values, (*self.features, *self.roles.rewards), error)
 
@@ -230,10 +229,10 @@ class RowReader:
             self._on_progress(f"reading {table.file}", done, total)
 
     def _n_bytes(self, raw: _Raw) -> int:
-        """Bytes of rows, as they were read and converted."""
+        """Return the bytes of rows, as read and converted."""
         width = 8 * (len(self.features) + len(self.roles.rewards))
         n_rows = sum(map(len, raw.batches))
-        if not raw.table.text:  # Arrow takes its time to add up what many columns take
+        if not raw.table.text:  # adding up the bytes of many columns is slow in Arrow
             return 2 * n_rows * width
         return n_rows * width + sum(int(batch.nbytes) for batch in raw.batches)
 
@@ -252,7 +251,7 @@ class RowReader:
 
 
 class _Values:
-    """Values of a batch and the first bad one of each column; the columns of features are let go."""
+    """Values of a batch and the first bad one of each column; the columns of features are not kept."""
 
     def __init__(self, batch: pa.RecordBatch, roles: Roles) -> None:
         self._faults: list[Fault] = []
@@ -274,7 +273,7 @@ class _Values:
         return min(self._faults, default=None, key=lambda fault: fault.row)
 
     def _one_by_one(self, batch: pa.RecordBatch, features: Sequence[str]) -> Array:
-        """Features that are to be converted, or searched for the first that is bad."""
+        """Convert features one by one, and find the first bad value."""
         X = np.empty((len(batch), len(features)))
         for j, name in enumerate(features):
             X[:, j], fault = convert.numbers(batch.column(name), name)
@@ -294,10 +293,10 @@ class _Values:
 
 
 def _grouped(batches: Iterator[pa.RecordBatch], n_rows: int) -> Iterator[list[pa.RecordBatch]]:
-    """Batches that have about `n_rows` rows together, half as many to half as many more, but for the last.
+    """Group batches of about `n_rows` rows together, give or take half, but for the last.
 
-    A batch of that length stays what it is: to cut and join many columns costs more than to convert them. What
-    precedes an error is given before it.
+    A batch of that length stays whole: cutting and joining many columns costs more than converting them. Rows before
+    an error are yielded before it is raised.
     """
     held: list[Any] = []
     length = 0

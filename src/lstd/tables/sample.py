@@ -1,10 +1,11 @@
-"""The first rows of a stream, in memory of a fixed size, for what cannot be worked out chunk by chunk."""
+"""The first rows of a stream, in memory of a fixed size, for what cannot be computed chunk by chunk."""
 
 from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
 
+from lstd.data.rows import Rows, check_rows
 from lstd.tables.row_reader import Chunk
 
 Array = NDArray[np.float64]
@@ -13,15 +14,15 @@ _FEWEST_ROWS = 64
 
 
 class Sample:
-    """Gathers rows until it is full; whole episodes where that leaves half of the rows at least.
+    """Gather rows until it is full; whole episodes where that leaves at least half of the rows.
 
     Parameters
     ----------
     n_features, n_rewards : int
     max_entries : int
-        Most features in all, 8 bytes each. Memory is taken as rows come.
+        Most features in all, 8 bytes each. The system provides memory as rows come.
     ones : bool
-        Add a column of ones as the last feature.
+        Add a column of ones as the last feature, in place: a copy of all rows would take as much memory again.
     """
 
     def __init__(self, n_features: int, n_rewards: int, max_entries: int, *, ones: bool = False) -> None:
@@ -32,13 +33,13 @@ class Sample:
         self._episode = np.empty(limit, dtype=np.int64)
         self._terminated = np.empty(limit, dtype=np.bool_)
         self._n = 0
-        self.is_full = False  # there was a row that it had no place for
+        self.is_full = False  # a row had no place
 
     def __len__(self) -> int:
         return self._n
 
     def add(self, chunk: Chunk) -> None:
-        """Go on with the rows of a chunk, as many as there is a place for."""
+        """Add the rows of the next chunk until the sample is full."""
         if self.is_full:
             return
         size = min(len(chunk), len(self._X) - self._n)
@@ -53,7 +54,7 @@ class Sample:
             self._drop_part_of_episode(int(chunk.episode[size]))
 
     def _drop_part_of_episode(self, following: int) -> None:
-        """Drop the last episode if it goes on in the row that had no place, unless too little would be left."""
+        """Drop the last episode if the row that had no place goes on with it, unless too little would be left."""
         if following != self._episode[self._n - 1]:
             return
         first = int(np.searchsorted(self._episode[: self._n], following))
@@ -79,3 +80,9 @@ class Sample:
     def terminated(self) -> NDArray[np.bool_]:
         """Whether the successor of a row is terminal."""
         return self._terminated[: self._n]
+
+    def checked(self, gamma: float) -> Rows:
+        """Return the rows as the data contract has them."""
+        return check_rows(
+            self.X, self.y, gamma=gamma, episode=self.episode, terminated=self.terminated, warn=False, finite=False
+        )

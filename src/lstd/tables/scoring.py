@@ -1,9 +1,9 @@
-"""How well a model predicts the discounted returns that tables hold, worked out chunk by chunk.
+"""The score of a model on the discounted returns of tables, computed chunk by chunk.
 
-Rows wait until their returns are known: to the end of their episode, or until what follows weighs less than rounding,
-which takes 41/(1−γ) rows. With γ = 1 they need not wait. There, with R_t the rewards of the episode before row t and R
-those of all of it, the return of the row is R − R_t, and the error of its prediction p_t is R − (R_t + p_t): means and
-spreads of R_t and of R_t + p_t are all that has to be known of an episode when it ends.
+Rows wait until their returns are known: to the end of their episode, or for 41/(1−γ) rows, after which the rest weighs
+less than rounding. With γ = 1 they need not wait. Let R_t be the sum of the rewards of the episode before row t, and R
+that of all. Then the return of the row is R − R_t, and the error of its prediction p_t is R − (R_t + p_t): when an
+episode ends, the means and spreads of R_t and of R_t + p_t suffice.
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lstd.data.returns import TOLERANCE, discounted_returns
+from lstd.distributed.choosing import OnProgress
 from lstd.errors import InvalidInputError
 from lstd.estimators.model import Model
 from lstd.tables.predicting import predictions_of
-from lstd.tables.row_reader import Chunk, OnProgress, Roles, RowReader
+from lstd.tables.row_reader import Chunk, Roles, RowReader
 
 Array = NDArray[np.float64]
 
@@ -29,7 +30,7 @@ _NOTHING = 1e-18  # a share of the values to come that is far below rounding
 
 @dataclass(frozen=True, eq=False)
 class Score:
-    """What the returns of tables say about a model; m rewards.
+    """The score of a model on tables; m rewards.
 
     Attributes
     ----------
@@ -80,7 +81,7 @@ def score_tables(
         _Undiscounted(moments) if model.settings.gamma == 1.0 else _Waiting(moments, model.settings.gamma)
     )
     rows = 0
-    with np.errstate(over="ignore", invalid="ignore"):  # what comes out is looked at
+    with np.errstate(over="ignore", invalid="ignore"):  # the results are checked
         for chunk in reader.chunks():
             rows += len(chunk)
             gathering.add(chunk, predictions_of(model, chunk))
@@ -109,13 +110,13 @@ def _too_few(paths: Sequence[str], rows: int, count: int, gamma: float) -> str:
 
 
 class _Gathering(Protocol):
-    """Adds rows to moments as soon as it is known whether they count, and their returns are."""
+    """Add rows to moments as soon as their returns are known."""
 
     def add(self, chunk: Chunk, predicted: Array) -> None:
-        """Go on with the rows of a chunk and their predictions, (T, m)."""
+        """Add the rows of a chunk and their predictions, (T, m)."""
 
     def finish(self) -> None:
-        """Say that there are no more rows."""
+        """End the stream."""
 
 
 class _Waiting:
@@ -144,7 +145,7 @@ class _Waiting:
         self._settle(at_end=True)
 
     def _settle(self, *, at_end: bool) -> None:
-        """Hand on the rows that are known now."""
+        """Add the rows whose returns are known now to the moments."""
         rewards, predicted = np.concatenate(self._rewards), np.concatenate(self._predicted)
         episodes, terminated = np.concatenate(self._episodes), np.concatenate(self._terminated)
         last = np.ones(len(episodes), dtype=np.bool_)
@@ -160,7 +161,7 @@ class _Waiting:
 
 
 class _Undiscounted:
-    """What is known of the last episode, with γ = 1: its rewards so far, and moments of R_t and of R_t + p_t."""
+    """The last episode with γ = 1: its rewards so far, and moments of R_t and of R_t + p_t."""
 
     def __init__(self, moments: _Moments) -> None:
         self._whole = moments
@@ -208,7 +209,7 @@ class _Moments:
         self.merge(block)
 
     def merge(self, other: _Moments) -> None:
-        """Add what others have counted."""
+        """Add other moments."""
         both = self.count + other.count
         if not other.count:
             return
@@ -220,7 +221,7 @@ class _Moments:
         self.count = both
 
     def mirrored(self, total: Array) -> _Moments:
-        """Those of `total` less each value."""
+        """Return the moments of `total` less each value."""
         found = _Moments(len(total))
         found.count, found.spread, found._spread_error = self.count, self.spread, self._spread_error
         found.mean, found._mean_error = total - self.mean, total - self._mean_error

@@ -1,4 +1,4 @@
-"""The ids that have been seen, in little memory: intervals of integers, and digests of all else.
+"""The ids that have been seen, in little memory: intervals of integers, and digests of other ids.
 
 Consecutive integers take no memory however many they are; other ids take 16 bytes each, and 40 for a moment when there
 are twice as many.
@@ -22,7 +22,7 @@ class SeenIds:
         self._digests = _Intervals()
 
     def add(self, keys: list[int | bytes]) -> int | None:
-        """Add keys; returns the place of the first that is there already or comes twice, and then adds none."""
+        """Add keys, or return the place of the first that is present already or occurs twice."""
         places: dict[int | bytes, int] = {}
         first = len(keys)
         for place, one in enumerate(keys):

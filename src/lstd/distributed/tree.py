@@ -1,4 +1,4 @@
-"""A reduction in a tree whose shape depends on the number of leaves only, not on the order in which they come."""
+"""A reduction in a tree whose shape depends on the number of leaves only, not on the order in which they arrive."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ T = TypeVar("T")
 
 
 class Tree(Generic[T]):
-    """Merges neighbours as soon as both are there: leaves 0 and 1, 2 and 3, …; then the pairs (0, 1) and (2, 3), ….
+    """Merge neighbours as soon as both are present: leaves 0 and 1, 2 and 3, …; then the pairs (0, 1) and (2, 3), ….
 
-    When leaves come nearly in order, about log2 of their number are held at a time.
+    If leaves arrive nearly in order, about log2 of their number are held at a time.
 
     Examples
     --------
@@ -37,11 +37,11 @@ class Tree(Generic[T]):
         self._nodes[level, place] = node
 
     def result(self) -> T | None:
-        """All leaves merged; None without leaves."""
+        """Merge all leaves; None without leaves."""
         in_order = sorted(self._nodes, key=lambda node: node[1] << node[0], reverse=True)
         nodes = [self._nodes[node] for node in in_order]
         return reduce(lambda later, earlier: self._merge(earlier, later), nodes) if nodes else None
 
     def clear(self) -> None:
-        """Let all nodes go."""
+        """Drop all nodes."""
         self._nodes.clear()

@@ -1,7 +1,7 @@
-"""Where tables meet that were summed apart: which episode goes on, and the rules that concern rows of both.
+"""The ends of tables that are summed apart: which episode goes on, and the rules that concern rows of two tables.
 
-A rule of :mod:`lstd.tables.episodes` looks at a row, the one before and the one after. So two rows at either end of
-consecutive tables are kept, and are followed anew, with those of their neighbours, when these are there.
+A rule of :mod:`lstd.tables.episodes` concerns a row, the one before and the one after. So two rows at either end of
+consecutive tables are kept, and checked again by the same rules together with those of the neighbouring tables.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from lstd.data.columns import Ids, id_key
 from lstd.errors import InvalidInputError
+from lstd.statistics.blocks import Blocks
 from lstd.statistics.statistics import LSTDStatistics
 from lstd.tables.episodes import Episodes, Marks
 from lstd.tables.faults import at_row
@@ -24,7 +25,7 @@ _TYPES = {kind.__name__: kind for kind in (int, float, str)}
 
 
 class Row(NamedTuple):
-    """What a row says about episodes."""
+    """The flags and the id of a row."""
 
     file: str
     place: int  # in the file, from 0
@@ -35,7 +36,7 @@ class Row(NamedTuple):
 
 
 class Following(Episodes):
-    """Follows the episodes of one table, and leaves to :class:`Ends` what hangs on the tables before and after."""
+    """Follow the episodes of one table, and leave to :class:`Ends` the rules that need the tables before and after."""
 
     def __init__(self, roles: Roles) -> None:
         super().__init__(roles.rewards, roles.episode, roles.terminated, roles.truncated)
@@ -44,7 +45,7 @@ class Following(Episodes):
         self._tail: tuple[Row, ...] = ()
 
     def follow(self, file: str, first: int, marks: Marks, n_sure: int) -> Any:
-        """As of the class above; what is not sure of the first row is not looked at."""
+        """As :meth:`Episodes.follow`, but the rules that need the row before the first are left out."""
         begins = not self._head
         rows = [_row(file, first, marks, i) for i in sorted({0, 1, n_sure - 2, n_sure - 1}) if 0 <= i < n_sure]
         self._head = (*self._head, *rows)[:2]
@@ -52,21 +53,21 @@ class Following(Episodes):
         return super().follow(file, first, _sure(marks) if begins else marks, n_sure)
 
     def finish(self) -> None:
-        """Nothing: whether the last episode is over is not known here."""
+        """Check nothing: the next table may go on with the last episode."""
 
     def ends(self, file: str, features: tuple[str, ...]) -> Ends:
-        """Both ends of the table."""
+        """Return both ends of the table."""
         return Ends(file, replace(self._roles, features=features), self._head, self._tail, frozenset(self._types))
 
     def named(self, name: Any, types: frozenset[type]) -> Any:
-        """An id that was read as text as a number, where all ids are, of tables with ids of these types."""
+        """Return an id; as a number if it was read as text and the ids of all tables, of these types, are numbers."""
         self._types = set(types)
         return self._typed(name)
 
 
 @dataclass(frozen=True)
 class Ends:
-    """Both ends of consecutive tables.
+    """Both ends of consecutive tables that are summed as one.
 
     Attributes
     ----------
@@ -75,7 +76,7 @@ class Ends:
     roles : Roles
         With all features by name.
     head, tail : tuple of Row
-        The first and the last two rows, or as many as there are.
+        The first and the last two rows, or fewer of short tables.
     types : frozenset of type
         Of the ids.
     """
@@ -86,30 +87,23 @@ class Ends:
     tail: tuple[Row, ...]
     types: frozenset[type]
 
-    def merged(
-        self, one: LSTDStatistics, two: LSTDStatistics, after: Ends, *, ordered: bool
-    ) -> tuple[LSTDStatistics, Ends]:
-        """Statistics of these tables and those after, and both ends of all.
+    def then(self, after: Ends, *, independent: bool) -> tuple[Ends, bool]:
+        """Return both ends of these tables and those after, and whether the latter begin an episode.
 
         Raises
         ------
         InvalidInputError
-            When they have other columns; when `ordered`, and a row breaks a rule: the message names it.
+            When tables go on with one another and a row breaks a rule: the message names it.
         """
-        two = self._in_order(two, after)
-        head, tail = (*self.head, *after.head)[:2], (*self.tail, *after.tail)[-2:]
-        ends = replace(self, head=head, tail=tail, types=self.types | after.types)
-        if not ordered:
-            return one + two, ends
-        begins = False
-        if self.tail and after.head:
+        begins = True
+        if not independent and self.tail and after.head:
             _follow(self.roles, [*self.tail, *after.head])
-            begins = self._begins(after.head[0])
-        # Ids of the two tables may be of different types, and without ids a flag may have ended the episode.
-        return replace(one, last_episode=0).then(replace(two, first_episode=int(begins))), ends
+            begins = self.ends_before(after.head[0])
+        head, tail = (*self.head, *after.head)[:2], (*self.tail, *after.tail)[-2:]
+        return replace(self, head=head, tail=tail, types=self.types | after.types), begins
 
     def check(self) -> None:
-        """Check both ends, now that no tables come before or after.
+        """Check both ends, as no tables come before or after.
 
         Raises
         ------
@@ -120,35 +114,38 @@ class Ends:
         _follow(self.roles, self.tail, is_last=True)
 
     def named(self, statistics: LSTDStatistics) -> LSTDStatistics:
-        """Statistics with the ids of the first and last episode, as a caller who goes on with them knows them."""
+        """Return statistics with the ids of the first and last episode, with which `partial_fit` goes on."""
         first, last = (
             Following(self.roles).named(rows[place].name if rows else None, self.types)
             for rows, place in ((self.head, 0), (self.tail, -1))
         )
         return replace(statistics, first_episode=first, last_episode=last)
 
-    def _begins(self, row: Row) -> bool:
+    def ends_before(self, row: Row) -> bool:
+        """Return whether the last episode ends before `row`, the next after these tables."""
         last = self.tail[-1]
         return last.terminated or last.truncated if row.name is None else id_key(last.name) != id_key(row.name)
 
-    def _in_order(self, statistics: LSTDStatistics, after: Ends) -> LSTDStatistics:
-        """Statistics of the tables after, with features in the order of those of these tables."""
+    def in_order(self, after: Ends, blocks: Blocks) -> Blocks:
+        """Return the sums over the tables after, with features in the order of these tables."""
         names, others = self.roles.features or (), after.roles.features or ()
         if names == others:
-            return statistics
-        for file, found, needed in ((after.file, others, names), (self.file, names, others)):
-            if missing := sorted(set(needed) - set(found)):
+            return blocks
+        for file, present, needed in ((after.file, others, names), (self.file, names, others)):
+            if missing := sorted(set(needed) - set(present)):
                 raise InvalidInputError(
                     f"{file}: column {missing[0]!r} is missing, which {self.file if file == after.file else after.file}"
                     " has; give tables with the same columns, or name the features."
                 )
         places = {name: place for place, name in enumerate(others)}
         order = [places[name] for name in names]
-        return _reordered(statistics, np.array([*order, *range(len(order), statistics.n_features)]))
+        every = np.array([*order, *range(len(order), blocks.total.n_features)])
+        marks = tuple(_reordered(mark, every) for mark in blocks.marks)
+        return replace(blocks, total=_reordered(blocks.total, every), marks=marks)
 
 
 def pack(ends: Ends) -> dict[str, Any]:
-    """A document of ends."""
+    """Return a document of ends."""
     rows = {"head": [list(row) for row in ends.head], "tail": [list(row) for row in ends.tail]}
     return rows | {
         "file": ends.file,
@@ -158,7 +155,7 @@ def pack(ends: Ends) -> dict[str, Any]:
 
 
 def unpack(document: Mapping[str, Any], roles: Roles) -> Ends:
-    """Ends of a document; any error of a kind that `_container.read` expects where something is amiss."""
+    """Return the ends of a document; a broken one raises an error that `lstd.io.archive.read` expects."""
     head, tail = (
         tuple(Row(*row[:-1], missing=tuple(row[-1])) for row in document[part])  # type: ignore[misc]
         for part in ("head", "tail")
@@ -176,9 +173,9 @@ def _row(file: str, first: int, marks: Marks, i: int) -> Row:
 
 
 def _sure(marks: Marks) -> Marks:
-    """Marks of which nothing is said against the first row that the row before it, not known, may put right.
+    """Return marks without the flag of a first row that may be the second flagged row of a truncated episode.
 
-    A row that ends a truncated episode may have a reward where the row before it is flagged too.
+    The row that ends a truncated episode may have a reward if the row before it, which is not known here, is flagged.
     """
     if marks.ids is None or not len(marks.truncated) or 1 not in marks.ids.changes:
         return marks
@@ -188,7 +185,7 @@ def _sure(marks: Marks) -> Marks:
 
 
 def _follow(roles: Roles, rows: Sequence[Row], *, is_first: bool = False, is_last: bool = False) -> None:
-    """Follow consecutive rows; `is_first` and `is_last` say that there are none before and after."""
+    """Check consecutive rows; with `is_first` and `is_last` there are none before and after."""
     episodes = Episodes(roles.rewards, roles.episode, roles.terminated, roles.truncated)
     for place, row in enumerate(rows):
         truncated = row.truncated
@@ -208,7 +205,7 @@ def _flags(values: Any) -> NDArray[np.bool_]:
 
 
 def _reordered(s: LSTDStatistics, order: NDArray[np.intp]) -> LSTDStatistics:
-    """Statistics with their features in another order."""
+    """Return statistics with their features in another order."""
     both = np.ix_(order, order)
     pending = None if s.pending is None else replace(s.pending, phi=s.pending.phi[order])
     return replace(

@@ -1,4 +1,4 @@
-"""Tasks done ahead by several threads, with bounds on what is held, and their results in order."""
+"""Calls of a function in several threads, with a bound on the memory of those under way, and their results in order."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from lstd.errors import InvalidInputError
 T = TypeVar("T")
 Result = TypeVar("Result")
 
-MEMORY = 2**29  # bytes, by default
+MEMORY = 2**29  # bytes, the default bound
 LEAST_MEMORY = 2**24
 MAX_JOBS = 1024
 
 
 class Ahead:
-    """Threads that work ahead of whoever takes the results, and with them the thread that takes them.
+    """Threads that compute results before they are asked for, together with the thread that asks.
 
-    Rather than wait for a result, the calling thread does a task that nobody has begun: as many threads are busy as
-    there are jobs, and with one job nothing is done ahead. Leaving it ends the threads, and drops what they have not
-    begun.
+    `ThreadPoolExecutor.map` submits all items at once. Here the bytes of the items under way are bounded, and the
+    calling thread computes an item itself instead of waiting, so `n_jobs` threads are busy and one job needs no
+    thread. Leaving the context ends the threads and drops the calls that have not begun.
 
     Parameters
     ----------
     n_jobs : int, at least 1
-        Threads, the calling one among them.
+        Threads, including the calling one.
     """
 
     def __init__(self, n_jobs: int) -> None:
-        self._most_tasks = n_jobs + 1  # so that one waits for the first thread that is free
+        self._most_tasks = n_jobs + 1  # one waits for the first thread that is free
         self._pool = ThreadPoolExecutor(n_jobs - 1, thread_name_prefix="lstd") if n_jobs > 1 else None
 
     def __enter__(self) -> Self:
@@ -48,10 +48,10 @@ class Ahead:
     def map(
         self, function: Callable[[T], Result], items: Iterable[T], n_bytes: Callable[[T], int], most_bytes: int
     ) -> Iterator[Result]:
-        """Results in the order of the items, which the calling thread draws while others work on those before.
+        """Yield results in the order of the items, which the calling thread draws.
 
-        Items whose `n_bytes` add up to `most_bytes` are at work or waiting to be taken, or one that is larger. When
-        drawing an item fails, the error comes after the results of those before it.
+        The items under way add up to at most `most_bytes` by `n_bytes`, or there is only one. If drawing an item
+        fails, the error is raised after the results of the items before it.
         """
         if self._pool is None:
             yield from map(function, items)
@@ -74,7 +74,7 @@ class Ahead:
                 yield _first_result(waiting)
                 held -= freed
             task = _Task(function, item)
-            del item  # held by its task alone
+            del item  # only the task refers to it
             self._pool.submit(task.run)
             waiting.append((task, size))
             held += size
@@ -85,7 +85,7 @@ class Ahead:
 
 
 class _Task(Generic[Result]):
-    """A call of a function, made once by whoever comes first; it lets go of its argument."""
+    """One call of a function, made by the first thread that asks; it drops its argument afterwards."""
 
     def __init__(self, function: Callable[[T], Result], item: T) -> None:
         self._work: tuple[Callable[[Any], Result], Any] | None = (function, item)
@@ -93,7 +93,7 @@ class _Task(Generic[Result]):
         self._future: Future[Result] = Future()
 
     def run(self) -> None:
-        """Make the call, unless somebody has."""
+        """Make the call, unless another thread has begun it."""
         if not self._free.acquire(blocking=False):
             return
         assert self._work is not None
@@ -113,7 +113,7 @@ class _Task(Generic[Result]):
 
 
 def _first_result(waiting: deque[tuple[_Task[Result], int]]) -> Result:
-    """Take the first task's result; until it is there, the others are done here."""
+    """Remove the first task and return its result; until that is ready, run the others here."""
     first = waiting[0][0]
     for task, _ in waiting:
         if first.done():

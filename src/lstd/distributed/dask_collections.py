@@ -1,0 +1,205 @@
+"""Dask collections: one graph of the sums of their partitions and of the merges, computed where the partitions are."""
+
+from __future__ import annotations
+
+import importlib
+import itertools
+import logging
+import math
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from lstd.distributed.cluster import Watch, as_lost
+from lstd.distributed.sum_arrays import COLUMNS
+from lstd.distributed.sums import Leaf, Part, keyed
+from lstd.distributed.tree import Tree
+from lstd.errors import InvalidInputError, LSTDError
+
+_LOG = logging.getLogger("lstd")
+
+
+@dataclass(frozen=True)
+class Partitions:
+    """Chunks that Dask computes: delayed objects, or what else a chunk may be.
+
+    With `in_blocks`, each is a mapping of lists of delayed blocks, which belong side by side. The `client` is that of
+    the cluster on which the collection is persisted, if it is.
+    """
+
+    chunks: Sequence[Any]
+    client: Any = None
+    in_blocks: bool = False
+
+
+def is_dask(value: Any) -> bool:
+    """Return whether a value is a Dask collection, delayed objects included."""
+    dask = sys.modules.get("dask.base")  # a collection exists only if Dask was imported
+    return dask is not None and bool(dask.is_dask_collection(value))
+
+
+def is_kind(value: Any, kind: str) -> bool:
+    """Return whether a value is a Dask collection of a kind: "DataFrame", "Array" or "Delayed"."""
+    return is_dask(value) and any(base.__name__ == kind for base in type(value).__mro__)
+
+
+def is_future(value: Any) -> bool:
+    """Return whether a value is a future of a Dask cluster."""
+    distributed = sys.modules.get("distributed")
+    return distributed is not None and isinstance(value, distributed.Future)
+
+
+def listed(source: Any, expected: str) -> Partitions | Iterable[Any]:
+    """Return chunks of an iterable, a delayed object or a future: partitions if some are delayed objects.
+
+    Raises
+    ------
+    InvalidInputError
+        When `source` or one of its chunks is a Dask collection of another kind than `expected` says.
+    """
+    if is_kind(source, "Delayed") or is_future(source):
+        source = [source]
+    if is_dask(source):
+        raise InvalidInputError(f"`source` must be {expected}; got {source!r:.80}.")
+    if not isinstance(source, (list, tuple)):
+        rest = iter(source)
+        first = list(itertools.islice(rest, 1))
+        if not any(is_dask(chunk) or is_future(chunk) for chunk in first):
+            return itertools.chain(first, rest)
+        source = [*first, *rest]
+    chunks: Sequence[Any] = source
+    for place, chunk in enumerate(chunks):
+        if is_dask(chunk) and not is_kind(chunk, "Delayed"):
+            raise InvalidInputError(
+                f"`source` must be {expected}; `source[{place}]` is {chunk!r:.80}. Join several into one, for example "
+                "by dask.dataframe.concat."
+            )
+    return Partitions(chunks, _client_of(chunks)) if any(map(is_dask, chunks)) else chunks
+
+
+def frame_partitions(frame: Any, columns: Sequence[str], *, others: bool) -> Partitions:
+    """Return the partitions of a Dask DataFrame with these columns; without `others`, Dask reads no other columns."""
+    names = list(frame.columns)
+    for column in columns:
+        if names.count(column) != 1:
+            found = f"has it {names.count(column)} times" if column in names else f"has {names!r:.200}"
+            raise InvalidInputError(f"`source` must have a column {column!r}, once; the Dask DataFrame {found}.")
+    return Partitions(list((frame if others else frame[list(columns)]).to_delayed()), _client_of(frame))
+
+
+def array_partitions(arrays: Mapping[str, Any]) -> Partitions:
+    """Return the blocks of rows of Dask arrays by name."""
+    arrays = {name: array for name, array in arrays.items() if array is not None}
+    if unknown := sorted({*arrays} - {*COLUMNS}) or sorted({"X", "y"} - {*arrays}):
+        raise InvalidInputError(
+            f"`source` must have `X` and `y`, and nothing but {', '.join(COLUMNS)}, where it is a mapping; "
+            f"{unknown[0]!r} is {'unknown' if unknown[0] in arrays else 'missing'}."
+        )
+    for name, array in arrays.items():
+        if not is_kind(array, "Array") or array.ndim not in (1, 2):
+            raise InvalidInputError(
+                f"`{name}` of `source` must be a Dask array of one or two dimensions, as all of a mapping or a tuple "
+                f"(X, y); got {array!r:.80}. Other mappings and tuples are chunks themselves: give a list of them."
+            )
+        if not _fit(arrays["X"].chunks[0], array.chunks[0]):
+            raise InvalidInputError(
+                f"`{name}` of `source` must have the row chunks of `X`, {arrays['X'].chunks[0]!r:.80}; got "
+                f"{array.chunks[0]!r:.80}. Rechunk it: {name}.rechunk({{0: X.chunks[0]}})."
+            )
+    blocks = {name: array.to_delayed().reshape(array.numblocks[0], -1).tolist() for name, array in arrays.items()}
+    rows = [{name: parts[place] for name, parts in blocks.items()} for place in range(len(blocks["X"]))]
+    return Partitions(rows, _client_of(list(arrays.values())), in_blocks=True)
+
+
+def _fit(one: Sequence[float], two: Sequence[float]) -> bool:
+    """Whether chunks have the same sizes, as far as they are known."""
+    if len(one) != len(two):
+        return False
+    return all(a == b or math.isnan(a) or math.isnan(b) for a, b in zip(one, two, strict=True))
+
+
+def on_graph(leaf: Leaf, partitions: Partitions, client: Any) -> Part | None:
+    """Sum all partitions in one graph, in which Dask computes once what they share.
+
+    Without a client it is computed as any collection: where it is persisted, by the default client, or on the local
+    scheduler.
+    """
+    from dask.delayed import delayed
+
+    summed = delayed(partial(_of_blocks, leaf) if partitions.in_blocks else leaf, pure=False, traverse=False)
+    tree: Tree[Any] = Tree(delayed(leaf.merge, pure=False, traverse=False))
+    for place, chunk, key in keyed(leaf, partitions.chunks):
+        tree.add(place, summed(place, chunk, key))
+    root = tree.result()
+    return None if root is None else _computed_by(client or partitions.client, root)
+
+
+def load(chunk: Any, client: Any) -> Any:
+    """Compute a chunk that Dask holds, and return any other as it is."""
+    if is_future(chunk):
+        return computed(chunk.result)
+    if isinstance(chunk, dict) and any(isinstance(parts, list) and is_dask(parts[0]) for parts in chunk.values()):
+        return {name: _beside([load(part, client) for part in parts]) for name, parts in chunk.items()}
+    return _computed_by(client, chunk) if is_dask(chunk) else chunk
+
+
+def _computed_by(client: Any, collection: Any) -> Any:
+    client = client or _default_client(collection)
+    if client is None:
+        return computed(collection.compute)
+    watch = Watch(client, _LOG.warning)
+    watch.threads()
+    with as_lost(client):
+        future = client.compute(collection)
+    try:
+        return computed(partial(watch.result, future))
+    finally:
+        future.release()  # an error refers to it too
+
+
+def _default_client(collection: Any) -> Any:
+    """The client of the cluster on which Dask computes a collection; None on the local scheduler."""
+    dask: Any = importlib.import_module("dask.base")
+    found = getattr(dask.get_scheduler(collections=[collection]), "__self__", None)
+    return found if hasattr(found, "nthreads") else None
+
+
+def computed(result: Callable[[], Any]) -> Any:
+    """Call a function that waits for Dask; raises LSTDError where Dask did not compute its result."""
+    try:
+        return result()
+    except LSTDError:
+        raise
+    except Exception as error:
+        if type(error).__name__ == "KilledWorker":
+            raise LSTDError(
+                f"Workers died again and again of a chunk: {error}. A worker often dies of too little memory: use "
+                "smaller chunks. With a `store`, finished sums are kept."
+            ) from error
+        raise LSTDError(f"`source` could not be computed by Dask: {error!r:.500}.") from error
+
+
+def _client_of(collection: Any) -> Any:
+    """The client of a cluster on which parts of a collection, or of several in a list, are; None if none are."""
+    distributed = sys.modules.get("distributed")
+    futures = [] if distributed is None else distributed.futures_of(collection)
+    return futures[0].client if futures else None
+
+
+def _of_blocks(leaf: Leaf, place: int, blocks: Mapping[str, list[Any]], key: bytes | None) -> Part:
+    try:
+        arrays = {name: _beside(parts) for name, parts in blocks.items()}
+    except ValueError as error:
+        raise InvalidInputError(f"`source[{place}]`: blocks do not fit side by side: {error}.") from error
+    return leaf(place, arrays, key)
+
+
+def _beside(parts: list[Any]) -> Any:
+    if len(parts) == 1:
+        return parts[0]
+    return sparse.hstack(parts, format="csr") if any(map(sparse.issparse, parts)) else np.hstack(parts)

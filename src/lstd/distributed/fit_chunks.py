@@ -1,0 +1,185 @@
+"""Models of arrays that need not fit in memory, on one core or machine: the functions for Python programs."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Executor
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from lstd.data.checks import check_flag, check_integer
+from lstd.data.rows import warn_of_assumed, warn_of_break
+from lstd.data.settings import Settings
+from lstd.distributed.ahead import LEAST_MEMORY, MEMORY
+from lstd.distributed.choosing import ENTRIES, choose, estimator_of, model_of
+from lstd.distributed.dask_collections import Partitions, array_partitions, is_kind, listed, load
+from lstd.distributed.runners import Runner
+from lstd.distributed.sum_arrays import SumArrays, first_rows
+from lstd.distributed.sums import Part, folder
+from lstd.errors import InvalidInputError
+from lstd.statistics.statistics import LSTDStatistics
+
+if TYPE_CHECKING:
+    from lstd.estimators.lstd import LSTD
+    from lstd.estimators.lstd_cv import LSTDCV
+
+_EXPECTED = "Dask arrays as a tuple (X, y) or a mapping, or a list of delayed objects or futures, where it is of Dask"
+
+
+def fit_chunks(
+    source: Any,
+    *,
+    gamma: float,
+    lmbda: float | str = 0.9,
+    alpha: float | str = 1.0,
+    variant: str = "boyan",
+    fit_intercept: bool = False,
+    n_blocks: int | str = "auto",
+    n_jobs: int | None = None,
+    executor: Executor | Callable[[], Executor] | None = None,
+    client: Any = None,
+    memory: int = MEMORY,
+    store: str | os.PathLike[str] | None = None,
+    independent: bool = False,
+) -> LSTD | LSTDCV:
+    """Fit a model to chunks of arrays, which are summed one by one: here, on an executor or on a Dask cluster.
+
+    The model is the same to the last bit for the same chunks, whatever runs them.
+
+    Parameters
+    ----------
+    source : iterable, path-like, or Dask arrays
+        Chunks in time order. A chunk is ``(X, y)`` or a mapping of the arrays that :meth:`lstd.LSTD.fit` takes, by
+        name; the path of an .npz file of them; a function without arguments that returns one of the first two and is
+        called where the chunk is summed; a `dask.delayed` object; or a future of a cluster. Iterables are asked for
+        chunks as workers become free. Dask arrays come as a tuple ``(X, y)`` or a mapping by name: each of their
+        chunks of rows is a chunk.
+    gamma, lmbda, alpha, variant, fit_intercept, n_blocks
+        As of :class:`lstd.LSTD`. With "auto", `lmbda` or `alpha` is chosen by cross-validation on the first chunks,
+        up to 2²⁵ features in all; these are loaded twice, the first time in this process.
+    n_jobs : int, optional
+        Threads of this process, including the calling one; by default one per core.
+    executor : concurrent.futures.Executor or function that makes one, optional
+        An executor that is made here is replaced if a worker dies, and the chunks that were not finished are summed
+        again: for example :func:`lstd.distributed.local_processes`.
+    client : distributed.Client, optional
+        Of a Dask cluster, on whose workers sums are merged too. Without it, Dask arrays and delayed objects are
+        computed as Dask computes any collection.
+    memory : int, default 2**29
+        Bytes. With `n_blocks="auto"`, the blocks of data that intervals need take at most an eighth of it, and a
+        chunk's at most an eighth of the chunk; a model with too many features for that has no intervals.
+    store : path-like, optional
+        Folder, seen by all workers under this name, that keeps the sums of each chunk. A later fit finds them by the
+        chunk's place, the settings but for `alpha` and `variant`, and the content of arrays, the name, size and
+        modification time of a file, or the pickle of a function. What a function reads is not looked at.
+    independent : bool, default False
+        No chunk goes on with an episode of the chunk before.
+
+    Returns
+    -------
+    LSTD, or LSTDCV if `lmbda` or `alpha` was chosen
+
+    Raises
+    ------
+    InvalidInputError
+        When an argument or a chunk breaks a rule, or a worker of a cluster has another version of lstd.
+    OutputError
+        When the store could not be written.
+    LSTDError
+        When workers die again and again, or one of an executor that was given; when Dask cannot compute a chunk, or
+        its scheduler is lost.
+
+    Warns
+    -----
+    IllConditionedWarning, MissingTerminationWarning, BrokenEpisodeWarning
+        As :meth:`lstd.LSTD.fit`; the last two once, and not for sums that the store keeps.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import lstd
+    >>> X, y = np.ones((6, 1)), np.ones(6)
+    >>> model = lstd.fit_chunks([(X[:2], y[:2]), (X[2:], y[2:])], gamma=0.5, lmbda=0.0, alpha=0.0)
+    >>> model.n_transitions_, model.predict([[1.0]])
+    (5, array([2.]))
+    """
+    runner = Runner(n_jobs, executor, client)
+    settings = Settings.with_choice(gamma, lmbda, alpha, variant, fit_intercept)
+    leaf = _leaf(settings, n_blocks, memory, store, independent)
+    chunks, selection = chunks_of(source), None
+    if settings.choose:
+        chunks, first = split(chunks, client)
+        settings, selection = choose(first_rows(first, leaf, ENTRIES), settings)
+        leaf = _leaf(settings, n_blocks, memory, store, independent)
+    part = runner.sum(leaf, chunks)
+    _warn(part)
+    return estimator_of(model_of(part.blocks, settings, selection, n_blocks))
+
+
+def sum_chunks(
+    source: Any,
+    *,
+    gamma: float,
+    lmbda: float = 0.9,
+    fit_intercept: bool = False,
+    n_jobs: int | None = None,
+    executor: Executor | Callable[[], Executor] | None = None,
+    client: Any = None,
+    store: str | os.PathLike[str] | None = None,
+    independent: bool = False,
+) -> LSTDStatistics:
+    """Sum chunks of arrays without fitting a model, and without the blocks that intervals need.
+
+    Parameters, errors and warnings are those of :func:`lstd.fit_chunks`.
+
+    Returns
+    -------
+    LSTDStatistics
+        To solve for several values of `alpha` and `variant`, or to merge with other sums.
+    """
+    settings = Settings(gamma, lmbda, fit_intercept=fit_intercept)
+    part = Runner(n_jobs, executor, client).sum(_leaf(settings, 0, MEMORY, store, independent), chunks_of(source))
+    _warn(part)
+    return part.blocks.total
+
+
+def _leaf(settings: Settings, n_blocks: Any, memory: Any, store: Any, independent: Any) -> SumArrays:
+    memory = check_integer("memory", memory, LEAST_MEMORY)
+    return SumArrays(settings, n_blocks, memory, folder(store), check_flag("independent", independent))
+
+
+def chunks_of(source: Any) -> Partitions | Iterable[Any]:
+    """Return the chunks of a source of arrays; raises InvalidInputError when it is of another kind."""
+    if isinstance(source, (str, os.PathLike)):
+        return [source]
+    pair = isinstance(source, tuple) and len(source) == 2
+    if isinstance(source, Mapping) or (pair and any(is_kind(one, "Array") for one in source)):
+        return array_partitions(source if isinstance(source, Mapping) else dict(zip("Xy", source, strict=True)))
+    one = isinstance(source, (bytes, np.ndarray)) or hasattr(source, "__arrow_c_stream__")
+    if one or (pair and all(isinstance(array, np.ndarray) for array in source)):
+        raise InvalidInputError(
+            f"`source` must be a list or another iterable of chunks; got a {type(source).__name__}, which may be one "
+            "chunk: give a list of it. Data with named columns go to `lstd.fit_tables`."
+        )
+    if not isinstance(source, Iterable) and not hasattr(source, "__dask_graph__") and not hasattr(source, "client"):
+        raise InvalidInputError(f"`source` must be a list or another iterable of chunks; got {source!r:.80}.")
+    return listed(source, _EXPECTED)
+
+
+def split(chunks: Any, client: Any) -> tuple[Any, Any]:
+    """Return chunks, and an iterator that loads them from the first; chunks of an iterator are drawn once."""
+    if isinstance(chunks, Partitions):
+        return chunks, (load(chunk, client or chunks.client) for chunk in chunks.chunks)
+    chunks, first = (chunks, iter(chunks)) if isinstance(chunks, (list, tuple)) else itertools.tee(chunks)
+    return chunks, (load(chunk, client) for chunk in first)
+
+
+def _warn(part: Part) -> None:
+    if part.assumed is not None:
+        warn_of_assumed(f"`source[{part.assumed}]` has `episode` without `terminated`")
+    if part.broken is not None:
+        place, row = part.broken
+        warn_of_break(f"`source[{place}]`: row {row} of `X`")

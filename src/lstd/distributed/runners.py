@@ -1,0 +1,174 @@
+"""Sums of chunks by threads of this process, by an executor or by a Dask cluster, merged in one tree.
+
+The tree has a shape that depends on the number of chunks only, and each chunk is summed with the BLAS at one thread. So
+all runners give the same bits, in whatever order chunks finish and whichever workers die.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from concurrent.futures import Executor, ProcessPoolExecutor
+from contextlib import closing
+from dataclasses import dataclass
+from functools import partial
+from multiprocessing import get_context
+from typing import Any
+
+from threadpoolctl import threadpool_limits
+
+from lstd.data.checks import check_integer
+from lstd.distributed import tasks
+from lstd.distributed.ahead import MAX_JOBS, Ahead
+from lstd.distributed.cluster import Watch, submit
+from lstd.distributed.dask_collections import Partitions, computed, is_future, on_graph
+from lstd.distributed.sums import Leaf, Part, keyed
+from lstd.distributed.tasks import AHEAD, Task, check_workers
+from lstd.distributed.tree import Tree
+from lstd.errors import InvalidInputError, LSTDError
+from lstd.statistics.threads import available_cores, one_blas_thread
+
+_LOG = logging.getLogger("lstd")
+
+
+@dataclass(frozen=True)
+class Runner:
+    """Where chunks are summed; raises InvalidInputError when an argument breaks its rule or two are given.
+
+    Attributes
+    ----------
+    n_jobs : int or None
+        Threads of this process; None for one per core.
+    executor : concurrent.futures.Executor, function that makes one, or None
+    client : distributed.Client or None
+    """
+
+    n_jobs: int | None = None
+    executor: Any = None
+    client: Any = None
+
+    def __post_init__(self) -> None:
+        check_workers(self.executor, self.client)
+        if getattr(self.client, "asynchronous", False):
+            raise InvalidInputError("`client` must be a distributed.Client with asynchronous=False.")
+        if self.n_jobs is not None:
+            check_integer("n_jobs", self.n_jobs, 1, MAX_JOBS)
+            if not self.is_here:
+                raise InvalidInputError(
+                    f"`n_jobs` must be None beside `executor` or `client`, which have workers of their own; got "
+                    f"{self.n_jobs}. Leave it out."
+                )
+
+    @property
+    def is_here(self) -> bool:
+        """Whether chunks are summed by threads of this process."""
+        return self.executor is None and self.client is None
+
+    @property
+    def threads(self) -> int:
+        """Threads of this process that sum chunks."""
+        return self.n_jobs or available_cores()
+
+    def sum(self, leaf: Leaf, chunks: Partitions | Iterable[Any]) -> Part:
+        """Sum all chunks and merge the sums.
+
+        Raises
+        ------
+        InvalidInputError
+            When there are no chunks; when they are of Dask and `n_jobs` or `executor` is given.
+        """
+        client = self.client
+        if client is None and isinstance(chunks, (list, tuple)):
+            client = next((chunk.client for chunk in chunks if is_future(chunk)), None)
+        on_dask = client is not None or isinstance(chunks, Partitions)
+        for name, value in (("n_jobs", self.n_jobs), ("executor", self.executor)):
+            if on_dask and value is not None:
+                raise InvalidInputError(
+                    f"`{name}` must be None where `source` is of Dask, which computes it; got {value!r:.80}. Pass its "
+                    "client as `client`, or nothing, to compute it as Dask computes any collection."
+                )
+        part: Part | None
+        if isinstance(chunks, Partitions):
+            part = on_graph(leaf, chunks, client)
+        elif client is not None:
+            part = on_cluster(leaf, chunks, client)
+        elif self.executor is not None:
+            part = on_executor(leaf, chunks, self.executor)
+        else:
+            part = on_threads(leaf, chunks, self.threads)
+        if part is None:
+            raise InvalidInputError("`source` must hold at least one chunk; got none.")
+        return part
+
+
+def local_processes() -> Executor:
+    """Make an executor with one process per core of this machine and the BLAS at one thread in each."""
+    return ProcessPoolExecutor(available_cores(), mp_context=get_context("spawn"), initializer=_limit_blas)
+
+
+def _limit_blas() -> None:
+    threadpool_limits(1)
+
+
+def on_threads(leaf: Leaf, chunks: Iterable[Any], n_jobs: int) -> Part | None:
+    """Sum chunks in threads of this process; at most one more than there are threads are under way."""
+    tree: Tree[Part] = Tree(leaf.merge)
+    with one_blas_thread(), Ahead(n_jobs) as ahead:
+        for part in ahead.map(lambda task: leaf(*task), keyed(leaf, chunks), lambda task: 1, n_jobs + 1):
+            tree.add(part.first, part)
+        return tree.result()
+
+
+def on_executor(leaf: Leaf, chunks: Iterable[Any], executor: Executor | Callable[[], Executor]) -> Part | None:
+    """Sum chunks on an executor and merge their sums here; an executor that is made here is replaced if it breaks."""
+    tree: Tree[Part] = Tree(leaf.merge)
+    # With several threads of the BLAS, a merge takes ten times as long, and they go on spinning after it.
+    with closing(tasks.on_executor(leaf, keyed(leaf, chunks), executor, _lost)) as finished, one_blas_thread():
+        for (place, *_), future in finished:
+            tree.add(place, future.result())
+        return tree.result()
+
+
+def _lost(why: str, left: list[Task]) -> LSTDError:
+    places = sorted(task[0] for task in left)
+    return LSTDError(
+        f"A worker died, and {why}; chunks of `source` not finished, among others not begun: {places!r:.200}. A worker "
+        "often dies of too little memory: use smaller chunks or fewer workers. With a `store`, finished sums are kept. "
+        "An executor that a function makes is replaced."
+    )
+
+
+def on_cluster(leaf: Leaf, chunks: Iterable[Any], client: Any) -> Part | None:
+    """Sum chunks and merge their sums on the workers of a Dask cluster.
+
+    What a worker that dies had computed, and no other worker has, the scheduler computes again in the same bracketing.
+    """
+
+    def together(one: Any, two: Any) -> Any:
+        return submit(client, "merge", leaf.merge, (), one, two)
+
+    tree: Tree[Any] = Tree(together)
+    running: set[Any] = set()
+    watch = Watch(client, _LOG.warning)
+    try:
+        threads = watch.threads()
+        for place, chunk, key in keyed(leaf, chunks):
+            future = submit(client, "sum", leaf, (place,), chunk, key)
+            running.add(future)
+            tree.add(place, future)
+            while len(running) >= AHEAD * max(1, threads):
+                done = watch.finished(running)
+                threads = watch.threads()
+                for future in filter(_failed, done):
+                    computed(partial(watch.result, future))
+                running -= done
+        root = tree.result()
+        return None if root is None else computed(partial(watch.result, root))
+    finally:
+        running.clear()  # the scheduler drops what nobody refers to, after an error too
+        tree.clear()
+
+
+def _failed(future: Any) -> bool:
+    """Whether a future failed, or was cancelled because the scheduler was lost."""
+    return future.status in ("error", "cancelled")

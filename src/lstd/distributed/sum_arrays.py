@@ -1,0 +1,167 @@
+"""Sums of a chunk of arrays, on a worker."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from lstd.data.rows import Rows, check_rows, first_break
+from lstd.distributed.sums import Leaf, Part, called, pickled, status
+from lstd.errors import InvalidInputError
+from lstd.statistics.blocks import no_blocks
+from lstd.statistics.threads import one_blas_thread
+
+_TABLES = (".csv", ".csv.gz", ".parquet")
+COLUMNS = ("X", "y", "episode", "terminated", "X_next", "discount", "importance_ratio")
+
+
+@dataclass(frozen=True)
+class SumArrays(Leaf):
+    """Sum one chunk of arrays; errors name its place."""
+
+    def summed(self, place: int, chunk: Any) -> Part:
+        """Load, check and sum a chunk."""
+        lmbda = self.settings.lmbda
+        with naming(place), one_blas_thread():  # sums of other numbers of threads may differ in the last bit
+            rows = self.rows(columns_of(chunk))
+            blocks = no_blocks(rows, lmbda, self.n_blocks, self.block_bytes).extended(rows, threads=1)
+        row = None if lmbda == 0.0 or rows.X_next is None else first_break(rows)
+        return Part(
+            self.few_blocks(blocks),
+            place,
+            place,
+            place if rows.assumed else None,
+            None if row is None else (place, row),
+        )
+
+    def rows(self, columns: Mapping[str, Any]) -> Rows:
+        """Check arrays by name, and add the column of ones."""
+        rows = check_rows(**columns, gamma=self.settings.gamma, warn=False, finite=False)
+        return rows.with_ones() if self.settings.fit_intercept else rows
+
+    def merge(self, one: Part, two: Part) -> Part:
+        """Merge the sums over chunks that follow one another."""
+        try:
+            blocks = one.blocks.then(two.blocks, begins=True if self.independent else None)
+        except InvalidInputError as error:
+            raise InvalidInputError(f"`source[{one.last}]` and `source[{two.first}]`: {error}") from error
+        assumed = two.assumed if one.assumed is None else one.assumed
+        return Part(blocks, one.first, two.last, assumed, one.broken or two.broken)
+
+    def add_content(self, digest: Any, place: int, chunk: Any) -> None:
+        """Add arrays to a digest."""
+        with naming(place):
+            for name, values in columns_of(chunk).items():
+                digest.update(name.encode())
+                _add(digest, values)
+
+
+@contextmanager
+def naming(place: int) -> Iterator[None]:
+    """Name a chunk in errors."""
+    try:
+        yield
+    except InvalidInputError as error:
+        raise InvalidInputError(f"`source[{place}]`: {error}") from error
+
+
+def columns_of(chunk: Any) -> dict[str, Any]:
+    """Load a chunk as arrays by name, the arguments of `LSTDStatistics.from_arrays`."""
+    if callable(chunk):
+        chunk = called(chunk)
+    elif isinstance(chunk, (str, os.PathLike)):
+        chunk = _read(chunk)
+    if isinstance(chunk, tuple) and len(chunk) == 2:
+        chunk = dict(zip(("X", "y"), chunk, strict=True))
+    if not isinstance(chunk, Mapping):
+        if hasattr(chunk, "__arrow_c_stream__"):
+            raise InvalidInputError(f"a {type(chunk).__name__} has named columns; fit it with `lstd.fit_tables`.")
+        raise InvalidInputError(
+            "must be a mapping of arrays by name, (X, y), the path of an .npz file, or a function without arguments "
+            f"that returns one of the first two; got {chunk!r:.80}."
+        )
+    columns = {str(name): values for name, values in chunk.items()}
+    unknown, missing = sorted(columns.keys() - set(COLUMNS)), sorted({"X", "y"} - columns.keys())
+    if unknown or missing:
+        raise InvalidInputError(
+            f"must have `X` and `y`, and nothing but {', '.join(COLUMNS)}; got {sorted(columns)!r:.200}."
+        )
+    return columns
+
+
+def _read(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """Read the arrays of an .npz file."""
+    if os.fspath(path).lower().endswith(_TABLES):
+        raise InvalidInputError(f"{os.fspath(path)} is a table; fit it with `lstd.fit_tables`.")
+    status(path)
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            return {name: archive[name] for name in archive.files}
+    except Exception as error:  # a damaged file raises errors of zipfile, zlib and NumPy
+        raise InvalidInputError(f"{os.fspath(path)} must be an .npz file of numbers; {error!r:.200}.") from error
+
+
+def _add(digest: hashlib._Hash, values: Any) -> None:
+    """Add an array, dense or sparse, to a digest."""
+    if sparse.issparse(values):
+        digest.update(f"{values.format} {values.shape}".encode())
+        values = values.tocsr()
+        for array in (values.data, values.indices, values.indptr):
+            _add(digest, array)
+        return
+    array = np.asarray(values)
+    digest.update(f"{array.dtype} {array.shape}".encode())
+    if array.dtype.kind == "O":
+        digest.update(pickled(array.tolist()))
+    else:
+        digest.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+
+
+def first_rows(chunks: Iterator[Any], leaf: SumArrays, max_entries: int) -> Rows:
+    """Join the first chunks of arrays, up to `max_entries` features in all, for a choice of settings.
+
+    Episodes are numbered; without ids, an episode goes on from chunk to chunk unless chunks are independent.
+    """
+    joined: dict[str, list[Any]] = {}
+    entries, number, last, single = 0, 0, None, True
+    for place, chunk in enumerate(chunks):
+        with naming(place):
+            columns = columns_of(chunk)
+            rows = leaf.rows(columns)
+        if not len(rows):
+            continue
+        size = min(len(rows), max(64, (max_entries - entries) // rows.n_features))
+        begins = np.concatenate([[False], rows.last[:-1]])
+        if place and joined:
+            begins[0] = leaf.independent or bool(np.any(last != rows.first_episode)) or joined["terminated"][-1][-1]
+        episode = number + np.cumsum(begins)
+        part = {
+            "X": rows.X, "y": rows.y, "episode": episode, "terminated": rows.terminated, "X_next": rows.X_next,
+            "discount": rows.leaving, "importance_ratio": rows.ratios,
+        }  # fmt: skip
+        if joined and {name for name, value in part.items() if value is not None} != joined.keys():
+            raise InvalidInputError("`X_next` must be given for all chunks of a stream or for none.")
+        for name, values in part.items():
+            if values is not None:
+                joined.setdefault(name, []).append(values[:size])
+        number, last, single = int(episode[-1]), rows.last_episode, rows.single
+        entries += size * rows.n_features
+        if entries >= max_entries:
+            break
+    if not joined:
+        raise InvalidInputError("`source` must hold at least one row to choose settings from; got none.")
+    arrays = {name: _stacked(parts) for name, parts in joined.items()}
+    y = arrays.pop("y")
+    rows = check_rows(y=y[:, 0] if single else y, **arrays, gamma=leaf.settings.gamma, warn=False, finite=False)
+    return replace(rows, assumed=False)
+
+
+def _stacked(parts: list[Any]) -> Any:
+    return sparse.vstack(parts, format="csr") if any(map(sparse.issparse, parts)) else np.concatenate(parts)

@@ -1,0 +1,281 @@
+"""Models of data with named columns that need not fit in memory: the function for Python programs."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Callable, Iterable
+from concurrent.futures import Executor
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from lstd.data.checks import check_flag, check_integer
+from lstd.data.settings import Settings
+from lstd.distributed.ahead import LEAST_MEMORY, MEMORY
+from lstd.distributed.choosing import ENTRIES, choose, estimator_of, model_of
+from lstd.distributed.dask_collections import Partitions, frame_partitions, is_dask, is_future, is_kind, listed
+from lstd.distributed.fit_chunks import split
+from lstd.distributed.runners import Runner
+from lstd.distributed.sums import folder
+from lstd.errors import InvalidInputError, MissingExtraError
+
+if TYPE_CHECKING:
+    from lstd.estimators.lstd import LSTD
+    from lstd.estimators.lstd_cv import LSTDCV
+    from lstd.estimators.model import Model
+    from lstd.tables.row_reader import Roles
+    from lstd.tables.sum_tables import SumTables
+
+_EXPECTED = "a Dask DataFrame, or a list of delayed objects or futures of data frames, where it is of Dask"
+
+
+def fit_tables(
+    source: Any,
+    *,
+    features: str | Iterable[str] | None,
+    reward: str | Iterable[str],
+    gamma: float,
+    episode: str | None = None,
+    terminated: str | None = None,
+    truncated: str | None = None,
+    lmbda: float | str = 0.9,
+    alpha: float | str = 1.0,
+    variant: str = "boyan",
+    fit_intercept: bool = False,
+    n_blocks: int | str = "auto",
+    n_jobs: int | None = None,
+    executor: Executor | Callable[[], Executor] | None = None,
+    client: Any = None,
+    memory: int = MEMORY,
+    store: str | os.PathLike[str] | None = None,
+    independent: bool = False,
+) -> LSTD | LSTDCV:
+    """Fit a model to tables, which are read in chunks: here, on an executor or on a Dask cluster.
+
+    Sums are merged chunk by chunk, so memory does not grow with the data. The model is the same to the last bit for
+    any number of jobs, and for any executor and cluster; between these two ways it agrees up to rounding.
+
+    Parameters
+    ----------
+    source : path-like, pyarrow.dataset.Dataset, data frame, Dask DataFrame, or iterable
+        Files that end in .csv, .csv.gz or .parquet, read in this order; a dataset of files of any format, read in the
+        order of its fragments, with the columns of its partitions; a dataset in memory; data frames of pandas, Polars
+        or Arrow; a Dask DataFrame, whose partitions are tables; or functions without arguments, `dask.delayed` objects
+        and futures that return a data frame. A row per step, in time order. Of the last row of an episode that did
+        not terminate, only the features are used.
+    features : str, iterable of str, or None
+        Columns of features; None for all columns that have no other role.
+    reward : str or iterable of str
+        Columns of rewards received on leaving the row; the model predicts each.
+    gamma : float in [0, 1]
+        Discount per row.
+    episode : str, optional
+        Column of episode ids. Without it an episode ends at a flagged row.
+    terminated : str, optional
+        Column that is 1 where the episode ends for good, at value 0; else 0.
+    truncated : str, optional
+        Column that is 1 where an episode was cut off: on its last row, or the one before; else 0.
+    lmbda : float in [0, 1] or "auto", default 0.9
+        Trace decay; "auto" chooses it by cross-validation on the first rows, which are read twice.
+    alpha : float, at least 0, or "auto", default 1.0
+        Ridge coefficient; "auto" likewise.
+    variant, fit_intercept, n_blocks
+        As of :class:`lstd.LSTD`.
+    n_jobs : int, optional
+        Threads of this process, including the calling one, which reads while the others convert and sum; by default
+        one per core.
+    executor : concurrent.futures.Executor or function that makes one, optional
+        Sums each table on a worker. An executor that is made here is replaced if a worker dies: for example
+        :func:`lstd.distributed.local_processes`.
+    client : distributed.Client, optional
+        Of a Dask cluster, on whose workers tables are summed and merged. Without it, a Dask DataFrame or delayed
+        objects are computed as Dask computes any collection.
+    memory : int, default 2**29
+        Bytes, at least 2²⁴, that bound the chunks read ahead, their sums, and the blocks that intervals need: half of
+        it, and an eighth on workers and with a `store`. A model with too many features for that has no intervals.
+        A chunk is always read. A few matrices of n² numbers for n features, Python and its packages, and the pages
+        that the reader of Parquet holds come on top; none of it grows with the number of rows.
+    store : path-like, optional
+        Folder, seen by all workers under this name, that keeps the sums of each table: see :func:`lstd.fit_chunks`.
+    independent : bool, default False
+        No episode goes on from one table to the next, and ids may occur again in other tables. Not for a dataset that
+        is filtered or in memory.
+
+    Returns
+    -------
+    LSTD, or LSTDCV if `lmbda` or `alpha` was chosen
+
+    Raises
+    ------
+    InvalidInputError
+        When an argument breaks a rule, a table cannot be read, or a row breaks the data contract: the message names
+        the table, the column and the row.
+    MissingExtraError
+        When pyarrow is not installed.
+    OutputError, LSTDError
+        As :func:`lstd.fit_chunks`.
+
+    Warns
+    -----
+    MissingTerminationWarning
+        When episodes have ids and no column says which terminated.
+    IllConditionedWarning
+        When the system is singular or nearly so.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import lstd
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     files = [Path(folder, f"part{i}.csv") for i in range(2)]
+    ...     for file in files:
+    ...         _ = file.write_text("x,r,done\\n1,1,0\\n1,1,0\\n1,1,1\\n")
+    ...     model = lstd.fit_tables(files, features="x", reward="r", gamma=0.5, terminated="done", alpha=0.0)
+    >>> model.n_transitions_, model.n_episodes_, model.feature_names_in_.tolist()
+    (6, 2, ['x'])
+    """
+    runner = Runner(n_jobs, executor, client)
+    settings = Settings.with_choice(gamma, lmbda, alpha, variant, fit_intercept)
+    memory, independent = check_integer("memory", memory, LEAST_MEMORY), check_flag("independent", independent)
+    roles = roles_of(features, reward, episode, terminated, truncated)
+    tables = tables_of(source, roles, independent)
+    if runner.is_here and store is None and _at_hand(tables):
+        from lstd.tables.stream import fit_stream
+
+        model, _ = fit_stream(
+            tables, roles, settings, n_blocks=n_blocks, n_jobs=n_jobs, memory=memory, independent=independent
+        )
+        return estimator_of(model)
+    from lstd.tables.sum_tables import SumTables
+
+    if _at_hand(tables) and any(not getattr(table, "divisible", True) for table in tables):
+        raise InvalidInputError(
+            "`source` must be files or data frames on an executor, on a cluster or with a `store`; got a dataset that "
+            "is in memory or filtered, which is one stream. Use `n_jobs` alone, or give the paths of its files."
+        )
+    leaf = SumTables(settings, n_blocks, memory, folder(store), independent, roles)
+    return estimator_of(_fit_apart(tables, leaf, runner))
+
+
+def _fit_apart(tables: Any, leaf: SumTables, runner: Runner) -> Model:
+    """Fit a model to tables that are summed one by one."""
+    from lstd.tables.stream import first_rows, origin_of, warn_of_assumptions
+    from lstd.tables.sum_tables import chunks_in_order
+
+    selection, settings = None, leaf.settings
+    if settings.choose:
+        tables, first = split(tables, runner.client)
+        entries = min(ENTRIES, leaf.memory // 32)
+        sample = first_rows(chunks_in_order(first, leaf), leaf.roles, settings, entries)
+        settings, selection = choose(sample.checked(settings.gamma), settings)
+        leaf = replace(leaf, settings=settings)
+    files = [getattr(table, "file", table) for table in tables] if _at_hand(tables) else []
+    part = runner.sum(leaf, tables)
+    if not leaf.independent:
+        part.ends.check()
+    follow = not leaf.independent and part.last > part.first and not isinstance(tables, Partitions)
+    warn_of_assumptions(leaf.roles, follow=follow)
+    blocks = replace(part.blocks, total=part.ends.named(part.blocks.total))
+    return model_of(
+        blocks, settings, selection, leaf.n_blocks,
+        names=part.ends.roles.features, rewards=leaf.roles.rewards,
+        origin=origin_of(files, leaf.roles, blocks.total),
+    )  # fmt: skip
+
+
+def roles_of(features: Any, reward: Any, episode: Any, terminated: Any, truncated: Any) -> Roles:
+    """Return checked roles of columns.
+
+    Raises
+    ------
+    InvalidInputError
+        When a name is not text, or `truncated` is given without `terminated`.
+    MissingExtraError
+        When pyarrow is not installed.
+    """
+    for name, column in (("episode", episode), ("terminated", terminated), ("truncated", truncated)):
+        if column is not None and not isinstance(column, str):
+            raise InvalidInputError(f"`{name}` must be the name of a column, or None; got {column!r:.80}.")
+    columns = None if features is None else _names("features", features)
+    rewards = _names("reward", reward)
+    if truncated is not None and terminated is None:
+        raise InvalidInputError(
+            "`truncated` must come with `terminated`: an episode that is not flagged as truncated may have terminated "
+            "or not. Name both columns."
+        )
+    try:
+        from lstd.tables.row_reader import Roles
+    except ModuleNotFoundError as error:
+        raise MissingExtraError(
+            'Reading tables needs the package pyarrow. Install it with: pip install "lstd[cli]"'
+        ) from error
+    return Roles(columns, rewards, episode, terminated, truncated)
+
+
+def _names(name: str, value: Any) -> tuple[str, ...]:
+    if isinstance(value, (set, frozenset)):
+        raise InvalidInputError(f"`{name}` must have an order; got a {type(value).__name__}. Give a list.")
+    alone = isinstance(value, (str, bytes)) or not isinstance(value, Iterable)
+    names: list[Any] = [value] if alone else [*value]
+    for one in names:
+        if not isinstance(one, str):
+            raise InvalidInputError(
+                f"`{name}` must be the name of a column or several; got {one!r:.80} of type {type(one).__name__}."
+            )
+    if not names:
+        raise InvalidInputError(f"`{name}` must name at least one column; got none.")
+    return tuple(names)
+
+
+def tables_of(source: Any, roles: Roles, independent: bool) -> Any:
+    """Return the tables of a source: a list, partitions of Dask, or another iterable."""
+    from lstd.tables.frames import FrameTable, is_frame
+
+    if isinstance(source, (str, os.PathLike)):
+        return [os.fspath(source)]
+    if is_kind(source, "DataFrame"):
+        columns = list(dict.fromkeys((*(roles.features or ()), *roles.others)))
+        return frame_partitions(source, columns, others=roles.features is None)
+    if type(source).__module__.partition(".")[0] == "pyarrow":  # no other source needs to wait for the import
+        import pyarrow.dataset
+
+        if isinstance(source, pyarrow.dataset.Dataset):
+            from lstd.tables.datasets import dataset_tables
+
+            return dataset_tables(source, independent=independent)
+    if is_frame(source):
+        return [FrameTable("`source`", source)]
+    if isinstance(source, (set, frozenset)):
+        raise InvalidInputError(f"`source` must have an order; got a {type(source).__name__}. Give a list.")
+    if isinstance(source, bytes) or not (isinstance(source, Iterable) or is_dask(source) or is_future(source)):
+        raise InvalidInputError(
+            f"`source` must be a path, a dataset, a data frame or several of them; got {source!r:.80} of type "
+            f"{type(source).__name__}. Arrays go to `lstd.fit_chunks`."
+        )
+    return _opened(listed(source, _EXPECTED))
+
+
+def _opened(tables: Any) -> Any:
+    """Return a list of paths and data frames as tables; an iterator of paths as a list."""
+    from lstd.tables.sum_tables import opened
+
+    if isinstance(tables, Partitions):
+        return tables
+    if not isinstance(tables, (list, tuple)):
+        rest = iter(tables)
+        first = next(rest, None)
+        tables = [] if first is None else itertools.chain([first], rest)
+        if not isinstance(first, (str, os.PathLike)):
+            return tables
+        tables = list(tables)
+    if any(callable(table) or is_future(table) for table in tables):
+        return tables
+    if not tables:
+        raise InvalidInputError("`source` must hold at least one table; got none.")
+    return [opened(place, table) for place, table in enumerate(tables)]
+
+
+def _at_hand(tables: Any) -> bool:
+    """Return whether all tables can be opened now, to be read as one stream."""
+    return isinstance(tables, list) and not any(callable(table) or is_future(table) for table in tables)

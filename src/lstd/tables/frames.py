@@ -1,0 +1,64 @@
+"""A data frame in memory, of pandas, Polars or Arrow, as a table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+
+from lstd.errors import InvalidInputError
+from lstd.tables.readers import Table
+
+
+def is_frame(value: Any) -> bool:
+    """Return whether a value is a data frame."""
+    if _is_pandas(value):
+        return getattr(value, "ndim", None) == 2
+    return hasattr(value, "__arrow_c_stream__")
+
+
+class FrameTable(Table):
+    """A data frame as a table; `file` names it in errors."""
+
+    text = False
+
+    def __init__(self, file: str, frame: Any) -> None:
+        super().__init__(file, 1)
+        self._frame = frame if _is_pandas(frame) else self._arrow(lambda: pa.table(frame))
+        names = [str(name) for name in (frame.columns if _is_pandas(frame) else self._frame.column_names)]
+        self.names = self.own = names
+
+    def require(self, columns: Sequence[str]) -> None:
+        """Check that columns are there, each once."""
+        if missing := [column for column in columns if column not in self.names]:
+            raise InvalidInputError(
+                f"{self.file}: column {missing[0]!r} is missing; the data frame has {self.names!r:.200}."
+            )
+        super().require(columns)
+
+    def done(self) -> float:
+        """Return 1.0: a frame is in memory."""
+        return 1.0
+
+    def batches(self, columns: Sequence[str], most_rows: int = 2**15) -> Iterator[pa.RecordBatch]:
+        """Yield batches of these columns, converted one by one."""
+        if not _is_pandas(self._frame):
+            yield from self._frame.select(list(columns)).to_batches(max_chunksize=most_rows)
+            return
+        places = [self.names.index(name) for name in columns]
+        for first in range(0, len(self._frame), most_rows):
+            part = self._frame.iloc[first : first + most_rows, places].set_axis(list(columns), axis=1)
+            table = self._arrow(partial(pa.Table.from_pandas, part, preserve_index=False, nthreads=1))
+            yield from table.combine_chunks().to_batches()
+
+    def _arrow(self, make: Callable[[], Any]) -> Any:
+        try:
+            return make()
+        except Exception as error:  # pandas and Arrow raise errors of many types for columns of objects
+            raise InvalidInputError(f"{self.file} could not be read as a table: {error!r:.300}.") from error
+
+
+def _is_pandas(frame: Any) -> bool:
+    return type(frame).__module__.partition(".")[0] == "pandas"
