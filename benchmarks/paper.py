@@ -123,10 +123,10 @@ def ratios(quick: bool = False) -> Iterator[Ratio]:
         return
     rounds, warm = [], []
     with tempfile.TemporaryDirectory() as cache:
-        cold = _whole_paper_process(cache)["sweeps"]
+        cold = whole_paper_process(cache)["sweeps"]
         for i in range(WARM_REPEATS):
             rounds.append(timing.measure(progress=partial(_note, i)))
-            warm.append(_whole_paper_process(cache)["sweeps"])
+            warm.append(whole_paper_process(cache)["sweeps"])
     yield from _sweeps(rounds)
     loops = [whole_loop(measured) for measured in rounds]
     yield Ratio("the whole paper, kernels compiled, beside the loop", warm, loops, page=PAGE)
@@ -163,8 +163,8 @@ def whole_paper_table(measured: dict[str, Any]) -> list[str]:
     """Time the whole paper in fresh processes, cold and warm, beside the NumPy loop."""
     loop = whole_loop(measured)
     with tempfile.TemporaryDirectory() as cache:
-        cold = _whole_paper_process(cache)
-        warm = [_whole_paper_process(cache) for _ in range(WARM_REPEATS)]
+        cold = whole_paper_process(cache)
+        warm = [whole_paper_process(cache) for _ in range(WARM_REPEATS)]
     seconds = sorted(run["sweeps"] for run in warm)
     first = sorted(run["first"] for run in warm)
     middle = WARM_REPEATS // 2
@@ -192,7 +192,7 @@ def whole_paper_table(measured: dict[str, Any]) -> list[str]:
     return [*lines, *table, "", total]
 
 
-def _whole_paper_process(cache: str) -> dict[str, float]:
+def whole_paper_process(cache: str) -> dict[str, float]:
     command = [sys.executable, __file__, "--whole", repr(time.time())]
     done = subprocess.run(
         command, env={**os.environ, "LSTD_CACHE_DIR": cache}, check=True, stdout=subprocess.PIPE, text=True

@@ -95,7 +95,7 @@ def test_few_nodes_are_held_when_leaves_come_in_order():
     tree = Tree(lambda one, two: one + two)
     for place in range(1000):
         tree.add(place, 1)
-        assert len(tree._nodes) <= 10
+        assert len(tree) <= 10
     assert tree.result() == 1000
 
 

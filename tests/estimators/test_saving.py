@@ -24,7 +24,7 @@ from lstd.data.settings import Settings
 from lstd.errors import InvalidInputError, OutputError
 from lstd.estimators.model import Model, Origin, Selection
 from lstd.estimators.saving import read_model, write_model
-from lstd.io import archive as _container
+from lstd.io import archive as archive_module
 from lstd.report import write_fit_report
 from lstd.statistics.blocks import Blocks
 from lstd.statistics.solve import Solution
@@ -82,11 +82,11 @@ def reseal(path, change):
     changed = change(document, entries)
     entries["document.json"] = json.dumps(document if changed is None else changed).encode()
     with open(path, "wb") as file:
-        sealed = _container._Sealed(file)
+        sealed = archive_module.Sealed(file)
         with zipfile.ZipFile(sealed, "w") as archive:
             for name, content in entries.items():
                 archive.writestr(name, content)
-            archive.comment = bytes(_container._SEAL)
+            archive.comment = bytes(archive_module.SEAL)
         sealed.close()
 
 
@@ -424,7 +424,7 @@ def test_failure_to_write_leaves_the_old_file(tmp_path, monkeypatch):
     def full(*arguments, **options):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(_container.np.lib.format, "write_array", full)
+    monkeypatch.setattr(archive_module.np.lib.format, "write_array", full)
     with pytest.raises(OutputError, match="m could not be written: No space left on device"):
         write_model(replace(model(), names=None), path)
     assert path.read_bytes() == before

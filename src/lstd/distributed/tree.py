@@ -27,6 +27,10 @@ class Tree(Generic[T]):
         self._merge = merge
         self._nodes: dict[tuple[int, int], T] = {}  # of 2^level leaves, by (level, place among those of its level)
 
+    def __len__(self) -> int:
+        """Number of nodes that are held."""
+        return len(self._nodes)
+
     def add(self, place: int, leaf: T) -> None:
         """Add the leaf of a place."""
         level, node = 0, leaf

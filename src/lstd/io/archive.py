@@ -27,7 +27,7 @@ T = TypeVar("T")
 VERSION = 3
 _DOCUMENT = "document.json"
 _PREFIX = b"sha256:"
-_SEAL = len(_PREFIX) + 2 * hashlib.sha256().digest_size
+SEAL = len(_PREFIX) + 2 * hashlib.sha256().digest_size
 _BLOCK = 2**20
 
 
@@ -54,13 +54,13 @@ def write(
     path = checked_path(path)
     target = Path(os.path.realpath(path)) if path.is_symlink() else path
     with replacing(target, locked=locked) as file:
-        sealed = _Sealed(file)
+        sealed = Sealed(file)
         with zipfile.ZipFile(sealed, "w") as archive:
             archive.writestr(zipfile.ZipInfo(_DOCUMENT), json_bytes({**head, **document}))
             for name, array in arrays.items():
                 with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=True) as entry:
                     np.lib.format.write_array(entry, np.ascontiguousarray(array, np.float64), allow_pickle=False)
-            archive.comment = bytes(_SEAL)
+            archive.comment = bytes(SEAL)
         sealed.close()
 
 
@@ -91,7 +91,7 @@ def read(path: str | os.PathLike[str], builds: Mapping[str, Callable[[dict[str, 
         raise _foreign(path, kind) from error
 
 
-class _Sealed:
+class Sealed:
     """Passes what is written on to a file; replaces the last bytes by the digest of all before."""
 
     def __init__(self, file: IO[bytes]) -> None:
@@ -100,7 +100,7 @@ class _Sealed:
     def write(self, data: Any) -> int:
         added = bytes(data)
         joined = self._tail + added
-        body, self._tail = joined[:-_SEAL], joined[-_SEAL:]
+        body, self._tail = joined[:-SEAL], joined[-SEAL:]
         self._digest.update(body)
         self._file.write(body)
         return len(added)
@@ -113,7 +113,7 @@ class _Sealed:
 
 
 def _check_seal(path: Path, file: IO[bytes]) -> None:
-    left = file.seek(0, io.SEEK_END) - _SEAL
+    left = file.seek(0, io.SEEK_END) - SEAL
     file.seek(max(0, left))
     seal = file.read()
     file.seek(0)
