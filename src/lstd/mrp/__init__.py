@@ -6,7 +6,7 @@ Out: values, stationary distribution, limits of LSTD(λ), features of the states
 
 from lstd.mrp.classic import BoyanChain, RandomWalk
 from lstd.mrp.features import make_features
-from lstd.mrp.model import MRP
+from lstd.mrp.process import MRP
 from lstd.mrp.random import RandomMRP
 from lstd.mrp.simulate import Trajectory
 

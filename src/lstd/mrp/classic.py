@@ -7,19 +7,19 @@ from numpy.typing import NDArray
 
 from lstd.data.checks import check_integer, check_real
 from lstd.errors import InvalidInputError
-from lstd.mrp.model import MRP
+from lstd.mrp.process import MRP
 
 
 class BoyanChain(MRP):
-    """Boyan's chain: positions s lead to s − 1 or s − 2 with equal probability, reward −3; 1 leads to 0, reward −2.
+    """Boyan's chain, whose positions s lead to s − 1 or s − 2 with equal probability and reward −3.
 
-    Position 0 terminates with reward zero. An episode starts at the far end, position ``n_states − 1``, which is
-    state 0; state i is position ``n_states − 1 − i``. With `gamma` = 1 the value of position s is −2s.
+    Position 1 leads to position 0 with reward −2. Position 0 terminates with reward 0. State i is position
+    ``n_states − 1 − i``; episodes start in state 0. With `gamma` = 1 the value of position s is −2s.
 
     Parameters
     ----------
     n_states : int, default 13
-        Number of positions; one more than a multiple of four for :attr:`interpolating_features`.
+        Number of positions; :attr:`interpolating_features` needs one more than a multiple of four.
     gamma : float in [0, 1], default 1.0
 
     References
@@ -36,27 +36,22 @@ class BoyanChain(MRP):
 
     def __init__(self, n_states: int = 13, *, gamma: float = 1.0) -> None:
         k = check_integer("n_states", n_states, 3)
-        transition, reward = np.zeros((2, k, k))
-        for i in range(k - 2):
-            transition[i, [i + 1, i + 2]] = 0.5
-            reward[i, [i + 1, i + 2]] = -3.0
-        transition[k - 2, k - 1] = 1.0
-        reward[k - 2, k - 1] = -2.0
+        transition = 0.5 * (np.eye(k, k=1) + np.eye(k, k=2))
+        reward = np.where(transition > 0.0, -3.0, 0.0)
+        transition[k - 2, k - 1], reward[k - 2, k - 1] = 1.0, -2.0
         super().__init__(transition, reward, gamma=gamma)
 
     @property
     def interpolating_features(self) -> NDArray[np.float64]:
-        """Boyan's features, shape (k, (k − 1)/4 + 1): a hat at every fourth position, linear in between."""
+        """Boyan's features, shape (k, (k − 1)/4 + 1): hat functions centred at every fourth position."""
         k = self.n_states
         if (k - 1) % 4:
             raise InvalidInputError(f"`n_states` must be 1 more than a multiple of 4 for these features; got {k}.")
-        knots = np.arange(0, k, 4)
-        hats = 1.0 - np.abs(np.arange(k)[:, None] - knots) / 4.0
-        return np.asarray(np.maximum(0.0, hats), dtype=np.float64)
+        return np.asarray(np.maximum(0.0, 1.0 - np.abs(np.arange(k)[:, None] - np.arange(0, k, 4)) / 4.0))
 
 
 class RandomWalk(MRP):
-    """Random walk: steps left or right with equal probability until one end is passed.
+    """Random walk that steps left or right with equal probability until it passes an end.
 
     Parameters
     ----------
@@ -64,7 +59,7 @@ class RandomWalk(MRP):
         Odd number of states; an episode starts in the middle.
     gamma : float in [0, 1], default 1.0
     left_reward, right_reward : float, default −1.0 and 1.0
-        Rewards of leaving at either end; all others are zero. With `gamma` = 1 the values are linear in the state.
+        Rewards of passing the ends; all others are zero. With `gamma` = 1 the values are linear in the state.
 
     References
     ----------
@@ -78,22 +73,15 @@ class RandomWalk(MRP):
     """
 
     def __init__(
-        self,
-        n_states: int = 19,
-        *,
-        gamma: float = 1.0,
-        left_reward: float = -1.0,
-        right_reward: float = 1.0,
+        self, n_states: int = 19, *, gamma: float = 1.0, left_reward: float = -1.0, right_reward: float = 1.0
     ) -> None:
         k = check_integer("n_states", n_states, 1)
         if k % 2 == 0:
             raise InvalidInputError(f"`n_states` must be odd, so that there is a middle state; got {k}.")
-        left = check_real("left_reward", left_reward, -np.inf, np.inf)
-        right = check_real("right_reward", right_reward, -np.inf, np.inf)
-        transition = 0.5 * (np.eye(k, k=1) + np.eye(k, k=-1))
         ends = np.zeros(k)
-        ends[0] += left
-        ends[-1] += right
+        ends[0] += check_real("left_reward", left_reward, -np.inf, np.inf)
+        ends[-1] += check_real("right_reward", right_reward, -np.inf, np.inf)
         if k == 1:
             ends /= 2.0  # both exits leave from the one state, each with probability 1/2
-        super().__init__(transition, np.zeros((k, k)), gamma=gamma, start=k // 2, termination_reward=ends)
+        steps = 0.5 * (np.eye(k, k=1) + np.eye(k, k=-1))
+        super().__init__(steps, np.zeros((k, k)), gamma=gamma, start=k // 2, termination_reward=ends)

@@ -7,23 +7,21 @@ from numpy.typing import NDArray
 
 from lstd.data.checks import check_choice
 from lstd.errors import InvalidInputError
-from lstd.mrp.model import MRP
+from lstd.mrp.process import MRP
 from lstd.mrp.random import RandomMRP
 
 FEATURE_NAMES = ("tabular", "binary", "normal")
 
-Array = NDArray[np.float64]
 
-
-def make_features(model: MRP, name: str) -> Array:
+def make_features(model: MRP, name: str) -> NDArray[np.float64]:
     """Compute features of every state of `model`.
 
     Parameters
     ----------
     model : MRP
     name : {"tabular", "binary", "normal"}
-        Unit vectors; the ⌈log2(k + 1)⌉ bits of s + 1, most significant first; or five normals per state, which
-        only a :class:`RandomMRP` has. Binary and normal rows are scaled to length one.
+        Unit vectors; the ⌈log2(k + 1)⌉ bits of s + 1, most significant first; or the five normals that a
+        :class:`RandomMRP` draws per state. Binary and normal rows are scaled to length one.
 
     Returns
     -------
@@ -46,20 +44,14 @@ def make_features(model: MRP, name: str) -> Array:
     if name == "tabular":
         return np.eye(model.n_states)
     if name == "binary":
-        return _unit_rows(_bits(model.n_states))
-    if not isinstance(model, RandomMRP):
+        numbers = np.arange(1, model.n_states + 1)[:, None]
+        shifts = np.arange(model.n_states.bit_length())[::-1]  # k.bit_length() = ⌈log2(k + 1)⌉
+        rows = ((numbers >> shifts) & 1).astype(np.float64)
+    elif isinstance(model, RandomMRP):
+        rows = model.normal_features
+    else:
         raise InvalidInputError(
             f"`features` 'normal' exist only for a RandomMRP; got a {type(model).__name__}. "
             "Pass a matrix of features of shape (n_states, n_features) instead."
         )
-    return _unit_rows(model.normal_features)
-
-
-def _bits(n_states: int) -> Array:
-    width = int(n_states).bit_length()  # ⌈log2(k + 1)⌉
-    numbers = np.arange(1, n_states + 1)[:, None]
-    return ((numbers >> np.arange(width - 1, -1, -1)) & 1).astype(np.float64)
-
-
-def _unit_rows(rows: Array) -> Array:
     return np.asarray(rows / np.linalg.norm(rows, axis=1, keepdims=True))

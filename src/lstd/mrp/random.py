@@ -5,17 +5,17 @@ from __future__ import annotations
 import numpy as np
 
 from lstd.data.checks import check_integer
-from lstd.mrp.model import MRP
+from lstd.mrp.process import MRP
 
 N_NORMAL_FEATURES = 5
 
 
 class RandomMRP(MRP):
-    """Random Markov reward process: each state has `branching` successors chosen at random.
+    """Random Markov reward process in which each state has `branching` random successors.
 
-    The draws from ``numpy.random.RandomState(seed)``, in this order: k·k uniforms (not used); per state, its
-    successors by ``choice(k, b, replace=False)`` and b − 1 uniforms that cut [0, 1] into their probabilities;
-    k·k normals, the expected rewards; k uniforms (not used); k×5 normals, kept as `normal_features`.
+    ``numpy.random.RandomState(seed)`` draws k·k uniforms (not used); per state, its successors by
+    ``choice(k, b, replace=False)`` and b − 1 uniforms that cut [0, 1] into their probabilities; k·k normals, the
+    expected rewards; k uniforms (not used); and k×5 normals, the `normal_features`; in this order.
 
     Parameters
     ----------

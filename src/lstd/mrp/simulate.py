@@ -13,8 +13,8 @@ Array = NDArray[np.float64]
 class Trajectory(NamedTuple):
     """A simulated stream of T transitions; episodes, if any, follow one another.
 
-    ``states[t]`` is left with reward ``rewards[t]`` for ``states[t + 1]``. If ``terminated[t]``, that is the first
-    state of a new episode and ``discounts[t + 1]``, the discount on arrival in row t + 1, is zero.
+    Transition t leads from ``states[t]`` to ``states[t + 1]`` with reward ``rewards[t]`` and discount
+    ``discounts[t + 1]``. If ``terminated[t]``, the discount is zero and ``states[t + 1]`` starts a new episode.
     """
 
     states: NDArray[np.int64]  # (T + 1,)
@@ -28,17 +28,8 @@ def simulate(
 ) -> Trajectory:
     """Draw transitions in the order that :meth:`lstd.mrp.MRP.simulate` states.
 
-    Parameters
-    ----------
-    outcomes, rewards : ndarray of shape (k, k + 1)
-        Probabilities and expected rewards of going from a state to each state, or, in the last column, of terminating.
-    start : ndarray of shape (k,)
-        Probabilities of the start states.
-    reward_std : float
-        Standard deviation of the rewards.
-    gamma : float
-        Discount.
-    n_steps, seed : int
+    `outcomes` and `rewards`, (k, k + 1), hold the probabilities and expected rewards of each state's successors and, in
+    the last column, of termination. `start`, (k,), holds the probabilities of the start states.
     """
     from lstd._kernels.chain import walk
 
@@ -47,8 +38,7 @@ def simulate(
     first = generator.random_sample() if random_start else 0.0
     uniforms, normals, restarts = _draw(generator, n_steps, reward_std > 0, random_start)
     cumulative = np.cumsum(outcomes, axis=1)
-    # Rounding may leave the last cumulative probability below a uniform: the last possible outcome takes the rest,
-    # and no outcome after it, all of which are impossible, exceeds it.
+    # Rounding may leave the last sum below 1. The last possible outcome takes the rest; all later ones are impossible.
     final = np.array([np.flatnonzero(row)[-1] for row in outcomes > 0])
     terminating = len(start)
     cumulative[np.arange(terminating + 1) >= final[:, np.newaxis]] = 1.0
@@ -63,17 +53,16 @@ def simulate(
     return Trajectory(states, received, discounts, terminated)
 
 
-def _draw(
-    generator: np.random.RandomState, n_steps: int, noisy: bool, random_start: bool
-) -> tuple[Array, Array, Array]:
-    """Draw uniforms, standard normals and restart uniforms, step by step in the order in which a run uses them."""
-    uniforms, normals, restarts = np.zeros((3, n_steps))
+def _draw(generator: np.random.RandomState, n_steps: int, noisy: bool, random_start: bool) -> Array:
+    """Draw uniforms for successors, standard normals and uniforms for restarts, (3, n_steps), step by step."""
+    drawn = uniforms, normals, restarts = np.zeros((3, n_steps))
     if not noisy and not random_start:
-        return generator.random_sample(n_steps), normals, restarts
+        uniforms[:] = generator.random_sample(n_steps)
+        return drawn
     for t in range(n_steps):
         uniforms[t] = generator.random_sample()
         if noisy:
             normals[t] = generator.standard_normal()
         if random_start:
             restarts[t] = generator.random_sample()
-    return uniforms, normals, restarts
+    return drawn

@@ -1,7 +1,7 @@
 """A Markov reward process with exact values.
 
-States 0 … k−1, discount γ, transition matrix P, expected reward r(s). Rows of P may sum to less than one: the
-missing probability is that of terminating, after which a new episode begins in a start state. Then
+States 0 … k−1, discount γ, transition matrix P, expected reward r(s). A row of P may sum to less than one: the rest is
+the probability of termination, after which a new episode begins in a start state. Then
 
     values              V = (I − γP)⁻¹ r
     stationary          d = the long-run fraction of time in each state, when episodes follow one another
@@ -34,18 +34,18 @@ class MRP:
     Parameters
     ----------
     transition : array-like of shape (k, k)
-        ``transition[s, s']`` is the probability of going from s to s'. A row may sum to less than one: the rest
-        is the probability of terminating.
+        Probability of each transition (s, s'). A row may sum to less than one: the rest is the probability of
+        termination.
     reward : array-like of shape (k, k)
-        Expected reward of each transition (s, s'), in the units of the reward.
+        Expected reward of each transition (s, s').
     reward_std : float, default 0.0
         Standard deviation of the normal noise added to each reward.
     gamma : float in [0, 1], default 0.99
-        Discount. Values exist for 1 only if every state leads to termination.
+        Discount. A discount of 1 requires that every state leads to termination.
     start : int or array-like of shape (k,), default 0
-        State in which every episode starts, or the probabilities of the start states.
+        State in which every episode starts, or the probability of each start state.
     termination_reward : array-like of shape (k,), optional
-        Expected reward of terminating from each state; zero by default.
+        Expected reward of termination from each state; zero by default.
 
     Raises
     ------
@@ -78,9 +78,8 @@ class MRP:
         self.reward_std = check_real("reward_std", reward_std, 0.0, np.inf)
         self.gamma = check_real("gamma", gamma, 0.0, 1.0)
         self.start = _frozen(_check_start(start, k))
-        if termination_reward is None:
-            termination_reward = np.zeros(k)
-        self.termination_reward = _frozen(check_array("termination_reward", termination_reward, (k,)))
+        final = np.zeros(k) if termination_reward is None else termination_reward
+        self.termination_reward = _frozen(check_array("termination_reward", final, (k,)))
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(n_states={self.n_states}, gamma={self.gamma:g})"
@@ -92,26 +91,30 @@ class MRP:
 
     @cached_property
     def termination(self) -> Array:
-        """Probability of terminating from each state, shape (k,)."""
+        """Probability of termination from each state, shape (k,)."""
         missing = 1.0 - self.transition.sum(axis=1)
         return np.where(missing > _SUM_TOLERANCE, missing, 0.0)
 
     @cached_property
     def expected_reward(self) -> Array:
         """Expected reward on leaving each state, shape (k,)."""
-        per_state = (self.transition * self.reward).sum(axis=1) + self.termination * self.termination_reward
-        return np.asarray(per_state)
+        return np.asarray((self.transition * self.reward).sum(axis=1) + self.termination * self.termination_reward)
 
     @cached_property
     def values(self) -> Array:
         """Expected discounted sum of future rewards from each state, shape (k,)."""
-        self._check_ends(self.gamma)
-        values = np.linalg.solve(np.eye(self.n_states) - self.gamma * self.transition, self.expected_reward)
-        return np.asarray(values, dtype=np.float64)
+        self._check_convergence(self.gamma)
+        matrix = np.eye(self.n_states) - self.gamma * self.transition
+        return np.asarray(np.linalg.solve(matrix, self.expected_reward), dtype=np.float64)
 
-    def _check_ends(self, decay: float) -> None:
-        """Raise if sums over the future do not converge."""
-        if decay == 1.0 and not _all_terminate(self.transition, self.termination):
+    def _check_convergence(self, decay: float) -> None:
+        """Raise InvalidInputError if sums over the future, discounted by `decay`, diverge."""
+        if decay < 1.0:
+            return
+        terminates = self.termination > 0
+        for _ in range(self.n_states):
+            terminates = terminates | (self.transition[:, terminates] > 0).any(axis=1)
+        if not terminates.all():
             raise InvalidInputError(
                 "`gamma` must be below 1 for a process that may never terminate; got 1. Choose a discount below 1, or "
                 "let every state lead to termination."
@@ -120,11 +123,10 @@ class MRP:
     @cached_property
     def stationary(self) -> Array:
         """Long-run fraction of time in each state, shape (k,); zero for transient states."""
-        restarted = self.transition + np.outer(self.termination, self.start)
-        return _stationary(restarted, self.start)
+        return _stationary(self.transition + np.outer(self.termination, self.start), self.start)
 
     def best_fit(self, features: ArrayLike) -> Array:
-        """Weights of the stationary-weighted least-squares fit of the values.
+        """Compute the least-squares fit of the values, weighted by the stationary distribution.
 
         Parameters
         ----------
@@ -134,15 +136,14 @@ class MRP:
         Returns
         -------
         ndarray of shape (n,)
-            The solution of least norm if states that are never visited again leave weights undetermined.
+            Weights; the smallest ones if several fit equally well because transient states do not count.
         """
         phi = check_array("features", features, (self.n_states, None))
         root = np.sqrt(self.stationary)
-        weights = np.linalg.lstsq(root[:, None] * phi, root * self.values, rcond=None)[0]
-        return np.asarray(weights, dtype=np.float64)
+        return np.asarray(np.linalg.lstsq(root[:, None] * phi, root * self.values, rcond=None)[0])
 
     def limit(self, features: ArrayLike, lmbda: float) -> tuple[Array, Array]:
-        """Limits of A_T/T and b_T/T as T grows, the same for all three estimators (Osogami 2020, Theorem 2).
+        """Compute the limits of A_T/T and b_T/T, common to all three estimators (Osogami 2020, Theorem 2).
 
         Parameters
         ----------
@@ -157,28 +158,26 @@ class MRP:
         """
         phi = check_array("features", features, (self.n_states, None))
         decay = check_real("lmbda", lmbda, 0.0, 1.0) * self.gamma
-        self._check_ends(decay)
+        self._check_convergence(decay)
         identity = np.eye(self.n_states)
-        right = np.column_stack([phi, self.expected_reward])
-        discounted = np.linalg.solve(identity - decay * self.transition, right)
+        discounted = np.linalg.solve(identity - decay * self.transition, np.column_stack([phi, self.expected_reward]))
         weighted = phi.T * self.stationary
         A = weighted @ (identity - self.gamma * self.transition) @ discounted[:, :-1]
         return A, weighted @ discounted[:, -1]
 
     def fixed_point(self, features: ArrayLike, lmbda: float) -> Array:
-        """Weights to which all three LSTD(λ) estimators converge, shape (n,).
+        """Compute the weights to which all three LSTD(λ) estimators converge, shape (n,).
 
-        The solution of least norm if states that are never visited again leave weights undetermined.
+        Takes the smallest solution if transient states leave weights undetermined.
         """
-        self._check_ends(self.gamma)
-        A, b = self.limit(features, lmbda)
-        return np.asarray(np.linalg.lstsq(A, b, rcond=None)[0], dtype=np.float64)
+        self._check_convergence(self.gamma)
+        return np.asarray(np.linalg.lstsq(*self.limit(features, lmbda), rcond=None)[0])
 
     def simulate(self, n_steps: int, seed: int) -> Trajectory:
         """Draw `n_steps` transitions from ``numpy.random.RandomState(seed)``.
 
-        Each step draws one uniform for the successor; then one normal if `reward_std` is positive; then, if the
-        start state is random, one uniform for it, which is used only if the step terminates.
+        Each step draws a uniform for the successor, then a normal if `reward_std` is positive, then a uniform for the
+        next start state if start states are random. The last one is used only if the step terminates.
 
         Returns
         -------
@@ -194,7 +193,7 @@ class MRP:
 
 
 def _frozen(array: Array) -> Array:
-    """Make an array read-only, since values and stationary distribution are computed once."""
+    """Make an array read-only: values and stationary distribution are computed from it once."""
     array.flags.writeable = False
     return array
 
@@ -231,16 +230,8 @@ def _check_start(start: int | ArrayLike, n_states: int) -> Array:
     return p
 
 
-def _all_terminate(P: Array, termination: Array) -> bool:
-    """Whether every state reaches termination with probability one."""
-    reaches = termination > 0
-    for _ in range(len(P)):
-        reaches = reaches | (P[:, reaches] > 0).any(axis=1)
-    return bool(reaches.all())
-
-
 def _stationary(P: Array, start: Array) -> Array:
-    """Cesàro limit of startᵀPᵗ: the distribution of each closed class, weighted by the probability of entering it."""
+    """Compute the Cesàro limit of startᵀPᵗ: each closed class's distribution times the probability of entering it."""
     _, label = connected_components(csr_array(P > 0), directed=True, connection="strong")
     leaves = np.array([(P[i, label != label[i]] > 0).any() for i in range(len(P))])
     closed = [c for c in range(label.max() + 1) if not leaves[label == c].any()]
