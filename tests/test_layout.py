@@ -58,10 +58,8 @@ FUNCTIONS_TO_SHORTEN = {
 PARAMETERS_TO_REDUCE = {
     "lstd._kernels.recursive_update.read",
     "lstd.cli.predict._to_file",
-    "lstd.distributed._summed",
 }
 TESTS_TO_OPEN = {
-    "distributed/test_distributed_faults.py",
     "experiments/test_sweep.py",
     "online/test_online_kernels.py",
     "online/test_online_precision.py",

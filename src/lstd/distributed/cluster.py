@@ -15,7 +15,7 @@ import lstd
 from lstd.distributed.tasks import Task
 from lstd.errors import InvalidInputError, LSTDError
 
-_SECONDS_TO_LOOK = 1.0  # between checks of a cluster without results
+SECONDS_TO_LOOK = 1.0  # between checks of a cluster without results
 # A worker without lstd cannot read a task that contains objects of it: it would leave the cluster silently.
 _CALL = "(lambda function, arguments, more: function(*arguments, *more))(*__import__('pickle').loads(call), more)"
 _VERSION = "__import__('lstd').__version__"  # evaluated where lstd may be missing or another one
@@ -129,7 +129,7 @@ def _wait(running: Iterable[Any], client: Any) -> set[Any]:
     distributed: Any = importlib.import_module("distributed")
     try:
         with client.as_current():
-            waited = distributed.wait(list(running), timeout=_SECONDS_TO_LOOK, return_when="FIRST_COMPLETED")
+            waited = distributed.wait(list(running), timeout=SECONDS_TO_LOOK, return_when="FIRST_COMPLETED")
     except TimeoutError:
         return set()
     done: set[Any] = waited.done

@@ -26,7 +26,7 @@ Lost = Callable[[str, list[Task]], LSTDError]
 AHEAD = 4  # tasks under way per worker
 _WORKERS = 64  # assumed of an executor that does not give their number
 _BREAKS = 3  # of new executors in a row, with no task finished in between
-_SECONDS_TO_LOOK = 1.0  # between checks of a pool without results
+SECONDS_TO_LOOK = 1.0  # between checks of a pool without results
 
 
 def check_workers(executor: Any, client: Any) -> None:
@@ -156,7 +156,7 @@ class _Run(Generic[R]):
     def _waited(self, return_when: str) -> set[Future[R]]:
         """Wait for futures, all or at least one."""
         while True:
-            done, left = wait(self._running, timeout=_SECONDS_TO_LOOK, return_when=return_when)
+            done, left = wait(self._running, timeout=SECONDS_TO_LOOK, return_when=return_when)
             if not left or (done and return_when == FIRST_COMPLETED):
                 return done
             self._watch.look()
@@ -167,7 +167,7 @@ class _Run(Generic[R]):
             end = threading.Thread(target=self._executor.shutdown, kwargs={"cancel_futures": True})
             end.start()
             while end.is_alive():
-                end.join(_SECONDS_TO_LOOK)
+                end.join(SECONDS_TO_LOOK)
                 self._watch.look()
             return
         for future in self._running:
