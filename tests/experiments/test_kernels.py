@@ -113,7 +113,7 @@ def run_dense(modules, phi, rewards, discounts, weight, target, lmbdas, alphas):
 
 
 def run_onehot(modules, states, rewards, discounts, weight, target, lmbdas, alphas):
-    layout = modules.lstd_onehot.Plan(*modules.lstd_onehot.plan(states, len(weight)))
+    layout = modules.lstd_onehot.plan(states, len(weight))
     errors = np.full((3, len(lmbdas)), np.nan)
     with np.errstate(all="ignore"):
         modules.lstd_onehot.lstd_onehot(layout, rewards, discounts, weight, target, lmbdas, alphas, errors)
@@ -194,7 +194,7 @@ def test_lstd_onehot_at_the_edges_of_panels_and_cache_lines(n_steps, k):
 def test_plan_keeps_every_state_in_its_column(walk):
     states, k = walk[0], len(walk[3])
     for modules in BOTH.values():
-        layout = modules.lstd_onehot.Plan(*modules.lstd_onehot.plan(states, k))
+        layout = modules.lstd_onehot.plan(states, k)
         check_plan(layout, states, k)
     for python, compiled in zip(PYTHON.lstd_onehot.plan(states, k), COMPILED.lstd_onehot.plan(states, k), strict=True):
         np.testing.assert_array_equal(python, compiled)
@@ -228,7 +228,7 @@ def check_plan(layout, states, k):
 
 def test_columns_are_dropped_and_moved():
     states = np.array([0, 1, 2, 3, 4, 5, 6, 7, 1, 3, 9, 8, 9, 8, 9, 8, 3, 8, 3, 10, 3])
-    layout = COMPILED.lstd_onehot.Plan(*COMPILED.lstd_onehot.plan(states, 12))
+    layout = COMPILED.lstd_onehot.plan(states, 12)
     assert (layout.move_from[0] >= 0).any()
     assert layout.n_slots.tolist() == [8, 4, 3]  # of 11 states seen: those that come back, and new ones
     _, rest = long_stream(20, 12, 4)

@@ -90,17 +90,9 @@ class ResultsFolder:
         self._digest = hashlib.sha256(json_bytes(configuration)).hexdigest()
 
     def check(self, *, force: bool = False) -> bool:
-        """Check that the folder can be used, without writing.
+        """Check, without writing, that the folder can be used; return whether it holds results already.
 
-        Parameters
-        ----------
-        force : bool
-            Results of another configuration are accepted.
-
-        Returns
-        -------
-        bool
-            Whether the folder holds results already.
+        With `force`, results of another configuration are accepted.
 
         Raises
         ------

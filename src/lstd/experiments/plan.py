@@ -24,14 +24,6 @@ RUN_SECONDS = {
 class Cell(NamedTuple):
     """The unit of work that is stored: one problem, its features, a group of algorithms and a range of run seeds.
 
-    Attributes
-    ----------
-    problem, features : str
-    group : {"lstd", "true_online_td"}
-        The LSTD(λ) variants of the first group share one pass.
-    first, last : int
-        Run seeds, both included.
-
     Examples
     --------
     >>> Cell("small", "tabular", "lstd", 1, 50).algorithms
@@ -40,8 +32,8 @@ class Cell(NamedTuple):
 
     problem: str
     features: str
-    group: str
-    first: int
+    group: str  # "lstd", whose variants share one pass, or "true_online_td"
+    first: int  # run seeds, both included
     last: int
 
     @property
@@ -75,23 +67,12 @@ class Cell(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """What is computed.
-
-    Attributes
-    ----------
-    problems : tuple of str
-    runs : int
-        Number of runs; their seeds are 1, 2, …
-    cells : tuple of Cell
-        The units of work, in order.
-    configuration : dict
-        Everything that the results depend on, as JSON values; results of different configurations are never mixed.
-    """
+    """What is computed; results of different configurations are never mixed."""
 
     problems: tuple[str, ...]
-    runs: int
+    runs: int  # their seeds are 1, 2, …
     cells: tuple[Cell, ...]
-    configuration: Mapping[str, Any]
+    configuration: Mapping[str, Any]  # everything that the results depend on, as JSON values
 
 
 def make_plan(problem: str = "all", runs: int = N_RUNS) -> Plan:

@@ -33,48 +33,24 @@ REPORT_SECONDS = {"small": 3.5, "large": 2.0, "deterministic": 2.0}  # theory, t
 
 
 class Outcome(NamedTuple):
-    """What :func:`reproduce` did.
-
-    Attributes
-    ----------
-    folder : Path
-    computed, reused : int
-        Number of cells computed now, and of those read from the folder.
-    wall_seconds : dict of str -> float
-        Duration of each stage that was carried out now.
-    """
+    """What :func:`reproduce` did."""
 
     folder: Path
-    computed: int
-    reused: int
-    wall_seconds: Mapping[str, float]
+    computed: int  # cells computed now
+    reused: int  # cells read from the folder
+    wall_seconds: Mapping[str, float]  # of each stage that was carried out now
 
 
 class Survey(NamedTuple):
-    """What a results folder holds of a plan, and an estimate of the rest.
+    """What a results folder holds of a plan, and an estimate of the rest."""
 
-    Attributes
-    ----------
-    cells : dict of Cell -> {"stored", "damaged", "missing"}
-    stages : dict of str -> bool
-        Whether the results of each stage after the sweep are stored.
-    seconds : float
-        Estimated time for what is left, with compiled kernels.
-    """
-
-    cells: Mapping[Cell, str]
-    stages: Mapping[str, bool]
-    seconds: float
+    cells: Mapping[Cell, str]  # "stored", "damaged" or "missing"
+    stages: Mapping[str, bool]  # whether the results of each stage after the sweep are stored
+    seconds: float  # estimated time for what is left, with compiled kernels
 
 
 def survey(plan: Plan, out: str | os.PathLike[str], *, n_jobs: int | None = None, force: bool = False) -> Survey:
-    """Compare a folder with a plan; nothing is written.
-
-    Raises
-    ------
-    InvalidInputError, ConfigurationMismatchError
-        As :func:`reproduce`.
-    """
+    """Compare a folder with a plan, without writing; raises the errors of input of :func:`reproduce`."""
     folder = ResultsFolder(out, plan.configuration)
     fresh = not folder.check(force=force) or force
     cells = {cell: "missing" if fresh else _state(folder, cell) for cell in plan.cells}

@@ -20,7 +20,7 @@ from lstd.data.checks import check_array, check_choice, check_grid, check_intege
 from lstd.errors import IllConditionedWarning, InvalidInputError
 from lstd.experiments.kernels import td_sweep as td_kernels
 from lstd.experiments.kernels.lstd_dense import LANES, lstd_dense
-from lstd.experiments.kernels.lstd_onehot import Plan, lstd_onehot, plan
+from lstd.experiments.kernels.lstd_onehot import lstd_onehot, plan
 from lstd.experiments.protocol import (
     ALGORITHMS,
     ALPHAS,
@@ -247,7 +247,7 @@ def _onehot_kernel(study: _Study) -> _Kernel:
     weight = np.diag(study.metric).copy()
 
     def call(trajectory: Trajectory, lmbdas: Array, alphas: Array, totals: Array) -> None:
-        layout = Plan(*plan(trajectory.states, study.model.n_states))
+        layout = plan(trajectory.states, study.model.n_states)
         lstd_onehot(layout, trajectory.rewards, trajectory.discounts, weight, study.target, lmbdas, alphas, totals)
 
     return call

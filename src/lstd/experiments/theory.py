@@ -114,11 +114,6 @@ def proposition1_exact(T: int, lmbda: float, gamma: float, mu: float, sigma: flo
 
     The sums of w_n and w_n² are taken term by term: their closed forms lose digits as λγ tends to 1.
 
-    Returns
-    -------
-    dict
-        "boyan" and "uncorrected", each a dict of floats "A", "bias", "variance"; "ratio", a float.
-
     Examples
     --------
     >>> proposition1_exact(1, 1.0, 0.5, mu=1.0, sigma=1.0)["uncorrected"]

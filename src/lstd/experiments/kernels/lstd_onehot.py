@@ -59,10 +59,7 @@ class Workspace(NamedTuple):
 
 @kernel
 def plan(states, n_states):  # type: ignore[no-untyped-def]
-    """Lay out rows by first visit and column slots by time of use, for a walk of T steps.
-
-    Returns the arrays of `Plan`, in its order.
-    """
+    """Lay out rows by first visit and column slots by time of use, for a walk of T steps; returns a `Plan`."""
     n_steps = len(states) - 1
     n_panels = (n_steps + PANEL - 1) // PANEL
     last_visit = np.full(n_states, -1)
@@ -112,7 +109,17 @@ def plan(states, n_states):  # type: ignore[no-untyped-def]
             order[rows] = state
             rows += 1
     row[n_steps] = row_of[states[n_steps]]
-    return row, slot, n_rows, n_slots, first_slot, new_row, move_from, move_to, order
+    return Plan(
+        row=row,
+        slot=slot,
+        n_rows=n_rows,
+        n_slots=n_slots,
+        first_slot=first_slot,
+        new_row=new_row,
+        move_from=move_from,
+        move_to=move_to,
+        order=order,
+    )
 
 
 @kernel
@@ -127,10 +134,20 @@ def lstd_onehot(layout, rewards, discounts, weight, target, lmbdas, alphas, erro
     width = padded(n)
     vectors = aligned_zeros(9, width)
     work = Workspace(
-        aligned_zeros(n, width), aligned_zeros(PANEL, width), aligned_zeros(PANEL, width), aligned_zeros(PANEL, width),
-        vectors[0], vectors[1], vectors[2], vectors[3], vectors[4],
-        vectors[5], vectors[6], vectors[7], vectors[8],
-    )  # fmt: skip
+        columns=aligned_zeros(n, width),
+        picked=aligned_zeros(PANEL, width),
+        Q=aligned_zeros(PANEL, width),
+        R=aligned_zeros(PANEL, width),
+        rho=vectors[0],
+        p=vectors[1],
+        y=vectors[2],
+        theta=vectors[3],
+        weight=vectors[4],
+        target=vectors[5],
+        boyan=vectors[6],
+        uncorrected=vectors[7],
+        mixed=vectors[8],
+    )
     for i in range(n):
         work.weight[i] = weight[layout.order[i]]
         work.target[i] = target[layout.order[i]]

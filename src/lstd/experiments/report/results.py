@@ -20,20 +20,11 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Sweep:
-    """The errors of one problem, features and algorithm.
+    """The errors of one problem, features and algorithm."""
 
-    Attributes
-    ----------
-    errors : array of shape (runs, lmbdas, alphas)
-        Normalised mean squared error; infinite where the run diverged.
-    lmbdas : array of shape (lmbdas,)
-    alphas : array of shape (alphas,)
-        Ridge coefficients of LSTD(λ), step sizes of TD(λ).
-    """
-
-    errors: Array
-    lmbdas: Array
-    alphas: Array
+    errors: Array  # (runs, lmbdas, alphas) normalised mean squared error; infinite where the run diverged
+    lmbdas: Array  # (lmbdas,)
+    alphas: Array  # (alphas,) ridge coefficients of LSTD(λ), step sizes of TD(λ)
 
     @property
     def n_runs(self) -> int:
@@ -120,24 +111,13 @@ class Timing:
 
 @dataclass(frozen=True)
 class Results:
-    """Everything that a report is made from.
+    """Everything that a report is made from."""
 
-    Attributes
-    ----------
-    sweeps : dict (problem, features, algorithm) -> Sweep
-        In the order of the protocol.
-    timings : dict (problem, features, algorithm) -> Timing
-    timing_sample : str
-        What was timed, in words.
-    theory, provenance : dict
-        The contents of theory.json and provenance.json.
-    """
-
-    sweeps: Mapping[Key, Sweep]
+    sweeps: Mapping[Key, Sweep]  # by problem, features and algorithm, in the order of the protocol
     timings: Mapping[Key, Timing]
-    timing_sample: str
-    provenance: Row
-    theory: Row = field(default_factory=dict)
+    timing_sample: str  # what was timed, in words
+    provenance: Row  # the contents of provenance.json
+    theory: Row = field(default_factory=dict)  # the contents of theory.json
 
     @property
     def problems(self) -> tuple[str, ...]:
