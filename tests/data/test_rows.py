@@ -203,7 +203,7 @@ def test_any_sparse_form_becomes_rows(form):
 
 
 def test_episodes_without_terminations_are_taken_as_truncated():
-    with pytest.warns(MissingTerminationWarning, match="`episode` was given without `terminated`.* Pass `terminated`"):
+    with pytest.warns(MissingTerminationWarning, match="`episode` was given without `terminated`.* Give `terminated`"):
         rows = check(episode=[1, 1, 2, 2])
     assert not rows.terminated.any()
 

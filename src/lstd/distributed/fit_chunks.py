@@ -12,7 +12,7 @@ import numpy as np
 
 from lstd.data.checks import check_flag, check_integer
 from lstd.data.rows import warn_of_assumed, warn_of_break
-from lstd.data.settings import Settings
+from lstd.data.settings import ALPHA, LMBDA, VARIANT, Settings
 from lstd.distributed.ahead import LEAST_MEMORY, MEMORY
 from lstd.distributed.choosing import ENTRIES, choose, estimator_of, model_of
 from lstd.distributed.dask_collections import Partitions, array_partitions, is_kind, listed, load
@@ -33,9 +33,9 @@ def fit_chunks(
     source: Any,
     *,
     gamma: float,
-    lmbda: float | str = 0.9,
-    alpha: float | str = 1.0,
-    variant: str = "boyan",
+    lmbda: float | str = LMBDA,
+    alpha: float | str = ALPHA,
+    variant: str = VARIANT,
     fit_intercept: bool = False,
     n_blocks: int | str = "auto",
     n_jobs: int | None = None,
@@ -123,7 +123,7 @@ def sum_chunks(
     source: Any,
     *,
     gamma: float,
-    lmbda: float = 0.9,
+    lmbda: float = LMBDA,
     fit_intercept: bool = False,
     n_jobs: int | None = None,
     executor: Executor | Callable[[], Executor] | None = None,

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from lstd.data.checks import check_flag, check_integer
-from lstd.data.settings import Settings
+from lstd.data.settings import ALPHA, LMBDA, VARIANT, Settings
 from lstd.distributed.ahead import LEAST_MEMORY, MEMORY
 from lstd.distributed.choosing import ENTRIES, choose, estimator_of, model_of
 from lstd.distributed.dask_collections import Partitions, frame_partitions, is_dask, is_future, is_kind, listed
@@ -38,9 +38,9 @@ def fit_tables(
     episode: str | None = None,
     terminated: str | None = None,
     truncated: str | None = None,
-    lmbda: float | str = 0.9,
-    alpha: float | str = 1.0,
-    variant: str = "boyan",
+    lmbda: float | str = LMBDA,
+    alpha: float | str = ALPHA,
+    variant: str = VARIANT,
     fit_intercept: bool = False,
     n_blocks: int | str = "auto",
     n_jobs: int | None = None,

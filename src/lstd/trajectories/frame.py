@@ -12,7 +12,8 @@ from scipy import sparse
 
 from lstd.data.checks import check_integer
 from lstd.data.columns import LATE_ROW, LOST_REWARD, NO_SUCCESSOR, NO_VALUE, NOT_CUT, Array, Flags, first_true
-from lstd.errors import InvalidInputError, MissingTerminationWarning, warn
+from lstd.data.rows import warn_of_assumed
+from lstd.errors import InvalidInputError
 from lstd.trajectories.extras import import_narwhals
 from lstd.trajectories.frame_columns import Table
 from lstd.trajectories.structure import Indices, first_return, last_rows
@@ -104,12 +105,7 @@ def read_frame(frame: Any, columns: Columns, *, sort: bool = False, first_row: i
         if getattr(columns, role) is not None:
             arrays[role] = _per_transition(table, role, getattr(columns, role), unused, high)
     if columns.terminated is None and columns.truncated is None and columns.episode is not None:
-        warn(
-            f"`episode` ({columns.episode!r}) was given without `terminated`: all episodes are assumed to be cut off, "
-            "the last row of each to be features only. Name a column that is True on the last row of episodes that "
-            "ended for good.",
-            MissingTerminationWarning,
-        )
+        warn_of_assumed(f"`episode` ({columns.episode!r}) was given without `terminated`")
     for value in arrays.values():
         if value is not None:
             value.setflags(write=False)
