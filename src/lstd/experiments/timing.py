@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from itertools import chain
 from typing import Any
 
@@ -49,13 +49,6 @@ def measure(
     progress: Progress | None = None,
 ) -> dict[str, Any]:
     """Time the LSTD(λ) pass, true online TD(λ), and the NumPy loop of each algorithm.
-
-    Parameters
-    ----------
-    problems, features : sequence of str
-        Names of the protocol.
-    progress : callable, optional
-        Called as ``progress(done, total)`` with the number of problem-feature pairs.
 
     Returns
     -------
@@ -155,16 +148,16 @@ class _LoopSample:
 
     def __init__(self, run: Run) -> None:
         self._run = run
-        self._pairs: dict[str, Iterator[tuple[float, float]]] = {name: _shuffled(name) for name in PAPER_TIMED}
+        self._pairs = {name: iter(np.random.RandomState(0).permutation(_grid(name))) for name in PAPER_TIMED}
         self._times: dict[str, list[list[float]]] = {name: [] for name in PAPER_TIMED}
 
     def extend(self, seconds: float) -> None:
         """Time more pairs, at least one, until each algorithm has had `seconds` in total."""
         for name, times in self._times.items():
             times.append([])
-            for pair in self._pairs[name]:
+            for lmbda, alpha in self._pairs[name]:
                 start = time.perf_counter()
-                run_loop(name, self._run, *pair)
+                run_loop(name, self._run, float(lmbda), float(alpha))
                 times[-1].append(time.perf_counter() - start)
                 if sum(map(sum, times)) >= seconds:
                     break
@@ -185,8 +178,3 @@ class _LoopSample:
         """Say how many pairs were timed."""
         times = [*chain(*self._times[algorithm])]
         return f"{algorithm}: {len(times)} of {len(_grid(algorithm))} pairs, {sum(times):.2f} s"
-
-
-def _shuffled(algorithm: str) -> Iterator[tuple[float, float]]:
-    grid = _grid(algorithm)
-    return (grid[i] for i in np.random.RandomState(0).permutation(len(grid)))

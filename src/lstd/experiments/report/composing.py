@@ -37,11 +37,8 @@ def compose(results: Results, theory: Callable[[], Row], n_jobs: int = 1) -> Ite
 
     Yields
     ------
-    name : str
-        Path in the results folder: results.parquet, tables/*, figures/* and, last, report.html.
-    content : bytes
-    n_files : int
-        Number of files in all.
+    (str, bytes, int)
+        Path in the results folder, content, and the number of files in all; the page comes last.
     """
     names = ["figure2", *(FIGURE_OF[problem] for problem in results.problems)]
     tables = all_tables(results)
@@ -82,6 +79,8 @@ def draw(name: str, results: Results) -> Drawn:
 @contextmanager
 def _drawing(n_jobs: int) -> Iterator[ProcessPoolExecutor]:
     """Processes that draw; they end with this one, however it ends."""
+    if os.name == "posix":
+        _start_the_resource_tracker()
     context = multiprocessing.get_context("spawn")
     pool = ProcessPoolExecutor(n_jobs, mp_context=context, initializer=_end_with_the_parent)
     try:
@@ -90,11 +89,25 @@ def _drawing(n_jobs: int) -> Iterator[ProcessPoolExecutor]:
         pool.shutdown(wait=True, cancel_futures=True)
 
 
+def _start_the_resource_tracker() -> None:
+    """Start the process that frees the semaphores of this one, without warnings after an interruption.
+
+    It must run before signals are blocked for the workers, as starting it unblocks them.
+    """
+    before = os.environ.get("PYTHONWARNINGS")
+    os.environ["PYTHONWARNINGS"] = "ignore:resource_tracker"
+    try:
+        resource_tracker.ensure_running()
+    finally:
+        del os.environ["PYTHONWARNINGS"]
+        if before is not None:
+            os.environ["PYTHONWARNINGS"] = before
+
+
 def _submit(pool: ProcessPoolExecutor, name: str, results: Results) -> Future[Drawn]:
     """Submit a figure. A process that this starts never sees SIGINT: Ctrl-C is for the parent to handle."""
     if not hasattr(signal, "pthread_sigmask"):
         return pool.submit(draw, name, results)
-    resource_tracker.ensure_running()  # which would unblock the signal
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         return pool.submit(draw, name, results)

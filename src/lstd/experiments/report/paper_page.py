@@ -50,16 +50,7 @@ _CSS = {AGREES: "agrees", DISAGREES: "disagrees", UNDECIDED: "neutral", NOT_COVE
 
 
 def page(results: Results, tables: Sequence[Table], svgs: Mapping[str, bytes]) -> str:
-    """Render the page.
-
-    Parameters
-    ----------
-    results : Results
-    tables : sequence of Table
-        Tables 1 to 3, as far as their problems were run, and the best settings.
-    svgs : dict of str -> bytes
-        The figures by name.
-    """
+    """Render the page with the tables of files and the figures by name."""
     findings = evaluate(results)
     figures = {name: _figure(results, name, svg) for name, svg in svgs.items()}
     return render(
