@@ -13,8 +13,8 @@ from numpy.testing import assert_array_equal
 from scipy import sparse
 
 from lstd import Trajectories
+from lstd.data.columns import first_repeat, last_rows
 from lstd.errors import InvalidInputError, LSTDError, MissingExtraError, MissingTerminationWarning
-from lstd.trajectories.structure import first_return, last_rows
 
 NAN = float("nan")
 X4 = np.arange(8.0).reshape(4, 2)
@@ -221,7 +221,7 @@ def test_structure_by_definition(ids):
     array = np.array(ids, dtype=np.int64)
     runs = [i for i in range(len(ids)) if i == 0 or ids[i] != ids[i - 1]]
     again = next((i for i in runs if ids[i] in ids[:i]), None)
-    assert first_return(array) == again
+    assert first_repeat(array) == again
     assert last_rows(array).tolist() == [i == len(ids) - 1 or ids[i + 1] != ids[i] for i in range(len(ids))]
 
 

@@ -194,7 +194,7 @@ def whole_number(text: str) -> int | None:
 
 
 def id_key(name: Any) -> int | bytes:
-    """What identifies an id: an integer for 7, 7.0, "7" and "7.0", a digest of 16 bytes otherwise."""
+    """Return the key that identifies an id: an integer for 7, 7.0, "7" and "7.0", otherwise a digest of 16 bytes."""
     if isinstance(name, str):
         number = whole_number(name)
         if number is not None:
@@ -206,6 +206,24 @@ def id_key(name: Any) -> int | bytes:
         return int(name)
     # Sixteen bytes: among 10⁹ ids the chance that any two share a digest is 10⁻²¹.
     return hashlib.blake2b(str(name).encode(), digest_size=16).digest()
+
+
+def last_rows(ids: NDArray[Any]) -> Flags:
+    """Flag the last row of each run of equal ids, shape (T,)."""
+    last = np.ones(len(ids), dtype=np.bool_)
+    last[:-1] = ids[1:] != ids[:-1]
+    return last
+
+
+def first_repeat(ids: NDArray[Any]) -> int | None:
+    """Find the first row at which an id begins a second run; None if the rows of each id follow one another."""
+    seen: set[Any] = set()
+    starts = np.flatnonzero(np.roll(last_rows(ids), 1))
+    for row, name in zip(starts.tolist(), ids[starts].tolist(), strict=True):
+        if name in seen:
+            return int(row)
+        seen.add(name)
+    return None
 
 
 def ids_of_text(changes: NDArray[np.intp], names: Sequence[str], column: str, fault: Fault | None = None) -> Ids:

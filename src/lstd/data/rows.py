@@ -329,16 +329,13 @@ def _check_episode(episode: ArrayLike, n_rows: int) -> NDArray[Any]:
 
 
 def _check_contiguous(ids: NDArray[Any]) -> None:
-    starts = np.flatnonzero(np.r_[True, ids[1:] != ids[:-1]]) if len(ids) else np.empty(0, dtype=np.intp)
-    seen: set[Any] = set()
-    for row in starts.tolist():
+    row = columns.first_repeat(ids)
+    if row is not None:
         name = ids[row].item() if hasattr(ids[row], "item") else ids[row]
-        if name in seen:
-            raise InvalidInputError(
-                f"`episode` must be contiguous: the rows of an id must follow one another; id {name!r} comes again at "
-                f"row {row}. Sort the rows by episode and time (a stable sort by episode keeps the order of time)."
-            )
-        seen.add(name)
+        raise InvalidInputError(
+            f"`episode` must be contiguous: the rows of an id must follow one another; id {name!r} comes again at row "
+            f"{row}. Sort the rows by episode and time (a stable sort by episode keeps the order of time)."
+        )
 
 
 def _missing_ids(ids: NDArray[Any]) -> NDArray[np.bool_]:

@@ -1,27 +1,28 @@
-"""Arrays of several `Trajectories` joined."""
+"""Rows of several `Trajectories`, joined."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from lstd.data.columns import last_rows
 from lstd.errors import InvalidInputError
-from lstd.trajectories.structure import last_rows
 
-_AGREE: dict[str, Callable[[Mapping[str, Any]], Any]] = {
-    "features": lambda part: part["X"].shape[1],
-    "rewards": lambda part: part["y"].shape[1:],
-    "feature names": lambda part: part["feature_names"],
-    "discounts": lambda part: "discount" in part,
+# Properties of `Trajectories` that must agree.
+_AGREE: dict[str, Callable[[Any], Any]] = {
+    "features": lambda part: part.n_features,
+    "rewards": lambda part: part.y.shape[1:],
+    "feature names": lambda part: part.feature_names,
+    "discounts": lambda part: part.discount is not None,
 }
 
 
-def join(parts: Sequence[Mapping[str, Any]], renumber: bool) -> dict[str, Any]:
-    """Join the arrays of all parts, one part after another.
+def join(parts: Sequence[Any], renumber: bool) -> dict[str, Any]:
+    """Join the rows of `parts` in order; returns the arguments of `Trajectories`.
 
     Raises
     ------
@@ -36,22 +37,20 @@ def join(parts: Sequence[Mapping[str, Any]], renumber: bool) -> dict[str, Any]:
                 raise InvalidInputError(
                     f"`parts` must have the same {what}; part 0 has {of(parts[0])!r}, part {number} {of(part)!r}."
                 )
-    arrays: dict[str, Any] = {name: np.concatenate([part[name] for part in parts]) for name in ("y", "terminated")}
-    arrays["X"] = _stacked([part["X"] for part in parts])
-    arrays["episode"] = _joined_ids([part["episode"] for part in parts], renumber)
-    arrays["feature_names"] = parts[0]["feature_names"]
-    if "discount" in parts[0]:
-        arrays["discount"] = np.concatenate([part["discount"] for part in parts])
-    if any("importance_ratio" in part for part in parts):
-        ratios = [part.get("importance_ratio", np.ones(len(part["y"]))) for part in parts]
+    arrays = {name: _joined([getattr(part, name) for part in parts]) for name in ("X", "y", "terminated", "discount")}
+    if any(part.importance_ratio is not None for part in parts):
+        ratios = [np.ones(len(part)) if part.importance_ratio is None else part.importance_ratio for part in parts]
         arrays["importance_ratio"] = np.concatenate(ratios)
-    return arrays
+    ids = _joined_ids([part.episode for part in parts], renumber)
+    return arrays | {"episode": ids, "feature_names": parts[0].feature_names}
 
 
-def _stacked(blocks: Sequence[Any]) -> Any:
-    if any(sparse.issparse(block) for block in blocks):
-        return sparse.vstack([sparse.csr_array(block) for block in blocks], format="csr")
-    return np.concatenate(blocks)
+def _joined(arrays: Sequence[Any]) -> Any:
+    if arrays[0] is None:
+        return None
+    if any(sparse.issparse(array) for array in arrays):
+        return sparse.vstack([sparse.csr_array(array) for array in arrays], format="csr")
+    return np.concatenate(arrays)
 
 
 def _joined_ids(ids: Sequence[NDArray[Any]], renumber: bool) -> NDArray[Any]:
@@ -61,8 +60,8 @@ def _joined_ids(ids: Sequence[NDArray[Any]], renumber: bool) -> NDArray[Any]:
     kinds = {"number" if part.dtype.kind in "iuf" else part.dtype.kind for part in ids if len(part)}
     if len(kinds) > 1:
         raise InvalidInputError(
-            "`parts` must have ids of one type; got "
-            f"{', '.join(sorted({str(part.dtype) for part in ids}))}. Pass renumber=True to number all episodes anew."
+            f"`parts` must have ids of one type; got {', '.join(sorted({str(part.dtype) for part in ids}))}. "
+            "Pass renumber=True to number all episodes anew."
         )
     owner: dict[Any, int] = {}
     for number, part in enumerate(ids):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -16,34 +17,29 @@ from lstd.trajectories.extras import import_narwhals
 
 
 class Table:
-    """Named columns of a frame.
+    """Named columns of a frame; a bad frame or value raises InvalidInputError.
 
     Parameters
     ----------
-    frame : pandas, Polars or PyArrow table, or a lazy frame that narwhals knows
-    roles : sequence of (argument, column) pairs
-        What the columns are for; messages name both.
+    frame : pandas, Polars or PyArrow table, or a lazy frame that narwhals supports
+    roles : mapping of str to list of str
+        Names of the columns for each argument of the caller; messages name both.
     first_row : int
         Number of the first row in messages.
-
-    Raises
-    ------
-    InvalidInputError
-        When `frame` is not a table, has no rows, or lacks a column; from the methods, at the first bad value.
     """
 
-    def __init__(self, frame: Any, roles: Sequence[tuple[str, str]], first_row: int = 0) -> None:
+    def __init__(self, frame: Any, roles: Mapping[str, list[str]], first_row: int = 0) -> None:
         self._nw = import_narwhals()
-        self._first_row = first_row
+        self.roles, self._first_row = roles, first_row
         self._order: NDArray[np.intp] | None = None
-        self._data = self._select(frame, roles)
+        self._data = self._select(frame)
         if not len(self._data):
             raise InvalidInputError("`frame` must have at least one row; got none. Check the filter that made it.")
 
     def __len__(self) -> int:
         return len(self._data)
 
-    def _select(self, frame: Any, roles: Sequence[tuple[str, str]]) -> Any:
+    def _select(self, frame: Any) -> Any:
         try:
             data = self._nw.from_native(frame)
             lazy = isinstance(data, self._nw.LazyFrame)
@@ -57,46 +53,49 @@ class Table:
             raise InvalidInputError(
                 f"`frame` must have one column per name: {' '.join(str(error).split())}. Rename or drop columns."
             ) from error
-        for role, column in roles:
+        needed = [(role, column) for role, names in self.roles.items() for column in names]
+        for role, column in needed:
             if column not in present:
                 raise InvalidInputError(_missing_column(role, column, present))
-        data = data.select(list(dict.fromkeys(column for _, column in roles)))
+        data = data.select(list(dict.fromkeys(column for _, column in needed)))
         return data.collect() if lazy else data
 
     def sort(self, order: NDArray[np.intp]) -> None:
-        """Let columns that are parsed from now on have their rows in this order, shape (T,)."""
+        """Put the rows of all columns that are parsed from now on in this order, shape (T,)."""
         self._order = order
 
     def _sorted(self, values: Any) -> Any:
         return values if self._order is None else values[self._order]
 
-    def error(self, role: str, column: str, row: int, text: str) -> InvalidInputError:
-        """The error for the value in a row of sorted columns; the caller raises it."""
-        return self._error(role, column, row if self._order is None else int(self._order[row]), text)
+    def error(self, role: str, row: int, text: str, column: str | None = None) -> InvalidInputError:
+        """Make the error for a row of the sorted table; `column` is the first one of the role unless given."""
+        row = row if self._order is None else int(self._order[row])
+        return self._error(role, Fault(row, column or self.roles[role][0], text))
 
-    def _error(self, role: str, column: str, row: int, text: str) -> InvalidInputError:
-        where = f"row {self._first_row + row} (counting from {self._first_row})"
-        return InvalidInputError(f"Column {column!r} (`{role}`), {where}: {text}")
+    def _error(self, role: str, fault: Fault) -> InvalidInputError:
+        where = f"row {self._first_row + fault.row} (counting from {self._first_row})"
+        return InvalidInputError(f"Column {fault.column!r} (`{role}`), {where}: {fault.text}")
 
-    def _check(self, role: str, fault: Fault | None) -> None:
-        if fault is not None:
-            raise self._error(role, fault.column, fault.row, fault.text)
-
-    def numbers(self, role: str, column: str, *, may_miss: bool = False) -> Array:
-        """Parse a column of finite numbers, shape (T,), with NaN where it is missing, if `may_miss`."""
+    def numbers(self, role: str, column: str | None = None, *, may_miss: bool = False) -> Array:
+        """Parse a column of finite numbers, shape (T,); with `may_miss`, missing ones are NaN instead of an error."""
+        column = column or self.roles[role][0]
         check = rules.check_not_infinite if may_miss else rules.check_finite
         values, fault = rules.numbers(self._values(role, column), column)
-        self._check(role, check(values, column, fault))
+        fault = check(values, column, fault)
+        if fault is not None:
+            raise self._error(role, fault)
         return np.asarray(self._sorted(values))
 
-    def flags(self, role: str, column: str) -> Flags:
+    def flags(self, role: str) -> Flags:
         """Parse a column of flags, shape (T,)."""
+        column = self.roles[role][0]
         values, fault = rules.flags(self._values(role, column), column)
-        self._check(role, fault)
+        if fault is not None:
+            raise self._error(role, fault)
         return np.asarray(self._sorted(values))
 
     def _values(self, role: str, column: str) -> NDArray[Any]:
-        """Float64, or Python objects with None where they are missing."""
+        """Return a column as float64, or as Python objects with None for missing ones."""
         series = self._data[column]
         kind = series.dtype
         if kind.is_numeric() or kind == self._nw.Boolean:
@@ -105,15 +104,16 @@ class Table:
         if missing.all():
             return np.full(len(self), np.nan)
         if kind not in (self._nw.Object, self._nw.String, self._nw.Categorical, self._nw.Enum):
-            raise self._error(role, column, 0, f"is not numeric; the column is of type {kind}.")
+            raise self._error(role, Fault(0, column, f"is not numeric; the column is of type {kind}."))
         values = np.empty(len(self), dtype=object)
         values[:] = series.to_list()
         values[missing] = None
         return values
 
-    def ids(self, role: str, column: str) -> NDArray[Any]:
-        """Parse a column of integers, text, categories or dates, shape (T,)."""
-        series, fault = self._data[column], None
+    def ids(self) -> NDArray[Any]:
+        """Parse the column of episode ids, integers, text, categories or dates, shape (T,); never sorted."""
+        column, fault = self.roles["episode"][0], None
+        series = self._data[column]
         missing = first_true(_is_null(series))
         known = series if missing is None else series[:missing]
         values = known.cast(self._nw.String).to_numpy() if series.dtype.is_decimal() else known.to_numpy()
@@ -122,31 +122,37 @@ class Table:
         ids, bad = rules.plain_ids(values)
         if bad is not None and ids.dtype == object:
             text = f"has {ids[bad]!r}, which is no id or not of one type with the others; convert all to text first."
-            raise self._error(role, column, bad, text)
+            raise self._error("episode", Fault(bad, column, text))
         row = missing if bad is None else bad
         if row is not None:
             text = "is infinite" if bad is not None and np.isinf(ids[bad]) else rules.NO_VALUE
             fault = Fault(row, column, f"{text}; {rules.NEEDS_ID}")
         if ids.dtype.kind == "U":
-            changes = np.flatnonzero(np.r_[True, ids[1:] != ids[:-1]][: len(ids)])
+            changes = np.flatnonzero(np.roll(rules.last_rows(ids), 1))
             runs = rules.ids_of_text(changes, ids[changes].tolist(), column, fault)
             ids, fault = np.repeat(runs.names, np.diff(runs.changes, append=len(ids))), runs.fault
-        self._check(role, fault)
+        if fault is not None:
+            raise self._error("episode", fault)
         return ids
 
-    def ranks(self, role: str, column: str) -> NDArray[Any]:
-        """Order of a column of numbers or dates as numbers from 0, equal ones for equal values, shape (T,)."""
+    def ranks(self) -> NDArray[Any]:
+        """Rank the times, numbers or dates, from 0; equal times have equal ranks, shape (T,)."""
+        return np.asarray(self._sorted(self._ranks))
+
+    @cached_property
+    def _ranks(self) -> NDArray[Any]:
+        column = self.roles["time"][0]
         series = self._data[column]
         kind = series.dtype
         if not (kind.is_numeric() or kind.is_temporal()):
             rule = f"must hold numbers or dates; the column is of type {kind}. Convert it, for example to a datetime."
-            raise self._error(role, column, 0, rule)
+            raise self._error("time", Fault(0, column, rule))
         missing = _is_null(series)
         if kind.is_float():
             missing |= np.isnan(np.asarray(series.to_numpy(), dtype=np.float64))
         row = first_true(missing)
         if row is not None:
-            raise self._error(role, column, row, f"{rules.NO_VALUE}; drop or impute such rows first.")
+            raise self._error("time", Fault(row, column, f"{rules.NO_VALUE}; drop or impute such rows first."))
         return np.unique(np.asarray(series.to_numpy()), return_inverse=True)[1].reshape(-1)
 
 

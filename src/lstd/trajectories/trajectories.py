@@ -1,7 +1,7 @@
 """`Trajectories`: rows of the data contract, checked once and never changed.
 
-A row holds the features of a state and the reward received on leaving it. An episode that terminated ends in its last
-transition; one that was cut off ends in a horizon row, of which only the features count.
+A row holds the features of a state and the reward received on leaving it. The last row of an episode that did not
+terminate is a horizon row: only its features count.
 """
 
 from __future__ import annotations
@@ -14,45 +14,46 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
+from lstd.data.columns import last_rows, plain_ids
 from lstd.data.rows import check_rows
-from lstd.trajectories.structure import check_ids, check_names, freeze, last_rows
+from lstd.errors import InvalidInputError
 
 Array = NDArray[np.float64]
 _FIELDS = ("X", "y", "episode", "terminated", "discount", "importance_ratio", "feature_names")
 
 
 class Trajectories:
-    """Episodes as rows in time order; immutable.
+    """Immutable episodes, as rows in time order.
 
     Parameters
     ----------
     X : (T, n) array-like or SciPy sparse array
-        Features; sparse ones are held as compressed sparse rows.
+        Features. A sparse array is converted to CSR.
     y : (T,) or (T, m) array-like
-        Reward, or m reward signals, received on leaving each row. NaN is allowed on horizon rows and nowhere else.
-    episode : (T,) array-like of ids, optional
-        The rows of an id follow one another. Default: one stream, in which a new episode begins after each
-        terminated row, numbered from 0.
+        Reward, or m rewards, received on leaving each row. NaN is allowed on horizon rows only.
+    episode : (T,) array-like, optional
+        Id of each row's episode; the rows of an episode follow one another. By default, a new episode begins after
+        each terminated row, and episodes are numbered from 0.
     terminated : (T,) array-like of bool, optional
-        Whether the successor of a row is terminal, that is, of value 0. May be True on the last row of an episode only.
-        The last row of an episode that did not terminate is its horizon row.
+        True on the last row of each episode that ended in a terminal state, whose value is 0. The last row of any
+        other episode is its horizon row.
     discount : (T,) array-like in [0, 1] or float, optional
-        Discount of the transition that leaves each row; 0 where the row terminates. Default: the estimator's `gamma`.
-    importance_ratio : (T,) array-like or float, optional
-        Importance ratio of the transition that leaves each row. Default: 1.
+        Discount of the transition that leaves each row; 0 where it terminates. By default, the estimator's `gamma`.
+    importance_ratio : (T,) array-like or float, default 1
+        Importance ratio of the transition that leaves each row.
     feature_names : sequence of n str, optional
 
     Attributes
     ----------
     X, y, episode, terminated
-        Read-only arrays as above; `episode` and `terminated` always have one entry per row.
+        Read-only arrays with one entry per row.
     discount, importance_ratio
-        Read-only arrays of shape (T,), or None.
+        Read-only arrays of shape (T,); None unless given.
     feature_names : tuple of str, or None
     horizon : (T,) array of bool
-        Rows of which only the features count.
+        True on horizon rows.
     n_features, n_episodes, n_transitions : int
-        An episode that consists of a horizon row counts as an episode without a transition.
+        An episode of a single horizon row counts as an episode without transitions.
 
     Raises
     ------
@@ -62,7 +63,7 @@ class Trajectories:
     Warns
     -----
     MissingTerminationWarning
-        When `episode` is given without `terminated`: all episodes are assumed to be cut off.
+        When `episode` is given without `terminated`: every episode is taken as cut off.
 
     Examples
     --------
@@ -101,7 +102,7 @@ class Trajectories:
         importance_ratio: ArrayLike | None = None,
         feature_names: Sequence[str] | None = None,
     ) -> None:
-        ids = None if episode is None else check_ids(episode)
+        ids = None if episode is None else _check_ids(episode)
         rows = check_rows(
             X.copy() if sparse.issparse(X) else X, y, gamma=1.0, episode=ids, terminated=terminated, discount=discount,
             importance_ratio=importance_ratio,
@@ -115,11 +116,11 @@ class Trajectories:
             "terminated": rows.terminated,
             "discount": None if discount is None else rows.leaving,
             "importance_ratio": None if importance_ratio is None else rows.ratios,
-            "feature_names": None if feature_names is None else check_names(feature_names, rows.n_features),
+            "feature_names": None if feature_names is None else _check_names(feature_names, rows.n_features),
             "horizon": rows.last & ~rows.terminated,
         }
         for name, value in fields.items():
-            object.__setattr__(self, name, freeze(value))
+            object.__setattr__(self, name, _freeze(value))
 
     @classmethod
     def from_frame(
@@ -139,40 +140,40 @@ class Trajectories:
     ) -> Self:
         """Read a long table: one row per state, in time order within each episode.
 
-        Every argument but `frame`, `sort` and `first_row` names columns. An episode that did not terminate must end
-        in a row of features, its horizon row, whose reward may be missing and is not used.
+        All arguments but `frame`, `sort` and `first_row` name columns. For an episode that did not terminate, the last
+        row must hold the features of the last state. Its reward may be missing and is not used.
 
         Parameters
         ----------
-        frame : pandas, Polars or PyArrow table, or a lazy frame that narwhals knows
+        frame : pandas, Polars or PyArrow table, or a lazy frame that narwhals supports
             Only the named columns of a lazy frame are collected.
         features, reward : str or sequence of str
-            Columns of numbers without missing values; booleans count as 0 and 1, and text is read as it is in a CSV
-            file. Several columns of `reward` give several reward signals.
+            Columns of numbers without missing values. Booleans count as 0 and 1; text is parsed as in a CSV file.
+            A list of columns for `reward` gives several rewards.
         episode : str, optional
-            Column of episode ids: integers, text, categories or dates. Without it, the table is one stream, in which
-            a new episode begins after each terminated row.
+            Column of episode ids: integers, text, categories or dates. By default, a new episode begins after each
+            terminated row.
         terminated : str, optional
-            Column that is True on the last row of episodes that ended for good. Without it, all episodes are assumed
-            to be cut off, with a warning unless `truncated` is True for all of them.
+            Column that is True on the last row of episodes that ended for good. By default, every episode is taken as
+            cut off, with a warning unless `truncated` says so too.
         truncated : str, optional
-            Column that is True where an episode was cut off: on its horizon row, or on the row before it. A step that
-            was cut off without a row for the state after it raises. A row that is both terminated and truncated
-            counts as terminated, as in Gymnasium. Needs `episode`.
+            Column that is True where an episode was cut off: on its horizon row, or on the row before it. The state
+            after the last step needs a row. A row that is both terminated and truncated counts as terminated, as in
+            Gymnasium. Requires `episode`.
         time : str, optional
-            Column of numbers or dates that must rise from row to row within each episode.
+            Column of numbers or dates that increase within each episode.
         sort : bool, default False
-            Sort the rows by episode (in order of first appearance) and `time` first.
+            Whether to sort the rows by episode, in order of first appearance, and by `time`.
         discount, importance_ratio : str, optional
-            Columns of discounts in [0, 1] and of ratios ≥ 0 of the transition that leaves each row. They may be
-            missing where the reward of a horizon row is missing.
+            Columns of the discount in [0, 1] and the ratio ≥ 0 of the transition that leaves each row. A value may be
+            missing on a horizon row without reward.
         first_row : int, default 0
-            Number of the first row in messages, for tables that are read in chunks.
+            Number of the first row in messages, for a table that is read in chunks.
 
         Raises
         ------
         InvalidInputError
-            With the column, the first bad row (counted from `first_row`) and the remedy.
+            When a value breaks a rule; the message names the column and the first bad row, counted from `first_row`.
         MissingExtraError
             When narwhals is not installed.
 
@@ -191,9 +192,12 @@ class Trajectories:
         >>> Trajectories.from_frame(frame, features=["dose"], reward="gain", episode="patient", terminated="died")
         Trajectories(n_rows=4, n_features=1, n_episodes=2, n_transitions=3, n_terminated=1)
         """
-        from lstd.trajectories.frame import Columns, read_frame
+        from lstd.trajectories.frame import read_frame
 
-        columns = Columns(features, reward, episode, terminated, truncated, time, discount, importance_ratio)
+        columns = {
+            "features": features, "reward": reward, "episode": episode, "terminated": terminated,
+            "truncated": truncated, "time": time, "discount": discount, "importance_ratio": importance_ratio,
+        }  # fmt: skip
         return cls(**read_frame(frame, columns, sort=sort, first_row=first_row))
 
     @classmethod
@@ -210,32 +214,29 @@ class Trajectories:
     ) -> Self:
         """Run a policy in a Gymnasium environment or vector environment and record the rows.
 
-        Each step gives one row: the features of the observation that the action was taken in, and the reward. An
-        episode that terminated has no further row (the value of a terminal state is 0), also when Gymnasium says
-        truncated at the same step. One that was truncated, or cut off by `n_steps`, gets a horizon row with the
-        features of its final observation. Episodes are numbered from 0.
+        Each step gives a row with the features of the observation before the step, and the reward. An episode that
+        was truncated, or cut off by `n_steps`, ends in a horizon row with the features of its final observation. An
+        episode that is both terminated and truncated counts as terminated. Episodes are numbered from 0.
 
         Parameters
         ----------
         env : gymnasium.Env or gymnasium.vector.VectorEnv
-            It is reset first and left open. Each sub-environment of a vector environment gives a stream of its own.
-            With autoreset NextStep, the step after an end, whose action is ignored, is not a transition; with
-            SameStep, the final observation is in ``info["final_obs"]``; with Disabled, ``reset_mask`` is used.
-            SameStep needs sub-environments that return a new array each time: one buffer would be overwritten.
+            Reset first and left open. Every autoreset mode of a vector environment is supported. With SameStep, each
+            sub-environment must return a new array at each step: a shared buffer would overwrite final observations.
         policy : callable
-            Called with the observation from `env`; returns the action for ``env.step``. For a vector environment
-            both are batches.
+            Called with the observation from `env`; returns the action for ``env.step``. Both are batches for a vector
+            environment.
         features : callable, optional
-            From one observation (of one sub-environment) to its features, shape (n,). Default: numbers flattened,
-            Discrete and MultiDiscrete one-hot, Dict and Tuple concatenated, as in ``gymnasium.spaces.flatten``.
+            Called with one observation of one environment; returns its features, shape (n,). By default, observations
+            are flattened as in ``gymnasium.spaces.flatten``: Discrete and MultiDiscrete parts become one-hot.
         n_episodes, n_steps : int, optional
-            How many whole episodes, or transitions, to collect; give at least one. Recording stops at the first that
-            is reached. Both are shared out evenly among sub-environments beforehand: taking the episodes that finish
-            first would favour short ones.
+            Number of whole episodes, or of transitions, to record; at least one is required. Recording stops at the
+            limit that is reached first. Sub-environments have equal shares of both, because the episodes that finish
+            first are mostly short ones.
         seed : int, optional
             Seed of the first reset and of the action space.
         progress : callable, optional
-            Called with the number done and the total, of episodes, or of transitions if `n_episodes` is not given.
+            Called with the number done and the total: of episodes if `n_episodes` is given, otherwise of transitions.
 
         Raises
         ------
@@ -269,24 +270,24 @@ class Trajectories:
     ) -> Self:
         """Read the episodes of a Minari dataset.
 
-        A Minari episode has one observation more than steps. The last one becomes a horizon row, unless the episode
-        terminated. Episodes are numbered from 0 in the order of the dataset, so that ``dataset[i]`` is episode i.
+        The final observation of an episode becomes a horizon row unless the episode terminated. Episodes are numbered
+        from 0 in the order of the dataset.
 
         Parameters
         ----------
-        dataset : minari.MinariDataset
-            Or any iterable of Minari episodes; then `features` must be given.
+        dataset : minari.MinariDataset or iterable of Minari episodes
+            Episodes without their dataset require `features`.
         features : callable, optional
-            From one observation to its features, shape (n,). Default as in `from_gymnasium`.
+            Called with one observation; returns its features, shape (n,). Default as in `from_gymnasium`.
         reward : callable, optional
-            From a Minari episode to its rewards, shape (steps,) or (steps, m). Default: the episode's own.
+            Called with a Minari episode; returns its rewards, shape (steps,) or (steps, m), by default ``.rewards``.
         progress : callable, optional
             Called with the number of episodes read, and the total.
 
         Raises
         ------
         InvalidInputError
-            When an episode that did not terminate lacks its final observation, or lengths of its arrays differ.
+            When the arrays of an episode do not fit together, or the final observation is missing.
 
         Warns
         -----
@@ -321,10 +322,10 @@ class Trajectories:
         Parameters
         ----------
         parts : iterable of Trajectories
-            With equal numbers of features and rewards.
+            Their features, rewards, feature names and discounts must agree.
         renumber : bool, default False
-            Number all episodes from 0. Otherwise an id that occurs in two parts raises, because the two may or may not
-            be one episode.
+            Whether to number all episodes from 0. Otherwise no two parts may share an id, which could mean one episode
+            or two.
 
         Raises
         ------
@@ -340,7 +341,7 @@ class Trajectories:
         """
         from lstd.trajectories.concatenation import join
 
-        return cls(**join([part.to_arrays() | {"feature_names": part.feature_names} for part in parts], renumber))
+        return cls(**join(list(parts), renumber))
 
     def to_arrays(self, *, frame: str | None = None) -> dict[str, Any]:
         """Return keyword arguments for ``LSTD.fit``: X, y, episode, terminated; discount, importance_ratio if given.
@@ -348,8 +349,8 @@ class Trajectories:
         Parameters
         ----------
         frame : {"pandas", "polars"}, optional
-            Return X as a data frame of this library with `feature_names`, so that a model fitted to it stores them.
-            By default, all are arrays: read-only views, not copies.
+            Library of which X becomes a data frame, so that the fitted model stores `feature_names`. By default, X is
+            an array; arrays are read-only views.
 
         Examples
         --------
@@ -375,7 +376,7 @@ class Trajectories:
 
     @property
     def n_episodes(self) -> int:
-        """Number of episodes, those without a transition included."""
+        """Number of episodes, including episodes without transitions."""
         return int(last_rows(self.episode).sum())
 
     @property
@@ -397,3 +398,34 @@ class Trajectories:
 
     def __reduce__(self) -> tuple[Callable[[], Trajectories], tuple[()]]:
         return partial(Trajectories, **{name: getattr(self, name) for name in _FIELDS}), ()
+
+
+def _check_ids(episode: ArrayLike) -> NDArray[Any]:
+    ids, bad = plain_ids(episode)
+    if bad is not None:
+        raise InvalidInputError(
+            f"`episode` must hold integers, text or dates, all of one type; row {bad} has {ids[bad]!r}. "
+            "Give every row an id; convert other objects to text with str."
+        )
+    return ids
+
+
+def _check_names(names: Sequence[str], n_features: int) -> tuple[str, ...]:
+    checked = tuple(names)
+    if isinstance(names, str) or not all(isinstance(name, str) for name in checked):
+        raise InvalidInputError(f"`feature_names` must be a sequence of str; got {names!r:.80}.")
+    if len(checked) != n_features:
+        raise InvalidInputError(f"`feature_names` must have one name per feature, {n_features}; got {len(checked)}.")
+    return checked
+
+
+def _freeze(value: Any) -> Any:
+    """Make an array read-only; copy it first if it is writable or a view."""
+    if sparse.issparse(value):
+        for array in (value.data, value.indices, value.indptr):
+            array.setflags(write=False)
+    elif isinstance(value, np.ndarray):
+        if value.flags.writeable or not value.flags.owndata:
+            value = np.array(value, order="C")
+        value.setflags(write=False)
+    return value
