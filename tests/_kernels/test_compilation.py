@@ -172,6 +172,32 @@ def test_another_processor_names_another_file(copied):
     assert len(kernels(copied)) == 2
 
 
+@pytest.mark.parametrize(
+    ("name", "value"), [("NUMBA_OPT", 2), ("NUMBA_DISABLE_INTEL_SVML", 1), ("NUMBA_BOUNDSCHECK", 1), ("NUMBA_NEW", 1)]
+)
+def test_a_variable_that_may_change_the_code_names_another_file(copied, name, value):
+    found = run_smallest(LSTD_CACHE_DIR=copied, **{name: value})
+    assert (found["hits"], found["misses"]) == (0, 1)
+    assert len(kernels(copied)) == 2
+
+
+def test_other_variables_of_numba_do_not(filled, tmp_path):
+    found = run_smallest(
+        LSTD_CACHE_DIR=filled[0], NUMBA_NUM_THREADS=1, NUMBA_THREADING_LAYER="workqueue", NUMBA_CACHE_DIR=tmp_path,
+        NUMBA_WARNINGS=0, NUMBA_DISABLE_PERFORMANCE_WARNINGS=1, NUMBA_COLOR_SCHEME="dark_bg", NUMBA_DUMP_ASSEMBLY=0,
+        NUMBA_DISABLE_CUDA=1, NUMBA_CUDA_LOG_LEVEL="ERROR", NUMBA_FULL_TRACEBACKS=1,
+    )  # fmt: skip
+    assert (found["hits"], found["misses"], found["warnings"]) == (1, 0, [])
+
+
+def test_kernels_without_sources_are_not_cached(tmp_path):
+    archive = shutil.make_archive(tmp_path / "package", "zip", Path(lstd.__file__).parents[1], "lstd")
+    found = run_smallest(PYTHONPATH=archive, LSTD_CACHE_DIR=tmp_path / "cache")
+    assert found["package"].startswith(archive)
+    assert (found["hits"], found["warnings"]) == (0, [])
+    assert not kernels(tmp_path / "cache")
+
+
 # ---------------------------------------------------------------- a cache that does not work
 
 DAMAGE = {

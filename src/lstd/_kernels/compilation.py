@@ -1,10 +1,10 @@
 """Compilation of the kernels, and a cache of compiled kernels that cannot break a run.
 
-Compiled kernels are kept in the user's cache folder, one file each, under a name that holds a digest of all
-kernel sources, of the versions of Python, Numba and llvmlite, of Numba's environment variables, of the CPU and of
-the argument types: a change of any of them names another file, so that a stale file is never read. Files are
-written to a temporary name and renamed, and hold their own checksum: whatever goes wrong with the cache, the kernel
-is compiled anew, with one warning.
+Compiled kernels are kept in the user's cache folder, one file each. The name of a file holds a digest of all kernel
+sources, the versions of Python, Numba and llvmlite, the environment variables of Numba that may change the code, the
+CPU and the argument types. A change of any of them names another file, so a stale file is never read. Kernels whose
+sources cannot be read, as in a zip archive, are not cached. Files are written to a temporary name and renamed, and hold
+their own checksum: whatever goes wrong with the cache, the kernel is compiled again, with one warning.
 
 The folder is ``$LSTD_CACHE_DIR``, else ``lstd`` below the user's cache folder; an empty ``LSTD_CACHE_DIR``
 turns the cache off. Deleting the folder is always safe.
@@ -17,6 +17,7 @@ import logging
 import os
 import pickle
 import platform
+import re
 import sys
 import tempfile
 import warnings
@@ -54,6 +55,15 @@ class _NoAlias(CompilerBase):  # type: ignore[misc,unused-ignore]
         return [DefaultPassBuilder.define_nopython_pipeline(self.state)]  # type: ignore[no-untyped-call,unused-ignore]
 
 
+# Variables that change no generated code: threads, caches, messages, dumps, colours and GPUs. Any other is in the key.
+_HARMLESS = re.compile(
+    "NUMBA_("
+    "NUM_THREADS|THREADING_LAYER.*|CACHE_.*|FUNCTION_CACHE_SIZE|DEBUG_CACHE|"
+    "(DISABLE|FORCE)?_?CUDA.*|ENABLE_CUDASIM|"
+    "WARNINGS|DISABLE_PERFORMANCE_WARNINGS|ALWAYS_WARN_UNINIT_VAR|FULL_TRACEBACKS|DEVELOPER_MODE|SHOW_HELP|"
+    "DUMP_.*|HIGHLIGHT_DUMPS|DIFF_IR|COLOR_SCHEME|PARALLEL_DIAGNOSTICS|LLVM_PASS_TIMINGS|TRACE|CHROME_TRACE|"
+    "JIT_COVERAGE|GDB_BINARY)"
+)
 _warned: list[str] = []
 _DIGEST_SIZE = hashlib.sha256().digest_size
 
@@ -64,7 +74,8 @@ def kernel(function: Callable[..., Any]) -> Any:
     The arrays it is given must not overlap where it writes.
     """
     dispatcher = numba.njit(pipeline_class=_NoAlias, **_OPTIONS)(function)
-    if hasattr(dispatcher, "_cache"):  # not so when Numba's JIT is disabled
+    sources = (Path(code.co_filename) for code in (function.__code__, kernel.__code__))
+    if hasattr(dispatcher, "_cache") and all(source.is_file() for source in sources):  # no cache if the JIT is disabled
         dispatcher._cache = KernelCache(function)
     return dispatcher
 
@@ -88,18 +99,23 @@ def folder() -> Path | None:
 
 @cache
 def _stamp(sources: Path) -> bytes:
-    """Digest of all that a kernel in the folder `sources` depends on, but for its argument types and CPU."""
+    """Return a digest of what a kernel in `sources` depends on, except its argument types and the CPU."""
     digest = hashlib.sha256()
     for part in (
         platform.python_version(),
         numba.__version__,
         llvmlite.__version__,
-        repr(sorted(item for item in os.environ.items() if item[0].startswith("NUMBA_"))),
+        repr(sorted(item for item in os.environ.items() if _changes_code(item[0]))),
     ):
         digest.update(part.encode())
     for source in sorted({*Path(__file__).parent.glob("*.py"), *sources.glob("*.py")}):
         digest.update(source.read_bytes())
     return digest.digest()
+
+
+def _changes_code(variable: str) -> bool:
+    """Return whether an environment variable may change the code that Numba generates."""
+    return variable.startswith("NUMBA_") and not _HARMLESS.fullmatch(variable)
 
 
 def _warn_once(cause: str) -> None:
@@ -121,7 +137,7 @@ def _announce() -> None:
 
 
 class KernelCache:
-    """What a Numba dispatcher asks of a cache: one file per kernel and signature, checked when read."""
+    """Cache of a Numba dispatcher: one file per kernel and signature, checked when read."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         source = Path(function.__code__.co_filename)
@@ -142,7 +158,7 @@ class KernelCache:
         """Nothing to do: names hold the digest of what they were compiled from."""
 
     def load_overload(self, signature: Any, target: Any) -> Any:
-        """The compiled kernel from its file, or None: then Numba compiles it and calls `save_overload`."""
+        """Read the compiled kernel from its file; on None, Numba compiles it and calls `save_overload`."""
         target.refresh()
         found = None
         if self._enabled and folder() is not None:
