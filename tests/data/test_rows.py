@@ -139,7 +139,7 @@ def test_what_is_made_of_two_episodes():
     assert rows.n_features == 2
     assert rows.last.tolist() == [False, True, False, True]
     assert rows.terminated.tolist() == [False, True, False, False]
-    assert rows.leaving.tolist() == [0.9, 0.0, 0.9, 0.9]
+    assert rows.discount.tolist() == [0.9, 0.0, 0.9, 0.9]
     assert rows.ratios.tolist() == [1.0] * 4
     assert rows.y.tolist() == [[0.0], [1.0], [2.0], [0.0]]
     assert rows.y_missing.tolist() == [False] * 3 + [True]
@@ -170,7 +170,7 @@ def test_ids_may_be_of_any_type_and_in_any_order(ids):
 
 def test_a_discount_or_ratio_may_be_one_number():
     rows = check(discount=0.5, importance_ratio=2, terminated=[False] * 3 + [True])
-    assert rows.leaving.tolist() == [0.5, 0.5, 0.5, 0.0]
+    assert rows.discount.tolist() == [0.5, 0.5, 0.5, 0.0]
     assert rows.ratios.tolist() == [2.0] * 4
 
 

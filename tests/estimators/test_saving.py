@@ -318,13 +318,13 @@ def test_kinds_are_not_mixed_up(tmp_path):
         lambda document, entries: document.pop("no_intervals") and None,
         lambda document, entries: document["statistics"].update(first_episode={"type": "int", "value": "x"}),
         lambda document, entries: document["statistics"].update(pending={"missing": False}),
-        lambda document, entries: document["statistics"].update(share=float("nan")),
-        lambda document, entries: document["statistics"].update(share=10**400),
+        lambda document, entries: document["statistics"].update(decay=float("nan")),
+        lambda document, entries: document["statistics"].update(decay=10**400),
         *(
             lambda document, entries, name=name, value=value: entries.update(
                 {f"{name}.npy": entries[f"{name}.npy"][:-8] + np.float64(value).tobytes()}
             )
-            for name in ("A", "B", "b", "arriving", "a", "h", "c", "pending_phi")
+            for name in ("A", "B", "b", "incoming_trace", "matrix", "boundary", "rewards", "pending_phi")
             for value in (np.nan, -np.inf)
         ),
         lambda document, entries: entries.pop("A.npy") and None,

@@ -400,7 +400,8 @@ def test_overflow_of_a_merge_is_told_when_solving():
 @pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, lambda s: pickle.loads(pickle.dumps(s))])
 def test_arrays_cannot_be_written_to(duplicate):
     found = duplicate(of(plain()))
-    arrays = [found.A, found.B, found.b, found.arriving, found.a, found.h, found.c]
+    arrays = [found.A, found.B, found.b, found.incoming_trace]
+    arrays += [found.carry.matrix, found.carry.boundary, found.carry.rewards]
     for array in (*arrays, found.pending.phi, found.pending.reward):
         with pytest.raises(ValueError, match="read-only"):
             array[...] = 0.0
@@ -452,7 +453,7 @@ def test_missing_termination_is_said_once():
 
 @thorough
 @given(streams(), st.sampled_from([1, 2, 3, 5]))
-def test_pieces_of_any_size_give_the_same(stream, size):
+def test_chunks_of_any_size_give_the_same(stream, size):
     whole = of(stream)
     with mock.patch.object(statistics_module, "ENTRIES_AT_ONCE", size * stream.X.shape[1]):
         pieces = of(stream)
@@ -472,11 +473,11 @@ def test_fits_in_several_threads_leave_the_blas_as_it_was():
         np.testing.assert_array_equal(other.A, found[0].A)
 
 
-def test_pieces_that_are_left_undone_leave_the_blas_as_it_was():
+def test_chunks_that_are_left_undone_leave_the_blas_as_it_was():
     before = threadpool_info()
     rows = check_rows(np.ones((3000, 4)), np.ones(3000), gamma=0.9)
     with mock.patch.object(statistics_module, "ENTRIES_AT_ONCE", 1000):
-        pieces = statistics_module.pieces_of(rows, 0.5)
+        pieces = statistics_module.chunk_statistics(rows, 0.5)
         next(pieces)
         pieces.close()
     assert threadpool_info() == before
@@ -490,5 +491,5 @@ def test_the_number_of_threads_does_not_change_a_bit():
         for threads in (1, 2):
             with threadpool_limits(threads, user_api="blas"):
                 found.append(LSTDStatistics.from_arrays(X, y, gamma=0.9, lmbda=0.8))
-    for name in ("A", "B", "b", "arriving"):
+    for name in ("A", "B", "b", "incoming_trace"):
         np.testing.assert_array_equal(getattr(found[0], name), getattr(found[1], name))

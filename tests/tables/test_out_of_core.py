@@ -216,7 +216,7 @@ def test_too_little_memory_is_told(tmp_path, n_jobs, monkeypatch):
     def fails(rows, lmbda, starts, *, threads):
         raise MemoryError("no 8 GiB")
 
-    monkeypatch.setattr("lstd.tables.stream.pieces_of", fails)
+    monkeypatch.setattr("lstd.tables.stream.chunk_statistics", fails)
     path = write(episodes([9], seed=3), tmp_path / "a.parquet")
     with pytest.raises(InvalidInputError, match=r"Memory ran out \(no 8 GiB\)\. A fit of 2 features"):
         lstd.fit_tables(path, **NAMES, n_jobs=n_jobs)

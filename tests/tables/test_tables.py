@@ -41,7 +41,7 @@ def assert_same(found, expected):
             if one is not None:
                 assert_close(one.phi, two.phi, "sums")
                 assert_close(one.reward, two.reward, "sums")
-                assert (one.missing, one.leaving) == (two.missing, two.leaving)
+                assert (one.missing, one.discount) == (two.missing, two.discount)
         elif isinstance(two, (np.ndarray, float)):
             assert_close(one, two, "sums", err_msg=field.name)
         else:

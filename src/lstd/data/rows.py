@@ -35,7 +35,7 @@ class Rows:
     X: Features  # (T, n)
     y: Array  # (T, m), zero where a horizon row's reward is missing
     y_missing: NDArray[np.bool_]  # (T,) the row's reward is NaN
-    leaving: Array  # (T,) discount of the transition that leaves the row; zero where it terminates
+    discount: Array  # (T,) of the transition that leaves the row; zero where it terminates
     ratios: Array  # (T,) importance ratio of that transition
     last: NDArray[np.bool_]  # (T,) last row of its episode in this chunk, the chunk's end included
     terminated: NDArray[np.bool_]  # (T,)
@@ -47,7 +47,7 @@ class Rows:
     assumed: bool  # nothing said which episodes terminated: they are taken as truncated
 
     def __len__(self) -> int:
-        return len(self.leaving)
+        return len(self.discount)
 
     @property
     def n_features(self) -> int:
@@ -71,7 +71,7 @@ class Rows:
         last = self.last[part].copy()
         last[-1] = True
         return Rows(
-            X=self.X[part], y=self.y[part], y_missing=self.y_missing[part], leaving=self.leaving[part],
+            X=self.X[part], y=self.y[part], y_missing=self.y_missing[part], discount=self.discount[part],
             ratios=self.ratios[part], last=last, terminated=self.terminated[part],
             X_next=None if self.X_next is None else self.X_next[part],
             first_episode=int(number[first]) if first else self.first_episode,
@@ -122,13 +122,13 @@ def check_rows(
     last = np.ones(n_rows, dtype=np.bool_)
     last[:-1] = changes
     missing = _check_missing_rewards(rewards, last & ~ended if phi_next is None else np.zeros_like(last))
-    leaving = _check_per_row("discount", discount, n_rows, 1.0, gamma)
-    leaving[ended] = 0.0
+    discounts = _check_per_row("discount", discount, n_rows, 1.0, gamma)
+    discounts[ended] = 0.0
     return Rows(
         X=phi,
         y=np.where(np.isnan(rewards), 0.0, rewards),
         y_missing=missing,
-        leaving=leaving,
+        discount=discounts,
         ratios=_check_per_row("importance_ratio", importance_ratio, n_rows, np.inf, 1.0),
         last=last,
         terminated=ended,

@@ -144,7 +144,7 @@ def first_rows(chunks: Iterator[Any], leaf: SumArrays, max_entries: int) -> Rows
         episode = number + np.cumsum(begins)
         part = {
             "X": rows.X, "y": rows.y, "episode": episode, "terminated": rows.terminated, "X_next": rows.X_next,
-            "discount": rows.leaving, "importance_ratio": rows.ratios,
+            "discount": rows.discount, "importance_ratio": rows.ratios,
         }  # fmt: skip
         if joined and {name for name, value in part.items() if value is not None} != joined.keys():
             raise InvalidInputError("`X_next` must be given for all chunks of a stream or for none.")

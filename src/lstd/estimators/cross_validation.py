@@ -269,8 +269,8 @@ def _targets(rows: Rows, full: NDArray[np.bool_], lmbda: float, weights: Array) 
     """λ-returns (T, m), bootstrapped by weights (n, m); those of horizon rows are not used."""
     values = np.asarray(rows.X @ weights)
     ahead = np.asarray(rows.X_next @ weights) if rows.X_next is not None else np.vstack([values[1:], values[-1:]])
-    errors = rows.y + rows.leaving[:, np.newaxis] * ahead - values
-    decays = lmbda * rows.ratios * rows.leaving
+    errors = rows.y + rows.discount[:, np.newaxis] * ahead - values
+    decays = lmbda * rows.ratios * rows.discount
     changes, _ = discounted_returns(rows.ratios[:, np.newaxis] * errors, decays, rows.last, full)
     return values + changes
 

@@ -212,7 +212,7 @@ def observed_returns(
 def returns_of_rows(rows: Rows, tolerance: float = TOLERANCE) -> ObservedReturns:
     """The same of rows that `check_rows` has checked."""
     y = rows.y[:, 0] if rows.single else rows.y
-    returns, unobserved = discounted_returns(y, rows.leaving, rows.last, rows.terminated)
+    returns, unobserved = discounted_returns(y, rows.discount, rows.last, rows.terminated)
     return ObservedReturns(returns, unobserved, unobserved < tolerance)
 
 

@@ -192,6 +192,7 @@ class Model:
     def interval(self, phi: Features, level: float) -> Interval:
         """Compute intervals for the values of rows of finite features (T, n): arrays of shape (T,), or (T, m)."""
         prediction = self.predict(phi)
-        interval = self.influence.interval(phi, prediction.reshape(phi.shape[0], -1), level)
+        columns = prediction if prediction.ndim == 2 else prediction[:, np.newaxis]
+        interval = self.influence.interval(phi, columns, level)
         arrays = {name: v.reshape(prediction.shape) for name, v in vars(interval).items() if name != "level"}
         return Interval(**arrays, level=level)

@@ -237,7 +237,7 @@ class TemporalDifference(OnlinePredictor):
         if self._open and rows.X_next is None:
             self._pending = _Pending(
                 _dense(rows.X, len(rows) - 1, len(rows))[0].copy(), float(rows.y[-1, 0]), bool(rows.y_missing[-1]),
-                float(rows.ratios[-1]), float(rows.leaving[-1]),
+                float(rows.ratios[-1]), float(rows.discount[-1]),
             )  # fmt: skip
 
     def _learn(self, rows: Rows, goes_on: bool, trusted: bool) -> bool:
@@ -260,7 +260,7 @@ class TemporalDifference(OnlinePredictor):
             X = _dense(rows.X, first, min(part.stop + 1, n_rows))
             successors = _dense(rows.X_next, first, part.stop) if given else X
             at = kernels.stream(
-                X, successors, 0 if given else 1, rows.y[part, 0].copy(), rows.leaving[part], rows.ratios[part],
+                X, successors, 0 if given else 1, rows.y[part, 0].copy(), rows.discount[part], rows.ratios[part],
                 full[part], ends[part], trusted, *self._arrays,
             )  # fmt: skip
             if at >= 0:

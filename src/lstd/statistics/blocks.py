@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from lstd.data.checks import check_integer
 from lstd.data.rows import Rows
 from lstd.errors import InvalidInputError
-from lstd.statistics.statistics import LSTDStatistics, check_sums, pieces_of
+from lstd.statistics.statistics import LSTDStatistics, check_sums, chunk_statistics
 from lstd.statistics.threads import one_blas_thread
 
 _MOST = 64  # blocks: more would narrow the intervals by 2 %, 32 would widen them by 6 %
@@ -116,7 +116,7 @@ class Blocks:
         begins = np.concatenate([[not total.goes_on_with(rows.first_episode, rows.X_next is not None)], rows.last[:-1]])
         layout, starts = self.layout.extended(begins)
         with one_blas_thread():  # its threads take longer to meet than for the sums of a short block
-            return self.joined(rows, pieces_of(rows, total.lmbda, starts, threads=threads), layout, starts)
+            return self.joined(rows, chunk_statistics(rows, total.lmbda, starts, threads=threads), layout, starts)
 
     @property
     def layout(self) -> Layout:

@@ -12,16 +12,17 @@ from numpy.typing import NDArray
 
 from lstd.data.checks import check_real
 from lstd.errors import InvalidInputError
-from lstd.statistics.merging import Mergeable, Pending
+from lstd.statistics.edges import Carry, Pending
 
 Array = NDArray[np.float64]
 
-_ARRAYS = ("A", "B", "b", "arriving", "a", "h", "c")
+_ARRAYS = ("A", "B", "b", "incoming_trace")
+_CARRIED = ("matrix", "boundary", "rewards")
 _COUNTS = ("n_rows", "n_transitions", "n_episodes")
 _ID_TYPES = {"int": int, "float": float, "str": str}
 
 
-def pack(s: Mergeable) -> tuple[dict[str, Any], dict[str, Array]]:
+def pack(s: Any) -> tuple[dict[str, Any], dict[str, Array]]:
     """Document and arrays of statistics.
 
     Raises
@@ -29,24 +30,25 @@ def pack(s: Mergeable) -> tuple[dict[str, Any], dict[str, Array]]:
     InvalidInputError
         When an episode id is neither an integer nor a float nor text, or sums have overflowed.
     """
-    if not all(np.isfinite(getattr(s, name)).all() for name in _ARRAYS):
+    arrays = {name: getattr(s, name) for name in _ARRAYS} | {name: getattr(s.carry, name) for name in _CARRIED}
+    if not all(np.isfinite(array).all() for array in arrays.values()):
         raise InvalidInputError("The sums must be finite to be saved; they overflowed. Scale features to order 1.")
     document = {
         "gamma": s.gamma,
         "lmbda": s.lmbda,
-        "share": s.share,
+        "decay": s.carry.decay,
         **{name: int(getattr(s, name)) for name in _COUNTS},
         "single": bool(s.single),
         "successors": s.successors,
+        "apart": bool(s.apart),
         "first_episode": _typed(s.first_episode),
         "last_episode": _typed(s.last_episode),
         "pending": None,
     }
-    arrays = {name: getattr(s, name) for name in _ARRAYS}
     if s.pending is not None:
         row = s.pending
         document["pending"] = {
-            "missing": bool(row.missing), "ratio": float(row.ratio), "leaving": float(row.leaving),
+            "missing": bool(row.missing), "ratio": float(row.ratio), "discount": float(row.discount),
             "complete": bool(row.complete),
         }  # fmt: skip
         arrays |= {"pending_phi": row.phi, "pending_reward": row.reward}
@@ -54,26 +56,26 @@ def pack(s: Mergeable) -> tuple[dict[str, Any], dict[str, Array]]:
 
 
 def unpack(document: Mapping[str, Any], arrays: Mapping[str, Array]) -> dict[str, Any]:
-    """Fields of statistics; any error of a kind that `_container.read` expects where something is amiss."""
+    """Fields of statistics; any error of a kind that `lstd.io.archive.read` expects where something is amiss."""
     n, m = arrays["b"].shape
-    successors = document["successors"]
+    successors, lengths = document["successors"], {"matrix": n, "boundary": n, "rewards": m}
     return {
         "gamma": check_real("gamma", document["gamma"], 0.0, 1.0),
         "lmbda": check_real("lmbda", document["lmbda"], 0.0, 1.0),
-        "share": number(document["share"]),
         "A": finite(shaped(arrays["A"], n, n)),
         "B": finite(shaped(arrays["B"], n, n)),
         "b": finite(arrays["b"]),
-        "arriving": finite(shaped(arrays["arriving"], n)),
-        "a": finite(shaped(arrays["a"], n)),
-        "h": finite(shaped(arrays["h"], n)),
-        "c": finite(shaped(arrays["c"], m)),
+        "incoming_trace": finite(shaped(arrays["incoming_trace"], n)),
+        "carry": Carry(
+            number(document["decay"]), *(finite(shaped(arrays[name], length)) for name, length in lengths.items())
+        ),
         **{name: count(document[name]) for name in _COUNTS},
         "pending": _unpack_pending(document["pending"], arrays, n, m),
         "first_episode": _untyped(document["first_episode"]),
         "last_episode": _untyped(document["last_episode"]),
         "single": flag(document["single"]),
         "successors": None if successors is None else flag(successors),
+        "apart": flag(document["apart"]),
     }
 
 
@@ -85,7 +87,7 @@ def _unpack_pending(row: Mapping[str, Any] | None, arrays: Mapping[str, Array], 
         reward=shaped(arrays["pending_reward"], m),
         missing=flag(row["missing"]),
         ratio=number(row["ratio"]),
-        leaving=number(row["leaving"]),
+        discount=number(row["discount"]),
         complete=flag(row["complete"]),
     )
 

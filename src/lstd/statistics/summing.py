@@ -15,13 +15,14 @@ from scipy import sparse
 
 from lstd._kernels.traces import arrivals, dense_traces, sparse_traces
 from lstd.data.rows import Features, Rows
+from lstd.statistics.edges import Carry
 
 Array = NDArray[np.float64]
 
 _BLOCK_ENTRIES = 2**17  # of a block of traces, about one MiB: it stays in the cache between kernel and product
 _LEAST_BLOCK = 512  # rows: each block passes over A, which is larger than any cache where n is some thousands
 _memory = threading.local()
-_COUNTS_FROM = 2.0**-200  # of what arrived in a chunk's first row: less is far below rounding, whatever the units
+_COUNTS_FROM = 2.0**-200  # decay below which an entering trace is far below rounding, whatever the units
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,11 +32,8 @@ class Sums:
     A: Array  # (n, n)
     B: Array  # (n, n)
     b: Array  # (n, m)
-    arriving: Array  # (n,)
-    share: float
-    a: Array  # (n,)
-    h: Array  # (n,)
-    c: Array  # (m,)
+    incoming_trace: Array  # (n,)
+    carry: Carry
     n_transitions: int
 
 
@@ -75,7 +73,7 @@ class _Running:
         self._size = -(-len(rows) // count)
         self._left = _scratch(self._size, n)
 
-    def blocks(self, n_rows: int, leaving: Array, ratios: Array, kept: float) -> Iterator[tuple[slice, Array]]:
+    def blocks(self, n_rows: int, discount: Array, ratios: Array, kept: float) -> Iterator[tuple[slice, Array]]:
         """Blocks of rows and z − kept u of each, (T, n); `b` and `u` go on."""
         for first in range(0, n_rows, self._size):
             block = slice(first, min(first + self._size, n_rows))
@@ -84,9 +82,9 @@ class _Running:
             state = (self.lmbda, kept, self.u, self._z, left, self.b)
             if sparse.issparse(phi):
                 indptr, indices = phi.indptr.astype(np.int64), phi.indices.astype(np.int64)
-                sparse_traces(indptr, indices, phi.data, y, leaving[block], ratios[block], *state)
+                sparse_traces(indptr, indices, phi.data, y, discount[block], ratios[block], *state)
             else:
-                dense_traces(phi, y, leaving[block], ratios[block], *state)
+                dense_traces(phi, y, discount[block], ratios[block], *state)
             yield block, left
 
 
@@ -102,46 +100,46 @@ def _sum(rows: Rows, n_full: int, cut: NDArray[np.bool_], lmbda: float) -> Sums:
     """Sums over the first `n_full` rows, where each row's successor is the next row."""
     sums = _Running(rows, lmbda)
     # A horizon row with ratio and discount zero adds nothing to b and leaves no trace; it has z − u = −u.
-    ratios, leaving = np.where(cut, 0.0, rows.ratios[:n_full]), np.where(cut, 0.0, rows.leaving[:n_full])
-    for block, left in sums.blocks(n_full, leaving, ratios, 1.0):
+    ratios, discount = np.where(cut, 0.0, rows.ratios[:n_full]), np.where(cut, 0.0, rows.discount[:n_full])
+    for block, left in sums.blocks(n_full, discount, ratios, 1.0):
         phi = rows.X[block]
         ends = np.flatnonzero(cut[block])
         if len(ends):
             sums.B = _plus(sums.B, _product(-left[ends], phi[ends]))
             left[ends] = 0.0
         sums.A = _plus(sums.A, _product(left, phi))
-    e, d, share = _shares(leaving, ratios, lmbda)
+    e, d, decay = _decays(discount, ratios, lmbda)
     near = slice(0, len(e))
     full = ~cut[near]
     a = _weighted(np.where(full, d - e, 0.0), rows.X[near])
     h = _weighted(np.where(full, 0.0, e), rows.X[near])
     c = _weighted(d, rows.y[near])
-    return Sums(sums.A, sums.B, sums.b.T.copy(), sums.u, share, a, h, c, n_full - int(cut.sum()))
+    return Sums(sums.A, sums.B, sums.b.T.copy(), sums.u, Carry(decay, a, h, c), n_full - int(cut.sum()))
 
 
 def _sum_with_successors(rows: Rows, cut: NDArray[np.bool_], lmbda: float) -> Sums:
     """Sums over all rows, each with the features of its successor; the last boundary term is left open."""
     X_next: Features = rows.X_next
     sums = _Running(rows, lmbda)
-    carried = np.where(cut, 0.0, rows.leaving)
+    carried = np.where(cut, 0.0, rows.discount)
     inner = ~cut
     inner[-1] = False
     for block, z in sums.blocks(len(rows), carried, rows.ratios, 0.0):
         phi_next = X_next[block]
         sums.A = _plus(sums.A, _product(z, rows.X[block]))
-        z *= rows.leaving[block, np.newaxis]
+        z *= rows.discount[block, np.newaxis]
         ends = np.flatnonzero(cut[block])
         if len(ends):
             sums.B = _plus(sums.B, _product(z[ends], phi_next[ends]))
         z[~inner[block]] = 0.0
         sums.A -= _product(z, phi_next)
-    _, d, share = _shares(carried, rows.ratios, lmbda)
+    _, d, decay = _decays(carried, rows.ratios, lmbda)
     near = slice(0, len(d))
-    out = d * rows.leaving[near]
+    out = d * rows.discount[near]
     a = _weighted(d, rows.X[near]) - _weighted(np.where(inner[near], out, 0.0), X_next[near])
     h = _weighted(np.where(cut[near], out, 0.0), X_next[near])
     c = _weighted(d, rows.y[near])
-    return Sums(sums.A, sums.B, sums.b.T.copy(), sums.u, share, a, h, c, len(rows))
+    return Sums(sums.A, sums.B, sums.b.T.copy(), sums.u, Carry(decay, a, h, c), len(rows))
 
 
 def _plus(one: Array, two: Array) -> Array:
@@ -152,13 +150,13 @@ def _plus(one: Array, two: Array) -> Array:
     return one
 
 
-def _shares(leaving: Array, ratios: Array, lmbda: float) -> tuple[Array, Array, float]:
-    """e, d and the share that leaves, over the rows in which what arrived in the first row still counts."""
-    e, d = np.empty((2, len(leaving)))
-    share = arrivals(leaving, ratios, lmbda, e, d)
+def _decays(discount: Array, ratios: Array, lmbda: float) -> tuple[Array, Array, float]:
+    """Return e, d and the decay of an entering trace, for the rows in which it still counts."""
+    e, d = np.empty((2, len(discount)))
+    decay = arrivals(discount, ratios, lmbda, e, d)
     counts = np.flatnonzero(e >= _COUNTS_FROM)
     reach = int(counts[-1]) + 1 if len(counts) else 0
-    return e[:reach], d[:reach], float(share)
+    return e[:reach], d[:reach], float(decay)
 
 
 def _product(left: Array, right: Features) -> Array:

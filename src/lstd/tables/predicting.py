@@ -174,13 +174,13 @@ def _write(out: Sink, chunk: Chunk, names: Sequence[str], arrays: list[pa.Array]
 def intervals_of(model: Model, X: Array, level: float) -> dict[str, NDArray[Any]]:
     """Predictions with intervals for rows of features (T, n), each of shape (T, m), by what their columns are named."""
     found = model.interval(X, level)
-    return {name: getattr(found, name).reshape(len(X), -1) for name in ("prediction", *_OF_INTERVALS)}
+    return {name: np.atleast_2d(getattr(found, name).T).T for name in ("prediction", *_OF_INTERVALS)}
 
 
 def predictions_of(model: Model, chunk: Chunk) -> Array:
     """Predictions for a chunk, (T, m); raises InvalidInputError, with the first bad row, where one overflows."""
     with np.errstate(over="ignore", invalid="ignore"):
-        predicted = np.asarray(chunk.X @ model.coef.T + model.intercept).reshape(len(chunk), -1)
+        predicted = np.atleast_2d((chunk.X @ model.coef.T + model.intercept).T).T
     bad = ~np.isfinite(predicted).all(axis=1)
     if bad.any():
         raise _beyond(chunk.file, chunk.first + int(np.argmax(bad)) + 1, "the prediction")

@@ -21,7 +21,7 @@ from lstd.distributed.choosing import ENTRIES, OnProgress, choose, model_of
 from lstd.errors import InvalidInputError
 from lstd.estimators.model import Model, Origin, Selection
 from lstd.statistics.blocks import Blocks, Layout, empty_blocks
-from lstd.statistics.statistics import LSTDStatistics, pieces_of
+from lstd.statistics.statistics import LSTDStatistics, chunk_statistics
 from lstd.statistics.threads import available_cores, one_blas_thread
 from lstd.tables.readers import Table
 from lstd.tables.row_reader import Chunk, Roles, RowReader
@@ -175,7 +175,7 @@ def sum_stream(
 
     def summed(work: _Work) -> tuple[_Work, Rows, list[LSTDStatistics]]:
         rows = _rows(work.chunk, settings)
-        return work, rows, list(pieces_of(rows, nothing.lmbda, work.starts, threads=1))
+        return work, rows, list(chunk_statistics(rows, nothing.lmbda, work.starts, threads=1))
 
     most_bytes = reader.memory - reader.memory // 4 - 16 * n**2 * limit
     # The BLAS has one thread for any number of jobs: its threads divide sums, which changes the last bits.

@@ -208,7 +208,7 @@ def _reordered(s: LSTDStatistics, order: NDArray[np.intp]) -> LSTDStatistics:
     """Return statistics with their features in another order."""
     both = np.ix_(order, order)
     pending = None if s.pending is None else replace(s.pending, phi=s.pending.phi[order])
+    carry = replace(s.carry, matrix=s.carry.matrix[order], boundary=s.carry.boundary[order])
     return replace(
-        s, A=s.A[both], B=s.B[both], b=s.b[order], arriving=s.arriving[order], a=s.a[order], h=s.h[order],
-        pending=pending,
-    )  # fmt: skip
+        s, A=s.A[both], B=s.B[both], b=s.b[order], incoming_trace=s.incoming_trace[order], carry=carry, pending=pending
+    )

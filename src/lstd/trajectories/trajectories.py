@@ -114,7 +114,7 @@ class Trajectories:
             "y": np.asarray(y, dtype=np.float64),
             "episode": ids,
             "terminated": rows.terminated,
-            "discount": None if discount is None else rows.leaving,
+            "discount": None if discount is None else rows.discount,
             "importance_ratio": None if importance_ratio is None else rows.ratios,
             "feature_names": None if feature_names is None else _check_names(feature_names, rows.n_features),
             "horizon": rows.last & ~rows.terminated,
