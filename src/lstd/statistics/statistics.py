@@ -301,7 +301,8 @@ class LSTDStatistics(ReadOnly):
         return replace(
             one,
             A=A, B=B, b=b,
-            carry=Carry.of_nothing(self.n_features, self.b.shape[1], 0.0), first_episode=None, last_episode=None, apart=True,
+            carry=Carry.of_nothing(self.n_features, self.b.shape[1], 0.0),
+            first_episode=None, last_episode=None, apart=True,
             n_rows=one.n_rows + two.n_rows,
             n_transitions=one.n_transitions + two.n_transitions,
             n_episodes=one.n_episodes + two.n_episodes,
