@@ -97,7 +97,7 @@ class Blocks:
     def shares(self) -> NDArray[np.float64]:
         """Share of the units that each block has, shape (n_blocks,)."""
         counts = [self._count(statistics) for statistics in (*self.marks, self.total)]
-        return np.diff([0, *counts]) / max(1, counts[-1])
+        return np.diff([0, *counts] if counts[-1] else [0]) / max(1, counts[-1])
 
     def _count(self, statistics: LSTDStatistics) -> int:
         return statistics.n_episodes if self.by_episode else statistics.n_rows
