@@ -1,6 +1,6 @@
 """Exceptions and warnings of `lstd`, and how warnings are given.
 
-Every error of ours derives from :class:`LSTDError`, so that ``except lstd.errors.LSTDError`` catches them all;
+Every error of the package derives from :class:`LSTDError`, so that ``except lstd.errors.LSTDError`` catches them all;
 each also derives from the built-in exception that NumPy and scikit-learn users expect.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 import warnings
 
-# Packages whose frames are passed over: ours, those that call an estimator for its user, and wrappers of ours.
+# Packages whose frames are skipped: this one, and those that call an estimator or its methods for the user.
 _PASSED = {"lstd", "sklearn", "joblib", "functools", "contextlib"}
 
 

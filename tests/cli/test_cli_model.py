@@ -194,7 +194,7 @@ def test_what_is_assumed_is_said(folder, capsys):
     assert run([*words, "--episode", "id"]) == 0
     assert "No column says which episodes terminated: every episode is taken as truncated" in capsys.readouterr().err
     assert run([words[0], "data.parquet", *words[1:]]) == 0
-    assert "without a column of episodes, the first row of each file is taken as" in capsys.readouterr().err
+    assert "without a column of episodes, the first row of each table is taken as" in capsys.readouterr().err
     assert run([*words, "--features", "y", "--alpha", "0", "--exclude", "x"]) == 2
     write_csv(table(200).append_column("x2", table(200)["x"]), "twice.csv")
     words = ["fit", "twice.csv", "--features", "x,x2", *COLUMNS, "--alpha", "0", "-o", "singular"]
@@ -237,8 +237,14 @@ BAD = "x,y,r,id,t,done\n1,1,1,0,0,0\n2,oops,2,0,1,0\n"
         ),
         (["fit", "data.csv", *COLUMNS, "-o", "none/m", "--features", "x"], "got 'none/m' (No such file or directory)"),
         (["fit", "data.csv", *COLUMNS, "-o", "data.csv/m", "--features", "x"], "(Not a directory); give another."),
-        (["fit", "data.csv", *COLUMNS, "-o", ".", "--features", "x"], "`--out` must name a file; got '.', which is no"),
-        (["fit", "data.csv", *COLUMNS, "-o", "/dev/null", "--force", "--features", "x"], "got '/dev/null', which is n"),
+        (
+            ["fit", "data.csv", *COLUMNS, "-o", ".", "--features", "x"],
+            "`--out` must name a file; got '.'. Give the path of a file",
+        ),
+        (
+            ["fit", "data.csv", *COLUMNS, "-o", "/dev/null", "--force", "--features", "x"],
+            "got '/dev/null'. Give the path",
+        ),
         (["fit", "data.csv", *COLUMNS, "-o", "", "--features", "x"], "`--out` must name a file; got ''."),
         (["fit", "data.csv", *COLUMNS, "-o", "bad.csv", "--features", "x"], "'bad.csv' is there; --force replaces it"),
         (["fit", "data.csv", *COLUMNS, "-o", "data.csv", "--force", "--features", "x"], "must not be a file that is r"),

@@ -31,32 +31,14 @@ AVOIDED = {
     "whoever": "name who",
 }
 TO_REWRITE: dict[str, set[str]] = {
-    "of ours": {
-        "src/lstd/errors.py",
-        "src/lstd/statistics/threads.py",
-    },
-    "which is none": {
-        "src/lstd/io/files.py",
-    },
     "as many as": {
-        "docs/which-estimator.md",
-        "examples/customer_value.py",
         "src/lstd/estimators/intervals.py",
     },
     "stretch": {
-        "src/lstd/_kernels/blocked.py",
         "src/lstd/estimators/base.py",
         "src/lstd/estimators/bias.py",
         "src/lstd/estimators/intervals.py",
         "src/lstd/estimators/lstd.py",
-    },
-    "what it takes": {
-        "README.md",
-    },
-    "whoever": {
-        "CHANGELOG.md",
-        "src/lstd/io/archive.py",
-        "src/lstd/io/files.py",
     },
 }
 

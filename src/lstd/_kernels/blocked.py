@@ -3,7 +3,7 @@
 The compiler may not reorder the terms of a sum, so that a plain inner product takes one addition after another. Blocks
 of constant length with as many partial sums, called lanes here, cure that. The order of summation is fixed, so that
 results do not depend on where or when a kernel was compiled. Indices are unsigned: those that might be negative would
-count from the end, and keep loops from being vectorised. Lanes are set to zero in one stretch and outside of the loop
+count from the end, and keep loops from being vectorised. Lanes are set to zero in one block and outside of the loop
 that adds to them: else they are not kept in registers.
 """
 

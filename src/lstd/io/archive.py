@@ -106,7 +106,7 @@ class Sealed:
         return len(added)
 
     def flush(self) -> None:
-        """The file is flushed by whoever opened it."""
+        """Do nothing: the caller that opened the file flushes it."""
 
     def close(self) -> None:
         self._file.write(_PREFIX + self._digest.hexdigest().encode())

@@ -183,7 +183,7 @@ def check_replaceable(path: Path, *, force: bool, option: str = "--out") -> None
     try:
         if path.exists() or path.is_symlink():
             if not path.is_file():
-                raise InvalidInputError(f"`{option}` must name a file; got {given!r}, which is none; give another.")
+                raise InvalidInputError(f"`{option}` must name a file; got {given!r}. Give the path of a file.")
             if not force:
                 raise InvalidInputError(f"`{option}` must name a new file; {given!r} is there; --force replaces it.")
         partial = partial_of(path, locked=False)
@@ -250,7 +250,7 @@ class FolderLock:
         self._path = path
         while True:
             self._file = self._open()
-            # Whoever releases the lock removes the file: it counts only on the file still under this name.
+            # The process that releases the lock removes the file: it counts only on the file still under this name.
             if _is_at(self._file, path):
                 break
             os.close(self._file)

@@ -1,4 +1,4 @@
-"""The BLAS at one thread while threads of ours, each of which calls it, share the cores.
+"""The BLAS at one thread while threads of the package, each of which calls it, share the cores.
 
 The limit is one of the whole process: all who ask for it at a time share it, and the last of them puts it back.
 """
@@ -28,7 +28,7 @@ def available_cores() -> int:
 
 
 def blas_threads() -> int:
-    """Threads that the BLAS may use where nothing of ours limits it."""
+    """Number of threads that the BLAS may use outside of `one_blas_thread`."""
     with _lock:
         return _threads if _users else _count()
 
