@@ -43,6 +43,7 @@ MOST_LINES, MOST_PARAMETERS, MOST_KERNEL_PARAMETERS = 40, 8, 20
 CYCLES_TO_OPEN = {
     ("lstd.estimators.metrics", "lstd.estimators.base"),
 }
+NAMES_TO_CHANGE = set()
 ROOMS_TO_DESCRIBE = {
     "_kernels",
     "cli",
