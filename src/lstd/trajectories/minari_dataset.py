@@ -22,7 +22,7 @@ def read_dataset(
     reward: Callable[[Any], ArrayLike] | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> dict[str, Any]:
-    """Read a dataset and return arguments of `Trajectories`; see `Trajectories.from_minari`."""
+    """Read a dataset and return the arguments of `Trajectories`; see `Trajectories.from_minari`."""
     if isinstance(dataset, (str, bytes)) or not hasattr(dataset, "__iter__"):
         raise InvalidInputError(
             f"`dataset` must be a Minari dataset; got {dataset!r:.80}. Load it with minari.load_dataset."
@@ -34,7 +34,10 @@ def read_dataset(
     undecided: list[int] = []
     total = len(dataset) if hasattr(dataset, "__len__") else 0
     for number, episode in enumerate(dataset):
-        episodes.append(_read_episode(number, episode, phi, reward, undecided))
+        rows, ended = _read_episode(number, episode, phi, reward)
+        episodes.append(rows)
+        if not ended:
+            undecided.append(number)
         if progress is not None:
             progress(number + 1, max(total, number + 1))
     if not episodes:
@@ -49,12 +52,9 @@ def read_dataset(
 
 
 def _read_episode(
-    number: int,
-    episode: Any,
-    phi: ObservationFeatures,
-    reward: Callable[[Any], ArrayLike] | None,
-    undecided: list[int],
-) -> Episode:
+    number: int, episode: Any, phi: ObservationFeatures, reward: Callable[[Any], ArrayLike] | None
+) -> tuple[Episode, bool]:
+    """Read an episode; also returns whether its last step is terminated or truncated, True without steps."""
     missing = next((name for name in _NEEDED if not hasattr(episode, name)), None)
     if missing is not None:
         raise InvalidInputError(
@@ -75,14 +75,12 @@ def _read_episode(
         raise InvalidInputError(
             f"Episode {number} must have one observation more than its {n_steps} steps; got {n_observations}."
         )
-    if n_steps and not (terminated or truncated):
-        undecided.append(number)
-    n_rows = n_steps if terminated else n_observations
-    return Episode(_features(number, episode.observations, n_rows, phi), rewards, terminated)
+    X = _features(number, episode.observations, n_steps if terminated else n_observations, phi)
+    return Episode(X, rewards, terminated), terminated or truncated or not n_steps
 
 
 def _ends_with(number: int, name: str, flags: Any, n_steps: int) -> bool:
-    """Whether the last flag is set; raises if an earlier one is."""
+    """Return the last flag; raises InvalidInputError if an earlier flag is True."""
     array = np.asarray(flags, dtype=np.bool_).reshape(-1)
     if len(array) != n_steps:
         raise InvalidInputError(f"Episode {number} must have {n_steps} `{name}`, one per reward; got {len(array)}.")
@@ -90,7 +88,7 @@ def _ends_with(number: int, name: str, flags: Any, n_steps: int) -> bool:
     if early.size:
         raise InvalidInputError(
             f"`{name}` may be True at the last step of an episode only; episode {number} has True at step {early[0]} "
-            f"of {n_steps}. Split it there, or clear the flag if the state was not an end."
+            f"of {n_steps}. Split it there, or clear the flag if the episode did not end there."
         )
     return bool(array[-1]) if n_steps else False
 
@@ -105,11 +103,11 @@ def _rewards(number: int, episode: Any, reward: Callable[[Any], ArrayLike] | Non
     if rewards.ndim not in (1, 2) or len(rewards) != n_steps:
         raise InvalidInputError(
             f"{source} must have one entry per step; episode {number} has {n_steps} steps and shape {rewards.shape}. "
-            "Leave out what was recorded at the reset."
+            "Leave out the entry of the reset."
         )
-    bad = ~np.isfinite(rewards.reshape(n_steps, -1)).all(axis=1) if n_steps else np.zeros(0, dtype=np.bool_)
-    if bad.any():
-        step = int(np.argmax(bad))
+    bad = np.argwhere(~np.isfinite(rewards))
+    if len(bad):
+        step = int(bad[0, 0])
         raise InvalidInputError(
             f"{source} must be finite; step {step} of episode {number} has {rewards[step]}. Drop that episode first, "
             "with filter_episodes."
@@ -118,18 +116,19 @@ def _rewards(number: int, episode: Any, reward: Callable[[Any], ArrayLike] | Non
 
 
 def _features(number: int, observations: Any, n_rows: int, phi: ObservationFeatures) -> Array:
-    """Features of the first `n_rows` observations, shape (n_rows, n)."""
+    """Compute the features of the first `n_rows` observations, shape (n_rows, n)."""
     if phi.flat:
         X = np.array(observations, dtype=np.float64)[:n_rows].reshape(n_rows, -1)
-        bad = np.flatnonzero(~np.isfinite(X).all(axis=1))
-        first = int(bad[0]) if bad.size else 0
-        phi(observations[first], f"at step {first} of episode {number}")  # its checks, on the row that may break one
+        bad = np.argwhere(~np.isfinite(X))
+        first = int(bad[0, 0]) if len(bad) else 0
+        phi(observations[first], f"at step {first} of episode {number}")  # raises if the row breaks a rule
         return X
     if phi.one_hot is not None:
         start, n = phi.one_hot
         states = np.asarray(observations)[:n_rows].reshape(n_rows).astype(np.int64) - start
-        if ((states < 0) | (states >= n)).any():
-            step = int(np.argmax((states < 0) | (states >= n)))
+        outside = (states < 0) | (states >= n)
+        if outside.any():
+            step = int(np.argmax(outside))
             raise InvalidInputError(
                 f"Observations must be in [{start}, {start + n - 1}], as the space says; got {states[step] + start} "
                 f"at step {step} of episode {number}. Pass `features`."
@@ -141,7 +140,7 @@ def _features(number: int, observations: Any, n_rows: int, phi: ObservationFeatu
 
 
 def _at(observations: Any, row: int) -> Any:
-    """One observation of a batch that may be a tree of dicts and tuples."""
+    """Return one observation of a batch that may be a tree of dicts and tuples."""
     if isinstance(observations, dict):
         return {key: _at(part, row) for key, part in observations.items()}
     if isinstance(observations, tuple):
@@ -150,7 +149,7 @@ def _at(observations: Any, row: int) -> Any:
 
 
 def _length(number: int, observations: Any) -> int:
-    """Number of observations; raises unless all parts of composite observations have it."""
+    """Count the observations; raises InvalidInputError if parts of composite observations differ in number."""
     if isinstance(observations, (dict, tuple)):
         parts = observations.values() if isinstance(observations, dict) else observations
         lengths = {_length(number, part) for part in parts}

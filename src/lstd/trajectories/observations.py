@@ -1,4 +1,4 @@
-"""What an environment returns, checked, and the features of its observations."""
+"""Checks of what an environment returns, and features of its observations."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _OLD = "Wrap it for Gymnasium, for example with shimmy's GymV21CompatibilityV0."
 
 
 def check_reset(result: Any) -> Any:
-    """Return the observation that `env.reset` gave; raises InvalidInputError."""
+    """Return the observation from a result of `env.reset`; raises InvalidInputError."""
     if not (isinstance(result, tuple) and len(result) == 2 and isinstance(result[1], dict)):
         raise InvalidInputError(
             f"`env.reset` must return (observation, info), as in Gymnasium; got {type(result).__name__}, as in the "
@@ -26,13 +26,13 @@ def check_reset(result: Any) -> Any:
 
 
 def check_step(result: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
-    """Return what `env.step` gave; raises InvalidInputError."""
+    """Return a result of `env.step` unchanged; raises InvalidInputError."""
     if isinstance(result, tuple) and len(result) == 5 and isinstance(result[4], dict):
         return result
     found = f"{len(result)} values" if isinstance(result, tuple) else type(result).__name__
     remedy = "Check the environment with gymnasium.utils.env_checker.check_env."
     if isinstance(result, tuple) and len(result) == 4:
-        found, remedy = f"{found}, as in the old package gym, which do not distinguish the two ends", _OLD
+        found, remedy = f"{found}, as in the old package gym, which does not tell termination from truncation", _OLD
     raise InvalidInputError(
         "`env.step` must return (observation, reward, terminated, truncated, info), as in Gymnasium; "
         f"got {found}. {remedy}"
@@ -40,14 +40,14 @@ def check_step(result: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
 
 
 class ObservationFeatures:
-    """A function from one observation to its features.
+    """Function from one observation to its features, with checks.
 
     Parameters
     ----------
     features : callable, optional
-        From one observation to n numbers. Default: the observation flattened as its space says.
+        Called with one observation; returns n numbers. By default, observations are flattened according to `space`.
     space : gymnasium.Space, optional
-        Needed when `features` is not given.
+        Required unless `features` is given.
 
     Raises
     ------
@@ -73,7 +73,7 @@ class ObservationFeatures:
             self.one_hot = int(space.start), int(space.n)
 
     def __call__(self, observation: Any, where: str) -> Array:
-        """Return the features of one observation, shape (n,), always a copy; `where` is for messages."""
+        """Return a copy of the features of one observation, shape (n,); messages end with `where`."""
         value = self._function(observation)
         try:
             row = np.array(value, dtype=np.float64)
@@ -91,10 +91,8 @@ class ObservationFeatures:
                 f"{len(row)} {where}."
             )
         if not np.isfinite(row).all():
-            position = int(np.argmin(np.isfinite(row)))
-            raise InvalidInputError(
-                f"{self._source} must give finite features; feature {position} is {row[position]} {where}."
-            )
+            i = int(np.argmin(np.isfinite(row)))
+            raise InvalidInputError(f"{self._source} must give finite features; feature {i} is {row[i]} {where}.")
         return row
 
 

@@ -255,9 +255,9 @@ class Trajectories:
         >>> data.n_episodes, data.n_features, bool(data.terminated[-1])
         (3, 16, True)
         """
-        from lstd.trajectories.environment import Budget, collect
+        from lstd.trajectories.environment import collect
 
-        return cls(**collect(env, policy, features, Budget(n_episodes, n_steps, progress), seed))
+        return cls(**collect(env, policy, features, n_episodes, n_steps, seed, progress))
 
     @classmethod
     def from_minari(

@@ -1,16 +1,16 @@
-"""A policy run in a Gymnasium vector environment: which step of which sub-environment is a transition.
+"""A policy run in a Gymnasium vector environment, as transitions of each sub-environment.
 
-Gymnasium resets a finished sub-environment in one of three ways (``metadata["autoreset_mode"]``):
+Gymnasium resets a sub-environment after the end of an episode in one of three ways (``metadata["autoreset_mode"]``):
 
 NextStep
-    The step after the end returns the first observation of the next episode, with reward 0, and ignores the action:
-    it is not a transition.
+    The step after the end ignores the action and returns the first observation of the next episode, with reward 0.
+    It is not a transition.
 SameStep
-    The step that ends an episode already returns the first observation of the next one; the final observation is in
-    ``info["final_obs"]``. An environment that writes all observations into one buffer has overwritten it by then:
-    every final observation, or a part of it, then equals the first one of the next episode.
+    The step that ends an episode returns the first observation of the next episode, and the final observation in
+    ``info["final_obs"]``. An environment that writes all observations into one buffer overwrites the final one: it, or
+    a part of it, then always equals the first observation of the next episode.
 Disabled
-    The caller resets it, with ``reset(options={"reset_mask": mask})``.
+    The caller resets with ``reset(options={"reset_mask": mask})``.
 """
 
 from __future__ import annotations
@@ -27,14 +27,13 @@ from lstd.trajectories.extras import import_gymnasium
 from lstd.trajectories.observations import check_reset, check_step
 from lstd.trajectories.recorder import Recorder, Run
 
-Array = NDArray[np.float64]
 Flags = NDArray[np.bool_]
-_CHANCE_IS_RULED_OUT = 3  # final observations of one sub-environment that all equal the first one of the next episode
+_MOST_BY_CHANCE = 2  # final observations of a sub-environment that may all equal the first one of the next episode
 _MODES = ("NextStep", "SameStep", "Disabled")
 
 
 def record_vector(run: Run) -> None:
-    """Step a vector environment until every recorder has spent its budget.
+    """Step a vector environment until every recorder is finished.
 
     Raises
     ------
@@ -47,19 +46,18 @@ def record_vector(run: Run) -> None:
         actions = run.policy(observations)
         _check_actions(run.env, actions)
         observations = stepper.step(actions)
-        run.report(run.recorders)
+        run.report()
     _check_all(stepper.finals)
 
 
 def _autoreset_mode(env: Any) -> str:
-    """NextStep, SameStep or Disabled, according to the environment."""
-    metadata = getattr(env, "metadata", None) or {}
-    mode = metadata.get("autoreset_mode")
+    """Return NextStep, SameStep or Disabled, according to the environment."""
+    mode = (getattr(env, "metadata", None) or {}).get("autoreset_mode")
     name = getattr(mode, "value", mode)
     if name not in _MODES:
         raise InvalidInputError(
-            "`env.metadata['autoreset_mode']` must state how finished sub-environments are reset, one of "
-            f"{', '.join(_MODES)}; got {mode!r}. Set it to the member of gymnasium.vector.AutoresetMode that applies."
+            f"`env.metadata['autoreset_mode']` must be one of {', '.join(_MODES)}; got {mode!r}. Set it to the member "
+            "of gymnasium.vector.AutoresetMode that applies."
         )
     return str(name)
 
@@ -71,22 +69,22 @@ def _check_actions(env: Any, actions: Any) -> None:
     if not shape or shape[0] != env.num_envs:
         raise InvalidInputError(
             f"`policy` must give one action per sub-environment, {env.num_envs}, for the batch of observations; got "
-            f"shape {shape}. For a policy of one observation, pass "
+            f"shape {shape}. To use a policy of one observation, pass "
             "lambda observations: np.array([policy(x) for x in observations])."
         )
 
 
 class _Stepper:
-    """Steps of a vector environment, recorded for each sub-environment according to the autoreset mode."""
+    """Stepper of a vector environment that records each sub-environment according to the autoreset mode."""
 
     def __init__(self, run: Run) -> None:
         self._env, self._phi, self._recorders, self._mode = run.env, run.phi, run.recorders, _autoreset_mode(run.env)
-        self._over: Flags = np.zeros(len(run.recorders), dtype=np.bool_)  # ended in the step before
+        self._over: Flags = np.zeros(len(run.recorders), dtype=np.bool_)  # the last step ended the episode
         self.finals = [_FinalObservations() for _ in run.recorders]
         self._iterate = import_gymnasium().vector.utils.iterate
 
     def start(self, seed: int | None) -> Any:
-        """Reset everything and return the batch of observations."""
+        """Reset all sub-environments and return the batch of observations."""
         batch = check_reset(self._env.reset(seed=seed))
         for recorder, observation in zip(self._recorders, self._each(batch), strict=True):
             self._begin(recorder, observation)
@@ -96,8 +94,7 @@ class _Stepper:
         """Step once, record, and return the batch of observations to act on."""
         batch, rewards, terminated, truncated, info = check_step(self._env.step(actions))
         observations = self._each(batch)
-        terminated, truncated = np.asarray(terminated, dtype=np.bool_), np.asarray(truncated, dtype=np.bool_)
-        over = terminated | truncated
+        over = np.asarray(terminated, dtype=np.bool_) | np.asarray(truncated, dtype=np.bool_)
         for i, recorder in enumerate(self._recorders):
             if recorder.finished:
                 continue
@@ -111,7 +108,7 @@ class _Stepper:
                 phi_next = self._phi(final, recorder.where)
             if same_step:
                 self.finals[i].see(observations[i])
-            recorder.record(rewards[i], phi_next, bool(terminated[i]), bool(truncated[i]))
+            recorder.record(rewards[i], phi_next, bool(over[i]))
             if same_step and over[i]:
                 self._begin(recorder, observations[i])
         self._over = over
@@ -128,29 +125,26 @@ class _Stepper:
             recorder.begin(self._phi(observation, recorder.where))
 
     def _reset(self, over: Flags, before: list[Any]) -> Any:
-        """Reset the sub-environments whose episode is over; raises if others change."""
-        kept = {i: self._phi(before[i], recorder.where) for i, recorder in self._running(~over)}
+        """Reset the sub-environments whose episode is over; raises InvalidInputError if others change."""
+        running = [(i, recorder) for i, recorder in enumerate(self._recorders) if not recorder.finished]
+        kept = {i: self._phi(before[i], recorder.where) for i, recorder in running if not over[i]}
         batch = check_reset(self._env.reset(options={"reset_mask": over.copy()}))
         observations = self._each(batch)
-        for i, recorder in self._running(over):
-            self._begin(recorder, observations[i])
-        for i, recorder in self._running(~over):
-            if not np.array_equal(kept[i], self._phi(observations[i], recorder.where)):
+        for i, recorder in running:
+            if over[i]:
+                self._begin(recorder, observations[i])
+            elif not np.array_equal(kept[i], self._phi(observations[i], recorder.where)):
                 raise InvalidInputError(
                     "`env.reset` must reset only the sub-environments in options['reset_mask'], because autoreset is "
                     f"Disabled; sub-environment {i} changed too. Make the environment with another autoreset mode."
                 )
         return batch
 
-    def _running(self, mask: Flags) -> list[tuple[int, Recorder]]:
-        return [(i, recorder) for i, recorder in enumerate(self._recorders) if mask[i] and not recorder.finished]
-
     def _final(self, info: dict[str, Any], i: int, first: Any) -> Any:
-        """Final observation of sub-environment `i`, truncated and reset in one step, which then returned `first`."""
+        """Return the final observation of sub-environment `i`, whose next episode begins with `first`."""
         where = self._recorders[i].where
         for key in ("final_obs", "final_observation"):
-            given = info.get(key)
-            present = info.get(f"_{key}")
+            given, present = info.get(key), info.get(f"_{key}")
             if given is None or (present is not None and not present[i]):
                 continue
             one_each = isinstance(given, list) or (isinstance(given, np.ndarray) and given.dtype == object)
@@ -165,26 +159,26 @@ class _Stepper:
 
 
 class _FinalObservations:
-    """How many final observations of a sub-environment equal the first observation of the next episode.
+    """Counts of final observations of a sub-environment that equal the first observation of the next episode.
 
-    Counted for the whole observation, under the path "", and for each array of floats inside it that is not constant:
-    an environment may overwrite one part and not another.
+    An environment may overwrite one part and not another. Therefore equal observations are counted for the whole, under
+    the path "", and for each float array inside that is not constant.
     """
 
     def __init__(self) -> None:
-        self.count = 0
+        self.count = 0  # of final observations
         self._equal: Counter[str] = Counter()
-        self._start: dict[str, Array] = {}
+        self._start: dict[str, NDArray[np.float64]] = {}
         self._varied = {""}
 
     def see(self, observation: Any) -> None:
-        """Note which parts change."""
+        """Note the parts that have changed since the first observation."""
         for path, part in _leaves(observation):
             if _is_float_array(part) and not np.array_equal(self._start.setdefault(path, np.array(part)), part):
                 self._varied.add(path)
 
     def compare(self, final: Any, first: Any, where: str) -> None:
-        """Count one more final observation; raises if all of several were overwritten."""
+        """Compare one more pair; raises InvalidInputError once more pairs were equal than chance explains."""
         one, two = dict(_leaves(final)), dict(_leaves(first))
         if not any(isinstance(leaf, np.ndarray) for leaf in one.values()):
             return  # numbers and text cannot be overwritten
@@ -192,24 +186,23 @@ class _FinalObservations:
         self.count += 1
         self._equal[""] += one.keys() == two.keys() and all(same.values())
         self._equal.update({path: int(same[path]) for path, leaf in one.items() if path and _is_float_array(leaf)})
-        if self.count == _CHANCE_IS_RULED_OUT and (always := self.always()):
-            raise _overwritten(f"all {self.count} final observations did {where}", min(always))
+        if self.count == _MOST_BY_CHANCE + 1 and (always := self.always()):
+            raise _overwritten(self.count, min(always), where)
 
     def always(self) -> set[str]:
-        """Paths of parts that change and were equal each time."""
+        """Return the paths of parts that change and were equal in all pairs."""
         return {path for path, times in self._equal.items() if times == self.count} & self._varied
 
 
 def _check_all(finals: list[_FinalObservations]) -> None:
-    """Raise if all final observations were overwritten, in all sub-environments together."""
+    """Raise InvalidInputError if all final observations of all sub-environments were overwritten."""
     compared = [final for final in finals if final.count]
     if compared and (always := set.intersection(*(final.always() for final in compared))):
-        count = sum(final.count for final in compared)
-        raise _overwritten(f"{'the only one' if count == 1 else f'all {count}'} did", min(always))
+        raise _overwritten(sum(final.count for final in compared), min(always), "of the run")
 
 
 def _leaves(observation: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """Arrays, numbers and text inside an observation, each with its path, such as "['place'][0]"."""
+    """Iterate over the arrays, numbers and text inside an observation, each with its path, as in "['place'][0]"."""
     if isinstance(observation, (dict, tuple, list)):
         parts = observation.items() if isinstance(observation, dict) else enumerate(observation)
         for key, part in parts:
@@ -222,10 +215,10 @@ def _is_float_array(part: Any) -> bool:
     return isinstance(part, np.ndarray) and part.dtype.kind == "f"
 
 
-def _overwritten(found: str, part: str) -> InvalidInputError:
+def _overwritten(count: int, part: str, where: str) -> InvalidInputError:
     alike = f"their parts {part}" if part else "the two"
     return InvalidInputError(
-        "`env` must keep the final observation of a truncated episode apart from the first one of the next, which "
-        f"autoreset SameStep gives in the same step; {alike} were equal: {found}. Most likely the environment writes "
-        "both into one array. Make it with autoreset_mode=AutoresetMode.NEXT_STEP, or have it return copies."
+        "`env` must not overwrite the final observation of a truncated episode with the first one of the next, as "
+        f"autoreset SameStep gives both in one step; {alike} were equal in all {count} cases {where}. Make the "
+        "environment with autoreset_mode=AutoresetMode.NEXT_STEP, or have it return copies."
     )
