@@ -22,7 +22,7 @@ import json, sys, warnings
 with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter("always")
     import lstd
-    from lstd._kernels.memory import padded
+    from lstd._kernels.alignment import padded
     results = [padded(argument) for argument in ARGUMENTS]
 print(json.dumps({
     "results": results,
@@ -92,7 +92,7 @@ def test_the_first_process_compiles_and_says_so_once(filled):
     assert (first["hits"], first["misses"], first["warnings"]) == (0, 1, [])
     assert first["log"].count("compiling") == 1
     (file,) = kernels(folder)
-    assert file.name.startswith("memory.padded-")
+    assert file.name.startswith("alignment.padded-")
     assert is_sound(file)
 
 

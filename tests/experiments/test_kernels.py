@@ -216,7 +216,7 @@ def check_plan(layout, states, k):
         occupants += layout.order[new].tolist()
         assert len(occupants) == len(set(occupants)) == layout.n_slots[panel]
         assert [occupants[slot] for slot in layout.slot[steps]] == states[steps].tolist()
-        assert layout.n_rows[panel] % COMPILED.memory.LINE == 0
+        assert layout.n_rows[panel] % COMPILED.alignment.LINE == 0
         assert layout.n_rows[panel] > max(layout.row[: steps.stop])
         for source, goal in zip(layout.move_from[panel], layout.move_to[panel], strict=True):
             if source < 0:
@@ -252,5 +252,5 @@ def test_python_bodies_are_not_compiled():
         kernels = [item for item in vars(getattr(PYTHON, name)).values() if hasattr(item, "py_func")]
         assert not kernels
         assert getattr(PYTHON, name) is not getattr(COMPILED, name)
-    assert PYTHON.lstd_dense.aligned_zeros is PYTHON.memory.aligned_zeros
-    assert sys.modules["lstd._kernels.memory"] is COMPILED.memory
+    assert PYTHON.lstd_dense.aligned_zeros is PYTHON.alignment.aligned_zeros
+    assert sys.modules["lstd._kernels.alignment"] is COMPILED.alignment

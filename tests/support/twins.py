@@ -12,14 +12,14 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 
-from lstd._kernels import chain, memory
+from lstd._kernels import alignment, chain
 from lstd.experiments.kernels import lstd_dense, lstd_onehot
 from lstd.experiments.kernels import td_sweep as td
 
 compiled_only = pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="takes minutes without compiled kernels")
 
 PLACES = {
-    "memory": "lstd._kernels.memory",
+    "alignment": "lstd._kernels.alignment",
     "chain": "lstd._kernels.chain",
     "lstd_dense": "lstd.experiments.kernels.lstd_dense",
     "lstd_onehot": "lstd.experiments.kernels.lstd_onehot",
@@ -48,7 +48,7 @@ def python_bodies(lanes):
     return SimpleNamespace(**bodies)
 
 
-COMPILED = SimpleNamespace(memory=memory, chain=chain, lstd_dense=lstd_dense, lstd_onehot=lstd_onehot, td=td)
+COMPILED = SimpleNamespace(alignment=alignment, chain=chain, lstd_dense=lstd_dense, lstd_onehot=lstd_onehot, td=td)
 PYTHON = python_bodies(lanes=3)
 BOTH = {"Python": PYTHON, "compiled": COMPILED}
 

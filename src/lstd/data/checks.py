@@ -1,4 +1,4 @@
-"""Every input check: a message names the argument, the rule, the value found and the remedy."""
+"""Checks of single arguments (rows are checked in `lstd.data.rows`): a message names the argument, the rule, the value found and the remedy."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from concurrent.futures import CancelledError
 from typing import Any
 
 import lstd
-from lstd.distributed.tasks import Task
+from lstd.distributed.executors import Task
 from lstd.errors import InvalidInputError, LSTDError
 
 SECONDS_TO_LOOK = 1.0  # between checks of a cluster without results

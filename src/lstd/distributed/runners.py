@@ -18,12 +18,12 @@ from typing import Any
 from threadpoolctl import threadpool_limits
 
 from lstd.data.checks import check_integer
-from lstd.distributed import tasks
+from lstd.distributed import executors
 from lstd.distributed.ahead import MAX_JOBS, Ahead
 from lstd.distributed.cluster import Watch, submit
 from lstd.distributed.dask_collections import Partitions, computed, is_future, on_graph
+from lstd.distributed.executors import AHEAD, Task, check_workers
 from lstd.distributed.sums import Leaf, Part, keyed
-from lstd.distributed.tasks import AHEAD, Task, check_workers
 from lstd.distributed.tree import Tree
 from lstd.errors import InvalidInputError, LSTDError
 from lstd.statistics.threads import available_cores, one_blas_thread
@@ -123,7 +123,7 @@ def on_executor(leaf: Leaf, chunks: Iterable[Any], executor: Executor | Callable
     """Sum chunks on an executor and merge their sums here; an executor that is made here is replaced if it breaks."""
     tree: Tree[Part] = Tree(leaf.merge)
     # With several threads of the BLAS, a merge takes ten times as long, and they go on spinning after it.
-    with closing(tasks.on_executor(leaf, keyed(leaf, chunks), executor, _lost)) as finished, one_blas_thread():
+    with closing(executors.on_executor(leaf, keyed(leaf, chunks), executor, _lost)) as finished, one_blas_thread():
         for (place, *_), future in finished:
             tree.add(place, future.result())
         return tree.result()

@@ -17,7 +17,7 @@ from lstd.data.returns import TOLERANCE
 from lstd.data.rows import Rows, check_rows
 from lstd.errors import InvalidInputError
 from lstd.errors import warn as give_warning
-from lstd.estimators.bias import BiasCheck, check_bias
+from lstd.estimators.bias_check import BiasCheck, check_bias
 from lstd.estimators.inputs import checked_features, present, rows_of
 from lstd.estimators.intervals import Interval
 from lstd.estimators.metrics import returns_of_rows

@@ -16,8 +16,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from lstd._kernels.alignment import aligned_zeros
 from lstd._kernels.compilation import kernel
-from lstd._kernels.memory import aligned_zeros
 
 LANES = 64  # pairs side by side; measured: 32 takes 1.8 times as long, 128 takes 1.3 times
 

@@ -19,8 +19,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from lstd._kernels.alignment import aligned_zeros, padded
 from lstd._kernels.compilation import kernel
-from lstd._kernels.memory import aligned_zeros, padded
 
 PANEL = 8  # rank-one updates applied together, spelled out in `_apply_panel`
 

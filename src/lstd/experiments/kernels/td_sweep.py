@@ -16,8 +16,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from lstd._kernels.alignment import aligned_zeros
 from lstd._kernels.compilation import kernel
-from lstd._kernels.memory import aligned_zeros
 
 LANES = 64
 TRUE_ONLINE, ACCUMULATING, REPLACING = range(3)
