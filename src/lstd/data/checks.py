@@ -1,4 +1,7 @@
-"""Checks of single arguments (rows are checked in `lstd.data.rows`): a message names the argument, the rule, the value found and the remedy."""
+"""Checks of single arguments; `lstd.data.rows` checks rows.
+
+A message names the argument, the rule, the value and the remedy.
+"""
 
 from __future__ import annotations
 
