@@ -56,7 +56,7 @@ def test_td_by_the_python_bodies(kind):
     X[random.uniform(size=X.shape) < 0.3] = 0.0
     arguments = {"episode": np.arange(30) // 7, "terminated": np.arange(30) % 14 == 6}
     compiled = make_td(kind, 3).partial_fit(X, y, **arguments).weights
-    with mock.patch("lstd.online.temporal_difference.kernels", PYTHON.td_online):
+    with mock.patch("lstd.online.td.kernels", PYTHON.td_online):
         body = make_td(kind, 3).partial_fit(X, y, **arguments)
         body._typed = False
         body.update(X[0], 1.0, X[1])
@@ -126,7 +126,7 @@ def test_partial_fit_is_update_row_by_row(kind, as_sparse, drawn):
     row_by_row(one, arrays)
     form = sparse.csr_array if as_sparse else np.asarray
     matrices = {name: form(arrays[name]) for name in ("X", "X_next") if name in arrays}
-    with mock.patch("lstd.online.temporal_difference.ENTRIES_AT_ONCE", 4 * n):
+    with mock.patch("lstd.online.td.ENTRIES_AT_ONCE", 4 * n):
         assert whole.partial_fit(**{**arrays, **matrices}) is whole
         for first, stop in itertools.pairwise(splits):
             chunked.partial_fit(**{name: array[first:stop] for name, array in {**arrays, **matrices}.items()})

@@ -1,13 +1,12 @@
 """Condition number of a matrix and error of its inverse, independent of the units of features.
 
 A matrix M is scaled to R M C, whose rows and columns have largest entries of order 1. R and C are diagonal with powers
-of two, so that scaling is exact. Other units of a feature change M, its inverse and the weights, but neither R M C nor
-the weights divided by C.
+of two, so that scaling is exact. Neither R M C nor the weights divided by C depend on the units of features.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,8 +17,7 @@ from lstd.statistics.solve import equilibration
 Array = NDArray[np.float64]
 
 
-@dataclass(frozen=True)
-class Factorised:
+class Factorised(NamedTuple):
     """Result of factorising M."""
 
     condition: float  # estimated condition number of R M C in the 1-norm; infinite if M is singular
@@ -28,7 +26,7 @@ class Factorised:
 
 
 def scales(M: Array) -> tuple[Array, Array]:
-    """Compute the diagonals of R and C, (n,) each, in three passes over M; `equilibration` may take tens of them.
+    """Compute the diagonals of R and C, (n,) each, in three passes over M; `equilibration` may take tens of passes.
 
     The diagonal comes first, as for a Gram matrix, then the largest entries of rows, then of columns.
     """
@@ -57,7 +55,7 @@ def relative_size(move: Array, value: Array, scale: Array) -> float:
 
 
 def factorise(M: Array) -> Factorised:
-    """Compute condition number and inverse of M by an LU factorisation of R M C."""
+    """Compute the condition number and the inverse of M by an LU factorisation of R M C."""
     if not np.isfinite(M).all():
         return Factorised(np.inf, None, np.ones(len(M)))
     rows, columns = (np.ldexp(1.0, exponents) for exponents in equilibration(M))

@@ -1,17 +1,24 @@
-"""What all estimators that learn from one transition at a time have in common."""
+"""Interface of all estimators that learn from one transition at a time."""
 
 from __future__ import annotations
 
 import copy
+import inspect
 from abc import ABC, abstractmethod
 from typing import Any, Self
 
-from lstd.online import transition
-from lstd.online.transition import Array
+from scipy import sparse
+
+from lstd.data.checks import check_array, to_real_array
+from lstd.data.rows import check_features, product
+from lstd.errors import InvalidInputError
+from lstd.online.transition import Array, check_sparse_row
 
 
 class OnlinePredictor(ABC):
     """Linear prediction of values whose weights change with every transition."""
+
+    n_features: int
 
     @property
     @abstractmethod
@@ -21,7 +28,7 @@ class OnlinePredictor(ABC):
     @property
     @abstractmethod
     def weights(self) -> Array:
-        """Weights after the last transition, shape (n,); a copy."""
+        """Copy of the weights after the last transition, shape (n,)."""
 
     @abstractmethod
     def update(
@@ -45,20 +52,20 @@ class OnlinePredictor(ABC):
         reward : float
             Reward received on the transition.
         terminated : bool, default False
-            Whether the successor is terminal: its value is zero, and the next update begins an episode.
+            Whether the successor is terminal. Its value is zero, and the next update begins an episode.
         truncated : bool, default False
-            Whether the episode was cut off after this transition: the successor has a value, and the next update begins
+            Whether the episode was cut off after this transition. The successor has a value, and the next update begins
             an episode. Ignored if `terminated`.
         discount : float in [0, 1], optional
-            Discount of this transition, by default `gamma`; not used if it terminated.
+            Discount of this transition, by default `gamma`. Not used if it terminated.
         importance_ratio : float, default 1.0
-            Ratio of the probabilities of the action under the target and the behaviour policy. It must be 1 with true
-            online TD(λ), which learns on-policy.
+            Probability of the action under the target policy divided by its probability under the behaviour policy.
+            True online TD(λ) learns on-policy and requires 1.
 
         Raises
         ------
         InvalidInputError
-            When an argument breaks a rule, or is so large that sums would overflow; the estimator is unchanged then.
+            When an argument breaks a rule, or is so large that sums would overflow. The estimator is unchanged then.
         """
 
     def predict(self, x: Any) -> Any:
@@ -77,7 +84,23 @@ class OnlinePredictor(ABC):
         InvalidInputError
             When `x` is not finite or has another number of features, or the weights overflowed.
         """
-        return transition.predict(x, self.weights)
+        n, weights = self.n_features, self.weights
+        if isinstance(x, tuple):
+            row = check_sparse_row("x", x, n)
+            return float(product("x", row.values, weights[row.indices]))
+        if not sparse.issparse(x):
+            x = to_real_array("x", x)
+            if x.ndim == 1:
+                return float(product("x", check_array("x", x, (n,)), weights))
+        phi = check_features("x", x)
+        if phi.shape[1] != n:
+            raise InvalidInputError(f"`x` must have {n} features, as the estimator has; got shape {phi.shape}.")
+        return product("x", phi, weights)
+
+    def __repr__(self) -> str:
+        values = {name: getattr(self, name) for name in list(inspect.signature(type(self)).parameters)[1:]}
+        shown = (f"{name}={f'{v:g}' if isinstance(v, float) else repr(v)}" for name, v in values.items())
+        return f"{type(self).__name__}({self.n_features}, {', '.join(shown)})"
 
     def __copy__(self) -> Self:
         return copy.deepcopy(self)  # two estimators must not learn into the same arrays

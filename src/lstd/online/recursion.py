@@ -3,12 +3,12 @@
 A check computes the condition number of A + αI and the error of P, both independent of the units of features
 (`lstd.online.precision`). It decides how weights are read until the next check:
 
-- FAST, if the condition number is moderate and P is precise: from the recursion, in O(n).
-- CORRECTED, if the condition number is larger: from the recursion, then corrected by the residual of the sums until the
-  correction is of the size of rounding errors, in O(n²).
+- FAST, with a moderate condition number and a precise P: from the recursion, in O(n).
+- CORRECTED, with a larger condition number: from the recursion, then corrected by the residual of the sums until only
+  rounding errors are left, in O(n²).
 - SOLVED, if no recursion can keep digits: by a solve from the sums, in O(n³), with the warnings of the batch estimator.
 
-After an update that may have lost digits, the condition number is unknown, and weights are solved for, until the next
+After an update that may have lost digits, the condition number is unknown and weights are solved for until the next
 check.
 """
 
@@ -27,14 +27,15 @@ from lstd.online.predictor import OnlinePredictor
 from lstd.online.transition import Array, aligned, compiled, padded
 from lstd.statistics.solve import solve
 
-# Counts after those of the kernels: the transition of the last check, repairs, transitions between two checks, and how
-# weights are read.
+# Counts that follow the counts of the kernels: the transition of the last check, repairs, transitions between two
+# checks, and how weights are read.
 CHECKED_AT, REPAIRS, INTERVAL, READING = range(CHECK_AT + 1, CHECK_AT + 5)
 FAST, CORRECTED, SOLVED = range(3)
 
-# Each update may add the unit roundoff times the condition number to the error of P. Up to FAST_BELOW, thousands of
-# updates stay below TOLERANCE. A correction multiplies the error of the weights by that of P; several corrections reach
-# rounding if it is at most CORRECTABLE. Above SOLVED_ABOVE, P would need recomputing after a few thousand updates.
+# Each update may add the unit roundoff times the condition number to the error of P. Up to FAST_BELOW, the error stays
+# below TOLERANCE for thousands of updates. A correction multiplies the error of the weights by the error of P; several
+# corrections reach rounding if the latter is at most CORRECTABLE. Above SOLVED_ABOVE, P would need recomputing after a
+# few thousand updates.
 FAST_BELOW, TOLERANCE = 1e6, 1e-8
 SOLVED_ABOVE, CORRECTABLE = 1e8, 1e-3
 _INVERSE_VECTORS = [WEIGHTS, Y, kernels.P_NEXT, kernels.NEXT_P, kernels.P_PHI, kernels.PHI_P]
@@ -45,9 +46,9 @@ _SHORTEST = 16  # updates between two checks, or n / 8
 
 
 class Recursion(OnlinePredictor):
-    """The sums A, b and z, and with them P = (A + αI)⁻¹, y = Pz and θ = Pb.
+    """Sums A, b and z, and with them P = (A + αI)⁻¹, y = Pz and θ = Pb.
 
-    A includes the boundary terms of truncated ends in the variant, but not that of the last transition.
+    A includes the variant's boundary terms of truncated ends, but not the boundary term of the last transition.
     """
 
     def __init__(self, n_features: int, lmbda: float, alpha: float, variant: str, check_every: int) -> None:
@@ -77,7 +78,7 @@ class Recursion(OnlinePredictor):
 
     @property
     def n_repairs(self) -> int:
-        """Number of times that the inverse was computed anew."""
+        """Number of times the inverse was recomputed."""
         return int(self._counts[REPAIRS])
 
     @property
@@ -88,8 +89,8 @@ class Recursion(OnlinePredictor):
     @property
     def _panels(self) -> Array:
         """View of the panels of rank-one changes, (4, changes, columns)."""
-        length, waiting = self._state.shape[1], int(self._counts[kernels.PANEL])
-        return self._state[kernels.N_VECTORS :][: 4 * waiting].reshape(4, waiting, length)
+        waiting = int(self._counts[kernels.PANEL])
+        return self._state[kernels.N_VECTORS :][: 4 * waiting].reshape(4, waiting, -1)
 
     @property
     def _matrices(self) -> Array:
@@ -100,12 +101,12 @@ class Recursion(OnlinePredictor):
     # ------------------------------------------------------------ the system
 
     def _boundary_fraction(self, variant: str) -> float:
-        """Fraction of the boundary terms that is subtracted from the Uncorrected matrix in a variant."""
+        """Return the fraction of the boundary terms that a variant subtracts from the Uncorrected matrix."""
         return {"boyan": 1.0, "uncorrected": 0.0, "mixed": 1.0 - self.lmbda}[variant]
 
     @np.errstate(over="ignore", invalid="ignore")
     def _truncate(self) -> int:
-        """Add the boundary term of the last transition to A and begin an episode; returns a code of `kernels`."""
+        """Add the boundary term of the last transition to A and end the episode; returns a code of `kernels`."""
         code, ahead = kernels.DONE, self._scalars[kernels.BOOTSTRAP]
         if ahead != 0.0:
             n, fraction = self.n_features, self._boundary_fraction(self.variant)
@@ -148,16 +149,26 @@ class Recursion(OnlinePredictor):
         Q[self._counts[place]], R[self._counts[place]] = q, r
         self._counts[place] += 1
 
+    def _parts(self, which: int) -> tuple[Array, Array, Array]:
+        """Return M (n, n), Q and R (waiting, n), of which P or Aᵀ is M − QᵀR."""
+        n, waiting = self.n_features, self._counts[kernels.WAITING_INVERSE + which]
+        return self._matrices[which, :n, :n], *self._panels[2 * which : 2 * which + 2, :waiting, :n]
+
+    @np.errstate(over="ignore", invalid="ignore")
+    def _inverse(self) -> Array:
+        """Compute P, (n, n)."""
+        M, Q, R = self._parts(INVERSE)
+        return np.asarray(M - Q.T @ R)
+
     @np.errstate(over="ignore", invalid="ignore")
     def _system(self) -> Array:
         """Compute A, (n, n)."""
-        n, waiting = self.n_features, self._counts[kernels.WAITING_SYSTEM]
-        Q, R = self._panels[kernels.Q_SYSTEM, :waiting, :n], self._panels[kernels.R_SYSTEM, :waiting, :n]
-        return np.asarray((self._matrices[SYSTEM, :n, :n] - Q.T @ R).T)
+        M, Q, R = self._parts(SYSTEM)
+        return np.asarray((M - Q.T @ R).T)
 
     @np.errstate(over="ignore", invalid="ignore")
     def _matrix(self, fraction: float) -> Array:
-        """Compute A of the variant with that fraction, (n, n), including the boundary term of the last transition."""
+        """Compute A_Unc − fraction · B, (n, n), where B sums all boundary terms, including the last transition's."""
         n = self.n_features
         A = self._system()
         if self._boundary is not None:
@@ -170,7 +181,7 @@ class Recursion(OnlinePredictor):
     # ------------------------------------------------------------ readings
 
     def _weights(self, fraction: float) -> Array:
-        """Read the weights of the variant with that fraction."""
+        """Read the weights of the variant that subtracts a fraction of the boundary terms."""
         if self._read is not None and self._read[:2] == (self.n_updates, fraction):
             return self._read[2].copy()
         own = self._boundary is None or fraction == self._boundary_fraction(self.variant)
@@ -180,7 +191,7 @@ class Recursion(OnlinePredictor):
                 return theta
         solution = solve(self._matrix(fraction), self._state[MOMENT, : self.n_features, np.newaxis], self.alpha)
         weights = solution.weights[:, 0]
-        if solution.condition_number <= SOLVED_ABOVE:  # otherwise each reading warns
+        if solution.condition_number <= SOLVED_ABOVE:  # otherwise solve and warn at each reading
             self._read = self.n_updates, fraction, weights.copy()
         return weights
 
@@ -196,7 +207,7 @@ class Recursion(OnlinePredictor):
         return None
 
     def _read_out(self, fraction: float) -> tuple[Array, float]:
-        """Compute θ_c = θ + c y (φ₊ᵀθ) / (1 − c φ₊ᵀy), and the factor by which that may multiply errors."""
+        """Compute θ_c = θ + c y (φ₊ᵀθ) / (1 − c φ₊ᵀy), and the factor by which this may multiply errors."""
         n, c = self.n_features, fraction * self._scalars[kernels.BOOTSTRAP]
         theta: Array = self._state[WEIGHTS, :n].copy()
         if c == 0.0:
@@ -221,22 +232,18 @@ class Recursion(OnlinePredictor):
         return False
 
     def _times_system(self, v: Array, fraction: float) -> Array:
-        """Compute (A_c + αI) v for the own variant, or for any before the first truncated end."""
-        n, waiting = self.n_features, self._counts[kernels.WAITING_SYSTEM]
-        Q, R = self._panels[kernels.Q_SYSTEM, :waiting, :n], self._panels[kernels.R_SYSTEM, :waiting, :n]
-        product = v @ self._matrices[SYSTEM, :n, :n] - (Q @ v) @ R + self.alpha * v
-        c = fraction * self._scalars[kernels.BOOTSTRAP]
+        """Compute (A_c + αI) v for the estimator's variant, or before the first truncated end for any variant."""
+        n, c = self.n_features, fraction * self._scalars[kernels.BOOTSTRAP]
+        M, Q, R = self._parts(SYSTEM)
+        product = v @ M - (Q @ v) @ R + self.alpha * v
         return np.asarray(product - self._state[TRACE, :n] * (c * float(self._state[NEXT, :n] @ v)))
 
     def _times_inverse(self, w: Array, fraction: float) -> Array:
         """Compute (A_c + αI)⁻¹ w from P."""
-        n, waiting = self.n_features, self._counts[kernels.WAITING_INVERSE]
-        Q, R = self._panels[kernels.Q_INVERSE, :waiting, :n], self._panels[kernels.R_INVERSE, :waiting, :n]
-        product = self._matrices[INVERSE, :n, :n] @ w - (R @ w) @ Q
-        c, phi, y = fraction * self._scalars[kernels.BOOTSTRAP], self._state[NEXT, :n], self._state[Y, :n]
-        return np.asarray(
-            product if c == 0.0 else product + y * (c * float(phi @ product) / (1.0 - c * float(phi @ y)))
-        )
+        n, c = self.n_features, fraction * self._scalars[kernels.BOOTSTRAP]
+        M, Q, R = self._parts(INVERSE)
+        product, phi, y = M @ w - (R @ w) @ Q, self._state[NEXT, :n], self._state[Y, :n]
+        return product if c == 0.0 else product + y * (c * float(phi @ product) / (1.0 - c * float(phi @ y)))
 
     # ------------------------------------------------------------ loss of digits
 
@@ -244,19 +251,12 @@ class Recursion(OnlinePredictor):
     def residual(self) -> float:
         """Compute the relative error of the recursion, independent of the units of features.
 
-        The largest of |P(w − (A + αI)v)| / |v| over (v, w) = (θ, b) and (y, z), and of |P(A + αI)v − v| / |v| for a
-        fixed random v, with each entry in units of its feature. Below 1e-12 if no digits were lost; NaN if numbers
-        overflowed. Takes O(n²).
+        It is the largest of |P(w − (A + αI)v)| / |v| over (v, w) = (θ, b) and (y, z), and of |P(A + αI)v − v| / |v| for
+        a fixed random v, with each entry in units of its feature. It is below 1e-12 if no digits were lost, and NaN if
+        numbers overflowed. Takes O(n²).
         """
         M = self._system() + self.alpha * np.eye(self.n_features)
         return self._relative_error(M, self._inverse(), scales(M)[1])
-
-    @np.errstate(over="ignore", invalid="ignore")
-    def _inverse(self) -> Array:
-        """Compute P, (n, n)."""
-        n, waiting = self.n_features, self._counts[kernels.WAITING_INVERSE]
-        Q, R = self._panels[kernels.Q_INVERSE, :waiting, :n], self._panels[kernels.R_INVERSE, :waiting, :n]
-        return np.asarray(self._matrices[INVERSE, :n, :n] - Q.T @ R)
 
     def _relative_error(self, M: Array, inverse: Array, scale: Array) -> float:
         """Compute the `residual` for M = A + αI, its inverse, and units of the features."""
@@ -268,8 +268,7 @@ class Recursion(OnlinePredictor):
         image[:, 2] = 0.0
         move = inverse @ (w - image)
         move[:, 2] -= probe
-        sizes = [relative_size(move[:, k], v[:, k], scale) for k in range(3)]
-        return float(np.max(sizes))
+        return float(np.max([relative_size(move[:, k], v[:, k], scale) for k in range(3)]))
 
     def _check(self) -> None:
         """Run a check if one is due; an update that lost digits brings the next check forward."""
@@ -278,13 +277,13 @@ class Recursion(OnlinePredictor):
             if counts[READING] == SOLVED:
                 return
             counts[READING], self._scalars[kernels.CONDITION] = CORRECTED, np.inf
-            if counts[CHECKED_AT]:  # the first check waits until there are enough transitions for a regular system
+            if counts[CHECKED_AT]:  # before the first check, there may be too few transitions for a regular system
                 counts[CHECK_AT] = min(counts[CHECK_AT], max(counts[UPDATES], counts[CHECKED_AT] + self._shortest()))
         if counts[UPDATES] >= counts[CHECK_AT]:
             self._examine()
 
     def _shortest(self) -> int:
-        """Smallest number of updates between two checks, so that checks take O(n) per update."""
+        """Return the smallest number of updates between two checks, with which checks take O(n) per update."""
         return min(self.check_every, max(_SHORTEST, self.n_features // 8))
 
     def _examine(self) -> None:
@@ -327,23 +326,20 @@ class Recursion(OnlinePredictor):
         self._state[SCALE, :n] = solution.scale
         counts[REPAIRS] += 1
         self._accept(solution.condition, self._shortest())
-        if reading != SOLVED:
-            warn(self._repaired(error, before, reading), LostDigitsWarning)
-
-    def _repaired(self, error: float, before: int, reading: int) -> str:
-        affected = (
-            f"Weights read since update {before} may be as imprecise."
-            if reading == FAST
-            else "Weights read before were corrected by these sums or solved for, and are not affected."
-        )
-        return (
+        if reading == SOLVED:
+            return
+        affected = "Weights read before were corrected by these sums or solved for, and are not affected."
+        if reading == FAST:
+            affected = f"Weights read since update {before} may be as imprecise."
+        warn(
             f"After {self.n_updates} updates the recursion had lost digits (relative error about {error:.0e}); its "
-            f"inverse was computed anew from the sums over the data (error now {self.residual():.0e}). {affected} "
-            "If it happens often, increase `alpha`, or scale the features alike."
+            f"inverse was recomputed from the sums over the data (error now {self.residual():.0e}). {affected} "
+            "If it happens often, increase `alpha`, or scale the features alike.",
+            LostDigitsWarning,
         )
 
     def _solve_from_now_on(self, condition: float) -> None:
-        """Keep P as it is and try again later, at intervals that double."""
+        """Solve for weights from now on; repeat the check at intervals that double."""
         counts, reading = self._counts, self._counts[READING]
         again = max(_SHORTEST, self.n_features)
         counts[INTERVAL] = min(2 * int(counts[INTERVAL]), max(again, self.check_every)) if reading == SOLVED else again
@@ -363,7 +359,7 @@ class Recursion(OnlinePredictor):
 
 
 def _panel(n: int) -> int:
-    """Number of rank-one changes applied together: more cost more per transition, but save passes over P."""
+    """Choose how many rank-one changes to apply together: more make a transition dearer but save passes over P."""
     return 4 if n <= 48 else 8 if n <= 256 else 32
 
 

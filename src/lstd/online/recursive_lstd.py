@@ -1,14 +1,14 @@
 """Recursive LSTD(λ): the least-squares weights after every transition.
 
-The recursion is that of `lstd._kernels.recursive_update`, on the inverse of the Uncorrected estimator's matrix; the
-weights of the other two variants differ by one term at the end of the data (Osogami
-2020, (7), (8), (17), Theorem 1, Lemma 2)
+The recursion of `lstd._kernels.recursive_update` updates the inverse P of the Uncorrected estimator's matrix. The
+weights of the other two variants differ by one term at the end of the data (Osogami 2020, (7), (8), (17), Theorem 1,
+Lemma 2):
 
     θ_c = θ + c y (φ₊ᵀθ) / (1 − c φ₊ᵀy),   c = γ₊ (Boyan), (1 − λ)γ₊ (Mixed), 0 (Uncorrected),
 
-with y = Pz, and φ₊, γ₊ the features of the row that the last transition led to and the discount on arrival in it. When
-an episode is truncated, that term stays in the matrix of the variant. The boundary terms B = Σ γ₊ z φ₊ᵀ of truncated
-ends are kept too, so that the other variants can still be solved.
+with y = Pz, and φ₊, γ₊ the features and the discount of the last successor. When an episode is truncated, this term
+stays in the matrix. The sum B = Σ γ₊ z φ₊ᵀ over truncated ends is kept too, so that the weights of the other variants
+can still be solved for.
 """
 
 from __future__ import annotations
@@ -24,30 +24,29 @@ from numpy.typing import NDArray
 from lstd._kernels import recursive_update as kernels
 from lstd._kernels.recursive_update import DONE, JUMP, step, step_sparse
 from lstd.data.checks import check_choice, check_flag, check_integer, check_real
+from lstd.data.settings import ALPHA, GAMMA, LMBDA, VARIANT, VARIANTS
 from lstd.errors import BrokenEpisodeWarning, warn
 from lstd.online import snapshot as snapshots
 from lstd.online import transition
 from lstd.online.recursion import Recursion
 from lstd.online.transition import Array, SparseRow
 
-VARIANTS = ("boyan", "uncorrected", "mixed")
-
 
 class RecursiveLSTD(Recursion):
     """Least-squares temporal-difference prediction, one transition at a time.
 
-    After every :meth:`update` the weights are those of the batch estimator on the transitions so far. An update takes
+    After every :meth:`update` the weights equal the batch estimator's on the transitions so far. An update takes
     O(n²) for dense features. For sparse features with k non-zero entries it takes O(n k), apart from rank-one changes,
-    which are applied together, up to 32 at a time. The system and its inverse are both kept. A periodic check of one
-    against the other detects lost digits and recomputes the inverse. If the system is too ill-conditioned for any
-    recursion, the weights are solved for when they are read.
+    which are applied together, up to 32 at a time. A periodic check of the inverse against the system detects lost
+    digits and recomputes the inverse. If the system is too ill-conditioned for any recursion, the weights are solved
+    for when they are read.
 
     Parameters
     ----------
     n_features : int
         Number of features, n.
     gamma : float in [0, 1], default 0.99
-        Discount of updates that do not give their own.
+        Default discount of :meth:`update`.
     lmbda : float in [0, 1], default 0.9
         Trace decay.
     alpha : float > 0, default 1.0
@@ -56,41 +55,37 @@ class RecursiveLSTD(Recursion):
         The estimator of :attr:`weights` and :meth:`predict`.
     check_every : int, optional
         Largest number of updates between two checks, by default the larger of 1000 and 10 n. The first check comes
-        after the larger of n and 16 updates. Intervals then double, and start again from a short one when a check
-        finds that digits were lost. A check takes O(n²), and O(n³) if digits were lost.
+        after the larger of n and 16 updates. Intervals then double until a check finds lost digits. A check takes
+        O(n²), and O(n³) if digits were lost.
 
     Attributes
     ----------
     n_updates, n_repairs : int
-        Number of transitions so far, and of times that the inverse was computed anew.
+        Number of transitions so far, and of times the inverse was recomputed.
 
     Warns
     -----
     LostDigitsWarning
-        By :meth:`update`, when digits had been lost and the inverse was computed anew, or when the system has become
-        so ill-conditioned that weights are solved for from now on. The update has been learned: if warnings are turned
-        into errors, do not repeat it.
+        By :meth:`update`, when lost digits made it recompute the inverse, or when weights are solved for from now on
+        because the system is ill-conditioned. Do not repeat the update: it was learned.
     BrokenEpisodeWarning
-        By :meth:`update`, once, before learning, when `x` is not the `x_next` of the update before and the episode had
-        not ended.
+        By :meth:`update`, once, before learning, when `x` differs from the last `x_next` within an episode.
     IllConditionedWarning
         When weights are read and the system is singular or nearly so.
 
     Notes
     -----
-    Memory is 16 n² bytes, and 8 n² more after an episode was truncated. From then on, only the estimator's own variant
-    is read in O(n); see :meth:`weights_for`.
+    Memory is 16 n² bytes, and 8 n² more after an episode was truncated.
 
-    Weights are precise to about eight digits or better, in units of each feature. If the system itself determines
-    fewer, they are about as precise as those of :class:`lstd.LSTD`, with the same IllConditionedWarning. How they are
-    read depends on the condition number κ of the system, after scaling rows and columns, at the last check. Up to
-    κ = 1e6 they are read from the recursion, in O(n). Up to 1e8 they are corrected by the residual of the sums, in
-    O(n²). Above that, if the correction fails, or if an update since the check may have lost digits, they are solved
-    for, in O(n³). With a small `alpha`, κ is large until there are as many transitions as features.
+    Weights are precise to about eight digits or better, in units of each feature. If the data determine fewer digits,
+    the precision is about that of :class:`lstd.LSTD`. The time of a reading depends on the condition number κ of the
+    system, after scaling rows and columns, at the last check. Up to κ = 1e6, weights are read from the recursion, in
+    O(n). Up to 1e8, they are corrected by the residual of the sums, in O(n²). Above that, after a failed correction, or
+    if an update since the check may have lost digits, they are solved for, in O(n³). With a small `alpha`, κ is large
+    until there are as many transitions as features.
 
-    `x_next` should be the `x` of the next update, unless the episode ended. Otherwise each transition counts with its
-    own two rows, as with `X_next` of the batch estimator, and the trace continues. The usual cause is a forgotten
-    ``truncated=True``.
+    Within an episode, `x_next` should be the next `x`. Otherwise each transition counts with its own two rows, as with
+    `X_next` of the batch estimator, and the trace continues. The usual cause is a forgotten ``truncated=True``.
 
     Updates from several threads at once are not safe.
 
@@ -114,10 +109,10 @@ class RecursiveLSTD(Recursion):
     def __init__(
         self,
         n_features: int,
-        gamma: float = 0.99,
-        lmbda: float = 0.9,
-        alpha: float = 1.0,
-        variant: str = "boyan",
+        gamma: float = GAMMA,
+        lmbda: float = LMBDA,
+        alpha: float = ALPHA,
+        variant: str = VARIANT,
         *,
         check_every: int | None = None,
     ) -> None:
@@ -132,12 +127,6 @@ class RecursiveLSTD(Recursion):
             check_integer("check_every", every, 1),
         )
         self._warned = False
-
-    def __repr__(self) -> str:
-        return (
-            f"RecursiveLSTD({self.n_features}, gamma={self.gamma:g}, lmbda={self.lmbda:g}, alpha={self.alpha:g}, "
-            f"variant={self.variant!r}, check_every={self.check_every})"
-        )
 
     # ------------------------------------------------------------ learning
 
@@ -197,7 +186,7 @@ class RecursiveLSTD(Recursion):
     def _convert_and_step(
         self, x: Any, x_next: Any, reward: Any, discount: Any, importance_ratio: Any, terminated: bool
     ) -> int:
-        """Check each argument and learn the transition; if `x` is not the last `x_next`, close that gap first."""
+        """Check each argument and learn the transition; first adds a boundary term if `x` is not the last `x_next`."""
         numbers = transition.check_numbers(reward, discount, importance_ratio)
         row, successor = transition.check_pair(x, x_next, terminated, self.n_features)
         rest = (*numbers, terminated, self._state, self._counts)
@@ -208,22 +197,19 @@ class RecursiveLSTD(Recursion):
             learn, arguments = kernels.step, (row, successor, *rest)
         code = int(learn(*arguments))
         if code == JUMP:
-            self._warn_of_gap()
+            if not self._warned:
+                warn(
+                    f"`x` differs from `x_next` of update {self.n_updates}, which neither terminated nor was "
+                    "truncated: the episode is assumed to continue, each transition with its own two rows. Pass "
+                    "truncated=True with the last transition of an episode that was cut off.",
+                    BrokenEpisodeWarning,
+                )
+                self._warned = True
             lost = self._add_boundary_term(1.0)
             code = max(int(learn(*arguments)), lost)
         if code < DONE:
             raise transition.too_large(row, successor, numbers[0])
         return code
-
-    def _warn_of_gap(self) -> None:
-        if not self._warned:
-            warn(
-                f"`x` differs from `x_next` of update {self.n_updates}, which neither terminated nor was truncated: "
-                "the episode is assumed to continue, each transition with its own two rows. Pass truncated=True with "
-                "the last transition of an episode that was cut off.",
-                BrokenEpisodeWarning,
-            )
-            self._warned = True
 
     # ------------------------------------------------------------ reading
 
@@ -232,41 +218,24 @@ class RecursiveLSTD(Recursion):
         return self.weights_for(self.variant)
 
     def weights_for(self, variant: str) -> Array:
-        """Return the weights of any variant after the last transition.
+        """Return the weights of any variant after the last transition, shape (n,).
 
-        Takes O(n) while the system is well-conditioned, and O(n²) or O(n³) otherwise; see the notes of the class. Takes
-        O(n³) for a variant other than the estimator's own after an episode was truncated, because their matrices then
+        After an episode was truncated, the weights of variants other than the estimator's take O(n³): their matrices
         differ by one term for each truncated end.
-
-        Parameters
-        ----------
-        variant : {"boyan", "uncorrected", "mixed"}
-
-        Returns
-        -------
-        ndarray of shape (n,)
 
         Raises
         ------
         InvalidInputError
-            When the weights overflow.
-
-        Warns
-        -----
-        IllConditionedWarning
-            When the system is singular or nearly so.
+            When the weights overflow, or `variant` is unknown.
         """
         return self._weights(self._boundary_fraction(check_choice("variant", variant, VARIANTS)))
 
     # ------------------------------------------------------------ state
 
     def snapshot(self) -> dict[str, NDArray[Any]]:
-        """Return all that the estimator has learned as arrays, for example for `numpy.savez`.
+        """Return copies of all arrays from which :meth:`restore` makes an estimator that continues with the same bits.
 
-        Returns
-        -------
-        dict of str to ndarray
-            Copies; :meth:`restore` returns an estimator that continues with the same bits.
+        They can be saved with `numpy.savez`.
         """
         n = self.n_features
         return {
@@ -285,17 +254,12 @@ class RecursiveLSTD(Recursion):
 
     @classmethod
     def restore(cls, snapshot: Mapping[str, Any]) -> RecursiveLSTD:
-        """Return the estimator of which :meth:`snapshot` was taken.
-
-        Parameters
-        ----------
-        snapshot : mapping of str to ndarray
-            A result of :meth:`snapshot`, or a file opened by `numpy.load`.
+        """Make an estimator from a result of :meth:`snapshot`, or from a file of it opened by `numpy.load`.
 
         Raises
         ------
         InvalidInputError
-            When it is not a snapshot of this version.
+            When `snapshot` is not a snapshot of this version.
 
         Examples
         --------

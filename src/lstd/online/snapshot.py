@@ -13,8 +13,9 @@ from lstd.errors import InvalidInputError
 from lstd.online.recursion import INTERVAL, READING, SOLVED
 
 VERSION = 2
-_NUMBERS = {"parameters", "vectors", "panels", "matrices", "boundary", "scalars"}
+_NUMBERS = ("parameters", "vectors", "panels", "matrices", "boundary", "scalars")
 _KINDS = {"version": "iu", "variant": "U", "check_every": "iu", "warned": "b", "counts": "iu"}
+_KINDS |= dict.fromkeys(_NUMBERS, "f")
 # Vectors of sums over the data; the others belong to the inverse and may have overflowed.
 _SUMS = [kernels.TRACE, kernels.MOMENT, kernels.NEXT, kernels.SCALE]
 
@@ -28,13 +29,22 @@ def not_a_snapshot(why: str) -> InvalidInputError:
 
 def check_snapshot(snapshot: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
     """Return the arrays of a snapshot; raises InvalidInputError unless an estimator can continue from them."""
-    arrays = {name: _array(snapshot, name) for name in ("version", *sorted(_NUMBERS), *_KINDS)}
+    arrays = {name: _array(snapshot, name) for name in _KINDS}
     version = arrays["version"]
     if version.shape != () or int(version) != VERSION:
         raise not_a_snapshot(f"its version is {version!s:.20}, not {VERSION}")
-    _check_shapes(arrays)
-    n, counts = arrays["vectors"].shape[1], arrays["counts"]
-    waiting = arrays["panels"].shape[1]
+    vectors, panels, counts, boundary = (arrays[name] for name in ("vectors", "panels", "counts", "boundary"))
+    if vectors.ndim != 2 or panels.ndim != 3:
+        raise not_a_snapshot(f"'vectors' has shape {vectors.shape}, 'panels' {panels.shape}")
+    n, waiting = vectors.shape[1], panels.shape[1]
+    shapes: dict[str, tuple[int, ...]] = {
+        "parameters": (3,), "variant": (), "check_every": (), "warned": (), "vectors": (kernels.SCALARS, n),
+        "panels": (4, waiting, n), "matrices": (2, n, n), "scalars": (kernels.N_SCALARS,),
+        "counts": (kernels.N_COUNTS,), "boundary": (0, 0) if boundary.shape == (0, 0) else (n, n),
+    }  # fmt: skip
+    for name, shape in shapes.items():
+        if arrays[name].shape != shape:
+            raise not_a_snapshot(f"{name!r} has shape {arrays[name].shape}, not {shape}")
     fits = counts[kernels.FEATURES] == n and counts[kernels.PANEL] == waiting and bool((counts >= 0).all())
     fits &= max(counts[kernels.WAITING_INVERSE], counts[kernels.WAITING_SYSTEM]) <= waiting
     if not (fits and counts[kernels.AHEAD] <= 1 and counts[INTERVAL] >= 1 and counts[READING] <= SOLVED):
@@ -46,43 +56,28 @@ def check_snapshot(snapshot: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
 def _array(snapshot: Mapping[str, Any], name: str) -> NDArray[Any]:
     """Return an array of the right type."""
     try:
-        if name not in snapshot:
-            raise not_a_snapshot(f"{name!r} is missing")
-        array = np.asarray(snapshot[name])
-    except InvalidInputError:
-        raise
+        array = np.asarray(snapshot[name]) if name in snapshot else None
     except Exception as error:  # no mapping at all, or a file that is damaged
         raise not_a_snapshot(f"{name!r} cannot be read from it ({type(error).__name__})") from error
-    if array.dtype.kind not in ("f" if name in _NUMBERS else _KINDS[name]):
+    if array is None:
+        raise not_a_snapshot(f"{name!r} is missing")
+    if array.dtype.kind not in _KINDS[name]:
         raise not_a_snapshot(f"{name!r} has dtype {array.dtype}")
     return array
 
 
-def _check_shapes(arrays: Mapping[str, NDArray[Any]]) -> None:
-    if arrays["vectors"].ndim != 2 or arrays["panels"].ndim != 3:
-        raise not_a_snapshot(f"'vectors' has shape {arrays['vectors'].shape}, 'panels' {arrays['panels'].shape}")
-    n, waiting = arrays["vectors"].shape[1], arrays["panels"].shape[1]
-    shapes: dict[str, tuple[int, ...]] = {
-        "parameters": (3,), "variant": (), "check_every": (), "warned": (), "vectors": (kernels.SCALARS, n),
-        "panels": (4, waiting, n), "matrices": (2, n, n), "scalars": (kernels.N_SCALARS,),
-        "counts": (kernels.N_COUNTS,), "boundary": (0, 0) if arrays["boundary"].shape == (0, 0) else (n, n),
-    }  # fmt: skip
-    for name, shape in shapes.items():
-        if arrays[name].shape != shape:
-            raise not_a_snapshot(f"{name!r} has shape {arrays[name].shape}, not {shape}")
-
-
 def _check_values(arrays: Mapping[str, NDArray[Any]]) -> None:
-    scalars = arrays["scalars"]
+    """Raise InvalidInputError unless discounts are in [0, 1], sums finite and scales positive."""
+    scalars, vectors = arrays["scalars"], arrays["vectors"]
     discounts = scalars[[kernels.DECAY, kernels.BOOTSTRAP]]
     if scalars[kernels.LMBDA] != arrays["parameters"][1] or not ((discounts >= 0.0) & (discounts <= 1.0)).all():
         raise not_a_snapshot(f"its 'scalars' are {scalars.tolist()}")
-    system = arrays["panels"][2:, : arrays["counts"][kernels.WAITING_SYSTEM]]
-    for name, values in (
-        ("vectors", arrays["vectors"][_SUMS]), ("matrices", arrays["matrices"][kernels.SYSTEM]), ("panels", system),
-        ("boundary", arrays["boundary"]),
-    ):  # fmt: skip
+    sums = {
+        "vectors": vectors[_SUMS], "matrices": arrays["matrices"][kernels.SYSTEM], "boundary": arrays["boundary"],
+        "panels": arrays["panels"][2:, : arrays["counts"][kernels.WAITING_SYSTEM]],
+    }  # fmt: skip
+    for name, values in sums.items():
         if not np.isfinite(values).all():
             raise not_a_snapshot(f"{name!r} has sums that are not finite")
-    if not (arrays["vectors"][kernels.SCALE] > 0.0).all():
+    if not (vectors[kernels.SCALE] > 0.0).all():
         raise not_a_snapshot("'vectors' has scales that are not positive")

@@ -1,18 +1,254 @@
-"""TD(λ) with accumulating or replacing traces, and true online TD(λ).
+"""TD(λ) with accumulating or replacing traces, and true online TD(λ): one transition at a time, or rows of a stream.
 
 Recursions and sources are in `lstd._kernels.td_update`. A transition takes O(n).
 """
 
 from __future__ import annotations
 
-from typing import Any
+import contextlib
+import math
+from dataclasses import replace
+from typing import Any, NamedTuple, Self
 
 import numpy as np
+from numpy import ndarray
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
 
-from lstd._kernels.td_update import ACCUMULATING, REPLACING, TRUE_ONLINE
-from lstd.data.checks import check_choice
+from lstd._kernels import td_update as kernels
+from lstd._kernels.td_update import step
+from lstd.data.checks import check_choice, check_flag, check_integer, check_real
+from lstd.data.rows import Features, Rows, check_features, check_rows
+from lstd.data.settings import GAMMA, LMBDA
 from lstd.errors import InvalidInputError
-from lstd.online.temporal_difference import TemporalDifference
+from lstd.online import transition
+from lstd.online.predictor import OnlinePredictor
+from lstd.online.transition import Array, SparseRow
+
+ENTRIES_AT_ONCE = 2**20  # of sparse rows made dense at a time, 8 MiB
+
+
+class _Pending(NamedTuple):
+    """Last row of a stream, whose successor is not known yet."""
+
+    phi: Array  # (n,)
+    reward: float  # NaN if it is missing
+    discount: float
+    ratio: float
+
+
+class TemporalDifference(OnlinePredictor):
+    """Base class of the TD algorithms."""
+
+    def __init__(self, n_features: int, gamma: float, lmbda: float, step_size: float, kind: int) -> None:
+        self.n_features = check_integer("n_features", n_features, 1)
+        self.gamma = check_real("gamma", gamma, 0.0, 1.0)
+        self.lmbda = check_real("lmbda", lmbda, 0.0, 1.0)
+        self.step_size = check_real("step_size", step_size, 0.0, np.inf, open_low=True)
+        self._state = transition.aligned(2, self.n_features)
+        self._scalars = np.array([self.lmbda, self.step_size, 0.0, 0.0])
+        self._counts = np.array([kind, 0], dtype=np.int64)
+        self._pending: _Pending | None = None
+        self._episode: Any = None  # id of the last row of `partial_fit`
+        self._open = False  # whether the last row of `partial_fit` did not terminate …
+        self._successors = False  # … and had features of its successor
+        self._warned = False
+        self._typed = transition.compiled(kernels, "step")
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._typed = transition.compiled(kernels, "step")  # a new process compiles its own
+
+    @property
+    def n_updates(self) -> int:
+        return int(self._counts[kernels.UPDATES])
+
+    @property
+    def weights(self) -> Array:
+        """Copy of the weights after the last transition, shape (n,); raises InvalidInputError if they overflowed."""
+        weights: Array = self._state[kernels.WEIGHTS].copy()
+        if not np.isfinite(weights).all():
+            raise InvalidInputError(
+                f"`step_size` must be small enough for the weights to stay finite; with {self.step_size:g} they "
+                "overflowed. Begin anew with a smaller one, below 1 over the largest squared length of the features."
+            )
+        return weights
+
+    def update(
+        self,
+        x: Any,
+        reward: float,
+        x_next: Any,
+        *,
+        terminated: bool = False,
+        truncated: bool = False,
+        discount: float | None = None,
+        importance_ratio: float = 1.0,
+    ) -> None:
+        if discount is None:
+            discount = self.gamma
+        code = kernels.BAD
+        if type(x) is ndarray and self._typed and terminated is False and truncated is False:  # no conversion needed
+            try:
+                code = step(
+                    x, x_next, reward, discount, importance_ratio, False, self._state, self._scalars, self._counts
+                )
+            except Exception:  # arguments of other types are converted below, or raise
+                code = kernels.BAD
+        if code != kernels.DONE:
+            self._convert_and_step(x, reward, x_next, terminated, truncated, discount, importance_ratio)
+        if self._open:
+            self._pending, self._open = None, False
+
+    def _convert_and_step(
+        self, x: Any, reward: Any, x_next: Any, terminated: Any, truncated: Any, discount: Any, importance_ratio: Any
+    ) -> None:
+        """Learn from arguments of any kind."""
+        terminated = check_flag("terminated", terminated)
+        truncated = check_flag("truncated", truncated)
+        numbers = transition.check_numbers(reward, discount, importance_ratio)
+        self._check_ratios(importance_ratio)
+        if self._step_sparse(x, x if terminated else x_next, (*numbers, terminated)) != kernels.DONE:
+            pair = transition.check_pair(x, x_next, terminated, self.n_features)
+            row, successor = (r.dense(self.n_features) if isinstance(r, SparseRow) else r for r in pair)
+            kernels.step(row, successor, *numbers, terminated, *self._arrays)
+        if truncated:
+            self._scalars[kernels.DECAY] = 0.0
+
+    def _step_sparse(self, x: Any, x_next: Any, numbers: tuple[float, float, float, bool]) -> int:
+        """Learn from sparse rows that need no conversion; returns BAD for other rows, or if they break a rule."""
+        if self._typed and type(x) is not ndarray:
+            with contextlib.suppress(Exception):
+                transition.compiled(kernels, "step_sparse")
+                rows = *transition.sparse_parts(x, self.n_features), *transition.sparse_parts(x_next, self.n_features)
+                return int(kernels.step_sparse(*rows, *numbers, *self._arrays))
+        return kernels.BAD
+
+    @property
+    def _arrays(self) -> tuple[Array, Array, NDArray[np.int64]]:
+        return self._state, self._scalars, self._counts
+
+    def _check_ratios(self, ratios: Any) -> None:
+        """Raise InvalidInputError for ratios other than 1 if the algorithm learns on-policy."""
+
+    # ------------------------------------------------------------ whole streams
+
+    def partial_fit(
+        self,
+        X: Any,
+        y: ArrayLike,
+        *,
+        episode: ArrayLike | None = None,
+        terminated: ArrayLike | None = None,
+        X_next: Any = None,
+        discount: ArrayLike | None = None,
+        importance_ratio: ArrayLike | None = None,
+    ) -> Self:
+        """Learn from rows in time order, as from one :meth:`update` per transition.
+
+        Parameters, errors and warnings are those of :meth:`lstd.LSTD.partial_fit`, with one reward per row. The next
+        call continues the stream: its first row is the successor of the last row of this call, unless that row
+        terminated or the episode ids differ. An :meth:`update` in between replaces the transition between the two rows.
+
+        Returns
+        -------
+        self
+        """
+        phi, phi_next = _features("X", X), None if X_next is None else _features("X_next", X_next)
+        if phi_next is not None and phi_next.shape != phi.shape:
+            raise InvalidInputError(f"`X_next` must have the shape of `X`, {phi.shape}; got {phi_next.shape}.")
+        bare = np.zeros((phi.shape[0], 1))  # features are checked while they are learned from
+        rows = check_rows(
+            bare, y, gamma=self.gamma, episode=episode, terminated=terminated, X_next=None if X_next is None else bare,
+            discount=discount, importance_ratio=importance_ratio, warn=not self._warned,
+        )  # fmt: skip
+        self._warned |= rows.assumed
+        if phi.shape[1] != self.n_features:
+            raise InvalidInputError(f"`X` must have {self.n_features} features; got {phi.shape[1]}.")
+        if rows.y.shape[1] != 1:
+            raise InvalidInputError(f"`y` must hold one reward per row, shape ({len(rows)},); got {rows.y.shape}.")
+        self._check_ratios(rows.ratios)
+        if len(rows):
+            self._learn_stream(replace(rows, X=phi, X_next=phi_next))
+        return self
+
+    def _continues(self, rows: Rows) -> bool:
+        """Return whether the rows continue the episode of the last call; raises if the two calls do not fit."""
+        if not self._open:
+            return False
+        if self._successors != (rows.X_next is not None):
+            raise InvalidInputError("`X_next` must be given for all chunks of a stream or for none.")
+        if (self._episode is None) != (rows.first_episode is None):
+            raise InvalidInputError(
+                "`episode` must be given for all chunks of a stream or for none, because a chunk may continue the "
+                "episode of the one before."
+            )
+        continues = bool(np.all(self._episode == rows.first_episode))
+        if continues and self._pending is not None and math.isnan(self._pending.reward):
+            raise InvalidInputError(
+                "`y` must be finite on a row whose episode continues in the next chunk; the last row of the chunk "
+                "before has NaN. Pass that reward, or give the next chunk another `episode` id if the episode was cut "
+                "off there."
+            )
+        return continues
+
+    def _learn_stream(self, rows: Rows) -> None:
+        """Learn from the rows; at a value that is not finite, restore the arrays and check the features."""
+        continues = self._continues(rows)
+        before = [array.copy() for array in self._arrays]
+        if not self._learn(rows, continues, sparse.issparse(rows.X)):
+            for array, old in zip(self._arrays, before, strict=True):
+                array[:] = old
+            check_features("X", rows.X)
+            if rows.X_next is not None:
+                check_features("X_next", rows.X_next)
+            self._learn(rows, continues, True)  # features are finite, so the weights diverged
+        self._open = not rows.terminated[-1]
+        self._episode, self._successors = rows.last_episode, rows.X_next is not None
+        self._pending = None
+        if self._open and rows.X_next is None:
+            reward = math.nan if rows.y_missing[-1] else float(rows.y[-1, 0])
+            phi = _dense(rows.X, len(rows) - 1, len(rows))[0].copy()
+            self._pending = _Pending(phi, reward, float(rows.discount[-1]), float(rows.ratios[-1]))
+
+    def _learn(self, rows: Rows, continues: bool, trusted: bool) -> bool:
+        """Learn from the pending row and the rows; returns False at the first value that is not finite."""
+        n_rows, given, pending = len(rows), rows.X_next is not None, self._pending
+        if self._open and not continues:
+            self._scalars[kernels.DECAY] = 0.0
+        elif continues and pending is not None:
+            successor = _dense(rows.X, 0, 1)[0]
+            numbers = (pending.reward, pending.discount, pending.ratio, False)
+            if kernels.step(pending.phi, successor, *numbers, *self._arrays) != kernels.DONE:
+                return False
+        full = np.ones(n_rows, np.bool_) if given else rows.terminated | ~rows.last
+        ends = rows.last.copy()
+        ends[-1] = False  # the episode may continue; a termination has discount 0
+        transition.compiled(kernels, "stream")
+        size = max(1, ENTRIES_AT_ONCE // self.n_features) if sparse.issparse(rows.X) else n_rows
+        for first in range(0, n_rows, size):
+            part = slice(first, min(first + size, n_rows))
+            X = _dense(rows.X, first, min(part.stop + 1, n_rows))
+            successors = _dense(rows.X_next, first, part.stop) if given else X
+            at = kernels.stream(
+                X, successors, 0 if given else 1, rows.y[part, 0].copy(), rows.discount[part], rows.ratios[part],
+                full[part], ends[part], trusted, *self._arrays,
+            )  # fmt: skip
+            if at >= 0:
+                return False
+        return True
+
+
+def _features(name: str, X: Any) -> Features:
+    """Return features as float64 in C order; unchecked if they need no conversion."""
+    if type(X) is np.ndarray and X.dtype == np.float64 and X.ndim == 2 and X.flags.c_contiguous:
+        return X
+    return check_features(name, X)
+
+
+def _dense(X: Features, first: int, stop: int) -> Array:
+    """Return rows `first` to `stop`, dense and in C order."""
+    return np.ascontiguousarray(X[first:stop].toarray() if sparse.issparse(X) else X[first:stop])
 
 
 class TD(TemporalDifference):
@@ -23,7 +259,7 @@ class TD(TemporalDifference):
     n_features : int
         Number of features, n.
     gamma : float in [0, 1], default 0.99
-        Discount of updates that do not give their own.
+        Default discount of :meth:`update`.
     lmbda : float in [0, 1], default 0.9
         Trace decay.
     step_size : float > 0, default 0.01
@@ -55,35 +291,21 @@ class TD(TemporalDifference):
     def __init__(
         self,
         n_features: int,
-        gamma: float = 0.99,
-        lmbda: float = 0.9,
+        gamma: float = GAMMA,
+        lmbda: float = LMBDA,
         step_size: float = 0.01,
         trace: str = "accumulating",
     ) -> None:
-        self.trace = check_choice("trace", trace, ("accumulating", "replacing"))
-        super().__init__(n_features, gamma, lmbda, step_size, ACCUMULATING if trace == "accumulating" else REPLACING)
-
-    def __repr__(self) -> str:
-        return (
-            f"TD({self.n_features}, gamma={self.gamma:g}, lmbda={self.lmbda:g}, step_size={self.step_size:g}, "
-            f"trace={self.trace!r})"
-        )
+        kinds = {"accumulating": kernels.ACCUMULATING, "replacing": kernels.REPLACING}
+        self.trace = check_choice("trace", trace, kinds)
+        super().__init__(n_features, gamma, lmbda, step_size, kinds[trace])
 
 
 class TrueOnlineTD(TemporalDifference):
     """True online TD(λ) (van Seijen, Mahmood, Pilarski, Machado and Sutton 2016).
 
-    After every transition its weights are those of the online λ-return algorithm, exactly.
-
-    Parameters
-    ----------
-    n_features, gamma, lmbda, step_size
-        As for :class:`TD`.
-
-    Attributes
-    ----------
-    n_updates : int
-        Number of transitions so far.
+    After every transition its weights equal the weights of the online λ-return algorithm. Parameters and attributes are
+    those of :class:`TD`, except for `trace`.
 
     Notes
     -----
@@ -98,13 +320,8 @@ class TrueOnlineTD(TemporalDifference):
     array([2., 2.])
     """
 
-    def __init__(self, n_features: int, gamma: float = 0.99, lmbda: float = 0.9, step_size: float = 0.01) -> None:
-        super().__init__(n_features, gamma, lmbda, step_size, TRUE_ONLINE)
-
-    def __repr__(self) -> str:
-        return (
-            f"TrueOnlineTD({self.n_features}, gamma={self.gamma:g}, lmbda={self.lmbda:g}, step_size={self.step_size:g})"
-        )
+    def __init__(self, n_features: int, gamma: float = GAMMA, lmbda: float = LMBDA, step_size: float = 0.01) -> None:
+        super().__init__(n_features, gamma, lmbda, step_size, kernels.TRUE_ONLINE)
 
     def _check_ratios(self, ratios: Any) -> None:
         if np.any(np.asarray(ratios) != 1.0):

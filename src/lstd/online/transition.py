@@ -1,4 +1,4 @@
-"""Checks of the arguments of one transition, prediction, and buffers for kernels."""
+"""Checks of the arguments of one transition, and buffers for kernels."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from scipy import sparse
 from lstd._kernels.blocked import BLOCK
 from lstd._kernels.recursive_update import HUGE
 from lstd.data.checks import check_array, check_indices, check_real, to_real_array
-from lstd.data.rows import check_features, product
 from lstd.errors import InvalidInputError
 
 Array = NDArray[np.float64]
@@ -23,7 +22,7 @@ _PAGE = 512  # float64 in a page of 4 KiB
 
 
 class SparseRow(NamedTuple):
-    """A sparse row: increasing indices and their values."""
+    """Sparse row: increasing indices and their values."""
 
     indices: NDArray[np.int64]
     values: Array
@@ -35,7 +34,10 @@ class SparseRow(NamedTuple):
 
 
 def padded(n: int) -> int:
-    """Length of a buffer for n entries: whole blocks, but not whole pages, because columns would share cache lines."""
+    """Compute the length of a buffer for n entries: whole blocks, but not whole pages.
+
+    Columns that are whole pages apart would share cache lines.
+    """
     length = -(-n // BLOCK) * BLOCK
     return length + BLOCK if length % _PAGE == 0 else length
 
@@ -47,19 +49,18 @@ def aligned(*shape: int) -> Array:
         buffer = np.zeros(size + _LINE)
     except (MemoryError, OverflowError, ValueError) as error:
         raise InvalidInputError(
-            "`n_features` must be so small that the estimator fits in memory; it needs "
-            f"{Decimal(size) / 2**27:.3g} GiB. Select or hash features; TD takes 16 bytes for each, RecursiveLSTD 16 "
-            "for each pair of them."
+            f"`n_features` must be so small that the estimator fits in memory; it needs {Decimal(size) / 2**27:.3g} "
+            "GiB. Select or hash features; TD takes 16 bytes per feature, RecursiveLSTD 16 per pair of features."
         ) from error
     skip = -(buffer.ctypes.data // 8) % _LINE
     return buffer[skip : skip + size].reshape(shape)
 
 
-@cache  # Numba takes longer to report that a kernel is compiled than most kernels take to run
+@cache  # asking Numba takes longer than most kernels take to run
 def compiled(module: Any, name: str) -> bool:
-    """Compile a kernel of a module, or load it, for its only signature; False if Numba's compiler is turned off.
+    """Compile or load a kernel of a module for its only signature; returns False if Numba's compiler is turned off.
 
-    Arguments of another type then raise TypeError before anything changes, instead of compiling a variant.
+    Arguments of another type then raise TypeError before anything changes; Numba does not compile for them.
     """
     function = getattr(module, name)
     if not hasattr(function, "compile"):
@@ -71,9 +72,9 @@ def compiled(module: Any, name: str) -> bool:
 
 
 def check_row(name: str, value: Any, n: int) -> Array | SparseRow:
-    """Check a row of n features, given as a vector, a sparse row, or a pair (indices, values)."""
+    """Check a row of n features: a vector, a sparse row, or a pair (indices, values)."""
     if isinstance(value, tuple):
-        return _check_sparse_row(name, value, n)
+        return check_sparse_row(name, value, n)
     if sparse.issparse(value):
         if value.shape not in ((1, n), (n,)):
             raise InvalidInputError(f"`{name}` must be one row of {n} features, shape (1, {n}); got {value.shape}.")
@@ -82,11 +83,12 @@ def check_row(name: str, value: Any, n: int) -> Array | SparseRow:
             value = value.copy()
             value.prune()
         entries = sparse.coo_array(value)
-        return _check_sparse_row(name, (entries.coords[-1], entries.data), n)
+        return check_sparse_row(name, (entries.coords[-1], entries.data), n)
     return check_array(name, value, (n,))
 
 
-def _check_sparse_row(name: str, value: tuple[Any, ...], n: int) -> SparseRow:
+def check_sparse_row(name: str, value: tuple[Any, ...], n: int) -> SparseRow:
+    """Check a pair (indices, values); sorts the indices and adds up the values of equal ones."""
     if len(value) != 2:
         raise InvalidInputError(
             f"`{name}` must be a vector, a sparse row or a pair (indices, values); got {value!r:.80}."
@@ -118,7 +120,7 @@ def sparse_parts(row: Any, n: int) -> tuple[Any, Any]:
 
 
 def check_numbers(reward: Any, discount: Any, importance_ratio: Any) -> tuple[float, float, float]:
-    """Return the three as floats in their ranges; raises InvalidInputError."""
+    """Check the numbers of a transition; returns floats."""
     return (
         check_real("reward", reward, -np.inf, np.inf),
         check_real("discount", discount, 0.0, 1.0),
@@ -127,7 +129,7 @@ def check_numbers(reward: Any, discount: Any, importance_ratio: Any) -> tuple[fl
 
 
 def check_pair(x: Any, x_next: Any, terminated: bool, n: int) -> tuple[Array | SparseRow, Array | SparseRow]:
-    """Check both rows and bring them to one type; `x_next` is not used, and may be None, if `terminated`."""
+    """Check both rows and convert them to one type; `x_next` is not used, and may be None, if `terminated`."""
     row = check_row("x", x, n)
     if terminated:
         return row, row
@@ -144,7 +146,7 @@ def check_pair(x: Any, x_next: Any, terminated: bool, n: int) -> tuple[Array | S
 
 
 def too_large(row: Array | SparseRow, successor: Array | SparseRow, reward: float) -> InvalidInputError:
-    """Make the error for a transition with which the sums of a recursion would overflow."""
+    """Make the error for a transition that would make the sums of a recursion overflow."""
     for name, features in (("x", row), ("x_next", successor)):
         largest = np.max(np.abs(features.values if isinstance(features, SparseRow) else features), initial=0.0)
         if largest > HUGE:
@@ -157,19 +159,3 @@ def too_large(row: Array | SparseRow, successor: Array | SparseRow, reward: floa
         f"the reward below {HUGE * HUGE:.0e}; got the reward {reward:.1e}. Scale features and rewards to "
         "order 1, and look for huge importance ratios."
     )
-
-
-def predict(x: Any, weights: Array) -> Any:
-    """Compute inner products of a row, or of each row of a matrix, with the weights."""
-    n = len(weights)
-    if isinstance(x, tuple):
-        row = _check_sparse_row("x", x, n)
-        return float(product("x", row.values, weights[row.indices]))
-    if not sparse.issparse(x):
-        x = to_real_array("x", x)
-    if x.ndim == 1 and not sparse.issparse(x):
-        return float(product("x", check_array("x", x, (n,)), weights))
-    phi = check_features("x", x)
-    if phi.shape[1] != n:
-        raise InvalidInputError(f"`x` must have {n} features, as the estimator has; got shape {phi.shape}.")
-    return product("x", phi, weights)
