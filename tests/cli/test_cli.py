@@ -76,7 +76,7 @@ def test_help_imports_nothing_slow():
     )
     code, output, errors = finish(start(program=[sys.executable, "-c", program]))
     assert (code, errors) == (0, "")
-    assert "--dry-run" in output
+    assert "--force" in output
 
 
 def test_help_is_quick():
@@ -119,10 +119,8 @@ def test_problems_are_those_of_the_protocol():
             "`out` must be a folder that can be written; got 'file' (Not a directory); give another.",
         ),
         (["reproduce", "--out", 300 * "a"], "(File name too long); give another."),
-        (["reproduce", "--out", 300 * "a", "--dry-run"], "(File name too long); give another."),
-        (["reproduce", "--out", "file", "--dry-run", "--force"], "got 'file' (Not a directory); give another."),
+        (["reproduce", "--out", "file", "--force"], "got 'file' (Not a directory); give another."),
         (["reproduce", "--out", "file/below"], "got 'file/below' (Not a directory); give another."),
-        (["reproduce", "--out", "file", "--dry-run"], "got 'file' (Not a directory); give another."),
     ],
 )
 def test_bad_usage_is_one_line_and_exit_code_2(words, message, tmp_path, monkeypatch, capsys):
@@ -180,36 +178,18 @@ def test_json_is_one_document(small, capsys):
     assert set(document["files"]) == written
 
 
-def test_dry_run_writes_nothing(small, fakes, capsys):
-    assert small("--dry-run") == 0
-    captured = capsys.readouterr()
-    assert "6 cells, 0 stored, 0 damaged, 6 missing; about" in captured.out
-    assert captured.err == ""
-    assert not Path("lstd-results").exists()
-    assert small("--quiet") == 0
-    capsys.readouterr()
-    fakes.calls.clear()
-    assert small("--dry-run", "--json") == 0
-    document = json.loads(capsys.readouterr().out)
-    assert {cell["state"] for cell in document["cells"]} == {"stored"}
-    assert document["estimated_seconds"] == 0
-    assert fakes.calls == []
-
-
-@pytest.mark.parametrize("dry_run", [[], ["--dry-run"]])
-def test_file_named_cells_is_bad_input(small, capsys, dry_run):
+def test_file_named_cells_is_bad_input(small, capsys):
     Path("lstd-results").mkdir()
     Path("lstd-results/cells").write_text("mine")
-    assert small(*dry_run) == 2
+    assert small() == 2
     errors = capsys.readouterr().err
     assert "got 'lstd-results/cells' (Not a directory); give another." in errors
     assert errors.count("\n") == 1
 
 
 @pytest.mark.skipif(not os.path.ismount("/proc"), reason="needs /proc")
-@pytest.mark.parametrize("dry_run", [[], ["--dry-run"]])
-def test_folder_that_cannot_be_made_is_bad_input(small, capsys, dry_run):
-    assert small("--out", "/proc/x", *dry_run) == 2
+def test_folder_that_cannot_be_made_is_bad_input(small, capsys):
+    assert small("--out", "/proc/x") == 2
     assert "`out` must be a folder that can be written; got '/proc/x' (" in capsys.readouterr().err
 
 
@@ -239,11 +219,10 @@ def test_failed_cell_is_exit_code_1(small, fakes, capsys):
 def test_other_configuration_is_exit_code_3(small, capsys):
     assert small("--quiet") == 0
     capsys.readouterr()
-    for words in ([], ["--dry-run"]):
-        assert small("--runs", "3", *words) == 3
-        errors = capsys.readouterr().err
-        assert "runs was 2, now 3" in errors
-        assert errors.count("\n") == 1
+    assert small("--runs", "3") == 3
+    errors = capsys.readouterr().err
+    assert "runs was 2, now 3" in errors
+    assert errors.count("\n") == 1
     assert small("--runs", "3", "--force", "--quiet") == 0
     assert "6 computed" in capsys.readouterr().out
 
@@ -369,7 +348,7 @@ def test_real_command_on_the_small_problem(tmp_path):
     assert (code, document["status"]) == (0, "done")
     written = {file for file in tmp_path.rglob("*") if file.is_file()}
     assert written == {*ResultsFolder(tmp_path, {}).files(), tmp_path / CONFIGURATION}
-    others = ("figure4", "figure5", "table2", "table3")
+    others = ("figure4", "figure5", "table2", "table3", "cells/large", "cells/deterministic")
     assert {name for name in OUR_FILES if not (tmp_path / name).exists()} == {
         name for name in OUR_FILES if any(other in name for other in others)
     }

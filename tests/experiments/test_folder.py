@@ -27,8 +27,7 @@ def test_changed_configuration_is_refused_with_what_differs(tmp_path):
         claim(tmp_path, changed)
     message = str(caught.value)
     assert "runs was 2, now 3; new was absent, now" in message
-    assert "grids.lstd.alphas was [0.5, 1.0], now [2.0]" in message
-    assert "true_online_td" not in message
+    assert 'grids was {"lstd": {"lmbdas": [0 …, now {"lstd": {"lmbdas": [0 …' in message
     assert "more" not in message
     assert "--force" in message
     assert names(tmp_path) == [CONFIGURATION]
@@ -38,7 +37,7 @@ def test_message_of_another_configuration_is_short(tmp_path):
     grids = {"lstd": {"lmbdas": list(np.arange(20) / 20), "alphas": list(2.0 ** np.arange(17))}}
     with ResultsFolder(tmp_path, {"grids": grids, "a": "word " * 50, "b": 1, "c": 2}).claimed():
         pass
-    with pytest.raises(ConfigurationMismatchError, match="and 5 more; give another folder") as caught:
+    with pytest.raises(ConfigurationMismatchError, match="and 2 more; give another folder") as caught:
         claim(tmp_path)
     assert len(str(caught.value)) - len(str(tmp_path)) < 350
 
@@ -107,7 +106,14 @@ def test_link_under_a_temporary_name_is_not_followed(tmp_path):
 def test_force_removes_our_files_only(tmp_path):
     with ResultsFolder(tmp_path, CONFIG).claimed() as folder:
         folder.write_cell(CELL, arrays_of(CELL))
-    kept = ["notes.txt", "cells/mine.csv", "cells/my.npz", "figures/mine.pdf", "tables/table4.csv"]
+    kept = [
+        "notes.txt",
+        "cells/mine.csv",
+        "cells/my.npz",
+        "cells/small-mine-lstd.npz",
+        "figures/mine.pdf",
+        "tables/table4.csv",
+    ]
     for name in (*kept, "figures/figure2.pdf", "tables/table1.tex", "report.html", "results.parquet"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("x")

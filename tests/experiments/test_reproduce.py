@@ -16,13 +16,13 @@ import numpy as np
 import pytest
 
 from fake_experiments import Fakes
-from lstd.errors import ConfigurationMismatchError, InvalidInputError, LSTDError, OutputError
+from lstd.errors import InvalidInputError, LSTDError, OutputError
 from lstd.experiments import timing
 from lstd.experiments.folder import PROVENANCE, TABLE
 from lstd.experiments.loop import LOOPS, run_loop, simulate_run
 from lstd.experiments.plan import make_plan
 from lstd.experiments.protocol import ALPHAS, FEATURES, LMBDAS, PROBLEMS, STEP_SIZES
-from lstd.experiments.run import reproduce, survey
+from lstd.experiments.run import reproduce
 from lstd.experiments.sweep import run_sweep
 from lstd.io import files
 
@@ -59,9 +59,7 @@ def contents(folder):
 def test_plan_divides_the_work_into_cells():
     plan = make_plan()
     assert len(plan.cells) == len(set(plan.cells)) == 3 * 3 * 2
-    assert sum(len(cell.run_seeds) * len(cell.algorithms) for cell in plan.cells) == 9 * 50 * 4
-    several = [cell for cell in make_plan("large", 120).cells if (cell.features, cell.group) == ("normal", "lstd")]
-    assert [(cell.first, cell.last) for cell in several] == [(1, 50), (51, 100), (101, 120)]
+    assert sum(cell.runs * len(cell.algorithms) for cell in plan.cells) == 9 * 50 * 4
     assert plan.configuration["problems"] == list(PROBLEMS)
 
 
@@ -69,32 +67,6 @@ def test_plan_divides_the_work_into_cells():
 def test_bad_plans_are_refused(problem, runs):
     with pytest.raises(InvalidInputError, match=r"`(problem|runs)` must be .*; got"):
         make_plan(problem, runs)
-
-
-def test_survey_writes_nothing_and_sees_what_is_there(tmp_path, fakes):
-    plan = make_plan("small", 2)
-    out = tmp_path / "out"
-    empty = survey(plan, out)
-    assert set(empty.cells.values()) == {"missing"}
-    assert not any(empty.stages.values())
-    assert not out.exists()
-    reproduce(plan, out)
-    complete = survey(plan, out)
-    assert set(complete.cells.values()) == {"stored"}
-    assert all(complete.stages.values())
-    assert complete.seconds == 0 < empty.seconds
-    (out / plan.cells[0].filename).unlink()
-    (out / plan.cells[1].filename).write_bytes(b"PK")
-    before = contents(out)
-    partial = survey(plan, out)
-    assert list(partial.cells.values()) == ["missing", "damaged"] + 4 * ["stored"]
-    assert partial.stages == {"timings": True, "report": False}
-    assert survey(plan, out, force=True).seconds == empty.seconds
-    with pytest.raises(ConfigurationMismatchError):
-        survey(make_plan("large", 2), out)
-    with pytest.raises(InvalidInputError):
-        survey(plan, out / TABLE)
-    assert contents(out) == before
 
 
 # Complete, again, resumed
@@ -229,7 +201,6 @@ def test_incomplete_timings_and_theory_are_made_again(tmp_path, fakes, theory):
     timings = json.loads((tmp_path / "timings.json").read_text())
     (tmp_path / "timings.json").write_text(json.dumps({**timings, "rows": timings["rows"][1:]}))
     (tmp_path / "theory.json").write_text(json.dumps(theory))
-    assert survey(plan, tmp_path).stages == {"timings": False, "report": False}
     fakes.calls.clear()
     reproduce(plan, tmp_path)
     assert fakes.calls == ["timings", "report", "theory"]

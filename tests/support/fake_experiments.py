@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from lstd.experiments.protocol import FEATURES
+from lstd.experiments.protocol import ALPHAS, FEATURES, LMBDAS, STEP_SIZES
 from lstd.experiments.report.results import Results, gather
 from lstd.experiments.report.results_table import write_table
 
@@ -35,10 +35,7 @@ class Fakes:
         features: str,
         algorithm: Sequence[str],
         *,
-        lmbdas: Sequence[float],
-        alphas: Sequence[float],
         run_seeds: Iterable[int],
-        mrp_seed: int,
         n_jobs: int | None,
         progress: Callable[[int, int], None],
     ) -> dict[str, Any]:
@@ -48,7 +45,7 @@ class Fakes:
         if self.on_cell is not None:
             self.on_cell(problem, features, list(algorithm), seeds)
         progress(len(seeds), len(seeds))
-        return {name: _errors(f"{problem} {features} {name}", seeds, lmbdas, alphas) for name in algorithm}
+        return {name: _errors(f"{problem} {features} {name}", seeds, _n_alphas(name)) for name in algorithm}
 
     def measure(self, problems: Sequence[str], *, progress: Callable[[int, int], None]) -> dict[str, Any]:
         self._call("timings")
@@ -86,10 +83,14 @@ class Fakes:
         set_module("lstd.experiments.timing", SimpleNamespace(measure=self.measure))
 
 
-def _errors(name: str, seeds: list[int], lmbdas: Sequence[float], alphas: Sequence[float]) -> Any:
+def _n_alphas(algorithm: str) -> int:
+    return len(STEP_SIZES if algorithm == "true_online_td" else ALPHAS)
+
+
+def _errors(name: str, seeds: list[int], n_alphas: int) -> Any:
     """Errors that depend on name and seed only, infinite ones among them."""
     key = zlib.crc32(name.encode())
-    errors = np.stack([np.random.RandomState([key, seed]).rand(len(lmbdas), len(alphas)) for seed in seeds])
+    errors = np.stack([np.random.RandomState([key, seed]).rand(len(LMBDAS), n_alphas) for seed in seeds])
     errors[[seed % 50 == 1 for seed in seeds], -1, -1] = np.inf
     return errors
 

@@ -11,7 +11,7 @@ import typer
 
 from lstd.cli.console import INSTALL, fail, fail_with, output
 from lstd.cli.interruption import advise
-from lstd.cli.summary import outcome_json, outcome_text, survey_json, survey_text
+from lstd.cli.summary import outcome_json, outcome_text
 
 if TYPE_CHECKING:
     from lstd.experiments.plan import Plan
@@ -30,7 +30,6 @@ def reproduce(
         typer.Option(metavar="N", help="Threads, and processes that draw.  [default: all cores]", show_default=False),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Remove results in DIR and start over.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be done; write nothing.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Summary as one JSON document.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress on stderr.")] = False,
 ) -> int:
@@ -45,8 +44,6 @@ def reproduce(
         return fail(f"`lstd reproduce` needs the package {missing[0]}; install it: {INSTALL}", 2)
     try:
         plan, n_jobs = _checked(problem, runs, jobs, out)
-        if dry_run:
-            return _dry_run(plan, out, n_jobs, force, as_json)
         arguments = {"problem": problem, "runs": plan.runs, "jobs": n_jobs, "force": force}
         return _carry_out(plan, out, arguments, as_json, quiet)
     except (LSTDError, OSError) as error:
@@ -67,13 +64,6 @@ def _checked(problem: str, runs: str, jobs: str | None, out: str) -> tuple[Plan,
 def _number(text: str) -> int | str:
     """Convert plain digits to an integer; leave other text for the check to refuse."""
     return int(text) if re.fullmatch(r"-?[0-9]{1,18}", text) else text
-
-
-def _dry_run(plan: Plan, out: str, n_jobs: int | None, force: bool, as_json: bool) -> int:
-    from lstd.experiments.run import survey
-
-    stored = survey(plan, out, n_jobs=n_jobs, force=force)
-    return output(survey_json(stored, out) if as_json else survey_text(stored, out))
 
 
 def _carry_out(plan: Plan, out: str, arguments: dict[str, Any], as_json: bool, quiet: bool) -> int:

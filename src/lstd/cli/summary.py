@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from lstd.experiments.run import Outcome, Survey
+    from lstd.experiments.run import Outcome
 
 CONTENTS = {
     "report.html": "all figures, tables and findings in one page",
@@ -23,17 +22,14 @@ CONTENTS = {
 
 
 def outcome_text(outcome: Outcome) -> str:
-    """Describe what was written."""
-    seconds = sum(outcome.wall_seconds.values())
+    """Describe what was written, line by line."""
+    seconds = f"{sum(outcome.wall_seconds.values()):.1f} s" if outcome.wall_seconds else "nothing left to do"
+    paths = [(outcome.folder / name, contents) for name, contents in CONTENTS.items()]
     lines = [
         f"{outcome.folder}: {outcome.computed + outcome.reused} cells done "
-        f"({outcome.computed} computed, {outcome.reused} stored before), "
-        + (f"{seconds:.1f} s" if outcome.wall_seconds else "nothing left to do")
+        f"({outcome.computed} computed, {outcome.reused} stored before), {seconds}",
+        *(f"  {path.name:<16}{_extent(path):>20}  {contents}" for path, contents in paths if path.exists()),
     ]
-    for name, contents in CONTENTS.items():
-        path = outcome.folder / name
-        if path.exists():
-            lines.append(f"  {name:<16}{_extent(path):>20}  {contents}")
     return _encodable("\n".join(lines))
 
 
@@ -42,43 +38,13 @@ def outcome_json(outcome: Outcome) -> str:
     from lstd.experiments.folder import CONFIGURATION, ResultsFolder
 
     files = [*ResultsFolder(outcome.folder, {}).files(), outcome.folder / CONFIGURATION]
-    return _document(
-        {
-            "folder": str(outcome.folder),
-            "status": "done",
-            "cells": {"computed": outcome.computed, "reused": outcome.reused},
-            "wall_seconds": dict(outcome.wall_seconds),
-            "files": sorted(file.relative_to(outcome.folder).as_posix() for file in files),
-        }
-    )
-
-
-def survey_text(survey: Survey, out: str) -> str:
-    """Describe each cell and stage and what the folder holds of it."""
-    states = Counter(survey.cells.values())
-    lines = [
-        f"{out}: {len(survey.cells)} cells, {states['stored']} stored, {states['damaged']} damaged, "
-        f"{states['missing']} missing; about {survey.seconds:.0f} s to do (kernels compiled); nothing written",
-        *(f"  {state:<8} {cell}" for cell, state in survey.cells.items()),
-        *(f"  {'stored' if there else 'missing':<8} {stage}" for stage, there in survey.stages.items()),
-    ]
-    return _encodable("\n".join(lines))
-
-
-def survey_json(survey: Survey, out: str) -> str:
-    """Describe the same as one JSON document."""
-    return _document(
-        {
-            "folder": out,
-            "status": "dry run",
-            "cells": [{**cell._asdict(), "state": state} for cell, state in survey.cells.items()],
-            "stages": dict(survey.stages),
-            "estimated_seconds": round(survey.seconds, 1),
-        }
-    )
-
-
-def _document(content: dict[str, Any]) -> str:
+    content = {
+        "folder": str(outcome.folder),
+        "status": "done",
+        "cells": {"computed": outcome.computed, "reused": outcome.reused},
+        "wall_seconds": dict(outcome.wall_seconds),
+        "files": sorted(file.relative_to(outcome.folder).as_posix() for file in files),
+    }
     return _encodable(json.dumps(content, indent=1, ensure_ascii=False))
 
 

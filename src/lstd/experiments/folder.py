@@ -1,27 +1,27 @@
 """The results folder of `lstd reproduce`: one configuration, one writer at a time, every file whole or absent.
 
-A folder belongs to the configuration in ``configuration.json``. Each finished cell is one archive below ``cells/``.
-Files are written under a temporary name, flushed and renamed, so that a process killed at any moment leaves whole files
-only. Cells and documents carry checksums; what does not match its own is computed again. Files of other origin are
-never changed or removed.
+A folder belongs to the configuration in ``configuration.json``. Each finished cell of the sweep is one archive below
+``cells/``. Files are written under a temporary name, flushed and renamed, so that a process killed at any moment leaves
+whole files only. Cells and documents carry checksums; a damaged one is computed again. Files of other origin are never
+changed or removed.
 """
 
 from __future__ import annotations
 
 import contextlib
-import errno
 import hashlib
 import json
+import logging
 import os
-import re
 from collections.abc import Iterator, Mapping
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lstd.errors import ConfigurationMismatchError, InvalidInputError, LSTDError, OutputError
+from lstd.errors import ConfigurationMismatchError, InvalidInputError, OutputError
 from lstd.experiments.plan import Cell
 from lstd.experiments.protocol import FEATURES, GROUPS, PROBLEMS
 from lstd.io import archive
@@ -38,32 +38,24 @@ from lstd.io.files import (
 )
 
 Errors = dict[str, NDArray[np.float64]]
+logger = logging.getLogger("lstd")
 
 CONFIGURATION = "configuration.json"
-FORMAT = "lstd reproduce 2"  # by which a configuration written by this command is recognised
+FORMAT = "lstd reproduce 3"  # by which a configuration written by this command is recognised
 LOCK = ".lstd.lock"
 TIMINGS, THEORY, TABLE, REPORT = "timings.json", "theory.json", "results.parquet", "report.html"
 PROVENANCE = "provenance.json"
 FIGURES = ("figure2", "figure3", "figure4", "figure5", "proposition1", "theorem2")
 SUBFOLDERS = ("cells", "figures", "tables")
-# What is written beside the configuration and the cells; nothing else in a folder is ever removed.
+# What is written beside the configuration; nothing else in a folder is ever removed.
 OUR_FILES = (
     *(TIMINGS, THEORY, TABLE, REPORT, PROVENANCE),
+    *(Cell(*names, runs=0).filename for names in product(PROBLEMS, FEATURES, GROUPS)),
     *(f"figures/{name}.{kind}" for name in FIGURES for kind in ("pdf", "png", "svg")),
     *(f"tables/{name}.{kind}" for name in ("table1", "table2", "table3") for kind in ("csv", "md", "tex")),
     *("tables/best.csv", "tables/best.md"),
 )
-_CELL = re.compile(
-    rf"(\.lstd-)?(?:{'|'.join(PROBLEMS)})-(?:{'|'.join(FEATURES)})-(?:{'|'.join(GROUPS)})-[0-9]{{6}}-[0-9]{{6}}\.npz"
-    r"(?(1)\.part)",
-    re.ASCII,
-)
-_VIRTUAL = ("/proc", "/sys")  # where no folder can be made, whatever the permissions say
 _MOST_DIFFERENCES, _LONGEST_VALUE = 3, 24
-
-
-class CorruptCellError(LSTDError):
-    """A stored cell is damaged or of another experiment."""
 
 
 class ResultsFolder:
@@ -86,40 +78,12 @@ class ResultsFolder:
 
     def __init__(self, path: str | os.PathLike[str], configuration: Mapping[str, Any]) -> None:
         self.path = Path(path)
-        self.configuration = json.loads(json_bytes(configuration))
+        self.configuration = {"format": FORMAT, **json.loads(json_bytes(configuration))}
         self._digest = hashlib.sha256(json_bytes(configuration)).hexdigest()
-
-    def check(self, *, force: bool = False) -> bool:
-        """Check, without writing, that the folder can be used; return whether it holds results already.
-
-        With `force`, results of another configuration are accepted.
-
-        Raises
-        ------
-        InvalidInputError
-            If it cannot be made or written, or files of other origin have the names to be written.
-        ConfigurationMismatchError
-            If it holds results of another configuration and `force` is false.
-        """
-        _check_usable(self.path)
-        for name in SUBFOLDERS:
-            check_not_a_file(self.path / name)
-        stored = read_json(self.path / CONFIGURATION) or {}
-        if stored.get("format") == FORMAT:
-            if not force:
-                _check_same(self.path, stored, {"format": FORMAT, **self.configuration})
-            return True
-        foreign = [self.path / CONFIGURATION] if os.path.lexists(self.path / CONFIGURATION) else list(self.files())
-        if foreign:
-            raise InvalidInputError(
-                f"`out` must be a new folder or one written by `lstd reproduce`; {str(self.path)!r} has a "
-                f"{min(foreign).relative_to(self.path).as_posix()} of other origin; give another folder."
-            )
-        return False
 
     @contextlib.contextmanager
     def claimed(self, *, force: bool = False) -> Iterator[ResultsFolder]:
-        """Make the folder where needed and lock it for this process while the block runs.
+        """Make the folder if needed and lock it for this process while the block runs.
 
         Parameters
         ----------
@@ -128,8 +92,11 @@ class ResultsFolder:
 
         Raises
         ------
-        InvalidInputError, ConfigurationMismatchError
-            As :meth:`check`; also if another process is writing to the folder.
+        InvalidInputError
+            If the folder cannot be made or written, another process is writing to it, or files of other origin have
+            the names to be written.
+        ConfigurationMismatchError
+            If it holds results of another configuration and `force` is false.
         OutputError
             If the disk is full.
         """
@@ -153,21 +120,29 @@ class ResultsFolder:
                     self.path.rmdir()
 
     def _prepare(self, force: bool) -> None:
-        ours = self.check(force=force)
-        self._remove_partial()
+        for name in SUBFOLDERS:
+            check_not_a_file(self.path / name)
+        stored = read_json(self.path / CONFIGURATION) or {}
+        ours = stored.get("format") == FORMAT
+        names = (CONFIGURATION, *OUR_FILES)
+        if not ours and (foreign := [name for name in names if os.path.lexists(self.path / name)]):
+            raise InvalidInputError(
+                f"`out` must be a new folder or one written by `lstd reproduce`; {str(self.path)!r} has a "
+                f"{foreign[0]} of other origin; give another folder."
+            )
+        if ours and not force:
+            _check_same(self.path, stored, self.configuration)
+        for name in names:  # what a killed process left
+            remove_quietly(partial_of(self.path / name))
         if ours and force:
             self._remove_results()
         if force or not ours:
-            try:
-                with replacing(self.path / CONFIGURATION) as file:
-                    file.write(json_bytes({"format": FORMAT, **self.configuration}))
-            except OutputError as error:
-                raise unusable(self.path, error.__cause__ if isinstance(error.__cause__, OSError) else error) from error
+            with replacing(self.path / CONFIGURATION) as file:
+                file.write(json_bytes(self.configuration))
 
-    def files(self) -> Iterator[Path]:
-        """Iterate over the files that `lstd reproduce` has written, except the configuration."""
-        yield from (self.path / name for name in OUR_FILES if os.path.lexists(self.path / name))
-        yield from (file for file in self._cell_files() if file.suffix == ".npz")
+    def files(self) -> list[Path]:
+        """Return the files that `lstd reproduce` has written, except the configuration."""
+        return [self.path / name for name in OUR_FILES if os.path.lexists(self.path / name)]
 
     def checksums(self) -> dict[str, str]:
         """SHA-256 of each file by its path in the folder, except of provenance.json, which records them."""
@@ -192,13 +167,7 @@ class ResultsFolder:
         archive.write(self.path / cell.filename, "cell", self._head(cell), ordered, locked=True)
 
     def read_cell(self, cell: Cell) -> Errors | None:
-        """Read a cell back; None if it was not stored.
-
-        Raises
-        ------
-        CorruptCellError
-            If the file is damaged or holds something else.
-        """
+        """Read a cell back; None if it is not stored, or damaged, which is logged."""
         path = self.path / cell.filename
 
         def build(document: dict[str, Any], arrays: Errors) -> Errors:
@@ -211,8 +180,9 @@ class ResultsFolder:
             return None
         try:
             return archive.read(path, {"cell": build})
-        except InvalidInputError as error:
-            raise CorruptCellError(f"{path} is damaged.") from error
+        except InvalidInputError:
+            logger.warning("lstd: %s is damaged. It is computed again.", path)
+            return None
 
     def _head(self, cell: Cell) -> dict[str, Any]:
         return {**cell._asdict(), "configuration": self._digest}
@@ -231,20 +201,6 @@ class ResultsFolder:
 
     def _checksum(self, document: Mapping[str, Any]) -> str:
         return hashlib.sha256(self._digest.encode() + json_bytes(document)).hexdigest()
-
-    def _cell_files(self) -> list[Path]:
-        """Stored cells, whole and partial."""
-        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-            return sorted(file for file in (self.path / "cells").iterdir() if _CELL.fullmatch(file.name))
-        return []
-
-    def _remove_partial(self) -> None:
-        """Remove what a killed process left under temporary names."""
-        for name in (*OUR_FILES, CONFIGURATION):
-            remove_quietly(partial_of(self.path / name))
-        for file in self._cell_files():
-            if file.suffix == ".part":
-                remove_quietly(file)
 
     def _remove_results(self) -> None:
         """Remove what `lstd reproduce` wrote, the configuration last, and nothing else."""
@@ -268,18 +224,7 @@ def _check_arrays(cell: Cell, arrays: Mapping[str, NDArray[np.float64]]) -> None
             raise ValueError(f"{name} must hold errors >= 0, infinite where a run diverged; got {errors.min()}.")
 
 
-def _check_usable(path: Path) -> None:
-    """Check, without writing, that a results folder could be made or written; raises InvalidInputError."""
-    check_not_a_file(path)
-    existing = next(folder for folder in (path.absolute(), *path.absolute().parents) if folder.exists())
-    device = existing.stat().st_dev
-    virtual = any(os.path.ismount(name) and os.stat(name).st_dev == device for name in _VIRTUAL)
-    if virtual or not os.access(existing, os.W_OK | os.X_OK):
-        raise unusable(path, PermissionError(errno.EACCES, os.strerror(errno.EACCES)))
-
-
-def _check_same(path: Path, stored: Mapping[str, Any], configuration: Mapping[str, Any]) -> None:
-    old, new = _flat(stored), _flat(configuration)
+def _check_same(path: Path, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
     differences = [
         f"{key} was {_brief(old.get(key))}, now {_brief(new.get(key))}"
         for key in dict.fromkeys([*new, *old])
@@ -291,14 +236,6 @@ def _check_same(path: Path, stored: Mapping[str, Any], configuration: Mapping[st
             f"{str(path)!r} holds results of another configuration: {'; '.join(differences[:_MOST_DIFFERENCES])}"
             f"{f'; and {more} more' if more > 0 else ''}; give another folder, or start over in this one with --force."
         )
-
-
-def _flat(document: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Join nested keys by dots."""
-    flat: dict[str, Any] = {}
-    for key, value in document.items():
-        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
-    return flat
 
 
 def _brief(value: Any) -> str:

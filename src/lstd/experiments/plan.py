@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import product
 from typing import Any, NamedTuple
 
+import lstd
 from lstd.data.checks import check_choice, check_integer
 from lstd.experiments.protocol import ALPHAS_OF, FEATURES, GAMMA, GROUPS, LMBDAS, MRP_SEED, N_RUNS, PROBLEMS
 
-RUNS_PER_CELL = 50
 MAX_RUNS = 100_000
-# Measured on one core of a current processor; used only to estimate the time left.
+# Seconds per run, measured on one core of a current processor; used only to estimate the time left.
 RUN_SECONDS = {
     ("lstd", "tabular"): {"small": 0.0011, "large": 0.13, "deterministic": 0.095},
     ("lstd", "binary"): {"small": 0.0007, "large": 0.0067, "deterministic": 0.0062},
@@ -22,19 +23,18 @@ RUN_SECONDS = {
 
 
 class Cell(NamedTuple):
-    """The unit of work that is stored: one problem, its features, a group of algorithms and a range of run seeds.
+    """The unit of work that is stored: all runs of one problem, its features and a group of algorithms.
 
     Examples
     --------
-    >>> Cell("small", "tabular", "lstd", 1, 50).algorithms
+    >>> Cell("small", "tabular", "lstd", runs=50).algorithms
     ('boyan', 'uncorrected', 'mixed')
     """
 
     problem: str
     features: str
     group: str  # "lstd", whose variants share one pass, or "true_online_td"
-    first: int  # run seeds, both included
-    last: int
+    runs: int
 
     @property
     def algorithms(self) -> tuple[str, ...]:
@@ -42,28 +42,22 @@ class Cell(NamedTuple):
         return GROUPS[self.group]
 
     @property
-    def run_seeds(self) -> range:
-        """Seeds of the runs."""
-        return range(self.first, self.last + 1)
-
-    @property
     def filename(self) -> str:
         """Path in the results folder."""
-        return f"cells/{self.problem}-{self.features}-{self.group}-{self.first:06d}-{self.last:06d}.npz"
+        return f"cells/{self.problem}-{self.features}-{self.group}.npz"
 
     @property
     def shape(self) -> tuple[int, int, int]:
         """Shape of each array: runs, λs, αs."""
-        return len(self.run_seeds), len(LMBDAS), len(ALPHAS_OF[self.group])
+        return self.runs, len(LMBDAS), len(ALPHAS_OF[self.group])
 
     def seconds(self, n_jobs: int) -> float:
-        """Estimated duration on `n_jobs` threads."""
-        n_runs = len(self.run_seeds)
-        return RUN_SECONDS[self.group, self.features][self.problem] * n_runs / min(n_jobs, n_runs)
+        """Estimate the duration on `n_jobs` threads."""
+        return RUN_SECONDS[self.group, self.features][self.problem] * self.runs / min(n_jobs, self.runs)
 
     def __str__(self) -> str:
         algorithms = "three LSTD(λ)" if self.group == "lstd" else "true online TD(λ)"
-        return f"{self.problem} {self.features}, {algorithms}, runs {self.first} to {self.last}"
+        return f"{self.problem} {self.features}, {algorithms}, runs 1 to {self.runs}"
 
 
 class Plan(NamedTuple):
@@ -97,20 +91,8 @@ def make_plan(problem: str = "all", runs: int = N_RUNS) -> Plan:
     check_choice("problem", problem, (*PROBLEMS, "all"))
     runs = check_integer("runs", runs, 1, MAX_RUNS)
     problems = tuple(PROBLEMS) if problem == "all" else (problem,)
-    cells = tuple(
-        Cell(name, features, group, first, min(first + RUNS_PER_CELL - 1, runs))
-        for name in problems
-        for features in FEATURES
-        for group in GROUPS
-        for first in range(1, runs + 1, RUNS_PER_CELL)
-    )
-    return Plan(problems, runs, cells, _configuration(problems, runs))
-
-
-def _configuration(problems: tuple[str, ...], runs: int) -> dict[str, Any]:
-    import lstd
-
-    return {
+    cells = tuple(Cell(*names, runs) for names in product(problems, FEATURES, GROUPS))
+    configuration = {
         "lstd": lstd.__version__,
         "problems": list(problems),
         "features": list(FEATURES),
@@ -120,3 +102,4 @@ def _configuration(problems: tuple[str, ...], runs: int) -> dict[str, Any]:
         "gamma": GAMMA,
         "grids": {group: {"lmbdas": LMBDAS.tolist(), "alphas": ALPHAS_OF[group].tolist()} for group in GROUPS},
     }
+    return Plan(problems, runs, cells, configuration)

@@ -6,7 +6,6 @@ other processes while this one computes the theory and writes the tables.
 
 from __future__ import annotations
 
-import logging
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -17,7 +16,7 @@ from typing import Any, NamedTuple
 
 from lstd.data.checks import check_integer
 from lstd.errors import LSTDError
-from lstd.experiments.folder import PROVENANCE, THEORY, TIMINGS, CorruptCellError, Errors, ResultsFolder
+from lstd.experiments.folder import PROVENANCE, THEORY, TIMINGS, Errors, ResultsFolder
 from lstd.experiments.plan import Cell, Plan
 from lstd.experiments.protocol import FEATURES, MRP_SEED
 from lstd.experiments.provenance import describe_machine
@@ -25,7 +24,6 @@ from lstd.io.files import replacing
 from lstd.statistics.threads import available_cores
 
 Progress = Callable[[str, float, float], None]
-logger = logging.getLogger("lstd")
 
 # Measured on a current processor; used only to estimate the time left.
 TIMING_SECONDS = {"small": 0.6, "large": 0.9, "deterministic": 0.9}  # for each kind of features
@@ -39,27 +37,6 @@ class Outcome(NamedTuple):
     computed: int  # cells computed now
     reused: int  # cells read from the folder
     wall_seconds: Mapping[str, float]  # of each stage that was carried out now
-
-
-class Survey(NamedTuple):
-    """What a results folder holds of a plan, and an estimate of the rest."""
-
-    cells: Mapping[Cell, str]  # "stored", "damaged" or "missing"
-    stages: Mapping[str, bool]  # whether the results of each stage after the sweep are stored
-    seconds: float  # estimated time for what is left, with compiled kernels
-
-
-def survey(plan: Plan, out: str | os.PathLike[str], *, n_jobs: int | None = None, force: bool = False) -> Survey:
-    """Compare a folder with a plan, without writing; raises the errors of input of :func:`reproduce`."""
-    folder = ResultsFolder(out, plan.configuration)
-    fresh = not folder.check(force=force) or force
-    cells = {cell: "missing" if fresh else _state(folder, cell) for cell in plan.cells}
-    stages = {
-        "timings": not fresh and folder.read_json(TIMINGS) is not None,
-        "report": not fresh and _is_current(folder),
-    }
-    missing = [cell for cell, state in cells.items() if state != "stored"]
-    return Survey(cells, stages, _seconds_left(plan, missing, stages, n_jobs or available_cores()))
 
 
 def reproduce(
@@ -123,9 +100,7 @@ class _Session:
         self.plan, self.folder, self.n_jobs, self.progress = plan, folder, n_jobs, progress
         earlier = folder.read_json(PROVENANCE) or {}
         self.wall: dict[str, float] = {}
-        self.earlier: dict[str, float] = earlier.get("wall_seconds", {})  # of sessions that were interrupted
-        self.files: dict[str, str] = earlier.get("files", {})  # checksums when the last report was finished
-        self.about = {
+        self.about: dict[str, Any] = {
             **describe_machine(n_jobs),
             "run_seeds": [1, plan.runs],
             "mrp_seed": MRP_SEED,
@@ -133,45 +108,41 @@ class _Session:
             "started": earlier.get("started") or datetime.now(UTC).isoformat(timespec="seconds"),
             "sessions": earlier.get("sessions", 0) + 1,
             "configuration": dict(plan.configuration),
+            "wall_seconds": earlier.get("wall_seconds", {}),  # of all sessions
+            "files": earlier.get("files", {}),  # checksums when the last report was finished
         }
         self.done = self.total = 0.0
 
     def run(self) -> Outcome:
         """Carry out what is missing."""
-        stored = {cell: self._stored(cell) for cell in self.plan.cells}
+        stored = {cell: self.folder.read_cell(cell) for cell in self.plan.cells}
         missing = [cell for cell, errors in stored.items() if errors is None]
         timings = self.folder.read_json(TIMINGS)
-        current = not missing and timings is not None and _is_current(self.folder)
-        stages = {"timings": timings is not None, "report": current}
-        self.total = _seconds_left(self.plan, missing, stages, self.n_jobs)
-        if missing:
+        if missing or timings is None or self.about["files"] != self.folder.checksums():
+            self.total = sum(cell.seconds(self.n_jobs) for cell in missing) + self._report_seconds
+            self.total += 0.0 if timings else self._timing_seconds
             self._record()
-        errors = {cell: arrays or self._computed(cell) for cell, arrays in stored.items()}
-        if not current:
+            errors = {cell: arrays or self._computed(cell) for cell, arrays in stored.items()}
             self._report(errors, timings or self._timed())
         return Outcome(self.folder.path, len(missing), len(stored) - len(missing), self.wall)
 
-    def _stored(self, cell: Cell) -> Errors | None:
-        try:
-            return self.folder.read_cell(cell)
-        except CorruptCellError as error:
-            logger.warning("lstd: %s It is computed again.", error)
-            return None
+    @property
+    def _timing_seconds(self) -> float:
+        return len(FEATURES) * sum(TIMING_SECONDS[problem] for problem in self.plan.problems)
+
+    @property
+    def _report_seconds(self) -> float:
+        return sum(REPORT_SECONDS[problem] for problem in self.plan.problems)
 
     def _computed(self, cell: Cell) -> Errors:
         from lstd.experiments.sweep import run_sweep
 
-        seconds = cell.seconds(self.n_jobs)
-        with self._step("sweep", str(cell), seconds) as part:
-            grid = self.plan.configuration["grids"][cell.group]
+        with self._step("sweep", str(cell), cell.seconds(self.n_jobs)) as part:
             errors = run_sweep(
                 cell.problem,
                 cell.features,
                 list(cell.algorithms),
-                lmbdas=grid["lmbdas"],
-                alphas=grid["alphas"],
-                run_seeds=cell.run_seeds,
-                mrp_seed=MRP_SEED,
+                run_seeds=range(1, cell.runs + 1),
                 n_jobs=self.n_jobs,
                 progress=part,
             )
@@ -181,23 +152,21 @@ class _Session:
     def _timed(self) -> Mapping[str, Any]:
         from lstd.experiments import timing
 
-        with self._step("timings", "timing each algorithm", _timing_seconds(self.plan)) as part:
+        with self._step("timings", "timing each algorithm", self._timing_seconds) as part:
             self.folder.write_json(TIMINGS, timing.measure(self.plan.problems, progress=part))
         return self.folder.read_json(TIMINGS) or {}
 
     def _report(self, errors: Mapping[Cell, Errors], timings: Mapping[str, Any]) -> None:
         from lstd.experiments import report
 
-        self._record()
-        provenance = {**self.about, "wall_seconds": self._wall_seconds()}
-        results = report.gather(errors, timings, provenance)
-        with self._step("report", "drawing figures and writing the report", _report_seconds(self.plan)) as part:
+        results = report.gather(errors, timings, self.about)
+        with self._step("report", "drawing figures and writing the report", self._report_seconds) as part:
             products = report.compose(results, self._theory, self.n_jobs)
             for done, (name, content, n_products) in enumerate(products, start=1):
                 with replacing(self.folder.path / name) as file:
                     file.write(content)
                 part(done, n_products)
-            self.files = self.folder.checksums()
+            self.about["files"] = self.folder.checksums()
 
     def _theory(self) -> Mapping[str, Any]:
         """Read or compute Proposition 1, Theorem 2 and the identities of the supplement."""
@@ -207,15 +176,8 @@ class _Session:
             self.folder.write_json(THEORY, theory.check_theory(self.plan.problems))
         return self.folder.read_json(THEORY) or {}
 
-    def _wall_seconds(self) -> dict[str, float]:
-        """Add the seconds of earlier sessions to those of this one, by stage."""
-        stages = dict.fromkeys([*self.earlier, *self.wall])
-        return {stage: round(self.earlier.get(stage, 0.0) + self.wall.get(stage, 0.0), 3) for stage in stages}
-
     def _record(self) -> None:
-        """Write provenance.json."""
-        document = {**self.about, "wall_seconds": self._wall_seconds(), "files": self.files}
-        self.folder.write_json(PROVENANCE, document)
+        self.folder.write_json(PROVENANCE, self.about)
 
     @contextmanager
     def _step(self, stage: str, text: str, seconds: float) -> Iterator[Callable[[int, int], None]]:
@@ -233,31 +195,7 @@ class _Session:
         except Exception as error:
             raise LSTDError(f"{text}: {type(error).__name__}: {str(error).rstrip('.')}.") from error
         self.done += seconds
-        self.wall[stage] = round(self.wall.get(stage, 0.0) + time.perf_counter() - start, 3)
+        elapsed = time.perf_counter() - start
+        for wall in (self.wall, self.about["wall_seconds"]):
+            wall[stage] = round(wall.get(stage, 0.0) + elapsed, 3)
         self._record()
-
-
-def _state(folder: ResultsFolder, cell: Cell) -> str:
-    try:
-        return "missing" if folder.read_cell(cell) is None else "stored"
-    except CorruptCellError:
-        return "damaged"
-
-
-def _is_current(folder: ResultsFolder) -> bool:
-    """Whether all files are those of the last finished report."""
-    recorded = folder.read_json(PROVENANCE) or {}
-    return bool(recorded.get("files")) and recorded["files"] == folder.checksums()
-
-
-def _timing_seconds(plan: Plan) -> float:
-    return len(FEATURES) * sum(TIMING_SECONDS[problem] for problem in plan.problems)
-
-
-def _report_seconds(plan: Plan) -> float:
-    return sum(REPORT_SECONDS[problem] for problem in plan.problems)
-
-
-def _seconds_left(plan: Plan, missing: list[Cell], stages: Mapping[str, bool], n_jobs: int) -> float:
-    after = {"timings": _timing_seconds(plan), "report": _report_seconds(plan)}
-    return sum(cell.seconds(n_jobs) for cell in missing) + sum(after[stage] for stage in after if not stages[stage])

@@ -15,6 +15,7 @@ from lstd.experiments.protocol import ALPHAS_OF, LMBDAS
 
 Array = NDArray[np.float64]
 Key = tuple[str, str, str]
+KEY = ("problem", "features", "algorithm")
 Row = Mapping[str, Any]
 
 
@@ -150,22 +151,16 @@ def gather(cells: Mapping[Cell, Mapping[str, Array]], timings: Row, provenance: 
     timings, provenance : dict
         The contents of timings.json and provenance.json.
     """
-    parts: dict[Key, list[Array]] = {}
-    alphas: dict[Key, Array] = {}
-    for cell, arrays in cells.items():
-        for algorithm, errors in arrays.items():
-            key = (cell.problem, cell.features, algorithm)
-            parts.setdefault(key, []).append(errors)
-            alphas[key] = ALPHAS_OF[cell.group]
-    sweeps = {key: Sweep(np.concatenate(errors), LMBDAS, alphas[key]) for key, errors in parts.items()}
-    labels = ("problem", "features", "algorithm")
-    rows = {
-        (row["problem"], row["features"], row["algorithm"]): Timing(
-            **{name: value for name, value in row.items() if name not in labels}
-        )
-        for row in timings["rows"]
+    sweeps = {
+        (cell.problem, cell.features, algorithm): Sweep(errors, LMBDAS, ALPHAS_OF[cell.group])
+        for cell, arrays in cells.items()
+        for algorithm, errors in arrays.items()
     }
-    return Results(sweeps, rows, timings["sample"], provenance)
+    seconds = {}
+    for row in timings["rows"]:
+        key, numbers = [row[name] for name in KEY], {name: row[name] for name in row if name not in KEY}
+        seconds[*key] = Timing(**numbers)
+    return Results(sweeps, seconds, timings["sample"], provenance)
 
 
 def select(rows: Iterable[Row], **where: object) -> list[Row]:
