@@ -21,14 +21,12 @@ import lstd.report
 from lstd.experiments.plan import Cell
 from lstd.experiments.protocol import ALPHAS, LMBDAS, STEP_SIZES
 from lstd.experiments.report import compose, gather
-from lstd.experiments.report.captions import alternative_text, caption
 from lstd.experiments.report.figures import figure2, sensitivity
 from lstd.experiments.report.panels import points_above, sensitivity_limits
 from lstd.experiments.report.paper_page import page
 from lstd.experiments.report.paper_tables import best_table, timing_table, to_latex, to_markdown
 from lstd.experiments.report.results import Sweep
-from lstd.experiments.report.statements import STATEMENTS, evaluate
-from lstd.experiments.report.verdicts import AGREES, DISAGREES, NOT_COVERED, UNDECIDED
+from lstd.experiments.report.verdicts import AGREES, DISAGREES, NOT_COVERED, TESTS, UNDECIDED, evaluate
 from lstd.report.style import figure_style
 from page_outline import outline
 from synthetic_results import DIVERGED, LSTDS, PROBLEMS, synthetic_errors, synthetic_results
@@ -286,7 +284,7 @@ def test_an_algorithm_that_always_diverges_is_shown_as_such():
 
 
 def verdicts(found):
-    return {statement.test.__name__: outcome.verdict for statement, outcome in evaluate(found)}
+    return {name: outcome.verdict for name, outcome in evaluate(found).items()}
 
 
 SAME_PASS = dict.fromkeys(("uncorrected_time", "mixed_time"), DISAGREES)
@@ -294,7 +292,7 @@ SAME_PASS = dict.fromkeys(("uncorrected_time", "mixed_time"), DISAGREES)
 
 def test_statements_agree_with_results_made_to_agree(results):
     found = verdicts(results)
-    assert len(found) == len(STATEMENTS)
+    assert len(found) == len(TESTS)
     assert found == dict.fromkeys(found, AGREES) | {"fifty_runs": NOT_COVERED} | SAME_PASS
     assert verdicts(synthetic_results(("small",), runs=50)) == dict.fromkeys(found, AGREES) | SAME_PASS
 
@@ -350,9 +348,21 @@ def test_the_words_on_simulated_values_follow_the_numbers():
         row["ratio_simulated"] = 0.997
         row["ratio_stderr"] = (row["ratio_exact"] - 0.997) / 3
     n = len(found.theory["proposition1"]["ratio_rows"])
-    for text in (alternative_text(found, "proposition1"), caption(found, "proposition1")):
-        assert "Simulated and exact differ by at most 3.0 standard errors; " in text
-        assert f"which logarithmic axes cannot show: {n}." in text
+    text = "Simulated and exact differ by at most 3.0 standard errors; "
+    hidden = f"which logarithmic axes cannot show: {n}."
+    shown = outline(page_of(found))
+    described = [shown.words.getvalue(), *(words for words in shown.images if words.startswith("Four charts"))]
+    assert len(described) == 2
+    assert all(text in words and hidden in words for words in described)
+
+
+def test_the_page_shows_each_statement_once(results):
+    text = page_of(results)
+    verdicts = re.findall(r'class="verdict (\w+)">([^<]*)<', text)
+    expected = {AGREES: "agrees", DISAGREES: "disagrees", NOT_COVERED: "neutral"}
+    assert sorted(verdicts) == sorted((expected[found.verdict], found.verdict) for found in evaluate(results).values())
+    source = (Path(lstd.experiments.report.__file__).parent / "templates" / "paper.html").read_text(encoding="utf-8")
+    assert sorted(re.findall(r'call statement\("(\w+)"', source)) == sorted(TESTS)
 
 
 def test_templates_and_the_style_sheet_are_part_of_the_package():

@@ -1,10 +1,13 @@
-"""What the panels of Figures 2 to 5 show, for the figures and their captions."""
+"""What the panels of Figures 2 to 5 show, for the figures and the words about them."""
 
 from __future__ import annotations
 
 import numpy as np
 
+from lstd.experiments.protocol import FEATURES
+from lstd.experiments.report.names import FEATURE_NAMES, SHORT_NAMES
 from lstd.experiments.report.results import Results, Sweep
+from lstd.report.numbers import compact
 
 FIGURE2_ALGORITHMS = ("uncorrected", "mixed", "boyan", "true_online_td")
 SENSITIVITY_ROWS = ("mixed", "uncorrected", "boyan")
@@ -27,3 +30,29 @@ def sensitivity_limits(results: Results, problem: str, features: str) -> tuple[f
 def points_above(sweep: Sweep, top: float) -> int:
     """Count the (λ, α) whose mean error is above `top` or infinite."""
     return int((sweep.mean > top).sum())
+
+
+def above_text(results: Results, problem: str) -> str:
+    """Say how many points of Figure 3, 4 or 5 lie above the axes."""
+    parts = []
+    for features in FEATURES:
+        _, top = sensitivity_limits(results, problem, features)
+        for algorithm in SENSITIVITY_ROWS:
+            sweep = results.sweeps[problem, features, algorithm]
+            if above := points_above(sweep, top):
+                largest = sweep.mean.max()
+                size = f"up to {compact(largest)}" if np.isfinite(largest) else "some infinite"
+                names = f"{SHORT_NAMES[algorithm]}, {FEATURE_NAMES[features]}"
+                parts.append(f"{names}: {above} of {sweep.mean.size} ({size})")
+    return f"Points (λ, α) above the axis, not shown: {'; '.join(parts)}." if parts else "No point lies above the axes."
+
+
+def lowest_text(results: Results, problem: str, features: str) -> str:
+    """State the lowest error of each algorithm in a panel of Figure 2."""
+    parts = []
+    for algorithm in FIGURE2_ALGORITHMS:
+        sweep = results.sweeps[problem, features, algorithm]
+        if sweep.best is not None:
+            i, j = sweep.best
+            parts.append(f"{SHORT_NAMES[algorithm]} {sweep.mean[i, j]:.3f} at λ = {sweep.lmbdas[i]:g}")
+    return f"{problem}, {FEATURE_NAMES[features]}: lowest {', '.join(parts)}"

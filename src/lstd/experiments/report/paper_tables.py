@@ -6,6 +6,7 @@ import csv
 import io
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 
 import numpy as np
 from tabulate import tabulate
@@ -35,6 +36,12 @@ class Table:
     groups: tuple[int, ...] = ()
     csv_header: tuple[str, ...] = ()
     csv_rows: tuple[tuple[Value, ...], ...] = ()
+
+    @property
+    def files(self) -> list[str]:
+        """Paths in the results folder."""
+        suffixes = ("csv", "md") if self.name == "best" else ("csv", "md", "tex")
+        return [f"tables/{self.name}.{suffix}" for suffix in suffixes]
 
 
 def paper_seconds(timing: Timing) -> str:
@@ -148,12 +155,10 @@ def all_tables(results: Results) -> list[Table]:
 
 
 def table_files(table: Table) -> Iterator[tuple[str, bytes]]:
-    """Yield name and content of a table as .csv and .md, and of Tables 1 to 3 also as .tex."""
-    formats = {"csv": to_csv, "md": to_markdown}
-    if table.name != "best":
-        formats["tex"] = to_latex
-    for suffix, text in formats.items():
-        yield f"tables/{table.name}.{suffix}", text(table).encode()
+    """Yield path and content of each file of a table."""
+    formats = {".csv": to_csv, ".md": to_markdown, ".tex": to_latex}
+    for name in table.files:
+        yield name, formats[PurePosixPath(name).suffix](table).encode()
 
 
 def to_csv(table: Table) -> str:

@@ -1,4 +1,4 @@
-"""Tests of statements on results: one function each, Results -> Outcome."""
+"""Tests of the statements in the template ``paper.html`` on results: one function each, Results -> Outcome."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ AGREES = "agrees"
 DISAGREES = "does not agree"
 UNDECIDED = "not decided by these timings"
 NOT_COVERED = "not covered"
-VERDICTS = (AGREES, DISAGREES, UNDECIDED, NOT_COVERED)
 
 # Dozens of simulated values are compared at once; a true one lies beyond four standard errors once in 16 000.
 STANDARD_ERRORS = 4.0
@@ -36,11 +35,16 @@ class Outcome(NamedTuple):
     numbers: str
 
 
+def evaluate(results: Results) -> dict[str, Outcome]:
+    """Test every statement; the keys are those of `TESTS`."""
+    return {name: test(results) for name, test in TESTS.items()}
+
+
 def _verdict(agrees: bool) -> str:
     return AGREES if agrees else DISAGREES
 
 
-def grids(results: Results) -> Outcome:
+def _grids(results: Results) -> Outcome:
     """Compare the hyperparameters of every sweep with the paper's."""
     alphas = {name: ALPHAS_OF[group] for group, names in GROUPS.items() for name in names}
     agrees = all(
@@ -50,29 +54,9 @@ def grids(results: Results) -> Outcome:
     return Outcome(_verdict(agrees), f"So in all {len(results.sweeps)} stored sweeps.")
 
 
-def fifty_runs(results: Results) -> Outcome:
+def _fifty_runs(results: Results) -> Outcome:
     """Compare the number of runs with the paper's 50; another number does not test the statement."""
     return Outcome(AGREES if results.n_runs == N_RUNS else NOT_COVERED, f"{results.n_runs} runs.")
-
-
-def uncorrected_time(results: Results) -> Outcome:
-    """Compare Uncorrected's seconds with Boyan's, compiled."""
-    return _same_pass(results, "uncorrected", ("boyan",))
-
-
-def uncorrected_loop_time(results: Results) -> Outcome:
-    """Compare Uncorrected's seconds with Boyan's in the NumPy loop."""
-    return _extra_time(results, "uncorrected", ("boyan",), SLIGHTLY)
-
-
-def mixed_time(results: Results) -> Outcome:
-    """Compare Mixed's seconds with those of the other two, compiled."""
-    return _same_pass(results, "mixed", ("boyan", "uncorrected"))
-
-
-def mixed_loop_time(results: Results) -> Outcome:
-    """Compare Mixed's seconds with those of the other two in the NumPy loop."""
-    return _extra_time(results, "mixed", ("boyan", "uncorrected"), MIXED_EXTRA)
 
 
 def _loop(timing: Timing) -> tuple[float, ...]:
@@ -113,8 +97,8 @@ def _extra_time(results: Results, slow: str, fast: Sequence[str], limits: tuple[
     others = " and ".join(SHORT_NAMES[name] for name in fast)
     text = (
         f"{SHORT_NAMES[slow]} against {others}: {_range_of(middle)} time, median {percent(float(np.median(middle)))}, "
-        f"with the spread of the timings {_range_of(extras)}; of {len(least)} comparisons {inside.sum()} lie within "
-        f"{percent(low)} to {percent(high)} with all of their spread, {outside.sum()} outside. "
+        f"from the lowest to the highest timings {_range_of(extras)}; of {len(least)} comparisons, {inside.sum()} lie "
+        f"wholly within {percent(low)} to {percent(high)} and {outside.sum()} wholly outside. "
         f"The paper's own tables on these problems: {_range_of(_extra(results, slow, fast, _paper))}."
     )
     if inside.mean() >= MOST:
@@ -122,39 +106,25 @@ def _extra_time(results: Results, slow: str, fast: Sequence[str], limits: tuple[
     return Outcome(DISAGREES if outside.mean() > 1 - MOST else UNDECIDED, text)
 
 
-def boyan_unbiased(results: Results) -> Outcome:
+def _boyan_unbiased(results: Results) -> Outcome:
     """Compare the simulated bias of Boyan's with zero."""
     theory = results.theory["proposition1"]
     rows = select(theory["rows"], variant="boyan")
-    scores = distances(rows, "bias")
+    scores = _distances(rows, "bias")
     exact = np.abs(column(rows, "bias_exact")).max()
     scale = abs(float(theory["mu"]) / (1 - float(theory["gamma"])))
     agrees = bool(exact <= 1e-9 * max(scale, 1.0) and (scores <= STANDARD_ERRORS).all())
-    return Outcome(_verdict(agrees), f"Exact bias 0. {score_text(scores)}")
+    return Outcome(_verdict(agrees), f"Exact bias 0. {_score_text(scores)}")
 
 
-def uncorrected_bias(results: Results) -> Outcome:
-    """Compare the exact bias of Uncorrected with the simulated one and with the leading term."""
-    rows = select(results.theory["proposition1"]["rows"], variant="uncorrected")
-    return _leading_term(rows, "bias", 0.0)
-
-
-def variance_ratio(results: Results) -> Outcome:
-    """Compare the exact ratio of the variances with the simulated one and with the leading term."""
-    return _leading_term(select(results.theory["proposition1"]["ratio_rows"]), "ratio", 1.0)
-
-
-def distances(rows: Sequence[Row], name: str) -> Array:
-    """Compute distances of simulated from exact values in standard errors; without an error, zero or infinite."""
-    exact, error = column(rows, f"{name}_exact"), column(rows, f"{name}_stderr")
-    distance = np.abs(column(rows, f"{name}_simulated") - exact)
-    rounding = 1e-9 * np.maximum(np.abs(exact), 1.0)
-    known = error > 0
-    scores: Array = np.where(known, distance / np.where(known, error, 1.0), np.where(distance <= rounding, 0.0, np.inf))
+def _distances(rows: Sequence[Row], name: str) -> Array:
+    """Compute the distances of simulated from exact values in standard errors."""
+    distance = np.abs(column(rows, f"{name}_simulated") - column(rows, f"{name}_exact"))
+    scores: Array = distance / column(rows, f"{name}_stderr")
     return scores
 
 
-def score_text(scores: Array) -> str:
+def _score_text(scores: Array) -> str:
     """Summarise distances in standard errors."""
     return (
         f"Simulated and exact differ by at most {scores.max():.1f} standard errors; "
@@ -162,9 +132,23 @@ def score_text(scores: Array) -> str:
     )
 
 
-def _leading_term(rows: Sequence[Row], name: str, offset: float) -> Outcome:
-    """o(1/T) means that exact and leading term differ by a fraction that vanishes as T grows."""
-    scores = distances(rows, name)
+def simulated_text(theory: Row) -> str:
+    """Say how far the simulated values of Proposition 1 lie from the exact ones, and how many of them are not drawn."""
+    rows, ratios = theory["rows"], theory["ratio_rows"]
+    scores = np.concatenate([_distances(rows, "bias"), _distances(rows, "variance"), _distances(ratios, "ratio")])
+    sign = -1.0 if float(theory["mu"]) >= 0 else 1.0
+    drawn = sign * column(select(rows, variant="uncorrected"), "bias_simulated"), column(ratios, "ratio_simulated") - 1
+    hidden = sum(int((values <= 0).sum()) for values in drawn)
+    return f"{_score_text(scores)} Simulated values below zero, which logarithmic axes cannot show: {hidden}."
+
+
+def _leading_term(results: Results, table: str, name: str, offset: float, **where: str) -> Outcome:
+    """Compare exact values with simulated ones and with the leading term.
+
+    They must approach the leading term: o(1/T) is a fraction of it that vanishes as T grows.
+    """
+    rows = select(results.theory["proposition1"][table], **where)
+    scores = _distances(rows, name)
     agrees = bool((scores <= STANDARD_ERRORS).all())
     first, last = [], []
     for lmbda in levels(rows, "lmbda"):
@@ -177,17 +161,12 @@ def _leading_term(rows: Sequence[Row], name: str, offset: float) -> Outcome:
     T = column(rows, "T")
     text = (
         f"Exact and leading term differ by up to {100 * max(first):.3g} % at T = {grouped(T.min())} and up "
-        f"to {100 * max(last):.2g} % at T = {grouped(T.max())}. {score_text(scores)}"
+        f"to {100 * max(last):.2g} % at T = {grouped(T.max())}. {_score_text(scores)}"
     )
     return Outcome(_verdict(agrees), text)
 
 
-def uncorrected_limit(results: Results) -> Outcome:
-    """Compare Uncorrected with the limit of Theorem 2."""
-    return _limit_of(results, "uncorrected")
-
-
-def other_limits(results: Results) -> Outcome:
+def _other_limits(results: Results) -> Outcome:
     """Compare Mixed and Boyan's with the limit of Theorem 2."""
     outcomes = {variant: _limit_of(results, variant) for variant in ("mixed", "boyan")}
     numbers = " ".join(f"{SHORT_NAMES[variant]}: {outcome.numbers}" for variant, outcome in outcomes.items())
@@ -213,48 +192,23 @@ def _range(values: Array) -> str:
     return low if low == high else f"{low}–{high}"
 
 
-def theorem1(results: Results) -> Outcome:
-    """Compare the recursion and the sweep with the double sums of (7) and (8)."""
-    return _identity(results, _rows_of(results, "theorem 1"))
-
-
-def lemma1(results: Results) -> Outcome:
+def _lemma1(results: Results) -> Outcome:
     """Compare the hypothetical estimator's b* with its closed form and its bound."""
-    rows = _rows_of(results, "lemma 1")
-    ratio = max(row["ratio"] for row in rows if "ratio" in row)
-    outcome = _identity(results, [row for row in rows if "difference" in row])
+    ratio = max(row["ratio"] for row in results.theory["identities"] if "ratio" in row)
+    outcome = _identity(results, "lemma 1")
     verdict = outcome.verdict if ratio <= 1 else DISAGREES
     return Outcome(verdict, f"{outcome.numbers} |b* − b| reaches at most {ratio:.2f} of its bound.")
 
 
-def lemma2(results: Results) -> Outcome:
-    """Compare Boyan's matrix from the traces with the double sum of (17)."""
-    return _identity(results, _rows_of(results, "lemma 2"))
-
-
-def _rows_of(results: Results, name: str) -> list[Row]:
-    """Return the rows of one identity in theory.json."""
-    return [row for row in results.theory["identities"] if row["identity"] == name]
-
-
-def _identity(results: Results, rows: Sequence[Row]) -> Outcome:
-    largest = {
-        quantity: max(row["difference"] for row in rows if row["quantity"] == quantity)
-        for quantity in dict.fromkeys(row["quantity"] for row in rows)
-    }
+def _identity(results: Results, name: str) -> Outcome:
+    """Compare the two sides of an identity; its rows in theory.json with a ratio are for a bound."""
+    largest: dict[str, float] = {}
+    for row in results.theory["identities"]:
+        if row["identity"] == name and "difference" in row:
+            largest[row["quantity"]] = max(row["difference"], largest.get(row["quantity"], 0.0))
     text = "; ".join(f"{quantity}: {compact(value)}" for quantity, value in largest.items())
     agrees = max(largest.values()) <= IDENTITY_RTOL
     return Outcome(_verdict(agrees), f"Largest relative difference on {len(results.panels)} problems: {text}.")
-
-
-def mixed_is_uncorrected(results: Results) -> Outcome:
-    """Compare the errors of Mixed and Uncorrected at λ = 1."""
-    return _equal_at(results, "uncorrected", -1)
-
-
-def mixed_is_boyan(results: Results) -> Outcome:
-    """Compare the errors of Mixed and Boyan's at λ = 0."""
-    return _equal_at(results, "boyan", 0)
 
 
 def _equal_at(results: Results, other: str, index: int) -> Outcome:
@@ -271,9 +225,27 @@ def _equal_at(results: Results, other: str, index: int) -> Outcome:
 
 
 def _largest_difference(a: Array, b: Array) -> float:
-    """Largest relative difference; two infinite entries are equal."""
-    if (np.isinf(a) != np.isinf(b)).any():
-        return float("inf")
-    finite = np.isfinite(a)
-    scale = np.maximum(np.maximum(np.abs(a[finite]), np.abs(b[finite])), 1e-300)
-    return float((np.abs(a[finite] - b[finite]) / scale).max(initial=0.0))
+    """Largest relative difference; two infinite entries are equal, and infinitely far from a finite one."""
+    with np.errstate(invalid="ignore"):
+        relative = np.nan_to_num(np.abs(a - b) / np.maximum(a, b), nan=np.inf)
+    return float(np.where(a == b, 0.0, relative).max())
+
+
+TESTS: dict[str, Callable[[Results], Outcome]] = {
+    "grids": _grids,
+    "fifty_runs": _fifty_runs,
+    "uncorrected_time": lambda results: _same_pass(results, "uncorrected", ("boyan",)),
+    "uncorrected_loop_time": lambda results: _extra_time(results, "uncorrected", ("boyan",), SLIGHTLY),
+    "mixed_time": lambda results: _same_pass(results, "mixed", ("boyan", "uncorrected")),
+    "mixed_loop_time": lambda results: _extra_time(results, "mixed", ("boyan", "uncorrected"), MIXED_EXTRA),
+    "boyan_unbiased": _boyan_unbiased,
+    "uncorrected_bias": lambda results: _leading_term(results, "rows", "bias", 0.0, variant="uncorrected"),
+    "variance_ratio": lambda results: _leading_term(results, "ratio_rows", "ratio", 1.0),
+    "uncorrected_limit": lambda results: _limit_of(results, "uncorrected"),
+    "theorem1": lambda results: _identity(results, "theorem 1"),
+    "lemma1": _lemma1,
+    "lemma2": lambda results: _identity(results, "lemma 2"),
+    "mixed_is_uncorrected": lambda results: _equal_at(results, "uncorrected", -1),
+    "mixed_is_boyan": lambda results: _equal_at(results, "boyan", 0),
+    "other_limits": _other_limits,
+}
