@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-from dataclasses import replace
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -18,7 +17,7 @@ from scipy import sparse
 from lstd._kernels import td_update as kernels
 from lstd._kernels.td_update import step
 from lstd.data.checks import check_choice, check_flag, check_integer, check_real
-from lstd.data.rows import Features, Rows, check_features, check_rows
+from lstd.data.rows import Features, Rows, check_finite, check_rows
 from lstd.data.settings import GAMMA, LMBDA
 from lstd.errors import InvalidInputError
 from lstd.online import transition
@@ -154,22 +153,18 @@ class TemporalDifference(OnlinePredictor):
         -------
         self
         """
-        phi, phi_next = _features("X", X), None if X_next is None else _features("X_next", X_next)
-        if phi_next is not None and phi_next.shape != phi.shape:
-            raise InvalidInputError(f"`X_next` must have the shape of `X`, {phi.shape}; got {phi_next.shape}.")
-        bare = np.zeros((phi.shape[0], 1))  # features are checked while they are learned from
         rows = check_rows(
-            bare, y, gamma=self.gamma, episode=episode, terminated=terminated, X_next=None if X_next is None else bare,
-            discount=discount, importance_ratio=importance_ratio, warn=not self._warned,
+            X, y, gamma=self.gamma, episode=episode, terminated=terminated, X_next=X_next, discount=discount,
+            importance_ratio=importance_ratio, warn=not self._warned, finite=False,
         )  # fmt: skip
         self._warned |= rows.assumed
-        if phi.shape[1] != self.n_features:
-            raise InvalidInputError(f"`X` must have {self.n_features} features; got {phi.shape[1]}.")
+        if rows.n_features != self.n_features:
+            raise InvalidInputError(f"`X` must have {self.n_features} features; got {rows.n_features}.")
         if rows.y.shape[1] != 1:
             raise InvalidInputError(f"`y` must hold one reward per row, shape ({len(rows)},); got {rows.y.shape}.")
         self._check_ratios(rows.ratios)
         if len(rows):
-            self._learn_stream(replace(rows, X=phi, X_next=phi_next))
+            self._learn_stream(rows)
         return self
 
     def _continues(self, rows: Rows) -> bool:
@@ -196,13 +191,13 @@ class TemporalDifference(OnlinePredictor):
         """Learn from the rows; at a value that is not finite, restore the arrays and check the features."""
         continues = self._continues(rows)
         before = [array.copy() for array in self._arrays]
-        if not self._learn(rows, continues, sparse.issparse(rows.X)):
+        if not self._learn(rows, continues, trusted=False):
             for array, old in zip(self._arrays, before, strict=True):
                 array[:] = old
-            check_features("X", rows.X)
+            check_finite("X", rows.X)
             if rows.X_next is not None:
-                check_features("X_next", rows.X_next)
-            self._learn(rows, continues, True)  # features are finite, so the weights diverged
+                check_finite("X_next", rows.X_next)
+            self._learn(rows, continues, trusted=True)  # features are finite, so the weights diverged
         self._open = not rows.terminated[-1]
         self._episode, self._successors = rows.last_episode, rows.X_next is not None
         self._pending = None
@@ -237,13 +232,6 @@ class TemporalDifference(OnlinePredictor):
             if at >= 0:
                 return False
         return True
-
-
-def _features(name: str, X: Any) -> Features:
-    """Return features as float64 in C order; unchecked if they need no conversion."""
-    if type(X) is np.ndarray and X.dtype == np.float64 and X.ndim == 2 and X.flags.c_contiguous:
-        return X
-    return check_features(name, X)
 
 
 def _dense(X: Features, first: int, stop: int) -> Array:
