@@ -25,7 +25,7 @@ def test_lines_come_at_most_every_few_seconds(monkeypatch, capsys):
     lines = progress.Lines()
     for step in range(100):
         now["s"] = step / 10
-        lines.show(progress.Step("working", step, 100.0))
+        lines.show("working", step, 100.0)
     shown = capsys.readouterr().err.splitlines()
     assert shown == ["lstd: 0 %, 1 min 40 s left: working", "lstd: 50 %, 5 s left: working"]
 

@@ -1,4 +1,4 @@
-"""The commands of ``lstd`` and what is common to them: version, usage errors."""
+"""The commands of ``lstd``, and the errors of all of them as one line and an exit code."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lstd.cli.interruption import advice
 from lstd.cli.predict import predict
 from lstd.cli.reproduce import reproduce
 from lstd.cli.score import score
-from lstd.errors import OutputError
+from lstd.errors import LSTDError
 
 # Plain help: rich help would triple the time that it takes.
 app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
@@ -43,11 +43,12 @@ def run(arguments: Sequence[str] | None = None) -> int:
         code = app(args=None if arguments is None else list(arguments), prog_name="lstd", standalone_mode=False)
     except KeyboardInterrupt:
         return fail(f"interrupted{advice()}.", 130)
-    except OSError as error:  # the help or the version: commands see to what they write themselves
-        lost = error.filename is None and not isinstance(error, OutputError)
-        return lost_output("the text", error) if lost else fail_with(error)
+    except LSTDError as error:
+        return fail_with(error)
+    except OSError as error:  # without the name of a file, writing the help or the version failed
+        return lost_output("the text", error) if error.filename is None else fail_with(error)
     except Exception as error:
-        # Usage errors are Click's, which Typer carries within itself in some versions and imports in others.
+        # Usage errors are Click's, which some versions of Typer bundle and others import.
         if not hasattr(error, "format_message"):
             raise
         return fail(f"{error.format_message().rstrip('.')}; see `lstd --help`.", 2)

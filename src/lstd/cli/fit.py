@@ -2,44 +2,37 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, TypedDict
+import os
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from lstd.cli.console import fail_with, output
 from lstd.cli.interruption import advise
-from lstd.cli.options import DATA_HELP, NAMES, bytes_of, check_out, check_packages, jobs_of, listener, names
+from lstd.cli.options import DATA_HELP, NAMES, bytes_of, check_out, check_packages, jobs_of, names, reading
 from lstd.cli.progress import QUIET
+from lstd.errors import InvalidInputError, LSTDError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from lstd.data.settings import Settings
     from lstd.estimators.model import Model
     from lstd.tables.row_reader import Roles
     from lstd.tables.sample import Sample
-
-AUTO = "auto"
-
-
-class Reading(TypedDict):
-    """How the tables are read."""
-
-    n_jobs: int | None
-    memory: int
-    independent: bool
 
 
 def fit(
     data: Annotated[list[str], typer.Argument(metavar="DATA", help=DATA_HELP, show_default=False)],
     reward: Annotated[list[str], typer.Option(metavar=NAMES, help="Reward received on leaving the row.")],
     gamma: Annotated[float, typer.Option(metavar="NUMBER", help="Discount per row, in [0, 1].")],
-    out: Annotated[str, typer.Option("--out", "-o", metavar="FILE", help="Where the model goes.")],
+    out: Annotated[str, typer.Option("--out", "-o", metavar="FILE", help="File of the model.")],
     features: Annotated[list[str] | None, typer.Option(metavar=NAMES, help="Columns of features.")] = None,
     all_others: Annotated[
         bool, typer.Option("--all-others", help="Every column that no other option names is a feature.")
     ] = False,
-    exclude: Annotated[list[str] | None, typer.Option(metavar=NAMES, help="Not these, with --all-others.")] = None,
+    exclude: Annotated[
+        list[str] | None, typer.Option(metavar=NAMES, help="Columns that --all-others leaves out.")
+    ] = None,
     episode: Annotated[str | None, typer.Option(metavar="NAME", help="Id of the row's episode.")] = None,
     terminated: Annotated[
         str | None, typer.Option(metavar="NAME", help="1 where the episode ends for good, at value 0; else 0.")
@@ -51,15 +44,17 @@ def fit(
         ),
     ] = None,
     lmbda: Annotated[
-        str, typer.Option(metavar="NUMBER|auto", help="Trace decay, in [0, 1]; auto: by the data.", show_default=True)
+        str,
+        typer.Option(metavar="NUMBER|auto", help="Trace decay, in [0, 1]; auto: by the data.", show_default=True),
     ] = "0.9",
     alpha: Annotated[
-        str, typer.Option(metavar="NUMBER|auto", help="Ridge coefficient; auto: by the data.", show_default=True)
+        str,
+        typer.Option(metavar="NUMBER|auto", help="Ridge coefficient; auto: by the data.", show_default=True),
     ] = "1",
     variant: Annotated[
         str, typer.Option(metavar="NAME", help="boyan, uncorrected or mixed.", show_default=True)
     ] = "boyan",
-    fit_intercept: Annotated[bool, typer.Option("--fit-intercept", help="Fit an intercept too.")] = False,
+    fit_intercept: Annotated[bool, typer.Option("--fit-intercept", help="Fit an intercept.")] = False,
     independent: Annotated[
         bool, typer.Option("--independent", help="Every file begins an episode; ids may occur again.")
     ] = False,
@@ -73,7 +68,7 @@ def fit(
         ),
     ] = "512MB",
     report: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Where a page with figures goes, as HTML.", show_default=False)
+        str | None, typer.Option(metavar="FILE", help="File of a page with figures, as HTML.", show_default=False)
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace existing files.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Summary as one JSON document.")] = False,
@@ -81,26 +76,41 @@ def fit(
 ) -> int:
     """Fit a model of discounted future rewards to tables.
 
-    A table has a row per step, in time order. Of the last row of an episode that did not terminate, only the features
-    are used; its reward may be missing. Without --episode, an episode ends at a flagged row. Separate names by commas;
-    options that take several may be repeated. With auto, cross-validation chooses settings from the first rows, up to a
-    quarter of --memory and 256 MB. The model is the same for any number of --jobs.
+    A table has a row per step, in time order. If an episode did not terminate, only the features of its last row are
+    used; the reward there may be missing. Without --episode, an episode ends at a flagged row. Separate names by
+    commas; options that take several names may be repeated. With auto, cross-validation chooses a setting from the
+    first rows, which take up to a quarter of --memory, and at most 256 MB. The model does not depend on --jobs.
 
     Exit codes: 0 done, 1 a file could not be written, 2 bad usage or input, 130 interrupted (143 by SIGTERM).
     """
-    from lstd.errors import LSTDError
+    check_packages("fit")
+    from lstd.cli.describe import fit_json, fit_text
+    from lstd.data.settings import Settings
+    from lstd.estimators.saving import write_model
+    from lstd.tables.stream import SAMPLE_ENTRIES, fit_stream
 
-    try:
-        check_packages("fit")
-        from lstd.data.settings import Settings
-
-        roles = _roles(features, all_others, names(reward), episode, terminated, truncated, names(exclude))
-        settings = Settings.with_choice(gamma, _number("lmbda", lmbda), _number("alpha", alpha), variant, fit_intercept)
-        reading: Reading = {"n_jobs": jobs_of(jobs), "memory": bytes_of(memory), "independent": independent}
-        page = None if report is None else _check_report(report, out, force, data)
-        return _carry_out(data, roles, settings, reading, check_out(out, force, data), page, as_json, quiet)
-    except (LSTDError, OSError) as error:
-        return fail_with(error)
+    roles = _roles(features, all_others, names(reward), episode, terminated, truncated, names(exclude))
+    settings = Settings.with_choice(gamma, _number("lmbda", lmbda), _number("alpha", alpha), variant, fit_intercept)
+    n_jobs, n_bytes = jobs_of(jobs), bytes_of(memory)
+    page = None if report is None else _check_report(report, out, force, data)
+    path = check_out(out, force, data)
+    advise("; no model was written")
+    with reading(quiet) as on_progress:
+        fitted, sample = fit_stream(
+            data, roles, settings, n_jobs=n_jobs, memory=n_bytes, independent=independent,
+            sample_entries=0 if page is None else SAMPLE_ENTRIES, on_progress=on_progress,
+        )  # fmt: skip
+        # Said before it is true, so that an interruption never denies a model that is there.
+        advise(f"; {path} may have been written")
+        write_model(fitted, path)
+        advise("; the model was written")
+        if page is not None and sample is not None:
+            advise("; the model was written, the report was not")
+            try:
+                _write_report(fitted, sample, page)
+            except (LSTDError, OSError) as error:
+                return fail_with(error, f"The model was written to {path}.")
+    return output((fit_json if as_json else fit_text)(fitted, sample, str(path), page))
 
 
 def _roles(
@@ -112,7 +122,6 @@ def _roles(
     truncated: str | None,
     excluded: tuple[str, ...],
 ) -> Roles:
-    from lstd.errors import InvalidInputError
     from lstd.tables.row_reader import Roles
 
     if all_others == bool(features):
@@ -123,17 +132,18 @@ def _roles(
         raise InvalidInputError("`--reward` must name a column.")
     if truncated is not None and terminated is None:
         raise InvalidInputError(
-            "`--truncated` goes with `--terminated` only: what is not said to be truncated may have terminated or not."
+            "`--truncated` goes with `--terminated` only: an episode that is not flagged as truncated may have "
+            "terminated or not."
         )
     return Roles(None if all_others else names(features), rewards, episode, terminated, truncated, excluded=excluded)
 
 
 def _number(name: str, text: str) -> float | str:
-    """The value of an option, a number or auto."""
-    from lstd.errors import InvalidInputError
+    """Parse the value of an option: a number or auto."""
+    from lstd.data.settings import AUTO
 
     if text == AUTO:
-        return AUTO
+        return text
     try:
         return float(text)
     except ValueError as error:
@@ -141,10 +151,7 @@ def _number(name: str, text: str) -> float | str:
 
 
 def _check_report(report: str, out: str, force: bool, inputs: list[str]) -> Path:
-    """The page to write, checked before any work is done."""
-    import os
-
-    from lstd.errors import InvalidInputError
+    """Check, before any work is done, that the page may be written; returns its path."""
 
     check_packages("fit --report", "matplotlib")
     if os.path.realpath(report) == os.path.realpath(out):
@@ -152,50 +159,15 @@ def _check_report(report: str, out: str, force: bool, inputs: list[str]) -> Path
     return check_out(report, force, inputs, "--report")
 
 
-def _carry_out(
-    data: list[str],
-    roles: Roles,
-    settings: Settings,
-    reading: Reading,
-    out: Path,
-    page: Path | None,
-    as_json: bool,
-    quiet: bool,
-) -> int:
-    from lstd.cli.describe import fit_json, fit_text
-    from lstd.cli.progress import make_reporter, reporting
-    from lstd.errors import LSTDError
-    from lstd.estimators.saving import write_model
-    from lstd.tables.stream import SAMPLE_ENTRIES, fit_stream
-
-    advise("; no model was written")
-    with reporting(make_reporter(quiet)) as reporter:
-        sample_entries = 0 if page is None else SAMPLE_ENTRIES
-        listen = listener(reporter)
-        model, sample = fit_stream(data, roles, settings, sample_entries=sample_entries, on_progress=listen, **reading)
-        # Said before it is true, so that an interruption never denies a model that is there.
-        advise(f"; {out} may have been written")
-        write_model(model, out)
-        advise("; the model was written")
-        if page is not None:
-            advise("; the model was written, the report was not")
-            try:
-                _write_report(model, sample, page)
-            except (LSTDError, OSError) as error:
-                return fail_with(error, f"The model was written to {out}.")
-    return output((fit_json if as_json else fit_text)(model, sample, str(out), page))
-
-
-def _write_report(model: Model, sample: Sample | None, page: Path) -> None:
+def _write_report(model: Model, sample: Sample, page: Path) -> None:
     import warnings
 
     from lstd.estimators.loading import estimator_of
     from lstd.report.model_page import write_fit_report
 
     origin = model.origin
-    assert sample is not None
     assert origin is not None
-    told = origin.episode is None or origin.terminated is not None
+    known = origin.episode is None or origin.terminated is not None
     of_all = f", the first {len(sample)} of {origin.rows} rows" if sample.is_full else ""
     with warnings.catch_warnings():  # rows are given without names, and known to be the columns of the model
         warnings.filterwarnings("ignore", "X does not have valid feature names", UserWarning)
@@ -205,7 +177,7 @@ def _write_report(model: Model, sample: Sample | None, page: Path) -> None:
             sample.X,
             sample.y,
             episode=sample.episode,
-            terminated=sample.terminated if told else None,
+            terminated=sample.terminated if known else None,
             rewards=model.reward_names,
             title=f"LSTD(λ) for {', '.join(origin.files)}{of_all}",
         )

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from lstd.cli.console import fail_with, output
+from lstd.cli.console import output
 
 
 def inspect(
@@ -17,13 +17,7 @@ def inspect(
 
     Exit codes: 0 done, 1 output could not be written, 2 bad usage or input.
     """
-    from lstd.errors import LSTDError
+    from lstd.cli.describe import model_json, model_text
+    from lstd.estimators.saving import read_model
 
-    try:
-        from lstd.cli.describe import model_json, model_text
-        from lstd.estimators.saving import read_model
-
-        loaded = read_model(model)
-        return output(model_json(loaded, model) if as_json else model_text(loaded, model))
-    except (LSTDError, OSError) as error:
-        return fail_with(error)
+    return output((model_json if as_json else model_text)(read_model(model), model))

@@ -1,4 +1,4 @@
-"""What the commands that read tables have in common."""
+"""Options and checks that several commands share. Errors are InvalidInputError or OutputError."""
 
 from __future__ import annotations
 
@@ -6,16 +6,17 @@ import contextlib
 import csv
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lstd.cli.console import INSTALL
-from lstd.cli.progress import Step
+from lstd.cli.progress import make_reporter, reporting
+from lstd.errors import InvalidInputError
 
 if TYPE_CHECKING:
-    from lstd.cli.progress import Reporter
+    from lstd.distributed.choosing import OnProgress
     from lstd.estimators.model import Model
     from lstd.tables.row_reader import Roles
 
@@ -28,21 +29,18 @@ _BYTES_PER_SECOND = 5e7  # until the speed of this machine is known
 
 
 def check_packages(command: str, package: str = "pyarrow") -> None:
-    """Check that a package is there; raises InvalidInputError."""
-    from lstd.errors import InvalidInputError
-
+    """Check that a package is installed."""
     if find_spec(package) is None:
         raise InvalidInputError(f"`lstd {command}` needs the package {package}; install it: {INSTALL}")
 
 
 def names(words: Sequence[str] | None) -> tuple[str, ...]:
-    """Names of columns from words of names with commas between them; quotes hold commas, and spaces in front."""
+    """Split lists of column names at commas; quotes keep commas and leading spaces."""
     return tuple(name for row in csv.reader(words or (), skipinitialspace=True) for name in row if name)
 
 
 def check_out(out: str, force: bool, inputs: Sequence[str], option: str = "--out") -> Path:
-    """The file to write, checked before any work is done; raises InvalidInputError or OutputError."""
-    from lstd.errors import InvalidInputError
+    """Check, before any work is done, that a file may be written; returns its path."""
     from lstd.io.files import check_replaceable
 
     if not out:
@@ -57,7 +55,7 @@ def check_out(out: str, force: bool, inputs: Sequence[str], option: str = "--out
 
 
 def jobs_of(text: str | None) -> int | None:
-    """Number of threads; raises InvalidInputError."""
+    """Parse a number of threads."""
     from lstd.data.checks import check_integer
     from lstd.distributed.ahead import MAX_JOBS
 
@@ -65,28 +63,23 @@ def jobs_of(text: str | None) -> int | None:
 
 
 def bytes_of(text: str) -> int:
-    """Bytes of a size like 512MB; raises InvalidInputError."""
+    """Parse a size such as 512MB into bytes."""
     from lstd.distributed.ahead import LEAST_MEMORY
-    from lstd.errors import InvalidInputError
 
     match = _SIZE.fullmatch(text.strip())
     if match is None:
         raise InvalidInputError(f"`--memory` must be a number and MB or GB, such as 512MB; got {text!r}.")
-    found = int(float(match[1]) * _UNITS[match[2].upper()])
-    if found < LEAST_MEMORY:
+    n_bytes = int(float(match[1]) * _UNITS[match[2].upper()])
+    if n_bytes < LEAST_MEMORY:
         raise InvalidInputError(f"`--memory` must be at least {LEAST_MEMORY >> 20}MB; got {text!r}.")
-    return found
+    return n_bytes
 
 
-def listener(reporter: Reporter) -> Callable[[str, float, float], None]:
-    """Shows the progress of reading."""
-
-    def listen(text: str, done: float, total: float) -> None:
-        # A closed stderr must not count as a failure of the work that reports to it.
-        with contextlib.suppress(OSError, ValueError):
-            reporter.show(Step(text, done / _BYTES_PER_SECOND, total / _BYTES_PER_SECOND))
-
-    return listen
+@contextlib.contextmanager
+def reading(quiet: bool) -> Iterator[OnProgress]:
+    """Show the progress of reading, which is reported in bytes, and warnings."""
+    with reporting(make_reporter(quiet)) as reporter:
+        yield lambda text, done, total: reporter.show(text, done / _BYTES_PER_SECOND, total / _BYTES_PER_SECOND)
 
 
 def score_roles(
@@ -96,8 +89,7 @@ def score_roles(
     terminated: str | None,
     truncated: str | None,
 ) -> Roles:
-    """Roles of columns by the names that the model was fitted with, where no others are given; '' for none."""
-    from lstd.errors import InvalidInputError
+    """Return the roles of columns: those of the fit unless others are given; '' stands for no column."""
     from lstd.tables.row_reader import Roles
 
     if rewards and len(rewards) != len(model.reward_names):

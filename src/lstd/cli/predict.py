@@ -7,12 +7,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lstd.cli.console import closed_output, fail_with, lost_output, output
+from lstd.cli.console import closed_output, lost_output, output
 from lstd.cli.interruption import advise
-from lstd.cli.options import DATA_HELP, NAMES, check_out, check_packages, listener, names
+from lstd.cli.options import DATA_HELP, NAMES, check_out, check_packages, names, reading
 from lstd.cli.progress import QUIET
+from lstd.errors import InvalidInputError, LSTDError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from lstd.estimators.model import Model
 
 
@@ -34,65 +37,52 @@ def predict(
 ) -> int:
     """Predict the discounted future rewards of rows.
 
-    With --interval, the columns lower, upper, standard_error and flagged follow each prediction. The interval is for
-    the value of the row that endless data would lead to, and not for single returns; it may be off where flagged is
-    true: too little data bears on the row, or the ridge term shifts it. With --out, FILE appears whole or not at all;
-    stdout gets rows as they come. Exit codes: 0 done, 1 output could not be written, 2 bad usage or input, 130
+    With --interval, the columns lower, upper, standard_error and flagged follow each prediction. The interval covers
+    what this model would predict with unlimited data, not a single return. Do not rely on it where flagged is true: too
+    few data concern the row, or the ridge term shifts its prediction. With --out, FILE is written whole or not at all;
+    stdout gets rows as they are predicted. Exit codes: 0 done, 1 output could not be written, 2 bad usage or input, 130
     interrupted (143 by SIGTERM).
     """
-    from lstd.errors import InvalidInputError, LSTDError
-
-    try:
-        check_packages("predict")
-        from lstd.estimators.saving import read_model
-
-        if out is None and as_json:
-            raise InvalidInputError("`--json` goes with `--out` only: stdout has the predictions.")
-        if interval is not None and not 0.0 < interval < 1.0:
-            raise InvalidInputError(f"`--interval` must be above 0 and below 1, such as 0.95; got {interval:g}.")
-        loaded = read_model(model)
-        if interval is not None and loaded.no_intervals:
-            raise InvalidInputError(f"{model} has no intervals. {loaded.no_intervals}")
-        if out is None:
-            return _to_stdout(loaded, data, names(keep), interval, quiet)
-        return _to_file(loaded, data, names(keep), interval, out, force, [model, *data], as_json, quiet)
-    except (LSTDError, OSError) as error:
-        return fail_with(error)
-
-
-def _to_file(
-    model: Model, data: list[str], kept: tuple[str, ...], level: float | None, out: str, force: bool,
-    inputs: list[str], as_json: bool, quiet: bool,
-) -> int:  # fmt: skip
+    check_packages("predict")
     from lstd.cli.describe import document
-    from lstd.cli.progress import make_reporter, reporting
-    from lstd.errors import InvalidInputError
-    from lstd.io.files import replacing
-    from lstd.tables.predicting import CsvSink, ParquetSink, predict_tables
+    from lstd.estimators.saving import read_model
 
+    if out is None and as_json:
+        raise InvalidInputError("`--json` goes with `--out` only: stdout has the predictions.")
+    if interval is not None and not 0.0 < interval < 1.0:
+        raise InvalidInputError(f"`--interval` must be above 0 and below 1, such as 0.95; got {interval:g}.")
+    loaded = read_model(model)
+    if interval is not None and loaded.no_intervals:
+        raise InvalidInputError(f"{model} has no intervals. {loaded.no_intervals}")
+    if out is None:
+        return _to_stdout(loaded, data, names(keep), interval, quiet)
     if not out.lower().endswith((".csv", ".parquet")):
-        raise InvalidInputError(f"`--out` must end in .csv or .parquet, which tells the format; got {out!r}.")
-    path = check_out(out, force, inputs)
-    advise("; no predictions were written")
-    sink = CsvSink if out.lower().endswith(".csv") else ParquetSink
-    with reporting(make_reporter(quiet)) as reporter, replacing(path, locked=False) as file:
-        rows = predict_tables(model, data, kept, sink, file, level=level, on_progress=listener(reporter))
+        raise InvalidInputError(f"`--out` must end in .csv or .parquet, which gives the format; got {out!r}.")
+    path = check_out(out, force, [model, *data])
+    rows = _to_file(loaded, data, names(keep), interval, path, quiet)
     return output(document({"file": out, "rows": rows}) if as_json else f"{out}: predictions for {rows} rows")
 
 
+def _to_file(model: Model, data: list[str], kept: tuple[str, ...], level: float | None, path: Path, quiet: bool) -> int:
+    from lstd.io.files import replacing
+    from lstd.tables.predicting import CsvSink, ParquetSink, predict_tables
+
+    advise("; no predictions were written")
+    sink = CsvSink if path.suffix.lower() == ".csv" else ParquetSink
+    with reading(quiet) as on_progress, replacing(path, locked=False) as file:
+        return predict_tables(model, data, kept, sink, file, level=level, on_progress=on_progress)
+
+
 def _to_stdout(model: Model, data: list[str], kept: tuple[str, ...], level: float | None, quiet: bool) -> int:
-    from lstd.cli.progress import make_reporter, reporting
-    from lstd.errors import LSTDError
     from lstd.tables.predicting import CsvSink, predict_tables
 
     if sys.stdout is None:
         return closed_output("the predictions")
-    with reporting(make_reporter(quiet)) as reporter:
+    with reading(quiet) as on_progress:
         try:
-            out = sys.stdout.buffer
-            predict_tables(model, data, kept, CsvSink, out, level=level, on_progress=listener(reporter))
+            predict_tables(model, data, kept, CsvSink, sys.stdout.buffer, level=level, on_progress=on_progress)
         except LSTDError:
             raise
-        except OSError as error:  # whatever could not be read has its own error
+        except OSError as error:  # a table that could not be read raises an error of lstd
             return lost_output("the predictions", error)
     return 0

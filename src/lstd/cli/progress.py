@@ -8,53 +8,19 @@ import sys
 import time
 import warnings
 from collections.abc import Iterator
-from typing import Any, NamedTuple, Protocol
+from typing import Any
 
 from lstd.cli.console import say
+from lstd.errors import CompilationCacheWarning, LSTDWarning
 
-QUIET = "No progress on stderr, and no warning but that the cache of compiled kernels cannot be used."
+QUIET = "No progress and no warnings on stderr, unless compiled kernels cannot be cached."
 SECONDS_BETWEEN_LINES = 5.0
 # Below this share of the work, the speed of this machine is not known better than the estimates are.
 _SHARE_TO_JUDGE = 0.05
 
 
-class Progress(Protocol):
-    """A step of progress: what is being done, and work done and in all, in estimated seconds."""
-
-    @property
-    def text(self) -> str: ...
-    @property
-    def done(self) -> float: ...
-    @property
-    def total(self) -> float: ...
-
-
-class Step(NamedTuple):
-    """A step of progress."""
-
-    text: str
-    done: float
-    total: float
-
-
-class Reporter(Protocol):
-    """Shows progress to the user."""
-
-    def show(self, event: Progress) -> None:
-        """Show a step of progress."""
-
-    def note(self, text: str) -> None:
-        """Show a line that stays."""
-
-    def fail(self, text: str) -> None:
-        """Show a failure that does not stop the rest."""
-
-    def close(self) -> None:
-        """End the display."""
-
-
 class TimeLeft:
-    """Estimates the time left. The clock starts when the first work is done, that is, after compilation."""
+    """Estimate the time left from work done and in all; the clock starts with the first work, after compilation."""
 
     def __init__(self) -> None:
         self._since: tuple[float, float] | None = None
@@ -74,85 +40,77 @@ def _words(seconds: float) -> str:
     return f"{whole // 60} min {whole % 60} s left" if whole >= 60 else f"{whole} s left"
 
 
-class Silent:
-    """Shows failures only, and that the cache of compiled kernels cannot be used."""
+class Reporter:
+    """Show nothing but failures: the base of all displays, and the display of --quiet."""
 
-    def show(self, event: Progress) -> None:
-        """Nothing."""
+    def show(self, text: str, done: float, total: float) -> None:
+        """Show what is being done, and the work done and in all, in estimated seconds."""
 
     def note(self, text: str) -> None:
-        """Nothing."""
+        """Show a line that stays."""
 
     def fail(self, text: str) -> None:
+        """Show a line that stays even with --quiet."""
         say(f"lstd: {text}")
 
     def close(self) -> None:
-        """Nothing."""
+        """End the display."""
 
 
-class Lines:
+class Lines(Reporter):
     """A line at most every few seconds, for log files and pipes."""
 
     def __init__(self) -> None:
         self._left = TimeLeft()
         self._last = float("-inf")
 
-    def show(self, event: Progress) -> None:
-        left = self._left(event.done, event.total)
+    def show(self, text: str, done: float, total: float) -> None:
+        left = self._left(done, total)
         now = time.monotonic()
         if now - self._last >= SECONDS_BETWEEN_LINES:
             self._last = now
-            say(f"lstd: {_percent(event)}, {left}: {event.text}")
+            self.note(f"{_percent(done, total)}, {left}: {text}")
 
     def note(self, text: str) -> None:
-        say(f"lstd: {text}")
-
-    fail = note
-
-    def close(self) -> None:
-        """Nothing is left open."""
+        self.fail(text)
 
 
-class Bar:
+class Bar(Reporter):
     """A bar on a terminal, drawn by Rich."""
 
     def __init__(self) -> None:
         from rich.console import Console
-        from rich.progress import BarColumn, TextColumn
-        from rich.progress import Progress as Bars
+        from rich.progress import BarColumn, Progress, TextColumn
 
-        columns = [
-            BarColumn(bar_width=30),
-            *map(TextColumn, ("{task.fields[percent]}", "{task.description}")),
-        ]
-        self._progress = Bars(*columns, console=Console(stderr=True), transient=True)
-        self._task = self._progress.add_task("", total=None, percent="")
+        columns = (BarColumn(bar_width=30), TextColumn("{task.fields[state]}"), TextColumn("{task.description}"))
+        self._progress = Progress(*columns, console=Console(stderr=True), transient=True)
+        self._task = self._progress.add_task("", total=None, state="")
         self._left = TimeLeft()
         self._progress.start()
 
-    def show(self, event: Progress) -> None:
-        percent = f"{_percent(event)}, {self._left(event.done, event.total)}:"
-        self._progress.update(
-            self._task, completed=event.done, total=event.total, percent=percent, description=event.text
-        )
+    def show(self, text: str, done: float, total: float) -> None:
+        state = f"{_percent(done, total)}, {self._left(done, total)}:"
+        with contextlib.suppress(OSError, ValueError):  # a closed stderr is no failure of the work that is reported
+            self._progress.update(self._task, completed=done, total=total, state=state, description=text)
 
     def note(self, text: str) -> None:
         self._progress.console.print(f"lstd: {text}", markup=False, highlight=False, soft_wrap=True)
 
-    fail = note
+    def fail(self, text: str) -> None:
+        self.note(text)
 
     def close(self) -> None:
         self._progress.stop()
 
 
-def _percent(event: Progress) -> str:
-    return f"{int(100 * event.done / event.total) if event.total else 0:d} %"
+def _percent(done: float, total: float) -> str:
+    return f"{int(100 * done / total) if total else 0:d} %"
 
 
 def make_reporter(quiet: bool) -> Reporter:
-    """The reporter for this process's stderr."""
+    """Return the display that suits stderr."""
     if quiet:
-        return Silent()
+        return Reporter()
     if sys.stderr is not None and sys.stderr.isatty():
         with contextlib.suppress(ImportError):
             return Bar()
@@ -186,11 +144,9 @@ class _Notes(logging.Handler):
 
 def _as_note(reporter: Reporter) -> Any:
     def show(message: Warning | str, category: type[Warning], *rest: Any) -> None:
-        from lstd.errors import CompilationCacheWarning, LSTDWarning
-
         kind = "" if issubclass(category, LSTDWarning) else f"{category.__name__}: "
         # Shown in spite of --quiet: it is why every start takes so long.
-        tell = reporter.fail if issubclass(category, CompilationCacheWarning) else reporter.note
-        tell(kind + " ".join(str(message).split()))
+        note = reporter.fail if issubclass(category, CompilationCacheWarning) else reporter.note
+        note(kind + " ".join(str(message).split()))
 
     return show

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Annotated, Any
@@ -67,19 +66,13 @@ def _number(text: str) -> int | str:
 
 
 def _carry_out(plan: Plan, out: str, arguments: dict[str, Any], as_json: bool, quiet: bool) -> int:
-    from lstd.cli.progress import Step, make_reporter, reporting
+    from lstd.cli.progress import make_reporter, reporting
     from lstd.experiments.run import reproduce as reproduce_plan
 
     again = "the same command without --force resumes" if arguments["force"] else "the same command resumes"
     advise(f"; what is finished is kept, and {again}")
     with reporting(make_reporter(quiet)) as reporter:
-
-        def progress(text: str, done: float, total: float) -> None:
-            # A closed stderr must not count as a failure of the work that reports to it.
-            with contextlib.suppress(OSError, ValueError):
-                reporter.show(Step(text, done, total))
-
         outcome = reproduce_plan(
-            plan, out, n_jobs=arguments["jobs"], force=arguments["force"], progress=progress, arguments=arguments
+            plan, out, n_jobs=arguments["jobs"], force=arguments["force"], progress=reporter.show, arguments=arguments
         )
     return output(outcome_json(outcome) if as_json else outcome_text(outcome))
