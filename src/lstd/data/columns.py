@@ -1,7 +1,7 @@
 """One parser of columns: what counts as a number, a missing value, a flag and an id, in files and in data frames.
 
-The rules are stated on NumPy arrays and Python values, so that they need no other package. Readers bring their columns
-into this form: `lstd.tables.arrow_columns` for CSV and Parquet, `lstd.trajectories.frame_columns` for data frames.
+The rules apply to NumPy arrays and Python values, so that they need no other package. Readers convert their columns to
+this form: `lstd.tables.arrow_columns` for CSV and Parquet, `lstd.trajectories.frame_columns` for data frames.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from numpy.typing import ArrayLike, NDArray
 Array = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 
-# Words for no value, in lower case and without white space.
+# Text that means a missing value, in lower case and without white space.
 MISSING = frozenset(("", "na", "n/a", "#n/a", "nan", "-nan", "null", "none", "<na>"))
 NO_VALUE = "has no value (it is empty or NaN)"
 NEEDS_ID = "every row needs the id of its episode."
-LATE_ROW = "is true, but the next row is of the same episode; give what follows an id of its own."
+LATE_ROW = "is true, but the next row is of the same episode; give the rows after it another id."
 NOT_CUT = (
     "is true, but the episode continues: only the last two rows of an episode that did not terminate may be true. "
-    "Give what follows an id of its own."
+    "Give the rows after it another id."
 )
 NO_SUCCESSOR = (
     "is true in the last row of its episode, which has a reward but no row for the state that followed. Append a row "
-    "with the features of that state and no reward; or, to do without the last step, clear its reward."
+    "with the features of that state and no reward, or clear the reward to leave out the last step."
 )
 LOST_REWARD = (
     f"{NO_VALUE}; a reward may be missing only in the last row of an episode that did not terminate. Drop or impute "
@@ -39,7 +39,7 @@ LOST_REWARD = (
 )
 _TRUTHS = dict.fromkeys(("1", "1.0", "true", "t", "yes", "y"), True)
 _TRUTHS |= dict.fromkeys(("0", "0.0", "false", "f", "no", "n"), False)
-# Types of ids, in an order in which a bool is not taken for an int, nor a datetime for a date.
+# Types of ids; subclasses come first: bool before int, datetime before date.
 _ID_DTYPES: dict[type, str | None] = {str: "U", bool: "?", int: None, datetime: "M8[us]", date: "M8[D]"}
 _SHOWN = 40  # characters of a bad value in a message
 _EXACT = 2**53  # whole floats below are integers exactly
@@ -50,19 +50,19 @@ class Fault(NamedTuple):
 
     row: int  # counted from 0 in the rows that were parsed
     column: str
-    text: str  # what is wrong and what to do, to follow the name of the place
+    text: str  # rule and remedy, to follow the place in a message
 
 
 class Ids(NamedTuple):
-    """Ids of rows, given where they change."""
+    """Ids of rows, stored where they change."""
 
-    changes: NDArray[np.intp]  # rows whose id is not that of the row before; row 0 among them
-    names: list[Any]  # ids of those rows
+    changes: NDArray[np.intp]  # row 0, and rows whose id differs from the row before
+    names: list[Any]  # ids of these rows
     fault: Fault | None
 
 
 def first_true(mask: Flags) -> int | None:
-    """Index of the first True; None if there is none."""
+    """Return the index of the first True; None if there is none."""
     return int(np.argmax(mask)) if mask.any() else None
 
 
@@ -91,20 +91,20 @@ def numbers(values: NDArray[Any], column: str) -> tuple[Array, Fault | None]:
     for row, value in enumerate(values.tolist()):
         number = _number(value)
         if number is None:
-            return parsed, Fault(row, column, f"{_found(value)}, which is not a number.")
+            return parsed, Fault(row, column, f"{_describe(value)}, which is not a number.")
         parsed[row] = number
     return parsed, None
 
 
 def _number(value: Any) -> float | None:
-    """A value as a float, NaN if it is missing; None if it is not a number."""
+    """Convert a value to float: NaN if it is missing, None if it is not a number."""
     if value is None:
         return math.nan
     if isinstance(value, str):
         value = value.strip()
         if value.lower() in MISSING:
             return math.nan
-        if "_" in value or not value.isascii():  # Python reads 1_0 and digits of other scripts, files do not mean them
+        if "_" in value or not value.isascii():  # Python reads 1_0 and digits of other scripts
             return None
     elif not isinstance(value, (Real, Decimal, np.bool_)):
         return None
@@ -168,7 +168,7 @@ def flags(values: NDArray[Any], column: str, codes: NDArray[Any] | None = None) 
     if row is None:
         return parsed, None
     parsed[row:] = False
-    found = _found(values[row if codes is None else codes[row]])
+    found = _describe(values[row if codes is None else codes[row]])
     return parsed, Fault(row, column, f"{found}, which is neither 0 nor 1, true nor false, yes nor no; recode it.")
 
 
@@ -183,9 +183,9 @@ def _truth(value: Any) -> bool | None:
 
 
 def whole_number(text: str) -> int | None:
-    """The integer that an id stands for, 7 for "7" and "7.0"; None for other text, such as "07" or "7e3".
+    """Parse the integer in an id, 7 for "7" and "7.0"; None for other text, such as "07" or "7e3".
 
-    Integers are written as "7.0" where a column once had a missing value.
+    Some libraries write integers as "7.0" if the column has had a missing value.
     """
     whole = text.removesuffix(".0")
     digits = whole.removeprefix("-")
@@ -227,23 +227,23 @@ def first_repeat(ids: NDArray[Any]) -> int | None:
 
 
 def ids_of_text(changes: NDArray[np.intp], names: Sequence[str], column: str, fault: Fault | None = None) -> Ids:
-    """Ids held as text: without white space around them, "7.0" as "7", up to the first that is missing.
+    """Normalise ids of text up to the first missing id: strip white space, read "7.0" as "7".
 
     Parameters
     ----------
     changes : ndarray of shape (k,)
-        Rows whose text is not that of the row before; row 0 among them.
+        Row 0, and the rows whose text differs from the row before.
     names : sequence of k str
-        Texts of those rows.
+        Texts of these rows.
     column : str
         Name of the column.
     fault : Fault, optional
-        The first later row without an id.
+        First row without an id, if it comes after these rows.
     """
     rows: list[int] = []
     kept: list[str] = []
     for row, name in zip(changes.tolist(), names, strict=False):
-        if not name.isdigit():  # as most ids are, which need no other look
+        if not name.isdigit():  # most ids are digits, and need no other check
             name = name.strip()
             if name.lower() in MISSING:
                 found = f"has {name!r}, which counts as no value" if name else NO_VALUE
@@ -258,7 +258,7 @@ def ids_of_text(changes: NDArray[np.intp], names: Sequence[str], column: str, fa
 
 
 def plain_ids(values: ArrayLike) -> tuple[NDArray[Any], int | None]:
-    """Bring ids into an array of one plain type.
+    """Convert ids to an array of one plain type.
 
     Integers, booleans, finite floats, dates and text are ids. Python objects are ids if all are of one of these types.
     Finite decimal numbers and bytes of UTF-8 become text.
@@ -283,7 +283,7 @@ def plain_ids(values: ArrayLike) -> tuple[NDArray[Any], int | None]:
 
 
 def _plain_id(value: Any) -> Any:
-    """A Python object as an id; None if it cannot be one, such as a time with a zone."""
+    """Convert a Python object to an id; None if it cannot be one, such as a time with a zone."""
     if isinstance(value, bytes):
         try:
             return value.decode()
@@ -294,8 +294,8 @@ def _plain_id(value: Any) -> Any:
     return None if isinstance(value, datetime) and value.tzinfo is not None else value
 
 
-def _found(value: Any) -> str:
-    """What a message says of a bad value."""
+def _describe(value: Any) -> str:
+    """Describe a bad value, to follow its place in a message."""
     if isinstance(value, str):
         value = value.strip()
     if value is None or value == "" or (isinstance(value, Real) and math.isnan(value)):

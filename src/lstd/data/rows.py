@@ -405,6 +405,6 @@ def _episode_changes(ids: NDArray[Any] | None, ended: NDArray[np.bool_], n_rows:
         row = int(np.argmax(early))
         raise InvalidInputError(
             f"`terminated` may be True on the last row of an episode only; row {row} is followed by a row of the same "
-            f"`episode`, {ids[row]!r}. Give what follows an id of its own."
+            f"`episode`, {ids[row]!r}. Give the rows after it another id."
         )
     return changes

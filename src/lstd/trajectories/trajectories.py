@@ -67,13 +67,10 @@ class Trajectories:
 
     Examples
     --------
+    >>> import numpy as np
     >>> from lstd import Trajectories
-    >>> data = Trajectories(
-    ...     X=[[1.0, 0.0], [0.0, 1.0], [1.0, 0.0], [0.0, 1.0]],
-    ...     y=[0.0, 1.0, 0.5, float("nan")],
-    ...     episode=["a", "a", "b", "b"],
-    ...     terminated=[False, True, False, False],
-    ... )
+    >>> y = [0.0, 1.0, 0.5, float("nan")]
+    >>> data = Trajectories(X=np.eye(4)[:, :2], y=y, episode=["a", "a", "b", "b"], terminated=[0, 1, 0, 0])
     >>> data
     Trajectories(n_rows=4, n_features=2, n_episodes=2, n_transitions=3, n_terminated=1)
     >>> data.horizon.tolist()
@@ -181,14 +178,8 @@ class Trajectories:
         --------
         >>> import pandas as pd
         >>> from lstd import Trajectories
-        >>> frame = pd.DataFrame(
-        ...     {
-        ...         "patient": ["p1", "p1", "p2", "p2"],
-        ...         "dose": [1, 2, 0, 1],
-        ...         "gain": [0.5, 1.0, 0.2, None],
-        ...         "died": [False, True, False, False],
-        ...     }
-        ... )
+        >>> columns = {"patient": ["p1", "p1", "p2", "p2"], "dose": [1, 2, 0, 1], "gain": [0.5, 1.0, 0.2, None]}
+        >>> frame = pd.DataFrame(columns | {"died": [False, True, False, False]})
         >>> Trajectories.from_frame(frame, features=["dose"], reward="gain", episode="patient", terminated="died")
         Trajectories(n_rows=4, n_features=1, n_episodes=2, n_transitions=3, n_terminated=1)
         """
@@ -299,15 +290,9 @@ class Trajectories:
         >>> import numpy as np
         >>> from minari import EpisodeData
         >>> from lstd import Trajectories
-        >>> episode = EpisodeData(
-        ...     id=0,
-        ...     observations=np.array([[0.0], [0.5], [0.9]]),
-        ...     actions=np.array([1, 1]),
-        ...     rewards=np.array([0.0, 1.0]),
-        ...     terminations=np.array([False, False]),
-        ...     truncations=np.array([False, True]),
-        ...     infos={},
-        ... )
+        >>> arrays = {"observations": np.array([[0.0], [0.5], [0.9]]), "actions": np.zeros(2), "rewards": np.ones(2)}
+        >>> flags = {"terminations": np.array([False, False]), "truncations": np.array([False, True])}
+        >>> episode = EpisodeData(id=0, **arrays, **flags, infos={})
         >>> Trajectories.from_minari([episode], features=lambda x: [1.0, x[0]]).n_transitions
         2
         """
