@@ -76,7 +76,7 @@ REFUSED = [
     ({"terminated": [0.0, NAN, 0.0, 1.0]}, "`terminated` must hold True and False"),
     (
         {"terminated": [True, False, False, False], "episode": [7, 7, 8, 8]},
-        "`terminated` may be True on the last row of an episode only; row 0 is followed .* Give the rows after it another id",
+        "`terminated` may be True on the last row of an episode only; row 0 is followed .* another id",
     ),
     ({"discount": [1.0] * 3}, r"`discount` must have one value per row of `X`, shape \(4,\); got \(3,\)"),
     ({"discount": [1.0, 1.5, 0.0, 0.0]}, r"`discount` must be in \[0, 1\]; row 1 has 1.5. Mend it"),
