@@ -184,12 +184,10 @@ class MRP:
         Trajectory
             States (n_steps + 1,), rewards (n_steps,), discounts (n_steps + 1,) and terminated (n_steps,).
         """
+        n_steps, seed = check_integer("n_steps", n_steps, 0), check_integer("seed", seed, 0, 2**32 - 1)
         outcomes = np.column_stack([self.transition, self.termination])
         rewards = np.column_stack([self.reward, self.termination_reward])
-        return simulate(
-            outcomes, rewards, self.start, self.reward_std, self.gamma,
-            check_integer("n_steps", n_steps, 0), check_integer("seed", seed, 0, 2**32 - 1),
-        )  # fmt: skip
+        return simulate(outcomes, rewards, self.start, self.reward_std, self.gamma, n_steps, seed)
 
 
 def _frozen(array: Array) -> Array:

@@ -237,19 +237,14 @@ class RecursiveLSTD(Recursion):
 
         They can be saved with `numpy.savez`.
         """
-        n = self.n_features
         return {
             "version": np.array(snapshots.VERSION),
             "parameters": np.array([self.gamma, self.lmbda, self.alpha]),
             "variant": np.array(self.variant),
             "check_every": np.array(self.check_every),
             "warned": np.array(self._warned),
-            "vectors": self._state[: kernels.SCALARS, :n].copy(),
-            "scalars": self._scalars[: kernels.N_SCALARS].copy(),
-            "panels": self._panels[:, :, :n].copy(),
-            "matrices": self._matrices[:, :n, :n].copy(),
             "boundary": np.zeros((0, 0)) if self._boundary is None else self._boundary.copy(),
-            "counts": self._counts.copy(),
+            **{name: view.copy() for name, view in self._views().items()},
         }
 
     @classmethod
@@ -276,16 +271,22 @@ class RecursiveLSTD(Recursion):
         True
         """
         state = snapshots.check_snapshot(snapshot)
-        n = state["vectors"].shape[1]
         gamma, lmbda, alpha = state["parameters"].tolist()
-        model = cls(n, gamma, lmbda, alpha, str(state["variant"]), check_every=int(state["check_every"]))
+        model = cls(
+            state["vectors"].shape[1], gamma, lmbda, alpha, str(state["variant"]), check_every=int(state["check_every"])
+        )
         if state["panels"].shape[1] != model._panels.shape[1]:
             raise snapshots.not_a_snapshot(f"'panels' has shape {state['panels'].shape}")
-        model._state[: kernels.SCALARS, :n] = state["vectors"]
-        model._scalars[: kernels.N_SCALARS] = state["scalars"]
-        model._panels[:, :, :n] = state["panels"]
-        model._matrices[:, :n, :n] = state["matrices"]
-        model._counts[:] = state["counts"]
+        for name, view in model._views().items():
+            view[...] = state[name]
         model._boundary = state["boundary"].copy() if state["boundary"].size else None
         model._warned = bool(state["warned"])
         return model
+
+    def _views(self) -> dict[str, NDArray[Any]]:
+        """Return views of the arrays of the state without their padding."""
+        n = self.n_features
+        return {
+            "vectors": self._state[: kernels.SCALARS, :n], "scalars": self._scalars[: kernels.N_SCALARS],
+            "panels": self._panels[:, :, :n], "matrices": self._matrices[:, :n, :n], "counts": self._counts,
+        }  # fmt: skip

@@ -27,16 +27,17 @@ def collect(
     """Run `policy` and return the arguments of `Trajectories`; see `Trajectories.from_gymnasium`."""
     if n_episodes is None and n_steps is None:
         raise InvalidInputError("`n_episodes` or `n_steps` is needed, a positive integer; got None for both.")
-    for name, value, low in (("n_episodes", n_episodes, 1), ("n_steps", n_steps, 1), ("seed", seed, 0)):
+    for name, value in (("n_episodes", n_episodes), ("n_steps", n_steps)):
         if value is not None:
-            check_integer(name, value, low)
+            check_integer(name, value, 1)
+    seed = None if seed is None else check_integer("seed", seed, 0)
     if not callable(policy):
         raise InvalidInputError(f"`policy` must be a function from observation to action; got {policy!r:.80}.")
     vector = _is_vector(env)
     phi = ObservationFeatures(features, getattr(env, f"{'single_' * vector}observation_space", None))
     for name in ("action_space", "single_action_space") if vector else ("action_space",):
         if seed is not None and hasattr(env, name):
-            getattr(env, name).seed(int(seed))
+            getattr(env, name).seed(seed)
     number = int(env.num_envs) if vector else 1
     recorders = [Recorder(i, _share(n_episodes, i, number), _share(n_steps, i, number)) for i in range(number)]
 
@@ -47,7 +48,7 @@ def collect(
             progress(sum(recorder.n_steps for recorder in recorders), n_steps)
 
     record = record_vector if vector else _record_single
-    record(Run(env, policy, phi, recorders, None if seed is None else int(seed), report))
+    record(Run(env, policy, phi, recorders, seed, report))
     return assemble([episode for recorder in recorders for episode in recorder.episodes])
 
 
