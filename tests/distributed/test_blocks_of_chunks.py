@@ -60,16 +60,16 @@ def test_blocks_begin_with_episodes_and_add_up(lengths, cuts, limit):
     edges = [0, *sorted(min(cut, T) for cut in cuts), T]
     blocks = blocks_of(rows, edges, limit)
     begins = {0, *(np.flatnonzero(np.diff(rows["episode"])) + 1).tolist()}
-    assert len(blocks.marks) < limit
+    assert len(blocks.prefixes) < limit
     assert blocks.shares.sum() == pytest.approx(1.0)
-    for mark, end in zip(blocks.marks, np.cumsum(blocks.shares), strict=False):
-        assert mark.n_rows in begins or len(lengths) == 1
-        before = {name: values[: mark.n_rows] for name, values in rows.items()}
+    for prefix, end in zip(blocks.prefixes, np.cumsum(blocks.shares), strict=False):
+        assert prefix.n_rows in begins or len(lengths) == 1
+        before = {name: values[: prefix.n_rows] for name, values in rows.items()}
         expected = LSTDStatistics.from_arrays(**before, **SETTINGS)
         for variant in ("boyan", "uncorrected"):
-            assert_close(mark.matrix(variant), expected.matrix(variant), "sums")
-        assert_close(mark.b, expected.b, "sums")
-        count = mark.n_episodes / len(lengths) if len(lengths) > 1 else mark.n_rows / T
+            assert_close(prefix.matrix(variant), expected.matrix(variant), "sums")
+        assert_close(prefix.b, expected.b, "sums")
+        count = prefix.n_episodes / len(lengths) if len(lengths) > 1 else prefix.n_rows / T
         assert end == pytest.approx(count)
     assert_close(blocks.total.A, LSTDStatistics.from_arrays(**rows, **SETTINGS).A, "sums")
 
@@ -113,7 +113,7 @@ def test_intervals_are_those_of_the_whole_data(kind, tmp_path):
         assert_close(errors, expected, "solve")
     for errors in apart[2:]:
         np.testing.assert_array_equal(errors, apart[1])
-    assert not fit(source, **SETTINGS, **THREADS, n_blocks=0).model_.blocks.marks
+    assert not fit(source, **SETTINGS, **THREADS, n_blocks=0).model_.blocks.prefixes
 
 
 @pytest.mark.parametrize("kind", ["arrays", "tables"])
@@ -148,7 +148,7 @@ def test_settings_of_dask_collections_are_chosen():
     ):
         assert model.lmbda_ == expected.lmbda_
         assert_close(model.coef_, expected.coef_, "solve")
-        assert len(model.model_.blocks.marks) > 5
+        assert len(model.model_.blocks.prefixes) > 5
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Marks along a stream: where the definition puts them, in any split, and the statistics of what came before."""
+"""Blocks end where the definition says, in any split, and their prefix sums are those of the data before."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def blocks_of(chunks, limit):
     return blocks
 
 
-def expected_marks(stream, limit):
-    """Rows before which a mark stands, and the size of a stretch, from the whole stream at once."""
+def expected_blocks(stream, limit):
+    """Rows with which a block begins, and the size of a block, from the whole stream at once."""
     starts = [episode.start for episode in stream.episodes]
     units = starts if len(starts) > 1 else list(range(len(stream)))
     size = 1
@@ -45,22 +45,22 @@ def expected_marks(stream, limit):
 
 @quick
 @given(st.data(), streams(), st.integers(1, 7))
-def test_marks_stand_where_the_data_says_in_any_split(data, stream, limit):
+def test_blocks_end_where_the_data_says_in_any_split(data, stream, limit):
     blocks = blocks_of(cut(data.draw, stream), limit)
-    places, size, by_episode = expected_marks(stream, limit)
-    assert [mark.n_rows for mark in blocks.marks] == places
+    places, size, by_episode = expected_blocks(stream, limit)
+    assert [prefix.n_rows for prefix in blocks.prefixes] == places
     if len(stream):
         assert (blocks.size, blocks.by_episode) == (size, by_episode)
     count = len(stream.episodes) if by_episode else len(stream)
     edges = [*range(0, count, size), count]
     assert_close(blocks.shares, np.diff(edges) / max(1, count), "sums")
-    for mark, place in zip((*blocks.marks, blocks.total), (*places, len(stream)), strict=True):
+    for prefix, place in zip((*blocks.prefixes, blocks.total), (*places, len(stream)), strict=True):
         before = stream[:place]
         for variant in VARIANTS:
             A, b = definition(before, variant)
             size_of = max(1.0, np.abs(A).max(), np.abs(b).max())
-            assert_close(mark.matrix(variant) / size_of, A / size_of, "sums")
-            assert_close(mark.b / size_of, b / size_of, "sums")
+            assert_close(prefix.matrix(variant) / size_of, A / size_of, "sums")
+            assert_close(prefix.b / size_of, b / size_of, "sums")
 
 
 def stream_of(T, **columns):
@@ -71,14 +71,14 @@ def stream_of(T, **columns):
 def test_rows_count_until_a_second_episode_begins():
     first, second = stream_of(40, episode=np.repeat(1, 40)), stream_of(3, episode=np.repeat(2, 3))
     alone = blocks_of([first], 8)
-    assert (alone.by_episode, alone.size, len(alone.marks)) == (False, 8, 4)
+    assert (alone.by_episode, alone.size, len(alone.prefixes)) == (False, 8, 4)
     both = blocks_of([first, second], 8)
-    assert (both.by_episode, both.size, [mark.n_rows for mark in both.marks]) == (True, 1, [40])
+    assert (both.by_episode, both.size, [prefix.n_rows for prefix in both.prefixes]) == (True, 1, [40])
 
 
-def test_no_marks_without_a_limit():
+def test_no_blocks_without_a_limit():
     blocks = blocks_of([stream_of(30)], 0)
-    assert blocks.marks == ()
+    assert blocks.prefixes == ()
     assert blocks.total.n_rows == 30
 
 
@@ -89,7 +89,7 @@ def test_a_chunk_that_breaks_a_rule_leaves_the_blocks_alone():
     with pytest.raises(InvalidInputError, match="row 4 has nan in column 1"):
         blocks.extended(rows_of(bad))
     assert blocks.total.n_rows == 30
-    assert len(blocks.marks) == 7
+    assert len(blocks.prefixes) == 7
 
 
 @pytest.mark.parametrize(("n", "limit"), [(1, 64), (512, 64), (1000, 16), (1295, 10), (1296, 0), (10**5, 0)])

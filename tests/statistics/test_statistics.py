@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 from scipy import sparse
 from threadpoolctl import threadpool_info, threadpool_limits
 
-import lstd.statistics.statistics as statistics_module
+import lstd.statistics.summing as summing_module
 import naive
 from lstd.data.rows import check_rows
 from lstd.data.settings import VARIANTS
 from lstd.errors import InvalidInputError, MissingTerminationWarning
-from lstd.statistics.statistics import LSTDStatistics
+from lstd.statistics.statistics import LSTDStatistics, chunk_statistics
 from streams import Stream, cut, definition, streams
 from tolerances import assert_close
 
@@ -266,7 +266,7 @@ def test_an_episode_without_a_reward_cannot_go_on():
     first = plain(episode=np.ones(6), terminated=np.zeros(6, dtype=bool))
     first.y[-1] = np.nan
     second = plain(episode=np.ones(6), terminated=np.zeros(6, dtype=bool))
-    with pytest.raises(InvalidInputError, match=r"`y` must be finite .* goes on .* another `episode` id"):
+    with pytest.raises(InvalidInputError, match=r"`y` must be finite .* continues .* another `episode` id"):
         of(first).then(of(second))
     cut_there = of(first).then(of(replace(second, episode=np.full(6, 2.0))))
     assert_alike(cut_there, of(first) + of(second))
@@ -455,7 +455,7 @@ def test_missing_termination_is_said_once():
 @given(streams(), st.sampled_from([1, 2, 3, 5]))
 def test_chunks_of_any_size_give_the_same(stream, size):
     whole = of(stream)
-    with mock.patch.object(statistics_module, "ENTRIES_AT_ONCE", size * stream.X.shape[1]):
+    with mock.patch.object(summing_module, "ENTRIES_AT_ONCE", size * stream.X.shape[1]):
         pieces = of(stream)
     assert_alike(pieces, whole)
     assert (pieces.first_episode, pieces.last_episode) == (whole.first_episode, whole.last_episode)
@@ -466,7 +466,7 @@ def test_fits_in_several_threads_leave_the_blas_as_it_was():
     random = np.random.RandomState(0)
     X, y = random.normal(size=(3000, 4)), random.normal(size=3000)
     settings = {"gamma": 0.9, "lmbda": 0.8}
-    with mock.patch.object(statistics_module, "ENTRIES_AT_ONCE", 1000), ThreadPoolExecutor(4) as pool:
+    with mock.patch.object(summing_module, "ENTRIES_AT_ONCE", 1000), ThreadPoolExecutor(4) as pool:
         found = list(pool.map(lambda _: LSTDStatistics.from_arrays(X, y, **settings), range(12)))
     assert threadpool_info() == before
     for other in found[1:]:
@@ -476,8 +476,8 @@ def test_fits_in_several_threads_leave_the_blas_as_it_was():
 def test_chunks_that_are_left_undone_leave_the_blas_as_it_was():
     before = threadpool_info()
     rows = check_rows(np.ones((3000, 4)), np.ones(3000), gamma=0.9)
-    with mock.patch.object(statistics_module, "ENTRIES_AT_ONCE", 1000):
-        pieces = statistics_module.chunk_statistics(rows, 0.5)
+    with mock.patch.object(summing_module, "ENTRIES_AT_ONCE", 1000):
+        pieces = chunk_statistics(rows, 0.5)
         next(pieces)
         pieces.close()
     assert threadpool_info() == before
@@ -487,7 +487,7 @@ def test_the_number_of_threads_does_not_change_a_bit():
     random = np.random.RandomState(0)
     X, y = random.normal(size=(3000, 4)), random.normal(size=3000)
     found = []
-    with mock.patch.object(statistics_module, "ENTRIES_AT_ONCE", 1000):
+    with mock.patch.object(summing_module, "ENTRIES_AT_ONCE", 1000):
         for threads in (1, 2):
             with threadpool_limits(threads, user_api="blas"):
                 found.append(LSTDStatistics.from_arrays(X, y, gamma=0.9, lmbda=0.8))

@@ -21,8 +21,8 @@ from lstd.errors import InvalidInputError, LSTDError
 from lstd.io.archive import read, write
 from lstd.io.files import checked_path
 from lstd.statistics.blocks import Blocks
-from lstd.statistics.packing import pack, unpack
-from lstd.statistics.statistics import LSTDStatistics
+from lstd.statistics.packing import pack
+from lstd.statistics.statistics import unpack_statistics
 
 _LOG = logging.getLogger("lstd")
 _SHARE = 8  # of a chunk's memory that the blocks kept of it may take, and of `memory` that all blocks may
@@ -123,13 +123,13 @@ class Leaf:
 
         def build(document: Mapping[str, Any], arrays: Mapping[str, NDArray[np.float64]]) -> Part:
             about = document["blocks"]
-            marks = tuple(
-                LSTDStatistics(**unpack(mark, {name: arrays[f"mark{i}_{name}"] for name in about["arrays"][i]}))
-                for i, mark in enumerate(about["marks"])
+            prefixes = tuple(
+                unpack_statistics(prefix, {name: arrays[f"prefix{i}_{name}"] for name in about["arrays"][i]})
+                for i, prefix in enumerate(about["prefixes"])
             )
-            total = LSTDStatistics(**unpack(document["statistics"], arrays))
             more = {name: about[name] for name in ("limit", "size", "by_episode", "reason")}
-            return Part(Blocks(total, marks=marks, **more), place, place, ends=self.unpack_ends(document["ends"]))
+            blocks = Blocks(unpack_statistics(document, arrays), prefixes=prefixes, **more)
+            return Part(blocks, place, place, ends=self.unpack_ends(document["ends"]))
 
         try:
             return read(path, {"statistics": build})
@@ -140,11 +140,11 @@ class Leaf:
     def _keep(self, path: Path, part: Part) -> None:
         blocks = part.blocks
         document, arrays = pack(blocks.total)
-        marks = [pack(mark) for mark in blocks.marks]
+        prefixes = [pack(prefix) for prefix in blocks.prefixes]
         about = {name: getattr(blocks, name) for name in ("limit", "size", "by_episode", "reason")}
-        about |= {"marks": [mark for mark, _ in marks], "arrays": [[*own] for _, own in marks]}
-        arrays |= {f"mark{i}_{name}": array for i, (_, own) in enumerate(marks) for name, array in own.items()}
-        content = {"statistics": document, "blocks": about, "ends": self.pack_ends(part.ends)}
+        about |= {"prefixes": [prefix for prefix, _ in prefixes], "arrays": [[*own] for _, own in prefixes]}
+        arrays |= {f"prefix{i}_{name}": array for i, (_, own) in enumerate(prefixes) for name, array in own.items()}
+        content = {**document, "blocks": about, "ends": self.pack_ends(part.ends)}
         write(path, "statistics", content, arrays)
 
 

@@ -180,9 +180,9 @@ def _vectors(blocks: Blocks, A: Array, weights: Array, ridge: Array, variant: st
 
     def until(e: int) -> tuple[Array, Array]:
         """A and b of the data up to the end of a stretch."""
-        if e == len(blocks.marks):
+        if e == len(blocks.prefixes):
             return A, blocks.total.b
-        return blocks.marks[e].matrix(variant if blocks.by_episode else "boyan"), blocks.marks[e].b
+        return blocks.prefixes[e].matrix(variant if blocks.by_episode else "boyan"), blocks.prefixes[e].b
 
     def without(e: int) -> Solution:
         A_e, b_e = until(e)

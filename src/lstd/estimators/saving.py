@@ -15,9 +15,9 @@ from lstd.estimators.intervals import Influence
 from lstd.estimators.model import Model, Origin, Selection
 from lstd.io.archive import read, write
 from lstd.statistics.blocks import Blocks
-from lstd.statistics.packing import count, finite, flag, number, pack, shaped, texts, unpack
+from lstd.statistics.packing import count, finite, flag, number, pack, shaped, texts
 from lstd.statistics.solve import Solution
-from lstd.statistics.statistics import LSTDStatistics
+from lstd.statistics.statistics import unpack_statistics
 
 Array = NDArray[np.float64]
 
@@ -79,7 +79,7 @@ def read_model(path: str | os.PathLike[str]) -> Model:
 def unpack_model(document: Mapping[str, Any], arrays: Mapping[str, Array]) -> Model:
     """Make a model of the content of its file; raises what :func:`lstd.io.archive.read` expects."""
     found, selection = document["settings"], document["selection"]
-    statistics = LSTDStatistics(**unpack(document["statistics"], arrays))
+    statistics = unpack_statistics(document["statistics"], arrays)
     settings = Settings(**{name: found[name] for name in _SETTINGS})
     if (settings.gamma, settings.lmbda) != (statistics.gamma, statistics.lmbda):
         raise ValueError(found)

@@ -1,9 +1,12 @@
-"""The sums over a stream in blocks of the data, which intervals need.
+"""Sums over a stream in blocks of the data, which intervals need.
 
-A mark holds the sums over all rows before it; the sums over a block are the difference of the marks at its ends. Marks
-are set after every 1, 2, 4, … episodes, or rows as long as the data is one episode; when there are more blocks than a
-limit, every second mark is dropped. So memory is bounded, and where the marks are depends on the data only, not on its
-division into chunks. Parts of a stream that are summed apart have marks of their own, which :meth:`Blocks.then` merges.
+A block is a number of consecutive episodes, or of rows while the data is one episode. Blocks are kept as prefix sums:
+the sums over all rows up to the end of each block, so that a block's own sums are the difference of two of them.
+
+In one pass over a stream, all blocks but the last have the same size, a power of two. It doubles, and every second
+prefix sum is dropped, when there would be more blocks than a limit. So memory is bounded, and where blocks end depends
+on the data only, not on its chunks. Streams that were summed apart have blocks of their own; :meth:`Blocks.then` keeps
+those, and joins the smallest neighbours if they are too many.
 """
 
 from __future__ import annotations
@@ -22,21 +25,23 @@ from lstd.statistics.statistics import LSTDStatistics, check_sums, chunk_statist
 from lstd.statistics.threads import one_blas_thread
 
 _MOST = 64  # blocks: more would narrow the intervals by 2 %, 32 would widen them by 6 %
-_MOST_ROWS = 28  # blocks of one episode: scores of short ones depend on their neighbours'
+_MOST_OF_ROWS = 28  # blocks of one episode: short ones depend on their neighbours
 _FEWEST = 10  # blocks that are worth their memory
-_BYTES = 2**28  # of all marks together
+_BYTES = 2**28  # of all prefix sums
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Where the marks of a stream are, which depends only on the lengths of its episodes.
+    """Where the blocks of a stream end, which depends only on the lengths of its episodes.
 
     Attributes
     ----------
-    limit, size, by_episode
-        As of :class:`Blocks`.
+    limit : int
+        Largest number of blocks; zero for none.
     n_rows, n_episodes : int
         Of the stream so far.
+    size, by_episode
+        As in :class:`Blocks`.
     """
 
     limit: int
@@ -46,7 +51,7 @@ class Layout:
     by_episode: bool = False
 
     def extended(self, begins: NDArray[np.bool_]) -> tuple[Layout, list[int]]:
-        """With the next chunk, and its rows before which a mark is set.
+        """Return the layout with the next chunk, and the rows of the chunk with which a new block begins.
 
         Parameters
         ----------
@@ -60,7 +65,7 @@ class Layout:
         unit = self.n_episodes - 1 + np.cumsum(begins) if by_episode else self.n_rows + np.arange(len(begins))
         before = (self.n_episodes if by_episode else self.n_rows) - 1
         size = self.size if by_episode == self.by_episode else 1
-        while unit[-1] // size >= (self.limit if by_episode else min(self.limit, _MOST_ROWS)):
+        while unit[-1] // size >= _most(self.limit, by_episode):
             size *= 2
         starts = np.flatnonzero(np.diff(unit // size, prepend=max(0, before) // size)).tolist()
         return Layout(self.limit, n_rows, n_episodes, size, by_episode), starts
@@ -68,42 +73,51 @@ class Layout:
 
 @dataclass(frozen=True, eq=False)
 class Blocks:
-    """Sums over a stream, and over its beginning up to each mark.
+    """Sums over a stream, and its prefix sums at the ends of blocks.
 
     Attributes
     ----------
     total : LSTDStatistics
-        Of the whole stream.
-    marks : tuple of LSTDStatistics
-        Of its beginnings, in the order of time: of `size` units, twice `size`, and so on.
-    size : int
-        Units in a block, a power of two; the last block may have fewer, those of merged parts have other sizes.
-    by_episode : bool
-        A unit is an episode; else a row, while the data is one episode.
+        Sums over the whole stream.
     limit : int
-        Most blocks, of one episode at most 28; zero for none.
+        Largest number of blocks, at most 28 for one episode; zero for none.
+    prefixes : tuple of LSTDStatistics
+        Sums up to the end of each block but the last, in time order.
+    size : int
+        Episodes or rows in a block, a power of two. The last block may have fewer; merged blocks have about as many.
+    by_episode : bool
+        Whether blocks consist of episodes; else of rows of one episode.
     reason : str
-        Why no blocks are kept, where none are.
+        Why there are no blocks, if there are none.
     """
 
     total: LSTDStatistics
     limit: int
-    marks: tuple[LSTDStatistics, ...] = ()
+    prefixes: tuple[LSTDStatistics, ...] = ()
     size: int = 1
     by_episode: bool = False
     reason: str = ""
 
     @property
     def shares(self) -> NDArray[np.float64]:
-        """Share of the units that each block has, shape (n_blocks,)."""
-        counts = [self._count(statistics) for statistics in (*self.marks, self.total)]
-        return np.diff([0, *counts] if counts[-1] else [0]) / max(1, counts[-1])
+        """Share of the episodes, or of the rows of one episode, in each block, shape (n_blocks,)."""
+        ends = self._ends()
+        return np.diff([0, *ends] if ends[-1] else [0]) / max(1, ends[-1])
+
+    @property
+    def layout(self) -> Layout:
+        """Where the blocks end."""
+        return Layout(self.limit, self.total.n_rows, self.total.n_episodes, self.size, self.by_episode)
 
     def _count(self, statistics: LSTDStatistics) -> int:
         return statistics.n_episodes if self.by_episode else statistics.n_rows
 
+    def _ends(self) -> list[int]:
+        """Return the number of episodes or rows up to the end of each block."""
+        return [self._count(statistics) for statistics in (*self.prefixes, self.total)]
+
     def extended(self, rows: Rows, *, threads: int | None = None) -> Blocks:
-        """Return the blocks with the next chunk of the stream: rows of `check_rows`, which may have NaN and inf in `X`.
+        """Return the blocks with the next chunk of the stream, checked rows whose features may hold NaN and inf.
 
         Raises
         ------
@@ -115,43 +129,37 @@ class Blocks:
             return replace(self, total=total.then(LSTDStatistics.from_rows(rows, total.lmbda, threads=threads)))
         begins = np.concatenate([[not total.goes_on_with(rows.first_episode, rows.X_next is not None)], rows.last[:-1]])
         layout, starts = self.layout.extended(begins)
-        with one_blas_thread():  # its threads take longer to meet than for the sums of a short block
+        with one_blas_thread():  # starting its threads takes longer than the sums of a short block
             return self.joined(rows, chunk_statistics(rows, total.lmbda, starts, threads=threads), layout, starts)
 
-    @property
-    def layout(self) -> Layout:
-        """Where the marks stand."""
-        return Layout(self.limit, self.total.n_rows, self.total.n_episodes, self.size, self.by_episode)
-
-    def joined(self, rows: Rows, pieces: Iterable[LSTDStatistics], layout: Layout, starts: Sequence[int]) -> Blocks:
-        """With the next chunk in pieces that are summed already, cut where :meth:`Layout.extended` says.
+    def joined(self, rows: Rows, chunks: Iterable[LSTDStatistics], layout: Layout, starts: Sequence[int]) -> Blocks:
+        """Return the blocks with the next rows, summed in chunks that are cut where :meth:`Layout.extended` says.
 
         Raises as :meth:`extended` does.
         """
         step = layout.size // self.size if layout.by_episode == self.by_episode else 0
-        marks = [*self.marks[step - 1 :: step]] if step else []
+        prefixes = [*self.prefixes[step - 1 :: step]] if step else []
         total, row = self.total, 0
-        with np.errstate(over="ignore", invalid="ignore"):  # `check_sums` looks at what comes out
-            for piece in pieces:
+        with np.errstate(over="ignore", invalid="ignore"):  # `check_sums` reports overflow
+            for chunk in chunks:
                 if row in starts:
-                    marks.append(total)
-                total = total.then(piece)
-                row += piece.n_rows
+                    prefixes.append(total)
+                total = total.then(chunk)
+                row += chunk.n_rows
         check_sums(total, rows)
-        return Blocks(total, self.limit, tuple(marks), layout.size, layout.by_episode, self.reason)
+        return Blocks(total, self.limit, tuple(prefixes), layout.size, layout.by_episode, self.reason)
 
     def then(self, later: Blocks, *, begins: bool | None = None) -> Blocks:
-        """Return the blocks of this stream followed by a later part of it, whose blocks were cut apart.
+        """Return the blocks of this stream followed by a later one, which was summed apart.
 
-        Blocks end where they ended in the two parts, and where these meet unless an episode goes on there; if there
-        are more than the limit, the smallest neighbours are joined.
+        Blocks end where they ended in the two streams, and between the two unless an episode continues there.
 
         Parameters
         ----------
         later : Blocks
-            With the same limit.
+            Blocks with the same limit.
         begins : bool, optional
-            Whether `later` begins with a new episode; by default its episode ids say so.
+            Whether `later` begins with a new episode; by default the episode ids say so.
         """
         one, two = self.total, later.total
         if not (one.n_rows and two.n_rows):
@@ -159,42 +167,32 @@ class Blocks:
             return self if one.n_rows else later
         if begins is None:
             begins = not one.goes_on_with(two.first_episode, two.successors)
-
-        def after(part: LSTDStatistics) -> LSTDStatistics:
-            return replace(one, last_episode=0).then(replace(part, first_episode=int(begins)))
-
-        total = after(two)
-        both = Blocks(total, self.limit, by_episode=total.n_episodes > 1, reason=self.reason)
+        both = replace(self, total=one.then(two, begins=begins), prefixes=(), size=1)
+        both = replace(both, by_episode=both.total.n_episodes > 1)
         if not self.limit:
             return both
-        own, others = (part.marks if part.by_episode == both.by_episode else () for part in (self, later))
+        prefixes, others = (part.prefixes if part.by_episode == both.by_episode else () for part in (self, later))
+        before = [*prefixes, one] if begins or not both.by_episode else [*prefixes]
         start = both._count(one) - (both.by_episode and not begins)
-        cuts = [(both._count(mark), mark, False) for mark in own]
-        cuts += [(start, one, False)] if begins or not both.by_episode else []
-        cuts += [(start + both._count(mark), mark, True) for mark in others]
-        kept = _fewer([*(end for end, *_ in cuts), both._count(total)], both._most)
-        return both._with_marks(
-            [after(mark) if is_later else mark for _, mark, is_later in map(cuts.__getitem__, kept)]
+        ends = [*map(both._count, before), *(start + both._count(prefix) for prefix in others), both._count(both.total)]
+        kept = _kept(ends, _most(self.limit, both.by_episode))
+        return both._resized(
+            [before[i] if i < len(before) else one.then(others[i - len(before)], begins=begins) for i in kept]
         )
 
     def thinned(self, most: int) -> Blocks:
-        """Return at most so many blocks; the smallest neighbours are joined."""
-        counts = [self._count(statistics) for statistics in (*self.marks, self.total)]
-        kept = _fewer(counts, most)
-        return self if len(kept) == len(self.marks) else self._with_marks([self.marks[i] for i in kept])
+        """Return at most `most` blocks: the smallest neighbours are joined."""
+        kept = _kept(self._ends(), most)
+        return self if len(kept) == len(self.prefixes) else self._resized([self.prefixes[i] for i in kept])
 
-    @property
-    def _most(self) -> int:
-        return self.limit if self.by_episode else min(self.limit, _MOST_ROWS)
-
-    def _with_marks(self, marks: Sequence[LSTDStatistics]) -> Blocks:
-        """Return blocks that end at these marks; further data is cut into blocks of about their size."""
-        size = 2 ** ((self._count(self.total) // (len(marks) + 1)).bit_length() - 1)
-        return replace(self, marks=tuple(marks), size=max(1, size))
+    def _resized(self, prefixes: Sequence[LSTDStatistics]) -> Blocks:
+        """Return blocks with these prefix sums; further data is cut into blocks of about their size."""
+        size = 2 ** ((self._count(self.total) // (len(prefixes) + 1)).bit_length() - 1)
+        return replace(self, prefixes=tuple(prefixes), size=max(1, size))
 
 
-def _fewer(ends: Sequence[int], most: int) -> list[int]:
-    """Return which blocks' ends but the last are kept, if the smallest neighbours are joined to leave `most` blocks."""
+def _kept(ends: Sequence[int], most: int) -> list[int]:
+    """Return which ends but the last remain if the smallest neighbours are joined until `most` blocks are left."""
     kept = list(range(len(ends)))
     while len(kept) > most:
         edges = [0, *(ends[i] for i in kept)]
@@ -203,16 +201,20 @@ def _fewer(ends: Sequence[int], most: int) -> list[int]:
     return kept[:-1]
 
 
+def _most(limit: int, by_episode: bool) -> int:
+    """Return the largest number of blocks."""
+    return limit if by_episode else min(limit, _MOST_OF_ROWS)
+
+
 def default_limit(n_features: int, n_bytes: int = _BYTES) -> int:
-    """Return how many blocks fit in `n_bytes`, at 16 bytes times the number of features squared each."""
+    """Return how many blocks fit in `n_bytes`: each takes two matrices of float64."""
     affordable = min(_MOST, n_bytes // (16 * max(1, n_features) ** 2))
     return affordable if affordable >= _FEWEST else 0
 
 
 def no_blocks(rows: Rows, lmbda: float, n_blocks: Any, n_bytes: int = _BYTES) -> Blocks:
-    """Blocks of no data, for data like these rows; other arguments as of `empty_blocks`."""
-    nothing = LSTDStatistics.empty(rows.n_features, rows.y.shape[1], gamma=rows.gamma, lmbda=lmbda, single=rows.single)
-    return empty_blocks(nothing, n_blocks, n_bytes)
+    """Return blocks of no data, for data like `rows`; the other arguments are those of `empty_blocks`."""
+    return empty_blocks(LSTDStatistics.empty_like(rows, lmbda), n_blocks, n_bytes)
 
 
 def empty_blocks(nothing: LSTDStatistics, n_blocks: Any, n_bytes: int = _BYTES) -> Blocks:
@@ -221,9 +223,9 @@ def empty_blocks(nothing: LSTDStatistics, n_blocks: Any, n_bytes: int = _BYTES) 
     Parameters
     ----------
     nothing : LSTDStatistics
-        Of no data.
+        Statistics of no data.
     n_blocks : int or "auto"
-        As of :class:`lstd.LSTD`.
+        As in :class:`lstd.LSTD`.
     n_bytes : int
         Memory of all blocks with "auto".
 
@@ -232,18 +234,18 @@ def empty_blocks(nothing: LSTDStatistics, n_blocks: Any, n_bytes: int = _BYTES) 
     InvalidInputError
         When `n_blocks` breaks its rule.
     """
-    if isinstance(n_blocks, str) and n_blocks == "auto":
-        limit = default_limit(nothing.n_features, n_bytes)
-        return Blocks(nothing, limit, reason="" if limit else _too_many(nothing.n_features, n_bytes))
-    if isinstance(n_blocks, str):
+    if not isinstance(n_blocks, str):
+        return Blocks(nothing, check_integer("n_blocks", n_blocks, 0))
+    if n_blocks != "auto":
         raise InvalidInputError(f'`n_blocks` must be "auto" or an integer, at least 0; got {n_blocks!r}.')
-    return Blocks(nothing, check_integer("n_blocks", n_blocks, 0))
+    limit = default_limit(nothing.n_features, n_bytes)
+    return Blocks(nothing, limit, reason="" if limit else _too_many(nothing.n_features, n_bytes))
 
 
 def _too_many(n_features: int, n_bytes: int) -> str:
     needed = 16 * n_features**2 * _FEWEST / 2**20
     remedy = f"Set `n_blocks` to {_FEWEST} or more" if n_bytes == _BYTES else "Give more memory"
     return (
-        f"Intervals of {n_features} features need blocks of the data of {needed:.3g} MB at least, more than the "
-        f'{n_bytes >> 20} MB of `n_blocks="auto"`. {remedy}, or fit fewer features.'
+        f"Intervals of {n_features} features need at least {needed:.3g} MB for blocks of the data; "
+        f'`n_blocks="auto"` may take {n_bytes >> 20} MB. {remedy}, or fit fewer features.'
     )

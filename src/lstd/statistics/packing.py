@@ -1,4 +1,4 @@
-"""Statistics as a JSON document and arrays, and back, with the type and range of every value checked."""
+"""Statistics as a JSON document and arrays, and back, with the type and range of each value checked."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from lstd.data.checks import check_real
 from lstd.errors import InvalidInputError
-from lstd.statistics.edges import Carry, Pending
 
 Array = NDArray[np.float64]
 
@@ -23,12 +22,12 @@ _ID_TYPES = {"int": int, "float": float, "str": str}
 
 
 def pack(s: Any) -> tuple[dict[str, Any], dict[str, Array]]:
-    """Document and arrays of statistics.
+    """Return the document and the arrays of statistics.
 
     Raises
     ------
     InvalidInputError
-        When an episode id is neither an integer nor a float nor text, or sums have overflowed.
+        When an episode id is neither an integer nor a float nor text, or the sums overflowed.
     """
     arrays = {name: getattr(s, name) for name in _ARRAYS} | {name: getattr(s.carry, name) for name in _CARRIED}
     if not all(np.isfinite(array).all() for array in arrays.values()):
@@ -56,9 +55,13 @@ def pack(s: Any) -> tuple[dict[str, Any], dict[str, Array]]:
 
 
 def unpack(document: Mapping[str, Any], arrays: Mapping[str, Array]) -> dict[str, Any]:
-    """Fields of statistics; any error of a kind that `lstd.io.archive.read` expects where something is amiss."""
+    """Return the fields of statistics, with those of `carry` and `pending` as dictionaries.
+
+    A wrong type or value raises an error that :func:`lstd.io.archive.read` expects.
+    """
     n, m = arrays["b"].shape
     successors, lengths = document["successors"], {"matrix": n, "boundary": n, "rewards": m}
+    carry = {name: finite(shaped(arrays[name], length)) for name, length in lengths.items()}
     return {
         "gamma": check_real("gamma", document["gamma"], 0.0, 1.0),
         "lmbda": check_real("lmbda", document["lmbda"], 0.0, 1.0),
@@ -66,11 +69,9 @@ def unpack(document: Mapping[str, Any], arrays: Mapping[str, Array]) -> dict[str
         "B": finite(shaped(arrays["B"], n, n)),
         "b": finite(arrays["b"]),
         "incoming_trace": finite(shaped(arrays["incoming_trace"], n)),
-        "carry": Carry(
-            number(document["decay"]), *(finite(shaped(arrays[name], length)) for name, length in lengths.items())
-        ),
+        "carry": carry | {"decay": number(document["decay"])},
         **{name: count(document[name]) for name in _COUNTS},
-        "pending": _unpack_pending(document["pending"], arrays, n, m),
+        "pending": None if document["pending"] is None else _unpack_pending(document["pending"], arrays, n, m),
         "first_episode": _untyped(document["first_episode"]),
         "last_episode": _untyped(document["last_episode"]),
         "single": flag(document["single"]),
@@ -79,21 +80,19 @@ def unpack(document: Mapping[str, Any], arrays: Mapping[str, Array]) -> dict[str
     }
 
 
-def _unpack_pending(row: Mapping[str, Any] | None, arrays: Mapping[str, Array], n: int, m: int) -> Pending | None:
-    if row is None:
-        return None
-    return Pending(
-        phi=finite(shaped(arrays["pending_phi"], n)),
-        reward=shaped(arrays["pending_reward"], m),
-        missing=flag(row["missing"]),
-        ratio=number(row["ratio"]),
-        discount=number(row["discount"]),
-        complete=flag(row["complete"]),
-    )
+def _unpack_pending(row: Mapping[str, Any], arrays: Mapping[str, Array], n: int, m: int) -> dict[str, Any]:
+    return {
+        "phi": finite(shaped(arrays["pending_phi"], n)),
+        "reward": shaped(arrays["pending_reward"], m),
+        "missing": flag(row["missing"]),
+        "ratio": number(row["ratio"]),
+        "discount": number(row["discount"]),
+        "complete": flag(row["complete"]),
+    }
 
 
 def _typed(episode: Any) -> dict[str, Any] | None:
-    """An episode id with its type, since 1, 1.0 and "1" are one in JSON or might be."""
+    """Return an episode id with its type, as JSON may not tell 1 from 1.0."""
     if episode is None:
         return None
     if isinstance(episode, str):
@@ -107,52 +106,51 @@ def _typed(episode: Any) -> dict[str, Any] | None:
     )
 
 
-def _untyped(found: Mapping[str, Any] | None) -> Any:
-    if found is None:
+def _untyped(episode: Mapping[str, Any] | None) -> Any:
+    if episode is None:
         return None
-    value = found["value"]
-    if type(value) is not _ID_TYPES[found["type"]]:
-        raise TypeError(found)
-    return value
+    if type(episode["value"]) is not _ID_TYPES[episode["type"]]:
+        raise TypeError(episode)
+    return episode["value"]
 
 
 def number(value: Any) -> float:
-    """A number of a document, finite in float64."""
+    """Return a number of a document; raise TypeError unless it is finite in float64."""
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value) <= sys.float_info.max:
         raise TypeError(value)
     return float(value)
 
 
 def count(value: Any) -> int:
-    """A count of a document."""
+    """Return a count of a document; raise TypeError if it is none."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
         raise TypeError(value)
     return value
 
 
 def flag(value: Any) -> bool:
-    """A flag of a document."""
+    """Return a flag of a document; raise TypeError if it is none."""
     if not isinstance(value, bool):
         raise TypeError(value)
     return value
 
 
 def texts(values: Any) -> tuple[str, ...]:
-    """A list of texts of a document."""
+    """Return a list of texts of a document as a tuple; raise TypeError if it is none."""
     if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
         raise TypeError(values)
     return tuple(values)
 
 
 def shaped(array: Array, *shape: int) -> Array:
-    """An array, where it has that shape."""
+    """Return an array; raise ValueError if it has another shape."""
     if array.shape != shape:
-        raise ValueError(f"{array.shape} in place of {shape}")
+        raise ValueError(array.shape)
     return array
 
 
 def finite(array: Array) -> Array:
-    """An array, where it has neither NaN nor inf."""
+    """Return an array; raise ValueError if it has NaN or inf."""
     if not np.isfinite(array).all():
-        raise ValueError("not finite")
+        raise ValueError(array)
     return array

@@ -30,9 +30,7 @@ Independent data, which no trace enters, add up.
 from __future__ import annotations
 
 import os
-from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -46,37 +44,82 @@ from lstd.data.rows import Features, Rows, check_finite, check_rows, warn_of_bre
 from lstd.data.settings import VARIANTS
 from lstd.errors import InvalidInputError
 from lstd.io.archive import read, write
-from lstd.statistics.edges import Carry, Pending, ReadOnly
 from lstd.statistics.packing import pack, unpack
 from lstd.statistics.solve import Solution, check_range, solve
-from lstd.statistics.summing import is_no_sum, no_sum, sum_rows
-from lstd.statistics.threads import blas_threads, one_blas_thread
+from lstd.statistics.summing import Sums, is_no_sum, no_sum, sum_chunks
 
 Array = NDArray[np.float64]
 
-ENTRIES_AT_ONCE = 2**22  # of the rows that one thread sums at a time, 32 MiB
-_CHUNK_WORK = 2**24  # products in a piece's sums, half a millisecond, that are worth a thread's while
+
+class ReadOnly:
+    """Base of dataclasses whose arrays cannot be written to, nor those of their copies and pickles."""
+
+    def __post_init__(self) -> None:
+        for value in vars(self).values():
+            if isinstance(value, np.ndarray):
+                value.flags.writeable = False
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self.__post_init__()
+
+
+@dataclass(frozen=True, eq=False)
+class Carry(ReadOnly):
+    """Changes that a trace u which enters a chunk makes to its sums; it leaves the chunk as decay · u."""
+
+    decay: float
+    matrix: Array  # (n,); A += u matrixᵀ
+    boundary: Array  # (n,); B += u boundaryᵀ
+    rewards: Array  # (m,); b += u rewardsᵀ
+
+    @classmethod
+    def of_nothing(cls, n: int, m: int, decay: float) -> Carry:
+        """Return the carry of no rows (decay 1), or of data that no trace enters (decay 0)."""
+        return cls(decay, np.zeros(n), np.zeros(n), np.zeros(m))
+
+    def then(self, later: Carry) -> Carry:
+        """Return the carry of this chunk followed by the next one."""
+        d = self.decay
+        return Carry(
+            decay=d * later.decay,
+            matrix=self.matrix + d * later.matrix,
+            boundary=self.boundary + d * later.boundary,
+            rewards=self.rewards + d * later.rewards,
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Pending(ReadOnly):
+    """The last row of a stream that did not terminate: a transition if the stream continues, else a horizon row."""
+
+    phi: Array  # (n,) its features; with successors given, those of its successor
+    reward: Array  # (m,)
+    missing: bool  # the reward is NaN
+    ratio: float
+    discount: float
+    complete: bool  # successors were given: the transition is in the sums, and only its boundary term is open
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class LSTDStatistics(ReadOnly):
-    """Statistics of a stream or of independent streams, for one (γ, λ); n features, m rewards.
+    """Sums over a stream, or over independent streams, for one γ and λ; n features, m rewards.
 
-    Make them with :meth:`from_arrays`; go on with the same stream by :meth:`then`, add independent data by ``+``, and
-    :meth:`solve` for any ridge coefficient and variant, without the data. :meth:`save` and :meth:`load` keep them in a
-    file. Their arrays cannot be written to.
+    Make them with :meth:`from_arrays`. Merge them with :meth:`then` for the next chunk of the same stream, and with
+    ``+`` for independent data. Then :meth:`solve` for any ridge coefficient and variant, without the data.
+    The arrays cannot be written to.
 
     Attributes
     ----------
     gamma : float
-        Discount, where none was given per row.
+        Discount of every transition, unless one was given per row.
     lmbda : float
         Trace decay.
     A, B : ndarray of shape (n, n)
         Matrix of the Uncorrected estimator, and its boundary terms at truncated ends.
     b : ndarray of shape (n, m)
     n_rows, n_transitions, n_episodes : int
-        Rows, full transitions among them, and episodes begun.
+        Rows, the full transitions among them, and episodes begun.
 
     Examples
     --------
@@ -97,7 +140,7 @@ class LSTDStatistics(ReadOnly):
     A: Array
     B: Array
     b: Array
-    incoming_trace: Array  # (n,) u, in the pending row
+    incoming_trace: Array  # (n,) u that enters the pending row
     carry: Carry
     pending: Pending | None
     first_episode: Any
@@ -106,14 +149,14 @@ class LSTDStatistics(ReadOnly):
     n_transitions: int
     n_episodes: int
     single: bool  # one reward, given as a vector
-    successors: bool | None  # whether features of successors were given; None without data, or in a sum of both
+    successors: bool | None  # `X_next` was given; None without data, or in a sum of data with it and without
     apart: bool = False  # begins with a sum of independent data, which continues no stream
 
     @classmethod
     def empty(
         cls, n_features: int, n_rewards: int = 1, *, gamma: float, lmbda: float, single: bool = True
     ) -> LSTDStatistics:
-        """Statistics of no data.
+        """Statistics of no data, the unit of the monoid.
 
         Parameters
         ----------
@@ -121,16 +164,11 @@ class LSTDStatistics(ReadOnly):
         gamma, lmbda : float in [0, 1]
             Discount and trace decay of the data to come.
         single : bool, default True
-            Whether rewards will come as vectors; else with a column for each.
+            Whether rewards will come as a vector, not as an array with a column for each.
 
         Returns
         -------
         LSTDStatistics
-
-        Raises
-        ------
-        InvalidInputError
-            When a number is out of its range.
         """
         n, m = check_integer("n_features", n_features, 1), check_integer("n_rewards", n_rewards, 1)
         return cls(
@@ -140,6 +178,11 @@ class LSTDStatistics(ReadOnly):
             pending=None, first_episode=None, last_episode=None,
             n_rows=0, n_transitions=0, n_episodes=0, single=single and m == 1, successors=None,
         )  # fmt: skip
+
+    @classmethod
+    def empty_like(cls, rows: Rows, lmbda: float) -> LSTDStatistics:
+        """Statistics of no data, for data like `rows`."""
+        return cls.empty(rows.n_features, rows.y.shape[1], gamma=rows.gamma, lmbda=lmbda, single=rows.single)
 
     @classmethod
     def from_arrays(
@@ -155,46 +198,20 @@ class LSTDStatistics(ReadOnly):
         discount: ArrayLike | None = None,
         importance_ratio: ArrayLike | None = None,
     ) -> LSTDStatistics:
-        """Statistics of rows in time order.
+        """Sum rows in time order.
 
         Parameters
         ----------
-        X : array-like or CSR of shape (T, n)
-            Features of each row.
-        y : array-like of shape (T,) or (T, m)
-            Rewards received on leaving each row; ignored in the last row of an episode that did not terminate, where
-            NaN is allowed.
+        X, y, episode, terminated, X_next, discount, importance_ratio
+            As in :meth:`lstd.LSTD.fit`, with the same errors and warnings.
         gamma : float in [0, 1]
-            Discount, where `discount` does not give one per row.
+            Discount of every transition, unless `discount` is given.
         lmbda : float in [0, 1]
             Trace decay.
-        episode : array-like of shape (T,), optional
-            Id of each row's episode; the rows of an episode follow one another.
-        terminated : array-like of shape (T,), optional
-            Whether the row's successor is terminal, of value zero.
-        X_next : array-like or CSR of shape (T, n), optional
-            Features of each row's successor: then every row is a full transition. Rows are in time order all the same:
-            traces run from row to row of an episode.
-        discount : array-like of shape (T,), optional
-            Discount of each row's transition, in [0, 1].
-        importance_ratio : array-like of shape (T,), optional
-            Importance ratio of each row's transition, at least 0.
 
         Returns
         -------
         LSTDStatistics
-
-        Raises
-        ------
-        InvalidInputError
-            When an array breaks the data contract.
-
-        Warns
-        -----
-        MissingTerminationWarning
-            When `episode` is given without `terminated`: the episodes are taken as truncated.
-        BrokenEpisodeWarning
-            When a trace runs from a row to another than its successor in `X_next`.
         """
         gamma = check_real("gamma", gamma, 0.0, 1.0)
         lmbda = check_real("lmbda", lmbda, 0.0, 1.0)
@@ -202,18 +219,18 @@ class LSTDStatistics(ReadOnly):
             X, y, gamma=gamma, episode=episode, terminated=terminated, X_next=X_next, discount=discount,
             importance_ratio=importance_ratio, finite=False,
         )  # fmt: skip
-        found = cls.from_rows(rows, lmbda)
+        statistics = cls.from_rows(rows, lmbda)
         warn_of_breaks(rows, lmbda)
-        return found
+        return statistics
 
     @classmethod
     def from_rows(cls, rows: Rows, lmbda: float, *, threads: int | None = None) -> LSTDStatistics:
-        """Statistics of rows that `check_rows` has checked, but for NaN and inf among the features.
+        """Statistics of checked rows, whose features may still hold NaN and inf.
 
-        They are summed in pieces that depend on the shape of the data only, and so does the result to the last bit; by
-        as many threads as the BLAS may use, unless told.
+        Rows are summed in chunks by `threads` threads (default: the BLAS limit). The chunks depend on the shape of the
+        data only, so the result does not depend on `threads`.
         """
-        total = _nothing(rows, lmbda)
+        total = cls.empty_like(rows, lmbda)
         for chunk in chunk_statistics(rows, lmbda, threads=threads):
             total = total.then(chunk)
         check_sums(total, rows)
@@ -224,16 +241,21 @@ class LSTDStatistics(ReadOnly):
         """Number of features, n."""
         return len(self.b)
 
-    def then(self, later: LSTDStatistics) -> LSTDStatistics:
-        """Sums over this stream followed by the next chunk of the same stream.
+    @property
+    def n_rewards(self) -> int:
+        """Number of rewards, m."""
+        return int(self.b.shape[1])
 
-        Exact at any split, in any bracketing, up to rounding.
+    def then(self, later: LSTDStatistics, *, begins: bool | None = None) -> LSTDStatistics:
+        """Merge with the next chunk of the same stream; exact up to rounding at any split, in any bracketing.
 
         Parameters
         ----------
         later : LSTDStatistics
-            Its first row is the successor of this stream's last row, unless that one terminated or the episode ids
-            differ. An id that comes again after other episodes is not noticed across chunks: it begins an episode.
+            Statistics of the next chunk.
+        begins : bool, optional
+            Whether `later` begins with a new episode. By default it does after a row that terminated, or if the
+            episode ids differ. An id that reappears after other episodes starts a new episode.
 
         Returns
         -------
@@ -242,9 +264,8 @@ class LSTDStatistics(ReadOnly):
         Raises
         ------
         InvalidInputError
-            When the two do not fit: another `gamma` or `lmbda`, other numbers of features or rewards, `episode` or
-            `X_next` given for one of them only; when the chunk goes on with an episode that terminated, or after a
-            row whose reward is NaN.
+            When the two differ in `gamma`, `lmbda`, the number of features or rewards, or in whether `episode` or
+            `X_next` was given; when an episode continues that terminated, or after a row whose reward is NaN.
         """
         _check_alike(self, later)
         if later.n_rows == 0:
@@ -252,18 +273,20 @@ class LSTDStatistics(ReadOnly):
         if self.n_rows == 0:
             return later
         self._check_successors(later.successors)
-        goes_on = not later.apart and self.goes_on_with(later.first_episode, later.successors)
-        with np.errstate(over="ignore", invalid="ignore"):  # what solves looks at what comes out
-            return _joined(_completed(self) if goes_on else _closed(self), later, goes_on)
+        if begins is None:
+            begins = later.apart or not self.goes_on_with(later.first_episode, later.successors)
+        elif not begins and self.pending is None:
+            raise InvalidInputError("`begins` must be True after a row that terminated; got False.")
+        with np.errstate(over="ignore", invalid="ignore"):  # `solve` and `check_sums` report overflow
+            return _joined(_closed(self) if begins else _completed(self), later, begins)
 
     def goes_on_with(self, episode: Any, successors: bool | None) -> bool:
-        """Whether a row of this episode id, given with its successor or not, goes on with the last row's episode.
+        """Return whether a next row, of id `episode` and given with its successor or not, continues the last episode.
 
         Raises
         ------
         InvalidInputError
-            When successors or ids were given before and are not now, or the other way round; when that episode
-            terminated.
+            When the id is that of an episode that terminated; when ids or successors were given for only some rows.
         """
         self._check_successors(successors)
         same = bool(np.all(self.last_episode == episode))
@@ -271,8 +294,8 @@ class LSTDStatistics(ReadOnly):
             if same and episode is not None:
                 raise InvalidInputError(
                     "`terminated` may be True on the last row of an episode only; it was on the last row of the chunk "
-                    f"before, and this one begins with the same `episode`, {episode!r}. Give what follows an id of "
-                    "its own."
+                    f"before, and this one begins with the same `episode`, {episode!r}. Give the rows that follow "
+                    "another id."
                 )
             return False
         if (self.last_episode is None) != (episode is None):
@@ -287,21 +310,18 @@ class LSTDStatistics(ReadOnly):
             raise InvalidInputError("`X_next` must be given for all chunks of a stream or for none.")
 
     def __add__(self, other: LSTDStatistics) -> LSTDStatistics:
-        """Sums over both, as independent data: the ends of both streams are truncated.
-
-        No chunk goes on with an episode of a sum, nor a sum with an episode of a chunk.
-        """
+        """Merge independent data: both streams end truncated, and no chunk continues an episode of the sum."""
         if not isinstance(other, LSTDStatistics):
             return NotImplemented
         _check_alike(self, other)
         one, two = _closed(self), _closed(other)
         given = {s.successors for s in (one, two) if s.n_rows}
-        with np.errstate(over="ignore", invalid="ignore"):  # what solves looks at what comes out
+        with np.errstate(over="ignore", invalid="ignore"):  # `solve` reports overflow
             A, B, b = one.A + two.A, one.B + two.B, one.b + two.b
         return replace(
             one,
             A=A, B=B, b=b,
-            carry=Carry.of_nothing(self.n_features, self.b.shape[1], 0.0),
+            carry=Carry.of_nothing(self.n_features, self.n_rewards, 0.0),
             first_episode=None, last_episode=None, apart=True,
             n_rows=one.n_rows + two.n_rows,
             n_transitions=one.n_transitions + two.n_transitions,
@@ -310,35 +330,20 @@ class LSTDStatistics(ReadOnly):
         )  # fmt: skip
 
     def __radd__(self, other: Any) -> LSTDStatistics:
-        """The same after 0, with which `sum` begins."""
+        """Return the statistics for 0 on the left, from which `sum` starts."""
         return self if isinstance(other, int) and other == 0 else NotImplemented
 
     def matrix(self, variant: str = "boyan") -> Array:
-        """A of a variant, without the ridge term.
-
-        Parameters
-        ----------
-        variant : {"boyan", "uncorrected", "mixed"}, default "boyan"
-
-        Returns
-        -------
-        ndarray of shape (n, n)
-            A copy.
-
-        Raises
-        ------
-        InvalidInputError
-            When there is no such variant.
-        """
+        """Return a copy of A of the variant "boyan", "uncorrected" or "mixed", (n, n), without the ridge term."""
         check_choice("variant", variant, VARIANTS)
         weight = {"boyan": 1.0, "uncorrected": 0.0, "mixed": 1.0 - self.lmbda}[variant]
         if weight == 0.0:
             return self.A.copy()
-        with np.errstate(over="ignore", invalid="ignore"):  # `solve` looks at what comes out
+        with np.errstate(over="ignore", invalid="ignore"):  # `solve` reports overflow
             return np.asarray(self.A - weight * _boundary(self))
 
     def solve(self, alpha: float = 1.0, variant: str = "boyan") -> Solution:
-        """Weights (A + αI)⁻¹ b of a variant, with the condition number.
+        """Solve (A + αI) θ = b.
 
         Parameters
         ----------
@@ -354,7 +359,7 @@ class LSTDStatistics(ReadOnly):
         Raises
         ------
         InvalidInputError
-            When an argument breaks a rule; when the sums or the weights overflow.
+            When an argument breaks a rule, or the sums or the weights overflow.
 
         Warns
         -----
@@ -362,48 +367,24 @@ class LSTDStatistics(ReadOnly):
             When the system is singular or nearly so.
         """
         alpha = check_real("alpha", alpha, 0.0, np.inf)
-        found = solve(self.matrix(variant), self.b, alpha)
-        return replace(found, weights=found.weights[:, 0]) if self.single else found
+        solution = solve(self.matrix(variant), self.b, alpha)
+        return replace(solution, weights=solution.weights[:, 0]) if self.single else solution
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write to a file, whole or not at all; an existing file is replaced. It holds nothing executable.
-
-        Parameters
-        ----------
-        path : path-like
+        """Write to a file, whole or not at all; an existing file is replaced. The file holds nothing executable.
 
         Raises
         ------
         InvalidInputError
-            When the first or last episode's id is neither an integer nor a float nor text.
+            When the first or last episode id is neither an integer nor a float nor text.
         OutputError
             When the file could not be written.
-
-        Examples
-        --------
-        >>> import tempfile, numpy as np
-        >>> from lstd import LSTDStatistics
-        >>> statistics = LSTDStatistics.from_arrays(np.ones((3, 1)), np.ones(3), gamma=0.5, lmbda=0.0)
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     statistics.save(f"{folder}/sums")
-        ...     LSTDStatistics.load(f"{folder}/sums").n_transitions
-        2
         """
-        document, arrays = pack(self)
-        write(path, "statistics", {"statistics": document}, arrays)
+        write(path, "statistics", *pack(self))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> LSTDStatistics:
-        """Read what :meth:`save` wrote.
-
-        Parameters
-        ----------
-        path : path-like
-
-        Returns
-        -------
-        LSTDStatistics
-            The same to the last bit.
+        """Read what :meth:`save` wrote; the statistics are the same to the last bit.
 
         Raises
         ------
@@ -413,14 +394,8 @@ class LSTDStatistics(ReadOnly):
         return read(path, {"statistics": unpack_statistics})
 
     def __repr__(self) -> str:
-        numbers = {
-            "n_features": self.n_features,
-            "n_rewards": self.b.shape[1],
-            "gamma": self.gamma,
-            "lmbda": self.lmbda,
-        }
-        numbers |= {"n_transitions": self.n_transitions, "n_episodes": self.n_episodes}
-        return f"{type(self).__name__}({', '.join(f'{name}={value}' for name, value in numbers.items())})"
+        names = ("n_features", "n_rewards", "gamma", "lmbda", "n_transitions", "n_episodes")
+        return f"{type(self).__name__}({', '.join(f'{name}={getattr(self, name)}' for name in names)})"
 
 
 def _check_alike(one: LSTDStatistics, two: Any) -> None:
@@ -430,7 +405,7 @@ def _check_alike(one: LSTDStatistics, two: Any) -> None:
         ("gamma", one.gamma, two.gamma),
         ("lmbda", one.lmbda, two.lmbda),
         ("number of features", one.n_features, two.n_features),
-        ("number of rewards", one.b.shape[1], two.b.shape[1]),
+        ("number of rewards", one.n_rewards, two.n_rewards),
     ):
         if left != right:
             raise InvalidInputError(f"Statistics merge only with the same {name}; got {left} and {right}.")
@@ -438,8 +413,8 @@ def _check_alike(one: LSTDStatistics, two: Any) -> None:
         raise InvalidInputError("`y` must be a vector in all data that are merged, or have shape (T, 1) in all.")
 
 
-def _joined(start: LSTDStatistics, later: LSTDStatistics, goes_on: bool) -> LSTDStatistics:
-    """Join `start`, whose last row is not pending any more, and the chunk that follows it."""
+def _joined(start: LSTDStatistics, later: LSTDStatistics, begins: bool) -> LSTDStatistics:
+    """Join `start`, in which no row is pending, and the chunk that follows it."""
     u, carry = start.incoming_trace, later.carry
     return replace(
         later,
@@ -452,33 +427,33 @@ def _joined(start: LSTDStatistics, later: LSTDStatistics, goes_on: bool) -> LSTD
         apart=start.apart,
         n_rows=start.n_rows + later.n_rows,
         n_transitions=start.n_transitions + later.n_transitions,
-        n_episodes=start.n_episodes + later.n_episodes - goes_on,
+        n_episodes=start.n_episodes + later.n_episodes - (not begins),
     )
 
 
 def _sum_and_outer(one: Array, two: Array, u: Array, v: Array) -> Array:
-    """one + two + u vᵀ; arrays may be shared with those given, as no statistics are ever written to."""
+    """Return one + two + u vᵀ; it may be one of the arguments, as no statistics are ever written to."""
     if not (u.any() and v.any()):
         if is_no_sum(one) or is_no_sum(two):
             return two if is_no_sum(one) else one
         return np.add(one, two, order="C")
-    found = np.empty(one.shape)
-    # In one pass, and without the BLAS, whose threads take longer to meet than to add.
-    add_with_outer(np.ascontiguousarray(one), np.ascontiguousarray(two), u, v, found)
-    return found
+    out = np.empty(one.shape)
+    # In one pass, and without the BLAS, whose threads take longer to start than to add.
+    add_with_outer(np.ascontiguousarray(one), np.ascontiguousarray(two), u, v, out)
+    return out
 
 
 def _completed(s: LSTDStatistics) -> LSTDStatistics:
-    """Return `s` with its pending row as a full transition, and the trace that enters the row after it."""
+    """Return `s` with its pending row as a full transition; the trace then enters the row after it."""
     row, u, carry = s.pending, s.incoming_trace, s.carry
-    assert row is not None  # the caller has checked
+    assert row is not None  # `then` has checked
     if row.complete:
         carry = replace(carry, matrix=carry.matrix - carry.decay * row.phi)
         return replace(s, A=s.A - np.outer(u, row.phi), carry=carry, pending=None)
     if row.missing:
         raise InvalidInputError(
-            "`y` must be finite on a row whose episode goes on in the next chunk; the last row of the chunk before has "
-            "NaN. Pass that reward, or give the next chunk another `episode` id if the episode was cut there."
+            "`y` must be finite on a row whose episode continues in the next chunk; the last row of the chunk before "
+            "has NaN. Pass that reward, or give the next chunk another `episode` id if the episode was truncated."
         )
     z = row.ratio * (s.lmbda * u + row.phi)
     d = row.ratio * s.lmbda * carry.decay
@@ -497,97 +472,55 @@ def _completed(s: LSTDStatistics) -> LSTDStatistics:
 
 
 def _boundary(s: LSTDStatistics) -> Array:
-    """Return B with the end of the data as that of a truncated episode, (n, n)."""
+    """Return B, (n, n), with the end of the data as a cut."""
     return s.B if s.pending is None else s.B + np.outer(s.incoming_trace, s.pending.phi)
 
 
 def _closed(s: LSTDStatistics) -> LSTDStatistics:
-    """Return `s` with its end as that of a truncated episode."""
+    """Return `s` with its end as a cut: its pending row is a horizon row."""
     carry = replace(s.carry, decay=0.0)
     if s.pending is not None:
         carry = replace(carry, boundary=carry.boundary + s.carry.decay * s.pending.phi)
     return replace(s, B=_boundary(s), incoming_trace=np.zeros_like(s.incoming_trace), carry=carry, pending=None)
 
 
-def unpack_statistics(document: Mapping[str, Any], arrays: Mapping[str, Array]) -> LSTDStatistics:
-    """Make statistics of the content of their file; raises what :func:`lstd.io.archive.read` expects."""
-    return LSTDStatistics(**unpack(document["statistics"], arrays))
-
-
-def _nothing(rows: Rows, lmbda: float) -> LSTDStatistics:
-    """Statistics of no data, for data like these rows."""
-    return LSTDStatistics.empty(rows.n_features, rows.y.shape[1], gamma=rows.gamma, lmbda=lmbda, single=rows.single)
-
-
 def chunk_statistics(
     rows: Rows, lmbda: float, at: Iterable[int] = (), *, threads: int | None = None
 ) -> Iterator[LSTDStatistics]:
-    """Statistics of consecutive pieces of rows, cut at the rows `at`; large data by as many threads as BLAS may use.
-
-    Nothing has looked for features that are NaN or infinite: see `check_sums`.
-    """
-    nothing, n = _nothing(rows, lmbda), max(1, rows.n_features)
-    chunks = list(rows.split(max(1, ENTRIES_AT_ONCE // n), at))
-    few = len(chunks) == 1 or len(rows) * n**2 < len(chunks) * _CHUNK_WORK
-    threads = 1 if few else threads or blas_threads()
-    if threads == 1:
-        yield from (_of_rows(chunk, nothing) for chunk in chunks)
-        return
-    waiting: deque[Future[LSTDStatistics]] = deque()
-    with ThreadPoolExecutor(threads, thread_name_prefix="lstd") as pool:
-        for chunk in chunks:
-            waiting.append(pool.submit(_beside_others, chunk, nothing))
-            if len(waiting) > 2 * threads:  # so that few sums are held at a time
-                yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
+    """Yield statistics of consecutive chunks of rows, cut before each row of `at` too; not checked by `check_sums`."""
+    nothing = LSTDStatistics.empty_like(rows, lmbda)
+    for chunk, sums in sum_chunks(rows, lmbda, at, threads=threads):
+        yield _of_chunk(chunk, sums, nothing)
 
 
-def _beside_others(rows: Rows, nothing: LSTDStatistics) -> LSTDStatistics:
-    with one_blas_thread():
-        return _of_rows(rows, nothing)
-
-
-def _of_rows(rows: Rows, nothing: LSTDStatistics) -> LSTDStatistics:
-    with np.errstate(over="ignore", invalid="ignore"):  # `check_sums` looks at what comes out
-        sums = sum_rows(rows, nothing.lmbda)
-    end = len(rows) - 1
-    pending = None
+def _of_chunk(rows: Rows, sums: Sums, nothing: LSTDStatistics) -> LSTDStatistics:
+    end, pending = len(rows) - 1, None
     if not rows.terminated[end]:
         given = rows.X_next is not None
-        phi = _row(rows.X_next if given else rows.X, end)
+        X: Features = rows.X_next if given else rows.X
+        phi = np.asarray(X[[end]].toarray() if sparse.issparse(X) else X[end]).reshape(-1).copy()
         ratio, discount = float(rows.ratios[end]), float(rows.discount[end])
         pending = Pending(phi, rows.y[end].copy(), bool(rows.y_missing[end]), ratio, discount, given)
     return replace(
         nothing,
-        **vars(sums),
+        A=sums.A, B=sums.B, b=sums.b, incoming_trace=sums.trace,
+        carry=Carry(sums.decay, matrix=sums.carry_matrix, boundary=sums.carry_boundary, rewards=sums.carry_rewards),
         pending=pending,
-        first_episode=rows.first_episode,
-        last_episode=rows.last_episode,
-        n_rows=len(rows),
-        n_episodes=int(rows.last.sum()),
+        first_episode=rows.first_episode, last_episode=rows.last_episode,
+        n_rows=len(rows), n_transitions=sums.n_transitions, n_episodes=int(rows.last.sum()),
         successors=rows.X_next is not None,
-    )
+    )  # fmt: skip
 
 
-def check_sums(found: LSTDStatistics, rows: Rows) -> None:
-    """Refuse features that are NaN or infinite, and sums that overflow.
+def check_sums(statistics: LSTDStatistics, rows: Rows) -> None:
+    """Raise if the last `rows` had features that are NaN or infinite, or the sums overflow.
 
-    Such a feature leaves its mark on the diagonal of A or in the pending row, as 0·inf is NaN: no pass over all
-    features is needed to find out that there is one.
+    Such a feature makes the diagonal of A or the pending row NaN, as 0·inf is NaN. So only if the sums are not finite
+    does it take a pass over all features.
     """
-    carry = found.carry
-    sums = [
-        found.A,
-        found.B,
-        found.b,
-        found.incoming_trace,
-        np.array(carry.decay),
-        carry.matrix,
-        carry.boundary,
-        carry.rewards,
-    ]
-    sums += [] if found.pending is None else [found.pending.phi]
+    s = statistics
+    sums = [s.A, s.B, s.b, s.incoming_trace, *map(np.asarray, vars(s.carry).values())]
+    sums += [] if s.pending is None else [s.pending.phi]
     if all(np.isfinite(array).all() for array in sums):
         return
     check_finite("X", rows.X)
@@ -596,5 +529,8 @@ def check_sums(found: LSTDStatistics, rows: Rows) -> None:
     check_range(*sums)
 
 
-def _row(X: Features, i: int) -> Array:
-    return np.asarray(X[[i]].toarray() if sparse.issparse(X) else X[i]).reshape(-1).copy()
+def unpack_statistics(document: Mapping[str, Any], arrays: Mapping[str, Array]) -> LSTDStatistics:
+    """Make statistics of the document and arrays of `pack`; raises what :func:`lstd.io.archive.read` expects."""
+    fields = unpack(document, arrays)
+    pending = fields["pending"] and Pending(**fields["pending"])
+    return LSTDStatistics(**fields | {"carry": Carry(**fields["carry"]), "pending": pending})

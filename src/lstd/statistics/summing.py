@@ -1,13 +1,14 @@
-"""Sums over the rows of one chunk, block by block: a kernel for the traces, a matrix product for the rest.
+"""Sums over checked rows: a kernel for the traces of a batch of rows, a matrix product for the rest.
 
-The quantities are those of :mod:`lstd.statistics.statistics`.
+The quantities are defined in :mod:`lstd.statistics.statistics`. Large data is summed in chunks, by threads.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,40 +16,66 @@ from scipy import sparse
 
 from lstd._kernels.traces import arrivals, dense_traces, sparse_traces
 from lstd.data.rows import Features, Rows
-from lstd.statistics.edges import Carry
+from lstd.statistics.threads import blas_threads, in_threads
 
 Array = NDArray[np.float64]
 
-_BLOCK_ENTRIES = 2**17  # of a block of traces, about one MiB: it stays in the cache between kernel and product
-_LEAST_BLOCK = 512  # rows: each block passes over A, which is larger than any cache where n is some thousands
+ENTRIES_AT_ONCE = 2**22  # of the rows that one thread sums at a time, 32 MiB
+_CHUNK_WORK = 2**24  # products in a chunk's sums, half a millisecond, that are worth a thread's while
+_BATCH_ENTRIES = 2**17  # of a batch of traces, about one MiB: it stays in the cache between kernel and product
+_LEAST_BATCH = 512  # rows: each batch passes over A, which is larger than any cache where n is some thousands
 _memory = threading.local()
-_COUNTS_FROM = 2.0**-200  # decay below which an entering trace is far below rounding, whatever the units
+_COUNTS_FROM = 2.0**-200  # decay below which an entering trace is far below rounding at any scale of the features
 
 
 @dataclass(frozen=True, eq=False)
 class Sums:
-    """Sums over rows; n features, m rewards."""
+    """Sums over the rows of one chunk; n features, m rewards."""
 
     A: Array  # (n, n)
     B: Array  # (n, n)
     b: Array  # (n, m)
-    incoming_trace: Array  # (n,)
-    carry: Carry
+    trace: Array  # (n,) that leaves the last row, or enters it if it is pending
+    decay: float  # what a trace that enters the chunk changes: fields of Carry
+    carry_matrix: Array  # (n,)
+    carry_boundary: Array  # (n,)
+    carry_rewards: Array  # (m,)
     n_transitions: int
 
 
 def no_sum(*shape: int) -> Array:
-    """Zeros that take no memory and cannot be written to."""
+    """Return zeros that take no memory and cannot be written to."""
     return np.broadcast_to(0.0, shape)
 
 
 def is_no_sum(array: Array) -> bool:
-    """Whether the array is one of `no_sum`."""
+    """Return whether an array is one of `no_sum`."""
     return not any(array.strides)
 
 
+def sum_chunks(
+    rows: Rows, lmbda: float, at: Iterable[int] = (), *, threads: int | None = None
+) -> Iterator[tuple[Rows, Sums]]:
+    """Yield consecutive chunks of rows and their sums, not checked for overflow.
+
+    Parameters
+    ----------
+    rows : Rows
+    lmbda : float
+    at : iterable of int
+        Rows before which a chunk ends, beside the ends that memory sets.
+    threads : int, optional
+        Threads for large data, each with a single-threaded BLAS; by default the limit of the BLAS.
+    """
+    n = max(1, rows.n_features)
+    chunks = list(rows.split(max(1, ENTRIES_AT_ONCE // n), at))
+    few = len(chunks) == 1 or len(rows) * n**2 < len(chunks) * _CHUNK_WORK
+    summed = in_threads(partial(sum_rows, lmbda=lmbda), chunks, 1 if few else threads or blas_threads())
+    yield from zip(chunks, summed, strict=True)
+
+
 def sum_rows(rows: Rows, lmbda: float) -> Sums:
-    """Sums over rows, at least one, with the last row's boundary term left open unless it terminated."""
+    """Sum rows, at least one; the last row's boundary term is left out unless it terminated."""
     given = rows.X_next is not None
     end = len(rows) - 1
     is_open = not rows.terminated[end]
@@ -56,11 +83,12 @@ def sum_rows(rows: Rows, lmbda: float) -> Sums:
     cut = rows.last[:n_full] & ~rows.terminated[:n_full]  # truncated ends
     if given and is_open:
         cut[end] = False  # its boundary term is pending
-    return _sum_with_successors(rows, cut, lmbda) if given else _sum(rows, n_full, cut, lmbda)
+    with np.errstate(over="ignore", invalid="ignore"):  # the caller checks the sums
+        return _sum_with_successors(rows, cut, lmbda) if given else _sum(rows, n_full, cut, lmbda)
 
 
 class _Running:
-    """A, B, b and the trace u, summed block by block."""
+    """A, B, b and the trace u, summed batch by batch."""
 
     def __init__(self, rows: Rows, lmbda: float) -> None:
         n = rows.n_features
@@ -68,42 +96,42 @@ class _Running:
         self.A = self.B = no_sum(n, n)
         self.b = np.zeros((rows.y.shape[1], n))
         self.u, self._z = np.zeros((2, n))
-        most = min(4096, max(_LEAST_BLOCK, _BLOCK_ENTRIES // max(1, n)))
-        count = -(-len(rows) // most)  # of blocks alike in length, as a short one is slow for what it does
+        most = min(4096, max(_LEAST_BATCH, _BATCH_ENTRIES // max(1, n)))
+        count = -(-len(rows) // most)  # of batches of equal length, as a short one is slow per row
         self._size = -(-len(rows) // count)
         self._left = _scratch(self._size, n)
 
-    def blocks(self, n_rows: int, discount: Array, ratios: Array, kept: float) -> Iterator[tuple[slice, Array]]:
-        """Blocks of rows and z − kept u of each, (T, n); `b` and `u` go on."""
+    def batches(self, n_rows: int, discount: Array, ratios: Array, kept: float) -> Iterator[tuple[slice, Array]]:
+        """Yield batches of rows with z − kept u of each row, (T, n), and update `b` and `u`."""
         for first in range(0, n_rows, self._size):
-            block = slice(first, min(first + self._size, n_rows))
-            phi, y = self.rows.X[block], np.ascontiguousarray(self.rows.y[block])
-            left = self._left[: block.stop - first]
+            batch = slice(first, min(first + self._size, n_rows))
+            phi, y = self.rows.X[batch], np.ascontiguousarray(self.rows.y[batch])
+            left = self._left[: batch.stop - first]
             state = (self.lmbda, kept, self.u, self._z, left, self.b)
             if sparse.issparse(phi):
                 indptr, indices = phi.indptr.astype(np.int64), phi.indices.astype(np.int64)
-                sparse_traces(indptr, indices, phi.data, y, discount[block], ratios[block], *state)
+                sparse_traces(indptr, indices, phi.data, y, discount[batch], ratios[batch], *state)
             else:
-                dense_traces(phi, y, discount[block], ratios[block], *state)
-            yield block, left
+                dense_traces(phi, y, discount[batch], ratios[batch], *state)
+            yield batch, left
 
 
 def _scratch(n_rows: int, n: int) -> Array:
-    """Memory of this thread for a block of traces, the same for each of many small chunks: new memory costs time."""
-    held: Array | None = getattr(_memory, "block", None)
+    """Return this thread's memory for a batch of traces; many small chunks share it, as new memory costs time."""
+    held: Array | None = getattr(_memory, "batch", None)
     if held is None or held.shape[1] != n or len(held) < n_rows:
-        held = _memory.block = np.empty((n_rows, n))
+        held = _memory.batch = np.empty((n_rows, n))
     return held[:n_rows]
 
 
 def _sum(rows: Rows, n_full: int, cut: NDArray[np.bool_], lmbda: float) -> Sums:
-    """Sums over the first `n_full` rows, where each row's successor is the next row."""
+    """Sum the first `n_full` rows, where each row's successor is the next row."""
     sums = _Running(rows, lmbda)
     # A horizon row with ratio and discount zero adds nothing to b and leaves no trace; it has z − u = −u.
     ratios, discount = np.where(cut, 0.0, rows.ratios[:n_full]), np.where(cut, 0.0, rows.discount[:n_full])
-    for block, left in sums.blocks(n_full, discount, ratios, 1.0):
-        phi = rows.X[block]
-        ends = np.flatnonzero(cut[block])
+    for batch, left in sums.batches(n_full, discount, ratios, 1.0):
+        phi = rows.X[batch]
+        ends = np.flatnonzero(cut[batch])
         if len(ends):
             sums.B = _plus(sums.B, _product(-left[ends], phi[ends]))
             left[ends] = 0.0
@@ -114,24 +142,24 @@ def _sum(rows: Rows, n_full: int, cut: NDArray[np.bool_], lmbda: float) -> Sums:
     a = _weighted(np.where(full, d - e, 0.0), rows.X[near])
     h = _weighted(np.where(full, 0.0, e), rows.X[near])
     c = _weighted(d, rows.y[near])
-    return Sums(sums.A, sums.B, sums.b.T.copy(), sums.u, Carry(decay, a, h, c), n_full - int(cut.sum()))
+    return Sums(sums.A, sums.B, sums.b.T.copy(), sums.u, decay, a, h, c, n_full - int(cut.sum()))
 
 
 def _sum_with_successors(rows: Rows, cut: NDArray[np.bool_], lmbda: float) -> Sums:
-    """Sums over all rows, each with the features of its successor; the last boundary term is left open."""
+    """Sum all rows, each given with the features of its successor; the last boundary term is left out."""
     X_next: Features = rows.X_next
     sums = _Running(rows, lmbda)
     carried = np.where(cut, 0.0, rows.discount)
     inner = ~cut
     inner[-1] = False
-    for block, z in sums.blocks(len(rows), carried, rows.ratios, 0.0):
-        phi_next = X_next[block]
-        sums.A = _plus(sums.A, _product(z, rows.X[block]))
-        z *= rows.discount[block, np.newaxis]
-        ends = np.flatnonzero(cut[block])
+    for batch, z in sums.batches(len(rows), carried, rows.ratios, 0.0):
+        phi_next = X_next[batch]
+        sums.A = _plus(sums.A, _product(z, rows.X[batch]))
+        z *= rows.discount[batch, np.newaxis]
+        ends = np.flatnonzero(cut[batch])
         if len(ends):
             sums.B = _plus(sums.B, _product(z[ends], phi_next[ends]))
-        z[~inner[block]] = 0.0
+        z[~inner[batch]] = 0.0
         sums.A -= _product(z, phi_next)
     _, d, decay = _decays(carried, rows.ratios, lmbda)
     near = slice(0, len(d))
@@ -139,11 +167,11 @@ def _sum_with_successors(rows: Rows, cut: NDArray[np.bool_], lmbda: float) -> Su
     a = _weighted(d, rows.X[near]) - _weighted(np.where(inner[near], out, 0.0), X_next[near])
     h = _weighted(np.where(cut[near], out, 0.0), X_next[near])
     c = _weighted(d, rows.y[near])
-    return Sums(sums.A, sums.B, sums.b.T.copy(), sums.u, Carry(decay, a, h, c), len(rows))
+    return Sums(sums.A, sums.B, sums.b.T.copy(), sums.u, decay, a, h, c, len(rows))
 
 
 def _plus(one: Array, two: Array) -> Array:
-    """one + two, in the memory of `one` where it has any."""
+    """Return one + two, in the memory of `one` unless it is a `no_sum`."""
     if is_no_sum(one):
         return two
     one += two
@@ -151,7 +179,7 @@ def _plus(one: Array, two: Array) -> Array:
 
 
 def _decays(discount: Array, ratios: Array, lmbda: float) -> tuple[Array, Array, float]:
-    """Return e, d and the decay of an entering trace, for the rows in which it still counts."""
+    """Return e and d for the rows in which an entering trace still counts, and its decay over all rows."""
     e, d = np.empty((2, len(discount)))
     decay = arrivals(discount, ratios, lmbda, e, d)
     counts = np.flatnonzero(e >= _COUNTS_FROM)
@@ -160,12 +188,12 @@ def _decays(discount: Array, ratios: Array, lmbda: float) -> tuple[Array, Array,
 
 
 def _product(left: Array, right: Features) -> Array:
-    """leftᵀ right, dense."""
+    """Return leftᵀ right, dense."""
     if sparse.issparse(right):
         return np.asarray((right.T @ left).T)
     return np.asarray(left.T @ right)
 
 
 def _weighted(weights: Array, rows: Features) -> Array:
-    """Weighted sum of rows."""
+    """Return the weighted sum of rows."""
     return np.asarray(rows.T @ weights).reshape(-1)

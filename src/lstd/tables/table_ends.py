@@ -140,8 +140,8 @@ class Ends:
         places = {name: place for place, name in enumerate(others)}
         order = [places[name] for name in names]
         every = np.array([*order, *range(len(order), blocks.total.n_features)])
-        marks = tuple(_reordered(mark, every) for mark in blocks.marks)
-        return replace(blocks, total=_reordered(blocks.total, every), marks=marks)
+        prefixes = tuple(_reordered(prefix, every) for prefix in blocks.prefixes)
+        return replace(blocks, total=_reordered(blocks.total, every), prefixes=prefixes)
 
 
 def pack(ends: Ends) -> dict[str, Any]:
