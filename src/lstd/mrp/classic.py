@@ -82,6 +82,6 @@ class RandomWalk(MRP):
         ends[0] += check_real("left_reward", left_reward, -np.inf, np.inf)
         ends[-1] += check_real("right_reward", right_reward, -np.inf, np.inf)
         if k == 1:
-            ends /= 2.0  # both exits leave from the one state, each with probability 1/2
+            ends /= 2.0  # both exits leave the only state, each with probability 1/2
         steps = 0.5 * (np.eye(k, k=1) + np.eye(k, k=-1))
         super().__init__(steps, np.zeros((k, k)), gamma=gamma, start=k // 2, termination_reward=ends)

@@ -78,7 +78,7 @@ class RecursiveLSTD(Recursion):
     Memory is 16 n² bytes, and 8 n² more after an episode was truncated.
 
     Weights are precise to about eight digits or better, in units of each feature. If the data determine fewer digits,
-    the precision is about that of :class:`lstd.LSTD`. The time of a reading depends on the condition number κ of the
+    they are about as precise as with :class:`lstd.LSTD`. The time of a reading depends on the condition number κ of the
     system, after scaling rows and columns, at the last check. Up to κ = 1e6, weights are read from the recursion, in
     O(n). Up to 1e8, they are corrected by the residual of the sums, in O(n²). Above that, after a failed correction, or
     if an update since the check may have lost digits, they are solved for, in O(n³). With a small `alpha`, κ is large

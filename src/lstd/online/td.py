@@ -145,9 +145,9 @@ class TemporalDifference(OnlinePredictor):
     ) -> Self:
         """Learn from rows in time order, as from one :meth:`update` per transition.
 
-        Parameters, errors and warnings are those of :meth:`lstd.LSTD.partial_fit`, with one reward per row. The next
-        call continues the stream: its first row is the successor of the last row of this call, unless that row
-        terminated or the episode ids differ. An :meth:`update` in between replaces the transition between the two rows.
+        The parameters mean the same as in :meth:`lstd.LSTD.partial_fit`; each row has one reward. The next call
+        continues the stream: its first row is the successor of the last row of this call, unless that row terminated or
+        the episode ids differ. An :meth:`update` in between replaces the transition between the two rows.
 
         Returns
         -------
@@ -176,7 +176,7 @@ class TemporalDifference(OnlinePredictor):
         if (self._episode is None) != (rows.first_episode is None):
             raise InvalidInputError(
                 "`episode` must be given for all chunks of a stream or for none, because a chunk may continue the "
-                "episode of the one before."
+                "episode of the previous chunk."
             )
         continues = bool(np.all(self._episode == rows.first_episode))
         if continues and self._pending is not None and math.isnan(self._pending.reward):
@@ -292,8 +292,8 @@ class TD(TemporalDifference):
 class TrueOnlineTD(TemporalDifference):
     """True online TD(λ) (van Seijen, Mahmood, Pilarski, Machado and Sutton 2016).
 
-    After every transition its weights equal the weights of the online λ-return algorithm. Parameters and attributes are
-    those of :class:`TD`, except for `trace`.
+    After every transition its weights equal the weights of the online λ-return algorithm. It has the parameters and
+    attributes of :class:`TD`, except for `trace`.
 
     Notes
     -----
