@@ -21,7 +21,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lstd import LSTDStatistics
-from lstd.data.columns import id_key
+from lstd.data.parsing import id_key
 from lstd.data.settings import Settings
 from lstd.errors import InvalidInputError
 from lstd.tables import readers as files

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
-from lstd.data import columns
+from lstd.data import parsing
 from lstd.data.checks import check_indices, check_not_masked, check_real, to_real_array
 from lstd.errors import BrokenEpisodeWarning, InvalidInputError, MissingTerminationWarning
 from lstd.errors import warn as give_warning
@@ -329,7 +329,7 @@ def _check_episode(episode: ArrayLike, n_rows: int) -> NDArray[Any]:
 
 
 def _check_contiguous(ids: NDArray[Any]) -> None:
-    row = columns.first_repeat(ids)
+    row = parsing.first_repeat(ids)
     if row is not None:
         name = ids[row].item() if hasattr(ids[row], "item") else ids[row]
         raise InvalidInputError(
@@ -370,7 +370,7 @@ def _check_flags(name: str, flags: ArrayLike | None, n_rows: int) -> NDArray[np.
         raise InvalidInputError(f"`{name}` must have one flag per row of `X`, shape ({n_rows},); got {array.shape}.")
     if array.dtype.kind not in "biu" and not (array.dtype.kind == "f" and np.isfinite(array).all()):
         raise InvalidInputError(f"`{name}` must hold True and False; got dtype {array.dtype}. Convert it to bool.")
-    parsed, fault = columns.flags(array, name)
+    parsed, fault = parsing.flags(array, name)
     if fault is not None:
         row = fault.row
         raise InvalidInputError(f"`{name}` must hold True and False; row {row} has {array[row]}. Convert it to bool.")

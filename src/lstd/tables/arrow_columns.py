@@ -1,4 +1,4 @@
-"""Arrow arrays as NumPy columns, by the rules of `lstd.data.columns`.
+"""Arrow arrays as NumPy columns, by the rules of `lstd.data.parsing`.
 
 Arrow converts whole columns much faster than Python. Where it refuses one, the rules are applied value by value.
 """
@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from lstd.data import columns as rules
-from lstd.data.columns import Array, Fault, Flags, Ids
+from lstd.data import parsing as rules
+from lstd.data.parsing import Array, Fault, Flags, Ids
 
 _HAS_TENSORS = int(pa.__version__.partition(".")[0]) >= 17  # in the order of rows
 _DTYPES = {"double": "float64", "float": "float32", "halffloat": "float16"}  # the others have the same names
@@ -24,7 +24,7 @@ _NO_IDS = f"which cannot be ids; {_CONVERT}"
 
 
 def numbers(array: pa.Array, column: str) -> tuple[Array, Fault | None]:
-    """Parse numbers, NaN where there is no value; see `lstd.data.columns.numbers`."""
+    """Parse numbers, NaN where there is no value; see `lstd.data.parsing.numbers`."""
     array = _plain(array)
     kind = array.type
     if pa.types.is_string(kind):
@@ -50,7 +50,7 @@ def matrix(batch: pa.RecordBatch, names: Sequence[str]) -> Array | None:
 
 
 def flags(array: pa.Array, column: str) -> tuple[Flags, Fault | None]:
-    """Parse flags; see `lstd.data.columns.flags`."""
+    """Parse flags; see `lstd.data.parsing.flags`."""
     array = _plain(array)
     if pa.types.is_string(array.type):
         encoded = array.dictionary_encode(null_encoding="encode")

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from lstd.data.columns import LATE_ROW, LOST_REWARD, NO_SUCCESSOR, NOT_CUT, Fault, Ids, id_key
+from lstd.data.parsing import LATE_ROW, LOST_REWARD, NO_SUCCESSOR, NOT_CUT, Fault, Ids, id_key
 from lstd.tables.faults import at_row
 from lstd.tables.seen import SeenIds
 

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from lstd.data.columns import Fault, check_finite, check_not_infinite
+from lstd.data.parsing import Fault, check_finite, check_not_infinite
 from lstd.distributed.ahead import MEMORY, Ahead
 from lstd.distributed.choosing import OnProgress
 from lstd.errors import InvalidInputError

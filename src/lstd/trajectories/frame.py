@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from lstd.data.checks import check_choice, check_integer
-from lstd.data.columns import (
+from lstd.data.parsing import (
     LATE_ROW,
     LOST_REWARD,
     NO_SUCCESSOR,

@@ -1,4 +1,4 @@
-"""Columns of a data frame of any library as NumPy arrays, by the rules of `lstd.data.columns`."""
+"""Columns of a data frame of any library as NumPy arrays, by the rules of `lstd.data.parsing`."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lstd.data import columns as rules
-from lstd.data.columns import Array, Fault, Flags, first_true
+from lstd.data import parsing as rules
+from lstd.data.parsing import Array, Fault, Flags, first_true
 from lstd.errors import InvalidInputError
 from lstd.trajectories.extras import import_narwhals
 

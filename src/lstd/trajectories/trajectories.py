@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
-from lstd.data.columns import last_rows, plain_ids
+from lstd.data.parsing import last_rows, plain_ids
 from lstd.data.rows import check_rows
 from lstd.errors import InvalidInputError
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
-from lstd.data import columns
+from lstd.data import parsing
 
 pa = pytest.importorskip("pyarrow")
 arrow = pytest.importorskip("lstd.tables.arrow_columns")
@@ -35,7 +35,7 @@ def objects(values):
 @settings(deadline=None)
 @given(texts(NUMBERS, NO_NUMBERS) | texts(NUMBERS))
 def test_numbers_of_text(words):
-    parsed, fault = columns.numbers(objects(words), "x")
+    parsed, fault = parsing.numbers(objects(words), "x")
     from_arrow, fault_of_arrow = arrow.numbers(pa.array(words, pa.string()), "x")
     assert_array_equal(parsed, from_arrow)
     assert fault == fault_of_arrow
@@ -46,7 +46,7 @@ def test_numbers_of_text(words):
 @settings(deadline=None)
 @given(texts(FLAGS, NO_FLAGS) | texts(FLAGS))
 def test_flags_of_text(words):
-    parsed, fault = columns.flags(objects(words), "x")
+    parsed, fault = parsing.flags(objects(words), "x")
     from_arrow, fault_of_arrow = arrow.flags(pa.array(words, pa.string()), "x")
     assert_array_equal(parsed, from_arrow)
     assert fault == fault_of_arrow
@@ -57,7 +57,7 @@ def test_flags_of_text(words):
 @settings(deadline=None)
 @given(texts(IDS, NO_IDS) | texts(IDS))
 def test_ids_of_text(words):
-    every_row = columns.ids_of_text(np.arange(len(words)), words, "x")
+    every_row = parsing.ids_of_text(np.arange(len(words)), words, "x")
     from_arrow = arrow.ids(pa.array(words, pa.string()), "x")
     assert every_row.changes.tolist() == from_arrow.changes.tolist()
     assert every_row[1:] == from_arrow[1:]
@@ -66,16 +66,16 @@ def test_ids_of_text(words):
 
 
 def test_text_stands_for_the_same_id_as_the_number():
-    assert columns.ids_of_text(np.arange(5), ["7", " 7.0", "7.00", "07", "07 "], "x").names == ["7", "7.00", "07"]
+    assert parsing.ids_of_text(np.arange(5), ["7", " 7.0", "7.00", "07", "07 "], "x").names == ["7", "7.00", "07"]
 
 
 @pytest.mark.parametrize(
     "values", [[1, 0, 1], [1.0, 0.0], [True, False], [Decimal(1), Decimal("0.0")], [1.0, None, 2.0]]
 )
 def test_numbers_and_flags_of_other_types(values):
-    parsed, _ = columns.numbers(objects(values), "x")
+    parsed, _ = parsing.numbers(objects(values), "x")
     assert_array_equal(parsed, arrow.numbers(pa.array(values), "x")[0])
-    flags, fault = columns.flags(objects(values), "x")
+    flags, fault = parsing.flags(objects(values), "x")
     from_arrow, fault_of_arrow = arrow.flags(pa.array(values), "x")
     assert_array_equal(flags, from_arrow)
     assert fault == fault_of_arrow
@@ -83,16 +83,16 @@ def test_numbers_and_flags_of_other_types(values):
 
 
 def test_an_integer_beyond_float64_is_infinite():
-    assert columns.numbers(objects([10**400]), "x")[0][0] == math.inf
+    assert parsing.numbers(objects([10**400]), "x")[0][0] == math.inf
 
 
 def test_the_first_bad_value_of_several_rules():
-    values, fault = columns.numbers(objects(["1", "", "two", "inf"]), "x")
-    assert columns.check_finite(values, "x", fault) == columns.Fault(
+    values, fault = parsing.numbers(objects(["1", "", "two", "inf"]), "x")
+    assert parsing.check_finite(values, "x", fault) == parsing.Fault(
         1, "x", "has no value (it is empty or NaN); drop or impute such rows first."
     )
-    assert columns.check_not_infinite(values, "x", fault) == columns.Fault(2, "x", "has 'two', which is not a number.")
+    assert parsing.check_not_infinite(values, "x", fault) == parsing.Fault(2, "x", "has 'two', which is not a number.")
 
 
 def test_long_values_are_cut_in_messages():
-    assert columns.numbers(objects(["9" * 50 + "x"]), "x")[1].text == f"has '{'9' * 40}…', which is not a number."
+    assert parsing.numbers(objects(["9" * 50 + "x"]), "x")[1].text == f"has '{'9' * 40}…', which is not a number."
