@@ -5,11 +5,11 @@ from __future__ import annotations
 import importlib.util
 import sys
 import warnings
+from decimal import MAX_EMAX, MIN_EMIN, Decimal, getcontext, localcontext
 from types import ModuleType, SimpleNamespace
 from typing import NamedTuple
 from unittest import mock
 
-import mpmath
 import numpy as np
 from hypothesis import strategies as st
 from scipy import sparse
@@ -152,6 +152,9 @@ def lstd_every_step(stream, variant, lmbda, alpha):
     return np.array(result)
 
 
+decimals = np.vectorize(lambda number: Decimal(float(number)), otypes=[object])
+
+
 def exact_every_step(stream, variants, lmbda, alpha, last_only=False, digits=50, steps=None):
     """Matrices A + αI and weights, from so many digits rounded to float64, after each transition; per variant.
 
@@ -161,16 +164,16 @@ def exact_every_step(stream, variants, lmbda, alpha, last_only=False, digits=50,
     """
     if steps is None:
         steps = [len(stream) - 1] if last_only else range(len(stream))
-    with mpmath.workdps(digits):
-        number = np.vectorize(mpmath.mpf, otypes=[object])
-        n, lmbda, z, within = len(stream[0].x), mpmath.mpf(lmbda), 0, False
-        unc, ends, b = number(alpha * np.eye(n)), number(np.zeros((n, n))), number(np.zeros(n))
+    with localcontext(prec=digits, Emin=MIN_EMIN, Emax=MAX_EMAX):
+        n, lmbda, z, within = len(stream[0].x), Decimal(lmbda), 0, False
+        unc, ends, b = decimals(alpha * np.eye(n)), decimals(np.zeros((n, n))), decimals(np.zeros(n))
         result = []
         for t, step in enumerate(stream):
-            phi, phi_next, ahead = number(step.x), number(step.x_next), mpmath.mpf(step.ahead)
-            z = mpmath.mpf(step.ratio) * (lmbda * mpmath.mpf(stream[t - 1].ahead) * z + phi if within else phi)
+            phi, phi_next, ahead = decimals(step.x), decimals(step.x_next), Decimal(float(step.ahead))
+            past = lmbda * Decimal(float(stream[t - 1].ahead)) * z if within else 0
+            z = Decimal(float(step.ratio)) * (past + phi)
             end = ahead * np.outer(z, phi_next)
-            b = b + mpmath.mpf(step.reward) * z
+            b = b + Decimal(float(step.reward)) * z
             unc = unc + np.outer(z, phi)
             if t in steps:
                 parts = {v: {"boyan": 1, "uncorrected": 0, "mixed": 1 - lmbda}[v] for v in variants}
@@ -184,11 +187,20 @@ def exact_every_step(stream, variants, lmbda, alpha, last_only=False, digits=50,
         return result
 
 
-def _solve_exactly(M, b):
-    try:
-        return np.array([float(v) for v in mpmath.lu_solve(mpmath.matrix(M.tolist()), mpmath.matrix(b.tolist()))])
-    except ZeroDivisionError:
-        return None
+def _solve_exactly(A, b):
+    """Gaussian elimination with the largest pivot; None where that is lost in the rounding of so many digits."""
+    rows, n = np.column_stack([A, b]), len(b)
+    negligible = abs(A).sum(axis=0).max() * Decimal(10).scaleb(-getcontext().prec)
+    for k in range(n):
+        pivot = k + int(np.argmax(abs(rows[k:, k])))
+        if abs(rows[pivot, k]) <= negligible:
+            return None
+        rows[[k, pivot]] = rows[[pivot, k]]
+        rows[k + 1 :, k:] -= np.outer(rows[k + 1 :, k] / rows[k, k], rows[k, k:])
+    weights = rows[:, n]
+    for k in reversed(range(n)):
+        weights[k] = (weights[k] - rows[k, k + 1 : n] @ weights[k + 1 :]) / rows[k, k]
+    return weights.astype(float)
 
 
 def read_weights(model, variant):
@@ -210,32 +222,41 @@ def check_reading(found, warned, M, expected):
     assert error <= tolerance.atol + tolerance.rtol * condition, (error, condition)
 
 
-def sensitivity(stream, own, read, lmbda, alpha):
-    """Factor by which rounding may grow on the way to the weights of `read`, from a recursion for `own`.
+def sensitivities(stream, own, reads, lmbda, alpha):
+    """Factors by which rounding may grow on the way to the weights of each of `reads`, from a recursion for `own`.
 
-    The largest inverse of all matrices on the way times the largest of them, and for what is read out at the end of the
-    data the square of what its denominator magnifies by.
+    After each transition: the largest inverse of all matrices on the way times the largest of them, and for what is
+    read out at the end of the data the square of what its denominator magnifies by.
     """
     n = len(stream[0].x)
-    inverse, size, grown = 1.0 / alpha, alpha, 1.0
-    for t, step in enumerate(stream):
-        head = stream[: t + 1]
-        within = system([*head[:-1], step._replace(truncated=False, terminated=True)], own, lmbda)[0]
-        z, end = trace(stream, t, lmbda), step.ahead * step.x_next
-        matrices = [within, system(head, own, lmbda)[0]]
-        gap = t + 1 < len(stream) and not np.array_equal(step.x_next, stream[t + 1].x)
-        if gap:
-            matrices.append(within - np.outer(z, end))
+    inverse, size, grown = 1.0 / alpha, alpha, dict.fromkeys(reads, 1.0)
+    result = []
+
+    def include(*matrices):
+        nonlocal inverse, size
         for A in matrices:
             M = A + alpha * np.eye(n)
             size = max(size, np.linalg.norm(M))
             inverse = max(inverse, np.linalg.norm(np.linalg.pinv(M, rcond=1e-30)))
+
+    def grow(*shares):
+        """The growth of each read-out, with that of a part of the boundary term at this transition."""
+        with np.errstate(divide="ignore"):
+            return max((1 + np.linalg.norm(y) * np.linalg.norm(c * end) / abs(1 - c * (end @ y))) ** 2 for c in shares)
+
+    for t, step in enumerate(stream):
+        head = stream[: t + 1]
+        within = system([*head[:-1], step._replace(truncated=False, terminated=True)], own, lmbda)[0]
+        z, end = trace(stream, t, lmbda), step.ahead * step.x_next
+        include(within, system(head, own, lmbda)[0])
         y = np.linalg.lstsq(within + alpha * np.eye(n), z, rcond=None)[0]
-        for c in {share(read, lmbda), share(own, lmbda) if step.truncated else 0.0, 1.0 if gap else 0.0}:
-            with np.errstate(divide="ignore"):
-                factor = 1 + np.linalg.norm(y) * np.linalg.norm(c * end) / abs(1 - c * (end @ y))
-            grown = max(grown, factor**2)
-    return inverse * size * grown
+        for read in reads:
+            grown[read] = max(grown[read], grow(share(read, lmbda), share(own, lmbda) if step.truncated else 0.0))
+        result.append({read: inverse * size * grown[read] for read in reads})
+        if t + 1 < len(stream) and not np.array_equal(step.x_next, stream[t + 1].x):  # a gap
+            include(within - np.outer(z, end))
+            grown = {read: max(growth, grow(1.0)) for read, growth in grown.items()}
+    return result
 
 
 def td_trace(stream, t, lmbda, kind, step_size):
