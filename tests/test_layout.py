@@ -45,12 +45,9 @@ CYCLES_TO_OPEN = {
 }
 NAMES_TO_CHANGE = set()
 ROOMS_TO_DESCRIBE = {
-    "_kernels",
     "cli",
     "data",
     "estimators",
-    "io",
-    "statistics",
 }
 FUNCTIONS_TO_SHORTEN = {
     "lstd.experiments.kernels.lstd_onehot._take_row_and_column",

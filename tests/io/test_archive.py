@@ -33,7 +33,7 @@ def members_of(path):
 
 
 def load(path):
-    return read(path, "thing", lambda document, arrays: arrays)
+    return read(path, {"thing": lambda document, arrays: arrays})
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
-"""A file of arrays and a JSON document that holds nothing executable and is checked as a whole.
+"""Files of arrays and a JSON document, which hold nothing executable and are checked as a whole.
 
-It is an .npz archive, which `numpy.load` reads too, whose comment is the SHA-256 digest of all bytes before it: a file
-that was cut off or changed in any bit is refused.
+A file is an .npz archive, which `numpy.load` reads too. Its comment is the SHA-256 digest of all bytes before it, so
+that a file is refused if any bit has changed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ VERSION = 3
 _DOCUMENT = "document.json"
 _PREFIX = b"sha256:"
 SEAL = len(_PREFIX) + 2 * hashlib.sha256().digest_size
-_BLOCK = 2**20
+_BATCH = 2**20  # bytes read at a time
+_BROKEN = (LookupError, ValueError, TypeError, AttributeError)  # what reading content of another form raises
 
 
 def write(
@@ -39,16 +40,16 @@ def write(
     *,
     locked: bool = False,
 ) -> None:
-    """Write a file of a kind, whole or not at all; a link stays, and the file that it leads to is replaced.
+    """Write a file, whole or not at all; if `path` is a link, the file that it points to is replaced.
 
     `locked` is that of :func:`lstd.io.files.replacing`.
 
     Raises
     ------
     InvalidInputError
-        If `path` is none.
+        When `path` is not a path.
     OutputError
-        If it could not be written.
+        When the file could not be written.
     """
     head = {"format": f"lstd {kind}", "version": VERSION, "arrays": list(arrays)}
     path = checked_path(path)
@@ -65,18 +66,19 @@ def write(
 
 
 def read(path: str | os.PathLike[str], builds: Mapping[str, Callable[[dict[str, Any], dict[str, Array]], T]]) -> T:
-    """Read a file and build what it holds.
+    """Read a file and return what it holds.
 
     Parameters
     ----------
     path : path-like
     builds : mapping
-        For each kind of file that is accepted, the function of its document and arrays to call.
+        The accepted kinds of files, and for each the function of document and arrays that makes the result.
 
     Raises
     ------
     InvalidInputError
-        If there is no such file, or it is damaged, of another kind or version, or cannot be built.
+        When there is no such file, it is damaged or of another kind or version, or its function raises LookupError,
+        ValueError, TypeError or AttributeError.
     """
     path = checked_path(path)
     try:
@@ -87,12 +89,12 @@ def read(path: str | os.PathLike[str], builds: Mapping[str, Callable[[dict[str, 
         raise InvalidInputError(f"{path} could not be read: {reason(error)}.") from error
     try:
         return builds[kind](document, arrays)
-    except (LookupError, ValueError, TypeError, AttributeError) as error:
+    except _BROKEN as error:
         raise _foreign(path, kind) from error
 
 
 class Sealed:
-    """Passes what is written on to a file; replaces the last bytes by the digest of all before."""
+    """File whose last bytes, as many as a seal has, are replaced by the digest of all bytes before."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file, self._digest, self._tail = file, hashlib.sha256(), b""
@@ -125,9 +127,9 @@ def _check_seal(path: Path, file: IO[bytes]) -> None:
     digest = hashlib.sha256()
     file.seek(0)
     while left > 0:
-        block = file.read(min(left, _BLOCK))
-        left -= len(block) or left
-        digest.update(block)
+        batch = file.read(min(left, _BATCH))
+        left -= len(batch) or left
+        digest.update(batch)
     if seal != _PREFIX + digest.hexdigest().encode():
         raise InvalidInputError(f"{path} is damaged: its checksum does not match; make it again or take a copy of it.")
 
@@ -145,21 +147,19 @@ def _read_archive(path: Path, kinds: list[str], file: IO[bytes]) -> tuple[str, d
             return kind, document, {name: _array(archive.read(f"{name}.npy")) for name in names}
     except InvalidInputError:
         raise
-    except (ValueError, LookupError, AttributeError, TypeError, MemoryError, RecursionError, RuntimeError) as error:
-        raise _foreign(path, kind) from error
-    except (zipfile.BadZipFile, NotImplementedError, EOFError) as error:
+    except (*_BROKEN, MemoryError, RuntimeError, zipfile.BadZipFile, EOFError) as error:
         raise _foreign(path, kind) from error
 
 
 def _check_members(archive: zipfile.ZipFile) -> None:
-    """Refuse members that take more memory than the file has bytes, before any of them is read."""
+    """Raise ValueError if a member takes more memory than the file has bytes."""
     for member in archive.infolist():
         if member.compress_type != zipfile.ZIP_STORED or member.file_size != member.compress_size:
             raise ValueError(member)
 
 
 def _foreign(path: Path, kind: str) -> InvalidInputError:
-    """Return the error for a file that is whole but does not hold what a file of its kind must."""
+    """Return the error for a file that is undamaged but has other content than its kind says."""
     return InvalidInputError(f"{path} holds no {kind} as lstd writes them.")
 
 

@@ -1,4 +1,4 @@
-"""Whole files or none: atomic replacement, a lock on a folder, JSON documents."""
+"""Files that are written whole or not at all, a lock on a folder, and JSON documents."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import os
 import re
 import secrets
 import stat
+import sys
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -18,19 +19,18 @@ from typing import IO, Any
 from lstd.errors import InvalidInputError, OutputError
 
 _OWNED = re.compile(rb"(?:lstd (\d+))?")
-# Out of space, quota or file size is a failed output; anything else says that the folder is a bad one.
+# No space, quota or file size left: a failed output. Any other error is the fault of the folder.
 _FULL = (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC), errno.EFBIG, errno.EIO)
-_SECONDS_LEFT_BEHIND = 3600.0
+_SECONDS_LEFT_BEHIND = 3600.0  # processes of other machines may write to the same folder until then
 _locks: set[Path] = set()
 _unfinished: set[Path] = set()
 
 
 def checked_path(path: Any, name: str = "path") -> Path:
-    """A path, or an InvalidInputError where it is none: not text, empty, or with a NUL character."""
-    try:
+    """Return a path; raise InvalidInputError unless it is text or path-like, not empty and without NUL characters."""
+    text = None
+    with contextlib.suppress(Exception):  # `__fspath__` may raise anything
         text = os.fspath(path)
-    except Exception as error:  # `__fspath__` may raise anything
-        raise InvalidInputError(f"`{name}` must be text or a pathlib.Path; got {path!r:.80}.") from error
     if not isinstance(text, str) or not text or "\0" in text:
         rule = "text or a pathlib.Path, not empty and without NUL characters"
         raise InvalidInputError(f"`{name}` must be {rule}; got {path!r:.80}.")
@@ -39,21 +39,20 @@ def checked_path(path: Any, name: str = "path") -> Path:
 
 @contextlib.contextmanager
 def replacing(path: Path, *, locked: bool = True) -> Iterator[IO[bytes]]:
-    """Open a file that appears under its name whole, when the block ends, or not at all.
-
-    A file that is replaced leaves its permissions to the new one.
+    """Open a file for writing that gets its name when the block ends, and is removed if the block fails.
 
     Parameters
     ----------
     path : Path
+        An existing file is replaced, and its permissions are kept.
     locked : bool, default True
-        Nobody else writes to the folder. Otherwise the temporary name is one of this call alone, and those of processes
-        that were killed an hour ago or more are removed.
+        Whether no other process writes to the folder. Otherwise the temporary name is unique, and temporary files that
+        killed processes left an hour ago or earlier are removed.
 
     Raises
     ------
     OutputError
-        If it could not be written; the temporary file is removed.
+        When the file could not be written.
 
     Examples
     --------
@@ -68,8 +67,7 @@ def replacing(path: Path, *, locked: bool = True) -> Iterator[IO[bytes]]:
     _unfinished.add(partial)
     try:
         path.parent.mkdir(exist_ok=True)
-        # What a killed process left is removed rather than written to, as is a link under the temporary name.
-        remove_quietly(partial)
+        remove_quietly(partial)  # a link, or what a killed process left
         if not locked:
             _remove_left_behind(path)
         with open(partial, "xb") as file:
@@ -80,65 +78,61 @@ def replacing(path: Path, *, locked: bool = True) -> Iterator[IO[bytes]]:
         os.replace(partial, path)
         _sync_folder(path.parent)
     except OSError as error:
-        remove_quietly(partial)
         failure = OutputError(f"{path} could not be written: {reason(error)}; make room or mend the folder.")
         failure.errno = error.errno
         raise failure from error
-    except BaseException:
-        remove_quietly(partial)
-        raise
     finally:
+        remove_quietly(partial)
         _unfinished.discard(partial)
 
 
 def partial_of(path: Path, *, locked: bool = True) -> Path:
-    """The temporary name of a file: always the same in a locked folder, a new one of this process elsewhere.
+    """Return the temporary name of a file: always the same in a locked folder, a new one elsewhere.
 
-    The number of a process is not enough: threads share it, and so do processes of other machines and containers.
+    The number of the process alone would not be unique, as threads, machines and containers share numbers.
     """
-    if locked:
-        return path.with_name(f".lstd-{path.name}.part")
-    return path.with_name(f".lstd-{path.name}.{os.getpid()}-{secrets.token_hex(4)}.part")
+    unique = "" if locked else f".{os.getpid()}-{secrets.token_hex(4)}"
+    return path.with_name(f".lstd-{path.name}{unique}.part")
 
 
 def _remove_left_behind(path: Path) -> None:
-    """Remove temporary files of this file whose process is over, and which nothing was written to for an hour."""
-    if os.name != "posix":  # elsewhere there is no asking whether a process is there
+    """Remove old temporary files of this file whose process has ended."""
+    if os.name != "posix":  # elsewhere one cannot ask whether a process runs
         return
     of_a_process = re.compile(rf"\.lstd-{re.escape(path.name)}\.(\d+)-[0-9a-f]{{8}}\.part")
     with contextlib.suppress(OSError):
         for other in path.parent.iterdir():
-            found = of_a_process.fullmatch(other.name)
-            # The hour is for processes of other machines that write to the same folder.
-            if found and time.time() - other.lstat().st_mtime > _SECONDS_LEFT_BEHIND and not _runs(int(found[1])):
+            match = of_a_process.fullmatch(other.name)
+            if match and time.time() - other.lstat().st_mtime > _SECONDS_LEFT_BEHIND and not _runs(int(match[1])):
                 remove_quietly(other)
 
 
 def _runs(process: int) -> bool:
+    """Return whether a process with this number runs, as far as can be seen."""
     try:
         os.kill(process, 0)
     except ProcessLookupError:
         return False
     except (OSError, OverflowError):
-        return True
+        pass
     return True
 
 
 def _keep_permissions(file: IO[bytes], path: Path) -> None:
-    """Give a file the permissions of the one that it is about to replace, if any."""
+    """Give a file the permissions of the file that it will replace, if there is one."""
     if os.name == "posix":
         with contextlib.suppress(OSError):
             os.fchmod(file.fileno(), stat.S_IMODE(path.stat().st_mode))
 
 
 def remove_unfinished() -> None:
-    """Remove the temporary files and the locks of this process, which is about to end at once."""
+    """Remove the temporary files and the locks of this process, before it exits at once."""
     for path in (*_unfinished, *_locks):
         remove_quietly(path)
 
 
 def _sync_folder(path: Path) -> None:
-    """Make a rename last through a power cut, where folders can be flushed (not on Windows)."""
+    """Make a rename survive a power cut, on systems where a folder can be flushed."""
     with contextlib.suppress(OSError):
         folder = os.open(path, os.O_RDONLY)
         try:
@@ -148,18 +142,18 @@ def _sync_folder(path: Path) -> None:
 
 
 def remove_quietly(path: Path) -> None:
-    """Remove a file if that is possible."""
+    """Remove a file if possible."""
     with contextlib.suppress(OSError):
         path.unlink(missing_ok=True)
 
 
 def reason(error: OSError) -> str:
-    """The operating system's words, without number and file name."""
+    """Return the operating system's words for an error, without number and file name."""
     return error.strerror or str(error)
 
 
 def check_not_a_file(path: Path) -> None:
-    """Check that a path is free or a folder, as far as can be seen; raises InvalidInputError."""
+    """Raise InvalidInputError if a path exists and is no folder."""
     try:
         if not stat.S_ISDIR(path.stat().st_mode):
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
@@ -170,14 +164,14 @@ def check_not_a_file(path: Path) -> None:
 
 
 def check_replaceable(path: Path, *, force: bool, option: str = "--out") -> None:
-    """Check, by trying, that a file can be written under a name before hours are spent on what goes into it.
+    """Create and remove a temporary file, so that a path that cannot be written is reported before hours of work.
 
     Raises
     ------
     InvalidInputError
-        If something is there already and `force` is not set, or it is no file, or the folder cannot be written.
+        When the path exists and `force` is false, or is not a file, or its folder cannot be written.
     OutputError
-        If the disk is full.
+        When the disk is full.
     """
     given = str(path)
     try:
@@ -199,7 +193,7 @@ def check_replaceable(path: Path, *, force: bool, option: str = "--out") -> None
 
 
 def unusable(path: Path, error: OSError) -> InvalidInputError | OutputError:
-    """The error to raise when a folder could not be prepared: bad input, or a full disk."""
+    """Return the error to raise when a folder could not be prepared: bad input, or a full disk."""
     if error.errno in _FULL:
         return OutputError(f"{path} could not be written: {reason(error)}; make room or give another folder.")
     return InvalidInputError(
@@ -208,9 +202,9 @@ def unusable(path: Path, error: OSError) -> InvalidInputError | OutputError:
 
 
 def json_bytes(document: Mapping[str, Any]) -> bytes:
-    """A JSON document as text, the same for the same content; infinite and undefined numbers become null."""
+    """Return a JSON document as UTF-8; infinite and undefined numbers become null."""
     text = json.dumps(_plain(document), indent=1, ensure_ascii=False, allow_nan=False)
-    # A file name that is no text is kept as the escapes of JSON.
+    # A file name that is not valid Unicode is kept as escapes.
     return (text + "\n").encode("utf-8", "backslashreplace")
 
 
@@ -227,7 +221,7 @@ def _plain(value: Any) -> Any:
 
 
 def read_json(path: Path) -> dict[str, Any] | None:
-    """Read a JSON object; None when the file is missing or damaged."""
+    """Read a JSON object; return None if the file is missing or damaged."""
     try:
         document = json.loads(path.read_bytes())
     except (OSError, ValueError):
@@ -241,19 +235,18 @@ class FolderLock:
     Raises
     ------
     InvalidInputError
-        If another process holds it, the file is of other origin, or the folder cannot be written.
+        When another process holds it, `lstd` did not write the file, or the folder cannot be written.
     OutputError
-        If the disk is full.
+        When the disk is full.
     """
 
     def __init__(self, path: Path) -> None:
-        self._path = path
-        while True:
+        self._path, self._file = path, -1
+        # Releasing the lock removes the file, so a lock counts only on the file that still has this name.
+        while self._file < 0 or not _is_at(self._file, path):
+            if self._file >= 0:
+                os.close(self._file)
             self._file = self._open()
-            # The process that releases the lock removes the file: it counts only on the file still under this name.
-            if _is_at(self._file, path):
-                break
-            os.close(self._file)
         os.ftruncate(self._file, 0)
         os.lseek(self._file, 0, os.SEEK_SET)
         with contextlib.suppress(OSError):
@@ -267,13 +260,13 @@ class FolderLock:
             file = os.open(self._path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o666)
         except OSError as error:
             raise unusable(self._path.parent, error) from error
-        found = _OWNED.fullmatch(os.read(file, 32))
-        if found is None:
+        owned = _OWNED.fullmatch(os.read(file, 32))
+        if owned is None:
             os.close(file)
             raise self._foreign()
         if not _lock(file):
             os.close(file)
-            owner = f"process {int(found[1])}" if found[1] else "another process"
+            owner = f"process {int(owned[1])}" if owned[1] else "another process"
             raise InvalidInputError(
                 f"`out` must not be in use; {owner} is writing to {str(self._path.parent)!r}; "
                 "wait until it is done or give another folder."
@@ -301,28 +294,18 @@ def _is_at(file: int, path: Path) -> bool:
 
 
 def _lock(file: int) -> bool:
-    """Try to lock an open file; False when another process holds it."""
+    """Try to lock an open file; return False if another process holds the lock."""
     try:
-        import fcntl
-    except ImportError:
-        return _lock_on_windows(file)
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if sys.platform == "win32":
+            import msvcrt
+
+            os.lseek(file, 1024, os.SEEK_SET)  # far behind the process number, which others must be able to read
+            msvcrt.locking(file, msvcrt.LK_NBLCK, 1)
+        else:
+            import fcntl
+
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
-        # Some network file systems know no locks: there the folder goes unguarded rather than unused.
+        # Some network file systems have no locks; a folder there is used without one.
         return error.errno not in (errno.EWOULDBLOCK, errno.EACCES)
-    return True
-
-
-def _lock_on_windows(file: int) -> bool:
-    import msvcrt
-
-    try:
-        # One byte far behind the process number, which others must be able to read.
-        os.lseek(file, 1024, os.SEEK_SET)
-        msvcrt.locking(file, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined,unused-ignore]
-    except OSError:
-        return False
-    finally:
-        os.lseek(file, 0, os.SEEK_SET)
     return True
