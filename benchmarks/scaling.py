@@ -19,14 +19,13 @@ from typing import Any
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped,unused-ignore]
 
 import out_of_core
-from lstd import LSTDStatistics
-from lstd.distributed import sum_chunks
+from lstd import LSTDStatistics, fit_chunks
 from problems import normal_rows
 from ratios import Ratio, in_turn, note, run_alone
 
 HOW = """\
 Files: `lstd.fit_tables` on eight Parquet files of 400 MB in all within 64 MB, in fresh processes, after a fit to a
-small file; all models have the same bits. Chunks: `lstd.distributed.sum_chunks` on one warm worker of each kind,
+small file; all models have the same bits. Chunks: `lstd.fit_chunks` on one warm worker of each kind,
 which has the data in its memory, beside `from_arrays` and `then` in a loop, BLAS at one thread. Merges: `then` of two
 statistics, beside `from_arrays` of 100 rows, a share of the time of many."""
 FILES_PAGE, PAGE = "out-of-core.md", "cluster-costs.md"
@@ -63,12 +62,12 @@ def _chunks(n: int, n_rows: int, n_chunks: int, pairs: int) -> Iterator[Ratio]:
     load = partial(normal_rows, n, n_rows)
     loop = partial(_loop, load, n_chunks)
     for kind, place in WORKERS.items():
-        claim = f"`sum_chunks`, {n_chunks} chunks of {n_rows} rows, n = {n}, one {kind}, beside a loop"
+        claim = f"`fit_chunks`, {n_chunks} chunks of {n_rows} rows, n = {n}, one {kind}, beside a loop"
         if kind == "Dask worker" and find_spec("distributed") is None:
             yield Ratio(claim, page=PAGE, skipped="distributed is not installed (the extra `dask`)")
             continue
         with threadpool_limits(1), place() as given:
-            seconds = in_turn(lambda: sum_chunks([load] * n_chunks, **given, **SETTINGS), loop, pairs)
+            seconds = in_turn(lambda: fit_chunks([load] * n_chunks, n_blocks=0, **given, **SETTINGS), loop, pairs)
         yield Ratio(claim, *seconds, cost=True, page=PAGE)
 
 

@@ -265,10 +265,10 @@ def test_sample_holds_whole_episodes_where_it_can(tmp_path, lengths, limit, kept
     for chunk in reader.chunks():
         sample.add(chunk)
     assert (len(sample), sample.is_full) == (kept, sum(lengths) > limit)
-    assert np.array_equal(sample.X, np.column_stack([data["x"], data["y"], np.ones(len(data))])[:kept])
-    assert np.array_equal(sample.y, data["r"].to_numpy()[:kept], equal_nan=True)
-    assert np.array_equal(sample.episode, data["id"].to_numpy()[:kept])
-    assert np.array_equal(sample.terminated, data["done"].to_numpy()[:kept])
+    assert np.array_equal(sample.columns["X"], np.column_stack([data["x"], data["y"], np.ones(len(data))])[:kept])
+    assert np.array_equal(sample.columns["y"], data["r"].to_numpy()[:kept], equal_nan=True)
+    assert np.array_equal(sample.columns["episode"], data["id"].to_numpy()[:kept])
+    assert np.array_equal(sample.columns["terminated"], data["done"].to_numpy()[:kept])
 
 
 # The report

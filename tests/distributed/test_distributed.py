@@ -14,10 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
-from chunk_loaders import EDGES, N_CHUNKS, N, chunk, load, slow, whole
+from chunk_loaders import EDGES, N_CHUNKS, N, chunk, load, slow, sum_chunks, whole
 from dask_commands import commands
 from lstd import LSTD, LSTDStatistics, fit_chunks
-from lstd.distributed import local_processes, sum_chunks
+from lstd.distributed import local_processes
 from lstd.distributed.tree import Tree
 from lstd.errors import (
     BrokenEpisodeWarning,
@@ -342,12 +342,12 @@ def test_what_was_assumed_is_said_once(where, request):
     rows = {"X": np.eye(3), "y": np.ones(3), "episode": [1, 1, 2]}
     plain = rows | {"terminated": np.zeros(3, dtype=bool)}
     with pytest.warns(MissingTerminationWarning, match=r"`source\[1\]`") as told:
-        sum_chunks([plain, rows, rows], **SETTINGS, **how)
+        fit_chunks([plain, rows, rows], **SETTINGS, **how)
     assert len(told) == 1
     assert told[0].filename == __file__
     broken = {"X": np.eye(3), "y": np.ones(3), "X_next": np.ones((3, 3))}
     with pytest.warns(BrokenEpisodeWarning, match=r"`source\[0\]`: row 1 of") as told:
-        sum_chunks([broken, broken], **SETTINGS, **how)
+        fit_chunks([broken, broken], **SETTINGS, **how)
     assert len(told) == 1
 
 

@@ -18,10 +18,10 @@ import pytest
 from scipy import sparse
 from test_distributed import SETTINGS, assert_same_bits, loaders, n_calls, processes
 
-from chunk_loaders import N_CHUNKS, chunk, load_and_die_sending
+from chunk_loaders import N_CHUNKS, chunk, load_and_die_sending, sum_chunks
 from dask_commands import commands
 from lstd import LSTDStatistics
-from lstd.distributed import executors, local_processes, sum_chunks
+from lstd.distributed import executors, local_processes
 from lstd.errors import InvalidInputError, LSTDError
 
 SECONDS = 60.0  # after which something hangs
@@ -158,7 +158,8 @@ from pathlib import Path
 import distributed
 import numpy as np
 
-from lstd.distributed import local_processes, sum_chunks
+from lstd import fit_chunks
+from lstd.distributed import local_processes
 
 FOLDER = Path(__file__).parent
 
@@ -173,12 +174,12 @@ if __name__ == "__main__":
     for where in sys.argv[1:]:
         chunks = [partial(load, place) for place in range(3)]
         if where == "spawn":
-            sum_chunks(chunks, gamma=0.9, executor=local_processes, store=FOLDER / "store")
+            fit_chunks(chunks, gamma=0.9, executor=local_processes, store=FOLDER / "store")
         elif where == "threads":
-            sum_chunks(chunks, gamma=0.9, executor=partial(ThreadPoolExecutor, 1), store=FOLDER / "store")
+            fit_chunks(chunks, gamma=0.9, executor=partial(ThreadPoolExecutor, 1), store=FOLDER / "store")
         else:
             with distributed.LocalCluster(1, dashboard_address=":0") as cluster, cluster.get_client() as client:
-                sum_chunks(chunks, gamma=0.9, client=client, store=FOLDER / "store")
+                fit_chunks(chunks, gamma=0.9, client=client, store=FOLDER / "store")
         print(len(list((FOLDER / "calls").iterdir())), len(list((FOLDER / "store").iterdir())))
 """
 

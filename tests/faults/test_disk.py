@@ -25,7 +25,7 @@ import pytest
 
 import fake_experiments
 from forked_commands import Commands
-from lstd.distributed import sum_chunks
+from lstd import fit_chunks
 from lstd.errors import InvalidInputError, OutputError
 from lstd.estimators.saving import read_model, write_model
 from lstd.experiments.folder import PROVENANCE
@@ -98,7 +98,7 @@ def chunks():
 
 def sum_into(store):
     with ThreadPoolExecutor(2) as pool:
-        return carried_out(lambda: sum_chunks(chunks(), gamma=0.9, executor=pool, store=store).save("sum"))
+        return carried_out(lambda: fit_chunks(chunks(), gamma=0.9, executor=pool, store=store).statistics_.save("sum"))
 
 
 def reproduce(*words):

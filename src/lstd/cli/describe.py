@@ -1,4 +1,4 @@
-"""What is said about a model: lines for people, or one JSON document."""
+"""Descriptions of a model: lines for people, or one JSON document."""
 
 from __future__ import annotations
 
@@ -13,17 +13,21 @@ import numpy as np
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from numpy.typing import NDArray
-
     from lstd.estimators.model import Model, Origin
     from lstd.tables.sample import Sample
 
 
 def fit_text(model: Model, sample: Sample | None, file: str, report: Path | None) -> str:
-    """What a model was fitted on, how its settings were chosen, whether it has intervals, and what else was written."""
-    lines = [_summary(model, file)]
-    if model.selection is not None:
-        lines.append(f"  chosen      {_choice(model)}")
+    """Describe what a model was fitted to, the choice of its settings, its intervals and the files written."""
+    lines = _summary(model, file)
+    if (chosen := model.selection) is not None:
+        rows = f"all {chosen.n_rows}"
+        if model.origin is not None and chosen.n_rows < model.origin.rows:
+            rows = f"the first {chosen.n_rows} of {model.origin.rows}"
+        lines.append(
+            f"  chosen      lmbda {chosen.lmbda:g}, alpha {chosen.alpha:g}, from {rows} rows in {chosen.n_folds} folds;"
+            f" R² {chosen.score:.4g} on held-out rows"
+        )
     if report is not None and sample is not None and model.origin is not None:
         which = f"the first {len(sample)} of" if sample.is_full else "all"
         lines.append(f"  report      {report}, on {which} {model.origin.rows} rows")
@@ -31,97 +35,72 @@ def fit_text(model: Model, sample: Sample | None, file: str, report: Path | None
 
 
 def fit_json(model: Model, sample: Sample | None, file: str, report: Path | None) -> str:
-    """The same as one JSON document, with coefficients."""
+    """Return the same as one JSON document, with coefficients."""
     chosen, selection = model.selection, None
     if chosen is not None:
-        selection = {
-            "lmbda": chosen.lmbda,
-            "alpha": chosen.alpha,
-            "rows": chosen.n_rows,
-            "folds": chosen.n_folds,
-            "score": chosen.score,
-        }
-    of_rows = None if report is None or sample is None else {"file": str(report), "rows": len(sample)}
-    content = {"no_intervals": model.no_intervals or None, "selection": selection, "report": of_rows}
+        names = {"lmbda": "lmbda", "alpha": "alpha", "rows": "n_rows", "folds": "n_folds", "score": "score"}
+        selection = {name: getattr(chosen, attribute) for name, attribute in names.items()}
+    page = None if report is None or sample is None else {"file": str(report), "rows": len(sample)}
+    content = {"no_intervals": model.no_intervals or None, "selection": selection, "report": page}
     return document(_content(model, file) | content)
 
 
-def _choice(model: Model) -> str:
-    chosen = model.selection
-    assert chosen is not None
-    total = f"all {chosen.n_rows}"
-    if model.origin is not None and chosen.n_rows < model.origin.rows:
-        total = f"the first {chosen.n_rows} of {model.origin.rows}"
-    return (
-        f"lmbda {chosen.lmbda:g}, alpha {chosen.alpha:g}, from {total} rows in {chosen.n_folds} folds; "
-        f"R² {chosen.score:.4g} on held-out rows"
-    )
-
-
 def model_text(model: Model, file: str) -> str:
-    """What a model was fitted on, its parameters, how well its system is conditioned, and its coefficients."""
-    return "\n".join([_summary(model, file), *_coefficients(model)])
-
-
-def _summary(model: Model, file: str) -> str:
-    lines = [file]
-    if model.origin is not None:
-        lines += _origin(model.origin)
-    settings, condition = model.settings, model.solution.condition_number
-    intercept = ", with intercept" if settings.fit_intercept else ""
-    numbers = f"gamma {settings.gamma:g}, lmbda {settings.lmbda:g}, alpha {settings.alpha:g}"
-    lines += [
-        f"  parameters  {numbers}, {settings.variant}{intercept}",
-        f"  features    {len(model.feature_names)}",
-        f"  rewards     {', '.join(model.reward_names)}",
-        f"  condition   {condition:.2g}"
-        + ("" if math.isfinite(condition) else " (singular; the weights are those of a vanishing ridge term)"),
-        f"  intervals   {_intervals(model)}",
-    ]
-    return "\n".join(lines)
-
-
-def _intervals(model: Model) -> str:
-    if model.no_intervals:
-        return f"none. {model.no_intervals}"
-    return f"from {len(model.influence.shares)} blocks of the data"
+    """Describe what a model was fitted to, its parameters, its condition number and its coefficients."""
+    return "\n".join([*_summary(model, file), *_coefficients(model)])
 
 
 def model_json(model: Model, file: str) -> str:
-    """The same as one JSON document; an infinite condition number is null."""
+    """Return the same as one JSON document; an infinite condition number is null."""
     return document(_content(model, file))
 
 
+def _summary(model: Model, file: str) -> list[str]:
+    settings, condition = model.settings, model.solution.condition_number
+    intercept = ", with intercept" if settings.fit_intercept else ""
+    numbers = f"gamma {settings.gamma:g}, lmbda {settings.lmbda:g}, alpha {settings.alpha:g}"
+    singular = "" if math.isfinite(condition) else " (singular; the weights are the limit as the ridge term vanishes)"
+    blocks = f"from {_n_blocks(model)} blocks of the data"
+    return [
+        file,
+        *([] if model.origin is None else _origin(model.origin)),
+        f"  parameters  {numbers}, {settings.variant}{intercept}",
+        f"  features    {len(model.feature_names)}",
+        f"  rewards     {', '.join(model.reward_names)}",
+        f"  condition   {condition:.2g}{singular}",
+        f"  intervals   {f'none. {model.no_intervals}' if model.no_intervals else blocks}",
+    ]
+
+
+def _n_blocks(model: Model) -> int | None:
+    return None if model.no_intervals else len(model.influence.shares)
+
+
 def _content(model: Model, file: str) -> dict[str, Any]:
-    errors = _standard_errors(model)
     n, condition = model.n_features, model.solution.condition_number
+
+    def by_reward(rows: list[list[float]]) -> dict[str, dict[str, float]]:
+        features = (dict(zip(model.feature_names, row[:n], strict=True)) for row in rows)
+        return dict(zip(model.reward_names, features, strict=True))
+
+    errors, intercept_error = _standard_errors(model), None
+    if errors is not None and model.settings.fit_intercept:
+        intercept_error = dict(zip(model.reward_names, (row[n] for row in errors), strict=True))
     return {
         "file": file,
         "origin": None if model.origin is None else asdict(model.origin),
         **{name: getattr(model.settings, name) for name in ("gamma", "lmbda", "alpha", "variant", "fit_intercept")},
         "condition_number": condition if math.isfinite(condition) else None,
-        "blocks": None if model.no_intervals else len(model.influence.shares),
-        "coefficients": _by_reward(model, _weights(model)[:, :n].tolist()),
+        "blocks": _n_blocks(model),
+        "coefficients": by_reward(model.solution.weights.T.tolist()),
         "intercept": dict(zip(model.reward_names, np.atleast_1d(model.intercept).tolist(), strict=True)),
-        "coefficient_errors": None if errors is None else _by_reward(model, [row[:n] for row in errors]),
-        "intercept_error": dict(zip(model.reward_names, (row[n] for row in errors), strict=True))
-        if errors is not None and model.settings.fit_intercept
-        else None,
+        "coefficient_errors": None if errors is None else by_reward(errors),
+        "intercept_error": intercept_error,
     }
 
 
-def _weights(model: Model) -> NDArray[np.float64]:
-    """Weights of each reward, that of the column of ones last, if any."""
-    return model.solution.weights.T
-
-
-def _by_reward(model: Model, values: list[list[float]]) -> dict[str, dict[str, float]]:
-    rows = zip(model.reward_names, values, strict=True)
-    return {reward: dict(zip(model.feature_names, row, strict=True)) for reward, row in rows}
-
-
 def _standard_errors(model: Model) -> list[list[float]] | None:
-    """Standard errors of the coefficients of each reward, that of the intercept last; None when they are not known."""
+    """Return standard errors of the weights of each reward, the intercept last; None if the model has no intervals."""
     if model.no_intervals:
         return None
     errors: list[list[float]] = ((model.influence.vectors**2).sum(axis=0) ** 0.5).tolist()
@@ -129,7 +108,7 @@ def _standard_errors(model: Model) -> list[list[float]] | None:
 
 
 def document(content: dict[str, Any]) -> str:
-    """A JSON document as it is written to stdout."""
+    """Return a JSON document as it is written to stdout."""
     return json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False)
 
 
@@ -138,8 +117,8 @@ def _origin(origin: Origin) -> Iterator[str]:
     yield f"              {origin.rows} rows, {origin.transitions} transitions, {origin.episodes} episodes"
     yield f"              {origin.date}, lstd {origin.lstd}"
     columns = ((name, getattr(origin, name)) for name in ("episode", "terminated", "truncated"))
-    if said := ", ".join(f"{name}: {column}" for name, column in columns if column is not None):
-        yield f"  columns     {said}"
+    if named := ", ".join(f"{name}: {column}" for name, column in columns if column is not None):
+        yield f"  columns     {named}"
 
 
 def _coefficients(model: Model) -> Iterator[str]:
@@ -148,7 +127,7 @@ def _coefficients(model: Model) -> Iterator[str]:
     errors = _standard_errors(model)
     for j, reward in enumerate(model.reward_names):
         yield f"  coefficients for {reward}" + ("" if errors is None else ", and their standard errors")
-        values = _weights(model)[j].tolist()
+        values = model.solution.weights[:, j].tolist()
         beside = [""] * len(values) if errors is None else [f"  {error:.2g}" for error in errors[j]]
         for name, value, error in zip(names, values, beside, strict=True):
             yield f"    {name:<{width}}  {value:<12.6g}{error}".rstrip()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -167,17 +167,16 @@ def _write_report(model: Model, sample: Sample, page: Path) -> None:
 
     origin = model.origin
     assert origin is not None
-    known = origin.episode is None or origin.terminated is not None
+    columns: dict[str, Any] = dict(sample.columns)
+    if origin.episode is not None and origin.terminated is None:
+        columns["terminated"] = None
     of_all = f", the first {len(sample)} of {origin.rows} rows" if sample.is_full else ""
     with warnings.catch_warnings():  # rows are given without names, and known to be the columns of the model
         warnings.filterwarnings("ignore", "X does not have valid feature names", UserWarning)
         write_fit_report(
             page,
             estimator_of(model),
-            sample.X,
-            sample.y,
-            episode=sample.episode,
-            terminated=sample.terminated if known else None,
+            **columns,
             rewards=model.reward_names,
             title=f"LSTD(λ) for {', '.join(origin.files)}{of_all}",
         )

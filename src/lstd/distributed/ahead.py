@@ -1,4 +1,4 @@
-"""Calls of a function in several threads, with a bound on the memory of those under way, and their results in order."""
+"""Calls of a function in several threads: results in order, with a bound on the memory of the calls under way."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
 from lstd.errors import InvalidInputError
@@ -20,16 +19,11 @@ MAX_JOBS = 1024
 
 
 class Ahead:
-    """Threads that compute results before they are asked for, together with the thread that asks.
+    """Compute results ahead of their use, in `n_jobs` threads including the calling one.
 
     `ThreadPoolExecutor.map` submits all items at once. Here the bytes of the items under way are bounded, and the
-    calling thread computes an item itself instead of waiting, so `n_jobs` threads are busy and one job needs no
-    thread. Leaving the context ends the threads and drops the calls that have not begun.
-
-    Parameters
-    ----------
-    n_jobs : int, at least 1
-        Threads, including the calling one.
+    calling thread computes an item itself instead of waiting, so one job needs no thread. Leaving the context ends the
+    threads and drops the calls that have not begun.
     """
 
     def __init__(self, n_jobs: int) -> None:
@@ -39,9 +33,7 @@ class Ahead:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         if self._pool is not None:
             self._pool.shutdown(cancel_futures=True)
 
@@ -90,7 +82,7 @@ class _Task(Generic[Result]):
     def __init__(self, function: Callable[[T], Result], item: T) -> None:
         self._work: tuple[Callable[[Any], Result], Any] | None = (function, item)
         self._free = threading.Lock()
-        self._future: Future[Result] = Future()
+        self.future: Future[Result] = Future()
 
     def run(self) -> None:
         """Make the call, unless another thread has begun it."""
@@ -99,25 +91,19 @@ class _Task(Generic[Result]):
         assert self._work is not None
         (function, item), self._work = self._work, None
         try:
-            self._future.set_result(function(item))
+            self.future.set_result(function(item))
         except BaseException as error:
-            self._future.set_exception(error)
+            self.future.set_exception(error)
             if not isinstance(error, Exception):  # an interrupt of the calling thread
                 raise
-
-    def done(self) -> bool:
-        return self._future.done()
-
-    def result(self) -> Result:
-        return self._future.result()
 
 
 def _first_result(waiting: deque[tuple[_Task[Result], int]]) -> Result:
     """Remove the first task and return its result; until that is ready, run the others here."""
     first = waiting[0][0]
     for task, _ in waiting:
-        if first.done():
+        if first.future.done():
             break
         task.run()
     waiting.popleft()
-    return first.result()
+    return first.future.result()

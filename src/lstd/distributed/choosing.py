@@ -24,10 +24,7 @@ OnProgress = Callable[[str, float, float], None]  # what is being done, bytes do
 def choose(rows: Rows, settings: Settings, on_progress: OnProgress | None = None) -> tuple[Settings, Selection]:
     """Choose the settings in `settings.choose` by cross-validation.
 
-    Raises
-    ------
-    InvalidInputError
-        When there are too few rows, or no pair has a well-conditioned system.
+    Raises InvalidInputError when there are too few rows, or no pair has a well-conditioned system.
     """
     from lstd.estimators.cross_validation import select
 
@@ -50,10 +47,7 @@ def choose(rows: Rows, settings: Settings, on_progress: OnProgress | None = None
 def model_of(blocks: Blocks, settings: Settings, selection: Selection | None, n_blocks: Any, **about: Any) -> Model:
     """Return the solved model of sums; `about` has further fields of the model, such as names.
 
-    Raises
-    ------
-    InvalidInputError
-        When no row is a full transition.
+    Raises InvalidInputError when no row is a full transition.
     """
     from lstd.estimators.model import Model
 

@@ -1,9 +1,10 @@
-"""Tasks on a Dask cluster: calls, results, the versions of its workers, and its errors in words."""
+"""Tasks on a Dask cluster: calls, results, versions of the workers, and errors in plain words."""
 
 from __future__ import annotations
 
 import contextlib
 import importlib
+import logging
 import pickle
 import uuid
 from collections import Counter
@@ -15,22 +16,16 @@ import lstd
 from lstd.distributed.executors import Task
 from lstd.errors import InvalidInputError, LSTDError
 
+_LOG = logging.getLogger("lstd")
 SECONDS_TO_LOOK = 1.0  # between checks of a cluster without results
 # A worker without lstd cannot read a task that contains objects of it: it would leave the cluster silently.
 _CALL = "(lambda function, arguments, more: function(*arguments, *more))(*__import__('pickle').loads(call), more)"
 _VERSION = "__import__('lstd').__version__"  # evaluated where lstd may be missing or another one
-
-Tell = Callable[[str], None]
+_OWN = f"lstd {lstd.__version__}"
 
 
 def _check_versions(client: Any) -> None:
-    """Check that the scheduler and all workers that are there have this version of lstd.
-
-    Raises
-    ------
-    InvalidInputError
-        If not; the message names the versions.
-    """
+    """Raise InvalidInputError, with the versions, unless the scheduler and all workers have this version of lstd."""
     with as_lost(client):
         workers = client.run(eval, _VERSION, on_error="return")
         try:
@@ -39,29 +34,24 @@ def _check_versions(client: Any) -> None:
             scheduler = error
         except ValueError:  # it does not run functions that are sent to it
             scheduler = lstd.__version__
-    found = Counter(_version(answer) for answer in workers.values())
-    wrong = [f"{count} of {found.total()} workers has {_named(version)}" for version, count in _others(found)]
-    wrong += [f"the scheduler has {_named(version)}" for version, _ in _others(Counter([_version(scheduler)]))]
+    counts = Counter(map(_version, workers.values()))
+    wrong = [
+        f"{count} of {counts.total()} workers has {version}" for version, count in counts.items() if version != _OWN
+    ]
+    if _version(scheduler) != _OWN:
+        wrong.append(f"the scheduler has {_version(scheduler)}")
     if wrong:
         raise InvalidInputError(
-            f"Workers must have lstd {lstd.__version__}, as this process has, since sums of several versions must not "
-            f"be mixed; {'; '.join(wrong)}. Install the same version everywhere."
+            f"Workers must have {_OWN}, as this process has, since sums of several versions must not be mixed; "
+            f"{'; '.join(wrong)}. Install the same version everywhere."
         )
 
 
-def _version(answer: Any) -> str | None:
-    """Return the version of an answer, None where lstd is missing; a worker that died meanwhile is passed over."""
+def _version(answer: Any) -> str:
+    """Return the version in an answer; a worker that died meanwhile counts as having this one."""
     if isinstance(answer, str):
-        return answer
-    return None if isinstance(answer, (ImportError, AttributeError)) else lstd.__version__
-
-
-def _others(found: Counter[str | None]) -> list[tuple[str | None, int]]:
-    return [(version, count) for version, count in found.items() if version != lstd.__version__]
-
-
-def _named(version: str | None) -> str:
-    return "none" if version is None else f"lstd {version}"
+        return f"lstd {answer}"
+    return "none" if isinstance(answer, (ImportError, AttributeError)) else _OWN
 
 
 def submit(client: Any, name: str, function: Callable[..., Any], arguments: Task, *more: Any) -> Any:
@@ -69,10 +59,7 @@ def submit(client: Any, name: str, function: Callable[..., Any], arguments: Task
 
     Only `arguments` may contain objects of lstd.
 
-    Raises
-    ------
-    LSTDError
-        When the scheduler is lost.
+    Raises LSTDError when the scheduler is lost.
     """
     call = {"call": pickle.dumps((function, arguments)), "more": list(more)}
     with as_lost(client):
@@ -82,19 +69,15 @@ def submit(client: Any, name: str, function: Callable[..., Any], arguments: Task
 class Watch:
     """Watch a cluster while it works: its workers, and whether all have this version of lstd."""
 
-    def __init__(self, client: Any, tell: Tell) -> None:
-        self._client, self._tell, self._told = client, tell, False
+    def __init__(self, client: Any) -> None:
+        self._client, self._reported = client, False
         self._checked: set[str] = set()
 
     def threads(self) -> int:
         """Return the number of threads of all workers, after a check of the versions of new ones.
 
-        Raises
-        ------
-        InvalidInputError
-            When a worker, or the scheduler, has another version of lstd, or none.
-        LSTDError
-            When the scheduler is lost.
+        Raises InvalidInputError when a worker, or the scheduler, has another version of lstd or none, and LSTDError
+        when the scheduler is lost.
         """
         with as_lost(self._client):
             there = self._client.nthreads()
@@ -108,13 +91,13 @@ class Watch:
         with as_lost(self._client):
             done = _wait(running, self._client)
             there = bool(done or self._client.nthreads())
-        if not there and not self._told:
-            self._tell("The cluster has no workers; waiting for one.")
-        self._told = not there
+        if not there and not self._reported:
+            _LOG.warning("The cluster has no workers; waiting for one.")
+        self._reported = not there
         return done
 
     def result(self, future: Any) -> Any:
-        """Wait for the result of a future; raises as its task does, and as `threads`."""
+        """Wait for the result of a future; raises what its task raises, or `threads`."""
         while not self.finished([future]):
             self.threads()
         self.threads()  # a worker that joined meanwhile, without lstd, may be the reason

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import itertools
-import logging
 import math
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -20,8 +19,6 @@ from lstd.distributed.sum_arrays import COLUMNS
 from lstd.distributed.sums import Leaf, Part, keyed
 from lstd.distributed.tree import Tree
 from lstd.errors import InvalidInputError, LSTDError
-
-_LOG = logging.getLogger("lstd")
 
 
 @dataclass(frozen=True)
@@ -57,10 +54,8 @@ def is_future(value: Any) -> bool:
 def listed(source: Any, expected: str) -> Partitions | Iterable[Any]:
     """Return chunks of an iterable, a delayed object or a future: partitions if some are delayed objects.
 
-    Raises
-    ------
-    InvalidInputError
-        When `source` or one of its chunks is a Dask collection of another kind than `expected` says.
+    Raises InvalidInputError when `source` or one of its chunks is a Dask collection of another kind than `expected`
+    says.
     """
     if is_kind(source, "Delayed") or is_future(source):
         source = [source]
@@ -152,7 +147,7 @@ def _computed_by(client: Any, collection: Any) -> Any:
     client = client or _default_client(collection)
     if client is None:
         return computed(collection.compute)
-    watch = Watch(client, _LOG.warning)
+    watch = Watch(client)
     watch.threads()
     with as_lost(client):
         future = client.compute(collection)

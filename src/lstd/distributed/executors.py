@@ -29,25 +29,6 @@ _BREAKS = 3  # of new executors in a row, with no task finished in between
 SECONDS_TO_LOOK = 1.0  # between checks of a pool without results
 
 
-def check_workers(executor: Any, client: Any) -> None:
-    """Check that at most one of the two is given, and its type.
-
-    Raises
-    ------
-    InvalidInputError
-        If not.
-    """
-    if executor is not None and client is not None:
-        raise InvalidInputError("`client` must not be given beside `executor`; got both. Leave one out.")
-    if executor is not None and not isinstance(executor, Executor) and not callable(executor):
-        raise InvalidInputError(
-            f"`executor` must be a concurrent.futures.Executor or a function that makes one; got {executor!r:.80}. "
-            "Pass a Dask client as `client`."
-        )
-    if client is not None and not (hasattr(client, "submit") and hasattr(client, "nthreads")):
-        raise InvalidInputError(f"`client` must be a distributed.Client; got {client!r:.80}.")
-
-
 def _made(make: Callable[[], Executor]) -> Executor:
     executor = make()
     if not isinstance(executor, Executor):
@@ -57,30 +38,14 @@ def _made(make: Callable[[], Executor]) -> Executor:
     return executor
 
 
-def workers_of(executor: Executor) -> int | None:
-    """Return the number of workers of an executor; None if it does not give it."""
-    workers = getattr(executor, "_max_workers", None)
-    return workers if isinstance(workers, int) else None
-
-
 def on_executor(
     function: Callable[..., R], tasks: Iterable[Task], given: Given, lost: Lost
 ) -> Generator[tuple[Task, Future[R]]]:
-    """Yield each task with its finished future, once, in the order in which they finish.
+    """Call a function with the arguments of each task on a worker; yield tasks and futures as they finish.
 
-    Closing the iterator cancels tasks that have not begun, and shuts down an executor that was made here.
-
-    Parameters
-    ----------
-    function : callable
-        Called with the arguments of each task on a worker.
-    tasks : iterable of tuple
-        Drawn as workers become free.
-    given : Executor or function that makes one
-        An executor that is made here is replaced if it breaks.
-    lost : callable
-        Makes the error for a worker that died if the executor is not replaced, from the reason and the unfinished
-        tasks; finished ones have been yielded before.
+    Tasks are drawn as workers become free. An executor that is made here is replaced if it breaks; otherwise `lost`
+    makes the error from the reason and the unfinished tasks, after finished ones have been yielded. Closing the
+    iterator cancels tasks that have not begun, and shuts down an executor that was made here.
     """
     run: _Run[R] = _Run(function, tasks, given, lost)
     try:
@@ -119,7 +84,8 @@ class _Run(Generic[R]):
 
     def _submit(self) -> BrokenExecutor | None:
         """Keep workers busy; returns the error of an executor that accepts no more tasks."""
-        ahead = AHEAD * (workers_of(self._executor) or _WORKERS)
+        workers = getattr(self._executor, "_max_workers", None)
+        ahead = AHEAD * (workers if isinstance(workers, int) and workers else _WORKERS)
         while len(self._running) < ahead:
             task = self._again.popleft() if self._again else next(self._source, None)
             if task is None:
@@ -177,15 +143,15 @@ class _Run(Generic[R]):
 
 
 class _Watch:
-    """Break a pool of processes that waits for the rest of a result whose process has died; no other executor.
+    """Break a pool of processes that waits for the rest of a result of a dead process; leave other executors alone.
 
     The pool would wait for ever while the pipe is open for writing, in this process or in others.
     """
 
     def __init__(self, executor: Executor) -> None:
         pool = executor if isinstance(executor, ProcessPoolExecutor) else None
-        found = getattr(pool, "_processes", None)
-        self._processes: dict[int, Any] = {} if found is None else found  # the pool adds to it as tasks come
+        processes = getattr(pool, "_processes", None)
+        self._processes: dict[int, Any] = {} if processes is None else processes  # the pool adds to it as tasks come
         self._writer = getattr(getattr(pool, "_result_queue", None), "_writer", None)
         self._dead: set[int] = set()
 

@@ -1,4 +1,4 @@
-"""Models of arrays that need not fit in memory, on one core or machine: the functions for Python programs."""
+"""`lstd.fit_chunks`: a model of chunks of arrays that need not fit in memory."""
 
 from __future__ import annotations
 
@@ -18,9 +18,8 @@ from lstd.distributed.choosing import ENTRIES, choose, estimator_of, model_of
 from lstd.distributed.dask_collections import Partitions, array_partitions, is_kind, listed, load
 from lstd.distributed.runners import Runner
 from lstd.distributed.sum_arrays import SumArrays, first_rows
-from lstd.distributed.sums import Part, folder
+from lstd.distributed.sums import folder
 from lstd.errors import InvalidInputError
-from lstd.statistics.statistics import LSTDStatistics
 
 if TYPE_CHECKING:
     from lstd.estimators.lstd import LSTD
@@ -45,38 +44,39 @@ def fit_chunks(
     store: str | os.PathLike[str] | None = None,
     independent: bool = False,
 ) -> LSTD | LSTDCV:
-    """Fit a model to chunks of arrays, which are summed one by one: here, on an executor or on a Dask cluster.
+    """Fit a model to chunks of arrays that are summed one by one: here, on an executor or on a Dask cluster.
 
-    The model is the same to the last bit for the same chunks, whatever runs them.
+    The model is the same to the last bit for the same chunks, whatever runs the sums.
 
     Parameters
     ----------
     source : iterable, path-like, or Dask arrays
         Chunks in time order. A chunk is ``(X, y)`` or a mapping of the arrays that :meth:`lstd.LSTD.fit` takes, by
         name; the path of an .npz file of them; a function without arguments that returns one of the first two and is
-        called where the chunk is summed; a `dask.delayed` object; or a future of a cluster. Iterables are asked for
-        chunks as workers become free. Dask arrays come as a tuple ``(X, y)`` or a mapping by name: each of their
-        chunks of rows is a chunk.
+        called where the chunk is summed; a `dask.delayed` object; or a future of a cluster. An iterable is asked for
+        the next chunk when a worker is free. Dask arrays are given as a tuple ``(X, y)`` or a mapping by name; each of
+        their chunks of rows is a chunk.
     gamma, lmbda, alpha, variant, fit_intercept, n_blocks
-        As of :class:`lstd.LSTD`. With "auto", `lmbda` or `alpha` is chosen by cross-validation on the first chunks,
-        up to 2²⁵ features in all; these are loaded twice, the first time in this process.
+        As in :class:`lstd.LSTD`. With "auto", `lmbda` or `alpha` is chosen by cross-validation on the first chunks,
+        up to 2²⁵ features in all. These chunks are loaded twice, the first time in this process.
     n_jobs : int, optional
         Threads of this process, including the calling one; by default one per core.
     executor : concurrent.futures.Executor or function that makes one, optional
-        An executor that is made here is replaced if a worker dies, and the chunks that were not finished are summed
-        again: for example :func:`lstd.distributed.local_processes`.
+        Sums each chunk on a worker. If a worker dies, an executor that a function made, such as
+        :func:`lstd.distributed.local_processes`, is replaced, and its unfinished chunks are summed again.
     client : distributed.Client, optional
-        Of a Dask cluster, on whose workers sums are merged too. Without it, Dask arrays and delayed objects are
-        computed as Dask computes any collection.
+        Client of a Dask cluster, whose workers sum chunks and merge the sums. Without it, Dask collections are computed
+        as Dask computes any collection.
     memory : int, default 2**29
-        Bytes. With `n_blocks="auto"`, the blocks of data that intervals need take at most an eighth of it, and a
-        chunk's at most an eighth of the chunk; a model with too many features for that has no intervals.
+        Bytes, at least 2²⁴. With `n_blocks="auto"`, the blocks of data that intervals need take at most an eighth of
+        it, and those of a chunk at most an eighth of the chunk. If there are too many features for that, the model has
+        no intervals.
     store : path-like, optional
-        Folder, seen by all workers under this name, that keeps the sums of each chunk. A later fit finds them by the
-        chunk's place, the settings but for `alpha` and `variant`, and the content of arrays, the name, size and
-        modification time of a file, or the pickle of a function. What a function reads is not looked at.
+        Folder that keeps the sums of each chunk; all workers must see it under this name. A later fit finds sums by the
+        chunk's place, all settings but `alpha` and `variant`, and the content of arrays, the name, size and
+        modification time of a file, or the pickle of a function. What a function reads is not checked.
     independent : bool, default False
-        No chunk goes on with an episode of the chunk before.
+        Whether each chunk begins a new episode.
 
     Returns
     -------
@@ -89,13 +89,13 @@ def fit_chunks(
     OutputError
         When the store could not be written.
     LSTDError
-        When workers die again and again, or one of an executor that was given; when Dask cannot compute a chunk, or
-        its scheduler is lost.
+        When workers die again and again, or one of an executor that is not made here dies; when Dask cannot compute a
+        chunk, or its scheduler is lost.
 
     Warns
     -----
     IllConditionedWarning, MissingTerminationWarning, BrokenEpisodeWarning
-        As :meth:`lstd.LSTD.fit`; the last two once, and not for sums that the store keeps.
+        As in :meth:`lstd.LSTD.fit`; the last two once, and not for sums that the store keeps.
 
     Examples
     --------
@@ -115,35 +115,12 @@ def fit_chunks(
         settings, selection = choose(first_rows(first, leaf, ENTRIES), settings)
         leaf = _leaf(settings, n_blocks, memory, store, independent)
     part = runner.sum(leaf, chunks)
-    _warn(part)
+    if part.assumed is not None:
+        warn_of_assumed(f"`source[{part.assumed}]` has `episode` without `terminated`")
+    if part.broken is not None:
+        place, row = part.broken
+        warn_of_break(f"`source[{place}]`: row {row} of `X`")
     return estimator_of(model_of(part.blocks, settings, selection, n_blocks))
-
-
-def sum_chunks(
-    source: Any,
-    *,
-    gamma: float,
-    lmbda: float = LMBDA,
-    fit_intercept: bool = False,
-    n_jobs: int | None = None,
-    executor: Executor | Callable[[], Executor] | None = None,
-    client: Any = None,
-    store: str | os.PathLike[str] | None = None,
-    independent: bool = False,
-) -> LSTDStatistics:
-    """Sum chunks of arrays without fitting a model, and without the blocks that intervals need.
-
-    Parameters, errors and warnings are those of :func:`lstd.fit_chunks`.
-
-    Returns
-    -------
-    LSTDStatistics
-        To solve for several values of `alpha` and `variant`, or to merge with other sums.
-    """
-    settings = Settings(gamma, lmbda, fit_intercept=fit_intercept)
-    part = Runner(n_jobs, executor, client).sum(_leaf(settings, 0, MEMORY, store, independent), chunks_of(source))
-    _warn(part)
-    return part.blocks.total
 
 
 def _leaf(settings: Settings, n_blocks: Any, memory: Any, store: Any, independent: Any) -> SumArrays:
@@ -175,11 +152,3 @@ def split(chunks: Any, client: Any) -> tuple[Any, Any]:
         return chunks, (load(chunk, client or chunks.client) for chunk in chunks.chunks)
     chunks, first = (chunks, iter(chunks)) if isinstance(chunks, (list, tuple)) else itertools.tee(chunks)
     return chunks, (load(chunk, client) for chunk in first)
-
-
-def _warn(part: Part) -> None:
-    if part.assumed is not None:
-        warn_of_assumed(f"`source[{part.assumed}]` has `episode` without `terminated`")
-    if part.broken is not None:
-        place, row = part.broken
-        warn_of_break(f"`source[{place}]`: row {row} of `X`")

@@ -6,7 +6,6 @@ all runners give the same bits, in whatever order chunks finish and whichever wo
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable
 from concurrent.futures import Executor, ProcessPoolExecutor
 from contextlib import closing
@@ -22,25 +21,18 @@ from lstd.distributed import executors
 from lstd.distributed.ahead import MAX_JOBS, Ahead
 from lstd.distributed.cluster import Watch, submit
 from lstd.distributed.dask_collections import Partitions, computed, is_future, on_graph
-from lstd.distributed.executors import AHEAD, Task, check_workers
+from lstd.distributed.executors import AHEAD, Task
 from lstd.distributed.sums import Leaf, Part, keyed
 from lstd.distributed.tree import Tree
 from lstd.errors import InvalidInputError, LSTDError
 from lstd.statistics.threads import available_cores, one_blas_thread
 
-_LOG = logging.getLogger("lstd")
-
 
 @dataclass(frozen=True)
 class Runner:
-    """Where chunks are summed; raises InvalidInputError when an argument breaks its rule or two are given.
+    """What sums chunks: `n_jobs` threads of this process (None: one per core), an executor or a Dask client.
 
-    Attributes
-    ----------
-    n_jobs : int or None
-        Threads of this process; None for one per core.
-    executor : concurrent.futures.Executor, function that makes one, or None
-    client : distributed.Client or None
+    Raises InvalidInputError when an argument breaks its rule or two are given.
     """
 
     n_jobs: int | None = None
@@ -48,7 +40,15 @@ class Runner:
     client: Any = None
 
     def __post_init__(self) -> None:
-        check_workers(self.executor, self.client)
+        if self.executor is not None and self.client is not None:
+            raise InvalidInputError("`client` must not be given beside `executor`; got both. Leave one out.")
+        if self.executor is not None and not isinstance(self.executor, Executor) and not callable(self.executor):
+            raise InvalidInputError(
+                "`executor` must be a concurrent.futures.Executor or a function that makes one; got "
+                f"{self.executor!r:.80}. Pass a Dask client as `client`."
+            )
+        if self.client is not None and not (hasattr(self.client, "submit") and hasattr(self.client, "nthreads")):
+            raise InvalidInputError(f"`client` must be a distributed.Client; got {self.client!r:.80}.")
         if getattr(self.client, "asynchronous", False):
             raise InvalidInputError("`client` must be a distributed.Client with asynchronous=False.")
         if self.n_jobs is not None:
@@ -64,18 +64,10 @@ class Runner:
         """Whether chunks are summed by threads of this process."""
         return self.executor is None and self.client is None
 
-    @property
-    def threads(self) -> int:
-        """Threads of this process that sum chunks."""
-        return self.n_jobs or available_cores()
-
     def sum(self, leaf: Leaf, chunks: Partitions | Iterable[Any]) -> Part:
         """Sum all chunks and merge the sums.
 
-        Raises
-        ------
-        InvalidInputError
-            When there are no chunks; when they are of Dask and `n_jobs` or `executor` is given.
+        Raises InvalidInputError when there are no chunks; when they are of Dask and `n_jobs` or `executor` is given.
         """
         client = self.client
         if client is None and isinstance(chunks, (list, tuple)):
@@ -95,7 +87,7 @@ class Runner:
         elif self.executor is not None:
             part = on_executor(leaf, chunks, self.executor)
         else:
-            part = on_threads(leaf, chunks, self.threads)
+            part = on_threads(leaf, chunks, self.n_jobs or available_cores())
         if part is None:
             raise InvalidInputError("`source` must hold at least one chunk; got none.")
         return part
@@ -144,12 +136,9 @@ def on_cluster(leaf: Leaf, chunks: Iterable[Any], client: Any) -> Part | None:
     What a worker that dies had computed, and no other worker has, the scheduler computes again in the same bracketing.
     """
 
-    def together(one: Any, two: Any) -> Any:
-        return submit(client, "merge", leaf.merge, (), one, two)
-
-    tree: Tree[Any] = Tree(together)
+    tree: Tree[Any] = Tree(lambda one, two: submit(client, "merge", leaf.merge, (), one, two))
     running: set[Any] = set()
-    watch = Watch(client, _LOG.warning)
+    watch = Watch(client)
     try:
         threads = watch.threads()
         for place, chunk, key in keyed(leaf, chunks):

@@ -199,10 +199,7 @@ def pickled(value: Any) -> bytes:
 def folder(store: str | os.PathLike[str] | None) -> str | None:
     """Return the full name of the folder `store`, which is made if it is missing.
 
-    Raises
-    ------
-    InvalidInputError
-        When it cannot be made.
+    Raises InvalidInputError when it cannot be made.
     """
     if store is None:
         return None

@@ -26,24 +26,32 @@ class Marks:
     missing: Flags  # (T, m) the reward has no value
 
 
-class _Last(NamedTuple):
-    """The last row so far; the next chunk decides whether its episode goes on."""
+class Row(NamedTuple):
+    """The flags and the id of a row whose successor is not known yet."""
 
     file: str
-    row: int
-    name: Any
+    place: int  # in the file, from 0
+    name: Any  # id of its episode; None without ids
     terminated: bool
     truncated: bool  # and not terminated
-    missing: str | None  # first reward that has no value
-    rewarded: bool  # some reward has a value
-    cut_before: tuple[str, int] | None  # the row before it, when of the same episode and flagged as truncated
+    missing: tuple[bool, ...]  # of each reward, whether it has no value
+
+    @classmethod
+    def of(cls, file: str, first: int, marks: Marks, i: int) -> Row:
+        """Return row `i` of a chunk whose first row is at place `first` in the file."""
+        name = None
+        if marks.ids is not None:
+            name = marks.ids.names[int(np.searchsorted(marks.ids.changes, i, side="right")) - 1]
+        terminated = bool(marks.terminated[i])
+        truncated = bool(marks.truncated[i]) and not terminated
+        return cls(file, first + i, name, terminated, truncated, tuple(marks.missing[i].tolist()))
 
 
 class Episodes:
     """Follow the episodes from chunk to chunk.
 
-    Of the last row of an episode that was cut off, only the features are used. The flag of the cut is in that row,
-    which then has no reward, or in the row before it, the last that was left.
+    Of the last row of an episode that was cut off, only the features are used. Either that row is flagged, and then has
+    no reward, or the row before it.
 
     Parameters
     ----------
@@ -58,7 +66,8 @@ class Episodes:
     ) -> None:
         self._rewards, self._episode, self._terminated, self._truncated = rewards, episode, terminated, truncated
         self._count = 0
-        self._last: _Last | None = None
+        self._last: Row | None = None  # the next chunk decides whether its episode goes on
+        self._cut: tuple[str, int] | None = None  # the row before it, if of the same episode and truncated
         self._seen = SeenIds()
         self._first_name: Any = None
         self._types: set[type] = set()
@@ -78,10 +87,7 @@ class Episodes:
 
         Only the first `n_sure` rows hold good values; `first` is the place of the chunk's first row in the file.
 
-        Raises
-        ------
-        InvalidInputError
-            When the rule is broken by a row of the chunks before.
+        Raises InvalidInputError when the rule is broken by a row of the chunks before.
         """
         numbers = np.zeros(len(marks.terminated), dtype=np.int64)
         begins = self._begins(marks, _n_known(marks, n_sure))
@@ -93,19 +99,22 @@ class Episodes:
         fault = self._first_fault(rows, marks)
         numbers[:n_sure] = self._count - 1 + np.cumsum(begins[:n_sure])
         self._count += int(begins[:n_sure].sum())
-        self._last = self._row(file, first, marks, rows)
+        if not rows.cut_before[-1]:
+            self._cut = None
+        elif n_sure > 1 or self._last is None:
+            self._cut = (file, first + n_sure - 2)
+        else:
+            self._cut = (self._last.file, self._last.place)
+        self._last = Row.of(file, first, marks, n_sure - 1)
         return numbers, fault
 
     def part(self) -> None:
         """Begin a table that goes on with no episode so far, and whose ids may have occurred before.
 
-        Raises
-        ------
-        InvalidInputError
-            When the last row breaks a rule.
+        Raises InvalidInputError when the last row breaks a rule.
         """
         self.finish()
-        self._last, self._seen = None, SeenIds()
+        self._last, self._cut, self._seen = None, None, SeenIds()
 
     def finish(self) -> None:
         """End the stream; raises InvalidInputError when the last row breaks a rule."""
@@ -130,20 +139,20 @@ class Episodes:
         if last is None:
             return
         if is_over:
-            if last.truncated and last.rewarded and last.cut_before is None:
-                raise at_row(last.file, str(self._truncated), last.row, NO_SUCCESSOR)
+            if last.truncated and self._cut is None and not all(last.missing):
+                raise at_row(last.file, str(self._truncated), last.place, NO_SUCCESSOR)
             return
-        if last.cut_before is not None:
-            raise at_row(last.cut_before[0], str(self._truncated), last.cut_before[1], NOT_CUT)
+        if self._cut is not None:
+            raise at_row(self._cut[0], str(self._truncated), self._cut[1], NOT_CUT)
         if last.terminated:
-            raise at_row(last.file, str(self._terminated), last.row, LATE_ROW)
-        if last.missing is not None:
-            raise at_row(last.file, last.missing, last.row, LOST_REWARD)
+            raise at_row(last.file, str(self._terminated), last.place, LATE_ROW)
+        if any(last.missing):
+            raise at_row(last.file, self._rewards[last.missing.index(True)], last.place, LOST_REWARD)
 
     def _first_fault(self, rows: _Followed, marks: Marks) -> Fault | None:
         not_cut = rows.cut_before & (rows.goes_on | rows.terminated)
         if not_cut[0] and self._last is not None:
-            raise at_row(self._last.file, str(self._truncated), self._last.row, NOT_CUT)
+            raise at_row(self._last.file, str(self._truncated), self._last.place, NOT_CUT)
         unrewarded = rows.truncated & rows.is_over & ~rows.cut_before & ~rows.missing.all(axis=1)
         faults = [
             _first(rows.terminated & rows.goes_on, self._terminated, LATE_ROW),
@@ -177,19 +186,6 @@ class Episodes:
             "keeps the order of time).",
         )  # fmt: skip
 
-    def _row(self, file: str, first: int, marks: Marks, rows: _Followed) -> _Last:
-        row = len(rows.begins) - 1
-        missing = next((name for name, bad in zip(self._rewards, rows.missing[row], strict=True) if bad), None)
-        name, cut_before = None, None
-        if marks.ids is not None:
-            name = marks.ids.names[int(np.searchsorted(marks.ids.changes, row, side="right")) - 1]
-        if rows.cut_before[row]:
-            before = self._last
-            cut_before = (file, first + row - 1) if row or before is None else (before.file, before.row)
-        terminated, truncated = bool(rows.terminated[row]), bool(rows.truncated[row])
-        rewarded = not rows.missing[row].all()
-        return _Last(file, first + row, name, terminated, truncated, missing, rewarded, cut_before)
-
     def _typed(self, name: Any) -> Any:
         if not isinstance(name, str):
             return name
@@ -201,7 +197,7 @@ class Episodes:
 class _Followed:
     """The sure rows of a chunk, T of them, and what is known of the rows beside them."""
 
-    def __init__(self, marks: Marks, begins: Flags, n: int, last: _Last | None) -> None:
+    def __init__(self, marks: Marks, begins: Flags, n: int, last: Row | None) -> None:
         self.begins = begins[:n]  # first of an episode
         self.terminated = marks.terminated[:n]
         self.truncated = marks.truncated[:n] & ~self.terminated

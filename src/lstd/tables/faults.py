@@ -14,24 +14,16 @@ _SHOWN = 12  # names of columns listed in a message
 
 
 def at_row(file: str, column: str, row: int, text: str) -> InvalidInputError:
-    """The error for a value in a row, counted from 0 in the file."""
+    """Return the error for a value; its row is counted from 0."""
     return InvalidInputError(f"{file}: column {column!r}, row {row + 1} (the first row of data is 1): {text}")
 
 
 def overflow_at(
     file: str, first: int, values: NDArray[Any], columns: Sequence[str], error: InvalidInputError
 ) -> InvalidInputError:
-    """The error for sums that overflow with these rows, which names the largest of their values.
+    """Return the error for sums that overflow with these rows, with the largest of their values.
 
-    Parameters
-    ----------
-    file : str
-    first : int
-        Place of the first row in the file.
-    values : ndarray of shape (T, k), T at least 1
-    columns : sequence of k str
-    error : InvalidInputError
-        What is wrong with the sums.
+    `values` of shape (T, k), T at least 1, holds the k `columns` of the rows from place `first` of the file.
     """
     sizes = np.where(np.isnan(values), 0.0, np.abs(values))
     row, column = divmod(int(sizes.argmax()), len(columns))
@@ -42,7 +34,7 @@ def overflow_at(
 
 
 def no_column(file: str, column: str, names: Sequence[str]) -> InvalidInputError:
-    """The error for a column that a file does not have."""
+    """Return the error for a column that a file does not have."""
     listed = ", ".join(map(repr, names[:_SHOWN])) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
     hint = ""
     if len(names) == 1 and {";", "\t", "|"} & set(names[0]):
@@ -53,5 +45,5 @@ def no_column(file: str, column: str, names: Sequence[str]) -> InvalidInputError
 
 
 def could_not_be_read(file: str, why: object) -> InvalidInputError:
-    """The error for a file that is missing, or damaged as a whole."""
+    """Return the error for a file that is missing or damaged."""
     return InvalidInputError(f"{file} could not be read: {' '.join(str(why).split()).rstrip('.')}.")

@@ -1,4 +1,4 @@
-"""Models of data with named columns that need not fit in memory: the function for Python programs."""
+"""`lstd.fit_tables`: a model of tables that need not fit in memory."""
 
 from __future__ import annotations
 
@@ -50,19 +50,19 @@ def fit_tables(
     store: str | os.PathLike[str] | None = None,
     independent: bool = False,
 ) -> LSTD | LSTDCV:
-    """Fit a model to tables, which are read in chunks: here, on an executor or on a Dask cluster.
+    """Fit a model to tables that are read in chunks: here, on an executor or on a Dask cluster.
 
-    Sums are merged chunk by chunk, so memory does not grow with the data. The model is the same to the last bit for
-    any number of jobs, and for any executor and cluster; between these two ways it agrees up to rounding.
+    Memory does not grow with the data. The model is the same to the last bit for any number of jobs, and for any
+    executor or cluster; the two ways agree up to rounding.
 
     Parameters
     ----------
     source : path-like, pyarrow.dataset.Dataset, data frame, Dask DataFrame, or iterable
-        Files that end in .csv, .csv.gz or .parquet, read in this order; a dataset of files of any format, read in the
-        order of its fragments, with the columns of its partitions; a dataset in memory; data frames of pandas, Polars
-        or Arrow; a Dask DataFrame, whose partitions are tables; or functions without arguments, `dask.delayed` objects
-        and futures that return a data frame. A row per step, in time order. Of the last row of an episode that did
-        not terminate, only the features are used.
+        Tables with a row per step, in time order: files that end in .csv, .csv.gz or .parquet; a dataset of files of
+        any format, read in the order of its fragments, with the columns of its partitions; a dataset in memory; data
+        frames of pandas, Polars or Arrow; a Dask DataFrame, whose partitions are tables; or functions without
+        arguments, `dask.delayed` objects and futures that return a data frame. If an episode did not terminate, only
+        the features of its last row are used.
     features : str, iterable of str, or None
         Columns of features; None for all columns that have no other role.
     reward : str or iterable of str
@@ -75,31 +75,16 @@ def fit_tables(
         Column that is 1 where the episode ends for good, at value 0; else 0.
     truncated : str, optional
         Column that is 1 where an episode was cut off: on its last row, or the one before; else 0.
-    lmbda : float in [0, 1] or "auto", default 0.9
-        Trace decay; "auto" chooses it by cross-validation on the first rows, which are read twice.
-    alpha : float, at least 0, or "auto", default 1.0
-        Ridge coefficient; "auto" likewise.
-    variant, fit_intercept, n_blocks
-        As of :class:`lstd.LSTD`.
-    n_jobs : int, optional
-        Threads of this process, including the calling one, which reads while the others convert and sum; by default
-        one per core.
-    executor : concurrent.futures.Executor or function that makes one, optional
-        Sums each table on a worker. An executor that is made here is replaced if a worker dies: for example
-        :func:`lstd.distributed.local_processes`.
-    client : distributed.Client, optional
-        Of a Dask cluster, on whose workers tables are summed and merged. Without it, a Dask DataFrame or delayed
-        objects are computed as Dask computes any collection.
+    lmbda, alpha, variant, fit_intercept, n_blocks, n_jobs, executor, client, store
+        As in :func:`lstd.fit_chunks`, where each table is a chunk.
     memory : int, default 2**29
-        Bytes, at least 2²⁴, that bound the chunks read ahead, their sums, and the blocks that intervals need: half of
-        it, and an eighth on workers and with a `store`. A model with too many features for that has no intervals.
-        A chunk is always read. A few matrices of n² numbers for n features, Python and its packages, and the pages
-        that the reader of Parquet holds come on top; none of it grows with the number of rows.
-    store : path-like, optional
-        Folder, seen by all workers under this name, that keeps the sums of each table: see :func:`lstd.fit_chunks`.
+        Bytes, at least 2²⁴, for the chunks read ahead, their sums, and the blocks that intervals need. The blocks take
+        at most half of it, and an eighth on workers or with a `store`; if there are too many features for that, the
+        model has no intervals. A chunk is always read. Python and its packages, a few matrices of n² numbers for n
+        features, and the pages that the Parquet reader holds come on top.
     independent : bool, default False
-        No episode goes on from one table to the next, and ids may occur again in other tables. Not for a dataset that
-        is filtered or in memory.
+        Whether each table begins a new episode; ids may then occur again in other tables. Not for a dataset that is
+        filtered or in memory.
 
     Returns
     -------
@@ -113,7 +98,7 @@ def fit_tables(
     MissingExtraError
         When pyarrow is not installed.
     OutputError, LSTDError
-        As :func:`lstd.fit_chunks`.
+        As in :func:`lstd.fit_chunks`.
 
     Warns
     -----

@@ -6,7 +6,7 @@ import contextlib
 import csv
 import io
 from collections.abc import Sequence
-from typing import IO, Any, Protocol
+from typing import IO, Any
 
 import numpy as np
 import pyarrow as pa
@@ -22,19 +22,6 @@ from lstd.tables.row_reader import Chunk, Roles, RowReader
 Array = NDArray[np.float64]
 
 _OF_INTERVALS = ("lower", "upper", "standard_error", "flagged")
-
-
-class Sink(Protocol):
-    """A destination of predictions."""
-
-    def write(self, columns: dict[str, pa.Array]) -> None:
-        """Write the next rows; all calls have the same columns."""
-
-    def close(self) -> None:
-        """Write the rest."""
-
-    def abandon(self) -> None:
-        """Release a file that will not be kept."""
 
 
 class CsvSink:
@@ -60,7 +47,7 @@ class CsvSink:
 
 
 class ParquetSink:
-    """A Parquet file; columns that are passed on keep their types, text if they come from CSV."""
+    """A Parquet file; kept columns have the types of the tables, text if they come from CSV."""
 
     def __init__(self, file: IO[bytes], names: Sequence[str]) -> None:
         self._file, self._names = file, names
@@ -86,44 +73,39 @@ class ParquetSink:
                 self._writer.close()
 
 
+Sink = CsvSink | ParquetSink
+
+
 def predict_tables(
     model: Model,
     paths: Sequence[str],
     kept: Sequence[str],
-    sink: type[CsvSink] | type[ParquetSink],
+    sink: type[Sink],
     file: IO[bytes],
     *,
     level: float | None = None,
     chunk_rows: int | None = None,
     on_progress: OnProgress | None = None,
 ) -> int:
-    """Write the predictions for all rows of tables to a file, after the columns to be passed on.
+    """Write predictions for all rows of tables to a file, after the columns `kept`; returns the number of rows.
 
-    The column of predictions is named ``prediction``. With `level` come ``lower`` and ``upper``, the ends of intervals
-    of that level, ``standard_error``, and ``flagged``, which is true where an interval may be off. With several rewards
-    the names end in ``_`` and the reward's name.
+    Predictions are in column ``prediction``. With `level`, ``lower`` and ``upper`` are the ends of intervals of that
+    level; ``standard_error`` follows, and ``flagged``, which is true where not to rely on the interval. With several
+    rewards, the names end in ``_`` and the name of the reward.
 
-    Returns
-    -------
-    int
-        Rows written.
-
-    Raises
-    ------
-    InvalidInputError
-        At the first bad row, or the first prediction that overflows; rows before it may have been written. When there
-        are no intervals for the model.
+    Raises InvalidInputError when the model has no intervals, at the first bad row, or at the first prediction that
+    overflows; rows before it may have been written.
     """
     roles = Roles(features=model.feature_names, kept=tuple(kept))
     reader = RowReader(paths, roles, chunk_rows=chunk_rows, on_progress=on_progress)
     names = prediction_names(model, kept, intervals=level is not None)
     if level is not None:
-        intervals_of(model, np.zeros((1, len(model.feature_names))), level)  # says so before anything is written
+        intervals_of(model, np.zeros((1, len(model.feature_names))), level)  # raises before anything is written
     written = 0
     out: Sink = sink(file, [*kept, *names])
     try:
         for chunk in reader.chunks():
-            _write(out, chunk, [*kept, *names], _found(model, chunk, level))
+            _write(out, chunk, [*kept, *names], _predicted(model, chunk, level))
             written += len(chunk)
         out.close()
     except BaseException:
@@ -132,20 +114,20 @@ def predict_tables(
     return written
 
 
-def _found(model: Model, chunk: Chunk, level: float | None) -> list[pa.Array]:
-    """Columns of predictions for a chunk, with intervals where there is a level."""
-    found = {"prediction": predictions_of(model, chunk)}
+def _predicted(model: Model, chunk: Chunk, level: float | None) -> list[pa.Array]:
+    """Return the columns of predictions for a chunk, with intervals if `level` is given."""
+    columns = {"prediction": predictions_of(model, chunk)}
     if level is not None:
         try:
-            found = intervals_of(model, chunk.X, level)
+            columns = intervals_of(model, chunk.X, level)
         except InvalidInputError as error:
             row = chunk.first + _first_overflow(model, chunk.X, level) + 1
             raise _beyond(chunk.file, row, "its interval") from error
-    return [from_numpy(found[what][:, j]) for j in range(len(model.reward_names)) for what in found]
+    return [from_numpy(values[:, j]) for j in range(len(model.reward_names)) for values in columns.values()]
 
 
 def _first_overflow(model: Model, X: Array, level: float) -> int:
-    """The first row whose interval overflows, by bisection: rows before `low` have one, one before `high` has none."""
+    """Find the first row whose interval overflows: those before `low` have one, one before `high` has none."""
     low, high = 0, len(X)
     while high - low > 1:
         middle = (low + high) // 2
@@ -164,7 +146,7 @@ def _beyond(file: str, row: int, what: str) -> InvalidInputError:
 
 
 def _write(out: Sink, chunk: Chunk, names: Sequence[str], arrays: list[pa.Array]) -> None:
-    """Write what is passed on of a chunk, and what was found."""
+    """Write the kept columns of a chunk and its predictions."""
     try:
         out.write(dict(zip(names, [*chunk.kept, *arrays], strict=True)))
     except InvalidInputError as error:
@@ -172,13 +154,13 @@ def _write(out: Sink, chunk: Chunk, names: Sequence[str], arrays: list[pa.Array]
 
 
 def intervals_of(model: Model, X: Array, level: float) -> dict[str, NDArray[Any]]:
-    """Predictions with intervals for rows of features (T, n), each of shape (T, m), by what their columns are named."""
-    found = model.interval(X, level)
-    return {name: np.atleast_2d(getattr(found, name).T).T for name in ("prediction", *_OF_INTERVALS)}
+    """Return predictions with intervals for features (T, n): by column name, arrays of shape (T, m)."""
+    intervals = model.interval(X, level)
+    return {name: np.atleast_2d(getattr(intervals, name).T).T for name in ("prediction", *_OF_INTERVALS)}
 
 
 def predictions_of(model: Model, chunk: Chunk) -> Array:
-    """Predictions for a chunk, (T, m); raises InvalidInputError, with the first bad row, where one overflows."""
+    """Return predictions for a chunk, (T, m); raises InvalidInputError at the first that overflows."""
     with np.errstate(over="ignore", invalid="ignore"):
         predicted = np.atleast_2d((chunk.X @ model.coef.T + model.intercept).T).T
     bad = ~np.isfinite(predicted).all(axis=1)
@@ -188,7 +170,7 @@ def predictions_of(model: Model, chunk: Chunk) -> Array:
 
 
 def prediction_names(model: Model, kept: Sequence[str], *, intervals: bool = False) -> list[str]:
-    """Names of the columns of predictions; raises InvalidInputError when a column to be passed on has one of them."""
+    """Return the names of the columns of predictions; raises InvalidInputError if `kept` has one of them."""
     kinds = ("prediction", *(_OF_INTERVALS if intervals else ()))
     rewards = model.reward_names
     names = [kind if len(rewards) == 1 else f"{kind}_{reward}" for reward in rewards for kind in kinds]
@@ -204,7 +186,7 @@ def _cast(name: str, column: pa.Array, kind: Any) -> pa.Array:
     except pa.ArrowException as error:
         raise InvalidInputError(
             f"column {name!r} is of type {column.type} here and of type {kind} in the files before, and has a value "
-            "that does not go with that; convert it first, or write to a .csv file."
+            "that cannot be converted; convert the column first, or write to a .csv file."
         ) from error
 
 

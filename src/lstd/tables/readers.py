@@ -103,10 +103,7 @@ class Table:
 def open_table(path: str | os.PathLike[str]) -> Table:
     """Open a table by the extension of its name.
 
-    Raises
-    ------
-    InvalidInputError
-        When it is missing, empty, damaged, or of an unknown extension.
+    Raises InvalidInputError when it is missing, empty, damaged, or of an unknown extension.
     """
     file = os.fspath(path)
     lower = file.lower()

@@ -60,10 +60,7 @@ class Roles:
     def resolved(self, tables: Sequence[Table]) -> Roles:
         """Return these roles with all features by name.
 
-        Raises
-        ------
-        InvalidInputError
-            When a file lacks a column, or a column has two roles, or there are no features.
+        Raises InvalidInputError when a file lacks a column, or a column has two roles, or there are no features.
         """
         roles = self
         for table in tables:
@@ -138,9 +135,11 @@ class RowReader:
 
     It holds the chunks that are read ahead, and the ids that were seen.
 
+    Raises InvalidInputError when a file cannot be read or lacks a column.
+
     Parameters
     ----------
-    paths : sequence of str, or of open tables
+    paths : sequence of str or open Table
     roles : Roles
     chunk_rows : int, optional
         Rows per chunk, give or take half; by default about a million features, fewer with little memory.
@@ -150,11 +149,6 @@ class RowReader:
         Whether each file begins an episode; ids may come again in other files.
     memory : int
         Bytes; a quarter of it bounds the chunks that are read ahead.
-
-    Raises
-    ------
-    InvalidInputError
-        When a file cannot be read or lacks a column.
     """
 
     def __init__(

@@ -1,6 +1,8 @@
-"""The first rows of a stream, in memory of a fixed size, for what cannot be computed chunk by chunk."""
+"""The first rows of a stream, in a bounded amount of memory, for what cannot be computed chunk by chunk."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -8,21 +10,14 @@ from numpy.typing import NDArray
 from lstd.data.rows import Rows, check_rows
 from lstd.tables.row_reader import Chunk
 
-Array = NDArray[np.float64]
-
 _FEWEST_ROWS = 64
 
 
 class Sample:
-    """Gather rows until it is full; whole episodes where that leaves at least half of the rows.
+    """Gather rows up to `max_entries` features in all; whole episodes, if that leaves at least half of the rows.
 
-    Parameters
-    ----------
-    n_features, n_rewards : int
-    max_entries : int
-        Most features in all, 8 bytes each. The system provides memory as rows come.
-    ones : bool
-        Add a column of ones as the last feature, in place: a copy of all rows would take as much memory again.
+    With `ones`, a column of ones is the last feature. It is added in place: a copy of all rows would take as much
+    memory again.
     """
 
     def __init__(self, n_features: int, n_rewards: int, max_entries: int, *, ones: bool = False) -> None:
@@ -33,7 +28,7 @@ class Sample:
         self._episode = np.empty(limit, dtype=np.int64)
         self._terminated = np.empty(limit, dtype=np.bool_)
         self._n = 0
-        self.is_full = False  # a row had no place
+        self.is_full = False  # there was no room for a row
 
     def __len__(self) -> int:
         return self._n
@@ -54,7 +49,7 @@ class Sample:
             self._drop_part_of_episode(int(chunk.episode[size]))
 
     def _drop_part_of_episode(self, following: int) -> None:
-        """Drop the last episode if the row that had no place goes on with it, unless too little would be left."""
+        """Drop the last episode if the row of episode `following` continues it, unless too little would be left."""
         if following != self._episode[self._n - 1]:
             return
         first = int(np.searchsorted(self._episode[: self._n], following))
@@ -62,27 +57,12 @@ class Sample:
             self._n = first
 
     @property
-    def X(self) -> Array:  # noqa: N802
-        """Features, shape (T, n), with the column of ones."""
-        return self._X[: self._n]
-
-    @property
-    def y(self) -> Array:
-        """Rewards, shape (T, m), or (T,) when there is one."""
-        return self._y[: self._n, 0] if self._y.shape[1] == 1 else self._y[: self._n]
-
-    @property
-    def episode(self) -> NDArray[np.int64]:
-        """Numbers of the episodes."""
-        return self._episode[: self._n]
-
-    @property
-    def terminated(self) -> NDArray[np.bool_]:
-        """Whether the successor of a row is terminal."""
-        return self._terminated[: self._n]
+    def columns(self) -> dict[str, NDArray[Any]]:
+        """Arrays by their names as arguments of `fit`: X with the column of ones, y, episode and terminated."""
+        y = self._y[:, 0] if self._y.shape[1] == 1 else self._y
+        columns = {"X": self._X, "y": y, "episode": self._episode, "terminated": self._terminated}
+        return {name: values[: self._n] for name, values in columns.items()}
 
     def checked(self, gamma: float) -> Rows:
         """Return the rows as the data contract has them."""
-        return check_rows(
-            self.X, self.y, gamma=gamma, episode=self.episode, terminated=self.terminated, warn=False, finite=False
-        )
+        return check_rows(**self.columns, gamma=gamma, warn=False, finite=False)

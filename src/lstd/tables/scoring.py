@@ -1,9 +1,9 @@
-"""The score of a model on the discounted returns of tables, computed chunk by chunk.
+"""Scores of a model on the discounted returns of tables, computed chunk by chunk.
 
-Rows wait until their returns are known: to the end of their episode, or for 41/(1−γ) rows, after which the rest weighs
-less than rounding. With γ = 1 they need not wait. Let R_t be the sum of the rewards of the episode before row t, and R
-that of all. Then the return of the row is R − R_t, and the error of its prediction p_t is R − (R_t + p_t): when an
-episode ends, the means and spreads of R_t and of R_t + p_t suffice.
+Rows wait until their returns are known: to the end of their episode, or for 41/(1−γ) rows, after which the rest is
+below rounding. With γ = 1 they need not wait. Let R_t be the sum of the rewards of the episode before row t, and R the
+sum of all. The return of the row is R − R_t, and the error of its prediction p_t is R − (R_t + p_t): so the means and
+spreads of R_t and of R_t + p_t are enough when the episode ends.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +24,7 @@ from lstd.tables.row_reader import Chunk, Roles, RowReader
 
 Array = NDArray[np.float64]
 
-_NOTHING = 1e-18  # a share of the values to come that is far below rounding
+_NEGLIGIBLE = 1e-18  # share of a return that is far below rounding
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,27 +64,23 @@ def score_tables(
 
     In an episode that did not terminate, a row counts when γ^h < 0.01, with h transitions to its end.
 
-    Raises
-    ------
-    InvalidInputError
-        At the first bad row, or when fewer than two rows count.
+    Raises InvalidInputError at the first bad row, or when fewer than two rows count.
     """
     reader = RowReader(paths, roles, chunk_rows=chunk_rows, on_progress=on_progress)
     if model.settings.gamma == 1.0 and roles.terminated is None:
         raise InvalidInputError(
-            f"{', '.join(paths)}: no row can be scored: with gamma 1 those of episodes that terminated count only. "
-            "Name the column that says so with `--terminated`."
+            f"{', '.join(paths)}: no row can be scored: with gamma 1 only rows of episodes that terminated count. "
+            "Name the column that says which did with `--terminated`."
         )
     moments = _Moments(len(roles.rewards))
-    gathering: _Gathering = (
-        _Undiscounted(moments) if model.settings.gamma == 1.0 else _Waiting(moments, model.settings.gamma)
-    )
+    gamma = model.settings.gamma
+    waiting = _Undiscounted(moments) if gamma == 1.0 else _Waiting(moments, gamma)
     rows = 0
     with np.errstate(over="ignore", invalid="ignore"):  # the results are checked
         for chunk in reader.chunks():
             rows += len(chunk)
-            gathering.add(chunk, predictions_of(model, chunk))
-        gathering.finish()
+            waiting.add(chunk, predictions_of(model, chunk))
+        waiting.finish()
         squares = moments.squares
     if moments.count < 2:
         raise InvalidInputError(_too_few(paths, rows, moments.count, model.settings.gamma))
@@ -109,18 +104,8 @@ def _too_few(paths: Sequence[str], rows: int, count: int, gamma: float) -> str:
     )
 
 
-class _Gathering(Protocol):
-    """Add rows to moments as soon as their returns are known."""
-
-    def add(self, chunk: Chunk, predicted: Array) -> None:
-        """Add the rows of a chunk and their predictions, (T, m)."""
-
-    def finish(self) -> None:
-        """End the stream."""
-
-
 class _Waiting:
-    """Rows whose returns are not known yet; each has rewards and predictions."""
+    """Rows with their rewards and predictions, until their returns are known."""
 
     def __init__(self, moments: _Moments, gamma: float) -> None:
         n_rewards = len(moments.mean)
@@ -136,7 +121,7 @@ class _Waiting:
         self._predicted.append(predicted)
         self._episodes.append(chunk.episode)
         self._terminated.append(chunk.terminated)
-        # Going through the rows that wait only when they have doubled takes time in proportion to the rows in all.
+        # Settling only when the waiting rows have doubled takes time linear in the number of all rows.
         if sum(map(len, self._episodes)) >= self._due:
             self._settle(at_end=False)
             self._due = 2 * len(self._episodes[0])
@@ -145,7 +130,7 @@ class _Waiting:
         self._settle(at_end=True)
 
     def _settle(self, *, at_end: bool) -> None:
-        """Add the rows whose returns are known now to the moments."""
+        """Move the rows whose returns are known to the moments."""
         rewards, predicted = np.concatenate(self._rewards), np.concatenate(self._predicted)
         episodes, terminated = np.concatenate(self._episodes), np.concatenate(self._terminated)
         last = np.ones(len(episodes), dtype=np.bool_)
@@ -153,7 +138,7 @@ class _Waiting:
         returns, unobserved = discounted_returns(rewards, self._gamma, last, terminated)
         waits = np.zeros(len(episodes), dtype=np.bool_)
         if not at_end and len(episodes):
-            waits = (episodes == episodes[-1]) & (unobserved > _NOTHING)
+            waits = (episodes == episodes[-1]) & (unobserved > _NEGLIGIBLE)
         self._rewards, self._predicted = [rewards[waits]], [predicted[waits]]
         self._episodes, self._terminated = [episodes[waits]], [terminated[waits]]
         counts = ~waits & (unobserved < TOLERANCE)
@@ -161,7 +146,7 @@ class _Waiting:
 
 
 class _Undiscounted:
-    """The last episode with γ = 1: its rewards so far, and moments of R_t and of R_t + p_t."""
+    """The current episode with γ = 1: its rewards so far, and moments of R_t and of R_t + p_t."""
 
     def __init__(self, moments: _Moments) -> None:
         self._whole = moments
@@ -183,11 +168,11 @@ class _Undiscounted:
                 self._whole.merge(self._before.mirrored(self._rewards))
 
     def finish(self) -> None:
-        """An episode that is not over does not count."""
+        """Do nothing: an episode that is not over does not count."""
 
 
 class _Moments:
-    """Count, mean and spread (sum of squared deviations) of returns, and of errors, by block (Chan et al. 1979)."""
+    """Count, mean and spread (sum of squared deviations) of returns and of errors, merged as by Chan et al. (1979)."""
 
     def __init__(self, n_rewards: int) -> None:
         self.count = 0
@@ -222,12 +207,12 @@ class _Moments:
 
     def mirrored(self, total: Array) -> _Moments:
         """Return the moments of `total` less each value."""
-        found = _Moments(len(total))
-        found.count, found.spread, found._spread_error = self.count, self.spread, self._spread_error
-        found.mean, found._mean_error = total - self.mean, total - self._mean_error
-        return found
+        mirror = _Moments(len(total))
+        mirror.count, mirror.spread, mirror._spread_error = self.count, self.spread, self._spread_error
+        mirror.mean, mirror._mean_error = total - self.mean, total - self._mean_error
+        return mirror
 
     def r2(self) -> Array:
-        """NaN where all returns are equal."""
+        """Return R² for each reward; NaN where all returns are equal."""
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.where(self.spread > 0.0, 1.0 - self.squares / self.spread, np.nan)

@@ -1,7 +1,6 @@
-"""The ids that have been seen, in little memory: intervals of integers, and digests of other ids.
+"""The ids of a stream so far, in little memory: intervals of integers, and digests of other ids.
 
-Consecutive integers take no memory however many they are; other ids take 16 bytes each, and 40 for a moment when there
-are twice as many.
+A run of consecutive integers takes the memory of one; other ids take 16 bytes each, and 40 while their number doubles.
 """
 
 from __future__ import annotations
@@ -15,14 +14,14 @@ _Level = tuple[NDArray[Any], NDArray[Any]]  # first and last keys of intervals
 
 
 class SeenIds:
-    """A set of ids to which those of a chunk are added at once."""
+    """A set of ids, to which all ids of a chunk are added at once."""
 
     def __init__(self) -> None:
         self._integers = _Intervals()
         self._digests = _Intervals()
 
     def add(self, keys: list[int | bytes]) -> int | None:
-        """Add keys, or return the place of the first that is present already or occurs twice."""
+        """Add keys; if one is present or occurs twice, add none and return the place of the first such key."""
         places: dict[int | bytes, int] = {}
         first = len(keys)
         for place, one in enumerate(keys):
@@ -71,7 +70,7 @@ def _of_sorted(keys: NDArray[Any]) -> _Level:
 def _joined(one: _Level, two: _Level) -> _Level:
     if one[0].dtype.kind != "i":
         keys = np.concatenate([one[0], two[0]])
-        keys.sort(kind="stable")  # which takes two sorted runs for what they are
+        keys.sort(kind="stable")  # merges two sorted runs in linear time
         return keys, keys
     low, high = np.concatenate([one[0], two[0]]), np.concatenate([one[1], two[1]])
     order = np.argsort(low, kind="stable")
@@ -79,7 +78,7 @@ def _joined(one: _Level, two: _Level) -> _Level:
 
 
 def _merged(low: NDArray[Any], high: NDArray[Any]) -> _Level:
-    """Sorted intervals with those that touch made one."""
+    """Join sorted intervals that touch."""
     begins = np.concatenate(([True], low[1:] != high[:-1] + 1))
     ends = np.concatenate((begins[1:], [True]))
     return low[begins], high[ends]

@@ -1,4 +1,4 @@
-"""A model of tables that are read as one stream: chunks summed by threads of this process and merged in order."""
+"""Models of tables that are read as one stream: threads of this process sum chunks, which are merged in order."""
 
 from __future__ import annotations
 
@@ -45,16 +45,13 @@ def fit_stream(
     chunk_rows: int | None = None,
     on_progress: OnProgress | None = None,
 ) -> tuple[Model, Sample | None]:
-    """Fit a model to tables, which are read as one stream in the order given.
+    """Fit a model to tables that are read as one stream, in the order given.
 
-    The calling thread reads and merges; chunks are converted and summed by `n_jobs` threads including this one. The
-    model is the same to the last bit for any number.
+    Arguments are the checked ones of :func:`lstd.fit_tables`. The calling thread reads and merges; `n_jobs` threads,
+    including this one, convert and sum chunks. The model is the same to the last bit for any number.
 
     Parameters
     ----------
-    tables : sequence of paths or open tables
-    roles, settings, n_blocks, n_jobs, memory, independent
-        Checked arguments of :func:`lstd.fit_tables`.
     sample_entries : int, default 0
         Number of features of the first rows to keep.
     chunk_rows : int, optional
@@ -66,7 +63,7 @@ def fit_stream(
     -------
     Model
     Sample or None
-        The first rows, if `sample_entries` asks for them.
+        The first rows, if `sample_entries` is not 0.
     """
     memory = check_integer("memory", memory, LEAST_MEMORY)
     n_jobs = available_cores() if n_jobs is None else check_integer("n_jobs", n_jobs, 1, MAX_JOBS)
@@ -146,12 +143,12 @@ def _with_largest(error: InvalidInputError, reader: RowReader, n_rows: int) -> I
 
 
 class _Work(NamedTuple):
-    """A chunk to sum, in pieces that start at some rows."""
+    """A chunk to sum, divided at the starts of blocks."""
 
     chunk: Chunk
-    layout: Layout  # of the blocks, with the chunk
+    layout: Layout  # of the blocks, this chunk included
     starts: list[int]
-    matrices: int  # of a piece's sums: A, and B where an episode was truncated
+    matrices: int  # of the sums of a block: A, and B if an episode was truncated
 
 
 def sum_stream(
@@ -215,7 +212,7 @@ def _rows(chunk: Chunk, settings: Settings) -> Rows:
 
 
 def warn_of_assumptions(roles: Roles, *, follow: bool) -> None:
-    """Warn of what is assumed of tables; with `follow`, one follows another in one stream."""
+    """Warn of what is assumed of tables; `follow` says whether one continues another."""
     if roles.episode is not None and roles.terminated is None:
         warn_of_assumed("No column says which episodes terminated")
     if roles.episode is None and follow:

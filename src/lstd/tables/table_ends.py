@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,22 +17,11 @@ from lstd.data.parsing import Ids, id_key
 from lstd.errors import InvalidInputError
 from lstd.statistics.blocks import Blocks
 from lstd.statistics.statistics import LSTDStatistics
-from lstd.tables.episodes import Episodes, Marks
+from lstd.tables.episodes import Episodes, Marks, Row
 from lstd.tables.faults import at_row
 from lstd.tables.row_reader import Roles
 
 _TYPES = {kind.__name__: kind for kind in (int, float, str)}
-
-
-class Row(NamedTuple):
-    """The flags and the id of a row."""
-
-    file: str
-    place: int  # in the file, from 0
-    name: Any  # id of its episode; None without ids
-    terminated: bool
-    truncated: bool
-    missing: tuple[bool, ...]  # of each reward, whether it has no value
 
 
 class Following(Episodes):
@@ -47,7 +36,7 @@ class Following(Episodes):
     def follow(self, file: str, first: int, marks: Marks, n_sure: int) -> Any:
         """As :meth:`Episodes.follow`, but the rules that need the row before the first are left out."""
         begins = not self._head
-        rows = [_row(file, first, marks, i) for i in sorted({0, 1, n_sure - 2, n_sure - 1}) if 0 <= i < n_sure]
+        rows = [Row.of(file, first, marks, i) for i in sorted({0, 1, n_sure - 2, n_sure - 1}) if 0 <= i < n_sure]
         self._head = (*self._head, *rows)[:2]
         self._tail = (*self._tail, *rows)[-2:]
         return super().follow(file, first, _sure(marks) if begins else marks, n_sure)
@@ -90,10 +79,7 @@ class Ends:
     def then(self, after: Ends, *, independent: bool) -> tuple[Ends, bool]:
         """Return both ends of these tables and those after, and whether the latter begin an episode.
 
-        Raises
-        ------
-        InvalidInputError
-            When tables go on with one another and a row breaks a rule: the message names it.
+        Raises InvalidInputError when tables go on with one another and a row breaks a rule: the message names it.
         """
         begins = True
         if not independent and self.tail and after.head:
@@ -103,13 +89,7 @@ class Ends:
         return replace(self, head=head, tail=tail, types=self.types | after.types), begins
 
     def check(self) -> None:
-        """Check both ends, as no tables come before or after.
-
-        Raises
-        ------
-        InvalidInputError
-            When a row breaks a rule.
-        """
+        """Check both ends, as no tables come before or after; raises InvalidInputError when a row breaks a rule."""
         _follow(self.roles, self.head, is_first=True)
         _follow(self.roles, self.tail, is_last=True)
 
@@ -162,14 +142,6 @@ def unpack(document: Mapping[str, Any], roles: Roles) -> Ends:
     )
     types = frozenset(_TYPES[name] for name in document["types"])
     return Ends(document["file"], replace(roles, features=tuple(document["features"])), head, tail, types)
-
-
-def _row(file: str, first: int, marks: Marks, i: int) -> Row:
-    name = None
-    if marks.ids is not None:
-        name = marks.ids.names[int(np.searchsorted(marks.ids.changes, i, side="right")) - 1]
-    missing = tuple(marks.missing[i].tolist())
-    return Row(file, first + i, name, bool(marks.terminated[i]), bool(marks.truncated[i]), missing)
 
 
 def _sure(marks: Marks) -> Marks:
