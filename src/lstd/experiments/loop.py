@@ -1,48 +1,53 @@
 """The paper's experiment as a plain NumPy loop: one pair (λ, α) at a time, one step at a time.
 
-This is what the compiled sweep is timed against, and one more check of its results. Each LSTD(λ) keeps the
-inverse of A_t + αI by Sherman-Morrison updates: one per step for Boyan's and Uncorrected, two for Mixed
-(Osogami 2020, Lemma 2, Theorem 1, and the supplement on computational time). True online TD(λ) is that of
-van Seijen et al. (2016). The error (Φθ−Φθ*)ᵀ D (Φθ−Φθ*) is taken after every step.
+The compiled sweep is timed against this loop and checked by it. Each LSTD(λ) keeps the inverse of A_t + αI by
+Sherman-Morrison updates: one per step for Boyan's and Uncorrected, two for Mixed (Osogami 2020, Lemma 2, Theorem 1, and
+the supplement on computational time). True online TD(λ) is that of van Seijen et al. (2016).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
-import numpy.typing as npt
+from numpy.typing import NDArray
 
 from lstd.experiments.protocol import GAMMA, MRP_SEED, PROBLEMS
 from lstd.mrp import RandomMRP, make_features
 
-FloatArray = npt.NDArray[np.float64]
+Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class Run:
     """One simulated run of T steps on k states with n features, with what its error is measured against."""
 
-    phi: FloatArray  # (T + 1, n) of the visited states
-    rewards: FloatArray  # (T,)
-    features: FloatArray  # (k, n) of all states, Φ
-    weighting: FloatArray  # (k,) stationary distribution, the diagonal of D
-    target: FloatArray  # (n,) weights θ* of the best fit
+    phi: Array  # (T + 1, n) of the visited states
+    rewards: Array  # (T,)
+    features: Array  # (k, n) of all states, Φ
+    weighting: Array  # (k,) stationary distribution, the diagonal of D
+    target: Array  # (n,) weights θ* of the best fit
+
+    @property
+    def steps(self) -> Iterator[tuple[Array, Array, float]]:
+        """Features, next features and reward of each step."""
+        return zip(self.phi[:-1], self.phi[1:], self.rewards, strict=True)
 
     @property
     def scale(self) -> float:
         """(Φθ*)ᵀ D (Φθ*), by which errors are divided."""
         return float(self.weighting @ (self.features @ self.target) ** 2)
 
-    def error(self, theta: FloatArray) -> float:
+    def error(self, theta: Array) -> float:
         """(Φθ−Φθ*)ᵀ D (Φθ−Φθ*) of weights θ of shape (n,)."""
         deviation = self.features @ (theta - self.target)
         deviation *= deviation
         return float(self.weighting @ deviation)
 
 
-def simulate_run(problem: str, features: str, run_seed: int, *, mrp_seed: int = MRP_SEED) -> Run:
+def simulate_run(problem: str, features: str, run_seed: int) -> Run:
     """Simulate one run of the paper's protocol.
 
     Examples
@@ -51,62 +56,41 @@ def simulate_run(problem: str, features: str, run_seed: int, *, mrp_seed: int = 
     (101, 5)
     """
     p = PROBLEMS[problem]
-    model = RandomMRP(p.n_states, p.branching, p.reward_std, seed=mrp_seed, gamma=GAMMA)
+    model = RandomMRP(p.n_states, p.branching, p.reward_std, seed=MRP_SEED, gamma=GAMMA)
     Phi = make_features(model, features)
     trajectory = model.simulate(p.n_steps, run_seed)
     return Run(Phi[trajectory.states], trajectory.rewards, Phi, model.stationary, model.best_fit(Phi))
 
 
-def boyan(run: Run, lmbda: float, alpha: float) -> float:
-    """Boyan's LSTD(λ): A += z (φ − γφ₊)ᵀ."""
-    theta, b, z, P, outer = _start(run, alpha)
+def lstd(variant: str, run: Run, lmbda: float, alpha: float) -> float:
+    """Sum the errors of LSTD(λ) after each step."""
+    n = run.phi.shape[1]
+    P, outer = np.eye(n) / alpha, np.empty((n, n))
+    b, z, theta = np.zeros(n), np.zeros(n), np.zeros(n)
     total = 0.0
-    for phi, phi_next, r in zip(run.phi[:-1], run.phi[1:], run.rewards, strict=True):
-        z *= lmbda * GAMMA
-        z += phi
-        _rank_one(P, z, phi - GAMMA * phi_next, outer)
-        b += r * z
-        np.dot(P, b, out=theta)
-        total += run.error(theta)
-    return _mean(run, total)
-
-
-def uncorrected(run: Run, lmbda: float, alpha: float) -> float:
-    """Uncorrected LSTD(λ): A += (z_t − γz_{t−1}) φᵀ."""
-    theta, b, z, P, outer = _start(run, alpha)
-    total = 0.0
-    for phi, r in zip(run.phi[:-1], run.rewards, strict=True):
+    for phi, phi_next, r in run.steps:
         z_last = z
         z = lmbda * GAMMA * z_last + phi
-        _rank_one(P, z - GAMMA * z_last, phi, outer)
+        if variant == "boyan":
+            _rank_one(P, z, phi - GAMMA * phi_next, outer)
+        elif variant == "uncorrected":
+            _rank_one(P, z - GAMMA * z_last, phi, outer)
+        else:
+            _rank_one(P, phi, phi, outer)
+            _rank_one(P, (lmbda - 1.0) * GAMMA * z, phi_next, outer)
         b += r * z
         np.dot(P, b, out=theta)
         total += run.error(theta)
-    return _mean(run, total)
-
-
-def mixed(run: Run, lmbda: float, alpha: float) -> float:
-    """Mixed LSTD(λ): A += φφᵀ − (1−λ)γ z φ₊ᵀ."""
-    theta, b, z, P, outer = _start(run, alpha)
-    total = 0.0
-    for phi, phi_next, r in zip(run.phi[:-1], run.phi[1:], run.rewards, strict=True):
-        z *= lmbda * GAMMA
-        z += phi
-        _rank_one(P, phi, phi, outer)
-        _rank_one(P, (lmbda - 1.0) * GAMMA * z, phi_next, outer)
-        b += r * z
-        np.dot(P, b, out=theta)
-        total += run.error(theta)
-    return _mean(run, total)
+    return total
 
 
 def true_online_td(run: Run, lmbda: float, step_size: float) -> float:
-    """True online TD(λ) (van Seijen et al. 2016, algorithm 1)."""
+    """Sum the errors of true online TD(λ) after each step (van Seijen et al. 2016, algorithm 1)."""
     theta = np.zeros(run.phi.shape[1])
     e = np.zeros_like(theta)
     decay = GAMMA * lmbda
     v_old = total = 0.0
-    for phi, phi_next, r in zip(run.phi[:-1], run.phi[1:], run.rewards, strict=True):
+    for phi, phi_next, r in run.steps:
         v, v_next = theta @ phi, theta @ phi_next
         overlap = decay * (e @ phi)
         e *= decay
@@ -115,13 +99,13 @@ def true_online_td(run: Run, lmbda: float, step_size: float) -> float:
         theta -= (step_size * (v - v_old)) * phi
         v_old = v_next
         total += run.error(theta)
-    return _mean(run, total)
+    return total
 
 
 LOOPS: dict[str, Callable[[Run, float, float], float]] = {
-    "boyan": boyan,
-    "uncorrected": uncorrected,
-    "mixed": mixed,
+    "boyan": partial(lstd, "boyan"),
+    "uncorrected": partial(lstd, "uncorrected"),
+    "mixed": partial(lstd, "mixed"),
     "true_online_td": true_online_td,
 }
 
@@ -138,23 +122,13 @@ def run_loop(algorithm: str, run: Run, lmbda: float, alpha: float) -> float:
     1.0023869926
     """
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        return LOOPS[algorithm](run, lmbda, alpha)
+        mean = LOOPS[algorithm](run, lmbda, alpha) / len(run.rewards) / run.scale
+    return mean if np.isfinite(mean) else np.inf
 
 
-def _start(run: Run, alpha: float) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray, FloatArray]:
-    """Weights, b and trace 0, inverse I/α, and room for an (n, n) product."""
-    n = run.phi.shape[1]
-    return np.zeros(n), np.zeros(n), np.zeros(n), np.eye(n) / alpha, np.empty((n, n))
-
-
-def _rank_one(P: FloatArray, u: FloatArray, v: FloatArray, outer: FloatArray) -> None:
+def _rank_one(P: Array, u: Array, v: Array, outer: Array) -> None:
     """(A + uvᵀ)⁻¹ = P − Pu vᵀP / (1 + vᵀPu), in place; `outer` is room for an (n, n) product."""
     Pu, vP = P @ u, v @ P
     Pu /= 1.0 + v @ Pu
     np.multiply(Pu[:, None], vP, out=outer)
     P -= outer
-
-
-def _mean(run: Run, total: float) -> float:
-    mean = total / len(run.rewards) / run.scale
-    return mean if np.isfinite(mean) else np.inf

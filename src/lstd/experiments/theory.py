@@ -13,9 +13,6 @@ over Uncorrected, is 1 + 2γ/((1−γ)T).
 
 Theorem 2. On one stream of an ergodic process, A_T/T, b_T/T and the weights of all three estimators tend to
 the same limits (:meth:`lstd.mrp.MRP.limit`).
-
-Source: T. Osogami, "Uncorrected least-squares temporal difference with lambda-return", AAAI-20, and its
-supplement (arXiv:1911.06057), whose symbols are used here.
 """
 
 from __future__ import annotations
@@ -92,19 +89,37 @@ def proposition1(
     >>> round(result["rows"][1]["bias_exact"], 4), round(result["rows"][1]["bias_asymptotic"], 4)
     (-0.8319, -0.9)
     """
-    lengths = sorted(n_steps)
+    cases = [(lmbda, T) for lmbda in lmbdas for T in sorted(n_steps)]
+    shares = np.zeros((max(n_steps), len(cases)))  # of each reward in b_T, none after T
+    for i, (lmbda, T) in enumerate(cases):
+        shares[:T, i] = _reward_weights(T, lmbda * gamma)
     generator = np.random.default_rng(seed)
-    exact = [proposition1_exact(T, lmbda, gamma, mu, sigma) for lmbda in lmbdas for T in lengths]
-    shares = _reward_shares(lmbdas, gamma, lengths)
-    b = {v: _simulate_b(generator, shares, mu, sigma, n_samples) for v in PROPOSITION1_VARIANTS}
+    b = {variant: _simulate_b(generator, shares, mu, sigma, n_samples) for variant in PROPOSITION1_VARIANTS}
     rows: list[dict[str, Any]] = []
     ratio_rows: list[dict[str, Any]] = []
-    for i, (lmbda, T) in enumerate((lmbda, T) for lmbda in lmbdas for T in lengths):
+    for i, (lmbda, T) in enumerate(cases):
+        exact, head = proposition1_exact(T, lmbda, gamma, mu, sigma), {"lmbda": lmbda, "T": T}
+        leading = {"boyan": 0.0, "uncorrected": -gamma * mu / ((1 - gamma) ** 2 * T)}  # (18)
         boyan, uncorrected = (
-            _proposition1_row(v, lmbda, T, b[v][:, i], exact[i][v], mu, gamma) for v in PROPOSITION1_VARIANTS
+            {
+                **head,
+                "variant": variant,
+                "bias_exact": exact[variant]["bias"],
+                "bias_asymptotic": leading[variant],
+                "variance_exact": exact[variant]["variance"],
+                **_moments(b[variant][:, i] / exact[variant]["A"], mu / (1 - gamma)),
+            }
+            for variant in PROPOSITION1_VARIANTS
         )
         rows += [boyan, uncorrected]
-        ratio_rows.append(_ratio_row(boyan, uncorrected, exact[i]["ratio"], gamma))
+        ratio_rows.append(
+            {
+                **head,
+                "ratio_exact": exact["ratio"],
+                "ratio_asymptotic": 1 + 2 * gamma / ((1 - gamma) * T),
+                **_simulated_ratio(boyan, uncorrected),
+            }
+        )
     head = {"mu": mu, "sigma": sigma, "gamma": gamma, "n_samples": n_samples}
     return head | {"rows": rows, "ratio_rows": ratio_rows}
 
@@ -178,27 +193,32 @@ def theorem2(
         stream = model.simulate(max(lengths), seed)
         phi = features[stream.states]
         for j, lmbda in enumerate(lmbdas):
-            for i, estimates in enumerate(_estimates(phi, stream.rewards, lmbda, GAMMA, lengths)):
+            for i, estimates in enumerate(_estimates(phi, stream.rewards, lmbda, lengths)):
                 errors[s, j, i] = [_distances(estimate, limits[j]) for estimate in estimates]
+    low, median, high = np.quantile(errors, [0.25, 0.5, 0.75], axis=0)
+    rows = [
+        {
+            "variant": variant,
+            "lmbda": lmbda,
+            "T": T,
+            **dict(zip(("error_A", "error_b", "error_theta"), median[j, i, v].tolist(), strict=True)),
+            "low_theta": float(low[j, i, v, 2]),
+            "high_theta": float(high[j, i, v, 2]),
+        }
+        for v, variant in enumerate(LSTD_VARIANTS)
+        for j, lmbda in enumerate(lmbdas)
+        for i, T in enumerate(lengths)
+    ]
     words = (
         f"small random process ({small.n_states} states, {small.branching} successors each, reward noise "
         f"{small.reward_std:g}), five normal features, discount {GAMMA:g}, no ridge term"
     )
-    return {"problem": words, "n_seeds": len(seeds), "rows": _theorem2_rows(errors, lmbdas, lengths)}
+    return {"problem": words, "n_seeds": len(seeds), "rows": rows}
 
 
 def _reward_weights(T: int, decay: float) -> Array:
     """w_n = Σ_{k<n} (λγ)^k for n = 1 … T: the share of R_n in b_T; shape (T,)."""
     return np.cumsum(np.power(decay, np.arange(T)))
-
-
-def _reward_shares(lmbdas: Sequence[float], gamma: float, lengths: Sequence[int]) -> Array:
-    """Share of each reward in b_T for every (λ, T), none after T; shape (max T, len(lmbdas)·len(lengths))."""
-    shares = np.zeros((max(lengths), len(lmbdas), len(lengths)))
-    for j, lmbda in enumerate(lmbdas):
-        for i, T in enumerate(lengths):
-            shares[:T, j, i] = _reward_weights(T, lmbda * gamma)
-    return shares.reshape(len(shares), -1)
 
 
 def _simulate_b(generator: np.random.Generator, shares: Array, mu: float, sigma: float, n_samples: int) -> Array:
@@ -211,60 +231,44 @@ def _simulate_b(generator: np.random.Generator, shares: Array, mu: float, sigma:
     return np.asarray((mu - half_width) * shares.sum(axis=0) + 2 * half_width * np.concatenate(parts))
 
 
-def _proposition1_row(
-    variant: str, lmbda: float, T: int, b: Array, exact: dict[str, float], mu: float, gamma: float
-) -> dict[str, Any]:
-    theta = b / exact["A"]
+def _moments(theta: Array, value: float) -> dict[str, float]:
+    """Bias and variance of simulated weights, with their standard errors."""
     N = len(theta)
     centred = theta - theta.mean()
     variance = float(centred @ centred) / (N - 1)
     fourth = float(np.mean(centred**4))
-    # Var[s²] = (μ₄ − σ⁴ (N−3)/(N−1)) / N for independent samples.
-    variance_stderr = np.sqrt((fourth - variance**2 * (N - 3) / (N - 1)) / N)
     return {
-        "lmbda": lmbda,
-        "T": T,
-        "variant": variant,
-        "bias_exact": exact["bias"],
-        "bias_asymptotic": 0.0 if variant == "boyan" else -gamma * mu / ((1 - gamma) ** 2 * T),  # (18)
-        "bias_simulated": float(theta.mean()) - mu / (1 - gamma),
+        "bias_simulated": float(theta.mean()) - value,
         "bias_stderr": float(np.sqrt(variance / N)),
-        "variance_exact": exact["variance"],
         "variance_simulated": variance,
-        "variance_stderr": float(variance_stderr),
+        # Var[s²] = (μ₄ − σ⁴ (N−3)/(N−1)) / N for independent samples.
+        "variance_stderr": float(np.sqrt((fourth - variance**2 * (N - 3) / (N - 1)) / N)),
     }
 
 
-def _ratio_row(boyan: dict[str, Any], uncorrected: dict[str, Any], exact: float, gamma: float) -> dict[str, Any]:
+def _simulated_ratio(boyan: dict[str, Any], uncorrected: dict[str, Any]) -> dict[str, float]:
     """Boyan's variance over Uncorrected's; the samples are independent, so squared relative errors add."""
     ratio = boyan["variance_simulated"] / uncorrected["variance_simulated"]
     relative = [row["variance_stderr"] / row["variance_simulated"] for row in (boyan, uncorrected)]
-    return {
-        "lmbda": boyan["lmbda"],
-        "T": boyan["T"],
-        "ratio_exact": exact,
-        "ratio_asymptotic": 1 + 2 * gamma / ((1 - gamma) * boyan["T"]),
-        "ratio_simulated": ratio,
-        "ratio_stderr": ratio * float(np.hypot(*relative)),
-    }
+    return {"ratio_simulated": ratio, "ratio_stderr": ratio * float(np.hypot(*relative))}
 
 
 def _estimates(
-    phi: Array, rewards: Array, lmbda: float, gamma: float, lengths: Sequence[int]
+    phi: Array, rewards: Array, lmbda: float, lengths: Sequence[int]
 ) -> list[list[tuple[Array, Array, Array]]]:
     """(A_T/T, b_T/T, θ_T) per T and variant of one stream without terminations, phi (max T + 1, n)."""
     from scipy.signal import lfilter
 
-    z = lfilter([1.0], [1.0, -lmbda * gamma], phi[:-1], axis=0)
+    z = lfilter([1.0], [1.0, -lmbda * GAMMA], phi[:-1], axis=0)
     added = z.copy()  # z_t − γ z_{t−1}, Theorem 1
-    added[1:] -= gamma * z[:-1]
+    added[1:] -= GAMMA * z[:-1]
     end_share = {"boyan": 1.0, "uncorrected": 0.0, "mixed": 1 - lmbda}
     A, b = np.zeros((phi.shape[1],) * 2), np.zeros(phi.shape[1])
     result = []
     for start, T in zip([0, *lengths[:-1]], lengths, strict=True):
         A = A + added[start:T].T @ phi[start:T]
         b = b + z[start:T].T @ rewards[start:T]
-        end = gamma * np.outer(z[T - 1], phi[T])
+        end = GAMMA * np.outer(z[T - 1], phi[T])
         matrices = [A - end_share[variant] * end for variant in LSTD_VARIANTS]
         result.append([(matrix / T, b / T, np.linalg.solve(matrix, b)) for matrix in matrices])
     return result
@@ -273,24 +277,4 @@ def _estimates(
 def _distances(estimate: tuple[Array, Array, Array], limit: tuple[Array, Array, Array]) -> list[float]:
     """Relative distances of A, b and θ to their limits."""
     pairs = zip(estimate, limit, strict=True)
-    return [float(np.linalg.norm(found - end) / np.linalg.norm(end)) for found, end in pairs]
-
-
-def _theorem2_rows(errors: Array, lmbdas: Sequence[float], lengths: Sequence[int]) -> list[dict[str, Any]]:
-    """Medians and quartiles over the first axis of errors (seeds, λs, Ts, variants, 3)."""
-    low, median, high = np.quantile(errors, [0.25, 0.5, 0.75], axis=0)
-    return [
-        {
-            "variant": variant,
-            "lmbda": lmbda,
-            "T": T,
-            "error_A": float(median[j, i, v, 0]),
-            "error_b": float(median[j, i, v, 1]),
-            "error_theta": float(median[j, i, v, 2]),
-            "low_theta": float(low[j, i, v, 2]),
-            "high_theta": float(high[j, i, v, 2]),
-        }
-        for v, variant in enumerate(LSTD_VARIANTS)
-        for j, lmbda in enumerate(lmbdas)
-        for i, T in enumerate(lengths)
-    ]
+    return [float(np.linalg.norm(value - end) / np.linalg.norm(end)) for value, end in pairs]

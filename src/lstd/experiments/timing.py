@@ -72,12 +72,8 @@ def measure(
             rows += _measure_pair(problem, name)
             if progress is not None:
                 progress(done, len(pairs))
-    return {"threads": 1, "sample": _describe(), "rows": rows}
-
-
-def _describe() -> str:
-    n_td = len(LMBDAS) * len(ALPHAS_OF["true_online_td"])
-    return (
+    n_td = len(_grid("true_online_td"))
+    sample = (
         f"Seconds per run of {N_PAIRS} pairs (λ, α), on one thread: median, lowest and highest of "
         f"{REPEATS_SLOW} to {REPEATS} timings of a sweep over consecutive run seeds, with enough runs to take "
         f"about {SWEEP_SECONDS} s (at most {MAX_RUNS}), compiled beforehand, set-up of the problem and "
@@ -85,6 +81,7 @@ def _describe() -> str:
         f"least {LOOP_SECONDS} s for each algorithm, run seed 1, without simulation, and extrapolated to a run. "
         f"True online TD(λ) has {n_td} pairs per run: its seconds are multiplied by {N_PAIRS}/{n_td}."
     )
+    return {"threads": 1, "sample": sample, "rows": rows}
 
 
 def _measure_pair(problem: str, features: str) -> list[dict[str, Any]]:
@@ -106,8 +103,7 @@ def _measure_pair(problem: str, features: str) -> list[dict[str, Any]]:
             "features": features,
             "algorithm": name,
             **(_summary(seconds[name], runs[name]) if name in TIMED else {}),
-            **loop.seconds_per_run(algorithms),
-            "loop_sample": "; ".join(loop.describe(algorithm) for algorithm in algorithms),
+            **loop.summary(algorithms),
             **_paper(problem, features, algorithms),
         }
         for name, algorithms in names.items()
@@ -162,19 +158,17 @@ class _LoopSample:
                 if sum(map(sum, times)) >= seconds:
                     break
 
-    def seconds_per_run(self, algorithms: Sequence[str]) -> dict[str, float]:
-        """Return the mean over all pairs, and the lowest and highest mean of those timed together."""
+    def summary(self, algorithms: Sequence[str]) -> dict[str, Any]:
+        """Return the mean over all pairs, the lowest and highest mean of those timed together, and their number."""
+        times = {name: [*chain(*self._times[name])] for name in algorithms}
         means = {
-            name: [N_PAIRS * float(np.mean(part)) for part in ([*chain(*times)], *times) if part]
-            for name, times in self._times.items()
+            name: [N_PAIRS * float(np.mean(part)) for part in (times[name], *self._times[name]) if part]
+            for name in algorithms
         }
+        samples = [f"{name}: {len(t)} of {len(_grid(name))} pairs, {sum(t):.2f} s" for name, t in times.items()]
         return {
             "loop_seconds": sum(means[name][0] for name in algorithms),
             "loop_low": sum(min(means[name]) for name in algorithms),
             "loop_high": sum(max(means[name]) for name in algorithms),
+            "loop_sample": "; ".join(samples),
         }
-
-    def describe(self, algorithm: str) -> str:
-        """Say how many pairs were timed."""
-        times = [*chain(*self._times[algorithm])]
-        return f"{algorithm}: {len(times)} of {len(_grid(algorithm))} pairs, {sum(times):.2f} s"

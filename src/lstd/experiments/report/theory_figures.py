@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from matplotlib import colormaps
@@ -19,6 +20,7 @@ THEOREM2_VARIANTS = ("uncorrected", "mixed", "boyan")
 QUANTITIES = (("error_A", "A / T"), ("error_b", "b / T"), ("error_theta", "weights θ"))
 # Error bars of simulated values, in standard errors: about 95 % of them cover the exact value.
 BAR = 2.0
+DASHED = (0, (4, 2))
 _TINY = 1e-300
 
 
@@ -30,12 +32,20 @@ def proposition1(theory: Row) -> Figure:
     figure = new_figure(9.6, 8.0)
     axes = figure.subplots(2, 2)
     figure.subplots_adjust(left=0.085, right=0.985, bottom=0.065, top=0.875, wspace=0.24, hspace=0.3)
+    reversed_sign = -1.0 if float(theory["mu"]) >= 0 else 1.0
     for index, (lmbda, colour) in enumerate(colours.items()):
         jitter = 1.05 ** (index - (len(lmbdas) - 1) / 2)
-        _uncorrected_bias(axes[0, 0], theory, select(rows, lmbda=lmbda, variant="uncorrected"), colour, jitter)
-        _boyan_bias(axes[0, 1], select(rows, lmbda=lmbda, variant="boyan"), colour, jitter)
-        _variances(axes[1, 0], rows, lmbda, colour, jitter)
-        _variance_ratio(axes[1, 1], select(ratios, lmbda=lmbda), colour, jitter)
+        uncorrected, boyan = (select(rows, lmbda=lmbda, variant=name) for name in ("uncorrected", "boyan"))
+        ratio = select(ratios, lmbda=lmbda)
+        _curve(axes[0, 0], uncorrected, "bias", jitter, colour, factor=reversed_sign, leading=True)
+        _curve(axes[0, 1], boyan, "bias", jitter, colour, color="black", linewidth=1.0)
+        _curve(axes[1, 0], uncorrected, "variance", jitter, colour)
+        _curve(axes[1, 0], boyan, "variance", jitter, colour, linestyle=":")
+        _curve(axes[1, 1], ratio, "ratio", jitter, colour, offset=1.0, leading=True)
+    for ax in axes.flat:
+        ax.set_xscale("log")
+    for ax in axes.flat[[0, 2, 3]]:
+        ax.set_yscale("log", nonpositive="clip")
     titles = (
         "bias of Uncorrected LSTD(λ), sign reversed",
         "bias of Boyan's LSTD(λ): none",
@@ -49,42 +59,19 @@ def proposition1(theory: Row) -> Figure:
     return figure
 
 
-def _uncorrected_bias(ax: Axes, theory: Row, rows: Sequence[Row], colour: Array, jitter: float) -> None:
-    sign = -1.0 if float(theory["mu"]) >= 0 else 1.0
+def _curve(
+    ax: Axes, rows: Sequence[Row], name: str, jitter: float, colour: Array,
+    *, factor: float = 1.0, offset: float = 0.0, leading: bool = False, **line: Any,
+) -> None:  # fmt: skip
+    """Draw leading term and exact values as lines, simulated values as points with error bars."""
     T = column(rows, "T")
-    ax.plot(T, sign * column(rows, "bias_asymptotic"), color="black", linestyle=(0, (4, 2)), linewidth=1.0, zorder=3)
-    ax.plot(T, sign * column(rows, "bias_exact"), color=colour)
-    _bars(ax, T * jitter, sign * column(rows, "bias_simulated"), column(rows, "bias_stderr"), colour)
-    _log_log(ax)
-
-
-def _boyan_bias(ax: Axes, rows: Sequence[Row], colour: Array, jitter: float) -> None:
-    T = column(rows, "T")
-    ax.plot(T, column(rows, "bias_exact"), color="black", linewidth=1.0)
-    _bars(ax, T * jitter, column(rows, "bias_simulated"), column(rows, "bias_stderr"), colour)
-    ax.set_xscale("log")
-
-
-def _variances(ax: Axes, rows: Sequence[Row], lmbda: float, colour: Array, jitter: float) -> None:
-    for variant in ("uncorrected", "boyan"):
-        path = select(rows, lmbda=lmbda, variant=variant)
-        T, style = column(path, "T"), "-" if variant == "uncorrected" else ":"
-        ax.plot(T, column(path, "variance_exact"), color=colour, linestyle=style)
-        _bars(ax, T * jitter, column(path, "variance_simulated"), column(path, "variance_stderr"), colour)
-    _log_log(ax)
-
-
-def _variance_ratio(ax: Axes, rows: Sequence[Row], colour: Array, jitter: float) -> None:
-    T = column(rows, "T")
-    ax.plot(T, column(rows, "ratio_asymptotic") - 1, color="black", linestyle=(0, (4, 2)), linewidth=1.0, zorder=3)
-    ax.plot(T, column(rows, "ratio_exact") - 1, color=colour)
-    _bars(ax, T * jitter, column(rows, "ratio_simulated") - 1, column(rows, "ratio_stderr"), colour)
-    _log_log(ax)
-
-
-def _bars(ax: Axes, x: Array, y: Array, stderr: Array, colour: Array) -> None:
-    error = BAR * np.nan_to_num(stderr)
-    ax.errorbar(x, y, yerr=error, fmt="o", color=colour, markersize=3.4, elinewidth=0.9, capsize=1.8)
+    if leading:
+        values = factor * column(rows, f"{name}_asymptotic") - offset
+        ax.plot(T, values, color="black", linestyle=DASHED, linewidth=1.0, zorder=3)
+    ax.plot(T, factor * column(rows, f"{name}_exact") - offset, **{"color": colour, **line})
+    simulated, error = factor * column(rows, f"{name}_simulated") - offset, column(rows, f"{name}_stderr")
+    bars = {"markersize": 3.4, "elinewidth": 0.9, "capsize": 1.8}
+    ax.errorbar(T * jitter, simulated, yerr=BAR * np.nan_to_num(error), fmt="o", color=colour, **bars)
 
 
 def _log_log(ax: Axes) -> None:
@@ -96,7 +83,7 @@ def _theory_legend(figure: Figure, colours: dict[float, Array]) -> None:
     handles = [Line2D([], [], color=tuple(colour), label=f"λ = {lmbda:g}") for lmbda, colour in colours.items()]
     kinds = [
         Line2D([], [], color=REFERENCE, label="exact"),
-        Line2D([], [], color="black", linestyle=(0, (4, 2)), linewidth=1.0, label="leading term"),
+        Line2D([], [], color="black", linestyle=DASHED, linewidth=1.0, label="leading term"),
         Line2D([], [], color=REFERENCE, marker="o", linestyle="", label="simulated ± 2 standard errors"),
     ]
     figure.legend(handles=kinds, loc="upper center", ncols=3, bbox_to_anchor=(0.53, 1.0), borderaxespad=0.4)
