@@ -14,7 +14,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from lstd.experiments.protocol import GAMMA, MRP_SEED, PROBLEMS
+from lstd.experiments.protocol import GAMMA, LSTD_VARIANTS, MRP_SEED, PROBLEMS
 from lstd.mrp import RandomMRP, make_features
 
 Array = NDArray[np.float64]
@@ -91,7 +91,7 @@ def true_online_td(run: Run, lmbda: float, step_size: float) -> float:
     decay = GAMMA * lmbda
     v_old = total = 0.0
     for phi, phi_next, r in run.steps:
-        v, v_next = theta @ phi, theta @ phi_next
+        v, v_next = float(theta @ phi), float(theta @ phi_next)
         overlap = decay * (e @ phi)
         e *= decay
         e += (step_size * (1.0 - overlap)) * phi
@@ -103,9 +103,7 @@ def true_online_td(run: Run, lmbda: float, step_size: float) -> float:
 
 
 LOOPS: dict[str, Callable[[Run, float, float], float]] = {
-    "boyan": partial(lstd, "boyan"),
-    "uncorrected": partial(lstd, "uncorrected"),
-    "mixed": partial(lstd, "mixed"),
+    **{variant: partial(lstd, variant) for variant in LSTD_VARIANTS},
     "true_online_td": true_online_td,
 }
 

@@ -18,20 +18,10 @@ from scipy.sparse import csr_array
 
 from lstd.data.checks import check_array, check_choice, check_grid, check_integer
 from lstd.errors import IllConditionedWarning, InvalidInputError
+from lstd.experiments import protocol
 from lstd.experiments.kernels import td_sweep as td_kernels
 from lstd.experiments.kernels.lstd_dense import LANES, lstd_dense
 from lstd.experiments.kernels.lstd_onehot import lstd_onehot, plan
-from lstd.experiments.protocol import (
-    ALGORITHMS,
-    ALPHAS,
-    LMBDAS,
-    LSTD_VARIANTS,
-    MRP_SEED,
-    N_RUNS,
-    PROBLEMS,
-    STEP_SIZES,
-    TD_ALGORITHMS,
-)
 from lstd.mrp import MRP, RandomMRP, Trajectory, make_features
 from lstd.statistics.threads import available_cores, one_blas_thread
 
@@ -41,9 +31,11 @@ Progress = Callable[[int, int], None]
 SURE_DIGITS = 8  # of a sweep's errors; with fewer there is a warning
 DEFAULT_STEPS = 1000  # of a run on a model of the user's own
 ONEHOT_FROM = 24  # features from which the kernel for one-hot features is faster than that for dense ones
-TD_KINDS = dict(
-    zip(TD_ALGORITHMS, (td_kernels.TRUE_ONLINE, td_kernels.ACCUMULATING, td_kernels.REPLACING), strict=True)
-)
+TD_KINDS = {
+    "true_online_td": td_kernels.TRUE_ONLINE,
+    "td": td_kernels.ACCUMULATING,
+    "td_replacing": td_kernels.REPLACING,
+}
 
 
 class _Options(TypedDict, total=False):
@@ -70,10 +62,10 @@ def run_sweep(
     features: str | ArrayLike,
     algorithm: str | list[str] | tuple[str, ...],
     *,
-    lmbdas: ArrayLike = LMBDAS,
+    lmbdas: ArrayLike = protocol.LMBDAS,
     alphas: ArrayLike | None = None,
-    run_seeds: Iterable[int] = range(1, N_RUNS + 1),
-    mrp_seed: int = MRP_SEED,
+    run_seeds: Iterable[int] = range(1, protocol.N_RUNS + 1),
+    mrp_seed: int = protocol.MRP_SEED,
     n_steps: int | None = None,
     n_jobs: int | None = None,
     progress: Progress | None = None,
@@ -141,15 +133,15 @@ def run_sweep(
     grid = check_grid("lmbdas", lmbdas, 0.0, 1.0)
     chosen = None if alphas is None else check_grid("alphas", alphas, 0.0, np.inf, open_low=True)
     seeds = _check_seeds(run_seeds)
-    jobs = _check_jobs(n_jobs)
-    groups = [[name for name in names if name in LSTD_VARIANTS]] + [[name] for name in names if name in TD_ALGORITHMS]
+    jobs = available_cores() if n_jobs is None else check_integer("n_jobs", n_jobs, 1)
+    variants = [name for name in names if name in protocol.LSTD_VARIANTS]
     passes = []
     with one_blas_thread():  # the values of the model would depend in the last bit on the number of threads
         study = _study(problem, features, mrp_seed, n_steps)
-        for group in filter(None, groups):
-            default = ALPHAS if group[0] in LSTD_VARIANTS else STEP_SIZES
+        for group in filter(None, [variants, *([name] for name in names if name in TD_KINDS)]):
+            default = protocol.ALPHAS if group == variants else protocol.STEP_SIZES
             passes.append(_Pass(group, study, grid, default if chosen is None else chosen, seeds))
-    if chosen is not None and any(name in LSTD_VARIANTS for name in names):
+    if chosen is not None and variants:
         _warn_of_small_alpha(chosen, study.features)
     _run(passes, jobs, progress)
     errors = {name: one.errors(name) for one in passes for name in one.names}
@@ -176,7 +168,7 @@ class _Study:
     def diagonalised(self) -> tuple[Array, Array, Array]:
         """Features, diagonal of the metric and target in a basis of unit vectors where the metric is diagonal.
 
-        The error is a weighted sum of squares there; αI stays αI, and TD(λ) and LSTD(λ) do not notice the turn.
+        The error is a weighted sum of squares there; αI stays αI, and TD(λ) and LSTD(λ) do not depend on the basis.
         """
         if self.diagonal:
             return self.features, np.diag(self.metric).copy(), self.target
@@ -202,8 +194,8 @@ class _Pass:
         self._lmbdas = np.repeat(lmbdas, len(alphas))
         self._alphas = np.tile(alphas, len(lmbdas))
         self.n_pairs = len(self._lmbdas)
-        lstd = names[0] in LSTD_VARIANTS
-        self._rows = LSTD_VARIANTS if lstd else tuple(names)
+        lstd = names[0] in protocol.LSTD_VARIANTS
+        self._rows = protocol.LSTD_VARIANTS if lstd else tuple(names)
         self._totals = np.empty((len(self._rows), len(seeds), self.n_pairs))
         if not lstd:
             self._kernel = _td_kernel(study, TD_KINDS[names[0]])
@@ -273,13 +265,11 @@ def _td_kernel(study: _Study, kind: int) -> _Kernel:
 
 def _study(problem: str | MRP, features: str | ArrayLike, mrp_seed: int, n_steps: int | None) -> _Study:
     if isinstance(problem, MRP):
-        model = problem
-        length = DEFAULT_STEPS
+        model, length = problem, DEFAULT_STEPS
     else:
-        paper = PROBLEMS[check_choice("problem", problem, PROBLEMS)]
+        paper = protocol.PROBLEMS[check_choice("problem", problem, protocol.PROBLEMS)]
         mrp_seed = check_integer("mrp_seed", mrp_seed, 0, 2**32 - 1)
-        model = RandomMRP(paper.n_states, paper.branching, paper.reward_std, mrp_seed)
-        length = paper.n_steps
+        model, length = RandomMRP(paper.n_states, paper.branching, paper.reward_std, mrp_seed), paper.n_steps
     if n_steps is not None:
         length = check_integer("n_steps", n_steps, 1)
     if isinstance(features, str):
@@ -315,14 +305,14 @@ def _run(passes: list[_Pass], jobs: int, progress: Progress | None) -> None:
 
 
 def _slices(one: _Pass, jobs: int) -> list[slice]:
-    """All pairs at once when there are runs enough to keep every thread busy, else pieces of whole blocks."""
-    pieces = max(1, -(-4 * jobs // len(one.seeds)))
-    size = -(-one.n_pairs // (pieces * LANES)) * LANES
+    """Take all pairs at once if there are enough runs to keep every thread busy, else divide them by whole lanes."""
+    n_slices = max(1, -(-4 * jobs // len(one.seeds)))
+    size = -(-one.n_pairs // (n_slices * LANES)) * LANES
     return [slice(first, first + size) for first in range(0, one.n_pairs, size)]
 
 
 def _warn_of_small_alpha(alphas: Array, features: Array) -> None:
-    """The recursion starts from I/α, so that rounding of about 1e-16 |φ|²/α stays in its inverse."""
+    """Warn if rounding of about 1e-16 |φ|²/α stays in the inverse, as the recursion starts from I/α."""
     size = float((features**2).sum(axis=1).max())
     eps = float(np.finfo(np.float64).eps)
     digits = -np.log10(eps * size / alphas.min())
@@ -339,10 +329,10 @@ def _warn_of_small_alpha(alphas: Array, features: Array) -> None:
 def _check_algorithms(algorithm: str | list[str] | tuple[str, ...]) -> list[str]:
     if not isinstance(algorithm, (str, list, tuple)) or not algorithm:
         found = "none" if isinstance(algorithm, (list, tuple)) else repr(algorithm)
-        raise InvalidInputError(f"`algorithm` must be one or a list of {', '.join(ALGORITHMS)}; got {found}.")
+        raise InvalidInputError(f"`algorithm` must be one or a list of {', '.join(protocol.ALGORITHMS)}; got {found}.")
     names = [algorithm] if isinstance(algorithm, str) else list(algorithm)
     for name in names:
-        check_choice("algorithm", name, ALGORITHMS)
+        check_choice("algorithm", name, protocol.ALGORITHMS)
     if len(set(names)) < len(names):
         raise InvalidInputError(f"`algorithm` must name each algorithm once; got {names}.")
     return names
@@ -356,7 +346,3 @@ def _check_seeds(run_seeds: Iterable[int]) -> list[int]:
     if not seeds:
         raise InvalidInputError("`run_seeds` must hold at least one seed; got none.")
     return [check_integer(f"run_seeds[{i}]", seed, 0, 2**32 - 1) for i, seed in enumerate(seeds)]
-
-
-def _check_jobs(n_jobs: int | None) -> int:
-    return available_cores() if n_jobs is None else check_integer("n_jobs", n_jobs, 1)

@@ -15,23 +15,15 @@ from typing import Any
 
 import numpy as np
 
+from lstd.experiments import protocol
 from lstd.experiments.loop import Run, run_loop, simulate_run
-from lstd.experiments.protocol import (
-    ALPHAS,
-    ALPHAS_OF,
-    FEATURES,
-    LMBDAS,
-    LSTD_VARIANTS,
-    PAPER_SECONDS,
-    PAPER_TIMED,
-    PROBLEMS,
-)
+from lstd.experiments.protocol import FEATURES, LMBDAS, LSTD_VARIANTS, PROBLEMS
 from lstd.experiments.sweep import run_sweep
 from lstd.statistics.threads import one_blas_thread
 
 # What is timed -> the algorithms that it computes.
 TIMED: dict[str, tuple[str, ...]] = {"lstd_one_pass": LSTD_VARIANTS, "true_online_td": ("true_online_td",)}
-N_PAIRS = len(LMBDAS) * len(ALPHAS)
+N_PAIRS = len(LMBDAS) * len(protocol.ALPHAS)
 REPEATS = 5
 REPEATS_SLOW = 3  # where one run takes longer than SLOW_SECONDS
 SLOW_SECONDS = 0.05
@@ -96,13 +88,17 @@ def _measure_pair(problem: str, features: str) -> list[dict[str, Any]]:
         for timed, n in runs.items():
             seconds[timed].append(_time_sweep(problem, features, timed, range(1 + repeat * n, 1 + (repeat + 1) * n)))
         loop.extend(LOOP_SECONDS * (repeat + 1) / repeats)
+    here = {
+        timed: {"seconds": float(np.median(s)), "low": min(s), "high": max(s), "runs": len(s) * runs[timed]}
+        for timed, s in seconds.items()
+    }
     names = {variant: (variant,) for variant in LSTD_VARIANTS} | TIMED
     return [
         {
             "problem": problem,
             "features": features,
             "algorithm": name,
-            **(_summary(seconds[name], runs[name]) if name in TIMED else {}),
+            **here.get(name, {}),
             **loop.summary(algorithms),
             **_paper(problem, features, algorithms),
         }
@@ -110,14 +106,9 @@ def _measure_pair(problem: str, features: str) -> list[dict[str, Any]]:
     ]
 
 
-def _summary(seconds: list[float], runs: int) -> dict[str, float]:
-    middle = float(np.median(seconds))
-    return {"seconds": middle, "low": min(seconds), "high": max(seconds), "runs": len(seconds) * runs}
-
-
 def _paper(problem: str, features: str, algorithms: Sequence[str]) -> dict[str, float]:
     """Sum the paper's seconds over the algorithms; their spreads are taken as independent."""
-    seconds = [PAPER_SECONDS[problem, features][PAPER_TIMED.index(name)] for name in algorithms]
+    seconds = [protocol.PAPER_SECONDS[problem, features][protocol.PAPER_TIMED.index(name)] for name in algorithms]
     return {
         "paper_seconds": sum(mean for mean, _ in seconds),
         "paper_spread": float(np.hypot.reduce([spread for _, spread in seconds])),
@@ -135,7 +126,7 @@ def _time_sweep(problem: str, features: str, timed: str, run_seeds: range) -> fl
 
 def _grid(algorithm: str) -> list[tuple[float, float]]:
     """All pairs (λ, α) of an algorithm."""
-    alphas = ALPHAS_OF["lstd" if algorithm in LSTD_VARIANTS else algorithm]
+    alphas = protocol.ALPHAS_OF["lstd" if algorithm in LSTD_VARIANTS else algorithm]
     return [(float(lmbda), float(alpha)) for lmbda in LMBDAS for alpha in alphas]
 
 
@@ -144,8 +135,8 @@ class _LoopSample:
 
     def __init__(self, run: Run) -> None:
         self._run = run
-        self._pairs = {name: iter(np.random.RandomState(0).permutation(_grid(name))) for name in PAPER_TIMED}
-        self._times: dict[str, list[list[float]]] = {name: [] for name in PAPER_TIMED}
+        self._pairs = {name: iter(np.random.RandomState(0).permutation(_grid(name))) for name in protocol.PAPER_TIMED}
+        self._times: dict[str, list[list[float]]] = {name: [] for name in protocol.PAPER_TIMED}
 
     def extend(self, seconds: float) -> None:
         """Time more pairs, at least one, until each algorithm has had `seconds` in total."""

@@ -78,30 +78,22 @@ def draw(name: str, results: Results) -> Drawn:
 
 @contextmanager
 def _drawing(n_jobs: int) -> Iterator[ProcessPoolExecutor]:
-    """Processes that draw; they end with this one, however it ends."""
+    """Start processes that draw; they end with this one, however it ends."""
     if os.name == "posix":
-        _start_the_resource_tracker()
+        # What frees the semaphores of this process must not warn after an interruption. It is started before signals
+        # are blocked for the workers, as starting it unblocks them.
+        before = os.environ.get("PYTHONWARNINGS", "")
+        os.environ["PYTHONWARNINGS"] = "ignore:resource_tracker"
+        try:
+            resource_tracker.ensure_running()
+        finally:
+            os.environ["PYTHONWARNINGS"] = before
     context = multiprocessing.get_context("spawn")
     pool = ProcessPoolExecutor(n_jobs, mp_context=context, initializer=_end_with_the_parent)
     try:
         yield pool
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
-
-
-def _start_the_resource_tracker() -> None:
-    """Start the process that frees the semaphores of this one, without warnings after an interruption.
-
-    It must run before signals are blocked for the workers, as starting it unblocks them.
-    """
-    before = os.environ.get("PYTHONWARNINGS")
-    os.environ["PYTHONWARNINGS"] = "ignore:resource_tracker"
-    try:
-        resource_tracker.ensure_running()
-    finally:
-        del os.environ["PYTHONWARNINGS"]
-        if before is not None:
-            os.environ["PYTHONWARNINGS"] = before
 
 
 def _submit(pool: ProcessPoolExecutor, name: str, results: Results) -> Future[Drawn]:

@@ -64,26 +64,17 @@ def _best_panel(ax: Axes, results: Results, problem: str, features: str) -> None
 
 
 def _on_tenths(lmbdas: Array) -> NDArray[np.bool_]:
-    """Which λ are i/10: the only ones with an error bar in the paper's Figure 2."""
-    tenths: NDArray[np.bool_] = np.abs(lmbdas * 10 - np.round(lmbdas * 10)) < 1e-9
-    return tenths
+    """Find the λ that are i/10: the only ones with an error bar in the paper's Figure 2."""
+    return np.asarray(np.abs(lmbdas * 10 - np.round(lmbdas * 10)) < 1e-9)
 
 
 def _error_bars(ax: Axes, lmbdas: Array, mean: Array, std: Array, algorithm: str, shift: float) -> None:
     drawn = _on_tenths(lmbdas) & np.isfinite(mean)
     error = np.nan_to_num(std[drawn])
-    ax.errorbar(
-        lmbdas[drawn] + shift,
-        mean[drawn],
-        # One run has no standard deviation: markers only.
-        yerr=error if error.any() else None,
-        fmt=MARKERS[algorithm],
-        color=COLOURS[algorithm],
-        markersize=3.2,
-        elinewidth=0.8,
-        capsize=1.8,
-        capthick=0.8,
-    )
+    x, y, colour, marker = lmbdas[drawn] + shift, mean[drawn], COLOURS[algorithm], MARKERS[algorithm]
+    # One run has no standard deviation: markers only.
+    yerr = error if error.any() else None
+    ax.errorbar(x, y, yerr, fmt=marker, color=colour, markersize=3.2, elinewidth=0.8, capsize=1.8, capthick=0.8)
 
 
 def _best_limits(ax: Axes, mean: Array, spread: Array) -> None:
@@ -134,8 +125,10 @@ def sensitivity(results: Results, problem: str) -> Figure:
     figure.subplots_adjust(left=0.115, right=0.985, bottom=0.145, top=0.92, wspace=0.2, hspace=0.15)
     for column, features in enumerate(FEATURES):
         _alpha_column(axes[:, column], results, problem, features)
-    for row, algorithm in enumerate(SENSITIVITY_ROWS):
-        _row_labels(axes[row, 0], algorithm)
+    for ax, algorithm in zip(axes[:, 0], SENSITIVITY_ROWS, strict=True):
+        style: dict[str, Any] = {"rotation": 90, "ha": "right", "va": "center", "size": 9.5}
+        ax.text(-0.165, 0.5, "normalised MSE", transform=ax.transAxes, **style)
+        ax.text(-0.25, 0.5, ALGORITHM_NAMES[algorithm], transform=ax.transAxes, weight="bold", **style)
     figure.suptitle(PROBLEM_NAMES[problem], fontsize=10.5, fontweight="bold", y=0.99, x=0.55)
     _lmbda_bar(figure, next(iter(results.sweeps.values())).lmbdas)
     return figure
@@ -150,15 +143,9 @@ def _alpha_column(axes: Sequence[Axes], results: Results, problem: str, features
     axes[-1].set_xlabel("regularisation coefficient α")
 
 
-def _row_labels(ax: Axes, algorithm: str) -> None:
-    for x, text, weight in ((-0.165, "normalised MSE", "normal"), (-0.25, ALGORITHM_NAMES[algorithm], "bold")):
-        ax.text(x, 0.5, text, transform=ax.transAxes, rotation=90, ha="right", va="center", size=9.5, weight=weight)
-
-
 def _rainbow(n: int) -> Array:
     """`n` colours of the rainbow, in the order of λ; equal steps, as λ is dense near 1."""
-    colours: Array = colormaps["rainbow"](np.linspace(0, 1, n))
-    return colours
+    return np.asarray(colormaps["rainbow"](np.linspace(0, 1, n)))
 
 
 def _alpha_panel(ax: Axes, sweep: Sweep, limits: tuple[float, float]) -> None:
@@ -190,13 +177,8 @@ def _alpha_axis(ax: Axes, alphas: Array) -> None:
 def _plain_log_ticks(ax: Axes, bottom: float, top: float) -> None:
     """Label a log axis of a decade or less with plain numbers, about five of them."""
     decades = 10.0 ** np.arange(np.floor(np.log10(bottom)), np.ceil(np.log10(top)) + 1)
-    for digits in (
-        (1,),
-        (1, 3),
-        (1, 2, 5),
-        (1, 1.5, 2, 3, 4, 6, 8),
-        (1, 1.2, 1.4, 1.6, 1.8, 2, 2.5, 3, 4, 5, 6, 7, 8, 9),
-    ):
+    fine = (1, 1.2, 1.4, 1.6, 1.8, 2, 2.5, 3, 4, 5, 6, 7, 8, 9)
+    for digits in ((1,), (1, 3), (1, 2, 5), (1, 1.5, 2, 3, 4, 6, 8), fine):
         ticks = np.unique(np.outer(decades, digits))
         ticks = ticks[(ticks >= bottom) & (ticks <= top)]
         if len(ticks) >= 4:

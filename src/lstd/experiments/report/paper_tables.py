@@ -108,9 +108,11 @@ def best_table(results: Results) -> Table:
     for (problem, features, algorithm), sweep in results.sweeps.items():
         first = len(rows) % n_algorithms == 0
         labels = (problem if first else "", FEATURE_NAMES[features] if first else "", SHORT_NAMES[algorithm])
-        record = _best_record(sweep)
-        records.append((problem, features, algorithm, *record))
-        rows.append((*labels, *_best_text(algorithm, record)))
+        texts, numbers = _best(algorithm, sweep)
+        records.append(
+            (problem, features, algorithm, *numbers, sweep.n_runs, sweep.diverged_entries, sweep.diverged_runs)
+        )
+        rows.append((*labels, *texts, str(sweep.n_runs)))
     return Table(
         name="best",
         title="Best settings",
@@ -131,22 +133,16 @@ def best_table(results: Results) -> Table:
     )
 
 
-def _best_record(sweep: Sweep) -> tuple[Value, ...]:
-    counts = (sweep.n_runs, sweep.diverged_entries, sweep.diverged_runs)
+def _best(algorithm: str, sweep: Sweep) -> tuple[tuple[str, ...], tuple[Value, ...]]:
+    """Return the best λ and α and their error as text and as numbers."""
     if sweep.best is None:
-        return (None, None, float("inf"), None, *counts)
+        return ("–", "–", "∞"), (None, None, float("inf"), None)
     i, j = sweep.best
-    std = float(sweep.std[i, j])
-    spread = std if np.isfinite(std) else None
-    return (float(sweep.lmbdas[i]), float(sweep.alphas[j]), float(sweep.mean[i, j]), spread, *counts)
-
-
-def _best_text(algorithm: str, record: tuple[Value, ...]) -> tuple[str, ...]:
-    lmbda, alpha, mean, std, runs, *_ = record
-    if lmbda is None or alpha is None:
-        return ("–", "–", "∞", str(runs))
-    spread = "" if std is None else f" ± {std:.3f}"
-    return (f"{lmbda:g}", alpha_text(algorithm, float(alpha)), f"{mean:.4f}{spread}", str(runs))
+    lmbda, alpha = float(sweep.lmbdas[i]), float(sweep.alphas[j])
+    mean, std = float(sweep.mean[i, j]), float(sweep.std[i, j])
+    known = bool(np.isfinite(std))
+    error = f"{mean:.4f} ± {std:.3f}" if known else f"{mean:.4f}"
+    return (f"{lmbda:g}", alpha_text(algorithm, alpha), error), (lmbda, alpha, mean, std if known else None)
 
 
 def all_tables(results: Results) -> list[Table]:

@@ -35,8 +35,7 @@ class Sweep:
     @cached_property
     def mean(self) -> Array:
         """Mean over the runs, shape (lmbdas, alphas); infinite where any run diverged."""
-        mean: Array = self._scale * (self.errors / self._scale).mean(axis=0)
-        return mean
+        return np.asarray(self._scale * (self.errors / self._scale).mean(axis=0))
 
     @cached_property
     def std(self) -> Array:
@@ -59,12 +58,11 @@ class Sweep:
     @property
     def best_alpha(self) -> NDArray[np.intp]:
         """Index of the α with the lowest mean error for each λ, shape (lmbdas,)."""
-        best: NDArray[np.intp] = np.argmin(self.mean, axis=1)
-        return best
+        return np.asarray(np.argmin(self.mean, axis=1))
 
     @property
     def best(self) -> tuple[int, int] | None:
-        """Indices of the λ and α with the lowest mean error; None if every one of them diverged."""
+        """Indices of the λ and α with the lowest mean error; None if all of them diverged."""
         if not np.isfinite(self.mean).any():
             return None
         i, j = np.unravel_index(np.argmin(self.mean), self.mean.shape)
@@ -72,7 +70,7 @@ class Sweep:
 
     @property
     def largest_finite(self) -> float:
-        """The largest error that is not infinite; 0 if every one is."""
+        """The largest finite error; 0 if there is none."""
         return float(np.where(np.isfinite(self.errors), self.errors, 0.0).max())
 
     @property
@@ -142,15 +140,7 @@ class Results:
 
 
 def gather(cells: Mapping[Cell, Mapping[str, Array]], timings: Row, provenance: Row) -> Results:
-    """Collect finished cells and documents.
-
-    Parameters
-    ----------
-    cells : dict of Cell -> {algorithm: errors of shape (runs, lmbdas, alphas)}
-        In the order of the plan.
-    timings, provenance : dict
-        The contents of timings.json and provenance.json.
-    """
+    """Collect finished cells, in the order of the plan, and the contents of timings.json and provenance.json."""
     sweeps = {
         (cell.problem, cell.features, algorithm): Sweep(errors, LMBDAS, ALPHAS_OF[cell.group])
         for cell, arrays in cells.items()

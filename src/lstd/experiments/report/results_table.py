@@ -7,10 +7,13 @@ from typing import IO, TYPE_CHECKING
 
 import numpy as np
 
+from lstd.experiments.protocol import ALGORITHMS, FEATURES, PROBLEMS
 from lstd.experiments.report.results import KEY
 
 if TYPE_CHECKING:
     from lstd.experiments.report.results import Key, Sweep
+
+LABELS = (list(PROBLEMS), list(FEATURES), list(ALGORITHMS))
 
 
 def write_table(file: IO[bytes], sweeps: Mapping[Key, Sweep]) -> None:
@@ -35,6 +38,9 @@ def write_table(file: IO[bytes], sweeps: Mapping[Key, Sweep]) -> None:
         for key, sweep in sweeps.items():
             errors = sweep.errors.transpose(1, 2, 0)
             lmbda, alpha, run = np.indices(errors.shape).reshape(3, -1)
-            labels = [pa.DictionaryArray.from_arrays(np.zeros(errors.size, np.int8), [label]) for label in key]
+            labels = [
+                pa.DictionaryArray.from_arrays(np.full(errors.size, words.index(word), np.int8), words)
+                for word, words in zip(key, LABELS, strict=True)
+            ]
             columns = [sweep.lmbdas[lmbda], sweep.alphas[alpha], run.astype(np.int32) + np.int32(1), errors.reshape(-1)]
             writer.write_table(pa.table([*labels, *columns], schema=schema))

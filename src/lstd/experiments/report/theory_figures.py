@@ -70,8 +70,8 @@ def _curve(
         ax.plot(T, values, color="black", linestyle=DASHED, linewidth=1.0, zorder=3)
     ax.plot(T, factor * column(rows, f"{name}_exact") - offset, **{"color": colour, **line})
     simulated, error = factor * column(rows, f"{name}_simulated") - offset, column(rows, f"{name}_stderr")
-    bars = {"markersize": 3.4, "elinewidth": 0.9, "capsize": 1.8}
-    ax.errorbar(T * jitter, simulated, yerr=BAR * np.nan_to_num(error), fmt="o", color=colour, **bars)
+    yerr = BAR * np.nan_to_num(error)
+    ax.errorbar(T * jitter, simulated, yerr, fmt="o", color=colour, markersize=3.4, elinewidth=0.9, capsize=1.8)
 
 
 def _log_log(ax: Axes) -> None:

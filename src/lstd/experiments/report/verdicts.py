@@ -9,7 +9,7 @@ import numpy as np
 
 from lstd.experiments.protocol import ALPHAS_OF, GROUPS, LMBDAS, N_RUNS
 from lstd.experiments.report.names import SHORT_NAMES
-from lstd.experiments.report.results import Array, Results, Row, Timing, column, levels, select
+from lstd.experiments.report.results import Array, Results, Row, column, levels, select
 from lstd.report.numbers import compact, grouped, percent
 
 AGREES = "agrees"
@@ -26,6 +26,8 @@ MOST = 0.9
 SLIGHTLY = (0.01, 0.25)
 # Boyan's and Mixed are read out of the Uncorrected recursion and agree with direct solves to 1e-8.
 IDENTITY_RTOL = 1e-8
+# Fields of a timing, from the lowest seconds to the highest.
+LOOP, PAPER = ("loop_low", "loop_seconds", "loop_high"), ("paper_seconds",)
 
 
 class Outcome(NamedTuple):
@@ -59,22 +61,13 @@ def _fifty_runs(results: Results) -> Outcome:
     return Outcome(AGREES if results.n_runs == N_RUNS else NOT_COVERED, f"{results.n_runs} runs.")
 
 
-def _loop(timing: Timing) -> tuple[float, ...]:
-    return timing.loop_low, timing.loop_seconds, timing.loop_high
-
-
-def _paper(timing: Timing) -> tuple[float, ...]:
-    return (timing.paper_seconds,)
-
-
-def _extra(results: Results, slow: str, fast: Sequence[str], seconds: Callable[[Timing], tuple[float, ...]]) -> Array:
+def _extra(results: Results, slow: str, fast: Sequence[str], seconds: Sequence[str]) -> Array:
     """Fractions by which the time of `slow` exceeds each of `fast`: least to most in rows, comparisons in columns."""
     pairs = [
-        (seconds(results.timings[*panel, slow]), reversed(seconds(results.timings[*panel, name])))
-        for panel in results.panels
-        for name in fast
+        (results.timings[*panel, slow], results.timings[*panel, name]) for panel in results.panels for name in fast
     ]
-    return np.array([[above / below - 1 for above, below in zip(*pair, strict=True)] for pair in pairs]).T
+    ends = list(zip(seconds, reversed(seconds), strict=True))  # the lowest of one against the highest of the other
+    return np.array([[getattr(above, i) / getattr(below, j) - 1 for above, below in pairs] for i, j in ends])
 
 
 def _range_of(fractions: Array) -> str:
@@ -85,12 +78,12 @@ def _same_pass(results: Results, slow: str, fast: Sequence[str]) -> Outcome:
     return Outcome(
         DISAGREES,
         "One pass computes all three LSTD(λ)s here, so each costs the same: ±0 % by construction. The paper's own "
-        f"tables on these problems: {_range_of(_extra(results, slow, fast, _paper))}.",
+        f"tables on these problems: {_range_of(_extra(results, slow, fast, PAPER))}.",
     )
 
 
 def _extra_time(results: Results, slow: str, fast: Sequence[str], limits: tuple[float, float]) -> Outcome:
-    extras, (low, high) = _extra(results, slow, fast, _loop), limits
+    extras, (low, high) = _extra(results, slow, fast, LOOP), limits
     # In whole per cent, as the paper gives them.
     least, middle, most = np.round(extras, 2)
     inside, outside = (least >= low) & (most <= high), (most < low) | (least > high)
@@ -99,7 +92,7 @@ def _extra_time(results: Results, slow: str, fast: Sequence[str], limits: tuple[
         f"{SHORT_NAMES[slow]} against {others}: {_range_of(middle)} time, median {percent(float(np.median(middle)))}, "
         f"from the lowest to the highest timings {_range_of(extras)}; of {len(least)} comparisons, {inside.sum()} lie "
         f"wholly within {percent(low)} to {percent(high)} and {outside.sum()} wholly outside. "
-        f"The paper's own tables on these problems: {_range_of(_extra(results, slow, fast, _paper))}."
+        f"The paper's own tables on these problems: {_range_of(_extra(results, slow, fast, PAPER))}."
     )
     if inside.mean() >= MOST:
         return Outcome(AGREES, text)
