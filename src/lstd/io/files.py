@@ -78,11 +78,14 @@ def replacing(path: Path, *, locked: bool = True) -> Iterator[IO[bytes]]:
         os.replace(partial, path)
         _sync_folder(path.parent)
     except OSError as error:
+        remove_quietly(partial)
         failure = OutputError(f"{path} could not be written: {reason(error)}; make room or mend the folder.")
         failure.errno = error.errno
         raise failure from error
-    finally:
+    except BaseException:
         remove_quietly(partial)
+        raise
+    finally:
         _unfinished.discard(partial)
 
 
