@@ -21,6 +21,10 @@ class InvalidInputError(LSTDError, ValueError):
     """An argument breaks a rule; the message names the argument, the rule, the value and the remedy."""
 
 
+class InvalidTypeError(InvalidInputError, TypeError):
+    """An array holds objects that are not numbers."""
+
+
 class OutputError(LSTDError, OSError):
     """A result could not be written or read; the message names the file."""
 

@@ -36,7 +36,7 @@ LISTS[:] = [[1], [1], [2], [2]]
 
 # Arguments, then what the message must say: the argument and the rule, the value and its first bad row, the remedy.
 REFUSED = [
-    ({"X": y}, r"`X` must have shape \(n_rows, n_features\); got \(4,\). Reshape one feature with X.reshape"),
+    ({"X": y}, r"`X` must have shape \(n_rows, n_features\); got \(4,\). Reshape your data with X.reshape"),
     ({"X": np.zeros((4, 2, 1))}, r"`X` must have shape .*; got \(4, 2, 1\)"),
     ({"X": [["a", "b"]] * 4}, "`X` must be an array of real numbers: could not convert"),
     ({"X": [[1.0], [1.0, 2.0], [1.0], [1.0]]}, "`X` must be an array of real numbers"),
@@ -79,14 +79,14 @@ REFUSED = [
         "`terminated` may be True on the last row of an episode only; row 0 is followed .* another id",
     ),
     ({"discount": [1.0] * 3}, r"`discount` must have one value per row of `X`, shape \(4,\); got \(3,\)"),
-    ({"discount": [1.0, 1.5, 0.0, 0.0]}, r"`discount` must be in \[0, 1\]; row 1 has 1.5. Mend it"),
+    ({"discount": [1.0, 1.5, 0.0, 0.0]}, r"`discount` must be in \[0, 1\]; row 1 has 1.5. Correct it"),
     ({"discount": [1.0, 1.0, NAN, 0.0]}, r"`discount` must be in \[0, 1\]; row 2 has nan"),
     ({"discount": 2.0}, r"`discount` must be in \[0, 1\]; got 2"),
     ({"importance_ratio": [1.0, -0.5, 0.0, 0.0]}, "`importance_ratio` must be finite and at least 0; row 1 has -0.5"),
     ({"importance_ratio": [1.0, 1.0, 1.0, INF]}, "`importance_ratio` must be finite and at least 0; row 3 has inf"),
     ({"importance_ratio": ["a"] * 4}, "`importance_ratio` must be an array of real numbers"),
     ({"discount": True}, "`discount` must be a number; got True"),
-    ({"X": np.empty((4, 0))}, r"`X` must have at least one feature; got shape \(4, 0\)"),
+    ({"X": np.empty((4, 0))}, r"`X` must have at least one feature; got 0 feature.*\(4, 0\)"),
     ({"episode": LISTS}, r"`episode` must hold ids that can be hashed and compared, .*; got \[1\]"),
     ({"episode": [[1], [1, 2], [1], [1]]}, "`episode` must be a vector of ids"),
     ({"terminated": [[1], [1, 2], [1], [1]]}, "`terminated` must be a vector of flags"),

@@ -67,7 +67,7 @@ def test_fit_solves_the_system_of_the_definition(stream, variant, fit_intercept)
         stream.ended[rows][-1] or rows.stop - rows.start > 1 for rows in stream.episodes
     )
     if not len(stream) or not full:
-        with pytest.raises(ValueError, match=r"0 sample\(s\)|at least one full transition"):
+        with pytest.raises(ValueError, match="at least one full transition"):
             model.fit(stream.X, stream.y, **stream.columns)
         return
     model.fit(stream.X, stream.y, **stream.columns)
@@ -196,9 +196,9 @@ def test_fit_to_merged_statistics():
     intercept = LSTD(fit_intercept=True)
     again = LSTD(fit_intercept=True).fit_statistics(intercept.fit(X, y).statistics_)
     assert again.predict(X).tolist() == intercept.predict(X).tolist()
-    with pytest.raises(InvalidInputError, match=r"`lmbda` must be that of the statistics, 0\.9; got 0\.1"):
+    with pytest.raises(InvalidInputError, match=r"`lmbda` must equal the `lmbda` of the statistics, 0\.9; got 0\.1"):
         LSTD(lmbda=0.1).fit_statistics(halves[0])
-    with pytest.raises(InvalidInputError, match=r"`gamma` must be that of the statistics, 0\.99; got 0\.9"):
+    with pytest.raises(InvalidInputError, match=r"`gamma` must equal the `gamma` of the statistics, 0\.99; got 0\.9"):
         LSTD(gamma=0.9).fit_statistics(halves[0])
     with pytest.raises(InvalidInputError, match="`statistics` must be LSTDStatistics; got 1"):
         LSTD().fit_statistics(1)
@@ -420,7 +420,7 @@ def test_what_may_not_change_between_chunks(changed, message):
 
 
 def test_fit_needs_a_transition():
-    with pytest.raises(ValueError, match=r"0 sample\(s\)"):
+    with pytest.raises(ValueError, match="at least one full transition; got n_samples=0"):
         LSTD().fit(X[:0], y[:0])
     with pytest.raises(InvalidInputError, match="at least one full transition; got n_samples=1, and no"):
         LSTD().fit(X[:1], y[:1])

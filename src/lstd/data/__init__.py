@@ -1,0 +1,5 @@
+"""The data contract: what rows, columns, single arguments and settings must be, and the returns of rows.
+
+In: arrays, columns of tables, and parameters as a user passes them.
+Out: float64 arrays in one form, or an error that names the argument, the rule, the value and the remedy.
+"""

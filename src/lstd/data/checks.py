@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from lstd.errors import InvalidInputError
+from lstd.errors import InvalidInputError, InvalidTypeError
 
 
 def check_real(
@@ -154,27 +154,40 @@ def to_real_array(name: str, value: ArrayLike) -> NDArray[Any]:
     check_not_masked(name, value)
     try:
         array = np.asarray(value)
+    except MemoryError:
+        raise
     except Exception as error:  # ragged lists; `__array__` may raise anything
         raise InvalidInputError(f"`{name}` must be an array of real numbers: {error}.") from error
     if array.dtype.kind in "OSU":
         try:
             numbers_read = array.astype(np.float64)
-        except (TypeError, ValueError, OverflowError) as error:
-            raise InvalidInputError(f"`{name}` must be an array of real numbers: {error}.") from error
-        if array.dtype.kind == "O":  # text that reads as numbers is text all the same
+        except OverflowError as error:
+            raise InvalidInputError(f"`{name}` must be finite in float64, below 1e308 in size; it has more.") from error
+        except (TypeError, ValueError) as error:
+            refusal = InvalidTypeError if isinstance(error, TypeError) else InvalidInputError
+            raise refusal(f"`{name}` must be an array of real numbers: {error}.") from error
+        if array.dtype.kind == "O":  # text is refused even if it reads as numbers
             array = numbers_read
-    if array.dtype.kind not in "biuf":
-        raise InvalidInputError(f"`{name}` must be an array of real numbers; got dtype {array.dtype}.")
+    check_real_dtype(name, array.dtype)
     return array
 
 
+def check_real_dtype(name: str, dtype: np.dtype[Any]) -> None:
+    """Refuse dtypes other than booleans, integers and floats."""
+    if dtype.kind not in "biuf":
+        rule = f"`{name}` must be an array of real numbers; got dtype {dtype}."
+        parts = " Complex data not supported: pass real and imaginary parts as columns of their own."
+        raise InvalidInputError(rule + (parts if dtype.kind == "c" else ""))
+
+
 def check_grid(name: str, values: ArrayLike, low: float, high: float, *, open_low: bool = False) -> NDArray[np.float64]:
-    """Return a non-empty 1-D float64 grid whose entries lie in [low, high] (or (low, high])."""
+    """Return a non-empty float64 vector whose entries lie in [low, high] (or (low, high])."""
     try:
         grid = np.atleast_1d(np.asarray(values))
     except Exception as error:  # ragged lists; `__array__` may raise anything
-        raise InvalidInputError(f"`{name}` must be a list of numbers: {error}.") from error
-    if grid.ndim != 1 or grid.size == 0:
-        raise InvalidInputError(f"`{name}` must be a non-empty list of numbers; got shape {grid.shape}.")
-    checked = [check_real(f"{name}[{i}]", v, low, high, open_low=open_low) for i, v in enumerate(grid)]
-    return np.array(checked)
+        raise InvalidInputError(f"`{name}` must be an array of real numbers: {error}.") from error
+    if grid.ndim != 1:
+        raise InvalidInputError(f"`{name}` must have shape (any,); got {grid.shape}.")
+    if not grid.size:
+        raise InvalidInputError(f"`{name}` must hold at least one value; got shape {grid.shape}.")
+    return np.array([check_real(f"{name}[{i}]", v, low, high, open_low=open_low) for i, v in enumerate(grid)])

@@ -1,9 +1,11 @@
-"""What fitted models share: predictions, their errors and intervals, and the score."""
+"""The base class of LSTD and LSTDCV: predictions with their standard errors and intervals, score and files."""
 
 from __future__ import annotations
 
+import inspect
 import os
-from typing import Any, Literal, Self, overload
+from collections.abc import Callable
+from typing import Any, Generic, Literal, Self, TypeVar, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,11 +16,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from lstd.data.checks import check_flag, check_real, to_real_array
 from lstd.data.returns import TOLERANCE
-from lstd.data.rows import Rows, check_rows
+from lstd.data.rows import PerRow, Rows
 from lstd.errors import InvalidInputError
 from lstd.errors import warn as give_warning
 from lstd.estimators.bias_check import BiasCheck, check_bias
-from lstd.estimators.inputs import checked_features, present, rows_of
+from lstd.estimators.inputs import checked_features, checked_rows
 from lstd.estimators.intervals import Interval
 from lstd.estimators.metrics import returns_of_rows
 from lstd.estimators.model import Model
@@ -26,91 +28,113 @@ from lstd.estimators.saving import read_model, write_model
 from lstd.statistics.statistics import LSTDStatistics
 
 Array = NDArray[np.float64]
+T = TypeVar("T")
+
+
+class Fitted(Generic[T]):
+    """A read-only attribute that a function computes from the fitted state."""
+
+    def __init__(self, function: Callable[[Model], T]) -> None:
+        self._function = function
+
+    def __get__(self, estimator: Predictor | None, owner: type) -> T:
+        if estimator is None:
+            return self  # type: ignore[return-value]  # the attribute of the class
+        check_is_fitted(estimator)
+        return self._function(estimator.model_)
+
+    def __set__(self, estimator: Predictor, value: Any) -> None:
+        raise AttributeError("Fitted attributes cannot be set; fit the estimator instead.")
 
 
 class Predictor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
-    """A regressor whose whole fitted state is `model_`."""
+    """A regressor whose fitted state is one :class:`Model`."""
 
     model_: Model
+    statistics_ = Fitted(lambda model: model.statistics)
+    coef_ = Fitted(lambda model: model.coef)
+    intercept_ = Fitted(lambda model: model.intercept)
+    coef_covariance_ = Fitted(lambda model: model.coef_covariance)
+    condition_number_ = Fitted(lambda model: model.solution.condition_number)
+    n_transitions_ = Fitted(lambda model: model.statistics.n_transitions)
+    n_episodes_ = Fitted(lambda model: model.statistics.n_episodes)
+    n_features_in_ = Fitted(lambda model: model.n_features)
+
+    @property
+    def _model(self) -> Model:
+        check_is_fitted(self)
+        return self.model_
 
     @overload
     def predict(self, X: Any, return_std: Literal[False] = False) -> Array: ...
     @overload
     def predict(self, X: Any, return_std: Literal[True]) -> tuple[Array, Array]: ...
     def predict(self, X: Any, return_std: bool = False) -> Array | tuple[Array, Array]:
-        """Predicted discounted sum of future rewards of each row, whatever rows were seen before.
+        """Predict the discounted sum of future rewards from each row.
 
         Parameters
         ----------
         X : array-like, DataFrame or sparse of shape (T, n)
         return_std : bool, default False
-            Return the standard error of each prediction too.
+            Whether to return the standard error of each prediction too.
 
         Returns
         -------
         prediction : ndarray of shape (T,) or (T, m)
         standard_error : ndarray of the same shape
-            Only with `return_std`. It is that of the value, an expectation, and not the spread of returns about it.
+            Only with `return_std`. How uncertain the expected return is, not how much single returns scatter about it.
             Zero where no data bears on a prediction: `predict_interval` flags such rows.
 
         Raises
         ------
         InvalidInputError
-            When a standard error is asked for, and the model was fitted to too few episodes or rows for one.
+            When `X` breaks a rule, or `return_std` is true and the model was fitted to too few episodes or rows.
         """
-        check_is_fitted(self)
-        return_std = check_flag("return_std", return_std)
+        model, return_std = self._model, check_flag("return_std", return_std)
         phi = checked_features(self, X)
-        prediction = self.model_.predict(phi)
+        prediction = model.predict(phi)
         if not return_std:
             return prediction
-        return prediction, self.model_.influence.standard_error(phi).reshape(prediction.shape)
+        return prediction, model.influence.standard_error(phi).reshape(prediction.shape)
 
     def predict_interval(self, X: Any, level: float = 0.95) -> Interval:
-        """Intervals for the values of rows: for the LSTD(λ) fixed point, that is, to which endless data would lead.
+        """Compute intervals for what the same model would predict with unlimited data, the LSTD(λ) fixed point.
 
-        With λ < 1 and features that cannot represent the values, the values themselves may lie outside:
-        see :func:`bias_check`.
+        With λ < 1 and features that cannot represent the values, the fixed point is not the truth, and the values may
+        lie outside of the intervals: see :meth:`bias_check`.
 
         Parameters
         ----------
         X : array-like, DataFrame or sparse of shape (T, n)
         level : float in (0, 1), default 0.95
-            Share of data sets whose interval holds the fixed point, for each row by itself.
+            Probability that the interval of a row contains the fixed point.
 
         Returns
         -------
         Interval
             With `lower`, `upper`, `prediction`, `standard_error`, `degrees_of_freedom` and `flagged`, each of shape
-            (T,) or (T, m). Rows are flagged on which too little data bears.
+            (T,) or (T, m). A row is flagged if too little data bears on it.
 
         Raises
         ------
         InvalidInputError
-            When the model was fitted to too few episodes or rows, or keeps no sums over stretches of the data.
+            When `X` breaks a rule, or the model was fitted to too few episodes or rows, or without blocks.
         """
-        check_is_fitted(self)
+        model = self._model
         level = check_real("level", level, 0.0, np.inf)
         if not 0.0 < level < 1.0:
             raise InvalidInputError(f"`level` must be between 0 and 1, as 0.95 is; got {level:g}.")
-        return self.model_.interval(checked_features(self, X), level)
+        return model.interval(checked_features(self, X), level)
 
     def bias_check(
-        self,
-        X: Any,
-        y: ArrayLike,
-        *,
-        episode: ArrayLike | None = None,
-        terminated: ArrayLike | None = None,
-        X_next: Any = None,
-        discount: ArrayLike | None = None,
-        importance_ratio: ArrayLike | None = None,
-    ) -> BiasCheck:
-        """Look for gross bias from bootstrapping: compare the predictions of this λ with those of λ = 1.
+        self, X: Any, y: ArrayLike, *, episode: PerRow = None, terminated: PerRow = None, X_next: Any = None,
+        discount: PerRow = None, importance_ratio: PerRow = None,
+    ) -> BiasCheck:  # fmt: skip
+        """Check for bias from bootstrapping: compare the predictions of this λ with those of λ = 1.
 
-        Both are fitted to the data given, the same as for `fit`, with a ridge term that hardly counts. A difference
-        that chance does not explain means that the features cannot represent the values, and that values may lie
-        outside of the intervals. No such difference does not prove that there is no bias.
+        Both are fitted to the data given, which should be the data of `fit`, with a tiny ridge coefficient. If chance
+        does not explain the difference, the features cannot represent the values, and the values may lie outside of
+        the intervals. The absence of a difference does not prove the absence of bias.
 
         Parameters
         ----------
@@ -125,54 +149,44 @@ class Predictor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         Raises
         ------
         InvalidInputError
-            When an array breaks a rule, there are too few episodes or rows, or λ is 1 already.
+            When an array breaks a rule, there are too few episodes or rows, or λ is 1.
 
         Warns
         -----
         BiasWarning
             When the p-value is below 0.01.
         """
-        check_is_fitted(self)
-        columns = {
-            "episode": episode, "terminated": terminated, "X_next": X_next, "discount": discount,
-            "importance_ratio": importance_ratio,
-        }  # fmt: skip
-        rows = rows_of(self, X, y, columns, self.model_.settings)
-        _check_rewards(rows, self.model_)
-        return check_bias(rows, self.model_)
+        model = self._model
+        data = (X, y, episode, terminated, X_next, discount, importance_ratio)
+        rows = checked_rows(self, data, model.settings.gamma)
+        _check_rewards(rows, model)
+        return check_bias(rows.with_ones() if model.settings.fit_intercept else rows, model)
 
     def score(
-        self,
-        X: Any,
-        y: ArrayLike,
-        sample_weight: ArrayLike | None = None,
-        *,
-        episode: ArrayLike | None = None,
-        terminated: ArrayLike | None = None,
-        discount: ArrayLike | None = None,
-        tolerance: float = TOLERANCE,
-    ) -> float:
-        """R² of the predictions against the discounted returns that were observed.
+        self, X: Any, y: ArrayLike, sample_weight: PerRow = None, *, episode: PerRow = None, terminated: PerRow = None,
+        discount: PerRow = None, tolerance: float = TOLERANCE,
+    ) -> float:  # fmt: skip
+        """Compute R² of the predictions against the discounted returns that were observed.
 
-        The return of a row counts when it was observed whole, up to `tolerance`: in an episode that did not
-        terminate, a row with h transitions until its end counts when γ^h, the share that the end's value has in the
-        row's return, is below `tolerance`. The mean over several rewards is unweighted.
+        A row counts if its return was observed whole, up to `tolerance`. In an episode that did not terminate, the
+        value of the last row is unknown. It has the share γ^h in the return of a row h transitions earlier, which
+        counts if γ^h is below `tolerance`. The result is the unweighted mean over several rewards.
 
         Parameters
         ----------
         X, y, episode, terminated, discount
-            As in :meth:`fit`, rows in time order. Without `episode` and `terminated` they are one stream that has not
-            ended. Importance ratios are not taken into account: returns are those of the policy that was followed.
+            As in :meth:`LSTD.fit`. Without `episode` and `terminated` the rows are one continuing stream. There are no
+            importance ratios: returns are those of the policy that was followed.
         sample_weight : array-like of shape (T,), optional
             Weight of each row in R².
         tolerance : float in (0, 1], default 0.01
-            Largest share of a return that may be unobserved; 0.01 asks for 459 transitions at γ = 0.99.
+            Largest share of a return that may be unobserved; 0.01 requires 459 transitions at γ = 0.99.
 
         Returns
         -------
         float
-            At most 1. NaN, with scikit-learn's UndefinedMetricWarning, when nothing was said about episodes and fewer
-            than two rows count.
+            At most 1. NaN, with scikit-learn's UndefinedMetricWarning, if fewer than two rows count and neither
+            `episode` nor `terminated` is given.
 
         Raises
         ------
@@ -180,93 +194,49 @@ class Predictor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             When an array breaks a rule; when fewer than two rows count; when the model was fitted to several episodes,
             or with `X_next`, and neither `episode` nor `terminated` is given.
         """
-        check_is_fitted(self)
+        model = self._model
         tolerance = check_real("tolerance", tolerance, 0.0, 1.0, open_low=True)
-        told = episode is not None or terminated is not None
-        if not told:
-            _check_one_stream(self.model_.statistics)
-        phi = checked_features(self, X)
-        rows = check_rows(
-            phi, present(y), gamma=self.model_.settings.gamma, episode=episode, terminated=terminated, discount=discount
-        )
-        _check_rewards(rows, self.model_)
+        ends_given = episode is not None or terminated is not None
+        if not ends_given:
+            _check_one_stream(model.statistics)
+        data = (X, y, episode, terminated, None, discount, None)
+        rows = checked_rows(self, data, model.settings.gamma, warn=True, finite=True)
+        _check_rewards(rows, model)
         weights = None if sample_weight is None else _check_weights(sample_weight, len(rows))
         observed = returns_of_rows(rows, tolerance)
         counts = observed.counts
         if counts.sum() < 2:
-            _refuse_or_warn(int(counts.sum()), rows, observed.unobserved, tolerance, told)
+            message = _too_few(int(counts.sum()), rows, observed.unobserved, tolerance)
+            if ends_given:
+                raise InvalidInputError(message)
+            give_warning(message, UndefinedMetricWarning)
             return float("nan")
-        if weights is not None and not weights[counts].any():
-            raise InvalidInputError(
-                "`sample_weight` must be above 0 for some row whose return was observed; got 0 for all of them."
-            )
+        if weights is not None:
+            weights = weights[counts]
+            if not weights.any():
+                raise InvalidInputError(
+                    "`sample_weight` must be above 0 for some row whose return was observed; got 0 for all of them."
+                )
         returns = observed.returns.reshape(len(rows), -1)[counts]
-        predicted = self.model_.predict(phi[counts]).reshape(returns.shape)
+        predicted = model.predict(rows.X[counts]).reshape(returns.shape)
         with np.errstate(over="ignore", invalid="ignore"):
-            found = float(r2_score(returns, predicted, sample_weight=None if weights is None else weights[counts]))
-        if not np.isfinite(found):
+            score = float(r2_score(returns, predicted, sample_weight=weights))
+        if not np.isfinite(score):
             raise InvalidInputError(
                 "`X`, `y` and `sample_weight` must not be so large that the sum of squares overflows."
             )
-        return found
-
-    @property
-    def statistics_(self) -> LSTDStatistics:
-        """Sums over the data."""
-        check_is_fitted(self)
-        return self.model_.statistics
-
-    @property
-    def coef_(self) -> Array:
-        """Weights, shape (n_features,) or (n_rewards, n_features)."""
-        check_is_fitted(self)
-        return self.model_.coef
-
-    @property
-    def intercept_(self) -> float | Array:
-        """Weight of the column of ones, a number or of shape (n_rewards,)."""
-        check_is_fitted(self)
-        return self.model_.intercept
-
-    @property
-    def coef_covariance_(self) -> Array:
-        """Covariance of the weights, shape (n_features, n_features) or (n_rewards, n_features, n_features)."""
-        check_is_fitted(self)
-        covariance = self.model_.influence.covariance()
-        return covariance[0] if self.model_.statistics.single else covariance
-
-    @property
-    def condition_number_(self) -> float:
-        """Condition number of the system that was solved."""
-        check_is_fitted(self)
-        return self.model_.solution.condition_number
-
-    @property
-    def n_transitions_(self) -> int:
-        """Full transitions seen."""
-        return self.statistics_.n_transitions
-
-    @property
-    def n_episodes_(self) -> int:
-        """Episodes begun."""
-        return self.statistics_.n_episodes
-
-    @property
-    def n_features_in_(self) -> int:
-        """Number of features."""
-        check_is_fitted(self)
-        return self.model_.n_features
+        return score
 
     @property
     def feature_names_in_(self) -> NDArray[Any]:
-        """Names of the features, if `X` had names that are all strings."""
-        check_is_fitted(self)
-        if self.model_.names is None:
+        """Names of the features; exists only if the names in `X` were all strings."""
+        names = self._model.names
+        if names is None:
             raise AttributeError(f"This {type(self).__name__} was fitted to features without names.")
-        return np.array(self.model_.names, dtype=object)
+        return np.array(names, dtype=object)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write to a file, whole or not at all; an existing file is replaced. It holds nothing executable.
+        """Write to a file, whole or not at all; replaces an existing file. The file contains nothing executable.
 
         Parameters
         ----------
@@ -275,16 +245,15 @@ class Predictor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         Raises
         ------
         InvalidInputError
-            When the first or last episode's id is neither an integer nor a float nor text.
+            When the id of the first or the last episode is not a number or text.
         OutputError
             When the file could not be written.
         """
-        check_is_fitted(self)
-        write_model(self.model_, path)
+        write_model(self._model, path)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
-        """Read what :meth:`save` wrote: as :func:`lstd.load`, for a file of this class only."""
+        """Read a file that :meth:`save` of this class wrote; see :func:`lstd.load`."""
         model = read_model(path)
         saved = "LSTD" if model.selection is None else "LSTDCV"
         if saved != cls.__name__:
@@ -295,8 +264,17 @@ class Predictor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     @classmethod
     def of_model(cls, model: Model) -> Self:
-        """Return an estimator that holds `model`."""
-        raise NotImplementedError
+        """Return an estimator with the parameters and the fitted state of `model`."""
+        values = {**vars(model.settings), **model.options}
+        estimator = cls(**{name: values[name] for name in inspect.signature(cls).parameters if name in values})
+        estimator.model_ = model
+        return estimator
+
+    def _adopt(self, model: Model) -> Self:
+        """Take over a fitted model, after the warnings about its system."""
+        _ = model.solution
+        self.model_ = model
+        return self
 
     def __sklearn_is_fitted__(self) -> bool:
         return "model_" in vars(self)
@@ -310,11 +288,11 @@ class Predictor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
 
 def _check_one_stream(statistics: LSTDStatistics) -> None:
-    """Refuse to take rows as one stream that has not ended for a model that was fitted to something else."""
+    """Refuse to score rows as one continuing stream if the model was fitted to anything else."""
     if statistics.n_episodes > 1:
-        was = f"to {statistics.n_episodes} episodes: else the rows are taken as one"
+        was = f"to {statistics.n_episodes} episodes: without them the rows would be taken as one"
     elif statistics.successors:
-        was = "with `X_next`: returns are those of rows that follow one another (flags that are all False say so)"
+        was = "with `X_next`: returns are summed over rows that follow one another (if they do, pass all False)"
     else:
         return
     raise InvalidInputError(
@@ -343,15 +321,11 @@ def _check_weights(sample_weight: ArrayLike, n_rows: int) -> Array:
     return weights
 
 
-def _refuse_or_warn(n_counting: int, rows: Rows, unobserved: Array, tolerance: float, told: bool) -> None:
-    """Say why there is no score: an error, or a warning when nothing was said about episodes."""
+def _too_few(n_counting: int, rows: Rows, unobserved: Array, tolerance: float) -> str:
     full = ~rows.last | rows.terminated
     least = f"; the smallest such share is {unobserved[full].min():.2g}" if full.any() else ""
-    message = (
+    return (
         f"A score needs at least two rows whose return was observed up to `tolerance`; got {n_counting} of {len(rows)} "
         f"rows in which the share of the discounted future that was cut off is below {tolerance:g}{least}. Score "
         "longer episodes, pass `terminated` for those that ended for good, or raise `tolerance`."
     )
-    if told:
-        raise InvalidInputError(message)
-    give_warning(message, UndefinedMetricWarning)

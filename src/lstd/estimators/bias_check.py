@@ -1,14 +1,14 @@
-"""Whether bootstrapping biases a model: its predictions beside those with λ = 1, from the same data.
+"""Check for bias from bootstrapping: predictions with λ compared with predictions with λ = 1, from the same data.
 
-With λ < 1 and features that cannot represent the values, LSTD(λ) tends to another fixed point than the best fit of the
-values, to which λ = 1 leads. Both are solved for with the same small ridge term, with stretches of the data told apart
-as for intervals (:mod:`lstd.estimators.intervals`). With d the difference of their weights, D_e those of their
-influences, G the mean of φφᵀ and W = D G Dᵀ, Box's F
+With λ < 1 and features that cannot represent the values, LSTD(λ) does not converge to the best fit of the values, as
+λ = 1 does. Both are solved for with the same small ridge coefficient and the same blocks of data, as for intervals
+(:mod:`lstd.estimators.intervals`). Let d be the difference of their weights, D_e the difference of their influence
+vectors q_e, G the mean of φφᵀ and W = D G Dᵀ. Box's F
 
     F = dᵀ G d / tr W,   ν₁ = (tr W)² / tr((GΣ)²),   ν₂ as the degrees of freedom of Σ W_ee,
 
-compares the mean square of the difference of the predictions with what the scatter of the data alone leads one to
-expect; tr((GΣ)²) is estimated without the bias that E stretches bring (Bai and Saranadasa 1996).
+compares the mean squared difference of the predictions with its expectation by chance. tr((GΣ)²) is estimated without
+the bias from E blocks (Bai and Saranadasa 1996).
 """
 
 from __future__ import annotations
@@ -29,25 +29,25 @@ from lstd.statistics.solve import check_range
 Array = NDArray[np.float64]
 
 SIGNIFICANT = 0.01  # p-value below which there is a warning
-_RIDGE = 2.0**-6  # of the mean square of a feature: a larger one would shift the two estimates apart by itself
+_RIDGE = 2.0**-6  # in units of the mean square of a feature; a larger one alone would make the two estimates differ
 
 
 @dataclass(frozen=True, eq=False)
 class BiasCheck:
-    """Predictions with λ beside those with λ = 1; numbers, or arrays of shape (m,) for m rewards.
+    """Predictions with λ compared with predictions with λ = 1; numbers, or arrays of shape (m,) for m rewards.
 
     Attributes
     ----------
     difference : float or ndarray
-        Root mean square, over the rows, of the difference of the predictions.
+        Root mean square of the difference of the predictions, over the rows.
     expected : float or ndarray
-        What the scatter of the data alone leads one to expect of it.
+        Expectation of `difference` by chance alone.
     size : float or ndarray
         Root mean square of the predictions with λ = 1.
     p_value : float or ndarray
-        Probability of so large a difference without bias.
+        Probability of a difference at least as large without bias.
     biased : bool or ndarray of bool
-        The p-value is below 0.01.
+        Whether the p-value is below 0.01.
     """
 
     difference: float | Array
@@ -58,21 +58,23 @@ class BiasCheck:
 
 
 def check_bias(rows: Rows, model: Model) -> BiasCheck:
-    """Compare the predictions of a model's λ with those of λ = 1 on rows, with the column of ones if it has one.
+    """Compare the predictions of a model on rows with predictions of λ = 1.
+
+    With an intercept, the rows must have the column of ones.
 
     Raises
     ------
     InvalidInputError
-        When there are too few episodes or rows, or λ is 1 already.
+        When there are too few episodes or rows, or λ is 1.
 
     Warns
     -----
     BiasWarning
-        When the difference is far larger than by chance.
+        When the p-value is below 0.01.
     """
     lmbda = model.statistics.lmbda
     if lmbda == 1.0:
-        raise InvalidInputError("`lmbda` must be below 1 for a check of bias: with 1 there is none to look for.")
+        raise InvalidInputError("`lmbda` must be below 1 for a check of bias; got 1, which does not bootstrap.")
     check_finite("X", rows.X)
     products = rows.X.T @ rows.X
     gram = np.asarray(products.toarray() if sparse.issparse(products) else products) / len(rows)
@@ -81,12 +83,12 @@ def check_bias(rows: Rows, model: Model) -> BiasCheck:
         Model(no_blocks(rows, decay, "auto").extended(rows), replace(model.settings, lmbda=decay, alpha=alpha))
         for decay in (lmbda, 1.0)
     )
-    found = _compared(with_lmbda, with_one, gram)
-    if np.any(found.biased):
-        warn(_message(found, lmbda), BiasWarning)
+    check = _compared(with_lmbda, with_one, gram)
+    if np.any(check.biased):
+        warn(_message(check, lmbda), BiasWarning)
     if not model.statistics.single:
-        return found
-    return BiasCheck(**{name: value[0].item() for name, value in vars(found).items()})
+        return check
+    return BiasCheck(**{name: value[0].item() for name, value in vars(check).items()})
 
 
 def _compared(with_lmbda: Model, with_one: Model, gram: Array) -> BiasCheck:
@@ -107,21 +109,21 @@ def _compared(with_lmbda: Model, with_one: Model, gram: Array) -> BiasCheck:
 
 
 def _p_value(difference: float, W: Array, shares: Array, n_features: int) -> float:
-    n_stretches, trace = len(W), float(np.trace(W))
+    n_blocks, trace = len(W), float(np.trace(W))
     if not trace > 0.0:
         return 1.0
-    squares = (n_stretches - 1) ** 2 / ((n_stretches - 2) * (n_stretches + 1))
-    squares *= float(np.sum((W / trace) ** 2)) - 1.0 / (n_stretches - 1)  # in units of the squared trace
+    squares = (n_blocks - 1) ** 2 / ((n_blocks - 2) * (n_blocks + 1))
+    squares *= float(np.sum((W / trace) ** 2)) - 1.0 / (n_blocks - 1)  # in units of the squared trace
     nu1 = float(np.clip(1.0 / max(squares, 1e-300), 1.0, n_features))
     nu2 = float(degrees_of_freedom(np.diag(W)[np.newaxis, :, np.newaxis], shares)[0, 0])
     return float(special.fdtrc(nu1, nu2, difference / trace))
 
 
-def _message(found: BiasCheck, lmbda: float) -> str:
-    j = int(np.argmin(found.p_value))
-    difference, expected, size = (float(np.atleast_1d(x)[j]) for x in (found.difference, found.expected, found.size))
+def _message(check: BiasCheck, lmbda: float) -> str:
+    j = int(np.argmin(check.p_value))
+    difference, expected, size = (float(np.atleast_1d(x)[j]) for x in (check.difference, check.expected, check.size))
     return (
-        f"Predictions with `lmbda` {lmbda:g} differ from those with 1 by {difference:.2g} (root mean square, of values "
-        f"of {size:.2g}), where chance alone would make it {expected:.2g}: features do not represent the values, and "
+        f"Predictions with `lmbda` {lmbda:g} differ from predictions with 1 by {difference:.2g} (root mean square, of "
+        f"values of {size:.2g}); {expected:.2g} would be chance. So the features do not represent the values, and "
         "bootstrapping biases the predictions, beyond their intervals. Use a larger `lmbda`, or more features."
     )

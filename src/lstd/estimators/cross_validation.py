@@ -1,17 +1,17 @@
-"""Choice of λ and α from the data: cross-validation on returns, in three stages.
+"""Choice of λ and α by cross-validation on returns, in three stages.
 
-Held-out rows are folds of consecutive episodes, or of consecutive rows where there are few. Without fold k, the rows
-before it count as a stream that was cut there and those behind it as another one, so that no trace crosses the gap:
-their statistics follow from those of the folds by merging. A row's target is its λ*-return, bootstrapped by reference
-weights w,
+Folds are groups of consecutive episodes, or of consecutive rows if there are few episodes. Without fold k, the rows
+before it are a stream that is cut there, and the rows after it are another stream, so no trace crosses the gap. The
+statistics of both follow from the statistics of the folds by merging. The target of a row is its λ*-return,
+bootstrapped by reference weights w,
 
     G_t = φ_tᵀw + d_t,   d_t = ρ_t (r_{t+1} + g_{t+1} φ_{t+1}ᵀw − φ_tᵀw + λ* g_{t+1} d_{t+1}).
 
-Plain Monte-Carlo returns, λ* = 1, are unbiased, and noisy; with λ* < 1 they are less noisy, and biased towards the
-reference. So a first pair is found with λ* = 0.98 and w from λ = 0.9 and an ordinary α; then again with w from that
-pair; and last with λ* = 1, where another pair is preferred only if it is better by c standard errors: the one of least
-Σ_k D_k + c √K sd(D_k), with D_k the difference of the squared errors on fold k; c is 1 for folds of episodes, whose
-returns are noisier, and 1/2 for those of rows.
+Monte-Carlo returns, λ* = 1, are unbiased but noisy; with λ* < 1 the noise is less, with a bias towards the reference.
+The first stage uses λ* = 0.98 and w from λ = 0.9 and an ordinary α, the second one the same λ* and w from the pair of
+the first. The last stage uses λ* = 1. There the choice changes only if another pair is clearly better: it minimises
+Σ_k D_k + c √K sd(D_k), where D_k is the difference of the squared errors on fold k. The caution c is 1 for folds of
+episodes, whose returns are noisier, and 1/2 for folds of rows.
 
 The constants were chosen on random Markov reward processes, and confirmed on others: ``benchmarks/selection.py``.
 """
@@ -29,7 +29,7 @@ from joblib import Parallel, delayed
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
-from lstd.data.checks import check_array, check_integer, check_real, to_real_array
+from lstd.data.checks import check_grid, check_integer
 from lstd.data.returns import discounted_returns
 from lstd.data.rows import Features, Rows, check_finite
 from lstd.data.settings import ALPHA, ALPHAS, LMBDA, LMBDAS, VARIANT
@@ -40,14 +40,14 @@ from lstd.statistics.statistics import LSTDStatistics
 from lstd.statistics.threads import one_blas_thread
 
 Array = NDArray[np.float64]
-OnProgress = Callable[[str, int, int], None]  # what is being done, how much of it is done and in all
+OnProgress = Callable[[str, int, int], None]  # called with the name of the task, the steps done and all steps
 
-_START = (LMBDA, ALPHA)  # the first reference, α in units of the mean squared length of a row
+_START = (LMBDA, ALPHA)  # pair of the first reference, α in units of the mean squared length of a row
 STAGES = (0.98, 0.98, 1.0)  # λ* of the targets
 _CAUTION_OF_EPISODES, _CAUTION_OF_ROWS = 1.0, 0.5  # standard errors, in the last stage
 _FOLDS, _FEWEST_EPISODES = 10, 5
 _LARGEST_CONDITION = 1e10
-_MOST_JOBS = 1024  # of trace decays, which are threads
+_MOST_JOBS = 1024  # threads
 
 
 def select(
@@ -61,10 +61,9 @@ def select(
     n_jobs: int | None = None,
     on_progress: OnProgress | None = None,
 ) -> Selection:
-    """Choose λ and α for rows that `check_rows` has checked; with `fit_intercept` their last feature is a one.
+    """Choose λ and α for rows from `check_rows`; with `fit_intercept`, the rows must have the column of ones.
 
-    Parameters are those of :class:`LSTDCV`; `on_progress` is called with what is being done, how many trace decays are
-    done, and how many there are.
+    The other parameters are those of :class:`LSTDCV`. After each trace decay, `on_progress` is called.
 
     Raises
     ------
@@ -86,9 +85,9 @@ def select(
     tasks = (delayed(_solved)(folds, full, lmbda, grid, variant) for lmbda in grid.lmbdas)
     solved = []
     parallel = Parallel(n_jobs=n_jobs, prefer="threads", return_as="generator")
-    with one_blas_thread():  # the systems are small: several threads would only wait for one another
-        for done, found in enumerate(parallel(tasks), 1):
-            solved.append(found)
+    with one_blas_thread():  # several threads would be slower: the systems are small
+        for done, solutions in enumerate(parallel(tasks), 1):
+            solved.append(solutions)
             if on_progress is not None:
                 on_progress("choosing lmbda and alpha", done, len(grid.lmbdas))
     weights, outside, condition = (np.stack(arrays) for arrays in zip(*solved, strict=True))
@@ -99,8 +98,8 @@ def select(
 class _Grid:
     lmbdas: Array
     alphas: Array
-    unit: float  # of α: mean squared length of a row
-    unpenalised: int  # weights at the end that the ridge term leaves alone
+    unit: float  # mean squared length of a row, the unit of α
+    unpenalised: int  # number of weights at the end without a ridge term
 
     @classmethod
     def of(
@@ -110,8 +109,10 @@ class _Grid:
         lengths = X.multiply(X).sum(axis=1) if sparse.issparse(X) else np.einsum("ij,ij->i", X, X)
         lengths = np.asarray(lengths).reshape(-1) - fit_intercept
         unit = float(lengths[full].mean()) or 1.0
-        values = ALPHAS * unit if alphas is None else _checked("alphas", alphas, np.inf)
-        return cls(LMBDAS if lmbdas is None else _checked("lmbdas", lmbdas, 1.0), values, unit, int(fit_intercept))
+        values = ALPHAS * unit if alphas is None else check_grid("alphas", alphas, 0.0, np.inf)
+        return cls(
+            LMBDAS if lmbdas is None else check_grid("lmbdas", lmbdas, 0.0, 1.0), values, unit, int(fit_intercept)
+        )
 
     def ridge(self, alpha: float, n_features: int) -> Array:
         ridge = np.full(n_features, alpha)
@@ -119,22 +120,13 @@ class _Grid:
         return ridge
 
     def start(self) -> tuple[int, int]:
-        """The pair that is nearest to an ordinary one."""
+        """Indices of the pair nearest to the first reference."""
         distance = np.abs(np.log(np.maximum(self.alphas, 1e-300) / (_START[1] * self.unit)))
         return int(np.argmin(np.abs(self.lmbdas - _START[0]))), int(np.argmin(distance))
 
 
-def _checked(name: str, values: Any, high: float) -> Array:
-    array = check_array(name, np.atleast_1d(to_real_array(name, values)), (None,))
-    if not len(array):
-        raise InvalidInputError(f"`{name}` must hold at least one value; got none.")
-    for value in array:
-        check_real(name, float(value), 0.0, high)
-    return array
-
-
 def _folds(rows: Rows, full: NDArray[np.bool_], cv: Any) -> list[Rows]:
-    """Consecutive folds: groups of episodes, or runs of rows that may cut an episode."""
+    """Split into folds: groups of consecutive episodes, or of consecutive rows, which may cut an episode."""
     starts = np.flatnonzero(np.r_[True, rows.last[:-1]])
     wanted = None if cv is None else check_integer("cv", cv, 2)
     if len(starts) >= _FEWEST_EPISODES:
@@ -149,9 +141,9 @@ def _folds(rows: Rows, full: NDArray[np.bool_], cv: Any) -> list[Rows]:
 def _solved(
     folds: list[Rows], full: NDArray[np.bool_], lmbda: float, grid: _Grid, variant: str
 ) -> tuple[Array, Array, Array]:
-    """For one λ and all α: weights of all data (α, n, m), without each fold (K, α, n, m), largest condition (α,)."""
+    """Weights from all data (α, n, m) and without each fold (K, α, n, m), largest condition (α,), for one λ."""
     sums = [LSTDStatistics.from_rows(fold, lmbda) for fold in folds]
-    with np.errstate(over="ignore", invalid="ignore"):  # `solve` looks at what comes out
+    with np.errstate(over="ignore", invalid="ignore"):  # `solve` checks the sums
         without = list(_without_each(sums))
         total = reduce(LSTDStatistics.then, sums)
     n_all = max(1, int(full.sum()))
@@ -163,14 +155,14 @@ def _solved(
     ]:
         A = statistics.matrix(variant)
         for i, alpha in enumerate(grid.alphas):
-            found = solve(A, statistics.b, grid.ridge(alpha * share, n), warn=False)
-            out[i] = found.weights
-            condition[i] = max(condition[i], found.condition_number)
+            solution = solve(A, statistics.b, grid.ridge(alpha * share, n), warn=False)
+            out[i] = solution.weights
+            condition[i] = max(condition[i], solution.condition_number)
     return weights, outside, condition
 
 
 def _without_each(sums: list[LSTDStatistics]) -> Iterator[LSTDStatistics]:
-    """Statistics without each fold: what came before as a stream that was cut, what comes after as another."""
+    """Sum the data without each fold: the rows before it and the rows after it are two streams."""
     after: list[LSTDStatistics | None] = [None]
     for fold in reversed(sums[1:]):
         after.append(fold if after[-1] is None else fold.then(after[-1]))
@@ -184,14 +176,10 @@ def _without_each(sums: list[LSTDStatistics]) -> Iterator[LSTDStatistics]:
 
 
 def _chosen(
-    rows: Rows,
-    full: NDArray[np.bool_],
-    lengths: list[int],
-    grid: _Grid,
-    weights: Array,
-    outside: Array,
+    rows: Rows, full: NDArray[np.bool_], lengths: list[int], grid: _Grid, weights: Array, outside: Array,
     condition: Array,
-) -> Selection:
+) -> Selection:  # fmt: skip
+    """Choose a pair in three stages, from weights of all data and without each fold."""
     allowed = condition < _LARGEST_CONDITION
     if not allowed.any():
         raise InvalidInputError(
@@ -203,7 +191,7 @@ def _chosen(
         near = np.argwhere(allowed)
         i, j = near[np.abs(near - pair).sum(axis=1).argmin()].tolist()
         pair = (i, j)
-    with np.errstate(over="ignore", invalid="ignore"):  # `check_range` looks at what comes out
+    with np.errstate(over="ignore", invalid="ignore"):  # `check_range` checks the results
         errors = _HeldOut(rows, full, lengths, outside)
     n_episodes = 1 + int(rows.last[:-1].sum())
     caution = _CAUTION_OF_EPISODES if n_episodes >= _FEWEST_EPISODES else _CAUTION_OF_ROWS
@@ -213,7 +201,7 @@ def _chosen(
         check_range(squared, variance)
         squared = np.mean(squared / np.where(variance > 0.0, variance, 1.0), axis=-1)  # (K, λ, α)
         difference = squared - squared[(slice(None), *pair)][:, np.newaxis, np.newaxis]
-        with np.errstate(over="ignore", invalid="ignore"):  # a spread beyond float64 is never the least
+        with np.errstate(over="ignore", invalid="ignore"):  # a spread beyond float64 counts as infinite
             spread = np.nan_to_num(np.sqrt(len(lengths)) * difference.std(axis=0, ddof=1), nan=np.inf)
         penalty = caution * spread if stage == len(STAGES) else 0.0
         cost = np.where(allowed, difference.sum(axis=0) + penalty, np.inf)
@@ -228,7 +216,7 @@ def _chosen(
 
 
 def _least(cost: Array, pair: tuple[int, int]) -> tuple[int, int]:
-    """The pair of least cost; of those that tie up to rounding the one so far, else the largest α and smallest λ."""
+    """Pair of least cost. Among ties up to rounding, `pair` wins, else the largest α and then the smallest λ."""
     ties = np.argwhere(cost <= cost.min() + 1e-12 * max(1e-3, abs(cost.min())))
     if any(tuple(tie) == pair for tie in ties):
         return pair
@@ -237,17 +225,17 @@ def _least(cost: Array, pair: tuple[int, int]) -> tuple[int, int]:
 
 
 class _HeldOut:
-    """Squared errors on the held-out rows of each fold, from sums over them; K folds, weights (λ, K, α, n, m)."""
+    """Squared errors on the held-out rows of K folds, from sums over them; weights (λ, K, α, n, m)."""
 
     def __init__(self, rows: Rows, full: NDArray[np.bool_], lengths: list[int], outside: Array) -> None:
         edges = np.cumsum([0, *lengths])
-        self._parts = [np.flatnonzero(full[a:b]) + a for a, b in pairwise(edges.tolist())]
+        self._folds = [np.flatnonzero(full[a:b]) + a for a, b in pairwise(edges.tolist())]
         self._X, self._outside = rows.X, outside
-        self.counts = np.array([len(part) for part in self._parts])
-        self._quadratic = np.stack([self._squares(k, part) for k, part in enumerate(self._parts)])  # (K, λ, α, m)
+        self.counts = np.array([len(fold) for fold in self._folds])
+        self._quadratic = np.stack([self._squares(k, fold) for k, fold in enumerate(self._folds)])  # (K, λ, α, m)
 
-    def _squares(self, k: int, part: NDArray[np.intp]) -> Array:
-        phi = self._X[part]
+    def _squares(self, k: int, fold: NDArray[np.intp]) -> Array:
+        phi = self._X[fold]
         gram = _dense(phi.T @ phi)
         weights = self._outside[:, k]
         return np.asarray(
@@ -255,18 +243,18 @@ class _HeldOut:
         )
 
     def of(self, targets: Array) -> tuple[Array, Array]:
-        """Σ (target − prediction)² of each fold, (K, λ, α, m), and the variance of the targets, (m,)."""
-        found = np.empty_like(self._quadratic)
-        for k, part in enumerate(self._parts):
-            along = np.asarray(self._X[part].T @ targets[part])  # (n, m)
+        """Compute Σ (target − prediction)² on each fold, (K, λ, α, m), and the variance of the targets, (m,)."""
+        squared = np.empty_like(self._quadratic)
+        for k, fold in enumerate(self._folds):
+            along = np.asarray(self._X[fold].T @ targets[fold])  # (n, m)
             crossed = np.einsum("lanm,nm->lam", self._outside[:, k], along)
-            found[k] = self._quadratic[k] - 2.0 * crossed + np.sum(targets[part] ** 2, axis=0)
-        held = targets[np.concatenate(self._parts)]
-        return np.maximum(found, 0.0), held.var(axis=0)
+            squared[k] = self._quadratic[k] - 2.0 * crossed + np.sum(targets[fold] ** 2, axis=0)
+        held = targets[np.concatenate(self._folds)]
+        return np.maximum(squared, 0.0), held.var(axis=0)
 
 
 def _targets(rows: Rows, full: NDArray[np.bool_], lmbda: float, weights: Array) -> Array:
-    """λ-returns (T, m), bootstrapped by weights (n, m); those of horizon rows are not used."""
+    """Compute λ-returns (T, m), bootstrapped by weights (n, m); without meaning in horizon rows."""
     values = np.asarray(rows.X @ weights)
     ahead = np.asarray(rows.X_next @ weights) if rows.X_next is not None else np.vstack([values[1:], values[-1:]])
     errors = rows.y + rows.discount[:, np.newaxis] * ahead - values
@@ -281,14 +269,12 @@ def _selection(
 ) -> Selection:  # fmt: skip
     scores = np.where(allowed, 1.0 - squared / np.maximum(1, counts)[:, np.newaxis, np.newaxis], np.nan)
     mean = np.where(allowed, 1.0 - squared.sum(axis=0) / counts.sum(), np.nan)
-    cautious = mean[pair] - (cost - cost[pair]) / counts.sum()
-    cautious = np.where(allowed, cautious, np.nan)
+    cautious = np.where(allowed, mean[pair] - (cost - cost[pair]) / counts.sum(), np.nan)
     order = np.where(allowed, cost, np.inf).reshape(-1)
     lmbda, alpha = np.meshgrid(grid.lmbdas, grid.alphas, indexing="ij")
     columns = {
         "lmbda": lmbda, "alpha": alpha, "mean_test_score": mean, "std_test_score": scores.std(axis=0),
-        "cautious_test_score": cautious,
-        "rank_test_score": np.searchsorted(np.sort(order), order) + 1,
+        "cautious_test_score": cautious, "rank_test_score": np.searchsorted(np.sort(order), order) + 1,
         "condition_number": condition,
         **{f"split{k}_test_score": score for k, score in enumerate(scores)},
     }  # fmt: skip

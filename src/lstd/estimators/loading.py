@@ -1,4 +1,4 @@
-"""From a model or a file to the estimator that it belongs to."""
+"""Load a file as the estimator, or the statistics, that was saved."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ Build = Callable[[dict[str, Any], dict[str, NDArray[np.float64]]], Model | LSTDS
 
 
 def estimator_of(model: Model) -> LSTD | LSTDCV:
-    """Return the estimator of a model: an LSTDCV if its settings were chosen, else an LSTD."""
+    """Return an estimator with this fitted state: an LSTDCV if its settings were chosen, else an LSTD."""
     return LSTD.of_model(model) if model.selection is None else LSTDCV.of_model(model)
 
 
 def load(path: str | os.PathLike[str]) -> LSTD | LSTDCV | LSTDStatistics:
-    """Read a file that `save` of an LSTD, an LSTDCV or LSTDStatistics wrote.
+    """Load a file that `save` of an LSTD, an LSTDCV or LSTDStatistics wrote.
 
     Parameters
     ----------
@@ -34,7 +34,8 @@ def load(path: str | os.PathLike[str]) -> LSTD | LSTDCV | LSTDStatistics:
     Returns
     -------
     LSTD, LSTDCV or LSTDStatistics
-        The same to the last bit. Blocks of the data are not kept: intervals are, until `partial_fit` adds data.
+        Equal to the saved one in every bit. Files keep intervals but not the blocks of the data, so there are no
+        intervals after a `partial_fit`.
 
     Raises
     ------
@@ -51,5 +52,5 @@ def load(path: str | os.PathLike[str]) -> LSTD | LSTDCV | LSTDStatistics:
     array([2.])
     """
     builds: dict[str, Build] = {"model": unpack_model, "statistics": unpack_statistics}
-    found = read(path, builds)
-    return found if isinstance(found, LSTDStatistics) else estimator_of(found)
+    content = read(path, builds)
+    return content if isinstance(content, LSTDStatistics) else estimator_of(content)

@@ -1,7 +1,7 @@
-"""LSTD(λ) as a scikit-learn regressor: a thin façade over :class:`lstd.LSTDStatistics`.
+"""LSTD(λ) as a scikit-learn regressor.
 
-`fit` and `partial_fit` sum the statistics of the rows they are given, and what is predicted follows from the sums
-alone. Their one assignment to the object is its new :class:`Model`, so an attempt that fails leaves it as it was.
+`fit` and `partial_fit` check rows, add them to sums, and make a :class:`Model` of the sums. They assign to the
+estimator once, at the end, so a call that fails leaves it unchanged.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 
-from lstd.data.rows import Rows, warn_of_breaks
+from lstd.data.rows import PerRow, Rows, warn_of_breaks
 from lstd.data.settings import ALPHA, GAMMA, LMBDA, VARIANT, Settings
 from lstd.errors import InvalidInputError
 from lstd.estimators.base import Predictor
-from lstd.estimators.inputs import names_of, rows_of
+from lstd.estimators.inputs import checked_rows, names_of
 from lstd.estimators.model import Model
 from lstd.statistics.blocks import Blocks, no_blocks
 from lstd.statistics.statistics import LSTDStatistics
@@ -31,55 +31,57 @@ _MERGED = (
 class LSTD(Predictor):
     """Linear prediction of the discounted sum of future rewards, by least-squares temporal differences.
 
-    The weights are θ = (A + αI)⁻¹ b, where A and b sum over the transitions of a stream of rows: Boyan's LSTD(λ),
-    or the Uncorrected or Mixed LSTD(λ) of Osogami (AAAI-20), which differ in how the end of the data is taken. Rows
-    are in time order; ``X[t]`` holds features and ``y[t]`` the reward received on leaving that row.
+    The weights are θ = (A + αI)⁻¹ b, where A and b are sums over the transitions of a stream of rows. Boyan's LSTD(λ)
+    and the Uncorrected and Mixed LSTD(λ) of Osogami (AAAI-20) differ only at the end of the data. Rows are in time
+    order; ``X[t]`` holds features and ``y[t]`` the reward received on leaving that row.
 
     Parameters
     ----------
     gamma : float in [0, 1], default 0.99
-        Discount per transition, where `discount` does not give one per row.
+        Discount per transition, unless `discount` gives one per row.
     lmbda : float in [0, 1], default 0.9
-        Trace decay: 0 bootstraps from the next row, 1 regresses on returns.
+        Trace decay: 0 bootstraps from the next row, 1 is a regression on returns.
     alpha : float, at least 0, default 1.0
         Ridge coefficient.
     variant : {"boyan", "uncorrected", "mixed"}, default "boyan"
         Which estimator to solve for.
     fit_intercept : bool, default False
-        Add a column of ones with a weight of its own, which the ridge term leaves alone.
+        Add a column of ones, whose weight is not penalised.
     n_blocks : int or "auto", default "auto"
-        Stretches of the data, at most, that are told apart for standard errors and intervals: episodes, runs of
-        episodes, or runs of rows of one stream. Each takes 16 n² bytes. "auto" takes 64, fewer with more than 500
-        features, none with more than 1295; 0 keeps none.
+        Largest number of blocks of the data to keep for standard errors and intervals. A block is one or several
+        consecutive episodes, or consecutive rows of a single stream, and takes 16 n² bytes. "auto" is 64, less with
+        more than 500 features, and 0 with more than 1295. With 0 there are no intervals.
 
     Attributes
     ----------
     coef_ : ndarray of shape (n_features,) or (n_rewards, n_features)
-        Weights; solved for when first asked for after `partial_fit`.
+        Weights; after `partial_fit`, computed when first used.
     intercept_ : float or ndarray of shape (n_rewards,)
         Weight of the column of ones; zero without `fit_intercept`.
     statistics_ : LSTDStatistics
         The sums over the data; with `fit_intercept` its last feature is the column of ones.
+    coef_covariance_ : ndarray of shape (n_features, n_features) or (n_rewards, n_features, n_features)
+        Covariance of the weights; needs blocks, as intervals do.
     condition_number_ : float
-        Estimate, in the 1-norm, of the condition number of the system that was solved: A + αI with rows and columns
-        scaled alike, so that the scale of the features does not matter; infinite when singular.
+        Estimate, in the 1-norm, of the condition number of A + αI with rows and columns scaled alike, so that the
+        scale of the features does not matter; infinite if singular.
     n_transitions_ : int
-        Full transitions seen.
+        Number of full transitions.
     n_episodes_ : int
-        Episodes begun.
+        Number of episodes, including one that has not ended.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of the features, when `X` has names that are all strings.
+        Names of the features; exists only if the names in `X` were all strings.
 
     Notes
     -----
-    A row is a full transition when a row of its episode follows it, when it terminates, or when `X_next` is given.
-    Otherwise it is a horizon row: its features count as those of a successor, its reward is ignored and may be NaN.
-    Without `episode` and `terminated`, the rows are one stream that has not ended.
+    A row is a full transition if a row of its episode follows it, if it terminates, or if `X_next` is given.
+    Otherwise it is a horizon row, which only serves as the successor of the row before it: its reward is ignored and
+    may be NaN. Without `episode` and `terminated`, the rows are one continuing stream.
 
     In a Pipeline, earlier steps transform `X` but not `X_next` unless the Pipeline has
-    ``transform_input=["X_next"]``. With metadata routing, pass `episode` and `terminated` on to `fit` and to `score`
+    ``transform_input=["X_next"]``. With metadata routing, request `episode` and `terminated` for `fit` and `score`
     (``set_fit_request``, ``set_score_request``), and split by episode, as ``GroupKFold`` does.
 
     References
@@ -119,17 +121,10 @@ class LSTD(Predictor):
         self.n_blocks = n_blocks
 
     def fit(
-        self,
-        X: Any,
-        y: ArrayLike,
-        *,
-        episode: ArrayLike | None = None,
-        terminated: ArrayLike | None = None,
-        X_next: Any = None,
-        discount: ArrayLike | None = None,
-        importance_ratio: ArrayLike | None = None,
-    ) -> Self:
-        """Fit to rows in time order; what was fitted before is forgotten.
+        self, X: Any, y: ArrayLike, *, episode: PerRow = None, terminated: PerRow = None, X_next: Any = None,
+        discount: PerRow = None, importance_ratio: PerRow = None,
+    ) -> Self:  # fmt: skip
+        """Fit to rows in time order; any earlier fit is forgotten.
 
         Parameters
         ----------
@@ -143,9 +138,9 @@ class LSTD(Predictor):
         terminated : array-like of shape (T,), optional
             Whether the row's successor is terminal, of value zero.
         X_next : array-like, DataFrame or sparse of shape (T, n), optional
-            Features of each row's successor: then every row is a full transition. Rows are in time order all the same:
-            traces run from row to row of an episode. Transitions that do not follow one another need ids of their own
-            in `episode`, or ``lmbda=0``.
+            Features of each row's successor, which makes every row a full transition. Rows are in time order even so:
+            traces run from row to row of an episode. Give transitions that do not follow one another different ids in
+            `episode`, or use ``lmbda=0``.
         discount : array-like of shape (T,), optional
             Discount of each row's transition, in [0, 1].
         importance_ratio : array-like of shape (T,), optional
@@ -167,62 +162,47 @@ class LSTD(Predictor):
         MissingTerminationWarning
             When `episode` is given without `terminated`: the episodes are taken as truncated.
         BrokenEpisodeWarning
-            When a trace runs from a row to another than its successor in `X_next`.
+            When a row is not the successor that `X_next` gives for the row before it.
         """
-        columns = {
-            "episode": episode, "terminated": terminated, "X_next": X_next, "discount": discount,
-            "importance_ratio": importance_ratio,
-        }  # fmt: skip
-        model = self._extended(None, X, y, columns, min_rows=1)
+        data = (X, y, episode, terminated, X_next, discount, importance_ratio)
+        model = self._extended(None, data)
         if not model.statistics.n_transitions:
             raise InvalidInputError(
                 f"`X` must hold at least one full transition; got n_samples={model.statistics.n_rows}, and no row is "
                 "followed by a row of its episode, terminated, or given with `X_next`. Pass more rows, or "
                 "`partial_fit` as they come."
             )
-        _ = model.solution  # so that its warning comes from `fit`
-        self.model_ = model
-        return self
+        return self._adopt(model)
 
     def partial_fit(
-        self,
-        X: Any,
-        y: ArrayLike,
-        *,
-        episode: ArrayLike | None = None,
-        terminated: ArrayLike | None = None,
-        X_next: Any = None,
-        discount: ArrayLike | None = None,
-        importance_ratio: ArrayLike | None = None,
-    ) -> Self:
-        """Go on with the stream: the first row succeeds the last row of the previous chunk.
+        self, X: Any, y: ArrayLike, *, episode: PerRow = None, terminated: PerRow = None, X_next: Any = None,
+        discount: PerRow = None, importance_ratio: PerRow = None,
+    ) -> Self:  # fmt: skip
+        """Continue the stream: the first row is the successor of the last row of the previous chunk.
 
-        It does not when that row terminated or has another `episode` id. Chunks may be empty or of one row; any split
-        of the data gives the same model up to rounding. The weights are solved for when they are next asked for.
-        `alpha` and `variant` may change between chunks; `gamma`, `lmbda` and `fit_intercept` may not.
+        It is not if that row terminated or has another `episode` id. Chunks may be empty or of one row; any split of
+        the data gives the same model up to rounding. `alpha` and `variant` may change between chunks; `gamma`, `lmbda`
+        and `fit_intercept` may not.
 
-        Parameters, errors and warnings are those of :meth:`fit`; each of MissingTerminationWarning and
-        BrokenEpisodeWarning is given once. That an `episode` id comes again is noticed within a chunk, and where it
-        comes again right after its episode terminated; else it begins an episode.
+        Parameters, errors and warnings are those of :meth:`fit`. MissingTerminationWarning and BrokenEpisodeWarning are
+        each given once per stream. An `episode` id that reappears is refused within a chunk, and at the start of a
+        chunk if its episode has just terminated. An id that reappears in a later chunk starts a new episode.
 
         Returns
         -------
         self
         """
-        columns = {
-            "episode": episode, "terminated": terminated, "X_next": X_next, "discount": discount,
-            "importance_ratio": importance_ratio,
-        }  # fmt: skip
-        self.model_ = self._extended(vars(self).get("model_"), X, y, columns)
+        data = (X, y, episode, terminated, X_next, discount, importance_ratio)
+        self.model_ = self._extended(vars(self).get("model_"), data)
         return self
 
     def fit_statistics(self, statistics: LSTDStatistics, feature_names: ArrayLike | None = None) -> Self:
-        """Fit to sums over data in place of the data, such as sums over parts that were merged.
+        """Fit to sums over data, such as merged sums of several chunks.
 
         Parameters
         ----------
         statistics : LSTDStatistics
-            Of this `gamma` and `lmbda`; with `fit_intercept` their last feature is the column of ones.
+            With the `gamma` and `lmbda` of the estimator; with `fit_intercept`, the last feature is the column of ones.
         feature_names : array-like of str, shape (n_features,), optional
 
         Returns
@@ -232,8 +212,7 @@ class LSTD(Predictor):
         Raises
         ------
         InvalidInputError
-            When the statistics do not fit the parameters, or hold no full transition; when there are not as many names
-            as features.
+            When the statistics do not fit the parameters or hold no full transition, or the number of names is wrong.
 
         Warns
         -----
@@ -243,8 +222,7 @@ class LSTD(Predictor):
         Examples
         --------
         >>> import numpy as np
-        >>> from lstd import LSTD
-        >>> from lstd import LSTDStatistics
+        >>> from lstd import LSTD, LSTDStatistics
         >>> halves = [LSTDStatistics.from_arrays(np.ones((3, 1)), np.ones(3), gamma=0.5, lmbda=0.0) for _ in range(2)]
         >>> LSTD(gamma=0.5, lmbda=0.0, alpha=0.0).fit_statistics(halves[0] + halves[1]).coef_
         array([2.])
@@ -255,37 +233,23 @@ class LSTD(Predictor):
         names = None if feature_names is None else np.asarray(feature_names, dtype=object)
         if names is not None and names.shape != (n,):
             raise InvalidInputError(f"`feature_names` must have one name per feature, shape ({n},); got {names.shape}.")
-        model = Model(
+        return self._adopt(Model(
             Blocks(statistics, limit=0, reason=_MERGED), settings,
             names=None if names is None else tuple(map(str, names)), options={"n_blocks": self.n_blocks},
-        )  # fmt: skip
-        _ = model.solution  # so that its warning comes from here
-        self.model_ = model
-        return self
-
-    @classmethod
-    def of_model(cls, model: Model) -> Self:
-        """Return an LSTD that holds `model`."""
-        settings = model.settings
-        estimator = cls(
-            settings.gamma, settings.lmbda, settings.alpha, settings.variant, settings.fit_intercept, **model.options
-        )
-        estimator.model_ = model
-        return estimator
+        ))  # fmt: skip
 
     def _settings(self) -> Settings:
         return Settings(self.gamma, self.lmbda, self.alpha, self.variant, self.fit_intercept)
 
-    def _extended(self, before: Model | None, X: Any, y: Any, columns: dict[str, Any], *, min_rows: int = 0) -> Model:
-        """Return the model of the stream before, if any, and of the chunk that follows."""
+    def _extended(self, before: Model | None, data: tuple[Any, ...]) -> Model:
+        """Return the model of the stream so far, if any, and of the next chunk: the arguments of `checked_rows`."""
         settings = self._settings()
         if before is not None:
             _check_unchanged(before.settings, settings)
         warned = frozenset() if before is None else before.warned
         checker = BaseEstimator() if before is None else self
-        rows = rows_of(
-            checker, X, y, columns, settings, reset=before is None, min_rows=min_rows, warn="ends" not in warned
-        )
+        rows = checked_rows(checker, data, settings.gamma, reset=before is None, warn="ends" not in warned)
+        rows = rows.with_ones() if settings.fit_intercept else rows
         if before is None or not before.statistics.n_rows:
             blocks, successor = no_blocks(rows, settings.lmbda, self.n_blocks), None
         else:
@@ -301,7 +265,7 @@ class LSTD(Predictor):
 
 
 def _successor(before: LSTDStatistics, rows: Rows) -> Array | None:
-    """What `X_next` gave as the successor of the last row before, where these rows go on with its episode."""
+    """Return what `X_next` gave as the successor of the last row, if these rows continue its episode."""
     row = before.pending
     if row is None or not row.complete or not len(rows):
         return None
@@ -312,14 +276,15 @@ def _check_statistics(statistics: Any, settings: Settings) -> None:
     if not isinstance(statistics, LSTDStatistics):
         raise InvalidInputError(f"`statistics` must be LSTDStatistics; got {statistics!r:.80}.")
     for name in ("gamma", "lmbda"):
-        of_data, of_model = getattr(statistics, name), getattr(settings, name)
-        if of_data != of_model:
-            raise InvalidInputError(f"`{name}` must be that of the statistics, {of_data!r}; got {of_model!r}.")
+        rule, value = getattr(statistics, name), getattr(settings, name)
+        if value != rule:
+            raise InvalidInputError(f"`{name}` must equal the `{name}` of the statistics, {rule!r}; got {value!r}.")
     if not statistics.n_transitions:
         raise InvalidInputError("`statistics` must hold at least one full transition; got none.")
     if settings.fit_intercept and statistics.n_features == 1:
         raise InvalidInputError(
-            "`statistics` must have a feature besides the column of ones, their last, for `fit_intercept`; got one."
+            "`statistics` must have a feature besides the column of ones, which is the last one with `fit_intercept`; "
+            "got one feature in all."
         )
 
 

@@ -1,4 +1,4 @@
-"""LSTD(λ) with settings chosen from the data: a scikit-learn regressor around cross-validation."""
+"""LSTD(λ) with λ and α chosen by cross-validation, as a scikit-learn regressor."""
 
 from __future__ import annotations
 
@@ -9,62 +9,53 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
-from sklearn.utils.validation import check_is_fitted
 
-from lstd.data.rows import warn_of_breaks
+from lstd.data.rows import PerRow, warn_of_breaks
 from lstd.data.settings import GAMMA, VARIANT, Settings
-from lstd.estimators.base import Predictor
+from lstd.estimators.base import Fitted, Predictor
 from lstd.estimators.cross_validation import select
-from lstd.estimators.inputs import names_of, rows_of
-from lstd.estimators.model import Model, Selection
+from lstd.estimators.inputs import checked_rows, names_of
+from lstd.estimators.model import LSTDCV_OPTIONS, Model, Selection
 from lstd.statistics.blocks import no_blocks
 
 Array = NDArray[np.float64]
 
-_OPTIONS = ("lmbdas", "alphas", "cv", "n_jobs", "n_blocks", "verbose")
-
 
 class LSTDCV(Predictor):
-    """LSTD(λ) with λ and the ridge coefficient α chosen from the data by cross-validation, then fitted to all of it.
+    """LSTD(λ) with λ and the ridge coefficient α chosen by cross-validation, then fitted to all data.
 
     Parameters
     ----------
-    gamma : float in [0, 1], default 0.99
-        Discount per transition, where `discount` does not give one per row.
+    gamma, variant, fit_intercept, n_blocks
+        As in :class:`lstd.LSTD`. Intervals do not account for the choice of the pair.
     lmbdas : array-like of shape (n_lmbdas,), optional
         Trace decays to choose from; by default 0, 0.1, …, 0.9, 0.91, …, 1.
     alphas : array-like of shape (n_alphas,), optional
         Ridge coefficients to choose from; by default 2⁻⁸, 2⁻⁷, …, 2⁸ times the mean squared length of a row.
-    variant : {"boyan", "uncorrected", "mixed"}, default "boyan"
-        Which estimator to solve for.
     cv : int, optional
-        Number of folds; by default 10. They are groups of whole episodes, or of rows when there are fewer than 5.
+        Number of folds, by default 10. A fold is a group of whole episodes, or of rows if there are fewer than 5
+        episodes.
     n_jobs : int, optional
-        Trace decays that are worked on at a time, by threads, as in scikit-learn: None is 1, −1 all cores.
-    fit_intercept : bool, default False
-        Add a column of ones with a weight of its own, which the ridge term leaves alone.
-    n_blocks : int or "auto", default "auto"
-        As of :class:`lstd.LSTD`. Intervals take the chosen pair as given.
+        Number of trace decays to work on at a time, in threads, as in scikit-learn: None is 1, −1 is all cores.
     verbose : int, default 0
-        With 1 or more, a line on stderr for each trace decay that is done.
+        With 1 or more, print a line to stderr for each trace decay that is done.
 
     Attributes
     ----------
     lmbda_, alpha_ : float
         The pair that was chosen.
     best_score_ : float
-        R² of its predictions for held-out rows against observed discounted returns, which the end of a stream that did
-        not terminate completes by a prediction; the mean over several rewards.
+        R² of the chosen pair on held-out rows, against observed discounted returns; the mean over several rewards. A
+        prediction completes the return at the end of a stream that did not terminate.
     cv_results_ : dict of ndarray of shape (n_lmbdas * n_alphas,)
-        ``lmbda``, ``alpha``, ``mean_test_score`` and ``std_test_score`` over the folds, ``split0_test_score`` and so
-        on, ``cautious_test_score``, by which the pair was chosen, ``rank_test_score`` by that, and
-        ``condition_number``, the largest of those without a fold and with all data. Scores of pairs with an
-        ill-conditioned system are NaN, and their ranks the last.
+        ``lmbda``, ``alpha``, ``mean_test_score`` and ``std_test_score`` over the folds, and ``split0_test_score`` and
+        so on; ``cautious_test_score``, which decides, and ``rank_test_score`` by it; ``condition_number``, the largest
+        over all data and the data without each fold. Pairs with an ill-conditioned system have NaN as scores and the
+        last rank.
     n_folds_ : int
-    coef_, intercept_, statistics_, condition_number_, coef_covariance_, n_transitions_, n_episodes_
-        As of :class:`lstd.LSTD`.
-    n_features_in_, feature_names_in_
-        As of :class:`lstd.LSTD`.
+    coef_, intercept_, statistics_, coef_covariance_, condition_number_, n_transitions_, n_episodes_, n_features_in_,
+    feature_names_in_
+        As in :class:`lstd.LSTD`.
 
     Examples
     --------
@@ -75,6 +66,12 @@ class LSTDCV(Predictor):
     >>> model.predict(np.eye(3)).round(1)
     array([1.1, 2.3, 2.6])
     """
+
+    lmbda_ = Fitted(lambda model: _selection(model).lmbda)
+    alpha_ = Fitted(lambda model: _selection(model).alpha)
+    best_score_ = Fitted(lambda model: _selection(model).score)
+    cv_results_ = Fitted(lambda model: _selection(model).results)
+    n_folds_ = Fitted(lambda model: _selection(model).n_folds)
 
     def __init__(
         self,
@@ -99,85 +96,39 @@ class LSTDCV(Predictor):
         self.verbose = verbose
 
     def fit(
-        self,
-        X: Any,
-        y: ArrayLike,
-        *,
-        episode: ArrayLike | None = None,
-        terminated: ArrayLike | None = None,
-        X_next: Any = None,
-        discount: ArrayLike | None = None,
-        importance_ratio: ArrayLike | None = None,
-    ) -> Self:
-        """Choose a pair, then fit to all rows; what was fitted before is forgotten.
+        self, X: Any, y: ArrayLike, *, episode: PerRow = None, terminated: PerRow = None, X_next: Any = None,
+        discount: PerRow = None, importance_ratio: PerRow = None,
+    ) -> Self:  # fmt: skip
+        """Choose a pair, then fit to all rows; any earlier fit is forgotten.
 
-        Parameters, errors and warnings are those of :meth:`lstd.LSTD.fit`; besides, it is an error when there are too
-        few transitions to hold some out, and when no pair has a well-conditioned system.
+        Parameters, errors and warnings are those of :meth:`lstd.LSTD.fit`. It is also an error if there are too few
+        transitions to hold some out, or if no pair has a well-conditioned system.
 
         Returns
         -------
         self
         """
-        columns = {
-            "episode": episode, "terminated": terminated, "X_next": X_next, "discount": discount,
-            "importance_ratio": importance_ratio,
-        }  # fmt: skip
+        data = (X, y, episode, terminated, X_next, discount, importance_ratio)
         settings = Settings(self.gamma, variant=self.variant, fit_intercept=self.fit_intercept)
         checker = BaseEstimator()
-        rows = rows_of(checker, X, y, columns, settings, reset=True, min_rows=1, warn=True)
+        rows = checked_rows(checker, data, settings.gamma, reset=True, warn=True)
+        rows = rows.with_ones() if settings.fit_intercept else rows
         selection = select(
             rows, lmbdas=self.lmbdas, alphas=self.alphas, variant=settings.variant,
             fit_intercept=settings.fit_intercept, cv=self.cv, n_jobs=self.n_jobs,
-            on_progress=_tell if self.verbose else None,
+            on_progress=_report_progress if self.verbose else None,
         )  # fmt: skip
         settings = replace(settings, lmbda=selection.lmbda, alpha=selection.alpha)
         blocks = no_blocks(rows, settings.lmbda, self.n_blocks).extended(rows)
         warn_of_breaks(rows, settings.lmbda)
-        options = {name: getattr(self, name) for name in _OPTIONS}
-        model = Model(blocks, settings, names=names_of(checker), selection=selection, options=options)
-        _ = model.solution  # so that its warning comes from `fit`
-        self.model_ = model
-        return self
-
-    @classmethod
-    def of_model(cls, model: Model) -> Self:
-        """Return an LSTDCV that holds `model`, which has a selection."""
-        settings = model.settings
-        estimator = cls(settings.gamma, variant=settings.variant, fit_intercept=settings.fit_intercept, **model.options)
-        estimator.model_ = model
-        return estimator
-
-    @property
-    def lmbda_(self) -> float:
-        """Trace decay that was chosen."""
-        return self._selection.lmbda
-
-    @property
-    def alpha_(self) -> float:
-        """Ridge coefficient that was chosen."""
-        return self._selection.alpha
-
-    @property
-    def best_score_(self) -> float:
-        """R² of the chosen pair for held-out returns."""
-        return self._selection.score
-
-    @property
-    def cv_results_(self) -> dict[str, Array]:
-        """Scores of all pairs."""
-        return self._selection.results
-
-    @property
-    def n_folds_(self) -> int:
-        """Number of folds."""
-        return self._selection.n_folds
-
-    @property
-    def _selection(self) -> Selection:
-        check_is_fitted(self)
-        assert self.model_.selection is not None
-        return self.model_.selection
+        options = {name: getattr(self, name) for name in LSTDCV_OPTIONS}
+        return self._adopt(Model(blocks, settings, names=names_of(checker), selection=selection, options=options))
 
 
-def _tell(text: str, done: int, total: int) -> None:
+def _selection(model: Model) -> Selection:
+    assert model.selection is not None
+    return model.selection
+
+
+def _report_progress(text: str, done: int, total: int) -> None:
     print(f"{text}: {done} of {total}", file=sys.stderr)

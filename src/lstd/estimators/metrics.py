@@ -1,8 +1,8 @@
 """How good predictions are: against exact values, against observed returns, and how much of them the data decided.
 
-value error      Σ_s d(s) (v̂(s) − v(s))², d the stationary distribution of a model, v its values or their best fit
-calibration      mean observed return against mean prediction, in bins of the prediction
-effective degrees of freedom     the diagonal of (A + αI)⁻¹ A: 1 where the data decides a weight, 0 where α does
+value error         Σ_s d(s) (v̂(s) − v(s))², d the stationary distribution of a model, v its values or their best fit
+calibration         mean observed return against mean prediction, in bins of the prediction
+effective degrees of freedom    the diagonal of (A + αI)⁻¹ A: 1 if the data decides a weight, 0 if α does
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from lstd.data.checks import check_array, check_choice, check_integer, check_real, to_real_array
 from lstd.data.returns import TOLERANCE, discounted_returns
-from lstd.data.rows import Rows, check_rows
+from lstd.data.rows import PerRow, Rows, check_rows
 from lstd.errors import InvalidInputError
 from lstd.statistics.solve import solve
 
 if TYPE_CHECKING:
-    from lstd.estimators.base import Predictor
     from lstd.mrp import MRP
 
 Array = NDArray[np.float64]
@@ -30,36 +30,30 @@ REFERENCES = ("values", "best_fit")
 
 
 def value_error(
-    prediction: Any,
-    model: MRP,
-    features: ArrayLike | None = None,
-    *,
-    reference: str = "values",
-    weights: ArrayLike | None = None,
-    normalise: bool = False,
-) -> float:
-    """Mean squared error of predicted values against the exact ones of a model, over its states.
+    prediction: Any, model: MRP, features: ArrayLike | None = None, *, reference: str = "values",
+    weights: ArrayLike | None = None, normalise: bool = False,
+) -> float:  # fmt: skip
+    """Compute the mean squared error of predictions against the exact values of a model, over its states.
 
     Parameters
     ----------
     prediction : array-like of shape (k,), or fitted estimator
-        Predicted value of each state; of an estimator, its prediction of each row of `features`.
+        Predicted value of each state, or an estimator that predicts from `features`.
     model : MRP
         Markov reward process with k states.
     features : array-like of shape (k, n), optional
-        Features of each state. An estimator needs them, and the best fit.
+        Features of each state. Needed for an estimator and for the best fit.
     reference : {"values", "best_fit"}, default "values"
-        The values themselves, or the stationary-weighted least-squares fit of them, which is the best that these
-        features can do.
+        The exact values, or their least-squares fit by the features, weighted by the stationary distribution.
     weights : array-like of shape (k,), optional
         Weight of each state, at least 0, such as the number of visits; by default the model's stationary distribution.
     normalise : bool, default False
-        Divide by the weighted mean square of the reference: predicting 0 everywhere scores 1.
+        Divide by the weighted mean square of the reference, so that predicting 0 everywhere scores 1.
 
     Returns
     -------
     float
-        In the square of the units of the reward, unless normalised.
+        In squared units of the reward, unless normalised.
 
     Raises
     ------
@@ -87,12 +81,16 @@ def value_error(
         prediction = prediction.predict(_needed(phi, "a fitted estimator")).reshape(k, -1)
         if prediction.shape[1] != 1:
             raise InvalidInputError(
-                f"`prediction` must be of one reward; the estimator predicts {prediction.shape[1]}. Pass one column "
-                "of its predictions of `features`."
+                f"`prediction` must be of one reward; the estimator predicts {prediction.shape[1]}. Pass one column of "
+                "what it predicts from `features`."
             )
         prediction = prediction[:, 0]
     predicted = check_array("prediction", prediction, (k,))
-    target = model.values if reference == "values" else _best_fit(model, _needed(phi, 'reference="best_fit"'))
+    if reference == "values":
+        target = model.values
+    else:
+        phi = _needed(phi, 'reference="best_fit"')
+        target = np.asarray(phi @ model.best_fit(phi))
     share = model.stationary if weights is None else _shares(weights, k)
     error = float(share @ (predicted - target) ** 2)
     if not normalise:
@@ -107,10 +105,6 @@ def _needed(phi: Array | None, what: str) -> Array:
     if phi is None:
         raise InvalidInputError(f"`features` must be given with {what}: one row of features per state of the model.")
     return phi
-
-
-def _best_fit(model: MRP, phi: Array) -> Array:
-    return np.asarray(phi @ model.best_fit(phi))
 
 
 def _shares(weights: ArrayLike, k: int) -> Array:
@@ -132,10 +126,10 @@ class ObservedReturns:
     returns : ndarray of shape (T,) or (T, m)
         Discounted sum of the rewards from each row to the end of its episode, or of the data.
     unobserved : ndarray of shape (T,)
-        Share that the value of the episode's last row, which was not observed, has in the row's return: γ^h with h
-        transitions left, 0 where the episode terminated, 1 in a horizon row.
+        Share of the row's return that was not observed: γ^h with h transitions left, 0 if the episode terminated, 1 in
+        a horizon row.
     counts : ndarray of bool, shape (T,)
-        Rows whose return was observed, up to the tolerance.
+        Whether the return was observed, up to the tolerance.
     """
 
     returns: Array
@@ -144,52 +138,29 @@ class ObservedReturns:
 
 
 def observed_returns(
-    y: ArrayLike,
-    *,
-    gamma: float,
-    episode: ArrayLike | None = None,
-    terminated: ArrayLike | None = None,
-    discount: ArrayLike | None = None,
+    y: ArrayLike, *, gamma: float, episode: PerRow = None, terminated: PerRow = None, discount: PerRow = None,
     tolerance: float = TOLERANCE,
-) -> ObservedReturns:
-    """Discounted returns of rows in time order, and which of them were observed whole, up to a tolerance.
-
-    In an episode that did not terminate, a row counts when the share of its return that lies behind the end is below
-    `tolerance`. So :meth:`lstd.LSTD.score` does.
+) -> ObservedReturns:  # fmt: skip
+    """Compute the discounted returns of rows in time order, and which of them :meth:`lstd.LSTD.score` counts.
 
     Parameters
     ----------
-    y : array-like of shape (T,) or (T, m)
-        Rewards received on leaving each row; ignored in the last row of an episode that did not terminate, where NaN
-        is allowed.
     gamma : float in [0, 1]
-        Discount, where `discount` does not give one per row.
-    episode, terminated, discount : array-like of shape (T,), optional
-        As in :meth:`lstd.LSTD.fit`. Without `episode` and `terminated` the rows are one stream that has not ended.
-    tolerance : float in (0, 1], default 0.01
-        Largest share of a return that may be unobserved.
+        Discount per transition, unless `discount` gives one per row.
+    y, episode, terminated, discount, tolerance
+        As in :meth:`lstd.LSTD.score`, with the same errors and warnings about arrays.
 
     Returns
     -------
     ObservedReturns
-
-    Raises
-    ------
-    InvalidInputError
-        When an array breaks the data contract.
-
-    Warns
-    -----
-    MissingTerminationWarning
-        When `episode` is given without `terminated`: the episodes are taken as truncated.
 
     Examples
     --------
     The first episode terminated, the second was cut off before its last row:
 
     >>> from lstd.estimators.metrics import observed_returns
-    >>> found = observed_returns([1, 1, 1, 1, 0], gamma=0.5, episode=[1, 1, 2, 2, 2], terminated=[0, 1, 0, 0, 0])
-    >>> found.returns.tolist(), found.counts.tolist()
+    >>> observed = observed_returns([1, 1, 1, 1, 0], gamma=0.5, episode=[1, 1, 2, 2, 2], terminated=[0, 1, 0, 0, 0])
+    >>> observed.returns.tolist(), observed.counts.tolist()
     ([1.5, 1.0, 1.5, 1.0, 0.0], [True, True, False, False, False])
     """
     gamma = check_real("gamma", gamma, 0.0, 1.0)
@@ -210,7 +181,7 @@ def observed_returns(
 
 
 def returns_of_rows(rows: Rows, tolerance: float = TOLERANCE) -> ObservedReturns:
-    """The same of rows that `check_rows` has checked."""
+    """Compute the observed returns of checked rows."""
     y = rows.y[:, 0] if rows.single else rows.y
     returns, unobserved = discounted_returns(y, rows.discount, rows.last, rows.terminated)
     return ObservedReturns(returns, unobserved, unobserved < tolerance)
@@ -218,18 +189,18 @@ def returns_of_rows(rows: Rows, tolerance: float = TOLERANCE) -> ObservedReturns
 
 @dataclass(frozen=True, eq=False)
 class Calibration:
-    """Predictions and observed returns in bins of the prediction, from the lowest up; arrays of shape (n_bins,).
+    """Predictions and observed returns in bins of increasing predictions; arrays of shape (n_bins,).
 
     Attributes
     ----------
     predicted, observed : ndarray
         Means over the rows of the bin.
     standard_error : ndarray
-        That of the mean observed return; NaN where a bin has fewer than two groups of rows.
+        Standard error of `observed`; NaN if the bin has fewer than two groups.
     count : ndarray of int
-        Rows.
+        Number of rows.
     n_groups : ndarray of int
-        Groups that these rows come from; rows, when no groups were given.
+        Number of groups; of rows, if no groups were given.
     """
 
     predicted: Array
@@ -242,22 +213,21 @@ class Calibration:
 def calibration(
     prediction: ArrayLike, returns: ArrayLike, n_bins: int = 10, *, groups: ArrayLike | None = None
 ) -> Calibration:
-    """Mean observed return against mean prediction, in bins of about as many rows each.
+    """Compare the mean observed return with the mean prediction, in bins of about the same number of rows.
 
-    Rows of the same prediction stay together, so there may be fewer bins, and one for each prediction where there are
-    `n_bins` of them or fewer.
+    Rows of equal predictions share a bin, so there may be fewer bins. With at most `n_bins` different predictions,
+    there is one bin for each.
 
     Parameters
     ----------
     prediction : array-like of shape (T,)
     returns : array-like of shape (T,)
-        Observed discounted return of the same rows: of :func:`observed_returns`, those that count.
+        Discounted return of the same rows: the returns of :func:`observed_returns` that count.
     n_bins : int, default 10
-        Most bins: 10 for deciles.
+        Largest number of bins.
     groups : array-like of shape (T,), optional
-        Group of each row, for standard errors that hold when rows of a group depend on one another. Returns of one
-        episode share rewards, so pass its id: without, each row counts as if it were independent, and the standard
-        error comes out far too small.
+        Group of each row. Rows of a group may depend on one another. Pass episode ids here, since the returns of an
+        episode share rewards; if rows count as independent, the standard error is far too small.
 
     Returns
     -------
@@ -270,14 +240,14 @@ def calibration(
 
     Notes
     -----
-    With residuals e_i from the bin's mean, N rows and G groups, se² = G/(G − 1) Σ_g (Σ_{i∈g} e_i)² / N², which is the
-    usual standard error when each row is a group.
+    With residuals e_i from the bin's mean, N rows and G groups, se² = G/(G − 1) Σ_g (Σ_{i∈g} e_i)² / N²: the usual
+    standard error if each row is a group.
 
     Examples
     --------
     >>> from lstd.estimators.metrics import calibration
-    >>> found = calibration([0.0, 0.0, 1.0, 1.0], [0.0, 1.0, 1.0, 3.0], n_bins=2)
-    >>> found.predicted.tolist(), found.observed.tolist(), found.standard_error.tolist()
+    >>> table = calibration([0.0, 0.0, 1.0, 1.0], [0.0, 1.0, 1.0, 3.0], n_bins=2)
+    >>> table.predicted.tolist(), table.observed.tolist(), table.standard_error.tolist()
     ([0.0, 1.0], [0.5, 2.0], [0.5, 1.0])
     """
     predicted = check_array("prediction", prediction, (None,))
@@ -304,9 +274,9 @@ def calibration(
 
 
 def _bins(predicted: Array, n_bins: int) -> NDArray[np.intp]:
-    """Number of each row's bin, 0 … without gaps, by growing prediction."""
+    """Bin of each row, 0, 1, … in order of the prediction."""
     low, span = predicted.min(), np.ptp(predicted)
-    # Predictions of equal features may differ in their last digits: 1e-9 of the range tells states apart well enough.
+    # Predictions of equal features may differ in their last digits; states differ by more than 1e-9 of the range.
     keys = np.zeros_like(predicted) if not span > 0.0 else np.rint((predicted - low) / span * 1e9)
     edges = np.unique(keys)
     if len(edges) > n_bins:
@@ -314,31 +284,25 @@ def _bins(predicted: Array, n_bins: int) -> NDArray[np.intp]:
     return np.searchsorted(edges, keys, side="left")
 
 
-def effective_degrees_of_freedom(model: Predictor) -> Array:
-    """How far the data, rather than the ridge term, decided each weight: the diagonal of (A + αI)⁻¹ A.
+def effective_degrees_of_freedom(model: BaseEstimator) -> Array:
+    """Compute how far the data, rather than the ridge term, decided each weight: the diagonal of (A + αI)⁻¹ A.
 
-    The weights are a mixture of what the data alone would give and of zero. An entry is 1 where the data decides, as
-    it does everywhere with α = 0, and 0 where the ridge term does; their sum is the effective number of parameters. A
-    is not symmetric, so that entries a little outside [0, 1] are possible.
+    The weights are a mixture of the solution without a ridge term and of zero. An entry is 1 if the data decides, as
+    always with α = 0, and 0 if the ridge term does. The sum is the effective number of parameters. A is not symmetric,
+    so entries may be a little outside [0, 1].
 
     Parameters
     ----------
-    model : fitted estimator
-        A fitted :class:`lstd.LSTD`.
+    model : fitted LSTD or LSTDCV
 
     Returns
     -------
     ndarray of shape (n_features,)
-        Without the intercept, which the ridge term leaves alone.
-
-    Raises
-    ------
-    sklearn.exceptions.NotFittedError
-        When the model was not fitted.
+        Without the intercept, which is not penalised.
 
     Examples
     --------
-    The first feature was seen in three rows, the second in one; both face a ridge term of 1:
+    The first feature is 1 in three rows, the second in one row; the ridge coefficient is 1:
 
     >>> import numpy as np
     >>> from lstd import LSTD
@@ -351,5 +315,4 @@ def effective_degrees_of_freedom(model: Predictor) -> Array:
     check_is_fitted(model)
     fitted = model.model_
     A = fitted.statistics.matrix(fitted.settings.variant)
-    found = solve(A, A, fitted.ridge, warn=False).weights.diagonal()
-    return np.array(found[: model.n_features_in_])
+    return np.array(solve(A, A, fitted.ridge, warn=False).weights.diagonal()[: fitted.n_features])

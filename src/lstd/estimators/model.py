@@ -1,4 +1,4 @@
-"""What `fit` gives, without scikit-learn: sums, settings, and what follows from them."""
+"""The fitted state of LSTD and LSTDCV, without scikit-learn: sums, settings, and what follows from them."""
 
 from __future__ import annotations
 
@@ -19,6 +19,9 @@ from lstd.statistics.solve import Solution, solve
 from lstd.statistics.statistics import LSTDStatistics
 
 Array = NDArray[np.float64]
+
+LSTD_OPTIONS = ("n_blocks",)  # parameters of the estimators that are not settings
+LSTDCV_OPTIONS = ("lmbdas", "alphas", "cv", "n_jobs", "n_blocks", "verbose")
 
 
 @dataclass(frozen=True)
@@ -57,10 +60,9 @@ class Selection:
     ----------
     lmbda, alpha : float
     score : float
-        R² of the chosen pair for held-out returns; the mean over several rewards.
-    n_folds : int
-    n_rows : int
-        Number of rows that the choice was made from.
+        R² of the chosen pair on held-out rows; the mean over several rewards.
+    n_folds, n_rows : int
+        Number of folds, and of rows in all of them.
     results : dict of ndarray
         As `LSTDCV.cv_results_`.
     """
@@ -75,27 +77,27 @@ class Selection:
 
 @dataclass(frozen=True, eq=False)
 class Model:
-    """A fitted model; n features, m rewards. What follows from the sums is computed when it is first used.
+    """A fitted model; n features, m rewards. Weights and influence are computed when first used.
 
     Attributes
     ----------
     blocks : Blocks
-        Sums over the data. With an intercept, their last feature is the column of ones.
+        Sums over the data. With an intercept, the last feature is the column of ones.
     settings : Settings
     names, rewards : tuple of str, or None
-        Names of the features and of the rewards, if they were given.
+        Names of the features and of the rewards, if given.
     origin : Origin or None
-        The files that the model was fitted to, if any.
+        The files of the data, if any.
     selection : Selection or None
-        How `lmbda` and `alpha` were chosen, if they were.
+        How `lmbda` and `alpha` were chosen; None if they were given.
     options : dict
-        Parameters of the estimator beside `settings`.
+        Parameters of the estimator that are not settings.
     warned : frozenset of str
-        Warnings that this stream of data has had: "ends", "breaks".
+        Which warnings the stream has had: "ends", "breaks".
     threads : int or None
-        Threads that compute the influence of blocks; by default the limit of the BLAS.
+        Number of threads that compute the influence of blocks; by default the limit of the BLAS.
     saved_solution, saved_influence
-        As read from a file; otherwise computed from the sums.
+        As read from a file; None if they are to be computed.
     """
 
     blocks: Blocks
@@ -122,12 +124,12 @@ class Model:
 
     @property
     def feature_names(self) -> tuple[str, ...]:
-        """Names of the features; x0, x1, … without names."""
+        """Names of the features; x0, x1, … if none were given."""
         return tuple(f"x{i}" for i in range(self.n_features)) if self.names is None else self.names
 
     @property
     def reward_names(self) -> tuple[str, ...]:
-        """Names of the rewards; ``reward``, or reward_0, reward_1, …, without names."""
+        """Names of the rewards; ``reward``, or reward_0, reward_1, …, if none were given."""
         if self.rewards is not None:
             return self.rewards
         m = self.statistics.b.shape[1]
@@ -142,7 +144,7 @@ class Model:
 
     @cached_property
     def solution(self) -> Solution:
-        """Weights of shape (n, m), the last row that of the column of ones, if any."""
+        """Weights of shape (n, m), in the last row the weights of the column of ones, if any."""
         if self.saved_solution is not None:
             return self.saved_solution
         return solve(self.statistics.matrix(self.settings.variant), self.statistics.b, self.ridge)
@@ -167,7 +169,7 @@ class Model:
         Raises
         ------
         InvalidInputError
-            When no blocks, or too few, are kept.
+            When there are no blocks, or too few.
         """
         if self.saved_influence is not None:
             return self.saved_influence
@@ -177,8 +179,14 @@ class Model:
         )  # fmt: skip
 
     @property
+    def coef_covariance(self) -> Array:
+        """Covariance of the weights of the features, shape (n, n) for one reward given as a vector, else (m, n, n)."""
+        covariance = self.influence.covariance()
+        return covariance[0] if self.statistics.single else covariance
+
+    @property
     def no_intervals(self) -> str:
-        """Why the model has no intervals; empty when it has."""
+        """Why the model has no intervals; empty if it has."""
         try:
             _ = self.influence
         except InvalidInputError as error:
@@ -186,11 +194,11 @@ class Model:
         return ""
 
     def predict(self, phi: Features) -> Array:
-        """Predict the values of rows of finite features (T, n): shape (T,), or (T, m)."""
+        """Predict values, shape (T,) or (T, m), from finite features (T, n)."""
         return product("X", phi, self.coef.T, self.intercept)
 
     def interval(self, phi: Features, level: float) -> Interval:
-        """Compute intervals for the values of rows of finite features (T, n): arrays of shape (T,), or (T, m)."""
+        """Compute intervals for values, arrays of shape (T,) or (T, m), from finite features (T, n)."""
         prediction = self.predict(phi)
         columns = prediction if prediction.ndim == 2 else prediction[:, np.newaxis]
         interval = self.influence.interval(phi, columns, level)

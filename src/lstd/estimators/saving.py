@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from lstd.data.settings import Settings
 from lstd.estimators.intervals import Influence
-from lstd.estimators.model import Model, Origin, Selection
+from lstd.estimators.model import LSTD_OPTIONS, LSTDCV_OPTIONS, Model, Origin, Selection
 from lstd.io.archive import read, write
 from lstd.statistics.blocks import Blocks
 from lstd.statistics.packing import count, finite, flag, number, pack, shaped, texts
@@ -22,10 +22,6 @@ from lstd.statistics.statistics import unpack_statistics
 Array = NDArray[np.float64]
 
 _SETTINGS = ("gamma", "lmbda", "alpha", "variant", "fit_intercept")
-_OPTIONS = {  # parameters of LSTD and of LSTDCV beside the settings
-    False: ("n_blocks",),
-    True: ("lmbdas", "alphas", "cv", "n_jobs", "n_blocks", "verbose"),
-}
 _GONE = (
     "Intervals need the blocks of the data, which files do not keep: this model was loaded and fitted further. Fit it "
     "to all data at once."
@@ -33,12 +29,12 @@ _GONE = (
 
 
 def write_model(model: Model, path: str | os.PathLike[str]) -> None:
-    """Write a model to a file, whole or not at all; an existing file is replaced.
+    """Write a model to a file, whole or not at all; replaces an existing file.
 
     Raises
     ------
     InvalidInputError
-        When the first or last episode's id is neither an integer nor a float nor text.
+        When the id of the first or the last episode is not a number or text.
     OutputError
         When the file could not be written.
     """
@@ -66,7 +62,7 @@ def write_model(model: Model, path: str | os.PathLike[str]) -> None:
 
 
 def read_model(path: str | os.PathLike[str]) -> Model:
-    """Read a model that :func:`write_model` wrote; it is the same to the last bit.
+    """Read a file that :func:`write_model` wrote; the model is equal to the saved one in every bit.
 
     Raises
     ------
@@ -77,38 +73,34 @@ def read_model(path: str | os.PathLike[str]) -> Model:
 
 
 def unpack_model(document: Mapping[str, Any], arrays: Mapping[str, Array]) -> Model:
-    """Make a model of the content of its file; raises what :func:`lstd.io.archive.read` expects."""
-    found, selection = document["settings"], document["selection"]
+    """Build a model from the content of its file; raises the errors that :func:`lstd.io.archive.read` catches."""
+    selection = document["selection"]
     statistics = unpack_statistics(document["statistics"], arrays)
-    settings = Settings(**{name: found[name] for name in _SETTINGS})
+    settings = Settings(**{name: document["settings"][name] for name in _SETTINGS})
     if (settings.gamma, settings.lmbda) != (statistics.gamma, statistics.lmbda):
-        raise ValueError(found)
+        raise ValueError(settings)
     n, m = statistics.b.shape
     names, rewards = (_names(document[name]) for name in ("feature_names", "reward_names"))
     for given, length in ((names, n - settings.fit_intercept), (rewards, m)):
         if given is not None and len(given) != length:
             raise ValueError(given)
     options = document["options"]
-    if {*options} - {*_OPTIONS[selection is not None]}:
+    if {*options} - {*(LSTD_OPTIONS if selection is None else LSTDCV_OPTIONS)}:
         raise ValueError(options)
     no_intervals = document["no_intervals"]
     if not isinstance(no_intervals, str):
         raise TypeError(no_intervals)
+    solution = Solution(
+        finite(shaped(arrays["weights"], n, m)), float(shaped(arrays["condition_number"], 1)[0]),
+        flag(document["singular"]),
+    )  # fmt: skip
     return Model(
-        blocks=Blocks(statistics, limit=0, reason=no_intervals or _GONE),
-        settings=settings,
-        names=names,
-        rewards=rewards,
+        Blocks(statistics, limit=0, reason=no_intervals or _GONE), settings, names=names, rewards=rewards,
         origin=None if document["origin"] is None else _origin(document["origin"]),
         selection=None if selection is None else _selection(selection, arrays),
-        options=options,
-        saved_solution=Solution(
-            finite(shaped(arrays["weights"], n, m)),
-            float(shaped(arrays["condition_number"], 1)[0]),
-            flag(document["singular"]),
-        ),
+        options=options, saved_solution=solution,
         saved_influence=None if no_intervals else _influence(arrays, m, n, settings.fit_intercept),
-    )
+    )  # fmt: skip
 
 
 def _names(value: Any) -> tuple[str, ...] | None:
@@ -118,28 +110,24 @@ def _names(value: Any) -> tuple[str, ...] | None:
 def _influence(arrays: Mapping[str, Array], m: int, n: int, intercept: bool) -> Influence:
     shares = arrays["influence_shares"]
     return Influence(
-        vectors=shaped(arrays["influence_vectors"], len(shares), m, n),
-        shift=shaped(arrays["influence_shift"], m, n),
-        shares=shaped(shares, len(shares)),
-        intercept=intercept,
-    )
-
-
-def _selection(found: Mapping[str, Any], arrays: Mapping[str, Array]) -> Selection:
-    results = {name: arrays[f"results_{name}"] for name in texts(found["results"])}
-    for values in results.values():
-        shaped(values, len(results["lmbda"]))
-    results["rank_test_score"] = results["rank_test_score"].astype(np.intp)
-    return Selection(
-        number(found["lmbda"]), number(found["alpha"]), number(found["score"]), count(found["n_folds"]),
-        count(found["n_rows"]), results,
+        shaped(arrays["influence_vectors"], len(shares), m, n), shaped(arrays["influence_shift"], m, n),
+        shaped(shares, len(shares)), intercept,
     )  # fmt: skip
 
 
-def _origin(found: Mapping[str, Any]) -> Origin:
-    values = {field.name: found[field.name] for field in fields(Origin)}
-    counts = {name: count(values[name]) for name in ("rows", "transitions", "episodes")}
-    for name in ("date", "lstd", "episode", "terminated", "truncated"):
-        if not isinstance(values[name], str) and (values[name] is not None or name in ("date", "lstd")):
+def _selection(choice: Mapping[str, Any], arrays: Mapping[str, Array]) -> Selection:
+    results = {name: arrays[f"results_{name}"] for name in texts(choice["results"])}
+    for values in results.values():
+        shaped(values, len(results["lmbda"]))
+    results["rank_test_score"] = results["rank_test_score"].astype(np.intp)
+    lmbda, alpha, score = (number(choice[name]) for name in ("lmbda", "alpha", "score"))
+    return Selection(lmbda, alpha, score, count(choice["n_folds"]), count(choice["n_rows"]), results)
+
+
+def _origin(values: Mapping[str, Any]) -> Origin:
+    counts: dict[str, Any] = {name: count(values[name]) for name in ("rows", "transitions", "episodes")}
+    words = {name: values[name] for name in ("date", "lstd", "episode", "terminated", "truncated")}
+    for name, word in words.items():
+        if not isinstance(word, str) and (word is not None or name in ("date", "lstd")):
             raise TypeError(name)
-    return Origin(**{**values, **counts, "files": texts(values["files"])})
+    return Origin(files=texts(values["files"]), **counts, **words)

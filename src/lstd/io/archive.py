@@ -94,7 +94,7 @@ def read(path: str | os.PathLike[str], builds: Mapping[str, Callable[[dict[str, 
 
 
 class Sealed:
-    """File whose last bytes, as many as a seal has, are replaced by the digest of all bytes before."""
+    """File whose last bytes, of the length of a seal, are replaced by the digest of all bytes before."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file, self._digest, self._tail = file, hashlib.sha256(), b""

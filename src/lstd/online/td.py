@@ -17,7 +17,7 @@ from scipy import sparse
 from lstd._kernels import td_update as kernels
 from lstd._kernels.td_update import step
 from lstd.data.checks import check_choice, check_flag, check_integer, check_real
-from lstd.data.rows import Features, Rows, check_finite, check_rows
+from lstd.data.rows import Features, PerRow, Rows, check_finite, check_rows
 from lstd.data.settings import GAMMA, LMBDA
 from lstd.errors import InvalidInputError
 from lstd.online import transition
@@ -133,16 +133,9 @@ class TemporalDifference(OnlinePredictor):
     # ------------------------------------------------------------ whole streams
 
     def partial_fit(
-        self,
-        X: Any,
-        y: ArrayLike,
-        *,
-        episode: ArrayLike | None = None,
-        terminated: ArrayLike | None = None,
-        X_next: Any = None,
-        discount: ArrayLike | None = None,
-        importance_ratio: ArrayLike | None = None,
-    ) -> Self:
+        self, X: Any, y: ArrayLike, *, episode: PerRow = None, terminated: PerRow = None, X_next: Any = None,
+        discount: PerRow = None, importance_ratio: PerRow = None,
+    ) -> Self:  # fmt: skip
         """Learn from rows in time order, as from one :meth:`update` per transition.
 
         The parameters mean the same as in :meth:`lstd.LSTD.partial_fit`; each row has one reward. The next call

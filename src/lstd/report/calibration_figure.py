@@ -12,6 +12,7 @@ from matplotlib.ticker import MaxNLocator
 from numpy.typing import ArrayLike
 
 from lstd.data.returns import TOLERANCE
+from lstd.data.rows import PerRow
 from lstd.estimators.base import Predictor
 from lstd.estimators.metrics import Calibration
 from lstd.report.evaluation import LEVEL, MAX_REWARDS, Evaluation, evaluate, half_widths
@@ -19,18 +20,10 @@ from lstd.report.style import BLUE, REFERENCE, WIDE, figure_style, new_figure, p
 
 
 def plot_calibration(
-    model: Predictor,
-    X: Any,
-    y: ArrayLike,
-    *,
-    n_bins: int = 10,
-    episode: ArrayLike | None = None,
-    terminated: ArrayLike | None = None,
-    discount: ArrayLike | None = None,
-    tolerance: float = TOLERANCE,
-    level: float = LEVEL,
+    model: Predictor, X: Any, y: ArrayLike, *, n_bins: int = 10, episode: PerRow = None, terminated: PerRow = None,
+    discount: PerRow = None, tolerance: float = TOLERANCE, level: float = LEVEL,
     rewards: Sequence[str] | None = None,
-) -> Figure:
+) -> Figure:  # fmt: skip
     """Draw the mean observed return against the mean prediction, by decile of the prediction, with the diagonal.
 
     Bars are intervals of the mean observed return. They take episodes as independent; if fewer than ten episodes have

@@ -15,10 +15,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from lstd.data.checks import check_real
 from lstd.data.returns import TOLERANCE
-from lstd.data.rows import Features, Rows, check_rows
+from lstd.data.rows import Features, PerRow, Rows
 from lstd.errors import InvalidInputError
 from lstd.estimators.base import Predictor
-from lstd.estimators.inputs import checked_features, present
+from lstd.estimators.inputs import checked_rows
 from lstd.estimators.intervals import Interval
 from lstd.estimators.metrics import Calibration, ObservedReturns, calibration, returns_of_rows
 from lstd.estimators.model import Model
@@ -159,18 +159,10 @@ def half_widths(table: Calibration, level: float) -> Array:
 
 
 def evaluate(
-    model: Predictor,
-    X: Any,
-    y: ArrayLike,
-    *,
-    episode: ArrayLike | None = None,
-    terminated: ArrayLike | None = None,
-    discount: ArrayLike | None = None,
-    tolerance: float = TOLERANCE,
-    level: float = LEVEL,
-    rewards: Sequence[str] | None = None,
-    warn: bool = True,
-) -> Evaluation:
+    model: Predictor, X: Any, y: ArrayLike, *, episode: PerRow = None, terminated: PerRow = None,
+    discount: PerRow = None, tolerance: float = TOLERANCE, level: float = LEVEL,
+    rewards: Sequence[str] | None = None, warn: bool = True,
+) -> Evaluation:  # fmt: skip
     """Check rows and bring them together with a fitted model. Parameters as in :func:`lstd.report.plot_predictions`.
 
     Raises
@@ -188,11 +180,8 @@ def evaluate(
             f"`episode` or `terminated` must be given for a model fitted to {model.n_episodes_} episodes; got neither. "
             "Without them, all rows would count as one episode."
         )
-    phi = checked_features(model, X)
-    gamma = model.model_.settings.gamma
-    rows = check_rows(
-        phi, present(y), gamma=gamma, episode=episode, terminated=terminated, discount=discount, warn=warn
-    )
+    data = (X, y, episode, terminated, None, discount, None)
+    rows = checked_rows(model, data, model.model_.settings.gamma, warn=warn, finite=True)
     if not len(rows):
         raise InvalidInputError("`X` must have at least one row; got none.")
     n_rewards = model.statistics_.b.shape[1]
@@ -200,7 +189,7 @@ def evaluate(
         raise InvalidInputError(f"`y` must have the {n_rewards} rewards of the model; got {rows.y.shape[1]}.")
     names = _names(y, model.model_.reward_names, rewards)
     ends_assumed = episode is not None and terminated is None
-    return Evaluation(model, phi, rows, returns_of_rows(rows, tolerance), names, level, tolerance, ends_assumed)
+    return Evaluation(model, rows.X, rows, returns_of_rows(rows, tolerance), names, level, tolerance, ends_assumed)
 
 
 def _names(y: Any, fitted: tuple[str, ...], given: Sequence[str] | None) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
 from lstd.data.returns import TOLERANCE
+from lstd.data.rows import PerRow
 from lstd.errors import InvalidInputError
 from lstd.estimators.base import Predictor
 from lstd.estimators.intervals import FEW
@@ -37,19 +38,10 @@ SECTIONS = {
 
 
 def write_fit_report(
-    path: str | os.PathLike[str],
-    model: Predictor,
-    X: Any,
-    y: ArrayLike,
-    *,
-    episode: ArrayLike | None = None,
-    terminated: ArrayLike | None = None,
-    discount: ArrayLike | None = None,
-    tolerance: float = TOLERANCE,
-    level: float = LEVEL,
-    rewards: Sequence[str] | None = None,
-    title: str = "LSTD(λ): a fitted model",
-) -> Path:
+    path: str | os.PathLike[str], model: Predictor, X: Any, y: ArrayLike, *, episode: PerRow = None,
+    terminated: PerRow = None, discount: PerRow = None, tolerance: float = TOLERANCE, level: float = LEVEL,
+    rewards: Sequence[str] | None = None, title: str = "LSTD(λ): a fitted model",
+) -> Path:  # fmt: skip
     """Write a page about a fitted model, in one file that loads nothing else.
 
     It shows predictions with intervals beside observed returns, calibration by decile, the error over the grid of

@@ -14,6 +14,7 @@ from matplotlib.ticker import MaxNLocator
 from numpy.typing import ArrayLike, NDArray
 
 from lstd.data.returns import TOLERANCE
+from lstd.data.rows import PerRow
 from lstd.estimators.base import Predictor
 from lstd.estimators.intervals import Interval
 from lstd.report.evaluation import LEVEL, MAX_REWARDS, Evaluation, evaluate
@@ -30,17 +31,10 @@ _FLAG: dict[str, Any] = {
 
 
 def plot_predictions(
-    model: Predictor,
-    X: Any,
-    y: ArrayLike,
-    *,
-    episode: ArrayLike | None = None,
-    terminated: ArrayLike | None = None,
-    discount: ArrayLike | None = None,
-    tolerance: float = TOLERANCE,
-    level: float = LEVEL,
+    model: Predictor, X: Any, y: ArrayLike, *, episode: PerRow = None, terminated: PerRow = None,
+    discount: PerRow = None, tolerance: float = TOLERANCE, level: float = LEVEL,
     rewards: Sequence[str] | None = None,
-) -> Figure:
+) -> Figure:  # fmt: skip
     """Draw predictions with intervals, and observed returns, over consecutive rows.
 
     The rows begin with the first episode that has an observed return and reach over about ten horizons or episodes; at

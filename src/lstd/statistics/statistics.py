@@ -35,12 +35,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from scipy import sparse
 
 from lstd._kernels.add_outer import add_with_outer
 from lstd.data.checks import check_choice, check_integer, check_real
-from lstd.data.rows import Features, Rows, check_finite, check_rows, warn_of_breaks
+from lstd.data.rows import Features, PerRow, Rows, check_finite, check_rows, warn_of_breaks
 from lstd.data.settings import VARIANTS
 from lstd.errors import InvalidInputError
 from lstd.io.archive import read, write
@@ -186,18 +186,9 @@ class LSTDStatistics(ReadOnly):
 
     @classmethod
     def from_arrays(
-        cls,
-        X: Any,
-        y: Any,
-        *,
-        gamma: float,
-        lmbda: float,
-        episode: ArrayLike | None = None,
-        terminated: ArrayLike | None = None,
-        X_next: Any = None,
-        discount: ArrayLike | None = None,
-        importance_ratio: ArrayLike | None = None,
-    ) -> LSTDStatistics:
+        cls, X: Any, y: Any, *, gamma: float, lmbda: float, episode: PerRow = None, terminated: PerRow = None,
+        X_next: Any = None, discount: PerRow = None, importance_ratio: PerRow = None,
+    ) -> LSTDStatistics:  # fmt: skip
         """Sum rows in time order.
 
         Parameters

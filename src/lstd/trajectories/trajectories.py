@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from lstd.data.parsing import last_rows, plain_ids
-from lstd.data.rows import check_rows
+from lstd.data.rows import PerRow, check_rows
 from lstd.errors import InvalidInputError
 
 Array = NDArray[np.float64]
@@ -89,16 +89,9 @@ class Trajectories:
     horizon: NDArray[np.bool_]
 
     def __init__(
-        self,
-        X: Any,
-        y: ArrayLike,
-        episode: ArrayLike | None = None,
-        terminated: ArrayLike | None = None,
-        *,
-        discount: ArrayLike | None = None,
-        importance_ratio: ArrayLike | None = None,
-        feature_names: Sequence[str] | None = None,
-    ) -> None:
+        self, X: Any, y: ArrayLike, episode: PerRow = None, terminated: PerRow = None, *, discount: PerRow = None,
+        importance_ratio: PerRow = None, feature_names: Sequence[str] | None = None,
+    ) -> None:  # fmt: skip
         ids = None if episode is None else _check_ids(episode)
         rows = check_rows(
             X.copy() if sparse.issparse(X) else X, y, gamma=1.0, episode=ids, terminated=terminated, discount=discount,
