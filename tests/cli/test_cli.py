@@ -197,7 +197,7 @@ def test_folder_that_cannot_be_made_is_bad_input(small, capsys):
 def test_folder_whose_name_is_no_text(tmp_path):
     words = ["reproduce", "small", "--runs", "1", "--quiet", "--json", "--out", b"bad\xff"]
     for _ in range(2):
-        process = start(program=[*COMMAND, *words], cwd=tmp_path)
+        process = start(program=[*DRIVER, "0", *words], cwd=tmp_path)
         code, output, errors = finish(process)
         assert (code, errors) == (0, "")
         assert os.fsencode(json.loads(output)["folder"]) == b"bad\xff"

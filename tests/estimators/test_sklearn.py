@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 import sklearn
 from numpy.testing import assert_array_equal
+from scipy import sparse
 from sklearn.base import clone
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.model_selection import GridSearchCV, GroupKFold, cross_val_score
@@ -18,6 +19,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from lstd import LSTD, LSTDCV
+from lstd.estimators import cross_validation
 from tolerances import assert_close
 
 MODELS = [
@@ -29,9 +31,25 @@ MODELS = [
 ]
 
 
+@pytest.fixture
+def few_pairs(monkeypatch):
+    """Every fifth of the default trace decays and every fourth ridge coefficient, with the first and the last."""
+    monkeypatch.setattr(cross_validation, "LMBDAS", cross_validation.LMBDAS[[0, 5, 10, 15, 19]])
+    monkeypatch.setattr(cross_validation, "ALPHAS", cross_validation.ALPHAS[::4])
+
+
+@pytest.mark.usefixtures("few_pairs")
 @parametrize_with_checks(MODELS)
 def test_checks_of_scikit_learn(estimator, check):
     check(estimator)
+
+
+@pytest.mark.parametrize("to_input", [np.asarray, sparse.csr_array], ids=["dense", "sparse"])
+def test_the_whole_default_grid(to_input):
+    X = np.random.default_rng(0).normal(size=(60, 3))
+    model = LSTDCV().fit(to_input(X), X[:, 0])
+    assert len(model.cv_results_["alpha"]) == 20 * 17
+    assert model.predict(to_input(X)).shape == (60,)
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import naive
 from lstd.data.settings import VARIANTS
 from lstd.errors import IllConditionedWarning, InvalidInputError
-from lstd.statistics.solve import equilibration, solve
+from lstd.statistics.solve import equilibration, solve, sure_digits
 from lstd.statistics.statistics import LSTDStatistics
 from tolerances import TOLERANCES, assert_close
 
@@ -252,9 +252,11 @@ def test_digits_lost_are_those_of_the_condition_number(variant, nearness, lmbda,
     assert found.condition_number > 0.1 / nearness**2
     assert {warning.category for warning in given} <= {IllConditionedWarning}
     assert given or nearness > 1e-6
+    digits = sure_digits(found.condition_number)
+    assert error <= 10.0**-digits
     for warning in given:
         if promise := re.search(r"(\d+|no) digits", str(warning.message)):
-            assert error <= 10.0 ** -int(promise[1].replace("no", "0"))
+            assert int(promise[1].replace("no", "0")) == digits
 
 
 @pytest.mark.parametrize("variant", VARIANTS)

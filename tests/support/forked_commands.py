@@ -8,6 +8,7 @@ from __future__ import annotations
 import builtins
 import contextlib
 import ctypes
+import gc
 import importlib
 import io
 import json
@@ -101,6 +102,7 @@ def _load() -> None:
 
 
 def _serve() -> None:
+    gc.freeze()  # forked processes share the pages of what is loaded until they write there
     pipes: dict[int, list[int]] = {}
     for line in sys.stdin:
         request = json.loads(line)

@@ -203,6 +203,17 @@ def check_range(*arrays: NDArray[np.floating[Any]]) -> None:
         )
 
 
+def sure_digits(condition: float) -> int:
+    """Count the decimal digits of the largest weights that rounding leaves, with features scaled alike.
+
+    Examples
+    --------
+    >>> sure_digits(1e10)
+    4
+    """
+    return max(0, math.floor(-math.log10(condition * _ROUNDING)))
+
+
 def _message(condition: float, singular: bool, unbounded: bool = False) -> str:
     remedy = "Increase `alpha`, or drop or combine features that are zero or repeat each other."
     if unbounded:
@@ -216,8 +227,7 @@ def _message(condition: float, singular: bool, unbounded: bool = False) -> str:
             f"The system A + αI is singular to working precision (condition number {condition:.1e}); the weights are "
             f"those that a vanishing ridge term gives. {remedy}"
         )
-    digits = max(0, math.floor(-math.log10(condition * _ROUNDING)))
     return (
         f"The system A + αI is ill-conditioned (condition number {condition:.1e}): of the largest weights, with "
-        f"features scaled alike, {digits or 'no'} digits are sure. {remedy}"
+        f"features scaled alike, {sure_digits(condition) or 'no'} digits are sure. {remedy}"
     )
