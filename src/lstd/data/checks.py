@@ -57,14 +57,14 @@ def check_integer(name: str, value: Any, low: int, high: int | None = None) -> i
 
 
 def check_flag(name: str, value: Any) -> bool:
-    """Return `value` as a bool when it is True or False, or raise InvalidInputError."""
+    """Return `value` as a bool if it is True or False, or raise InvalidInputError."""
     if not isinstance(value, (bool, np.bool_)):
         raise InvalidInputError(f"`{name}` must be True or False; got {value!r}.")
     return bool(value)
 
 
 def check_choice(name: str, value: Any, choices: Collection[str]) -> str:
-    """Return `value` when it is one of `choices`, or raise InvalidInputError."""
+    """Return `value` if it is one of `choices`, or raise InvalidInputError."""
     if not isinstance(value, str) or value not in choices:
         raise InvalidInputError(f"`{name}` must be one of {', '.join(map(repr, choices))}; got {value!r}.")
     return value
@@ -73,7 +73,7 @@ def check_choice(name: str, value: Any, choices: Collection[str]) -> str:
 def check_array(name: str, value: ArrayLike, shape: tuple[int | None, ...]) -> NDArray[np.float64]:
     """Return a finite float64 copy of `value` with the given shape (None: any length), or raise."""
     array = np.array(to_real_array(name, value), dtype=np.float64, order="C")
-    wanted = tuple(found if rule is None else rule for rule, found in zip(shape, array.shape, strict=False))
+    wanted = tuple(size if rule is None else rule for rule, size in zip(shape, array.shape, strict=False))
     if array.ndim != len(shape) or array.shape != wanted:
         rule = ", ".join("any" if length is None else str(length) for length in shape) + "," * (len(shape) == 1)
         raise InvalidInputError(f"`{name}` must have shape ({rule}); got {array.shape}.")
@@ -87,14 +87,14 @@ def check_array(name: str, value: ArrayLike, shape: tuple[int | None, ...]) -> N
 
 
 def check_not_masked(name: str, value: Any) -> None:
-    """Refuse masked entries: what they hide would be used."""
-    structured = getattr(getattr(value, "dtype", None), "names", None) is not None  # refused for what it is
+    """Refuse masked entries, whose hidden values would be used."""
+    structured = getattr(getattr(value, "dtype", None), "names", None) is not None  # refused by its dtype
     if not structured and np.ma.is_masked(value):
         raise InvalidInputError(f"`{name}` must not have masked entries. Fill them, or drop their rows, first.")
 
 
 def check_indices(name: str, X: Any) -> None:
-    """Refuse a broken sparse matrix, for which SciPy and kernels would read or write foreign memory."""
+    """Refuse a broken sparse matrix, with which SciPy and kernels would read or write memory outside of it."""
     try:
         for indices, low, high in _index_ranges(X):
             if indices.ndim != 1 or indices.dtype.kind != "i":
@@ -109,7 +109,7 @@ def check_indices(name: str, X: Any) -> None:
 
 
 def _index_ranges(X: Any) -> list[tuple[NDArray[Any], int, int]]:
-    """The indices of a sparse matrix, the least that each may be and the bound that it stays below."""
+    """Indices of a sparse matrix, with the least value allowed and the bound that they must stay below."""
     if X.format in ("csr", "csc", "bsr"):
         return [(_compressed_indices(X), 0, X.shape[-1 if X.format != "csc" else 0] // _block(X)[1])]
     if X.format == "dia":
@@ -119,8 +119,8 @@ def _index_ranges(X: Any) -> list[tuple[NDArray[Any], int, int]]:
     if X.format == "lil":
         lengths = [len(row) for row in X.rows]
         _check_lengths(len(lengths) == X.shape[0] and lengths == [len(values) for values in X.data])
-        found = list(itertools.chain.from_iterable(X.rows))
-        return [(np.array(found) if found else np.empty(0, np.intp), 0, X.shape[1])]
+        indices = list(itertools.chain.from_iterable(X.rows))
+        return [(np.array(indices) if indices else np.empty(0, np.intp), 0, X.shape[1])]
     if X.format == "dok":
         keys = np.array(list(X.keys())) if X.keys() else np.empty(0, np.intp)
         coords = keys.reshape(-1, len(X.shape)).T
@@ -131,7 +131,7 @@ def _index_ranges(X: Any) -> list[tuple[NDArray[Any], int, int]]:
 
 
 def _compressed_indices(X: Any) -> NDArray[Any]:
-    """Those of compressed rows, columns or blocks, without what lies beyond the end."""
+    """Indices of compressed rows, columns or blocks, without unused ones at the end."""
     ends, n_lines = X.indptr, (1, *X.shape)[-2 if X.format != "csc" else -1]
     _check_lengths(ends.shape == (n_lines // _block(X)[0] + 1,) and ends.dtype.kind == "i")
     _check_lengths(X.data.ndim == (3 if X.format == "bsr" else 1) and len(X.data) == len(X.indices))

@@ -112,9 +112,9 @@ def check_rows(
     last = np.ones(n_rows, dtype=np.bool_)
     last[:-1] = _episode_changes(ids, ended)
     missing = _check_missing_rewards(rewards, last & ~ended if phi_next is None else np.zeros_like(last))
-    discounts = _check_per_row("discount", discount, n_rows, 1.0, gamma)
+    discounts = check_per_row("discount", discount, n_rows, 1.0, gamma)
     discounts[ended] = 0.0
-    ratios = _check_per_row("importance_ratio", importance_ratio, n_rows, np.inf, 1.0)
+    ratios = check_per_row("importance_ratio", importance_ratio, n_rows, np.inf, 1.0)
     first, final = (None, None) if ids is None or not n_rows else (ids[0], ids[-1])
     return Rows(
         X=phi, y=np.where(np.isnan(rewards), 0.0, rewards), y_missing=missing, discount=discounts, ratios=ratios,
@@ -379,13 +379,16 @@ def _check_flags(name: str, flags: PerRow, n_rows: int) -> NDArray[np.bool_]:
     return parsed
 
 
-def _check_per_row(name: str, values: PerRow, n_rows: int, high: float, default: float) -> Array:
+def check_per_row(
+    name: str, values: PerRow, n_rows: int, high: float = np.inf, default: float = 1.0, what: str = "value"
+) -> Array:
+    """Return one number in [0, high] per row; `values` may be a single number, or None for the default."""
     if values is None:
         return np.full(n_rows, default)
     array = _as_real(name, values).copy()
     if array.ndim == 0:
         array = np.full(n_rows, check_real(name, np.asarray(values).item(), 0.0, high))
-    _check_length(name, array, "value", n_rows)
+    _check_length(name, array, what, n_rows)
     bad = ~((array >= 0.0) & (array <= high)) | np.isinf(array)
     if (row := parsing.first_true(bad)) is not None:
         rule = "finite and at least 0" if high == np.inf else f"in [0, {high:g}]"

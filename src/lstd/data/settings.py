@@ -12,7 +12,7 @@ from lstd.data.checks import check_choice, check_flag, check_real
 from lstd.errors import InvalidInputError
 
 VARIANTS = ("boyan", "uncorrected", "mixed")
-AUTO = "auto"  # in place of a number that the data choose
+AUTO = "auto"  # in place of a number: chosen by cross-validation
 GAMMA, LMBDA, ALPHA, VARIANT = 0.99, 0.9, 1.0, "boyan"
 LMBDAS: NDArray[np.float64] = np.array([*np.arange(10) / 10, *np.arange(91, 101) / 100], dtype=np.float64)
 ALPHAS: NDArray[np.float64] = np.exp2(np.arange(-8, 9), dtype=np.float64)
@@ -20,27 +20,14 @@ ALPHAS: NDArray[np.float64] = np.exp2(np.arange(-8, 9), dtype=np.float64)
 
 @dataclass(frozen=True)
 class Settings:
-    """Checked settings of an estimator, as the parameters of :class:`lstd.LSTD`.
-
-    Attributes
-    ----------
-    gamma, lmbda, alpha, variant, fit_intercept
-        As the parameters of :class:`lstd.LSTD`.
-    choose : tuple of str
-        Which of "lmbda" and "alpha" the data choose; their values here are only defaults.
-
-    Raises
-    ------
-    InvalidInputError
-        When a setting breaks its rule.
-    """
+    """Checked settings of an estimator, as the parameters of :class:`lstd.LSTD`."""
 
     gamma: float = GAMMA
     lmbda: float = LMBDA
     alpha: float = ALPHA
     variant: str = VARIANT
     fit_intercept: bool = False
-    choose: tuple[str, ...] = ()
+    choose: tuple[str, ...] = ()  # which of "lmbda" and "alpha" the data choose; their values are only defaults then
 
     def __post_init__(self) -> None:
         for name, high in (("gamma", 1.0), ("lmbda", 1.0), ("alpha", np.inf)):

@@ -14,9 +14,9 @@ from sklearn.exceptions import UndefinedMetricWarning
 from sklearn.metrics import r2_score
 from sklearn.utils.validation import check_is_fitted
 
-from lstd.data.checks import check_flag, check_real, to_real_array
+from lstd.data.checks import check_flag, check_real
 from lstd.data.returns import TOLERANCE
-from lstd.data.rows import PerRow, Rows
+from lstd.data.rows import PerRow, Rows, check_per_row
 from lstd.errors import InvalidInputError
 from lstd.errors import warn as give_warning
 from lstd.estimators.bias_check import BiasCheck, check_bias
@@ -202,7 +202,9 @@ class Predictor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         data = (X, y, episode, terminated, None, discount, None)
         rows = checked_rows(self, data, model.settings.gamma, warn=True, finite=True)
         _check_rewards(rows, model)
-        weights = None if sample_weight is None else _check_weights(sample_weight, len(rows))
+        weights = None
+        if sample_weight is not None:
+            weights = check_per_row("sample_weight", sample_weight, len(rows), what="weight")
         observed = returns_of_rows(rows, tolerance)
         counts = observed.counts
         if counts.sum() < 2:
@@ -306,19 +308,6 @@ def _check_rewards(rows: Rows, model: Model) -> None:
         raise InvalidInputError(
             f"`y` must have the rewards that the model predicts, {model.statistics.b.shape[1]}; got {rows.y.shape[1]}."
         )
-
-
-def _check_weights(sample_weight: ArrayLike, n_rows: int) -> Array:
-    weights = np.asarray(to_real_array("sample_weight", sample_weight), dtype=np.float64)
-    if weights.shape != (n_rows,):
-        raise InvalidInputError(
-            f"`sample_weight` must have one weight per row of `X`, shape ({n_rows},); got {weights.shape}."
-        )
-    bad = ~(np.isfinite(weights) & (weights >= 0.0))
-    if bad.any():
-        row = int(np.argmax(bad))
-        raise InvalidInputError(f"`sample_weight` must be finite and at least 0; row {row} has {weights[row]:g}.")
-    return weights
 
 
 def _too_few(n_counting: int, rows: Rows, unobserved: Array, tolerance: float) -> str:

@@ -58,19 +58,9 @@ class BiasCheck:
 
 
 def check_bias(rows: Rows, model: Model) -> BiasCheck:
-    """Compare the predictions of a model on rows with predictions of λ = 1.
+    """Compare predictions of λ and of λ = 1, both fitted to `rows`; see :meth:`lstd.LSTD.bias_check`.
 
-    With an intercept, the rows must have the column of ones.
-
-    Raises
-    ------
-    InvalidInputError
-        When there are too few episodes or rows, or λ is 1.
-
-    Warns
-    -----
-    BiasWarning
-        When the p-value is below 0.01.
+    If the model has an intercept, the rows must have the column of ones.
     """
     lmbda = model.statistics.lmbda
     if lmbda == 1.0:

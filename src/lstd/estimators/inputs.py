@@ -15,25 +15,10 @@ def checked_rows(
     estimator: BaseEstimator, data: tuple[Any, ...], gamma: float, *, reset: bool = False, warn: bool = False,
     finite: bool = False,
 ) -> Rows:  # fmt: skip
-    """Check rows for `estimator`.
+    """Check `data`, the arguments of :func:`check_rows`; return rows without the column of ones.
 
-    Parameters
-    ----------
-    estimator : BaseEstimator
-        Has the number and the names of the features; gets them with `reset`.
-    data : tuple
-        X, y, episode, terminated, X_next, discount and importance_ratio, as for :func:`check_rows`.
-    gamma : float in [0, 1]
-    reset : bool, default False
-    warn : bool, default False
-        Warn if episodes are assumed to be truncated.
-    finite : bool, default False
-        Refuse features that are NaN or infinite. The sums over the rows show them too.
-
-    Returns
-    -------
-    Rows
-        Without the column of ones.
+    `estimator` has the number and the names of the features, or gets them with `reset`. With `warn`, a warning says if
+    episodes are assumed to be truncated. Unless `finite`, features may be NaN or infinite: the sums show them.
     """
     rows = check_rows(*data, gamma=gamma, warn=warn, finite=finite)
     _check_names(estimator, "X", data[0], rows.X, reset=reset)

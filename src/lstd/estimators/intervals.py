@@ -81,24 +81,12 @@ class Interval:
 
 @dataclass(frozen=True, eq=False)
 class Influence:
-    """Influence of each of E blocks on the weights; m rewards, n features including the column of ones, if any.
+    """Influence of each of E blocks on the weights; m rewards, n features including the column of ones, if any."""
 
-    Attributes
-    ----------
-    vectors : ndarray of shape (E, m, n)
-        q_e for each reward.
-    shift : ndarray of shape (m, n)
-        α S⁻¹ θ for each reward.
-    shares : ndarray of shape (E,)
-        w_e; their sum is one.
-    intercept : bool
-        Whether the last of the n features is the column of ones, which features of rows to predict do not have.
-    """
-
-    vectors: Array
-    shift: Array
-    shares: Array
-    intercept: bool
+    vectors: Array  # (E, m, n) q_e for each reward
+    shift: Array  # (m, n) α S⁻¹ θ for each reward
+    shares: Array  # (E,) w_e; their sum is one
+    intercept: bool  # whether the last of the n features is the column of ones, which rows to predict do not have
 
     def covariance(self) -> Array:
         """Compute the covariance of the weights, shape (m, n, n), n without the column of ones."""

@@ -26,90 +26,45 @@ LSTDCV_OPTIONS = ("lmbdas", "alphas", "cv", "n_jobs", "n_blocks", "verbose")
 
 @dataclass(frozen=True)
 class Origin:
-    """The files that a model was fitted to.
+    """The files that a model was fitted to."""
 
-    Attributes
-    ----------
-    files : tuple of str
-        Names of the files, in the order in which they were read.
-    rows, transitions, episodes : int
-    date : str
-        Date and time of the fit, in ISO 8601.
-    lstd : str
-        Version of the package.
-    episode, terminated, truncated : str or None
-        Names of the columns that were used.
-    """
-
-    files: tuple[str, ...]
+    files: tuple[str, ...]  # names, in the order of reading
     rows: int
     transitions: int
     episodes: int
-    date: str
-    lstd: str
-    episode: str | None = None
+    date: str  # date and time of the fit, in ISO 8601
+    lstd: str  # version of the package
+    episode: str | None = None  # names of the columns that were used
     terminated: str | None = None
     truncated: str | None = None
 
 
 @dataclass(frozen=True, eq=False)
 class Selection:
-    """The settings that cross-validation chose, and the scores of all pairs.
-
-    Attributes
-    ----------
-    lmbda, alpha : float
-    score : float
-        R² of the chosen pair on held-out rows; the mean over several rewards.
-    n_folds, n_rows : int
-        Number of folds, and of rows in all of them.
-    results : dict of ndarray
-        As `LSTDCV.cv_results_`.
-    """
+    """The settings that cross-validation chose, and the scores of all pairs."""
 
     lmbda: float
     alpha: float
-    score: float
+    score: float  # R² of the chosen pair on held-out rows; the mean over several rewards
     n_folds: int
-    n_rows: int
-    results: dict[str, Array]
+    n_rows: int  # in all folds
+    results: dict[str, Array]  # as `LSTDCV.cv_results_`
 
 
 @dataclass(frozen=True, eq=False)
 class Model:
-    """A fitted model; n features, m rewards. Weights and influence are computed when first used.
+    """A fitted model; n features, m rewards. Weights and influence are computed when first used."""
 
-    Attributes
-    ----------
-    blocks : Blocks
-        Sums over the data. With an intercept, the last feature is the column of ones.
-    settings : Settings
-    names, rewards : tuple of str, or None
-        Names of the features and of the rewards, if given.
-    origin : Origin or None
-        The files of the data, if any.
-    selection : Selection or None
-        How `lmbda` and `alpha` were chosen; None if they were given.
-    options : dict
-        Parameters of the estimator that are not settings.
-    warned : frozenset of str
-        Which warnings the stream has had: "ends", "breaks".
-    threads : int or None
-        Number of threads that compute the influence of blocks; by default the limit of the BLAS.
-    saved_solution, saved_influence
-        As read from a file; None if they are to be computed.
-    """
-
-    blocks: Blocks
+    blocks: Blocks  # sums over the data; with an intercept, the last feature is the column of ones
     settings: Settings
-    names: tuple[str, ...] | None = None
-    rewards: tuple[str, ...] | None = None
-    origin: Origin | None = None
-    selection: Selection | None = None
-    options: Mapping[str, Any] = field(default_factory=dict)
-    warned: frozenset[str] = frozenset()
-    threads: int | None = None
-    saved_solution: Solution | None = None
+    names: tuple[str, ...] | None = None  # of the features, if given
+    rewards: tuple[str, ...] | None = None  # names of the rewards, if given
+    origin: Origin | None = None  # the files of the data, if any
+    selection: Selection | None = None  # how `lmbda` and `alpha` were chosen; None if they were given
+    options: Mapping[str, Any] = field(default_factory=dict)  # parameters of the estimator that are not settings
+    warned: frozenset[str] = frozenset()  # warnings that the stream has had: "ends", "breaks"
+    threads: int | None = None  # that compute the influence of blocks; by default the limit of the BLAS
+    saved_solution: Solution | None = None  # from a file; None if it is to be computed
     saved_influence: Influence | None = None
 
     @property

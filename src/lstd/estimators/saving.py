@@ -29,15 +29,7 @@ _GONE = (
 
 
 def write_model(model: Model, path: str | os.PathLike[str]) -> None:
-    """Write a model to a file, whole or not at all; replaces an existing file.
-
-    Raises
-    ------
-    InvalidInputError
-        When the id of the first or the last episode is not a number or text.
-    OutputError
-        When the file could not be written.
-    """
+    """Write a model to a file; see :meth:`lstd.LSTD.save`."""
     document, arrays = pack(model.statistics)
     no_intervals = model.no_intervals
     content: dict[str, Any] = {
@@ -62,13 +54,7 @@ def write_model(model: Model, path: str | os.PathLike[str]) -> None:
 
 
 def read_model(path: str | os.PathLike[str]) -> Model:
-    """Read a file that :func:`write_model` wrote; the model is equal to the saved one in every bit.
-
-    Raises
-    ------
-    InvalidInputError
-        When there is no such file, or it is damaged, of another kind, or of another version of the format.
-    """
+    """Read a file that :func:`write_model` wrote; see :func:`lstd.load`."""
     return read(path, {"model": unpack_model})
 
 
