@@ -153,15 +153,7 @@ class ResultsFolder:
         }
 
     def write_cell(self, cell: Cell, arrays: Mapping[str, NDArray[np.float64]]) -> None:
-        """Store the results of a cell: algorithm -> errors of shape (runs, lmbdas, alphas).
-
-        Raises
-        ------
-        OutputError
-            If the file could not be written.
-        ValueError
-            If an array has another shape or holds NaN or a negative error.
-        """
+        """Store the results of a cell: algorithm -> errors of shape (runs, lmbdas, alphas), none NaN or negative."""
         ordered = {name: arrays[name] for name in cell.algorithms}
         _check_arrays(cell, ordered)
         archive.write(self.path / cell.filename, "cell", self._head(cell), ordered, locked=True)

@@ -73,25 +73,25 @@ def check_identities(problems: Sequence[str]) -> Iterator[dict[str, Any]]:
         yield {"identity": "lemma 2", **head, "quantity": "A of the traces", "difference": max(lemma2)}
 
 
-def matrix_coefficients(T: int, lmbda: float, gamma: float, *, boyan: bool) -> Array:
+def matrix_coefficients(T: int, lmbda: float, *, boyan: bool) -> Array:
     """Coefficient of φ_t φ_kᵀ in (7), or in (17) if `boyan`; shape (T, T + 1)."""
     t, k = np.arange(T)[:, np.newaxis], np.arange(T + 1)
-    powers = (lmbda * gamma) ** np.maximum(k - t - 1, 0.0)
-    inner = np.where(k == t, 1.0, np.where(k > t, -(1 - lmbda) * gamma * powers, 0.0))
-    inner[:, T] = -gamma * powers[:, T] if boyan else 0.0
+    powers = (lmbda * GAMMA) ** np.maximum(k - t - 1, 0.0)
+    inner = np.where(k == t, 1.0, np.where(k > t, -(1 - lmbda) * GAMMA * powers, 0.0))
+    inner[:, T] = -GAMMA * powers[:, T] if boyan else 0.0
     return inner
 
 
-def reward_coefficients(T: int, lmbda: float, gamma: float) -> Array:
+def reward_coefficients(T: int, lmbda: float) -> Array:
     """Coefficient of φ_t r_{k+1} in (8); shape (T, T)."""
     t, k = np.arange(T)[:, np.newaxis], np.arange(T)
-    return np.where(k >= t, (lmbda * gamma) ** np.maximum(k - t, 0.0), 0.0)
+    return np.where(k >= t, (lmbda * GAMMA) ** np.maximum(k - t, 0.0), 0.0)
 
 
 def double_sums(phi: Array, rewards: Array, lmbda: float, T: int, *, boyan: bool = False) -> tuple[Array, Array]:
     """A_T by (7) or (17), and b_T by (8)."""
-    A = phi[:T].T @ matrix_coefficients(T, lmbda, GAMMA, boyan=boyan) @ phi[: T + 1]
-    b = phi[:T].T @ reward_coefficients(T, lmbda, GAMMA) @ rewards[:T]
+    A = phi[:T].T @ matrix_coefficients(T, lmbda, boyan=boyan) @ phi[: T + 1]
+    b = phi[:T].T @ reward_coefficients(T, lmbda) @ rewards[:T]
     return A, b
 
 
@@ -116,7 +116,7 @@ def _theorem1(phi: Array, rewards: Array, lmbda: float, T: int) -> float:
 
 def _lemma2(phi: Array, lmbda: float, T: int) -> float:
     """Σ_t z_t (φ_t − γ φ_{t+1})ᵀ against (17)."""
-    exact = phi[:T].T @ matrix_coefficients(T, lmbda, GAMMA, boyan=True) @ phi[: T + 1]
+    exact = phi[:T].T @ matrix_coefficients(T, lmbda, boyan=True) @ phi[: T + 1]
     return _relative(_traces(phi, lmbda, T).T @ (phi[:T] - GAMMA * phi[1 : T + 1]), exact)
 
 

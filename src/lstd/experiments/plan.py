@@ -61,7 +61,7 @@ class Cell(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """What is computed; results of different configurations are never mixed."""
+    """What is computed. Results of different configurations are never mixed."""
 
     problems: tuple[str, ...]
     runs: int  # their seeds are 1, 2, …

@@ -79,12 +79,6 @@ def reproduce(
         If a file could not be written.
     LSTDError
         If a step failed. What is finished is kept.
-
-    Examples
-    --------
-    >>> from lstd.experiments.plan import make_plan
-    >>> reproduce(make_plan("small"), "lstd-results").computed  # doctest: +SKIP
-    6
     """
     n_jobs = available_cores() if n_jobs is None else check_integer("n_jobs", n_jobs, 1)
     with ResultsFolder(out, plan.configuration).claimed(force=force) as folder:
@@ -111,6 +105,8 @@ class _Session:
             "wall_seconds": earlier.get("wall_seconds", {}),  # of all sessions
             "files": earlier.get("files", {}),  # checksums when the last report was finished
         }
+        self.timing_seconds = len(FEATURES) * sum(TIMING_SECONDS[problem] for problem in plan.problems)
+        self.report_seconds = sum(REPORT_SECONDS[problem] for problem in plan.problems)
         self.done = self.total = 0.0
 
     def run(self) -> Outcome:
@@ -119,20 +115,12 @@ class _Session:
         missing = [cell for cell, errors in stored.items() if errors is None]
         timings = self.folder.read_json(TIMINGS)
         if missing or timings is None or self.about["files"] != self.folder.checksums():
-            self.total = sum(cell.seconds(self.n_jobs) for cell in missing) + self._report_seconds
-            self.total += 0.0 if timings else self._timing_seconds
+            self.total = sum(cell.seconds(self.n_jobs) for cell in missing)
+            self.total += self.report_seconds + (0.0 if timings else self.timing_seconds)
             self._record()
             errors = {cell: arrays or self._computed(cell) for cell, arrays in stored.items()}
             self._report(errors, timings or self._timed())
         return Outcome(self.folder.path, len(missing), len(stored) - len(missing), self.wall)
-
-    @property
-    def _timing_seconds(self) -> float:
-        return len(FEATURES) * sum(TIMING_SECONDS[problem] for problem in self.plan.problems)
-
-    @property
-    def _report_seconds(self) -> float:
-        return sum(REPORT_SECONDS[problem] for problem in self.plan.problems)
 
     def _computed(self, cell: Cell) -> Errors:
         from lstd.experiments.sweep import run_sweep
@@ -152,7 +140,7 @@ class _Session:
     def _timed(self) -> Mapping[str, Any]:
         from lstd.experiments import timing
 
-        with self._step("timings", "timing each algorithm", self._timing_seconds) as part:
+        with self._step("timings", "timing each algorithm", self.timing_seconds) as part:
             self.folder.write_json(TIMINGS, timing.measure(self.plan.problems, progress=part))
         return self.folder.read_json(TIMINGS) or {}
 
@@ -160,7 +148,7 @@ class _Session:
         from lstd.experiments import report
 
         results = report.gather(errors, timings, self.about)
-        with self._step("report", "drawing figures and writing the report", self._report_seconds) as part:
+        with self._step("report", "drawing figures and writing the report", self.report_seconds) as part:
             products = report.compose(results, self._theory, self.n_jobs)
             for done, (name, content, n_products) in enumerate(products, start=1):
                 with replacing(self.folder.path / name) as file:

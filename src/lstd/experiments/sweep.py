@@ -178,9 +178,7 @@ class _Study:
     @property
     def onehot(self) -> bool:
         """Whether features are the unit vectors in the order of the states."""
-        return self.features.shape == (self.model.n_states,) * 2 and bool(
-            np.array_equal(self.features, np.eye(self.model.n_states))
-        )
+        return bool(np.array_equal(self.features, np.eye(self.model.n_states)))
 
 
 class _Pass:
@@ -328,8 +326,8 @@ def _warn_of_small_alpha(alphas: Array, features: Array) -> None:
 
 def _check_algorithms(algorithm: str | list[str] | tuple[str, ...]) -> list[str]:
     if not isinstance(algorithm, (str, list, tuple)) or not algorithm:
-        found = "none" if isinstance(algorithm, (list, tuple)) else repr(algorithm)
-        raise InvalidInputError(f"`algorithm` must be one or a list of {', '.join(protocol.ALGORITHMS)}; got {found}.")
+        given = "none" if isinstance(algorithm, (list, tuple)) else repr(algorithm)
+        raise InvalidInputError(f"`algorithm` must be one or a list of {', '.join(protocol.ALGORITHMS)}; got {given}.")
     names = [algorithm] if isinstance(algorithm, str) else list(algorithm)
     for name in names:
         check_choice("algorithm", name, protocol.ALGORITHMS)

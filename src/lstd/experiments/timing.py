@@ -49,13 +49,6 @@ def measure(
         ("boyan", "uncorrected", "mixed", "lstd_one_pass", "true_online_td") "loop_seconds" per run, extrapolated from
         "loop_sample", with "loop_low" and "loop_high"; "paper_seconds" and "paper_spread"; and for the last two
         algorithms "seconds" (median), "low", "high" and "runs" of the sweep. Seconds are per run of 340 pairs.
-
-    Examples
-    --------
-    >>> timings = measure(["small"], ["normal"])                            # doctest: +SKIP
-    >>> row = timings["rows"][3]                                            # doctest: +SKIP
-    >>> round(row["loop_seconds"] / row["seconds"])                         # doctest: +SKIP
-    1660
     """
     pairs = [(problem, name) for problem in problems for name in features]
     rows: list[dict[str, Any]] = []

@@ -15,7 +15,7 @@ from multiprocessing import connection, resource_tracker
 
 from lstd.experiments.report.names import FIGURE_OF
 from lstd.experiments.report.paper_page import page
-from lstd.experiments.report.paper_tables import all_tables, table_files
+from lstd.experiments.report.paper_tables import best_table, table_files, timing_table
 from lstd.experiments.report.results import Results, Row
 from lstd.experiments.report.results_table import write_table
 
@@ -41,7 +41,7 @@ def compose(results: Results, theory: Callable[[], Row], n_jobs: int = 1) -> Ite
         Path in the results folder, content, and the number of files in all; the page comes last.
     """
     names = ["figure2", *(FIGURE_OF[problem] for problem in results.problems)]
-    tables = all_tables(results)
+    tables = [*(timing_table(results, problem) for problem in results.problems), best_table(results)]
     files = [file for table in tables for file in table_files(table)]
     n_files = len(files) + 3 * len([*names, *THEORY_FIGURES]) + 2
     with _drawing(min(n_jobs, len(names))) as pool:

@@ -21,8 +21,3 @@ PROBLEM_NAMES = {
     name: f"{name} MRP ({problem.n_states}, {problem.branching}, {problem.reward_std:g})"
     for name, problem in PROBLEMS.items()
 }
-
-
-def number_of(name: str) -> str:
-    """``"figure2"`` -> ``"Figure 2"``, ``"table1"`` -> ``"Table 1"``."""
-    return f"{name[:-1].capitalize()} {name[-1]}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -14,7 +15,7 @@ from lstd.report.numbers import compact, grouped
 
 
 def observed_tables(results: Results) -> list[Table]:
-    """Compose the tables of the lowest errors, of the sensitivity to α, and of the settings better than zero."""
+    """Compose the tables of the lowest errors, the dependence on α, and the settings that beat predicting 0."""
     lowest = _panel_table(
         results,
         ("lowest", "error", "λ", "α or step size", "next", "behind by"),
@@ -114,7 +115,6 @@ def _panel_table(
     results: Results,
     header: Sequence[str],
     cells: Callable[[str, str], Iterable[str]],
-    *,
     title: str,
     caption: str = "",
     n_labels: int = 2,
@@ -124,16 +124,13 @@ def _panel_table(
     return Table("", title, caption, ("problem", "features", *header), rows, n_labels)
 
 
-def _sweep_table(
-    results: Results, algorithms: Sequence[str], text: Callable[[Sweep], str], *, title: str, caption: str = ""
-) -> Table:
+def _sweep_table(results: Results, algorithms: Sequence[str], text: Callable[[Sweep], str], **words: Any) -> Table:
     """Compose a table with a row per problem and features and a column per algorithm."""
     return _panel_table(
         results,
         [SHORT_NAMES[algorithm] for algorithm in algorithms],
         lambda problem, features: (text(results.sweeps[problem, features, algorithm]) for algorithm in algorithms),
-        title=title,
-        caption=caption,
+        **words,
     )
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from tabulate import tabulate
 
 from lstd.experiments.protocol import FEATURES, LSTD_VARIANTS
-from lstd.experiments.report.names import FEATURE_NAMES, PROBLEM_NAMES, SHORT_NAMES, TABLE_OF, number_of
+from lstd.experiments.report.names import FEATURE_NAMES, PROBLEM_NAMES, SHORT_NAMES, TABLE_OF
 from lstd.experiments.report.results import Results, Sweep, Timing
 from lstd.report.numbers import seconds
 
@@ -80,7 +80,7 @@ def timing_table(results: Results, problem: str) -> Table:
     name = TABLE_OF[problem]
     return Table(
         name=name,
-        title=f"{number_of(name)}. Seconds per run, {PROBLEM_NAMES[problem]}",
+        title=f"Table {name[-1]}. Seconds per run, {PROBLEM_NAMES[problem]}",
         caption=(
             "One run is all 340 pairs (λ, α). The three LSTD(λ)s share one recursion, so each alone costs the same as "
             f"all three in one pass, by construction; that pass is timed once. Here: {results.timing_sample} "
@@ -143,11 +143,6 @@ def _best(algorithm: str, sweep: Sweep) -> tuple[tuple[str, ...], tuple[Value, .
     known = bool(np.isfinite(std))
     error = f"{mean:.4f} ± {std:.3f}" if known else f"{mean:.4f}"
     return (f"{lmbda:g}", alpha_text(algorithm, alpha), error), (lmbda, alpha, mean, std if known else None)
-
-
-def all_tables(results: Results) -> list[Table]:
-    """Compose Tables 1 to 3, as far as their problems were run, and the best settings."""
-    return [*(timing_table(results, problem) for problem in results.problems), best_table(results)]
 
 
 def table_files(table: Table) -> Iterator[tuple[str, bytes]]:
