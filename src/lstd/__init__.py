@@ -1,15 +1,15 @@
 """Least-squares temporal-difference prediction.
 
-From sequences of features and rewards, a linear prediction of the discounted sum of future rewards at every step.
+From sequences of features and rewards, `lstd` learns a linear prediction of the discounted sum of future rewards.
 
 LSTD, LSTDStatistics
-    The estimator for whole data and chunks of a stream, and the statistics behind it, which merge exactly.
+    The estimator, for data at once or in chunks, and its sums over the data, which merge exactly.
 fit_tables, fit_chunks
-    Models of data larger than memory, a core or a machine: with named columns, or as arrays.
+    Models of data too large for memory, one core or one machine: with named columns, or as arrays.
 LSTDCV
-    The same with its settings chosen from the data.
+    The estimator that chooses its settings from the data.
 RecursiveLSTD, TD, TrueOnlineTD
-    Prediction that is up to date after every step.
+    Estimators that learn from every step as it comes.
 Trajectories
     Rows of the data contract from tables, Gymnasium environments and Minari datasets.
 load
@@ -21,7 +21,7 @@ distributed
 mrp, experiments
     Markov reward processes with exact values; the experiments of Osogami (AAAI-20).
 
-Everything is imported when it is first used, since scikit-learn and Numba take their time.
+Names are imported when they are first used, because scikit-learn and Numba take seconds to import.
 """
 
 from __future__ import annotations

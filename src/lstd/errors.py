@@ -1,4 +1,4 @@
-"""Exceptions and warnings of `lstd`, and how warnings are given.
+"""Exceptions and warnings of `lstd`, and the function that gives warnings.
 
 Every error of the package derives from :class:`LSTDError`, so that ``except lstd.errors.LSTDError`` catches them all;
 each also derives from the built-in exception that NumPy and scikit-learn users expect.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 import warnings
 
-# Packages whose frames are skipped: this one, and those that call an estimator or its methods for the user.
+# Packages whose frames `warn` skips: this one, and those that call methods of an estimator for the user.
 _PASSED = {"lstd", "sklearn", "joblib", "functools", "contextlib"}
 
 
@@ -18,7 +18,7 @@ class LSTDError(Exception):
 
 
 class InvalidInputError(LSTDError, ValueError):
-    """An argument breaks a rule; the message names the argument, the rule, the value and the remedy."""
+    """Raised when an argument breaks a rule; the message names the argument, the rule, the value and the remedy."""
 
 
 class InvalidTypeError(InvalidInputError, TypeError):
@@ -26,15 +26,15 @@ class InvalidTypeError(InvalidInputError, TypeError):
 
 
 class OutputError(LSTDError, OSError):
-    """A result could not be written or read; the message names the file."""
+    """Raised when a result cannot be written or read; the message names the file."""
 
 
 class ConfigurationMismatchError(LSTDError):
-    """A results folder was made with another configuration; the message says what differs."""
+    """Raised when a results folder was made with another configuration; the message says what differs."""
 
 
 class MissingExtraError(LSTDError, ImportError):
-    """A package that a part of `lstd` needs is not installed; the message says how to install it."""
+    """Raised when an optional package is not installed; the message says how to install it."""
 
 
 class LSTDWarning(UserWarning):
@@ -42,35 +42,42 @@ class LSTDWarning(UserWarning):
 
 
 class CompilationCacheWarning(LSTDWarning):
-    """Compiled kernels could not be read from or written to the cache; they were compiled instead."""
+    """Given when compiled kernels cannot be read from or written to the cache; they are compiled instead."""
 
 
 class IllConditionedWarning(LSTDWarning):
-    """The linear system is singular or ill-conditioned; the message gives its condition number and the remedy."""
+    """Given when the linear system is singular or ill-conditioned; the message has its condition number."""
 
 
 class MissingTerminationWarning(LSTDWarning):
-    """Episodes were given without saying which of them terminated; the message says what was assumed."""
+    """Given when episodes come without `terminated`; the message says what is assumed."""
 
 
 class LostDigitsWarning(LSTDWarning):
-    """A recursion had lost digits; its inverse was computed anew from the sums over the data."""
+    """Given when a recursion has lost digits; its inverse is computed anew from the sums over the data."""
 
 
 class BrokenEpisodeWarning(LSTDWarning):
-    """A transition does not leave the row that the one before it, of the same episode, led to."""
+    """Given when a row is not the successor that the row before it, in the same episode, was given."""
 
 
 class BiasWarning(LSTDWarning):
-    """Bootstrapping biases a model's predictions; the message says by how much, and what to do."""
+    """Given when bootstrapping biases predictions; the message says by how much, and what to do."""
 
 
 class NothingToChooseWarning(LSTDWarning):
-    """The data cannot tell settings apart; the message says why, and which were taken."""
+    """Given when the data do not determine a choice of settings; the message says why, and which are used."""
 
 
 def warn(message: str, category: type[Warning]) -> None:
-    """Give a warning at the innermost line outside of `lstd` and of the tools that run its estimators."""
+    """Give a warning at the user's line: the innermost one outside of `lstd` and of the tools that run its estimators.
+
+    Parameters
+    ----------
+    message : str
+    category : type
+        A subclass of LSTDWarning.
+    """
     frame, level = sys._getframe(1), 2
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in _PASSED:
         frame, level = frame.f_back, level + 1

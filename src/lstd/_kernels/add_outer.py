@@ -1,4 +1,4 @@
-"""Sums of two chunks and what the trace that leaves the first adds to those of the second, in one pass."""
+"""The sum of two matrices and an outer product in one pass, which merges the sums of two chunks."""
 
 from __future__ import annotations
 

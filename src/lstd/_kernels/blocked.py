@@ -1,10 +1,10 @@
 """Loops over vectors whose length is a multiple of BLOCK, padded with zeros.
 
-The compiler may not reorder the terms of a sum, so that a plain inner product takes one addition after another. Blocks
-of constant length with as many partial sums, called lanes here, cure that. The order of summation is fixed, so that
-results do not depend on where or when a kernel was compiled. Indices are unsigned: those that might be negative would
-count from the end, and keep loops from being vectorised. Lanes are set to zero in one block and outside of the loop
-that adds to them: else they are not kept in registers.
+The compiler may not reorder the terms of a sum, so a plain inner product is a chain of dependent additions. These loops
+have BLOCK independent partial sums, called lanes. The order of summation is fixed: results do not depend on where or
+when a kernel was compiled. Indices are unsigned, because an index that may be negative counts from the end, which
+prevents vectorisation. Lanes are set to zero all at once and outside of the loop that adds to them; otherwise the
+compiler does not keep them in registers.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def clear(lanes):  # type: ignore[no-untyped-def]
 
 @kernel
 def fold(lane):  # type: ignore[no-untyped-def]
-    """Sum of BLOCK partial sums."""
+    """Return the sum of BLOCK partial sums."""
     a, b, c, d = 0.0, 0.0, 0.0, 0.0
     for k in range(0, BLOCK, 4):
         a += lane[k]
@@ -38,7 +38,7 @@ def fold(lane):  # type: ignore[no-untyped-def]
 
 @kernel
 def dots(phi, a, b, c, lanes):  # type: ignore[no-untyped-def]
-    """φᵀa, φᵀb and φᵀc; `lanes`, at least (3 BLOCK,), is scratch."""
+    """Return φᵀa, φᵀb and φᵀc; `lanes`, at least (3 BLOCK,), is scratch."""
     lane0, lane1, lane2 = lanes[:BLOCK], lanes[BLOCK : 2 * BLOCK], lanes[2 * BLOCK : 3 * BLOCK]
     clear(lanes[: 3 * BLOCK])
     add_products(phi, a, b, c, lane0, lane1, lane2)
@@ -47,7 +47,7 @@ def dots(phi, a, b, c, lanes):  # type: ignore[no-untyped-def]
 
 @kernel
 def add_products(phi, a, b, c, lane0, lane1, lane2):  # type: ignore[no-untyped-def]
-    """The loop of `dots`."""
+    """Add the terms of `dots` to the lanes."""
     for first in range(0, len(phi), BLOCK):
         for k in range(BLOCK):
             i = np.uint64(first + k)
@@ -87,7 +87,7 @@ def copy(source, goal):  # type: ignore[no-untyped-def]
 
 @kernel
 def load(source, goal, most):  # type: ignore[no-untyped-def]
-    """Copy `source`, of any length, to the head of `goal`; return how many of its entries are beyond ±`most` or NaN."""
+    """Copy `source`, of any length, to the head of `goal`; return `beyond`."""
     bad = 0
     for i in range(len(source)):
         goal[i] = source[i]
@@ -97,13 +97,13 @@ def load(source, goal, most):  # type: ignore[no-untyped-def]
 
 @kernel
 def not_finite(values):  # type: ignore[no-untyped-def]
-    """Number of entries that are not finite."""
+    """Return the number of entries that are not finite."""
     return beyond(values, LARGEST)
 
 
 @kernel
 def beyond(values, most):  # type: ignore[no-untyped-def]
-    """Number of entries that are beyond ±`most` or NaN."""
+    """Return the number of entries that are beyond ±`most` or NaN."""
     bad = 0
     for i in range(len(values)):
         bad += not abs(values[i]) <= most
@@ -112,7 +112,7 @@ def beyond(values, most):  # type: ignore[no-untyped-def]
 
 @kernel
 def sum_beyond(factor, a, b, most):  # type: ignore[no-untyped-def]
-    """Number of entries of factor · a + b that are beyond ±`most` or NaN."""
+    """Return the number of entries of factor · a + b that are beyond ±`most` or NaN."""
     bad = 0
     for i in range(len(a)):
         bad += not abs(factor * a[i] + b[i]) <= most
@@ -121,13 +121,13 @@ def sum_beyond(factor, a, b, most):  # type: ignore[no-untyped-def]
 
 @kernel
 def valid(reward, discount, ratio):  # type: ignore[no-untyped-def]
-    """Whether the numbers of a transition are finite and in range; a NaN fails every comparison."""
+    """Return whether the numbers of a transition are finite and in range; a NaN fails every comparison."""
     return abs(reward) <= LARGEST and 0.0 <= discount <= 1.0 and 0.0 <= ratio <= LARGEST
 
 
 @kernel
 def increasing(indices, n):  # type: ignore[no-untyped-def]
-    """Whether the indices increase and lie in [0, n)."""
+    """Return whether the indices increase and lie in [0, n)."""
     last = -1
     for j in range(len(indices)):
         if indices[j] <= last or indices[j] >= n:
@@ -138,7 +138,7 @@ def increasing(indices, n):  # type: ignore[no-untyped-def]
 
 @kernel
 def scatter(indices, values, goal):  # type: ignore[no-untyped-def]
-    """Fill `goal` with the vector of these entries."""
+    """Fill `goal` with zeros, and with `values` at `indices`."""
     for i in range(len(goal)):
         goal[i] = 0.0
     for j in range(len(indices)):
@@ -147,7 +147,7 @@ def scatter(indices, values, goal):  # type: ignore[no-untyped-def]
 
 @kernel
 def differs(a, b):  # type: ignore[no-untyped-def]
-    """Number of entries in which two vectors differ."""
+    """Return the number of entries in which two vectors differ."""
     count = 0
     for i in range(len(a)):
         count += a[i] != b[i]

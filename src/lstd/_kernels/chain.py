@@ -1,4 +1,4 @@
-"""A walk along a Markov chain from numbers drawn beforehand."""
+"""Walks along a Markov chain from random numbers that were drawn before."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from lstd._kernels.compilation import kernel
 
 @kernel
 def walk(cumulative, start, first, uniforms, restarts):  # type: ignore[no-untyped-def]
-    """States (T + 1,) and terminations (T,) of a walk.
+    """Return the states (T + 1,) and terminations (T,) of a walk.
 
-    `cumulative` (k, k + 1) and `start` (k,) are cumulative probabilities, the last column that of terminating:
-    the outcome of a uniform u is the first index with u below its entry. `first` and `restarts` (T,) are
-    the uniforms of the start states, `uniforms` (T,) those of the steps.
+    `cumulative` (k, k + 1) and `start` (k,) are cumulative probabilities; the last column is that of termination. A
+    uniform number u selects the first index whose entry exceeds u. `uniforms` (T,) select successors, `first` and
+    `restarts` (T,) the states in which the walk and later episodes start.
     """
     n_steps = len(uniforms)
     n_states = len(start)

@@ -1,10 +1,10 @@
 """Compilation of the kernels, and a cache of compiled kernels that cannot break a run.
 
-Compiled kernels are kept in the user's cache folder, one file each. The name of a file holds a digest of all kernel
-sources, the versions of Python, Numba and llvmlite, the environment variables of Numba that may change the code, the
-CPU and the argument types. A change of any of them names another file, so a stale file is never read. Kernels whose
-sources cannot be read, as in a zip archive, are not cached. Files are written to a temporary name and renamed, and hold
-their own checksum: whatever goes wrong with the cache, the kernel is compiled again, with one warning.
+The user's cache folder has one file per compiled kernel. Its name holds a digest of all kernel sources, the versions of
+Python, Numba and llvmlite, the environment variables of Numba that may change the code, the CPU and the argument types.
+If any of them changes, so does the name, and a stale file is never read. Files are renamed when they are complete, and
+hold a checksum. If the cache fails, kernels are compiled again, with one warning. Kernels whose sources cannot be read,
+as in a zip archive, are not cached.
 
 The folder is ``$LSTD_CACHE_DIR``, else ``lstd`` below the user's cache folder; an empty ``LSTD_CACHE_DIR``
 turns the cache off. Deleting the folder is always safe.
@@ -37,17 +37,17 @@ _LOG = logging.getLogger("lstd")
 _OPTIONS: dict[str, Any] = {
     "nogil": True,
     "error_model": "numpy",  # a division by zero gives inf, and a diverged run is counted as such
-    # Products and sums may be fused, but not reordered: results must depend neither on a pair's place among others
-    # nor on whether a kernel was compiled just now or loaded from the cache.
+    # Products and sums may be fused, but not reordered: results must depend neither on how the work is divided nor on
+    # whether a kernel was compiled or loaded from the cache.
     "fastmath": {"contract"},
 }
 
 
 class _NoAlias(CompilerBase):  # type: ignore[misc,unused-ignore]
-    """Numba's usual pipeline, told that the arrays a kernel is given do not overlap where it writes.
+    """Numba's usual pipeline for kernels whose array arguments do not overlap where they write.
 
-    Without that, each vector loop first compares the addresses of all its arrays: 15 % of the time of the one-hot
-    kernel, a third of that of the dense one.
+    Otherwise each vector loop first compares the addresses of all its arrays, which takes 15 % of the time of the
+    one-hot kernel of the sweep and a third of that of the dense one.
     """
 
     def define_pipelines(self) -> list[Any]:
@@ -55,7 +55,7 @@ class _NoAlias(CompilerBase):  # type: ignore[misc,unused-ignore]
         return [DefaultPassBuilder.define_nopython_pipeline(self.state)]  # type: ignore[no-untyped-call,unused-ignore]
 
 
-# Variables that change no generated code: threads, caches, messages, dumps, colours and GPUs. Any other is in the key.
+# Variables that change no generated code: threads, caches, messages, dumps, colours, GPUs. The key has all others.
 _HARMLESS = re.compile(
     "NUMBA_("
     "NUM_THREADS|THREADING_LAYER.*|CACHE_.*|FUNCTION_CACHE_SIZE|DEBUG_CACHE|"
@@ -71,7 +71,7 @@ _DIGEST_SIZE = hashlib.sha256().digest_size
 def kernel(function: Callable[..., Any]) -> Any:
     """Compile `function` at its first call, or load it from the cache; it runs without the GIL.
 
-    The arrays it is given must not overlap where it writes.
+    Its array arguments must not overlap where it writes.
     """
     dispatcher = numba.njit(pipeline_class=_NoAlias, **_OPTIONS)(function)
     sources = (Path(code.co_filename) for code in (function.__code__, kernel.__code__))
@@ -82,7 +82,7 @@ def kernel(function: Callable[..., Any]) -> Any:
 
 @cache
 def folder() -> Path | None:
-    """Folder of the compiled kernels, or None when the cache is turned off."""
+    """Return the folder of the compiled kernels, or None if the cache is turned off."""
     chosen = os.environ.get("LSTD_CACHE_DIR")
     if chosen is not None:
         return Path(chosen) if chosen else None
@@ -119,7 +119,7 @@ def _changes_code(variable: str) -> bool:
 
 
 def _warn_once(cause: str) -> None:
-    """Warn of the first fault only: all kernels share the folder."""
+    """Warn of the first failure only, as all kernels share the folder."""
     if _warned:
         return
     _warned.append(cause)
@@ -142,26 +142,19 @@ class KernelCache:
     def __init__(self, function: Callable[..., Any]) -> None:
         source = Path(function.__code__.co_filename)
         self._name, self._sources = f"{source.stem}.{function.__qualname__}", source.parent
-        self._enabled = True
 
     @property
     def cache_path(self) -> str:
         return str(folder() or "")
 
-    def enable(self) -> None:
-        self._enabled = True
-
-    def disable(self) -> None:
-        self._enabled = False
-
     def flush(self) -> None:
-        """Nothing to do: names hold the digest of what they were compiled from."""
+        """Do nothing: the name of a file holds the digest of what it was compiled from."""
 
     def load_overload(self, signature: Any, target: Any) -> Any:
         """Read the compiled kernel from its file; on None, Numba compiles it and calls `save_overload`."""
         target.refresh()
         found = None
-        if self._enabled and folder() is not None:
+        if folder() is not None:
             try:
                 found = self._read(self._path(signature, target.codegen()), target)
             except Exception as error:  # any fault of the cache must end in compiling
@@ -172,7 +165,7 @@ class KernelCache:
 
     def save_overload(self, signature: Any, result: Any) -> None:
         """Write the compiled kernel to its file; a failure is a warning."""
-        if not self._enabled or folder() is None:
+        if folder() is None:
             return
         try:
             self._write(self._path(signature, result.codegen), dumps(result._reduce()))  # type: ignore[no-untyped-call]

@@ -1,20 +1,20 @@
 """One transition of recursive LSTD(λ), dense or sparse features.
 
-State, with φ the features of the row that is left, φ₊ those of its successor, ρ the importance ratio, r the reward,
-γ the discount on arrival in the row and P = (A + αI)⁻¹, y = Pz, θ = Pb:
+With φ the features of a row, φ₊ those of its successor, ρ the importance ratio, r the reward, γ the discount of the
+transition before, and P = (A + αI)⁻¹, the state is z, b, y = Pz and θ = Pb:
 
     z' = ρ(λγ z + φ),   u = z' − γ z,   A' = A + u φᵀ,   b' = b + r z'
     p = Pφ,  P u = ρ p − (1 − ρλ)γ y,   q = P u / d,   d = 1 + φᵀP u
     P' = P − q (φᵀP),   y' = P'z' = ρ((1 − γ φᵀy) p + (λγ + γ φᵀp) y) / d,   θ' = θ − q φᵀθ + r y'
 
-(Sherman and Morrison's formula; y' is Pz' − q φᵀPz' with the terms that cancel where φᵀp is large taken out.) Where |d|
-is large, P' is that much smaller than P along φ, and keeps so many digits fewer; where the terms of d cancel, d itself
-does. A is kept beside P, so that the digits that P has lost can be measured, and P computed anew.
+(Sherman–Morrison; y' is Pz' − q φᵀPz' without the terms that cancel where φᵀp is large.) Where |d| is large, P' is that
+much smaller than P along φ, and has so many digits fewer; where the terms of d cancel, d itself does. A is kept beside
+P, so that lost digits can be measured and P computed anew.
 
-What takes time is to read P from memory. Rank-one changes are therefore gathered in panels and applied together; and as
-φ₊ is the φ of the next transition, a pass over P forms the products with both, and every other transition needs none.
-A is kept transposed: a sparse φ then touches few rows of
-it. Each row of the state is padded with zeros to whole blocks, so that no loop has a remainder.
+Most of the time is spent reading P from memory. Rank-one changes are therefore gathered in panels and applied together.
+As φ₊ is the φ of the next transition, one pass over P forms the products with both, and every other transition needs
+none. A is kept transposed, so that a sparse φ changes few of its rows. Each row of the state is padded with zeros to
+whole blocks, so that no loop has a remainder.
 """
 
 from __future__ import annotations
@@ -41,16 +41,16 @@ from lstd._kernels.blocked import (
 )
 from lstd._kernels.compilation import kernel
 
-# The state is one array; its rows are these vectors, then four panels of as many rows as changes are gathered, then
-# the two matrices. P = INVERSE − Σ_k Q_kᵀR_k over the rows of the first two panels, Aᵀ = SYSTEM − Σ_k Q_kᵀR_k over
+# The state is one array. Its rows are these vectors, then four panels with a row per gathered change, then the two
+# matrices. P = INVERSE − Σ_k Q_kᵀR_k over the rows of the first two panels, Aᵀ = SYSTEM − Σ_k Q_kᵀR_k over
 # those of the others. P_NEXT and NEXT_P are products with INVERSE alone; SCALE is the caller's. Vectors after SCALARS
 # are scratch.
 Y, WEIGHTS, TRACE, MOMENT, NEXT, P_NEXT, NEXT_P, SCALE, SCALARS, PHI, P_PHI, PHI_P, CHANGE, LANES = range(14)
 N_VECTORS = LANES + 8
 Q_INVERSE, R_INVERSE, Q_SYSTEM, R_SYSTEM = range(4)
 INVERSE, SYSTEM = range(2)
-# Entries of SCALARS: λ; the discount on arrival for the trace; the same for A, 0 where the row before it is closed; the
-# caller's.
+# Entries of SCALARS: λ; the discount of the transition before, for the trace and for A (0 where that one is closed);
+# one entry of the caller's.
 LMBDA, DECAY, BOOTSTRAP, CONDITION = range(4)
 N_SCALARS = 4
 # Counts: features, rows of a panel; changes waiting in the panels; whether P_NEXT and NEXT_P are products with NEXT;
@@ -72,14 +72,14 @@ HUGE = 1e145
 
 @kernel
 def panel(state, counts, which):  # type: ignore[no-untyped-def]
-    """View of a panel."""
+    """Return a view of a panel."""
     first = N_VECTORS + which * counts[PANEL]
     return state[first : first + counts[PANEL]]
 
 
 @kernel
 def matrix(state, counts, which):  # type: ignore[no-untyped-def]
-    """View of a matrix."""
+    """Return a view of a matrix."""
     length = state.shape[1]
     first = N_VECTORS + 4 * counts[PANEL] + which * length
     return state[first : first + length]
@@ -87,19 +87,19 @@ def matrix(state, counts, which):  # type: ignore[no-untyped-def]
 
 @kernel
 def rows_of(counts):  # type: ignore[no-untyped-def]
-    """Rows of a matrix that may hold anything but zeros, up to the next four."""
+    """Return how many rows of a matrix may be other than zero, rounded up to a multiple of four."""
     return (counts[FEATURES] + 3) // 4 * 4
 
 
 @kernel
 def lanes_of(state):  # type: ignore[no-untyped-def]
-    """View of scratch for eight lanes of partial sums."""
+    """Return a view of scratch for eight blocks of lanes."""
     return state[LANES:N_VECTORS].reshape(-1)[: 8 * BLOCK]
 
 
 @kernel
 def step(x, x_next, reward, discount, ratio, terminated, state, counts):  # type: ignore[no-untyped-def]
-    """Take one transition with features `x` and `x_next` (n,); a code above says how it went."""
+    """Take one transition with features `x` and `x_next` (n,); return one of the codes above."""
     n = counts[FEATURES]
     if len(x) != n or len(x_next) != n or not valid(reward, discount, ratio):
         return BAD
@@ -119,7 +119,7 @@ def step(x, x_next, reward, discount, ratio, terminated, state, counts):  # type
 def step_sparse(  # type: ignore[no-untyped-def]
     indices, values, next_indices, next_values, reward, discount, ratio, terminated, state, counts
 ):
-    """Take one transition whose features are these entries at these increasing indices; as `step`."""
+    """Take one transition as `step` does; features have `values` at increasing `indices`."""
     n = counts[FEATURES]
     if len(indices) != len(values) or len(next_indices) != len(next_values):
         return BAD
@@ -146,7 +146,7 @@ def step_sparse(  # type: ignore[no-untyped-def]
 
 @kernel
 def arrived(state, counts):  # type: ignore[no-untyped-def]
-    """Whether PHI may follow; products formed for another row are dropped."""
+    """Return whether PHI may follow the last transition; products formed for another row are dropped."""
     if state[SCALARS, BOOTSTRAP] == 0.0 and counts[AHEAD] == 0:
         return True
     if differs(state[PHI], state[NEXT]) == 0:
@@ -159,14 +159,14 @@ def arrived(state, counts):  # type: ignore[no-untyped-def]
 
 @kernel
 def overflows(reward, ratio, state):  # type: ignore[no-untyped-def]
-    """Whether the trace with PHI, or its product with the reward, would be too large for the sums."""
+    """Return whether the trace with PHI, or its product with the reward, would be too large for the sums."""
     most = HUGE / max(1.0, ratio * max(1.0, abs(reward) / HUGE))
     return sum_beyond(state[SCALARS, LMBDA] * state[SCALARS, DECAY], state[TRACE], state[PHI], most) > 0
 
 
 @kernel
 def lost_digits(denominator, size):  # type: ignore[no-untyped-def]
-    """Whether digits were lost: `denominator`, a sum of terms of that size, cancelled, is large, or is not a number."""
+    """Return whether `denominator`, a sum of terms of this size, cancelled, is large or is NaN: digits are lost."""
     return not (abs(denominator) >= LOST * size and LOST * abs(denominator) <= 1.0)
 
 
@@ -175,7 +175,7 @@ def lost_digits(denominator, size):  # type: ignore[no-untyped-def]
 
 @kernel
 def advance(reward, ratio, state, counts):  # type: ignore[no-untyped-def]
-    """Move y, θ, z, b on, and put (q, φᵀP) into the panel; u goes to CHANGE. Return whether digits were lost."""
+    """Update y, θ, z and b, and put (q, φᵀP) into the panel and u into CHANGE; return whether digits were lost."""
     phi, p, y, theta = state[PHI], state[P_PHI], state[Y], state[WEIGHTS]
     phi_y, phi_p, phi_theta = dots(phi, y, p, theta, lanes_of(state))
     bootstrap = state[SCALARS, BOOTSTRAP]
@@ -215,7 +215,7 @@ def move(  # type: ignore[no-untyped-def]
 
 @kernel
 def finish(lost, discount, terminated, state, counts):  # type: ignore[no-untyped-def]
-    """Set the discount on arrival in the row to come, and say whether a check is due."""
+    """Set the discount for the next transition; return whether a check is due."""
     state[SCALARS, DECAY] = state[SCALARS, BOOTSTRAP] = 0.0 if terminated else discount
     counts[UPDATES] += 1
     return CHECK if lost or counts[UPDATES] >= counts[CHECK_AT] else DONE
@@ -238,7 +238,7 @@ def add_dense(state, counts):  # type: ignore[no-untyped-def]
 
 @kernel
 def project(state, counts, with_next):  # type: ignore[no-untyped-def]
-    """P_PHI = Pφ and PHI_P = φᵀP, which takes a pass over P unless the one before formed them."""
+    """Compute P_PHI = Pφ and PHI_P = φᵀP, with a pass over P unless the pass before has formed them."""
     Q, R = panel(state, counts, Q_INVERSE), panel(state, counts, R_INVERSE)
     p, phi_p = state[P_PHI], state[PHI_P]
     if counts[WAITING_INVERSE] == len(Q):
@@ -259,7 +259,7 @@ def project(state, counts, with_next):  # type: ignore[no-untyped-def]
 
 @kernel
 def pass_over(state, counts):  # type: ignore[no-untyped-def]
-    """Products of INVERSE with φ and φ₊; those with the latter cost a third more."""
+    """Compute the products of INVERSE with φ and φ₊; those with φ₊ add a third to the time."""
     M = matrix(state, counts, INVERSE)
     phi, p, phi_m = state[PHI], state[P_PHI], state[PHI_P]
     psi, p_next, psi_m = state[NEXT], state[P_NEXT], state[NEXT_P]
@@ -305,7 +305,7 @@ def read(  # type: ignore[no-untyped-def]
 
 @kernel
 def project_sparse(indices, values, state, counts):  # type: ignore[no-untyped-def]
-    """As `project`, from the rows and columns of P at these indices."""
+    """Compute what `project` does, from the rows and columns of P at these indices."""
     M, Q, R = matrix(state, counts, INVERSE), panel(state, counts, Q_INVERSE), panel(state, counts, R_INVERSE)
     p, phi_p = state[P_PHI], state[PHI_P]
     if counts[WAITING_INVERSE] == len(Q):

@@ -7,7 +7,7 @@ With δ = r + γ₊ φ₊ᵀθ − φᵀθ, ρ the importance ratio and v the va
     true online    e = λγ e + (1 − aλγ eᵀφ) φ,  θ ← θ + a(δ + φᵀθ − v) e − a(φᵀθ − v) φ
 
 (van Seijen, Mahmood, Pilarski, Machado and Sutton 2016, with a discount per transition and per-decision ratios.) The
-sweep over the state that makes one transition also forms the inner products that the next one begins with.
+pass over the state that makes one transition also computes the inner products with which the next one begins.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from numba import types
 from lstd._kernels.blocked import BLOCK, LARGEST, clear, fold, increasing, not_finite, scatter, valid
 from lstd._kernels.compilation import kernel
 
-# Rows of the state, (2, n); scalars: λ; the step size a; the discount on arrival in the row; v.
+# Rows of the state, (2, n); scalars: λ; the step size a; the discount of the transition before; v.
 WEIGHTS, TRACE = range(2)
 LMBDA, STEP_SIZE, DECAY, VALUE = range(4)
 # Counts: one of the kinds below; transitions so far.
 KIND, UPDATES = range(2)
 ACCUMULATING, REPLACING, TRUE_ONLINE = range(3)
 
-DONE, BAD = 0, -1  # BAD: an argument is, and nothing was changed
+DONE, BAD = 0, -1  # BAD: an argument breaks a rule, and nothing was changed
 
 
 @kernel
@@ -34,7 +34,7 @@ def step(x, x_next, reward, discount, ratio, terminated, state, scalars, counts)
     n = state.shape[1]
     if len(x) != n or len(x_next) != n or not valid(reward, discount, ratio):
         return BAD
-    if counts[KIND] == TRUE_ONLINE and ratio != 1.0:  # it is for learning on-policy
+    if counts[KIND] == TRUE_ONLINE and ratio != 1.0:  # true online TD learns on-policy
         return BAD
     if not_finite(x) + not_finite(x_next) > 0:
         return BAD
@@ -57,7 +57,7 @@ def step(x, x_next, reward, discount, ratio, terminated, state, scalars, counts)
 def step_sparse(  # type: ignore[no-untyped-def]
     indices, values, next_indices, next_values, reward, discount, ratio, terminated, state, scalars, counts
 ):
-    """Take one transition whose features are these entries at these increasing indices; as `step`."""
+    """Take one transition as `step` does; features have `values` at increasing `indices`."""
     n = state.shape[1]
     if len(indices) != len(values) or len(next_indices) != len(next_values):
         return BAD
@@ -70,12 +70,12 @@ def step_sparse(  # type: ignore[no-untyped-def]
 
 
 @kernel
-def stream(X, successors, shift, rewards, leaving, ratios, full, last, trusted, state, scalars, counts):  # type: ignore[no-untyped-def]
+def stream(X, successors, shift, rewards, discounts, ratios, full, last, trusted, state, scalars, counts):  # type: ignore[no-untyped-def]
     """Take the transitions of rows; return −1, or the row where a value is not finite, unless features are `trusted`.
 
-    `X` (≥ T, n); the successor of row t is row t + `shift` of `successors`, which may be `X`, where it has that many;
-    `rewards`, `leaving` (the discount, 0 where the row terminates) and `ratios` (T,); `full` (T,), whether the row is
-    a full transition; `last` (T,), whether its episode ends with it.
+    `X` (≥ T, n); the successor of row t is row t + `shift` of `successors`, or its last row; `successors` may be `X`.
+    `rewards`, `discounts` (0 where the row terminates) and `ratios` (T,); `full` (T,), whether the row is a full
+    transition; `last` (T,), whether it is the last of its episode.
 
     A feature that is not finite makes a value so: that is cheaper to see than to look at each feature. The other cause
     is divergence.
@@ -93,7 +93,9 @@ def stream(X, successors, shift, rewards, leaving, ratios, full, last, trusted, 
             now, ahead, phi_e = fold(lane0), fold(lane1), fold(lane2)
             if not (trusted or abs(now) + abs(ahead) <= LARGEST):
                 return t
-            decay, enter, along_e, along_phi = plan(rewards[t], leaving[t], ratios[t], now, ahead, phi_e, kind, scalars)
+            decay, enter, along_e, along_phi = plan(
+                rewards[t], discounts[t], ratios[t], now, ahead, phi_e, kind, scalars
+            )
             # Values of the next row, if it has a transition, come with the change that this row makes.
             following = min(t + 1, n_rows - 1)
             known = full[following] and following > t
@@ -114,7 +116,7 @@ def stream(X, successors, shift, rewards, leaving, ratios, full, last, trusted, 
 
 @kernel
 def plan(reward, discount, ratio, now, ahead, phi_e, kind, scalars):  # type: ignore[no-untyped-def]
-    """The factors of `sweep` that make a transition; `now`, `ahead`, `phi_e` are φᵀθ, φ₊ᵀθ and φᵀe."""
+    """Return the factors of `sweep` for a transition; `now`, `ahead`, `phi_e` are φᵀθ, φ₊ᵀθ and φᵀe."""
     step_size, decay = scalars[STEP_SIZE], scalars[LMBDA] * scalars[DECAY]
     error = reward - now if discount == 0.0 else reward + discount * ahead - now
     drift, enter = 0.0, ratio
@@ -152,7 +154,7 @@ def sweep(decay, enter, along_e, along_phi, theta, e, phi, psi, chi, lane0, lane
 
 @kernel
 def drop(e, phi):  # type: ignore[no-untyped-def]
-    """e ← 0 where φ ≠ 0; a choice inside of `sweep` would keep that from being vectorised."""
+    """e ← 0 where φ ≠ 0; a condition inside `sweep` would prevent its vectorisation."""
     for i in range(len(phi)):
         e[i] = 0.0 if phi[i] != 0.0 else e[i]
 
@@ -168,15 +170,7 @@ SIGNATURES = {
     "step": (_ROW, _ROW, *_NUMBERS, *_STATE),
     "step_sparse": (_INDICES, _ROW, _INDICES, _ROW, *_NUMBERS, *_STATE),
     "stream": (
-        _ROWS,
-        _ROWS,
-        types.int64,
-        _ROW,
-        _ROW,
-        _ROW,
-        types.boolean[::1],
-        types.boolean[::1],
-        types.boolean,
-        *_STATE,
+        *(_ROWS, _ROWS, types.int64, _ROW, _ROW, _ROW),
+        *(types.boolean[::1], types.boolean[::1], types.boolean, *_STATE),
     ),
 }

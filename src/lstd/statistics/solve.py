@@ -1,12 +1,12 @@
 """From (A, b, α) to weights, the condition number, and what went wrong.
 
 The system M = A + αI is factorised, never inverted, after its rows and columns are multiplied by powers of two that
-give them absolute sums alike:
+bring their absolute sums close together:
 
     S = R M C,   S x = R b,   θ = C x
 
-Powers of two round nothing, so the scale of the features does not matter beyond what the ridge term makes of it. The
-condition number and every message are about S.
+Powers of two do not round. So the scale of the features matters only through the ridge term. The condition number and
+every message refer to S.
 
 A singular system has the weights that a vanishing ridge term gives, the limit of (M + εD)⁻¹ b as ε falls to zero, with
 D the diagonal matrix of the penalties. Let the columns of U and V span the left and the right null space of S, and let
@@ -34,23 +34,23 @@ Array = NDArray[np.float64]
 Exponents = NDArray[np.intc]
 
 _EPS = float(np.finfo(np.float64).eps)
-_WARN_FROM = 1e10  # condition number from which fewer than five digits are sure
+_WARN_FROM = 1e10  # condition number from which fewer than five digits are correct
 _NULL = 16.0 * _EPS  # singular value, relative to the largest and times n, up to which a direction is of the null space
-_NEGLIGIBLE = 1e-8  # relative size of what rounding leaves of a quantity that is zero
+_NEGLIGIBLE = 1e-8  # relative size of a quantity that is zero but for rounding
 _ROUNDING = 20.0 * _EPS  # of the sums and of the solution, relative; times the condition number it bounds the error
 _SWEEPS = 30
-_ALIKE = 1.5  # sums of rows, and of columns, that differ by less than this factor are alike
+_ALIKE = 1.5  # largest ratio of two sums of rows, or of columns, that are close enough
 _LARGEST = 2.0**300  # of an entry while scales are sought, so that no sum overflows
 
 
 @dataclass(frozen=True)
 class Solution:
-    """Weights and how far they can be trusted."""
+    """Weights, and how accurate they are."""
 
     weights: Array  # (n, m)
     condition_number: float  # estimate in the 1-norm of the equilibrated A + αI; infinite when singular
     singular: bool
-    unbounded: bool = False  # singular, and a vanishing ridge term gives weights that grow without bound
+    unbounded: bool = False  # the system is singular, and the weights grow without bound as the ridge term vanishes
 
 
 def solve(A: Array, b: Array, alpha: float | Array, *, penalty: Array | None = None, warn: bool = True) -> Solution:
@@ -61,11 +61,11 @@ def solve(A: Array, b: Array, alpha: float | Array, *, penalty: Array | None = N
     A : ndarray of shape (n, n)
     b : ndarray of shape (n, m)
     alpha : float or ndarray of shape (n,)
-        Ridge coefficient, one for all features or one for each.
+        Ridge coefficient of all features, or of each.
     penalty : ndarray of shape (n,), optional
         Penalty of each weight in the vanishing ridge term of a singular system; by default 1 for all.
     warn : bool, default True
-        Give an IllConditionedWarning if the weights cannot be trusted.
+        Whether to give an IllConditionedWarning.
 
     Returns
     -------
@@ -89,7 +89,7 @@ def solve(A: Array, b: Array, alpha: float | Array, *, penalty: Array | None = N
         return Solution(np.zeros_like(b), 1.0, False)
     check_range(M, b)
     rows, columns = equilibration(M)
-    with np.errstate(over="ignore"):  # `check_range` looks at what comes out
+    with np.errstate(over="ignore"):  # `check_range` reports overflow
         S, right = np.ldexp(M, rows[:, np.newaxis] + columns), np.ldexp(b, rows[:, np.newaxis])
     check_range(S, right)
     factors, pivots, info = lapack.dgetrf(S)
@@ -110,7 +110,7 @@ def solve(A: Array, b: Array, alpha: float | Array, *, penalty: Array | None = N
 
 
 def _limit(M: Array, b: Array, penalty: Array) -> tuple[Array, bool]:
-    """Compute the limit of (M + ε diag(penalty))⁻¹ b as ε falls to zero, and whether there is none."""
+    """Compute the limit of (M + ε diag(penalty))⁻¹ b as ε falls to zero; return it and whether it is unbounded."""
     kept = np.arange(len(M))
     while not (used := M[np.ix_(kept, kept)].any(axis=1) | b[kept].any(axis=1) | (penalty[kept] == 0.0)).all():
         kept = kept[used]  # an equation 0 = 0 leaves a penalised weight at zero, exactly
@@ -145,11 +145,11 @@ def _limit_by_null_space(M: Array, b: Array, penalty: Array) -> tuple[Array, boo
 
 
 def equilibration(M: Array) -> tuple[Exponents, Exponents]:
-    """Exponents r and c, of shape (n,), for which the rows and columns of 2^r_i M_ij 2^c_j have absolute sums alike.
+    """Return exponents r and c, (n,), that bring the absolute row and column sums of 2^r_i M_ij 2^c_j close together.
 
-    They start from the diagonal, as for a Gram matrix, which makes them follow a change of the features' scale by
-    powers of two exactly; then rows and columns are divided by their sums in turn (Sinkhorn and Knopp 1967). A row or
-    column of zeros keeps its scale.
+    They start from the diagonal, as for a Gram matrix, so that features scaled by powers of two give the same S. Then
+    rows and columns are divided by their sums in turn (Sinkhorn and Knopp 1967). Rows and columns of zeros keep their
+    scale.
     """
     start = _from_diagonal(M)
     with np.errstate(over="ignore", under="ignore"):
@@ -164,7 +164,7 @@ def equilibration(M: Array) -> tuple[Exponents, Exponents]:
 
 
 def _from_diagonal(M: Array) -> Exponents:
-    """Exponents that bring the diagonal near one; where it is zero, the largest entry beside features known by then."""
+    """Return exponents that bring the diagonal near one; where that is zero, the largest known entry."""
     diagonal = np.abs(M.diagonal())
     start = -(np.frexp(diagonal)[1] // 2)
     known = diagonal > 0.0
@@ -186,7 +186,7 @@ def _alike(sums: Array) -> bool:
 
 
 def _reciprocals(sums: Array) -> Array:
-    """1/s, and 1 for s = 0."""
+    """Return 1/s, and 1 for s = 0."""
     return np.asarray(1.0 / np.where(sums > 0.0, np.clip(sums, 1.0 / _LARGEST, _LARGEST), 1.0))
 
 
@@ -195,11 +195,11 @@ def _exponents(factors: Array) -> Exponents:
 
 
 def check_range(*arrays: NDArray[np.floating[Any]]) -> None:
-    """Refuse sums or weights that overflowed."""
+    """Raise InvalidInputError if sums or weights overflowed."""
     if not all(np.isfinite(array).all() for array in arrays):
         raise InvalidInputError(
             "The sums over the data, or the weights, must be below 1e308; they overflowed. Scale features and rewards "
-            "(`X`, `y`) to order 1, and look for huge values of theirs and of importance ratios, if any."
+            "(`X`, `y`) to order 1, and look for huge values in them and in the importance ratios, if any."
         )
 
 

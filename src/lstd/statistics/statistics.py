@@ -1,7 +1,7 @@
 """Sums over a stream, which merge exactly and are solved for any ridge coefficient and variant afterwards.
 
-With g_t the discount on arrival in row t (zero in an episode's first row), u_t = g_t z_{t−1} the trace that enters it,
-and ρ_t the importance ratio,
+With γ_t the discount of row t's transition, u_t = γ_{t−1} z_{t−1} the incoming trace of row t (zero in an episode's
+first row) and ρ_t the importance ratio,
 
     z_t = ρ_t (λ u_t + φ_t),   A = Σ (z_t − u_t) φ_tᵀ,   b = Σ z_t r_{t+1},   B = Σ_cuts u_h φ_hᵀ
 
@@ -13,7 +13,7 @@ where the end of the data counts as a cut too.
 
 **The algebra of merging.** The sums over a chunk are linear in the trace u that enters its first row: u adds u aᵀ to A,
 u hᵀ to B and u cᵀ to b, and leaves by the last row as e u. The :class:`Carry` of the chunk holds e as `decay`, a as
-`matrix`, h as `boundary` and c as `rewards`. With e_0 = 1, d_t = ρ_t λ e_t and e_{t+1} = g_{t+1} d_t,
+`matrix`, h as `boundary` and c as `rewards`. With e_0 = 1, d_t = ρ_t λ e_t and e_{t+1} = γ_t d_t,
 
     a = Σ (d_t − e_t) φ_t,   h = Σ_cuts e_h φ_h,   c = Σ d_t r_{t+1}.
 

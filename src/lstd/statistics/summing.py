@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from lstd._kernels.traces import arrivals, dense_traces, sparse_traces
+from lstd._kernels.traces import dense_traces, sparse_traces, trace_shares
 from lstd.data.rows import Features, Rows
 from lstd.statistics.threads import blas_threads, in_threads
 
@@ -181,7 +181,7 @@ def _plus(one: Array, two: Array) -> Array:
 def _decays(discount: Array, ratios: Array, lmbda: float) -> tuple[Array, Array, float]:
     """Return e and d for the rows in which an entering trace still counts, and its decay over all rows."""
     e, d = np.empty((2, len(discount)))
-    decay = arrivals(discount, ratios, lmbda, e, d)
+    decay = trace_shares(discount, ratios, lmbda, e, d)
     counts = np.flatnonzero(e >= _COUNTS_FROM)
     reach = int(counts[-1]) + 1 if len(counts) else 0
     return e[:reach], d[:reach], float(decay)
