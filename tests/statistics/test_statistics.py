@@ -187,6 +187,16 @@ def test_adding_statistics_of_no_data_changes_nothing():
     assert stream.then(nothing) is stream
 
 
+def test_the_caller_may_say_whether_a_chunk_begins_an_episode():
+    flags = np.zeros(6, dtype=bool)
+    one, other, two = (of(plain(episode=np.full(6, name), terminated=flags)) for name in (1, 1, 2))
+    assert_alike(one.then(other, begins=True), one.then(two))
+    assert_alike(one.then(two, begins=False), one.then(other))
+    ended = of(plain(episode=np.full(6, 1), terminated=np.arange(6) == 5))
+    with pytest.raises(InvalidInputError, match="`begins` must be True after a row that terminated; got False"):
+        ended.then(two, begins=False)
+
+
 def test_nothing_goes_on_with_a_sum_nor_a_sum_with_anything():
     a, b, c = (of(plain(seed=seed)) for seed in range(3))
     assert_alike((a + b).then(c), a + b + c)
