@@ -137,8 +137,12 @@ class ResultsFolder:
         if ours and force:
             self._remove_results()
         if force or not ours:
-            with replacing(self.path / CONFIGURATION) as file:
-                file.write(json_bytes(self.configuration))
+            try:
+                with replacing(self.path / CONFIGURATION) as file:
+                    file.write(json_bytes(self.configuration))
+            except OutputError as error:
+                # The message names the folder, as the user did.
+                raise unusable(self.path, error.__cause__ if isinstance(error.__cause__, OSError) else error) from error
 
     def files(self) -> list[Path]:
         """Return the files that `lstd reproduce` has written, except the configuration."""
