@@ -495,3 +495,16 @@ def test_empty_chunks_may_come_before_rewards_are_known():
 def test_streams_of_tests_hold_what_they_say():
     stream = Stream(X, y, 0.9, 0.5, **EPISODES)
     assert [rows.stop for rows in stream.episodes] == [10, 20, 30]
+
+
+@pytest.mark.filterwarnings("ignore::lstd.errors.IllConditionedWarning")
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_an_intercept_beside_one_hot_features_changes_no_prediction_at_alpha_zero(variant):
+    random = np.random.default_rng(5)
+    X, y = np.eye(4)[random.integers(0, 4, 80)], random.normal(size=80)
+    alone, beside = (
+        LSTD(gamma=0.8, lmbda=0.6, alpha=0.0, variant=variant, fit_intercept=fit_intercept).fit(X, y)
+        for fit_intercept in (False, True)
+    )
+    assert_close(beside.predict(X), alone.predict(X), "solve")
+    assert_close(beside.coef_.sum(), 0.0, "solve")

@@ -93,16 +93,20 @@ class Model:
     @property
     def ridge(self) -> Array:
         """Ridge coefficient of each weight; zero for the column of ones."""
-        alpha = np.full(self.statistics.n_features, self.settings.alpha)
-        alpha[self.n_features :] = 0.0
-        return alpha
+        return self.settings.alpha * self._penalty
+
+    @property
+    def _penalty(self) -> Array:
+        """One for each weight in the ridge term, zero for the column of ones."""
+        return np.asarray(np.arange(self.statistics.n_features) < self.n_features, dtype=np.float64)
 
     @cached_property
     def solution(self) -> Solution:
         """Weights of shape (n, m), in the last row the weights of the column of ones, if any."""
         if self.saved_solution is not None:
             return self.saved_solution
-        return solve(self.statistics.matrix(self.settings.variant), self.statistics.b, self.ridge)
+        A, b = self.statistics.matrix(self.settings.variant), self.statistics.b
+        return solve(A, b, self.ridge, penalty=self._penalty)
 
     @cached_property
     def coef(self) -> Array:

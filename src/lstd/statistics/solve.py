@@ -123,18 +123,16 @@ def _limit_by_null_space(M: Array, b: Array, penalty: Array) -> tuple[Array, boo
     if not len(M):
         return b, False
     rows, columns = equilibration(M)
-    S, right, penalty = (
-        np.ldexp(M, rows[:, np.newaxis] + columns),
-        np.ldexp(b, rows[:, np.newaxis]),
-        np.ldexp(penalty, rows + columns),
-    )
+    S, right = np.ldexp(M, rows[:, np.newaxis] + columns), np.ldexp(b, rows[:, np.newaxis])
+    size = np.frexp(penalty)[1] + rows + columns
+    penalty = np.ldexp(penalty, rows + columns - np.max(size, where=penalty > 0.0, initial=-(2**20)))  # at most one
     left, sizes, transposed = np.linalg.svd(S)
     rank = int(np.sum(sizes > _NULL * len(S) * sizes[0]))
     x = transposed[:rank].T @ ((left[:, :rank].T @ right) / sizes[:rank, np.newaxis])
     unbounded = False
     if rank < len(S):
         U, V = left[:, rank:], transposed[rank:].T
-        weighted = U.T * (penalty / (penalty.max() or 1.0))
+        weighted = U.T * penalty
         system, wanted = weighted @ V, weighted @ x
         c = np.linalg.lstsq(system, wanted, rcond=_NEGLIGIBLE)[0]
         outside = np.abs(U.T @ right).max(axis=0) > _NEGLIGIBLE * np.abs(right).max(axis=0)
