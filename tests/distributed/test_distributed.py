@@ -213,7 +213,7 @@ def test_a_chunk_that_kills_every_worker_is_given_up_and_the_rest_is_kept(tmp_pa
 
 def test_a_chunk_that_kills_every_worker_of_a_cluster_is_given_up(client, tmp_path):
     deadly = loaders(tmp_path / "calls", deadly=2, always=True)
-    with pytest.raises(LSTDError, match="Workers died again and again of a chunk"):
+    with pytest.raises(LSTDError, match="A chunk killed its workers again and again"):
         sum_chunks(deadly, **SETTINGS, client=client, store=tmp_path / "store")
 
 

@@ -1,4 +1,8 @@
-"""The command ``lstd``. Everything slow is imported by the command that needs it."""
+"""The command ``lstd``: the shell's face of the package.
+
+In come arguments, tables and files of models; out come files, a summary on stdout and an exit code.
+Each command imports the slow packages that it needs.
+"""
 
 from __future__ import annotations
 

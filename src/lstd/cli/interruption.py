@@ -1,8 +1,8 @@
-"""Ending at once on SIGINT (Ctrl-C) and SIGTERM.
+"""Immediate exit on SIGINT (Ctrl-C) and SIGTERM.
 
 Python runs signal handlers in the main thread between two of its own instructions, thus not while a kernel
 is being compiled, and an exception raised there would wait for the threads of a sweep. Here a thread of its
-own is woken by the signal, says in one line how to go on, and ends the process. Nothing is lost: every file
+own is woken by the signal, says in one line how to resume, and ends the process. Nothing is lost: every file
 is whole at every moment, under a temporary name or its own.
 """
 
@@ -23,7 +23,7 @@ _sender: socket.socket | None = None
 
 
 def exit_on_signals() -> None:
-    """From now on a SIGINT ends the process with exit code 130, a SIGTERM with 143.
+    """End the process with exit code 130 on SIGINT and 143 on SIGTERM, from now on.
 
     A signal that is ignored, as in a background job, stays so.
     """
@@ -40,18 +40,18 @@ def exit_on_signals() -> None:
 
 
 def advise(text: str) -> None:
-    """What the line adds from now on: how to go on after an interruption."""
+    """Set the rest of the line after "interrupted", for example how to resume."""
     global _advice
     _advice = text
 
 
 def advice() -> str:
-    """How to go on after an interruption, as a continuation of the line; may be empty."""
+    """Return the rest of the line after "interrupted"; may be empty."""
     return _advice
 
 
 def _leave_it_to_the_thread(number: int, frame: FrameType | None) -> None:
-    """Only signals with a handler wake the thread."""
+    """Do nothing: only signals with a handler wake the thread."""
 
 
 def _wait(receiver: socket.socket) -> None:

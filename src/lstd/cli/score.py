@@ -45,7 +45,7 @@ def score(
 
 
 def _content(result: Score, rewards: tuple[str, ...]) -> dict[str, dict[str, float | None]]:
-    """Return R² and mean squared error by reward; R² is None where it is not defined."""
+    """Return R² and mean squared error by reward; R² is None if it is not defined."""
     values = zip(rewards, result.r2.tolist(), result.mse.tolist(), strict=True)
     return {reward: {"r2": r2 if r2 == r2 else None, "mse": mse} for reward, r2, mse in values}
 

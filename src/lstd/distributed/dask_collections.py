@@ -23,15 +23,11 @@ from lstd.errors import InvalidInputError, LSTDError
 
 @dataclass(frozen=True)
 class Partitions:
-    """Chunks that Dask computes: delayed objects, or what else a chunk may be.
-
-    With `in_blocks`, each is a mapping of lists of delayed blocks, which belong side by side. The `client` is that of
-    the cluster on which the collection is persisted, if it is.
-    """
+    """Chunks that Dask computes: delayed objects, or any other chunks."""
 
     chunks: Sequence[Any]
-    client: Any = None
-    in_blocks: bool = False
+    client: Any = None  # of the cluster on which the collection is persisted, if it is
+    in_blocks: bool = False  # each chunk maps names to lists of delayed blocks of columns
 
 
 def is_dask(value: Any) -> bool:
@@ -92,7 +88,7 @@ def array_partitions(arrays: Mapping[str, Any]) -> Partitions:
     arrays = {name: array for name, array in arrays.items() if array is not None}
     if unknown := sorted({*arrays} - {*COLUMNS}) or sorted({"X", "y"} - {*arrays}):
         raise InvalidInputError(
-            f"`source` must have `X` and `y`, and nothing but {', '.join(COLUMNS)}, where it is a mapping; "
+            f"`source` must have `X` and `y`, and nothing but {', '.join(COLUMNS)}, if it is a mapping; "
             f"{unknown[0]!r} is {'unknown' if unknown[0] in arrays else 'missing'}."
         )
     for name, array in arrays.items():
@@ -112,7 +108,7 @@ def array_partitions(arrays: Mapping[str, Any]) -> Partitions:
 
 
 def _fit(one: Sequence[float], two: Sequence[float]) -> bool:
-    """Whether chunks have the same sizes, as far as they are known."""
+    """Return whether chunks have the same sizes, as far as they are known."""
     if len(one) != len(two):
         return False
     return all(a == b or math.isnan(a) or math.isnan(b) for a, b in zip(one, two, strict=True))
@@ -121,8 +117,8 @@ def _fit(one: Sequence[float], two: Sequence[float]) -> bool:
 def on_graph(leaf: Leaf, partitions: Partitions, client: Any) -> Part | None:
     """Sum all partitions in one graph, in which Dask computes once what they share.
 
-    Without a client it is computed as any collection: where it is persisted, by the default client, or on the local
-    scheduler.
+    Without a client Dask computes it as any collection: on the cluster that holds it, by the default client, or on the
+    local scheduler.
     """
     from dask.delayed import delayed
 
@@ -158,7 +154,7 @@ def _computed_by(client: Any, collection: Any) -> Any:
 
 
 def _default_client(collection: Any) -> Any:
-    """The client of the cluster on which Dask computes a collection; None on the local scheduler."""
+    """Return the client of the cluster on which Dask computes a collection; None on the local scheduler."""
     dask: Any = importlib.import_module("dask.base")
     found = getattr(dask.get_scheduler(collections=[collection]), "__self__", None)
     return found if hasattr(found, "nthreads") else None
@@ -173,14 +169,14 @@ def computed(result: Callable[[], Any]) -> Any:
     except Exception as error:
         if type(error).__name__ == "KilledWorker":
             raise LSTDError(
-                f"Workers died again and again of a chunk: {error}. A worker often dies of too little memory: use "
+                f"A chunk killed its workers again and again: {error}. Often the reason is too little memory: use "
                 "smaller chunks. With a `store`, finished sums are kept."
             ) from error
         raise LSTDError(f"`source` could not be computed by Dask: {error!r:.500}.") from error
 
 
 def _client_of(collection: Any) -> Any:
-    """The client of a cluster on which parts of a collection, or of several in a list, are; None if none are."""
+    """Return the client of a cluster that holds a part of a collection, or of a list of them; None if there is none."""
     distributed = sys.modules.get("distributed")
     futures = [] if distributed is None else distributed.futures_of(collection)
     return futures[0].client if futures else None

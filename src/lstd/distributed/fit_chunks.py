@@ -6,6 +6,7 @@ import itertools
 import os
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Executor
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,7 +26,9 @@ if TYPE_CHECKING:
     from lstd.estimators.lstd import LSTD
     from lstd.estimators.lstd_cv import LSTDCV
 
-_EXPECTED = "Dask arrays as a tuple (X, y) or a mapping, or a list of delayed objects or futures, where it is of Dask"
+_EXPECTED = (
+    "Dask arrays as a tuple (X, y) or a mapping, or a list of delayed objects or futures, if it is a Dask collection"
+)
 
 
 def fit_chunks(
@@ -108,12 +111,13 @@ def fit_chunks(
     """
     runner = Runner(n_jobs, executor, client)
     settings = Settings.with_choice(gamma, lmbda, alpha, variant, fit_intercept)
-    leaf = _leaf(settings, n_blocks, memory, store, independent)
+    memory = check_integer("memory", memory, LEAST_MEMORY)
+    leaf = SumArrays(settings, n_blocks, memory, folder(store), check_flag("independent", independent))
     chunks, selection = chunks_of(source), None
     if settings.choose:
         chunks, first = split(chunks, client)
         settings, selection = choose(first_rows(first, leaf, ENTRIES), settings)
-        leaf = _leaf(settings, n_blocks, memory, store, independent)
+        leaf = replace(leaf, settings=settings)
     part = runner.sum(leaf, chunks)
     if part.assumed is not None:
         warn_of_assumed(f"`source[{part.assumed}]` has `episode` without `terminated`")
@@ -121,11 +125,6 @@ def fit_chunks(
         place, row = part.broken
         warn_of_break(f"`source[{place}]`: row {row} of `X`")
     return estimator_of(model_of(part.blocks, settings, selection, n_blocks))
-
-
-def _leaf(settings: Settings, n_blocks: Any, memory: Any, store: Any, independent: Any) -> SumArrays:
-    memory = check_integer("memory", memory, LEAST_MEMORY)
-    return SumArrays(settings, n_blocks, memory, folder(store), check_flag("independent", independent))
 
 
 def chunks_of(source: Any) -> Partitions | Iterable[Any]:

@@ -114,7 +114,7 @@ def on_threads(leaf: Leaf, chunks: Iterable[Any], n_jobs: int) -> Part | None:
 def on_executor(leaf: Leaf, chunks: Iterable[Any], executor: Executor | Callable[[], Executor]) -> Part | None:
     """Sum chunks on an executor and merge their sums here; an executor that is made here is replaced if it breaks."""
     tree: Tree[Part] = Tree(leaf.merge)
-    # With several threads of the BLAS, a merge takes ten times as long, and they go on spinning after it.
+    # With several threads of the BLAS, a merge takes ten times as long, and the threads keep spinning after it.
     with closing(executors.on_executor(leaf, keyed(leaf, chunks), executor, _lost)) as finished, one_blas_thread():
         for (place, *_), future in finished:
             tree.add(place, future.result())

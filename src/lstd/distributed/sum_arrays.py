@@ -127,7 +127,7 @@ def _add(digest: hashlib._Hash, values: Any) -> None:
 def first_rows(chunks: Iterator[Any], leaf: SumArrays, max_entries: int) -> Rows:
     """Join the first chunks of arrays, up to `max_entries` features in all, for a choice of settings.
 
-    Episodes are numbered; without ids, an episode goes on from chunk to chunk unless chunks are independent.
+    Episodes are numbered; without ids, an episode continues from chunk to chunk unless chunks are independent.
     """
     joined: dict[str, list[Any]] = {}
     entries, number, last, single = 0, 0, None, True

@@ -31,7 +31,7 @@ _FEWEST_BLOCKS, _SMALL = 5, 2**16  # blocks of any chunk; entries of their matri
 
 @dataclass(frozen=True)
 class Part:
-    """Sums over consecutive chunks, and what there is to warn of."""
+    """Sums over consecutive chunks, and the places of data to warn about."""
 
     blocks: Blocks
     first: int  # place of the first chunk
@@ -43,25 +43,13 @@ class Part:
 
 @dataclass(frozen=True)
 class Leaf:
-    """Sum one chunk on a worker; with a store, read its sums from there or add them.
-
-    Attributes
-    ----------
-    settings : Settings
-    n_blocks : int or "auto"
-    memory : int
-        Bytes; an eighth of it bounds the blocks that "auto" keeps.
-    store : str or None
-        Full name of a folder.
-    independent : bool
-        No chunk goes on with an episode of the chunk before.
-    """
+    """Sum one chunk on a worker; with a store, read its sums from there or add them."""
 
     settings: Settings
-    n_blocks: Any
-    memory: int
-    store: str | None
-    independent: bool
+    n_blocks: Any  # an integer or "auto"
+    memory: int  # bytes; an eighth of it bounds the blocks that "auto" keeps
+    store: str | None  # full name of a folder
+    independent: bool  # each chunk begins a new episode
 
     def __call__(self, place: int, chunk: Any, key: bytes | None = None) -> Part:
         """Sum a chunk; `key` identifies a function in the store."""
@@ -98,7 +86,7 @@ class Leaf:
         return self.memory // _SHARE
 
     def few_blocks(self, blocks: Blocks) -> Blocks:
-        """Keep so few blocks of a chunk that their matrices take an eighth of the memory of its rows."""
+        """Thin the blocks of a chunk until their matrices take at most an eighth of the memory of its rows."""
         n, n_rows = blocks.total.n_features, blocks.total.n_rows
         return blocks.thinned(max(_FEWEST_BLOCKS, n_rows // (2 * _SHARE * n), _SMALL // n**2))
 
@@ -117,7 +105,7 @@ class Leaf:
         return digest.hexdigest()[:32]
 
     def _kept(self, path: Path, place: int) -> Part | None:
-        """Read sums from the store; None if the file is missing or damaged, and so is made again."""
+        """Read sums from the store; None if the file is missing or damaged."""
         if not path.exists():
             return None
 

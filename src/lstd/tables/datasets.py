@@ -1,6 +1,6 @@
 """Tables of a pyarrow dataset: each of its files is one, with the columns and types of the dataset.
 
-What Arrow reads ahead is kept small: it would hold whole files of Parquet, and decode whole row groups.
+Arrow reads little ahead: by default it would hold whole files of Parquet, and decode whole row groups.
 """
 
 from __future__ import annotations
@@ -85,13 +85,7 @@ def _of_all(fragments: Sequence[Any], schema: pa.Schema) -> Iterator[Table]:
 class _ScannedTable(Table):
     """Rows that Arrow scans, converted to the types of the dataset.
 
-    Parameters
-    ----------
-    file : str
-    names : sequence of str
-    scan : callable
-    parts : callable, optional
-        Gives tables that the rows come from, of which the first that cannot be read is named in place of this one.
+    `parts` returns the tables that the rows come from. If one of them cannot be read, errors name it.
     """
 
     text = False
@@ -114,7 +108,7 @@ class _ScannedTable(Table):
             raise _unreadable(self.file, error, unfit="conversion error" in str(error)) from error
 
     def _check_parts(self, columns: Sequence[str], most_rows: int) -> None:
-        """Read the parts, first these columns, and then the others, which a filter may look at."""
+        """Read the parts: first these columns, then the others, which a filter may use."""
         for wanted in (set(columns), set(self.names) - set(columns)):
             for part in self._parts():
                 names = [name for name in part.names if name in wanted]
@@ -148,7 +142,7 @@ class _ParquetFragment(ParquetTable):
             yield pa.RecordBatch.from_arrays(typed, names=list(columns))
 
     def _typed(self, batch: pa.RecordBatch, name: str) -> pa.Array:
-        """A column in the type of the dataset, or, where that is a dictionary's, of its values."""
+        """Return a column in the type of the dataset, or of the values if that is a dictionary."""
         wanted = _type_of_values(self._schema.field(name).type)
         if name in self._keys:
             return pa.repeat(pa.scalar(self._keys[name], wanted), len(batch))
@@ -205,12 +199,12 @@ def _of_memory(fragments: Sequence[Any], schema: pa.Schema) -> Table:
 
 
 def _present(schema: pa.Schema, names: Any) -> list[str]:
-    """Columns of the dataset that a file has; Arrow would fill the others with nulls."""
+    """Return the columns of the dataset that a file has; Arrow would fill the others with nulls."""
     return [name for name in schema.names if name in names]
 
 
 def _alone(fragment: Any) -> Any:
-    """A copy of a file's fragment: the dataset would keep the footer of each file, once it was read."""
+    """Copy the fragment of a file: the dataset would keep the footer of each file that was read."""
     return copy.copy(fragment) if isinstance(fragment, pyarrow.dataset.FileFragment) else fragment
 
 
@@ -235,7 +229,7 @@ def _files_of(dataset: Any) -> Iterator[Table]:
 
 
 def _children(dataset: Any) -> Iterator[Any]:
-    """The datasets that one consists of."""
+    """Yield the datasets of a union, or the dataset itself."""
     if not isinstance(dataset, pyarrow.dataset.UnionDataset):
         yield dataset
         return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Set
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -66,7 +67,7 @@ class Episodes:
     ) -> None:
         self._rewards, self._episode, self._terminated, self._truncated = rewards, episode, terminated, truncated
         self._count = 0
-        self._last: Row | None = None  # the next chunk decides whether its episode goes on
+        self._last: Row | None = None  # the next chunk decides whether its episode continues
         self._cut: tuple[str, int] | None = None  # the row before it, if of the same episode and truncated
         self._seen = SeenIds()
         self._first_name: Any = None
@@ -74,16 +75,16 @@ class Episodes:
 
     @property
     def first(self) -> Any:
-        """Id of the first episode; a number if all ids are numbers in text. None without ids."""
-        return self._typed(self._first_name)
+        """Id of the first episode; None without ids."""
+        return typed_id(self._first_name, self._types)
 
     @property
     def last(self) -> Any:
         """Id of the last episode so far."""
-        return self._typed(None if self._last is None else self._last.name)
+        return typed_id(None if self._last is None else self._last.name, self._types)
 
     def follow(self, file: str, first: int, marks: Marks, n_sure: int) -> tuple[NDArray[np.int64], Fault | None]:
-        """Numbers of the episodes of the rows, from 0, and the first row that breaks a rule.
+        """Return the number of each row's episode, from 0, and the first row that breaks a rule.
 
         Only the first `n_sure` rows hold good values; `first` is the place of the chunk's first row in the file.
 
@@ -109,7 +110,7 @@ class Episodes:
         return numbers, fault
 
     def part(self) -> None:
-        """Begin a table that goes on with no episode so far, and whose ids may have occurred before.
+        """Begin a table that continues no episode, and whose ids may have occurred before.
 
         Raises InvalidInputError when the last row breaks a rule.
         """
@@ -121,7 +122,7 @@ class Episodes:
         self._check_last(True)
 
     def _begins(self, marks: Marks, n: int) -> Flags:
-        """Which of the first n rows are the first of an episode."""
+        """Return which of the first n rows begin an episode."""
         begins = np.zeros(n, dtype=np.bool_)
         if not n:
             return begins
@@ -167,7 +168,7 @@ class Episodes:
         return min((fault for fault in faults if fault is not None), default=None, key=lambda fault: fault.row)
 
     def _again(self, ids: Ids | None, begins: Flags) -> Fault | None:
-        """The first row whose id was that of an episode that is over."""
+        """Find the first row whose id is that of an episode that is over."""
         if ids is None:
             return None
         new = [(row, name) for row, name in zip(ids.changes.tolist(), ids.names, strict=True) if row < len(begins)]
@@ -186,25 +187,18 @@ class Episodes:
             "keeps the order of time).",
         )  # fmt: skip
 
-    def _typed(self, name: Any) -> Any:
-        if not isinstance(name, str):
-            return name
-        if self._types == {int}:
-            return id_key(name)
-        return float(name) if self._types <= {int, float} else name
-
 
 class _Followed:
-    """The sure rows of a chunk, T of them, and what is known of the rows beside them."""
+    """The first n rows of a chunk, which hold good values, and what is known about their neighbours."""
 
     def __init__(self, marks: Marks, begins: Flags, n: int, last: Row | None) -> None:
         self.begins = begins[:n]  # first of an episode
         self.terminated = marks.terminated[:n]
         self.truncated = marks.truncated[:n] & ~self.terminated
         self.missing = marks.missing[:n]
-        self.goes_on = np.zeros(n, dtype=np.bool_)  # a row of the same episode follows
+        self.goes_on = np.zeros(n, dtype=np.bool_)  # the next row is of the same episode
         self.goes_on[: len(begins) - 1] = ~begins[1:]
-        self.is_over = np.zeros(n, dtype=np.bool_)  # none does
+        self.is_over = np.zeros(n, dtype=np.bool_)  # the next row is of another episode
         self.is_over[: len(begins) - 1] = begins[1:]
         self.cut_before = np.zeros(n, dtype=np.bool_)  # the row before, of the same episode, is truncated
         self.cut_before[1:] = self.truncated[:-1] & ~self.begins[1:]
@@ -216,15 +210,24 @@ def _first(bad: Flags, column: str | None, text: str) -> Fault | None:
 
 
 def _n_known(marks: Marks, n_sure: int) -> int:
-    """Rows whose episode is known: the sure ones, and the bad one after them unless its id is missing."""
+    """Count the rows whose episode is known: the good ones, and the bad one after them unless its id is missing."""
     has_more = n_sure < len(marks.terminated)
     if has_more and marks.ids is not None and marks.ids.fault is not None:
         has_more = n_sure < marks.ids.fault.row
     return n_sure + has_more
 
 
+def typed_id(name: Any, types: Set[type]) -> Any:
+    """Return an id; as a number if it is text and all ids of the stream, of these types, are numbers."""
+    if not isinstance(name, str):
+        return name
+    if types == {int}:
+        return id_key(name)
+    return float(name) if types <= {int, float} else name
+
+
 def _type(name: Any) -> type:
-    """The type of an id, or of the number that its text is."""
+    """Return the type of an id, or of the number in its text."""
     if not isinstance(name, str):
         return type(name)
     if isinstance(id_key(name), int):

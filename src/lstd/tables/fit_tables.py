@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from lstd.tables.row_reader import Roles
     from lstd.tables.sum_tables import SumTables
 
-_EXPECTED = "a Dask DataFrame, or a list of delayed objects or futures of data frames, where it is of Dask"
+_EXPECTED = "a Dask DataFrame, or a list of delayed objects or futures of data frames, if it is a Dask collection"
 
 
 def fit_tables(
@@ -170,15 +170,7 @@ def _fit_apart(tables: Any, leaf: SumTables, runner: Runner) -> Model:
 
 
 def roles_of(features: Any, reward: Any, episode: Any, terminated: Any, truncated: Any) -> Roles:
-    """Return checked roles of columns.
-
-    Raises
-    ------
-    InvalidInputError
-        When a name is not text, or `truncated` is given without `terminated`.
-    MissingExtraError
-        When pyarrow is not installed.
-    """
+    """Return checked roles of columns; raises MissingExtraError when pyarrow is not installed."""
     for name, column in (("episode", episode), ("terminated", terminated), ("truncated", truncated)):
         if column is not None and not isinstance(column, str):
             raise InvalidInputError(f"`{name}` must be the name of a column, or None; got {column!r:.80}.")

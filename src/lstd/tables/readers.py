@@ -1,7 +1,7 @@
 """Tables in files as batches of rows: columns of text from CSV, typed columns from Parquet.
 
-Only the current batch is held. Texts are converted elsewhere, so that a bad value is found with its row wherever it is,
-and types do not depend on the first rows.
+Only the current batch is in memory. Values of CSV stay text here: a bad value is reported with its row, and types do
+not depend on the first rows.
 """
 
 from __future__ import annotations
@@ -53,28 +53,16 @@ _RAGGED = re.compile(r"Row #(\d+): Expected (\d+) columns, got (\d+)")
 
 _lock = threading.Lock()
 _silent = 0
-_hook: Any = None  # for what Python cannot raise, before the silence
+_hook: Any = None  # sys.unraisablehook while it is replaced
 
 
 class Table:
-    """A file with named columns, read in batches.
+    """A file with named columns, read in batches; `file` is its name as given, `size` its bytes."""
 
-    Attributes
-    ----------
-    file : str
-        Its name, as given.
-    names : list of str
-        Its columns.
-    own : list of str
-        Those that the file itself has, where `names` may be fewer.
-    size : int
-        Bytes.
-    """
-
-    names: list[str]
-    own: list[str]
-    text: bool  # values are texts
-    divisible = True  # it is a file or a frame, not a stream of unknown parts
+    names: list[str]  # of columns
+    own: list[str]  # of columns in the file itself; `names` may be fewer
+    text: bool  # whether values are text
+    divisible = True  # whether it is a file or a frame, and not a stream of several
 
     def __init__(self, file: str, size: int) -> None:
         self.file, self.size = file, size
@@ -89,14 +77,14 @@ class Table:
                 raise InvalidInputError(f"{self.file}: column {column!r} comes {found} times; rename all but one.")
 
     def batches(self, columns: Sequence[str], most_rows: int = 2**15) -> Iterator[pa.RecordBatch]:
-        """Batches of these columns in the order of rows, all rows before the first unreadable one.
+        """Yield batches of these columns in the order of rows, up to the first row that cannot be read.
 
-        Those from typed columns have about `most_rows` at most, those of text hold the bytes of a block.
+        Batches of typed columns have at most about `most_rows` rows; those of text have the bytes of a block.
         """
         raise NotImplementedError
 
     def done(self) -> float:
-        """Share of the file that has been read."""
+        """Return the share of the file that has been read."""
         raise NotImplementedError
 
 
@@ -115,9 +103,7 @@ def open_table(path: str | os.PathLike[str]) -> Table:
             f"pyarrow.dataset.dataset({file!r}) too."
         )
     if not lower.endswith(EXTENSIONS):
-        raise InvalidInputError(
-            f"{file!r} must end in one of {', '.join(EXTENSIONS)}, by which tables are known; convert or rename it."
-        )
+        raise InvalidInputError(f"{file!r} must end in one of {', '.join(EXTENSIONS)}; convert or rename it.")
     try:
         status = Path(file).stat()
         if not stat.S_ISREG(status.st_mode):
@@ -132,7 +118,7 @@ def open_table(path: str | os.PathLike[str]) -> Table:
 
 
 def equal_parts(n_rows: int, about: int) -> int:
-    """Rows of each part but the last, of parts alike that have about so many, half as many more at most."""
+    """Return the size of nearly equal parts of `n_rows` rows: about `about` rows, and at most half as many more."""
     return max(1, -(-n_rows // max(1, round(n_rows / about))))
 
 
@@ -213,9 +199,9 @@ class _CsvTable(Table):
                 yield raw
 
     def _stream(self) -> Any:
-        """The file for Arrow, whose threads must never need Python: one that does so at the end aborts the process.
+        """Open the file for Arrow, whose threads must never need Python: one that does at exit aborts the process.
 
-        Nobody closes it but the last who has it, as a thread may be reading ahead.
+        It is closed with its last reference, as a thread may be reading ahead.
         """
         self._native = pa.OSFile(self.file, "rb")
         return pa.CompressedInputStream(self._native, "gzip") if self._compressed else self._native
@@ -266,7 +252,7 @@ class _CsvTable(Table):
         return could_not_be_read(f"{self.file}, after row {n_rows},", why)
 
     def _may_end_in_quotes(self) -> bool:
-        """Whether the number of quotes is odd. The last value begins within two blocks of the end, or is too long."""
+        """Return whether the number of quotes is odd. The last value begins in the last two blocks, or is too long."""
         with self._open() as stream:
             if not self._compressed:
                 stream.seek(max(0, self.size - 2 * self._block))
@@ -276,7 +262,7 @@ class _CsvTable(Table):
             return sum(data.count(b'"') for data in iter(lambda: stream.read(_COUNTED_BYTES), b"")) % 2 == 1
 
     def _ends_in_quotes(self) -> bool:
-        """Whether the end of the file is within a quoted value, which Arrow takes as closed."""
+        """Return whether the file ends within a quoted value, which Arrow takes as closed."""
         with self._open() as stream, io.TextIOWrapper(stream, "utf-8", "replace", newline="") as text:
             try:
                 for _ in csv.reader(text, strict=True):
@@ -287,7 +273,7 @@ class _CsvTable(Table):
 
 
 class _Skip:
-    """Leave out rows with too few or too many values, and keep them in a list."""
+    """Leave out rows with too few or too many values, and collect them in a list."""
 
     def __init__(self, ragged: list[Any]) -> None:
         self._ragged = ragged
@@ -298,9 +284,9 @@ class _Skip:
 
 
 def _wait_for_release(held: weakref.ref[_Skip]) -> None:
-    """Wait until no thread of Arrow holds a Python object any more: one that lets go of it at exit is an abort.
+    """Wait until Arrow's threads have released their Python objects: a release at exit aborts the process.
 
-    The thread that lets go does so without giving up Python's lock, so that it is through when this is seen.
+    A thread keeps Python's lock while it releases an object, so it has finished when the release is seen.
     """
     end = time.monotonic() + _SECONDS_TO_RELEASE
     while held() is not None and time.monotonic() < end:
@@ -308,7 +294,7 @@ def _wait_for_release(held: weakref.ref[_Skip]) -> None:
 
 
 def _without_noise(reader: Callable[[], Iterable[Any]]) -> Generator[Any, None, None]:
-    """Batches, without the traceback that Arrow prints when it cannot show a ragged row, which is then an error."""
+    """Yield batches without the traceback that Arrow prints when it cannot decode a ragged row, an error by itself."""
     batches: Iterator[Any] | None = None
     while True:
         with _silence():
@@ -321,11 +307,11 @@ def _without_noise(reader: Callable[[], Iterable[Any]]) -> Generator[Any, None, 
 
 @contextlib.contextmanager
 def _silence() -> Iterator[None]:
-    """Suppress errors of decoding until the last thread that asked for it is done."""
+    """Suppress messages on decoding errors until no thread is in this context."""
     global _silent, _hook
     with _lock:
         if not _silent:
-            _hook, sys.unraisablehook = sys.unraisablehook, partial(_say, sys.unraisablehook)
+            _hook, sys.unraisablehook = sys.unraisablehook, partial(_show_others, sys.unraisablehook)
         _silent += 1
     try:
         yield
@@ -336,14 +322,14 @@ def _silence() -> Iterator[None]:
                 sys.unraisablehook = _hook
 
 
-def _say(hook: Any, found: Any) -> None:
-    if not isinstance(found.exc_value, UnicodeDecodeError):
-        hook(found)
+def _show_others(hook: Any, error: Any) -> None:
+    if not isinstance(error.exc_value, UnicodeDecodeError):
+        hook(error)
 
 
 class ParquetTable(Table):
     text = False
-    _pre_buffer = False  # read the bytes of a row group at once, and hold them
+    _pre_buffer = False  # whether the bytes of a row group are read at once and held
 
     def __init__(self, file: str, size: int) -> None:
         super().__init__(file, size)
@@ -384,7 +370,7 @@ class ParquetTable(Table):
             raise could_not_be_read(self.file, f"row group {group + 1} has fewer rows than it says")
 
     def _open(self) -> Any:
-        # Arrow takes a buffer for each column that is read.
+        # Arrow allocates a buffer for each column that is read.
         n_bytes = max(2**14, min(_PARQUET_BUFFER, _PARQUET_BUFFERS // max(1, len(self.names))))
         return pyarrow.parquet.ParquetFile(
             self._source(), buffer_size=n_bytes, page_checksum_verification=True, pre_buffer=self._pre_buffer

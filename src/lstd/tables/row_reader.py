@@ -40,7 +40,7 @@ class Roles:
     rewards : tuple of str
     episode, terminated, truncated : str or None
     kept : tuple of str
-        Columns that are passed on; they may have another role too.
+        Columns to copy to the output; they may have another role too.
     excluded : tuple of str
     """
 
@@ -131,9 +131,9 @@ class _Raw(NamedTuple):
 
 
 class RowReader:
-    """Read tables as one stream of rows, in the order given; an episode may go on from one file to the next.
+    """Read tables as one stream of rows, in the order given; an episode may continue in the next file.
 
-    It holds the chunks that are read ahead, and the ids that were seen.
+    Memory holds the chunks read ahead and the ids so far.
 
     Raises InvalidInputError when a file cannot be read or lacks a column.
 
@@ -146,7 +146,7 @@ class RowReader:
     on_progress : callable, optional
         Called in the thread that takes the chunks.
     independent : bool, default False
-        Whether each file begins an episode; ids may come again in other files.
+        Whether each file begins a new episode; ids may occur again in other files.
     memory : int
         Bytes; a quarter of it bounds the chunks that are read ahead.
     """

@@ -183,7 +183,7 @@ def sum_stream(
             except InvalidInputError as error:
                 raise reader.overflow(work.chunk, error) from error
             del work, rows, pieces  # before the next chunk is drawn
-    # Episodes were numbered; `partial_fit` goes on with their ids.
+    # Episodes were numbered; `partial_fit` continues from their ids.
     first, last = reader.episodes.first, reader.episodes.last
     return replace(blocks, total=replace(blocks.total, first_episode=first, last_episode=last))
 

@@ -1,4 +1,4 @@
-"""The ends of tables that are summed apart: which episode goes on, and the rules that concern rows of two tables.
+"""The ends of tables that are summed apart: which episodes continue, and the rules that concern rows of two tables.
 
 A rule of :mod:`lstd.tables.episodes` concerns a row, the one before and the one after. So two rows at either end of
 consecutive tables are kept, and checked again by the same rules together with those of the neighbouring tables.
@@ -17,7 +17,7 @@ from lstd.data.parsing import Ids, id_key
 from lstd.errors import InvalidInputError
 from lstd.statistics.blocks import Blocks
 from lstd.statistics.statistics import LSTDStatistics
-from lstd.tables.episodes import Episodes, Marks, Row
+from lstd.tables.episodes import Episodes, Marks, Row, typed_id
 from lstd.tables.faults import at_row
 from lstd.tables.row_reader import Roles
 
@@ -42,44 +42,27 @@ class Following(Episodes):
         return super().follow(file, first, _sure(marks) if begins else marks, n_sure)
 
     def finish(self) -> None:
-        """Check nothing: the next table may go on with the last episode."""
+        """Check nothing: the next table may continue the last episode."""
 
     def ends(self, file: str, features: tuple[str, ...]) -> Ends:
         """Return both ends of the table."""
         return Ends(file, replace(self._roles, features=features), self._head, self._tail, frozenset(self._types))
 
-    def named(self, name: Any, types: frozenset[type]) -> Any:
-        """Return an id; as a number if it was read as text and the ids of all tables, of these types, are numbers."""
-        self._types = set(types)
-        return self._typed(name)
-
 
 @dataclass(frozen=True)
 class Ends:
-    """Both ends of consecutive tables that are summed as one.
+    """Both ends of consecutive tables that are summed as one."""
 
-    Attributes
-    ----------
-    file : str
-        The first table.
-    roles : Roles
-        With all features by name.
-    head, tail : tuple of Row
-        The first and the last two rows, or fewer of short tables.
-    types : frozenset of type
-        Of the ids.
-    """
-
-    file: str
-    roles: Roles
-    head: tuple[Row, ...]
-    tail: tuple[Row, ...]
-    types: frozenset[type]
+    file: str  # the first table
+    roles: Roles  # with all features by name
+    head: tuple[Row, ...]  # the first two rows, or fewer
+    tail: tuple[Row, ...]  # the last two rows, or fewer
+    types: frozenset[type]  # of the ids
 
     def then(self, after: Ends, *, independent: bool) -> tuple[Ends, bool]:
         """Return both ends of these tables and those after, and whether the latter begin an episode.
 
-        Raises InvalidInputError when tables go on with one another and a row breaks a rule: the message names it.
+        Raises InvalidInputError when tables continue one another and a row breaks a rule; the message names the row.
         """
         begins = True
         if not independent and self.tail and after.head:
@@ -94,11 +77,9 @@ class Ends:
         _follow(self.roles, self.tail, is_last=True)
 
     def named(self, statistics: LSTDStatistics) -> LSTDStatistics:
-        """Return statistics with the ids of the first and last episode, with which `partial_fit` goes on."""
-        first, last = (
-            Following(self.roles).named(rows[place].name if rows else None, self.types)
-            for rows, place in ((self.head, 0), (self.tail, -1))
-        )
+        """Return statistics with the ids of the first and last episode, from which `partial_fit` continues."""
+        names = (rows[place].name if rows else None for rows, place in ((self.head, 0), (self.tail, -1)))
+        first, last = (typed_id(name, self.types) for name in names)
         return replace(statistics, first_episode=first, last_episode=last)
 
     def ends_before(self, row: Row) -> bool:
