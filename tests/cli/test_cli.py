@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -54,15 +55,25 @@ def start(*words, program=DRIVER, seconds="0.3", **options):
 
 
 def finish(process):
-    output, errors = process.communicate(timeout=60)
+    output, errors = process.communicate(timeout=300)
     return process.returncode, output, errors
 
 
 def wait_for(condition):
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 120
     while not condition() and time.monotonic() < deadline:
         time.sleep(0.01)
     assert condition()
+
+
+@contextlib.contextmanager
+def cpu_seconds():
+    """CPU seconds of processes that end inside, which do not depend on what else the machine does."""
+    times = []
+    before = os.times()
+    yield times
+    after = os.times()
+    times.append(after.children_user - before.children_user + after.children_system - before.children_system)
 
 
 # Help, version, usage
@@ -80,12 +91,12 @@ def test_help_imports_nothing_slow():
 
 
 def test_help_is_quick():
-    def seconds():
-        began = time.perf_counter()
-        assert finish(start("--help", program=COMMAND))[0] == 0
-        return time.perf_counter() - began
-
-    assert min(seconds() for _ in range(3)) < 0.4
+    times = []
+    for _ in range(3):
+        with cpu_seconds() as seconds:
+            assert finish(start("--help", program=COMMAND))[0] == 0
+        times += seconds
+    assert min(times) < 0.4
 
 
 def test_version_and_bare_command(capsys):
@@ -235,7 +246,7 @@ def test_full_disk_is_one_line_and_exit_code_1(tmp_path):
         resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
 
     words = [*DRIVER, "0", "reproduce", "small", "--runs", "9", "--quiet", "--out", str(tmp_path / "out")]
-    done = subprocess.run(words, preexec_fn=limit, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(words, preexec_fn=limit, capture_output=True, text=True, timeout=300)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.count("\n") == 1
     assert "could not be written: File too large" in done.stderr
@@ -257,7 +268,7 @@ def test_closed_streams_are_no_failure(tmp_path):
     process = start("reproduce", "small", "--runs", "1", "--out", tmp_path, seconds="0.05")
     process.stdout.close()
     process.stderr.close()
-    assert process.wait(timeout=60) == 0
+    assert process.wait(timeout=300) == 0
     assert (tmp_path / "report.html").exists()
 
 
@@ -268,12 +279,12 @@ def test_closed_streams_are_no_failure(tmp_path):
 @pytest.mark.parametrize(("number", "code", "word"), [("SIGINT", 130, "interrupted"), ("SIGTERM", 143, "terminated")])
 def test_signal_ends_at_once_and_the_same_command_resumes(tmp_path, number, code, word):
     words = ["reproduce", "small", "--runs", "2", "--out", tmp_path]
-    process = start(*words, "--quiet", seconds="0.8")
+    process = start(*words, "--quiet", seconds="3")
     wait_for(lambda: len(list(tmp_path.glob("cells/*.npz"))) == 1)
     began = time.monotonic()
     process.send_signal(getattr(signal, number))
     found, output, errors = finish(process)
-    assert time.monotonic() - began < 1.0
+    assert time.monotonic() - began < 2.5  # less than a cell takes
     assert (found, output) == (code, "")
     assert errors == f"lstd: {word}; what is finished is kept, and the same command resumes.\n"
     assert not [file for file in tmp_path.rglob("*") if file.name.startswith(".")]
@@ -299,7 +310,7 @@ def test_ignored_signal_stays_ignored(tmp_path):
     )
     wait_for(lambda: (tmp_path / CONFIGURATION).exists())
     process.send_signal(signal.SIGINT)
-    assert process.wait(timeout=60) == 0
+    assert process.wait(timeout=300) == 0
 
 
 def test_second_process_on_a_folder_is_refused(tmp_path):
@@ -322,7 +333,7 @@ def test_terminal_gets_a_bar_and_its_cursor_back(tmp_path):
     os.close(slave)
     wait_for(lambda: list(tmp_path.glob("cells/*.npz")))
     process.send_signal(signal.SIGINT)
-    assert process.wait(timeout=60) == 130
+    assert process.wait(timeout=300) == 130
     process.stdout.close()
     shown = b""
     try:
@@ -352,7 +363,7 @@ def test_real_command_on_the_small_problem(tmp_path):
     assert {name for name in OUR_FILES if not (tmp_path / name).exists()} == {
         name for name in OUR_FILES if any(other in name for other in others)
     }
-    began = time.perf_counter()
-    code, output, _ = finish(start(*words, program=COMMAND))
+    with cpu_seconds() as seconds:
+        code, output, _ = finish(start(*words, program=COMMAND))
     assert (code, json.loads(output)["cells"]) == (0, {"computed": 0, "reused": 6})
-    assert time.perf_counter() - began < 5
+    assert seconds[0] < 5

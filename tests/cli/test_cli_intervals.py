@@ -325,7 +325,7 @@ def test_model_stays_when_there_is_no_room_for_the_report(folder):
         "resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000)); sys.exit(main())"
     )
     words = [sys.executable, "-c", program, *FIT, "--report", "fit.html", "--quiet"]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(words, capture_output=True, text=True, timeout=300)
     assert (done.returncode, done.stdout) == (1, ""), done.stderr
     assert done.stderr.endswith(
         "lstd: fit.html could not be written: File too large; make room or mend the folder. The model was written to "

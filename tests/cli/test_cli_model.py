@@ -60,7 +60,7 @@ def start(*words, **options):
 
 
 def finish(process):
-    output, errors = process.communicate(timeout=60)
+    output, errors = process.communicate(timeout=300)
     return process.returncode, output, errors
 
 
@@ -297,7 +297,7 @@ def test_full_disk_is_one_line_and_exit_code_1(folder):
         ["predict", "model", "long.csv", "-o", "p.parquet"],
         ["fit", "data.csv", "--features", "x,y", *COLUMNS, "-o", "second"],
     ):
-        done = subprocess.run([*COMMAND, *words], preexec_fn=limit, capture_output=True, text=True, timeout=60)
+        done = subprocess.run([*COMMAND, *words], preexec_fn=limit, capture_output=True, text=True, timeout=300)
         assert (done.returncode, done.stdout) == (1, "")
         assert [line for line in done.stderr.splitlines() if "left: reading" not in line] == [
             f"lstd: {words[-1]} could not be written: File too large; make room or mend the folder."
@@ -323,7 +323,7 @@ def test_reader_that_goes_away_is_no_failure(folder):
     process = start("predict", "model", "long.csv", "--quiet")
     assert process.stdout.readline() == "prediction\n"
     process.stdout.close()
-    assert process.wait(timeout=60) == 0
+    assert process.wait(timeout=300) == 0
     assert process.stderr.read() == ""
     process.stderr.close()
 

@@ -6,7 +6,6 @@ import signal
 import time
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from functools import partial
-from multiprocessing import get_context
 
 import numpy as np
 import pytest
@@ -14,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
-from chunk_loaders import EDGES, N_CHUNKS, N, chunk, load, slow, sum_chunks, whole
-from dask_commands import commands
+from chunk_loaders import EDGES, N_CHUNKS, N, chunk, load, process_context, slow, sum_chunks, whole
+from dask_commands import commands, local_client
 from lstd import LSTD, LSTDStatistics, fit_chunks
 from lstd.distributed import local_processes
 from lstd.distributed.tree import Tree
@@ -41,7 +40,7 @@ def n_calls(folder):
 
 
 def processes(workers=2):
-    return ProcessPoolExecutor(workers, mp_context=get_context("spawn"))
+    return ProcessPoolExecutor(workers, mp_context=process_context())
 
 
 def assert_same_bits(one, two):
@@ -67,15 +66,17 @@ def threads():
 
 
 @pytest.fixture(scope="module")
-def client():
-    distributed = pytest.importorskip("distributed")
-    with (
-        distributed.LocalCluster(
-            n_workers=2, threads_per_worker=1, processes=True, dashboard_address="127.0.0.1:0", memory_limit=0
-        ) as cluster,
-        distributed.Client(cluster) as found,
-    ):
+def cluster():
+    pytest.importorskip("distributed")
+    with local_client() as found:
         yield found
+
+
+@pytest.fixture
+def client(cluster):
+    """A client of two processes, also after a test that killed some."""
+    cluster.wait_for_workers(2, timeout=240)
+    return cluster
 
 
 # ---------------------------------------------------------------- the tree
@@ -368,8 +369,8 @@ def test_a_worker_of_the_command_line_is_killed_in_the_middle(command_line, refe
     distributed = pytest.importorskip("distributed")
     address, workers = command_line
     chunks = loaders(tmp_path / "calls", seconds=0.1)
-    with distributed.Client(address, timeout=20) as found:
-        found.wait_for_workers(2, timeout=20)
+    with distributed.Client(address, timeout=120) as found:
+        found.wait_for_workers(2, timeout=120)
         with ThreadPoolExecutor(1) as beside:
             result = beside.submit(sum_chunks, chunks, **SETTINGS, client=found, store=tmp_path / "store")
             while n_calls(tmp_path / "calls") < 5 and not result.done():

@@ -7,7 +7,6 @@ import os
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from functools import partial
 from itertools import pairwise
-from multiprocessing import get_context
 
 import numpy as np
 import pandas as pd
@@ -17,7 +16,8 @@ from hypothesis import strategies as st
 from test_distributed import assert_same_bits
 
 import lstd
-from chunk_loaders import EDGES, N, die_once, whole
+from chunk_loaders import EDGES, N, die_once, process_context, whole
+from dask_commands import local_client
 from lstd import LSTDStatistics, fit_chunks, fit_tables
 from lstd.data.rows import check_rows
 from lstd.errors import InvalidInputError, LSTDError, MissingTerminationWarning
@@ -98,14 +98,16 @@ def reference():
 
 
 @pytest.fixture(scope="module")
-def client():
-    with (
-        distributed.LocalCluster(
-            n_workers=2, threads_per_worker=1, processes=True, dashboard_address="127.0.0.1:0", memory_limit=0
-        ) as cluster,
-        distributed.Client(cluster) as found,
-    ):
+def cluster():
+    with local_client() as found:
         yield found
+
+
+@pytest.fixture
+def client(cluster):
+    """A client of two processes, also after a test that killed some."""
+    cluster.wait_for_workers(2, timeout=240)
+    return cluster
 
 
 def assert_agrees(found, expected, *, ordered=True):
@@ -157,7 +159,7 @@ def test_the_bits_of_files_do_not_depend_on_the_workers(where, paths, request):
         found = sum_tables(paths, **ROLES, **SETTINGS, client=request.getfixturevalue("client"))
     else:
         make = {"threads": partial(ThreadPoolExecutor, 4)}
-        make["processes"] = partial(ProcessPoolExecutor, 2, mp_context=get_context("spawn"))
+        make["processes"] = partial(ProcessPoolExecutor, 2, mp_context=process_context())
         with make[where]() as pool:
             found = sum_tables(paths, **ROLES, **SETTINGS, executor=pool)
     assert_same_bits(found, expected)

@@ -11,20 +11,19 @@ import warnings
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import closing
 from functools import partial
-from multiprocessing import get_context
 
 import numpy as np
 import pytest
 from scipy import sparse
 from test_distributed import SETTINGS, assert_same_bits, loaders, n_calls, processes
 
-from chunk_loaders import N_CHUNKS, chunk, load_and_die_sending, sum_chunks
+from chunk_loaders import N_CHUNKS, chunk, load_and_die_sending, process_context, sum_chunks
 from dask_commands import commands
 from lstd import LSTDStatistics
 from lstd.distributed import executors, local_processes
 from lstd.errors import InvalidInputError, LSTDError
 
-SECONDS = 60.0  # after which something hangs
+SECONDS = 300.0  # after which something hangs
 
 
 def within(function, *arguments, **options):
@@ -89,7 +88,7 @@ def test_a_pool_that_only_takes_its_time_is_waited_for(options, monkeypatch):
     made = []
 
     def make():
-        made.append(ProcessPoolExecutor(2, mp_context=get_context("spawn"), **options))
+        made.append(ProcessPoolExecutor(2, mp_context=process_context(), **options))
         return made[-1]
 
     with closing(executors.on_executor(time.sleep, [(0.3,)] * 3, make, None)) as finished:
@@ -203,7 +202,7 @@ PRELOAD = ("--preload", "fake_worker")  # which gives lstd another version, or t
 def dask_commands(tmp_path):
     """A scheduler without workers, and a client of it."""
     distributed = pytest.importorskip("distributed")
-    with commands(tmp_path) as started, distributed.Client(started.address, timeout=20) as client:
+    with commands(tmp_path) as started, distributed.Client(started.address, timeout=120) as client:
         yield started, client
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)  # of sockets that Dask leaves when tasks are cancelled
@@ -236,7 +235,7 @@ def test_the_executor_of_a_client_is_made_and_shut_down(dask_commands, reference
 def test_workers_of_another_version_are_refused(version, named, dask_commands, tmp_path):
     started, client = dask_commands
     started.add_worker(*PRELOAD, FAKE_VERSION=version)
-    client.wait_for_workers(1, timeout=30)
+    client.wait_for_workers(1, timeout=120)
     for kind in ("functions", "graph"):
         with pytest.raises(InvalidInputError, match=f"1 of 1 workers has {named}.*Install"):
             within(sum_chunks, data(kind, loaders(tmp_path / "calls")), **SETTINGS, client=client)

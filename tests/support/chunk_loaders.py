@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import random
 import signal
 import time
+from functools import cache
 from multiprocessing.connection import Connection
 
 import numpy as np
@@ -13,6 +15,23 @@ import numpy as np
 N = 3
 EDGES = [0, 30, 30, 31, *range(60, 381, 40), 387]
 N_CHUNKS = len(EDGES) - 1
+PROCESSES = "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
+PRELOADED = "distributed.nanny", "distributed.worker", "pandas", "pyarrow.parquet", "lstd.distributed", "lstd.tables"
+
+
+@cache
+def preload_forked_processes():
+    """Start the process that others are forked from, with what they would import otherwise."""
+    if PROCESSES == "forkserver":
+        from multiprocessing import forkserver
+
+        multiprocessing.set_forkserver_preload([*PRELOADED])
+        forkserver.ensure_running()
+
+
+def process_context():
+    preload_forked_processes()
+    return multiprocessing.get_context(PROCESSES)
 
 
 def whole():

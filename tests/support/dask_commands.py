@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from chunk_loaders import PROCESSES, preload_forked_processes
+
 TESTS = str(Path(__file__).parent)
 
 
@@ -55,12 +57,17 @@ def commands(folder: Path) -> Iterator[Commands]:
 @contextlib.contextmanager
 def local_client() -> Iterator[Any]:
     """A client of a cluster of two processes of this machine, of one thread each."""
+    import dask
+
     import distributed
 
+    preload_forked_processes()
+    patient = {"distributed.comm.timeouts.connect": "120s"}  # on a busy machine a worker that is replaced starts slowly
     with (
+        dask.config.set(patient | {"distributed.worker.multiprocessing-method": PROCESSES}),
         # Port 0 is any that is free: the usual one may be another cluster's.
         distributed.LocalCluster(
-            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0", memory_limit=0
+            n_workers=2, threads_per_worker=1, processes=True, dashboard_address="127.0.0.1:0", memory_limit=0
         ) as cluster,
         distributed.Client(cluster) as client,
     ):

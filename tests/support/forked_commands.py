@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-SECONDS = 60  # for a command to end or to stop; then it is killed
+SECONDS = 300  # for a command to end or to stop; then it is killed
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 _CHANGES = ("os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.truncate", "os.link", "os.symlink")
 
