@@ -343,24 +343,30 @@ print(next(line for line in open("/proc/self/status") if line.startswith("VmHWM"
 """
 
 
+@pytest.fixture(scope="module")
+def growing_files(tmp_path_factory):
+    """Files of 32 MB and of 128 MB, by kind."""
+    folder, rng = tmp_path_factory.mktemp("growing"), np.random.default_rng(0)
+    columns = {f"x{j}": rng.normal(size=2048) for j in range(128)}
+    group = pa.table(columns | {"r": rng.normal(size=2048), "done": np.arange(2048) % 64 == 63})
+    paths = {kind: [folder / f"{n_groups}.{kind}" for n_groups in (16, 64)] for kind in ("parquet", "feather")}
+    for path in paths["parquet"]:
+        with pq.ParquetWriter(path, group.schema, use_dictionary=False) as writer:
+            for _ in range(int(path.stem)):
+                writer.write_table(group)
+    for path in paths["feather"]:
+        with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, group.schema) as writer:
+            for _ in range(int(path.stem)):
+                writer.write_table(group)
+    return paths
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
 @pytest.mark.parametrize(("kind", "how"), [("parquet", "whole"), ("parquet", "filtered"), ("feather", "whole")])
-def test_memory_is_bounded_by_the_setting(tmp_path, kind, how):
+def test_memory_is_bounded_by_the_setting(growing_files, kind, how):
     """Of 96 MB more, six times the bound, at most three times the bound stay with the allocators and as footers."""
-    rng = np.random.default_rng(0)
     peaks = []
-    for n_groups in (16, 64):
-        path = tmp_path / f"{n_groups}.{kind}"
-        columns = {f"x{j}": rng.normal(size=2048) for j in range(128)}
-        group = pa.table(columns | {"r": rng.normal(size=2048), "done": np.arange(2048) % 64 == 63})
-        if kind == "parquet":
-            with pq.ParquetWriter(path, group.schema, use_dictionary=False) as writer:
-                for _ in range(n_groups):
-                    writer.write_table(group)
-        else:
-            with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, group.schema) as writer:
-                for _ in range(n_groups):
-                    writer.write_table(group)
+    for path in growing_files[kind]:
         done = subprocess.run([sys.executable, "-c", PEAK, path, how], capture_output=True, text=True, env=os.environ)
         assert done.returncode == 0, done.stderr
         peaks.append(int(done.stdout) / 1024)
