@@ -331,12 +331,20 @@ def test_reader_that_goes_away_is_no_failure(folder):
 # Interruption
 
 
+@pytest.fixture(scope="module")
+def long_table(tmp_path_factory):
+    """A file that takes seconds to read."""
+    path = tmp_path_factory.mktemp("long") / "long.csv"
+    write_csv(pa.concat_tables([table(100_000)] * 12).set_column(3, "id", pa.array(np.arange(1_200_000))), path)
+    return path
+
+
 @POSIX
 @pytest.mark.parametrize(("number", "code"), [("SIGINT", 130), ("SIGTERM", 143), ("SIGKILL", -9)])
 @pytest.mark.parametrize("command", ["fit", "predict"])
-def test_interruption_leaves_nothing_half_written(folder, number, code, command):
+def test_interruption_leaves_nothing_half_written(folder, long_table, number, code, command):
     assert run([*FIT, "--quiet"]) == 0
-    write_csv(pa.concat_tables([table(100_000)] * 12).set_column(3, "id", pa.array(np.arange(1_200_000))), "long.csv")
+    Path("long.csv").symlink_to(long_table)
     words = {
         "fit": ["fit", "long.csv", "--features", "x,y", "--reward", "t", "--gamma", "0.9", "-o", "new"],
         "predict": ["predict", "model", "long.csv", "-o", "new.csv"],
