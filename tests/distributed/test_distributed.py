@@ -375,7 +375,8 @@ def test_a_worker_of_the_command_line_is_killed_in_the_middle(command_line, refe
             result = beside.submit(sum_chunks, chunks, **SETTINGS, client=found, store=tmp_path / "store")
             while n_calls(tmp_path / "calls") < 5 and not result.done():
                 time.sleep(0.01)
-            workers[0].send_signal(signal.SIGKILL)
-            assert_same_bits(result.result(timeout=30), reference)
-    assert workers[0].wait() == -signal.SIGKILL
+            workers[0].kill()
+            assert_same_bits(result.result(timeout=300), reference)
+    workers[0].join()
+    assert workers[0].exitcode == -signal.SIGKILL
     assert N_CHUNKS <= n_calls(tmp_path / "calls") <= N_CHUNKS + 1

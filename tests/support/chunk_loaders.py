@@ -16,7 +16,10 @@ N = 3
 EDGES = [0, 30, 30, 31, *range(60, 381, 40), 387]
 N_CHUNKS = len(EDGES) - 1
 PROCESSES = "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
-PRELOADED = "distributed.nanny", "distributed.worker", "pandas", "pyarrow.parquet", "lstd.distributed", "lstd.tables"
+PRELOADED = (
+    "distributed.cli.dask_worker", "distributed.cli.dask_scheduler", "dask.__main__", "pandas", "pyarrow.parquet",
+    "lstd.distributed", "lstd.tables",
+)  # fmt: skip
 
 
 @cache

@@ -5,13 +5,13 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
-import subprocess
 import sys
 from collections.abc import Iterator
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
-from chunk_loaders import PROCESSES, preload_forked_processes
+from chunk_loaders import PROCESSES, preload_forked_processes, process_context
 
 TESTS = str(Path(__file__).parent)
 
@@ -21,27 +21,38 @@ class Commands:
 
     def __init__(self, folder: Path) -> None:
         self.address = f"tcp://127.0.0.1:{free_port()}"
-        self.workers: list[subprocess.Popen[bytes]] = []
+        self.workers: list[BaseProcess] = []
         self._folder = folder
         self.scheduler = self._start("scheduler", "--host", self.address)
 
-    def add_worker(self, *words: str, **environment: str) -> subprocess.Popen[bytes]:
+    def add_worker(self, *words: str, **environment: str) -> BaseProcess:
         """Start one more worker; `words` are further options."""
         options = ["--nthreads", "1", "--no-nanny", "--local-directory", str(self._folder), *words]
         self.workers.append(self._start("worker", self.address, *options, **environment))
         return self.workers[-1]
 
-    def _start(self, *words: str, **environment: str) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-m", "dask", *words, "--no-dashboard"]
-        variables = os.environ | {"PYTHONPATH": TESTS} | environment
-        with open(self._folder / "log", "ab") as log:
-            return subprocess.Popen(command, env=variables, stdout=log, stderr=log)
+    def _start(self, *words: str, **environment: str) -> BaseProcess:
+        arguments = ([*words, "--no-dashboard"], {"PYTHONPATH": TESTS} | environment, self._folder / "log")
+        process = process_context().Process(target=_run, args=arguments)
+        process.start()
+        return process
 
     def close(self) -> None:
         """Kill them all."""
         for process in (self.scheduler, *self.workers):
             process.kill()
-            process.wait()
+            process.join()
+
+
+def _run(words: list[str], environment: dict[str, str], log: Path) -> None:
+    """The command ``dask``, in a process of its own."""
+    os.environ |= environment
+    for stream in (1, 2):
+        os.dup2(os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT), stream)
+    sys.argv = ["dask", *words]
+    from dask.__main__ import main
+
+    main()
 
 
 @contextlib.contextmanager
