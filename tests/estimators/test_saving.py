@@ -431,3 +431,12 @@ def test_failure_to_write_leaves_the_old_file(tmp_path, monkeypatch):
     assert [file.name for file in tmp_path.iterdir()] == ["m"]
     with pytest.raises(OutputError, match="could not be written"):
         write_model(model(), Path(os.devnull) / "m")
+
+
+@pytest.mark.parametrize("grid", [range(2), (0.0, 1.0), np.array([0.0, 1.0]), [np.float32(0.0), 1]])
+def test_grids_of_any_sequence_are_saved(tmp_path, grid):
+    X, y = np.random.default_rng(0).normal(size=(2, 40, 1))
+    lstd.LSTDCV(gamma=0.9, lmbdas=grid, alphas=(1,)).fit(X, y[:, 0]).save(tmp_path / "m")
+    found = lstd.load(tmp_path / "m")
+    assert list(found.lmbdas) == [0.0, 1.0]
+    assert list(found.alphas) == [1]

@@ -20,14 +20,6 @@ if TYPE_CHECKING:
 def fit_text(model: Model, sample: Sample | None, file: str, report: Path | None) -> str:
     """Describe what a model was fitted to, the choice of its settings, its intervals and the files written."""
     lines = _summary(model, file)
-    if (chosen := model.selection) is not None:
-        rows = f"all {chosen.n_rows}"
-        if model.origin is not None and chosen.n_rows < model.origin.rows:
-            rows = f"the first {chosen.n_rows} of {model.origin.rows}"
-        lines.append(
-            f"  chosen      lmbda {chosen.lmbda:g}, alpha {chosen.alpha:g}, from {rows} rows in {chosen.n_folds} folds;"
-            f" R² {chosen.score:.4g} on held-out rows"
-        )
     if report is not None and sample is not None and model.origin is not None:
         which = f"the first {len(sample)} of" if sample.is_full else "all"
         lines.append(f"  report      {report}, on {which} {model.origin.rows} rows")
@@ -36,12 +28,8 @@ def fit_text(model: Model, sample: Sample | None, file: str, report: Path | None
 
 def fit_json(model: Model, sample: Sample | None, file: str, report: Path | None) -> str:
     """Return the same as one JSON document, with coefficients."""
-    chosen, selection = model.selection, None
-    if chosen is not None:
-        names = {"lmbda": "lmbda", "alpha": "alpha", "rows": "n_rows", "folds": "n_folds", "score": "score"}
-        selection = {name: getattr(chosen, attribute) for name, attribute in names.items()}
     page = None if report is None or sample is None else {"file": str(report), "rows": len(sample)}
-    content = {"no_intervals": model.no_intervals or None, "selection": selection, "report": page}
+    content = {"no_intervals": model.no_intervals or None, "report": page}
     return document(_content(model, file) | content)
 
 
@@ -69,7 +57,20 @@ def _summary(model: Model, file: str) -> list[str]:
         f"  rewards     {', '.join(model.reward_names)}",
         f"  condition   {condition:.2g}{singular}",
         f"  intervals   {f'none. {model.no_intervals}' if model.no_intervals else blocks}",
+        *_choice(model),
     ]
+
+
+def _choice(model: Model) -> Iterator[str]:
+    if (chosen := model.selection) is None:
+        return
+    rows = f"all {chosen.n_rows}"
+    if model.origin is not None and chosen.n_rows < model.origin.rows:
+        rows = f"the first {chosen.n_rows} of {model.origin.rows}"
+    yield (
+        f"  chosen      lmbda {chosen.lmbda:g}, alpha {chosen.alpha:g}, from {rows} rows in {chosen.n_folds} folds;"
+        f" R² {chosen.score:.4g} on held-out rows"
+    )
 
 
 def _n_blocks(model: Model) -> int | None:
@@ -90,6 +91,7 @@ def _content(model: Model, file: str) -> dict[str, Any]:
         "file": file,
         "origin": None if model.origin is None else asdict(model.origin),
         **{name: getattr(model.settings, name) for name in ("gamma", "lmbda", "alpha", "variant", "fit_intercept")},
+        "selection": _selection(model),
         "condition_number": condition if math.isfinite(condition) else None,
         "blocks": _n_blocks(model),
         "coefficients": by_reward(model.solution.weights.T.tolist()),
@@ -97,6 +99,13 @@ def _content(model: Model, file: str) -> dict[str, Any]:
         "coefficient_errors": None if errors is None else by_reward(errors),
         "intercept_error": intercept_error,
     }
+
+
+def _selection(model: Model) -> dict[str, Any] | None:
+    if (chosen := model.selection) is None:
+        return None
+    names = {"lmbda": "lmbda", "alpha": "alpha", "rows": "n_rows", "folds": "n_folds", "score": "score"}
+    return {name: getattr(chosen, attribute) for name, attribute in names.items()}
 
 
 def _standard_errors(model: Model) -> list[list[float]] | None:

@@ -45,11 +45,15 @@ def fit(
     ] = None,
     lmbda: Annotated[
         str,
-        typer.Option(metavar="NUMBER|auto", help="Trace decay, in [0, 1]; auto: by the data.", show_default=True),
+        typer.Option(
+            metavar="NUMBER|auto", help="Trace decay, in [0, 1]; auto: chosen by cross-validation.", show_default=True
+        ),
     ] = "0.9",
     alpha: Annotated[
         str,
-        typer.Option(metavar="NUMBER|auto", help="Ridge coefficient; auto: by the data.", show_default=True),
+        typer.Option(
+            metavar="NUMBER|auto", help="Ridge coefficient; auto: chosen by cross-validation.", show_default=True
+        ),
     ] = "1",
     variant: Annotated[
         str, typer.Option(metavar="NAME", help="boyan, uncorrected or mixed.", show_default=True)

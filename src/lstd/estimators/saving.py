@@ -36,7 +36,7 @@ def write_model(model: Model, path: str | os.PathLike[str]) -> None:
         "settings": {name: getattr(model.settings, name) for name in _SETTINGS},
         "feature_names": model.names,
         "reward_names": model.rewards,
-        "options": dict(model.options),
+        "options": {name: np.asarray(value).tolist() for name, value in model.options.items()},
         "origin": None if model.origin is None else asdict(model.origin),
         "selection": None,
         "statistics": document,
@@ -96,8 +96,8 @@ def _names(value: Any) -> tuple[str, ...] | None:
 def _influence(arrays: Mapping[str, Array], m: int, n: int, intercept: bool) -> Influence:
     shares = arrays["influence_shares"]
     return Influence(
-        shaped(arrays["influence_vectors"], len(shares), m, n), shaped(arrays["influence_shift"], m, n),
-        shaped(shares, len(shares)), intercept,
+        finite(shaped(arrays["influence_vectors"], len(shares), m, n)), finite(shaped(arrays["influence_shift"], m, n)),
+        finite(shaped(shares, len(shares))), intercept,
     )  # fmt: skip
 
 

@@ -122,7 +122,10 @@ def _check_seal(path: Path, file: IO[bytes]) -> None:
     start = file.read(4)
     if left < 0 or not seal.startswith(_PREFIX):
         if start.startswith(b"PK"):
-            raise InvalidInputError(f"{path} is cut off or damaged; make it again or take a copy of it.")
+            raise InvalidInputError(
+                f"{path} was not written by lstd, or is cut off or damaged: it does not end in a checksum. Make it "
+                "again or take a copy of it."
+            )
         raise InvalidInputError(f"{path} was not written by lstd.")
     digest = hashlib.sha256()
     file.seek(0)
