@@ -96,3 +96,16 @@ def test_the_first_bad_value_of_several_rules():
 
 def test_long_values_are_cut_in_messages():
     assert parsing.numbers(objects(["9" * 50 + "x"]), "x")[1].text == f"has '{'9' * 40}…', which is not a number."
+
+
+@pytest.mark.parametrize(
+    ("one", "two", "expected"),
+    [
+        (7, "7", True), (7.0, " 7.0", True), (np.int64(7), np.float32(7), True), ("7", np.str_("7.0"), True),
+        ("007", 7, True), ("007", "7", False), (7, "8", False), (2**53, str(2**53 + 1), False), ("a", b"a", True),
+        ("true", np.True_, True), ("a", 7, False), (None, None, True), (None, "a", False),
+        ("1970-01-03 00:00:00", np.datetime64("1970-01-03", "ns"), True), ("a", np.datetime64("1970-01-03"), False),
+    ],
+)  # fmt: skip
+def test_forms_of_one_id(one, two, expected):
+    assert parsing.same_id(one, two) is parsing.same_id(two, one) is expected

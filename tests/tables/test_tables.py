@@ -8,9 +8,11 @@ import sys
 import threading
 import tracemalloc
 import weakref
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.dataset
@@ -20,7 +22,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from lstd import LSTDStatistics
+from lstd import LSTD, LSTDStatistics, fit_tables
 from lstd.data.parsing import id_key
 from lstd.data.settings import Settings
 from lstd.errors import InvalidInputError
@@ -331,3 +333,28 @@ def test_what_python_cannot_raise_is_told_as_before():
         assert sys.unraisablehook is before
     finally:
         sys.unraisablehook = before
+
+
+DAYS = np.datetime64("1970-01-01", "ns") + np.repeat(np.arange(4), 10) * np.timedelta64(1, "D")
+
+
+@pytest.mark.parametrize(
+    "ids",
+    [
+        *(np.array([form.format(i) for i in np.arange(40) // 10]) for form in ("{}", "{}.0", "00{}", "p{}")),
+        *(np.arange(40) // 10 + shift for shift in (0, 0.0, 0.5)),
+        *(DAYS.astype(f"M8[{unit}]") for unit in ("ns", "s", "D")),
+    ],
+    ids=lambda ids: str(ids[-1]),
+)
+@pytest.mark.parametrize("options", [{"n_jobs": 1}, {"executor": ThreadPoolExecutor}], ids=["threads", "executor"])
+def test_arrays_continue_the_episode_of_a_table_by_any_form_of_its_id(ids, options):
+    rng = np.random.default_rng(0)
+    X, y, terminated = rng.normal(size=(40, 2)), rng.normal(size=40), np.zeros(40, dtype=bool)
+    table = pa.table({"a": X[:25, 0], "b": X[:25, 1], "r": y[:25], "id": pa.array(ids[:25]), "end": terminated[:25]})
+    columns = {"features": ["a", "b"], "reward": "r", "episode": "id", "terminated": "end"}
+    model = fit_tables(table, **columns, gamma=0.9, **options)
+    model.partial_fit(pd.DataFrame(X[25:], columns=["a", "b"]), y[25:], episode=ids[25:], terminated=terminated[25:])
+    whole = LSTD(gamma=0.9).fit(X, y, episode=ids, terminated=terminated)
+    assert model.n_episodes_ == whole.n_episodes_ == 4
+    assert_close(model.coef_, whole.coef_, "solve")

@@ -208,6 +208,36 @@ def id_key(name: Any) -> int | bytes:
     return hashlib.blake2b(str(name).encode(), digest_size=16).digest()
 
 
+def same_id(one: Any, two: Any) -> bool:
+    """Return whether two ids are one: as 7, 7.0, "7" and "7.0" are, or a number or a time and its text."""
+    if type(one) is type(two) and not isinstance(one, str):
+        return bool(np.all(one == two))
+    text, other = _python_id(one), _python_id(two)
+    if isinstance(other, str):
+        text, other = other, text
+    if not isinstance(text, str):
+        return bool(np.all(text == other))
+    if isinstance(other, bool):  # tables read flags as "true" and "false"
+        return text.lower() == str(other).lower()
+    if isinstance(other, (str, int, float)) and id_key(text) == id_key(other):
+        return True
+    try:
+        if isinstance(other, (int, float)) and whole_number(text) is None:
+            return float(text) == other
+        return isinstance(other, (date, np.datetime64)) and bool(np.datetime64(text) == np.datetime64(other))
+    except ValueError:  # the text is neither a number nor a time
+        return False
+
+
+def _python_id(name: Any) -> Any:
+    """Convert an id to a Python object, without white space around text; times of NumPy stay, as they may be of ns."""
+    if isinstance(name, np.generic) and not isinstance(name, np.datetime64):
+        name = name.item()
+    if isinstance(name, (bytes, Decimal)):
+        name = _plain_id(name)
+    return name.strip() if isinstance(name, str) else name
+
+
 def last_rows(ids: NDArray[Any]) -> Flags:
     """Flag the last row of each run of equal ids, shape (T,)."""
     last = np.ones(len(ids), dtype=np.bool_)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from lstd.data.parsing import same_id
 from lstd.data.rows import Rows, check_rows, first_break
 from lstd.distributed.sums import Leaf, Part, called, pickled, status
 from lstd.errors import InvalidInputError
@@ -140,7 +141,7 @@ def first_rows(chunks: Iterator[Any], leaf: SumArrays, max_entries: int) -> Rows
         size = min(len(rows), max(64, (max_entries - entries) // rows.n_features))
         begins = np.concatenate([[False], rows.last[:-1]])
         if place and joined:
-            begins[0] = leaf.independent or bool(np.any(last != rows.first_episode)) or joined["terminated"][-1][-1]
+            begins[0] = leaf.independent or not same_id(last, rows.first_episode) or joined["terminated"][-1][-1]
         episode = number + np.cumsum(begins)
         part = {
             "X": rows.X, "y": rows.y, "episode": episode, "terminated": rows.terminated, "X_next": rows.X_next,

@@ -17,6 +17,7 @@ from scipy import sparse
 from lstd._kernels import td_update as kernels
 from lstd._kernels.td_update import step
 from lstd.data.checks import check_choice, check_flag, check_integer, check_real
+from lstd.data.parsing import same_id
 from lstd.data.rows import Features, PerRow, Rows, check_finite, check_rows
 from lstd.data.settings import GAMMA, LMBDA
 from lstd.errors import InvalidInputError
@@ -171,7 +172,7 @@ class TemporalDifference(OnlinePredictor):
                 "`episode` must be given for all chunks of a stream or for none, because a chunk may continue the "
                 "episode of the previous chunk."
             )
-        continues = bool(np.all(self._episode == rows.first_episode))
+        continues = same_id(self._episode, rows.first_episode)
         if continues and self._pending is not None and math.isnan(self._pending.reward):
             raise InvalidInputError(
                 "`y` must be finite on a row whose episode continues in the next chunk; the last row of the chunk "

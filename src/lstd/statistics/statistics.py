@@ -40,6 +40,7 @@ from scipy import sparse
 
 from lstd._kernels.add_outer import add_with_outer
 from lstd.data.checks import check_choice, check_integer, check_real
+from lstd.data.parsing import same_id
 from lstd.data.rows import Features, PerRow, Rows, check_finite, check_rows, warn_of_breaks
 from lstd.data.settings import VARIANTS
 from lstd.errors import InvalidInputError
@@ -280,7 +281,7 @@ class LSTDStatistics(ReadOnly):
             When the id is that of an episode that terminated; when ids or successors were given for only some rows.
         """
         self._check_successors(successors)
-        same = bool(np.all(self.last_episode == episode))
+        same = same_id(self.last_episode, episode)
         if self.pending is None:
             if same and episode is not None:
                 raise InvalidInputError(
