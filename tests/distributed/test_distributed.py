@@ -8,6 +8,7 @@ from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from functools import partial
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -380,3 +381,32 @@ def test_a_worker_of_the_command_line_is_killed_in_the_middle(command_line, refe
     workers[0].join()
     assert workers[0].exitcode == -signal.SIGKILL
     assert N_CHUNKS <= n_calls(tmp_path / "calls") <= N_CHUNKS + 1
+
+
+NAMED = pd.DataFrame(np.random.default_rng(0).normal(size=(40, 2)), columns=["a", "b"])
+
+
+@pytest.mark.parametrize("runner", ["threads", "executor", "store", "chosen"])
+def test_names_of_columns_are_kept_and_the_same_in_all_chunks(tmp_path, runner):
+    options = {
+        "threads": {"n_jobs": 2}, "executor": {"executor": partial(ThreadPoolExecutor, 1)},
+        "store": {"store": tmp_path}, "chosen": {"lmbda": "auto"},
+    }[runner]  # fmt: skip
+    y = np.arange(40.0)
+    chunks = [(NAMED[:20], y[:20]), (NAMED[20:30], y[20:30]), (NAMED[30:], y[30:])]
+    for _ in range(2):  # the second time from the store
+        assert fit_chunks(chunks, gamma=0.9, **options).feature_names_in_.tolist() == ["a", "b"]
+    message = r"`source\[2\]`: `X` must have the columns \['a', 'b'\] in this order; got \['b', 'a'\]"
+    for names in (["b", "a"], ["a", "c"]):
+        with pytest.raises(InvalidInputError, match=message if names == ["b", "a"] else r"`source\[2\]`.* 'c'\]"):
+            fit_chunks([*chunks[:2], (NAMED[30:].set_axis(names, axis=1), y[30:])], gamma=0.9, **options)
+
+
+def test_names_of_columns_differ_and_are_those_of_x_next():
+    y = np.arange(40.0)
+    with pytest.raises(InvalidInputError, match=r"`source\[0\]`: `X` must have columns of different names"):
+        fit_chunks([(NAMED.set_axis(["a", "a"], axis=1), y)], gamma=0.9)
+    with pytest.raises(InvalidInputError, match=r"`source\[0\]`: `X_next` must have the columns \['a', 'b'\]"):
+        fit_chunks([{"X": NAMED, "y": y, "X_next": NAMED[["b", "a"]]}], gamma=0.9)
+    unnamed = fit_chunks([(NAMED.to_numpy(), y)], gamma=0.9)
+    assert not hasattr(unnamed, "feature_names_in_")

@@ -56,7 +56,8 @@ def fit_chunks(
     source : iterable, path-like, or Dask arrays
         Chunks in time order. A chunk is ``(X, y)`` or a mapping of the arrays that :meth:`lstd.LSTD.fit` takes, by
         name; the path of an .npz file of them; a function without arguments that returns one of the first two and is
-        called where the chunk is summed; a `dask.delayed` object; or a future of a cluster. An iterable is asked for
+        called where the chunk is summed; a `dask.delayed` object; or a future of a cluster. Data frames `X` must have
+        the same columns in the same order in all chunks; features of arrays count by position. An iterable is asked for
         the next chunk when a worker is free. Dask arrays are given as a tuple ``(X, y)`` or a mapping by name; each of
         their chunks of rows is a chunk.
     gamma, lmbda, alpha, variant, fit_intercept, n_blocks
@@ -124,7 +125,7 @@ def fit_chunks(
     if part.broken is not None:
         place, row = part.broken
         warn_of_break(f"`source[{place}]`: row {row} of `X`")
-    return estimator_of(model_of(part.blocks, settings, selection, n_blocks))
+    return estimator_of(model_of(part.blocks, settings, selection, n_blocks, names=part.names))
 
 
 def chunks_of(source: Any) -> Partitions | Iterable[Any]:

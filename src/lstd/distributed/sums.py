@@ -21,7 +21,7 @@ from lstd.errors import InvalidInputError, LSTDError
 from lstd.io.archive import read, write
 from lstd.io.files import checked_path
 from lstd.statistics.blocks import Blocks
-from lstd.statistics.packing import pack
+from lstd.statistics.packing import pack, texts
 from lstd.statistics.statistics import unpack_statistics
 
 _LOG = logging.getLogger("lstd")
@@ -39,6 +39,7 @@ class Part:
     assumed: int | None = None  # a chunk with `episode` and without `terminated`
     broken: tuple[int, int] | None = None  # a chunk and its row that does not follow the row before it
     ends: Any = None  # the rows at both ends of tables, for rules that concern rows of two tables
+    names: tuple[str, ...] | None = None  # of the features, where `X` is a data frame
 
 
 @dataclass(frozen=True)
@@ -117,7 +118,8 @@ class Leaf:
             )
             more = {name: about[name] for name in ("limit", "size", "by_episode", "reason")}
             blocks = Blocks(unpack_statistics(document, arrays), prefixes=prefixes, **more)
-            return Part(blocks, place, place, ends=self.unpack_ends(document["ends"]))
+            names = None if document["names"] is None else texts(document["names"])
+            return Part(blocks, place, place, ends=self.unpack_ends(document["ends"]), names=names)
 
         try:
             return read(path, {"statistics": build})
@@ -132,7 +134,7 @@ class Leaf:
         about = {name: getattr(blocks, name) for name in ("limit", "size", "by_episode", "reason")}
         about |= {"prefixes": [prefix for prefix, _ in prefixes], "arrays": [[*own] for _, own in prefixes]}
         arrays |= {f"prefix{i}_{name}": array for i, (_, own) in enumerate(prefixes) for name, array in own.items()}
-        content = {**document, "blocks": about, "ends": self.pack_ends(part.ends)}
+        content = {**document, "blocks": about, "ends": self.pack_ends(part.ends), "names": part.names}
         write(path, "statistics", content, arrays)
 
 
