@@ -29,6 +29,7 @@ from lstd.errors import (
 from tolerances import assert_close
 
 SETTINGS = {"gamma": 0.9, "lmbda": 0.7}
+NAMED = pd.DataFrame(np.random.default_rng(0).normal(size=(40, 2)), columns=["a", "b"])
 
 
 def loaders(folder, **options):
@@ -312,6 +313,8 @@ def test_a_function_that_cannot_be_pickled_is_not_kept(threads, tmp_path):
         ({"source": []}, "`source` must hold at least one chunk"),
         ({"source": b"rows.npz"}, "`source` must be a list"),
         ({"source": 3}, "`source` must be a list"),
+        ({"source": [np.ones((30, 2))]}, r"`source\[0\]`: .* got ndarray of shape \(30, 2\)\."),
+        ({"client": NAMED}, r"`client` must be .* got DataFrame of shape \(40, 2\)\."),
         ({"gamma": 2.0}, "`gamma` must be in"),
         ({"independent": 1}, "`independent` must be True or False"),
         ({"executor": 3}, "`executor` must be"),
@@ -381,9 +384,6 @@ def test_a_worker_of_the_command_line_is_killed_in_the_middle(command_line, refe
     workers[0].join()
     assert workers[0].exitcode == -signal.SIGKILL
     assert N_CHUNKS <= n_calls(tmp_path / "calls") <= N_CHUNKS + 1
-
-
-NAMED = pd.DataFrame(np.random.default_rng(0).normal(size=(40, 2)), columns=["a", "b"])
 
 
 @pytest.mark.parametrize("runner", ["threads", "executor", "store", "chosen"])

@@ -263,6 +263,8 @@ def test_its_warning_points_at_the_caller(tmp_path):
         ({"features": [3]}, "`features` must be the name of a column or several; got 3 of type int"),
         ({"reward": None}, "`reward` must be the name of a column or several; got None of type NoneType"),
         ({"source": []}, "`source` must hold at least one table; got none"),
+        ({"source": iter([])}, "`source` must hold at least one table; got none"),
+        ({"source": [np.ones((30, 2))]}, r"`source\[0\]`: .* got ndarray of shape \(30, 2\)\. Arrays go to"),
         ({"source": 3}, "`source` must be a path, .* got 3 of type int"),
         ({"source": b"a.csv"}, "`source` must be a path, .* got b'a.csv' of type bytes"),
         ({"source": {"a.csv"}}, "`source` must have an order; got a set. Give a list"),

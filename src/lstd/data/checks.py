@@ -17,6 +17,14 @@ from numpy.typing import ArrayLike, NDArray
 from lstd.errors import InvalidInputError, InvalidTypeError
 
 
+def shown(value: Any) -> str:
+    """Return the start of a value's representation, for a message; of an array or a data frame, its type and shape."""
+    shape = getattr(value, "shape", None)
+    if isinstance(shape, tuple) and shape and all(isinstance(length, int) for length in shape):
+        return f"{type(value).__name__} of shape {shape}"
+    return f"{value!r:.80}"
+
+
 def check_real(
     name: str, value: Any, low: float, high: float, *, open_low: bool = False, open_high: bool = False
 ) -> float:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from lstd.data.checks import shown
 from lstd.distributed.cluster import Watch, as_lost
 from lstd.distributed.sum_arrays import COLUMNS
 from lstd.distributed.sums import Leaf, Part, keyed
@@ -56,7 +57,7 @@ def listed(source: Any, expected: str) -> Partitions | Iterable[Any]:
     if is_kind(source, "Delayed") or is_future(source):
         source = [source]
     if is_dask(source):
-        raise InvalidInputError(f"`source` must be {expected}; got {source!r:.80}.")
+        raise InvalidInputError(f"`source` must be {expected}; got {shown(source)}.")
     if not isinstance(source, (list, tuple)):
         rest = iter(source)
         first = list(itertools.islice(rest, 1))
@@ -67,7 +68,7 @@ def listed(source: Any, expected: str) -> Partitions | Iterable[Any]:
     for place, chunk in enumerate(chunks):
         if is_dask(chunk) and not is_kind(chunk, "Delayed"):
             raise InvalidInputError(
-                f"`source` must be {expected}; `source[{place}]` is {chunk!r:.80}. Join several into one, for example "
+                f"`source` must be {expected}; `source[{place}]` is {shown(chunk)}. Join several into one, for example "
                 "by dask.dataframe.concat."
             )
     return Partitions(chunks, _client_of(chunks)) if any(map(is_dask, chunks)) else chunks
@@ -95,7 +96,7 @@ def array_partitions(arrays: Mapping[str, Any]) -> Partitions:
         if not is_kind(array, "Array") or array.ndim not in (1, 2):
             raise InvalidInputError(
                 f"`{name}` of `source` must be a Dask array of one or two dimensions, as all of a mapping or a tuple "
-                f"(X, y); got {array!r:.80}. Other mappings and tuples are chunks themselves: give a list of them."
+                f"(X, y); got {shown(array)}. Other mappings and tuples are chunks themselves: give a list of them."
             )
         if not _fit(arrays["X"].chunks[0], array.chunks[0]):
             raise InvalidInputError(

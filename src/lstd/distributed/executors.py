@@ -16,6 +16,7 @@ from concurrent.futures import (
 )
 from typing import Any, Generic, TypeVar
 
+from lstd.data.checks import shown
 from lstd.errors import InvalidInputError, LSTDError
 
 R = TypeVar("R")
@@ -33,7 +34,7 @@ def _made(make: Callable[[], Executor]) -> Executor:
     executor = make()
     if not isinstance(executor, Executor):
         raise InvalidInputError(
-            f"`executor` must be a concurrent.futures.Executor or a function that makes one; it made {executor!r:.80}."
+            f"`executor` must be a concurrent.futures.Executor or a function that makes one; it made {shown(executor)}."
         )
     return executor
 
@@ -96,7 +97,7 @@ class _Run(Generic[R]):
                 self._again.appendleft(task)
                 return error
             except RuntimeError as error:
-                raise InvalidInputError(f"`executor` must take tasks; got {self._executor!r:.80}: {error}.") from error
+                raise InvalidInputError(f"`executor` must take tasks; got {shown(self._executor)}: {error}.") from error
             self._running[future] = task
         return None
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lstd.data.checks import check_flag, check_integer
+from lstd.data.checks import check_flag, check_integer, shown
 from lstd.data.rows import warn_of_assumed, warn_of_break
 from lstd.data.settings import ALPHA, LMBDA, VARIANT, Settings
 from lstd.distributed.ahead import LEAST_MEMORY, MEMORY
@@ -142,7 +142,7 @@ def chunks_of(source: Any) -> Partitions | Iterable[Any]:
             "chunk: give a list of it. Data with named columns go to `lstd.fit_tables`."
         )
     if not isinstance(source, Iterable) and not hasattr(source, "__dask_graph__") and not hasattr(source, "client"):
-        raise InvalidInputError(f"`source` must be a list or another iterable of chunks; got {source!r:.80}.")
+        raise InvalidInputError(f"`source` must be a list or another iterable of chunks; got {shown(source)}.")
     return listed(source, _EXPECTED)
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from threadpoolctl import threadpool_limits
 
-from lstd.data.checks import check_integer
+from lstd.data.checks import check_integer, shown
 from lstd.distributed import executors
 from lstd.distributed.ahead import MAX_JOBS, Ahead
 from lstd.distributed.cluster import Watch, submit
@@ -45,10 +45,10 @@ class Runner:
         if self.executor is not None and not isinstance(self.executor, Executor) and not callable(self.executor):
             raise InvalidInputError(
                 "`executor` must be a concurrent.futures.Executor or a function that makes one; got "
-                f"{self.executor!r:.80}. Pass a Dask client as `client`."
+                f"{shown(self.executor)}. Pass a Dask client as `client`."
             )
         if self.client is not None and not (hasattr(self.client, "submit") and hasattr(self.client, "nthreads")):
-            raise InvalidInputError(f"`client` must be a distributed.Client; got {self.client!r:.80}.")
+            raise InvalidInputError(f"`client` must be a distributed.Client; got {shown(self.client)}.")
         if getattr(self.client, "asynchronous", False):
             raise InvalidInputError("`client` must be a distributed.Client with asynchronous=False.")
         if self.n_jobs is not None:
@@ -76,7 +76,7 @@ class Runner:
         for name, value in (("n_jobs", self.n_jobs), ("executor", self.executor)):
             if on_dask and value is not None:
                 raise InvalidInputError(
-                    f"`{name}` must be None where `source` is of Dask, which computes it; got {value!r:.80}. Pass its "
+                    f"`{name}` must be None where `source` is of Dask, which computes it; got {shown(value)}. Pass its "
                     "client as `client`, or nothing, to compute it as Dask computes any collection."
                 )
         part: Part | None

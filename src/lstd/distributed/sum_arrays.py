@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from lstd.data.checks import shown
 from lstd.data.parsing import same_id
 from lstd.data.rows import Rows, check_rows, first_break
 from lstd.distributed.sums import Leaf, Part, called, pickled, status
@@ -91,7 +92,7 @@ def columns_of(chunk: Any) -> dict[str, Any]:
             raise InvalidInputError(f"a {type(chunk).__name__} has named columns; fit it with `lstd.fit_tables`.")
         raise InvalidInputError(
             "must be a mapping of arrays by name, (X, y), the path of an .npz file, or a function without arguments "
-            f"that returns one of the first two; got {chunk!r:.80}."
+            f"that returns one of the first two; got {shown(chunk)}."
         )
     columns = {str(name): values for name, values in chunk.items()}
     unknown, missing = sorted(columns.keys() - set(COLUMNS)), sorted({"X", "y"} - columns.keys())

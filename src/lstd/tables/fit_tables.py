@@ -9,7 +9,7 @@ from concurrent.futures import Executor
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from lstd.data.checks import check_flag, check_integer
+from lstd.data.checks import check_flag, check_integer, shown
 from lstd.data.settings import ALPHA, LMBDA, VARIANT, Settings
 from lstd.distributed.ahead import LEAST_MEMORY, MEMORY
 from lstd.distributed.choosing import ENTRIES, choose, estimator_of, model_of
@@ -173,7 +173,7 @@ def roles_of(features: Any, reward: Any, episode: Any, terminated: Any, truncate
     """Return checked roles of columns; raises MissingExtraError when pyarrow is not installed."""
     for name, column in (("episode", episode), ("terminated", terminated), ("truncated", truncated)):
         if column is not None and not isinstance(column, str):
-            raise InvalidInputError(f"`{name}` must be the name of a column, or None; got {column!r:.80}.")
+            raise InvalidInputError(f"`{name}` must be the name of a column, or None; got {shown(column)}.")
     columns = None if features is None else _names("features", features)
     rewards = _names("reward", reward)
     if truncated is not None and terminated is None:
@@ -198,7 +198,7 @@ def _names(name: str, value: Any) -> tuple[str, ...]:
     for one in names:
         if not isinstance(one, str):
             raise InvalidInputError(
-                f"`{name}` must be the name of a column or several; got {one!r:.80} of type {type(one).__name__}."
+                f"`{name}` must be the name of a column or several; got {shown(one)} of type {type(one).__name__}."
             )
     if not names:
         raise InvalidInputError(f"`{name}` must name at least one column; got none.")
@@ -227,7 +227,7 @@ def tables_of(source: Any, roles: Roles, independent: bool) -> Any:
         raise InvalidInputError(f"`source` must have an order; got a {type(source).__name__}. Give a list.")
     if isinstance(source, bytes) or not (isinstance(source, Iterable) or is_dask(source) or is_future(source)):
         raise InvalidInputError(
-            f"`source` must be a path, a dataset, a data frame or several of them; got {source!r:.80} of type "
+            f"`source` must be a path, a dataset, a data frame or several of them; got {shown(source)} of type "
             f"{type(source).__name__}. Arrays go to `lstd.fit_chunks`."
         )
     return _opened(listed(source, _EXPECTED))
@@ -241,11 +241,10 @@ def _opened(tables: Any) -> Any:
         return tables
     if not isinstance(tables, (list, tuple)):
         rest = iter(tables)
-        first = next(rest, None)
-        tables = [] if first is None else itertools.chain([first], rest)
-        if not isinstance(first, (str, os.PathLike)):
-            return tables
-        tables = list(tables)
+        first = list(itertools.islice(rest, 1))
+        if first and not isinstance(first[0], (str, os.PathLike)):
+            return itertools.chain(first, rest)
+        tables = [*first, *rest]
     if any(callable(table) or is_future(table) for table in tables):
         return tables
     if not tables:

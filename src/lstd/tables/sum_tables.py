@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
+from lstd.data.checks import shown
 from lstd.distributed.sums import Leaf, Part, called
 from lstd.errors import InvalidInputError, LSTDError
 from lstd.tables import table_ends
@@ -85,7 +86,7 @@ def opened(place: int, chunk: Any) -> str | Table:
         return FrameTable(name, chunk)
     raise InvalidInputError(
         f"{name}: must be the path of a table, which ends in {', '.join(EXTENSIONS)}, a data frame, or a function "
-        f"without arguments that returns one of these; got {chunk!r:.80}. Arrays go to `lstd.fit_chunks`."
+        f"without arguments that returns one of these; got {shown(chunk)}. Arrays go to `lstd.fit_chunks`."
     )
 
 
