@@ -13,6 +13,7 @@ from itertools import count
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -276,6 +277,31 @@ def test_bad_arguments_are_named(tmp_path, changed, message):
     words = {"source": write(episodes([9, 4], seed=3), tmp_path / "a.parquet"), **NAMES, **changed}
     with pytest.raises(InvalidInputError, match=message):
         lstd.fit_tables(**words)
+
+
+def test_only_a_list_of_tables_on_threads_refuses_an_id_that_reappears(tmp_path):
+    tables = [pa.table({"x": np.arange(1.0, 7.0), "r": np.ones(6), "id": [*"aaabbb"], "end": [0] * 6})] * 2
+    columns = {"features": "x", "reward": "r", "episode": "id", "terminated": "end", "gamma": 0.9}
+    with pytest.raises(InvalidInputError, match=r"row 1.*'a'"):
+        lstd.fit_tables(tables, **columns)
+    lazily = ([lambda: tables[0]] * 2, iter(tables))
+    models = [lstd.fit_tables(source, **columns) for source in lazily]
+    models.append(lstd.fit_tables(tables, **columns, store=tmp_path))
+    assert [model.n_episodes_ for model in models] == [4] * 3
+
+
+def test_intervals_of_tables_that_are_summed_one_by_one_are_close(tmp_path):
+    rng = np.random.default_rng(0)
+    n = 4000
+    numbers = {"x": rng.normal(size=n), "y": rng.normal(size=n), "r": rng.normal(size=n)}
+    table = pa.table({**numbers, "id": np.arange(n) // 10, "end": np.arange(n) % 10 == 9})
+    columns = {"features": ["x", "y"], "reward": "r", "episode": "id", "terminated": "end", "gamma": 0.9}
+    halves = [table.slice(0, n // 2), table.slice(n // 2)]
+    one, two = lstd.fit_tables(halves, **columns), lstd.fit_tables(halves, **columns, store=tmp_path)
+    assert_close(two.coef_, one.coef_, "solve")
+    X = pd.DataFrame(rng.normal(size=(5, 2)), columns=["x", "y"])
+    ratios = two.predict_interval(X).standard_error / one.predict_interval(X).standard_error
+    assert 0.0 < np.abs(ratios - 1.0).max() < 0.2
 
 
 # The command

@@ -49,7 +49,9 @@ def fit_chunks(
 ) -> LSTD | LSTDCV:
     """Fit a model to chunks of arrays that are summed one by one: here, on an executor or on a Dask cluster.
 
-    The model is the same to the last bit for the same chunks, whatever runs the sums.
+    The model is the same to the last bit for the same chunks, whatever runs the sums. For other chunks weights agree up
+    to rounding, but blocks for intervals are cut chunk by chunk: standard errors may differ by a few per cent, or more
+    with few episodes. An id that reappears in a later chunk after other episodes begins a new episode.
 
     Parameters
     ----------

@@ -52,8 +52,9 @@ def fit_tables(
 ) -> LSTD | LSTDCV:
     """Fit a model to tables that are read in chunks: here, on an executor or on a Dask cluster.
 
-    Memory does not grow with the data. The model is the same to the last bit for any number of jobs, and for any
-    executor or cluster; the two ways agree up to rounding.
+    Memory does not grow with the data. Weights are the same to the last bit for any number of threads, and on any
+    executor, cluster or with a `store`; between the two they agree up to rounding. Standard errors may differ by a few
+    per cent, or more with few episodes, since blocks for intervals are cut table by table but for threads alone.
 
     Parameters
     ----------
@@ -70,7 +71,9 @@ def fit_tables(
     gamma : float in [0, 1]
         Discount per row.
     episode : str, optional
-        Column of episode ids. Without it an episode ends at a flagged row.
+        Column of episode ids. Without it an episode ends at a flagged row. An id that reappears in a later table after
+        other episodes is refused where `source` is a list of tables summed on threads without a `store`; elsewhere it
+        begins a new episode.
     terminated : str, optional
         Column that is 1 where the episode ends for good, at value 0; else 0.
     truncated : str, optional
