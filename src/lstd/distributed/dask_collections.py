@@ -57,7 +57,7 @@ def listed(source: Any, expected: str) -> Partitions | Iterable[Any]:
     if is_kind(source, "Delayed") or is_future(source):
         source = [source]
     if is_dask(source):
-        raise InvalidInputError(f"`source` must be {expected}; got {shown(source)}.")
+        raise InvalidInputError(f"`source` must be {expected}; got {source!r:.80}.")
     if not isinstance(source, (list, tuple)):
         rest = iter(source)
         first = list(itertools.islice(rest, 1))
@@ -68,7 +68,7 @@ def listed(source: Any, expected: str) -> Partitions | Iterable[Any]:
     for place, chunk in enumerate(chunks):
         if is_dask(chunk) and not is_kind(chunk, "Delayed"):
             raise InvalidInputError(
-                f"`source` must be {expected}; `source[{place}]` is {shown(chunk)}. Join several into one, for example "
+                f"`source` must be {expected}; `source[{place}]` is {chunk!r:.80}. Join several into one, for example "
                 "by dask.dataframe.concat."
             )
     return Partitions(chunks, _client_of(chunks)) if any(map(is_dask, chunks)) else chunks
