@@ -21,8 +21,8 @@ SLOW = (  # files that start first, the longest at the beginning, so that none i
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers():
-    """Number of processes of ``-n auto``: the cores that the process may use."""
-    return min(joblib.cpu_count(), MOST_PROCESSES)
+    """Number of processes of ``-n auto``: half as many again as cores, since tests of workers and commands wait."""
+    return min(joblib.cpu_count() * 3 // 2, MOST_PROCESSES)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -136,6 +136,14 @@ def test_settings_are_chosen_on_every_runner(kind, choose, tmp_path):
             assert_close(model.coef_, expected.coef_, "solve")
 
 
+@pytest.fixture
+def local_scheduler():
+    """Compute collections in this process, whichever clients other tests have had."""
+    with pytest.importorskip("dask").config.set(scheduler="threads"):
+        yield
+
+
+@pytest.mark.usefixtures("local_scheduler")
 def test_settings_of_dask_collections_are_chosen():
     da, dd = pytest.importorskip("dask.array"), pytest.importorskip("dask.dataframe")
     data = whole()

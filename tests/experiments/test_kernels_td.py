@@ -128,13 +128,13 @@ def test_walk(k, n_steps, seed):
 @pytest.mark.parametrize("n", [0, 1, 7, 8, 9, 16, 1001])
 def test_padded(n):
     for modules in BOTH.values():
-        assert modules.memory.padded(n) == next(m for m in range(n, n + 8) if m % 8 == 0)
+        assert modules.alignment.padded(n) == next(m for m in range(n, n + 8) if m % 8 == 0)
 
 
 @pytest.mark.parametrize(("rows", "columns"), [(1, 8), (3, 16), (5, 64), (2, 3), (0, 8), (4, 0)])
 def test_aligned_zeros(rows, columns):
     for modules in BOTH.values():
-        kept = [modules.memory.aligned_zeros(rows, columns) for _ in range(9)]  # at nine addresses
+        kept = [modules.alignment.aligned_zeros(rows, columns) for _ in range(9)]  # at nine addresses
         for buffer in kept:
             assert buffer.shape == (rows, columns)
             assert not buffer.any()
