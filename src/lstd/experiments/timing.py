@@ -69,11 +69,17 @@ def measure(
     return {"threads": 1, "sample": sample, "rows": rows}
 
 
+def _runs_in(seconds: float) -> int:
+    """Number of runs in one timing if a run takes so many seconds."""
+    return min(MAX_RUNS, math.ceil(SWEEP_SECONDS / seconds))
+
+
 def _measure_pair(problem: str, features: str) -> list[dict[str, Any]]:
     for algorithms in TIMED.values():  # load or compile the kernels
         run_sweep(problem, features, list(algorithms), run_seeds=[1], n_steps=1, n_jobs=1)
     first = {timed: _time_sweep(problem, features, timed, range(1, 2)) for timed in TIMED}
-    runs = {timed: min(MAX_RUNS, math.ceil(SWEEP_SECONDS / seconds)) for timed, seconds in first.items()}
+    several = {timed: _runs_in(seconds) for timed, seconds in first.items()}  # of which the set-up is a smaller share
+    runs = {timed: _runs_in(_time_sweep(problem, features, timed, range(1, 1 + n))) for timed, n in several.items()}
     repeats = REPEATS if max(first.values()) < SLOW_SECONDS else REPEATS_SLOW
     seconds: dict[str, list[float]] = {timed: [] for timed in TIMED}
     loop = _LoopSample(simulate_run(problem, features, 1))
