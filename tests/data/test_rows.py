@@ -12,7 +12,9 @@ from scipy import sparse
 
 from lstd import LSTDStatistics
 from lstd.data import rows as rows_module
-from lstd.data.rows import check_features, check_rows, warn_of_breaks
+from lstd.data.check_rows import check_rows
+from lstd.data.feature_matrix import check_features
+from lstd.data.rows import warn_of_breaks
 from lstd.errors import BrokenEpisodeWarning, InvalidInputError, LSTDError, MissingTerminationWarning
 
 NAN, INF = float("nan"), float("inf")

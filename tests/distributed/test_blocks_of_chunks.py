@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from chunk_loaders import EDGES, N_CHUNKS, N, chunk, whole
 from lstd import LSTD, LSTDCV, LSTDStatistics, fit_chunks, fit_tables
-from lstd.data.rows import check_rows
+from lstd.data.check_rows import check_rows
 from lstd.errors import InvalidInputError
 from lstd.statistics.blocks import Blocks, no_blocks
 from tolerances import assert_close

@@ -19,7 +19,7 @@ import lstd
 from chunk_loaders import EDGES, N, die_once, process_context, whole
 from dask_commands import local_client
 from lstd import LSTDStatistics, fit_chunks, fit_tables
-from lstd.data.rows import check_rows
+from lstd.data.check_rows import check_rows
 from lstd.errors import InvalidInputError, LSTDError, MissingTerminationWarning
 from tolerances import assert_close
 

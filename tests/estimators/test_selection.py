@@ -12,7 +12,7 @@ from sklearn.base import clone
 import lstd.estimators.cross_validation as rule
 import naive
 from lstd import LSTD, LSTDCV
-from lstd.data.rows import check_rows
+from lstd.data.check_rows import check_rows
 from lstd.errors import InvalidInputError, NothingToChooseWarning
 from lstd.estimators.cross_validation import select
 from streams import Stream, definition

@@ -18,7 +18,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 import lstd.statistics.summing as summing_module
 import naive
-from lstd.data.rows import check_rows
+from lstd.data.check_rows import check_rows
 from lstd.data.settings import VARIANTS
 from lstd.errors import InvalidInputError, MissingTerminationWarning
 from lstd.statistics.statistics import LSTDStatistics, chunk_statistics

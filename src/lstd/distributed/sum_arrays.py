@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from lstd.data.check_rows import check_rows
 from lstd.data.checks import shown
 from lstd.data.parsing import same_id
-from lstd.data.rows import Rows, check_rows, first_break
+from lstd.data.rows import Rows, first_break
 from lstd.distributed.sums import Leaf, Part, called, pickled, status
 from lstd.errors import InvalidInputError
 from lstd.statistics.blocks import no_blocks

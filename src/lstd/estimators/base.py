@@ -14,9 +14,10 @@ from sklearn.exceptions import UndefinedMetricWarning
 from sklearn.metrics import r2_score
 from sklearn.utils.validation import check_is_fitted
 
+from lstd.data.check_rows import PerRow, check_per_row
 from lstd.data.checks import check_flag, check_real
 from lstd.data.returns import TOLERANCE
-from lstd.data.rows import PerRow, Rows, check_per_row
+from lstd.data.rows import Rows
 from lstd.errors import InvalidInputError
 from lstd.errors import warn as give_warning
 from lstd.estimators.bias_check import BiasCheck, check_bias

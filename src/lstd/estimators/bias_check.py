@@ -19,7 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse, special
 
-from lstd.data.rows import Rows, check_finite
+from lstd.data.feature_matrix import check_finite
+from lstd.data.rows import Rows
 from lstd.errors import BiasWarning, InvalidInputError, warn
 from lstd.estimators.intervals import degrees_of_freedom
 from lstd.estimators.model import Model

@@ -30,8 +30,9 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from lstd.data.checks import check_grid, check_integer
+from lstd.data.feature_matrix import Features, check_finite
 from lstd.data.returns import discounted_returns
-from lstd.data.rows import Features, Rows, check_finite
+from lstd.data.rows import Rows
 from lstd.data.settings import ALPHA, ALPHAS, LMBDA, LMBDAS, VARIANT
 from lstd.errors import InvalidInputError, NothingToChooseWarning, warn
 from lstd.estimators.model import Selection

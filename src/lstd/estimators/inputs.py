@@ -7,7 +7,9 @@ from typing import Any
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import validate_data
 
-from lstd.data.rows import Features, Rows, check_features, check_rows
+from lstd.data.check_rows import check_rows
+from lstd.data.feature_matrix import Features, check_features
+from lstd.data.rows import Rows
 from lstd.errors import InvalidInputError
 
 

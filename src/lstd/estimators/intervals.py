@@ -32,7 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from lstd.data.rows import Features
+from lstd.data.feature_matrix import Features
 from lstd.errors import InvalidInputError
 from lstd.statistics.blocks import Blocks
 from lstd.statistics.solve import Solution, check_range, solve

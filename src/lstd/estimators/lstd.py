@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 
-from lstd.data.rows import PerRow, Rows, warn_of_breaks
+from lstd.data.check_rows import PerRow
+from lstd.data.rows import Rows, warn_of_breaks
 from lstd.data.settings import ALPHA, GAMMA, LMBDA, VARIANT, Settings
 from lstd.errors import InvalidInputError
 from lstd.estimators.base import Predictor

@@ -15,9 +15,10 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
+from lstd.data.check_rows import PerRow, check_rows
 from lstd.data.checks import check_array, check_choice, check_integer, check_real, to_real_array
 from lstd.data.returns import TOLERANCE, discounted_returns
-from lstd.data.rows import PerRow, Rows, check_rows
+from lstd.data.rows import Rows
 from lstd.errors import InvalidInputError
 from lstd.statistics.solve import solve
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lstd.data.rows import Features, product
+from lstd.data.feature_matrix import Features, product
 from lstd.data.settings import Settings
 from lstd.errors import InvalidInputError
 from lstd.estimators.intervals import Influence, Interval, influence_of

@@ -10,7 +10,7 @@ from typing import Any, Self
 from scipy import sparse
 
 from lstd.data.checks import check_array, to_real_array
-from lstd.data.rows import check_features, product
+from lstd.data.feature_matrix import check_features, product
 from lstd.errors import InvalidInputError
 from lstd.online.transition import Array, check_sparse_row
 

@@ -16,9 +16,11 @@ from scipy import sparse
 
 from lstd._kernels import td_update as kernels
 from lstd._kernels.td_update import step
+from lstd.data.check_rows import PerRow, check_rows
 from lstd.data.checks import check_choice, check_flag, check_integer, check_real
+from lstd.data.feature_matrix import Features, check_finite
 from lstd.data.parsing import same_id
-from lstd.data.rows import Features, PerRow, Rows, check_finite, check_rows
+from lstd.data.rows import Rows
 from lstd.data.settings import GAMMA, LMBDA
 from lstd.errors import InvalidInputError
 from lstd.online import transition

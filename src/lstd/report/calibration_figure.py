@@ -11,8 +11,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import ArrayLike
 
+from lstd.data.check_rows import PerRow
 from lstd.data.returns import TOLERANCE
-from lstd.data.rows import PerRow
 from lstd.estimators.base import Predictor
 from lstd.estimators.metrics import Calibration
 from lstd.report.evaluation import LEVEL, MAX_REWARDS, Evaluation, evaluate, half_widths

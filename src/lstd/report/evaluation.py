@@ -13,9 +13,11 @@ from scipy import stats
 from sklearn.metrics import r2_score
 from sklearn.utils.validation import check_is_fitted
 
+from lstd.data.check_rows import PerRow
 from lstd.data.checks import check_real
+from lstd.data.feature_matrix import Features
 from lstd.data.returns import TOLERANCE
-from lstd.data.rows import Features, PerRow, Rows
+from lstd.data.rows import Rows
 from lstd.errors import InvalidInputError
 from lstd.estimators.base import Predictor
 from lstd.estimators.inputs import checked_rows

@@ -11,8 +11,8 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
+from lstd.data.check_rows import PerRow
 from lstd.data.returns import TOLERANCE
-from lstd.data.rows import PerRow
 from lstd.errors import InvalidInputError
 from lstd.estimators.base import Predictor
 from lstd.estimators.intervals import FEW

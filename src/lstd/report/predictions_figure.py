@@ -13,8 +13,8 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import ArrayLike, NDArray
 
+from lstd.data.check_rows import PerRow
 from lstd.data.returns import TOLERANCE
-from lstd.data.rows import PerRow
 from lstd.estimators.base import Predictor
 from lstd.estimators.intervals import Interval
 from lstd.report.evaluation import LEVEL, MAX_REWARDS, Evaluation, evaluate

@@ -39,9 +39,11 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from lstd._kernels.add_outer import add_with_outer
+from lstd.data.check_rows import PerRow, check_rows
 from lstd.data.checks import check_choice, check_integer, check_real
+from lstd.data.feature_matrix import Features, check_finite
 from lstd.data.parsing import same_id
-from lstd.data.rows import Features, PerRow, Rows, check_finite, check_rows, warn_of_breaks
+from lstd.data.rows import Rows, warn_of_breaks
 from lstd.data.settings import VARIANTS
 from lstd.errors import InvalidInputError
 from lstd.io.archive import read, write

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from lstd._kernels.traces import dense_traces, sparse_traces, trace_shares
-from lstd.data.rows import Features, Rows
+from lstd.data.feature_matrix import Features
+from lstd.data.rows import Rows
 from lstd.statistics.threads import blas_threads, in_threads
 
 Array = NDArray[np.float64]

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lstd.data.rows import Rows, check_rows
+from lstd.data.check_rows import check_rows
+from lstd.data.rows import Rows
 from lstd.tables.row_reader import Chunk
 
 _FEWEST_ROWS = 64

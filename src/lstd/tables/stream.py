@@ -13,8 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 import lstd
+from lstd.data.check_rows import check_rows
 from lstd.data.checks import check_integer
-from lstd.data.rows import Rows, check_rows, warn_of_assumed
+from lstd.data.rows import Rows, warn_of_assumed
 from lstd.data.settings import Settings
 from lstd.distributed.ahead import LEAST_MEMORY, MAX_JOBS, MEMORY, Ahead
 from lstd.distributed.choosing import ENTRIES, OnProgress, choose, model_of

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
+from lstd.data.check_rows import PerRow, check_rows
 from lstd.data.parsing import last_rows, plain_ids
-from lstd.data.rows import PerRow, check_rows
 from lstd.errors import InvalidInputError
 
 Array = NDArray[np.float64]

@@ -1,0 +1,185 @@
+"""The check of the data contract: arrays in, rows in one form out, or an error that names the first bad row."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from lstd.data import parsing
+from lstd.data.checks import check_not_masked, check_real
+from lstd.data.feature_matrix import as_real, check_features
+from lstd.data.rows import Rows, warn_of_assumed
+from lstd.errors import InvalidInputError
+
+Array = NDArray[np.float64]
+PerRow = ArrayLike | None  # an optional array with one entry per row
+
+
+def check_rows(
+    X: Any, y: Any, episode: PerRow = None, terminated: PerRow = None, X_next: Any = None, discount: PerRow = None,
+    importance_ratio: PerRow = None, *, gamma: float, warn: bool = True, finite: bool = True,
+) -> Rows:  # fmt: skip
+    """Check the arrays of the data contract and bring them into one form.
+
+    With `finite=False`, features may be NaN or infinite; use it only if the caller checks the sums.
+
+    Raises
+    ------
+    InvalidInputError
+        With the argument, the rule, the value found in the first bad row, and the remedy.
+    """
+    phi = check_features("X", X, finite=finite)
+    n_rows = phi.shape[0]
+    rewards, single = _check_rewards(y, n_rows)
+    ids = None if episode is None else _check_episode(episode, n_rows)
+    ended = _check_flags("terminated", terminated, n_rows)
+    phi_next = None if X_next is None else check_features("X_next", X_next, finite=finite)
+    if phi_next is not None and phi_next.shape != phi.shape:
+        raise InvalidInputError(f"`X_next` must have the shape of `X`, {phi.shape}; got {phi_next.shape}.")
+    assumed = ids is not None and terminated is None and phi_next is None and n_rows > 0
+    if warn and assumed:
+        warn_of_assumed("`episode` was given without `terminated`")
+    last = np.ones(n_rows, dtype=np.bool_)
+    last[:-1] = _episode_changes(ids, ended)
+    missing = _check_missing_rewards(rewards, last & ~ended if phi_next is None else np.zeros_like(last))
+    discounts = check_per_row("discount", discount, n_rows, 1.0, gamma)
+    discounts[ended] = 0.0
+    ratios = check_per_row("importance_ratio", importance_ratio, n_rows, np.inf, 1.0)
+    first, final = (None, None) if ids is None or not n_rows else (ids[0], ids[-1])
+    return Rows(
+        X=phi, y=np.where(np.isnan(rewards), 0.0, rewards), y_missing=missing, discount=discounts, ratios=ratios,
+        last=last, terminated=ended, X_next=phi_next, first_episode=first, last_episode=final, single=single,
+        gamma=gamma, assumed=assumed,
+    )  # fmt: skip
+
+
+def _check_rewards(y: Any, n_rows: int) -> tuple[Array, bool]:
+    if y is None:
+        raise InvalidInputError(
+            "`y` must have a reward for every row: fit requires y to be passed, but the target y is None."
+        )
+    rewards = as_real("y", y)
+    if rewards.ndim not in (1, 2) or len(rewards) != n_rows or rewards.shape[1:] == (0,):
+        raise InvalidInputError(
+            f"`y` must have one reward per row of `X`, shape ({n_rows},) or ({n_rows}, n_rewards); got {rewards.shape}."
+        )
+    single = rewards.ndim == 1
+    return (rewards[:, np.newaxis] if single else rewards), single
+
+
+def _check_missing_rewards(rewards: Array, may_be_missing: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Rows whose reward is NaN, which is allowed only in horizon rows."""
+    missing = np.asarray(np.isnan(rewards).any(axis=1))
+    bad = (missing & ~may_be_missing) | np.isinf(rewards).any(axis=1)
+    if (row := parsing.first_true(bad)) is not None:
+        raise InvalidInputError(
+            f"`y` must be finite on every row but the last one of an episode that did not terminate; row {row} has "
+            f"{rewards[row].tolist() if rewards.shape[1] > 1 else rewards[row, 0]}. Drop or impute such rewards first."
+        )
+    return missing
+
+
+def _check_vector(name: str, values: ArrayLike, what: str, n_rows: int) -> NDArray[Any]:
+    """Return a vector of ids or flags, of any dtype."""
+    check_not_masked(name, values)
+    try:
+        array = np.asarray(values)
+    except Exception as error:  # ragged lists; `__array__` may raise anything
+        raise InvalidInputError(f"`{name}` must be a vector of {what}s: {error}.") from error
+    _check_length(name, array, what, n_rows)
+    return array
+
+
+def _check_length(name: str, array: NDArray[Any], what: str, n_rows: int) -> None:
+    if array.shape != (n_rows,):
+        raise InvalidInputError(f"`{name}` must have one {what} per row of `X`, shape ({n_rows},); got {array.shape}.")
+
+
+def _check_episode(episode: ArrayLike, n_rows: int) -> NDArray[Any]:
+    ids = _check_vector("episode", episode, "id", n_rows)
+    if ids.dtype.names is not None:
+        raise InvalidInputError(f"`episode` must be a vector of ids, not of records; got dtype {ids.dtype}.")
+    if (row := parsing.first_true(_missing_ids(ids))) is not None:
+        raise InvalidInputError(
+            f"`episode` must have an id on every row; row {row} has {ids[row]}. Fill it in, or drop the episode."
+        )
+    try:
+        row = parsing.first_repeat(ids)
+    except (TypeError, ValueError) as error:
+        raise InvalidInputError(
+            f"`episode` must hold ids that can be hashed and compared, such as integers or text; got {ids[0]!r:.80}."
+        ) from error
+    if row is not None:
+        name = ids[row].item() if hasattr(ids[row], "item") else ids[row]
+        raise InvalidInputError(
+            f"`episode` must be contiguous: the rows of an id must follow one another; id {name!r} comes again at row "
+            f"{row}. Sort the rows by episode and time (a stable sort by episode keeps the order of time)."
+        )
+    return ids
+
+
+def _missing_ids(ids: NDArray[Any]) -> NDArray[np.bool_]:
+    """Where an id is NaN, infinite, NaT or None."""
+    if ids.dtype.kind in "fc":
+        return np.asarray(~np.isfinite(ids))
+    if ids.dtype.kind in "mM":
+        return np.asarray(np.isnat(ids))
+    if ids.dtype.kind == "O":
+        return np.array([_is_missing(name) for name in ids], dtype=np.bool_)
+    return np.zeros(len(ids), dtype=np.bool_)
+
+
+def _is_missing(name: Any) -> bool:
+    if name is None or type(name).__name__ == "NAType":
+        return True
+    try:
+        return bool(name != name)
+    except (TypeError, ValueError):  # an array, which `_check_episode` refuses as an id
+        return False
+
+
+def _check_flags(name: str, flags: PerRow, n_rows: int) -> NDArray[np.bool_]:
+    if flags is None:
+        return np.zeros(n_rows, dtype=np.bool_)
+    array = _check_vector(name, flags, "flag", n_rows)
+    if array.dtype.kind not in "biu" and not (array.dtype.kind == "f" and np.isfinite(array).all()):
+        raise InvalidInputError(f"`{name}` must hold True and False; got dtype {array.dtype}. Convert it to bool.")
+    parsed, fault = parsing.flags(array, name)
+    if fault is not None:
+        row = fault.row
+        raise InvalidInputError(f"`{name}` must hold True and False; row {row} has {array[row]}. Convert it to bool.")
+    return parsed
+
+
+def check_per_row(
+    name: str, values: PerRow, n_rows: int, high: float = np.inf, default: float = 1.0, what: str = "value"
+) -> Array:
+    """Return one number in [0, high] per row; `values` may be a single number, or None for the default."""
+    if values is None:
+        return np.full(n_rows, default)
+    array = as_real(name, values).copy()
+    if array.ndim == 0:
+        array = np.full(n_rows, check_real(name, np.asarray(values).item(), 0.0, high))
+    _check_length(name, array, what, n_rows)
+    bad = ~((array >= 0.0) & (array <= high)) | np.isinf(array)
+    if (row := parsing.first_true(bad)) is not None:
+        rule = "finite and at least 0" if high == np.inf else f"in [0, {high:g}]"
+        raise InvalidInputError(
+            f"`{name}` must be {rule}; row {row} has {array[row]:g}. Correct it, or drop the row's episode."
+        )
+    return array
+
+
+def _episode_changes(ids: NDArray[Any] | None, ended: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Whether each row but the last is the last one of its episode, (T − 1,)."""
+    if ids is None:
+        return ended[:-1].copy()
+    changes: NDArray[np.bool_] = ids[1:] != ids[:-1]
+    if (row := parsing.first_true(ended[:-1] & ~changes)) is not None:
+        raise InvalidInputError(
+            f"`terminated` may be True on the last row of an episode only; row {row} is followed by a row of the same "
+            f"`episode`, {ids[row]!r}. Give the rows after it another id."
+        )
+    return changes

@@ -1,0 +1,111 @@
+"""Features: dense or sparse, checked once, and the predictions that weights make from them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from lstd.data.checks import check_indices, check_real_dtype, to_real_array
+from lstd.errors import InvalidInputError
+
+Array = NDArray[np.float64]
+Features = Any  # Array | scipy.sparse.csr_array, which has no types
+
+
+def check_features(name: str, X: Any, *, finite: bool = True) -> Features:
+    """Return float64 features in C order, dense or as compressed sparse rows; unless `finite=False`, all are finite."""
+    X = _plain(name, X)
+    phi = _as_sparse(name, X) if sparse.issparse(X) else as_real(name, X)
+    if phi.ndim != 2:
+        raise InvalidInputError(
+            f"`{name}` must have shape (n_rows, n_features); got {phi.shape}. Reshape your data with X.reshape(-1, 1) "
+            "if it is one feature, with X.reshape(1, -1) if it is one row."
+        )
+    if not phi.shape[1]:
+        raise InvalidInputError(
+            f"`{name}` must have at least one feature; got 0 feature(s) (shape={phi.shape}) while a minimum of 1 is "
+            "required. For a mean without features, pass a column of ones."
+        )
+    if finite:
+        check_finite(name, phi)
+    return phi
+
+
+def _plain(name: str, X: Any) -> Any:
+    """Convert nullable and sparse columns of a pandas frame, which NumPy reads as objects."""
+    dtypes = X.dtypes if getattr(X, "ndim", 0) == 2 and hasattr(X, "dtypes") else ()
+    extended = [dtype for dtype in dtypes if not isinstance(dtype, np.dtype)]
+    if not extended or any(dtype.kind not in "biuf" for dtype in extended):
+        return X
+    if len(extended) == X.shape[1] and all(type(dtype).__name__ == "SparseDtype" for dtype in extended):
+        return X.sparse.to_coo()
+    try:
+        return X.astype(np.float64)
+    except (TypeError, ValueError) as error:  # other columns hold text
+        raise InvalidInputError(f"`{name}` must be an array of real numbers: {error}.") from error
+
+
+def _as_sparse(name: str, X: Any) -> Features:
+    """Float64 compressed sparse rows in canonical format."""
+    check_indices(name, X)
+    if X.dtype.kind == "c":
+        check_real_dtype(name, X.dtype)
+    try:
+        phi = sparse.csr_array(X, dtype=np.float64)
+    except (TypeError, ValueError, LookupError, OverflowError) as error:  # values of any type, more dimensions
+        raise InvalidInputError(f"`{name}` must be a sparse matrix of real numbers: {error}.") from error
+    parts = (phi.data, phi.indices, phi.indptr)
+    if not all(part.flags.aligned for part in parts):
+        phi = sparse.csr_array(tuple(map(_aligned, parts)), shape=phi.shape)
+    if not phi.has_canonical_format:
+        phi = phi.copy()  # it may share its arrays with `X`
+        phi.sum_duplicates()
+    return phi
+
+
+def check_finite(name: str, phi: Features) -> None:
+    """Refuse features that are NaN or infinite."""
+    if not _all_finite(phi.data if sparse.issparse(phi) else phi):
+        row, column, value = _first_not_finite(phi)
+        raise InvalidInputError(
+            f"`{name}` must be finite, without NaN or inf; row {row} has {value} in column {column}. Drop or impute "
+            "such values first."
+        )
+
+
+def _all_finite(values: Array) -> bool:
+    """Whether no value is NaN or infinite: usually the sum alone shows it, without a second array."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        return bool(np.isfinite(values.sum())) or bool(np.isfinite(values).all())
+
+
+def _first_not_finite(phi: Features) -> tuple[int, int, float]:
+    """Row, column and value."""
+    if sparse.issparse(phi):
+        i = int(np.argmin(np.isfinite(phi.data)))
+        return int(np.searchsorted(phi.indptr, i, side="right")) - 1, int(phi.indices[i]), float(phi.data[i])
+    row = int(np.argmin(np.isfinite(phi).all(axis=1)))
+    column = int(np.argmin(np.isfinite(phi[row])))
+    return row, column, float(phi[row, column])
+
+
+def as_real(name: str, values: Any) -> Array:
+    """Convert to float64 in C order; copy only where needed."""
+    return _aligned(np.asarray(to_real_array(name, values), dtype=np.float64, order="C"))
+
+
+def _aligned(array: NDArray[Any]) -> NDArray[Any]:
+    """Copy unaligned memory, such as arrays that came over a network: NumPy sums it in another order."""
+    return array if array.flags.aligned else array.copy()
+
+
+def product(name: str, phi: Features, weights: Array, intercept: Any = 0.0) -> Array:
+    """Return predictions from finite features; raise InvalidInputError if they overflow."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        values = np.asarray(phi @ weights + intercept)
+    if not np.isfinite(values).all():
+        raise InvalidInputError(f"`{name}` must not be so large that predictions overflow. Scale features to order 1.")
+    return values
