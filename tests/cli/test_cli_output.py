@@ -54,6 +54,28 @@ def test_help_and_version_on_a_full_disk(words):
     assert done.stderr == "lstd: the text could not be written to standard output: No space left on device.\n"
 
 
+@POSIX
+@pytest.mark.parametrize("words", [["predict", "model", "data.csv", "--quiet"], ["inspect", "model"]])
+def test_output_that_is_cut_off_is_exit_code_1_without_a_buffer_too(folder, words):
+    """A raw stream writes what there is room for and returns its length."""
+    import resource
+
+    assert run([*FIT, "--quiet"]) == 0
+    whole = subprocess.run([*COMMAND, *words], stdout=subprocess.PIPE, check=True).stdout
+    environment = os.environ | {"PYTHONUNBUFFERED": "1"}
+    for room in (0, len(whole) - 1, len(whole)):
+        with open("out", "wb") as file:
+            done = subprocess.run(
+                [*COMMAND, *words], stdout=file, stderr=subprocess.PIPE, text=True, env=environment,
+                preexec_fn=lambda room=room: resource.setrlimit(resource.RLIMIT_FSIZE, (room, room)),
+            )  # fmt: skip
+        assert Path("out").read_bytes() == whole[:room]
+        what = "predictions" if words[0] == "predict" else "summary"
+        full = room < len(whole)
+        error = f"lstd: the {what} could not be written to standard output: File too large.\n" if full else ""
+        assert (done.returncode, done.stderr) == (int(full), error)
+
+
 @pytest.mark.parametrize("command", ["fit", "predict", "score"])
 def test_quiet_says_what_is_told_all_the_same(capsys, command):
     assert run([command, "--help"]) == 0

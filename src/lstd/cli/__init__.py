@@ -34,6 +34,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if isinstance(stream, io.TextIOWrapper):
             with contextlib.suppress(OSError):
                 stream.reconfigure(errors="backslashreplace")
+    out = sys.stdout
+    if isinstance(getattr(out, "buffer", None), io.RawIOBase):  # PYTHONUNBUFFERED: short writes would pass unnoticed
+        sys.stdout = open(out.fileno(), "w", encoding=out.encoding, errors=out.errors, closefd=False)
     try:
         from lstd.cli.app import run
     except ModuleNotFoundError as error:
