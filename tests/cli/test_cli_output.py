@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from test_cli_model import COMMAND, FIT, POSIX, table, write_csv
 
+from lstd import load
 from lstd.cli.app import run
 
 CLOSED = "it is closed.\n"
@@ -97,3 +100,23 @@ def test_columns_that_differ_between_files(folder, capsys):
     assert error.count("\n") == 1
     assert not Path("out.parquet").exists()
     assert run([*words, "-o", "out.csv"]) == 0
+
+
+@pytest.mark.skipif(os.name != "posix" or sys.platform == "darwin", reason="names of files are text there")
+@pytest.mark.parametrize("extension", ["csv", "csv.gz", "parquet"])
+def test_names_that_are_not_utf_8(folder, capsys, extension):
+    data, model, out = (os.fsdecode(b"caf\xe9." + name) for name in (extension.encode(), b"lstd", b"out.csv"))
+    for stream in (sys.stdout, sys.stderr):  # as `main` does
+        stream.reconfigure(errors="backslashreplace")
+    content = Path("data.parquet" if extension == "parquet" else "data.csv").read_bytes()
+    Path(data).write_bytes(gzip.compress(content) if extension == "csv.gz" else content)
+    assert run([*FIT, "--quiet"]) == run(["fit", data, *FIT[2:-1], model, "--quiet"]) == 0
+    assert [*load(model).model_.origin.files] == [data]
+    assert load(model).coef_.tolist() == load("model").coef_.tolist()
+    for words in (["predict", model, data], ["predict", model, data, "-o", out], ["score", model, data]):
+        assert run([*words, "--quiet"]) == 0
+    assert run(["inspect", model, "--json"]) == 0
+    assert "Traceback" not in capsys.readouterr().err
+    Path(data).unlink()
+    assert run(["predict", model, data]) == 2
+    assert capsys.readouterr().err == f"lstd: caf\\udce9.{extension} could not be read: No such file or directory.\n"

@@ -203,7 +203,7 @@ class _CsvTable(Table):
 
         It is closed with its last reference, as a thread may be reading ahead.
         """
-        self._native = pa.OSFile(self.file, "rb")
+        self._native = pa.OSFile(os.fsencode(self.file), "rb")  # a name need not be UTF-8
         return pa.CompressedInputStream(self._native, "gzip") if self._compressed else self._native
 
     def _reader(self, stream: Any, columns: Sequence[str], skip: _Skip) -> Any:
@@ -377,4 +377,4 @@ class ParquetTable(Table):
         )
 
     def _source(self) -> Any:
-        return self.file
+        return pa.OSFile(os.fsencode(self.file), "rb")
