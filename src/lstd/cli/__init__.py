@@ -23,10 +23,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns
     -------
     int
-        Exit code: 0 done, 1 some cells failed or output could not be written, 2 bad usage or input, 3 the results
-        folder has another configuration. SIGINT ends the process with 130, SIGTERM with 143.
+        Exit code, one of `lstd.cli.exit_codes`.
     """
     from lstd.cli.console import INSTALL
+    from lstd.cli.exit_codes import BAD_INPUT
     from lstd.cli.interruption import exit_on_signals
 
     exit_on_signals()
@@ -43,5 +43,5 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if (error.name or "").partition(".")[0] in ("lstd", ""):
             raise
         print(f"lstd: the command needs the package {error.name}; install it: {INSTALL}", file=sys.stderr)
-        return 2
+        return BAD_INPUT
     return run(arguments)

@@ -9,6 +9,7 @@ import typer
 
 import lstd
 from lstd.cli.console import fail, fail_with, lost_output
+from lstd.cli.exit_codes import BAD_INPUT, DONE, INTERRUPTED
 from lstd.cli.fit import fit
 from lstd.cli.inspect import inspect
 from lstd.cli.interruption import advice
@@ -42,7 +43,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
     try:
         code = app(args=None if arguments is None else list(arguments), prog_name="lstd", standalone_mode=False)
     except KeyboardInterrupt:
-        return fail(f"interrupted{advice()}.", 130)
+        return fail(f"interrupted{advice()}.", INTERRUPTED)
     except LSTDError as error:
         return fail_with(error)
     except OSError as error:  # without the name of a file, writing the help or the version failed
@@ -51,5 +52,5 @@ def run(arguments: Sequence[str] | None = None) -> int:
         # Usage errors are Click's, which some versions of Typer bundle and others import.
         if not hasattr(error, "format_message"):
             raise
-        return fail(f"{error.format_message().rstrip('.')}; see `lstd --help`.", 2)
-    return code if isinstance(code, int) else 0
+        return fail(f"{error.format_message().rstrip('.')}; see `lstd --help`.", BAD_INPUT)
+    return code if isinstance(code, int) else DONE

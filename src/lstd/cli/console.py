@@ -6,7 +6,8 @@ import contextlib
 import os
 import sys
 
-from lstd.errors import ConfigurationMismatchError, InvalidInputError, LSTDError, OutputError
+from lstd.cli.exit_codes import DONE, FAILED, exit_code
+from lstd.errors import LSTDError, OutputError
 
 INSTALL = 'pip install "lstd[cli]"'
 
@@ -25,17 +26,14 @@ def fail(message: str, code: int) -> int:
 
 def fail_with(error: LSTDError | OSError, advice: str = "") -> int:
     """Write an error in one line to stderr, with advice if output failed; returns the exit code that goes with it."""
-    if isinstance(error, ConfigurationMismatchError):
-        return fail(str(error), 3)
-    if isinstance(error, InvalidInputError):
-        return fail(str(error), 2)
+    code = exit_code(error)
     if not isinstance(error, LSTDError):
         error = OutputError(f"{error.filename}: {error.strerror or error}.")
-    return fail(f"{error} {advice}", 1)
+    return fail(f"{error} {advice if code == FAILED else ''}", code)
 
 
 def output(text: str) -> int:
-    """Write data to stdout; returns the exit code: 1 if it could not be written.
+    """Write data to stdout; returns the exit code.
 
     A reader that has gone away (``lstd reproduce | head``) is not an error.
     """
@@ -45,19 +43,19 @@ def output(text: str) -> int:
         print(text, flush=True)
     except OSError as error:
         return lost_output("the summary", error)
-    return 0
+    return DONE
 
 
 def closed_output(what: str) -> int:
     """Say that stdout was closed before the start; returns the exit code."""
-    return fail(f"{what} could not be written to standard output: it is closed.", 1)
+    return fail(f"{what} could not be written to standard output: it is closed.", FAILED)
 
 
 def lost_output(what: str, error: OSError) -> int:
-    """Give up on stdout after an error; returns the exit code, 0 when the reader has gone away."""
+    """Give up on stdout after an error; returns the exit code, DONE when the reader has gone away."""
     # What is left in the buffer would fail once more when the interpreter shuts down.
     with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     if isinstance(error, BrokenPipeError):
-        return 0
-    return fail(f"{what} could not be written to standard output: {error.strerror or error}.", 1)
+        return DONE
+    return fail(f"{what} could not be written to standard output: {error.strerror or error}.", FAILED)

@@ -16,6 +16,8 @@ import sys
 import threading
 from types import FrameType
 
+from lstd.cli.exit_codes import SIGNALLED
+
 _SIGNALS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
 _SECONDS_TO_WRITE = 0.3
 _advice = ""
@@ -72,7 +74,7 @@ def _end(number: signal.Signals) -> None:
     files = sys.modules.get("lstd.io.files")
     if files is not None:
         files.remove_unfinished()
-    os._exit(128 + number)
+    os._exit(SIGNALLED + number)
 
 
 def _write(line: bytes) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lstd.cli.console import closed_output, lost_output, output
+from lstd.cli.exit_codes import DONE
 from lstd.cli.interruption import advise
 from lstd.cli.options import DATA_HELP, NAMES, check_out, check_packages, names, reading
 from lstd.cli.progress import QUIET
@@ -85,4 +86,4 @@ def _to_stdout(model: Model, data: list[str], kept: tuple[str, ...], level: floa
             raise
         except OSError as error:  # a table that could not be read raises an error of lstd
             return lost_output("the predictions", error)
-    return 0
+    return DONE

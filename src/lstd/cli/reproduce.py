@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lstd.cli.console import INSTALL, fail, fail_with, output
+from lstd.cli.exit_codes import BAD_INPUT
 from lstd.cli.interruption import advise
 from lstd.cli.summary import outcome_json, outcome_text
 
@@ -40,7 +41,7 @@ def reproduce(
     from lstd.errors import LSTDError
 
     if missing := [name for name in NEEDED if find_spec(name) is None]:
-        return fail(f"`lstd reproduce` needs the package {missing[0]}; install it: {INSTALL}", 2)
+        return fail(f"`lstd reproduce` needs the package {missing[0]}; install it: {INSTALL}", BAD_INPUT)
     try:
         plan, n_jobs = _checked(problem, runs, jobs, out)
         arguments = {"problem": problem, "runs": plan.runs, "jobs": n_jobs, "force": force}
