@@ -176,7 +176,7 @@ def test_best_fit_is_the_weighted_least_squares_fit(drawn, n, seed):
 def test_limit_is_the_power_series_of_theorem_2(drawn, n, lmbda, seed):
     model, _ = drawn
     phi = np.random.RandomState(seed).normal(size=(model.n_states, n))
-    A, b = model.limit(phi, lmbda)
+    A, b = model.lstd_limit(phi, lmbda)
     arguments = (phi, model.transition, model.expected_reward, model.stationary, lmbda, model.gamma)
     expected_A, expected_b = naive.theorem2_limit(*arguments)
     assert_close(A, expected_A, "power_series")
@@ -214,7 +214,7 @@ def test_limit_of_an_episodic_stream(lmbda):
         z_last, z = z, lmbda * stream.discounts[t] * z + np.eye(5)[stream.states[t]]
         A[:, stream.states[t]] += z - stream.discounts[t] * z_last
         b += z * stream.rewards[t]
-    limit_A, limit_b = model.limit(np.eye(5), lmbda)
+    limit_A, limit_b = model.lstd_limit(np.eye(5), lmbda)
     assert_close(A / T, limit_A, "stream_limit")
     assert_close(b / T, limit_b, "stream_limit")
 

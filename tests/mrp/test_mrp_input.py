@@ -67,8 +67,8 @@ BAD_MODELS = {
     "run seed missing": (lambda: two_states().simulate(1, None), "seed", "None"),
     "features shape": (lambda: two_states().best_fit(np.ones((3, 1))), "features", r"\(3, 1\)"),
     "features flat": (lambda: two_states().best_fit([1.0, 2.0]), "features", r"\(2,\)"),
-    "features NaN": (lambda: two_states().limit([[1.0], [np.nan]], 0.5), "features", r"\(1, 0\) is nan"),
-    "trace decay": (lambda: two_states().limit(np.eye(2), 1.1), "lmbda", "1.1"),
+    "features NaN": (lambda: two_states().lstd_limit([[1.0], [np.nan]], 0.5), "features", r"\(1, 0\) is nan"),
+    "trace decay": (lambda: two_states().lstd_limit(np.eye(2), 1.1), "lmbda", "1.1"),
     "trace decay negative": (lambda: two_states().fixed_point(np.eye(2), -0.1), "lmbda", "-0.1"),
     "feature name": (lambda: make_features(RandomWalk(5), "fourier"), "features", "'fourier'"),
     "normal features": (lambda: make_features(RandomWalk(5), "normal"), "features", "RandomWalk"),
@@ -91,7 +91,7 @@ def test_discount_one_is_refused_where_a_process_can_go_on_for_ever(ask):
         calls = {
             "values": lambda model=model: model.values,
             "best_fit": lambda model=model: model.best_fit(np.eye(2)),
-            "limit": lambda model=model: model.limit(np.eye(2), 1.0),
+            "limit": lambda model=model: model.lstd_limit(np.eye(2), 1.0),
             "fixed_point": lambda model=model: model.fixed_point(np.eye(2), 1.0),
         }
         with pytest.raises(InvalidInputError, match=r"^`gamma` must be below 1"):

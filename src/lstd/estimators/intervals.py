@@ -1,5 +1,8 @@
 """Standard errors and intervals of predictions, from the influence of each block of the data on the weights.
 
+The covariance of the weights is Σ_e q_e q_eᵀ: the cluster-robust (sandwich) covariance, with blocks as clusters and the
+jackknife's correction for leverage.
+
 Let S = A + αI, θ = S⁻¹ b the weights, and A_e, b_e the sums over block e, which has the share w_e of the data. With
 centred scores g_e,
 

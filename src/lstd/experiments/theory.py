@@ -187,7 +187,7 @@ def theorem2(
     small = PROBLEMS["small"]
     model = RandomMRP(small.n_states, small.branching, small.reward_std, MRP_SEED, gamma=GAMMA)
     features = make_features(model, "normal")
-    limits = [(*model.limit(features, lmbda), model.fixed_point(features, lmbda)) for lmbda in lmbdas]
+    limits = [(*model.lstd_limit(features, lmbda), model.fixed_point(features, lmbda)) for lmbda in lmbdas]
     errors = np.empty((len(seeds), len(lmbdas), len(lengths), len(LSTD_VARIANTS), 3))
     for s, seed in enumerate(seeds):
         stream = model.simulate(max(lengths), seed)

@@ -16,11 +16,10 @@ from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.sparse import csr_array
-from scipy.sparse.csgraph import connected_components
 
 from lstd.data.checks import check_array, check_integer, check_real
 from lstd.errors import InvalidInputError
+from lstd.mrp.limits import lstd_limit, stationary_distribution
 from lstd.mrp.simulate import Trajectory, simulate
 
 _SUM_TOLERANCE = 1e-12  # rows of probabilities are sums of k rounded terms
@@ -123,7 +122,7 @@ class MRP:
     @cached_property
     def stationary(self) -> Array:
         """Long-run fraction of time in each state, shape (k,); zero for transient states."""
-        return _stationary(self.transition + np.outer(self.termination, self.start), self.start)
+        return stationary_distribution(self.transition + np.outer(self.termination, self.start), self.start)
 
     def best_fit(self, features: ArrayLike) -> Array:
         """Compute the least-squares fit of the values, weighted by the stationary distribution.
@@ -142,7 +141,7 @@ class MRP:
         root = np.sqrt(self.stationary)
         return np.asarray(np.linalg.lstsq(root[:, None] * phi, root * self.values, rcond=None)[0])
 
-    def limit(self, features: ArrayLike, lmbda: float) -> tuple[Array, Array]:
+    def lstd_limit(self, features: ArrayLike, lmbda: float) -> tuple[Array, Array]:
         """Compute the limits of A_T/T and b_T/T, common to all three estimators (Osogami 2020, Theorem 2).
 
         Parameters
@@ -157,13 +156,9 @@ class MRP:
         b : ndarray of shape (n,)
         """
         phi = check_array("features", features, (self.n_states, None))
-        decay = check_real("lmbda", lmbda, 0.0, 1.0) * self.gamma
-        self._check_convergence(decay)
-        identity = np.eye(self.n_states)
-        discounted = np.linalg.solve(identity - decay * self.transition, np.column_stack([phi, self.expected_reward]))
-        weighted = phi.T * self.stationary
-        A = weighted @ (identity - self.gamma * self.transition) @ discounted[:, :-1]
-        return A, weighted @ discounted[:, -1]
+        lmbda = check_real("lmbda", lmbda, 0.0, 1.0)
+        self._check_convergence(lmbda * self.gamma)
+        return lstd_limit(phi, self.transition, self.expected_reward, self.stationary, self.gamma, lmbda)
 
     def fixed_point(self, features: ArrayLike, lmbda: float) -> Array:
         """Compute the weights to which all three LSTD(λ) estimators converge, shape (n,).
@@ -171,7 +166,7 @@ class MRP:
         Takes the smallest solution if transient states leave weights undetermined.
         """
         self._check_convergence(self.gamma)
-        return np.asarray(np.linalg.lstsq(*self.limit(features, lmbda), rcond=None)[0])
+        return np.asarray(np.linalg.lstsq(*self.lstd_limit(features, lmbda), rcond=None)[0])
 
     def simulate(self, n_steps: int, seed: int) -> Trajectory:
         """Draw `n_steps` transitions from ``numpy.random.RandomState(seed)``.
@@ -226,25 +221,3 @@ def _check_start(start: int | ArrayLike, n_states: int) -> Array:
     if p.min() < 0 or abs(p.sum() - 1.0) > _SUM_TOLERANCE:
         raise InvalidInputError(f"`start` must hold probabilities that sum to 1; got a sum of {p.sum():g}.")
     return p
-
-
-def _stationary(P: Array, start: Array) -> Array:
-    """Compute the Cesàro limit of startᵀPᵗ: each closed class's distribution times the probability of entering it."""
-    _, label = connected_components(csr_array(P > 0), directed=True, connection="strong")
-    leaves = np.array([(P[i, label != label[i]] > 0).any() for i in range(len(P))])
-    closed = [c for c in range(label.max() + 1) if not leaves[label == c].any()]
-    recurrent = np.isin(label, closed)
-    visits = np.zeros(len(P))
-    if not recurrent.all():
-        Q = P[np.ix_(~recurrent, ~recurrent)]
-        visits[~recurrent] = np.linalg.solve((np.eye(len(Q)) - Q).T, start[~recurrent])
-    d = np.zeros(len(P))
-    for c in closed:
-        members = np.flatnonzero(label == c)
-        entered = start[members].sum() + (visits @ P[:, members]).sum()
-        ones = np.ones((len(members), len(members)))
-        # π(I − P + 11ᵀ) = 1ᵀ has the stationary distribution as its only solution for an irreducible class.
-        pi = np.linalg.solve((np.eye(len(members)) - P[np.ix_(members, members)] + ones).T, ones[0])
-        d[members] = entered * pi
-    d /= d.sum()
-    return d
