@@ -273,8 +273,7 @@ def pass_over(state, counts):  # type: ignore[no-untyped-def]
     for i in range(0, rows_of(counts), 4):
         clear(lanes)
         read(
-            M[i], M[i + 1], M[i + 2], M[i + 3], phi[i], phi[i + 1], phi[i + 2], phi[i + 3],
-            psi[i], psi[i + 1], psi[i + 2], psi[i + 3], phi, phi_m, psi, psi_m,
+            i, M[i], M[i + 1], M[i + 2], M[i + 3], phi, phi_m, psi, psi_m,
             lane0, lane1, lane2, lane3, lane4, lane5, lane6, lane7,
         )  # fmt: skip
         p[i], p[i + 1], p[i + 2], p[i + 3] = fold(lane0), fold(lane1), fold(lane2), fold(lane3)
@@ -283,10 +282,12 @@ def pass_over(state, counts):  # type: ignore[no-untyped-def]
 
 @kernel
 def read(  # type: ignore[no-untyped-def]
-    row0, row1, row2, row3, phi0, phi1, phi2, phi3, psi0, psi1, psi2, psi3, phi, phi_m, psi, psi_m,
+    first_row, row0, row1, row2, row3, phi, phi_m, psi, psi_m,
     lane0, lane1, lane2, lane3, lane4, lane5, lane6, lane7,
 ):  # fmt: skip
     """Add the terms of row_jᵀφ to lane j, those of row_jᵀψ to lane 4 + j, φ_j row_j to φᵀM, ψ_j row_j to ψᵀM."""
+    phi0, phi1, phi2, phi3 = phi[first_row], phi[first_row + 1], phi[first_row + 2], phi[first_row + 3]
+    psi0, psi1, psi2, psi3 = psi[first_row], psi[first_row + 1], psi[first_row + 2], psi[first_row + 3]
     for first in range(0, len(phi), BLOCK):
         for k in range(BLOCK):
             i = np.uint64(first + k)

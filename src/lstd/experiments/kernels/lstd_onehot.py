@@ -65,11 +65,9 @@ def plan(states, n_states):  # type: ignore[no-untyped-def]
     last_visit = np.full(n_states, -1)
     for t in range(n_steps):
         last_visit[states[t]] = t
-    row_of = np.full(n_states, -1)
-    slot_of = np.full(n_states, -1)
-    order = np.empty(n_states, np.int64)
-    occupant = np.empty(n_states, np.int64)
-    row = np.empty(n_steps + 1, np.int64)
+    row_of, order = _number_by_first_visit(states, n_states)
+    row = row_of[states]
+    slot_of, occupant = np.full((2, n_states), -1)
     slot = np.empty(n_steps, np.int64)
     n_rows, n_slots, first_slot = np.zeros((3, n_panels), np.int64)
     new_row, move_from, move_to = np.full((3, n_panels, PANEL), -1)
@@ -79,18 +77,13 @@ def plan(states, n_states):  # type: ignore[no-untyped-def]
         end = min(PANEL * (panel + 1), n_steps)
         first_slot[panel] = slots
         for t in range(PANEL * panel, end):
-            state = states[t]
-            if row_of[state] < 0:
-                row_of[state] = rows
-                order[rows] = state
-                rows += 1
-            if slot_of[state] < 0:
-                slot_of[state] = slots
-                occupant[slots] = state
-                new_row[panel, slots - first_slot[panel]] = row_of[state]
+            rows = max(rows, row[t] + 1)
+            if slot_of[states[t]] < 0:
+                slot_of[states[t]] = slots
+                occupant[slots] = states[t]
+                new_row[panel, slots - first_slot[panel]] = row[t]
                 slots += 1
-            row[t] = row_of[state]
-            slot[t] = slot_of[state]
+            slot[t] = slot_of[states[t]]
         n_rows[panel] = padded(rows)
         n_slots[panel] = slots
         n_moves = 0
@@ -103,23 +96,24 @@ def plan(states, n_states):  # type: ignore[no-untyped-def]
                     n_moves += 1
                     occupant[candidate] = occupant[slots]
                     slot_of[occupant[candidate]] = candidate
-    for state in range(n_states):  # the successor of the last step, and states never visited
-        if row_of[state] < 0:
-            row_of[state] = rows
-            order[rows] = state
-            rows += 1
-    row[n_steps] = row_of[states[n_steps]]
-    return Plan(
-        row=row,
-        slot=slot,
-        n_rows=n_rows,
-        n_slots=n_slots,
-        first_slot=first_slot,
-        new_row=new_row,
-        move_from=move_from,
-        move_to=move_to,
-        order=order,
-    )
+    return Plan(row, slot, n_rows, n_slots, first_slot, new_row, move_from, move_to, order)
+
+
+@kernel
+def _number_by_first_visit(states, n_states):  # type: ignore[no-untyped-def]
+    """Number the states by their first visit before the last step, the others after them.
+
+    Returns the number of each state and the state of each number.
+    """
+    number = np.full(n_states, -1)
+    order = np.empty(n_states, np.int64)
+    n_numbered = 0
+    for state in np.concatenate((states[:-1], np.arange(n_states))):
+        if number[state] < 0:
+            number[state] = n_numbered
+            order[n_numbered] = state
+            n_numbered += 1
+    return number, order
 
 
 @kernel
@@ -221,15 +215,9 @@ def _take_row_and_column(row, slot, step, n_rows, n_slots, work):  # type: ignor
     r7 = R[7, slot] if step > 7 else 0.0
     for i in range(n_rows):
         p[i] = work.columns[slot, i] - (
-            r0 * Q[0, i]
-            + r1 * Q[1, i]
-            + r2 * Q[2, i]
-            + r3 * Q[3, i]
-            + r4 * Q[4, i]
-            + r5 * Q[5, i]
-            + r6 * Q[6, i]
-            + r7 * Q[7, i]
-        )
+            r0 * Q[0, i] + r1 * Q[1, i] + r2 * Q[2, i] + r3 * Q[3, i]
+            + r4 * Q[4, i] + r5 * Q[5, i] + r6 * Q[6, i] + r7 * Q[7, i]
+        )  # fmt: skip
     q0 = Q[0, row] if step > 0 else 0.0
     q1 = Q[1, row] if step > 1 else 0.0
     q2 = Q[2, row] if step > 2 else 0.0
@@ -240,15 +228,9 @@ def _take_row_and_column(row, slot, step, n_rows, n_slots, work):  # type: ignor
     q7 = Q[7, row] if step > 7 else 0.0
     for j in range(n_slots):
         rho[j] = work.picked[step, j] - (
-            q0 * R[0, j]
-            + q1 * R[1, j]
-            + q2 * R[2, j]
-            + q3 * R[3, j]
-            + q4 * R[4, j]
-            + q5 * R[5, j]
-            + q6 * R[6, j]
-            + q7 * R[7, j]
-        )
+            q0 * R[0, j] + q1 * R[1, j] + q2 * R[2, j] + q3 * R[3, j]
+            + q4 * R[4, j] + q5 * R[5, j] + q6 * R[6, j] + q7 * R[7, j]
+        )  # fmt: skip
     for j in range(n_slots):
         R[step, j] = rho[j]
 
