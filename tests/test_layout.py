@@ -40,23 +40,7 @@ MOST_ROOMS = 18
 MOST_LINES, MOST_PARAMETERS, MOST_KERNEL_PARAMETERS = 40, 8, 20
 
 # What does not hold yet.
-CYCLES_TO_OPEN = set()
-NAMES_TO_CHANGE = set()
-ROOMS_TO_DESCRIBE = set()
-FUNCTIONS_TO_SHORTEN = {
-    "lstd.experiments.kernels.lstd_onehot._take_row_and_column",
-    "lstd.experiments.kernels.lstd_onehot.plan",
-}
-PARAMETERS_TO_REDUCE = {
-    "lstd._kernels.recursive_update.read",
-    "lstd.cli.predict._to_file",
-}
 TESTS_TO_OPEN = {
-    "experiments/test_sweep.py",
-    "online/test_online_kernels.py",
-    "online/test_online_precision.py",
-    "online/test_online_td.py",
-    "tables/test_tables.py",
     "tables/test_tables_scores.py",
 }
 
@@ -144,11 +128,7 @@ def test_imports_point_downward(module):
 
 
 def test_no_import_cycle():
-    graph = {
-        module: {other for other in others if (module, other) not in CYCLES_TO_OPEN}
-        for module, others in OWN.items()
-        if module != "lstd"
-    }
+    graph = {module: others for module, others in OWN.items() if module != "lstd"}
     try:
         TopologicalSorter(graph).prepare()
     except CycleError as error:
@@ -177,7 +157,7 @@ def test_no_private_name_crosses_rooms():
 def test_a_room_says_what_it_is_for(room):
     text = ast.get_docstring(ast.parse((PACKAGE / room / "__init__.py").read_text(encoding="utf-8"))) or ""
     lines = [line for line in text.splitlines() if line.strip()]
-    assert len(lines) >= 3 or room in ROOMS_TO_DESCRIBE, (
+    assert len(lines) >= 3, (
         f"the docstring of {room}/__init__.py must say in three lines what the room is for, what comes in and what "
         f"goes out; got {text!r}"
     )
@@ -193,7 +173,7 @@ def test_functions_are_short():
         lines = body[-1].end_lineno - body[0].lineno + 1 if body else 0
         if lines > MOST_LINES:
             found[f"{module}.{name}"] = lines
-    assert found.keys() <= FUNCTIONS_TO_SHORTEN, f"functions of more than {MOST_LINES} lines of code: {found}"
+    assert not found, f"functions of more than {MOST_LINES} lines of code: {found}"
 
 
 def test_private_functions_and_kernels_have_few_parameters():
@@ -204,7 +184,7 @@ def test_private_functions_and_kernels_have_few_parameters():
         names = [argument.arg for argument in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)]
         if (is_kernel or is_private(name)) and len(set(names) - {"self", "cls"}) > most:
             found[f"{module}.{name}"] = len(names)
-    assert found.keys() <= PARAMETERS_TO_REDUCE, f"functions with too many parameters: {found}"
+    assert not found, f"functions with too many parameters: {found}"
 
 
 def is_private(name):

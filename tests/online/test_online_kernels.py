@@ -110,7 +110,13 @@ def test_padding_stays_zero():
         model.update(rows[t], random.normal(), rows[t + 1], truncated=t == 20)
         if t == 20:
             rows[t + 1] = random.normal(size=5)
-    assert not model._state[: COMPILED.recursive.SCALARS, 5:].any()
-    assert not model._panels[:, :, 5:].any()
-    assert not model._matrices[:, 5:].any()
-    assert not model._matrices[:, :, 5:].any()
+    (state,) = (array for array in vars(model).values() if np.shape(array)[1:] == (padded(5),))
+    k, counts = COMPILED.recursive, model.snapshot()["counts"]
+    assert state[: k.SCALARS, :5].any()
+    assert not state[: k.SCALARS, 5:].any()
+    for which in (k.Q_INVERSE, k.R_INVERSE, k.Q_SYSTEM, k.R_SYSTEM):
+        assert not k.panel(state, counts, which)[:, 5:].any()
+    for which in (k.INVERSE, k.SYSTEM):
+        assert k.matrix(state, counts, which)[:5, :5].all()
+        assert not k.matrix(state, counts, which)[5:].any()
+        assert not k.matrix(state, counts, which)[:, 5:].any()

@@ -27,6 +27,49 @@ def feed(model, stream):
     return model
 
 
+def altered(model, change):
+    """A copy of the model, whose state was changed behind its back."""
+    state = model.snapshot()
+    change(state)
+    return RecursiveLSTD.restore(state)
+
+
+def scaled_inverse(factor):
+    """Multiply P: its matrix, and one of the two factors that are subtracted."""
+
+    def change(state):
+        state["matrices"][0] *= factor
+        state["panels"][0] *= factor
+
+    return change
+
+
+def scaled_vector(which, factor):
+    def change(state):
+        state["vectors"][which] *= factor
+
+    return change
+
+
+def check_after(model, step):
+    """Feed a transition after which a check is due."""
+
+    def change(state):
+        state["counts"][recursion.CHECK_AT] = model.n_updates + 1
+
+    return feed(altered(model, change), [step])
+
+
+def checks(model, stream):
+    """Feed transitions; returns those after which a check was made."""
+    made = []
+    for step in stream:
+        step.feed(model)
+        if model.snapshot()["counts"][recursion.CHECKED_AT] == model.n_updates:
+            made.append(model.n_updates)
+    return made
+
+
 def way_of_reading(model):
     return int(model.snapshot()["counts"][recursion.READING])
 
@@ -168,30 +211,18 @@ def test_the_time_to_the_next_check_grows_after_successes_and_shrinks_after_a_fa
     random = np.random.RandomState(0)
     model = RecursiveLSTD(4, alpha=1.0, check_every=200)
     rows = random.normal(size=(2001, 4))
-    made, examine = [], RecursiveLSTD._examine
-
-    def looked(self):
-        made.append(self.n_updates)
-        if self.n_updates == 440:
-            self._matrices[0] *= 1.1
-        examine(self)
-
     stream = transitions(rows, np.ones(2001))
-    with mock.patch.object(RecursiveLSTD, "_examine", looked):
-        feed(model, stream[:439])
-        with pytest.warns(LostDigitsWarning, match=r"After 440 .*Weights read since update 240 may be as imprecise"):
-            feed(model, stream[439:440])
-        feed(model, stream[440:])
-    assert made == [16, 48, 112, 240, 440, 456, 488, 552, 680, *range(880, 2001, 200)]
+    checked = checks(model, stream[:439])
+    model = altered(model, scaled_inverse(1.1))
+    with pytest.warns(LostDigitsWarning, match=r"After 440 .*Weights read since update 240 may be as imprecise"):
+        checked += checks(model, stream[439:440])
+    checked += checks(model, stream[440:])
+    assert checked == [16, 48, 112, 240, 440, 456, 488, 552, 680, *range(880, 2001, 200)]
 
 
 def test_checks_are_made_as_often_as_asked():
     model = RecursiveLSTD(1, check_every=5)
-    made = []
-    with mock.patch.object(RecursiveLSTD, "_relative_error", lambda self, *_: made.append(self.n_updates) or 0.0):
-        for _ in range(100):
-            model.update([1.0], 1.0, [1.0])
-    assert made == list(range(5, 101, 5))
+    assert checks(model, transitions(np.ones((101, 1)), np.ones(101))) == list(range(5, 101, 5))
 
 
 @pytest.mark.parametrize(("off", "found"), [(1e-10, False), (3e-9, False), (3e-8, True), (1e-5, True), (0.1, True)])
@@ -199,14 +230,13 @@ def test_eight_digits_are_kept_where_weights_are_read_from_the_recursion(off, fo
     random = np.random.RandomState(0)
     rows = random.normal(size=(101, 4))
     stream = transitions(rows, random.normal(size=101))
-    model = feed(RecursiveLSTD(4, alpha=1.0), stream)
+    model = feed(RecursiveLSTD(4, alpha=1.0), stream[:-1])
     assert way_of_reading(model) == recursion.FAST
-    model._matrices[0] *= 1.0 + off  # the inverse
-    model._panels[1] *= 1.0 + off
+    model = altered(model, scaled_inverse(1.0 + off))
     assert 0.1 * off < model.residual() < 10 * off
     with warnings.catch_warnings(record=True) as given:
         warnings.simplefilter("always")
-        model._examine()
+        model = check_after(model, stream[-1])
     assert [w.category for w in given] == [LostDigitsWarning] * found
     assert model.n_repairs == found
     assert model.residual() < (1e-14 if found else 10 * off)
@@ -238,8 +268,7 @@ def test_a_correction_is_needed_and_made_where_the_recursion_alone_is_not_enough
     random = np.random.default_rng(0)
     X, y = repeated(random, 301), random.normal(size=301)
     stream = transitions(X, y)
-    model = feed(RecursiveLSTD(8, 0.95, 0.8, 1e-4), stream)
-    model._state[recursion.WEIGHTS, :8] *= 1.01
+    model = altered(feed(RecursiveLSTD(8, 0.95, 0.8, 1e-4), stream), scaled_vector(recursion.WEIGHTS, 1.01))
     (exact,) = exact_every_step(stream, ["boyan"], 0.8, 1e-4, last_only=True)
     assert_close(X @ model.weights, X @ exact["boyan"][1], "solve")
     with mock.patch.object(recursion, "solve", side_effect=AssertionError):
@@ -252,42 +281,36 @@ def test_a_correction_is_needed_and_made_where_the_recursion_alone_is_not_enough
 
 
 def ill_conditioned():
-    """A model whose weights are corrected, on a system of condition number about 5e6; X; exact weights."""
+    """A stream whose system has a condition number of about 5e6, so that weights are corrected; X; exact weights."""
     random = np.random.default_rng(0)
     X, y = repeated(random, 301), random.normal(size=301)
     stream = transitions(X, y)
     (exact,) = exact_every_step(stream, ["boyan"], 0.8, 1e-4, last_only=True)
-    return feed(RecursiveLSTD(8, 0.95, 0.8, 1e-4), stream), X, exact["boyan"][1]
-
-
-def spoil(model, factor):
-    """Multiply P as a whole."""
-    model._matrices[0] *= factor
-    model._panels[0] *= factor
+    return stream, X, exact["boyan"][1]
 
 
 def test_corrections_go_on_until_they_change_nothing():
-    model, X, exact = ill_conditioned()
-    model._state[recursion.WEIGHTS] *= 1.01
-    spoil(model, 1.01)  # each correction leaves a hundredth
+    stream, X, exact = ill_conditioned()
+    model = altered(feed(RecursiveLSTD(8, 0.95, 0.8, 1e-4), stream), scaled_vector(recursion.WEIGHTS, 1.01))
+    model = altered(model, scaled_inverse(1.01))  # each correction leaves a hundredth
     with mock.patch.object(recursion, "solve", side_effect=AssertionError):
         assert_close(X @ model.weights, X @ exact, "solve")
 
 
 def test_an_inverse_that_corrections_cannot_use_is_not_used():
-    model, X, exact = ill_conditioned()
-    model._state[recursion.WEIGHTS] *= 1.01
-    spoil(model, 3.0)
+    stream, X, exact = ill_conditioned()
+    model = altered(feed(RecursiveLSTD(8, 0.95, 0.8, 1e-4), stream), scaled_vector(recursion.WEIGHTS, 1.01))
+    model = altered(model, scaled_inverse(3.0))
     assert_close(X @ model.weights, X @ exact, "solve")
 
 
 @pytest.mark.parametrize(("off", "found"), [(1e-5, False), (5e-4, False), (5e-3, True), (0.5, True)])
 def test_an_inverse_is_kept_while_it_can_correct(off, found):
-    model, X, exact = ill_conditioned()
-    spoil(model, 1.0 + off)
+    stream, X, exact = ill_conditioned()
+    model = altered(feed(RecursiveLSTD(8, 0.95, 0.8, 1e-4), stream[:-1]), scaled_inverse(1.0 + off))
     with warnings.catch_warnings(record=True) as given:
         warnings.simplefilter("always")
-        model._examine()
+        model = check_after(model, stream[-1])
     assert [w.category for w in given] == [LostDigitsWarning] * found
     assert model.n_repairs == found
     assert way_of_reading(model) == recursion.CORRECTED
@@ -301,7 +324,7 @@ def test_a_read_out_that_would_multiply_errors_is_corrected():
     stream[-1] = stream[-1]._replace(x_next=y * ((1.0 - 1e-4) / (0.95 * float(y @ y))))
     model = feed(RecursiveLSTD(3, 0.95, 0.8, 1.0), stream)
     assert way_of_reading(model) == recursion.FAST
-    model._state[recursion.Y] *= 1.0 + 3e-9  # as much as a check lets through
+    model = altered(model, scaled_vector(recursion.Y, 1.0 + 3e-9))  # as much as a check lets through
     (exact,) = exact_every_step(stream, ["boyan"], 0.8, 1.0, last_only=True)
     assert_close(model.weights, exact["boyan"][1], "solve")
 

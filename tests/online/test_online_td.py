@@ -58,7 +58,6 @@ def test_td_by_the_python_bodies(kind):
     compiled = make_td(kind, 3).partial_fit(X, y, **arguments).weights
     with mock.patch("lstd.online.td.kernels", PYTHON.td_online):
         body = make_td(kind, 3).partial_fit(X, y, **arguments)
-        body._typed = False
         body.update(X[0], 1.0, X[1])
     twin = make_td(kind, 3).partial_fit(X, y, **arguments)
     assert_close(twin.weights, compiled, "sums")

@@ -159,9 +159,9 @@ class _CsvTable(Table):
         ragged: list[Any] = []
         n_rows = 0
         failure: InvalidInputError | None = None
-        skip = _Skip(ragged)
+        skip = RaggedRows(ragged)
         held = weakref.ref(skip)
-        batches = _without_noise(partial(self._reader, self._stream(), columns, skip))
+        batches = without_noise(partial(self._reader, self._stream(), columns, skip))
         del skip
         try:
             for batch in batches:
@@ -206,7 +206,7 @@ class _CsvTable(Table):
         self._native = pa.OSFile(os.fsencode(self.file), "rb")  # a name need not be UTF-8
         return pa.CompressedInputStream(self._native, "gzip") if self._compressed else self._native
 
-    def _reader(self, stream: Any, columns: Sequence[str], skip: _Skip) -> Any:
+    def _reader(self, stream: Any, columns: Sequence[str], skip: RaggedRows) -> Any:
         try:
             return pyarrow.csv.open_csv(
                 stream,
@@ -272,7 +272,7 @@ class _CsvTable(Table):
         return False
 
 
-class _Skip:
+class RaggedRows:
     """Leave out rows with too few or too many values, and collect them in a list."""
 
     def __init__(self, ragged: list[Any]) -> None:
@@ -283,7 +283,7 @@ class _Skip:
         return "skip"
 
 
-def _wait_for_release(held: weakref.ref[_Skip]) -> None:
+def _wait_for_release(held: weakref.ref[RaggedRows]) -> None:
     """Wait until Arrow's threads have released their Python objects: a release at exit aborts the process.
 
     A thread keeps Python's lock while it releases an object, so it has finished when the release is seen.
@@ -293,11 +293,11 @@ def _wait_for_release(held: weakref.ref[_Skip]) -> None:
         time.sleep(_SECONDS_TO_RELEASE / 1e4)
 
 
-def _without_noise(reader: Callable[[], Iterable[Any]]) -> Generator[Any, None, None]:
+def without_noise(reader: Callable[[], Iterable[Any]]) -> Generator[Any, None, None]:
     """Yield batches without the traceback that Arrow prints when it cannot decode a ragged row, an error by itself."""
     batches: Iterator[Any] | None = None
     while True:
-        with _silence():
+        with silent_on_undecodable_rows():
             batches = iter(reader()) if batches is None else batches
             batch = next(batches, None)
         if batch is None:
@@ -306,7 +306,7 @@ def _without_noise(reader: Callable[[], Iterable[Any]]) -> Generator[Any, None, 
 
 
 @contextlib.contextmanager
-def _silence() -> Iterator[None]:
+def silent_on_undecodable_rows() -> Iterator[None]:
     """Suppress messages on decoding errors until no thread is in this context."""
     global _silent, _hook
     with _lock:
