@@ -36,7 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 stream.reconfigure(errors="backslashreplace")
     out = sys.stdout
     if isinstance(getattr(out, "buffer", None), io.RawIOBase):  # PYTHONUNBUFFERED: short writes would pass unnoticed
-        sys.stdout = open(out.fileno(), "w", encoding=out.encoding, errors=out.errors, closefd=False)
+        sys.stdout = open(out.fileno(), "w", encoding=out.encoding, errors=out.errors, closefd=False)  # noqa: SIM115
     try:
         from lstd.cli.app import run
     except ModuleNotFoundError as error:
