@@ -272,3 +272,69 @@ def test_rewards_whose_squares_overflow_are_an_error_and_large_ones_are_not():
     assert_close(large.degrees_of_freedom, plain.degrees_of_freedom, "solve")
     with pytest.raises(InvalidInputError, match="overflowed"):
         LSTD(0.9).fit(X, y[:, 0] * 1e200).predict_interval(X)
+
+
+def fitted_to_two_rewards(fit_intercept):
+    random = np.random.default_rng(5)
+    X, y = random.normal(size=(60, 3)), random.normal(size=(60, 2))
+    ends = {"episode": np.repeat(np.arange(20), 3), "terminated": np.arange(60) % 3 == 2}
+    return LSTD(0.9, alpha=ALPHA, fit_intercept=fit_intercept).fit(X, y, **ends), X
+
+
+@pytest.mark.parametrize("fit_intercept", [False, True])
+def test_a_weighted_sum_of_rows_is_one_row_of_weighted_features(fit_intercept):
+    model, X = fitted_to_two_rewards(fit_intercept)
+    ones = np.column_stack([X, np.ones(60)]) if fit_intercept else X
+    weights = np.random.default_rng(6).normal(size=60)
+    found = model.predict_interval(X, weights=weights)
+    q = model.model_.influence.vectors
+    assert_close(found.prediction, weights @ model.predict(X), "solve")
+    assert_close(found.standard_error, np.sqrt(np.sum((q @ (weights @ ones)) ** 2, axis=0)), "solve")
+    sparse_found = model.predict_interval(sparse.csr_array(X), weights=weights)
+    alone = model.predict_interval(X[7:8])
+    unit = model.predict_interval(X, weights=np.arange(60) == 7)
+    for name in ("prediction", "lower", "upper", "standard_error", "degrees_of_freedom", "shift"):
+        assert_close(getattr(sparse_found, name), getattr(found, name), "solve")
+        assert_close(getattr(unit, name), getattr(alone, name)[0], "solve")
+    assert found.lower.shape == found.flagged.shape == (2,)
+
+
+def test_an_intercept_cancels_in_a_difference_of_rows():
+    model, X = fitted_to_two_rewards(True)
+    found = model.predict_interval(X[:2], weights=[1, -1])
+    difference = X[0] - X[1]
+    variance = np.einsum("i,mij,j->m", difference, model.coef_covariance_, difference)
+    assert_close(found.standard_error, np.sqrt(variance), "solve")
+    assert_close(found.prediction, model.coef_ @ difference, "solve")
+
+
+@pytest.mark.parametrize(
+    ("scale", "forward", "slope"),
+    [("log", np.log, lambda v: 1 / v), ("logit", lambda v: np.log(v / (1 - v)), lambda v: 1 / (v * (1 - v)))],
+)
+def test_intervals_are_symmetric_on_their_scale(scale, forward, slope):
+    random = np.random.default_rng(7)
+    X, y = random.uniform(0.5, 1.0, size=(200, 2)), random.binomial(1, 0.2, size=200).astype(float)
+    ends = {"episode": np.arange(200) // 4, "terminated": np.arange(200) % 4 == 3}
+    model = LSTD(0.2, alpha=0.0, fit_intercept=True).fit(X, y, **ends)
+    plain, found = model.predict_interval(X[:9]), model.predict_interval(X[:9], scale=scale)
+    half = (plain.upper - plain.lower) / 2 * slope(plain.prediction)
+    assert_close(forward(found.upper), forward(plain.prediction) + half, "solve")
+    assert_close(forward(found.lower), forward(plain.prediction) - half, "solve")
+    assert_close(found.standard_error, plain.standard_error, "solve")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"weights": [1.0]}, r"`weights` must have shape \(60,\)"),
+        ({"weights": np.full(60, np.nan)}, "`weights` must be finite"),
+        ({"weights": np.full(60, 1e308)}, "overflow"),
+        ({"scale": "log"}, '`scale` "log" needs predictions above 0; row 0 has'),
+        ({"scale": "probit"}, "`scale` must be one of"),
+    ],
+)
+def test_weights_and_scales_that_do_not_fit_are_refused(options, message):
+    model, X = fitted_to_two_rewards(False)
+    with pytest.raises(InvalidInputError, match=message):
+        model.predict_interval(X, **options)

@@ -15,14 +15,14 @@ from sklearn.metrics import r2_score
 from sklearn.utils.validation import check_is_fitted
 
 from lstd.data.check_rows import PerRow, check_per_row
-from lstd.data.checks import check_flag, check_real
+from lstd.data.checks import check_array, check_choice, check_flag, check_real
 from lstd.data.returns import TOLERANCE
 from lstd.data.rows import Rows
 from lstd.errors import InvalidInputError
 from lstd.errors import warn as give_warning
 from lstd.estimators.bias_check import BiasCheck, check_bias
 from lstd.estimators.inputs import checked_features, checked_rows
-from lstd.estimators.intervals import Interval
+from lstd.estimators.intervals import SCALES, Interval
 from lstd.estimators.metrics import returns_of_rows
 from lstd.estimators.model import Model
 from lstd.estimators.saving import read_model, write_model
@@ -98,7 +98,9 @@ class Predictor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             return prediction
         return prediction, model.influence.standard_error(phi).reshape(prediction.shape)
 
-    def predict_interval(self, X: Any, level: float = 0.95) -> Interval:
+    def predict_interval(
+        self, X: Any, level: float = 0.95, weights: ArrayLike | None = None, scale: str = "identity"
+    ) -> Interval:
         """Compute intervals for what the same model would predict with unlimited data, the LSTD(λ) fixed point.
 
         With λ < 1 and features that cannot represent the values, the fixed point is not the truth, and the values may
@@ -109,23 +111,49 @@ class Predictor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         X : array-like, DataFrame or sparse of shape (T, n)
         level : float in (0, 1), default 0.95
             Probability that the interval of a row contains the fixed point.
+        weights : array-like of shape (T,), optional
+            Compute one interval for the weighted sum Σ wᵢ v(xᵢ) instead of one per row. With weights 1/T it is for the
+            mean over the rows; with weights 1 and -1 for the difference of two rows.
+        scale : {"identity", "log", "logit"}, default "identity"
+            Scale on which intervals are symmetric: "log" keeps them positive, "logit" between 0 and 1.
 
         Returns
         -------
         Interval
             With `lower`, `upper`, `prediction`, `standard_error`, `degrees_of_freedom` and `flagged`, each of shape
-            (T,) or (T, m). A row is flagged if too little data bears on it.
+            (T,) or (T, m); with `weights`, numbers or arrays of shape (m,). A row is flagged if too little data bears
+            on it.
 
         Raises
         ------
         InvalidInputError
-            When `X` breaks a rule, or the model was fitted to too few episodes or rows, or without blocks.
+            When `X` breaks a rule, the model was fitted to too few episodes or rows, or without blocks, or a prediction
+            is not on the scale.
+
+        Examples
+        --------
+        The mean value of the states of Boyan's chain, and its interval:
+
+        >>> import numpy as np
+        >>> from lstd import LSTD
+        >>> from lstd.mrp import BoyanChain
+        >>> chain = BoyanChain()
+        >>> stream = chain.simulate(n_steps=1000, seed=1)
+        >>> features = chain.interpolating_features
+        >>> model = LSTD(gamma=1.0, alpha=0.01)
+        >>> model = model.fit(features[stream.states[:-1]], stream.rewards, terminated=stream.terminated)
+        >>> interval = model.predict_interval(features, weights=np.full(13, 1 / 13))
+        >>> bool(interval.lower < chain.values.mean() < interval.upper)
+        True
         """
         model = self._model
+        check_choice("scale", scale, SCALES)
         level = check_real("level", level, 0.0, np.inf)
         if not 0.0 < level < 1.0:
             raise InvalidInputError(f"`level` must be between 0 and 1, as 0.95 is; got {level:g}.")
-        return model.interval(checked_features(self, X), level)
+        phi = checked_features(self, X)
+        along = None if weights is None else check_array("weights", weights, (phi.shape[0],))
+        return model.interval(phi, level, along, scale)
 
     def bias_check(
         self, X: Any, y: ArrayLike, *, episode: PerRow = None, terminated: PerRow = None, X_next: Any = None,

@@ -36,6 +36,7 @@ from numpy.typing import NDArray
 from scipy import special
 
 from lstd.data.feature_matrix import Features
+from lstd.data.parsing import first_true
 from lstd.errors import InvalidInputError
 from lstd.statistics.blocks import Blocks
 from lstd.statistics.solve import Solution, check_range, solve
@@ -43,6 +44,7 @@ from lstd.statistics.threads import blas_threads, one_blas_thread
 
 Array = NDArray[np.float64]
 
+SCALES = ("identity", "log", "logit")
 FEW = 5.0  # degrees of freedom below which a prediction is flagged
 _FEWEST = 5  # episodes
 _FEWEST_ROWS = 20  # of one episode
@@ -50,12 +52,15 @@ _HEAVY = 10.0  # chosen on simulated streams, and confirmed on others
 _TINY = 2.0**-20  # ridge coefficient that changes no relevant digit, in units of the mean square of a feature
 _ENTRIES = 2**20  # of u at a time, 8 MiB
 _BYTES = 2**28  # of the systems that are solved at a time
+_LARGEST_EXPONENT = 300.0  # an interval on the log scale ends at a number that is finite
 _FEATURES_FOR_THREADS = 200  # with fewer, threads wait longer than they compute
 
 
 @dataclass(frozen=True, eq=False)
 class Interval:
     """Predictions with intervals; arrays of shape (T,), or (T, m) for m rewards.
+
+    For one weighted sum of rows: numbers, or arrays of shape (m,).
 
     Attributes
     ----------
@@ -100,23 +105,27 @@ class Influence:
         """Compute standard errors of predictions from features (T, n), shape (T, m)."""
         return self.spread(phi)[0]
 
-    def interval(self, phi: Features, prediction: Array, level: float) -> Interval:
-        """Compute intervals around predictions (T, m) from features (T, n)."""
-        error, freedom, shift = self.spread(phi)
+    def interval(
+        self, phi: Features, prediction: Array, level: float, *, ones: float = 1.0, scale: str = "identity"
+    ) -> Interval:
+        """Compute intervals around predictions (T, m), symmetric on a scale, from features (T, n); see `spread`."""
+        error, freedom, shift = self.spread(phi, ones)
         half = special.stdtrit(freedom, 0.5 + 0.5 * level) * np.hypot(error, shift)
-        return Interval(
-            prediction, prediction - half, prediction + half, error, freedom, -shift, freedom < FEW, level
-        )  # fmt: skip
+        lower, upper = _bounds(prediction, half, scale)
+        return Interval(prediction, lower, upper, error, freedom, -shift, freedom < FEW, level)
 
-    def spread(self, phi: Features) -> tuple[Array, Array, Array]:
-        """Compute standard error, degrees of freedom and shift, each of shape (T, m), from features (T, n)."""
+    def spread(self, phi: Features, ones: float = 1.0) -> tuple[Array, Array, Array]:
+        """Compute standard error, degrees of freedom and shift, each of shape (T, m), from features (T, n).
+
+        With an intercept, `ones` is the entry of the column of ones: the sum of the weights in a weighted sum of rows.
+        """
         n_blocks, m, _ = self.vectors.shape
         across = np.concatenate([self.vectors.reshape(n_blocks * m, -1), self.shift]).T
         error, freedom, shift = np.empty((3, phi.shape[0], m))
         size = max(1, _ENTRIES // across.shape[1])
         for first in range(0, phi.shape[0], size):
             rows = slice(first, first + size)
-            along = np.asarray(phi[rows] @ across[:-1] + across[-1] if self.intercept else phi[rows] @ across)
+            along = np.asarray(phi[rows] @ across[:-1] + ones * across[-1] if self.intercept else phi[rows] @ across)
             shift[rows] = along[:, -m:]
             with np.errstate(over="ignore", invalid="ignore"):
                 squares = along[:, :-m].reshape(-1, n_blocks, m) ** 2
@@ -124,6 +133,28 @@ class Influence:
             check_range(error[rows])
             freedom[rows] = degrees_of_freedom(squares, self.shares)
         return error, freedom, shift
+
+
+def _bounds(prediction: Array, half: Array, scale: str) -> tuple[Array, Array]:
+    """Ends of intervals that are symmetric on a scale, from half widths h on the identity scale.
+
+    The half width is h/v on the log scale and h/(v(1 − v)) on the logit scale (delta method).
+    """
+    if scale == "identity":
+        return prediction - half, prediction + half
+    high = np.inf if scale == "log" else 1.0
+    outside = ~((prediction > 0.0) & (prediction < high))
+    if (row := first_true(np.asarray(outside.any(axis=1)))) is not None:
+        rule = "above 0" if scale == "log" else "between 0 and 1"
+        raise InvalidInputError(
+            f'`scale` "{scale}" needs predictions {rule}; row {row} has {prediction[row].tolist()}. Leave out such '
+            'rows, or use scale="identity".'
+        )
+    if scale == "log":
+        factor = np.exp(np.minimum(half / prediction, _LARGEST_EXPONENT))
+        return prediction / factor, prediction * factor
+    centre, half = special.logit(prediction), half / (prediction * (1.0 - prediction))
+    return special.expit(centre - half), special.expit(centre + half)
 
 
 def degrees_of_freedom(squares: Array, shares: Array) -> Array:

@@ -15,7 +15,7 @@ from lstd.data.settings import Settings
 from lstd.errors import InvalidInputError
 from lstd.estimators.intervals import Influence, Interval, influence_of
 from lstd.statistics.blocks import Blocks
-from lstd.statistics.solve import Solution, solve
+from lstd.statistics.solve import Solution, check_range, solve
 from lstd.statistics.statistics import LSTDStatistics
 
 Array = NDArray[np.float64]
@@ -156,10 +156,18 @@ class Model:
         """Predict values, shape (T,) or (T, m), from finite features (T, n)."""
         return product("X", phi, self.coef.T, self.intercept)
 
-    def interval(self, phi: Features, level: float) -> Interval:
-        """Compute intervals for values, arrays of shape (T,) or (T, m), from finite features (T, n)."""
-        prediction = self.predict(phi)
-        columns = prediction if prediction.ndim == 2 else prediction[:, np.newaxis]
-        interval = self.influence.interval(phi, columns, level)
-        arrays = {name: v.reshape(prediction.shape) for name, v in vars(interval).items() if name != "level"}
+    def interval(self, phi: Features, level: float, weights: Array | None = None, scale: str = "identity") -> Interval:
+        """Compute intervals for values, arrays of shape (T,) or (T, m), from finite features (T, n).
+
+        With `weights` (T,), compute one interval for the weighted sum of the values: numbers, or arrays of shape (m,).
+        """
+        prediction, ones = self.predict(phi), 1.0
+        if weights is not None:
+            with np.errstate(over="ignore", invalid="ignore"):
+                phi, prediction = np.asarray(phi.T @ weights)[np.newaxis], np.asarray(weights @ prediction)
+                ones = float(weights.sum())
+            check_range(phi, prediction, np.array(ones))
+        columns = prediction.reshape(phi.shape[0], -1)
+        interval = self.influence.interval(phi, columns, level, ones=ones, scale=scale)
+        arrays = {name: v.reshape(prediction.shape)[()] for name, v in vars(interval).items() if name != "level"}
         return Interval(**arrays, level=level)
