@@ -81,7 +81,7 @@ def select(
         )
     if n_jobs is not None and check_integer("n_jobs", n_jobs, -_MOST_JOBS, _MOST_JOBS) == 0:
         raise InvalidInputError("`n_jobs` must be None or an integer other than 0; got 0.")
-    folds = _folds(rows, full, cv)
+    folds = folds_of(rows, full, cv)
     grid = _Grid.of(rows, full, lmbdas, alphas, fit_intercept)
     tasks = (delayed(_solved)(folds, full, lmbda, grid, variant) for lmbda in grid.lmbdas)
     solved = []
@@ -126,7 +126,7 @@ class _Grid:
         return int(np.argmin(np.abs(self.lmbdas - _START[0]))), int(np.argmin(distance))
 
 
-def _folds(rows: Rows, full: NDArray[np.bool_], cv: Any) -> list[Rows]:
+def folds_of(rows: Rows, full: NDArray[np.bool_], cv: Any) -> list[Rows]:
     """Split into folds: groups of consecutive episodes, or of consecutive rows, which may cut an episode."""
     starts = np.flatnonzero(np.r_[True, rows.last[:-1]])
     wanted = None if cv is None else check_integer("cv", cv, 2)
@@ -145,7 +145,7 @@ def _solved(
     """Weights from all data (α, n, m) and without each fold (K, α, n, m), largest condition (α,), for one λ."""
     sums = [LSTDStatistics.from_rows(fold, lmbda) for fold in folds]
     with np.errstate(over="ignore", invalid="ignore"):  # `solve` checks the sums
-        without = list(_without_each(sums))
+        without = list(without_each(sums))
         total = reduce(LSTDStatistics.then, sums)
     n_all = max(1, int(full.sum()))
     n, m = total.b.shape
@@ -162,7 +162,7 @@ def _solved(
     return weights, outside, condition
 
 
-def _without_each(sums: list[LSTDStatistics]) -> Iterator[LSTDStatistics]:
+def without_each(sums: list[LSTDStatistics]) -> Iterator[LSTDStatistics]:
     """Sum the data without each fold: the rows before it and the rows after it are two streams."""
     after: list[LSTDStatistics | None] = [None]
     for fold in reversed(sums[1:]):
@@ -198,7 +198,7 @@ def _chosen(
     caution = _CAUTION_OF_EPISODES if n_episodes >= _FEWEST_EPISODES else _CAUTION_OF_ROWS
     for stage, decay in enumerate(STAGES, 1):
         with np.errstate(over="ignore", invalid="ignore"):
-            squared, variance = errors.of(_targets(rows, full, decay, weights[pair]))
+            squared, variance = errors.of(lambda_returns(rows, full, decay, weights[pair]))
         check_range(squared, variance)
         squared = np.mean(squared / np.where(variance > 0.0, variance, 1.0), axis=-1)  # (K, λ, α)
         difference = squared - squared[(slice(None), *pair)][:, np.newaxis, np.newaxis]
@@ -254,7 +254,7 @@ class _HeldOut:
         return np.maximum(squared, 0.0), held.var(axis=0)
 
 
-def _targets(rows: Rows, full: NDArray[np.bool_], lmbda: float, weights: Array) -> Array:
+def lambda_returns(rows: Rows, full: NDArray[np.bool_], lmbda: float, weights: Array) -> Array:
     """Compute λ-returns (T, m), bootstrapped by weights (n, m); without meaning in horizon rows."""
     values = np.asarray(rows.X @ weights)
     ahead = np.asarray(rows.X_next @ weights) if rows.X_next is not None else np.vstack([values[1:], values[-1:]])
