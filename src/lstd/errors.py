@@ -10,7 +10,7 @@ import sys
 import warnings
 
 # Packages whose frames `warn` skips: this one, and those that call methods of an estimator for the user.
-_PASSED = {"lstd", "sklearn", "joblib", "functools", "contextlib"}
+_PASSED = {"lstd", "sklearn", "joblib", "functools", "contextlib", "numpy"}
 
 
 class LSTDError(Exception):

@@ -128,3 +128,10 @@ def test_large_rewards_make_no_difference():
     X = aggregated(states)
     model = LSTD(1.0, 0.5).fit(X, y, **columns)
     assert_close(model.bias_check(X, 1e120 * y, **columns).p_value, model.bias_check(X, y, **columns).p_value, "solve")
+
+
+def test_no_rows_are_refused_as_such():
+    states, y, columns = walk(40, 0)
+    model = LSTD(lmbda=0.5).fit(tabular(states), y, **columns)
+    with pytest.raises(InvalidInputError, match="`X` must hold the rows to compare predictions on; got none"):
+        model.bias_check(np.empty((0, 7)), [], episode=[], terminated=[])

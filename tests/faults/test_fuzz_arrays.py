@@ -382,3 +382,30 @@ def ids_with_an_array():
 def test_intervals_of_no_rows_and_levels_of_other_types():
     assert MODEL.predict_interval(X[:0]).lower.shape == (0,)
     assert MODEL.predict_interval(X, Fraction(1, 2)).level == 0.5
+
+
+@pytest.mark.parametrize("size", [1e-300, 1e-160, 1e75, 1e100, 1e150, 1e153, 1e154, 1e200, 1e300])
+@pytest.mark.parametrize("of", ["X", "y", "both", "one feature", "opposite"])
+def test_data_of_any_size_gives_finite_results_or_our_errors(size, of):
+    random = np.random.default_rng(0)
+    X, y = random.normal(size=(120, 2)), random.normal(size=120)
+    if of != "y":
+        X = X * ([size, 1.0] if of == "one feature" else size)
+    if of in ("y", "both", "opposite"):
+        y = y / size if of == "opposite" else y * size
+    ends = {"episode": np.arange(120) // 10, "terminated": np.arange(120) % 10 == 9}
+    model = LSTD(gamma=0.9, lmbda=0.5, alpha=1e-3)
+    done = (size, of)
+    if attempt(lambda: model.fit(X, y, **ends), done) is None:
+        model.fit(np.clip(X, -1.0, 1.0), np.clip(y, -1.0, 1.0), **ends)
+    for call in (
+        lambda: model.predict(X, return_std=True),
+        lambda: model.coef_covariance_,
+        lambda: model.predict_interval(X).upper,
+        lambda: model.score(X, y, **ends),
+        lambda: model.bias_check(X, y, **ends).p_value,
+        lambda: LSTDCV(gamma=0.9, lmbdas=[0.5, 0.9], n_blocks=0).fit(X, y, **ends).coef_,
+        lambda: LSTDCV(gamma=0.9, lmbdas=[0.5], alphas=[1e-3, 1.0], n_blocks=0).fit(X, y).coef_,
+    ):
+        found = attempt(call, done)
+        assert found is None or np.isfinite(found[0]).all()

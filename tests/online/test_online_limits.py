@@ -107,6 +107,34 @@ def test_weights_that_overflow_are_refused_and_others_are_not():
     assert_close(model.weights, [1e100], "solve")
 
 
+def powers(random, low, high):
+    """One half of the time 1, else a power of ten."""
+    return 10.0 ** random.uniform(low, high) if random.uniform() < 0.5 else 1.0
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_an_update_of_any_size_learns_or_is_refused_and_changes_nothing(seed):
+    random = np.random.default_rng(seed)
+    n = int(random.integers(1, 6))
+    settings = random.choice([0.0, 0.5, 1.0]), random.choice([1e-300, 1e-10, 1.0]), random.choice(["boyan", "mixed"])
+    model = RecursiveLSTD(n, 0.9, *settings, check_every=int(random.choice([1, 3, 1000])))
+    for _ in range(40):
+        x, x_next = random.normal(size=(2, n)) * powers(random, -160, 153) * (random.uniform(size=(2, n)) < 0.6)
+        if seed % 2:
+            x, x_next = entries(x), entries(x_next)
+        numbers = {"importance_ratio": powers(random, -3, 150), "truncated": random.uniform() < 0.3}
+        before = model.snapshot()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", LostDigitsWarning)
+            warnings.simplefilter("ignore", BrokenEpisodeWarning)
+            try:
+                model.update(x, powers(random, -200, 307), x_next, **numbers)
+            except InvalidInputError:
+                for name, array in model.snapshot().items():
+                    if name != "warned":
+                        np.testing.assert_array_equal(array, before[name], err_msg=name)
+
+
 # ---------------------------------------------------------------- what is said does not depend on units
 
 

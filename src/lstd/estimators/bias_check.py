@@ -58,6 +58,7 @@ class BiasCheck:
     biased: bool | NDArray[np.bool_]
 
 
+@np.errstate(over="ignore", invalid="ignore")  # `check_range` reports overflow
 def check_bias(rows: Rows, model: Model) -> BiasCheck:
     """Compare predictions of λ and of λ = 1, both fitted to `rows`; see :meth:`lstd.LSTD.bias_check`.
 
@@ -66,9 +67,12 @@ def check_bias(rows: Rows, model: Model) -> BiasCheck:
     lmbda = model.statistics.lmbda
     if lmbda == 1.0:
         raise InvalidInputError("`lmbda` must be below 1 for a check of bias; got 1, which does not bootstrap.")
+    if not len(rows):
+        raise InvalidInputError("`X` must hold the rows to compare predictions on; got none.")
     check_finite("X", rows.X)
     products = rows.X.T @ rows.X
     gram = np.asarray(products.toarray() if sparse.issparse(products) else products) / len(rows)
+    check_range(gram)
     alpha = _RIDGE * float(np.trace(gram)) / len(gram)
     with_lmbda, with_one = (
         Model(no_blocks(rows, decay, "auto").extended(rows), replace(model.settings, lmbda=decay, alpha=alpha))

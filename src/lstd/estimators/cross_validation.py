@@ -103,6 +103,7 @@ class _Grid:
     unpenalised: int  # number of weights at the end without a ridge term
 
     @classmethod
+    @np.errstate(over="ignore")
     def of(
         cls, rows: Rows, full: NDArray[np.bool_], lmbdas: Any, alphas: Any, fit_intercept: bool
     ) -> _Grid:  # fmt: skip
@@ -111,6 +112,7 @@ class _Grid:
         lengths = np.asarray(lengths).reshape(-1) - fit_intercept
         unit = float(lengths[full].mean()) or 1.0
         values = ALPHAS * unit if alphas is None else check_grid("alphas", alphas, 0.0, np.inf)
+        check_range(values, np.array(unit))
         return cls(
             LMBDAS if lmbdas is None else check_grid("lmbdas", lmbdas, 0.0, 1.0), values, unit, int(fit_intercept)
         )
@@ -120,6 +122,7 @@ class _Grid:
         ridge[n_features - self.unpenalised :] = 0.0
         return ridge
 
+    @np.errstate(over="ignore")  # of units near the least float
     def start(self) -> tuple[int, int]:
         """Indices of the pair nearest to the first reference."""
         distance = np.abs(np.log(np.maximum(self.alphas, 1e-300) / (_START[1] * self.unit)))

@@ -99,7 +99,10 @@ class Influence:
     def covariance(self) -> Array:
         """Compute the covariance of the weights, shape (m, n, n), n without the column of ones."""
         vectors = self.vectors[..., :-1] if self.intercept else self.vectors
-        return np.asarray(np.einsum("emi,emj->mij", vectors, vectors, optimize=True))
+        with np.errstate(over="ignore", invalid="ignore"):
+            covariance = np.asarray(np.einsum("emi,emj->mij", vectors, vectors, optimize=True))
+        check_range(covariance)
+        return covariance
 
     def standard_error(self, phi: Features) -> Array:
         """Compute standard errors of predictions from features (T, n), shape (T, m)."""

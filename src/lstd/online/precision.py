@@ -50,8 +50,8 @@ def condition_number(M: Array, inverse: Array, rows: Array, columns: Array) -> f
 
 def relative_size(move: Array, value: Array, scale: Array) -> float:
     """Compute |move / scale| / |value / scale| in the maximum norm; 0 if nothing moves, NaN if numbers overflowed."""
-    moved = float(np.max(np.abs(move / scale)))
-    return 0.0 if moved == 0.0 else moved / float(np.max(np.abs(value / scale)))
+    moved, size = np.max(np.abs(move / scale)), np.max(np.abs(value / scale))
+    return 0.0 if moved == 0.0 else float(np.divide(moved, size))
 
 
 def factorise(M: Array) -> Factorised:

@@ -309,11 +309,11 @@ class Recursion(OnlinePredictor):
         self._counts[INTERVAL] = interval
         self._counts[CHECK_AT] = self._counts[UPDATES] + interval
 
+    @np.errstate(all="ignore")  # weights that overflow are reported when they are read
     def _repair(self, M: Array, error: float, before: int) -> None:
         """Recompute P, θ and y from M = A + αI; if it is too ill-conditioned, solve for weights from now on."""
         counts, n, reading = self._counts, self.n_features, int(self._counts[READING])
-        with np.errstate(all="ignore"):
-            solution = factorise(M)
+        solution = factorise(M)
         if solution.inverse is None or not solution.condition <= SOLVED_ABOVE:
             self._solve_from_now_on(solution.condition)
             return

@@ -53,6 +53,7 @@ class Solution:
     unbounded: bool = False  # the system is singular, and the weights grow without bound as the ridge term vanishes
 
 
+@np.errstate(over="ignore", invalid="ignore")  # `check_range` reports overflow
 def solve(A: Array, b: Array, alpha: float | Array, *, penalty: Array | None = None, warn: bool = True) -> Solution:
     """Solve (A + diag(α)) θ = b.
 
@@ -89,8 +90,7 @@ def solve(A: Array, b: Array, alpha: float | Array, *, penalty: Array | None = N
         return Solution(np.zeros_like(b), 1.0, False)
     check_range(M, b)
     rows, columns = equilibration(M)
-    with np.errstate(over="ignore"):  # `check_range` reports overflow
-        S, right = np.ldexp(M, rows[:, np.newaxis] + columns), np.ldexp(b, rows[:, np.newaxis])
+    S, right = np.ldexp(M, rows[:, np.newaxis] + columns), np.ldexp(b, rows[:, np.newaxis])
     check_range(S, right)
     factors, pivots, info = lapack.dgetrf(S)
     reciprocal = 0.0
@@ -98,11 +98,10 @@ def solve(A: Array, b: Array, alpha: float | Array, *, penalty: Array | None = N
         reciprocal, _ = lapack.dgecon(factors, np.abs(S).sum(axis=0).max(), norm="1")
     condition = 1.0 / reciprocal if reciprocal > 0.0 else np.inf
     singular, unbounded = not reciprocal > _EPS, False
-    with np.errstate(over="ignore"):
-        if singular:
-            weights, unbounded = _limit(M, b, np.ones(len(M)) if penalty is None else penalty)
-        else:
-            weights = np.ldexp(lapack.dgetrs(factors, pivots, right)[0], columns[:, np.newaxis])
+    if singular:
+        weights, unbounded = _limit(M, b, np.ones(len(M)) if penalty is None else penalty)
+    else:
+        weights = np.ldexp(lapack.dgetrs(factors, pivots, right)[0], columns[:, np.newaxis])
     check_range(weights)
     if warn and condition > _WARN_FROM:
         give_warning(_message(condition, singular, unbounded), IllConditionedWarning)
@@ -134,6 +133,7 @@ def _limit_by_null_space(M: Array, b: Array, penalty: Array) -> tuple[Array, boo
         U, V = left[:, rank:], transposed[rank:].T
         weighted = U.T * penalty
         system, wanted = weighted @ V, weighted @ x
+        check_range(x, wanted)
         c = np.linalg.lstsq(system, wanted, rcond=_NEGLIGIBLE)[0]
         outside = np.abs(U.T @ right).max(axis=0) > _NEGLIGIBLE * np.abs(right).max(axis=0)
         unsolved = np.abs(system @ c - wanted).max(axis=0) > _NEGLIGIBLE * np.abs(x).max(axis=0)
