@@ -431,6 +431,20 @@ def influence(matrices, vectors, theta, ridge, units):
     return np.array(found)
 
 
+def cluster_jackknife(sums):
+    """Covariance of the weights at α = 0, (n, n): (1 − 1/G) Σ d_g d_gᵀ, where d_g is what leaving group g out changes.
+
+    `sums` has A and b of each of G groups.
+    """
+
+    def weights_of(some):
+        return np.linalg.solve(sum(A for A, _ in some), sum(b for _, b in some))
+
+    theta = weights_of(sums)
+    changes = [theta - weights_of(sums[:g] + sums[g + 1 :]) for g in range(len(sums))]
+    return (1 - 1 / len(sums)) * sum(np.outer(d, d) for d in changes)
+
+
 def degrees_of_freedom(u, shares):
     """Satterthwaite's degrees of freedom of Σ u_e², with a guard of 10 w² on the kurtosis; a number."""
     w2 = sum(share**2 for share in shares)

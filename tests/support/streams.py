@@ -12,7 +12,7 @@ from scipy import sparse
 
 import naive
 
-COLUMNS = ("episode", "terminated", "X_next", "discount", "importance_ratio")
+COLUMNS = ("episode", "terminated", "X_next", "discount", "importance_ratio", "groups")
 
 
 @dataclass(frozen=True)
@@ -28,6 +28,7 @@ class Stream:
     X_next: Any = None
     discount: Any = None
     importance_ratio: Any = None
+    groups: Any = None
 
     def __len__(self):
         return self.X.shape[0]

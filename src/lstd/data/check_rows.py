@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from lstd.data import parsing
-from lstd.data.checks import check_not_masked, check_real
-from lstd.data.feature_matrix import as_real, check_features
+from lstd.data.checks import check_not_masked, check_real, shown_id
+from lstd.data.feature_matrix import as_real, check_features, check_finite
 from lstd.data.rows import Rows, warn_of_assumed
 from lstd.errors import InvalidInputError
 
@@ -19,11 +22,13 @@ PerRow = ArrayLike | None  # an optional array with one entry per row
 
 def check_rows(
     X: Any, y: Any, episode: PerRow = None, terminated: PerRow = None, X_next: Any = None, discount: PerRow = None,
-    importance_ratio: PerRow = None, *, gamma: float, warn: bool = True, finite: bool = True,
+    importance_ratio: PerRow = None, groups: PerRow = None, *, gamma: float, warn: bool = True, finite: bool = True,
+    sort: bool = False,
 ) -> Rows:  # fmt: skip
     """Check the arrays of the data contract and bring them into one form.
 
-    With `finite=False`, features may be NaN or infinite; use it only if the caller checks the sums.
+    With `finite=False`, features may be NaN or infinite; use it only if the caller checks the sums. With `sort`,
+    episodes are put in order of their `groups`.
 
     Raises
     ------
@@ -48,11 +53,12 @@ def check_rows(
     discounts[ended] = 0.0
     ratios = check_per_row("importance_ratio", importance_ratio, n_rows, np.inf, 1.0)
     first, final = (None, None) if ids is None or not n_rows else (ids[0], ids[-1])
-    return Rows(
+    rows = Rows(
         X=phi, y=np.where(np.isnan(rewards), 0.0, rewards), y_missing=missing, discount=discounts, ratios=ratios,
         last=last, terminated=ended, X_next=phi_next, first_episode=first, last_episode=final, single=single,
-        gamma=gamma, assumed=assumed,
+        gamma=gamma, assumed=assumed, groups=None if groups is None else _check_groups(groups, last, ids),
     )  # fmt: skip
+    return _sorted(rows, ids) if sort else rows
 
 
 def _check_rewards(y: Any, n_rows: int) -> tuple[Array, bool]:
@@ -97,27 +103,71 @@ def _check_length(name: str, array: NDArray[Any], what: str, n_rows: int) -> Non
         raise InvalidInputError(f"`{name}` must have one {what} per row of `X`, shape ({n_rows},); got {array.shape}.")
 
 
-def _check_episode(episode: ArrayLike, n_rows: int) -> NDArray[Any]:
-    ids = _check_vector("episode", episode, "id", n_rows)
+def _check_ids(name: str, values: ArrayLike, n_rows: int) -> NDArray[Any]:
+    ids = _check_vector(name, values, "id", n_rows)
     if ids.dtype.names is not None:
-        raise InvalidInputError(f"`episode` must be a vector of ids, not of records; got dtype {ids.dtype}.")
+        raise InvalidInputError(f"`{name}` must be a vector of ids, not of records; got dtype {ids.dtype}.")
     if (row := parsing.first_true(_missing_ids(ids))) is not None:
         raise InvalidInputError(
-            f"`episode` must have an id on every row; row {row} has {ids[row]}. Fill it in, or drop the episode."
-        )
-    try:
-        row = parsing.first_repeat(ids)
-    except (TypeError, ValueError) as error:
-        raise InvalidInputError(
-            f"`episode` must hold ids that can be hashed and compared, such as integers or text; got {ids[0]!r:.80}."
-        ) from error
-    if row is not None:
-        name = ids[row].item() if hasattr(ids[row], "item") else ids[row]
-        raise InvalidInputError(
-            f"`episode` must be contiguous: the rows of an id must follow one another; id {name!r} comes again at row "
-            f"{row}. Sort the rows by episode and time (a stable sort by episode keeps the order of time)."
+            f"`{name}` must have an id on every row; row {row} has {ids[row]}. Fill it in, or drop the episode."
         )
     return ids
+
+
+@contextmanager
+def _comparing(name: str, ids: NDArray[Any]) -> Iterator[None]:
+    """Refuse ids that cannot be hashed or compared."""
+    try:
+        yield
+    except (TypeError, ValueError) as error:
+        raise InvalidInputError(
+            f"`{name}` must hold ids that can be hashed and compared, such as integers or text; got {ids[0]!r:.80}."
+        ) from error
+
+
+def _check_episode(episode: ArrayLike, n_rows: int) -> NDArray[Any]:
+    ids = _check_ids("episode", episode, n_rows)
+    with _comparing("episode", ids):
+        row = parsing.first_repeat(ids)
+    if row is not None:
+        raise InvalidInputError(
+            f"`episode` must be contiguous: the rows of an id must follow one another; id {shown_id(ids[row])} comes "
+            f"again at row {row}. Sort the rows by episode and time (a stable sort by episode keeps the order of time)."
+        )
+    return ids
+
+
+def _check_groups(groups: ArrayLike, last: NDArray[np.bool_], ids: NDArray[Any] | None) -> NDArray[Any]:
+    """Check ids of groups: every episode must lie in one."""
+    names = _check_ids("groups", groups, len(last))
+    with _comparing("groups", names):
+        within = parsing.last_rows(names) & ~last
+    if (row := parsing.first_true(within)) is not None:
+        of = ", in one episode," if ids is None else f" of episode {shown_id(ids[row])}"
+        raise InvalidInputError(
+            f"`groups` must be the same on all rows of an episode; rows {row} and {row + 1}{of} have "
+            f"{shown_id(names[row])} and {shown_id(names[row + 1])}. Give rows of different groups different ids in "
+            "`episode`."
+        )
+    return names
+
+
+def _sorted(rows: Rows, ids: NDArray[Any] | None) -> Rows:
+    """Put episodes in order of their groups; those of a group keep their order, and rows that of time."""
+    if rows.groups is None:
+        return rows
+    with _comparing("groups", rows.groups):
+        order = np.argsort(np.unique(rows.groups, return_inverse=True)[1].reshape(-1), kind="stable")
+    if (order[1:] > order[:-1]).all():
+        return rows
+    check_finite("X", rows.X)  # while row numbers are those of the caller
+    if rows.X_next is not None:
+        check_finite("X_next", rows.X_next)
+    per_row = ("X", "y", "y_missing", "discount", "ratios", "last", "terminated", "X_next", "groups")
+    moved = {name: values[order] for name in per_row if (values := getattr(rows, name)) is not None}
+    if ids is not None:
+        moved |= {"first_episode": ids[order[0]], "last_episode": ids[order[-1]]}
+    return replace(rows, **moved, order=order)
 
 
 def _missing_ids(ids: NDArray[Any]) -> NDArray[np.bool_]:

@@ -25,6 +25,11 @@ def shown(value: Any) -> str:
     return f"{value!r:.80}"
 
 
+def shown_id(name: Any) -> str:
+    """Return an id of an episode or a group as a message shows it."""
+    return f"{name.item() if hasattr(name, 'item') else name!r:.80}"
+
+
 def check_real(
     name: str, value: Any, low: float, high: float, *, open_low: bool = False, open_high: bool = False
 ) -> float:

@@ -44,6 +44,8 @@ class Rows:
     single: bool  # whether rewards were given as a vector
     gamma: float  # discount of rows without one of their own
     assumed: bool  # whether all episodes are assumed to be truncated
+    groups: NDArray[Any] | None = None  # (T,) id of each row's group
+    order: NDArray[np.intp] | None = None  # (T,) places of the rows in the arguments, if in another order
 
     def __len__(self) -> int:
         return len(self.discount)
@@ -51,6 +53,13 @@ class Rows:
     @property
     def n_features(self) -> int:
         return int(self.X.shape[1])
+
+    @property
+    def begins(self) -> NDArray[np.bool_]:
+        """Whether each row is the first of its group or, without groups, of its episode, (T,)."""
+        if self.groups is not None:
+            return np.roll(parsing.last_rows(self.groups), 1)
+        return np.concatenate([[True], self.last[:-1]])
 
     def with_ones(self) -> Rows:
         """Add a column of ones as the last feature."""
@@ -75,6 +84,7 @@ class Rows:
             X_next=None if self.X_next is None else self.X_next[part],
             first_episode=int(number[first]) if first else self.first_episode,
             last_episode=int(number[end - 1]) if end < len(self) else self.last_episode,
+            groups=None if self.groups is None else self.groups[part], order=None,
         )  # fmt: skip
 
 
@@ -94,7 +104,7 @@ def warn_of_breaks(rows: Rows, lmbda: float, before: Array | None = None) -> boo
     row = 0 if before is not None and _differ(rows.X[:1], before[np.newaxis])[0] else first_break(rows)
     if row is None:
         return False
-    warn_of_break(f"Row {row} of `X`")
+    warn_of_break(f"Row {row if rows.order is None else rows.order[row]} of `X`")
     return True
 
 

@@ -157,7 +157,7 @@ class Predictor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     def bias_check(
         self, X: Any, y: ArrayLike, *, episode: PerRow = None, terminated: PerRow = None, X_next: Any = None,
-        discount: PerRow = None, importance_ratio: PerRow = None,
+        discount: PerRow = None, importance_ratio: PerRow = None, groups: PerRow = None,
     ) -> BiasCheck:  # fmt: skip
         """Check for bias from bootstrapping: compare the predictions of this λ with those of λ = 1.
 
@@ -167,7 +167,7 @@ class Predictor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
         Parameters
         ----------
-        X, y, episode, terminated, X_next, discount, importance_ratio
+        X, y, episode, terminated, X_next, discount, importance_ratio, groups
             As in :meth:`LSTD.fit`.
 
         Returns
@@ -186,14 +186,14 @@ class Predictor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             When the p-value is below 0.01.
         """
         model = self._model
-        data = (X, y, episode, terminated, X_next, discount, importance_ratio)
-        rows = checked_rows(self, data, model.settings.gamma)
+        data = (X, y, episode, terminated, X_next, discount, importance_ratio, groups)
+        rows = checked_rows(self, data, model.settings.gamma, sort=True)
         _check_rewards(rows, model)
         return check_bias(rows.with_ones() if model.settings.fit_intercept else rows, model)
 
     def score(
         self, X: Any, y: ArrayLike, sample_weight: PerRow = None, *, episode: PerRow = None, terminated: PerRow = None,
-        discount: PerRow = None, tolerance: float = TOLERANCE,
+        discount: PerRow = None, groups: PerRow = None, tolerance: float = TOLERANCE,
     ) -> float:  # fmt: skip
         """Compute R² of the predictions against the discounted returns that were observed.
 
@@ -206,6 +206,8 @@ class Predictor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         X, y, episode, terminated, discount
             As in :meth:`LSTD.fit`. Without `episode` and `terminated` the rows are one continuing stream. There are no
             importance ratios: returns are those of the policy that was followed.
+        groups : array-like of shape (T,), optional
+            As in :meth:`LSTD.fit`. Checked, but R² does not depend on them.
         sample_weight : array-like of shape (T,), optional
             Weight of each row in R².
         tolerance : float in (0, 1], default 0.01
@@ -228,7 +230,7 @@ class Predictor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         ends_given = episode is not None or terminated is not None
         if not ends_given:
             _check_one_stream(model.statistics)
-        data = (X, y, episode, terminated, None, discount, None)
+        data = (X, y, episode, terminated, None, discount, None, groups)
         rows = checked_rows(self, data, model.settings.gamma, warn=True, finite=True)
         _check_rewards(rows, model)
         weights = None

@@ -1,8 +1,8 @@
 """Choice of λ and α by cross-validation on returns, in three stages.
 
-Folds are groups of consecutive episodes, or of consecutive rows if there are few episodes. Without fold k, the rows
-before it are a stream that is cut there, and the rows after it are another stream, so no trace crosses the gap. The
-statistics of both follow from the statistics of the folds by merging. The target of a row is its λ*-return,
+Folds have consecutive groups or episodes, or consecutive rows if there are no groups and few episodes. Without fold k,
+the rows before it are a stream that is cut there, and the rows after it are another stream, so no trace crosses the
+gap. The statistics of both follow from the statistics of the folds by merging. The target of a row is its λ*-return,
 bootstrapped by reference weights w,
 
     G_t = φ_tᵀw + d_t,   d_t = ρ_t (r_{t+1} + g_{t+1} φ_{t+1}ᵀw − φ_tᵀw + λ* g_{t+1} d_{t+1}).
@@ -130,16 +130,23 @@ class _Grid:
 
 
 def folds_of(rows: Rows, full: NDArray[np.bool_], cv: Any) -> list[Rows]:
-    """Split into folds: groups of consecutive episodes, or of consecutive rows, which may cut an episode."""
-    starts = np.flatnonzero(np.r_[True, rows.last[:-1]])
+    """Split into folds of consecutive groups or episodes, or of consecutive rows, which may cut an episode."""
+    starts = np.flatnonzero(rows.begins)
     wanted = None if cv is None else check_integer("cv", cv, 2)
-    if len(starts) >= _FEWEST_EPISODES:
+    if rows.groups is not None and len(starts) < 2:
+        raise InvalidInputError("`groups` must have at least two groups to hold some out; got one.")
+    if _whole(rows):
         count = min(len(starts), wanted or _FOLDS)
         edges = starts[-(-np.arange(count) * len(starts) // count)]
     else:
         count = min(int(full.sum()), wanted or _FOLDS)
         edges = np.arange(count) * len(rows) // count
     return rows.split(len(rows), edges.tolist())
+
+
+def _whole(rows: Rows) -> bool:
+    """Return whether folds have whole groups or episodes."""
+    return rows.groups is not None or int(rows.begins.sum()) >= _FEWEST_EPISODES
 
 
 def _solved(
@@ -197,8 +204,7 @@ def _chosen(
         pair = (i, j)
     with np.errstate(over="ignore", invalid="ignore"):  # `check_range` checks the results
         errors = _HeldOut(rows, full, lengths, outside)
-    n_episodes = 1 + int(rows.last[:-1].sum())
-    caution = _CAUTION_OF_EPISODES if n_episodes >= _FEWEST_EPISODES else _CAUTION_OF_ROWS
+    caution = _CAUTION_OF_EPISODES if _whole(rows) else _CAUTION_OF_ROWS
     for stage, decay in enumerate(STAGES, 1):
         with np.errstate(over="ignore", invalid="ignore"):
             squared, variance = errors.of(lambda_returns(rows, full, decay, weights[pair]))

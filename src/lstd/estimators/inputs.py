@@ -15,14 +15,15 @@ from lstd.errors import InvalidInputError
 
 def checked_rows(
     estimator: BaseEstimator, data: tuple[Any, ...], gamma: float, *, reset: bool = False, warn: bool = False,
-    finite: bool = False,
+    finite: bool = False, sort: bool = False,
 ) -> Rows:  # fmt: skip
     """Check `data`, the arguments of :func:`check_rows`; return rows without the column of ones.
 
     `estimator` has the number and the names of the features, or gets them with `reset`. With `warn`, a warning says if
-    episodes are assumed to be truncated. Unless `finite`, features may be NaN or infinite: the sums show them.
+    episodes are assumed to be truncated. Unless `finite`, features may be NaN or infinite: the sums show them. With
+    `sort`, episodes are put in order of their groups.
     """
-    rows = check_rows(*data, gamma=gamma, warn=warn, finite=finite)
+    rows = check_rows(*data, gamma=gamma, warn=warn, finite=finite, sort=sort)
     _check_names(estimator, "X", data[0], rows.X, reset=reset)
     if rows.X_next is not None:
         _check_names(estimator, "X_next", data[4], rows.X_next)

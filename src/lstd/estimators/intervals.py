@@ -46,7 +46,7 @@ Array = NDArray[np.float64]
 
 SCALES = ("identity", "log", "logit")
 FEW = 5.0  # degrees of freedom below which a prediction is flagged
-_FEWEST = 5  # episodes
+_FEWEST = 5  # groups or episodes
 _FEWEST_ROWS = 20  # of one episode
 _HEAVY = 10.0  # chosen on simulated streams, and confirmed on others
 _TINY = 2.0**-20  # ridge coefficient that changes no relevant digit, in units of the mean square of a feature
@@ -230,10 +230,8 @@ def _check_blocks(blocks: Blocks) -> None:
             or f"Intervals need `n_blocks` of at least {2 * _FEWEST}; the model was fitted with {blocks.limit}. Fit it "
             "again with more."
         )
-    what, count, fewest = "episodes", blocks.total.n_episodes, _FEWEST
-    if not blocks.by_episode:
-        what, count, fewest = "rows", blocks.total.n_rows, _FEWEST_ROWS
+    count, fewest = blocks.count(blocks.total), _FEWEST if blocks.by_episode else _FEWEST_ROWS
     if count < fewest:
         raise InvalidInputError(
-            f"Intervals need at least {fewest} {what}; the model was fitted to {count}. Fit it to more."
+            f"Intervals need at least {fewest} {blocks.unit}; the model was fitted to {count}. Fit it to more."
         )

@@ -50,8 +50,8 @@ class LSTD(Predictor):
         Add a column of ones, whose weight is not penalised.
     n_blocks : int or "auto", default "auto"
         Largest number of blocks of the data to keep for standard errors and intervals. A block is one or several
-        consecutive episodes, or consecutive rows of a single stream, and takes 16 n² bytes. "auto" is 64, less with
-        more than 500 features, and 0 with more than 1295. With 0 there are no intervals.
+        consecutive groups or episodes, or consecutive rows of a single stream, and takes 16 n² bytes. "auto" is 64,
+        less with more than 500 features, and 0 with more than 1295. With 0 there are no intervals.
 
     Attributes
     ----------
@@ -123,7 +123,7 @@ class LSTD(Predictor):
 
     def fit(
         self, X: Any, y: ArrayLike, *, episode: PerRow = None, terminated: PerRow = None, X_next: Any = None,
-        discount: PerRow = None, importance_ratio: PerRow = None,
+        discount: PerRow = None, importance_ratio: PerRow = None, groups: PerRow = None,
     ) -> Self:  # fmt: skip
         """Fit to rows in time order; any earlier fit is forgotten.
 
@@ -146,6 +146,10 @@ class LSTD(Predictor):
             Discount of each row's transition, in [0, 1].
         importance_ratio : array-like of shape (T,), optional
             Importance ratio of each row's transition, at least 0.
+        groups : array-like of shape (T,), optional
+            Id of what each row's episode belongs to, such as the patient with several episodes: episodes of a group
+            may depend on one another or overlap, those of different groups are independent. Blocks for intervals never
+            divide a group. Groups may come in any order: the result is that of episodes sorted by group.
 
         Returns
         -------
@@ -165,8 +169,8 @@ class LSTD(Predictor):
         BrokenEpisodeWarning
             When a row is not the successor that `X_next` gives for the row before it.
         """
-        data = (X, y, episode, terminated, X_next, discount, importance_ratio)
-        model = self._extended(None, data)
+        data = (X, y, episode, terminated, X_next, discount, importance_ratio, groups)
+        model = self._extended(None, data, sort=True)
         if not model.statistics.n_transitions:
             raise InvalidInputError(
                 f"`X` must hold at least one full transition; got n_samples={model.statistics.n_rows}, and no row is "
@@ -177,7 +181,7 @@ class LSTD(Predictor):
 
     def partial_fit(
         self, X: Any, y: ArrayLike, *, episode: PerRow = None, terminated: PerRow = None, X_next: Any = None,
-        discount: PerRow = None, importance_ratio: PerRow = None,
+        discount: PerRow = None, importance_ratio: PerRow = None, groups: PerRow = None,
     ) -> Self:  # fmt: skip
         """Continue the stream: the first row is the successor of the last row of the previous chunk.
 
@@ -187,13 +191,14 @@ class LSTD(Predictor):
 
         Parameters, errors and warnings are those of :meth:`fit`. MissingTerminationWarning and BrokenEpisodeWarning are
         each given once per stream. An `episode` id that reappears is refused within a chunk, and at the start of a
-        chunk if its episode has just terminated. An id that reappears in a later chunk starts a new episode.
+        chunk if its episode has just terminated. An id that reappears in a later chunk starts a new episode. The rows
+        of a group follow one another, in this chunk and the next ones; a group that reappears after others is refused.
 
         Returns
         -------
         self
         """
-        data = (X, y, episode, terminated, X_next, discount, importance_ratio)
+        data = (X, y, episode, terminated, X_next, discount, importance_ratio, groups)
         self.model_ = self._extended(vars(self).get("model_"), data)
         return self
 
@@ -242,14 +247,14 @@ class LSTD(Predictor):
     def _settings(self) -> Settings:
         return Settings(self.gamma, self.lmbda, self.alpha, self.variant, self.fit_intercept)
 
-    def _extended(self, before: Model | None, data: tuple[Any, ...]) -> Model:
+    def _extended(self, before: Model | None, data: tuple[Any, ...], *, sort: bool = False) -> Model:
         """Return the model of the stream so far, if any, and of the next chunk: the arguments of `checked_rows`."""
         settings = self._settings()
         if before is not None:
             _check_unchanged(before.settings, settings)
         warned = frozenset() if before is None else before.warned
         checker = BaseEstimator() if before is None else self
-        rows = checked_rows(checker, data, settings.gamma, reset=before is None, warn="ends" not in warned)
+        rows = checked_rows(checker, data, settings.gamma, reset=before is None, warn="ends" not in warned, sort=sort)
         rows = rows.with_ones() if settings.fit_intercept else rows
         if before is None or not before.statistics.n_rows:
             blocks, successor = no_blocks(rows, settings.lmbda, self.n_blocks), None

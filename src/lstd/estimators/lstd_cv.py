@@ -34,8 +34,8 @@ class LSTDCV(Predictor):
     alphas : array-like of shape (n_alphas,), optional
         Ridge coefficients to choose from; by default 2⁻⁸, 2⁻⁷, …, 2⁸ times the mean squared length of a row.
     cv : int, optional
-        Number of folds, by default 10. A fold is a group of whole episodes, or of rows if there are fewer than 5
-        episodes.
+        Number of folds, by default 10. A fold has whole groups, whole episodes if there are no `groups`, or rows if
+        there are fewer than 5 episodes.
     n_jobs : int, optional
         Number of trace decays to work on at a time, in threads, as in scikit-learn: None is 1, −1 is all cores.
     verbose : int, default 0
@@ -98,7 +98,7 @@ class LSTDCV(Predictor):
 
     def fit(
         self, X: Any, y: ArrayLike, *, episode: PerRow = None, terminated: PerRow = None, X_next: Any = None,
-        discount: PerRow = None, importance_ratio: PerRow = None,
+        discount: PerRow = None, importance_ratio: PerRow = None, groups: PerRow = None,
     ) -> Self:  # fmt: skip
         """Choose a pair, then fit to all rows; any earlier fit is forgotten.
 
@@ -109,10 +109,10 @@ class LSTDCV(Predictor):
         -------
         self
         """
-        data = (X, y, episode, terminated, X_next, discount, importance_ratio)
+        data = (X, y, episode, terminated, X_next, discount, importance_ratio, groups)
         settings = Settings(self.gamma, variant=self.variant, fit_intercept=self.fit_intercept)
         checker = BaseEstimator()
-        rows = checked_rows(checker, data, settings.gamma, reset=True, warn=True)
+        rows = checked_rows(checker, data, settings.gamma, reset=True, warn=True, sort=True)
         rows = rows.with_ones() if settings.fit_intercept else rows
         selection = select(
             rows, lmbdas=self.lmbdas, alphas=self.alphas, variant=settings.variant,

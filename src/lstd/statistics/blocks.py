@@ -1,7 +1,8 @@
 """Sums over a stream in blocks of the data, which intervals need.
 
-A block is a number of consecutive episodes, or of rows while the data is one episode. Blocks are kept as prefix sums:
-the sums over all rows up to the end of each block, so that a block's own sums are the difference of two of them.
+A block is a number of consecutive groups, of episodes without groups, or of rows while the data is one episode. Blocks
+are kept as prefix sums: the sums over all rows up to the end of each block, so that a block's own sums are the
+difference of two of them.
 
 In one pass over a stream, all blocks but the last have the same size, a power of two. It doubles, and every second
 prefix sum is dropped, when there would be more blocks than a limit. So memory is bounded, and where blocks end depends
@@ -20,6 +21,7 @@ from numpy.typing import NDArray
 
 from lstd.data.checks import check_integer
 from lstd.data.rows import Rows
+from lstd.data.seen import SeenIds, group_key, groups_seen
 from lstd.errors import InvalidInputError
 from lstd.statistics.statistics import LSTDStatistics, check_sums, chunk_statistics
 from lstd.statistics.threads import one_blas_thread
@@ -39,7 +41,7 @@ class Layout:
     limit : int
         Largest number of blocks; zero for none.
     n_rows, n_episodes : int
-        Of the stream so far.
+        Rows, and groups or episodes, of the stream so far.
     size, by_episode
         As in :class:`Blocks`.
     """
@@ -56,7 +58,7 @@ class Layout:
         Parameters
         ----------
         begins : ndarray of shape (T,), T at least 1
-            Which rows are the first of an episode.
+            Which rows are the first of a group or an episode.
         """
         n_rows, n_episodes = self.n_rows + len(begins), self.n_episodes + int(begins.sum())
         if not self.limit:
@@ -84,11 +86,14 @@ class Blocks:
     prefixes : tuple of LSTDStatistics
         Sums up to the end of each block but the last, in time order.
     size : int
-        Episodes or rows in a block, a power of two. The last block may have fewer; merged blocks have about as many.
+        Groups, episodes or rows in a block, a power of two. The last block may have fewer; merged blocks have about as
+        many.
     by_episode : bool
-        Whether blocks consist of episodes; else of rows of one episode.
+        Whether blocks consist of groups or episodes; else of rows of one episode.
     reason : str
         Why there are no blocks, if there are none.
+    seen : SeenIds, optional
+        The groups so far.
     """
 
     total: LSTDStatistics
@@ -97,24 +102,34 @@ class Blocks:
     size: int = 1
     by_episode: bool = False
     reason: str = ""
+    seen: SeenIds | None = None
+
+    @property
+    def unit(self) -> str:
+        """What blocks consist of: "groups", "episodes" or "rows"."""
+        if self.total.n_groups is not None:
+            return "groups"
+        return "episodes" if self.by_episode else "rows"
 
     @property
     def shares(self) -> NDArray[np.float64]:
-        """Share of the episodes, or of the rows of one episode, in each block, shape (n_blocks,)."""
+        """Share of the groups, episodes, or rows of one episode, in each block, shape (n_blocks,)."""
         ends = self._ends()
         return np.diff([0, *ends] if ends[-1] else [0]) / max(1, ends[-1])
 
     @property
     def layout(self) -> Layout:
         """Where the blocks end."""
-        return Layout(self.limit, self.total.n_rows, self.total.n_episodes, self.size, self.by_episode)
-
-    def _count(self, statistics: LSTDStatistics) -> int:
-        return statistics.n_episodes if self.by_episode else statistics.n_rows
+        count = self.total.n_groups or self.total.n_episodes
+        return Layout(self.limit, self.total.n_rows, count, self.size, self.by_episode)
 
     def _ends(self) -> list[int]:
-        """Return the number of episodes or rows up to the end of each block."""
-        return [self._count(statistics) for statistics in (*self.prefixes, self.total)]
+        """Return the number of groups, episodes or rows up to the end of each block."""
+        return [self.count(statistics) for statistics in (*self.prefixes, self.total)]
+
+    def count(self, statistics: LSTDStatistics) -> int:
+        """Return the number of groups, episodes or rows in statistics."""
+        return int(getattr(statistics, f"n_{self.unit}"))
 
     def extended(self, rows: Rows, *, threads: int | None = None) -> Blocks:
         """Return the blocks with the next chunk of the stream, checked rows whose features may hold NaN and inf.
@@ -124,13 +139,19 @@ class Blocks:
         InvalidInputError
             When the chunk does not fit the stream, a feature is NaN or infinite, or the sums overflow.
         """
-        total = self.total
-        if not self.limit or not len(rows):
-            return replace(self, total=total.then(LSTDStatistics.from_rows(rows, total.lmbda, threads=threads)))
-        begins = np.concatenate([[not total.goes_on_with(rows.first_episode, rows.X_next is not None)], rows.last[:-1]])
-        layout, starts = self.layout.extended(begins)
+        total, grouped = self.total, rows.groups is not None
+        if not len(rows):
+            return replace(self, total=total.then(LSTDStatistics.from_rows(rows, total.lmbda)))
+        goes_on = total.goes_on_with(rows.first_episode, rows.X_next is not None)
+        if rows.groups is not None:
+            goes_on = total.n_rows > 0 and total.in_group(rows.groups[0])
+        blocks = replace(self, seen=groups_seen(rows, self.seen, continues=goes_on))
+        if not self.limit:
+            return replace(blocks, total=total.then(LSTDStatistics.from_rows(rows, total.lmbda, threads=threads)))
+        layout = replace(self.layout, by_episode=self.by_episode or grouped)
+        layout, starts = layout.extended(np.concatenate([[not goes_on], rows.begins[1:]]))
         with one_blas_thread():  # starting its threads takes longer than the sums of a short block
-            return self.joined(rows, chunk_statistics(rows, total.lmbda, starts, threads=threads), layout, starts)
+            return blocks.joined(rows, chunk_statistics(rows, total.lmbda, starts, threads=threads), layout, starts)
 
     def joined(self, rows: Rows, chunks: Iterable[LSTDStatistics], layout: Layout, starts: Sequence[int]) -> Blocks:
         """Return the blocks with the next rows, summed in chunks that are cut where :meth:`Layout.extended` says.
@@ -147,12 +168,13 @@ class Blocks:
                 total = total.then(chunk)
                 row += chunk.n_rows
         check_sums(total, rows)
-        return Blocks(total, self.limit, tuple(prefixes), layout.size, layout.by_episode, self.reason)
+        return replace(self, total=total, prefixes=tuple(prefixes), size=layout.size, by_episode=layout.by_episode)
 
     def then(self, later: Blocks, *, begins: bool | None = None) -> Blocks:
         """Return the blocks of this stream followed by a later one, which was summed apart.
 
-        Blocks end where they ended in the two streams, and between the two unless an episode continues there.
+        Blocks end where they ended in the two streams, and between the two unless a group or an episode continues
+        there.
 
         Parameters
         ----------
@@ -168,13 +190,17 @@ class Blocks:
         if begins is None:
             begins = not one.goes_on_with(two.first_episode, two.successors)
         both = replace(self, total=one.then(two, begins=begins), prefixes=(), size=1)
-        both = replace(both, by_episode=both.total.n_episodes > 1)
+        grouped = both.total.n_groups is not None
+        goes_on = one.in_group(two.first_group) if grouped else not begins
+        both = replace(both, by_episode=grouped or both.total.n_episodes > 1)
+        if self.seen is not None and later.seen is not None:
+            both = replace(both, seen=self.seen.then(later.seen, group_key(two.first_group) if goes_on else None))
         if not self.limit:
             return both
         prefixes, others = (part.prefixes if part.by_episode == both.by_episode else () for part in (self, later))
-        before = [*prefixes, one] if begins or not both.by_episode else [*prefixes]
-        start = both._count(one) - (both.by_episode and not begins)
-        ends = [*map(both._count, before), *(start + both._count(prefix) for prefix in others), both._count(both.total)]
+        before = [*prefixes, one] if not (goes_on and both.by_episode) else [*prefixes]
+        start = both.count(one) - (both.by_episode and goes_on)
+        ends = [*map(both.count, before), *(start + both.count(prefix) for prefix in others), both.count(both.total)]
         kept = _kept(ends, _most(self.limit, both.by_episode))
         return both._resized(
             [before[i] if i < len(before) else one.then(others[i - len(before)], begins=begins) for i in kept]
@@ -187,7 +213,7 @@ class Blocks:
 
     def _resized(self, prefixes: Sequence[LSTDStatistics]) -> Blocks:
         """Return blocks with these prefix sums; further data is cut into blocks of about their size."""
-        size = 2 ** ((self._count(self.total) // (len(prefixes) + 1)).bit_length() - 1)
+        size = 2 ** ((self.count(self.total) // (len(prefixes) + 1)).bit_length() - 1)
         return replace(self, prefixes=tuple(prefixes), size=max(1, size))
 
 

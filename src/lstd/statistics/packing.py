@@ -18,6 +18,7 @@ Array = NDArray[np.float64]
 _ARRAYS = ("A", "B", "b", "incoming_trace")
 _CARRIED = ("matrix", "boundary", "rewards")
 _COUNTS = ("n_rows", "n_transitions", "n_episodes")
+_NAMES = ("first_episode", "last_episode", "first_group", "last_group")
 _ID_TYPES = {"int": int, "float": float, "str": str}
 
 
@@ -40,8 +41,8 @@ def pack(s: Any) -> tuple[dict[str, Any], dict[str, Array]]:
         "single": bool(s.single),
         "successors": s.successors,
         "apart": bool(s.apart),
-        "first_episode": _typed(s.first_episode),
-        "last_episode": _typed(s.last_episode),
+        **{name: _typed(name, getattr(s, name)) for name in _NAMES},
+        "n_groups": s.n_groups,
         "pending": None,
     }
     if s.pending is not None:
@@ -72,8 +73,8 @@ def unpack(document: Mapping[str, Any], arrays: Mapping[str, Array]) -> dict[str
         "carry": carry | {"decay": number(document["decay"])},
         **{name: count(document[name]) for name in _COUNTS},
         "pending": None if document["pending"] is None else _unpack_pending(document["pending"], arrays, n, m),
-        "first_episode": _untyped(document["first_episode"]),
-        "last_episode": _untyped(document["last_episode"]),
+        **{name: _untyped(document[name]) for name in _NAMES},
+        "n_groups": None if document["n_groups"] is None else count(document["n_groups"]),
         "single": flag(document["single"]),
         "successors": None if successors is None else flag(successors),
         "apart": flag(document["apart"]),
@@ -91,27 +92,28 @@ def _unpack_pending(row: Mapping[str, Any], arrays: Mapping[str, Array], n: int,
     }
 
 
-def _typed(episode: Any) -> dict[str, Any] | None:
-    """Return an episode id with its type, as JSON may not tell 1 from 1.0."""
-    if episode is None:
+def _typed(name: str, value: Any) -> dict[str, Any] | None:
+    """Return the id of an episode or a group with its type, as JSON may not tell 1 from 1.0."""
+    if value is None:
         return None
-    if isinstance(episode, str):
-        return {"type": "str", "value": str(episode)}
-    if isinstance(episode, (int, np.integer)) and not isinstance(episode, bool):
-        return {"type": "int", "value": int(episode)}
-    if isinstance(episode, (float, np.floating)) and math.isfinite(episode):
-        return {"type": "float", "value": float(episode)}
+    if isinstance(value, str):
+        return {"type": "str", "value": str(value)}
+    if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
+        return {"type": "int", "value": int(value)}
+    if isinstance(value, (float, np.floating)) and math.isfinite(value):
+        return {"type": "float", "value": float(value)}
+    which = "groups" if name.endswith("group") else "episode"
     raise InvalidInputError(
-        f"`episode` ids must be integers, floats or text to be saved; got {episode!r}. Convert them to text first."
+        f"`{which}` ids must be integers, floats or text to be saved; got {value!r}. Convert them to text first."
     )
 
 
-def _untyped(episode: Mapping[str, Any] | None) -> Any:
-    if episode is None:
+def _untyped(value: Mapping[str, Any] | None) -> Any:
+    if value is None:
         return None
-    if type(episode["value"]) is not _ID_TYPES[episode["type"]]:
-        raise TypeError(episode)
-    return episode["value"]
+    if type(value["value"]) is not _ID_TYPES[value["type"]]:
+        raise TypeError(value)
+    return value["value"]
 
 
 def number(value: Any) -> float:

@@ -40,10 +40,11 @@ from scipy import sparse
 
 from lstd._kernels.add_outer import add_with_outer
 from lstd.data.check_rows import PerRow, check_rows
-from lstd.data.checks import check_choice, check_integer, check_real
+from lstd.data.checks import check_choice, check_integer, check_real, shown_id
 from lstd.data.feature_matrix import Features, check_finite
 from lstd.data.parsing import same_id
 from lstd.data.rows import Rows, warn_of_breaks
+from lstd.data.seen import groups_seen
 from lstd.data.settings import VARIANTS
 from lstd.errors import InvalidInputError
 from lstd.io.archive import read, write
@@ -123,6 +124,8 @@ class LSTDStatistics(ReadOnly):
     b : ndarray of shape (n, m)
     n_rows, n_transitions, n_episodes : int
         Rows, the full transitions among them, and episodes begun.
+    n_groups : int or None
+        Groups begun; None without `groups`.
 
     Examples
     --------
@@ -154,6 +157,9 @@ class LSTDStatistics(ReadOnly):
     single: bool  # one reward, given as a vector
     successors: bool | None  # `X_next` was given; None without data, or in a sum of data with it and without
     apart: bool = False  # begins with a sum of independent data, which continues no stream
+    n_groups: int | None = None  # None without `groups`
+    first_group: Any = None
+    last_group: Any = None
 
     @classmethod
     def empty(
@@ -190,14 +196,14 @@ class LSTDStatistics(ReadOnly):
     @classmethod
     def from_arrays(
         cls, X: Any, y: Any, *, gamma: float, lmbda: float, episode: PerRow = None, terminated: PerRow = None,
-        X_next: Any = None, discount: PerRow = None, importance_ratio: PerRow = None,
+        X_next: Any = None, discount: PerRow = None, importance_ratio: PerRow = None, groups: PerRow = None,
     ) -> LSTDStatistics:  # fmt: skip
         """Sum rows in time order.
 
         Parameters
         ----------
-        X, y, episode, terminated, X_next, discount, importance_ratio
-            As in :meth:`lstd.LSTD.fit`, with the same errors and warnings.
+        X, y, episode, terminated, X_next, discount, importance_ratio, groups
+            As in :meth:`lstd.LSTD.partial_fit`, with the same errors and warnings.
         gamma : float in [0, 1]
             Discount of every transition, unless `discount` is given.
         lmbda : float in [0, 1]
@@ -211,8 +217,9 @@ class LSTDStatistics(ReadOnly):
         lmbda = check_real("lmbda", lmbda, 0.0, 1.0)
         rows = check_rows(
             X, y, gamma=gamma, episode=episode, terminated=terminated, X_next=X_next, discount=discount,
-            importance_ratio=importance_ratio, finite=False,
+            importance_ratio=importance_ratio, groups=groups, finite=False,
         )  # fmt: skip
+        groups_seen(rows)  # checks that they are contiguous
         statistics = cls.from_rows(rows, lmbda)
         warn_of_breaks(rows, lmbda)
         return statistics
@@ -258,8 +265,9 @@ class LSTDStatistics(ReadOnly):
         Raises
         ------
         InvalidInputError
-            When the two differ in `gamma`, `lmbda`, the number of features or rewards, or in whether `episode` or
-            `X_next` was given; when an episode continues that terminated, or after a row whose reward is NaN.
+            When the two differ in `gamma`, `lmbda`, the number of features or rewards, or in whether `episode`,
+            `X_next` or `groups` was given; when an episode continues that terminated, in another group, or after a row
+            whose reward is NaN.
         """
         _check_alike(self, later)
         if later.n_rows == 0:
@@ -267,10 +275,18 @@ class LSTDStatistics(ReadOnly):
         if self.n_rows == 0:
             return later
         self._check_successors(later.successors)
+        if (self.n_groups is None) != (later.n_groups is None):
+            raise InvalidInputError("`groups` must be given for all chunks of a stream or for none.")
         if begins is None:
             begins = later.apart or not self.goes_on_with(later.first_episode, later.successors)
         elif not begins and self.pending is None:
             raise InvalidInputError("`begins` must be True after a row that terminated; got False.")
+        if not begins and not self.in_group(later.first_group):
+            raise InvalidInputError(
+                f"`groups` must be the same on all rows of an episode; one chunk ends with "
+                f"{shown_id(self.last_group)}, and the next one, which continues its episode, begins with "
+                f"{shown_id(later.first_group)}. Give rows of different groups different ids in `episode`."
+            )
         with np.errstate(over="ignore", invalid="ignore"):  # `solve` and `check_sums` report overflow
             return _joined(_closed(self) if begins else _completed(self), later, begins)
 
@@ -288,8 +304,8 @@ class LSTDStatistics(ReadOnly):
             if same and episode is not None:
                 raise InvalidInputError(
                     "`terminated` may be True on the last row of an episode only; it was on the last row of the chunk "
-                    f"before, and this one begins with the same `episode`, {episode!r}. Give the rows that follow "
-                    "another id."
+                    f"before, and this one begins with the same `episode`, {shown_id(episode)}. Give the rows that "
+                    "follow another id."
                 )
             return False
         if (self.last_episode is None) != (episode is None):
@@ -298,6 +314,10 @@ class LSTDStatistics(ReadOnly):
                 "episode of the one before."
             )
         return same
+
+    def in_group(self, group: Any) -> bool:
+        """Return whether the last row is of this group; also without groups."""
+        return self.n_groups is None or (group is not None and same_id(self.last_group, group))
 
     def _check_successors(self, successors: bool | None) -> None:
         if None not in (self.successors, successors) and self.successors != successors:
@@ -320,6 +340,7 @@ class LSTDStatistics(ReadOnly):
             n_rows=one.n_rows + two.n_rows,
             n_transitions=one.n_transitions + two.n_transitions,
             n_episodes=one.n_episodes + two.n_episodes,
+            n_groups=_together(one, two, shared=False), first_group=None, last_group=None,
             successors=given.pop() if len(given) == 1 else None,
         )  # fmt: skip
 
@@ -422,7 +443,16 @@ def _joined(start: LSTDStatistics, later: LSTDStatistics, begins: bool) -> LSTDS
         n_rows=start.n_rows + later.n_rows,
         n_transitions=start.n_transitions + later.n_transitions,
         n_episodes=start.n_episodes + later.n_episodes - (not begins),
+        n_groups=_together(start, later, start.in_group(later.first_group)),
+        first_group=start.first_group,
     )
+
+
+def _together(one: LSTDStatistics, two: LSTDStatistics, shared: bool) -> int | None:
+    """Return the number of groups in both; None if it is not known of one."""
+    if not (one.n_rows and two.n_rows):
+        return one.n_groups if one.n_rows else two.n_groups
+    return None if one.n_groups is None or two.n_groups is None else one.n_groups + two.n_groups - shared
 
 
 def _sum_and_outer(one: Array, two: Array, u: Array, v: Array) -> Array:
@@ -501,9 +531,16 @@ def _of_chunk(rows: Rows, sums: Sums, nothing: LSTDStatistics) -> LSTDStatistics
         carry=Carry(sums.decay, matrix=sums.carry_matrix, boundary=sums.carry_boundary, rewards=sums.carry_rewards),
         pending=pending,
         first_episode=rows.first_episode, last_episode=rows.last_episode,
+        **_groups_of(rows),
         n_rows=len(rows), n_transitions=sums.n_transitions, n_episodes=int(rows.last.sum()),
         successors=rows.X_next is not None,
     )  # fmt: skip
+
+
+def _groups_of(rows: Rows) -> dict[str, Any]:
+    if rows.groups is None:
+        return {}
+    return {"n_groups": int(rows.begins.sum()), "first_group": rows.groups[0], "last_group": rows.groups[-1]}
 
 
 def check_sums(statistics: LSTDStatistics, rows: Rows) -> None:

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lstd.data.parsing import LATE_ROW, LOST_REWARD, NO_SUCCESSOR, NOT_CUT, Fault, Ids, id_key
+from lstd.data.seen import SeenIds
 from lstd.tables.faults import at_row
-from lstd.tables.seen import SeenIds
 
 Flags = NDArray[np.bool_]
 

@@ -66,4 +66,5 @@ class Sample:
 
     def checked(self, gamma: float) -> Rows:
         """Return the rows as the data contract has them."""
-        return check_rows(**self.columns, gamma=gamma, warn=False, finite=False)
+        columns: dict[str, Any] = self.columns
+        return check_rows(**columns, gamma=gamma, warn=False, finite=False)

@@ -1,0 +1,179 @@
+"""The ids of a stream so far, in little memory: intervals of integers, and keys of other ids.
+
+A run of consecutive integers takes the memory of one; other ids take as many bytes as their keys, which are digests of
+16 or names of up to 24, and 2.5 times that while their number doubles.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lstd.data.checks import shown_id
+from lstd.data.parsing import id_key
+from lstd.data.rows import Rows
+from lstd.errors import InvalidInputError
+
+_NAME = 24  # bytes of the key of a group
+_Level = tuple[NDArray[Any], NDArray[Any]]  # first and last keys of intervals
+
+
+class SeenIds:
+    """A set of ids, to which all ids of a chunk are added at once; keys of text have at most `width` bytes."""
+
+    def __init__(self, width: int = 16) -> None:
+        self._width = width
+        self._integers = _Intervals()
+        self._texts = _Intervals()
+
+    def copy(self) -> SeenIds:
+        """Return a set of the same ids, to which others can be added."""
+        other = SeenIds(self._width)
+        other._integers, other._texts = self._integers.copy(), self._texts.copy()
+        return other
+
+    def add(self, keys: list[int | bytes]) -> int | None:
+        """Add keys; if one is present or occurs twice, add none and return the place of the first such key."""
+        places: dict[int | bytes, int] = {}
+        first = len(keys)
+        for place, one in enumerate(keys):
+            if places.setdefault(one, place) != place:
+                first = place
+                break
+        integers = np.array([one for one in places if isinstance(one, int)], dtype=np.int64)
+        texts = np.array([one for one in places if isinstance(one, bytes)], dtype=f"S{self._width}")
+        for new, seen in ((integers, self._integers), (texts, self._texts)):
+            known = {*new[seen.contains(new)].tolist()}
+            if known:  # NumPy strips zeros at the end of bytes
+                again = (
+                    i for one, i in places.items() if (one.rstrip(b"\0") if isinstance(one, bytes) else one) in known
+                )
+                first = min(first, *again)
+        if first < len(keys):
+            return first
+        self._integers.add(integers)
+        self._texts.add(texts)
+        return None
+
+    def then(self, later: SeenIds, common: int | bytes | None) -> SeenIds:
+        """Return the groups of a stream and those of the one that follows it, where only `common` may be in both.
+
+        Raises
+        ------
+        InvalidInputError
+            When another one is in both.
+        """
+        both = SeenIds(self._width)
+        if isinstance(common, bytes):
+            common = common.rstrip(b"\0")  # as NumPy does
+        for name in ("_integers", "_texts"):
+            joined, clash = getattr(self, name).then(getattr(later, name), common)
+            if clash is not None:
+                shown = clash.decode(errors="replace") if isinstance(clash, bytes) else clash
+                raise InvalidInputError(
+                    f"`groups` must be contiguous in a stream; group {shown!r} comes again after others. Sort the rows "
+                    "by group, episode and time."
+                )
+            setattr(both, name, joined)
+        return both
+
+
+class _Intervals:
+    """Sorted disjoint intervals, in levels of about doubling length so that adding stays cheap."""
+
+    def __init__(self) -> None:
+        self._levels: list[_Level] = []
+
+    def copy(self) -> _Intervals:
+        other = _Intervals()
+        other._levels = [*self._levels]  # the arrays are never written to
+        return other
+
+    def contains(self, keys: NDArray[Any]) -> NDArray[np.bool_]:
+        found = np.zeros(len(keys), dtype=np.bool_)
+        for low, high in self._levels:
+            place = np.searchsorted(low, keys, side="right") - 1
+            found |= (place >= 0) & (keys <= high[place])
+        return found
+
+    def add(self, keys: NDArray[Any]) -> None:
+        if not len(keys):
+            return
+        level = _of_sorted(np.sort(keys))
+        while self._levels and len(self._levels[-1][0]) <= 2 * len(level[0]):
+            level = _joined(self._levels.pop(), level)
+        self._levels.append(level)
+
+    def then(self, later: _Intervals, common: Any) -> tuple[_Intervals, Any]:
+        """Return the keys of both, and a key other than `common` that is in both; None if there is none."""
+        both, levels = _Intervals(), [*self._levels, *later._levels]
+        if not levels:
+            return both, None
+        low, high = (np.concatenate(ends) for ends in zip(*levels, strict=True))
+        order = np.argsort(low, kind="stable")
+        low, high = low[order], high[order]
+        reach = np.maximum.accumulate(high) if high.dtype.kind == "i" else high
+        for i in np.flatnonzero(low[1:] <= reach[:-1]).tolist():
+            first, last = low[i + 1].item(), min(reach[i].item(), high[i + 1].item())
+            if (first, last) != (common, common):
+                return both, first if first != common else first + 1
+        both._levels = [_merged(low, reach) if high.dtype.kind == "i" else (np.unique(low),) * 2]
+        return both, None
+
+
+def _of_sorted(keys: NDArray[Any]) -> _Level:
+    return _merged(keys, keys) if keys.dtype.kind == "i" else (keys, keys)
+
+
+def _joined(one: _Level, two: _Level) -> _Level:
+    if one[0].dtype.kind != "i":
+        keys = np.concatenate([one[0], two[0]])
+        keys.sort(kind="stable")  # merges two sorted runs in linear time
+        return keys, keys
+    low, high = np.concatenate([one[0], two[0]]), np.concatenate([one[1], two[1]])
+    order = np.argsort(low, kind="stable")
+    return _merged(low[order], high[order])
+
+
+def _merged(low: NDArray[Any], high: NDArray[Any]) -> _Level:
+    """Join sorted intervals that touch or overlap; no end is below that of an interval before."""
+    begins = np.concatenate(([True], low[1:] > high[:-1] + 1))
+    ends = np.concatenate((begins[1:], [True]))
+    return low[begins], high[ends]
+
+
+def groups_seen(rows: Rows, before: SeenIds | None = None, *, continues: bool = False) -> SeenIds | None:
+    """Return the groups of a stream with those of the next rows; None without groups.
+
+    `before` are the groups so far, and `continues` says whether the first row is of the last one.
+
+    Raises
+    ------
+    InvalidInputError
+        When a group comes again after others.
+    """
+    if rows.groups is None:
+        return None
+    seen = SeenIds(_NAME) if before is None else before.copy()
+    starts = np.flatnonzero(rows.begins)[continues:]
+    place = seen.add([group_key(name) for name in rows.groups[starts].tolist()])
+    if place is not None:
+        row = int(starts[place])
+        raise InvalidInputError(
+            f"`groups` must be contiguous in a stream; group {shown_id(rows.groups[row])} comes again at row "
+            f"{row}, after others. Sort the rows by group, episode and time; `fit` takes groups in any order."
+        )
+    return seen
+
+
+def group_key(name: Any) -> int | bytes:
+    """Return the key of a group: an integer as of :func:`lstd.data.parsing.id_key`, or its text, the end a digest."""
+    if not isinstance(name, (str, int, float)):
+        name = str(name)
+    key = id_key(name)
+    if isinstance(key, int):
+        return key
+    text = str(name).encode()
+    return text if len(text) <= _NAME else text[: _NAME - len(key)] + key
