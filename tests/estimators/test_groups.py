@@ -6,12 +6,15 @@ import pickle
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn import config_context
+from sklearn.model_selection import GroupKFold, cross_validate
 
 import naive
-from lstd import LSTD, LSTDCV, LSTDStatistics
+from lstd import LSTD, LSTDCV, LSTDStatistics, Trajectories
 from lstd.data.check_rows import check_rows
 from lstd.errors import BrokenEpisodeWarning, InvalidInputError
 from lstd.estimators import cross_validation
@@ -70,10 +73,11 @@ def test_the_covariance_is_the_jackknife_over_groups(n_groups):
 @pytest.mark.parametrize("n_groups", [7, 150])
 def test_the_order_of_episodes_makes_no_difference(n_groups):
     stream = grouped(n_groups, n_groups)
-    order, X = in_order(stream), np.eye(2)
+    order = in_order(stream)
     one, two = fit(stream), fit(order)
+    found, expected = (model.predict_interval(np.eye(2)) for model in (one, two))
     for name in FIELDS:
-        assert_close(getattr(one.predict_interval(X), name), getattr(two.predict_interval(X), name), "solve")
+        assert_close(getattr(found, name), getattr(expected, name), "solve")
     check, other = (m.bias_check(s.X, s.y, **s.columns) for m, s in ((one, stream), (two, order)))
     for name, value in vars(check).items():
         assert_close(value, getattr(other, name), "solve")
@@ -129,16 +133,16 @@ def test_no_fold_divides_a_group(seed, n_groups, cv):
     assert len(folds) == min(n_groups, cv or 10)
 
 
-@quick
+@settings(quick, max_examples=10)
 @given(st.data(), st.integers(0, 99))
 def test_chunks_of_a_stream_make_no_difference(data, seed):
     stream = grouped(seed, 90, shuffled=False)
     model = LSTD(stream.gamma, stream.lmbda)
     for chunk in cut(data.draw, stream):
         model.partial_fit(chunk.X, chunk.y, **chunk.columns)
+    found, whole = (one.predict_interval(np.eye(2)) for one in (model, fit(stream)))
     for name in FIELDS:
-        found = getattr(model.predict_interval(np.eye(2)), name)
-        assert_close(found, getattr(fit(stream).predict_interval(np.eye(2)), name), "solve")
+        assert_close(getattr(found, name), getattr(whole, name), "solve")
 
 
 # ---------------------------------------------------------------- what is refused
@@ -242,3 +246,43 @@ def test_independent_sums_add_their_groups():
     assert one.then(one + one).n_groups == 6
     assert (one + plain).n_groups is None
     assert plain.n_groups is None
+
+
+LONG = {"visit": [1, 2, 2, 1, 1], "who": ["b", "b", "a", "a", "a"], "run": [1, 1, 2, 3, 3], "x": [1.0, 2, 3, 4, 5]}
+
+
+def test_trajectories_carry_groups():
+    frame = pd.DataFrame(LONG | {"r": 1.0, "done": [0, 1, 1, 0, 1]})
+    roles = {"features": ["x"], "reward": "r", "episode": "run", "terminated": "done", "groups": "who"}
+    data = Trajectories.from_frame(frame, **roles)
+    assert data.groups.tolist() == LONG["who"]
+    assert not data.groups.flags.writeable
+    model = LSTD().fit(**data.to_arrays())
+    assert model.statistics_.n_groups == 2
+    assert np.isfinite(model.score(**data.to_arrays()))
+    again = pickle.loads(pickle.dumps(data))
+    assert again.groups.tolist() == LONG["who"]
+    both = Trajectories.concat([data, again], renumber=True)
+    assert LSTD().fit(**both.to_arrays()).statistics_.n_groups == 2
+    plain = Trajectories.from_frame(frame, **{**roles, "groups": None})
+    with pytest.raises(InvalidInputError, match="`parts` must have the same groups"):
+        Trajectories.concat([data, plain], renumber=True)
+    by_time = Trajectories.from_frame(frame.iloc[::-1], **roles, time="x", sort=True)
+    assert by_time.groups.tolist() == ["a", "a", "a", "b", "b"]
+    with pytest.raises(
+        InvalidInputError, match=r"Column 'who' \(`groups`\), row 1 .*: has c, and the row before it b; an"
+    ):
+        Trajectories.from_frame(frame.assign(who=list("bcaaa")), **roles)
+    with pytest.raises(
+        InvalidInputError, match=r"Column 'who' \(`groups`\), row 3 .*: has no value .* every row needs an"
+    ):
+        Trajectories.from_frame(frame.assign(who=["b", "b", "a", None, None]), **roles)
+
+
+def test_a_search_routes_groups():
+    stream = grouped(5)
+    with config_context(enable_metadata_routing=True):
+        model = LSTD(0.9).set_fit_request(episode=True, terminated=True, groups=True)
+        model.set_score_request(episode=True, terminated=True, groups=True)
+        found = cross_validate(model, stream.X, np.nan_to_num(stream.y), cv=GroupKFold(3), params=stream.columns)
+    assert np.isfinite(found["test_score"]).all()

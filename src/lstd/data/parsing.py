@@ -23,7 +23,7 @@ Flags = NDArray[np.bool_]
 # Text that means a missing value, in lower case and without white space.
 MISSING = frozenset(("", "na", "n/a", "#n/a", "nan", "-nan", "null", "none", "<na>"))
 NO_VALUE = "has no value (it is empty or NaN)"
-NEEDS_ID = "every row needs the id of its episode."
+NEEDS_ID = "every row needs an id."
 LATE_ROW = "is true, but the next row is of the same episode; give the rows after it another id."
 NOT_CUT = (
     "is true, but the episode continues: only the last two rows of an episode that did not terminate may be true. "
@@ -37,6 +37,7 @@ LOST_REWARD = (
     f"{NO_VALUE}; a reward may be missing only in the last row of an episode that did not terminate. Drop or impute "
     "such rows first."
 )
+ONE_GROUP = "an episode lies in one group. Give rows of different groups different ids of episodes."
 _TRUTHS = dict.fromkeys(("1", "1.0", "true", "t", "yes", "y"), True)
 _TRUTHS |= dict.fromkeys(("0", "0.0", "false", "f", "no", "n"), False)
 # Types of ids; subclasses come first: bool before int, datetime before date.

@@ -18,6 +18,7 @@ _AGREE: dict[str, Callable[[Any], Any]] = {
     "rewards": lambda part: part.y.shape[1:],
     "feature names": lambda part: part.feature_names,
     "discounts": lambda part: part.discount is not None,
+    "groups": lambda part: part.groups is not None,
 }
 
 
@@ -37,7 +38,8 @@ def join(parts: Sequence[Any], renumber: bool) -> dict[str, Any]:
                 raise InvalidInputError(
                     f"`parts` must have the same {what}; part 0 has {of(parts[0])!r}, part {number} {of(part)!r}."
                 )
-    arrays = {name: _joined([getattr(part, name) for part in parts]) for name in ("X", "y", "terminated", "discount")}
+    names = ("X", "y", "terminated", "discount", "groups")
+    arrays = {name: _joined([getattr(part, name) for part in parts]) for name in names}
     if any(part.importance_ratio is not None for part in parts):
         ratios = [np.ones(len(part)) if part.importance_ratio is None else part.importance_ratio for part in parts]
         arrays["importance_ratio"] = np.concatenate(ratios)

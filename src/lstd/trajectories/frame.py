@@ -16,6 +16,7 @@ from lstd.data.parsing import (
     NO_SUCCESSOR,
     NO_VALUE,
     NOT_CUT,
+    ONE_GROUP,
     Array,
     Flags,
     first_repeat,
@@ -39,6 +40,7 @@ def read_frame(frame: Any, columns: Mapping[str, Any], *, sort: bool = False, fi
     table = Table(frame, roles, check_integer("first_row", first_row, 0))
     ids = _read_ids(table, sort)
     terminated, last = _read_ends(table, ids)
+    groups = _read_groups(table, last) if "groups" in roles else None
     horizon = last & ~terminated
     X = np.empty((len(table), len(roles["features"])))
     for position, name in enumerate(roles["features"]):
@@ -46,7 +48,7 @@ def read_frame(frame: Any, columns: Mapping[str, Any], *, sort: bool = False, fi
     y = _read_rewards(table, horizon)
     if "truncated" in roles:
         _check_truncated(table, last, horizon, np.asarray(np.isnan(y).all(axis=1)))
-    arrays: dict[str, Any] = {"X": X, "episode": ids, "terminated": terminated}
+    arrays: dict[str, Any] = {"X": X, "episode": ids, "terminated": terminated, "groups": groups}
     arrays["y"] = np.ascontiguousarray(y[:, 0]) if isinstance(columns["reward"], str) else y
     for role, high in (("discount", 1.0), ("importance_ratio", np.inf)):
         if role in roles:
@@ -130,6 +132,17 @@ def _read_ends(table: Table, ids: NDArray[Any] | None) -> tuple[Flags, Flags]:
                 text = "is earlier than the row before it, of the same episode; sort the rows by it, or pass sort=True."
             raise table.error("time", row, text)
     return terminated, last
+
+
+def _read_groups(table: Table, last: Flags) -> NDArray[Any]:
+    """Read the ids of groups; raises if an episode lies in two."""
+    groups = table.ids("groups")
+    row = first_true(last_rows(groups) & ~last)
+    if row is not None:
+        raise table.error(
+            "groups", row + 1, f"has {groups[row + 1]!s}, and the row before it {groups[row]!s}; {ONE_GROUP}"
+        )
+    return groups
 
 
 def _read_rewards(table: Table, horizon: Flags) -> Array:

@@ -110,9 +110,9 @@ class Table:
         values[missing] = None
         return values
 
-    def ids(self) -> NDArray[Any]:
-        """Parse the column of episode ids, integers, text, categories or dates, shape (T,); never sorted."""
-        column, fault = self.roles["episode"][0], None
+    def ids(self, role: str = "episode") -> NDArray[Any]:
+        """Parse a column of ids, integers, text, categories or dates, shape (T,)."""
+        column, fault = self.roles[role][0], None
         series = self._data[column]
         missing = first_true(_is_null(series))
         known = series if missing is None else series[:missing]
@@ -122,7 +122,7 @@ class Table:
         ids, bad = rules.plain_ids(values)
         if bad is not None and ids.dtype == object:
             text = f"has {ids[bad]!r}, which is no id or not of one type with the others; convert all to text first."
-            raise self._error("episode", Fault(bad, column, text))
+            raise self._error(role, Fault(bad, column, text))
         row = missing if bad is None else bad
         if row is not None:
             text = "is infinite" if bad is not None and np.isinf(ids[bad]) else rules.NO_VALUE
@@ -132,8 +132,8 @@ class Table:
             runs = rules.ids_of_text(changes, ids[changes].tolist(), column, fault)
             ids, fault = np.repeat(runs.names, np.diff(runs.changes, append=len(ids))), runs.fault
         if fault is not None:
-            raise self._error("episode", fault)
-        return ids
+            raise self._error(role, fault)
+        return np.asarray(self._sorted(ids))
 
     def ranks(self) -> NDArray[Any]:
         """Rank the times, numbers or dates, from 0; equal times have equal ranks, shape (T,)."""

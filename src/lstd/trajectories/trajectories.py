@@ -19,7 +19,7 @@ from lstd.data.parsing import last_rows, plain_ids
 from lstd.errors import InvalidInputError
 
 Array = NDArray[np.float64]
-_FIELDS = ("X", "y", "episode", "terminated", "discount", "importance_ratio", "feature_names")
+_FIELDS = ("X", "y", "episode", "terminated", "discount", "importance_ratio", "groups", "feature_names")
 
 
 class Trajectories:
@@ -41,13 +41,15 @@ class Trajectories:
         Discount of the transition that leaves each row; 0 where it terminates. By default, the estimator's `gamma`.
     importance_ratio : (T,) array-like or float, default 1
         Importance ratio of the transition that leaves each row.
+    groups : (T,) array-like, optional
+        Id of what each row's episode belongs to, such as a patient with several episodes; see :meth:`lstd.LSTD.fit`.
     feature_names : sequence of n str, optional
 
     Attributes
     ----------
     X, y, episode, terminated
         Read-only arrays with one entry per row.
-    discount, importance_ratio
+    discount, importance_ratio, groups
         Read-only arrays of shape (T,); None unless given.
     feature_names : tuple of str, or None
     horizon : (T,) array of bool
@@ -85,17 +87,18 @@ class Trajectories:
     terminated: NDArray[np.bool_]
     discount: Array | None
     importance_ratio: Array | None
+    groups: NDArray[Any] | None
     feature_names: tuple[str, ...] | None
     horizon: NDArray[np.bool_]
 
     def __init__(
         self, X: Any, y: ArrayLike, episode: PerRow = None, terminated: PerRow = None, *, discount: PerRow = None,
-        importance_ratio: PerRow = None, feature_names: Sequence[str] | None = None,
+        importance_ratio: PerRow = None, groups: PerRow = None, feature_names: Sequence[str] | None = None,
     ) -> None:  # fmt: skip
-        ids = None if episode is None else _check_ids(episode)
+        ids = None if episode is None else _check_ids("episode", episode)
         rows = check_rows(
             X.copy() if sparse.issparse(X) else X, y, gamma=1.0, episode=ids, terminated=terminated, discount=discount,
-            importance_ratio=importance_ratio,
+            importance_ratio=importance_ratio, groups=None if groups is None else _check_ids("groups", groups),
         )  # fmt: skip
         if ids is None:
             ids = np.cumsum(rows.terminated) - rows.terminated
@@ -106,6 +109,7 @@ class Trajectories:
             "terminated": rows.terminated,
             "discount": None if discount is None else rows.discount,
             "importance_ratio": None if importance_ratio is None else rows.ratios,
+            "groups": rows.groups,
             "feature_names": None if feature_names is None else _check_names(feature_names, rows.n_features),
             "horizon": rows.last & ~rows.terminated,
         }
@@ -126,6 +130,7 @@ class Trajectories:
         sort: bool = False,
         discount: str | None = None,
         importance_ratio: str | None = None,
+        groups: str | None = None,
         first_row: int = 0,
     ) -> Self:
         """Read a long table: one row per state, in time order within each episode.
@@ -157,6 +162,8 @@ class Trajectories:
         discount, importance_ratio : str, optional
             Columns of the discount in [0, 1] and the ratio ≥ 0 of the transition that leaves each row. A value may be
             missing on a horizon row without reward.
+        groups : str, optional
+            Column of ids of what episodes belong to, such as patients; the same on all rows of an episode.
         first_row : int, default 0
             Number of the first row in messages, for a table that is read in chunks.
 
@@ -181,6 +188,7 @@ class Trajectories:
         columns = {
             "features": features, "reward": reward, "episode": episode, "terminated": terminated,
             "truncated": truncated, "time": time, "discount": discount, "importance_ratio": importance_ratio,
+            "groups": groups,
         }  # fmt: skip
         return cls(**read_frame(frame, columns, sort=sort, first_row=first_row))
 
@@ -300,7 +308,8 @@ class Trajectories:
         Parameters
         ----------
         parts : iterable of Trajectories
-            Their features, rewards, feature names and discounts must agree.
+            Their features, rewards, feature names and discounts must agree. Ids of `groups` mean the same group in all
+            parts.
         renumber : bool, default False
             Whether to number all episodes from 0. Otherwise no two parts may share an id, which could mean one episode
             or two.
@@ -322,7 +331,7 @@ class Trajectories:
         return cls(**join(list(parts), renumber))
 
     def to_arrays(self, *, frame: str | None = None) -> dict[str, Any]:
-        """Return keyword arguments for ``LSTD.fit``: X, y, episode, terminated; discount, importance_ratio if given.
+        """Return keyword arguments for ``LSTD.fit``: X, y, episode, terminated; the others if they were given.
 
         Parameters
         ----------
@@ -378,11 +387,11 @@ class Trajectories:
         return partial(Trajectories, **{name: getattr(self, name) for name in _FIELDS}), ()
 
 
-def _check_ids(episode: ArrayLike) -> NDArray[Any]:
-    ids, bad = plain_ids(episode)
+def _check_ids(name: str, values: ArrayLike) -> NDArray[Any]:
+    ids, bad = plain_ids(values)
     if bad is not None:
         raise InvalidInputError(
-            f"`episode` must hold integers, text or dates, all of one type; row {bad} has {ids[bad]!r}. "
+            f"`{name}` must hold integers, text or dates, all of one type; row {bad} has {ids[bad]!r}. "
             "Give every row an id; convert other objects to text with str."
         )
     return ids
