@@ -7,10 +7,11 @@ import re
 import warnings
 
 import numpy as np
+import polars as pl
 import pytest
 from scipy import sparse
 
-from lstd import LSTDStatistics
+from lstd import LSTD, TD, LSTDStatistics, fit_tables
 from lstd.data import rows as rows_module
 from lstd.data.check_rows import check_rows
 from lstd.data.feature_matrix import check_features
@@ -35,6 +36,8 @@ def with_value(array, where, value):
 
 LISTS = np.empty(4, dtype=object)  # of ids that have no hash
 LISTS[:] = [[1], [1], [2], [2]]
+
+LAZY = pl.LazyFrame({"x": [1.0] * 4})
 
 # Arguments, then what the message must say: the argument and the rule, the value and its first bad row, the remedy.
 REFUSED = [
@@ -72,6 +75,9 @@ REFUSED = [
         "`episode` must have an id on every row; row 1 has nan",
     ),
     ({"episode": np.array(["2024", "NaT", "NaT", "2025"], "M8[D]")}, "`episode` must have an id .*; row 1 has NaT"),
+    ({"episode": LAZY}, r"`episode` must hold values; got a LazyFrame. Call its `collect\(\)` first"),
+    ({"X": LAZY}, r"`X` must hold values; got a LazyFrame. Call its `collect\(\)` first"),
+    ({"y": LAZY}, "`y` must hold values; got a LazyFrame"),
     ({"terminated": [True] * 3}, r"`terminated` must have one flag per row of `X`, shape \(4,\); got \(3,\)"),
     ({"terminated": ["no"] * 4}, "`terminated` must hold True and False; got dtype <U2. Convert it to bool"),
     ({"terminated": [0, 2, 0, 1]}, "`terminated` must hold True and False; row 1 has 2. Convert"),
@@ -108,6 +114,12 @@ def test_bad_input_is_refused(arguments, message):
     assert isinstance(one.value, ValueError)
 
 
+@pytest.mark.parametrize("source", [LAZY, [LAZY], [lambda: LAZY]])
+def test_lazy_tables_are_refused_with_a_remedy(source):
+    with pytest.raises(InvalidInputError, match=r"must hold values; got a LazyFrame. Call its `collect\(\)` first"):
+        fit_tables(source, features="x", reward="x", gamma=0.9)
+
+
 @pytest.mark.parametrize("value", [NAN, INF, -INF])
 @pytest.mark.parametrize("columns", [{}, TWO, {"X_next": X}, {"terminated": [False] * 3 + [True]}])
 @pytest.mark.parametrize("as_given", [np.asarray, sparse.csr_array])
@@ -124,6 +136,29 @@ def test_no_feature_that_is_not_finite_escapes_the_sums(value, columns, as_given
             bad[name] = as_given(with_value(good[name], where, value))
             with pytest.raises(InvalidInputError, match=f"`{name}` must be finite.*row {where[0]} .*umn {where[1]}"):
                 LSTDStatistics.from_arrays(y=y, gamma=0.9, lmbda=0.0, **bad)
+
+
+@pytest.mark.parametrize("value", [NAN, INF, 1e300])
+@pytest.mark.parametrize("as_given", [np.asarray, sparse.csr_array])
+def test_features_of_terminal_successors_are_not_used(value, as_given):
+    random = np.random.default_rng(0)
+    X, X_next, y, X_test = *random.normal(size=(2, 6, 2)), random.normal(size=6), random.normal(size=(3, 2))
+    ends = np.array([False, True, False, False, False, True])
+    columns = {"episode": [0, 0, 1, 2, 3, 3], "terminated": ends, "importance_ratio": random.uniform(size=6)}
+    unknown = np.where(ends[:, np.newaxis], value, X_next)
+    fits = []
+    for successors in (X_next, unknown):
+        columns["X_next"] = as_given(successors)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", BrokenEpisodeWarning)
+            models = [LSTD(variant=name).fit(as_given(X), y, **columns) for name in ("boyan", "mixed", "uncorrected")]
+            parts = LSTD()
+            for rows in (slice(2), slice(2, 6)):
+                parts.partial_fit(as_given(X)[rows], y[rows], **{name: of[rows] for name, of in columns.items()})
+            online = TD(2).partial_fit(as_given(X), y, **columns)
+        fits.append(np.concatenate([model.predict(X_test) for model in (*models, parts, online)]))
+    np.testing.assert_array_equal(*fits)
+    assert np.isnan(unknown).any() == np.isnan(value), "`X_next` is not written to"
 
 
 def test_sums_that_overflow_are_refused():

@@ -152,6 +152,15 @@ def test_categorical_ids():
         assert Trajectories.from_frame(frame, **NAMES).episode.tolist() == list("aabccc")
 
 
+@pytest.mark.parametrize("ids", [[[1]], [[1], [2]]])
+def test_a_column_of_arrays_holds_no_ids(ids):
+    """NumPy reads it as a matrix."""
+    column = pl.Series(ids, dtype=pl.Array(pl.Int64, 1))
+    frame = pl.DataFrame({"x": [1.0] * len(ids), "r": [1.0] * len(ids), "id": column})
+    with pytest.raises(InvalidInputError, match=r"Column 'id' \(`episode`\), row 0 .*must hold one id; the column"):
+        Trajectories.from_frame(frame, features=["x"], reward="r", episode="id")
+
+
 @pytest.mark.parametrize("frame", ["pandas", "polars"])
 def test_a_frame_of_features_keeps_their_names(frame):
     arrays = read().to_arrays(frame=frame)

@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
 
 from lstd.data import parsing
-from lstd.data.checks import check_not_masked, check_real, shown_id
-from lstd.data.feature_matrix import as_real, check_features, check_finite
+from lstd.data.checks import check_real, check_values_known, shown_id
+from lstd.data.feature_matrix import Features, all_finite, as_real, check_features, check_finite
 from lstd.data.rows import Rows, warn_of_assumed
 from lstd.errors import InvalidInputError
 
@@ -40,7 +41,7 @@ def check_rows(
     rewards, single = _check_rewards(y, n_rows)
     ids = None if episode is None else _check_episode(episode, n_rows)
     ended = _check_flags("terminated", terminated, n_rows)
-    phi_next = None if X_next is None else check_features("X_next", X_next, finite=finite)
+    phi_next = None if X_next is None else _check_successors(X_next, ended, finite)
     if phi_next is not None and phi_next.shape != phi.shape:
         raise InvalidInputError(f"`X_next` must have the shape of `X`, {phi.shape}; got {phi_next.shape}.")
     assumed = ids is not None and terminated is None and phi_next is None and n_rows > 0
@@ -59,6 +60,20 @@ def check_rows(
         gamma=gamma, assumed=assumed, groups=None if groups is None else _check_groups(groups, last, ids),
     )  # fmt: skip
     return _sorted(rows, ids) if sort else rows
+
+
+def _check_successors(X_next: Any, ended: NDArray[np.bool_], finite: bool) -> Features:
+    """Check the features of successors; those of terminal ones are not used, and may be NaN or infinite."""
+    phi = check_features("X_next", X_next, finite=False)
+    if len(ended) == phi.shape[0] and not all_finite(phi[ended]):
+        phi = phi.copy()
+        if sparse.issparse(phi):
+            phi.data[np.repeat(ended, np.diff(phi.indptr))] = 0.0
+        else:
+            phi[ended] = 0.0
+    if finite:
+        check_finite("X_next", phi)
+    return phi
 
 
 def _check_rewards(y: Any, n_rows: int) -> tuple[Array, bool]:
@@ -89,7 +104,7 @@ def _check_missing_rewards(rewards: Array, may_be_missing: NDArray[np.bool_]) ->
 
 def _check_vector(name: str, values: ArrayLike, what: str, n_rows: int) -> NDArray[Any]:
     """Return a vector of ids or flags, of any dtype."""
-    check_not_masked(name, values)
+    check_values_known(name, values)
     try:
         array = np.asarray(values)
     except Exception as error:  # ragged lists; `__array__` may raise anything

@@ -99,8 +99,15 @@ def check_array(name: str, value: ArrayLike, shape: tuple[int | None, ...]) -> N
     return array
 
 
-def check_not_masked(name: str, value: Any) -> None:
-    """Refuse masked entries, whose hidden values would be used."""
+def is_lazy(value: Any) -> bool:
+    """Return whether a value is a lazy frame, as those of Polars and narwhals are."""
+    return type(value).__name__ == "LazyFrame"
+
+
+def check_values_known(name: str, value: Any) -> None:
+    """Refuse frames that only plan their values, and masked entries, whose hidden values would be used."""
+    if is_lazy(value):
+        raise InvalidInputError(f"`{name}` must hold values; got a {type(value).__name__}. Call its `collect()` first.")
     structured = getattr(getattr(value, "dtype", None), "names", None) is not None  # refused by its dtype
     if not structured and np.ma.is_masked(value):
         raise InvalidInputError(f"`{name}` must not have masked entries. Fill them, or drop their rows, first.")
@@ -164,7 +171,7 @@ def _check_lengths(fit: bool) -> None:
 
 def to_real_array(name: str, value: ArrayLike) -> NDArray[Any]:
     """Return `value` as an array of booleans, integers or floats, or raise InvalidInputError."""
-    check_not_masked(name, value)
+    check_values_known(name, value)
     try:
         array = np.asarray(value)
     except MemoryError:

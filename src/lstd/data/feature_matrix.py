@@ -68,7 +68,7 @@ def _as_sparse(name: str, X: Any) -> Features:
 
 def check_finite(name: str, phi: Features) -> None:
     """Refuse features that are NaN or infinite."""
-    if not _all_finite(phi.data if sparse.issparse(phi) else phi):
+    if not all_finite(phi):
         row, column, value = _first_not_finite(phi)
         raise InvalidInputError(
             f"`{name}` must be finite, without NaN or inf; row {row} has {value} in column {column}. Drop or impute "
@@ -76,8 +76,9 @@ def check_finite(name: str, phi: Features) -> None:
         )
 
 
-def _all_finite(values: Array) -> bool:
+def all_finite(phi: Features) -> bool:
     """Whether no value is NaN or infinite: usually the sum alone shows it, without a second array."""
+    values = phi.data if sparse.issparse(phi) else phi
     with np.errstate(over="ignore", invalid="ignore"):
         return bool(np.isfinite(values.sum())) or bool(np.isfinite(values).all())
 

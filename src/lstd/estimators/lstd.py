@@ -141,7 +141,7 @@ class LSTD(Predictor):
         X_next : array-like, DataFrame or sparse of shape (T, n), optional
             Features of each row's successor, which makes every row a full transition. Rows are in time order even so:
             traces run from row to row of an episode. Give transitions that do not follow one another different ids in
-            `episode`, or use ``lmbda=0``.
+            `episode`, or use ``lmbda=0``. Terminal successors are not used, and may be NaN.
         discount : array-like of shape (T,), optional
             Discount of each row's transition, in [0, 1].
         importance_ratio : array-like of shape (T,), optional

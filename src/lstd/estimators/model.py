@@ -167,7 +167,7 @@ class Model:
                 phi, prediction = np.asarray(phi.T @ weights)[np.newaxis], np.asarray(weights @ prediction)
                 ones = float(weights.sum())
             check_range(phi, prediction, np.array(ones))
-        columns = prediction.reshape(phi.shape[0], -1)
+        columns = prediction.reshape(phi.shape[0], self.statistics.n_rewards)
         interval = self.influence.interval(phi, columns, level, ones=ones, scale=scale)
         arrays = {name: v.reshape(prediction.shape)[()] for name, v in vars(interval).items() if name != "level"}
         return Interval(**arrays, level=level)

@@ -9,7 +9,7 @@ from concurrent.futures import Executor
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from lstd.data.checks import check_flag, check_integer, shown
+from lstd.data.checks import check_flag, check_integer, check_values_known, shown
 from lstd.data.settings import ALPHA, LMBDA, VARIANT, Settings
 from lstd.distributed.ahead import LEAST_MEMORY, MEMORY
 from lstd.distributed.choosing import ENTRIES, choose, estimator_of, model_of
@@ -212,6 +212,7 @@ def tables_of(source: Any, roles: Roles, independent: bool) -> Any:
     """Return the tables of a source: a list, partitions of Dask, or another iterable."""
     from lstd.tables.frames import FrameTable, is_frame
 
+    check_values_known("source", source)
     if isinstance(source, (str, os.PathLike)):
         return [os.fspath(source)]
     if is_kind(source, "DataFrame"):

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from lstd.data.checks import shown
+from lstd.data.checks import check_values_known, shown
 from lstd.distributed.sums import Leaf, Part, called
 from lstd.errors import InvalidInputError, LSTDError
 from lstd.tables import table_ends
@@ -78,6 +78,7 @@ def opened(place: int, chunk: Any) -> str | Table:
         chunk = _naming(name, lambda: called(chunk))
     if isinstance(chunk, Table):
         return chunk
+    check_values_known(f"source[{place}]", chunk)
     if isinstance(chunk, (str, os.PathLike)):
         file = os.fspath(chunk)
         if isinstance(file, str) and file.lower().endswith(EXTENSIONS):

@@ -119,6 +119,8 @@ class Table:
         values = known.cast(self._nw.String).to_numpy() if series.dtype.is_decimal() else known.to_numpy()
         if series.dtype == self._nw.Date and values.dtype == object:  # as pandas gives Arrow's dates
             values = values.astype("M8[D]")
+        if values.ndim != 1:  # as NumPy reads a column of arrays
+            raise self._error("episode", Fault(0, column, f"must hold one id; the column is of type {series.dtype}."))
         ids, bad = rules.plain_ids(values)
         if bad is not None and ids.dtype == object:
             text = f"has {ids[bad]!r}, which is no id or not of one type with the others; convert all to text first."
