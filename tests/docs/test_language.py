@@ -13,6 +13,8 @@ TEXTS = sorted(
     for folder, pattern in (
         (".", "*.md"),
         ("docs", "*.md"),
+        ("conformance", "*.md"),
+        ("conformance", "*.py"),
         ("examples", "*.py"),
         ("src", "**/*.py"),
         ("src", "**/*.html"),

@@ -1,0 +1,153 @@
+"""The programs of `conformance/`: they write the same bytes, agree exactly, and notice a damaged vector."""
+
+from __future__ import annotations
+
+import json
+import re
+import runpy
+import shutil
+import subprocess
+import sys
+from fractions import Fraction
+
+import pytest
+
+from tolerances import TOLERANCES
+from vectors import FOLDER, cases
+
+FILES = ("lstd", "steps", "chunks", "td", "weights", "processes")
+VARIANTS = ("boyan", "uncorrected", "mixed")
+IN_PYTHON = ("lstd", "steps", "weights")  # what check.py recomputes
+README = (FOLDER / "README.md").read_text(encoding="utf-8")
+CHECKERS = {"python": [sys.executable, "check.py"], "node": ["node", "check.mjs"]}
+
+
+def run_checker(language, folder):
+    """What the checker prints about the files in `folder`, and its exit code.
+
+    Where Node.js is missing the test is skipped, which pytest reports; `.ci/run` runs the checker too and stops there.
+    """
+    program, script = CHECKERS[language]
+    if shutil.which(program) is None:
+        pytest.skip("Node.js is not installed, so conformance/check.mjs was not run; .ci/run does not pass without it")
+    return subprocess.run([program, FOLDER / script, folder], capture_output=True, text=True, timeout=120)
+
+
+def agreeing(result):
+    return re.findall(r"^(\w+)\.json agrees$", result.stdout, re.MULTILINE)
+
+
+# ---------------------------------------------------------------- the files
+
+
+def test_files_are_made_of_the_definitions_with_the_same_bytes(tmp_path):
+    subprocess.run([sys.executable, FOLDER / "make.py", tmp_path], check=True, timeout=300)
+    for name in FILES:
+        assert (tmp_path / f"{name}.json").read_bytes() == (FOLDER / f"{name}.json").read_bytes(), name
+
+
+def test_programs_do_not_know_the_package():
+    for name in ("make", "definitions", "draws", "check"):
+        source = (FOLDER / f"{name}.py").read_text(encoding="utf-8")
+        imported = set(re.findall(r"^(?:from|import) (\w+)", source, re.MULTILINE))
+        assert imported <= {*sys.stdlib_module_names, "definitions", "draws"}, name
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_files_are_small_and_have_a_version(name):
+    path = FOLDER / f"{name}.json"
+    document = json.loads(path.read_text(encoding="utf-8"))
+    assert path.stat().st_size < 200_000
+    assert (document["format"], document["version"]) == (name, 1)
+    names = [case["name"] for case in document["cases"]]
+    assert len(set(names)) == len(names)
+
+
+@pytest.mark.parametrize("name", [name for name in FILES if name != "processes"])
+def test_data_are_exact_in_float64_and_answers_are_in_range(name):
+    for case in cases(name):
+        for text in leaves({key: value for key, value in case.items() if key not in ("name", "why", "expected")}):
+            number = Fraction(text) if text not in ("rows", "given") else 0
+            assert Fraction(float(number)) == number
+        for text in leaves(case["expected"]):
+            assert text in VARIANTS or max(map(len, text.split("/"))) <= 300
+
+
+def leaves(value):
+    """Every text in a document."""
+    if isinstance(value, dict | list):
+        for part in value.values() if isinstance(value, dict) else value:
+            yield from leaves(part)
+    elif isinstance(value, str):
+        yield value
+
+
+def test_readme_says_what_every_field_is():
+    rows = re.findall(r"^\| (`[^|]*) \|", README, re.MULTILINE)
+    described = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
+    assert described == set().union(*(fields(cases(name)) for name in FILES)) - set(VARIANTS)
+
+
+def fields(value):
+    """Every key in a document."""
+    if isinstance(value, dict):
+        return set(value).union(*map(fields, value.values()))
+    return set().union(*map(fields, value)) if isinstance(value, list) else set()
+
+
+# ---------------------------------------------------------------- the checkers
+
+
+@pytest.mark.parametrize("language", CHECKERS)
+def test_checker_agrees(language):
+    result = run_checker(language, FOLDER)
+    assert result.returncode == 0, result.stderr
+    assert sorted(agreeing(result)) == sorted(IN_PYTHON if language == "python" else FILES)
+
+
+def test_python_checker_is_short_and_exact_in_fractions(tmp_path, capsys, monkeypatch):
+    """Its sums over traces and the definitions' double sums are equal as fractions, to the last digit."""
+    source = (FOLDER / "check.py").read_text(encoding="utf-8")
+    lines = [line for line in source.splitlines() if line.strip() and not line.strip().startswith('"""')]
+    assert len(lines) <= 45
+    exact = source.replace("float(Fraction(value))", "Fraction(value)").replace("TOLERANCE = 1e-13", "TOLERANCE = 0")
+    assert exact.count("Fraction(value)") == exact.count("TOLERANCE = 0") == 1
+    path = tmp_path / "check.py"
+    path.write_text(exact, encoding="utf-8")
+    monkeypatch.setattr(sys, "argv", [str(path), str(FOLDER)])
+    runpy.run_path(str(path), run_name="__main__")
+    assert capsys.readouterr().out.count("agrees") == len(IN_PYTHON)
+
+
+@pytest.mark.parametrize(
+    ("language", "name"), [*(("python", name) for name in IN_PYTHON), *(("node", name) for name in FILES)]
+)
+def test_checker_notices_a_damaged_number(language, name, tmp_path):
+    """The last number of the last case differs by 1e-9 of itself, or by a bit where bits count."""
+    shutil.copytree(FOLDER, tmp_path, dirs_exist_ok=True, ignore=shutil.ignore_patterns("*.py", "*.mjs", "*.md"))
+    path = tmp_path / f"{name}.json"
+    text = path.read_text(encoding="utf-8")
+    pattern = r'"probabilities": \[\[".*?(?=p-)' if name == "processes" else r'"-?\d+/\d+(?="[^/]*$)'
+    found = list(re.finditer(pattern, text))[-1]
+    damaged = (
+        changed_bit(found[0]) if name == "processes" else '"' + str(Fraction(found[0][1:]) * (1 + Fraction(1, 10**9)))
+    )
+    path.write_text(text[: found.start()] + damaged + text[found.end() :], encoding="utf-8")
+    result = run_checker(language, tmp_path)
+    assert result.returncode == 1
+    assert f"{name}.json" in result.stderr
+    assert name not in agreeing(result)
+
+
+def changed_bit(text):
+    """The hexadecimal digits with the last one changed."""
+    return text[:-1] + ("0" if text[-1] != "0" else "1")
+
+
+def test_one_tolerance():
+    stated = {
+        float(number)
+        for text in (README, *((FOLDER / name).read_text(encoding="utf-8") for name in ("check.py", "check.mjs")))
+        for number in re.findall(r"(?:TOLERANCE = |≤ )(1e-\d+)", text)
+    }
+    assert stated == {TOLERANCES["conformance"].rtol}
