@@ -6,6 +6,7 @@ A run of consecutive integers takes the memory of one; other ids take as many by
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -57,6 +58,22 @@ class SeenIds:
         self._texts.add(texts)
         return None
 
+    def packed(self) -> dict[str, Any]:
+        """Return the ids as a JSON document."""
+        integers = [ends for level in self._integers.levels for ends in np.transpose(level).tolist()]
+        texts = [text.hex() for low, _ in self._texts.levels for text in low.tolist()]
+        return {"width": self._width, "integers": integers, "texts": texts}
+
+    @classmethod
+    def unpacked(cls, document: Mapping[str, Any]) -> SeenIds:
+        """Return the ids of a document; a broken one raises ValueError, TypeError or LookupError."""
+        seen = cls(document["width"])
+        if document["integers"]:
+            low, high = np.array(sorted(document["integers"]), dtype=np.int64).T
+            seen._integers.levels = [_merged(low, high)]
+        seen._texts.add(np.array([bytes.fromhex(text) for text in document["texts"]], dtype=f"S{seen._width}"))
+        return seen
+
     def then(self, later: SeenIds, common: int | bytes | None) -> SeenIds:
         """Return the groups of a stream and those of the one that follows it, where only `common` may be in both.
 
@@ -84,16 +101,16 @@ class _Intervals:
     """Sorted disjoint intervals, in levels of about doubling length so that adding stays cheap."""
 
     def __init__(self) -> None:
-        self._levels: list[_Level] = []
+        self.levels: list[_Level] = []
 
     def copy(self) -> _Intervals:
         other = _Intervals()
-        other._levels = [*self._levels]  # the arrays are never written to
+        other.levels = [*self.levels]  # the arrays are never written to
         return other
 
     def contains(self, keys: NDArray[Any]) -> NDArray[np.bool_]:
         found = np.zeros(len(keys), dtype=np.bool_)
-        for low, high in self._levels:
+        for low, high in self.levels:
             place = np.searchsorted(low, keys, side="right") - 1
             found |= (place >= 0) & (keys <= high[place])
         return found
@@ -102,13 +119,13 @@ class _Intervals:
         if not len(keys):
             return
         level = _of_sorted(np.sort(keys))
-        while self._levels and len(self._levels[-1][0]) <= 2 * len(level[0]):
-            level = _joined(self._levels.pop(), level)
-        self._levels.append(level)
+        while self.levels and len(self.levels[-1][0]) <= 2 * len(level[0]):
+            level = _joined(self.levels.pop(), level)
+        self.levels.append(level)
 
     def then(self, later: _Intervals, common: Any) -> tuple[_Intervals, Any]:
         """Return the keys of both, and a key other than `common` that is in both; None if there is none."""
-        both, levels = _Intervals(), [*self._levels, *later._levels]
+        both, levels = _Intervals(), [*self.levels, *later.levels]
         if not levels:
             return both, None
         low, high = (np.concatenate(ends) for ends in zip(*levels, strict=True))
@@ -119,7 +136,7 @@ class _Intervals:
             first, last = low[i + 1].item(), min(reach[i].item(), high[i + 1].item())
             if (first, last) != (common, common):
                 return both, first if first != common else first + 1
-        both._levels = [_merged(low, reach) if high.dtype.kind == "i" else (np.unique(low),) * 2]
+        both.levels = [_merged(low, reach) if high.dtype.kind == "i" else (np.unique(low),) * 2]
         return both, None
 
 

@@ -51,7 +51,8 @@ def fit_chunks(
 
     The model is the same to the last bit for the same chunks, whatever runs the sums. For other chunks weights agree up
     to rounding, but blocks for intervals are cut chunk by chunk: standard errors may differ by a few per cent, or more
-    with few episodes. An id that reappears in a later chunk after other episodes begins a new episode.
+    with few episodes. An id that reappears in a later chunk after other episodes begins a new episode. A group may
+    continue in the next chunk; one that reappears after others is refused.
 
     Parameters
     ----------

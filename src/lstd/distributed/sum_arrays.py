@@ -22,7 +22,7 @@ from lstd.statistics.blocks import no_blocks
 from lstd.statistics.threads import one_blas_thread
 
 _TABLES = (".csv", ".csv.gz", ".parquet")
-COLUMNS = ("X", "y", "episode", "terminated", "X_next", "discount", "importance_ratio")
+COLUMNS = ("X", "y", "episode", "terminated", "X_next", "discount", "importance_ratio", "groups")
 
 
 @dataclass(frozen=True)
@@ -181,10 +181,10 @@ def first_rows(chunks: Iterator[Any], leaf: SumArrays, max_entries: int) -> Rows
         episode = number + np.cumsum(begins)
         part = {
             "X": rows.X, "y": rows.y, "episode": episode, "terminated": rows.terminated, "X_next": rows.X_next,
-            "discount": rows.discount, "importance_ratio": rows.ratios,
+            "discount": rows.discount, "importance_ratio": rows.ratios, "groups": rows.groups,
         }  # fmt: skip
         if joined and {name for name, value in part.items() if value is not None} != joined.keys():
-            raise InvalidInputError("`X_next` must be given for all chunks of a stream or for none.")
+            raise InvalidInputError("`X_next` and `groups` must be given for all chunks of a stream or for none.")
         for name, values in part.items():
             if values is not None:
                 joined.setdefault(name, []).append(values[:size])

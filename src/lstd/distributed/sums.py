@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import lstd
+from lstd.data.seen import SeenIds
 from lstd.data.settings import Settings
 from lstd.errors import InvalidInputError, LSTDError
 from lstd.io.archive import read, write
@@ -117,7 +118,8 @@ class Leaf:
                 for i, prefix in enumerate(about["prefixes"])
             )
             more = {name: about[name] for name in ("limit", "size", "by_episode", "reason")}
-            blocks = Blocks(unpack_statistics(document, arrays), prefixes=prefixes, **more)
+            seen = None if about["seen"] is None else SeenIds.unpacked(about["seen"])
+            blocks = Blocks(unpack_statistics(document, arrays), prefixes=prefixes, seen=seen, **more)
             names = None if document["names"] is None else texts(document["names"])
             return Part(blocks, place, place, ends=self.unpack_ends(document["ends"]), names=names)
 
@@ -132,6 +134,7 @@ class Leaf:
         document, arrays = pack(blocks.total)
         prefixes = [pack(prefix) for prefix in blocks.prefixes]
         about = {name: getattr(blocks, name) for name in ("limit", "size", "by_episode", "reason")}
+        about["seen"] = None if blocks.seen is None else blocks.seen.packed()
         about |= {"prefixes": [prefix for prefix, _ in prefixes], "arrays": [[*own] for _, own in prefixes]}
         arrays |= {f"prefix{i}_{name}": array for i, (_, own) in enumerate(prefixes) for name, array in own.items()}
         content = {**document, "blocks": about, "ends": self.pack_ends(part.ends), "names": part.names}
