@@ -102,15 +102,24 @@ def solve(A, b):
     return [row[n:] for row in rows]
 
 
-def condition(A):
-    """Condition number in the 1-norm, ‖A‖₁ ‖A⁻¹‖₁."""
+def condition(A, x):
+    """The condition number of a solution, max (|A⁻¹| |A| |x|) / max |x| (Skeel 1979); 1 if x = 0.
+
+    Relative changes of ε in the entries of A move x by at most ε times it, relative to its largest entry.
+    """
+    if not any(map(any, x)):
+        return Fraction(1)
     identity = [[Fraction(i == j) for j in range(len(A))] for i in range(len(A))]
-    return norm(A) * norm(solve(A, identity))
+    moved = product(absolute(solve(A, identity)), product(absolute(A), absolute(x)))
+    return max(map(max, moved)) / max(map(max, absolute(x)))
 
 
-def norm(A):
-    """The largest column sum of absolute values."""
-    return max(sum(abs(a) for a in column) for column in zip(*A, strict=True))
+def absolute(A):
+    return [[abs(a) for a in row] for row in A]
+
+
+def product(A, B):
+    return [[dot(row, column) for column in zip(*B, strict=True)] for row in A]
 
 
 # ---------------------------------------------------------------- least squares: double sums, forward view

@@ -105,7 +105,8 @@ def batch(data, alphas=ALPHAS, every_step=False):
 
 def solution(A, b, alpha):
     M = definitions.with_ridge(A, alpha)
-    return {"condition": rounded_up(definitions.condition(M)), "weights": definitions.solve(M, b)}
+    weights = definitions.solve(M, b)
+    return {"condition": rounded_up(definitions.condition(M, weights)), "weights": weights}
 
 
 def rounded_up(number):
@@ -204,6 +205,8 @@ def batch_cases():
     yield batch(case("zero features", "a column and a row of zeros", "6c", n=3,
                      X=[[1, 0, 2], [2, 0, -1], [0, 0, 0], ["1/2", 0, 1], [-1, 0, 0], [1, 0, 1]]))
     yield batch(case("all features zero", "A and b are zero", "3c", gamma="1/2", lmbda="1/2", X=[[0, 0]] * 3))
+    yield batch(case("zero on the diagonal", "elimination needs its rows in another order", "3c", gamma=1, lmbda=0,
+                     X=[[1, 0], [0, 1], [0, 0]], X_next=[[1, 1], [-1, 1], [0, 0]]), (0, TINY))
     yield batch(case("all rewards zero", "b is zero, A is not", "4c 2t", y=[[0]] * 6))
     yield batch(case("alpha tiny", "2⁻⁴⁰, and 0, beside a matrix of full rank", "5t 5c"), (TINY, 0))
     yield batch(case("alpha tiny, few rows", "2⁻²⁰ beside a matrix of rank 2", "3c", n=4), (F(1, 2**20),))

@@ -105,18 +105,60 @@ def test_checker_agrees(language):
     assert sorted(agreeing(result)) == sorted(IN_PYTHON if language == "python" else FILES)
 
 
-def test_python_checker_is_short_and_exact_in_fractions(tmp_path, capsys, monkeypatch):
-    """Its sums over traces and the definitions' double sums are equal as fractions, to the last digit."""
+@pytest.fixture
+def run_source(tmp_path, capsys, monkeypatch):
+    """Run check.py with some of its text replaced, and return what it prints."""
+
+    def run(*replacements):
+        source = (FOLDER / "check.py").read_text(encoding="utf-8")
+        for old, new in replacements:
+            assert source.count(old) == 1, old
+            source = source.replace(old, new)
+        path = tmp_path / "check.py"
+        path.write_text(source, encoding="utf-8")
+        monkeypatch.setattr(sys, "argv", [str(path), str(FOLDER)])
+        runpy.run_path(str(path), run_name="__main__")
+        return capsys.readouterr().out
+
+    return run
+
+
+def test_python_checker_is_exact_in_fractions(run_source):
+    """Its sums over traces and the definitions' double sums are equal as fractions."""
+    printed = run_source(("float(Fraction(value))", "Fraction(value)"), ("TOLERANCE = 1e-13", "TOLERANCE = 0"))
+    assert printed.count("agrees") == len(IN_PYTHON)
+
+
+def test_python_checker_is_short():
     source = (FOLDER / "check.py").read_text(encoding="utf-8")
     lines = [line for line in source.splitlines() if line.strip() and not line.strip().startswith('"""')]
     assert len(lines) <= 45
-    exact = source.replace("float(Fraction(value))", "Fraction(value)").replace("TOLERANCE = 1e-13", "TOLERANCE = 0")
-    assert exact.count("Fraction(value)") == exact.count("TOLERANCE = 0") == 1
-    path = tmp_path / "check.py"
-    path.write_text(exact, encoding="utf-8")
-    monkeypatch.setattr(sys, "argv", [str(path), str(FOLDER)])
-    runpy.run_path(str(path), run_name="__main__")
-    assert capsys.readouterr().out.count("agrees") == len(IN_PYTHON)
+
+
+TRACE, KEPT = "ratio * (decay * e + x)", "discount if after[0] == episode else share * discount"
+MISTAKES = {
+    "no ratios": (TRACE, "(decay * e + x)"),
+    "ratio of the features alone": (TRACE, "decay * e + ratio * x"),
+    "ratio of the trace alone": (TRACE, "ratio * decay * e + x"),
+    "trace across episodes": (" if episode == before else 0", ""),
+    "own discount in the trace": ("lmbda * arrival", "lmbda * discount"),
+    "trace without lambda": ("lmbda * arrival", "arrival"),
+    "no trace coefficients": ("coefficient * lmbda", "lmbda"),
+    "no weights of rows": ("a + weight * e * x", "a + e * x"),
+    "weights in the trace": (TRACE, f"weight * {TRACE}"),
+    "Boyan's for all": (KEPT, "discount"),
+    "cuts at the end alone": (KEPT, "share * discount if after == [None] else discount"),
+    "cuts everywhere": (KEPT, "share * discount"),
+    "Mixed with lambda": ('"mixed": 1 - lmbda', '"mixed": lmbda'),
+    "ridge everywhere": ("alpha * (i == j)", "alpha"),
+    "no pivoting": ("rows[i:] = sorted(rows[i:], key=lambda row: -abs(row[i]))", "pass"),
+}
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_vectors_reveal_a_mistake(name, run_source):
+    with pytest.raises((SystemExit, ZeroDivisionError)):
+        run_source(MISTAKES[name])
 
 
 @pytest.mark.parametrize(
