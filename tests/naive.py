@@ -479,3 +479,38 @@ def reference_returns(phi, rewards, w, lmbda, discounts, rho=None):
             for t in range(len(rewards))
         ]
     )
+
+
+# ---------------------------------------------------------------- returns that were cut off
+
+
+def completed_return(t, rewards, discounts, rho, values, cut):
+    """Return of row t with the value at the cut: expected over the ways to go on, where a ratio of 1 goes on surely.
+
+    ``values`` (T+1,) of rows and of what follows the last one; the episode is rows 0, …, T−1 and was cut off, or ended.
+    """
+    found, share = 0.0, 1.0
+    for j in range(t, len(rewards)):
+        found += share * (values[j] + rho[j] * (rewards[j] - values[j]))
+        share *= rho[j] * discounts[j]
+    return found + (share * values[len(rewards)] if cut else 0.0)
+
+
+def unobserved_share(t, discounts, cut):
+    """Π of the discounts from row t to the cut; 0 if the episode ended."""
+    return math.prod(discounts[t:]) if cut else 0.0
+
+
+def cut_survival(age, lengths, ended):
+    """Kaplan-Meier: the probability that no cut comes at ages up to `age`; at equal ages an end comes before a cut."""
+    found = 1.0
+    for a in range(int(age) + 1):
+        cut = sum(length == a and not end for length, end in zip(lengths, ended, strict=True))
+        at_risk = cut + sum(length > a for length in lengths)
+        found *= 1 - cut / at_risk if at_risk else 1.0
+    return found
+
+
+def completion_probability(age, completion, lengths, ended):
+    """Probability that an episode which was not cut at ages up to `age` is not cut before `completion` either."""
+    return cut_survival(completion - 1, lengths, ended) / cut_survival(age, lengths, ended)

@@ -65,6 +65,10 @@ class BiasWarning(LSTDWarning):
     """Given when bootstrapping biases predictions; the message says by how much, and what to do."""
 
 
+class UnobservedWarning(LSTDWarning):
+    """Given when a score mostly compares a model with itself, since most of the returns were not observed."""
+
+
 class NothingToChooseWarning(LSTDWarning):
     """Given when the data do not determine a choice of settings; the message says why, and which are used."""
 

@@ -283,7 +283,7 @@ def test_report(folder, capsys, words):
     page = Path("fit.html").read_text()
     assert "LSTD(λ) for data.csv" in page
     assert ("Choice of λ and α" in page) == bool(words)
-    assert "Predictions and observed returns" in page
+    assert "Predictions and returns" in page
     assert run([*FIT, "--report", "fit.html"]) == 2
     Path("model").unlink()
     assert run([*FIT, "--report", "fit.html"]) == 2

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import warnings
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 
@@ -19,7 +20,14 @@ from sklearn.metrics import r2_score
 import naive
 from lstd import LSTD
 from lstd.data.settings import VARIANTS
-from lstd.errors import BrokenEpisodeWarning, IllConditionedWarning, InvalidInputError, MissingTerminationWarning
+from lstd.errors import (
+    BrokenEpisodeWarning,
+    IllConditionedWarning,
+    InvalidInputError,
+    MissingTerminationWarning,
+    UnobservedWarning,
+)
+from lstd.estimators.metrics import calibration, observed_returns
 from lstd.statistics.statistics import LSTDStatistics
 from streams import Stream, cut, definition, streams
 from tolerances import assert_close
@@ -255,26 +263,44 @@ def test_score_of_terminated_episodes_counts_all_rows():
     assert_close(model.score(X, y, weights, **EPISODES), expected, "sums")
 
 
-def test_score_of_truncated_episodes_counts_rows_with_enough_left():
-    """γ = 1/2: the share 2^{−h} is below 0.01 from h = 7 on: rows 0, 1, 2 of 10, whose last is the horizon row."""
+def test_score_of_truncated_episodes_completes_returns_by_the_prediction_at_the_cut():
     columns = {**EPISODES, "terminated": np.arange(30) == 29}
     model, r = LSTD(0.5).fit(X, y, **columns), y.copy()
     r[[9, 19]] = np.nan
-    kept = [0, 1, 2, 10, 11, 12, *range(20, 30)]
     G = np.concatenate([naive.discounted_returns(r[s : s + length], 0.5) for s, length in ((0, 9), (10, 9), (20, 10))])
     G = np.concatenate([G[:9], [0.0], G[9:18], [0.0], G[18:]])
-    assert_close(model.score(X, r, **columns), r2_score(G[kept], model.predict(X[kept])), "sums")
-    all_kept = [t for t in range(30) if t not in (9, 19)]
-    assert_close(model.score(X, r, tolerance=1.0, **columns), r2_score(G[all_kept], model.predict(X[all_kept])), "sums")
+    prediction = model.predict(X)
+    for end in (9, 19):
+        G[end - 9 : end] += 0.5 ** np.arange(9, 0, -1) * prediction[end]
+    kept = [t for t in range(30) if t not in (9, 19)]
+    assert_close(model.score(X, r, **columns), r2_score(G[kept], prediction[kept]), "sums")
+
+
+def test_score_that_drops_counts_rows_with_enough_left():
+    """γ = 1/2: the share 2^{−h} is below 0.01 from h = 7 on: rows 0, 1, 2 of 10, whose last is the horizon row."""
+    columns = {**EPISODES, "terminated": np.zeros(30, dtype=bool)}
+    model = LSTD(0.5).fit(X, y, **columns)
+    kept = [0, 1, 2, 10, 11, 12, 20, 21, 22]
+    G = np.concatenate([[*naive.discounted_returns(y[s : s + 9], 0.5), 0.0] for s in (0, 10, 20)])
+    for unobserved in ("drop", "ipcw"):
+        found = model.score(X, y, unobserved=unobserved, **columns)
+        assert_close(found, r2_score(G[kept], model.predict(X[kept])), "sums")
+    all_kept = np.arange(30) % 10 < 9
+    found = model.score(X, y, unobserved="drop", tolerance=1.0, **columns)
+    assert_close(found, r2_score(G[all_kept], model.predict(X[all_kept])), "sums")
 
 
 def test_score_of_one_stream_and_of_discounts():
     model = LSTD(0.5).fit(X, y)
-    G = naive.discounted_returns(y[:-1], 0.5)
-    assert_close(model.score(X, y), r2_score(G[:23], model.predict(X[:23])), "sums")
+    G, prediction = naive.discounted_returns(y[:-1], 0.5), model.predict(X)
+    assert_close(model.score(X, y, unobserved="drop"), r2_score(G[:23], prediction[:23]), "sums")
+    G += 0.5 ** np.arange(29, 0, -1) * prediction[29]
+    assert_close(model.score(X, y), r2_score(G, prediction[:29]), "sums")
     discount = np.where(np.arange(30) % 5 == 4, 0.0, 1.0)
     G = naive.discounted_returns(y[:-1], np.append(0.0, discount[:-1]))
-    assert_close(model.score(X, y, discount=discount), r2_score(G[:25], model.predict(X[:25])), "sums")
+    assert_close(model.score(X, y, discount=discount, unobserved="drop"), r2_score(G[:25], prediction[:25]), "sums")
+    G[25:] += prediction[29]
+    assert_close(model.score(X, y, discount=discount), r2_score(G, prediction[:29]), "sums")
 
 
 def test_score_of_several_rewards_is_the_mean():
@@ -286,14 +312,87 @@ def test_score_of_several_rewards_is_the_mean():
 def test_score_without_enough_rows_says_so():
     model = LSTD(0.99).fit(X, y)
     flags = np.zeros(30, dtype=bool)
-    message = r"at least two rows .* got 0 of 30 rows .* below 0.01; the smallest such share is 0.75. Score longer"
+    message = r"at least two rows .* got 0 of 30 rows .* below 0.01; the smallest such share is 0.75. Use unobs"
     with pytest.raises(InvalidInputError, match=message):
-        model.score(X, y, terminated=flags)
+        model.score(X, y, terminated=flags, unobserved="drop")
     with pytest.warns(UndefinedMetricWarning, match=message):
-        assert np.isnan(model.score(X, y))
+        assert np.isnan(model.score(X, y, unobserved="drop"))
     for n_rows in (0, 1):
-        with pytest.raises(InvalidInputError, match=f"got 0 of {n_rows} rows"):
+        with pytest.raises(InvalidInputError, match=f"followed by another one or terminate; got 0 of {n_rows} rows"):
             model.score(X[:n_rows], y[:n_rows], terminated=flags[:n_rows])
+
+
+def test_score_with_little_observed_says_so():
+    model = LSTD(0.99).fit(X, y)
+    with pytest.warns(UnobservedWarning, match="Only 14 % of the discounted weight of the returns") as caught:
+        model.score(X, y)
+    assert caught[0].filename == __file__
+    weight = np.where(np.arange(30) == 0, 1.0, 1e-9)
+    with pytest.warns(UnobservedWarning, match="Only 25 % of"):
+        model.score(X, y, weight, terminated=np.zeros(30, dtype=bool))
+
+
+@pytest.mark.parametrize("gamma", [1.0, 0.8])
+@pytest.mark.parametrize(
+    ("hazard", "longest", "share"), [(0.1, None, {1.0: 0.6, 0.8: 0.86}), (0.0025, 20, {1.0: 0.03, 0.8: 0.81})]
+)
+def test_a_model_without_features_neither_gains_nor_loses_by_cuts(gamma, hazard, longest, share):
+    """One state that ends with a constant hazard p, a reward of 1 per step: v = 1/(1 − γ(1 − p)).
+
+    Cuts come after 2, …, 24 steps, or all after 20.
+    """
+    random = np.random.default_rng(1)
+    life = random.geometric(hazard, 4000)
+    cut = random.integers(2, 25, 4000) if longest is None else np.full(4000, longest)
+    ended = life <= cut
+    n_rows = np.minimum(life, cut) + ~ended
+    episode = np.repeat(np.arange(4000), n_rows)
+    last = np.append(episode[1:] != episode[:-1], True)
+    columns = {"episode": episode, "terminated": last & ended[episode]}
+    ones, rewards = np.ones((len(episode), 1)), np.where(last & ~ended[episode], np.nan, 1.0)
+    model = LSTD(gamma, alpha=1e-6, fit_intercept=False).fit(ones, rewards, **columns)
+    truth = 1 / (1 - gamma * (1 - hazard))
+    prediction = model.predict(ones)
+    observed = observed_returns(rewards, gamma=gamma, prediction=prediction, **columns)
+    assert observed.share == pytest.approx(share[gamma], abs=0.01)
+    with pytest.warns(UnobservedWarning) if observed.share < 0.5 else nullcontext():
+        assert abs(model.score(ones, rewards, **columns)) < 0.01
+    for shift in (1.0, 1.5):  # completed by predictions that are 50 % too high, the mean return is the same
+        returns = observed_returns(rewards, gamma=gamma, prediction=shift * prediction, **columns).returns
+        table = calibration(
+            shift * prediction, returns, groups=episode, weight=observed.weight, unobserved=observed.unobserved
+        )
+        assert abs(table.observed[0] - truth) < 2 * table.standard_error[0] < 0.25 * truth
+    if gamma == 1.0 or longest:
+        with pytest.raises(InvalidInputError, match=r'Use unobserved="predict"'):
+            model.score(ones, rewards, unobserved="ipcw", **columns)
+    else:
+        whole = observed_returns(rewards, gamma=gamma, unobserved="ipcw", **columns)
+        assert np.average(whole.returns, weights=whole.weight) == pytest.approx(truth, abs=0.05)
+        assert abs(model.score(ones, rewards, unobserved="ipcw", **columns)) < 0.01
+    with pytest.raises(InvalidInputError, match="all terminated or were all cut off"):
+        model.score(ones, rewards, unobserved="drop", **columns)
+
+
+def test_score_with_successors_goes_on_while_rows_follow_one_another():
+    model = LSTD(0.5, lmbda=0.0).fit(X[:-1], y[:-1], X_next=X[1:])
+    assert_close(model.score(X[:-1], y[:-1], X_next=X[1:]), LSTD(0.5, lmbda=0.0).fit(X, y).score(X, y), "solve")
+    shuffled = np.random.default_rng(0).permutation(29)
+    one_step = y[shuffled] + 0.5 * model.predict(X[shuffled + 1])
+    found = model.score(X[shuffled], y[shuffled], X_next=X[shuffled + 1])
+    assert_close(found, r2_score(one_step, model.predict(X[shuffled])), "sums")
+
+
+def test_score_with_ratios_is_that_of_the_target_policy():
+    """One state, two actions of rewards 0 and 1 that the data take alike; the target policy takes the second."""
+    random = np.random.default_rng(0)
+    action = random.integers(0, 2, 3000)
+    states = random.integers(0, 2, 3001)
+    phi, rewards, ratios = np.eye(2)[states], np.append(action * (1.0 + states[:-1]), 0.0), np.append(2.0 * action, 1.0)
+    on, off = (LSTD(0.0, alpha=1e-6).fit(phi, rewards, importance_ratio=r) for r in (None, ratios))
+    assert_close(off.predict(np.eye(2)), [1.0, 2.0], "stream_limit")
+    assert off.score(phi, rewards, importance_ratio=ratios) > on.score(phi, rewards, importance_ratio=ratios)
+    assert on.score(phi, rewards) > off.score(phi, rewards)
 
 
 def test_score_asks_for_the_episodes_that_fit_was_given():
@@ -310,7 +409,7 @@ def test_score_of_a_model_fitted_with_successors_asks_for_rows_that_follow_one_a
     shuffled = np.random.default_rng(0).permutation(29)
     model = LSTD(0.5, lmbda=0.0).fit(X[shuffled], y[shuffled], X_next=X[shuffled + 1])
     with pytest.raises(
-        InvalidInputError, match=r"`episode` or `terminated` must be given .* fitted with `X_next`: ret"
+        InvalidInputError, match=r"`episode` or `terminated` must be given .* fitted with `X_next`: pass that"
     ):
         model.score(X, y)
     one_stream = np.zeros(30, dtype=bool)

@@ -117,42 +117,51 @@ def rewarded(draw):
 @settings(max_examples=50, deadline=None)
 def test_observed_returns_are_double_sums(data, tolerance):
     y, ids, ended, discount = data
-    found = observed_returns(y, gamma=0.5, episode=ids, terminated=ended, discount=discount, tolerance=tolerance)
+    prediction = np.random.default_rng(0).normal(size=len(y))
+    found = observed_returns(
+        y, gamma=0.5, prediction=prediction, episode=ids, terminated=ended, discount=discount, tolerance=tolerance
+    )
     for t in range(len(y)):
         rows = [k for k in range(t, len(y)) if ids[k] == ids[t]]
         expected, share = 0.0, 1.0
         for k in rows if ended[rows[-1]] else rows[:-1]:
             expected += share * y[k]
             share *= 0.0 if ended[k] else discount[k]
-        assert_close(found.returns[t], expected, "sums")
+        assert_close(found.returns[t], expected + share * prediction[rows[-1]], "sums")
         assert_close(found.unobserved[t], share, "sums")
-    assert np.array_equal(found.counts, found.unobserved < tolerance)
+        assert found.weight[t] == (ended[rows[-1]] or t < rows[-1])
 
 
-def test_score_is_over_the_rows_that_count():
+@pytest.mark.parametrize("unobserved", ["predict", "ipcw", "drop"])
+def test_score_is_over_these_returns(unobserved):
     from sklearn.metrics import r2_score
 
     random = np.random.default_rng(2)
     X, y = random.normal(size=(300, 3)), random.normal(size=(300, 2))
     fitted = LSTD(gamma=0.8).fit(X, y)
-    found = observed_returns(y, gamma=0.8)
+    prediction = None if unobserved == "drop" else fitted.predict(X)
+    found = observed_returns(y, gamma=0.8, prediction=prediction, unobserved=unobserved)
     assert found.returns.shape == (300, 2)
-    expected = r2_score(found.returns[found.counts], fitted.predict(X)[found.counts])
-    assert fitted.score(X, y) == pytest.approx(expected, rel=1e-12)
+    expected = r2_score(found.returns, fitted.predict(X), sample_weight=found.weight)
+    assert fitted.score(X, y, unobserved=unobserved) == pytest.approx(expected, rel=1e-12)
 
 
 def test_observed_returns_of_a_stream_and_of_nothing():
-    found = observed_returns([1.0, 1.0, np.nan], gamma=0.5, tolerance=0.3)
+    found = observed_returns([1.0, 1.0, np.nan], gamma=0.5, unobserved="drop", tolerance=0.3)
     assert found.returns.tolist() == [1.5, 1.0, 0.0]
     assert found.unobserved.tolist() == [0.25, 0.5, 1.0]
-    assert found.counts.tolist() == [True, False, False]
-    assert observed_returns([], gamma=0.5).returns.shape == (0,)
-    assert observed_returns(np.ones((2, 1)), gamma=0.5, terminated=[False, True]).returns.tolist() == [[1.5], [1.0]]
+    assert found.weight.tolist() == [1.0, 0.0, 0.0]
+    assert found.share == 0.75
+    for unobserved in ("ipcw", "drop"):
+        nothing = observed_returns([], gamma=0.5, unobserved=unobserved)
+        assert (nothing.returns.shape, nothing.share) == ((0,), 0.0)
+    whole = observed_returns(np.ones((2, 1)), gamma=0.5, terminated=[False, True], unobserved="ipcw")
+    assert whole.returns.tolist() == [[1.5], [1.0]]
 
 
 def test_observed_returns_warns_and_refuses():
     with pytest.warns(MissingTerminationWarning) as caught:
-        observed_returns([1.0, 1.0], gamma=0.5, episode=[1, 1])
+        observed_returns([1.0, 1.0], gamma=0.5, prediction=[0.0, 0.0], episode=[1, 1])
     assert caught[0].filename == __file__
     for columns, message in (
         ({"episode": [1]}, r"`episode` must have one entry per row of `y`, shape \(2,\); got \(1,\)"),
@@ -160,13 +169,16 @@ def test_observed_returns_warns_and_refuses():
         ({"discount": [0.5, 2.0]}, "`discount` must be in"),
         ({"tolerance": 0.0}, "`tolerance` must be in"),
         ({"gamma": 1.5}, "`gamma` must be in"),
+        ({"unobserved": "keep"}, "`unobserved` must be one of"),
+        ({"prediction": None}, '`prediction` must be given with unobserved="predict"'),
+        ({"prediction": [1.0]}, "`prediction` must have shape"),
     ):
         with pytest.raises(InvalidInputError, match=message):
-            observed_returns([1.0, 1.0], **({"gamma": 0.5} | columns))
+            observed_returns([1.0, 1.0], **({"gamma": 0.5, "prediction": [0.0, 0.0]} | columns))
     with pytest.raises(InvalidInputError, match="`y` must have shape"):
         observed_returns(3.0, gamma=0.5)
     with pytest.raises(InvalidInputError, match="`y` must be finite"):
-        observed_returns([np.nan, 1.0], gamma=0.5)
+        observed_returns([np.nan, 1.0], gamma=0.5, prediction=[0.0, 0.0])
 
 
 # ---------------------------------------------------------------- calibration
@@ -207,6 +219,24 @@ def test_copies_of_rows_do_not_narrow_the_error_of_groups():
     once = calibration(predicted, observed, 2, groups=np.arange(40))
     copies = calibration(np.repeat(predicted, 9), np.repeat(observed, 9), 2, groups=np.repeat(np.arange(40), 9))
     assert_close(copies.standard_error, once.standard_error, "sums")
+
+
+def test_weights_of_calibration_are_numbers_of_copies_and_unobserved_shares_scale_differences():
+    random = np.random.default_rng(9)
+    predicted, observed = random.integers(0, 2, 40) + 0.0, random.normal(size=40)
+    groups, copies = random.integers(0, 9, 40), random.integers(0, 4, 40)
+    found = calibration(predicted, observed, groups=groups, weight=copies)
+    plain = calibration(*(np.repeat(a, copies) for a in (predicted, observed)), groups=np.repeat(groups, copies))
+    for name in ("predicted", "observed", "standard_error", "n_groups"):
+        assert_close(getattr(found, name), getattr(plain, name), "sums")
+    unobserved = random.uniform(size=40)
+    scaled = calibration(predicted, observed, groups=groups, weight=copies, unobserved=unobserved)
+    share = [np.average(1 - unobserved[predicted == k], weights=copies[predicted == k]) for k in (0, 1)]
+    assert_close(scaled.share, share, "sums")
+    assert_close((scaled.observed - scaled.predicted) * share, found.observed - found.predicted, "sums")
+    assert_close(scaled.standard_error * share, found.standard_error, "sums")
+    nothing = calibration(predicted, observed, groups=groups, unobserved=np.where(predicted > 0, 1.0, 0.0))
+    assert np.isnan(nothing.observed).tolist() == np.isnan(nothing.standard_error).tolist() == [False, True]
 
 
 def test_equal_predictions_stay_together_but_for_rounding():

@@ -46,7 +46,8 @@ def statistics(n_rows=20, *, n=3, m=None, episode=None, terminated=None, X_next=
 def model(**options):
     s = statistics(n=4, **options)
     weights = s.solve(1.0).weights.reshape(4, -1)
-    results = {"lmbda": np.array([0.8]), "mean_test_score": np.array([np.nan]), "rank_test_score": np.array([1])}
+    results = {name: np.array([value]) for name, value in (("lmbda", 0.8), ("mean_test_score", np.nan))}
+    results |= {"observed_share": np.array([0.5]), "rank_test_score": np.array([1])}
     return Model(
         Blocks(s, 0, reason="It was fitted to too little data."), Settings(0.9, 0.8, 1.0, "boyan", True),
         names=("a", "b,c", "é"), rewards=tuple(f"r{j}" for j in range(weights.shape[1])),
@@ -181,7 +182,7 @@ def test_an_lstdcv_keeps_its_choice(tmp_path):
         assert type(found) is LSTDCV
         assert_array_equal(found.alphas, fitted.alphas)
         assert_predicts_the_same(found, fitted.set_params(alphas=[1.0, 4.0]), X)
-        for name in ("lmbda_", "alpha_", "best_score_", "n_folds_"):
+        for name in ("lmbda_", "alpha_", "best_score_", "observed_share_", "n_folds_"):
             assert_identical(getattr(found, name), getattr(fitted, name))
         assert found.cv_results_.keys() == fitted.cv_results_.keys()
         for name, values in fitted.cv_results_.items():

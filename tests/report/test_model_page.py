@@ -107,14 +107,14 @@ def test_predictions_are_drawn_episode_by_episode_with_bands_and_returns():
     assert_close(value[~np.isnan(value)], model.predict(X)[rows], "sums")
     assert np.isnan(at).sum() == terminated[rows[:-1]].sum()  # no line joins two episodes
     dots = np.asarray(ax.collections[0].get_offsets())
-    expected = observed_returns(y, gamma=0.95, terminated=terminated)
+    expected = observed_returns(y, gamma=0.95, prediction=model.predict(X), terminated=terminated)
     assert_close(dots, np.column_stack([rows, expected.returns[rows]]), "sums")
     interval = model.predict_interval(X[rows])
     band = np.concatenate([path.vertices for path in ax.collections[1].get_paths()])
     for edge in (interval.lower, interval.upper):
         assert np.isin(edge.round(9), band[:, 1].round(9)).all()
     texts = [text.get_text() for text in figure.legends[0].get_texts()]
-    assert texts == ["prediction", "95 % interval of the value", "observed return"]
+    assert texts == ["prediction", "95 % interval of the value", "return, 100\N{NO-BREAK SPACE}% observed"]
 
 
 def test_a_long_window_is_thinned_to_a_bounded_number_of_points():
@@ -127,24 +127,26 @@ def test_a_long_window_is_thinned_to_a_bounded_number_of_points():
     assert len(svg_of(figure)) < 300_000
 
 
-def test_the_window_begins_where_returns_were_observed():
+def test_the_window_begins_where_rows_are_scored():
     episode = np.repeat([0, 1, 2], [5, 400, 5])
     terminated = np.zeros(410, dtype=bool)
     X, y = np.random.default_rng(0).normal(size=(410, 2)), np.ones(410)
     model = LSTD(gamma=0.9).fit(X, y, episode=episode, terminated=terminated)
-    found = evaluate(model, X, y, episode=episode, terminated=terminated)
+    assert evaluate(model, X, y, episode=episode, terminated=terminated).window == (0, 200)
+    found = evaluate(model, X, y, episode=episode, terminated=terminated, unobserved="drop")
     assert found.window == (5, 205)
-    assert found.observed.counts.sum() == 400 - 1 - 43  # 0.9^h < 0.01 from h = 44 on
+    assert found.weight.sum() == 400 - 1 - 43  # 0.9^h < 0.01 from h = 44 on
 
 
 def test_without_observed_returns_or_intervals_the_predictions_remain():
     X, y = stream(40)
-    figure = plot_predictions(LSTD(n_blocks=0).fit(X, y), X, y)
+    figure = plot_predictions(LSTD(gamma=1.0, n_blocks=0).fit(X, y), X, y)
     (ax,) = figure.axes
-    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["prediction"]
+    texts = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert texts == ["prediction", "return, 0\N{NO-BREAK SPACE}% observed"]
     assert len(np.asarray(ax.lines[0].get_xdata())) == 41
     assert svg_is_sound(figure)
-    (panel,) = plot_calibration(LSTD().fit(X, y), X, y).axes
+    (panel,) = plot_calibration(LSTD(gamma=1.0).fit(X, y), X, y).axes
     assert [text.get_text() for text in panel.texts] == ["no return was observed"]
 
 
@@ -178,24 +180,41 @@ def test_episodes_of_one_row_have_bands_too():
 # ---------------------------------------------------------------- calibration
 
 
-def test_the_page_says_when_many_returns_were_cut_off(page, tmp_path):
+def test_the_page_says_how_much_of_the_returns_was_observed(page, tmp_path):
     X, y, terminated = chain()
-    assert "rows whose return was cut off" not in words(page)
+    assert "Of the discounted weight of the returns, 100 % was observed." in words(page)
     cut = np.arange(len(X)) % 5 == 4
     columns = {"episode": np.cumsum(cut | terminated) - (cut | terminated), "terminated": terminated}
     model = LSTD(gamma=0.95).fit(X, y, **columns)
     write_fit_report(tmp_path / "fit.html", model, X, y, **columns)
     said = words((tmp_path / "fit.html").read_text(encoding="utf-8"))
-    assert re.search(r"leaves out rows whose return was cut off, \d+ % of all\. If their returns are higher", said)
+    share = observed_returns(y, gamma=0.95, prediction=model.predict(X), **columns).share
+    assert 0.2 < share < 0.5
+    assert f"Of the discounted weight of the returns, {100 * share:.0f} % was observed. Where an episode" in said
+    assert "so R² and the figures mostly compare the model with itself" in said
+    (ax,) = plot_calibration(model, X, y, **columns).axes
+    assert ax.get_ylabel().replace("\N{NO-BREAK SPACE}", " ") == f"mean return, {100 * share:.0f} % observed"
+    with pytest.raises(InvalidInputError, match=r'"drop"` must have episodes that all terminated or were all cut off'):
+        write_fit_report(tmp_path / "fit.html", model, X, y, unobserved="drop", **columns)
+
+
+def test_the_page_of_a_model_with_successors_and_ratios(tmp_path):
+    X, y = stream(400)
+    data = {"X_next": X[1:], "importance_ratio": np.random.default_rng(0).uniform(0.5, 1.5, 400)}
+    model = LSTD(gamma=0.9).fit(X[:-1], y[:-1], **data)
+    page = write_fit_report(tmp_path / "fit.html", model, X[:-1], y[:-1], **data)
+    score = model.score(X[:-1], y[:-1], **data)
+    assert f"(R² {score:.3f})".replace("-", "−") in words(page.read_text(encoding="utf-8"))
 
 
 def test_calibration_shows_deciles_with_intervals_over_episodes():
     model, X, y, terminated = fitted_chain()
     (ax,) = plot_calibration(model, X, y, terminated=terminated).axes
-    observed = observed_returns(y, gamma=0.95, terminated=terminated)
+    observed = observed_returns(y, gamma=0.95, prediction=model.predict(X), terminated=terminated)
     episode = np.concatenate([[0], np.cumsum(terminated[:-1])])
-    counts = observed.counts
-    table = calibration(model.predict(X)[counts], observed.returns[counts], groups=episode[counts])
+    table = calibration(
+        model.predict(X), observed.returns, groups=episode, weight=observed.weight, unobserved=observed.unobserved
+    )
     (bars,) = ax.containers
     assert_close(np.asarray(bars[0].get_xydata()), np.column_stack([table.predicted, table.observed]), "sums")
     half = table.standard_error * student.ppf(0.975, table.n_groups - 1)
@@ -210,7 +229,7 @@ def test_bars_of_one_stream_take_long_blocks_as_independent():
     X, y = stream(3000)
     found = evaluate(LSTD().fit(X, y), X, y)
     assert found.groups == "blocks"
-    n_rows = found.observed.counts.sum()
+    n_rows = found.weight.sum()
     assert max(found.calibration(0, 1).n_groups) == n_rows // 200  # two horizons of 100 rows each
 
 
@@ -359,7 +378,7 @@ def test_the_page_says_what_was_fitted(page):
         "Boyan's LSTD(λ), without an intercept",
         "chosen from the data",
         "about 15 digits of the weights are reliable",
-        "the returns observed in 1 500 rows",
+        "compared with the returns in 1 500 rows",
         "The star is the chosen pair, λ = 0.9, α = 1.",
         "Its error is 5 % above the lowest, at λ = 0.9, α = 0.5.",
         "which is not necessarily the truth",
@@ -373,13 +392,13 @@ def test_the_page_says_what_was_fitted(page):
 
 def test_what_cannot_be_drawn_is_said_with_the_reason(tmp_path):
     X, y = stream(300)
-    model = LSTD(n_blocks=0).fit(X, y)
+    model = LSTD(gamma=1.0, n_blocks=0).fit(X, y)
     text = write_fit_report(tmp_path / "fit.html", model, X, y).read_text(encoding="utf-8")
     said = words(text)
     assert len(outline(text).images) == 2
     assert "What is missing, and why" in said
     assert "Intervals need" in said
-    assert "every return was cut off too early" in said
+    assert "no part of a return was observed" in said
     assert "both were given, so no others were tried" in said
     assert "Calibration" not in [found.strip() for found in re.findall(r"<h2>(.*?)</h2>", text)]
 

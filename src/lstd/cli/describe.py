@@ -69,7 +69,7 @@ def _choice(model: Model) -> Iterator[str]:
         rows = f"the first {chosen.n_rows} of {model.origin.rows}"
     yield (
         f"  chosen      lmbda {chosen.lmbda:g}, alpha {chosen.alpha:g}, from {rows} rows in {chosen.n_folds} folds;"
-        f" R² {chosen.score:.4g} on held-out rows"
+        f" R² {chosen.score:.4g} on held-out rows; {100 * chosen.observed_share:.2g} % of their returns was observed"
     )
 
 
@@ -104,7 +104,9 @@ def _content(model: Model, file: str) -> dict[str, Any]:
 def _selection(model: Model) -> dict[str, Any] | None:
     if (chosen := model.selection) is None:
         return None
-    names = {"lmbda": "lmbda", "alpha": "alpha", "rows": "n_rows", "folds": "n_folds", "score": "score"}
+    names = {"rows": "n_rows", "folds": "n_folds"} | {
+        name: name for name in ("lmbda", "alpha", "score", "observed_share")
+    }
     return {name: getattr(chosen, attribute) for name, attribute in names.items()}
 
 

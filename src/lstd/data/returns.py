@@ -1,25 +1,46 @@
-"""Discounted returns, as far as they were observed, and the share of each that was not.
+"""Discounted returns: how each is completed where its episode was cut off, and with which weight its row is scored.
 
-    G_t = r_{t+1} + g_{t+1} G_{t+1},   w_t = g_{t+1} w_{t+1}
+Backwards over an episode, with values v, discounts g, importance ratios ρ and u the share of v(last row) in G,
 
-backwards over an episode, with g the discount. A horizon row, the last one of an episode that did not terminate, has
-G = 0 and w = 1; a row that terminates has G = r and w = 0. So w is the share of the unknown value of the horizon row in
-a return: γ^h with h transitions left and a constant discount.
+    G_t = v_t + ρ_t (r_{t+1} + g_{t+1} ((1 − λ) v_{t+1} + λ G_{t+1}) − v_t),   u_t = g_{t+1} u_{t+1}.
+
+A horizon row, the last one of an episode that did not terminate, has G = v and u = 1; a row that terminates has G = r
+and u = 0. With λ = 1 and ρ = 1, G_t is the observed return and u_t v(horizon row): γ^h of it, with h transitions left.
+
+An episode that terminated early is always observed whole, one that was cut off never is. So rows whose return was
+observed are a sample that depends on the outcome. `UNOBSERVED` lists what can be done about that:
+
+predict     every row but horizon rows, with the return completed by the prediction at the cut
+ipcw        rows whose return was observed, weighted by the inverse probability that it was (Robins and Rotnitzky 1992)
+drop        the same rows with weight one, which is right only if cuts do not depend on the outcome
+
+In "ipcw", S(a) is the Kaplan-Meier probability that an episode is cut after age a, in steps since its first row; an
+episode that terminates at age a is at risk of cuts before a. A return from age a is complete at k, the age where the
+episode terminates or that is H steps later, γ^H below the tolerance. Its row has the weight S(a)/S(k−). If the longest
+episode was cut, S is zero from its age L on: rows with a + H > L might never be complete, and none of them is scored.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import solve_banded
 
-Array = NDArray[np.float64]
+from lstd.data.checks import check_choice, check_real
+from lstd.data.rows import Rows
+from lstd.errors import InvalidInputError, UnobservedWarning, warn
 
-TOLERANCE = 0.01  # a return counts as observed if the unobserved share is below
+Array = NDArray[np.float64]
+Flags = NDArray[np.bool_]
+
+UNOBSERVED = ("predict", "ipcw", "drop")
+TOLERANCE = 0.01  # a return is complete if the unobserved share is below
 
 
 def discounted_returns(
-    y: ArrayLike, discount: ArrayLike, last: ArrayLike, terminated: ArrayLike
+    y: ArrayLike, discount: ArrayLike, last: ArrayLike, terminated: ArrayLike, values: ArrayLike = 0.0
 ) -> tuple[Array, Array]:
     """Compute discounted returns of rows in time order, and the share of each that was not observed.
 
@@ -33,11 +54,12 @@ def discounted_returns(
         Whether the row is the last one of its episode; always assumed of the last row of all.
     terminated : array-like of shape (T,)
         Whether the row's successor is terminal. A last row that is not terminated is a horizon row.
+    values : array-like, broadcast to the shape of `y`, default 0
+        Returns of horizon rows, such as predictions.
 
     Returns
     -------
     returns : ndarray of shape (T,) or (T, m)
-        Zero in horizon rows.
     unobserved : ndarray of shape (T,)
         One in horizon rows, zero where the episode terminated.
 
@@ -49,14 +71,182 @@ def discounted_returns(
     ([1.5, 1.0, 0.0], [0.25, 0.5, 1.0])
     """
     rewards = np.asarray(y, dtype=np.float64)
-    n_rows = len(rewards)
     ends = np.array(last, dtype=np.bool_)
     ends[-1:] = True
     horizon = ends & ~np.asarray(terminated, dtype=np.bool_)
-    columns = rewards[:, np.newaxis] if rewards.ndim == 1 else rewards
-    known = np.column_stack([np.where(horizon[:, np.newaxis], 0.0, columns), horizon])
-    if n_rows > 1:
-        bands = np.ones((2, n_rows))
-        bands[0, 1:] = -np.where(ends, 0.0, np.broadcast_to(discount, n_rows))[:-1]
-        known = solve_banded((0, 1), bands, known, overwrite_ab=True, overwrite_b=True, check_finite=False)
-    return np.asarray(known[:, :-1].reshape(rewards.shape)), np.asarray(known[:, -1])
+    known = np.where(horizon.reshape(-1, *[1] * (rewards.ndim - 1)), values, rewards)
+    sums = _backwards(np.column_stack([known, horizon]), np.broadcast_to(discount, len(rewards)), ends)
+    return np.asarray(sums[:, :-1].reshape(rewards.shape)), np.asarray(sums[:, -1])
+
+
+def completed_returns(rows: Rows, values: Array, ahead: Array | None = None, lmbda: float = 1.0) -> Array:
+    """Compute λ-returns (T, m) of checked rows from the values of rows and, with `X_next`, of successors (T, m)."""
+    if ahead is None:
+        ahead = np.vstack([values[1:], values[-1:]])
+    ends = rows.ends
+    bootstrap = np.where(ends, 1.0, 1.0 - lmbda) * rows.discount
+    ratios = rows.ratios[:, np.newaxis]
+    known = ratios * (rows.y + bootstrap[:, np.newaxis] * ahead) + (1.0 - ratios) * values
+    known[~rows.full] = values[~rows.full]
+    return _backwards(known, lmbda * rows.ratios * rows.discount, ends)
+
+
+def unobserved_shares(rows: Rows) -> Array:
+    """Compute the share (T,) of each row's return that lies behind a cut."""
+    ends = rows.ends
+    known = np.where(ends, np.where(rows.full, rows.discount, 1.0), 0.0)
+    return _backwards(known[:, np.newaxis], rows.discount, ends)[:, 0]
+
+
+def _backwards(known: Array, factor: Array, ends: Flags) -> Array:
+    """Solve s_t = known_t + factor_t s_{t+1}, without the second term in rows at `ends`."""
+    if len(known) < 2:
+        return known
+    bands = np.ones((2, len(known)))
+    bands[0, 1:] = -np.where(ends, 0.0, factor)[:-1]
+    return np.asarray(solve_banded((0, 1), bands, known, overwrite_ab=True, overwrite_b=True, check_finite=False))
+
+
+class Cuts:
+    """Kaplan-Meier curve S of the ages at which episodes are cut off.
+
+    Parameters
+    ----------
+    lengths : ndarray of int, shape (n_episodes,)
+        Transitions of each episode.
+    terminated : ndarray of bool, shape (n_episodes,)
+
+    Attributes
+    ----------
+    reach : float
+        Age from which S is zero; infinite if the longest episode terminated.
+    """
+
+    def __init__(self, lengths: NDArray[np.int64], terminated: Flags) -> None:
+        self._ages, n_cut = np.unique(lengths[~terminated], return_counts=True)
+        n_longer = len(lengths) - np.searchsorted(np.sort(lengths), self._ages, side="right")
+        self._survival = np.append(1.0, np.cumprod(n_longer / (n_longer + n_cut)))
+        self.reach = float(self._ages[-1]) if self._survival[-1] == 0.0 else np.inf
+
+    def after(self, age: NDArray[np.int64]) -> Array:
+        """Return S(age), the probability of a cut after an age."""
+        return self._survival[np.searchsorted(self._ages, age, side="right")]
+
+    def not_before(self, age: NDArray[np.int64]) -> Array:
+        """Return S(age−), the probability of no cut before an age."""
+        return self._survival[np.searchsorted(self._ages, age, side="left")]
+
+    def check_reach(self, needed: float) -> None:
+        """Raise InvalidInputError if no return of `needed` steps can be complete with a probability above zero."""
+        if needed > self.reach:
+            steps = "the end of the episode" if needed == np.inf else f"{needed:g} more steps"
+            raise InvalidInputError(
+                '`unobserved="ipcw"` needs returns that are complete with a probability above zero. They need '
+                f"{steps}, but the longest episode was cut off after {self.reach:g} steps, so longer ones are never "
+                f'seen whole. Use unobserved="predict"{"" if needed == np.inf else ", or raise `tolerance`"}.'
+            )
+
+
+def steps_to_complete(discount: float, tolerance: float) -> float:
+    """Return the least number of steps H ≥ 1 with discount^H below the tolerance; infinite if there is none."""
+    if discount >= 1.0:
+        return np.inf
+    return 1.0 if discount <= 0.0 else float(max(1, np.floor(np.log(tolerance) / np.log(discount) * (1 + 1e-12)) + 1))
+
+
+def check_treatment(unobserved: str, tolerance: float) -> float:
+    """Check the treatment of unobserved returns and its tolerance; returns the tolerance."""
+    check_choice("unobserved", unobserved, UNOBSERVED)
+    return check_real("tolerance", tolerance, 0.0, 1.0, open_low=True)
+
+
+def check_unbiased(n_complete: int, n_incomplete: int, n_terminated: int) -> None:
+    """Raise InvalidInputError if rows with complete returns are a biased sample, for "drop"."""
+    if n_incomplete and n_terminated:
+        raise InvalidInputError(
+            f'`unobserved="drop"` must have episodes that all terminated or were all cut off; {n_terminated} '
+            f"terminated, and {n_incomplete} of {n_complete + n_incomplete} rows have returns that were cut off. The "
+            'others are a biased sample: returns that ended early are all kept. Use unobserved="predict" or "ipcw".'
+        )
+
+
+def row_weights(rows: Rows, unobserved: str, shares: Array, tolerance: float) -> Array:
+    """Compute the weight (T,) of each row in a score, zero for rows that are not scored; see the module.
+
+    Raises
+    ------
+    InvalidInputError
+        With "drop" if some episodes terminated and others were cut off; with "ipcw" if no return can be complete.
+    """
+    full, ends = rows.full, rows.ends
+    if unobserved == "predict" or not full.any():
+        return full.astype(np.float64)
+    if unobserved == "drop":
+        complete = full & (shares < tolerance)
+        check_unbiased(int(complete.sum()), int((full & ~complete).sum()), int(rows.terminated.sum()))
+        return complete.astype(np.float64)
+    index, last = np.arange(len(rows)), np.flatnonzero(ends)
+    episode: NDArray[np.int64] = np.cumsum(ends) - ends
+    age = index - np.append(0, last[:-1] + 1)[episode]
+    length = (age + full)[last]
+    cuts = Cuts(length, rows.terminated[last])
+    needed = steps_to_complete(rows.discount[full].max(), tolerance)
+    cuts.check_reach(needed)
+    return full * ipcw_weights(cuts, age, length[episode], rows.terminated[last][episode], needed)
+
+
+def ipcw_weights(cuts: Cuts, age: NDArray[np.int64], length: NDArray[np.int64], ended: Flags, needed: float) -> Array:
+    """Compute the inverse probability weights of rows of some age, in episodes of some length that ended or not."""
+    complete = (ended | (age + needed <= length)) & (age + needed <= cuts.reach)
+    until = np.minimum(age + needed, length)
+    return np.where(complete, cuts.after(age), 0.0) / np.where(complete, cuts.not_before(until), 1.0)
+
+
+def warn_if_little(share: float) -> None:
+    """Warn if less than half of the discounted weight was observed."""
+    if share < 0.5:
+        warn(
+            f"Only {100 * share:.2g} % of the discounted weight of the returns was observed; predictions complete the "
+            "rest, so the score mostly compares the model with itself. Score longer episodes, pass which ones "
+            "terminated, or use a smaller discount.",
+            UnobservedWarning,
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class ObservedReturns:
+    """Discounted returns of rows, as they are compared with predictions.
+
+    Attributes
+    ----------
+    returns : ndarray of shape (T,) or (T, m)
+        Discounted sum of the rewards from each row to the end of its episode, or to the cut, where it is completed.
+    unobserved : ndarray of shape (T,)
+        Share of the return behind the cut: γ^h with h transitions left, 0 if the episode terminated.
+    weight : ndarray of shape (T,)
+        Weight of the row in a score; 0 if it is not scored.
+    """
+
+    returns: Array
+    unobserved: Array
+    weight: Array
+
+    @property
+    def share(self) -> float:
+        """Share of the discounted weight of the scored rows that was observed; 0 if there are none."""
+        return float(self.weight @ (1.0 - self.unobserved) / (self.weight.sum() or 1.0))
+
+
+def observed(
+    rows: Rows, values: Array, ahead: Array | None = None, *, unobserved: str = "predict", tolerance: float = TOLERANCE
+) -> ObservedReturns:
+    """Compute the returns of checked rows and their weights.
+
+    In "predict", `values` (T, m) of rows and `ahead` (T, m) of successors, with `X_next`, complete the returns.
+    """
+    if unobserved != "predict":
+        values, ahead = np.zeros_like(values), None
+    shares = unobserved_shares(rows)
+    weight = row_weights(rows, unobserved, shares, tolerance)
+    returns = completed_returns(rows, values, ahead)
+    return ObservedReturns(returns[:, 0] if rows.single else returns, shares, weight)

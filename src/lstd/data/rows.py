@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
@@ -60,6 +61,16 @@ class Rows:
         if self.groups is not None:
             return np.roll(parsing.last_rows(self.groups), 1)
         return np.concatenate([[True], self.last[:-1]])
+
+    @property
+    def full(self) -> NDArray[np.bool_]:
+        """Whether each row is a full transition, (T,)."""
+        return np.ones(len(self), np.bool_) if self.X_next is not None else self.terminated | ~self.last
+
+    @cached_property
+    def ends(self) -> NDArray[np.bool_]:
+        """Whether rewards after each row are not those of its future, (T,): at ends of episodes and at breaks."""
+        return self.last if self.X_next is None else self.last | _breaks(self)
 
     def with_ones(self) -> Rows:
         """Add a column of ones as the last feature."""
@@ -129,14 +140,19 @@ def warn_of_break(row: str) -> None:
 
 def first_break(rows: Rows) -> int | None:
     """First row that is not the successor of the row before it, within an episode."""
+    row = parsing.first_true(_breaks(rows))
+    return None if row is None else row + 1
+
+
+def _breaks(rows: Rows) -> NDArray[np.bool_]:
+    """Whether the next row of the same episode is not the successor of each row by `X_next`, (T,)."""
     X_next: Features = rows.X_next
+    breaks = np.zeros(len(rows), dtype=np.bool_)
     size = max(1, ENTRIES_COMPARED // rows.n_features)
     for first in range(0, len(rows) - 1, size):
         end = min(first + size, len(rows) - 1)
-        breaks = _differ(X_next[first:end], rows.X[first + 1 : end + 1]) & ~rows.last[first:end]
-        if (row := parsing.first_true(breaks)) is not None:
-            return first + 1 + row
-    return None
+        breaks[first:end] = _differ(X_next[first:end], rows.X[first + 1 : end + 1]) & ~rows.last[first:end]
+    return breaks
 
 
 def _differ(one: Features, two: Features) -> NDArray[np.bool_]:

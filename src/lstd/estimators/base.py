@@ -5,25 +5,24 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Generic, Literal, Self, TypeVar, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.exceptions import UndefinedMetricWarning
-from sklearn.metrics import r2_score
 from sklearn.utils.validation import check_is_fitted
 
 from lstd.data.check_rows import PerRow, check_per_row
 from lstd.data.checks import check_array, check_choice, check_flag, check_real
-from lstd.data.returns import TOLERANCE
-from lstd.data.rows import Rows
+from lstd.data.returns import TOLERANCE, warn_if_little
 from lstd.errors import InvalidInputError
 from lstd.errors import warn as give_warning
 from lstd.estimators.bias_check import BiasCheck, check_bias
+from lstd.estimators.comparison import Comparison, check_rewards, compare
 from lstd.estimators.inputs import checked_features, checked_rows
 from lstd.estimators.intervals import SCALES, Interval
-from lstd.estimators.metrics import returns_of_rows
 from lstd.estimators.model import Model
 from lstd.estimators.saving import read_model, write_model
 from lstd.statistics.statistics import LSTDStatistics
@@ -188,76 +187,86 @@ class Predictor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         model = self._model
         data = (X, y, episode, terminated, X_next, discount, importance_ratio, groups)
         rows = checked_rows(self, data, model.settings.gamma, sort=True)
-        _check_rewards(rows, model)
+        check_rewards(rows, model)
         return check_bias(rows.with_ones() if model.settings.fit_intercept else rows, model)
 
     def score(
         self, X: Any, y: ArrayLike, sample_weight: PerRow = None, *, episode: PerRow = None, terminated: PerRow = None,
-        discount: PerRow = None, groups: PerRow = None, tolerance: float = TOLERANCE,
+        X_next: Any = None, discount: PerRow = None, importance_ratio: PerRow = None, unobserved: str = "predict",
+        groups: PerRow = None, tolerance: float = TOLERANCE,
     ) -> float:  # fmt: skip
-        """Compute R² of the predictions against the discounted returns that were observed.
+        """Compute R² of the predictions against discounted returns, beside the best constant.
 
-        A row counts if its return was observed whole, up to `tolerance`. In an episode that did not terminate, the
-        value of the last row is unknown. It has the share γ^h in the return of a row h transitions earlier, which
-        counts if γ^h is below `tolerance`. The result is the unweighted mean over several rewards.
+        Where an episode was cut off, its returns are not known. They must be treated alike whatever the outcome, since
+        an episode that terminated early is always observed whole and one that was cut off never is. By default, the
+        prediction at the cut completes them. Horizon rows are not scored.
 
         Parameters
         ----------
-        X, y, episode, terminated, discount
-            As in :meth:`LSTD.fit`. Without `episode` and `terminated` the rows are one continuing stream. There are no
-            importance ratios: returns are those of the policy that was followed.
+        X, y, episode, terminated, X_next, discount, importance_ratio
+            As in :meth:`LSTD.fit`. Without `episode` and `terminated`, the rows are one continuing stream. With
+            `X_next`, a return goes on while each row is the successor of the row before; the prediction for `X_next`
+            completes it there. Importance ratios make the returns those of the target policy: G_t = v_t + ρ_t (r_{t+1}
+            + γ G_{t+1} − v_t), with predictions v. Their noise is in R², even for exact predictions.
         groups : array-like of shape (T,), optional
             As in :meth:`LSTD.fit`. Checked, but R² does not depend on them.
         sample_weight : array-like of shape (T,), optional
             Weight of each row in R².
+        unobserved : {"predict", "ipcw", "drop"}, default "predict"
+            "predict" completes returns by the prediction at the cut. "ipcw" scores rows whose return is complete,
+            weighted by the inverse Kaplan-Meier probability that it is, by steps since the first row of the episode:
+            right if cuts do not depend on what would have followed. "drop" scores the same rows with weight 1, and
+            raises if some episodes terminated and others were cut off. The last two use no predictions as returns.
         tolerance : float in (0, 1], default 0.01
-            Largest share of a return that may be unobserved; 0.01 requires 459 transitions at γ = 0.99.
+            For "ipcw" and "drop": a return is complete if the share γ^h of what follows its h observed transitions is
+            below; 0.01 requires 459 transitions at γ = 0.99. At γ = 1 only episodes that terminated are complete.
 
         Returns
         -------
         float
-            At most 1. NaN, with scikit-learn's UndefinedMetricWarning, if fewer than two rows count and neither
-            `episode` nor `terminated` is given.
+            At most 1; the unweighted mean over several rewards. NaN, with scikit-learn's UndefinedMetricWarning, if
+            fewer than two rows are scored and neither `episode` nor `terminated` is given.
 
         Raises
         ------
         InvalidInputError
-            When an array breaks a rule; when fewer than two rows count; when the model was fitted to several episodes,
-            or with `X_next`, and neither `episode` nor `terminated` is given.
+            When an array breaks a rule; when fewer than two rows are scored; when "ipcw" would need infinite weights,
+            or "drop" a biased sample; when the model was fitted to several episodes, or with `X_next`, and neither
+            `episode` nor `terminated` is given.
+
+        Warns
+        -----
+        UnobservedWarning
+            When less than half of the discounted weight of the returns was observed.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from lstd import LSTD
+        >>> X, y, done = np.tile(np.eye(2), (20, 1)), np.ones(40), np.tile([False, True], 20)
+        >>> round(LSTD(alpha=0.1).fit(X, y, terminated=done).score(X, y, terminated=done), 3)
+        1.0
         """
         model = self._model
-        tolerance = check_real("tolerance", tolerance, 0.0, 1.0, open_low=True)
         ends_given = episode is not None or terminated is not None
-        if not ends_given:
+        if not ends_given and X_next is None:
             _check_one_stream(model.statistics)
-        data = (X, y, episode, terminated, None, discount, None, groups)
-        rows = checked_rows(self, data, model.settings.gamma, warn=True, finite=True)
-        _check_rewards(rows, model)
-        weights = None
-        if sample_weight is not None:
-            weights = check_per_row("sample_weight", sample_weight, len(rows), what="weight")
-        observed = returns_of_rows(rows, tolerance)
-        counts = observed.counts
-        if counts.sum() < 2:
-            message = _too_few(int(counts.sum()), rows, observed.unobserved, tolerance)
+        data = (X, y, episode, terminated, X_next, discount, importance_ratio, groups)
+        found = compare(self, model, data, unobserved=unobserved, tolerance=tolerance, warn=True)
+        weight = found.observed.weight
+        n_scored = int(np.count_nonzero(weight))
+        if n_scored < 2:
+            message = _too_few(n_scored, found, tolerance, unobserved)
             if ends_given:
                 raise InvalidInputError(message)
             give_warning(message, UndefinedMetricWarning)
             return float("nan")
-        if weights is not None:
-            weights = weights[counts]
-            if not weights.any():
-                raise InvalidInputError(
-                    "`sample_weight` must be above 0 for some row whose return was observed; got 0 for all of them."
-                )
-        returns = observed.returns.reshape(len(rows), -1)[counts]
-        predicted = model.predict(rows.X[counts]).reshape(returns.shape)
-        with np.errstate(over="ignore", invalid="ignore"):
-            score = float(r2_score(returns, predicted, sample_weight=weights))
-        if not np.isfinite(score):
-            raise InvalidInputError(
-                "`X`, `y` and `sample_weight` must not be so large that the sum of squares overflows."
-            )
+        if sample_weight is not None:
+            weight = weight * check_per_row("sample_weight", sample_weight, len(weight), what="weight")
+            if not weight.any():
+                raise InvalidInputError("`sample_weight` must be above 0 for some row that is scored; got 0 for all.")
+        score = float(found.r2(weight).mean())
+        warn_if_little(replace(found.observed, weight=weight).share)
         return score
 
     @property
@@ -325,7 +334,7 @@ def _check_one_stream(statistics: LSTDStatistics) -> None:
     if statistics.n_episodes > 1:
         was = f"to {statistics.n_episodes} episodes: without them the rows would be taken as one"
     elif statistics.successors:
-        was = "with `X_next`: returns are summed over rows that follow one another (if they do, pass all False)"
+        was = "with `X_next`: pass that, or all False if the rows follow one another"
     else:
         return
     raise InvalidInputError(
@@ -334,18 +343,17 @@ def _check_one_stream(statistics: LSTDStatistics) -> None:
     )
 
 
-def _check_rewards(rows: Rows, model: Model) -> None:
-    if rows.y.shape[1] != model.statistics.b.shape[1]:
-        raise InvalidInputError(
-            f"`y` must have the rewards that the model predicts, {model.statistics.b.shape[1]}; got {rows.y.shape[1]}."
+def _too_few(n_scored: int, found: Comparison, tolerance: float, unobserved: str) -> str:
+    rows, shares = found.rows, found.observed.unobserved
+    if unobserved == "predict":
+        return (
+            f"A score needs at least two rows that are followed by another one or terminate; got {n_scored} of "
+            f"{len(rows)} rows. Pass more rows, or `terminated` for episodes that ended for good."
         )
-
-
-def _too_few(n_counting: int, rows: Rows, unobserved: Array, tolerance: float) -> str:
-    full = ~rows.last | rows.terminated
-    least = f"; the smallest such share is {unobserved[full].min():.2g}" if full.any() else ""
+    least = f"; the smallest such share is {shares[rows.full].min():.2g}" if rows.full.any() else ""
     return (
-        f"A score needs at least two rows whose return was observed up to `tolerance`; got {n_counting} of {len(rows)} "
-        f"rows in which the share of the discounted future that was cut off is below {tolerance:g}{least}. Score "
-        "longer episodes, pass `terminated` for those that ended for good, or raise `tolerance`."
+        f"A score needs at least two rows whose return was observed up to `tolerance`; got {n_scored} of {len(rows)} "
+        f"rows in which the share of the discounted future that was cut off is below {tolerance:g}{least}. Use "
+        'unobserved="predict", score longer episodes, pass `terminated` for those that ended for good, or raise '
+        "`tolerance`."
     )

@@ -31,7 +31,7 @@ from scipy import sparse
 
 from lstd.data.checks import check_grid, check_integer
 from lstd.data.feature_matrix import Features, check_finite
-from lstd.data.returns import discounted_returns
+from lstd.data.returns import completed_returns, unobserved_shares
 from lstd.data.rows import Rows
 from lstd.data.settings import ALPHA, ALPHAS, LMBDA, LMBDAS, VARIANT
 from lstd.errors import InvalidInputError, NothingToChooseWarning, warn
@@ -73,7 +73,7 @@ def select(
         well-conditioned system.
     """
     check_finite("X", rows.X)
-    full = np.ones(len(rows), np.bool_) if rows.X_next is not None else rows.terminated | ~rows.last
+    full = rows.full
     if full.sum() < 2:
         raise InvalidInputError(
             f"`X` must hold at least two full transitions to choose from; got n_samples={len(rows)} with "
@@ -207,7 +207,7 @@ def _chosen(
     caution = _CAUTION_OF_EPISODES if _whole(rows) else _CAUTION_OF_ROWS
     for stage, decay in enumerate(STAGES, 1):
         with np.errstate(over="ignore", invalid="ignore"):
-            squared, variance = errors.of(lambda_returns(rows, full, decay, weights[pair]))
+            squared, variance = errors.of(lambda_returns(rows, decay, weights[pair]))
         check_range(squared, variance)
         squared = np.mean(squared / np.where(variance > 0.0, variance, 1.0), axis=-1)  # (K, λ, α)
         difference = squared - squared[(slice(None), *pair)][:, np.newaxis, np.newaxis]
@@ -222,7 +222,7 @@ def _chosen(
             "features, the rewards or the importance ratios are all zero. The pair nearest to (0.9, 1) is taken.",
             NothingToChooseWarning,
         )
-    return _selection(grid, pair, squared, cost, condition, allowed, errors.counts, len(rows))
+    return _selection(grid, pair, squared, cost, condition, allowed, errors.counts, rows)
 
 
 def _least(cost: Array, pair: tuple[int, int]) -> tuple[int, int]:
@@ -263,19 +263,15 @@ class _HeldOut:
         return np.maximum(squared, 0.0), held.var(axis=0)
 
 
-def lambda_returns(rows: Rows, full: NDArray[np.bool_], lmbda: float, weights: Array) -> Array:
-    """Compute λ-returns (T, m), bootstrapped by weights (n, m); without meaning in horizon rows."""
-    values = np.asarray(rows.X @ weights)
-    ahead = np.asarray(rows.X_next @ weights) if rows.X_next is not None else np.vstack([values[1:], values[-1:]])
-    errors = rows.y + rows.discount[:, np.newaxis] * ahead - values
-    decays = lmbda * rows.ratios * rows.discount
-    changes, _ = discounted_returns(rows.ratios[:, np.newaxis] * errors, decays, rows.last, full)
-    return values + changes
+def lambda_returns(rows: Rows, lmbda: float, weights: Array) -> Array:
+    """Compute λ-returns (T, m), bootstrapped by weights (n, m)."""
+    ahead = None if rows.X_next is None else np.asarray(rows.X_next @ weights)
+    return completed_returns(rows, np.asarray(rows.X @ weights), ahead, lmbda)
 
 
 def _selection(
     grid: _Grid, pair: tuple[int, int], squared: Array, cost: Array, condition: Array, allowed: NDArray[np.bool_],
-    counts: NDArray[np.intp], n_rows: int,
+    counts: NDArray[np.intp], rows: Rows,
 ) -> Selection:  # fmt: skip
     scores = np.where(allowed, 1.0 - squared / np.maximum(1, counts)[:, np.newaxis, np.newaxis], np.nan)
     mean = np.where(allowed, 1.0 - squared.sum(axis=0) / counts.sum(), np.nan)
@@ -285,12 +281,17 @@ def _selection(
     columns = {
         "lmbda": lmbda, "alpha": alpha, "mean_test_score": mean, "std_test_score": scores.std(axis=0),
         "cautious_test_score": cautious, "rank_test_score": np.searchsorted(np.sort(order), order) + 1,
-        "condition_number": condition,
+        "condition_number": condition, "observed_share": np.full(mean.shape, _observed_share(rows)),
         **{f"split{k}_test_score": score for k, score in enumerate(scores)},
     }  # fmt: skip
     results = {name: np.asarray(values).reshape(-1) for name, values in columns.items()}
     chosen = float(grid.lmbdas[pair[0]]), float(grid.alphas[pair[1]]), float(mean[pair])
-    return Selection(*chosen, len(counts), n_rows, results)
+    return Selection(*chosen, len(counts), len(rows), results)
+
+
+def _observed_share(rows: Rows) -> float:
+    """Return the share of the discounted weight of the last targets that was observed."""
+    return float(1.0 - unobserved_shares(rows)[rows.full].mean())
 
 
 def _dense(product: Features) -> Array:

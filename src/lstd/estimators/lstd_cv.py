@@ -46,13 +46,15 @@ class LSTDCV(Predictor):
     lmbda_, alpha_ : float
         The pair that was chosen.
     best_score_ : float
-        R² of the chosen pair on held-out rows, against observed discounted returns; the mean over several rewards. A
-        prediction completes the return at the end of a stream that did not terminate.
+        R² of the chosen pair on held-out rows, against discounted returns; the mean over several rewards. Where an
+        episode was cut off, a prediction completes the return, so the score says little if `observed_share_` is small.
+    observed_share_ : float
+        Share of the discounted weight of these returns that was observed.
     cv_results_ : dict of ndarray of shape (n_lmbdas * n_alphas,)
         ``lmbda``, ``alpha``, ``mean_test_score`` and ``std_test_score`` over the folds, and ``split0_test_score`` and
         so on; ``cautious_test_score``, which decides, and ``rank_test_score`` by it; ``condition_number``, the largest
-        over all data and the data without each fold. Pairs with an ill-conditioned system have NaN as scores and the
-        last rank.
+        over all data and the data without each fold; ``observed_share``, the same for all pairs. Pairs with an
+        ill-conditioned system have NaN as scores and the last rank.
     n_folds_ : int
     coef_, intercept_, statistics_, coef_covariance_, condition_number_, n_transitions_, n_episodes_, n_features_in_,
     feature_names_in_
@@ -71,6 +73,7 @@ class LSTDCV(Predictor):
     lmbda_ = Fitted(lambda model: _selection(model).lmbda)
     alpha_ = Fitted(lambda model: _selection(model).alpha)
     best_score_ = Fitted(lambda model: _selection(model).score)
+    observed_share_ = Fitted(lambda model: _selection(model).observed_share)
     cv_results_ = Fitted(lambda model: _selection(model).results)
     n_folds_ = Fitted(lambda model: _selection(model).n_folds)
 

@@ -1,7 +1,7 @@
-"""How good predictions are: against exact values, against observed returns, and how much of them the data decided.
+"""How good predictions are: against exact values, against returns, and how much of them the data decided.
 
 value error         Σ_s d(s) (v̂(s) − v(s))², d the stationary distribution of a model, v its values or their best fit
-calibration         mean observed return against mean prediction, in bins of the prediction
+calibration         mean return against mean prediction, in bins of the prediction
 effective degrees of freedom    the diagonal of (A + αI)⁻¹ A: 1 if the data decides a weight, 0 if α does
 """
 
@@ -15,10 +15,9 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from lstd.data.check_rows import PerRow, check_rows
+from lstd.data.check_rows import PerRow, check_per_row, check_rows
 from lstd.data.checks import check_array, check_choice, check_integer, check_real, to_real_array
-from lstd.data.returns import TOLERANCE, discounted_returns
-from lstd.data.rows import Rows
+from lstd.data.returns import TOLERANCE, ObservedReturns, check_treatment, observed
 from lstd.errors import InvalidInputError
 from lstd.statistics.solve import solve
 
@@ -118,56 +117,44 @@ def _shares(weights: ArrayLike, k: int) -> Array:
     return np.asarray(given / given.sum())
 
 
-@dataclass(frozen=True, eq=False)
-class ObservedReturns:
-    """Discounted returns of rows, as far as they were observed.
-
-    Attributes
-    ----------
-    returns : ndarray of shape (T,) or (T, m)
-        Discounted sum of the rewards from each row to the end of its episode, or of the data.
-    unobserved : ndarray of shape (T,)
-        Share of the row's return that was not observed: γ^h with h transitions left, 0 if the episode terminated, 1 in
-        a horizon row.
-    counts : ndarray of bool, shape (T,)
-        Whether the return was observed, up to the tolerance.
-    """
-
-    returns: Array
-    unobserved: Array
-    counts: NDArray[np.bool_]
-
-
 def observed_returns(
-    y: ArrayLike, *, gamma: float, episode: PerRow = None, terminated: PerRow = None, discount: PerRow = None,
+    y: ArrayLike, *, gamma: float, prediction: ArrayLike | None = None, episode: PerRow = None,
+    terminated: PerRow = None, discount: PerRow = None, importance_ratio: PerRow = None, unobserved: str = "predict",
     tolerance: float = TOLERANCE,
 ) -> ObservedReturns:  # fmt: skip
-    """Compute the discounted returns of rows in time order, and which of them :meth:`lstd.LSTD.score` counts.
+    """Compute the discounted returns that :meth:`lstd.LSTD.score` compares with predictions, and the rows' weights.
 
     Parameters
     ----------
     gamma : float in [0, 1]
         Discount per transition, unless `discount` gives one per row.
-    y, episode, terminated, discount, tolerance
+    prediction : array-like of the shape of `y`, optional
+        Prediction for each row, which completes the returns with ``unobserved="predict"``.
+    y, episode, terminated, discount, importance_ratio, unobserved, tolerance
         As in :meth:`lstd.LSTD.score`, with the same errors and warnings about arrays.
 
     Returns
     -------
     ObservedReturns
+        With `returns`, `unobserved`, `weight` and `share`.
 
     Examples
     --------
-    The first episode terminated, the second was cut off before its last row:
+    The first episode terminated. The second was cut off before its last row, where 2 is predicted:
 
     >>> from lstd.estimators.metrics import observed_returns
-    >>> observed = observed_returns([1, 1, 1, 1, 0], gamma=0.5, episode=[1, 1, 2, 2, 2], terminated=[0, 1, 0, 0, 0])
-    >>> observed.returns.tolist(), observed.counts.tolist()
-    ([1.5, 1.0, 1.5, 1.0, 0.0], [True, True, False, False, False])
+    >>> y, prediction = [1, 1, 1, 1, 0], [2, 2, 2, 2, 2]
+    >>> columns = {"episode": [1, 1, 2, 2, 2], "terminated": [0, 1, 0, 0, 0]}
+    >>> observed = observed_returns(y, gamma=0.5, prediction=prediction, **columns)
+    >>> observed.returns.tolist(), observed.weight.tolist(), observed.share
+    ([1.5, 1.0, 2.0, 2.0, 2.0], [1.0, 1.0, 1.0, 1.0, 0.0], 0.8125)
     """
     gamma = check_real("gamma", gamma, 0.0, 1.0)
-    tolerance = check_real("tolerance", tolerance, 0.0, 1.0, open_low=True)
+    tolerance = check_treatment(unobserved, tolerance)
     rewards = to_real_array("y", y)
-    columns = {"episode": episode, "terminated": terminated, "discount": discount}
+    columns = {
+        "episode": episode, "terminated": terminated, "discount": discount, "importance_ratio": importance_ratio
+    }  # fmt: skip
     if rewards.ndim not in (1, 2):
         raise InvalidInputError(f"`y` must have shape (n_rows,) or (n_rows, n_rewards); got {rewards.shape}.")
     for name, column in columns.items():
@@ -175,27 +162,29 @@ def observed_returns(
             raise InvalidInputError(
                 f"`{name}` must have one entry per row of `y`, shape ({len(rewards)},); got {np.shape(column)}."
             )
-    rows = check_rows(
-        np.ones((len(rewards), 1)), rewards, gamma=gamma, episode=episode, terminated=terminated, discount=discount
-    )
-    return returns_of_rows(rows, tolerance)
-
-
-def returns_of_rows(rows: Rows, tolerance: float = TOLERANCE) -> ObservedReturns:
-    """Compute the observed returns of checked rows."""
-    y = rows.y[:, 0] if rows.single else rows.y
-    returns, unobserved = discounted_returns(y, rows.discount, rows.last, rows.terminated)
-    return ObservedReturns(returns, unobserved, unobserved < tolerance)
+    ones = np.ones((len(rewards), 1))
+    rows = check_rows(ones, rewards, episode, terminated, None, discount, importance_ratio, gamma=gamma)
+    if prediction is None and unobserved == "predict":
+        raise InvalidInputError(
+            '`prediction` must be given with unobserved="predict": it completes the returns. Pass what a model '
+            "predicts for each row."
+        )
+    values = np.zeros(rewards.shape) if prediction is None else check_array("prediction", prediction, rewards.shape)
+    return observed(rows, values.reshape(rows.y.shape), unobserved=unobserved, tolerance=tolerance)
 
 
 @dataclass(frozen=True, eq=False)
 class Calibration:
-    """Predictions and observed returns in bins of increasing predictions; arrays of shape (n_bins,).
+    """Predictions and returns in bins of increasing predictions; arrays of shape (n_bins,).
 
     Attributes
     ----------
-    predicted, observed : ndarray
-        Means over the rows of the bin.
+    predicted : ndarray
+        Weighted mean of the predictions.
+    observed : ndarray
+        Mean return; see the notes of :func:`calibration`. NaN if no part of the returns of the bin was observed.
+    share : ndarray
+        Share of the discounted weight of these returns that was observed.
     standard_error : ndarray
         Standard error of `observed`; NaN if the bin has fewer than two groups.
     count : ndarray of int
@@ -206,15 +195,17 @@ class Calibration:
 
     predicted: Array
     observed: Array
+    share: Array
     standard_error: Array
     count: NDArray[np.int64]
     n_groups: NDArray[np.int64]
 
 
 def calibration(
-    prediction: ArrayLike, returns: ArrayLike, n_bins: int = 10, *, groups: ArrayLike | None = None
-) -> Calibration:
-    """Compare the mean observed return with the mean prediction, in bins of about the same number of rows.
+    prediction: ArrayLike, returns: ArrayLike, n_bins: int = 10, *, groups: ArrayLike | None = None,
+    weight: ArrayLike | None = None, unobserved: ArrayLike | None = None,
+) -> Calibration:  # fmt: skip
+    """Compare the mean return with the mean prediction, in bins of about the same number of rows.
 
     Rows of equal predictions share a bin, so there may be fewer bins. With at most `n_bins` different predictions,
     there is one bin for each.
@@ -223,12 +214,16 @@ def calibration(
     ----------
     prediction : array-like of shape (T,)
     returns : array-like of shape (T,)
-        Discounted return of the same rows: the returns of :func:`observed_returns` that count.
+        Discounted return of the same rows, from :func:`observed_returns`.
     n_bins : int, default 10
         Largest number of bins.
     groups : array-like of shape (T,), optional
         Group of each row. Rows of a group may depend on one another. Pass episode ids here, since the returns of an
         episode share rewards; if rows count as independent, the standard error is far too small.
+    weight : array-like of shape (T,), optional
+        Weight of each row, at least 0, as from :func:`observed_returns`; rows of weight 0 are left out.
+    unobserved : array-like of shape (T,), optional
+        Share of each return that predictions complete, in [0, 1], as from :func:`observed_returns`; by default 0.
 
     Returns
     -------
@@ -237,12 +232,17 @@ def calibration(
     Raises
     ------
     InvalidInputError
-        When a shape is wrong, a number is not finite, or there is no row.
+        When a shape is wrong, a number is not finite, or there is no row with a weight above 0.
 
     Notes
     -----
-    With residuals e_i from the bin's mean, N rows and G groups, se² = G/(G − 1) Σ_g (Σ_{i∈g} e_i)² / N²: the usual
-    standard error if each row is a group.
+    With weights w_i, residuals e_i from the bin's mean and G groups, se² = G/(G − 1) Σ_g (Σ_{i∈g} w_i e_i)² / (Σ w_i)²:
+    the usual standard error if each row is a group and all weights are equal.
+
+    Completed returns lean towards the predictions. If predictions of the bin and those that complete its returns are
+    too low by δ, the mean return is above the mean prediction by s δ only, s the observed share. So differences from
+    the mean prediction and their standard errors are divided by s. This makes no difference where all is observed, nor
+    to whether an interval holds the mean prediction.
 
     Examples
     --------
@@ -253,25 +253,32 @@ def calibration(
     """
     predicted = check_array("prediction", prediction, (None,))
     observed = check_array("returns", returns, (len(predicted),))
-    if not len(predicted):
-        raise InvalidInputError("`prediction` must have at least one row; got none.")
-    bins = _bins(predicted, check_integer("n_bins", n_bins, 1))
-    count = np.bincount(bins)
-    mean = np.bincount(bins, observed) / count
+    weights = check_per_row("weight", weight, len(predicted), what="weight")
+    shares = 1.0 - check_per_row("unobserved", unobserved, len(predicted), 1.0, 0.0, what="share")
+    if not weights.any():
+        raise InvalidInputError("`prediction` must have at least one row with a `weight` above 0; got none.")
     if groups is None:
         group = np.arange(len(predicted))
-    else:
-        if np.shape(groups) != predicted.shape:
-            raise InvalidInputError(f"`groups` must have shape {predicted.shape}; got {np.shape(groups)}.")
+    elif np.shape(groups) == predicted.shape:
         group = np.unique(np.asarray(groups), return_inverse=True)[1].reshape(-1)
+    else:
+        raise InvalidInputError(f"`groups` must have shape {predicted.shape}; got {np.shape(groups)}.")
+    kept = weights > 0.0
+    predicted, observed, weights, shares = (column[kept] for column in (predicted, observed, weights, shares))
+    group = group[kept]
+    bins = _bins(predicted, check_integer("n_bins", n_bins, 1))
+    total = np.bincount(bins, weights)
+    mean = np.bincount(bins, weights * observed) / total
     pairs, pair = np.unique(bins * (group.max() + 1) + group, return_inverse=True)
-    sums = np.bincount(pair.reshape(-1), observed - mean[bins])
+    sums = np.bincount(pair.reshape(-1), weights * (observed - mean[bins]))
     bin_of_pair = pairs // (group.max() + 1)
     n_groups = np.bincount(bin_of_pair)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        squared = np.bincount(bin_of_pair, sums**2) * n_groups / (n_groups - 1.0) / count**2
-    error = np.where(n_groups > 1, np.sqrt(squared), np.nan)
-    return Calibration(np.bincount(bins, predicted) / count, mean, error, count, n_groups)
+    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+        squared = np.bincount(bin_of_pair, sums**2) * n_groups / (n_groups - 1.0) / total**2
+        expected, share = (np.bincount(bins, weights * column) / total for column in (predicted, shares))
+        found = np.where(share > 0.0, expected + (mean - expected) / share, np.nan)
+        error = np.where((n_groups > 1) & (share > 0.0), np.sqrt(squared) / share, np.nan)
+    return Calibration(expected, found, share, error, np.bincount(bins), n_groups)
 
 
 def _bins(predicted: Array, n_bins: int) -> NDArray[np.intp]:

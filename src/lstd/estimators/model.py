@@ -50,6 +50,11 @@ class Selection:
     n_rows: int  # in all folds
     results: dict[str, Array]  # as `LSTDCV.cv_results_`
 
+    @property
+    def observed_share(self) -> float:
+        """Share of the discounted weight of held-out returns that was observed."""
+        return float(self.results["observed_share"][0])
+
 
 @dataclass(frozen=True, eq=False)
 class Model:

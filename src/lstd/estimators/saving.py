@@ -105,6 +105,7 @@ def _selection(choice: Mapping[str, Any], arrays: Mapping[str, Array]) -> Select
     results = {name: arrays[f"results_{name}"] for name in texts(choice["results"])}
     for values in results.values():
         shaped(values, len(results["lmbda"]))
+    _ = results["observed_share"][0]
     results["rank_test_score"] = results["rank_test_score"].astype(np.intp)
     lmbda, alpha, score = (number(choice[name]) for name in ("lmbda", "alpha", "score"))
     return Selection(lmbda, alpha, score, count(choice["n_folds"]), count(choice["n_rows"]), results)

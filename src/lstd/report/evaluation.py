@@ -1,4 +1,4 @@
-"""What the figures of a fitted model are drawn from: its predictions, intervals and observed returns for some rows."""
+"""What the figures of a fitted model are drawn from: its predictions, intervals and returns for some rows."""
 
 from __future__ import annotations
 
@@ -10,19 +10,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
-from sklearn.metrics import r2_score
 from sklearn.utils.validation import check_is_fitted
 
 from lstd.data.check_rows import PerRow
 from lstd.data.checks import check_real
-from lstd.data.feature_matrix import Features
 from lstd.data.returns import TOLERANCE
 from lstd.data.rows import Rows
 from lstd.errors import InvalidInputError
 from lstd.estimators.base import Predictor
-from lstd.estimators.inputs import checked_rows
+from lstd.estimators.comparison import Comparison, compare
 from lstd.estimators.intervals import Interval
-from lstd.estimators.metrics import Calibration, ObservedReturns, calibration, returns_of_rows
+from lstd.estimators.metrics import Calibration, calibration
 from lstd.estimators.model import Model
 
 Array = NDArray[np.float64]
@@ -43,12 +41,10 @@ class Evaluation:
     """A fitted model and T rows that it is compared with; m rewards."""
 
     model: Predictor
-    phi: Features  # (T, n)
-    rows: Rows
-    observed: ObservedReturns
+    compared: Comparison
     rewards: tuple[str, ...]  # names
     level: float
-    tolerance: float
+    unobserved: str  # how returns that were cut off are treated
     ends_assumed: bool  # `episode` was given without `terminated`
 
     @property
@@ -56,15 +52,25 @@ class Evaluation:
         """The model's sums and settings."""
         return self.model.model_
 
-    @cached_property
-    def prediction(self) -> Array:
-        """Predictions, shape (T, m)."""
-        return self.fitted.predict(self.phi).reshape(-1, len(self.rewards))
+    @property
+    def rows(self) -> Rows:
+        """The rows."""
+        return self.compared.rows
 
     @property
-    def returns(self) -> Array:
-        """Discounted returns up to the cut or the end of the episode, shape (T, m)."""
-        return self.observed.returns.reshape(-1, len(self.rewards))
+    def prediction(self) -> Array:
+        """Predictions, shape (T, m)."""
+        return self.compared.prediction
+
+    @property
+    def share(self) -> float:
+        """Share of the discounted weight of the returns that was observed."""
+        return self.compared.observed.share
+
+    @property
+    def weight(self) -> Array:
+        """Weight of each row, shape (T,); zero if it is not scored."""
+        return self.compared.observed.weight
 
     @cached_property
     def episode(self) -> NDArray[np.intp]:
@@ -80,7 +86,7 @@ class Evaluation:
         """Compute the intervals of some rows, arrays of shape (len(rows), m); None with too little data for them."""
         if self.no_intervals:
             return None
-        return self.fitted.influence.interval(self.phi[rows], self.prediction[rows], self.level)
+        return self.fitted.influence.interval(self.rows.X[rows], self.prediction[rows], self.level)
 
     @cached_property
     def flagged_share(self) -> float | None:
@@ -99,11 +105,10 @@ class Evaluation:
     def window(self) -> tuple[int, int]:
         """First and end row of the window that is drawn over time.
 
-        It begins with the first episode that has an observed return. It ends with an episode if that keeps at least
+        It begins with the first episode that has a scored row. It ends with an episode if that keeps at least
         half of the window.
         """
-        counting = np.flatnonzero(self.observed.counts)
-        first = int(np.searchsorted(self.episode, self.episode[counting[0]])) if len(counting) else 0
+        first = int(np.searchsorted(self.episode, self.episode[np.argmax(self.weight > 0.0)]))
         end = min(len(self.rows), first + max(_MIN_ROWS, int(np.ceil(_HORIZONS * self.horizon))))
         ends = 1 + np.flatnonzero(self.rows.last[first:end])
         if len(ends) and ends[-1] >= (end - first) / 2:
@@ -123,29 +128,30 @@ class Evaluation:
     @property
     def groups(self) -> str:
         """What the intervals of mean returns take as independent: "episodes", or "blocks" of rows if those are few."""
-        few = len(np.unique(self.episode[self.observed.counts])) < _MIN_EPISODES
+        few = len(np.unique(self.episode[self.weight > 0.0])) < _MIN_EPISODES
         return "blocks" if few else "episodes"
 
     def calibration(self, reward: int, n_bins: int) -> Calibration:
-        """Compare the mean prediction and the mean observed return of one reward, in bins of the prediction."""
-        counts = self.observed.counts
-        groups = self.episode[counts]
+        """Compare the mean prediction and the mean return of one reward, in bins of the prediction."""
+        groups = self.episode
         if self.groups == "blocks":
-            n_rows = int(counts.sum())
+            scored = np.cumsum(self.weight > 0.0)
             # Blocks of less than two horizons depend too much on their neighbours.
-            n_blocks = int(np.clip(n_rows / (2.0 * self.horizon), 1, _MAX_BLOCKS))
-            groups = np.arange(n_rows) * n_blocks // n_rows
-        return calibration(self.prediction[counts, reward], self.returns[counts, reward], n_bins, groups=groups)
+            n_blocks = int(np.clip(scored[-1] / (2.0 * self.horizon), 1, _MAX_BLOCKS))
+            groups = (scored - 1) * n_blocks // scored[-1]
+        return calibration(
+            self.prediction[:, reward], self.compared.returns[:, reward], n_bins, groups=groups, weight=self.weight,
+            unobserved=self.compared.observed.unobserved if self.unobserved == "predict" else None,
+        )  # fmt: skip
 
     @cached_property
     def r2(self) -> list[float | None]:
-        """R² of each reward; None with fewer than two observed returns, or if all are equal."""
-        counts = self.observed.counts
-        returns = self.returns[counts]
+        """R² of each reward; None with fewer than two scored rows, or if all returns are equal."""
+        returns = self.compared.returns[self.weight > 0.0]
         if len(returns) < 2:
             return [None] * len(self.rewards)
-        scores = np.atleast_1d(r2_score(returns, self.prediction[counts], multioutput="raw_values"))
         varies = np.ptp(returns, axis=0) > 0.0
+        scores = self.compared.r2(self.weight)
         return [float(score) if varied else None for score, varied in zip(scores, varies, strict=True)]
 
 
@@ -155,15 +161,15 @@ def _spaced(first: int, end: int, most: int) -> NDArray[np.intp]:
 
 
 def half_widths(table: Calibration, level: float) -> Array:
-    """Half the width of the intervals of mean observed returns, by Student's t; NaN with fewer than `MIN_GROUPS`."""
+    """Half the width of the intervals of mean returns, by Student's t; NaN with fewer than `MIN_GROUPS`."""
     freedom = np.where(table.n_groups < MIN_GROUPS, np.nan, table.n_groups - 1.0)
     return np.asarray(table.standard_error * stats.t.ppf(0.5 + 0.5 * level, freedom))
 
 
 def evaluate(
-    model: Predictor, X: Any, y: ArrayLike, *, episode: PerRow = None, terminated: PerRow = None,
-    discount: PerRow = None, tolerance: float = TOLERANCE, level: float = LEVEL,
-    rewards: Sequence[str] | None = None, warn: bool = True,
+    model: Predictor, X: Any, y: ArrayLike, *, episode: PerRow = None, terminated: PerRow = None, X_next: Any = None,
+    discount: PerRow = None, importance_ratio: PerRow = None, unobserved: str = "predict",
+    tolerance: float = TOLERANCE, level: float = LEVEL, rewards: Sequence[str] | None = None, warn: bool = True,
 ) -> Evaluation:  # fmt: skip
     """Check rows and bring them together with a fitted model. Parameters as in :func:`lstd.report.plot_predictions`.
 
@@ -173,25 +179,20 @@ def evaluate(
         If an array breaks the data contract or does not fit the model.
     """
     check_is_fitted(model)
-    tolerance = check_real("tolerance", tolerance, 0.0, 1.0, open_low=True)
     level = check_real("level", level, 0.0, 1.0, open_low=True)
     if level == 1.0:
         raise InvalidInputError("`level` must be below 1; got 1. No interval is sure.")
-    if episode is None and terminated is None and model.n_episodes_ > 1:
+    if episode is None and terminated is None and X_next is None and model.n_episodes_ > 1:
         raise InvalidInputError(
             f"`episode` or `terminated` must be given for a model fitted to {model.n_episodes_} episodes; got neither. "
             "Without them, all rows would count as one episode."
         )
-    data = (X, y, episode, terminated, None, discount, None)
-    rows = checked_rows(model, data, model.model_.settings.gamma, warn=warn, finite=True)
-    if not len(rows):
+    data = (X, y, episode, terminated, X_next, discount, importance_ratio)
+    compared = compare(model, model.model_, data, unobserved=unobserved, tolerance=tolerance, warn=warn)
+    if not len(compared.rows):
         raise InvalidInputError("`X` must have at least one row; got none.")
-    n_rewards = model.statistics_.b.shape[1]
-    if rows.y.shape[1] != n_rewards:
-        raise InvalidInputError(f"`y` must have the {n_rewards} rewards of the model; got {rows.y.shape[1]}.")
     names = _names(y, model.model_.reward_names, rewards)
-    ends_assumed = episode is not None and terminated is None
-    return Evaluation(model, rows.X, rows, returns_of_rows(rows, tolerance), names, level, tolerance, ends_assumed)
+    return Evaluation(model, compared, names, level, unobserved, episode is not None and terminated is None)
 
 
 def _names(y: Any, fitted: tuple[str, ...], given: Sequence[str] | None) -> tuple[str, ...]:

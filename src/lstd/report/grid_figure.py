@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from lstd.data.checks import check_array, check_real
 from lstd.errors import InvalidInputError
+from lstd.report.numbers import share
 from lstd.report.style import BLUE, VERMILION, WIDE, figure_style, new_figure
 
 Array = NDArray[np.float64]
@@ -49,6 +50,8 @@ class Grid:
         Indices of the chosen pair, which need not have the lowest error.
     cautious : bool
         Whether the choice changes only if another pair is clearly better.
+    observed : float or None
+        Share of the discounted weight of held-out returns that was observed, if it is known.
     """
 
     lmbdas: Array
@@ -57,6 +60,7 @@ class Grid:
     spread: Array
     chosen: tuple[int, int]
     cautious: bool
+    observed: float | None
 
     @property
     def lowest(self) -> tuple[int, int]:
@@ -103,7 +107,8 @@ def grid_of(cv_results: Mapping[str, Any], lmbda: float, alpha: float) -> Grid:
     errors, spreads = np.full((2, len(lmbdas), len(alphas)), np.nan)
     errors[i, j], spreads[i, j] = np.where(np.isfinite(score), 1.0 - score, np.nan), spread
     chosen = _at("lmbda", lmbdas, lmbda), _at("alpha", alphas, alpha)
-    return Grid(lmbdas, alphas, errors, spreads, chosen, "cautious_test_score" in cv_results)
+    observed = float(cv_results["observed_share"][0]) if "observed_share" in cv_results else None
+    return Grid(lmbdas, alphas, errors, spreads, chosen, "cautious_test_score" in cv_results, observed)
 
 
 def _at(name: str, values: Array, chosen: float) -> int:
@@ -162,6 +167,8 @@ def draw_grid(grid: Grid) -> Figure:
             _category_ticks(panel, "y", [f"{lmbda:.4g}" for lmbda in grid.lmbdas], 21)
             panel.set_ylim(-0.5, len(grid.lmbdas) - 0.5)
         side.tick_params(labelleft=False)
+        if grid.observed is not None:
+            side.set_title(f"{share(grid.observed)} of the returns observed", fontsize=8.5)
         ax.set_ylabel("trace decay λ")
         _category_ticks(ax, "x", _alpha_labels(grid.alphas), 9)
         ax.set_xlabel("ridge coefficient α")

@@ -22,14 +22,14 @@ from lstd.report.calibration_figure import draw_calibration
 from lstd.report.degrees_of_freedom_figure import MAX_NAMED, draw_degrees_of_freedom, flagged_features
 from lstd.report.evaluation import LEVEL, MAX_REWARDS, MIN_GROUPS, Evaluation, evaluate, half_widths
 from lstd.report.grid_figure import Grid, draw_grid, grid_of
-from lstd.report.numbers import VARIANT_NAMES, grouped
+from lstd.report.numbers import VARIANT_NAMES, grouped, share
 from lstd.report.predictions_figure import draw_predictions
 from lstd.report.rendering import render
 from lstd.report.style import svg_of
 
 SECTIONS = {
     "model": "What was fitted",
-    "predictions": "Predictions and observed returns",
+    "predictions": "Predictions and returns",
     "calibration": "Calibration",
     "settings": "Choice of λ and α",
     "features": "Effective degrees of freedom",
@@ -39,12 +39,13 @@ SECTIONS = {
 
 def write_fit_report(
     path: str | os.PathLike[str], model: Predictor, X: Any, y: ArrayLike, *, episode: PerRow = None,
-    terminated: PerRow = None, discount: PerRow = None, tolerance: float = TOLERANCE, level: float = LEVEL,
+    terminated: PerRow = None, X_next: Any = None, discount: PerRow = None, importance_ratio: PerRow = None,
+    unobserved: str = "predict", tolerance: float = TOLERANCE, level: float = LEVEL,
     rewards: Sequence[str] | None = None, title: str = "LSTD(λ): a fitted model",
 ) -> Path:  # fmt: skip
     """Write a page about a fitted model, in one file that loads nothing else.
 
-    It shows predictions with intervals beside observed returns, calibration by decile, the error over the grid of
+    It shows predictions with intervals beside returns, calibration by decile, the error over the grid of
     (λ, α) if they were chosen from the data, and the effective degrees of freedom of each feature. It says what is
     missing, and why.
 
@@ -54,7 +55,7 @@ def write_fit_report(
         The page to write. A file of that name is replaced, by the whole page or not at all.
     model : fitted estimator
         A fitted :class:`lstd.LSTD` or :class:`lstd.LSTDCV`.
-    X, y, episode, terminated, discount, tolerance
+    X, y, episode, terminated, X_next, discount, importance_ratio, unobserved, tolerance
         As in :meth:`lstd.LSTD.score`: rows to compare the model with, if possible other than those it was fitted to.
     level : float in (0, 1), default 0.95
         Level of the intervals.
@@ -89,8 +90,9 @@ def write_fit_report(
     """
     page = checked_path(path)
     evaluation = evaluate(
-        model, X, y, episode=episode, terminated=terminated, discount=discount, tolerance=tolerance, level=level,
-        rewards=rewards, warn=False,
+        model, X, y, episode=episode, terminated=terminated, X_next=X_next, discount=discount,
+        importance_ratio=importance_ratio, unobserved=unobserved, tolerance=tolerance, level=level, rewards=rewards,
+        warn=False,
     )  # fmt: skip
     content = _page(evaluation, str(title)).encode("utf-8", "backslashreplace")
     with replacing(page, locked=False) as file:
@@ -100,7 +102,7 @@ def write_fit_report(
 
 def _page(evaluation: Evaluation, title: str) -> str:
     grid, no_grid = _grid(evaluation.model)
-    observed = bool(evaluation.observed.counts.any())
+    observed = evaluation.share > 0.0
     missing = evaluation.no_intervals or no_grid or not observed or len(evaluation.rewards) > MAX_REWARDS
     present = {"calibration": observed, "settings": grid is not None, "missing": bool(missing)}
     values, flagged = effective_degrees_of_freedom(evaluation.model), flagged_features(evaluation.model)
@@ -154,20 +156,22 @@ def _calibration(evaluation: Evaluation) -> dict[str, Any]:
     halves = [half_widths(table, evaluation.level) for table in tables]
     missed = [np.abs(table.observed - table.predicted) > half for table, half in zip(tables, halves, strict=True)]
     numbers = {
-        name: [_cells(*row) for row in zip(t.predicted, t.observed, half, t.count, t.n_groups, strict=True)]
+        name: [_cells(*row) for row in zip(t.predicted, t.observed, half, t.share, t.count, t.n_groups, strict=True)]
         for name, t, half in zip(evaluation.rewards, tables, halves, strict=False)
     }
+    known = tables[0].share > 0.0
     return {
-        "table": tables[0],
+        "ends": [(tables[0].predicted[known][i], tables[0].observed[known][i]) for i in (0, -1)],
+        "bins": int(known.sum()),
         "numbers": numbers,
         "bars": sum(int(np.isfinite(half).sum()) for half in halves),
         "missed": sum(int(miss.sum()) for miss in missed),
     } | _drawing(draw_calibration(evaluation))
 
 
-def _cells(predicted: float, observed: float, half: float, *counts: int) -> list[str]:
+def _cells(predicted: float, observed: float, half: float, part: float, *counts: int) -> list[str]:
     numbers = (f"{number:.4g}".replace("nan", "–") for number in (predicted, observed, half))
-    return [*numbers, *map(grouped, counts)]
+    return [*numbers, share(part), *map(grouped, counts)]
 
 
 def _drawing(figure: Figure) -> dict[str, Any]:

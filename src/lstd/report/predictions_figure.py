@@ -1,4 +1,4 @@
-"""Predictions over time, with their intervals, beside the returns that were observed."""
+"""Predictions over time, with their intervals, beside returns."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.colors import to_rgba_array
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
@@ -18,6 +19,7 @@ from lstd.data.returns import TOLERANCE
 from lstd.estimators.base import Predictor
 from lstd.estimators.intervals import Interval
 from lstd.report.evaluation import LEVEL, MAX_REWARDS, Evaluation, evaluate
+from lstd.report.numbers import share
 from lstd.report.style import BLUE, REFERENCE, VERMILION, WIDE, figure_style, new_figure, plain
 
 Array = NDArray[np.float64]
@@ -32,20 +34,20 @@ _FLAG: dict[str, Any] = {
 
 def plot_predictions(
     model: Predictor, X: Any, y: ArrayLike, *, episode: PerRow = None, terminated: PerRow = None,
-    discount: PerRow = None, tolerance: float = TOLERANCE, level: float = LEVEL,
-    rewards: Sequence[str] | None = None,
+    X_next: Any = None, discount: PerRow = None, importance_ratio: PerRow = None, unobserved: str = "predict",
+    tolerance: float = TOLERANCE, level: float = LEVEL, rewards: Sequence[str] | None = None,
 ) -> Figure:  # fmt: skip
-    """Draw predictions with intervals, and observed returns, over consecutive rows.
+    """Draw predictions with intervals, and returns, over consecutive rows.
 
-    The rows begin with the first episode that has an observed return and reach over about ten horizons or episodes; at
-    most 400 of them are drawn. The intervals are those of the value, which is an expectation: single returns scatter
-    around it, and most may lie outside.
+    The rows begin with the first episode that has a scored row and reach over about ten horizons or episodes; at most
+    400 of them are drawn. Dots are paler where less of the return was observed. The intervals are those of the value,
+    which is an expectation: single returns scatter around it, and most may lie outside.
 
     Parameters
     ----------
     model : fitted estimator
         A fitted :class:`lstd.LSTD`.
-    X, y, episode, terminated, discount, tolerance
+    X, y, episode, terminated, X_next, discount, importance_ratio, unobserved, tolerance
         As in :meth:`lstd.LSTD.score`.
     level : float in (0, 1), default 0.95
         Level of the intervals. They are left out if there is too little data for them.
@@ -73,8 +75,8 @@ def plot_predictions(
     ['row']
     """
     return draw_predictions(evaluate(
-        model, X, y, episode=episode, terminated=terminated, discount=discount, tolerance=tolerance, level=level,
-        rewards=rewards,
+        model, X, y, episode=episode, terminated=terminated, X_next=X_next, discount=discount,
+        importance_ratio=importance_ratio, unobserved=unobserved, tolerance=tolerance, level=level, rewards=rewards,
     ))  # fmt: skip
 
 
@@ -116,9 +118,10 @@ def _curves(ax: Axes, evaluation: Evaluation, reward: int) -> None:
     for start, stop in list(zip(starts, [*starts[1:], end], strict=True))[1::2]:
         ax.axvspan(start - 0.5, stop - 0.5, color=_SHADE, linewidth=0, zorder=0)
     few = len(rows) <= _FEW_ROWS
-    observed = rows[evaluation.observed.counts[rows]]
-    returns = evaluation.returns[observed, reward]
-    ax.scatter(observed, returns, s=9 if few else 5, color=VERMILION, alpha=0.75, linewidths=0, zorder=3)
+    scored = rows[evaluation.weight[rows] > 0.0]
+    returns = evaluation.compared.returns[scored, reward]
+    alpha = 0.75 * np.clip(1.0 - evaluation.compared.observed.unobserved[scored], 0.2, 1.0)
+    ax.scatter(scored, returns, s=9 if few else 5, color=to_rgba_array(VERMILION, alpha), linewidths=0, zorder=3)
     at, value = _broken(evaluation, evaluation.prediction[rows, reward])
     ax.plot(at, value, color=BLUE, linewidth=1.2, marker="." if few else "", markersize=3, zorder=4)
     ax.set_xlim(first - 0.5 - 0.01 * (end - first), end - 0.5 + 0.01 * (end - first))
@@ -143,8 +146,8 @@ def _band(ax: Axes, evaluation: Evaluation, lower: Array, upper: Array) -> None:
 def _limit(ax: Axes, evaluation: Evaluation, reward: int, bands: bool) -> None:
     """Show predictions and returns whole, and as much of the bands as leaves those two readable."""
     rows = evaluation.drawn
-    observed = rows[evaluation.observed.counts[rows]]
-    values = np.concatenate([evaluation.prediction[rows, reward], evaluation.returns[observed, reward]])
+    scored = rows[evaluation.weight[rows] > 0.0]
+    values = np.concatenate([evaluation.prediction[rows, reward], evaluation.compared.returns[scored, reward]])
     low, high = float(values.min()), float(values.max())
     margin = 0.05 * (high - low) or 0.05 * abs(high) or 0.05
     bottom, top = ax.get_ylim() if bands else (low, high)
@@ -159,8 +162,9 @@ def _legend(figure: Figure, evaluation: Evaluation, flagged: bool) -> None:
     if not evaluation.no_intervals:
         name = f"{100 * evaluation.level:g} % interval of the value"
         handles.append(Patch(color=BLUE, alpha=0.25, linewidth=0, label=name))
-    if evaluation.observed.counts[evaluation.drawn].any():
-        handles.append(Line2D([], [], color=VERMILION, marker="o", linestyle="", markersize=4, label="observed return"))
+    if evaluation.weight[evaluation.drawn].any():
+        name = f"return, {share(evaluation.share)} observed"
+        handles.append(Line2D([], [], color=VERMILION, marker="o", linestyle="", markersize=4, label=name))
     if flagged:
         handles.append(Line2D([], [], **_FLAG, label="interval flagged"))
     figure.legend(

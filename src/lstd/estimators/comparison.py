@@ -1,0 +1,71 @@
+"""Predictions beside the returns of rows: what `score` and the report have in common."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+from sklearn.metrics import r2_score
+
+from lstd.data.returns import ObservedReturns, check_treatment, observed
+from lstd.data.rows import Rows
+from lstd.errors import InvalidInputError
+from lstd.estimators.inputs import checked_rows
+from lstd.estimators.model import Model
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """Checked rows with their predictions, of shape (T, m), and returns."""
+
+    rows: Rows
+    prediction: Array
+    observed: ObservedReturns
+
+    @property
+    def returns(self) -> Array:
+        """Returns of shape (T, m)."""
+        return self.observed.returns.reshape(self.prediction.shape)
+
+    def r2(self, weight: Array) -> Array:
+        """Compute R² of each reward over the rows with a weight above 0; raises InvalidInputError if it overflows."""
+        scored = weight > 0.0
+        arrays, score = (self.returns[scored], self.prediction[scored]), np.array([np.nan])
+        if np.isfinite(arrays[0]).all():
+            with np.errstate(over="ignore", invalid="ignore"):
+                score = np.asarray(r2_score(*arrays, sample_weight=weight[scored], multioutput="raw_values"))
+        if not np.isfinite(score).all():
+            raise InvalidInputError(
+                "`X`, `y` and `sample_weight` must not be so large that the sum of squares overflows."
+            )
+        return score
+
+
+def compare(
+    estimator: BaseEstimator, model: Model, data: tuple[Any, ...], *, unobserved: str, tolerance: float, warn: bool
+) -> Comparison:
+    """Check `data`, the arguments of :func:`lstd.data.check_rows.check_rows`, and bring it together with predictions.
+
+    Raises InvalidInputError when an argument breaks a rule.
+    """
+    tolerance = check_treatment(unobserved, tolerance)
+    rows = checked_rows(estimator, data, model.settings.gamma, warn=warn, finite=True)
+    check_rewards(rows, model)
+    shape = rows.y.shape
+    prediction = model.predict(rows.X).reshape(shape)
+    ahead = None if rows.X_next is None else model.predict(rows.X_next).reshape(shape)
+    with np.errstate(over="ignore", invalid="ignore"):  # `r2` checks the result
+        returns = observed(rows, prediction, ahead, unobserved=unobserved, tolerance=tolerance)
+    return Comparison(rows, prediction, returns)
+
+
+def check_rewards(rows: Rows, model: Model) -> None:
+    """Check the number of rewards."""
+    m = model.statistics.b.shape[1]
+    if rows.y.shape[1] != m:
+        raise InvalidInputError(f"`y` must have the rewards that the model predicts, {m}; got {rows.y.shape[1]}.")
