@@ -128,8 +128,7 @@ def test_what_fitted_models_tell(seed):
     before = state(model)
     for case in range(CASES):
         arguments, done = mutated(rng, {**valid(rng), "sample_weight": rng.random(12)})
-        arguments.pop("X_next", None)
-        arguments.pop("importance_ratio", None)
+        arguments["unobserved"] = str(rng.choice(["predict", "ipcw", "drop"]))
         done = f"case {case}, {model}, {done}"
         X = arguments["X"]
         predicted = attempt(lambda: model.predict(X), done)  # noqa: B023
@@ -344,7 +343,7 @@ MODEL = LSTD(gamma=0.5).fit(X, 100.0 * Y[:, 0])
         (lambda: MODEL.score(1e200 * X, Y[:, 0]), "must not be so large that the sum of squares overflows"),
         (lambda: LSTDCV(n_jobs=10**9).fit(X, Y), r"`n_jobs` must be in \[-1024, 1024\]; got 1000000000"),
         (lambda: LSTDCV(n_jobs=2.0).fit(X, Y), "`n_jobs` must be an integer; got 2.0"),
-        (lambda: MODEL.score(X, Y[:, 0], np.zeros(40)), "`sample_weight` must be above 0 for some row whose return"),
+        (lambda: MODEL.score(X, Y[:, 0], np.zeros(40)), "`sample_weight` must be above 0 for some row that is scored"),
         (
             lambda: MODEL.predict(np.full((1, N), 1.7e308) * np.sign(MODEL.coef_)),
             "`X` must not be so large that predictions overflow",
