@@ -12,7 +12,7 @@ import math
 import struct
 import sys
 from fractions import Fraction
-from itertools import pairwise, product
+from itertools import accumulate, pairwise, product
 from pathlib import Path
 
 import definitions
@@ -47,6 +47,7 @@ def case(name, why, ends, *, gamma="7/8", lmbda="3/4", n=2, m=1, seed=None, give
             drawn[column] = draw_rows(source, len(rows), n, zero=5)
         else:
             drawn[column] = [CHOICES[column][source.integer(len(CHOICES[column]) - 1)] for _ in rows]
+    keep_ends(drawn, [length for length, _ in lengths])
     drawn |= {column: exact(values) for column, values in arrays.items()}
     successors = drawn.get("X_next", [*drawn["X"][1:], None])
     terminated = [last and ended for _, last, ended in rows]
@@ -73,6 +74,18 @@ def draw_rows(source, count, width, zero):
     return [
         [F(source.integer(16) - 8, 4) if source.integer(zero) else F(0) for _ in range(width)] for _ in range(count)
     ]
+
+
+def keep_ends(drawn, lengths):
+    """Replace drawn zeros by 1 in the first row and the last two of an episode: no end disappears by chance."""
+    after = list(accumulate(lengths))
+    ends = {t for end, length in zip(after, lengths, strict=True) for t in (end - length, end - 2, end - 1)} - {-1}
+    for values in drawn.values():
+        for t in ends:
+            if isinstance(values[t], list):
+                values[t][0] = values[t][0] or F(1)
+            else:
+                values[t] = values[t] or F(1)
 
 
 def exact(value):
@@ -215,9 +228,9 @@ def batch_cases():
                      X=[[2**16 * x, F(z, 2)] for x, z in [(1, 3), (-1, 1), (2, 0), (0, 1), (1, -2), (1, 1), (2, 2)]]))
     yield batch(case("discount per row", "0 and 1 among them", "4t 5c", n=3, given=["discount"]))
     yield batch(case("discount 0 within an episode", "the trace ends, the episode does not", "7c",
-                     discount=["7/8", "7/8", 0, "7/8", 0, 0, "7/8"]))
+                     discount=["7/8", "7/8", 0, 0, "7/8", "7/8", "7/8"]))
     yield batch(case("ratios", "importance ratios from 0 to 3/2", "4t 5c", given=["importance_ratio"]))
-    yield batch(case("ratios of 0", "each clears the trace", "6c", importance_ratio=[1, 0, 2, 0, "1/2", 1]))
+    yield batch(case("ratios of 0", "each clears the trace", "7c", importance_ratio=[1, 0, 2, 0, "1/2", 1, 1]))
     yield batch(case("ratio 0 throughout", "A and b are zero", "4c", importance_ratio=[0] * 4))
     yield batch(case("ratios, lambda 1", "products of ratios along the whole return", "5c", lmbda=1,
                      importance_ratio=["1/2", "3/2", 1, "5/4", 1]))
