@@ -35,24 +35,87 @@ print(json.dumps({
 """
 
 
+# Has imported Numba, and compiled something with it, and runs each line of code in a process forked from itself.
+SERVER = """
+import json, os, sys, traceback
+import numba, numba.core.compiler, numba.core.serialize
+numba.njit(lambda n: (n + 1) // 2 * 2)(1)
+for line in sys.stdin:
+    code, variables, output, log = json.loads(line)
+    process = os.fork()
+    if not process:
+        for stream, path in ((1, output), (2, log)):
+            os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT), stream)
+        os.environ |= variables
+        sys.path[:0] = filter(None, [variables.get("PYTHONPATH")])
+        status = 1
+        try:
+            exec(code, {"__name__": "__main__"})
+            status = 0
+        except BaseException:
+            traceback.print_exc()
+        sys.stdout.flush()
+        os._exit(status)
+    print(os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]), flush=True)
+"""
+
+
+def environment(**variables):
+    """The variables of a process that says itself where its cache is."""
+    own = {name: value for name, value in os.environ.items() if name != "LSTD_CACHE_DIR"}
+    return own | {"NUMBA_DISABLE_JIT": "0", **{name: str(value) for name, value in variables.items()}}
+
+
 def start(code, **variables):
-    environment = {name: value for name, value in os.environ.items() if name != "LSTD_CACHE_DIR"}
-    environment |= {"NUMBA_DISABLE_JIT": "0", **{name: str(value) for name, value in variables.items()}}
-    return subprocess.Popen(
-        [sys.executable, "-c", code], env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    )
+    streams = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    return subprocess.Popen([sys.executable, "-c", code], env=environment(**variables), text=True, **streams)
 
 
 def finish(process):
     """What the process printed, as a dict, and all it logged."""
     output, log = process.communicate(timeout=120)
-    assert process.returncode == 0, log
+    return checked(process.returncode, output, log)
+
+
+def checked(status, output, log):
+    assert status == 0, log
     assert "Traceback" not in log
     return {**json.loads(output), "log": log}
 
 
-def run_smallest(arguments="(9,)", before="", **variables):
-    found = finish(start(before + SMALLEST.replace("ARGUMENTS", arguments), **variables))
+@pytest.fixture(scope="module")
+def run_code(tmp_path_factory):
+    """A function that runs code with further variables, as `finish` and `start` do, but without importing Numba."""
+    if not hasattr(os, "fork"):
+        yield lambda code, **variables: finish(start(code, **variables))
+        return
+    folder = tmp_path_factory.mktemp("output")
+    with start(SERVER) as server:
+
+        def run(code, **variables):
+            paths = [folder / f"{len(list(folder.iterdir()))}-{name}" for name in ("output", "log")]
+            variables = {name: str(value) for name, value in variables.items()}
+            server.stdin.write(json.dumps([code, variables, *map(str, paths)]) + "\n")
+            server.stdin.flush()
+            return checked(int(server.stdout.readline()), *(path.read_text() for path in paths))
+
+        yield run
+        server.stdin.close()
+
+
+@pytest.fixture(scope="module")
+def run_smallest(run_code):
+    def run(arguments="(9,)", before="", **variables):
+        return sound(run_code(before + SMALLEST.replace("ARGUMENTS", arguments), **variables))
+
+    return run
+
+
+def start_smallest(**variables):
+    return start(SMALLEST.replace("ARGUMENTS", "(9,)"), **variables)
+
+
+def sound(found):
     assert set(found["results"]) == {16}
     assert not found["others"]
     return found
@@ -71,7 +134,7 @@ def is_sound(file):
 
 
 @pytest.fixture(scope="module")
-def filled(tmp_path_factory):
+def filled(tmp_path_factory, run_smallest):
     """A cache with the smallest kernel in it, and what the process said that filled it."""
     folder = tmp_path_factory.mktemp("filled") / "new" / "cache"
     return folder, run_smallest(LSTD_CACHE_DIR=folder)
@@ -96,7 +159,7 @@ def test_the_first_process_compiles_and_says_so_once(filled):
     assert is_sound(file)
 
 
-def test_the_second_process_compiles_nothing(filled):
+def test_the_second_process_compiles_nothing(filled, run_smallest):
     folder, _ = filled
     times = [file.stat().st_mtime_ns for file in kernels(folder)]
     second = run_smallest(LSTD_CACHE_DIR=folder)
@@ -105,7 +168,7 @@ def test_the_second_process_compiles_nothing(filled):
     assert [file.stat().st_mtime_ns for file in kernels(folder)] == times
 
 
-def test_argument_types_have_files_of_their_own(copied):
+def test_argument_types_have_files_of_their_own(copied, run_smallest):
     found = run_smallest("(9, 9.5)", LSTD_CACHE_DIR=copied)
     assert (found["hits"], found["misses"]) == (1, 1)
     assert len(kernels(copied)) == 2
@@ -133,9 +196,9 @@ print(json.dumps({
 """
 
 
-def test_a_second_sweep_compiles_nothing_and_gives_the_same_bits(tmp_path):
-    first = finish(start(WHOLE_SWEEP, LSTD_CACHE_DIR=tmp_path))
-    second = finish(start(WHOLE_SWEEP, LSTD_CACHE_DIR=tmp_path))
+def test_a_second_sweep_compiles_nothing_and_gives_the_same_bits(tmp_path, run_code):
+    first = run_code(WHOLE_SWEEP, LSTD_CACHE_DIR=tmp_path)
+    second = run_code(WHOLE_SWEEP, LSTD_CACHE_DIR=tmp_path)
     assert first["signatures"] == second["signatures"] == [1] * 5  # one set of types for all problems
     assert first["misses"] == second["hits"] == [1] * 5
     assert first["hits"] == second["misses"] == [0] * 5
@@ -144,7 +207,7 @@ def test_a_second_sweep_compiles_nothing_and_gives_the_same_bits(tmp_path):
 
 
 def test_two_processes_at_once_with_an_empty_cache(tmp_path):
-    processes = [start(SMALLEST.replace("ARGUMENTS", "(9,)"), LSTD_CACHE_DIR=tmp_path / "cache") for _ in range(2)]
+    processes = [start_smallest(LSTD_CACHE_DIR=tmp_path / "cache") for _ in range(2)]
     for found in [finish(process) for process in processes]:
         assert (found["results"], found["warnings"]) == ([16], [])
     (file,) = kernels(tmp_path / "cache")
@@ -154,7 +217,7 @@ def test_two_processes_at_once_with_an_empty_cache(tmp_path):
 # ---------------------------------------------------------------- other names for other kernels
 
 
-def test_a_changed_source_names_another_file(filled, copied, tmp_path):
+def test_a_changed_source_names_another_file(filled, copied, tmp_path, run_smallest):
     package = Path(lstd.__file__).parent
     shutil.copytree(package, tmp_path / "lstd", ignore=shutil.ignore_patterns("__pycache__"))
     with (tmp_path / "lstd" / "_kernels" / "traces.py").open("a") as source:
@@ -167,7 +230,7 @@ def test_a_changed_source_names_another_file(filled, copied, tmp_path):
 
 
 def test_another_processor_names_another_file(copied):
-    found = run_smallest(LSTD_CACHE_DIR=copied, NUMBA_CPU_NAME="generic", NUMBA_CPU_FEATURES="")
+    found = sound(finish(start_smallest(LSTD_CACHE_DIR=copied, NUMBA_CPU_NAME="generic", NUMBA_CPU_FEATURES="")))
     assert (found["hits"], found["misses"], found["warnings"]) == (0, 1, [])
     assert len(kernels(copied)) == 2
 
@@ -175,13 +238,13 @@ def test_another_processor_names_another_file(copied):
 @pytest.mark.parametrize(
     ("name", "value"), [("NUMBA_OPT", 2), ("NUMBA_DISABLE_INTEL_SVML", 1), ("NUMBA_BOUNDSCHECK", 1), ("NUMBA_NEW", 1)]
 )
-def test_a_variable_that_may_change_the_code_names_another_file(copied, name, value):
+def test_a_variable_that_may_change_the_code_names_another_file(copied, name, value, run_smallest):
     found = run_smallest(LSTD_CACHE_DIR=copied, **{name: value})
     assert (found["hits"], found["misses"]) == (0, 1)
     assert len(kernels(copied)) == 2
 
 
-def test_other_variables_of_numba_do_not(filled, tmp_path):
+def test_other_variables_of_numba_do_not(filled, tmp_path, run_smallest):
     found = run_smallest(
         LSTD_CACHE_DIR=filled[0], NUMBA_NUM_THREADS=1, NUMBA_THREADING_LAYER="workqueue", NUMBA_CACHE_DIR=tmp_path,
         NUMBA_WARNINGS=0, NUMBA_DISABLE_PERFORMANCE_WARNINGS=1, NUMBA_COLOR_SCHEME="dark_bg", NUMBA_DUMP_ASSEMBLY=0,
@@ -190,7 +253,7 @@ def test_other_variables_of_numba_do_not(filled, tmp_path):
     assert (found["hits"], found["misses"], found["warnings"]) == (1, 0, [])
 
 
-def test_kernels_without_sources_are_not_cached(tmp_path):
+def test_kernels_without_sources_are_not_cached(tmp_path, run_smallest):
     archive = shutil.make_archive(tmp_path / "package", "zip", Path(lstd.__file__).parents[1], "lstd")
     found = run_smallest(PYTHONPATH=archive, LSTD_CACHE_DIR=tmp_path / "cache")
     assert found["package"].startswith(archive)
@@ -210,7 +273,7 @@ DAMAGE = {
 
 
 @pytest.mark.parametrize("damage", DAMAGE)
-def test_a_damaged_file_is_replaced(copied, damage):
+def test_a_damaged_file_is_replaced(copied, damage, run_smallest):
     (file,) = kernels(copied)
     file.write_bytes(DAMAGE[damage](file.read_bytes()))
     found = run_smallest(LSTD_CACHE_DIR=copied)
@@ -222,7 +285,7 @@ def test_a_damaged_file_is_replaced(copied, damage):
     assert is_sound(file)
 
 
-def test_a_sound_file_of_something_else_is_replaced(copied):
+def test_a_sound_file_of_something_else_is_replaced(copied, run_smallest):
     (file,) = kernels(copied)
     foreign = b"not a compiled kernel"
     file.write_bytes(hashlib.sha256(foreign).digest() + foreign)
@@ -232,7 +295,7 @@ def test_a_sound_file_of_something_else_is_replaced(copied):
     assert is_sound(file)
 
 
-def test_a_folder_that_cannot_be_made(tmp_path):
+def test_a_folder_that_cannot_be_made(tmp_path, run_smallest):
     (tmp_path / "file").write_text("not a folder")
     found = run_smallest("(9, 9.5)", LSTD_CACHE_DIR=tmp_path / "file" / "cache")
     assert found["misses"] == 2
@@ -242,7 +305,7 @@ def test_a_folder_that_cannot_be_made(tmp_path):
     assert (tmp_path / "file").read_text() == "not a folder"
 
 
-def test_a_folder_in_place_of_the_file(copied):
+def test_a_folder_in_place_of_the_file(copied, run_smallest):
     (file,) = kernels(copied)
     file.unlink()
     file.mkdir()
@@ -259,7 +322,7 @@ resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))  # bytes that a file may
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs RLIMIT_FSIZE")
-def test_a_full_disk(tmp_path):
+def test_a_full_disk(tmp_path, run_smallest):
     found = run_smallest("(9, 9.5)", before=FULL_DISK, LSTD_CACHE_DIR=tmp_path)
     assert found["misses"] == 2
     assert len(found["warnings"]) == 1, found["warnings"]
@@ -268,7 +331,7 @@ def test_a_full_disk(tmp_path):
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs RLIMIT_FSIZE")
-def test_a_damaged_file_is_removed_even_when_none_can_be_written(copied):
+def test_a_damaged_file_is_removed_even_when_none_can_be_written(copied, run_smallest):
     (file,) = kernels(copied)
     file.write_bytes(b"damaged")
     found = run_smallest(before=FULL_DISK, LSTD_CACHE_DIR=copied)
@@ -276,7 +339,7 @@ def test_a_damaged_file_is_removed_even_when_none_can_be_written(copied):
     assert kernels(copied) == []
 
 
-def test_an_empty_name_turns_the_cache_off(tmp_path):
+def test_an_empty_name_turns_the_cache_off(tmp_path, run_smallest):
     homes = dict.fromkeys(("HOME", "XDG_CACHE_HOME", "LOCALAPPDATA"), tmp_path)
     found = run_smallest(LSTD_CACHE_DIR="", **homes)
     assert (found["hits"], found["misses"], found["warnings"]) == (0, 1, [])
@@ -284,7 +347,7 @@ def test_an_empty_name_turns_the_cache_off(tmp_path):
 
 
 def test_without_the_compiler(tmp_path):
-    found = run_smallest(LSTD_CACHE_DIR=tmp_path, NUMBA_DISABLE_JIT=1)
+    found = sound(finish(start_smallest(LSTD_CACHE_DIR=tmp_path, NUMBA_DISABLE_JIT=1)))
     assert (found["warnings"], found["log"]) == ([], "")
     assert list(tmp_path.iterdir()) == []
 
