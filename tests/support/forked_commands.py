@@ -17,6 +17,7 @@ import select
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import traceback
 from collections.abc import Callable
@@ -90,15 +91,23 @@ class Commands:
 
 
 def _load() -> None:
-    """Load compiled kernels and what reads words, which each process would do otherwise."""
-    from lstd import LSTDStatistics
+    """Do what takes time only once: load compiled kernels, prepare to read words, look for BLAS, find fonts."""
+    from lstd import LSTD
     from lstd.cli.app import run
+    from lstd.statistics.threads import one_blas_thread
 
     with contextlib.redirect_stderr(io.StringIO()):
         run(["inspect", ""])
 
-    rows, flags = np.ones((4, 2)), np.arange(4) % 2 == 1
-    LSTDStatistics.from_arrays(rows, rows[:, 0], gamma=0.9, lmbda=0.9, episode=[0, 0, 1, 1], terminated=flags)
+    with one_blas_thread():
+        X, y = np.tile(np.eye(2), (20, 1)), np.ones(40)
+        ends = {"episode": np.arange(40) // 2, "terminated": np.arange(40) % 2 == 1}
+        model = LSTD(0.9, 0.9).fit(X, y, **ends)
+        if "lstd.report.model_page" in sys.modules:
+            from lstd.report import write_fit_report
+
+            with tempfile.TemporaryDirectory() as folder:
+                write_fit_report(f"{folder}/page.html", model, X, y, **ends)
 
 
 def _serve() -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated
+from functools import cache
+from typing import Annotated, Any
 
 import typer
 
@@ -38,10 +39,15 @@ def top(
         raise typer.Exit
 
 
+@cache
+def _command() -> Any:
+    return typer.main.get_command(app)  # which takes milliseconds
+
+
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code."""
     try:
-        code = app(args=None if arguments is None else list(arguments), prog_name="lstd", standalone_mode=False)
+        code = _command()(args=None if arguments is None else list(arguments), prog_name="lstd", standalone_mode=False)
     except KeyboardInterrupt:
         return fail(f"interrupted{advice()}.", INTERRUPTED)
     except LSTDError as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import re
+from functools import cache
 from typing import Any
 
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
@@ -38,6 +39,12 @@ def render(template: str, package: str = __package__, **values: Any) -> str:
     >>> "<h1>A &lt; B</h1>" in page, "http" in page
     (True, False)
     """
+    return _environment(package).get_template(template).render(values)
+
+
+@cache
+def _environment(package: str) -> Environment:
+    """Make the environment that has compiled the templates of a package."""
     environment = Environment(
         loader=ChoiceLoader([PackageLoader(package), PackageLoader(__package__)]),
         autoescape=True,
@@ -46,7 +53,7 @@ def render(template: str, package: str = __package__, **values: Any) -> str:
         lstrip_blocks=True,
     )
     environment.filters |= {function.__name__: function for function in _FILTERS}
-    return environment.get_template(template).render(values)
+    return environment
 
 
 def powers(text: object) -> Markup:
