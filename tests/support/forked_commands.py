@@ -91,7 +91,7 @@ class Commands:
 
 
 def _load() -> None:
-    """Do what takes time only once: load compiled kernels, prepare to read words, look for BLAS, find fonts."""
+    """Do what takes time once: load compiled kernels, prepare to read words, look for BLAS, read templates."""
     from lstd import LSTD
     from lstd.cli.app import run
     from lstd.statistics.threads import one_blas_thread
@@ -106,8 +106,19 @@ def _load() -> None:
         if "lstd.report.model_page" in sys.modules:
             from lstd.report import write_fit_report
 
+            _draw_quickly()
             with tempfile.TemporaryDirectory() as folder:
                 write_fit_report(f"{folder}/page.html", model, X, y, **ends)
+
+
+def _draw_quickly() -> None:
+    """Put a fixed figure in the place of those of a page, of the same order of size: drawing takes most of its time."""
+    from matplotlib.figure import Figure
+
+    page: Any = importlib.import_module("lstd.report.model_page")
+    for name in [name for name in vars(page) if name.startswith("draw_")]:
+        setattr(page, name, lambda *_: Figure())
+    page.svg_of = lambda figure: b"<svg/>" * 5000
 
 
 def _serve() -> None:
