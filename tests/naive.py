@@ -445,6 +445,28 @@ def cluster_jackknife(sums):
     return (1 - 1 / len(sums)) * sum(np.outer(d, d) for d in changes)
 
 
+def uncorrelated(columns, features):
+    """Columns less their least-squares fit by the features, each of mean square one; those that vanish are dropped."""
+    rest = columns - features @ np.linalg.lstsq(features, columns, rcond=None)[0]
+    kept = np.mean(rest**2, axis=0) > 1e-6 * np.mean(columns**2, axis=0)
+    return rest[:, kept] / np.sqrt(np.mean(rest[:, kept] ** 2, axis=0))
+
+
+def squares_and_products(features):
+    """Squares and products of standardised features, clipped at three standard deviations, (T, n (n + 1) / 2)."""
+    z = np.clip((features - features.mean(axis=0)) / features.std(axis=0), -3.0, 3.0)
+    n = z.shape[1]
+    return np.column_stack([z[:, i] * z[:, j] for i in range(n) for j in range(i, n)])
+
+
+def jackknife_f(d, q, shares):
+    """Hotelling's statistic of weights d (r,) with influence vectors q (E, r), as F, and its degrees of freedom."""
+    V = q.T @ q
+    nu = degrees_of_freedom(np.sqrt([one @ np.linalg.solve(V, one) for one in q]), shares)
+    rest = max(1.0, nu - len(d) + 1)
+    return d @ np.linalg.solve(V, d) * rest / (len(d) * nu), len(d), rest
+
+
 def degrees_of_freedom(u, shares):
     """Satterthwaite's degrees of freedom of Σ u_e², with a guard of 10 w² on the kurtosis; a number."""
     w2 = sum(share**2 for share in shares)

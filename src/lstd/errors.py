@@ -69,6 +69,10 @@ class UnobservedWarning(LSTDWarning):
     """Given when a score mostly compares a model with itself, since most of the returns were not observed."""
 
 
+class MisfitWarning(LSTDWarning):
+    """Given when returns depend on the features in ways that the model cannot follow; the message says by how much."""
+
+
 class NothingToChooseWarning(LSTDWarning):
     """Given when the data do not determine a choice of settings; the message says why, and which are used."""
 

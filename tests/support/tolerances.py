@@ -18,6 +18,9 @@ class Tolerance(NamedTuple):
 TOLERANCES = {
     "sums": Tolerance(1e-12, 1e-12, "two orders of summation of a few hundred terms of order 1"),
     "solve": Tolerance(1e-9, 1e-10, "condition number at most 1e4, sums in another order"),
+    "misfit": Tolerance(
+        1e-6, 1e-9, "regressions of squares on features up to a ridge term of 1e-11 and clusters of 4e3"
+    ),
     "check_value": Tolerance(0.0, 1e-9, "the published check values, given to ten digits"),
     "stationary": Tolerance(1e-12, 1e-13, "64 squarings of a stochastic matrix, rows rescaled each time"),
     "power_series": Tolerance(1e-11, 1e-12, "thousands of terms of a power series against a linear solve"),

@@ -17,12 +17,14 @@ from sklearn.utils.validation import check_is_fitted
 from lstd.data.check_rows import PerRow, check_per_row
 from lstd.data.checks import check_array, check_choice, check_flag, check_real
 from lstd.data.returns import TOLERANCE, warn_if_little
+from lstd.data.rows import Rows
 from lstd.errors import InvalidInputError
 from lstd.errors import warn as give_warning
 from lstd.estimators.bias_check import BiasCheck, check_bias
 from lstd.estimators.comparison import Comparison, check_rewards, compare
 from lstd.estimators.inputs import checked_features, checked_rows
 from lstd.estimators.intervals import SCALES, Interval
+from lstd.estimators.misfit_check import MisfitCheck, check_misfit
 from lstd.estimators.model import Model
 from lstd.estimators.saving import read_model, write_model
 from lstd.statistics.statistics import LSTDStatistics
@@ -184,11 +186,66 @@ class Predictor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         BiasWarning
             When the p-value is below 0.01.
         """
+        return check_bias(
+            self._rows_to_check(X, y, episode, terminated, X_next, discount, importance_ratio, groups), self._model
+        )
+
+    def misfit_check(
+        self, X: Any, y: ArrayLike, *, episode: PerRow = None, terminated: PerRow = None, X_next: Any = None,
+        discount: PerRow = None, importance_ratio: PerRow = None, groups: PerRow = None,
+    ) -> MisfitCheck:  # fmt: skip
+        """Check for misfit: whether returns depend on the features in ways that no weighted sum of them can follow.
+
+        Squares and products of the features and a small boosted tree are fitted beside the features with λ = 1, and
+        tested with groups or episodes as independent. Intervals leave such a misfit out, and more data does not reduce
+        it. :meth:`bias_check` looks for what a larger λ would change.
+
+        Parameters
+        ----------
+        X, y, episode, terminated, X_next, discount, importance_ratio, groups
+            As in :meth:`LSTD.fit`; usually the data of `fit`.
+
+        Returns
+        -------
+        MisfitCheck
+            With `systematic`, `expected`, `standard_error`, `p_value` and `misfit`.
+
+        Raises
+        ------
+        InvalidInputError
+            When an array breaks a rule, or there are fewer than 10 groups or episodes, or 100 rows of one stream.
+
+        Warns
+        -----
+        MisfitWarning
+            When the p-value is below 0.01.
+
+        Examples
+        --------
+        A straight line cannot follow rewards that are the square of the only feature:
+
+        >>> import warnings
+        >>> import numpy as np
+        >>> from lstd import LSTD
+        >>> x, noise = np.linspace(-1.0, 1.0, 200), np.random.default_rng(0).normal(size=200)
+        >>> ends = {"episode": np.arange(200), "terminated": np.ones(200, dtype=bool)}
+        >>> for X in (np.column_stack([x]), np.column_stack([x, x**2])):
+        ...     model = LSTD(gamma=0.0, fit_intercept=True).fit(X, 9 * x**2 + noise, **ends)
+        ...     with warnings.catch_warnings(action="ignore"):
+        ...         check = model.misfit_check(X, 9 * x**2 + noise, **ends)
+        ...     print(check.misfit, round(check.systematic, 1))
+        True 2.6
+        False 0.0
+        """
+        rows = self._rows_to_check(X, y, episode, terminated, X_next, discount, importance_ratio, groups)
+        return check_misfit(rows, self._model)
+
+    def _rows_to_check(self, *data: Any) -> Rows:
+        """Check the arguments of a check; with an intercept, the rows have the column of ones."""
         model = self._model
-        data = (X, y, episode, terminated, X_next, discount, importance_ratio, groups)
         rows = checked_rows(self, data, model.settings.gamma, sort=True)
         check_rewards(rows, model)
-        return check_bias(rows.with_ones() if model.settings.fit_intercept else rows, model)
+        return rows.with_ones() if model.settings.fit_intercept else rows
 
     def score(
         self, X: Any, y: ArrayLike, sample_weight: PerRow = None, *, episode: PerRow = None, terminated: PerRow = None,

@@ -30,6 +30,7 @@ from lstd.statistics.solve import check_range
 Array = NDArray[np.float64]
 
 SIGNIFICANT = 0.01  # p-value below which there is a warning
+_FEWEST = (5, 20)  # episodes, and rows of one
 _RIDGE = 2.0**-6  # in units of the mean square of a feature; a larger one alone would make the two estimates differ
 
 
@@ -67,8 +68,7 @@ def check_bias(rows: Rows, model: Model) -> BiasCheck:
     lmbda = model.statistics.lmbda
     if lmbda == 1.0:
         raise InvalidInputError("`lmbda` must be below 1 for a check of bias; got 1, which does not bootstrap.")
-    if not len(rows):
-        raise InvalidInputError("`X` must hold the rows to compare predictions on; got none.")
+    check_enough("bias", rows, *_FEWEST)
     check_finite("X", rows.X)
     products = rows.X.T @ rows.X
     gram = np.asarray(products.toarray() if sparse.issparse(products) else products) / len(rows)
@@ -84,6 +84,18 @@ def check_bias(rows: Rows, model: Model) -> BiasCheck:
     if not model.statistics.single:
         return check
     return BiasCheck(**{name: value[0].item() for name, value in vars(check).items()})
+
+
+def check_enough(what: str, rows: Rows, n_groups: int, n_rows: int) -> None:
+    """Refuse to check fewer than `n_groups` groups or episodes, or fewer than `n_rows` rows of one stream."""
+    count = int(rows.begins.sum()) if len(rows) else 0
+    grouped = rows.groups is not None
+    if count < n_groups and (grouped or count != 1 or len(rows) < n_rows):
+        needed = f"{n_groups} groups" if grouped else f"{n_groups} episodes, or {n_rows} rows of one stream"
+        raise InvalidInputError(
+            f"A check of {what} needs at least {needed}; got {len(rows)} rows of {count} "
+            f"{'group' if grouped else 'episode'}{'s' * (count != 1)}. Pass more."
+        )
 
 
 def _compared(with_lmbda: Model, with_one: Model, gram: Array) -> BiasCheck:
@@ -120,5 +132,6 @@ def _message(check: BiasCheck, lmbda: float) -> str:
     return (
         f"Predictions with `lmbda` {lmbda:g} differ from predictions with 1 by {difference:.2g} (root mean square, of "
         f"values of {size:.2g}); {expected:.2g} would be chance. So the features do not represent the values, and "
-        "bootstrapping biases the predictions, beyond their intervals. Use a larger `lmbda`, or more features."
+        "bootstrapping biases the predictions, beyond their intervals. Add features, such as squares, products or "
+        "bins; if there are none to add, use a larger `lmbda`."
     )

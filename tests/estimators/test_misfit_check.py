@@ -1,0 +1,198 @@
+"""The check of misfit: silent where returns are a weighted sum of the features, loud where they are not."""
+
+from __future__ import annotations
+
+import warnings
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from scipy import sparse, special
+from sklearn.ensemble import HistGradientBoostingRegressor
+
+import naive
+from lstd import LSTD
+from lstd.errors import InvalidInputError, MisfitWarning
+from tolerances import assert_close
+
+
+def episodes(n_episodes, seed, nonlinear=lambda x: 0.0 * x[:, 0]):
+    """Episodes of 2 to 8 rows that share an error; reward at their ends, linear in two features, plus `nonlinear`."""
+    random = np.random.default_rng(seed)
+    lengths = random.integers(2, 9, n_episodes)
+    episode = np.repeat(np.arange(n_episodes), lengths)
+    X = random.normal(size=(n_episodes, 2))[episode] + 0.5 * random.normal(size=(len(episode), 2))
+    y = X @ [1.0, -1.0] + nonlinear(X) + random.exponential(size=n_episodes)[episode] + random.normal(size=len(X))
+    return X, y, {"episode": episode, "terminated": np.append(np.diff(episode) > 0, True)}
+
+
+def checked(X, y, columns, **settings):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", MisfitWarning)
+        return (
+            LSTD(**{"gamma": 0.0, "fit_intercept": True, **settings}).fit(X, y, **columns).misfit_check(X, y, **columns)
+        )
+
+
+def test_weighted_sums_of_the_features_seldom_raise_an_alarm():
+    p_values = [checked(*episodes(60, seed)).p_value for seed in range(30)]
+    assert np.mean(np.array(p_values) < 0.05) <= 0.1
+    assert np.mean(np.array(p_values) < 0.8) >= 0.2
+
+
+@pytest.mark.parametrize(
+    "nonlinear", [lambda x: x[:, 0] ** 2, lambda x: x[:, 0] * x[:, 1], lambda x: 2 * np.sin(3 * x[:, 0])],
+    ids=["square", "product", "wave"],
+)  # fmt: skip
+def test_what_no_weighted_sum_can_follow_does(nonlinear):
+    X, y, columns = episodes(400, 1, nonlinear)
+    model = LSTD(gamma=0.0, fit_intercept=True).fit(X, y, **columns)
+    with pytest.warns(MisfitWarning, match="Add features such as squares, products or bins"):
+        found = model.misfit_check(X, y, **columns)
+    assert found.misfit is True
+    assert found.dominates
+    assert found.standard_error == pytest.approx(model.predict(X, return_std=True)[1].mean())
+    truth = naive.uncorrelated(nonlinear(X)[:, np.newaxis], np.column_stack([X, np.ones(len(X))]))[:, 0]
+    assert 0.6 * truth @ nonlinear(X) / len(X) < found.systematic < 1.3 * truth @ nonlinear(X) / len(X)
+
+
+def test_features_for_what_was_missing_end_it():
+    X, y, columns = episodes(200, 2, lambda x: x[:, 0] ** 2)
+    found = checked(np.column_stack([X, X[:, 0] ** 2]), y, columns)
+    assert found.misfit is False
+    assert not found.dominates
+
+
+def test_it_is_the_test_of_the_definition():
+    gamma, n_episodes, alpha = 0.5, 40, 2.0
+    X, y, columns = episodes(n_episodes, 3, lambda x: 0.3 * x[:, 0] ** 2)
+    edges = [0, *np.flatnonzero(columns["terminated"]) + 1]
+    slices = [slice(first, end) for first, end in pairwise(edges)]
+    phi = np.column_stack([X, np.ones(len(X))])
+    returns = np.concatenate([naive.discounted_returns(y[part], gamma) for part in slices])
+    fold = np.repeat(np.arange(n_episodes) * 5 // n_episodes, [part.stop - part.start for part in slices])
+    residuals, boosted = np.empty(len(X)), np.empty(len(X))
+    for k in range(5):
+        outside = fold != k
+        share = np.sum(outside) / len(X)
+        ridge = np.diag([alpha * share, alpha * share, 0.0])
+        weights = np.linalg.solve(phi[outside].T @ phi[outside] + ridge, phi[outside].T @ returns[outside])
+        residuals[~outside] = returns[~outside] - phi[~outside] @ weights
+    tree = {"max_iter": 20, "max_depth": 3, "min_samples_leaf": 20, "early_stopping": False, "random_state": 0}
+    for k in range(5):
+        grown = HistGradientBoostingRegressor(**tree).fit(X[fold != k], residuals[fold != k])
+        boosted[fold == k] = grown.predict(X[fold == k])
+    products = naive.uncorrelated(naive.squares_and_products(X), phi)
+    tests = np.column_stack([products, naive.uncorrelated(boosted[:, np.newaxis], np.column_stack([phi, products]))])
+    both = np.column_stack([tests, phi])
+    A, b = [
+        np.cumsum([one[part].T @ two[part] for part in slices], axis=0)
+        for one, two in ((both, both), (both, returns[:, np.newaxis]))
+    ]
+    theta = np.linalg.solve(A[-1], b[-1][:, 0])
+    q = naive.influence(A, b[..., 0], theta, np.zeros(len(theta)), [1] * n_episodes)
+    F, r, rest = naive.jackknife_f(theta[:3], q[:, :3], [1 / n_episodes] * n_episodes)
+    t, df = theta[3] / np.sqrt(np.sum(q[:, 3] ** 2)), naive.degrees_of_freedom(q[:, 3], [1 / n_episodes] * n_episodes)
+    expected = 2 * min(special.fdtrc(r, rest, F), special.stdtr(df, -t))
+    kept = 4 if theta[3] > 0 else 3
+    gram = tests[:, :kept].T @ tests[:, :kept] / len(X)
+    systematic = theta[:kept] @ gram @ theta[:kept]
+    chance = np.trace(gram @ q[:, :kept].T @ q[:, :kept])
+    found = checked(X, y, columns, gamma=gamma, lmbda=1.0, alpha=alpha)
+    assert_close(found.p_value, expected, "misfit")
+    assert_close(found.expected, np.sqrt(chance), "misfit")
+    assert_close(found.systematic, np.sqrt(max(0.0, systematic - chance)), "misfit")
+
+
+def test_scales_forms_and_rewards_make_no_difference():
+    X, y, columns = episodes(60, 4, lambda x: 0.5 * x[:, 0] ** 2)
+    found = checked(X, y, columns, gamma=0.5, alpha=0.0)
+    forms = [
+        checked(sparse.csr_array(X), y, columns, gamma=0.5, alpha=0.0),
+        checked(X * [1e8, 1e-8], y, columns, gamma=0.5, alpha=0.0),
+        checked(X, y, {**columns, "X_next": np.roll(X, -1, axis=0)}, gamma=0.5, alpha=0.0),
+    ]
+    for other in forms:
+        assert_close(other.p_value, found.p_value, "misfit")
+        assert_close(other.systematic, found.systematic, "misfit")
+    both = checked(X, np.column_stack([y, 1e100 * y]), columns, gamma=0.5, alpha=0.0)
+    assert both.p_value.shape == both.misfit.shape == both.standard_error.shape == (2,)
+    assert_close(both.systematic / [1, 1e100], [found.systematic] * 2, "misfit")
+
+
+def test_groups_are_independent_of_one_another():
+    X, y, columns = episodes(300, 5, lambda x: 0.5 * x[:, 0] ** 2)
+    groups = columns["episode"] % 30
+    order = np.argsort(groups, kind="stable")
+    found = checked(X, y, {**columns, "groups": groups})
+    sorted_columns = {name: column[order] for name, column in columns.items()}
+    assert_close(
+        checked(X[order], y[order], {**sorted_columns, "groups": groups[order]}).p_value, found.p_value, "misfit"
+    )
+    with pytest.raises(InvalidInputError, match=r"at least 10 groups; got .* rows of 7 groups"):
+        checked(X, y, {**columns, "groups": columns["episode"] % 7})
+
+
+def test_one_stream_and_its_variants():
+    random = np.random.default_rng(5)
+    x = np.zeros(3000)
+    for t in range(1, len(x)):
+        x[t] = 0.8 * x[t - 1] + 0.6 * random.normal()
+    noise = random.normal(size=len(x))
+    X = x[:, np.newaxis]
+    assert not checked(X, x + noise, {}, gamma=0.9, lmbda=0.5).misfit
+    found = checked(X, x + x**2 + noise, {}, gamma=0.9, lmbda=0.5)
+    assert found.misfit
+    # v = Σ γᵏ E[x²]: (x² − 1) / (1 − .9 · .64) and a constant, of standard deviation √2 / .424
+    assert found.systematic == pytest.approx(np.sqrt(2) / 0.424, rel=0.25)
+
+
+def test_one_hot_features_leave_nothing_out():
+    random = np.random.default_rng(7)
+    found = checked(
+        np.eye(5)[random.integers(5, size=500)], random.normal(size=500), {}, gamma=0.5, fit_intercept=False
+    )
+    assert (found.systematic, found.misfit) == (0.0, False)
+
+
+def test_a_missing_intercept_is_found():
+    X, y, columns = episodes(60, 8)
+    assert checked(X, y + 5.0, columns, fit_intercept=False).misfit
+    assert not checked(X, y + 5.0, columns).misfit
+
+
+def test_without_noise_or_rewards():
+    X, _, columns = episodes(60, 9)
+    for rewards in (X @ [1.0, 2.0], np.zeros(len(X))):
+        found = checked(X, rewards, columns)
+        assert (found.systematic, found.p_value) == (0.0, 1.0)
+    assert checked(X, X[:, 0] ** 2, columns).misfit
+
+
+def test_no_intervals_no_standard_error():
+    X, y, columns = episodes(60, 10, lambda x: x[:, 0] ** 2)
+    found = checked(X, y, columns, n_blocks=0)
+    assert (found.standard_error, found.misfit, found.dominates) == (None, True, False)
+
+
+@pytest.mark.parametrize("check", ["misfit_check", "bias_check"])
+@pytest.mark.parametrize("n_rows", [0, 1, 7])
+def test_too_few_rows(check, n_rows):
+    X, y, columns = episodes(20, 11)
+    model = LSTD(gamma=0.5).fit(X, y, **columns)
+    few = {name: column[:n_rows] for name, column in columns.items()}
+    with pytest.raises(InvalidInputError, match=f"needs at least .* episodes.*; got {n_rows} rows"):
+        getattr(model, check)(X[:n_rows], y[:n_rows], **few)
+    with pytest.raises(InvalidInputError, match=f"rows of one stream; got {n_rows} rows"):
+        getattr(model, check)(X[:n_rows], y[:n_rows])
+
+
+def test_constant_and_huge_features():
+    X, y, columns = episodes(60, 12)
+    assert not checked(np.ones((len(X), 2)), y, columns).misfit
+    assert not checked(np.ones((len(X), 1)), y, columns, fit_intercept=False).misfit
+    model = LSTD(gamma=0.0).fit(X, y, **columns)
+    with pytest.raises(InvalidInputError, match="overflow"):
+        model.misfit_check(X, 1e200 * y, **columns)
+    with pytest.raises(InvalidInputError, match="row 3 has nan in column 1"):
+        model.misfit_check(np.where(np.arange(2 * len(X)).reshape(-1, 2) == 7, np.nan, X), y, **columns)
