@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 VARIANTS = ("boyan", "uncorrected", "mixed")
 COLUMNS = ("X", "y", "X_next", "discount", "importance_ratio", "trace_coefficient", "weight")
-Zero = Fraction(0)
+ZERO = Fraction(0)
 
 
 class Transition(NamedTuple):
@@ -45,7 +45,7 @@ def is_horizon(case, t):
 
 def arrival(case, t):
     """γ_t, the discount on arrival in row t."""
-    return Zero if begins(case, t) else case["discount"][t - 1]
+    return ZERO if begins(case, t) else case["discount"][t - 1]
 
 
 def episodes(case):
@@ -63,7 +63,7 @@ def episodes(case):
 
 
 def zeros(n, m):
-    return [[Zero] * m for _ in range(n)]
+    return [[ZERO] * m for _ in range(n)]
 
 
 def add_outer(A, factor, u, v):
@@ -80,7 +80,7 @@ def axpy(factor, x, y):
 
 
 def dot(u, v):
-    return sum((x * y for x, y in zip(u, v, strict=True)), Zero)
+    return sum((x * y for x, y in zip(u, v, strict=True)), ZERO)
 
 
 def with_ridge(A, alpha):
@@ -133,7 +133,7 @@ def decay(episode, i, t, lmbda):
 
 def trace(episode, t, lmbda):
     """z_t = Σ_{i≤t} decay(i, t) φ_i, Theorem 1."""
-    z = [Zero] * len(episode[0].phi)
+    z = [ZERO] * len(episode[0].phi)
     for i in range(t + 1):
         z = axpy(decay(episode, i, t, lmbda), episode[i].phi, z)
     return z
@@ -174,7 +174,7 @@ def matrix_with_successors(episode, lmbda, variant):
 
     Boyan's takes it whole, Uncorrected drops it, Mixed takes 1 − λ of it.
     """
-    share = {"boyan": Fraction(1), "uncorrected": Zero, "mixed": 1 - lmbda}[variant]
+    share = {"boyan": Fraction(1), "uncorrected": ZERO, "mixed": 1 - lmbda}[variant]
     A = zeros(*[len(episode[0].phi)] * 2)
     for t, step in enumerate(episode):
         for k in range(t, len(episode)):
@@ -221,9 +221,9 @@ def chunk(case, lmbda, start, end):
     n, m = len(case["X"][0]), len(case["y"][0])
     inside = [t for t in range(start, end) if not is_horizon(case, t)]
     own = [[s for s in episode if s.row in inside] for episode in episodes(case)]
-    own = [[run[0]._replace(arrival=Zero), *run[1:]] for run in own if run]
+    own = [[run[0]._replace(arrival=ZERO), *run[1:]] for run in own if run]
     A, b = system(own, n, m, lmbda, "uncorrected")
-    B, p, h, c = zeros(n, n), [Zero] * n, [Zero] * n, [Zero] * m
+    B, p, h, c = zeros(n, n), [ZERO] * n, [ZERO] * n, [ZERO] * m
     for run in own:
         horizon = run[-1].row + 1
         if horizon < end and is_horizon(case, horizon) and not begins(case, horizon):
@@ -237,7 +237,7 @@ def chunk(case, lmbda, start, end):
             rho = case["importance_ratio"][t]
             p = axpy((1 - rho * lmbda) * before, phi, p)
             c = axpy(rho * lmbda * before, case["y"][t], c)
-    z = [Zero] * n
+    z = [ZERO] * n
     if own and own[-1][-1].row == end - 1:
         z = trace(own[-1], len(own[-1]) - 1, lmbda)
     return {"A": A, "B": B, "b": b, "z": z, "p": p, "h": h, "c": c, "D": products(case, lmbda, start, end)}
@@ -246,7 +246,7 @@ def chunk(case, lmbda, start, end):
 def products(case, lmbda, start, end):
     """Π_{start≤j<end} ρ_jλγ_j; 0 from a horizon row on, where no trace goes on."""
     rows = range(start, end)
-    factors = (Zero if is_horizon(case, j) else case["importance_ratio"][j] * lmbda * arrival(case, j) for j in rows)
+    factors = (ZERO if is_horizon(case, j) else case["importance_ratio"][j] * lmbda * arrival(case, j) for j in rows)
     return math.prod(factors, start=Fraction(1))
 
 
@@ -260,7 +260,7 @@ def accumulating_trace(episode, t, lmbda):
 
 def replacing_trace(episode, t, lmbda):
     """e_t[i] = decay(s, t) φ_s[i], s the last step up to t at which feature i was not 0; 0 if there was none."""
-    e = [Zero] * len(episode[0].phi)
+    e = [ZERO] * len(episode[0].phi)
     for i in range(len(e)):
         seen = [s for s in range(t + 1) if episode[s].phi[i] != 0]
         if seen:
@@ -270,7 +270,7 @@ def replacing_trace(episode, t, lmbda):
 
 def td(runs, n, lmbda, step_size, trace_of):
     """TD(λ): θ ← θ + a (r + γφ'ᵀθ − φᵀθ) e_t, e_t by a direct sum; θ after each transition."""
-    theta, result = [Zero] * n, []
+    theta, result = [ZERO] * n, []
     for episode in runs:
         for t, step in enumerate(episode):
             error = step.rewards[0] + step.discount * dot(step.successor, theta) - dot(step.phi, theta)
@@ -285,7 +285,7 @@ def true_online_td(runs, n, lmbda, step_size):
     From those at the start of the episode, each row is updated once towards its λ-return up to the horizon, whose
     bootstrap values are under the weights before the transition that leads there. θ after each transition.
     """
-    theta, result = [Zero] * n, []
+    theta, result = [ZERO] * n, []
     for episode in runs:
         start, known = theta, []  # weights before each transition
         for last in range(len(episode)):
@@ -300,7 +300,7 @@ def true_online_td(runs, n, lmbda, step_size):
 
 def lambda_return(episode, t, last, lmbda, known):
     """G_t^λ = (1−λ) Σ_{k<last} λ^{k−t} G_t^{(k+1−t)} + λ^{last−t} G_t^{(last+1−t)}."""
-    total, product, rewards = Zero, Fraction(1), Zero
+    total, product, rewards = ZERO, Fraction(1), ZERO
     for k in range(t, last + 1):
         rewards += product * episode[k].rewards[0]
         product *= episode[k].discount

@@ -12,7 +12,8 @@ import pytest
 
 from lstd import LSTD, TD, LSTDStatistics, RecursiveLSTD, TrueOnlineTD
 from lstd.mrp import RandomMRP, make_features
-from vectors import FOLDER, assert_vector, cases, load, numbers, transitions
+from online_streams import Transition
+from vectors import FOLDER, assert_vector, cases, load, numbers
 
 VARIANTS = ("boyan", "uncorrected", "mixed")
 NOT_IN_LSTD = {"weights": {"weight", "trace_coefficient"}}  # checked by conformance/check.py and check.mjs alone
@@ -35,11 +36,11 @@ def arrays(case, rows=slice(None)):
     y = numbers(case["y"])
     columns = {"episode": np.array(case["episode"]), "terminated": np.array(case["terminated"])}
     discount = np.where(columns["terminated"], numbers(case["gamma"]), numbers(case["discount"]))
-    ratios = numbers(case["importance_ratio"])
     if (discount != numbers(case["gamma"])).any():
         columns["discount"] = discount
-    if (ratios != 1.0).any():
-        columns["importance_ratio"] = ratios
+    for name in ("importance_ratio", "trace_coefficient", "weight"):
+        if (numbers(case[name]) != 1.0).any():
+            columns[name] = numbers(case[name])
     if case["successors"] == "given":
         columns["X_next"] = numbers(case["X_next"])
     columns |= {"X": numbers(case["X"]), "y": y[:, 0] if y.shape[1] == 1 else y}
@@ -52,6 +53,18 @@ def settings(case):
 
 def statistics(case, rows=slice(None)):
     return LSTDStatistics.from_arrays(**arrays(case, rows), **settings(case))
+
+
+def transitions(case):
+    """Transitions of a case of one reward, each with its row; an episode that was cut off is truncated at its last."""
+    rows = [t for t, successor in enumerate(case["X_next"]) if successor is not None]
+    X, y, discounts, ratios = (numbers(case[name]) for name in ("X", "y", "discount", "importance_ratio"))
+    result = []
+    for t in rows:
+        ended = case["terminated"][t]
+        cut = not ended and not any(s > t and case["episode"][s] == case["episode"][t] for s in rows)
+        result.append((t, Transition(X[t], y[t, 0], numbers(case["X_next"][t]), ended, cut, discounts[t], ratios[t])))
+    return result
 
 
 def column(coefficients):
@@ -97,13 +110,6 @@ def recursive(case, variant):
     return RecursiveLSTD(len(case["X"][0]), gamma, lmbda, alpha, variant)
 
 
-def update(model, step):
-    model.update(
-        step.x, step.reward, step.x_next, terminated=step.terminated, truncated=step.truncated, discount=step.discount,
-        importance_ratio=step.importance_ratio,
-    )  # fmt: skip
-
-
 @each("steps")
 def test_recursive_weights(case):
     """Of each variant, from a recursion for it and from those for the other variants."""
@@ -112,7 +118,7 @@ def test_recursive_weights(case):
     for s in case["expected"]["solutions"]:
         for model in models.values():
             if model.n_updates < s["transitions"]:
-                update(model, steps[model.n_updates][1])
+                steps[model.n_updates][1].feed(model)
             assert_vector(column(model.weights_for(s["variant"])), s["weights"], s["condition"])
         assert_vector(column(models[s["variant"]].weights), s["weights"], s["condition"])
 
@@ -200,7 +206,7 @@ def td_models(case):
 def test_td(case):
     for model, expected in td_models(case):
         for (_, step), weights in zip(transitions(case), expected, strict=True):
-            update(model, step)
+            step.feed(model)
             assert_vector(model.weights, weights)
 
 

@@ -1,4 +1,4 @@
-"""The vectors of `conformance/`: cases, their numbers as float64, their transitions, and the tolerance."""
+"""The vectors of `conformance/`: cases, their numbers as float64, and the tolerance."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import json
 import sys
 from fractions import Fraction
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
@@ -46,32 +45,3 @@ def assert_vector(found, expected, condition=1):
     assert np.shape(found) == expected.shape
     most = TOLERANCES["conformance"].rtol * condition * np.abs(expected).max()
     np.testing.assert_allclose(found, expected, rtol=0.0, atol=most)
-
-
-class Step(NamedTuple):
-    """Arguments of one update; an episode that was cut off is truncated at its last transition."""
-
-    x: np.ndarray
-    reward: float
-    x_next: np.ndarray
-    terminated: bool
-    truncated: bool
-    discount: float
-    importance_ratio: float
-
-
-def transitions(case):
-    """Transitions of a case of one reward, in order: pairs of a row number and a Step."""
-    rows = [t for t, successor in enumerate(case["X_next"]) if successor is not None]
-    columns = [numbers(case[name]) for name in ("X", "y", "discount", "importance_ratio")]
-    result = []
-    for t in rows:
-        phi, reward, discount, ratio = (column[t] for column in columns)
-        ends = not any(s > t and case["episode"][s] == case["episode"][t] for s in rows)
-        terminated = case["terminated"][t]
-        successor = numbers(case["X_next"][t])
-        step = Step(
-            phi, float(reward[0]), successor, terminated, ends and not terminated, float(discount), float(ratio)
-        )
-        result.append((t, step))
-    return result
