@@ -1,8 +1,9 @@
 """Measure how often intervals hold the fixed point of LSTD(λ), and how often they hold the value.
 
-    python benchmarks/intervals.py [--repeats 500] [--write docs/intervals.md]
+    python benchmarks/intervals.py [--repeats 500] [--only {episodes,groups}] [--write docs/intervals.md]
 
-The data are episodes of classic and random processes, and one stream of random ones. The ridge coefficient is 1/64 of
+The data are episodes of classic and random processes, one stream of random ones, and windows from every visit of 120
+subjects: each visit begins an episode that has all later visits of the subject. The ridge coefficient is 1/64 of
 the mean squared length of a row. Each row of the tables covers several processes and kinds of features, with the mean,
 the least and the largest coverage. Coverage is the share of data sets whose interval holds the fixed point or the
 value. It is averaged over the visited states with their stationary distribution. With 500 data sets, its standard error
@@ -18,7 +19,7 @@ import os
 import platform
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -32,10 +33,11 @@ from lstd import LSTD
 from lstd.experiments.protocol import FEATURES, GAMMA
 from lstd.mrp import RandomMRP, make_features
 from pages import write_between
-from problems import Case, episodic_cases
+from problems import Case, Data, Windows, episodic_cases
 from ratios import Ratio, timed
 
 Array = NDArray[np.float64]
+Draw = Callable[..., Data]  # called with a case and a seed
 
 HOW = """\
 `LSTD.fit` on one stream of independent normal features and rewards, on one thread, with what intervals need (by
@@ -49,6 +51,11 @@ LEVELS = (0.95, 0.9)
 LMBDAS = (0.0, 0.9, 1.0)
 EPISODES = (10, 30, 100, 300)
 LENGTHS = (1000, 10_000, 100_000)
+SUBJECTS = 120
+OVERLAPPING = (
+    "Boyan chain, tabular", "Boyan chain, interpolating", "30 random states, tabular", "30 random states, binary",
+    "30 random states, normal",
+)  # fmt: skip
 RIDGE = 1 / 64
 _VARIES = 1e-3
 
@@ -67,17 +74,25 @@ def main() -> None:
     """Print the tables, and write them with --write."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
     parser.add_argument("--repeats", type=int, default=500, help="data sets per case")
+    parser.add_argument("--only", choices=TABLES, help="one of the two parts")
     parser.add_argument("--write", type=Path, metavar="PAGE", help="also write the tables into this Markdown page")
     arguments = parser.parse_args()
-    page = "\n".join(coverage(arguments.repeats))
-    print(page)
-    if arguments.write:
-        write_between(arguments.write, "benchmarks/intervals.py", page)
+    for name in [arguments.only] if arguments.only else TABLES:
+        page = "\n".join([heading(), "", explained(arguments.repeats), "", *TABLES[name](arguments.repeats)])
+        print(page)
+        if arguments.write:
+            write_between(arguments.write, f"benchmarks/intervals.py {name}", page)
 
 
-def coverage(repeats: int) -> list[str]:
-    """Measure coverage and return its tables."""
-    lines = [heading(), "", explained(repeats), "", "Episodes:", "", *HEADER]
+def of_groups(repeats: int) -> list[str]:
+    """Measure coverage with episodes that overlap, without groups and with them."""
+    cases = [Windows.of(case) for case in episodic_cases(SEED) if case.name in OVERLAPPING]
+    return [*HEADER, *(line for name in WINDOWS for line in table(name, cases, repeats, "groups" in name))]
+
+
+def of_episodes(repeats: int) -> list[str]:
+    """Measure coverage with independent episodes and with one stream."""
+    lines = ["Episodes:", "", *HEADER]
     for n_episodes in EPISODES:
         lines += table(f"{n_episodes} episodes", episodic_cases(SEED), repeats, n_episodes >= 100)
     lines += ["", "One stream:", "", *HEADER]
@@ -126,13 +141,20 @@ def table(name: str, cases: list[Case], repeats: int, must: bool) -> Iterator[st
         )
 
 
-KINDS = {
-    **{f"{n} episodes": ("episodes", n) for n in EPISODES},
-    **{f"{n} transitions": ("stream", n) for n in LENGTHS},
+WINDOWS: dict[str, Draw] = {
+    "by visit": partial(Windows.windows, n_subjects=SUBJECTS, groups=False),
+    "by visit, with `groups`": partial(Windows.windows, n_subjects=SUBJECTS, groups=True),
+    "shuffled, with `groups`": partial(Windows.windows, n_subjects=SUBJECTS, groups=True, shuffled=True),
 }
+KINDS: dict[str, Draw] = {
+    **{f"{n} episodes": partial(Case.episodes, n_episodes=n) for n in EPISODES},
+    **{f"{n} transitions": partial(Case.stream, n_steps=n) for n in LENGTHS},
+    **WINDOWS,
+}
+TABLES = {"episodes": of_episodes, "groups": of_groups}
 
 
-def covered(case: Case, lmbda: float, kind: tuple[str, int], repeats: int) -> Coverage:
+def covered(case: Case, lmbda: float, draw: Draw, repeats: int) -> Coverage:
     """Measure the coverage over data sets of one kind."""
     features, D = case.features, case.model.stationary
     goal, values = features @ case.model.fixed_point(features, lmbda), case.model.values
@@ -143,8 +165,8 @@ def covered(case: Case, lmbda: float, kind: tuple[str, int], repeats: int) -> Co
     with warnings.catch_warnings(), threadpool_limits(1):
         warnings.simplefilter("ignore")
         for repeat in range(repeats):
-            X, y, columns, states = getattr(case, kind[0])(kind[1], SEED + repeat)
-            model = LSTD(case.model.gamma, lmbda, RIDGE * scale).fit(X, y, **columns)
+            X, y, columns, states = draw(case, seed=SEED + repeat)
+            model = LSTD(case.model.gamma, lmbda, RIDGE * scale, fit_intercept=False).fit(X, y, **columns)
             visited = np.bincount(states, minlength=len(D)) > 0
             seen += visited
             for i, level in enumerate(LEVELS):

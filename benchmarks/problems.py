@@ -51,6 +51,37 @@ class Case:
         return Data(self.features[run.states[:stop]], run.rewards[:stop], columns, run.states[:stop])
 
 
+@dataclass(frozen=True, eq=False)
+class Windows(Case):
+    """Windows from every visit of a subject to the last one: each is an episode, and those of a subject overlap.
+
+    A subject is an episode of `subjects`. `model` is the process of a window, which begins in a state as often as that
+    is visited.
+    """
+
+    subjects: Case
+
+    @classmethod
+    def of(cls, case: Case) -> Windows:
+        """Return the windows of the episodes of a case."""
+        m = case.model
+        visits = np.linalg.solve((np.eye(m.n_states) - m.transition).T, m.start)
+        model = MRP(m.transition, m.reward, reward_std=m.reward_std, gamma=m.gamma, start=visits / visits.sum())
+        return cls(case.name, model, case.features, case)
+
+    def windows(self, n_subjects: int, seed: int, *, groups: bool, shuffled: bool = False) -> Data:
+        """Draw windows by visit, all first visits, all second visits and so on, or shuffled; with `groups` or not."""
+        X, y, columns, states = self.subjects.episodes(n_subjects, seed)
+        subject, ended, place = columns["episode"], columns["terminated"], np.arange(len(y))
+        order = np.lexsort((subject, place - np.searchsorted(subject, subject)))
+        if shuffled:
+            order = np.random.default_rng(seed).permutation(len(y))
+        lengths = np.searchsorted(subject, subject[order], side="right") - order
+        rows = np.repeat(order - np.cumsum(lengths) + lengths, lengths) + np.arange(lengths.sum())
+        columns = {"episode": np.repeat(place, lengths), "terminated": ended[rows]}
+        return Data(X[rows], y[rows], columns | ({"groups": subject[rows]} if groups else {}), states[rows])
+
+
 @cache
 def normal_rows(n_features: int, n_rows: int) -> tuple[Array, Array]:
     """Make independent normal features and rewards, once in each process."""
