@@ -19,7 +19,7 @@ import os
 import platform
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -118,7 +118,7 @@ HEADER = [
 ]
 
 
-def table(name: str, cases: list[Case], repeats: int, must: bool) -> Iterator[str]:
+def table(name: str, cases: Sequence[Case], repeats: int, must: bool) -> Iterator[str]:
     """Yield a row per λ. The goal is 0.93 to 0.97 with `must`; otherwise 0.90 to 0.98 for 30 episodes and λ ≤ 0.9."""
     jobs = [(case, lmbda) for lmbda in LMBDAS for case in cases]
     coverages = Parallel(n_jobs=-1)(delayed(covered)(case, lmbda, KINDS[name], repeats) for case, lmbda in jobs)

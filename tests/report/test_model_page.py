@@ -519,3 +519,22 @@ def test_figures_can_be_saved_by_their_own_means():
     buffer = io.BytesIO()
     plot_calibration(model, X, y, terminated=terminated).savefig(buffer, format="png")
     assert buffer.getvalue().startswith(b"\x89PNG")
+
+
+def test_groups_are_taken_as_independent(tmp_path):
+    X, y, terminated = chain()
+    groups = (np.cumsum(terminated) - terminated) // 5
+    model = LSTD(gamma=0.95).fit(X, y, terminated=terminated, groups=groups)
+    found = evaluate(model, X, y, terminated=terminated, groups=groups)
+    returns = found.compared.returns[:, 0]
+    assert_close(
+        found.calibration(0, 10).standard_error,
+        calibration(found.prediction[:, 0], returns, groups=groups, unobserved=found.compared.observed.unobserved,
+                    weight=found.weight).standard_error, "sums",
+    )  # fmt: skip
+    path = write_fit_report(tmp_path / "fit.html", model, X, y, terminated=terminated, groups=groups)
+    words = " ".join(path.read_text(encoding="utf-8").split())
+    assert "They take groups as independent" in words
+    assert "each of one or more groups, are taken as independent" in words
+    names = {"terminated": terminated, "groups": groups}
+    assert len(plot_predictions(model, X, y, **names).axes) == len(plot_calibration(model, X, y, **names).axes) == 1

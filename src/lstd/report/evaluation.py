@@ -127,13 +127,15 @@ class Evaluation:
 
     @property
     def groups(self) -> str:
-        """What the intervals of mean returns take as independent: "episodes", or "blocks" of rows if those are few."""
+        """What intervals of mean returns take as independent: "groups", "episodes", or "blocks" of rows if few."""
+        if self.rows.groups is not None:
+            return "groups"
         few = len(np.unique(self.episode[self.weight > 0.0])) < _MIN_EPISODES
         return "blocks" if few else "episodes"
 
     def calibration(self, reward: int, n_bins: int) -> Calibration:
         """Compare the mean prediction and the mean return of one reward, in bins of the prediction."""
-        groups = self.episode
+        groups = self.episode if self.rows.groups is None else self.rows.groups
         if self.groups == "blocks":
             scored = np.cumsum(self.weight > 0.0)
             # Blocks of less than two horizons depend too much on their neighbours.
@@ -168,7 +170,7 @@ def half_widths(table: Calibration, level: float) -> Array:
 
 def evaluate(
     model: Predictor, X: Any, y: ArrayLike, *, episode: PerRow = None, terminated: PerRow = None, X_next: Any = None,
-    discount: PerRow = None, importance_ratio: PerRow = None, unobserved: str = "predict",
+    discount: PerRow = None, importance_ratio: PerRow = None, groups: PerRow = None, unobserved: str = "predict",
     tolerance: float = TOLERANCE, level: float = LEVEL, rewards: Sequence[str] | None = None, warn: bool = True,
 ) -> Evaluation:  # fmt: skip
     """Check rows and bring them together with a fitted model. Parameters as in :func:`lstd.report.plot_predictions`.
@@ -187,7 +189,7 @@ def evaluate(
             f"`episode` or `terminated` must be given for a model fitted to {model.n_episodes_} episodes; got neither. "
             "Without them, all rows would count as one episode."
         )
-    data = (X, y, episode, terminated, X_next, discount, importance_ratio)
+    data = (X, y, episode, terminated, X_next, discount, importance_ratio, groups)
     compared = compare(model, model.model_, data, unobserved=unobserved, tolerance=tolerance, warn=warn)
     if not len(compared.rows):
         raise InvalidInputError("`X` must have at least one row; got none.")
