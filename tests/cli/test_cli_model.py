@@ -103,12 +103,14 @@ def test_fit_predict_score_inspect(folder, capsys, data, variant):
     assert run(["score", "model", data, "--quiet", "--json"]) == 0
     score = json.loads(capsys.readouterr().out)
     last = columns["t"] == 19
-    returns, unobserved = discounted_returns(columns["r"], 0.9, last, columns["done"] == 1)
-    counts = unobserved < 0.01
-    errors = (returns - X @ weights)[counts]
-    assert (score["rows"], score["scored"]) == (200, int(counts.sum()))
+    terminated = columns["done"] == 1
+    returns, unobserved = discounted_returns(columns["r"], 0.9, last, terminated, X @ weights)
+    scored = terminated | ~last
+    errors = (returns - X @ weights)[scored]
+    assert (score["rows"], score["scored"], score["unobserved"]) == (200, 195, "predict")
+    assert_close(score["observed_share"], 1 - unobserved[scored].mean(), "sums")
     assert_close(score["rewards"]["r"]["mse"], np.mean(errors**2), "solve")
-    assert_close(score["rewards"]["r"]["r2"], 1 - np.mean(errors**2) / np.var(returns[counts]), "solve")
+    assert_close(score["rewards"]["r"]["r2"], 1 - np.mean(errors**2) / np.var(returns[scored]), "solve")
 
 
 def test_what_people_read(folder, capsys):
@@ -125,7 +127,11 @@ def test_what_people_read(folder, capsys):
     assert "  coefficients for r, and their standard errors\n    x            " in shown
     assert "    (intercept)  " in shown
     assert run(["score", "model", "data.csv"]) == 0
-    assert "100 of 200 rows scored" in capsys.readouterr().out
+    assert "195 of 200 rows scored; 80 % of their returns was observed\n" in capsys.readouterr().out
+    assert run(["score", "model", "data.csv", "--unobserved", "drop"]) == 2
+    assert '`unobserved="drop"` must have episodes that all terminated or were all' in capsys.readouterr().err
+    assert run(["score", "model", "data.csv", "--unobserved", "ipcw", "--tolerance", "0.5"]) == 0
+    assert " of 200 rows scored; " in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("extension", [".csv", ".parquet"])

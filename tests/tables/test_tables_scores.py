@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from lstd.data.returns import discounted_returns
 from lstd.data.settings import Settings
-from lstd.errors import InvalidInputError
+from lstd.errors import InvalidInputError, UnobservedWarning
+from lstd.estimators.metrics import observed_returns
 from lstd.statistics.solve import Solution
 from lstd.tables.predicting import CsvSink, predict_tables
 from lstd.tables.row_reader import Roles
@@ -47,22 +48,62 @@ def test_returns_of_no_row_and_of_one():
         assert unobserved.tolist() == [1.0] * rows
 
 
+LENGTHS = [40, 1, 30, 20, 2, 55, 7, 7, 600]  # the longest terminates
+
+
+@pytest.mark.filterwarnings("ignore::lstd.errors.UnobservedWarning")
 @pytest.mark.parametrize("gamma", [0.0, 0.6, 0.99, 1.0])
-@pytest.mark.parametrize("chunk_rows", [1, 13, 100, 10_000])
-def test_scores_are_those_of_the_whole(tmp_path, gamma, chunk_rows):
-    table = episodes([40, 1, 30, 600, 2, 55], seed=10)
+@pytest.mark.parametrize("unobserved", ["predict", "ipcw"])
+def test_scores_are_those_of_the_whole(tmp_path, gamma, unobserved):
+    table = episodes(LENGTHS, seed=10)
     path = write(table, tmp_path / "a.parquet")
     model = fit_stream([path], ROLES, Settings(gamma, 0.7))[0]
-    score = score_tables(model, [path], ROLES, chunk_rows=chunk_rows)
     columns = {name: table[name].to_numpy(zero_copy_only=False) for name in table.column_names}
-    last = np.append(columns["id"][1:] != columns["id"][:-1], True)
-    returns, unobserved = discounted_returns(columns["r"], gamma, last, columns["done"])
-    counts = unobserved < 0.01
     predicted = model.predict(np.column_stack([columns["x"], columns["y"]]))
-    errors, returns = (returns - predicted)[counts], returns[counts]
-    assert (score.rows, score.scored) == (728, int(counts.sum()))
-    assert_close(score.mse, [np.mean(errors**2)], "sums")
-    assert_close(score.r2, [1 - np.sum(errors**2) / np.sum((returns - returns.mean()) ** 2)], "solve")
+    expected = observed_returns(
+        columns["r"], gamma=gamma, prediction=predicted, episode=columns["id"], terminated=columns["done"],
+        unobserved=unobserved,
+    )  # fmt: skip
+    weight, returns = expected.weight, expected.returns
+    mse = np.average((returns - predicted) ** 2, weights=weight)
+    variance = np.average((returns - np.average(returns, weights=weight)) ** 2, weights=weight)
+    for chunk_rows in (1, 13, 100, 10_000):
+        score = score_tables(model, [path], ROLES, unobserved=unobserved, chunk_rows=chunk_rows)
+        assert (score.rows, score.scored) == (sum(LENGTHS), np.count_nonzero(weight))
+        assert_close(score.mse, [mse], "solve")
+        assert_close(score.r2, [1 - mse / variance], "solve")
+        assert_close(score.observed_share, expected.share, "sums")
+
+
+@pytest.mark.parametrize("gamma", [0.6, 1.0])
+def test_complete_returns_are_scored_alike_only_if_that_does_not_select(tmp_path, gamma):
+    table = episodes([40, 1, 30, 2], seed=10)
+    path = write(table, tmp_path / "a.parquet")
+    model = fit_stream([path], ROLES, Settings(gamma, 0.7))[0]
+    with pytest.raises(InvalidInputError, match="2 terminated, and 1 of 71 rows"):
+        score_tables(model, [path], ROLES, unobserved="drop")
+    whole = write(table[:40], tmp_path / "b.parquet")
+    found = [score_tables(model, [whole], ROLES, unobserved=way) for way in ("predict", "drop", "ipcw")]
+    assert found[0].observed_share == 1.0
+    for other in found[1:]:
+        assert_close(other.r2, found[0].r2, "solve")
+    cut = write(table[:39], tmp_path / "c.parquet")
+    roles = Roles(("x", "y"), ("r",), "id")
+    if gamma == 1.0:
+        for way, message in (("drop", r"of 39 rows none can be scored"), ("ipcw", "cut off after 38 steps, so longer")):
+            with pytest.raises(InvalidInputError, match=message):
+                score_tables(model, [cut], roles, unobserved=way)
+    else:
+        dropped, weighted = (score_tables(model, [cut], roles, unobserved=way) for way in ("drop", "ipcw"))
+        assert dropped.scored == weighted.scored == 38 - 9  # 0.6^10 is below 0.01
+        assert_close(dropped.mse, weighted.mse, "solve")
+
+
+def test_a_score_of_little_that_was_observed_says_so(tmp_path):
+    path = write(episodes([30, 40], seed=12)[30:], tmp_path / "a.csv")
+    model = fit_stream([path], ROLES, Settings(1.0))[0]
+    with pytest.warns(UnobservedWarning, match="Only 0 % of the discounted weight"):
+        assert score_tables(model, [path], ROLES).observed_share == 0.0
 
 
 def test_score_of_a_long_stream_holds_few_rows(tmp_path, monkeypatch):
@@ -87,8 +128,11 @@ def test_score_without_whole_returns_says_so(tmp_path):
     table = episodes([2, 30, 2, 40], seed=12)[2:32]
     path = write(table, tmp_path / "a.csv")
     model = fit_stream([path], ROLES, Settings(0.99))[0]
-    with pytest.raises(InvalidInputError, match=r"of 30 rows none can be scored.*more than 459 rows"):
-        score_tables(model, [path], ROLES)
+    with pytest.raises(InvalidInputError, match=r"of 30 rows none can be scored.* goes on for 459 steps"):
+        score_tables(model, [path], ROLES, unobserved="drop")
+    one = write(table[28:29], tmp_path / "b.csv")
+    with pytest.raises(InvalidInputError, match=r"of 1 rows none can be scored.*: a row is scored if another row of"):
+        score_tables(model, [one], ROLES)
 
 
 def test_without_discount_memory_does_not_grow_with_an_episode(tmp_path):
@@ -98,20 +142,14 @@ def test_without_discount_memory_does_not_grow_with_an_episode(tmp_path):
     path, roles = write(table, tmp_path / "a.parquet"), Roles(("x",), ("r",), None, "d")
     model = fit_stream([path], roles, Settings(1.0, 1.0))[0]
     found = score_tables(model, [path], roles, chunk_rows=1000)
-    returns = np.cumsum(reward[25_000::-1])[::-1]
-    errors = returns - model.predict(reward[:25_001, np.newaxis])
-    assert (found.rows, found.scored) == (30_000, 25_001)
+    predicted = model.predict(reward[:, np.newaxis])
+    ended, cut = (np.cumsum(reward[part][::-1])[::-1] for part in (slice(0, 25_001), slice(25_001, 29_999)))
+    returns = np.concatenate([ended, cut + predicted[-1]])
+    errors = returns - predicted[:-1]
+    assert (found.rows, found.scored) == (30_000, 29_999)
+    assert_close(found.observed_share, 25_001 / 29_999, "sums")
     assert_close(found.mse, [np.mean(errors**2)], "solve")
     assert_close(found.r2, [1 - np.mean(errors**2) / np.var(returns)], "solve")
-
-
-def test_without_discount_only_terminated_episodes_can_be_scored(tmp_path):
-    path = write(episodes([30, 40], seed=12)[30:], tmp_path / "a.csv")
-    model = fit_stream([path], ROLES, Settings(1.0))[0]
-    with pytest.raises(InvalidInputError, match=r"of 40 rows none can be scored, .*: a row counts when its"):
-        score_tables(model, [path], ROLES)
-    with pytest.raises(InvalidInputError, match=r"no row can be scored: with gamma 1 .* Name .*`--terminated`"):
-        score_tables(model, [path], Roles(("x", "y"), ("r",), "id"))
 
 
 def test_scores_and_predictions_that_overflow_are_refused(tmp_path):

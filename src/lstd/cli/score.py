@@ -23,14 +23,26 @@ def score(
     episode: Annotated[str | None, typer.Option(metavar="NAME", help=AS_IN_FIT)] = None,
     terminated: Annotated[str | None, typer.Option(metavar="NAME", help=AS_IN_FIT)] = None,
     truncated: Annotated[str | None, typer.Option(metavar="NAME", help=AS_IN_FIT)] = None,
+    unobserved: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME", help="predict, ipcw or drop: what to do with returns that were cut off.", show_default=True
+        ),
+    ] = "predict",
+    tolerance: Annotated[
+        float,
+        typer.Option(metavar="NUMBER", help="A return is complete if gamma^h is below.", show_default=True),
+    ] = 0.01,
     as_json: Annotated[bool, typer.Option("--json", help="As one JSON document.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help=QUIET)] = False,
 ) -> int:
     """Compare predictions with the discounted returns that tables show.
 
-    Gives R² and the mean squared error. In an episode that did not terminate, a row counts if gamma^h < 0.01, with h
-    rows to its end: less than 1 % of its return was not observed. Exit codes: 0 done, 1 output could not be written, 2
-    bad usage or input, 130 interrupted (143 by SIGTERM).
+    Gives R² and the mean squared error. Where an episode was cut off, the prediction there completes the return. With
+    --unobserved ipcw, only complete returns count, weighted by the inverse probability that they are complete; with
+    drop, they count alike, which is refused if some episodes terminated and others were cut off. Says which share of
+    the discounted returns was observed: a small one says little about the model. Exit codes: 0 done, 1 output could not
+    be written, 2 bad usage or input, 130 interrupted (143 by SIGTERM).
     """
     check_packages("score")
     from lstd.estimators.saving import read_model
@@ -39,9 +51,12 @@ def score(
     loaded = read_model(model)
     roles = score_roles(loaded, names(reward), episode, terminated, truncated)
     with reading(quiet) as on_progress:
-        result = score_tables(loaded, data, roles, on_progress=on_progress)
+        result = score_tables(
+            loaded, data, roles, unobserved=unobserved, tolerance=tolerance, on_progress=on_progress
+        )  # fmt: skip
     content = _content(result, roles.rewards)
-    return output(_json(model, data, result, content) if as_json else _text(result, content))
+    about = {"model": model, "data": data, "unobserved": unobserved, "tolerance": tolerance}
+    return output(_json(about, result, content) if as_json else _text(result, content))
 
 
 def _content(result: Score, rewards: tuple[str, ...]) -> dict[str, dict[str, float | None]]:
@@ -51,25 +66,16 @@ def _content(result: Score, rewards: tuple[str, ...]) -> dict[str, dict[str, flo
 
 
 def _text(result: Score, content: dict[str, dict[str, float | None]]) -> str:
-    lines = [
-        f"{result.scored} of {result.rows} rows scored, those whose returns were observed to {result.tolerance:.0%}"
-    ]
+    observed = f"{100 * result.observed_share:.2g} % of their returns was observed"
+    lines = [f"{result.scored} of {result.rows} rows scored; {observed}"]
     for reward, values in content.items():
         r2 = "not defined, since all returns are equal" if values["r2"] is None else f"{values['r2']:.6g}"
         lines.append(f"  {reward}: R² {r2}; mean squared error {values['mse']:.6g}")
     return "\n".join(lines)
 
 
-def _json(model: str, data: list[str], result: Score, content: dict[str, Any]) -> str:
+def _json(about: dict[str, Any], result: Score, content: dict[str, Any]) -> str:
     from lstd.cli.describe import document
 
-    return document(
-        {
-            "model": model,
-            "data": data,
-            "rows": result.rows,
-            "scored": result.scored,
-            "tolerance": result.tolerance,
-            "rewards": content,
-        }
-    )
+    counts = {"rows": result.rows, "scored": result.scored, "observed_share": result.observed_share}
+    return document(about | counts | {"rewards": content})

@@ -2,8 +2,10 @@
 
 Rows wait until their returns are known: to the end of their episode, or for 41/(1−γ) rows, after which the rest is
 below rounding. With γ = 1 they need not wait. Let R_t be the sum of the rewards of the episode before row t, and R the
-sum of all. The return of the row is R − R_t, and the error of its prediction p_t is R − (R_t + p_t): so the means and
-spreads of R_t and of R_t + p_t are enough when the episode ends.
+sum of all, with the prediction at the cut if there is one. The return of the row is R − R_t, and the error of its
+prediction p_t is R − (R_t + p_t): so the means and spreads of R_t and of R_t + p_t are enough when the episode ends.
+
+Inverse probability weights need the length of every episode first, so with them the tables are read twice.
 """
 
 from __future__ import annotations
@@ -15,7 +17,16 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from lstd.data.returns import TOLERANCE, discounted_returns
+from lstd.data.returns import (
+    TOLERANCE,
+    Cuts,
+    check_treatment,
+    check_unbiased,
+    discounted_returns,
+    ipcw_weights,
+    steps_to_complete,
+    warn_if_little,
+)
 from lstd.distributed.choosing import OnProgress
 from lstd.errors import InvalidInputError
 from lstd.estimators.model import Model
@@ -40,16 +51,41 @@ class Score:
     rows : int
         Rows read.
     scored : int
-        Rows whose returns were observed, up to `tolerance`.
-    tolerance : float
-        Largest share of a return that may be unobserved.
+        Rows with a weight above zero.
+    observed_share : float
+        Share of the discounted weight of their returns that was observed.
     """
 
     r2: Array
     mse: Array
     rows: int
     scored: int
+    observed_share: float
+
+
+@dataclass(frozen=True)
+class _Treatment:
+    """How returns that were cut off are treated, as by :mod:`lstd.data.returns`."""
+
+    unobserved: str
     tolerance: float
+    gamma: float
+    cuts: Cuts | None  # for "ipcw"
+
+    @classmethod
+    def of(cls, reader: RowReader, unobserved: str, tolerance: float, gamma: float) -> _Treatment:
+        cuts = None
+        if unobserved == "ipcw":
+            cuts = _cuts(reader)
+            cuts.check_reach(steps_to_complete(gamma, tolerance))
+        return cls(unobserved, tolerance, gamma, cuts)
+
+    def weights(self, age: NDArray[np.int64], length: NDArray[np.int64], ended: NDArray[np.bool_]) -> Array:
+        """Weight of rows by their age, the transitions of their episode so far, and whether it terminated."""
+        needed = steps_to_complete(self.gamma, self.tolerance)
+        if self.cuts is not None:
+            return ipcw_weights(self.cuts, age, length, ended, needed)
+        return np.asarray((self.unobserved == "predict") | ended | (age + needed <= length), dtype=np.float64)
 
 
 def score_tables(
@@ -57,63 +93,84 @@ def score_tables(
     paths: Sequence[str],
     roles: Roles,
     *,
+    unobserved: str = "predict",
+    tolerance: float = TOLERANCE,
     chunk_rows: int | None = None,
     on_progress: OnProgress | None = None,
 ) -> Score:
-    """Compare predictions with observed discounted returns.
+    """Compare predictions with discounted returns, as :meth:`lstd.LSTD.score` does.
 
-    In an episode that did not terminate, a row counts when γ^h < 0.01, with h transitions to its end.
-
-    Raises InvalidInputError at the first bad row, or when fewer than two rows count.
+    Raises InvalidInputError at the first bad row, when fewer than two rows are scored, or when `unobserved` has no
+    answer. Warns if little was observed.
     """
+    tolerance, gamma = check_treatment(unobserved, tolerance), model.settings.gamma
     reader = RowReader(paths, roles, chunk_rows=chunk_rows, on_progress=on_progress)
-    if model.settings.gamma == 1.0 and roles.terminated is None:
-        raise InvalidInputError(
-            f"{', '.join(paths)}: no row can be scored: with gamma 1 only rows of episodes that terminated count. "
-            "Name the column that says which did with `--terminated`."
-        )
+    treatment = _Treatment.of(reader, unobserved, tolerance, gamma)
     moments = _Moments(len(roles.rewards))
-    gamma = model.settings.gamma
-    waiting = _Undiscounted(moments) if gamma == 1.0 else _Waiting(moments, gamma)
+    waiting = _Undiscounted(moments, treatment) if gamma == 1.0 else _Waiting(moments, treatment)
     rows = 0
     with np.errstate(over="ignore", invalid="ignore"):  # the results are checked
-        for chunk in reader.chunks():
+        for chunk in (reader if treatment.cuts is None else reader.again()).chunks():
             rows += len(chunk)
             waiting.add(chunk, predictions_of(model, chunk))
         waiting.finish()
         squares = moments.squares
+    if unobserved == "drop":
+        check_unbiased(moments.count, moments.left_out, moments.terminated)
     if moments.count < 2:
-        raise InvalidInputError(_too_few(paths, rows, moments.count, model.settings.gamma))
+        raise InvalidInputError(_too_few(paths, rows, moments.count, treatment))
     if not (np.isfinite(squares) & np.isfinite(moments.spread)).all():
         raise InvalidInputError(
             f"{', '.join(paths)}: the squares of returns or of errors are beyond 1e308; scale the rewards down, or "
             "look for huge values."
         )
-    return Score(moments.r2(), squares / moments.count, rows, moments.count, TOLERANCE)
+    share = moments.observed / moments.weight
+    warn_if_little(share)
+    return Score(moments.r2(), squares / moments.weight, rows, moments.count, share)
 
 
-def _too_few(paths: Sequence[str], rows: int, count: int, gamma: float) -> str:
-    counts, remedy = "when its episode terminates", "Name the column of terminated episodes"
-    if gamma < 1.0:
-        needed = int(np.ceil(np.log(TOLERANCE) / np.log(gamma))) if gamma else 1
-        counts += f" or goes on for more than {needed} rows (γ^h < {TOLERANCE:g})"
-        remedy += ", or give longer ones"
+def _cuts(reader: RowReader) -> Cuts:
+    """Read the lengths of all episodes."""
+    lengths: list[int] = []
+    ended: list[bool] = []
+    for chunk in reader.chunks():
+        last = np.flatnonzero(np.diff(chunk.episode, append=-1))
+        columns = chunk.episode[last], np.diff(last, prepend=-1), chunk.terminated[last]
+        for number, n_rows, end in zip(*(column.tolist() for column in columns), strict=True):
+            if number == len(lengths):
+                lengths.append(0)
+                ended.append(False)
+            lengths[number] += n_rows
+            ended[number] = end
+    terminated = np.array(ended, dtype=np.bool_)
+    return Cuts(np.array(lengths, dtype=np.int64) - ~terminated, terminated)
+
+
+def _too_few(paths: Sequence[str], rows: int, count: int, treatment: _Treatment) -> str:
+    gamma, tolerance = treatment.gamma, treatment.tolerance
+    counts, remedy = "another row of its episode follows or it terminates", "Give longer episodes"
+    if treatment.unobserved != "predict":
+        counts, remedy = "its episode terminates", "Use `--unobserved predict`, name the column of terminated episodes"
+        if gamma < 1.0:
+            counts += f" or goes on for {steps_to_complete(gamma, tolerance):g} steps (γ^h < {tolerance:g})"
+            remedy += ", or give longer ones"
     return (
-        f"{', '.join(paths)}: of {rows} rows {count or 'none'} can be scored, and at least 2 are needed: a row counts "
-        f"{counts}. {remedy}."
+        f"{', '.join(paths)}: of {rows} rows {count or 'none'} can be scored, and at least 2 are needed: a row is "
+        f"scored if {counts}. {remedy}."
     )
 
 
 class _Waiting:
     """Rows with their rewards and predictions, until their returns are known."""
 
-    def __init__(self, moments: _Moments, gamma: float) -> None:
+    def __init__(self, moments: _Moments, treatment: _Treatment) -> None:
         n_rewards = len(moments.mean)
-        self._moments, self._gamma = moments, gamma
+        self._moments, self._treatment = moments, treatment
         self._rewards: list[Array] = [np.empty((0, n_rewards))]
         self._predicted: list[Array] = [np.empty((0, n_rewards))]
         self._episodes: list[NDArray[np.int64]] = [np.empty(0, np.int64)]
         self._terminated: list[NDArray[np.bool_]] = [np.empty(0, np.bool_)]
+        self._first_age = 0  # of the first row that waits
         self._due = 0
 
     def add(self, chunk: Chunk, predicted: Array) -> None:
@@ -133,82 +190,128 @@ class _Waiting:
         """Move the rows whose returns are known to the moments."""
         rewards, predicted = np.concatenate(self._rewards), np.concatenate(self._predicted)
         episodes, terminated = np.concatenate(self._episodes), np.concatenate(self._terminated)
-        last = np.ones(len(episodes), dtype=np.bool_)
-        last[:-1] = episodes[1:] != episodes[:-1]
-        returns, unobserved = discounted_returns(rewards, self._gamma, last, terminated)
+        if not len(episodes):
+            return
+        last = np.append(episodes[1:] != episodes[:-1], True)
+        completion = predicted if self._treatment.unobserved == "predict" else 0.0
+        returns, unobserved = discounted_returns(rewards, self._treatment.gamma, last, terminated, completion)
         waits = np.zeros(len(episodes), dtype=np.bool_)
-        if not at_end and len(episodes):
+        if not at_end:
             waits = (episodes == episodes[-1]) & (unobserved > _NEGLIGIBLE)
+        ends, number, full = np.flatnonzero(last), np.cumsum(last) - last, terminated | ~last
+        age = np.arange(len(last)) - np.append(-self._first_age, ends[:-1] + 1)[number]
+        weight = self._treatment.weights(age, (age + full)[ends][number], terminated[ends][number])
+        known = full & ~waits
+        self._moments.terminated += int(terminated[~waits].sum())
+        self._moments.add(*(a[known] for a in (returns, returns - predicted, weight, 1.0 - unobserved)))
         self._rewards, self._predicted = [rewards[waits]], [predicted[waits]]
         self._episodes, self._terminated = [episodes[waits]], [terminated[waits]]
-        counts = ~waits & (unobserved < TOLERANCE)
-        self._moments.add(returns[counts], returns[counts] - predicted[counts])
+        self._first_age = int(age[waits][0]) if waits.any() else 0
 
 
 class _Undiscounted:
     """The current episode with γ = 1: its rewards so far, and moments of R_t and of R_t + p_t."""
 
-    def __init__(self, moments: _Moments) -> None:
-        self._whole = moments
-        self._episode = -1
-        self._rewards = np.zeros_like(moments.mean)
-        self._before = _Moments(len(moments.mean))
+    def __init__(self, moments: _Moments, treatment: _Treatment) -> None:
+        self._whole, self._treatment = moments, treatment
+        self._begin(-1)
+
+    def _begin(self, episode: int) -> None:
+        m = len(self._whole.mean)
+        self._episode, self._length, self._before = episode, 0, _Moments(m)
+        self._rewards, self._predicted = np.zeros(m), np.zeros(m)  # before the last row, and of it
+        self._pending = np.empty((0, m))  # the reward of the last row
 
     def add(self, chunk: Chunk, predicted: Array) -> None:
         starts = np.flatnonzero(np.diff(chunk.episode, prepend=-1)) if len(chunk) else np.empty(0, np.intp)
         for first, end in pairwise([*starts.tolist(), len(chunk)]):
             if chunk.episode[first] != self._episode:
-                self._episode = int(chunk.episode[first])
-                self._rewards, self._before = np.zeros_like(self._rewards), _Moments(len(self._rewards))
-            rewards = self._rewards + np.cumsum(chunk.y[first:end], axis=0)
-            before = np.concatenate([self._rewards[np.newaxis], rewards[:-1]])
-            self._before.add(before, before + predicted[first:end])
-            self._rewards = rewards[-1]
+                self._close(terminated=False)
+                self._begin(int(chunk.episode[first]))
+            self._extend(chunk.y[first:end], predicted[first:end])
             if chunk.terminated[end - 1]:
-                self._whole.merge(self._before.mirrored(self._rewards))
+                self._transitions(self._pending, self._predicted[np.newaxis])
+                self._close(terminated=True)
 
     def finish(self) -> None:
-        """Do nothing: an episode that is not over does not count."""
+        self._close(terminated=False)
+
+    def _extend(self, rewards: Array, predicted: Array) -> None:
+        """Add rows: all before the last one are transitions."""
+        rewards = np.vstack([self._pending, rewards])
+        if len(self._pending):
+            predicted = np.vstack([self._predicted, predicted])
+        self._transitions(rewards[:-1], predicted[:-1])
+        self._pending, self._predicted = rewards[-1:], predicted[-1]
+
+    def _transitions(self, rewards: Array, predicted: Array) -> None:
+        sums = self._rewards + np.cumsum(rewards, axis=0)
+        before = np.vstack([self._rewards, sums])
+        ages = self._length + np.arange(len(rewards))
+        cuts = self._treatment.cuts
+        weight = np.ones(len(rewards)) if cuts is None else cuts.after(ages)
+        self._before.add(before[:-1], before[:-1] + predicted, weight, np.ones(len(rewards)))
+        self._rewards, self._length = before[-1], self._length + len(rewards)
+
+    def _close(self, *, terminated: bool) -> None:
+        """Add the rows of the episode to the whole."""
+        moments, treatment = self._before, self._treatment
+        if terminated:
+            self._whole.terminated += 1
+            probability = (
+                1.0 if treatment.cuts is None else float(treatment.cuts.not_before(np.array([self._length]))[0])
+            )
+            self._whole.merge(moments.mirrored(self._rewards, 1.0 / probability))
+            self._begin(-1)
+        elif treatment.unobserved == "predict":
+            moments.observed = 0.0
+            self._whole.merge(moments.mirrored(self._rewards + self._predicted))
+        else:
+            self._whole.left_out += moments.count
 
 
 class _Moments:
-    """Count, mean and spread (sum of squared deviations) of returns and of errors, merged as by Chan et al. (1979)."""
+    """Weight, mean and spread (sum of squared deviations) of returns and of errors, merged as by Chan et al. (1979)."""
 
     def __init__(self, n_rewards: int) -> None:
-        self.count = 0
+        self.count = self.left_out = self.terminated = 0  # rows with a weight and without; rows that terminated
+        self.weight = self.observed = 0.0  # of these rows, and of what was observed
         self.mean, self.spread, self._mean_error, self._spread_error = np.zeros((4, n_rewards))
 
     @property
     def squares(self) -> Array:
         """Sum of squared errors."""
-        return np.asarray(self._spread_error + self.count * self._mean_error**2)
+        return np.asarray(self._spread_error + self.weight * self._mean_error**2)
 
-    def add(self, returns: Array, errors: Array) -> None:
-        """Add rows, arrays of shape (T, m)."""
-        block = _Moments(returns.shape[1])
-        if len(returns):
-            block.count = len(returns)
-            block.mean, block._mean_error = returns.mean(axis=0), errors.mean(axis=0)
-            block.spread = ((returns - block.mean) ** 2).sum(axis=0)
-            block._spread_error = ((errors - block._mean_error) ** 2).sum(axis=0)
+    def add(self, returns: Array, errors: Array, weight: Array, seen: Array) -> None:
+        """Add rows: arrays of shape (T, m), weights and observed shares of shape (T,)."""
+        block, kept = _Moments(returns.shape[1]), weight > 0.0
+        returns, errors, weight, seen = returns[kept], errors[kept], weight[kept], seen[kept]
+        self.left_out += len(kept) - len(weight)
+        if len(weight):
+            block.count, block.weight, block.observed = len(weight), float(weight.sum()), float(weight @ seen)
+            block.mean, block._mean_error = weight @ returns / block.weight, weight @ errors / block.weight
+            block.spread = weight @ (returns - block.mean) ** 2
+            block._spread_error = weight @ (errors - block._mean_error) ** 2
         self.merge(block)
 
     def merge(self, other: _Moments) -> None:
         """Add other moments."""
-        both = self.count + other.count
         if not other.count:
             return
-        share, weight = other.count / both, self.count * other.count / both
+        both = self.weight + other.weight
+        share, weight = other.weight / both, self.weight * other.weight / both
         step, step_error = other.mean - self.mean, other._mean_error - self._mean_error
         self.spread = self.spread + other.spread + step**2 * weight
         self._spread_error = self._spread_error + other._spread_error + step_error**2 * weight
         self.mean, self._mean_error = self.mean + step * share, self._mean_error + step_error * share
-        self.count = both
+        self.weight, self.count, self.observed = both, self.count + other.count, self.observed + other.observed
 
-    def mirrored(self, total: Array) -> _Moments:
-        """Return the moments of `total` less each value."""
+    def mirrored(self, total: Array, scale: float = 1.0) -> _Moments:
+        """Return the moments of `total` less each value, with `scale` times the weights."""
         mirror = _Moments(len(total))
-        mirror.count, mirror.spread, mirror._spread_error = self.count, self.spread, self._spread_error
+        mirror.count, mirror.weight, mirror.observed = self.count, scale * self.weight, scale * self.observed
+        mirror.spread, mirror._spread_error = scale * self.spread, scale * self._spread_error
         mirror.mean, mirror._mean_error = total - self.mean, total - self._mean_error
         return mirror
 
