@@ -89,7 +89,7 @@ def exact(data: Data) -> Array:
 
 def by_fit(data: Data) -> Array:
     """Fit all rows at once."""
-    return np.asarray(LSTD(GAMMA, LMBDA, data.alpha).fit(data.X, data.y).coef_)
+    return np.asarray(LSTD(GAMMA, LMBDA, data.alpha, fit_intercept=False).fit(data.X, data.y).coef_)
 
 
 def by_merging(data: Data) -> Array:

@@ -207,7 +207,7 @@ def fits(X: Array, y: Array, first: int) -> tuple[float, float, float]:
     """Measure the seconds of a fit without blocks, of one with blocks, and of the first interval."""
     seconds = {}
     for blocks in (0, "auto") if first else ("auto", 0):
-        model = LSTD(n_blocks=blocks)
+        model = LSTD(fit_intercept=False, n_blocks=blocks)
         seconds[blocks] = timed(partial(model.fit, X, y))
         if blocks:
             interval = timed(partial(model.predict_interval, X[:1]))

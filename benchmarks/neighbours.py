@@ -155,7 +155,7 @@ def mushroom(quick: bool) -> Iterator[Ratio]:
     dataset = import_module("mushroom_rl.utils.dataset")
     zeros = np.zeros(n_rows)
     listed = dataset.arrays_as_dataset(X[:-1], zeros[:, np.newaxis], y[:-1], X[1:], zeros, zeros)
-    model, agent = LSTD(GAMMA, 0.0, 0.0), _lspi(n)
+    model, agent = LSTD(GAMMA, 0.0, 0.0, fit_intercept=False), _lspi(n)
     model.fit(X, y)
     agent.fit(listed)
     check("LSPI", agent.approximator.get_weights(), model.coef_, FLOAT64)

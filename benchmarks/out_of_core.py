@@ -134,9 +134,8 @@ def fit(folder: Path, n_jobs: int, memory: int) -> dict[str, Any]:
     small, files = [folder / "small.parquet"], sorted(folder.glob("part*"))
 
     def fitted(paths: list[Path]) -> Any:
-        if n_jobs == PROCESSES:
-            return lstd.fit_tables(paths, **ROLES, gamma=0.99, executor=local_processes, memory=memory).statistics_
-        return lstd.fit_tables(paths, **ROLES, gamma=0.99, n_jobs=n_jobs, memory=memory).statistics_
+        runner = {"executor": local_processes} if n_jobs == PROCESSES else {"n_jobs": n_jobs}
+        return lstd.fit_tables(paths, **ROLES, gamma=0.99, fit_intercept=False, memory=memory, **runner).statistics_
 
     begun = time.perf_counter()
     fitted(small)

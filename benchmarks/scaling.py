@@ -30,6 +30,7 @@ which has the data in its memory, beside `from_arrays` and `then` in a loop, BLA
 statistics, beside `from_arrays` of 100 rows, a share of the time of many."""
 FILES_PAGE, PAGE = "out-of-core.md", "cluster-costs.md"
 SETTINGS: dict[str, Any] = {"gamma": 0.99, "lmbda": 0.9}
+FIT: dict[str, Any] = SETTINGS | {"fit_intercept": False, "n_blocks": 0}
 MEGABYTES, MEMORY = 400, 64 * 2**20
 GOAL = 1.8
 CHUNKS = ((100, 30_000, 16), (1000, 10_000, 3))  # features, rows of a chunk, chunks
@@ -67,7 +68,7 @@ def _chunks(n: int, n_rows: int, n_chunks: int, pairs: int) -> Iterator[Ratio]:
             yield Ratio(claim, page=PAGE, skipped="distributed is not installed (the extra `dask`)")
             continue
         with threadpool_limits(1), place() as given:
-            seconds = in_turn(lambda: fit_chunks([load] * n_chunks, n_blocks=0, **given, **SETTINGS), loop, pairs)
+            seconds = in_turn(lambda: fit_chunks([load] * n_chunks, **FIT, **given), loop, pairs)
         yield Ratio(claim, *seconds, cost=True, page=PAGE)
 
 

@@ -113,7 +113,7 @@ def one_seed(setting: str, seed: int, index: int, n_runs: int) -> tuple[str, Arr
         def error(weights: Array, features: Array = case.features) -> float:
             return float(D @ (features @ (weights - best)) ** 2)
 
-        model = LSTDCV(case.model.gamma, n_blocks=0).fit(X, y, **columns)
+        model = LSTDCV(case.model.gamma, fit_intercept=False, n_blocks=0).fit(X, y, **columns)
         grid = all_weights(data, case.model.gamma)
         fixed = [grid[0.9][alpha] for alpha in (1.0, 1 / 64)]
         ways.append([error(model.coef_), *map(error, fixed)])

@@ -137,7 +137,7 @@ def predict(data, chosen):
     """Predict the purchases of each customer in the held-out weeks, by method; also return the estimates of BG/NBD."""
     now = data.features(np.arange(data.n), np.full(data.n, TRAIN - 1), np.full(data.n, AHEAD))
     arrays = data.episodes(TRAIN)
-    fitted = (LSTD(1.0, *chosen[name].values(), variant=name).fit(**arrays) for name in VARIANTS)
+    fitted = (LSTD(1.0, *chosen[name].values(), variant=name, fit_intercept=False).fit(**arrays) for name in VARIANTS)
     predicted = {model.variant: model.predict(now) for model in fitted}
     predicted["ridge"] = now @ data.ridge(TRAIN, chosen["ridge"]["α"])
     estimates, predicted["bg_nbd"] = bg_nbd(*data.summary(np.arange(data.n), TRAIN - 1), AHEAD)

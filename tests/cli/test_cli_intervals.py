@@ -153,9 +153,9 @@ def test_too_many_features_for_intervals_is_said(tmp_path, monkeypatch):
 
 
 def test_standard_errors_are_shown(folder, capsys):
-    assert run([*FIT, "--fit-intercept", "--quiet", "--json"]) == 0
+    assert run([*FIT, "--quiet", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
-    model = LSTD(0.9, fit_intercept=True).fit(**arrays(table(1000)))
+    model = LSTD(0.9).fit(**arrays(table(1000)))
     expected = np.sqrt(np.diag(model.coef_covariance_))
     assert_close(list(found["coefficient_errors"]["r"].values()), expected, "solve")
     assert_close(found["intercept_error"]["r"], model.predict(np.zeros((1, 2)), return_std=True)[1][0], "solve")
@@ -196,12 +196,12 @@ def test_settings_are_those_of_the_estimator(folder, capsys, words):
 
 def test_only_the_first_rows_are_chosen_from(tmp_path):
     path = write(table(1000), tmp_path / "a.parquet")
-    settings = Settings.with_choice(0.9, "auto", "auto", fit_intercept=True)
+    settings = Settings.with_choice(0.9, "auto", "auto")
     model, _ = fit_stream([path], ROLES, settings, chunk_rows=50)
     assert (model.selection.n_rows, model.statistics.n_rows) == (1000, 1000)
     sample = first_rows(RowReader([path], ROLES, chunk_rows=50).chunks(), ROLES, settings, 3 * 110)
     _, choice = choose(sample.checked(0.9), settings)
-    expected = LSTDCV(0.9, fit_intercept=True).fit(**arrays(table(1000)[:100]))
+    expected = LSTDCV(0.9).fit(**arrays(table(1000)[:100]))
     assert choice.n_rows == 100
     assert choice.lmbda == expected.lmbda_
     assert_close(choice.alpha, expected.alpha_, "sums")
@@ -274,7 +274,7 @@ def test_sample_holds_whole_episodes_where_it_can(tmp_path, lengths, limit, kept
 # The report
 
 
-@pytest.mark.parametrize("words", [[], ["--lmbda", "auto", "--alpha", "auto", "--fit-intercept"]])
+@pytest.mark.parametrize("words", [[], ["--lmbda", "auto", "--alpha", "auto", "--no-intercept"]])
 def test_report(folder, capsys, words):
     assert run([*FIT, *words, "--report", "fit.html"]) == 0
     captured = capsys.readouterr()

@@ -74,7 +74,7 @@ def files():
 @pytest.mark.parametrize("data", ["data.csv", "data.parquet"])
 @pytest.mark.parametrize("variant", ["boyan", "uncorrected", "mixed"])
 def test_fit_predict_score_inspect(folder, capsys, data, variant):
-    settings = ["--lmbda", "0.5", "--alpha", "2", "--variant", variant, "--quiet", "--json"]
+    settings = ["--lmbda", "0.5", "--alpha", "2", "--variant", variant, "--no-intercept", "--quiet", "--json"]
     assert run(["fit", data, "--features", "x", "--features", "y", *COLUMNS, *settings, "-o", "model"]) == 0
     captured = capsys.readouterr()
     assert captured.err == ""
@@ -114,10 +114,10 @@ def test_fit_predict_score_inspect(folder, capsys, data, variant):
 
 
 def test_what_people_read(folder, capsys):
-    assert run([*FIT, "--fit-intercept"]) == 0
+    assert run(FIT) == 0
     captured = capsys.readouterr()
     assert captured.out.startswith("model\n  fitted on   data.csv\n              200 rows, 195 transitions, 10 ep")
-    assert "  parameters  gamma 0.9, lmbda 0.9, alpha 1, boyan, with intercept\n" in captured.out
+    assert "  parameters  gamma 0.9, lmbda 0.9, alpha 1, boyan\n" in captured.out
     assert captured.err.startswith("lstd: 0 %, 1 s left: reading data.csv\n")
     assert run(["inspect", "model"]) == 0
     shown = capsys.readouterr().out

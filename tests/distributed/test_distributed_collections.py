@@ -44,6 +44,11 @@ def sum_arrays(source, **options):
     return fit_chunks(source, **options).statistics_
 
 
+def sums_of(X, y, **columns):
+    """Sums over rows and a column of ones."""
+    return LSTDStatistics.from_arrays(np.column_stack([X, np.ones(len(y))]), y, **columns, **SETTINGS)
+
+
 class Here(Executor):
     """Does everything at once, in the calling thread."""
 
@@ -362,7 +367,7 @@ def test_sums_of_tables_are_kept_by_file_and_roles(paths, tmp_path):
         found = run(paths, **ROLES)
         assert_same_bits(found, expected)
         assert len(list(store.iterdir())) == len(paths)
-    assert {LSTDStatistics.load(kept).n_features for kept in store.iterdir()} == {N}
+    assert {LSTDStatistics.load(kept).n_features for kept in store.iterdir()} == {N + 1}  # with the column of ones
     other = ROLES | {"features": [*FEATURES[:2], "r"], "reward": FEATURES[2]}
     assert_same_bits(run(paths, **other), sum_tables(paths, **other, **SETTINGS, executor=here))
     assert len(list(store.iterdir())) == 2 * len(paths)
@@ -563,7 +568,7 @@ def test_delayed_arrays_and_paths(client, tmp_path):
         {name: values[200:] for name, values in rows.items()},
     ]
     found = sum_arrays(chunks, **SETTINGS, client=client)
-    assert_agrees(found, LSTDStatistics.from_arrays(**rows, **SETTINGS))
+    assert_agrees(found, sums_of(**rows))
 
 
 def test_a_worker_is_killed_in_the_middle_of_a_data_frame(client, parquet, reference, tmp_path):
@@ -607,7 +612,7 @@ def test_dask_arrays_by_name(client):
     )
     found = sum_arrays(arrays((100, 1, 286)), **SETTINGS, client=client)
     assert_same_bits(found, expected)
-    assert_agrees(sum_arrays(arrays(), **SETTINGS), LSTDStatistics.from_arrays(**whole(), **SETTINGS))
+    assert_agrees(sum_arrays(arrays(), **SETTINGS), sums_of(**whole()))
     found = sum_arrays(arrays(), **SETTINGS, independent=True)
     assert found.n_episodes > expected.n_episodes
 
@@ -619,7 +624,7 @@ def test_a_pair_of_dask_arrays_of_unknown_sizes(client):
     X, y = given["X"][keep], given["y"][keep]
     assert np.isnan(X.chunks[0]).all()
     kept = rows["X"][:, 0] > -1.0
-    expected = LSTDStatistics.from_arrays(rows["X"][kept], rows["y"][kept], **SETTINGS)
+    expected = sums_of(rows["X"][kept], rows["y"][kept])
     assert_agrees(sum_arrays((X, y), **SETTINGS, client=client), expected)
     persisted = client.persist([X, y])
     assert_agrees(sum_arrays(tuple(persisted), **SETTINGS), expected)
@@ -631,7 +636,7 @@ def test_blocks_of_sparse_features(client):
     given = arrays()
     X = given["X"].map_blocks(sparse.csr_array)
     found = sum_arrays(given | {"X": X}, **SETTINGS, client=client)
-    assert_agrees(found, LSTDStatistics.from_arrays(**whole(), **SETTINGS))
+    assert_agrees(found, sums_of(**whole()))
 
 
 X = da.ones((6, 2), chunks=2) if da is not None else None

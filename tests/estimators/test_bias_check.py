@@ -88,7 +88,7 @@ def test_it_is_the_f_of_the_definition():
     nu1 = np.clip(np.trace(W) ** 2 / squares, 1, 2)
     nu2 = naive.degrees_of_freedom(np.sqrt(np.diag(W)), [1 / 12] * 12)
     expected = special.fdtrc(nu1, nu2, d @ gram @ d / np.trace(W))
-    model = LSTD(gamma=1.0, lmbda=0.0).fit(X, y, **columns)
+    model = LSTD(gamma=1.0, lmbda=0.0, fit_intercept=False).fit(X, y, **columns)
     for rows in (X, sparse.csr_array(X)):
         found = model.bias_check(rows, y, **columns)
         assert_close(found.p_value, expected, "solve")

@@ -186,10 +186,10 @@ def test_ridge_and_variant_may_change_between_chunks():
 
 
 def test_a_single_row_and_a_single_feature():
-    model = LSTD(gamma=0.5, alpha=0.0).fit([[2.0]], [3.0], terminated=[True])
-    assert model.coef_.tolist() == [1.5]
-    assert LSTD(gamma=0.5, lmbda=0.0, alpha=0.0).fit([[1.0]], [1.0], X_next=[[1.0]]).coef_.tolist() == [2.0]
-    waiting = LSTD(gamma=0.5, alpha=0.0, lmbda=0.0).partial_fit([[1.0]], [1.0])
+    plain = {"gamma": 0.5, "lmbda": 0.0, "alpha": 0.0, "fit_intercept": False}
+    assert LSTD(**plain).fit([[2.0]], [3.0], terminated=[True]).coef_.tolist() == [1.5]
+    assert LSTD(**plain).fit([[1.0]], [1.0], X_next=[[1.0]]).coef_.tolist() == [2.0]
+    waiting = LSTD(**plain).partial_fit([[1.0]], [1.0])
     assert waiting.n_transitions_ == 0
     assert waiting.partial_fit([[1.0]], [np.nan]).coef_.tolist() == [2.0]
 
@@ -198,11 +198,12 @@ def test_fit_to_merged_statistics():
     halves = [
         LSTDStatistics.from_arrays(X[rows], y[rows], gamma=0.99, lmbda=0.9) for rows in (slice(12), slice(12, 30))
     ]
-    model = LSTD().fit_statistics(halves[0].then(halves[1]), feature_names=["a", "b", "c"])
-    assert_close(model.predict(pd.DataFrame(X, columns=list("abc"))), LSTD().fit(X, y).predict(X), "solve")
+    plain = LSTD(fit_intercept=False).fit(X, y)
+    model = LSTD(fit_intercept=False).fit_statistics(halves[0].then(halves[1]), feature_names=["a", "b", "c"])
+    assert_close(model.predict(pd.DataFrame(X, columns=list("abc"))), plain.predict(X), "solve")
     assert model.n_features_in_ == 3
-    intercept = LSTD(fit_intercept=True)
-    again = LSTD(fit_intercept=True).fit_statistics(intercept.fit(X, y).statistics_)
+    intercept = LSTD()
+    again = LSTD().fit_statistics(intercept.fit(X, y).statistics_)
     assert again.predict(X).tolist() == intercept.predict(X).tolist()
     with pytest.raises(InvalidInputError, match=r"`lmbda` must equal the `lmbda` of the statistics, 0\.9; got 0\.1"):
         LSTD(lmbda=0.1).fit_statistics(halves[0])
@@ -217,7 +218,7 @@ def test_fit_to_merged_statistics():
     with pytest.raises(InvalidInputError, match="`statistics` must have a feature besides the column of ones"):
         LSTD(fit_intercept=True).fit_statistics(only_ones)
     with pytest.raises(InvalidInputError, match=r"`feature_names` must have .* shape \(3,\); got \(2,\)"):
-        LSTD().fit_statistics(halves[0], feature_names=["a", "b"])
+        LSTD(fit_intercept=False).fit_statistics(halves[0], feature_names=["a", "b"])
 
 
 # ---------------------------------------------------------------- off-policy
@@ -240,7 +241,7 @@ def test_importance_ratios_lead_to_the_off_policy_fixed_point():
     states = np.array(states)
     r = np.append(rewards[actions, states[:-1]], np.nan)
     ratios = np.append((target / behaviour)[actions], 1.0)
-    model = LSTD(gamma, lmbda, alpha=0.0).fit(features[states], r, importance_ratio=ratios)
+    model = LSTD(gamma, lmbda, 0.0, fit_intercept=False).fit(features[states], r, importance_ratio=ratios)
 
     P_target, r_target = np.tensordot(target, P, 1), target @ rewards
     D = np.diag(naive.stationary(np.tensordot(behaviour, P, 1)))
@@ -507,7 +508,7 @@ def test_a_failed_first_fit_leaves_no_trace():
     [
         ({"gamma": 0.5}, "`gamma` must stay as it was at the first chunk, 0.99; got 0.5. Set it back, or start again"),
         ({"lmbda": 0.5}, "`lmbda` must stay as it was at the first chunk, 0.9; got 0.5"),
-        ({"fit_intercept": True}, "`fit_intercept` must stay as it was at the first chunk, False; got True"),
+        ({"fit_intercept": False}, "`fit_intercept` must stay as it was at the first chunk, True; got False"),
     ],
 )
 def test_what_may_not_change_between_chunks(changed, message):

@@ -43,7 +43,9 @@ def long_streams(draw):
 
 
 def fitted(stream, variant="boyan", **options):
-    return LSTD(stream.gamma, stream.lmbda, ALPHA, variant, **options).fit(stream.X, stream.y, **stream.columns)
+    return LSTD(stream.gamma, stream.lmbda, ALPHA, variant, fit_intercept=False, **options).fit(
+        stream.X, stream.y, **stream.columns
+    )
 
 
 def expected_influence(stream, variant, limit):
@@ -100,8 +102,8 @@ def test_an_intercept_is_a_column_of_ones_without_a_ridge_term():
     X, y = random.normal(size=(60, 2)), random.normal(size=60)
     ends = {"episode": np.repeat(np.arange(20), 3), "terminated": np.arange(60) % 3 == 2}
     ones = np.column_stack([X, np.ones(60)])
-    with_intercept = LSTD(0.9, alpha=0.0, fit_intercept=True).fit(X, y, **ends)
-    with_column = LSTD(0.9, alpha=0.0).fit(ones, y, **ends)
+    with_intercept = LSTD(0.9, alpha=0.0).fit(X, y, **ends)
+    with_column = LSTD(0.9, alpha=0.0, fit_intercept=False).fit(ones, y, **ends)
     one, two = with_intercept.predict_interval(X), with_column.predict_interval(ones)
     for name in ("lower", "upper", "standard_error", "degrees_of_freedom"):
         assert_close(getattr(one, name), getattr(two, name), "solve")
@@ -111,7 +113,7 @@ def test_an_intercept_is_a_column_of_ones_without_a_ridge_term():
 @quick
 @given(st.data(), long_streams(), st.sampled_from([64, 10]))
 def test_chunks_make_no_difference(data, stream, limit):
-    model = LSTD(stream.gamma, stream.lmbda, ALPHA, n_blocks=limit)
+    model = LSTD(stream.gamma, stream.lmbda, ALPHA, fit_intercept=False, n_blocks=limit)
     for chunk in cut(data.draw, stream):
         model.partial_fit(chunk.X, chunk.y, **chunk.columns)
     whole = fitted(stream, n_blocks=limit).predict_interval(stream.X)
@@ -123,7 +125,7 @@ def test_chunks_make_no_difference(data, stream, limit):
 def test_scores_of_stretches_are_sums_of_temporal_difference_errors():
     random = np.random.default_rng(0)
     X, y = random.normal(size=(41, 2)), random.normal(size=41)
-    model = LSTD(0.9, 0.7, ALPHA, n_blocks=16).fit(X, y)
+    model = LSTD(0.9, 0.7, ALPHA, fit_intercept=False, n_blocks=16).fit(X, y)
     edges = [0, *range(3, 40, 4), 40]  # a stretch begins with the transition that leads to its first row
     scores = naive.td_error_scores(X, y[:-1], model.coef_, 0.7, 0.9, edges)
     changes = np.array([naive.td_error_scores(X, 0 * y[:-1], -row, 0.7, 0.9, edges) for row in np.eye(2)])
@@ -164,7 +166,7 @@ def test_reduces_to_the_robust_covariance_of_least_squares():
     random = np.random.default_rng(2)
     X = random.normal(size=(40, 3))
     y = X @ [1.0, 2.0, 3.0] + random.normal(size=40) * np.abs(X[:, 0])
-    model = LSTD(alpha=0.0).fit(X, y, episode=np.arange(40), terminated=np.ones(40, bool))
+    model = LSTD(alpha=0.0, fit_intercept=False).fit(X, y, episode=np.arange(40), terminated=np.ones(40, bool))
     bread = np.linalg.inv(X.T @ X)
     residuals = (y - X @ (bread @ (X.T @ y))) / (1 - np.sum((X @ bread) * X, axis=1))
     meat = X.T @ (residuals[:, np.newaxis] ** 2 * X)
@@ -209,7 +211,7 @@ def test_sparse_rows_and_copies_have_the_same_intervals():
 def test_a_constant_reward_leaves_no_doubt_and_a_zero_feature_no_error():
     X = np.column_stack([np.ones(40), np.zeros(40)])
     ends = {"episode": np.repeat(np.arange(10), 4), "terminated": np.arange(40) % 4 == 3}
-    model = LSTD(gamma=0.0, lmbda=0.0, alpha=1e-6).fit(X, np.ones(40), **ends)
+    model = LSTD(gamma=0.0, lmbda=0.0, alpha=1e-6, fit_intercept=False).fit(X, np.ones(40), **ends)
     found = model.predict_interval([[1.0, 0.0], [0.0, 0.0]])
     assert_close(found.standard_error, [0.0, 0.0], "solve")
     shift = 1e-6 * 40 / (40 + 1e-6) ** 2  # the ridge term is all that is wrong
@@ -246,7 +248,7 @@ def test_a_short_stream_and_merged_statistics_have_no_intervals():
         LSTD(0.9).fit(X[:5], y[:5, 0]).predict_interval(X)
     merged = LSTDStatistics.from_arrays(X, y[:, 0], gamma=0.9, lmbda=0.9)
     with pytest.raises(InvalidInputError, match="merged"):
-        LSTD(0.9).fit_statistics(merged).predict_interval(X)
+        LSTD(0.9, fit_intercept=False).fit_statistics(merged).predict_interval(X)
 
 
 @pytest.mark.parametrize("level", [0.0, 1.0, 95, np.nan, "0.95"])

@@ -38,7 +38,7 @@ def test_value_error_of_an_estimator_is_that_of_its_predictions():
     trajectory = model.simulate(500, 1)
     X = features[trajectory.states[:-1]]
     for y in (trajectory.rewards, trajectory.rewards[:, np.newaxis]):
-        fitted = LSTD(gamma=0.9).fit(X, y, terminated=trajectory.terminated)
+        fitted = LSTD(gamma=0.9, fit_intercept=False).fit(X, y, terminated=trajectory.terminated)
         expected = value_error(features @ fitted.coef_.ravel(), model)
         assert value_error(fitted, model, features) == pytest.approx(expected, rel=1e-12)
 
@@ -54,7 +54,7 @@ def test_value_error_against_the_best_fit_is_the_error_of_the_paper():
     swept = run_sweep("small", "binary", "boyan", lmbdas=[0.5], alphas=[1.0], run_seeds=[1], n_steps=1)
     states, rewards = naive.simulate(model.transition, model.reward, 0.1, 1, seed=1)
     y = np.append(rewards, np.nan)
-    fitted = LSTD(gamma=0.99, lmbda=0.5, alpha=1.0).fit(features[states], y)
+    fitted = LSTD(0.99, 0.5, 1.0, fit_intercept=False).fit(features[states], y)
     assert_close(swept[0, 0, 0], value_error(fitted, model, features, **options), "fixed_point")
 
 

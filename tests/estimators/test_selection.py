@@ -267,7 +267,7 @@ def test_nothing_to_choose_by_is_said(zero):
         stream = replace(stream, importance_ratio=np.zeros(60))
     X, y = stream.X * (zero != "features"), stream.y * (zero != "rewards")
     with pytest.warns(NothingToChooseWarning, match="nothing to choose by"):
-        model = LSTDCV(GAMMA).fit(X, y, **stream.columns)
+        model = LSTDCV(GAMMA, fit_intercept=False).fit(X, y, **stream.columns)
     assert model.lmbda_ == 0.9
     assert not model.coef_.any()
     assert np.isfinite(model.cv_results_["mean_test_score"]).all()

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import naive
 from lstd.data.settings import VARIANTS
 from lstd.errors import IllConditionedWarning, InvalidInputError
-from lstd.statistics.solve import equilibration, solve, sure_digits
+from lstd.statistics.solve import equilibration, solve, sure_digits, without_rounding
 from lstd.statistics.statistics import LSTDStatistics
 from tolerances import TOLERANCES, assert_close
 
@@ -109,7 +109,6 @@ def test_rows_and_columns_are_brought_to_one_scale(A):
         np.ones((3, 3)),
         np.diag([1.0, 0.0, 2.0]),
         [[1.0, 2.0, 0.0], [0.0, 0.0, 0.0], [0.0, 0.0, 1.0]],
-        [[1.0, -0.5, 0.5], [0.0, 2.0, 2.0], [1.0, 1.5, 2.5]],  # the last column is the sum of the others, as of ones
         [[1.0, 2.0, -1.0], [2.0, 4.0, -2.0], [1.0, 1.0, 3.0]],
     ],
 )
@@ -163,9 +162,33 @@ def test_a_ones_column_beside_one_hot_features_changes_no_prediction():
     X, y = np.eye(4)[random.integers(0, 4, 60)], random.integers(-3, 4, 60).astype(float)
     alone = LSTDStatistics.from_arrays(X, y, gamma=0.5, lmbda=0.25).solve(0.0).weights
     beside = LSTDStatistics.from_arrays(np.insert(X, 4, 1.0, axis=1), y, gamma=0.5, lmbda=0.25)
-    found = solve(beside.matrix(), beside.b, 0.0, penalty=np.array([1.0, 1.0, 1.0, 1.0, 0.0]), warn=False)
-    assert_close(found.weights[:4, 0] + found.weights[4, 0], alone, "solve")
-    assert_close(found.weights[:4].sum(), 0.0, "solve")
+    for penalty in ([1.0, 1.0, 1.0, 1.0, 0.0], [1.0, 2.0, 4.0, 8.0, 0.0]):
+        found = solve(beside.matrix(), beside.b, 0.0, penalty=np.array(penalty))  # without a warning
+        assert_close(found.weights[:4, 0] + found.weights[4, 0], alone, "solve")
+        assert_close(found.weights[:4, 0] @ penalty[:4], 0.0, "solve")
+    assert found.condition_number == solve(beside.matrix()[:4, :4], beside.b[:4], 0.0).condition_number
+    assert not found.singular
+
+
+@pytest.mark.parametrize("penalty", [[1.0, 1.0, 0.0], [4.0, 0.25, 0.0]])
+def test_a_ones_column_that_repeats_others_has_the_weights_that_a_vanishing_ridge_term_gives(penalty):
+    A = np.array([[1.0, -0.5, 0.5], [0.0, 2.0, 2.0], [1.0, 1.5, 2.5]])  # the last is the sum of the others
+    b = A @ np.array([[1.0, 0.0], [3.0, -2.0], [0.5, 1.0]])
+    found = solve(A, b, 0.0, penalty=np.array(penalty))  # without a warning
+    limit = np.column_stack([naive.vanishing_ridge_weights(A, column, penalty) for column in b.T])
+    assert_close(found.weights, limit, "solve")
+    with pytest.warns(IllConditionedWarning, match="singular"):  # twice the first column: no column of ones
+        solve(A[[0, 2, 2]][:, [0, 2, 2]], b[[0, 2, 2]], 0.0, penalty=np.ones(3))
+
+
+def test_rows_without_an_end_leave_the_column_of_ones_without_a_solution():
+    """At γ = 1 the column of ones is zero but for rounding, which equilibration would enlarge."""
+    random = np.random.default_rng(0)
+    X, y = np.insert(random.normal(size=(500, 2)), 2, 1.0, axis=1), random.normal(size=500)
+    A = LSTDStatistics.from_arrays(X, y, gamma=1.0, lmbda=0.9).matrix()
+    assert 0.0 < np.abs(A[:, 2]).max() < 1e-10
+    assert not without_rounding(A, 499)[:, 2].any()
+    assert without_rounding(A[:2, :2], 499).tolist() == A[:2, :2].tolist()
 
 
 def test_a_feature_that_is_always_zero_leaves_the_weights_of_others():

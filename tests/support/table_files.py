@@ -42,4 +42,4 @@ def write(table, path):
 
 def statistics(paths, roles=ROLES, chunk_rows=None, parameters=None):
     reader = RowReader(paths, roles, chunk_rows=chunk_rows)
-    return sum_stream(reader, parameters or Settings(0.9, 0.7), "auto", reader.memory // 2).total
+    return sum_stream(reader, parameters or Settings(0.9, 0.7, fit_intercept=False), "auto", reader.memory // 2).total

@@ -45,7 +45,7 @@ def model_json(model: Model, file: str) -> str:
 
 def _summary(model: Model, file: str) -> list[str]:
     settings, condition = model.settings, model.solution.condition_number
-    intercept = ", with intercept" if settings.fit_intercept else ""
+    intercept = "" if settings.fit_intercept else ", no intercept"
     numbers = f"gamma {settings.gamma:g}, lmbda {settings.lmbda:g}, alpha {settings.alpha:g}"
     singular = "" if math.isfinite(condition) else " (singular; the weights are the limit as the ridge term vanishes)"
     blocks = f"from {_n_blocks(model)} blocks of the data"

@@ -58,7 +58,7 @@ def fit(
     variant: Annotated[
         str, typer.Option(metavar="NAME", help="boyan, uncorrected or mixed.", show_default=True)
     ] = "boyan",
-    fit_intercept: Annotated[bool, typer.Option("--fit-intercept", help="Fit an intercept.")] = False,
+    no_intercept: Annotated[bool, typer.Option("--no-intercept", help="Fit no intercept.")] = False,
     independent: Annotated[
         bool, typer.Option("--independent", help="Every file begins an episode; ids may occur again.")
     ] = False,
@@ -94,7 +94,7 @@ def fit(
     from lstd.tables.stream import SAMPLE_ENTRIES, fit_stream
 
     roles = _roles(features, all_others, names(reward), episode, terminated, truncated, names(exclude))
-    settings = Settings.with_choice(gamma, _number("lmbda", lmbda), _number("alpha", alpha), variant, fit_intercept)
+    settings = Settings.with_choice(gamma, _number("lmbda", lmbda), _number("alpha", alpha), variant, not no_intercept)
     n_jobs, n_bytes = jobs_of(jobs), bytes_of(memory)
     page = None if report is None else _check_report(report, out, force, data)
     path = check_out(out, force, data)

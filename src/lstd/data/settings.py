@@ -26,7 +26,7 @@ class Settings:
     lmbda: float = LMBDA
     alpha: float = ALPHA
     variant: str = VARIANT
-    fit_intercept: bool = False
+    fit_intercept: bool = True
     choose: tuple[str, ...] = ()  # which of "lmbda" and "alpha" the data choose; their values are only defaults then
 
     def __post_init__(self) -> None:
@@ -37,7 +37,7 @@ class Settings:
 
     @classmethod
     def with_choice(
-        cls, gamma: float, lmbda: Any, alpha: Any, variant: str = VARIANT, fit_intercept: bool = False
+        cls, gamma: float, lmbda: Any, alpha: Any, variant: str = VARIANT, fit_intercept: bool = True
     ) -> Self:
         """Return settings in which "auto" leaves `lmbda` or `alpha` to the data."""
         choose = []

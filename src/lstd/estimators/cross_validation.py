@@ -36,7 +36,7 @@ from lstd.data.rows import Rows
 from lstd.data.settings import ALPHA, ALPHAS, LMBDA, LMBDAS, VARIANT
 from lstd.errors import InvalidInputError, NothingToChooseWarning, warn
 from lstd.estimators.model import Selection
-from lstd.statistics.solve import check_range, solve
+from lstd.statistics.solve import check_range, solve, without_rounding
 from lstd.statistics.statistics import LSTDStatistics
 from lstd.statistics.threads import one_blas_thread
 
@@ -117,10 +117,8 @@ class _Grid:
             LMBDAS if lmbdas is None else check_grid("lmbdas", lmbdas, 0.0, 1.0), values, unit, int(fit_intercept)
         )
 
-    def ridge(self, alpha: float, n_features: int) -> Array:
-        ridge = np.full(n_features, alpha)
-        ridge[n_features - self.unpenalised :] = 0.0
-        return ridge
+    def penalty(self, n_features: int) -> Array:
+        return np.asarray(np.arange(n_features) < n_features - self.unpenalised, dtype=np.float64)
 
     @np.errstate(over="ignore")  # of units near the least float
     def start(self) -> tuple[int, int]:
@@ -165,10 +163,13 @@ def _solved(
         (rest, max(1, rest.n_transitions) / n_all, outside[k]) for k, rest in enumerate(without)
     ]:
         A = statistics.matrix(variant)
+        A = without_rounding(A, statistics.n_transitions) if grid.unpenalised else A
         for i, alpha in enumerate(grid.alphas):
-            solution = solve(A, statistics.b, grid.ridge(alpha * share, n), warn=False)
+            penalty = grid.penalty(n)
+            solution = solve(A, statistics.b, alpha * share * penalty, penalty=penalty, warn=False)
             out[i] = solution.weights
-            condition[i] = max(condition[i], solution.condition_number)
+            if statistics.n_transitions:  # without any, all weights are zero
+                condition[i] = max(condition[i], solution.condition_number)
     return weights, outside, condition
 
 

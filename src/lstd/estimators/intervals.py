@@ -185,19 +185,23 @@ def influence_of(
     """
     _check_blocks(blocks)
     A, b = blocks.total.matrix(variant), blocks.total.b
+    penalty = np.ones(len(A))
+    penalty[len(A) - intercept :] = 0.0
     threads = min(threads or blas_threads(), max(1, _BYTES // (48 * len(A) ** 2)))  # each holds six matrices
     with one_blas_thread():
-        shift = solve(A, ridge[:, np.newaxis] * weights, ridge, warn=False).weights.T
-        vectors, singular = _vectors(blocks, A, weights, ridge, variant, threads)
+        shift = solve(A, ridge[:, np.newaxis] * weights, ridge, penalty=penalty, warn=False).weights.T
+        vectors, singular = _vectors(blocks, A, weights, ridge, penalty, variant, threads)
         if singular:  # a feature occurs in one block only: a tiny ridge makes its whole weight uncertain
             square = abs(float(np.trace(A))) / (len(A) * max(1, blocks.total.n_transitions))
-            ridge = ridge + _TINY * square
-            weights = solve(A, b, ridge, warn=False).weights
-            vectors, _ = _vectors(blocks, A, weights, ridge, variant, threads)
+            ridge = ridge + _TINY * square * penalty
+            weights = solve(A, b, ridge, penalty=penalty, warn=False).weights
+            vectors, _ = _vectors(blocks, A, weights, ridge, penalty, variant, threads)
     return Influence(vectors, shift, blocks.shares, intercept)
 
 
-def _vectors(blocks: Blocks, A: Array, weights: Array, ridge: Array, variant: str, threads: int) -> tuple[Array, bool]:
+def _vectors(
+    blocks: Blocks, A: Array, weights: Array, ridge: Array, penalty: Array, variant: str, threads: int
+) -> tuple[Array, bool]:
     """q_e of shape (E, m, n), and whether a system without a block was singular."""
     shares, rest = blocks.shares, blocks.total.b - A @ weights
 
@@ -212,7 +216,7 @@ def _vectors(blocks: Blocks, A: Array, weights: Array, ridge: Array, variant: st
         if e:
             A_before, b_before = until(e - 1)
             A_e, b_e = A_e - A_before, b_e - b_before
-        return solve(A - A_e, b_e - A_e @ weights - shares[e] * rest, ridge, warn=False)
+        return solve(A - A_e, b_e - A_e @ weights - shares[e] * rest, ridge, penalty=penalty, warn=False)
 
     if len(A) < _FEATURES_FOR_THREADS or threads == 1:
         solutions = [without(e) for e in range(len(shares))]

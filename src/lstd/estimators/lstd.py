@@ -46,8 +46,9 @@ class LSTD(Predictor):
         Ridge coefficient.
     variant : {"boyan", "uncorrected", "mixed"}, default "boyan"
         Which estimator to solve for.
-    fit_intercept : bool, default False
-        Add a column of ones, whose weight is not penalised.
+    fit_intercept : bool, default True
+        Add a column of ones, whose weight is not penalised. With one-hot features it repeats them: predictions then
+        shrink to their mean in place of zero, and at `alpha` 0 they are those without an intercept.
     n_blocks : int or "auto", default "auto"
         Largest number of blocks of the data to keep for standard errors and intervals. A block is one or several
         consecutive groups or episodes, or consecutive rows of a single stream, and takes 16 n² bytes. "auto" is 64,
@@ -111,7 +112,7 @@ class LSTD(Predictor):
         lmbda: float = LMBDA,
         alpha: float = ALPHA,
         variant: str = VARIANT,
-        fit_intercept: bool = False,
+        fit_intercept: bool = True,
         n_blocks: int | str = "auto",
     ) -> None:
         self.gamma = gamma
@@ -230,7 +231,7 @@ class LSTD(Predictor):
         >>> import numpy as np
         >>> from lstd import LSTD, LSTDStatistics
         >>> halves = [LSTDStatistics.from_arrays(np.ones((3, 1)), np.ones(3), gamma=0.5, lmbda=0.0) for _ in range(2)]
-        >>> LSTD(gamma=0.5, lmbda=0.0, alpha=0.0).fit_statistics(halves[0] + halves[1]).coef_
+        >>> LSTD(0.5, 0.0, 0.0, fit_intercept=False).fit_statistics(halves[0] + halves[1]).coef_
         array([2.])
         """
         settings = self._settings()

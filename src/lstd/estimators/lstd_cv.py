@@ -85,7 +85,7 @@ class LSTDCV(Predictor):
         variant: str = VARIANT,
         cv: int | None = None,
         n_jobs: int | None = None,
-        fit_intercept: bool = False,
+        fit_intercept: bool = True,
         n_blocks: int | str = "auto",
         verbose: int = 0,
     ) -> None:

@@ -316,11 +316,13 @@ def effective_degrees_of_freedom(model: BaseEstimator) -> Array:
     >>> from lstd import LSTD
     >>> from lstd.estimators.metrics import effective_degrees_of_freedom
     >>> X = np.array([[1.0, 0.0], [1.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
-    >>> model = LSTD(gamma=0.0, alpha=1.0).fit(X, np.ones(4), terminated=[False, False, False, True])
+    >>> model = LSTD(gamma=0.0, fit_intercept=False).fit(X, np.ones(4), terminated=[False, False, False, True])
     >>> effective_degrees_of_freedom(model)
     array([0.75, 0.5 ])
     """
     check_is_fitted(model)
     fitted = model.model_
     A = fitted.statistics.matrix(fitted.settings.variant)
-    return np.array(solve(A, A, fitted.ridge, warn=False).weights.diagonal()[: fitted.n_features])
+    return np.array(
+        solve(A, A, fitted.ridge, penalty=fitted.penalty, warn=False).weights.diagonal()[: fitted.n_features]
+    )

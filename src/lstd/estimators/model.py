@@ -15,7 +15,7 @@ from lstd.data.settings import Settings
 from lstd.errors import InvalidInputError
 from lstd.estimators.intervals import Influence, Interval, influence_of
 from lstd.statistics.blocks import Blocks
-from lstd.statistics.solve import Solution, check_range, solve
+from lstd.statistics.solve import Solution, check_range, solve, without_rounding
 from lstd.statistics.statistics import LSTDStatistics
 
 Array = NDArray[np.float64]
@@ -98,10 +98,10 @@ class Model:
     @property
     def ridge(self) -> Array:
         """Ridge coefficient of each weight; zero for the column of ones."""
-        return self.settings.alpha * self._penalty
+        return self.settings.alpha * self.penalty
 
     @property
-    def _penalty(self) -> Array:
+    def penalty(self) -> Array:
         """One for each weight in the ridge term, zero for the column of ones."""
         return np.asarray(np.arange(self.statistics.n_features) < self.n_features, dtype=np.float64)
 
@@ -111,7 +111,9 @@ class Model:
         if self.saved_solution is not None:
             return self.saved_solution
         A, b = self.statistics.matrix(self.settings.variant), self.statistics.b
-        return solve(A, b, self.ridge, penalty=self._penalty)
+        if self.settings.fit_intercept:
+            A = without_rounding(A, self.statistics.n_transitions)
+        return solve(A, b, self.ridge, penalty=self.penalty)
 
     @cached_property
     def coef(self) -> Array:

@@ -15,6 +15,10 @@ x₀ be its solution of least norm. The terms of order ε of (S + ε D') x = R b
     Uᵀ D' (x₀ + V c) = 0,   x = x₀ + V c.
 
 The weights grow without bound instead if Uᵀ R b ≠ 0 or Uᵀ D' V is singular; then the result has c = 0.
+
+The column of ones, which has no penalty, repeats one-hot features: there are w with Xw = 1. Then (w, −1) spans both
+null spaces, and no prediction depends on it. With x₀ = (θ, 0), θ the weights without that column, the limit has the
+intercept wᵀDθ / wᵀDw, and the condition number is that of the system without it.
 """
 
 from __future__ import annotations
@@ -37,6 +41,7 @@ _EPS = float(np.finfo(np.float64).eps)
 _WARN_FROM = 1e10  # condition number from which fewer than five digits are correct
 _NULL = 16.0 * _EPS  # singular value, relative to the largest and times n, up to which a direction is of the null space
 _NEGLIGIBLE = 1e-8  # relative size of a quantity that is zero but for rounding
+_NO_END = 1e-13  # mean of 1 − γ below which no end is reached
 _ROUNDING = 20.0 * _EPS  # of the sums and of the solution, relative; times the condition number it bounds the error
 _SWEEPS = 30
 _ALIKE = 1.5  # largest ratio of two sums of rows, or of columns, that are close enough
@@ -64,7 +69,8 @@ def solve(A: Array, b: Array, alpha: float | Array, *, penalty: Array | None = N
     alpha : float or ndarray of shape (n,)
         Ridge coefficient of all features, or of each.
     penalty : ndarray of shape (n,), optional
-        Penalty of each weight in the vanishing ridge term of a singular system; by default 1 for all.
+        Penalty of each weight in the vanishing ridge term of a singular system; by default 1 for all. Zero in the last
+        place for the column of ones.
     warn : bool, default True
         Whether to give an IllConditionedWarning.
 
@@ -98,7 +104,9 @@ def solve(A: Array, b: Array, alpha: float | Array, *, penalty: Array | None = N
         reciprocal, _ = lapack.dgecon(factors, np.abs(S).sum(axis=0).max(), norm="1")
     condition = 1.0 / reciprocal if reciprocal > 0.0 else np.inf
     singular, unbounded = not reciprocal > _EPS, False
-    if singular:
+    if condition > _WARN_FROM and penalty is not None and (limit := _without_ones(M, b, penalty)) is not None:
+        weights, condition, singular = limit.weights, limit.condition_number, False
+    elif singular:
         weights, unbounded = _limit(M, b, np.ones(len(M)) if penalty is None else penalty)
     else:
         weights = np.ldexp(lapack.dgetrs(factors, pivots, right)[0], columns[:, np.newaxis])
@@ -106,6 +114,32 @@ def solve(A: Array, b: Array, alpha: float | Array, *, penalty: Array | None = N
     if warn and condition > _WARN_FROM:
         give_warning(_message(condition, singular, unbounded), IllConditionedWarning)
     return Solution(weights, float(condition), singular, unbounded)
+
+
+def without_rounding(A: Array, n_transitions: int) -> Array:
+    """Return A, (n, n), with zeros in the column of ones, the last one, if that is zero but for rounding.
+
+    So it is in the sums of rows from which no end is reached at γ = 1.
+    """
+    if abs(A[-1, -1]) <= _NO_END * n_transitions:
+        A = A.copy()
+        A[:, -1] = 0.0
+    return A
+
+
+def _without_ones(M: Array, b: Array, penalty: Array) -> Solution | None:
+    """Solve a system in which the last column, without a penalty, repeats the others; None if it does not."""
+    if len(M) < 2 or penalty[-1] != 0.0 or not penalty[:-1].any():
+        return None
+    rest = solve(M[:-1, :-1], np.column_stack([b[:-1], M[:-1, -1]]), 0.0, warn=False)
+    theta, w = rest.weights[:, :-1], rest.weights[:, -1]
+    rows = np.column_stack([M, b])
+    repeats = np.abs(w @ rows[:-1] - rows[-1]) <= _NEGLIGIBLE * (np.abs(w) @ np.abs(rows[:-1]))
+    if rest.condition_number > _WARN_FROM or not w.any() or not repeats.all():
+        return None
+    weighted = penalty[:-1] * w
+    intercept = weighted @ theta / (weighted @ w)
+    return Solution(np.vstack([theta - np.outer(w, intercept), intercept]), rest.condition_number, False)
 
 
 def _limit(M: Array, b: Array, penalty: Array) -> tuple[Array, bool]:

@@ -41,7 +41,7 @@ def fit_tables(
     lmbda: float | str = LMBDA,
     alpha: float | str = ALPHA,
     variant: str = VARIANT,
-    fit_intercept: bool = False,
+    fit_intercept: bool = True,
     n_blocks: int | str = "auto",
     n_jobs: int | None = None,
     executor: Executor | Callable[[], Executor] | None = None,

@@ -1,0 +1,91 @@
+"""The intercept: on by default, not penalised, and without influence at `alpha` 0 where features are one-hot."""
+
+import inspect
+
+import numpy as np
+import pytest
+
+import lstd
+from lstd import LSTD, LSTDCV
+from lstd.data.settings import VARIANTS, Settings
+from lstd.errors import IllConditionedWarning
+from lstd.estimators.metrics import effective_degrees_of_freedom
+from tolerances import assert_close
+
+STATES = np.eye(4)
+
+
+def walk(n_rows=240):
+    random = np.random.default_rng(5)
+    place, ends = np.arange(n_rows), np.arange(n_rows) % 12 == 11
+    X = STATES[random.integers(0, 4, n_rows)]
+    y = X @ [1.0, 5.0, -2.0, 3.0] + random.normal(size=n_rows)
+    return X, y, {"episode": place // 12, "terminated": ends & (place < 200)}
+
+
+def test_there_is_one_unless_it_is_declined():
+    for where in (LSTD, LSTDCV, lstd.fit_tables, lstd.fit_chunks, Settings, Settings.with_choice):
+        assert inspect.signature(where).parameters["fit_intercept"].default is True
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("alpha", [0.0, 1e-13])
+def test_with_one_hot_features_a_tiny_penalty_leaves_the_predictions_of_the_model_without_it(variant, alpha):
+    X, y, columns = walk()
+    model = LSTD(0.9, alpha=alpha, variant=variant).fit(X, y, **columns)  # without a warning
+    plain = LSTD(0.9, alpha=alpha, variant=variant, fit_intercept=False).fit(X, y, **columns)
+    for one, two in zip(model.predict(STATES, return_std=True), plain.predict(STATES, return_std=True), strict=True):
+        assert_close(one, two, "solve")
+    assert_close(model.coef_.sum(), 0.0, "solve")
+    assert_close(model.condition_number_, plain.condition_number_, "solve")
+    assert_close(effective_degrees_of_freedom(model).sum(), 3.0, "solve")
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_intervals_are_those_without_it_where_a_state_is_seen_in_one_episode(variant):
+    X, y, columns = walk()
+    X = np.insert(X, 4, 0.0, axis=1)
+    X[30] = np.eye(5)[4]
+    models = [
+        LSTD(0.9, alpha=0.0, variant=variant, fit_intercept=fitted).fit(X, y, **columns) for fitted in (True, False)
+    ]
+    one, two = (model.predict_interval(X[:40]) for model in models)
+    others = np.arange(40) != 30  # the weight of that state itself is uncertain as a whole
+    assert one.flagged.tolist() == two.flagged.tolist() == (~others).tolist()
+    for name in ("standard_error", "degrees_of_freedom"):
+        np.testing.assert_allclose(getattr(one, name)[others], getattr(two, name)[others], rtol=1e-4)
+
+
+def test_predictions_shrink_to_their_mean():
+    X, y = np.eye(2)[[0, 0, 1, 1]], [0.0, 2.0, 2.0, 4.0]
+    for alpha, expected in ((0.0, [1.0, 3.0]), (2.0, [1.5, 2.5]), (6.0, [1.75, 2.25])):  # 2 ± 1 · 2 / (2 + alpha)
+        model = LSTD(0.0, 0.0, alpha).fit(X, y, terminated=np.ones(4, bool))
+        assert_close(model.predict(np.eye(2)), expected, "solve")
+        assert_close(model.intercept_, 2.0, "solve")
+    X, y, columns = walk()
+    far, mean = LSTD(0.9, alpha=1e9).fit(X, y, **columns), LSTD(0.9).fit(np.zeros((240, 1)), y, **columns).intercept_
+    np.testing.assert_allclose(far.predict(STATES), np.full(4, mean), rtol=1e-5)
+
+
+def test_a_table_with_a_large_mean_does_not_need_more_data():
+    """Rewards far from zero are no harder to predict than those around zero."""
+    X, y, columns = walk()
+    X = X @ np.random.default_rng(0).normal(size=(4, 3))
+    near, far = (LSTD(0.9).fit(X, y + shift, **columns) for shift in (0.0, 1000.0))
+    steps = LSTD(0.9).fit(X, np.full(240, 1000.0), **columns)
+    assert_close(far.predict(X) - near.predict(X), steps.predict(X), "solve")
+
+
+def test_a_choice_may_hold_alpha_zero():
+    X, y, columns = walk()
+    model = LSTDCV(0.9, lmbdas=[0.5], alphas=[0.0, 1.0]).fit(X, y, **columns)
+    assert np.isfinite(model.cv_results_["mean_test_score"]).all()
+
+
+def test_columns_that_repeat_each_other_are_reported_as_before():
+    X, y, columns = walk()
+    with pytest.warns(IllConditionedWarning, match="repeat each other"):
+        LSTD(0.9, alpha=0.0).fit(np.hstack([X, X]), y, **columns)
+    with pytest.warns(IllConditionedWarning, match="no end is reached"):
+        LSTD(1.0).fit(X, y)
+    LSTD(1.0, variant="uncorrected").fit(X, y)
