@@ -149,7 +149,7 @@ def test_model_without_intervals_says_so(folder, capsys):
 def test_too_many_features_for_intervals_is_said(tmp_path, monkeypatch):
     monkeypatch.setattr("lstd.statistics.blocks.default_limit", lambda n, n_bytes: 0)
     found, _ = fit_stream([write(table(200), tmp_path / "a.csv")], ROLES, Settings(0.9))
-    assert found.no_intervals.startswith("Intervals of 2 features need at least ")
+    assert found.no_intervals.startswith("Intervals of 3 weights need at least ")
 
 
 def test_standard_errors_are_shown(folder, capsys):

@@ -145,7 +145,7 @@ def test_little_memory_leaves_no_place_for_intervals(tmp_path):
     paths, roles = [str(tmp_path / "a.parquet")], Roles(None, ("r",))
     found, _ = fit_stream(paths, roles, Settings(0.9), memory=2**24)
     assert found.no_intervals == (
-        "Intervals of 300 features need at least 13.7 MB for blocks of the data; "
+        "Intervals of 301 weights need at least 13.8 MB for blocks of the data; "
         '`n_blocks="auto"` may take 8 MB. Give more memory, or fit fewer features.'
     )
     assert fit_stream(paths, roles, Settings(0.9))[0].no_intervals == ""

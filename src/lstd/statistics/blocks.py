@@ -272,6 +272,6 @@ def _too_many(n_features: int, n_bytes: int) -> str:
     needed = 16 * n_features**2 * _FEWEST / 2**20
     remedy = f"Set `n_blocks` to {_FEWEST} or more" if n_bytes == _BYTES else "Give more memory"
     return (
-        f"Intervals of {n_features} features need at least {needed:.3g} MB for blocks of the data; "
+        f"Intervals of {n_features} weights need at least {needed:.3g} MB for blocks of the data; "
         f'`n_blocks="auto"` may take {n_bytes >> 20} MB. {remedy}, or fit fewer features.'
     )
