@@ -6,12 +6,14 @@ import csv
 import io
 import os
 import re
+import shutil
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
 from dataclasses import replace
 from pathlib import Path
 
+import matplotlib
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
@@ -21,11 +23,13 @@ import lstd.report
 from lstd.experiments.plan import Cell
 from lstd.experiments.protocol import ALPHAS, LMBDAS, STEP_SIZES
 from lstd.experiments.report import compose, gather
+from lstd.experiments.report.composing import draw
 from lstd.experiments.report.figures import figure2, sensitivity
 from lstd.experiments.report.panels import points_above, sensitivity_limits
 from lstd.experiments.report.paper_page import page
-from lstd.experiments.report.paper_tables import best_table, timing_table, to_latex, to_markdown
+from lstd.experiments.report.paper_tables import best_table, table_files, timing_table, to_latex, to_markdown
 from lstd.experiments.report.results import Sweep
+from lstd.experiments.report.results_table import write_table
 from lstd.experiments.report.verdicts import AGREES, DISAGREES, NOT_COVERED, TESTS, UNDECIDED, evaluate
 from lstd.report.style import figure_style
 from page_outline import outline
@@ -169,23 +173,36 @@ def test_sensitivity_figures_draw_every_lmbda_and_count_what_they_clip(results):
     assert axes[0].get_ylim() == axes[3].get_ylim() == axes[6].get_ylim()
 
 
-def test_the_bytes_depend_on_the_results_only(small, tmp_path):
-    program = (
-        "import sys; from pathlib import Path; from synthetic_results import synthetic_results as made\n"
-        "from test_report import write_files\n"
-        "if __name__ == '__main__':\n"
-        "    write_files(Path(sys.argv[1]), made(('small',), runs=1), n_jobs=1)\n"
-    )
+def test_the_bytes_depend_on_the_results_only(full, tmp_path):
+    """Not on Python's hashes, on the process that draws, or on the user's configuration of Matplotlib."""
+    for path in Path(matplotlib.get_cachedir()).glob("fontlist*"):  # finding fonts takes a while
+        shutil.copy(path, tmp_path)
+    (tmp_path / "matplotlibrc").write_text("font.size: 20\nlines.linewidth: 9\nsvg.fonttype: none\n")
     environment = os.environ | {"PYTHONHASHSEED": "7", "MPLCONFIGDIR": str(tmp_path)}
     environment["PYTHONPATH"] = os.pathsep.join(map(str, (Path(__file__).parent, *sys.path)))
-    (tmp_path / "one").mkdir()
-    (tmp_path / "two").mkdir()
-    (tmp_path / "program.py").write_text(program)
-    subprocess.run([sys.executable, tmp_path / "program.py", tmp_path / "one"], check=True, env=environment)
-    names, _ = write_files(tmp_path / "two", small)
-    assert len(names) == 19
-    for name in names:
-        assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes(), name
+    (tmp_path / "again").mkdir()
+    program = "import sys, test_report; test_report.write_again(*sys.argv[1:])"
+    subprocess.run([sys.executable, "-c", program, full[0], tmp_path / "again"], check=True, env=environment)
+    written = sorted(path.relative_to(tmp_path / "again") for path in (tmp_path / "again").rglob("*.*"))
+    assert len(written) == 4 * 3 + 3 * 3 + 2 + 2
+    for name in written:
+        assert (full[0] / name).read_bytes() == (tmp_path / "again" / name).read_bytes(), name
+
+
+def write_again(full, folder):
+    """Write a figure of each kind, all tables and the page, with the figures of a whole report."""
+    results, folder = synthetic_results(), Path(folder)
+    tables = [*(timing_table(results, problem) for problem in PROBLEMS), best_table(results)]
+    svgs = {name: Path(full, "figures", f"{name}.svg").read_bytes() for name in FIGURES}
+    buffer = io.BytesIO()
+    write_table(buffer, results.sweeps)
+    files = {"report.html": page(results, tables, svgs).encode(), "results.parquet": buffer.getvalue()}
+    files |= dict(file for table in tables for file in table_files(table))
+    for name in ("figure2", "figure3", "proposition1", "theorem2"):
+        files |= {f"figures/{name}{suffix}": content for suffix, content in draw(name, results).items()}
+    for name, content in files.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_bytes(content)
 
 
 def test_composing_imports_no_library_for_drawing_or_models():
