@@ -371,40 +371,7 @@ def test_interruption_leaves_nothing_half_written(folder, long_table, number, co
         assert errors.splitlines()[-1] == f"lstd: {'interrupted' if code == 130 else 'terminated'}; {said}."
 
 
-# Memory and time
-
-PEAK = (
-    "import sys; from lstd.cli import main; code = main(sys.argv[1:]); "
-    "print(next(line for line in open('/proc/self/status') if line.startswith('VmHWM')), file=sys.stderr); "
-    "sys.exit(code)"
-)
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
-@pytest.mark.parametrize("extension", [".csv", ".parquet"])
-def test_memory_does_not_grow_with_the_file(folder, extension):
-    """Three times the rows, in one row group, scored as one stream: 50 MB more of CSV take at most 25 MB more."""
-    small, peaks = 200_000, {}  # more than is read ahead
-    rng = np.random.default_rng(0)
-    for n_rows in (small, 3 * small):
-        columns = {f"f{j}": rng.normal(size=n_rows) for j in range(5)}
-        data = pa.table({**columns, "id": np.arange(n_rows) // 7 + n_rows, "r": np.ones(n_rows)})
-        data = data.append_column("done", pa.array(np.arange(n_rows) % 7 == 6))
-        path = f"rows{n_rows}{extension}"
-        write_csv(data, path) if extension == ".csv" else pq.write_table(data, path, row_group_size=n_rows)
-        del data, columns
-        fit = ["fit", path, "--features", "f0,f1,f2,f3,f4", *COLUMNS, "-o", f"model{n_rows}", "--memory", "16MB"]
-        commands = {
-            "fit": fit,
-            "score": ["score", f"model{n_rows}", path, "--episode", "", "--terminated", ""],
-            "predict": ["predict", f"model{n_rows}", path, "-o", f"out{n_rows}{extension}"],
-        }
-        for name, words in commands.items():
-            done = subprocess.run([sys.executable, "-c", PEAK, *words, "--quiet"], capture_output=True, text=True)
-            assert done.returncode == 0, done.stderr
-            peaks[name, n_rows] = int(done.stderr.split()[-2]) / 1024
-    for name in commands:
-        assert peaks[name, 3 * small] < peaks[name, small] + 25, peaks
+# Imports
 
 
 def test_help_imports_nothing_slow():

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
-import subprocess
-import sys
 from itertools import pairwise
 from pathlib import Path
 
@@ -326,48 +323,3 @@ def test_a_dataset_of_nothing(tmp_path):
             lstd.fit_tables(dataset, **NAMES)
     with pytest.raises(InvalidInputError, match="the filtered dataset: of 0 rows none is followed"):
         lstd.fit_tables(ds.dataset(DATA).filter(ds.field("x") > 100), **NAMES)
-
-
-# Memory
-
-
-PEAK = """
-import sys
-import pyarrow.dataset as ds
-import lstd
-dataset = ds.dataset(sys.argv[1], format=sys.argv[1].rpartition(".")[2])
-if sys.argv[2] == "filtered":
-    dataset = dataset.filter(ds.field("x0") > -100)
-lstd.fit_tables(dataset, features=None, reward="r", gamma=0.9, terminated="done", n_jobs=2, memory=2**24)
-print(next(line for line in open("/proc/self/status") if line.startswith("VmHWM")).split()[1])
-"""
-
-
-@pytest.fixture(scope="module")
-def growing_files(tmp_path_factory):
-    """Files of 32 MB and of 128 MB, by kind."""
-    folder, rng = tmp_path_factory.mktemp("growing"), np.random.default_rng(0)
-    columns = {f"x{j}": rng.normal(size=2048) for j in range(128)}
-    group = pa.table(columns | {"r": rng.normal(size=2048), "done": np.arange(2048) % 64 == 63})
-    paths = {kind: [folder / f"{n_groups}.{kind}" for n_groups in (16, 64)] for kind in ("parquet", "feather")}
-    for path in paths["parquet"]:
-        with pq.ParquetWriter(path, group.schema, use_dictionary=False) as writer:
-            for _ in range(int(path.stem)):
-                writer.write_table(group)
-    for path in paths["feather"]:
-        with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, group.schema) as writer:
-            for _ in range(int(path.stem)):
-                writer.write_table(group)
-    return paths
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
-@pytest.mark.parametrize(("kind", "how"), [("parquet", "whole"), ("parquet", "filtered"), ("feather", "whole")])
-def test_memory_is_bounded_by_the_setting(growing_files, kind, how):
-    """Of 96 MB more, six times the bound, at most three times the bound stay with the allocators and as footers."""
-    peaks = []
-    for path in growing_files[kind]:
-        done = subprocess.run([sys.executable, "-c", PEAK, path, how], capture_output=True, text=True, env=os.environ)
-        assert done.returncode == 0, done.stderr
-        peaks.append(int(done.stdout) / 1024)
-    assert peaks[1] - peaks[0] < 48, peaks

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 import re
-import subprocess
-import sys
 import threading
 import time
 from itertools import count
@@ -348,29 +345,3 @@ def test_bad_words_are_one_line(tmp_path, monkeypatch, capsys, words, message):
 
 def test_the_default_memory_is_that_of_the_command():
     assert ahead_module.MEMORY == 512 * 2**20
-
-
-PEAK = """
-import sys
-import lstd
-lstd.fit_tables(sys.argv[1], features=None, reward="r", gamma=0.9, terminated="done", n_jobs=2, memory=2**24)
-print(next(line for line in open("/proc/self/status") if line.startswith("VmHWM")).split()[1])
-"""
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
-def test_memory_is_bounded_by_the_setting(tmp_path):
-    """Of 128 MB, eight times the bound, at most three times the bound stay with the chunks and the allocators."""
-    rng = np.random.default_rng(0)
-    peaks = []
-    for n_groups in (1, 64):
-        path = tmp_path / f"{n_groups}.parquet"
-        columns = {f"x{j}": rng.normal(size=2048) for j in range(128)}
-        group = pa.table(columns | {"r": rng.normal(size=2048), "done": np.arange(2048) % 64 == 63})
-        with pq.ParquetWriter(path, group.schema, use_dictionary=False) as writer:
-            for _ in range(n_groups):
-                writer.write_table(group)
-        done = subprocess.run([sys.executable, "-c", PEAK, path], capture_output=True, text=True, env=os.environ)
-        assert done.returncode == 0, done.stderr
-        peaks.append(int(done.stdout) / 1024)
-    assert peaks[1] - peaks[0] < 48, peaks
