@@ -171,10 +171,15 @@ def _sorted(rows: Rows, ids: NDArray[Any] | None) -> Rows:
     """Put episodes in order of their groups; those of a group keep their order, and rows that of time."""
     if rows.groups is None:
         return rows
+    starts = np.flatnonzero(rows.begins)
+    names = rows.groups[starts].tolist()
     with _comparing("groups", rows.groups):
-        order = np.argsort(np.unique(rows.groups, return_inverse=True)[1].reshape(-1), kind="stable")
-    if (order[1:] > order[:-1]).all():
+        rank = {name: i for i, name in enumerate(sorted({*names}))}
+    runs = np.argsort([rank[name] for name in names], kind="stable")
+    if (runs[1:] > runs[:-1]).all():
         return rows
+    lengths = np.diff(starts, append=len(rows))[runs]
+    order = np.repeat(starts[runs] - np.cumsum(lengths) + lengths, lengths) + np.arange(len(rows))
     check_finite("X", rows.X)  # while row numbers are those of the caller
     if rows.X_next is not None:
         check_finite("X_next", rows.X_next)

@@ -6,7 +6,7 @@ import inspect
 import os
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Generic, Literal, Self, TypeVar, overload
+from typing import Any, ClassVar, Generic, Literal, Self, TypeVar, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -51,6 +51,10 @@ class Fitted(Generic[T]):
 
 class Predictor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     """A regressor whose fitted state is one :class:`Model`."""
+
+    # Routed by default, since what divides the data in a search divides it here; `score` has no use for them.
+    __metadata_request__fit: ClassVar = {"groups": True}
+    __metadata_request__score: ClassVar = {"groups": False}
 
     model_: Model
     statistics_ = Fitted(lambda model: model.statistics)
