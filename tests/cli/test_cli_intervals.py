@@ -18,7 +18,7 @@ from test_cli_model import COLUMNS, FIT, table, write_csv
 from lstd import LSTD, LSTDCV
 from lstd.cli.app import run
 from lstd.data.settings import Settings
-from lstd.distributed.choosing import choose
+from lstd.estimators.cross_validation import choose
 from lstd.estimators.loading import estimator_of
 from lstd.estimators.saving import read_model
 from lstd.tables import stream
@@ -199,7 +199,7 @@ def test_only_the_first_rows_are_chosen_from(tmp_path):
     settings = Settings.with_choice(0.9, "auto", "auto")
     model, _ = fit_stream([path], ROLES, settings, chunk_rows=50)
     assert (model.selection.n_rows, model.statistics.n_rows) == (1000, 1000)
-    sample = first_rows(RowReader([path], ROLES, chunk_rows=50).chunks(), ROLES, settings, 3 * 110)
+    sample = first_rows(RowReader([path], ROLES, chunk_rows=50).chunks(), ROLES, 3 * 110, ones=True)
     _, choice = choose(sample.checked(0.9), settings)
     expected = LSTDCV(0.9).fit(**arrays(table(1000)[:100]))
     assert choice.n_rows == 100

@@ -157,21 +157,30 @@ def test_one_path_is_a_list_of_one(parquet, tmp_path):
         assert (found.first_episode, found.last_episode) == (expected.first_episode, expected.last_episode)
 
 
-@pytest.mark.parametrize("where", ["threads", "processes", "dask"])
-def test_the_bits_of_files_do_not_depend_on_the_workers(where, paths, request):
-    expected = sum_tables(paths, **ROLES, **SETTINGS, executor=Here())
-    if where == "dask":
-        found = sum_tables(paths, **ROLES, **SETTINGS, client=request.getfixturevalue("client"))
-    else:
-        make = {"threads": partial(ThreadPoolExecutor, 4)}
-        make["processes"] = partial(ProcessPoolExecutor, 2, mp_context=process_context())
-        with make[where]() as pool:
-            found = sum_tables(paths, **ROLES, **SETTINGS, executor=pool)
-    assert_same_bits(found, expected)
+@pytest.mark.parametrize("where", ["jobs", "threads", "processes", "dask", "store"])
+def test_the_bits_of_files_do_not_depend_on_what_sums_them(where, paths, request, tmp_path):
+    expected = fit_tables(paths, **ROLES, **SETTINGS, executor=Here())
+    ways = {
+        "jobs": [{"n_jobs": n_jobs} for n_jobs in (1, 2, 5)],
+        "threads": [{"executor": partial(ThreadPoolExecutor, 4)}],
+        "processes": [{"executor": partial(ProcessPoolExecutor, 2, mp_context=process_context())}],
+        "dask": [{"client": request.getfixturevalue("client")}] if where == "dask" else [],
+        "store": [{"store": tmp_path / "store"}, {"store": tmp_path / "store", "executor": Here()}],
+    }
+    for how in ways[where]:
+        found = fit_tables(paths, **ROLES, **SETTINGS, **how)
+        assert_same_bits(found.statistics_, expected.statistics_)
+        for one, other in zip(both(found), both(expected), strict=True):
+            np.testing.assert_array_equal(one, other)
+
+
+def both(model):
+    """Predictions and their standard errors."""
+    return model.predict(frame()[FEATURES], return_std=True)
 
 
 def test_a_large_file_is_read_in_pieces(tmp_path, monkeypatch):
-    from lstd.tables import stream
+    from lstd.tables import sum_tables as summing
 
     n_rows = 3 * 2**15
     rows = pd.DataFrame({"x": np.arange(n_rows) % 7, "r": 1.0})
@@ -181,7 +190,7 @@ def test_a_large_file_is_read_in_pieces(tmp_path, monkeypatch):
         lengths.append(len(y))
         return check_rows(X, y, **options)
 
-    monkeypatch.setattr(stream, "check_rows", spy)
+    monkeypatch.setattr(summing, "check_rows", spy)
     found = sum_tables(write(rows, tmp_path / "all.parquet"), reward="r", **SETTINGS, executor=Here())
     assert sum(lengths) == n_rows
     assert max(lengths) <= 2**15 + 1
@@ -247,7 +256,9 @@ def test_rules_hold_across_tables_as_inside_one(tmp_path_factory, data, with_ids
         files[-1].write_text("x,z,r,done,cut,ep\n" + "".join(lines[first:end]))
     roles = {"features": ["x", "z"], "reward": "r", "terminated": "done", "truncated": "cut"}
     roles |= {"episode": "ep"} if with_ids else {}
-    outcomes = [outcome(files, **roles, in_one=in_one) for in_one in (True, False)]
+    whole = folder / "whole.csv"
+    whole.write_text("x,z,r,done,cut,ep\n" + "".join(lines))
+    outcomes = [outcome([whole], **roles), outcome(files, **roles)]
     if None in outcomes:
         assert outcomes == [None, None]
     elif isinstance(outcomes[0], str) or isinstance(outcomes[1], str):
@@ -260,20 +271,10 @@ def test_rules_hold_across_tables_as_inside_one(tmp_path_factory, data, with_ids
             assert getattr(outcomes[1], end) == getattr(outcomes[0], end)
 
 
-def outcome(files, *, in_one, **roles):
+def outcome(files, **roles):
     """Statistics of files, or the error; None where they hold no transition."""
-    from lstd.data.settings import Settings
-    from lstd.tables.row_reader import Roles, RowReader
-    from lstd.tables.stream import sum_stream
-
     try:
-        if not in_one:
-            return sum_tables(files, **roles, **SETTINGS, executor=Here())
-        names = Roles(
-            tuple(roles["features"]), (roles["reward"],), roles.get("episode"), roles["terminated"], roles["truncated"]
-        )
-        total = sum_stream(RowReader([str(file) for file in files], names), Settings(**SETTINGS), 0, 0).total
-        return total if total.n_transitions else None
+        return sum_tables(files, **roles, **SETTINGS, executor=Here())
     except InvalidInputError as error:
         return None if "there is nothing to fit" in str(error) else str(error)
 

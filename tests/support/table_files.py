@@ -9,8 +9,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lstd.data.settings import Settings
-from lstd.tables.row_reader import Roles, RowReader
-from lstd.tables.stream import sum_stream
+from lstd.distributed.memory import MEMORY
+from lstd.distributed.runners import on_threads
+from lstd.tables.readers import watched
+from lstd.tables.row_reader import Roles
+from lstd.tables.sum_tables import SumTables
 
 ROLES = Roles(("x", "y"), ("r",), "id", "done")
 
@@ -41,5 +44,10 @@ def write(table, path):
 
 
 def statistics(paths, roles=ROLES, chunk_rows=None, parameters=None):
-    reader = RowReader(paths, roles, chunk_rows=chunk_rows)
-    return sum_stream(reader, parameters or Settings(0.9, 0.7, fit_intercept=False), "auto", reader.memory // 2).total
+    """Sums over tables that follow one another, and over the rows at their ends."""
+    leaf = SumTables(
+        parameters or Settings(0.9, 0.7, fit_intercept=False), "auto", MEMORY, None, False, roles, chunk_rows
+    )
+    part = on_threads(leaf, watched(paths, None), 1)
+    part.ends.check()
+    return part.ends.named(part.blocks.total)

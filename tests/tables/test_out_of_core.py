@@ -6,6 +6,8 @@ import dataclasses
 import re
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from itertools import count
 from pathlib import Path
 
@@ -18,8 +20,8 @@ import pytest
 import lstd
 from lstd.cli.app import run
 from lstd.data.settings import Settings
-from lstd.distributed import ahead as ahead_module
 from lstd.distributed.ahead import Ahead
+from lstd.distributed.memory import MEMORY
 from lstd.errors import InvalidInputError, MissingTerminationWarning
 from lstd.estimators.saving import read_model, write_model
 from lstd.tables.row_reader import Roles
@@ -125,6 +127,28 @@ def test_the_same_bytes_where_products_are_large(tmp_path):
     assert kept[0] == kept[1] == kept[2]
 
 
+@pytest.mark.parametrize("independent", [False, True])
+def test_the_same_bits_of_several_tables_whatever_sums_them(tmp_path, independent):
+    rng, sizes, n = np.random.default_rng(0), (9000, 40, 0, 5000, 12_000), 30
+    tables = []
+    for i, n_rows in enumerate(sizes):
+        columns = {f"x{j}": rng.normal(size=n_rows) for j in range(n)} | {"r": rng.normal(size=n_rows)}
+        columns |= {"id": i * 10**6 + np.arange(n_rows) // 37, "end": np.arange(n_rows) % 74 == 73}
+        tables.append(pa.table(columns))
+    names = {"features": None, "reward": "r", "episode": "id", "terminated": "end", "gamma": 0.9, "memory": 2**24}
+    ways = [{"n_jobs": n_jobs} for n_jobs in (1, 2, 5)] + [{"executor": partial(ThreadPoolExecutor, 2)}]
+    ways += [{"store": tmp_path}, {"store": tmp_path}]
+    models = [lstd.fit_tables(tables, **names, independent=independent, **how) for how in ways]
+    models.append(lstd.fit_tables(iter(tables), **names, independent=independent))
+    X = tables[0].slice(0, 9).select([f"x{j}" for j in range(n)]).to_pandas()
+    predicted, errors = models[0].predict(X, return_std=True)
+    assert len(models[0].model_.blocks.shares) > 30
+    for model in models[1:]:
+        for one, other in zip(model.predict(X, return_std=True), (predicted, errors), strict=True):
+            np.testing.assert_array_equal(one, other)
+        np.testing.assert_array_equal(model.statistics_.A, models[0].statistics_.A)
+
+
 @pytest.mark.parametrize("n_jobs", [1, 2])
 def test_the_first_bad_row_is_named_whatever_is_read_ahead(tmp_path, n_jobs):
     data = episodes([30] * 20, seed=1)
@@ -214,7 +238,7 @@ def test_too_little_memory_is_told(tmp_path, n_jobs, monkeypatch):
     def fails(rows, lmbda, starts, *, threads):
         raise MemoryError("no 8 GiB")
 
-    monkeypatch.setattr("lstd.tables.stream.chunk_statistics", fails)
+    monkeypatch.setattr("lstd.tables.sum_tables.chunk_statistics", fails)
     path = write(episodes([9], seed=3), tmp_path / "a.parquet")
     with pytest.raises(InvalidInputError, match=r"Memory ran out \(no 8 GiB\)\. A fit of 2 features"):
         lstd.fit_tables(path, **NAMES, n_jobs=n_jobs)
@@ -276,25 +300,32 @@ def test_bad_arguments_are_named(tmp_path, changed, message):
         lstd.fit_tables(**words)
 
 
-def test_only_a_list_of_tables_on_threads_refuses_an_id_that_reappears(tmp_path):
-    tables = [pa.table({"x": np.arange(1.0, 7.0), "r": np.ones(6), "id": [*"aaabbb"], "end": [0] * 6})] * 2
+@pytest.mark.parametrize("kind", [str, int, float, "a long text before {}".format])
+def test_an_id_that_reappears_in_a_later_table_is_refused_whatever_sums(tmp_path, kind):
+    def table(*ids):
+        n = len(ids)
+        return pa.table({"x": np.arange(n) + 1.0, "r": np.ones(n), "id": [kind(one) for one in ids], "end": [0] * n})
+
     columns = {"features": "x", "reward": "r", "episode": "id", "terminated": "end", "gamma": 0.9}
-    with pytest.raises(InvalidInputError, match=r"row 1.*'a'"):
-        lstd.fit_tables(tables, **columns)
-    lazily = ([lambda: tables[0]] * 2, iter(tables))
-    models = [lstd.fit_tables(source, **columns) for source in lazily]
-    models.append(lstd.fit_tables(tables, **columns, store=tmp_path))
-    assert [model.n_episodes_ for model in models] == [4] * 3
+    apart = [table(1, 1, 2), table(2, 2), table(2, 3, 4, 4), table(5, 6, 6), table(7, 4, 4, 5)]
+    message = r"`source\[4\]`, or a table after it: column 'id': .* comes again after other episodes; sort"
+    runs = ({"n_jobs": 1}, {"n_jobs": 2}, {"store": tmp_path}, {"executor": partial(ThreadPoolExecutor, 2)})
+    for how in (*runs, {"store": tmp_path}):
+        for source in (apart, iter(apart), [partial(apart.__getitem__, place) for place in range(5)]):
+            with pytest.raises(InvalidInputError, match=message):
+                lstd.fit_tables(source, **columns, **how)
+    assert lstd.fit_tables(apart[:4], **columns).n_episodes_ == 6
+    assert lstd.fit_tables(apart, **columns, independent=True).n_episodes_ == 11
 
 
-def test_intervals_of_tables_that_are_summed_one_by_one_are_close(tmp_path):
+def test_intervals_of_several_tables_are_close_to_those_of_one(tmp_path):
     rng = np.random.default_rng(0)
     n = 4000
     numbers = {"x": rng.normal(size=n), "y": rng.normal(size=n), "r": rng.normal(size=n)}
     table = pa.table({**numbers, "id": np.arange(n) // 10, "end": np.arange(n) % 10 == 9})
     columns = {"features": ["x", "y"], "reward": "r", "episode": "id", "terminated": "end", "gamma": 0.9}
     halves = [table.slice(0, n // 2), table.slice(n // 2)]
-    one, two = lstd.fit_tables(halves, **columns), lstd.fit_tables(halves, **columns, store=tmp_path)
+    one, two = lstd.fit_tables(table, **columns), lstd.fit_tables(halves, **columns)
     assert_close(two.coef_, one.coef_, "solve")
     X = pd.DataFrame(rng.normal(size=(5, 2)), columns=["x", "y"])
     ratios = two.predict_interval(X).standard_error / one.predict_interval(X).standard_error
@@ -344,4 +375,4 @@ def test_bad_words_are_one_line(tmp_path, monkeypatch, capsys, words, message):
 
 
 def test_the_default_memory_is_that_of_the_command():
-    assert ahead_module.MEMORY == 512 * 2**20
+    assert MEMORY == 512 * 2**20

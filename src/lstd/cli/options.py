@@ -16,7 +16,7 @@ from lstd.cli.progress import make_reporter, reporting
 from lstd.errors import InvalidInputError
 
 if TYPE_CHECKING:
-    from lstd.distributed.choosing import OnProgress
+    from lstd.estimators.cross_validation import OnProgress
     from lstd.estimators.model import Model
     from lstd.tables.row_reader import Roles
 
@@ -64,7 +64,7 @@ def jobs_of(text: str | None) -> int | None:
 
 def bytes_of(text: str) -> int:
     """Parse a size such as 512MB into bytes."""
-    from lstd.distributed.ahead import LEAST_MEMORY
+    from lstd.distributed.memory import LEAST_MEMORY
 
     match = _SIZE.fullmatch(text.strip())
     if match is None:

@@ -1,7 +1,6 @@
 """The ids of a stream so far, in little memory: intervals of integers, and keys of other ids.
 
-A run of consecutive integers takes the memory of one; other ids take as many bytes as their keys, which are digests of
-16 or names of up to 24, and 2.5 times that while their number doubles.
+A run of consecutive integers takes the memory of one; other ids take 24 bytes, and 60 while their number doubles.
 """
 
 from __future__ import annotations
@@ -17,21 +16,20 @@ from lstd.data.parsing import id_key
 from lstd.data.rows import Rows
 from lstd.errors import InvalidInputError
 
-_NAME = 24  # bytes of the key of a group
+_WIDTH = 24  # most bytes of the key of a text
 _Level = tuple[NDArray[Any], NDArray[Any]]  # first and last keys of intervals
 
 
 class SeenIds:
-    """A set of ids, to which all ids of a chunk are added at once; keys of text have at most `width` bytes."""
+    """A set of the keys of ids, as :func:`group_key` makes them; all those of a chunk are added at once."""
 
-    def __init__(self, width: int = 16) -> None:
-        self._width = width
+    def __init__(self) -> None:
         self._integers = _Intervals()
         self._texts = _Intervals()
 
     def copy(self) -> SeenIds:
         """Return a set of the same ids, to which others can be added."""
-        other = SeenIds(self._width)
+        other = SeenIds()
         other._integers, other._texts = self._integers.copy(), self._texts.copy()
         return other
 
@@ -44,7 +42,7 @@ class SeenIds:
                 first = place
                 break
         integers = np.array([one for one in places if isinstance(one, int)], dtype=np.int64)
-        texts = np.array([one for one in places if isinstance(one, bytes)], dtype=f"S{self._width}")
+        texts = np.array([one for one in places if isinstance(one, bytes)], dtype=f"S{_WIDTH}")
         for new, seen in ((integers, self._integers), (texts, self._texts)):
             known = {*new[seen.contains(new)].tolist()}
             if known:  # NumPy strips zeros at the end of bytes
@@ -62,39 +60,29 @@ class SeenIds:
         """Return the ids as a JSON document."""
         integers = [ends for level in self._integers.levels for ends in np.transpose(level).tolist()]
         texts = [text.hex() for low, _ in self._texts.levels for text in low.tolist()]
-        return {"width": self._width, "integers": integers, "texts": texts}
+        return {"integers": integers, "texts": texts}
 
     @classmethod
     def unpacked(cls, document: Mapping[str, Any]) -> SeenIds:
         """Return the ids of a document; a broken one raises ValueError, TypeError or LookupError."""
-        seen = cls(document["width"])
+        seen = cls()
         if document["integers"]:
             low, high = np.array(sorted(document["integers"]), dtype=np.int64).T
             seen._integers.levels = [_merged(low, high)]
-        seen._texts.add(np.array([bytes.fromhex(text) for text in document["texts"]], dtype=f"S{seen._width}"))
+        seen._texts.add(np.array([bytes.fromhex(text) for text in document["texts"]], dtype=f"S{_WIDTH}"))
         return seen
 
-    def then(self, later: SeenIds, common: int | bytes | None) -> SeenIds:
-        """Return the groups of a stream and those of the one that follows it, where only `common` may be in both.
-
-        Raises
-        ------
-        InvalidInputError
-            When another one is in both.
-        """
-        both = SeenIds(self._width)
+    def then(self, later: SeenIds, common: int | bytes | None) -> tuple[SeenIds, str | None]:
+        """Return the ids of a stream and of the one that follows it, and one other than `common` that is in both."""
+        both, again = SeenIds(), None
         if isinstance(common, bytes):
             common = common.rstrip(b"\0")  # as NumPy does
         for name in ("_integers", "_texts"):
             joined, clash = getattr(self, name).then(getattr(later, name), common)
             if clash is not None:
-                shown = clash.decode(errors="replace") if isinstance(clash, bytes) else clash
-                raise InvalidInputError(
-                    f"`groups` must be contiguous in a stream; group {shown!r} comes again after others. Sort the rows "
-                    "by group, episode and time."
-                )
+                again = repr(clash.decode(errors="replace") if isinstance(clash, bytes) else clash)
             setattr(both, name, joined)
-        return both
+        return both, again
 
 
 class _Intervals:
@@ -173,7 +161,7 @@ def groups_seen(rows: Rows, before: SeenIds | None = None, *, continues: bool = 
     """
     if rows.groups is None:
         return None
-    seen = SeenIds(_NAME) if before is None else before.copy()
+    seen = SeenIds() if before is None else before.copy()
     starts = np.flatnonzero(rows.begins)[continues:]
     place = seen.add([group_key(name) for name in rows.groups[starts].tolist()])
     if place is not None:
@@ -186,11 +174,11 @@ def groups_seen(rows: Rows, before: SeenIds | None = None, *, continues: bool = 
 
 
 def group_key(name: Any) -> int | bytes:
-    """Return the key of a group: an integer as of :func:`lstd.data.parsing.id_key`, or its text, the end a digest."""
+    """Return the key of an id: an integer as of :func:`lstd.data.parsing.id_key`, or its text, the end a digest."""
     if not isinstance(name, (str, int, float)):
         name = str(name)
     key = id_key(name)
     if isinstance(key, int):
         return key
     text = str(name).encode()
-    return text if len(text) <= _NAME else text[: _NAME - len(key)] + key
+    return text if len(text) <= _WIDTH else text[: _WIDTH - len(key)] + key

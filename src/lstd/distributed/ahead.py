@@ -13,8 +13,6 @@ from lstd.errors import InvalidInputError
 T = TypeVar("T")
 Result = TypeVar("Result")
 
-MEMORY = 2**29  # bytes, the default bound
-LEAST_MEMORY = 2**24
 MAX_JOBS = 1024
 
 
@@ -38,18 +36,22 @@ class Ahead:
             self._pool.shutdown(cancel_futures=True)
 
     def map(
-        self, function: Callable[[T], Result], items: Iterable[T], n_bytes: Callable[[T], int], most_bytes: int
+        self,
+        function: Callable[[T], Result],
+        items: Iterable[T],
+        size_of: Callable[[T], float] = lambda _: 0.0,
+        most: float = 0.0,
     ) -> Iterator[Result]:
         """Yield results in the order of the items, which the calling thread draws.
 
-        The items under way add up to at most `most_bytes` by `n_bytes`, or there is only one. If drawing an item
-        fails, the error is raised after the results of the items before it.
+        The items under way are at most one more than the threads, and add up to at most `most` by `size_of`, or there
+        is only one. If drawing an item fails, the error is raised after the results of the items before it.
         """
         if self._pool is None:
             yield from map(function, items)
             return
-        waiting: deque[tuple[_Task[Result], int]] = deque()
-        held = 0
+        waiting: deque[tuple[_Task[Result], float]] = deque()
+        held = 0.0
         failure: InvalidInputError | None = None
         drawn = iter(items)
         while True:
@@ -60,8 +62,8 @@ class Ahead:
             except InvalidInputError as error:
                 failure = error
                 break
-            size = n_bytes(item)
-            while waiting and (held + size > most_bytes or len(waiting) >= self._most_tasks):
+            size = size_of(item)
+            while waiting and (held + size > most or len(waiting) >= self._most_tasks):
                 freed = waiting[0][1]
                 yield _first_result(waiting)
                 held -= freed
@@ -98,7 +100,7 @@ class _Task(Generic[Result]):
                 raise
 
 
-def _first_result(waiting: deque[tuple[_Task[Result], int]]) -> Result:
+def _first_result(waiting: deque[tuple[_Task[Result], float]]) -> Result:
     """Remove the first task and return its result; until that is ready, run the others here."""
     first = waiting[0][0]
     for task, _ in waiting:

@@ -14,13 +14,13 @@ import numpy as np
 from lstd.data.checks import check_flag, check_integer, shown
 from lstd.data.rows import warn_of_assumed, warn_of_break
 from lstd.data.settings import ALPHA, LMBDA, VARIANT, Settings
-from lstd.distributed.ahead import LEAST_MEMORY, MEMORY
-from lstd.distributed.choosing import ENTRIES, choose, estimator_of, model_of
 from lstd.distributed.dask_collections import Partitions, array_partitions, is_kind, listed, load
+from lstd.distributed.memory import LEAST_MEMORY, MEMORY, choice_entries
 from lstd.distributed.runners import Runner
 from lstd.distributed.sum_arrays import SumArrays, first_rows
 from lstd.distributed.sums import folder
 from lstd.errors import InvalidInputError
+from lstd.estimators.model import model_of
 
 if TYPE_CHECKING:
     from lstd.estimators.lstd import LSTD
@@ -64,8 +64,8 @@ def fit_chunks(
         the next chunk when a worker is free. Dask arrays are given as a tuple ``(X, y)`` or a mapping by name; each of
         their chunks of rows is a chunk.
     gamma, lmbda, alpha, variant, fit_intercept, n_blocks
-        As in :class:`lstd.LSTD`. With "auto", `lmbda` or `alpha` is chosen by cross-validation on the first chunks,
-        up to 2²⁵ features in all. These chunks are loaded twice, the first time in this process.
+        As in :class:`lstd.LSTD`. With "auto", `lmbda` or `alpha` is chosen by cross-validation on the first chunks, up
+        to a quarter of `memory` and at most 256 MB. These chunks are loaded twice, the first time in this process.
     n_jobs : int, optional
         Threads of this process, including the calling one; by default one per core.
     executor : concurrent.futures.Executor or function that makes one, optional
@@ -76,8 +76,7 @@ def fit_chunks(
         as Dask computes any collection.
     memory : int, default 2**29
         Bytes, at least 2²⁴. With `n_blocks="auto"`, the blocks of data that intervals need take at most an eighth of
-        it, and those of a chunk at most an eighth of the chunk. If there are too many features for that, the model has
-        no intervals.
+        it, or half if there is only one chunk. If there are too many features for that, the model has no intervals.
     store : path-like, optional
         Folder that keeps the sums of each chunk; all workers must see it under this name. A later fit finds sums by the
         chunk's place, all settings but `alpha` and `variant`, and the content of arrays, the name, size and
@@ -113,6 +112,9 @@ def fit_chunks(
     >>> model.n_transitions_, model.predict([[1.0]])
     (5, array([2.]))
     """
+    from lstd.estimators.cross_validation import choose  # scikit-learn takes two seconds to import
+    from lstd.estimators.loading import estimator_of
+
     runner = Runner(n_jobs, executor, client)
     settings = Settings.with_choice(gamma, lmbda, alpha, variant, fit_intercept)
     memory = check_integer("memory", memory, LEAST_MEMORY)
@@ -120,7 +122,7 @@ def fit_chunks(
     chunks, selection = chunks_of(source), None
     if settings.choose:
         chunks, first = split(chunks, client)
-        settings, selection = choose(first_rows(first, leaf, ENTRIES), settings)
+        settings, selection = choose(first_rows(first, leaf, choice_entries(memory)), settings)
         leaf = replace(leaf, settings=settings)
     part = runner.sum(leaf, chunks)
     if part.assumed is not None:

@@ -6,10 +6,11 @@ all runners give the same bits, in whatever order chunks finish and whichever wo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import itertools
+from collections.abc import Callable, Iterable, Sized
 from concurrent.futures import Executor, ProcessPoolExecutor
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from multiprocessing import get_context
 from typing import Any
@@ -79,6 +80,12 @@ class Runner:
                     f"`{name}` must be None where `source` is of Dask, which computes it; got {shown(value)}. Pass its "
                     "client as `client`, or nothing, to compute it as Dask computes any collection."
                 )
+        if not isinstance(chunks, (Partitions, Sized)):
+            rest = iter(chunks)
+            first = list(itertools.islice(rest, 2))
+            chunks = itertools.chain(first, rest) if len(first) > 1 else first
+        known = chunks.chunks if isinstance(chunks, Partitions) else chunks
+        leaf = replace(leaf, alone=isinstance(known, Sized) and len(known) == 1)
         part: Part | None
         if isinstance(chunks, Partitions):
             part = on_graph(leaf, chunks, client)
@@ -103,10 +110,10 @@ def _limit_blas() -> None:
 
 
 def on_threads(leaf: Leaf, chunks: Iterable[Any], n_jobs: int) -> Part | None:
-    """Sum chunks in threads of this process; at most one more than there are threads are under way."""
+    """Sum chunks in threads of this process."""
     tree: Tree[Part] = Tree(leaf.merge)
     with one_blas_thread(), Ahead(n_jobs) as ahead:
-        for part in ahead.map(lambda task: leaf(*task), keyed(leaf, chunks), lambda task: 1, n_jobs + 1):
+        for part in leaf.parts(keyed(leaf, chunks), ahead):
             tree.add(part.first, part)
         return tree.result()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -16,10 +16,10 @@ from lstd.data.check_rows import check_rows
 from lstd.data.checks import shown
 from lstd.data.parsing import same_id
 from lstd.data.rows import Rows, first_break
+from lstd.distributed.ahead import Ahead
 from lstd.distributed.sums import Leaf, Part, called, pickled, status
 from lstd.errors import InvalidInputError
-from lstd.statistics.blocks import no_blocks
-from lstd.statistics.threads import one_blas_thread
+from lstd.statistics.statistics import LSTDStatistics
 
 _TABLES = (".csv", ".csv.gz", ".parquet")
 COLUMNS = ("X", "y", "episode", "terminated", "X_next", "discount", "importance_ratio", "groups")
@@ -29,17 +29,29 @@ COLUMNS = ("X", "y", "episode", "terminated", "X_next", "discount", "importance_
 class SumArrays(Leaf):
     """Sum one chunk of arrays; errors name its place."""
 
-    def summed(self, place: int, chunk: Any) -> Part:
+    def parts(self, tasks: Iterable[tuple[int, Any, bytes | None]], ahead: Ahead) -> Iterator[Part]:
+        """Yield the sums of chunks in their order; each is summed in one thread."""
+        return ahead.map(lambda task: self._part(*task), tasks)
+
+    def _part(self, place: int, chunk: Any, key: bytes | None) -> Part:
+        path, part = self.look_up(place, chunk, key)
+        if part is None:
+            part = self._summed(place, chunk)
+            self.keep(path, part)
+        return part
+
+    def _summed(self, place: int, chunk: Any) -> Part:
         """Load, check and sum a chunk."""
         lmbda = self.settings.lmbda
-        with naming(place), one_blas_thread():  # sums of other numbers of threads may differ in the last bit
+        with naming(place):
             columns = columns_of(chunk)
             names = _names(columns)
             rows = self.rows(columns)
-            blocks = no_blocks(rows, lmbda, self.n_blocks, self.block_bytes).extended(rows, threads=1)
+            blocks = self.no_blocks(LSTDStatistics.empty_like(rows, lmbda))
+            kept = replace(blocks, limit=self.limit_of(blocks, len(rows))).extended(rows, threads=1)
         row = None if lmbda == 0.0 or rows.X_next is None else first_break(rows)
         return Part(
-            self.few_blocks(blocks),
+            replace(kept, limit=blocks.limit),
             place,
             place,
             place if rows.assumed else None,

@@ -8,7 +8,7 @@ import os
 import pickle
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -18,16 +18,17 @@ from numpy.typing import NDArray
 import lstd
 from lstd.data.seen import SeenIds
 from lstd.data.settings import Settings
+from lstd.distributed import memory as shares
+from lstd.distributed.ahead import Ahead
 from lstd.errors import InvalidInputError, LSTDError
 from lstd.io.archive import read, write
 from lstd.io.files import checked_path
-from lstd.statistics.blocks import Blocks
+from lstd.statistics.blocks import Blocks, empty_blocks
 from lstd.statistics.packing import pack, texts
-from lstd.statistics.statistics import unpack_statistics
+from lstd.statistics.statistics import LSTDStatistics, unpack_statistics
+from lstd.statistics.threads import one_blas_thread
 
 _LOG = logging.getLogger("lstd")
-_SHARE = 8  # of a chunk's memory that the blocks kept of it may take, and of `memory` that all blocks may
-_FEWEST_BLOCKS, _SMALL = 5, 2**16  # blocks of any chunk; entries of their matrices that need no saving
 
 
 @dataclass(frozen=True)
@@ -45,28 +46,24 @@ class Part:
 
 @dataclass(frozen=True)
 class Leaf:
-    """Sum one chunk on a worker; with a store, read its sums from there or add them."""
+    """Sum chunks; with a store, read their sums from there or add them."""
 
     settings: Settings
     n_blocks: Any  # an integer or "auto"
-    memory: int  # bytes; an eighth of it bounds the blocks that "auto" keeps
+    memory: int  # bytes
     store: str | None  # full name of a folder
     independent: bool  # each chunk begins a new episode
+    alone: bool = field(default=False, kw_only=True)  # there is only one chunk
 
     def __call__(self, place: int, chunk: Any, key: bytes | None = None) -> Part:
-        """Sum a chunk; `key` identifies a function in the store."""
-        if self.store is None:
-            return self.summed(place, chunk)
-        path = Path(self.store) / f"{place:08d}-{self._digest(place, chunk, key)}.statistics"
-        part = self._kept(path, place)
-        if part is None:
-            part = self.summed(place, chunk)
-            self._keep(path, part)
+        """Sum a chunk on a worker; `key` identifies a function in the store."""
+        with one_blas_thread(), Ahead(1) as ahead:
+            [part] = self.parts([(place, chunk, key)], ahead)
         return part
 
     @abstractmethod
-    def summed(self, place: int, chunk: Any) -> Part:
-        """Load, check and sum a chunk."""
+    def parts(self, tasks: Iterable[tuple[int, Any, bytes | None]], ahead: Ahead) -> Iterator[Part]:
+        """Yield the sums of chunks in their order, with the same bits for any number of threads."""
 
     @abstractmethod
     def merge(self, one: Part, two: Part) -> Part:
@@ -82,15 +79,20 @@ class Leaf:
     def unpack_ends(self, document: Any) -> Any:
         """Return the `Part.ends` of a document."""
 
-    @property
-    def block_bytes(self) -> int:
-        """Bytes that all blocks of a part may take."""
-        return self.memory // _SHARE
+    def no_blocks(self, nothing: LSTDStatistics) -> Blocks:
+        """Return blocks of no data, with the limit of all data; `nothing` is the statistics of no data."""
+        return empty_blocks(nothing, self.n_blocks, shares.block_bytes(self.memory, alone=self.alone))
 
-    def few_blocks(self, blocks: Blocks) -> Blocks:
-        """Thin the blocks of a chunk until their matrices take at most an eighth of the memory of its rows."""
-        n, n_rows = blocks.total.n_features, blocks.total.n_rows
-        return blocks.thinned(max(_FEWEST_BLOCKS, n_rows // (2 * _SHARE * n), _SMALL // n**2))
+    def limit_of(self, blocks: Blocks, n_rows: int) -> int:
+        """Return how many blocks to keep of the first `n_rows` rows of a chunk."""
+        return shares.most_blocks(blocks.limit, n_rows, blocks.total.n_features, alone=self.alone)
+
+    def look_up(self, place: int, chunk: Any, key: bytes | None) -> tuple[Path | None, Part | None]:
+        """Return the file of a chunk's sums, None without a store, and its content, None if there is no sound one."""
+        if self.store is None:
+            return None, None
+        path = Path(self.store) / f"{place:08d}-{self._digest(place, chunk, key)}.statistics"
+        return path, self._kept(path, place)
 
     def _digest(self, place: int, chunk: Any, key: bytes | None) -> str:
         """Identify a chunk's sums, which serve all values of `alpha` and `variant`."""
@@ -129,7 +131,10 @@ class Leaf:
             _LOG.warning("%s It is summed again.", error)
             return None
 
-    def _keep(self, path: Path, part: Part) -> None:
+    def keep(self, path: Path | None, part: Part) -> None:
+        """Write a chunk's sums to the store, if there is one."""
+        if path is None:
+            return
         blocks = part.blocks
         document, arrays = pack(blocks.total)
         prefixes = [pack(prefix) for prefix in blocks.prefixes]

@@ -134,5 +134,5 @@ def _selection(model: Model) -> Selection:
     return model.selection
 
 
-def _report_progress(text: str, done: int, total: int) -> None:
-    print(f"{text}: {done} of {total}", file=sys.stderr)
+def _report_progress(text: str, done: float, total: float) -> None:
+    print(f"{text}: {done:g} of {total:g}", file=sys.stderr)

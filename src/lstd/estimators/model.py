@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -178,3 +178,26 @@ class Model:
         interval = self.influence.interval(phi, columns, level, ones=ones, scale=scale)
         arrays = {name: v.reshape(prediction.shape)[()] for name, v in vars(interval).items() if name != "level"}
         return Interval(**arrays, level=level)
+
+
+def model_of(blocks: Blocks, settings: Settings, selection: Selection | None, n_blocks: Any, **about: Any) -> Model:
+    """Return the solved model of sums; `about` has further fields of the model, such as names.
+
+    Raises InvalidInputError when no row is a full transition.
+    """
+    if not blocks.total.n_transitions:
+        origin = about.get("origin")
+        where = "`source`" if origin is None else ", ".join(origin.files) or "`source`"
+        raise InvalidInputError(
+            f"{where}: of {blocks.total.n_rows} rows none is followed by a row of its episode or terminates; there is "
+            "nothing to fit."
+        )
+    options = {"n_blocks": n_blocks}
+    if selection is not None:
+        grids = {"lmbda": "lmbdas", "alpha": "alphas"}
+        options |= {
+            grid: None if name in settings.choose else [getattr(settings, name)] for name, grid in grids.items()
+        }
+    model = Model(blocks, replace(settings, choose=()), selection=selection, options=options, **about)
+    _ = model.solution  # so that its warning is given here
+    return model

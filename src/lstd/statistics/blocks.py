@@ -194,7 +194,13 @@ class Blocks:
         goes_on = one.in_group(two.first_group) if grouped else not begins
         both = replace(both, by_episode=grouped or both.total.n_episodes > 1)
         if self.seen is not None and later.seen is not None:
-            both = replace(both, seen=self.seen.then(later.seen, group_key(two.first_group) if goes_on else None))
+            seen, again = self.seen.then(later.seen, group_key(two.first_group) if goes_on else None)
+            if again is not None:
+                raise InvalidInputError(
+                    f"`groups` must be contiguous in a stream; group {again} comes again after others. Sort the rows "
+                    "by group, episode and time."
+                )
+            both = replace(both, seen=seen)
         if not self.limit:
             return both
         prefixes, others = (part.prefixes if part.by_episode == both.by_episode else () for part in (self, later))

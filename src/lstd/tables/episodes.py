@@ -11,10 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lstd.data.parsing import LATE_ROW, LOST_REWARD, NO_SUCCESSOR, NOT_CUT, Fault, Ids, id_key
-from lstd.data.seen import SeenIds
+from lstd.data.seen import SeenIds, group_key
 from lstd.tables.faults import at_row
 
 Flags = NDArray[np.bool_]
+
+COMES_AGAIN = (
+    "comes again after other episodes; sort the rows by episode and time (a stable sort by episode keeps the order of "
+    "time)."
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,16 +78,6 @@ class Episodes:
         self._first_name: Any = None
         self._types: set[type] = set()
 
-    @property
-    def first(self) -> Any:
-        """Id of the first episode; None without ids."""
-        return typed_id(self._first_name, self._types)
-
-    @property
-    def last(self) -> Any:
-        """Id of the last episode so far."""
-        return typed_id(None if self._last is None else self._last.name, self._types)
-
     def follow(self, file: str, first: int, marks: Marks, n_sure: int) -> tuple[NDArray[np.int64], Fault | None]:
         """Return the number of each row's episode, from 0, and the first row that breaks a rule.
 
@@ -108,14 +103,6 @@ class Episodes:
             self._cut = (self._last.file, self._last.place)
         self._last = Row.of(file, first, marks, n_sure - 1)
         return numbers, fault
-
-    def part(self) -> None:
-        """Begin a table that continues no episode, and whose ids may have occurred before.
-
-        Raises InvalidInputError when the last row breaks a rule.
-        """
-        self.finish()
-        self._last, self._cut, self._seen = None, None, SeenIds()
 
     def finish(self) -> None:
         """End the stream; raises InvalidInputError when the last row breaks a rule."""
@@ -177,15 +164,11 @@ class Episodes:
         if self._first_name is None and new:
             self._first_name = new[0][1]
         self._types.update(_type(name) for _, name in new)
-        place = self._seen.add([id_key(name) for _, name in new])
+        place = self._seen.add([group_key(name) for _, name in new])
         if place is None:
             return None
         row, name = new[place]
-        return Fault(
-            row, str(self._episode),
-            f"{name!r} comes again after other episodes; sort the rows by episode and time (a stable sort by episode "
-            "keeps the order of time).",
-        )  # fmt: skip
+        return Fault(row, str(self._episode), f"{name!r} {COMES_AGAIN}")
 
 
 class _Followed:

@@ -6,15 +6,12 @@ import itertools
 import os
 from collections.abc import Callable, Iterable
 from concurrent.futures import Executor
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from lstd.data.checks import check_flag, check_integer, check_values_known, shown
 from lstd.data.settings import ALPHA, LMBDA, VARIANT, Settings
-from lstd.distributed.ahead import LEAST_MEMORY, MEMORY
-from lstd.distributed.choosing import ENTRIES, choose, estimator_of, model_of
 from lstd.distributed.dask_collections import Partitions, frame_partitions, is_dask, is_future, is_kind, listed
-from lstd.distributed.fit_chunks import split
+from lstd.distributed.memory import LEAST_MEMORY, MEMORY
 from lstd.distributed.runners import Runner
 from lstd.distributed.sums import folder
 from lstd.errors import InvalidInputError, MissingExtraError
@@ -22,9 +19,7 @@ from lstd.errors import InvalidInputError, MissingExtraError
 if TYPE_CHECKING:
     from lstd.estimators.lstd import LSTD
     from lstd.estimators.lstd_cv import LSTDCV
-    from lstd.estimators.model import Model
     from lstd.tables.row_reader import Roles
-    from lstd.tables.sum_tables import SumTables
 
 _EXPECTED = "a Dask DataFrame, or a list of delayed objects or futures of data frames, if it is a Dask collection"
 
@@ -52,9 +47,8 @@ def fit_tables(
 ) -> LSTD | LSTDCV:
     """Fit a model to tables that are read in chunks: here, on an executor or on a Dask cluster.
 
-    Memory does not grow with the data. Weights are the same to the last bit for any number of threads, and on any
-    executor, cluster or with a `store`; between the two they agree up to rounding. Standard errors may differ by a few
-    per cent, or more with few episodes, since blocks for intervals are cut table by table but for threads alone.
+    Memory does not grow with the data. Each table is summed by itself. The model is the same to the last bit, standard
+    errors included, for any number of threads and on any executor or cluster, with a `store` or without.
 
     Parameters
     ----------
@@ -71,9 +65,8 @@ def fit_tables(
     gamma : float in [0, 1]
         Discount per row.
     episode : str, optional
-        Column of episode ids. Without it an episode ends at a flagged row. An id that reappears in a later table after
-        other episodes is refused where `source` is a list of tables summed on threads without a `store`; elsewhere it
-        begins a new episode.
+        Column of episode ids. Without it an episode ends at a flagged row. An id that reappears after other episodes is
+        refused.
     terminated : str, optional
         Column that is 1 where the episode ends for good, at value 0; else 0.
     truncated : str, optional
@@ -81,10 +74,10 @@ def fit_tables(
     lmbda, alpha, variant, fit_intercept, n_blocks, n_jobs, executor, client, store
         As in :func:`lstd.fit_chunks`, where each table is a chunk.
     memory : int, default 2**29
-        Bytes, at least 2²⁴, for the chunks read ahead, their sums, and the blocks that intervals need. The blocks take
-        at most half of it, and an eighth on workers or with a `store`; if there are too many features for that, the
-        model has no intervals. A chunk is always read. Python and its packages, a few matrices of n² numbers for n
-        features, and the pages that the Parquet reader holds come on top.
+        Bytes, at least 2²⁴, for the chunks read ahead, their sums, and the blocks that intervals need. The blocks of
+        one table take at most half of it, those of the sums over several at most an eighth; if there are too many
+        features for that, the model has no intervals. A chunk is always read. Python and its packages, a few matrices
+        of n² numbers for n features, and the pages that the Parquet reader holds come on top.
     independent : bool, default False
         Whether each table begins a new episode; ids may then occur again in other tables. Not for a dataset that is
         filtered or in memory.
@@ -128,48 +121,14 @@ def fit_tables(
     memory, independent = check_integer("memory", memory, LEAST_MEMORY), check_flag("independent", independent)
     roles = roles_of(features, reward, episode, terminated, truncated)
     tables = tables_of(source, roles, independent)
-    if runner.is_here and store is None and _at_hand(tables):
-        from lstd.tables.stream import fit_stream
-
-        model, _ = fit_stream(
-            tables, roles, settings, n_blocks=n_blocks, n_jobs=n_jobs, memory=memory, independent=independent
-        )
-        return estimator_of(model)
+    # These need pyarrow, and scikit-learn, which takes two seconds to import.
+    from lstd.estimators.loading import estimator_of
+    from lstd.tables.stream import fit_leaf
     from lstd.tables.sum_tables import SumTables
 
-    if _at_hand(tables) and any(not getattr(table, "divisible", True) for table in tables):
-        raise InvalidInputError(
-            "`source` must be files or data frames on an executor, on a cluster or with a `store`; got a dataset that "
-            "is in memory or filtered, which is one stream. Use `n_jobs` alone, or give the paths of its files."
-        )
-    leaf = SumTables(settings, n_blocks, memory, folder(store), independent, roles)
-    return estimator_of(_fit_apart(tables, leaf, runner))
-
-
-def _fit_apart(tables: Any, leaf: SumTables, runner: Runner) -> Model:
-    """Fit a model to tables that are summed one by one."""
-    from lstd.tables.stream import first_rows, origin_of, warn_of_assumptions
-    from lstd.tables.sum_tables import chunks_in_order
-
-    selection, settings = None, leaf.settings
-    if settings.choose:
-        tables, first = split(tables, runner.client)
-        entries = min(ENTRIES, leaf.memory // 32)
-        sample = first_rows(chunks_in_order(first, leaf), leaf.roles, settings, entries)
-        settings, selection = choose(sample.checked(settings.gamma), settings)
-        leaf = replace(leaf, settings=settings)
-    files = [getattr(table, "file", table) for table in tables] if _at_hand(tables) else []
-    part = runner.sum(leaf, tables)
-    if not leaf.independent:
-        part.ends.check()
-    follow = not leaf.independent and part.last > part.first and not isinstance(tables, Partitions)
-    warn_of_assumptions(leaf.roles, follow=follow)
-    blocks = replace(part.blocks, total=part.ends.named(part.blocks.total))
-    return model_of(
-        blocks, settings, selection, leaf.n_blocks,
-        names=part.ends.roles.features, rewards=leaf.roles.rewards,
-        origin=origin_of(files, leaf.roles, blocks.total),
-    )  # fmt: skip
+    return estimator_of(
+        fit_leaf(tables, SumTables(settings, n_blocks, memory, folder(store), independent, roles), runner)
+    )
 
 
 def roles_of(features: Any, reward: Any, episode: Any, terminated: Any, truncated: Any) -> Roles:
@@ -254,8 +213,3 @@ def _opened(tables: Any) -> Any:
     if not tables:
         raise InvalidInputError("`source` must hold at least one table; got none.")
     return [opened(place, table) for place, table in enumerate(tables)]
-
-
-def _at_hand(tables: Any) -> bool:
-    """Return whether all tables can be opened now, to be read as one stream."""
-    return isinstance(tables, list) and not any(callable(table) or is_future(table) for table in tables)

@@ -6,18 +6,21 @@ import contextlib
 import csv
 import io
 from collections.abc import Sequence
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
 from numpy.typing import NDArray
 
-from lstd.distributed.choosing import OnProgress
 from lstd.errors import InvalidInputError
 from lstd.estimators.model import Model
 from lstd.tables.arrow_columns import as_text, from_numpy
+from lstd.tables.readers import watched
 from lstd.tables.row_reader import Chunk, Roles, RowReader
+
+if TYPE_CHECKING:
+    from lstd.estimators.cross_validation import OnProgress
 
 Array = NDArray[np.float64]
 
@@ -97,7 +100,7 @@ def predict_tables(
     overflows; rows before it may have been written.
     """
     roles = Roles(features=model.feature_names, kept=tuple(kept))
-    reader = RowReader(paths, roles, chunk_rows=chunk_rows, on_progress=on_progress)
+    reader = RowReader(watched(paths, on_progress), roles, chunk_rows=chunk_rows)
     names = prediction_names(model, kept, intervals=level is not None)
     if level is not None:
         intervals_of(model, np.zeros((1, len(model.feature_names))), level)  # raises before anything is written

@@ -21,6 +21,7 @@ import weakref
 import zlib
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from functools import partial
+from itertools import accumulate
 from pathlib import Path
 from typing import IO, Any
 
@@ -115,6 +116,37 @@ def open_table(path: str | os.PathLike[str]) -> Table:
         raise
     except _UNREADABLE as error:
         raise could_not_be_read(file, reason(error) if isinstance(error, OSError) else error) from error
+
+
+class WatchedTable(Table):
+    """A table whose reading is reported: `tell` is called with the share that was read."""
+
+    def __init__(self, table: Table, tell: Callable[[float], None]) -> None:
+        super().__init__(table.file, table.size)
+        self.names, self.own, self.text, self.divisible = table.names, table.own, table.text, table.divisible
+        self.require, self.done = table.require, table.done  # type: ignore[method-assign]
+        self._table, self._tell = table, tell
+
+    def batches(self, columns: Sequence[str], most_rows: int = 2**15) -> Iterator[pa.RecordBatch]:
+        self._tell(0.0)
+        for batch in self._table.batches(columns, most_rows):
+            yield batch
+            self._tell(self.done())
+        self._tell(1.0)
+
+
+def watched(paths: Iterable[str | Table], on_progress: Callable[[str, float, float], None] | None) -> list[Table]:
+    """Open tables, and report their bytes as they are read."""
+    tables = [path if isinstance(path, Table) else open_table(path) for path in paths]
+    if on_progress is None:
+        return tables
+    report, total = on_progress, float(sum(table.size for table in tables))
+
+    def tell(table: Table, before: int, share: float) -> None:
+        report(f"reading {table.file}", before + table.size * share, total)
+
+    ends = accumulate(table.size for table in tables)
+    return [WatchedTable(one, partial(tell, one, end - one.size)) for one, end in zip(tables, ends, strict=True)]
 
 
 def equal_parts(n_rows: int, about: int) -> int:

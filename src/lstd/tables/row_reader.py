@@ -6,15 +6,15 @@ import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from lstd.data.parsing import Fault, check_finite, check_not_infinite
-from lstd.distributed.ahead import MEMORY, Ahead
-from lstd.distributed.choosing import OnProgress
+from lstd.distributed import memory as shares
+from lstd.distributed.ahead import Ahead
 from lstd.errors import InvalidInputError
 from lstd.tables import arrow_columns as convert
 from lstd.tables.episodes import Episodes, Marks
@@ -22,10 +22,9 @@ from lstd.tables.faults import at_row, overflow_at
 from lstd.tables.readers import Table, equal_parts, open_table
 
 Array = NDArray[np.float64]
+T = TypeVar("T")
 
 _INDEX = re.compile(r"__index_level_\d+__")
-_CHUNK_ENTRIES = 2**20  # of a chunk's features, 8 MiB
-_ENTRY_BYTES = 128  # of memory that a chunk's feature needs, so that several chunks have a place
 
 
 @dataclass(frozen=True)
@@ -117,9 +116,14 @@ class Chunk:
     episode: NDArray[np.int64]  # (T,) number of the episode, from 0
     terminated: NDArray[np.bool_]  # (T,)
     kept: list[pa.Array]
+    names: tuple[str, ...]  # of the features and the rewards
 
     def __len__(self) -> int:
         return len(self.X)
+
+    def overflow(self, error: InvalidInputError) -> InvalidInputError:
+        """Return the error for sums that overflow with these rows."""
+        return overflow_at(self.file, self.first, np.column_stack([self.X, self.y]), self.names, error)
 
 
 class _Raw(NamedTuple):
@@ -143,12 +147,8 @@ class RowReader:
     roles : Roles
     chunk_rows : int, optional
         Rows per chunk, give or take half; by default about a million features, fewer with little memory.
-    on_progress : callable, optional
-        Called in the thread that takes the chunks.
-    independent : bool, default False
-        Whether each file begins a new episode; ids may occur again in other files.
     memory : int
-        Bytes; a quarter of it bounds the chunks that are read ahead.
+        Bytes, of which the size of a chunk is a share.
     """
 
     def __init__(
@@ -157,72 +157,37 @@ class RowReader:
         roles: Roles,
         *,
         chunk_rows: int | None = None,
-        on_progress: OnProgress | None = None,
-        independent: bool = False,
-        memory: int = MEMORY,
+        memory: int = shares.MEMORY,
     ) -> None:
         self.tables = with_names_shared(path if isinstance(path, Table) else open_table(path) for path in paths)
         self.roles = roles.resolved(self.tables)
         self.features = self.roles.features or ()
         self.episodes = Episodes(roles.rewards, roles.episode, roles.terminated, roles.truncated)
-        most = min(_CHUNK_ENTRIES, memory // _ENTRY_BYTES)
-        self.independent, self.memory = independent, memory
-        self._chunk_rows = chunk_rows or max(64, min(2**15, most // len(self.features)))
-        self._on_progress = on_progress
+        self._chunk_rows = chunk_rows or shares.chunk_rows(memory, len(self.features))
+
+    def chunks(self) -> Iterator[Chunk]:
+        """Yield checked chunks; raises InvalidInputError at the first bad row, after the chunks before it."""
+        with Ahead(1) as ahead:
+            for _, chunk in chunks_of([(None, self)], ahead):
+                if chunk is not None:
+                    yield chunk
+                del chunk
 
     def again(self) -> RowReader:
         """Return another reader of the same rows, from the first."""
-        return RowReader(
-            self.tables, self.roles, chunk_rows=self._chunk_rows,
-            on_progress=self._on_progress, independent=self.independent, memory=self.memory,
-        )  # fmt: skip
+        return RowReader(self.tables, self.roles, chunk_rows=self._chunk_rows)
 
-    def chunks(self, ahead: Ahead | None = None) -> Iterator[Chunk]:
-        """Yield checked chunks; raises InvalidInputError at the first bad row, after the chunks before it or one more.
-
-        Parameters
-        ----------
-        ahead : Ahead, optional
-            Threads in which values are converted while the next rows are read.
-        """
-        found = (ahead or Ahead(1)).map(self._converted, self._raw(), self._n_bytes, self.memory // 4)
-        table: Table | None = None
-        for source, first, values in found:
-            if self.independent and source is not table:
-                self.episodes.part()
-            table = source
-            chunk = self._checked(source, first, values)
-            del values
-            yield chunk
-            del chunk
-        self.episodes.finish()
-
-    def overflow(self, chunk: Chunk, error: InvalidInputError) -> InvalidInputError:
-        """Return the error for sums that overflow with a chunk."""
-        values = np.column_stack([chunk.X, chunk.y])
-        return overflow_at(chunk.file, chunk.first, values, (*self.features, *self.roles.rewards), error)
-
-    def _raw(self) -> Iterator[_Raw]:
+    def raw(self) -> Iterator[_Raw]:
+        """Yield rows as they are read."""
         columns = list(dict.fromkeys((*self.features, *self.roles.others, *self.roles.kept)))
-        total = float(sum(table.size for table in self.tables))
-        before = 0
         for table in self.tables:
             first = 0
-            self._tell(table, before, total)
-            batches = table.batches(columns, max(64, min(2**15, self._chunk_rows)))
-            for group in _grouped(batches, self._chunk_rows):
+            for group in _grouped(table.batches(columns, max(64, min(2**15, self._chunk_rows))), self._chunk_rows):
                 yield _Raw(table, first, group)
                 first += sum(map(len, group))
                 del group
-                self._tell(table, before + table.size * table.done(), total)
-            before += table.size
-            self._tell(table, before, total)
 
-    def _tell(self, table: Table, done: float, total: float) -> None:
-        if self._on_progress is not None:
-            self._on_progress(f"reading {table.file}", done, total)
-
-    def _n_bytes(self, raw: _Raw) -> int:
+    def n_bytes(self, raw: _Raw) -> int:
         """Return the bytes of rows, as read and converted."""
         width = 8 * (len(self.features) + len(self.roles.rewards))
         n_rows = sum(map(len, raw.batches))
@@ -230,10 +195,8 @@ class RowReader:
             return 2 * n_rows * width
         return n_rows * width + sum(int(batch.nbytes) for batch in raw.batches)
 
-    def _converted(self, raw: _Raw) -> tuple[Table, int, _Values]:
-        return raw.table, raw.first, _Values(_together(raw.batches), self.roles)
-
-    def _checked(self, table: Table, first: int, values: _Values) -> Chunk:
+    def checked(self, table: Table, first: int, values: _Values) -> Chunk:
+        """Check the next rows."""
         fault = values.first_fault()
         marks = Marks(values.ids, values.terminated, values.truncated, np.isnan(values.y))
         n_sure = len(values.y) if fault is None else fault.row
@@ -241,7 +204,42 @@ class RowReader:
         fault = broken or fault
         if fault is not None:
             raise at_row(table.file, fault.column, first + fault.row, fault.text)
-        return Chunk(table.file, first, values.X, values.y, numbers, values.terminated, values.kept)
+        names = (*self.features, *self.roles.rewards)
+        return Chunk(table.file, first, values.X, values.y, numbers, values.terminated, values.kept, names)
+
+
+def chunks_of(
+    readers: Iterable[tuple[T, RowReader | None]], ahead: Ahead, most_bytes: int = 0
+) -> Iterator[tuple[T, Chunk | None]]:
+    """Yield the checked chunks of readers one after another, each with what came with its reader, and None at its end.
+
+    Up to `most_bytes` are read ahead, also of the next readers, and converted in the threads of `ahead`.
+    """
+
+    def read() -> Iterator[tuple[T, RowReader | None, _Raw | None]]:
+        for owner, reader in readers:
+            for raw in () if reader is None else reader.raw():
+                yield owner, reader, raw
+                del raw
+            yield owner, reader, None
+
+    for owner, reader, values in ahead.map(_converted, read(), _n_bytes, most_bytes):
+        chunk = None
+        if values is not None:
+            chunk = reader.checked(*values)
+        elif reader is not None:
+            reader.episodes.finish()
+        del values
+        yield owner, chunk
+
+
+def _n_bytes(item: tuple[T, Any, _Raw | None]) -> int:
+    return 0 if item[2] is None else item[1].n_bytes(item[2])
+
+
+def _converted(item: tuple[T, Any, _Raw | None]) -> tuple[T, Any, tuple[Table, int, _Values] | None]:
+    owner, reader, raw = item
+    return owner, reader, raw and (raw.table, raw.first, _Values(_together(raw.batches), reader.roles))
 
 
 class _Values:

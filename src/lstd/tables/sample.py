@@ -9,6 +9,8 @@ from numpy.typing import NDArray
 
 from lstd.data.check_rows import check_rows
 from lstd.data.rows import Rows
+from lstd.errors import InvalidInputError
+from lstd.tables.faults import overflow_at
 from lstd.tables.row_reader import Chunk
 
 _FEWEST_ROWS = 64
@@ -29,6 +31,7 @@ class Sample:
         self._episode = np.empty(limit, dtype=np.int64)
         self._terminated = np.empty(limit, dtype=np.bool_)
         self._n = 0
+        self._chunks: list[tuple[int, str, int, tuple[str, ...]]] = []  # row here, and file, row there, columns
         self.is_full = False  # there was no room for a row
 
     def __len__(self) -> int:
@@ -39,6 +42,7 @@ class Sample:
         if self.is_full:
             return
         size = min(len(chunk), len(self._X) - self._n)
+        self._chunks.append((self._n, chunk.file, chunk.first, chunk.names))
         rows = slice(self._n, self._n + size)
         self._X[rows, : self._n_features] = chunk.X[:size]
         self._X[rows, self._n_features :] = 1.0
@@ -68,3 +72,14 @@ class Sample:
         """Return the rows as the data contract has them."""
         columns: dict[str, Any] = self.columns
         return check_rows(**columns, gamma=gamma, warn=False, finite=False)
+
+    def overflow(self, error: InvalidInputError) -> InvalidInputError:
+        """Return the error for sums that overflow, with the chunk of the largest value; `error` if none can be why."""
+        ends = [first for first, *_ in self._chunks[1:]] + [self._n]
+        largest, worst = 1e150, error
+        for (row, file, first, names), end in zip(self._chunks, ends, strict=True):
+            if row < end:
+                values = np.column_stack([self._X[row:end, : self._n_features], self._y[row:end]])
+                if (size := np.nanmax(np.abs(values), initial=0.0)) > largest:
+                    largest, worst = size, overflow_at(file, first, values, names, error)
+        return worst

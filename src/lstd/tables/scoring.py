@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,11 +28,14 @@ from lstd.data.returns import (
     steps_to_complete,
     warn_if_little,
 )
-from lstd.distributed.choosing import OnProgress
 from lstd.errors import InvalidInputError
 from lstd.estimators.model import Model
 from lstd.tables.predicting import predictions_of
+from lstd.tables.readers import watched
 from lstd.tables.row_reader import Chunk, Roles, RowReader
+
+if TYPE_CHECKING:
+    from lstd.estimators.cross_validation import OnProgress
 
 Array = NDArray[np.float64]
 
@@ -104,7 +108,7 @@ def score_tables(
     answer. Warns if little was observed.
     """
     tolerance, gamma = check_treatment(unobserved, tolerance), model.settings.gamma
-    reader = RowReader(paths, roles, chunk_rows=chunk_rows, on_progress=on_progress)
+    reader = RowReader(watched(paths, on_progress), roles, chunk_rows=chunk_rows)
     treatment = _Treatment.of(reader, unobserved, tolerance, gamma)
     moments = _Moments(len(roles.rewards))
     waiting = _Undiscounted(moments, treatment) if gamma == 1.0 else _Waiting(moments, treatment)

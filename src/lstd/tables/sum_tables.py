@@ -1,20 +1,35 @@
-"""Sums of one table on a worker, and how the sums over neighbouring tables are merged."""
+"""Sums of tables, each by itself, and how the sums over neighbouring tables are merged.
+
+The rows of a table are read, converted and summed in chunks, which threads share. So the same code sums one table on a
+worker and all tables here, where the next table is read ahead while the last one is summed.
+"""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from functools import partial
+from typing import Any, NamedTuple, TypeVar
 
+import numpy as np
+
+from lstd.data.check_rows import check_rows
 from lstd.data.checks import check_values_known, shown
+from lstd.data.rows import Rows
+from lstd.data.settings import Settings
+from lstd.distributed import memory as shares
+from lstd.distributed.ahead import Ahead
+from lstd.distributed.executors import Task
 from lstd.distributed.sums import Leaf, Part, called
 from lstd.errors import InvalidInputError, LSTDError
+from lstd.statistics.blocks import Layout
+from lstd.statistics.statistics import LSTDStatistics, chunk_statistics
 from lstd.tables import table_ends
 from lstd.tables.frames import FrameTable, is_frame
 from lstd.tables.readers import EXTENSIONS, Table
-from lstd.tables.row_reader import Chunk, Roles, RowReader
-from lstd.tables.stream import sum_stream
+from lstd.tables.row_reader import Chunk, Roles, RowReader, chunks_of
 from lstd.tables.table_ends import Ends, Following
 
 T = TypeVar("T")
@@ -22,26 +37,24 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class SumTables(Leaf):
-    """Sum one table, a file or a data frame; errors name its file or place, and the row."""
+    """Sum tables, files or data frames; errors name the file or place, and the row."""
 
     roles: Roles
+    chunk_rows: int | None = None
 
-    def __call__(self, place: int, chunk: Any, key: bytes | None = None) -> Part:
-        """Sum a table, or read its sums from the store, and check its ends if tables are independent."""
-        part = super().__call__(place, chunk, key)
-        if self.independent:
-            part.ends.check()
-        return part
-
-    def summed(self, place: int, chunk: Any) -> Part:
-        """Read, check and sum a table in chunks that fit in memory."""
-        reader, episodes = self.reader(place, chunk)
-        blocks = sum_stream(reader, self.settings, self.n_blocks, self.block_bytes)
-        return Part(self.few_blocks(blocks), place, place, ends=episodes.ends(reader.tables[0].file, reader.features))
+    def parts(self, tasks: Iterable[Task], ahead: Ahead) -> Iterator[Part]:
+        """Yield the sums of tables in their order. Threads share the chunks; this one reads and merges."""
+        tables = ahead.map(partial(_Summed, self), tasks)
+        for work, rows, pieces in ahead.map(_summed, _works(tables, ahead, self.memory), _size, 1.0):
+            if work.chunk is None:
+                yield work.table.finished()
+            else:
+                work.table.add(work, rows, pieces)
+            del work, rows, pieces  # before the next chunk is drawn
 
     def reader(self, place: int, chunk: Any) -> tuple[RowReader, Following]:
         """Open a table, without the rules that concern rows of the tables before and after."""
-        reader = RowReader([opened(place, chunk)], self.roles, memory=self.memory)
+        reader = RowReader([opened(place, chunk)], self.roles, chunk_rows=self.chunk_rows, memory=self.memory)
         reader.episodes = episodes = Following(self.roles)
         return reader, episodes
 
@@ -69,6 +82,107 @@ class SumTables(Leaf):
     def unpack_ends(self, document: Any) -> Any:
         """Return the ends of a document."""
         return table_ends.unpack(document, self.roles)
+
+
+class _Work(NamedTuple):
+    """A chunk to sum, divided at the starts of blocks; or the end of its table, without a chunk."""
+
+    table: _Summed
+    chunk: Chunk | None
+    layout: Any = None  # of the blocks, this chunk included
+    starts: Any = ()
+    n_bytes: int = 0
+
+
+class _Summed:
+    """The sums over the rows of a table so far, unless the store has those of the whole."""
+
+    def __init__(self, leaf: SumTables, task: Task) -> None:
+        place, chunk, key = task
+        self.leaf, self.place, self.reader = leaf, place, None
+        self.path, self.part = leaf.look_up(place, chunk, key)
+        if self.part is not None:
+            return
+        self.reader, self._episodes = leaf.reader(place, chunk)
+        s, m = leaf.settings, len(leaf.roles.rewards)
+        self.n = n = len(self.reader.features) + s.fit_intercept
+        self.blocks = leaf.no_blocks(LSTDStatistics.empty(n, m, gamma=s.gamma, lmbda=s.lmbda, single=m == 1))
+        self._layout, self._episode = Layout(self.blocks.limit), -1
+        self.most_bytes = shares.bytes_under_way(leaf.memory, n, self.blocks.limit, alone=leaf.alone)
+
+    def work(self, chunk: Chunk | None) -> _Work:
+        """Divide the next chunk at the starts of blocks, which are known before the sums are."""
+        if chunk is None:
+            return _Work(self, None)
+        begins = np.diff(chunk.episode, prepend=self._episode) != 0
+        limit = self.leaf.limit_of(self.blocks, self._layout.n_rows + len(chunk))
+        self._layout, starts = replace(self._layout, limit=limit).extended(begins)
+        self._episode = int(chunk.episode[-1])
+        copies = 1 + self.leaf.settings.fit_intercept  # of the features
+        matrices = 1 + bool((begins[1:] & ~chunk.terminated[:-1]).any())  # A, and B if an episode was truncated
+        n_bytes = 8 * (copies * chunk.X.size + matrices * self.n**2 * (1 + len(starts)))
+        return _Work(self, chunk, self._layout, starts, n_bytes)
+
+    def add(self, work: _Work, rows: Rows, pieces: list[LSTDStatistics]) -> None:
+        """Add the sums of a chunk, which was divided into pieces."""
+        try:
+            self.blocks = self.blocks.joined(rows, pieces, work.layout, work.starts)
+        except InvalidInputError as error:
+            assert work.chunk is not None
+            raise work.chunk.overflow(error) from error
+
+    def finished(self) -> Part:
+        """Return the sums over the table, and add them to the store; check both ends if tables are independent."""
+        if self.part is None:
+            assert self.reader is not None
+            ends = self._episodes.ends(self.reader.tables[0].file, self.reader.features)
+            self.part = Part(self.blocks, self.place, self.place, ends=ends)
+            self.leaf.keep(self.path, self.part)
+        if self.leaf.independent:
+            self.part.ends.check()
+        return self.part
+
+
+def _works(tables: Iterable[_Summed], ahead: Ahead, memory: int) -> Iterator[_Work]:
+    for table, chunk in chunks_of(((table, table.reader) for table in tables), ahead, shares.bytes_ahead(memory)):
+        work = table.work(chunk)
+        del chunk
+        yield work
+        del work
+
+
+def _size(work: _Work) -> float:
+    """Return the memory of a chunk and its sums, in units of what all under way may have."""
+    return work.n_bytes / work.table.most_bytes if work.chunk is not None else 0.0
+
+
+def _summed(work: _Work) -> tuple[_Work, Any, list[LSTDStatistics]]:
+    if work.chunk is None:
+        return work, None, []
+    settings = work.table.leaf.settings
+    with memory_suffices(work.table.n - settings.fit_intercept):
+        rows = _rows(work.chunk, settings)
+        return work, rows, list(chunk_statistics(rows, settings.lmbda, work.starts, threads=1))
+
+
+def _rows(chunk: Chunk, settings: Settings) -> Rows:
+    y = chunk.y[:, 0] if chunk.y.shape[1] == 1 else chunk.y
+    rows = check_rows(
+        chunk.X, y, gamma=settings.gamma, episode=chunk.episode, terminated=chunk.terminated, warn=False, finite=False
+    )
+    return rows.with_ones() if settings.fit_intercept else rows
+
+
+@contextmanager
+def memory_suffices(n: int) -> Iterator[None]:
+    """Name the remedy when memory runs out for n features."""
+    try:
+        yield
+    except MemoryError as error:
+        raise InvalidInputError(
+            f"Memory ran out ({error}). A fit of {n} features needs some matrices of {8 * n**2 / 2**20:.3g} MB, beside "
+            "what `memory` bounds. Name fewer features, give less `memory`, or use a machine with more."
+        ) from error
 
 
 def opened(place: int, chunk: Any) -> str | Table:

@@ -14,10 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lstd.data.parsing import Ids, id_key
+from lstd.data.seen import SeenIds, group_key
 from lstd.errors import InvalidInputError
 from lstd.statistics.blocks import Blocks
 from lstd.statistics.statistics import LSTDStatistics
-from lstd.tables.episodes import Episodes, Marks, Row, typed_id
+from lstd.tables.episodes import COMES_AGAIN, Episodes, Marks, Row, typed_id
 from lstd.tables.faults import at_row
 from lstd.tables.row_reader import Roles
 
@@ -46,10 +47,11 @@ class Following(Episodes):
 
     def ends(self, file: str, features: tuple[str, ...]) -> Ends:
         """Return both ends of the table."""
-        return Ends(file, replace(self._roles, features=features), self._head, self._tail, frozenset(self._types))
+        roles = replace(self._roles, features=features)
+        return Ends(file, roles, self._head, self._tail, frozenset(self._types), self._seen)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Ends:
     """Both ends of consecutive tables that are summed as one."""
 
@@ -58,18 +60,26 @@ class Ends:
     head: tuple[Row, ...]  # the first two rows, or fewer
     tail: tuple[Row, ...]  # the last two rows, or fewer
     types: frozenset[type]  # of the ids
+    ids: SeenIds
 
     def then(self, after: Ends, *, independent: bool) -> tuple[Ends, bool]:
         """Return both ends of these tables and those after, and whether the latter begin an episode.
 
         Raises InvalidInputError when tables continue one another and a row breaks a rule; the message names the row.
         """
-        begins = True
+        begins, ids = True, self.ids
         if not independent and self.tail and after.head:
             _follow(self.roles, [*self.tail, *after.head])
             begins = self.ends_before(after.head[0])
+        if not independent:
+            goes_on = not begins and self.roles.episode is not None
+            ids, again = ids.then(after.ids, group_key(after.head[0].name) if goes_on else None)
+            if again is not None:
+                raise InvalidInputError(
+                    f"{after.file}, or a table after it: column {self.roles.episode!r}: {again} {COMES_AGAIN}"
+                )
         head, tail = (*self.head, *after.head)[:2], (*self.tail, *after.tail)[-2:]
-        return replace(self, head=head, tail=tail, types=self.types | after.types), begins
+        return replace(self, head=head, tail=tail, types=self.types | after.types, ids=ids), begins
 
     def check(self) -> None:
         """Check both ends, as no tables come before or after; raises InvalidInputError when a row breaks a rule."""
@@ -92,11 +102,12 @@ class Ends:
         names, others = self.roles.features or (), after.roles.features or ()
         if names == others:
             return blocks
-        for file, present, needed in ((after.file, others, names), (self.file, names, others)):
-            if missing := sorted(set(needed) - set(present)):
+        one, two = self.file, after.file
+        for file, other, missing in ((two, one, {*names} - {*others}), (one, two, {*others} - {*names})):
+            if missing:
                 raise InvalidInputError(
-                    f"{file}: column {missing[0]!r} is missing, which {self.file if file == after.file else after.file}"
-                    " has; give tables with the same columns, or name the features."
+                    f"{file}: column {min(missing)!r} is missing, which {other} has; give tables with the same "
+                    "columns, or name the features."
                 )
         places = {name: place for place, name in enumerate(others)}
         order = [places[name] for name in names]
@@ -110,6 +121,7 @@ def pack(ends: Ends) -> dict[str, Any]:
     rows = {"head": [list(row) for row in ends.head], "tail": [list(row) for row in ends.tail]}
     return rows | {
         "file": ends.file,
+        "ids": ends.ids.packed(),
         "features": ends.roles.features,
         "types": sorted(kind.__name__ for kind in ends.types),
     }
@@ -122,7 +134,8 @@ def unpack(document: Mapping[str, Any], roles: Roles) -> Ends:
         for part in ("head", "tail")
     )
     types = frozenset(_TYPES[name] for name in document["types"])
-    return Ends(document["file"], replace(roles, features=tuple(document["features"])), head, tail, types)
+    roles, ids = replace(roles, features=tuple(document["features"])), SeenIds.unpacked(document["ids"])
+    return Ends(document["file"], roles, head, tail, types, ids)
 
 
 def _sure(marks: Marks) -> Marks:
