@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -315,24 +312,6 @@ def test_report_that_cannot_be_written(folder, capsys, words, message):
     assert (captured.out, captured.err.count("\n")) == ("", 1)
     assert message in captured.err
     assert not Path("model").exists()
-
-
-@pytest.mark.skipif(os.name != "posix", reason="needs limits of file size")
-def test_model_stays_when_there_is_no_room_for_the_report(folder):
-    program = (
-        "import resource, sys; from lstd.cli import main\n"
-        "import lstd.cli.fit as command, lstd.tables.stream, lstd.report.model_page, numpy\n"
-        "resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000)); sys.exit(main())"
-    )
-    words = [sys.executable, "-c", program, *FIT, "--report", "fit.html", "--quiet"]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=300)
-    assert (done.returncode, done.stdout) == (1, ""), done.stderr
-    assert done.stderr.endswith(
-        "lstd: fit.html could not be written: File too large; make room or mend the folder. The model was written to "
-        "model.\n"
-    )
-    assert not read_model("model").no_intervals
-    assert not Path("fit.html").exists()
 
 
 def test_missing_matplotlib_is_named(folder, capsys, monkeypatch):

@@ -287,30 +287,6 @@ def test_bad_input_is_one_line_and_exit_code_2(folder, capsys, words, message):
     assert {path: Path(path).read_bytes() for path in files()} == before
 
 
-@POSIX
-def test_full_disk_is_one_line_and_exit_code_1(folder):
-    import resource
-
-    write_csv(table(50_000), "long.csv")
-    assert run([*FIT, "--quiet"]) == 0
-    before = files()
-
-    def limit():
-        resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
-
-    for words in (
-        ["predict", "model", "long.csv", "-o", "p.csv"],
-        ["predict", "model", "long.csv", "-o", "p.parquet"],
-        ["fit", "data.csv", "--features", "x,y", *COLUMNS, "-o", "second"],
-    ):
-        done = subprocess.run([*COMMAND, *words], preexec_fn=limit, capture_output=True, text=True, timeout=300)
-        assert (done.returncode, done.stdout) == (1, "")
-        assert [line for line in done.stderr.splitlines() if "left: reading" not in line] == [
-            f"lstd: {words[-1]} could not be written: File too large; make room or mend the folder."
-        ]
-        assert files() == before
-
-
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 def test_stdout_that_cannot_be_written_is_exit_code_1(folder):
     assert run([*FIT, "--quiet"]) == 0
