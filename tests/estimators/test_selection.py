@@ -117,7 +117,7 @@ def chosen_by_definition(stream, count, variant, stages):
 @pytest.mark.parametrize("episodes", [0, 10])
 def test_it_is_the_choice_by_refitting(variant, episodes, monkeypatch):
     monkeypatch.setattr(rule, "STAGES", (0.8, 0.9, 1.0))  # so that rewards far away count, and all stages differ
-    stages = [(0.8, 0.0), (0.9, 0.0), (1.0, 1.0 if episodes else 0.5)]
+    stages = [(0.8, 0.0), (0.9, 0.0), (1.0, 1.0 if episodes else 0.25)]
     for seed in range(2):
         stream = stream_of(seed, episodes=episodes)
         found = select(rows_of(stream), lmbdas=LMBDAS, alphas=ALPHAS, variant=variant, cv=5)

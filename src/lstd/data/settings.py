@@ -15,7 +15,7 @@ VARIANTS = ("boyan", "uncorrected", "mixed")
 AUTO = "auto"  # in place of a number: chosen by cross-validation
 GAMMA, LMBDA, ALPHA, VARIANT = 0.99, 0.9, 1.0, "boyan"
 LMBDAS: NDArray[np.float64] = np.array([*np.arange(10) / 10, *np.arange(91, 101) / 100], dtype=np.float64)
-ALPHAS: NDArray[np.float64] = np.exp2(np.arange(-8, 9), dtype=np.float64)
+ALPHAS: NDArray[np.float64] = np.exp2(np.arange(-8, 1), dtype=np.float64)  # in units of the mean squared row
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,10 @@ bootstrapped by reference weights w,
     G_t = φ_tᵀw + d_t,   d_t = ρ_t (r_{t+1} + g_{t+1} φ_{t+1}ᵀw − φ_tᵀw + λ* g_{t+1} d_{t+1}).
 
 Monte-Carlo returns, λ* = 1, are unbiased but noisy; with λ* < 1 the noise is less, with a bias towards the reference.
-The first stage uses λ* = 0.98 and w from λ = 0.9 and an ordinary α, the second one the same λ* and w from the pair of
+The first stage uses λ* = 0.9 and w from λ = 0.9 and an ordinary α, the second one the same λ* and w from the pair of
 the first. The last stage uses λ* = 1. There the choice changes only if another pair is clearly better: it minimises
 Σ_k D_k + c √K sd(D_k), where D_k is the difference of the squared errors on fold k. The caution c is 1 for folds of
-episodes, whose returns are noisier, and 1/2 for folds of rows.
+episodes, whose returns are noisier, and 1/4 for folds of rows.
 
 The constants were chosen on random Markov reward processes, and confirmed on others: ``benchmarks/selection.py``.
 """
@@ -44,8 +44,8 @@ Array = NDArray[np.float64]
 OnProgress = Callable[[str, float, float], None]  # called with the name of the task, the work done and in all
 
 _START = (LMBDA, ALPHA)  # pair of the first reference, α in units of the mean squared length of a row
-STAGES = (0.98, 0.98, 1.0)  # λ* of the targets
-_CAUTION_OF_EPISODES, _CAUTION_OF_ROWS = 1.0, 0.5  # standard errors, in the last stage
+STAGES = (0.9, 0.9, 1.0)  # λ* of the targets
+_CAUTION_OF_EPISODES, _CAUTION_OF_ROWS = 1.0, 0.25  # standard errors, in the last stage
 _FOLDS, _FEWEST_EPISODES = 10, 5
 _LARGEST_CONDITION = 1e10
 _MOST_JOBS = 1024  # threads

@@ -32,7 +32,7 @@ class LSTDCV(Predictor):
     lmbdas : array-like of shape (n_lmbdas,), optional
         Trace decays to choose from; by default 0, 0.1, …, 0.9, 0.91, …, 1.
     alphas : array-like of shape (n_alphas,), optional
-        Ridge coefficients to choose from; by default 2⁻⁸, 2⁻⁷, …, 2⁸ times the mean squared length of a row.
+        Ridge coefficients to choose from; by default 2⁻⁸, 2⁻⁷, …, 1 times the mean squared length of a row.
     cv : int, optional
         Number of folds, by default 10. A fold has whole groups, whole episodes if there are no `groups`, or rows if
         there are fewer than 5 episodes.

@@ -39,7 +39,7 @@ GAMMA = settings.GAMMA
 MRP_SEED = 1000
 N_RUNS = 50
 LMBDAS = settings.LMBDAS
-ALPHAS = settings.ALPHAS
+ALPHAS = np.exp2(np.arange(-8, 9), dtype=np.float64)
 STEP_SIZES: NDArray[np.float64] = np.r_[10.0 ** np.linspace(-3.0, -1.2, 10), np.arange(1, 21) / 10]
 ALPHAS_OF = {"lstd": ALPHAS, "true_online_td": STEP_SIZES}
 
