@@ -359,10 +359,8 @@ def test_a_model_without_features_neither_gains_nor_loses_by_cuts(gamma, hazard,
     with pytest.warns(UnobservedWarning) if observed.share < 0.5 else nullcontext():
         assert abs(model.score(ones, rewards, **columns)) < 0.01
     for shift in (1.0, 1.5):  # completed by predictions that are 50 % too high, the mean return is the same
-        returns = observed_returns(rewards, gamma=gamma, prediction=shift * prediction, **columns).returns
-        table = calibration(
-            shift * prediction, returns, groups=episode, weight=observed.weight, unobserved=observed.unobserved
-        )
+        returns = observed_returns(rewards, gamma=gamma, prediction=shift * prediction, **columns)
+        table = calibration(shift * prediction, returns, groups=episode)
         assert abs(table.observed[0] - truth) < 2 * table.standard_error[0] < 0.25 * truth
     if gamma == 1.0 or longest:
         with pytest.raises(InvalidInputError, match=r'Use unobserved="predict"'):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 import naive
 from lstd import LSTD
+from lstd.data.returns import ObservedReturns
 from lstd.errors import InvalidInputError, MissingTerminationWarning
 from lstd.estimators.metrics import calibration, effective_degrees_of_freedom, observed_returns, value_error
 from lstd.experiments import run_sweep
@@ -221,22 +223,64 @@ def test_copies_of_rows_do_not_narrow_the_error_of_groups():
     assert_close(copies.standard_error, once.standard_error, "sums")
 
 
-def test_weights_of_calibration_are_numbers_of_copies_and_unobserved_shares_scale_differences():
+def test_weights_of_calibration_are_numbers_of_copies():
     random = np.random.default_rng(9)
-    predicted, observed = random.integers(0, 2, 40) + 0.0, random.normal(size=40)
+    predicted, returns = random.integers(0, 2, 40) + 0.0, random.normal(size=40)
     groups, copies = random.integers(0, 9, 40), random.integers(0, 4, 40)
-    found = calibration(predicted, observed, groups=groups, weight=copies)
-    plain = calibration(*(np.repeat(a, copies) for a in (predicted, observed)), groups=np.repeat(groups, copies))
+    found = calibration(predicted, replace(ObservedReturns.whole(returns), weight=copies + 0.0), groups=groups)
+    plain = calibration(*(np.repeat(a, copies) for a in (predicted, returns)), groups=np.repeat(groups, copies))
     for name in ("predicted", "observed", "standard_error", "n_groups"):
         assert_close(getattr(found, name), getattr(plain, name), "sums")
-    unobserved = random.uniform(size=40)
-    scaled = calibration(predicted, observed, groups=groups, weight=copies, unobserved=unobserved)
-    share = [np.average(1 - unobserved[predicted == k], weights=copies[predicted == k]) for k in (0, 1)]
-    assert_close(scaled.share, share, "sums")
-    assert_close((scaled.observed - scaled.predicted) * share, found.observed - found.predicted, "sums")
-    assert_close(scaled.standard_error * share, found.standard_error, "sums")
-    nothing = calibration(predicted, observed, groups=groups, unobserved=np.where(predicted > 0, 1.0, 0.0))
-    assert np.isnan(nothing.observed).tolist() == np.isnan(nothing.standard_error).tolist() == [False, True]
+
+
+def two_states(n_episodes, seed, gamma=1.0):
+    """Two states that alternate at random and end with probabilities .1 and .3, a reward of 1 per step; cut at 4."""
+    random = np.random.default_rng(seed)
+    rows, episode, ended = [], [], []
+    for k in range(n_episodes):
+        for t in range(5):
+            state = random.integers(2)
+            rows.append(state)
+            episode.append(k)
+            ended.append(t < 4 and random.random() < (0.1, 0.3)[state])
+            if ended[-1]:
+                break
+    truth = np.linalg.solve(np.eye(2) - gamma * np.array([[0.45, 0.45], [0.35, 0.35]]), [1.0, 1.0])
+    return np.array(rows), {"episode": np.array(episode), "terminated": np.array(ended)}, truth
+
+
+@pytest.mark.parametrize("gamma", [0.9, 1.0])
+def test_calibration_finds_the_true_means_of_wrong_predictions(gamma):
+    states, columns, truth = two_states(4000, 0, gamma)
+    for wrong in ([5.0, 9.0], [1.0, 2.0], [30.0, 0.0]):
+        predicted = np.array(wrong)[states]
+        returns = observed_returns(np.ones(len(states)), gamma=gamma, prediction=predicted, **columns)
+        found = calibration(predicted, returns, groups=columns["episode"])
+        order = np.argsort(wrong)
+        assert (np.abs(found.observed - truth[order]) < 3 * found.standard_error).all()
+        assert (found.standard_error < 0.05 * truth).all()
+
+
+def test_standard_errors_of_completed_returns_are_the_spread_over_samples():
+    predicted = np.array([5.0, 4.0])
+    means, errors = [], []
+    for seed in range(120):
+        states, columns, _ = two_states(150, seed)
+        returns = observed_returns(np.ones(len(states)), gamma=1.0, prediction=predicted[states], **columns)
+        found = calibration(predicted[states], returns, groups=columns["episode"])
+        means.append(found.observed)
+        errors.append(found.standard_error)
+    assert np.sqrt(np.mean(np.square(errors), axis=0)) == pytest.approx(np.std(means, axis=0, ddof=1), rel=0.2)
+
+
+def test_bins_from_which_no_end_is_seen_have_no_mean():
+    y, prediction = np.ones(8), np.array([1.0, 1.0, 2.0, 2.0, 3.0, 2.0, 1.0, 1.0])
+    columns = {"episode": [0, 0, 1, 1, 2, 2, 3, 3], "terminated": [0, 1, 0, 0, 0, 0, 0, 0]}
+    found = calibration(prediction, observed_returns(y, gamma=1.0, prediction=prediction, **columns))
+    assert found.predicted.tolist() == [1.0, 2.0, 3.0]
+    assert_close(found.observed[0], 2.0, "sums")  # the mean m of 2, 1 and 1 + m
+    assert np.isnan(found.observed[1:]).all()
+    assert np.isnan(found.standard_error[1:]).all()
 
 
 def test_equal_predictions_stay_together_but_for_rounding():

@@ -22,7 +22,7 @@ episode was cut, S is zero from its age L on: rows with a + H > L might never be
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -225,11 +225,28 @@ class ObservedReturns:
         Share of the return behind the cut: γ^h with h transitions left, 0 if the episode terminated.
     weight : ndarray of shape (T,)
         Weight of the row in a score; 0 if it is not scored.
+    completion : ndarray of shape (T,) or (T, m)
+        Value at the cut that completes the return; without meaning if `unobserved` is 0.
+    completed : bool
+        Whether returns were completed.
     """
 
     returns: Array
     unobserved: Array
     weight: Array
+    completion: Array
+    completed: bool
+
+    @classmethod
+    def whole(cls, returns: Array) -> ObservedReturns:
+        """Return complete returns of weight 1."""
+        nothing = np.zeros(len(returns))
+        return cls(returns, nothing, nothing + 1.0, nothing, False)
+
+    def of_reward(self, j: int) -> ObservedReturns:
+        """Return those of one of m rewards."""
+        returns, completion = (a.reshape(len(self.weight), -1)[:, j] for a in (self.returns, self.completion))
+        return replace(self, returns=returns, completion=completion)
 
     @property
     def share(self) -> float:
@@ -244,9 +261,12 @@ def observed(
 
     In "predict", `values` (T, m) of rows and `ahead` (T, m) of successors, with `X_next`, complete the returns.
     """
-    if unobserved != "predict":
+    completed = unobserved == "predict"
+    if not completed:
         values, ahead = np.zeros_like(values), None
     shares = unobserved_shares(rows)
     weight = row_weights(rows, unobserved, shares, tolerance)
-    returns = completed_returns(rows, values, ahead)
-    return ObservedReturns(returns[:, 0] if rows.single else returns, shares, weight)
+    ends = np.flatnonzero(rows.ends)
+    at_end = (values if ahead is None else ahead)[ends[np.cumsum(rows.ends) - rows.ends]]
+    returns, at_end = (a[:, 0] if rows.single else a for a in (completed_returns(rows, values, ahead), at_end))
+    return ObservedReturns(returns, shares, weight, at_end, completed)

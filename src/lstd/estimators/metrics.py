@@ -7,15 +7,17 @@ effective degrees of freedom    the diagonal of (A + αI)⁻¹ A: 1 if the data 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from lstd.data.check_rows import PerRow, check_per_row, check_rows
+from lstd.data.check_rows import PerRow, check_rows
 from lstd.data.checks import check_array, check_choice, check_integer, check_real, to_real_array
 from lstd.data.returns import TOLERANCE, ObservedReturns, check_treatment, observed
 from lstd.errors import InvalidInputError
@@ -182,7 +184,7 @@ class Calibration:
     predicted : ndarray
         Weighted mean of the predictions.
     observed : ndarray
-        Mean return; see the notes of :func:`calibration`. NaN if no part of the returns of the bin was observed.
+        Mean return; see the notes of :func:`calibration`. NaN if what was observed does not determine it.
     share : ndarray
         Share of the discounted weight of these returns that was observed.
     standard_error : ndarray
@@ -202,9 +204,8 @@ class Calibration:
 
 
 def calibration(
-    prediction: ArrayLike, returns: ArrayLike, n_bins: int = 10, *, groups: ArrayLike | None = None,
-    weight: ArrayLike | None = None, unobserved: ArrayLike | None = None,
-) -> Calibration:  # fmt: skip
+    prediction: ArrayLike, returns: ArrayLike | ObservedReturns, n_bins: int = 10, *, groups: ArrayLike | None = None
+) -> Calibration:
     """Compare the mean return with the mean prediction, in bins of about the same number of rows.
 
     Rows of equal predictions share a bin, so there may be fewer bins. With at most `n_bins` different predictions,
@@ -213,17 +214,13 @@ def calibration(
     Parameters
     ----------
     prediction : array-like of shape (T,)
-    returns : array-like of shape (T,)
-        Discounted return of the same rows, from :func:`observed_returns`.
+    returns : ObservedReturns, or array-like of shape (T,)
+        Discounted returns of the same rows: those of :func:`observed_returns`, or complete ones.
     n_bins : int, default 10
         Largest number of bins.
     groups : array-like of shape (T,), optional
         Group of each row. Rows of a group may depend on one another. Pass episode ids here, since the returns of an
         episode share rewards; if rows count as independent, the standard error is far too small.
-    weight : array-like of shape (T,), optional
-        Weight of each row, at least 0, as from :func:`observed_returns`; rows of weight 0 are left out.
-    unobserved : array-like of shape (T,), optional
-        Share of each return that predictions complete, in [0, 1], as from :func:`observed_returns`; by default 0.
 
     Returns
     -------
@@ -239,10 +236,13 @@ def calibration(
     With weights w_i, residuals e_i from the bin's mean and G groups, se² = G/(G − 1) Σ_g (Σ_{i∈g} w_i e_i)² / (Σ w_i)²:
     the usual standard error if each row is a group and all weights are equal.
 
-    Completed returns lean towards the predictions. If predictions of the bin and those that complete its returns are
-    too low by δ, the mean return is above the mean prediction by s δ only, s the observed share. So differences from
-    the mean prediction and their standard errors are divided by s. This makes no difference where all is observed, nor
-    to whether an interval holds the mean prediction.
+    Returns that were completed by predictions lean towards them. If predictions of bin b are too low by δ_b on average,
+    then so are those that complete returns, and the mean residual of the bin is
+
+        r_b = δ_b − Σ_c U_bc δ_c,
+
+    with U_bc the mean share of the returns of b that predictions of bin c complete. This is solved for δ; returns are
+    completed by predictions plus δ, and standard errors are those of δ = (I − U)⁻¹ r. Where U = 0, nothing changes.
 
     Examples
     --------
@@ -252,44 +252,69 @@ def calibration(
     ([0.0, 1.0], [0.5, 2.0], [0.5, 1.0])
     """
     predicted = check_array("prediction", prediction, (None,))
-    observed = check_array("returns", returns, (len(predicted),))
-    weights = check_per_row("weight", weight, len(predicted), what="weight")
-    shares = 1.0 - check_per_row("unobserved", unobserved, len(predicted), 1.0, 0.0, what="share")
-    if not weights.any():
-        raise InvalidInputError("`prediction` must have at least one row with a `weight` above 0; got none.")
-    if groups is None:
-        group = np.arange(len(predicted))
-    elif np.shape(groups) == predicted.shape:
-        group = np.unique(np.asarray(groups), return_inverse=True)[1].reshape(-1)
-    else:
+    if not isinstance(returns, ObservedReturns):
+        returns = ObservedReturns.whole(check_array("returns", returns, predicted.shape))
+    found, kept = check_array("returns", returns.returns, predicted.shape), returns.weight > 0.0
+    if not kept.any():
+        raise InvalidInputError("`prediction` must have at least one row, with a weight above 0; got none.")
+    if groups is not None and np.shape(groups) != predicted.shape:
         raise InvalidInputError(f"`groups` must have shape {predicted.shape}; got {np.shape(groups)}.")
-    kept = weights > 0.0
-    predicted, observed, weights, shares = (column[kept] for column in (predicted, observed, weights, shares))
-    group = group[kept]
-    bins = _bins(predicted, check_integer("n_bins", n_bins, 1))
-    total = np.bincount(bins, weights)
-    mean = np.bincount(bins, weights * observed) / total
-    pairs, pair = np.unique(bins * (group.max() + 1) + group, return_inverse=True)
-    sums = np.bincount(pair.reshape(-1), weights * (observed - mean[bins]))
-    bin_of_pair = pairs // (group.max() + 1)
-    n_groups = np.bincount(bin_of_pair)
+    names = np.arange(len(predicted)) if groups is None else np.asarray(groups)
+    group = np.unique(names[kept], return_inverse=True)[1].reshape(-1)
+    place = _bins(predicted[kept], check_integer("n_bins", n_bins, 1))
+    bins, weight = place(predicted[kept]), returns.weight[kept]
+    n_rows, total = np.bincount(bins), np.bincount(bins, weight)
+    average = sparse.csr_array((weight / total[bins], (bins, np.arange(len(bins)))))  # (n_bins, T)
+    expected, share = average @ predicted[kept], average @ (1.0 - returns.unobserved[kept])
+    completed = np.where(returns.completed, returns.unobserved, 0.0)[kept]
+    ahead = place(returns.completion[kept])
+    behind = average @ sparse.csr_array((completed, (np.arange(len(bins)), ahead)), shape=average.shape[::-1])
+    found = found[kept]
+    change = _corrections(behind, (average @ found - expected)[:, np.newaxis])[:, 0]
+    found = found + np.where(completed > 0.0, completed * change[ahead], 0.0)
+    mean = average @ found
+    members = sparse.csr_array((np.ones(len(bins)), (np.arange(len(bins)), group)))
+    sums = average.multiply(found - mean[bins]) @ members  # (n_bins, n_groups)
+    n_groups = np.diff((average @ members).indptr)
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-        squared = np.bincount(bin_of_pair, sums**2) * n_groups / (n_groups - 1.0) / total**2
-        expected, share = (np.bincount(bins, weights * column) / total for column in (predicted, shares))
-        found = np.where(share > 0.0, expected + (mean - expected) / share, np.nan)
-        error = np.where((n_groups > 1) & (share > 0.0), np.sqrt(squared) / share, np.nan)
-    return Calibration(expected, found, share, error, np.bincount(bins), n_groups)
+        influence = _corrections(behind, np.nan_to_num((sums @ sums.T).toarray()))
+        squared = _corrections(behind, influence.T).diagonal() * n_groups / (n_groups - 1.0)
+    error = np.where(n_groups > 1, np.sqrt(squared), np.nan)
+    return Calibration(expected, mean, share, error, n_rows, n_groups)
 
 
-def _bins(predicted: Array, n_bins: int) -> NDArray[np.intp]:
-    """Bin of each row, 0, 1, … in order of the prediction."""
+def _corrections(behind: Any, right: Array) -> Array:
+    """Solve (I − U) x = right; NaN where rows lead to bins from which no end is seen."""
+    if not behind.count_nonzero():
+        return right
+    U = behind.toarray()
+    lost = ~_leading_to(U, U.sum(axis=1) < 1.0 - 1e-12)
+    known = ~_leading_to(U, lost)
+    solution = np.full(right.shape, np.nan)
+    solution[known] = np.linalg.solve(np.eye(known.sum()) - U[np.ix_(known, known)], right[known])
+    return solution
+
+
+def _leading_to(U: Array, bins: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Return `bins` and those from which U leads to one of them."""
+    while not np.array_equal(more := bins | ((U > 0.0) @ bins), bins):
+        bins = more
+    return bins
+
+
+def _bins(predicted: Array, n_bins: int) -> Callable[[Array], NDArray[np.intp]]:
+    """Return a function that gives the bins of predictions, 0, 1, … in their order."""
     low, span = predicted.min(), np.ptp(predicted)
-    # Predictions of equal features may differ in their last digits; states differ by more than 1e-9 of the range.
-    keys = np.zeros_like(predicted) if not span > 0.0 else np.rint((predicted - low) / span * 1e9)
+
+    def key(values: Array) -> Array:
+        # Predictions of equal features may differ in their last digits; states differ by more than 1e-9 of the range.
+        return np.zeros_like(values) if not span > 0.0 else np.rint((values - low) / span * 1e9)
+
+    keys = key(predicted)
     edges = np.unique(keys)
     if len(edges) > n_bins:
         edges = np.unique(np.quantile(keys, np.arange(1, n_bins + 1) / n_bins, method="inverted_cdf"))
-    return np.searchsorted(edges, keys, side="left")
+    return lambda values: np.minimum(np.searchsorted(edges, key(values), side="left"), len(edges) - 1)
 
 
 def effective_degrees_of_freedom(model: BaseEstimator) -> Array:

@@ -29,8 +29,8 @@ def plot_calibration(
     """Draw the mean return against the mean prediction, by decile of the prediction, with the diagonal.
 
     Bars are intervals of the mean return. They take groups as independent, or episodes without `groups`; if fewer than
-    ten episodes have scored rows, they take blocks of at least two horizons instead. Where episodes were cut off,
-    differences from the diagonal and bars are scaled to the whole return: see
+    ten episodes have scored rows, they take blocks of at least two horizons instead. Returns that were cut off are
+    completed by the prediction there, corrected by what the figure shows for such predictions: see
     :func:`lstd.estimators.metrics.calibration`.
 
     Parameters
@@ -78,7 +78,7 @@ def draw_calibration(evaluation: Evaluation, n_bins: int = 10) -> Figure:
         for ax in axes[m:]:
             ax.set_axis_off()
         for reward, ax in enumerate(axes[:m]):
-            if evaluation.share > 0.0:
+            if evaluation.calibrates:
                 _panel(ax, evaluation.calibration(reward, n_bins), evaluation.level)
             else:
                 ax.text(0.5, 0.5, "no return was observed", transform=ax.transAxes, ha="center", color=REFERENCE)
@@ -92,7 +92,7 @@ def draw_calibration(evaluation: Evaluation, n_bins: int = 10) -> Figure:
 
 
 def _panel(ax: Axes, table: Calibration, level: float) -> None:
-    known = table.share > 0.0
+    known = np.isfinite(table.observed)
     predicted, observed, half = table.predicted[known], table.observed[known], half_widths(table, level)[known]
     half = np.nan_to_num(half)
     both = np.concatenate([predicted, observed])

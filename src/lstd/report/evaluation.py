@@ -141,10 +141,12 @@ class Evaluation:
             # Blocks of less than two horizons depend too much on their neighbours.
             n_blocks = int(np.clip(scored[-1] / (2.0 * self.horizon), 1, _MAX_BLOCKS))
             groups = (scored - 1) * n_blocks // scored[-1]
-        return calibration(
-            self.prediction[:, reward], self.compared.returns[:, reward], n_bins, groups=groups, weight=self.weight,
-            unobserved=self.compared.observed.unobserved if self.unobserved == "predict" else None,
-        )  # fmt: skip
+        return calibration(self.prediction[:, reward], self.compared.observed.of_reward(reward), n_bins, groups=groups)
+
+    @cached_property
+    def calibrates(self) -> bool:
+        """Whether what was observed determines some mean return."""
+        return self.share > 0.0 and bool(np.isfinite(self.calibration(0, 10).observed).any())
 
     @cached_property
     def r2(self) -> list[float | None]:

@@ -102,7 +102,7 @@ def write_fit_report(
 
 def _page(evaluation: Evaluation, title: str) -> str:
     grid, no_grid = _grid(evaluation.model)
-    observed = evaluation.share > 0.0
+    observed = evaluation.calibrates
     missing = evaluation.no_intervals or no_grid or not observed or len(evaluation.rewards) > MAX_REWARDS
     present = {"calibration": observed, "settings": grid is not None, "missing": bool(missing)}
     values, flagged = effective_degrees_of_freedom(evaluation.model), flagged_features(evaluation.model)
@@ -159,7 +159,7 @@ def _calibration(evaluation: Evaluation) -> dict[str, Any]:
         name: [_cells(*row) for row in zip(t.predicted, t.observed, half, t.share, t.count, t.n_groups, strict=True)]
         for name, t, half in zip(evaluation.rewards, tables, halves, strict=False)
     }
-    known = tables[0].share > 0.0
+    known = np.isfinite(tables[0].observed)
     return {
         "ends": [(tables[0].predicted[known][i], tables[0].observed[known][i]) for i in (0, -1)],
         "bins": int(known.sum()),
