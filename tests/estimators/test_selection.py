@@ -15,6 +15,7 @@ from lstd import LSTD, LSTDCV
 from lstd.data.check_rows import check_rows
 from lstd.errors import InvalidInputError, NothingToChooseWarning
 from lstd.estimators.cross_validation import select
+from lstd.estimators.metrics import observed_returns
 from streams import Stream, definition
 from tolerances import assert_close
 
@@ -187,6 +188,8 @@ def test_it_is_lstd_with_the_pair_that_was_chosen(fit_intercept):
     assert np.array_equal(one.upper, two.upper)
     assert model.best_score_ == model.cv_results_["mean_test_score"][model.cv_results_["rank_test_score"].argmin()]
     assert model.score(stream.X, stream.y, **stream.columns) == plain.score(stream.X, stream.y, **stream.columns)
+    columns = {"gamma": GAMMA, "prediction": model.predict(stream.X), **stream.columns}
+    assert_close(model.observed_share_, observed_returns(stream.y, **columns).share, "sums")
 
 
 def test_a_fit_that_fails_leaves_a_model_as_it_was(capsys):
