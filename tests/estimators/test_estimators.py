@@ -195,30 +195,31 @@ def test_a_single_row_and_a_single_feature():
 
 
 def test_fit_to_merged_statistics():
-    halves = [
-        LSTDStatistics.from_arrays(X[rows], y[rows], gamma=0.99, lmbda=0.9) for rows in (slice(12), slice(12, 30))
-    ]
-    plain = LSTD(fit_intercept=False).fit(X, y)
-    model = LSTD(fit_intercept=False).fit_statistics(halves[0].then(halves[1]), feature_names=["a", "b", "c"])
-    assert_close(model.predict(pd.DataFrame(X, columns=list("abc"))), plain.predict(X), "solve")
+    frame, settings = pd.DataFrame(X, columns=list("abc")), {"gamma": 0.99, "lmbda": 0.9}
+    halves = [LSTDStatistics.from_arrays(frame[rows], y[rows], **settings) for rows in (slice(12), slice(12, 30))]
+    model = LSTD(fit_intercept=False).fit_statistics(halves[0].then(halves[1]))
+    assert_close(model.predict(frame), LSTD(fit_intercept=False).fit(X, y).predict(X), "solve")
     assert model.n_features_in_ == 3
-    intercept = LSTD()
-    again = LSTD().fit_statistics(intercept.fit(X, y).statistics_)
+    assert model.feature_names_in_.tolist() == ["a", "b", "c"]
+    intercept = LSTD(fit_intercept=True)
+    again = LSTD(fit_intercept=True).fit_statistics(intercept.fit(X, y).statistics_)
     assert again.predict(X).tolist() == intercept.predict(X).tolist()
     with pytest.raises(InvalidInputError, match=r"`lmbda` must equal the `lmbda` of the statistics, 0\.9; got 0\.1"):
         LSTD(lmbda=0.1).fit_statistics(halves[0])
     with pytest.raises(InvalidInputError, match=r"`gamma` must equal the `gamma` of the statistics, 0\.99; got 0\.9"):
         LSTD(gamma=0.9).fit_statistics(halves[0])
-    with pytest.raises(InvalidInputError, match="`statistics` must be LSTDStatistics; got 1"):
-        LSTD().fit_statistics(1)
+    for wrong in (1, [1], [halves[0], X], "ab"):
+        with pytest.raises(InvalidInputError, match="`statistics` must be LSTDStatistics or several of them; got "):
+            LSTD().fit_statistics(wrong)
+    with pytest.raises(InvalidInputError, match="`statistics` must not be empty"):
+        LSTD().fit_statistics([])
     nothing = LSTDStatistics.empty(3, gamma=0.99, lmbda=0.9)
     with pytest.raises(InvalidInputError, match="`statistics` must hold at least one full transition"):
         LSTD().fit_statistics(nothing)
-    only_ones = LSTDStatistics.from_arrays(np.ones((3, 1)), np.ones(3), gamma=0.99, lmbda=0.9)
-    with pytest.raises(InvalidInputError, match="`statistics` must have a feature besides the column of ones"):
-        LSTD(fit_intercept=True).fit_statistics(only_ones)
-    with pytest.raises(InvalidInputError, match=r"`feature_names` must have .* shape \(3,\); got \(2,\)"):
-        LSTD(fit_intercept=False).fit_statistics(halves[0], feature_names=["a", "b"])
+    for flag in (True, False):
+        summed = LSTDStatistics.from_arrays(X, y, **settings, fit_intercept=not flag)
+        with pytest.raises(InvalidInputError, match=f"`fit_intercept` must be {not flag}, with which the statistics"):
+            LSTD(fit_intercept=flag).fit_statistics(summed)
 
 
 # ---------------------------------------------------------------- off-policy

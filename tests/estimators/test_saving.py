@@ -26,6 +26,7 @@ from lstd.estimators.model import Model, Origin, Selection
 from lstd.estimators.saving import read_model, write_model
 from lstd.io import archive as archive_module
 from lstd.report import write_fit_report
+from lstd.statistics.about import About
 from lstd.statistics.blocks import Blocks
 from lstd.statistics.solve import Solution
 from tolerances import assert_close
@@ -44,13 +45,14 @@ def statistics(n_rows=20, *, n=3, m=None, episode=None, terminated=None, X_next=
 
 
 def model(**options):
-    s = statistics(n=4, **options)
+    about = About(("a", "b,c", "é"), True, frozenset({"Monday", "ü"}))
+    s = replace(statistics(n=4, **options), about=about, unused=3)
     weights = s.solve(1.0).weights.reshape(4, -1)
     results = {name: np.array([value]) for name, value in (("lmbda", 0.8), ("mean_test_score", np.nan))}
     results |= {"observed_share": np.array([0.5]), "rank_test_score": np.array([1])}
     return Model(
         Blocks(s, 0, reason="It was fitted to too little data."), Settings(0.9, 0.8, 1.0, "boyan", True),
-        names=("a", "b,c", "é"), rewards=tuple(f"r{j}" for j in range(weights.shape[1])),
+        rewards=tuple(f"r{j}" for j in range(weights.shape[1])),
         origin=Origin(("x.csv", "y.parquet"), 20, 19, 1, "2020-01-01T00:00:00+00:00", "0.1.0", "id", None, None),
         selection=Selection(0.8, 1.0, 0.5, 10, 20, results), options={"n_blocks": 0, "lmbdas": [0.8]},
         saved_solution=Solution(weights, np.inf, True),
@@ -278,10 +280,10 @@ def test_any_changed_bit_and_any_cut_is_found(tmp_path):
 def test_another_version_is_refused_with_the_remedy(tmp_path):
     path = tmp_path / "m"
     write_model(model(), path)
-    for version, remedy in ((4, "update lstd"), (2, "make it again")):
+    for version, remedy in ((5, "update lstd"), (3, "make it again")):
         reseal(path, lambda document, entries: {**document, "version": version, "settings": "another"})  # noqa: B023
         with pytest.raises(
-            InvalidInputError, match=rf"m is of format version {version}, and .* version 3 only; {remedy}"
+            InvalidInputError, match=rf"m is of format version {version}, and .* version 4 only; {remedy}"
         ):
             read_model(path)
 
@@ -300,8 +302,13 @@ def test_kinds_are_not_mixed_up(tmp_path):
         lambda document, entries: {**document, "version": "1"},
         lambda document, entries: document["settings"].update(gamma=2.0),
         lambda document, entries: document["settings"].update(variant="none"),
-        lambda document, entries: document.update(feature_names=["a"]),
-        lambda document, entries: document.update(feature_names="abc"),
+        lambda document, entries: document["statistics"].update(feature_names=["a"]),
+        lambda document, entries: document["statistics"].update(feature_names="abc"),
+        lambda document, entries: document["statistics"].update(intercept=False),
+        lambda document, entries: document["statistics"].update(intercept=1),
+        lambda document, entries: document["statistics"].update(labels="Monday"),
+        lambda document, entries: document["statistics"].pop("labels") and None,
+        lambda document, entries: document["statistics"].update(unused=-1),
         lambda document, entries: document["settings"].update(fit_intercept=1),
         lambda document, entries: document["settings"].update(gamma=0.8),
         lambda document, entries: document["selection"].update(results=["lmbda", "none"]),
@@ -427,7 +434,7 @@ def test_failure_to_write_leaves_the_old_file(tmp_path, monkeypatch):
 
     monkeypatch.setattr(archive_module.np.lib.format, "write_array", full)
     with pytest.raises(OutputError, match="m could not be written: No space left on device"):
-        write_model(replace(model(), names=None), path)
+        write_model(replace(model(), rewards=None), path)
     assert path.read_bytes() == before
     assert [file.name for file in tmp_path.iterdir()] == ["m"]
     with pytest.raises(OutputError, match="could not be written"):

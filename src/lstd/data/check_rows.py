@@ -13,7 +13,15 @@ from scipy import sparse
 
 from lstd.data import parsing
 from lstd.data.checks import check_real, check_values_known, shown_id
-from lstd.data.feature_matrix import Features, all_finite, as_real, check_features, check_finite
+from lstd.data.feature_matrix import (
+    Features,
+    all_finite,
+    as_real,
+    check_features,
+    check_finite,
+    check_names,
+    column_names,
+)
 from lstd.data.rows import Rows, warn_of_assumed
 from lstd.errors import InvalidInputError
 
@@ -57,9 +65,17 @@ def check_rows(
     rows = Rows(
         X=phi, y=np.where(np.isnan(rewards), 0.0, rewards), y_missing=missing, discount=discounts, ratios=ratios,
         last=last, terminated=ended, X_next=phi_next, first_episode=first, last_episode=final, single=single,
-        gamma=gamma, assumed=assumed, groups=None if groups is None else _check_groups(groups, last, ids),
+        gamma=gamma, assumed=assumed, names=_check_columns(X, X_next),
+        groups=None if groups is None else _check_groups(groups, last, ids),
     )  # fmt: skip
     return _sorted(rows, ids) if sort else rows
+
+
+def _check_columns(X: Any, X_next: Any) -> tuple[str, ...] | None:
+    """Return the names of the features, if any, which those of the successors must be too."""
+    names = column_names("X", X)
+    check_names("X_next", column_names("X_next", X_next), names)
+    return names
 
 
 def _check_successors(X_next: Any, ended: NDArray[np.bool_], finite: bool) -> Features:

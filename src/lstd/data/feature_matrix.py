@@ -34,6 +34,28 @@ def check_features(name: str, X: Any, *, finite: bool = True) -> Features:
     return phi
 
 
+def column_names(name: str, X: Any) -> tuple[str, ...] | None:
+    """Return the names of a data frame's columns if all are text, as scikit-learn does; else None.
+
+    Raises InvalidInputError when two columns have one name.
+    """
+    names = list(getattr(X, "column_names", getattr(X, "columns", ())))
+    if len(names) != len({*map(repr, names)}):
+        raise InvalidInputError(
+            f"`{name}` must have columns of different names; got {names!r:.200}. Rename all but one."
+        )
+    return tuple(map(str, names)) if names and all(isinstance(one, str) for one in names) else None
+
+
+def check_names(name: str, found: tuple[str, ...] | None, expected: tuple[str, ...] | None) -> None:
+    """Refuse names of columns that differ from the expected ones; features without names fit any."""
+    if found and expected and found != expected:
+        raise InvalidInputError(
+            f"`{name}` must have the columns {list(expected)!r:.200} in this order; got {list(found)!r:.200}. Select "
+            "them by name."
+        )
+
+
 def _plain(name: str, X: Any) -> Any:
     """Convert nullable and sparse columns of a pandas frame, which NumPy reads as objects."""
     dtypes = X.dtypes if getattr(X, "ndim", 0) == 2 and hasattr(X, "dtypes") else ()

@@ -45,6 +45,8 @@ class Rows:
     single: bool  # whether rewards were given as a vector
     gamma: float  # discount of rows without one of their own
     assumed: bool  # whether all episodes are assumed to be truncated
+    names: tuple[str, ...] | None = None  # of the features, if `X` is a data frame
+    intercept: bool = False  # whether the last feature is the column of ones
     groups: NDArray[Any] | None = None  # (T,) id of each row's group
     order: NDArray[np.intp] | None = None  # (T,) places of the rows in the arguments, if in another order
 
@@ -74,7 +76,8 @@ class Rows:
 
     def with_ones(self) -> Rows:
         """Add a column of ones as the last feature."""
-        return replace(self, X=_with_ones(self.X), X_next=None if self.X_next is None else _with_ones(self.X_next))
+        X_next = None if self.X_next is None else _with_ones(self.X_next)
+        return replace(self, X=_with_ones(self.X), X_next=X_next, intercept=True)
 
     def split(self, size: int, at: Iterable[int] = ()) -> list[Rows]:
         """Split into consecutive chunks of at most `size` rows; the rows `at` begin chunks too.

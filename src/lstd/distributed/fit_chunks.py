@@ -130,7 +130,7 @@ def fit_chunks(
     if part.broken is not None:
         place, row = part.broken
         warn_of_break(f"`source[{place}]`: row {row} of `X`")
-    return estimator_of(model_of(part.blocks, settings, selection, n_blocks, names=part.names))
+    return estimator_of(model_of(part.blocks, settings, selection, n_blocks))
 
 
 def chunks_of(source: Any) -> Partitions | Iterable[Any]:

@@ -14,6 +14,7 @@ from scipy import sparse
 
 from lstd.data.check_rows import check_rows
 from lstd.data.checks import shown
+from lstd.data.feature_matrix import column_names
 from lstd.data.parsing import same_id
 from lstd.data.rows import Rows, first_break
 from lstd.distributed.ahead import Ahead
@@ -45,7 +46,6 @@ class SumArrays(Leaf):
         lmbda = self.settings.lmbda
         with naming(place):
             columns = columns_of(chunk)
-            names = _names(columns)
             rows = self.rows(columns)
             blocks = self.no_blocks(LSTDStatistics.empty_like(rows, lmbda))
             kept = replace(blocks, limit=self.limit_of(blocks, len(rows))).extended(rows, threads=1)
@@ -56,7 +56,6 @@ class SumArrays(Leaf):
             place,
             place if rows.assumed else None,
             None if row is None else (place, row),
-            names=names,
         )
 
     def rows(self, columns: Mapping[str, Any]) -> Rows:
@@ -67,19 +66,17 @@ class SumArrays(Leaf):
     def merge(self, one: Part, two: Part) -> Part:
         """Merge the sums over chunks that follow one another."""
         try:
-            if one.names and two.names:
-                _check_names("X", two.names, one.names)
             blocks = one.blocks.then(two.blocks, begins=True if self.independent else None)
         except InvalidInputError as error:
             raise InvalidInputError(f"`source[{one.last}]` and `source[{two.first}]`: {error}") from error
         assumed = two.assumed if one.assumed is None else one.assumed
-        return Part(blocks, one.first, two.last, assumed, one.broken or two.broken, names=one.names or two.names)
+        return Part(blocks, one.first, two.last, assumed, one.broken or two.broken)
 
     def add_content(self, digest: Any, place: int, chunk: Any) -> None:
         """Add arrays to a digest."""
         with naming(place):
             for name, values in columns_of(chunk).items():
-                digest.update(f"{name} {_column_names(values)}".encode())
+                digest.update(f"{name} {column_names(name, values)}".encode())
                 _add(digest, values)
 
 
@@ -114,35 +111,6 @@ def columns_of(chunk: Any) -> dict[str, Any]:
             f"must have `X` and `y`, and nothing but {', '.join(COLUMNS)}; got {sorted(columns)!r:.200}."
         )
     return columns
-
-
-def _names(columns: Mapping[str, Any]) -> tuple[str, ...] | None:
-    """Return the names of the features; None without any.
-
-    Raises InvalidInputError when two are the same or `X_next` has others.
-    """
-    names, others = _column_names(columns["X"]), _column_names(columns.get("X_next"))
-    if names is not None and len(names) != len({*names}):
-        raise InvalidInputError(
-            f"`X` must have columns of different names; got {list(names)!r:.200}. Rename all but one."
-        )
-    if names and others:
-        _check_names("X_next", others, names)
-    return names
-
-
-def _column_names(values: Any) -> tuple[str, ...] | None:
-    """Return the names of columns as scikit-learn does: of a data frame, if all are text."""
-    names = getattr(values, "columns", ())
-    return tuple(map(str, names)) if len(names) and all(isinstance(name, str) for name in names) else None
-
-
-def _check_names(name: str, found: tuple[str, ...], expected: tuple[str, ...]) -> None:
-    if found != expected:
-        raise InvalidInputError(
-            f"`{name}` must have the columns {list(expected)!r:.200} in this order; got {list(found)!r:.200}. Select "
-            "them by name."
-        )
 
 
 def _read(path: str | os.PathLike[str]) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from lstd.errors import InvalidInputError, LSTDError
 from lstd.io.archive import read, write
 from lstd.io.files import checked_path
 from lstd.statistics.blocks import Blocks, empty_blocks
-from lstd.statistics.packing import pack, texts
+from lstd.statistics.packing import pack
 from lstd.statistics.statistics import LSTDStatistics, unpack_statistics
 from lstd.statistics.threads import one_blas_thread
 
@@ -41,7 +41,6 @@ class Part:
     assumed: int | None = None  # a chunk with `episode` and without `terminated`
     broken: tuple[int, int] | None = None  # a chunk and its row that does not follow the row before it
     ends: Any = None  # the rows at both ends of tables, for rules that concern rows of two tables
-    names: tuple[str, ...] | None = None  # of the features, where `X` is a data frame
 
 
 @dataclass(frozen=True)
@@ -122,8 +121,7 @@ class Leaf:
             more = {name: about[name] for name in ("limit", "size", "by_episode", "reason")}
             seen = None if about["seen"] is None else SeenIds.unpacked(about["seen"])
             blocks = Blocks(unpack_statistics(document, arrays), prefixes=prefixes, seen=seen, **more)
-            names = None if document["names"] is None else texts(document["names"])
-            return Part(blocks, place, place, ends=self.unpack_ends(document["ends"]), names=names)
+            return Part(blocks, place, place, ends=self.unpack_ends(document["ends"]))
 
         try:
             return read(path, {"statistics": build})
@@ -142,7 +140,7 @@ class Leaf:
         about["seen"] = None if blocks.seen is None else blocks.seen.packed()
         about |= {"prefixes": [prefix for prefix, _ in prefixes], "arrays": [[*own] for _, own in prefixes]}
         arrays |= {f"prefix{i}_{name}": array for i, (_, own) in enumerate(prefixes) for name, array in own.items()}
-        content = {**document, "blocks": about, "ends": self.pack_ends(part.ends), "names": part.names}
+        content = {**document, "blocks": about, "ends": self.pack_ends(part.ends)}
         write(path, "statistics", content, arrays)
 
 

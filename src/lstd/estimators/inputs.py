@@ -8,9 +8,8 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import validate_data
 
 from lstd.data.check_rows import check_rows
-from lstd.data.feature_matrix import Features, check_features
+from lstd.data.feature_matrix import Features, check_features, column_names
 from lstd.data.rows import Rows
-from lstd.errors import InvalidInputError
 
 
 def checked_rows(
@@ -37,17 +36,7 @@ def checked_features(estimator: BaseEstimator, X: Any) -> Features:
     return phi
 
 
-def names_of(estimator: BaseEstimator) -> tuple[str, ...] | None:
-    """Return the names of the features that scikit-learn has read from a data frame, if any."""
-    names = getattr(estimator, "feature_names_in_", None)
-    return None if names is None else tuple(map(str, names))
-
-
 def _check_names(estimator: BaseEstimator, name: str, X: Any, phi: Features, *, reset: bool = False) -> None:
     """Check the number and the names of the features; with `reset`, set them on `estimator`."""
-    names = list(getattr(X, "columns", ()))
-    if len(names) != len({*map(repr, names)}):
-        raise InvalidInputError(
-            f"`{name}` must have columns of different names; got {names!r:.200}. Rename all but one."
-        )
-    validate_data(estimator, X if names else phi, reset=reset, skip_check_array=True)
+    column_names(name, X)  # checks that they differ
+    validate_data(estimator, X if hasattr(X, "columns") else phi, reset=reset, skip_check_array=True)

@@ -239,3 +239,8 @@ def _check_blocks(blocks: Blocks) -> None:
         raise InvalidInputError(
             f"Intervals need at least {fewest} {blocks.unit}; the model was fitted to {count}. Fit it to more."
         )
+    if (found := len(blocks.prefixes) + 1) < _FEWEST:
+        raise InvalidInputError(
+            f"Intervals need at least {_FEWEST} blocks of the data; got {found}. Each of several "
+            f"statistics is one, unless {blocks.unit} continue in the next: sum {blocks.unit} whole, and in more parts."
+        )

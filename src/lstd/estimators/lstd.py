@@ -6,6 +6,8 @@ estimator once, at the end, so a call that fails leaves it unchanged.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -13,19 +15,21 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 
 from lstd.data.check_rows import PerRow
+from lstd.data.checks import check_flag, shown
 from lstd.data.rows import Rows, warn_of_breaks
 from lstd.data.settings import ALPHA, GAMMA, LMBDA, VARIANT, Settings
 from lstd.errors import InvalidInputError
 from lstd.estimators.base import Predictor
-from lstd.estimators.inputs import checked_rows, names_of
+from lstd.estimators.inputs import checked_rows
 from lstd.estimators.model import Model
-from lstd.statistics.blocks import Blocks, no_blocks
+from lstd.statistics.blocks import Blocks, empty_blocks, no_blocks
 from lstd.statistics.statistics import LSTDStatistics
 
 Array = NDArray[np.float64]
 
 _MERGED = (
-    "Intervals need the blocks of the data, which merged statistics do not have. Fit the model to the data itself."
+    "Intervals need blocks of the data, which merged statistics do not have. Pass a list of ten or more, or fit the "
+    "model to the data itself."
 )
 
 
@@ -203,14 +207,19 @@ class LSTD(Predictor):
         self.model_ = self._extended(vars(self).get("model_"), data)
         return self
 
-    def fit_statistics(self, statistics: LSTDStatistics, feature_names: ArrayLike | None = None) -> Self:
-        """Fit to sums over data, such as merged sums of several chunks.
+    def fit_statistics(
+        self, statistics: LSTDStatistics | Iterable[LSTDStatistics], *, independent: bool = False
+    ) -> Self:  # fmt: skip
+        """Fit to sums over data, or to several sums, each of which is a block for intervals.
 
         Parameters
         ----------
-        statistics : LSTDStatistics
-            With the `gamma` and `lmbda` of the estimator; with `fit_intercept`, the last feature is the column of ones.
-        feature_names : array-like of str, shape (n_features,), optional
+        statistics : LSTDStatistics or iterable of them
+            With the `gamma`, `lmbda` and `fit_intercept` of the estimator. Several are of consecutive data, in time
+            order, and merged by :meth:`LSTDStatistics.then`. Intervals need at least five, with whole episodes; ten or
+            more are better.
+        independent : bool, default False
+            Whether each begins a new episode, even if the last one of the statistics before has not ended.
 
         Returns
         -------
@@ -219,7 +228,7 @@ class LSTD(Predictor):
         Raises
         ------
         InvalidInputError
-            When the statistics do not fit the parameters or hold no full transition, or the number of names is wrong.
+            When the statistics do not fit the parameters or one another, share a label, or hold no full transition.
 
         Warns
         -----
@@ -230,20 +239,20 @@ class LSTD(Predictor):
         --------
         >>> import numpy as np
         >>> from lstd import LSTD, LSTDStatistics
-        >>> halves = [LSTDStatistics.from_arrays(np.ones((3, 1)), np.ones(3), gamma=0.5, lmbda=0.0) for _ in range(2)]
-        >>> LSTD(0.5, 0.0, 0.0, fit_intercept=False).fit_statistics(halves[0] + halves[1]).coef_
-        array([2.])
+        >>> X, done = np.ones((3, 1)), [False, False, True]
+        >>> nights = [
+        ...     LSTDStatistics.from_arrays(X, np.full(3, reward), gamma=0.5, lmbda=0.0, terminated=done)
+        ...     for reward in (0.9, 1.1, 1.0, 0.8, 1.2)
+        ... ]
+        >>> model = LSTD(gamma=0.5, lmbda=0.0, alpha=0.0, fit_intercept=False).fit_statistics(nights)
+        >>> value, standard_error = model.predict([[1.0]], return_std=True)
+        >>> value.round(3), standard_error.round(2)
+        (array([1.5]), array([0.11]))
         """
         settings = self._settings()
-        _check_statistics(statistics, settings)
-        n = statistics.n_features - settings.fit_intercept
-        names = None if feature_names is None else np.asarray(feature_names, dtype=object)
-        if names is not None and names.shape != (n,):
-            raise InvalidInputError(f"`feature_names` must have one name per feature, shape ({n},); got {names.shape}.")
-        return self._adopt(Model(
-            Blocks(statistics, limit=0, reason=_MERGED), settings,
-            names=None if names is None else tuple(map(str, names)), options={"n_blocks": self.n_blocks},
-        ))  # fmt: skip
+        blocks = _merged(statistics, self.n_blocks, check_flag("independent", independent))
+        _check_statistics(blocks.total, settings)
+        return self._adopt(Model(blocks, settings, options={"n_blocks": self.n_blocks}))
 
     def _settings(self) -> Settings:
         return Settings(self.gamma, self.lmbda, self.alpha, self.variant, self.fit_intercept)
@@ -265,8 +274,7 @@ class LSTD(Predictor):
         broken = "breaks" not in warned and warn_of_breaks(rows, settings.lmbda, successor)
         return Model(
             extended, settings,
-            names=names_of(checker), rewards=None if before is None else before.rewards,
-            options={"n_blocks": self.n_blocks},
+            rewards=None if before is None else before.rewards, options={"n_blocks": self.n_blocks},
             warned=warned | ({"ends"} if rows.assumed else set()) | ({"breaks"} if broken else set()),
         )  # fmt: skip
 
@@ -279,19 +287,33 @@ def _successor(before: LSTDStatistics, rows: Rows) -> Array | None:
     return row.phi if before.goes_on_with(rows.first_episode, rows.X_next is not None) else None
 
 
-def _check_statistics(statistics: Any, settings: Settings) -> None:
-    if not isinstance(statistics, LSTDStatistics):
-        raise InvalidInputError(f"`statistics` must be LSTDStatistics; got {statistics!r:.80}.")
+def _merged(statistics: Any, n_blocks: Any, independent: bool) -> Blocks:
+    """Return merged statistics; several in blocks of one each."""
+    if isinstance(statistics, LSTDStatistics):
+        return Blocks(statistics, limit=0, reason=_MERGED)
+    parts = [*statistics] if isinstance(statistics, Iterable) else [statistics]
+    for part in parts:
+        if not isinstance(part, LSTDStatistics):
+            raise InvalidInputError(f"`statistics` must be LSTDStatistics or several of them; got {shown(part)}.")
+    if not parts:
+        raise InvalidInputError("`statistics` must not be empty; got no statistics.")
+    whole = empty_blocks(parts[0], n_blocks)
+    for part in parts[1:]:
+        whole = whole.then(replace(whole, total=part, prefixes=()), begins=True if independent else None)
+    return whole
+
+
+def _check_statistics(statistics: LSTDStatistics, settings: Settings) -> None:
     for name in ("gamma", "lmbda"):
         rule, value = getattr(statistics, name), getattr(settings, name)
         if value != rule:
             raise InvalidInputError(f"`{name}` must equal the `{name}` of the statistics, {rule!r}; got {value!r}.")
     if not statistics.n_transitions:
         raise InvalidInputError("`statistics` must hold at least one full transition; got none.")
-    if settings.fit_intercept and statistics.n_features == 1:
+    if settings.fit_intercept != statistics.has_intercept:
         raise InvalidInputError(
-            "`statistics` must have a feature besides the column of ones, which is the last one with `fit_intercept`; "
-            "got one feature in all."
+            f"`fit_intercept` must be {statistics.has_intercept}, with which the statistics were summed; got "
+            f"{settings.fit_intercept}. Change it, or sum the data again."
         )
 
 

@@ -15,7 +15,7 @@ from lstd.data.rows import warn_of_breaks
 from lstd.data.settings import GAMMA, VARIANT, Settings
 from lstd.estimators.base import Fitted, Predictor
 from lstd.estimators.cross_validation import select
-from lstd.estimators.inputs import checked_rows, names_of
+from lstd.estimators.inputs import checked_rows
 from lstd.estimators.model import LSTDCV_OPTIONS, Model, Selection
 from lstd.statistics.blocks import no_blocks
 
@@ -126,7 +126,7 @@ class LSTDCV(Predictor):
         blocks = no_blocks(rows, settings.lmbda, self.n_blocks).extended(rows)
         warn_of_breaks(rows, settings.lmbda)
         options = {name: getattr(self, name) for name in LSTDCV_OPTIONS}
-        return self._adopt(Model(blocks, settings, names=names_of(checker), selection=selection, options=options))
+        return self._adopt(Model(blocks, settings, selection=selection, options=options))
 
 
 def _selection(model: Model) -> Selection:

@@ -62,7 +62,6 @@ class Model:
 
     blocks: Blocks  # sums over the data; with an intercept, the last feature is the column of ones
     settings: Settings
-    names: tuple[str, ...] | None = None  # of the features, if given
     rewards: tuple[str, ...] | None = None  # names of the rewards, if given
     origin: Origin | None = None  # the files of the data, if any
     selection: Selection | None = None  # how `lmbda` and `alpha` were chosen; None if they were given
@@ -81,6 +80,11 @@ class Model:
     def n_features(self) -> int:
         """Number of features, without the column of ones."""
         return self.statistics.n_features - self.settings.fit_intercept
+
+    @property
+    def names(self) -> tuple[str, ...] | None:
+        """Names of the features, if given."""
+        return self.statistics.feature_names
 
     @property
     def feature_names(self) -> tuple[str, ...]:

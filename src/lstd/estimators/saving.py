@@ -34,7 +34,6 @@ def write_model(model: Model, path: str | os.PathLike[str]) -> None:
     no_intervals = model.no_intervals
     content: dict[str, Any] = {
         "settings": {name: getattr(model.settings, name) for name in _SETTINGS},
-        "feature_names": model.names,
         "reward_names": model.rewards,
         "options": {name: np.asarray(value).tolist() for name, value in model.options.items()},
         "origin": None if model.origin is None else asdict(model.origin),
@@ -66,10 +65,9 @@ def unpack_model(document: Mapping[str, Any], arrays: Mapping[str, Array]) -> Mo
     if (settings.gamma, settings.lmbda) != (statistics.gamma, statistics.lmbda):
         raise ValueError(settings)
     n, m = statistics.b.shape
-    names, rewards = (_names(document[name]) for name in ("feature_names", "reward_names"))
-    for given, length in ((names, n - settings.fit_intercept), (rewards, m)):
-        if given is not None and len(given) != length:
-            raise ValueError(given)
+    rewards = None if document["reward_names"] is None else texts(document["reward_names"])
+    if statistics.has_intercept != settings.fit_intercept or (rewards is not None and len(rewards) != m):
+        raise ValueError(rewards)
     options = document["options"]
     if {*options} - {*(LSTD_OPTIONS if selection is None else LSTDCV_OPTIONS)}:
         raise ValueError(options)
@@ -81,16 +79,12 @@ def unpack_model(document: Mapping[str, Any], arrays: Mapping[str, Array]) -> Mo
         flag(document["singular"]),
     )  # fmt: skip
     return Model(
-        Blocks(statistics, limit=0, reason=no_intervals or _GONE), settings, names=names, rewards=rewards,
+        Blocks(statistics, limit=0, reason=no_intervals or _GONE), settings, rewards=rewards,
         origin=None if document["origin"] is None else _origin(document["origin"]),
         selection=None if selection is None else _selection(selection, arrays),
         options=options, saved_solution=solution,
         saved_influence=None if no_intervals else _influence(arrays, m, n, settings.fit_intercept),
     )  # fmt: skip
-
-
-def _names(value: Any) -> tuple[str, ...] | None:
-    return None if value is None else texts(value)
 
 
 def _influence(arrays: Mapping[str, Array], m: int, n: int, intercept: bool) -> Influence:

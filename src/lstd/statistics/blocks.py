@@ -165,7 +165,7 @@ class Blocks:
             for chunk in chunks:
                 if row in starts:
                     prefixes.append(total)
-                total = total.then(chunk)
+                total = total.merged(chunk)
                 row += chunk.n_rows
         check_sums(total, rows)
         return replace(self, total=total, prefixes=tuple(prefixes), size=layout.size, by_episode=layout.by_episode)
@@ -185,10 +185,9 @@ class Blocks:
         """
         one, two = self.total, later.total
         if not (one.n_rows and two.n_rows):
-            one.then(two)  # checks that they fit
-            return self if one.n_rows else later
+            return replace(self if one.n_rows else later, total=one.then(two))
         if begins is None:
-            begins = not one.goes_on_with(two.first_episode, two.successors)
+            begins = two.apart or not one.goes_on_with(two.first_episode, two.successors)
         both = replace(self, total=one.then(two, begins=begins), prefixes=(), size=1)
         grouped = both.total.n_groups is not None
         goes_on = one.in_group(two.first_group) if grouped else not begins
@@ -209,7 +208,7 @@ class Blocks:
         ends = [*map(both.count, before), *(start + both.count(prefix) for prefix in others), both.count(both.total)]
         kept = _kept(ends, _most(self.limit, both.by_episode))
         return both._resized(
-            [before[i] if i < len(before) else one.then(others[i - len(before)], begins=begins) for i in kept]
+            [before[i] if i < len(before) else one.merged(others[i - len(before)], begins=begins) for i in kept]
         )
 
     def thinned(self, most: int) -> Blocks:

@@ -12,12 +12,13 @@ from numpy.typing import NDArray
 
 from lstd.data.checks import check_real
 from lstd.errors import InvalidInputError
+from lstd.statistics.about import About
 
 Array = NDArray[np.float64]
 
 _ARRAYS = ("A", "B", "b", "incoming_trace")
 _CARRIED = ("matrix", "boundary", "rewards")
-_COUNTS = ("n_rows", "n_transitions", "n_episodes")
+_COUNTS = ("n_rows", "n_transitions", "n_episodes", "unused")
 _NAMES = ("first_episode", "last_episode", "first_group", "last_group")
 _ID_TYPES = {"int": int, "float": float, "str": str}
 
@@ -43,6 +44,9 @@ def pack(s: Any) -> tuple[dict[str, Any], dict[str, Array]]:
         "apart": bool(s.apart),
         **{name: _typed(name, getattr(s, name)) for name in _NAMES},
         "n_groups": s.n_groups,
+        "feature_names": s.about.feature_names,
+        "intercept": s.about.intercept,
+        "labels": sorted(s.about.labels),
         "pending": None,
     }
     if s.pending is not None:
@@ -78,7 +82,19 @@ def unpack(document: Mapping[str, Any], arrays: Mapping[str, Array]) -> dict[str
         "single": flag(document["single"]),
         "successors": None if successors is None else flag(successors),
         "apart": flag(document["apart"]),
+        "about": _unpack_about(document, n),
     }
+
+
+def _unpack_about(document: Mapping[str, Any], n: int) -> About:
+    names, intercept = document["feature_names"], document["intercept"]
+    about = About(
+        None if names is None else texts(names), None if intercept is None else flag(intercept),
+        frozenset(texts(document["labels"])),
+    )  # fmt: skip
+    if about.feature_names is not None and len(about.feature_names) != n - bool(intercept):
+        raise ValueError(names)
+    return about
 
 
 def _unpack_pending(row: Mapping[str, Any], arrays: Mapping[str, Array], n: int, m: int) -> dict[str, Any]:

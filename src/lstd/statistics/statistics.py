@@ -40,19 +40,22 @@ from scipy import sparse
 
 from lstd._kernels.add_outer import add_with_outer
 from lstd.data.check_rows import PerRow, check_rows
-from lstd.data.checks import check_choice, check_integer, check_real, shown_id
-from lstd.data.feature_matrix import Features, check_finite
+from lstd.data.checks import check_choice, check_flag, check_integer, check_real, shown, shown_id
+from lstd.data.feature_matrix import Features, all_finite, check_finite
 from lstd.data.parsing import same_id
 from lstd.data.rows import Rows, warn_of_breaks
 from lstd.data.seen import groups_seen
 from lstd.data.settings import VARIANTS
 from lstd.errors import InvalidInputError
 from lstd.io.archive import read, write
+from lstd.statistics.about import About
 from lstd.statistics.packing import pack, unpack
 from lstd.statistics.solve import Solution, check_range, solve
 from lstd.statistics.summing import Sums, is_no_sum, no_sum, sum_chunks
 
 Array = NDArray[np.float64]
+
+_UNKNOWN = About()
 
 
 class ReadOnly:
@@ -126,6 +129,14 @@ class LSTDStatistics(ReadOnly):
         Rows, the full transitions among them, and episodes begun.
     n_groups : int or None
         Groups begun; None without `groups`.
+    n_unused_rewards : int
+        Rewards of horizon rows, other than 0 and NaN, which are not used: the successor is unknown.
+    feature_names : tuple of str, or None
+        Names of the features if `X` was a data frame, without the column of ones.
+    has_intercept : bool
+        Whether the last feature is the column of ones.
+    labels : frozenset of str
+        Labels of the data.
 
     Examples
     --------
@@ -160,11 +171,14 @@ class LSTDStatistics(ReadOnly):
     n_groups: int | None = None  # None without `groups`
     first_group: Any = None
     last_group: Any = None
+    unused: int = 0  # rewards of horizon rows, other than 0 and NaN, without the pending row
+    about: About = _UNKNOWN
 
     @classmethod
     def empty(
-        cls, n_features: int, n_rewards: int = 1, *, gamma: float, lmbda: float, single: bool = True
-    ) -> LSTDStatistics:
+        cls, n_features: int, n_rewards: int = 1, *, gamma: float, lmbda: float, single: bool = True,
+        about: About = _UNKNOWN,
+    ) -> LSTDStatistics:  # fmt: skip
         """Statistics of no data, the unit of the monoid.
 
         Parameters
@@ -174,6 +188,8 @@ class LSTDStatistics(ReadOnly):
             Discount and trace decay of the data to come.
         single : bool, default True
             Whether rewards will come as a vector, not as an array with a column for each.
+        about : About, optional
+            Names of the features, intercept and labels.
 
         Returns
         -------
@@ -186,17 +202,21 @@ class LSTDStatistics(ReadOnly):
             incoming_trace=np.zeros(n), carry=Carry.of_nothing(n, m, decay=1.0),
             pending=None, first_episode=None, last_episode=None,
             n_rows=0, n_transitions=0, n_episodes=0, single=single and m == 1, successors=None,
+            about=about,
         )  # fmt: skip
 
     @classmethod
     def empty_like(cls, rows: Rows, lmbda: float) -> LSTDStatistics:
         """Statistics of no data, for data like `rows`."""
-        return cls.empty(rows.n_features, rows.y.shape[1], gamma=rows.gamma, lmbda=lmbda, single=rows.single)
+        about = About(rows.names, rows.intercept)
+        m = rows.y.shape[1]
+        return cls.empty(rows.n_features, m, gamma=rows.gamma, lmbda=lmbda, single=rows.single, about=about)
 
     @classmethod
     def from_arrays(
         cls, X: Any, y: Any, *, gamma: float, lmbda: float, episode: PerRow = None, terminated: PerRow = None,
         X_next: Any = None, discount: PerRow = None, importance_ratio: PerRow = None, groups: PerRow = None,
+        fit_intercept: bool = False, label: str | None = None,
     ) -> LSTDStatistics:  # fmt: skip
         """Sum rows in time order.
 
@@ -208,11 +228,17 @@ class LSTDStatistics(ReadOnly):
             Discount of every transition, unless `discount` is given.
         lmbda : float in [0, 1]
             Trace decay.
+        fit_intercept : bool, default False
+            Whether to add a column of ones, for a model with an intercept.
+        label : str, optional
+            Name of the data, such as a date. Statistics with the same label do not merge.
 
         Returns
         -------
         LSTDStatistics
         """
+        if label is not None and not isinstance(label, str):
+            raise InvalidInputError(f"`label` must be text; got {shown(label)}. Convert it with str().")
         gamma = check_real("gamma", gamma, 0.0, 1.0)
         lmbda = check_real("lmbda", lmbda, 0.0, 1.0)
         rows = check_rows(
@@ -220,9 +246,9 @@ class LSTDStatistics(ReadOnly):
             importance_ratio=importance_ratio, groups=groups, finite=False,
         )  # fmt: skip
         groups_seen(rows)  # checks that they are contiguous
-        statistics = cls.from_rows(rows, lmbda)
+        statistics = cls.from_rows(rows.with_ones() if check_flag("fit_intercept", fit_intercept) else rows, lmbda)
         warn_of_breaks(rows, lmbda)
-        return statistics
+        return statistics if label is None else statistics._with(replace(statistics.about, labels=frozenset({label})))
 
     @classmethod
     def from_rows(cls, rows: Rows, lmbda: float, *, threads: int | None = None) -> LSTDStatistics:
@@ -233,7 +259,7 @@ class LSTDStatistics(ReadOnly):
         """
         total = cls.empty_like(rows, lmbda)
         for chunk in chunk_statistics(rows, lmbda, threads=threads):
-            total = total.then(chunk)
+            total = total.merged(chunk)
         check_sums(total, rows)
         return total
 
@@ -246,6 +272,29 @@ class LSTDStatistics(ReadOnly):
     def n_rewards(self) -> int:
         """Number of rewards, m."""
         return int(self.b.shape[1])
+
+    @property
+    def n_unused_rewards(self) -> int:
+        """Number of rewards of horizon rows, other than 0 and NaN, the end of the data included."""
+        return self.unused + _is_unused(self.pending)
+
+    @property
+    def feature_names(self) -> tuple[str, ...] | None:
+        """Names of the features, without the column of ones; None if they are not known."""
+        return self.about.feature_names
+
+    @property
+    def has_intercept(self) -> bool:
+        """Whether the last feature is the column of ones."""
+        return bool(self.about.intercept)
+
+    @property
+    def labels(self) -> frozenset[str]:
+        """Labels of the data."""
+        return self.about.labels
+
+    def _with(self, about: About) -> LSTDStatistics:
+        return self if about == self.about else replace(self, about=about)
 
     def then(self, later: LSTDStatistics, *, begins: bool | None = None) -> LSTDStatistics:
         """Merge with the next chunk of the same stream; exact up to rounding at any split, in any bracketing.
@@ -265,15 +314,19 @@ class LSTDStatistics(ReadOnly):
         Raises
         ------
         InvalidInputError
-            When the two differ in `gamma`, `lmbda`, the number of features or rewards, or in whether `episode`,
-            `X_next` or `groups` was given; when an episode continues that terminated, in another group, or after a row
-            whose reward is NaN.
+            When the two differ in `gamma`, `lmbda`, the features or the number of rewards, in whether there is an
+            intercept, or whether `episode`, `X_next` or `groups` was given; when they share a label; when an episode
+            continues that terminated, in another group, or after a row whose reward is NaN; when sums overflow.
         """
-        _check_alike(self, later)
+        return _in_range(self.merged(later, begins=begins))
+
+    def merged(self, later: LSTDStatistics, *, begins: bool | None = None) -> LSTDStatistics:
+        """Merge as :meth:`then` does, without the check for overflow, which :func:`check_sums` may do later."""
+        about = _check_alike(self, later)
         if later.n_rows == 0:
-            return self
+            return self._with(about)
         if self.n_rows == 0:
-            return later
+            return later._with(about)
         self._check_successors(later.successors)
         if (self.n_groups is None) != (later.n_groups is None):
             raise InvalidInputError("`groups` must be given for all chunks of a stream or for none.")
@@ -287,8 +340,8 @@ class LSTDStatistics(ReadOnly):
                 f"{shown_id(self.last_group)}, and the next one, which continues its episode, begins with "
                 f"{shown_id(later.first_group)}. Give rows of different groups different ids in `episode`."
             )
-        with np.errstate(over="ignore", invalid="ignore"):  # `solve` and `check_sums` report overflow
-            return _joined(_closed(self) if begins else _completed(self), later, begins)
+        with np.errstate(over="ignore", invalid="ignore"):  # `_in_range` and `check_sums` report overflow
+            return _joined(_closed(self) if begins else _completed(self), later, begins)._with(about)
 
     def goes_on_with(self, episode: Any, successors: bool | None) -> bool:
         """Return whether a next row, of id `episode` and given with its successor or not, continues the last episode.
@@ -327,12 +380,12 @@ class LSTDStatistics(ReadOnly):
         """Merge independent data: both streams end truncated, and no chunk continues an episode of the sum."""
         if not isinstance(other, LSTDStatistics):
             return NotImplemented
-        _check_alike(self, other)
-        one, two = _closed(self), _closed(other)
-        given = {s.successors for s in (one, two) if s.n_rows}
-        with np.errstate(over="ignore", invalid="ignore"):  # `solve` reports overflow
+        about = _check_alike(self, other)
+        with np.errstate(over="ignore", invalid="ignore"):  # `_in_range` reports overflow
+            one, two = _closed(self), _closed(other)
             A, B, b = one.A + two.A, one.B + two.B, one.b + two.b
-        return replace(
+        given = {s.successors for s in (one, two) if s.n_rows}
+        return _in_range(replace(
             one,
             A=A, B=B, b=b,
             carry=Carry.of_nothing(self.n_features, self.n_rewards, 0.0),
@@ -342,7 +395,8 @@ class LSTDStatistics(ReadOnly):
             n_episodes=one.n_episodes + two.n_episodes,
             n_groups=_together(one, two, shared=False), first_group=None, last_group=None,
             successors=given.pop() if len(given) == 1 else None,
-        )  # fmt: skip
+            unused=one.unused + two.unused, about=about,
+        ))  # fmt: skip
 
     def __radd__(self, other: Any) -> LSTDStatistics:
         """Return the statistics for 0 on the left, from which `sum` starts."""
@@ -413,7 +467,8 @@ class LSTDStatistics(ReadOnly):
         return f"{type(self).__name__}({', '.join(f'{name}={getattr(self, name)}' for name in names)})"
 
 
-def _check_alike(one: LSTDStatistics, two: Any) -> None:
+def _check_alike(one: LSTDStatistics, two: Any) -> About:
+    """Check that statistics fit together; return the description of both."""
     if not isinstance(two, LSTDStatistics):
         raise InvalidInputError(f"Statistics merge with statistics only; got {two!r:.80}.")
     for name, left, right in (
@@ -426,6 +481,19 @@ def _check_alike(one: LSTDStatistics, two: Any) -> None:
             raise InvalidInputError(f"Statistics merge only with the same {name}; got {left} and {right}.")
     if one.single != two.single:
         raise InvalidInputError("`y` must be a vector in all data that are merged, or have shape (T, 1) in all.")
+    return one.about.merged(two.about)
+
+
+def _in_range(s: LSTDStatistics) -> LSTDStatistics:
+    """Return merged statistics; raise InvalidInputError if they overflowed."""
+    sums = {name: getattr(s, name) for name in ("A", "B", "b", "incoming_trace")}
+    for name, array in (*sums.items(), ("carry", np.hstack([*vars(s.carry).values()]))):
+        if not all_finite(array):
+            raise InvalidInputError(
+                f"Merged statistics must stay below 1e308; the sum `{name}` overflowed. Scale features and rewards "
+                "(`X`, `y`) to order 1 before they are summed."
+            )
+    return s
 
 
 def _joined(start: LSTDStatistics, later: LSTDStatistics, begins: bool) -> LSTDStatistics:
@@ -445,6 +513,7 @@ def _joined(start: LSTDStatistics, later: LSTDStatistics, begins: bool) -> LSTDS
         n_episodes=start.n_episodes + later.n_episodes - (not begins),
         n_groups=_together(start, later, start.in_group(later.first_group)),
         first_group=start.first_group,
+        unused=start.unused + later.unused,
     )
 
 
@@ -505,7 +574,13 @@ def _closed(s: LSTDStatistics) -> LSTDStatistics:
     carry = replace(s.carry, decay=0.0)
     if s.pending is not None:
         carry = replace(carry, boundary=carry.boundary + s.carry.decay * s.pending.phi)
-    return replace(s, B=_boundary(s), incoming_trace=np.zeros_like(s.incoming_trace), carry=carry, pending=None)
+    trace, unused = np.zeros_like(s.incoming_trace), s.n_unused_rewards
+    return replace(s, B=_boundary(s), incoming_trace=trace, carry=carry, pending=None, unused=unused)
+
+
+def _is_unused(row: Pending | None) -> bool:
+    """Return whether a row has a reward other than 0 and NaN that is not in the sums."""
+    return row is not None and not row.complete and bool(row.reward.any())
 
 
 def chunk_statistics(
@@ -533,8 +608,13 @@ def _of_chunk(rows: Rows, sums: Sums, nothing: LSTDStatistics) -> LSTDStatistics
         first_episode=rows.first_episode, last_episode=rows.last_episode,
         **_groups_of(rows),
         n_rows=len(rows), n_transitions=sums.n_transitions, n_episodes=int(rows.last.sum()),
-        successors=rows.X_next is not None,
+        successors=rows.X_next is not None, unused=_count_unused(rows),
     )  # fmt: skip
+
+
+def _count_unused(rows: Rows) -> int:
+    """Count the horizon rows with a reward other than 0 and NaN, but for the last row, which may be pending."""
+    return 0 if rows.X_next is not None else int(rows.y[:-1][(rows.last & ~rows.terminated)[:-1]].any(axis=1).sum())
 
 
 def _groups_of(rows: Rows) -> dict[str, Any]:

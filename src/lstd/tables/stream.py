@@ -93,7 +93,7 @@ def fit_leaf(tables: Any, leaf: SumTables, runner: Runner, on_progress: OnProgre
     with one_blas_thread(), memory_suffices(len(part.ends.roles.features)):
         model = model_of(
             blocks, leaf.settings, selection, leaf.n_blocks,
-            names=part.ends.roles.features, rewards=roles.rewards, threads=runner.n_jobs or available_cores(),
+            rewards=roles.rewards, threads=runner.n_jobs or available_cores(),
             origin=_origin_of(files, roles, blocks.total),
         )  # fmt: skip
         _ = model.no_intervals  # so that the influence of blocks is computed here

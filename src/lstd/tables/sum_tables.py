@@ -24,6 +24,7 @@ from lstd.distributed.ahead import Ahead
 from lstd.distributed.executors import Task
 from lstd.distributed.sums import Leaf, Part, called
 from lstd.errors import InvalidInputError, LSTDError
+from lstd.statistics.about import About
 from lstd.statistics.blocks import Layout
 from lstd.statistics.statistics import LSTDStatistics, chunk_statistics
 from lstd.tables import table_ends
@@ -106,7 +107,9 @@ class _Summed:
         self.reader, self._episodes = leaf.reader(place, chunk)
         s, m = leaf.settings, len(leaf.roles.rewards)
         self.n = n = len(self.reader.features) + s.fit_intercept
-        self.blocks = leaf.no_blocks(LSTDStatistics.empty(n, m, gamma=s.gamma, lmbda=s.lmbda, single=m == 1))
+        about = About(tuple(self.reader.features), s.fit_intercept)
+        nothing = LSTDStatistics.empty(n, m, gamma=s.gamma, lmbda=s.lmbda, single=m == 1, about=about)
+        self.blocks = leaf.no_blocks(nothing)
         self._layout, self._episode = Layout(self.blocks.limit), -1
         self.most_bytes = shares.bytes_under_way(leaf.memory, n, self.blocks.limit, alone=leaf.alone)
 

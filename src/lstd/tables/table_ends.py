@@ -112,8 +112,8 @@ class Ends:
         places = {name: place for place, name in enumerate(others)}
         order = [places[name] for name in names]
         every = np.array([*order, *range(len(order), blocks.total.n_features)])
-        prefixes = tuple(_reordered(prefix, every) for prefix in blocks.prefixes)
-        return replace(blocks, total=_reordered(blocks.total, every), prefixes=prefixes)
+        prefixes = tuple(_reordered(prefix, every, names) for prefix in blocks.prefixes)
+        return replace(blocks, total=_reordered(blocks.total, every, names), prefixes=prefixes)
 
 
 def pack(ends: Ends) -> dict[str, Any]:
@@ -170,11 +170,12 @@ def _flags(values: Any) -> NDArray[np.bool_]:
     return np.atleast_1d(np.asarray(values, dtype=np.bool_))
 
 
-def _reordered(s: LSTDStatistics, order: NDArray[np.intp]) -> LSTDStatistics:
-    """Return statistics with their features in another order."""
+def _reordered(s: LSTDStatistics, order: NDArray[np.intp], names: tuple[str, ...]) -> LSTDStatistics:
+    """Return statistics with their features in another order, in which they have these names."""
     both = np.ix_(order, order)
     pending = None if s.pending is None else replace(s.pending, phi=s.pending.phi[order])
     carry = replace(s.carry, matrix=s.carry.matrix[order], boundary=s.carry.boundary[order])
     return replace(
-        s, A=s.A[both], B=s.B[both], b=s.b[order], incoming_trace=s.incoming_trace[order], carry=carry, pending=pending
-    )
+        s, A=s.A[both], B=s.B[both], b=s.b[order], incoming_trace=s.incoming_trace[order], carry=carry, pending=pending,
+        about=replace(s.about, feature_names=names),
+    )  # fmt: skip

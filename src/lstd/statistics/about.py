@@ -1,0 +1,40 @@
+"""What statistics are sums of: the names of the features, whether the last is the intercept, and labels of the data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lstd.errors import InvalidInputError
+
+
+@dataclass(frozen=True)
+class About:
+    """Description of summed data; what is None is not known, and fits anything."""
+
+    feature_names: tuple[str, ...] | None = None  # without the column of ones
+    intercept: bool | None = None  # whether the last feature is the column of ones
+    labels: frozenset[str] = frozenset()
+
+    def merged(self, other: About) -> About:
+        """Return the description of both; raises InvalidInputError when they do not fit, or share a label."""
+        if self == other and not self.labels:
+            return self
+        if None not in (self.intercept, other.intercept) and self.intercept != other.intercept:
+            raise InvalidInputError(
+                "Statistics merge only if all have an intercept or none has; one has a column of ones as its last "
+                "feature, the other has not. Sum both with the same `fit_intercept`."
+            )
+        names, others = self.feature_names, other.feature_names
+        if names is not None and others is not None and names != others:
+            place = next((i for i, (a, b) in enumerate(zip(names, others, strict=False)) if a != b), 0)
+            raise InvalidInputError(
+                "Statistics merge only with the same features in the same order; feature "
+                f"{place} is {names[place]!r} in one and {others[place]!r} in the other. Select the columns by name."
+            )
+        if twice := self.labels & other.labels:
+            raise InvalidInputError(
+                f"Statistics merge only if no data is in both; the label {min(twice)!r} is. Leave out the second one, "
+                "or give different data different labels."
+            )
+        intercept = other.intercept if self.intercept is None else self.intercept
+        return About(others if names is None else names, intercept, self.labels | other.labels)
