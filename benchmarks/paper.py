@@ -68,7 +68,7 @@ def heading() -> list[str]:
     import numba
     import numpy as np
 
-    from lstd.experiments.provenance import describe_machine
+    from lstd.experiments.reproduce.provenance import describe_machine
 
     return [
         "# Performance of the paper's experiments",

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import lstd
-from lstd.experiments.provenance import describe_machine as describe
+from lstd.experiments.reproduce.provenance import describe_machine as describe
 
 SOURCE = Path(lstd.__file__).parent
 

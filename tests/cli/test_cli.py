@@ -18,7 +18,7 @@ from fake_experiments import Fakes
 from lstd.cli.app import run
 from lstd.cli.reproduce import PROBLEMS as CLI_PROBLEMS
 from lstd.experiments import protocol
-from lstd.experiments.folder import CONFIGURATION, OUR_FILES, PROVENANCE, ResultsFolder
+from lstd.experiments.reproduce.folder import CONFIGURATION, OUR_FILES, PROVENANCE, ResultsFolder
 
 DRIVER = [sys.executable, str(Path(__file__).parents[1] / "support" / "fake_experiments.py")]
 COMMAND = [sys.executable, "-c", "import sys; from lstd.cli import main; sys.exit(main())"]

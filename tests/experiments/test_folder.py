@@ -14,7 +14,7 @@ import pytest
 from test_store import CELL, CONFIG, arrays_of, claim, names
 
 from lstd.errors import ConfigurationMismatchError, InvalidInputError
-from lstd.experiments.folder import CONFIGURATION, LOCK, ResultsFolder
+from lstd.experiments.reproduce.folder import CONFIGURATION, LOCK, ResultsFolder
 from lstd.io.files import remove_unfinished, replacing
 
 

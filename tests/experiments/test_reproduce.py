@@ -18,11 +18,11 @@ import pytest
 from fake_experiments import Fakes
 from lstd.errors import InvalidInputError, LSTDError, OutputError
 from lstd.experiments import timing
-from lstd.experiments.folder import PROVENANCE, TABLE
 from lstd.experiments.loop import LOOPS, run_loop, simulate_run
 from lstd.experiments.plan import make_plan
 from lstd.experiments.protocol import ALPHAS, FEATURES, LMBDAS, PROBLEMS, STEP_SIZES
-from lstd.experiments.run import reproduce
+from lstd.experiments.reproduce.folder import PROVENANCE, TABLE
+from lstd.experiments.reproduce.run import reproduce
 from lstd.experiments.sweep import run_sweep
 from lstd.io import files
 

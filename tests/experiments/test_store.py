@@ -14,8 +14,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lstd.errors import InvalidInputError, OutputError
-from lstd.experiments.folder import CONFIGURATION, LOCK, ResultsFolder
 from lstd.experiments.plan import Cell
+from lstd.experiments.reproduce.folder import CONFIGURATION, LOCK, ResultsFolder
 from lstd.io.files import FolderLock, read_json, remove_unfinished, replacing
 
 CONFIG = {

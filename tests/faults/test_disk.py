@@ -28,7 +28,7 @@ from forked_commands import Commands
 from lstd import fit_chunks
 from lstd.errors import InvalidInputError, OutputError
 from lstd.estimators.saving import read_model, write_model
-from lstd.experiments.folder import PROVENANCE
+from lstd.experiments.reproduce.folder import PROVENANCE
 from lstd.io.files import replacing
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs processes that fork")
@@ -54,7 +54,7 @@ MODULES = (
     "lstd.tables.predicting",
     "lstd.estimators.model",
     "lstd.estimators.intervals",
-    "lstd.experiments.run",
+    "lstd.experiments.reproduce.run",
     "pyarrow.parquet",
     "lstd.report.model_page",
     "lstd.estimators.lstd",

@@ -23,7 +23,7 @@ import pytest
 import fake_experiments
 from forked_commands import Commands
 from lstd.estimators.saving import read_model, write_model
-from lstd.experiments.folder import PROVENANCE
+from lstd.experiments.reproduce.folder import PROVENANCE
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs processes that fork")
 
@@ -44,7 +44,7 @@ MODULES = (
     "lstd.tables.predicting",
     "lstd.estimators.model",
     "lstd.estimators.intervals",
-    "lstd.experiments.run",
+    "lstd.experiments.reproduce.run",
     "lstd.experiments.report.results_table",
     "pyarrow.parquet",
     "lstd.cli.summary",

@@ -1,4 +1,4 @@
-"""Quick stand-ins for what `lstd.experiments.run` calls: sweep, timings, theory, report.
+"""Quick stand-ins for what `lstd.experiments.reproduce.run` calls: sweep, timings, theory, report.
 
 As a program, the command ``lstd`` with these in place: ``python fake_experiments.py SECONDS_PER_CELL WORDS...``
 """

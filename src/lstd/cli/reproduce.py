@@ -68,7 +68,7 @@ def _number(text: str) -> int | str:
 
 def _carry_out(plan: Plan, out: str, arguments: dict[str, Any], as_json: bool, quiet: bool) -> int:
     from lstd.cli.progress import make_reporter, reporting
-    from lstd.experiments.run import reproduce as reproduce_plan
+    from lstd.experiments.reproduce.run import reproduce as reproduce_plan
 
     again = "the same command without --force resumes" if arguments["force"] else "the same command resumes"
     advise(f"; what is finished is kept, and {again}")

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from lstd.experiments.run import Outcome
+    from lstd.experiments.reproduce.run import Outcome
 
 CONTENTS = {
     "report.html": "all figures, tables and findings in one page",
@@ -35,7 +35,7 @@ def outcome_text(outcome: Outcome) -> str:
 
 def outcome_json(outcome: Outcome) -> str:
     """Describe the same as one JSON document."""
-    from lstd.experiments.folder import CONFIGURATION, ResultsFolder
+    from lstd.experiments.reproduce.folder import CONFIGURATION, ResultsFolder
 
     files = [*ResultsFolder(outcome.folder, {}).files(), outcome.folder / CONFIGURATION]
     content = {

@@ -1,7 +1,7 @@
 """The paper's experiments: sweeps over (λ, α), timing, theory, and all of them in one command.
 
 A problem and features by name, or a model of your own, come in; errors over the grid (`run_sweep`), or the figures,
-tables and page of the whole paper (`lstd.experiments.run.reproduce`), go out.
+tables and page of the whole paper (`lstd.experiments.reproduce.run.reproduce`), go out.
 """
 
 from __future__ import annotations

@@ -16,10 +16,10 @@ from typing import Any, NamedTuple
 
 from lstd.data.checks import check_integer
 from lstd.errors import LSTDError
-from lstd.experiments.folder import PROVENANCE, THEORY, TIMINGS, Errors, ResultsFolder
 from lstd.experiments.plan import Cell, Plan
 from lstd.experiments.protocol import FEATURES, MRP_SEED
-from lstd.experiments.provenance import describe_machine
+from lstd.experiments.reproduce.folder import PROVENANCE, THEORY, TIMINGS, Errors, ResultsFolder
+from lstd.experiments.reproduce.provenance import describe_machine
 from lstd.io.files import replacing
 from lstd.statistics.threads import available_cores
 
