@@ -324,6 +324,11 @@ def test_score_without_enough_rows_says_so():
             model.score(X[:n_rows], y[:n_rows], terminated=flags[:n_rows])
 
 
+def test_score_of_one_row_with_a_weight_is_that_of_no_variance():
+    model = LSTD(0.9).fit(X, y, **EPISODES)
+    assert model.score(X, y, np.arange(30) == 3, **EPISODES) == 0.0
+
+
 def test_score_with_little_observed_says_so():
     model = LSTD(0.99).fit(X, y)
     with pytest.warns(UnobservedWarning, match="Only 14 % of the discounted weight of the returns") as caught:

@@ -33,8 +33,8 @@ class Comparison:
         return self.observed.returns.reshape(self.prediction.shape)
 
     def r2(self, weight: Array) -> Array:
-        """Compute R² of each reward over the rows with a weight above 0; raises InvalidInputError if it overflows."""
-        scored = weight > 0.0
+        """Compute R² of each reward over the scored rows, with these weights; raises InvalidInputError on overflow."""
+        scored = self.observed.weight > 0.0
         arrays, score = (self.returns[scored], self.prediction[scored]), np.array([np.nan])
         if np.isfinite(arrays[0]).all():
             with np.errstate(over="ignore", invalid="ignore"):
