@@ -286,3 +286,12 @@ def test_ill_conditioned_pairs_are_not_chosen():
     singular = model.cv_results_["alpha"] == 0.0
     assert np.isnan(model.cv_results_["mean_test_score"][singular]).all()
     assert model.cv_results_["rank_test_score"][singular].min() == singular.sum() + 1
+
+
+def test_targets_go_on_only_while_rows_follow_one_another():
+    stream = stream_of(n_rows=200)
+    order = np.arange(199)[::-1]
+    model = LSTDCV(GAMMA, lmbdas=[0.0]).fit(stream.X[:-1][order], stream.y[:-1][order], X_next=stream.X[1:][order])
+    assert_close(model.observed_share_, 1 - GAMMA, "sums")
+    straight = LSTDCV(GAMMA, lmbdas=[0.0]).fit(stream.X[:-1], stream.y[:-1], X_next=stream.X[1:])
+    assert_close(straight.observed_share_, 1 - np.mean(GAMMA ** np.arange(1, 200)), "sums")

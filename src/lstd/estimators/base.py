@@ -27,7 +27,6 @@ from lstd.estimators.intervals import SCALES, Interval
 from lstd.estimators.misfit_check import MisfitCheck, check_misfit
 from lstd.estimators.model import Model
 from lstd.estimators.saving import read_model, write_model
-from lstd.statistics.statistics import LSTDStatistics
 
 Array = NDArray[np.float64]
 T = TypeVar("T")
@@ -310,8 +309,6 @@ class Predictor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         """
         model = self._model
         ends_given = episode is not None or terminated is not None
-        if not ends_given and X_next is None:
-            _check_one_stream(model.statistics)
         data = (X, y, episode, terminated, X_next, discount, importance_ratio, groups)
         found = compare(self, model, data, unobserved=unobserved, tolerance=tolerance, warn=True)
         weight = found.observed.weight
@@ -388,20 +385,6 @@ class Predictor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         tags.target_tags.multi_output = True
         tags.regressor_tags.poor_score = True  # its targets are returns, not the rewards in `y`
         return tags
-
-
-def _check_one_stream(statistics: LSTDStatistics) -> None:
-    """Refuse to score rows as one continuing stream if the model was fitted to anything else."""
-    if statistics.n_episodes > 1:
-        was = f"to {statistics.n_episodes} episodes: without them the rows would be taken as one"
-    elif statistics.successors:
-        was = "with `X_next`: pass that, or all False if the rows follow one another"
-    else:
-        return
-    raise InvalidInputError(
-        f"`episode` or `terminated` must be given to `score` a model that was fitted {was}. In a Pipeline or search, "
-        "route them with set_score_request."
-    )
 
 
 def _too_few(n_scored: int, found: Comparison, tolerance: float, unobserved: str) -> str:

@@ -15,6 +15,7 @@ from lstd.data.rows import Rows
 from lstd.errors import InvalidInputError
 from lstd.estimators.inputs import checked_rows
 from lstd.estimators.model import Model
+from lstd.statistics.statistics import LSTDStatistics
 
 Array = NDArray[np.float64]
 
@@ -54,6 +55,8 @@ def compare(
     Raises InvalidInputError when an argument breaks a rule.
     """
     tolerance = check_treatment(unobserved, tolerance)
+    if data[2] is None and data[3] is None and data[4] is None:  # episode, terminated, X_next
+        _check_one_stream(model.statistics)
     rows = checked_rows(estimator, data, model.settings.gamma, warn=warn, finite=True)
     check_rewards(rows, model)
     shape = rows.y.shape
@@ -62,6 +65,20 @@ def compare(
     with np.errstate(over="ignore", invalid="ignore"):  # `r2` checks the result
         returns = observed(rows, prediction, ahead, unobserved=unobserved, tolerance=tolerance)
     return Comparison(rows, prediction, returns)
+
+
+def _check_one_stream(statistics: LSTDStatistics) -> None:
+    """Refuse to take rows as one continuing stream if the model was fitted to anything else."""
+    if statistics.n_episodes > 1:
+        was = f"to {statistics.n_episodes} episodes: without them the rows would be taken as one"
+    elif statistics.successors:
+        was = "with `X_next`: pass that, or all False if the rows follow one another"
+    else:
+        return
+    raise InvalidInputError(
+        f"`episode` or `terminated` must be given for a model that was fitted {was}. In a Pipeline or search, "
+        "route them with set_score_request."
+    )
 
 
 def check_rewards(rows: Rows, model: Model) -> None:

@@ -186,11 +186,6 @@ def evaluate(
     level = check_real("level", level, 0.0, 1.0, open_low=True)
     if level == 1.0:
         raise InvalidInputError("`level` must be below 1; got 1. No interval is sure.")
-    if episode is None and terminated is None and X_next is None and model.n_episodes_ > 1:
-        raise InvalidInputError(
-            f"`episode` or `terminated` must be given for a model fitted to {model.n_episodes_} episodes; got neither. "
-            "Without them, all rows would count as one episode."
-        )
     data = (X, y, episode, terminated, X_next, discount, importance_ratio, groups)
     compared = compare(model, model.model_, data, unobserved=unobserved, tolerance=tolerance, warn=warn)
     if not len(compared.rows):
