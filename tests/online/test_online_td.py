@@ -9,6 +9,8 @@ import pickle
 from unittest import mock
 
 import numpy as np
+import pandas as pd
+import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -252,3 +254,19 @@ def test_a_copy_of_td_goes_on_alone(kind, how):
     model.partial_fit(X[5:], np.ones(4))
     np.testing.assert_array_equal(model.weights, twin.weights)
     assert repr(model) == repr(twin)
+
+
+@pytest.mark.parametrize("kind", [pd.DataFrame, pl.DataFrame])
+def test_columns_of_frames_keep_their_names_and_order(kind):
+    rows = np.random.default_rng(0).normal(size=(6, 2))
+    frame, y = kind({"a": rows[:, 0], "b": rows[:, 1]}), np.ones(6)
+    model = TD(2).partial_fit(frame, y).partial_fit(rows, y).partial_fit(frame, y)
+    before = model.weights
+    other = kind({"b": rows[:, 1], "a": rows[:, 0]})
+    for call in (lambda: model.partial_fit(other, y), lambda: model.predict(other)):
+        with pytest.raises(InvalidInputError, match=r"must have the columns \['a', 'b'\] in this order; got \['b'"):
+            call()
+    with pytest.raises(InvalidInputError, match="`X_next` must have the columns"):
+        TD(2).partial_fit(frame, y, X_next=other)
+    assert model.weights.tolist() == before.tolist()
+    assert model.predict(frame).tolist() == model.predict(rows).tolist()

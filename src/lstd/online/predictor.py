@@ -10,7 +10,7 @@ from typing import Any, Self
 from scipy import sparse
 
 from lstd.data.checks import check_array, to_real_array
-from lstd.data.feature_matrix import check_features, product
+from lstd.data.feature_matrix import check_features, check_names, column_names, product
 from lstd.errors import InvalidInputError
 from lstd.online.transition import Array, check_sparse_row
 
@@ -19,6 +19,7 @@ class OnlinePredictor(ABC):
     """Linear prediction of values whose weights change with every transition."""
 
     n_features: int
+    _names: tuple[str, ...] | None = None  # of the features, where they are known
 
     @property
     @abstractmethod
@@ -84,7 +85,7 @@ class OnlinePredictor(ABC):
         InvalidInputError
             When `x` is not finite or has another number of features, or the weights overflowed.
         """
-        n, weights = self.n_features, self.weights
+        n, weights, given = self.n_features, self.weights, x
         if isinstance(x, tuple):
             row = check_sparse_row("x", x, n)
             return float(product("x", row.values, weights[row.indices]))
@@ -92,6 +93,7 @@ class OnlinePredictor(ABC):
             x = to_real_array("x", x)
             if x.ndim == 1:
                 return float(product("x", check_array("x", x, (n,)), weights))
+        check_names("x", column_names("x", given), self._names)
         phi = check_features("x", x)
         if phi.shape[1] != n:
             raise InvalidInputError(f"`x` must have {n} features, as the estimator has; got shape {phi.shape}.")

@@ -18,7 +18,7 @@ from lstd._kernels import td_update as kernels
 from lstd._kernels.td_update import step
 from lstd.data.check_rows import PerRow, check_rows
 from lstd.data.checks import check_choice, check_flag, check_integer, check_real
-from lstd.data.feature_matrix import Features, check_finite
+from lstd.data.feature_matrix import Features, check_finite, check_names
 from lstd.data.parsing import same_id
 from lstd.data.rows import Rows
 from lstd.data.settings import GAMMA, LMBDA
@@ -55,6 +55,7 @@ class TemporalDifference(OnlinePredictor):
         self._open = False  # whether the last row of `partial_fit` did not terminate …
         self._successors = False  # … and had features of its successor
         self._warned = False
+        self._names: tuple[str, ...] | None = None  # of the features, if `X` was a data frame
         self._typed = transition.compiled(kernels, "step")
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -141,9 +142,10 @@ class TemporalDifference(OnlinePredictor):
     ) -> Self:  # fmt: skip
         """Learn from rows in time order, as from one :meth:`update` per transition.
 
-        The parameters mean the same as in :meth:`lstd.LSTD.partial_fit`; each row has one reward. The next call
-        continues the stream: its first row is the successor of the last row of this call, unless that row terminated or
-        the episode ids differ. An :meth:`update` in between replaces the transition between the two rows.
+        The parameters mean the same as in :meth:`lstd.LSTD.partial_fit`; each row has one reward. If `X` is a data
+        frame, its columns must be those of the first call, in their order. The next call continues the stream: its
+        first row is the successor of the last row of this call, unless that row terminated or the episode ids differ.
+        An :meth:`update` in between replaces the transition between the two rows.
 
         Returns
         -------
@@ -158,9 +160,11 @@ class TemporalDifference(OnlinePredictor):
             raise InvalidInputError(f"`X` must have {self.n_features} features; got {rows.n_features}.")
         if rows.y.shape[1] != 1:
             raise InvalidInputError(f"`y` must hold one reward per row, shape ({len(rows)},); got {rows.y.shape}.")
+        check_names("X", rows.names, self._names)
         self._check_ratios(rows.ratios)
         if len(rows):
             self._learn_stream(rows)
+        self._names = self._names or rows.names
         return self
 
     def _continues(self, rows: Rows) -> bool:
