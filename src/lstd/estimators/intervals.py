@@ -128,12 +128,12 @@ class Influence:
         size = max(1, _ENTRIES // across.shape[1])
         for first in range(0, phi.shape[0], size):
             rows = slice(first, first + size)
-            along = np.asarray(phi[rows] @ across[:-1] + ones * across[-1] if self.intercept else phi[rows] @ across)
-            shift[rows] = along[:, -m:]
             with np.errstate(over="ignore", invalid="ignore"):
+                along = phi[rows] @ across[:-1] + ones * across[-1] if self.intercept else phi[rows] @ across
+                shift[rows] = along[:, -m:]
                 squares = along[:, :-m].reshape(-1, n_blocks, m) ** 2
                 error[rows] = np.sqrt(squares.sum(axis=1))
-            check_range(error[rows])
+            check_range(error[rows], shift[rows])
             freedom[rows] = degrees_of_freedom(squares, self.shares)
         return error, freedom, shift
 
