@@ -54,7 +54,7 @@ class MissingTerminationWarning(LSTDWarning):
 
 
 class LostDigitsWarning(LSTDWarning):
-    """Given when a recursion has lost digits; its inverse is computed anew from the sums over the data."""
+    """Given when a recursion has lost digits; its inverse is recomputed from the sums over the data."""
 
 
 class BrokenEpisodeWarning(LSTDWarning):

@@ -352,7 +352,7 @@ def test_content_of_another_form_is_refused(tmp_path, change):
     reseal(path, lambda document, entries: None)
     assert_identical(read_model(path), model())
     reseal(path, change)
-    with pytest.raises(InvalidInputError, match=r"/m holds no model as lstd writes them"):
+    with pytest.raises(InvalidInputError, match=r"/m does not hold a model written by lstd"):
         read_model(path)
 
 

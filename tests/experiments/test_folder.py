@@ -1,4 +1,4 @@
-"""The results folder and its user: one configuration, and no file of other origin is touched."""
+"""The results folder and its user: one configuration, and no other file is touched."""
 
 from __future__ import annotations
 
@@ -54,7 +54,9 @@ def test_configuration_of_other_origin_is_never_touched(tmp_path, content, force
     for name, text in mine.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
-    with pytest.raises(InvalidInputError, match=r"has a configuration\.json of other origin; give another folder"):
+    with pytest.raises(
+        InvalidInputError, match=r"has a configuration\.json that this command did not write; give another folder"
+    ):
         claim(tmp_path, force=force)
     assert {name: (tmp_path / name).read_text() for name in names(tmp_path)} == mine
 
@@ -65,7 +67,7 @@ def test_something_else_under_one_of_our_names_is_refused(tmp_path, name):
         (tmp_path / name).mkdir()
     else:
         (tmp_path / name).write_text("mine")
-    with pytest.raises(InvalidInputError, match=r"Not a directory|has a report\.html of other origin"):
+    with pytest.raises(InvalidInputError, match=r"Not a directory|has a report\.html that this command did not write"):
         claim(tmp_path)
     assert [file.name for file in tmp_path.iterdir()] == [name]
 
@@ -88,7 +90,7 @@ def test_lock_of_other_origin_is_refused(tmp_path, content, linked):
     victim.write_text(content)
     if linked:
         (tmp_path / "out" / LOCK).symlink_to(victim)
-    with pytest.raises(InvalidInputError, match=r"must not have a \.lstd\.lock of other origin"):
+    with pytest.raises(InvalidInputError, match=r"must not have a \.lstd\.lock that lstd did not write"):
         claim(tmp_path / "out")
     assert victim.read_text() == content
     assert (tmp_path / "out" / LOCK).is_symlink() == linked
@@ -133,7 +135,7 @@ def test_folder_with_other_files_is_used_unless_they_have_our_names(tmp_path):
     (tmp_path / CONFIGURATION).unlink()
     (tmp_path / "report.html").write_text("mine")
     for force in (False, True):
-        with pytest.raises(InvalidInputError, match=r"has a report\.html of other origin"):
+        with pytest.raises(InvalidInputError, match=r"has a report\.html that this command did not write"):
             claim(tmp_path, force=force)
     assert (tmp_path / "report.html").read_text() == "mine"
 

@@ -164,7 +164,7 @@ def write_cell_on_a_full_disk(path, limit):
 
 def start_on_a_full_disk(path, limit):
     limit()
-    with pytest.raises(OutputError, match="could not be written: File too large; make room"):
+    with pytest.raises(OutputError, match="could not be written: File too large; free some space"):
         claim(path)
     assert not path.exists()
 

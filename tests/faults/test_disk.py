@@ -237,7 +237,7 @@ def test_a_full_disk_leaves_what_was_there(room, command, name):
         before = contents()
         done = command(*words, **room.leave(left))
         assert (done.code, done.out) == (1, "")
-        assert re.fullmatch(rf"lstd: {name} could not be written: {room.reason}; make room or .*\.\n", done.err)
+        assert re.fullmatch(rf"lstd: {name} could not be written: {room.reason}; free some space or .*\.\n", done.err)
         assert contents() == before
     room.make_room()
     assert command(*words).code == 0
@@ -257,8 +257,8 @@ def test_the_report_of_a_fit_on_a_full_disk(room, command):
     done = command(*words, **room.leave(len(page) - 1, before=size))
     assert (done.code, done.out) == (1, "")
     assert done.err == (
-        f"lstd: fit.html could not be written: {room.reason}; make room or mend the folder. The model was written to "
-        "model.\n"
+        f"lstd: fit.html could not be written: {room.reason}; free some space or fix the folder. The model was written "
+        "to model.\n"
     )
     room.make_room()
     assert undated("model") == model
@@ -281,7 +281,9 @@ def test_reproduce_on_a_full_disk(room, command):
     expected = results("out")
     Path("out").rename("undisturbed")
     stopped, kept = [], {}
-    message = rf"lstd: out(.*) could not be written: {room.reason}; make .*\(without --force\) resumes\.\n"
+    message = (
+        rf"lstd: out(.*) could not be written: {room.reason}; free some space or .*\(without --force\) resumes\.\n"
+    )
     for left in (0, *(PAGE * np.geomspace(1, 200, 15)).astype(int).tolist()):
         done = command(*words, **room.leave(left))
         if done.code == 0:
@@ -316,7 +318,9 @@ def test_the_store_on_a_full_disk(room, command):
         shutil.rmtree("store")
         done = command(*words, **room.leave(left))
         assert (done.code, done.out) == (1, "")
-        assert re.fullmatch(rf"lstd: .*/store/.* could not be written: {room.reason}; make .*\n", done.err)
+        assert re.fullmatch(
+            rf"lstd: .*/store/.* could not be written: {room.reason}; free some space or .*\n", done.err
+        )
         assert contents("store").items() <= expected.items()
         room.make_room()
     assert command(*words).code == 0
@@ -371,7 +375,7 @@ def check_refusal(command, path, name, reason):
     done = command(*words, path / name, bound=True)
     if ":" in words[0]:
         assert (done.code, done.out) == (1, "")
-        assert done.err == f"lstd: {path / name} could not be written: {reason}; make room or mend the folder.\n"
+        assert done.err == f"lstd: {path / name} could not be written: {reason}; free some space or fix the folder.\n"
     else:
         option = "--out" if name in WORK else "--report"
         assert (done.code, done.out) == (2, "")
@@ -402,7 +406,7 @@ def test_folders_of_results_and_stores_that_may_not_be_written(locked, command):
         )
     done = command("test_disk:sum_into", path / "store", bound=True)
     assert done.code == 1
-    assert re.fullmatch(rf"lstd: {path}/store/.* could not be written: {reason}; make .*\n", done.err)
+    assert re.fullmatch(rf"lstd: {path}/store/.* could not be written: {reason}; free some space or .*\n", done.err)
     done = command("test_disk:sum_into", path / "new", bound=True)
     assert done.code == 2
     assert done.err.startswith(f"lstd: `store` must be a folder that can be written; got '{path / 'new'}' ({reason})")
@@ -432,7 +436,7 @@ def test_a_folder_that_is_locked_while_a_model_is_fitted(folder, command):
     done = command.resume(stopped)
     Path("out").chmod(0o700)
     assert (done.code, done.out) == (1, "")
-    assert done.err == "lstd: out/model could not be written: Permission denied; make room or mend the folder.\n"
+    assert done.err == "lstd: out/model could not be written: Permission denied; free some space or fix the folder.\n"
     assert list(Path("out").iterdir()) == []
 
 

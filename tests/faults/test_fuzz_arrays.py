@@ -337,7 +337,10 @@ MODEL = LSTD(gamma=0.5).fit(X, 100.0 * Y[:, 0])
         (lambda: LSTD().fit(pd.DataFrame(X, columns=list("aab")), Y), "`X` must have columns of different names; got"),
         (lambda: LSTD().fit(X, Y, discount=[10**400] * 40), "`discount` must be finite in float64, below 1e308"),
         (lambda: LSTD().fit(X, Y, episode=ids_with_an_array()), "`episode` must hold ids that can be hashed"),
-        (lambda: LSTD().fit(np.array([[10**400]] * 40), Y), "`X` must be finite in float64, below 1e308 in size"),
+        (
+            lambda: LSTD().fit(np.array([[10**400]] * 40), Y),
+            "`X` must be finite in float64, below 1e308 in absolute value",
+        ),
         (lambda: LSTD().fit(X, Y, episode=np.zeros(40, "i,i")), "`episode` must be a vector of ids, not of records"),
         (lambda: TD(N).update(np.ma.zeros(N, "?,?"), 1.0, X[0]), "`x` must be an array of real numbers"),
         (lambda: MODEL.score(1e200 * X, Y[:, 0]), "must not be so large that the sum of squares overflows"),

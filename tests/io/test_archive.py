@@ -60,7 +60,7 @@ def test_a_compressed_member_is_refused_before_it_is_inflated(path):
     assert path.stat().st_size < 2**20
     tracemalloc.start()
     try:
-        with pytest.raises(InvalidInputError, match="holds no thing as lstd writes them"):
+        with pytest.raises(InvalidInputError, match="does not hold a thing written by lstd"):
             load(path)
         assert tracemalloc.get_traced_memory()[1] < 2**24
     finally:
@@ -82,7 +82,7 @@ def test_a_compressed_member_is_refused_before_it_is_inflated(path):
 )
 def test_members_that_are_not_those_of_the_document_are_refused(path, change):
     sealed(path, change(members_of(path)))
-    with pytest.raises(InvalidInputError, match="holds no thing as lstd writes them"):
+    with pytest.raises(InvalidInputError, match="does not hold a thing written by lstd"):
         load(path)
 
 
@@ -90,5 +90,5 @@ def test_members_that_are_not_those_of_the_document_are_refused(path, change):
 def test_a_member_that_occurs_twice_is_refused(path):
     members = members_of(path)
     sealed(path, [*members, members[-1]])
-    with pytest.raises(InvalidInputError, match="holds no thing as lstd writes them"):
+    with pytest.raises(InvalidInputError, match="does not hold a thing written by lstd"):
         load(path)

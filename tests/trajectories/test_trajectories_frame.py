@@ -138,7 +138,7 @@ def test_objects_as_ids():
     prices = [Decimal(one) for one in ("1.0", "1.00", "20", "3.5", "3.50", "3.5")]
     assert read(changed("id", prices)).episode.tolist() == ["1", "1", "20", "3.5", "3.5", "3.5"]
     for bad in (Decimal("Infinity"), times[0].replace(tzinfo=dt.UTC), dt.date(2020, 1, 1), object()):
-        with pytest.raises(InvalidInputError, match=r"row [03] .* no id or not of one type"):
+        with pytest.raises(InvalidInputError, match=r"row [03] .* not an id, or not of the same type"):
             read(changed("id", pd.Series([*([bad] if bad is object else times)[:3], bad, *times[3:5]], dtype=object)))
 
 
@@ -340,7 +340,7 @@ def test_mixed_objects_are_refused():
     frame = pd.DataFrame(COLUMNS).astype({"id": object})
     frame.loc[2, "id"] = 7
     with pytest.raises(
-        InvalidInputError, match=r"'id' \(`episode`\), row 2 .* has 7, which is no id or not of one type"
+        InvalidInputError, match=r"'id' \(`episode`\), row 2 .* has 7, which is not an id, or not of the same type"
     ):
         Trajectories.from_frame(frame, **NAMES)
 

@@ -1,4 +1,4 @@
-"""Walks along a Markov chain from random numbers that were drawn before."""
+"""Walks along a Markov chain, from random numbers drawn beforehand."""
 
 from __future__ import annotations
 

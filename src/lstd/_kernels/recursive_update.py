@@ -7,9 +7,9 @@ transition before, and P = (A + αI)⁻¹, the state is z, b, y = Pz and θ = Pb
     p = Pφ,  P u = ρ p − (1 − ρλ)γ y,   q = P u / d,   d = 1 + φᵀP u
     P' = P − q (φᵀP),   y' = P'z' = ρ((1 − γ φᵀy) p + (λγ + γ φᵀp) y) / d,   θ' = θ − q φᵀθ + r y'
 
-(Sherman–Morrison; y' is Pz' − q φᵀPz' without the terms that cancel where φᵀp is large.) Where |d| is large, P' is that
-much smaller than P along φ, and has so many digits fewer; where the terms of d cancel, d itself does. A is kept beside
-P, so that lost digits can be measured and P computed anew.
+(Sherman–Morrison; y' is Pz' − q φᵀPz' without the terms that cancel where φᵀp is large.) If |d| is large, P' is smaller
+than P along φ by that factor, and loses as many digits. If the terms of d cancel, d itself loses digits. A is kept
+beside P, so that lost digits can be measured and P recomputed.
 
 Most of the time is spent reading P from memory. Rank-one changes are therefore gathered in panels and applied together.
 As φ₊ is the φ of the next transition, one pass over P forms the products with both, and every other transition needs
@@ -58,8 +58,8 @@ N_SCALARS = 4
 FEATURES, PANEL, WAITING_INVERSE, WAITING_SYSTEM, AHEAD, UPDATES, CHECK_AT = range(7)
 N_COUNTS = 11  # the others are the caller's
 
-# What a transition returns: done, and a check is due. Negative, and nothing was changed: an argument is bad, or so
-# large that the sums would overflow; `x` is not what the last transition arrived in.
+# What a transition returns. CHECK: done, and a check is due. After a negative code nothing has changed. BAD: an
+# argument is invalid, or so large that the sums would overflow. JUMP: `x` is not the `x_next` of the last transition.
 DONE, CHECK = range(2)
 BAD, JUMP = -1, -2
 

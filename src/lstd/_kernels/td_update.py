@@ -77,8 +77,8 @@ def stream(X, successors, shift, rewards, discounts, ratios, full, last, trusted
     `rewards`, `discounts` (0 where the row terminates) and `ratios` (T,); `full` (T,), whether the row is a full
     transition; `last` (T,), whether it is the last of its episode.
 
-    A feature that is not finite makes a value so: that is cheaper to see than to look at each feature. The other cause
-    is divergence.
+    A feature that is not finite makes a value so, which is cheaper to detect than checking each feature. The other
+    cause of such a value is divergence.
     """
     theta, e = state[WEIGHTS], state[TRACE]
     lanes = np.empty(3 * BLOCK)
@@ -96,7 +96,7 @@ def stream(X, successors, shift, rewards, discounts, ratios, full, last, trusted
             decay, enter, along_e, along_phi = plan(
                 rewards[t], discounts[t], ratios[t], now, ahead, phi_e, kind, scalars
             )
-            # Values of the next row, if it has a transition, come with the change that this row makes.
+            # The pass that makes this row's change also computes the values of the next row, if that has a transition.
             following = min(t + 1, n_rows - 1)
             known = full[following] and following > t
             if kind == REPLACING:

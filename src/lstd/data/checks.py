@@ -1,4 +1,4 @@
-"""Checks of single arguments; `lstd.data.rows` checks rows.
+"""Checks of single arguments; `lstd.data.check_rows` checks rows.
 
 A message names the argument, the rule, the value and the remedy.
 """
@@ -39,7 +39,9 @@ def check_real(
     try:
         number = float(value)
     except OverflowError as error:
-        raise InvalidInputError(f"`{name}` must be finite in float64, below 1e308 in size; got more.") from error
+        raise InvalidInputError(
+            f"`{name}` must be finite in float64, below 1e308 in absolute value; got a larger one."
+        ) from error
     too_low = number <= low if open_low else number < low
     too_high = number >= high if open_high else number > high
     if math.isinf(low) and math.isinf(high):
@@ -105,7 +107,7 @@ def is_lazy(value: Any) -> bool:
 
 
 def check_values_known(name: str, value: Any) -> None:
-    """Refuse frames that only plan their values, and masked entries, whose hidden values would be used."""
+    """Refuse lazy frames, which hold no values yet, and masked entries, whose hidden values would be used."""
     if is_lazy(value):
         raise InvalidInputError(f"`{name}` must hold values; got a {type(value).__name__}. Call its `collect()` first.")
     structured = getattr(getattr(value, "dtype", None), "names", None) is not None  # refused by its dtype
@@ -124,7 +126,7 @@ def check_indices(name: str, X: Any) -> None:
     except Exception as error:  # its parts may be anything
         raise InvalidInputError(
             f"`{name}` must be a sparse matrix whose indices lie within its shape, {X.shape}, one for each value; "
-            f"{error or type(error).__name__}. Build it anew: see `check_format` of SciPy's sparse arrays."
+            f"{error or type(error).__name__}. Build it again; its `check_format()` tells what is wrong."
         ) from error
 
 
@@ -182,7 +184,9 @@ def to_real_array(name: str, value: ArrayLike) -> NDArray[Any]:
         try:
             numbers_read = array.astype(np.float64)
         except OverflowError as error:
-            raise InvalidInputError(f"`{name}` must be finite in float64, below 1e308 in size; it has more.") from error
+            raise InvalidInputError(
+                f"`{name}` must be finite in float64, below 1e308 in absolute value; it has larger ones."
+            ) from error
         except (TypeError, ValueError) as error:
             refusal = InvalidTypeError if isinstance(error, TypeError) else InvalidInputError
             raise refusal(f"`{name}` must be an array of real numbers: {error}.") from error

@@ -43,7 +43,7 @@ def check_identities(problems: Sequence[str]) -> Iterator[dict[str, Any]]:
     dict
         "identity" ("theorem 1", "lemma 1", "lemma 2"), "problem", "features", "quantity" (what is compared, in words),
         and "difference": the largest absolute difference over all T and λ, divided by the largest absolute value.
-        For the bound of Lemma 1, "ratio" in place of it: the largest ratio of |b* − b| to its bound, at most 1.
+        The bound of Lemma 1 has "ratio" instead: the largest ratio of |b* − b| to its bound, at most 1.
 
     Examples
     --------

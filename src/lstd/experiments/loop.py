@@ -22,7 +22,7 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Run:
-    """One simulated run of T steps on k states with n features, with what its error is measured against."""
+    """One simulated run of T steps on k states with n features, and the reference for its error."""
 
     phi: Array  # (T + 1, n) of the visited states
     rewards: Array  # (T,)

@@ -277,7 +277,7 @@ def _study(problem: str | MRP, features: str | ArrayLike, mrp_seed: int, n_steps
     metric = phi.T @ (model.stationary[:, np.newaxis] * phi)
     target = model.best_fit(phi)
     scale = float(target @ metric @ target)
-    # Rounding leaves a fit of zero values at some 1e-32 of the squares of what is fitted.
+    # By rounding, a fit that should be zero has squares of about 1e-32 times those of the values.
     if not scale > 1e-24 * float(model.stationary @ model.values**2):
         raise InvalidInputError(
             "`problem` and `features` must give values that are not all zero, since the error is relative to them; "

@@ -12,7 +12,7 @@ the bias of Uncorrected is −γμ/((1−γ)²T), that of Boyan's is zero, and t
 over Uncorrected, is 1 + 2γ/((1−γ)T).
 
 Theorem 2. On one stream of an ergodic process, A_T/T, b_T/T and the weights of all three estimators tend to
-the same limits (:meth:`lstd.mrp.MRP.limit`).
+the same limits (:meth:`lstd.mrp.MRP.lstd_limit`).
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ def proposition1(
 ) -> dict[str, Any]:
     """Compute bias and variance of Boyan's and Uncorrected LSTD(λ) with one state and i.i.d. rewards.
 
-    Given λ, γ and T, both estimators divide the same b_T by a constant, so on common rewards the ratio of their sample
-    variances would be the exact ratio whatever was drawn. Each estimator therefore has its own sample paths, shared by
+    Given λ, γ and T, both estimators divide the same b_T by a constant, so with common rewards the ratio of their
+    sample variances would always equal the exact ratio. Each estimator therefore has its own sample paths, shared by
     all λ and T. The simulated rewards are uniform on μ ± √3 σ: the proposition asks for no particular distribution.
 
     Parameters

@@ -72,7 +72,7 @@ def read(path: str | os.PathLike[str], builds: Mapping[str, Callable[[dict[str, 
     ----------
     path : path-like
     builds : mapping
-        The accepted kinds of files, and for each the function of document and arrays that makes the result.
+        For each accepted kind of file, the function that makes the result from the document and the arrays.
 
     Raises
     ------
@@ -123,8 +123,8 @@ def _check_seal(path: Path, file: IO[bytes]) -> None:
     if left < 0 or not seal.startswith(_PREFIX):
         if start.startswith(b"PK"):
             raise InvalidInputError(
-                f"{path} was not written by lstd, or is cut off or damaged: it does not end in a checksum. Make it "
-                "again or take a copy of it."
+                f"{path} was not written by lstd, or is cut off or damaged: it does not end in a checksum. Write "
+                "it again, or restore it from a copy."
             )
         raise InvalidInputError(f"{path} was not written by lstd.")
     digest = hashlib.sha256()
@@ -134,7 +134,9 @@ def _check_seal(path: Path, file: IO[bytes]) -> None:
         left -= len(batch) or left
         digest.update(batch)
     if seal != _PREFIX + digest.hexdigest().encode():
-        raise InvalidInputError(f"{path} is damaged: its checksum does not match; make it again or take a copy of it.")
+        raise InvalidInputError(
+            f"{path} is damaged: its checksum does not match; write it again, or restore it from a copy."
+        )
 
 
 def _read_archive(path: Path, kinds: list[str], file: IO[bytes]) -> tuple[str, dict[str, Any], dict[str, Array]]:
@@ -162,8 +164,8 @@ def _check_members(archive: zipfile.ZipFile) -> None:
 
 
 def _foreign(path: Path, kind: str) -> InvalidInputError:
-    """Return the error for a file that is undamaged but has other content than its kind says."""
-    return InvalidInputError(f"{path} holds no {kind} as lstd writes them.")
+    """Return the error for an undamaged file whose content does not match its kind."""
+    return InvalidInputError(f"{path} does not hold a {kind} written by lstd.")
 
 
 def _check_head(path: Path, kinds: list[str], document: dict[str, Any]) -> str:

@@ -79,7 +79,7 @@ def replacing(path: Path, *, locked: bool = True) -> Iterator[IO[bytes]]:
         _sync_folder(path.parent)
     except OSError as error:
         remove_quietly(partial)
-        failure = OutputError(f"{path} could not be written: {reason(error)}; make room or mend the folder.")
+        failure = OutputError(f"{path} could not be written: {reason(error)}; free some space or fix the folder.")
         failure.errno = error.errno
         raise failure from error
     except BaseException:
@@ -92,7 +92,7 @@ def replacing(path: Path, *, locked: bool = True) -> Iterator[IO[bytes]]:
 def partial_of(path: Path, *, locked: bool = True) -> Path:
     """Return the temporary name of a file: always the same in a locked folder, a new one elsewhere.
 
-    The number of the process alone would not be unique, as threads, machines and containers share numbers.
+    The process number alone is not unique: threads share it, and processes of two machines or containers may.
     """
     unique = "" if locked else f".{os.getpid()}-{secrets.token_hex(4)}"
     return path.with_name(f".lstd-{path.name}{unique}.part")
@@ -100,7 +100,7 @@ def partial_of(path: Path, *, locked: bool = True) -> Path:
 
 def _remove_left_behind(path: Path) -> None:
     """Remove old temporary files of this file whose process has ended."""
-    if os.name != "posix":  # elsewhere one cannot ask whether a process runs
+    if os.name != "posix":  # other systems do not tell whether a process is running
         return
     of_a_process = re.compile(rf"\.lstd-{re.escape(path.name)}\.(\d+)-[0-9a-f]{{8}}\.part")
     with contextlib.suppress(OSError):
@@ -111,7 +111,7 @@ def _remove_left_behind(path: Path) -> None:
 
 
 def _runs(process: int) -> bool:
-    """Return whether a process with this number runs, as far as can be seen."""
+    """Return whether a process with this number is running; True where the system does not tell."""
     try:
         os.kill(process, 0)
     except ProcessLookupError:
@@ -187,7 +187,9 @@ def check_replaceable(path: Path, *, force: bool, option: str = "--out") -> None
         os.close(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666))
     except OSError as error:
         if error.errno in _FULL:
-            raise OutputError(f"{path} could not be written: {reason(error)}; make room or give another.") from error
+            raise OutputError(
+                f"{path} could not be written: {reason(error)}; free some space or give another."
+            ) from error
         raise InvalidInputError(
             f"`{option}` must name a file in a folder that can be written; got {given!r} ({reason(error)}); give "
             "another."
@@ -198,7 +200,7 @@ def check_replaceable(path: Path, *, force: bool, option: str = "--out") -> None
 def unusable(path: Path, error: OSError) -> InvalidInputError | OutputError:
     """Return the error to raise when a folder could not be prepared: bad input, or a full disk."""
     if error.errno in _FULL:
-        return OutputError(f"{path} could not be written: {reason(error)}; make room or give another folder.")
+        return OutputError(f"{path} could not be written: {reason(error)}; free some space or give another folder.")
     return InvalidInputError(
         f"`out` must be a folder that can be written; got {str(path)!r} ({reason(error)}); give another."
     )
@@ -278,12 +280,12 @@ class FolderLock:
 
     def _foreign(self) -> InvalidInputError:
         return InvalidInputError(
-            f"`out` must not have a {self._path.name} of other origin; got {str(self._path.parent)!r}; "
+            f"`out` must not have a {self._path.name} that lstd did not write; got {str(self._path.parent)!r}; "
             "give another folder."
         )
 
     def release(self) -> None:
-        """Give the lock back."""
+        """Release the lock."""
         _locks.discard(self._path)
         remove_quietly(self._path)
         os.close(self._file)
@@ -302,7 +304,7 @@ def _lock(file: int) -> bool:
         if sys.platform == "win32":
             import msvcrt
 
-            os.lseek(file, 1024, os.SEEK_SET)  # far behind the process number, which others must be able to read
+            os.lseek(file, 1024, os.SEEK_SET)  # not the process number at the start: locked bytes cannot be read
             msvcrt.locking(file, msvcrt.LK_NBLCK, 1)
         else:
             import fcntl

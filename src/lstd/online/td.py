@@ -73,7 +73,7 @@ class TemporalDifference(OnlinePredictor):
         if not np.isfinite(weights).all():
             raise InvalidInputError(
                 f"`step_size` must be small enough for the weights to stay finite; with {self.step_size:g} they "
-                "overflowed. Begin anew with a smaller one, below 1 over the largest squared length of the features."
+                "overflowed. Start again with a smaller one, below 1 divided by the largest squared norm of a row."
             )
         return weights
 
@@ -297,7 +297,7 @@ class TrueOnlineTD(TemporalDifference):
 
     Notes
     -----
-    If `x` is not the `x_next` of the update before, values are bootstrapped at `x_next` and updated at `x`.
+    If `x` is not the `x_next` of the previous update, values are bootstrapped at `x_next` and updated at `x`.
 
     Examples
     --------

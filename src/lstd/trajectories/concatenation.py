@@ -28,7 +28,7 @@ def join(parts: Sequence[Any], renumber: bool) -> dict[str, Any]:
     Raises
     ------
     InvalidInputError
-        When there is no part, or when two parts do not fit together or share an id.
+        When `parts` is empty, or two parts do not fit together or share an id.
     """
     if not parts:
         raise InvalidInputError("`parts` must hold at least one Trajectories; got none.")
@@ -63,7 +63,7 @@ def _joined_ids(ids: Sequence[NDArray[Any]], renumber: bool) -> NDArray[Any]:
     if len(kinds) > 1:
         raise InvalidInputError(
             f"`parts` must have ids of one type; got {', '.join(sorted({str(part.dtype) for part in ids}))}. "
-            "Pass renumber=True to number all episodes anew."
+            "Pass renumber=True to renumber all episodes."
         )
     owner: dict[Any, int] = {}
     for number, part in enumerate(ids):

@@ -78,7 +78,7 @@ def _record_single(run: Run) -> None:
     env, policy, phi, (recorder,), seed, report = run
     observation = check_reset(env.reset(seed=seed))
     while True:
-        # The features are copied before the next step: an environment may write into the observation it gave.
+        # The features are copied before the next step: an environment may reuse the array of an observation.
         recorder.begin(phi(observation, recorder.where))
         over = False
         while not over:

@@ -123,7 +123,7 @@ class Table:
             raise self._error("episode", Fault(0, column, f"must hold one id; the column is of type {series.dtype}."))
         ids, bad = rules.plain_ids(values)
         if bad is not None and ids.dtype == object:
-            text = f"has {ids[bad]!r}, which is no id or not of one type with the others; convert all to text first."
+            text = f"has {ids[bad]!r}, which is not an id, or not of the same type as the others; convert all to text."
             raise self._error(role, Fault(bad, column, text))
         row = missing if bad is None else bad
         if row is not None:

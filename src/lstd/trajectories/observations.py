@@ -104,7 +104,7 @@ def _flattening(space: Any) -> Callable[[Any], ArrayLike]:
     refused = _not_numeric(space, spaces)
     if refused is not None:
         raise InvalidInputError(
-            f"`features` is needed, because observations of {type(refused).__name__} have no fixed number of numbers; "
+            f"`features` is needed, because observations of {type(refused).__name__} have no fixed size; "
             "got None. Pass a function of one observation that returns n numbers."
         )
     if isinstance(space, spaces.Box):

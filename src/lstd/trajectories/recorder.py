@@ -44,7 +44,7 @@ class Recorder:
 
     @property
     def where(self) -> str:
-        """The present place, for messages."""
+        """Where the recording is now, for messages."""
         return f"after step {len(self._rewards)} of episode {len(self.episodes)} of environment {self.number}"
 
     def begin(self, phi: Array) -> None:

@@ -80,8 +80,8 @@ def draw(name: str, results: Results) -> Drawn:
 def _drawing(n_jobs: int) -> Iterator[ProcessPoolExecutor]:
     """Start processes that draw; they end with this one, however it ends."""
     if os.name == "posix":
-        # What frees the semaphores of this process must not warn after an interruption. It is started before signals
-        # are blocked for the workers, as starting it unblocks them.
+        # The resource tracker, which frees this process's semaphores, must not warn after an interruption. Starting
+        # it unblocks signals, so it starts before they are blocked for the workers.
         before = os.environ.get("PYTHONWARNINGS", "")
         os.environ["PYTHONWARNINGS"] = "ignore:resource_tracker"
         try:

@@ -117,7 +117,7 @@ def _row_heading(figure: Figure, axes: Sequence[Axes], text: str) -> None:
 def sensitivity(results: Results, problem: str) -> Figure:
     """Draw Figure 3, 4 or 5, the error against α for every λ: rows are variants, columns are features.
 
-    The panels of a column share their vertical axis, which ends at `TOP` at the latest; each panel says how many of its
+    The panels of a column share their vertical axis, which ends at `TOP` or below; each panel says how many of its
     points lie above.
     """
     figure = new_figure(9.6, 8.9)

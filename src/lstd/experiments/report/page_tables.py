@@ -1,4 +1,4 @@
-"""The tables that only the page has: what results show where the paper states nothing, and the theory in numbers."""
+"""The tables that only the page has: observations on which the paper is silent, and the theory in numbers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The results of all experiments in memory: everything in a report is made from them."""
+"""The results of all experiments in memory, from which a report is made."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class Sweep:
 
 @dataclass(frozen=True)
 class Timing:
-    """Seconds per run of one problem, features and algorithm, with what they are compared to.
+    """Seconds per run of one problem, features and algorithm, and the seconds to compare them with.
 
     Without `seconds`, the algorithm is computed in the pass of all three LSTD(λ) and costs as much alone.
     """

@@ -2,8 +2,8 @@
 
 A folder belongs to the configuration in ``configuration.json``. Each finished cell of the sweep is one archive below
 ``cells/``. Files are written under a temporary name, flushed and renamed, so that a process killed at any moment leaves
-whole files only. Cells and documents carry checksums; a damaged one is computed again. Files of other origin are never
-changed or removed.
+whole files only. Cells and documents carry checksums; a damaged one is computed again. Other files are never changed or
+removed.
 """
 
 from __future__ import annotations
@@ -93,8 +93,8 @@ class ResultsFolder:
         Raises
         ------
         InvalidInputError
-            If the folder cannot be made or written, another process is writing to it, or files of other origin have
-            the names to be written.
+            If the folder cannot be made or written, another process is writing to it, or other files have the
+            names to be written.
         ConfigurationMismatchError
             If it holds results of another configuration and `force` is false.
         OutputError
@@ -128,7 +128,7 @@ class ResultsFolder:
         if not ours and (foreign := [name for name in names if os.path.lexists(self.path / name)]):
             raise InvalidInputError(
                 f"`out` must be a new folder or one written by `lstd reproduce`; {str(self.path)!r} has a "
-                f"{foreign[0]} of other origin; give another folder."
+                f"{foreign[0]} that this command did not write; give another folder."
             )
         if ours and not force:
             _check_same(self.path, stored, self.configuration)

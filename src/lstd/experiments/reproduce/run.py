@@ -1,4 +1,4 @@
-"""The paper's experiments from beginning to end; what is stored and sound is not computed again.
+"""The paper's experiments from beginning to end; results that are stored and intact are not computed again.
 
 The sweep comes first, cell by cell. Then the algorithms are timed, alone on the machine. Last, the figures are drawn in
 other processes while this one computes the theory and writes the tables.
