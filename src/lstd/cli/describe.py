@@ -127,7 +127,7 @@ def _origin(origin: Origin) -> Iterator[str]:
     yield f"  fitted on   {', '.join(origin.files)}"
     yield f"              {origin.rows} rows, {origin.transitions} transitions, {origin.episodes} episodes"
     yield f"              {origin.date}, lstd {origin.lstd}"
-    columns = ((name, getattr(origin, name)) for name in ("episode", "terminated", "truncated"))
+    columns = ((name, getattr(origin, name)) for name in ("episode", "terminated", "truncated", "groups"))
     if named := ", ".join(f"{name}: {column}" for name, column in columns if column is not None):
         yield f"  columns     {named}"
 

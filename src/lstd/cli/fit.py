@@ -43,6 +43,9 @@ def fit(
             metavar="NAME", help="1 where an episode was cut off: on its last row, or the one before; else 0."
         ),
     ] = None,
+    groups: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Id of what the episode belongs to, such as a patient.")
+    ] = None,
     lmbda: Annotated[
         str,
         typer.Option(
@@ -93,7 +96,7 @@ def fit(
     from lstd.estimators.saving import write_model
     from lstd.tables.stream import SAMPLE_ENTRIES, fit_stream
 
-    roles = _roles(features, all_others, names(reward), episode, terminated, truncated, names(exclude))
+    roles = _roles(features, all_others, names(reward), episode, terminated, truncated, groups, names(exclude))
     settings = Settings.with_choice(gamma, _number("lmbda", lmbda), _number("alpha", alpha), variant, not no_intercept)
     n_jobs, n_bytes = jobs_of(jobs), bytes_of(memory)
     page = None if report is None else _check_report(report, out, force, data)
@@ -124,6 +127,7 @@ def _roles(
     episode: str | None,
     terminated: str | None,
     truncated: str | None,
+    groups: str | None,
     excluded: tuple[str, ...],
 ) -> Roles:
     from lstd.tables.row_reader import Roles
@@ -139,7 +143,9 @@ def _roles(
             "`--truncated` goes with `--terminated` only: an episode that is not flagged as truncated may have "
             "terminated or not."
         )
-    return Roles(None if all_others else names(features), rewards, episode, terminated, truncated, excluded=excluded)
+    return Roles(
+        None if all_others else names(features), rewards, episode, terminated, truncated, groups, excluded=excluded
+    )
 
 
 def _number(name: str, text: str) -> float | str:

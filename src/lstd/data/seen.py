@@ -16,6 +16,7 @@ from lstd.data.parsing import id_key
 from lstd.data.rows import Rows
 from lstd.errors import InvalidInputError
 
+GROUP_AGAIN = "comes again after other groups; sort the rows by group, episode and time."
 _WIDTH = 24  # most bytes of the key of a text
 _Level = tuple[NDArray[Any], NDArray[Any]]  # first and last keys of intervals
 
@@ -167,8 +168,8 @@ def groups_seen(rows: Rows, before: SeenIds | None = None, *, continues: bool = 
     if place is not None:
         row = int(starts[place])
         raise InvalidInputError(
-            f"`groups` must be contiguous in a stream; group {shown_id(rows.groups[row])} comes again at row "
-            f"{row}, after others. Sort the rows by group, episode and time; `fit` takes groups in any order."
+            f"`groups` must be contiguous in a stream; at row {row}, group {shown_id(rows.groups[row])} {GROUP_AGAIN} "
+            "`fit` takes groups in any order."
         )
     return seen
 

@@ -118,7 +118,7 @@ class Leaf:
                 unpack_statistics(prefix, {name: arrays[f"prefix{i}_{name}"] for name in about["arrays"][i]})
                 for i, prefix in enumerate(about["prefixes"])
             )
-            more = {name: about[name] for name in ("limit", "size", "by_episode", "reason")}
+            more = {name: about[name] for name in ("limit", "size", "reason")}
             seen = None if about["seen"] is None else SeenIds.unpacked(about["seen"])
             blocks = Blocks(unpack_statistics(document, arrays), prefixes=prefixes, seen=seen, **more)
             return Part(blocks, place, place, ends=self.unpack_ends(document["ends"]))
@@ -136,7 +136,7 @@ class Leaf:
         blocks = part.blocks
         document, arrays = pack(blocks.total)
         prefixes = [pack(prefix) for prefix in blocks.prefixes]
-        about = {name: getattr(blocks, name) for name in ("limit", "size", "by_episode", "reason")}
+        about = {name: getattr(blocks, name) for name in ("limit", "size", "reason")}
         about["seen"] = None if blocks.seen is None else blocks.seen.packed()
         about |= {"prefixes": [prefix for prefix, _ in prefixes], "arrays": [[*own] for _, own in prefixes]}
         arrays |= {f"prefix{i}_{name}": array for i, (_, own) in enumerate(prefixes) for name, array in own.items()}

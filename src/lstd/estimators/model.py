@@ -37,6 +37,7 @@ class Origin:
     episode: str | None = None  # names of the columns that were used
     terminated: str | None = None
     truncated: str | None = None
+    groups: str | None = None
 
 
 @dataclass(frozen=True, eq=False)

@@ -107,7 +107,7 @@ def _selection(choice: Mapping[str, Any], arrays: Mapping[str, Array]) -> Select
 
 def _origin(values: Mapping[str, Any]) -> Origin:
     counts: dict[str, Any] = {name: count(values[name]) for name in ("rows", "transitions", "episodes")}
-    words = {name: values[name] for name in ("date", "lstd", "episode", "terminated", "truncated")}
+    words = {name: values[name] for name in ("date", "lstd", "episode", "terminated", "truncated", "groups")}
     for name, word in words.items():
         if not isinstance(word, str) and (word is not None or name in ("date", "lstd")):
             raise TypeError(name)

@@ -13,6 +13,7 @@ those, and joins the smallest neighbours if they are too many.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,7 +22,7 @@ from numpy.typing import NDArray
 
 from lstd.data.checks import check_integer
 from lstd.data.rows import Rows
-from lstd.data.seen import SeenIds, group_key, groups_seen
+from lstd.data.seen import GROUP_AGAIN, SeenIds, group_key, groups_seen
 from lstd.errors import InvalidInputError
 from lstd.statistics.statistics import LSTDStatistics, check_sums, chunk_statistics
 from lstd.statistics.threads import one_blas_thread
@@ -88,8 +89,6 @@ class Blocks:
     size : int
         Groups, episodes or rows in a block, a power of two. The last block may have fewer; merged blocks have about as
         many.
-    by_episode : bool
-        Whether blocks consist of groups or episodes; else of rows of one episode.
     reason : str
         Why there are no blocks, if there are none.
     seen : SeenIds, optional
@@ -100,9 +99,13 @@ class Blocks:
     limit: int
     prefixes: tuple[LSTDStatistics, ...] = ()
     size: int = 1
-    by_episode: bool = False
     reason: str = ""
     seen: SeenIds | None = None
+
+    @property
+    def by_episode(self) -> bool:
+        """Whether blocks consist of groups or episodes; else of rows of one episode."""
+        return self.total.n_groups is not None or self.total.n_episodes > 1
 
     @property
     def unit(self) -> str:
@@ -139,25 +142,24 @@ class Blocks:
         InvalidInputError
             When the chunk does not fit the stream, a feature is NaN or infinite, or the sums overflow.
         """
-        total, grouped = self.total, rows.groups is not None
+        total = self.total
         if not len(rows):
             return replace(self, total=total.then(LSTDStatistics.from_rows(rows, total.lmbda)))
         goes_on = total.goes_on_with(rows.first_episode, rows.X_next is not None)
         if rows.groups is not None:
-            goes_on = total.n_rows > 0 and total.in_group(rows.groups[0])
-        blocks = replace(self, seen=groups_seen(rows, self.seen, continues=goes_on))
-        if not self.limit:
-            return replace(blocks, total=total.then(LSTDStatistics.from_rows(rows, total.lmbda, threads=threads)))
-        layout = replace(self.layout, by_episode=self.by_episode or grouped)
+            goes_on = self._in_last_group(rows)
+        layout = replace(self.layout, by_episode=self.by_episode or rows.groups is not None)
         layout, starts = layout.extended(np.concatenate([[not goes_on], rows.begins[1:]]))
-        with one_blas_thread():  # starting its threads takes longer than the sums of a short block
-            return blocks.joined(rows, chunk_statistics(rows, total.lmbda, starts, threads=threads), layout, starts)
+        # Starting the threads of the BLAS takes longer than the sums of a short block.
+        with one_blas_thread() if self.limit else nullcontext():
+            return self.joined(rows, chunk_statistics(rows, total.lmbda, starts, threads=threads), layout, starts)
 
     def joined(self, rows: Rows, chunks: Iterable[LSTDStatistics], layout: Layout, starts: Sequence[int]) -> Blocks:
         """Return the blocks with the next rows, summed in chunks that are cut where :meth:`Layout.extended` says.
 
         Raises as :meth:`extended` does.
         """
+        seen = groups_seen(rows, self.seen, continues=self._in_last_group(rows))
         step = layout.size // self.size if layout.by_episode == self.by_episode else 0
         prefixes = [*self.prefixes[step - 1 :: step]] if step else []
         total, row = self.total, 0
@@ -168,7 +170,11 @@ class Blocks:
                 total = total.merged(chunk)
                 row += chunk.n_rows
         check_sums(total, rows)
-        return replace(self, total=total, prefixes=tuple(prefixes), size=layout.size, by_episode=layout.by_episode)
+        return replace(self, total=total, prefixes=tuple(prefixes), size=layout.size, seen=seen)
+
+    def _in_last_group(self, rows: Rows) -> bool:
+        """Return whether the first of the next rows is of the last group."""
+        return rows.groups is not None and self.total.n_rows > 0 and self.total.in_group(rows.groups[0])
 
     def then(self, later: Blocks, *, begins: bool | None = None) -> Blocks:
         """Return the blocks of this stream followed by a later one, which was summed apart.
@@ -189,16 +195,11 @@ class Blocks:
         if begins is None:
             begins = two.apart or not one.goes_on_with(two.first_episode, two.successors)
         both = replace(self, total=one.then(two, begins=begins), prefixes=(), size=1)
-        grouped = both.total.n_groups is not None
-        goes_on = one.in_group(two.first_group) if grouped else not begins
-        both = replace(both, by_episode=grouped or both.total.n_episodes > 1)
+        goes_on = one.in_group(two.first_group) if one.n_groups is not None else not begins
         if self.seen is not None and later.seen is not None:
             seen, again = self.seen.then(later.seen, group_key(two.first_group) if goes_on else None)
             if again is not None:
-                raise InvalidInputError(
-                    f"`groups` must be contiguous in a stream; group {again} comes again after others. Sort the rows "
-                    "by group, episode and time."
-                )
+                raise InvalidInputError(f"`groups` must be contiguous in a stream; group {again} {GROUP_AGAIN}")
             both = replace(both, seen=seen)
         if not self.limit:
             return both

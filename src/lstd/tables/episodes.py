@@ -5,14 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Set
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lstd.data.parsing import LATE_ROW, LOST_REWARD, NO_SUCCESSOR, NOT_CUT, Fault, Ids, id_key
-from lstd.data.seen import SeenIds, group_key
+from lstd.data.parsing import LATE_ROW, LOST_REWARD, NO_SUCCESSOR, NOT_CUT, ONE_GROUP, Fault, Ids, id_key
+from lstd.data.seen import GROUP_AGAIN, SeenIds, group_key
 from lstd.tables.faults import at_row
+
+if TYPE_CHECKING:
+    from lstd.tables.row_reader import Roles
 
 Flags = NDArray[np.bool_]
 
@@ -27,6 +30,7 @@ class Marks:
     """The ids and flags of a chunk of T rows."""
 
     ids: Ids | None
+    groups: Ids | None
     terminated: Flags  # (T,)
     truncated: Flags  # (T,)
     missing: Flags  # (T, m) the reward has no value
@@ -38,6 +42,7 @@ class Row(NamedTuple):
     file: str
     place: int  # in the file, from 0
     name: Any  # id of its episode; None without ids
+    group: Any  # None without groups
     terminated: bool
     truncated: bool  # and not terminated
     missing: tuple[bool, ...]  # of each reward, whether it has no value
@@ -45,12 +50,13 @@ class Row(NamedTuple):
     @classmethod
     def of(cls, file: str, first: int, marks: Marks, i: int) -> Row:
         """Return row `i` of a chunk whose first row is at place `first` in the file."""
-        name = None
-        if marks.ids is not None:
-            name = marks.ids.names[int(np.searchsorted(marks.ids.changes, i, side="right")) - 1]
+        name, group = (
+            None if ids is None else ids.names[int(np.searchsorted(ids.changes, i, side="right")) - 1]
+            for ids in (marks.ids, marks.groups)
+        )
         terminated = bool(marks.terminated[i])
         truncated = bool(marks.truncated[i]) and not terminated
-        return cls(file, first + i, name, terminated, truncated, tuple(marks.missing[i].tolist()))
+        return cls(file, first + i, name, group, terminated, truncated, tuple(marks.missing[i].tolist()))
 
 
 class Episodes:
@@ -61,20 +67,16 @@ class Episodes:
 
     Parameters
     ----------
-    rewards : tuple of str
-        Names of the columns of rewards.
-    episode, terminated, truncated : str or None
+    roles : Roles
         Names of the columns, for messages.
     """
 
-    def __init__(
-        self, rewards: tuple[str, ...], episode: str | None, terminated: str | None, truncated: str | None
-    ) -> None:
-        self._rewards, self._episode, self._terminated, self._truncated = rewards, episode, terminated, truncated
+    def __init__(self, roles: Roles) -> None:
+        self._roles = roles
         self._count = 0
         self._last: Row | None = None  # the next chunk decides whether its episode continues
         self._cut: tuple[str, int] | None = None  # the row before it, if of the same episode and truncated
-        self._seen = SeenIds()
+        self._seen, self._groups = SeenIds(), SeenIds()
         self._first_name: Any = None
         self._types: set[type] = set()
 
@@ -128,47 +130,65 @@ class Episodes:
             return
         if is_over:
             if last.truncated and self._cut is None and not all(last.missing):
-                raise at_row(last.file, str(self._truncated), last.place, NO_SUCCESSOR)
+                raise at_row(last.file, str(self._roles.truncated), last.place, NO_SUCCESSOR)
             return
         if self._cut is not None:
-            raise at_row(self._cut[0], str(self._truncated), self._cut[1], NOT_CUT)
+            raise at_row(self._cut[0], str(self._roles.truncated), self._cut[1], NOT_CUT)
         if last.terminated:
-            raise at_row(last.file, str(self._terminated), last.place, LATE_ROW)
+            raise at_row(last.file, str(self._roles.terminated), last.place, LATE_ROW)
         if any(last.missing):
-            raise at_row(last.file, self._rewards[last.missing.index(True)], last.place, LOST_REWARD)
+            raise at_row(last.file, self._roles.rewards[last.missing.index(True)], last.place, LOST_REWARD)
 
     def _first_fault(self, rows: _Followed, marks: Marks) -> Fault | None:
         not_cut = rows.cut_before & (rows.goes_on | rows.terminated)
         if not_cut[0] and self._last is not None:
-            raise at_row(self._last.file, str(self._truncated), self._last.place, NOT_CUT)
+            raise at_row(self._last.file, str(self._roles.truncated), self._last.place, NOT_CUT)
         unrewarded = rows.truncated & rows.is_over & ~rows.cut_before & ~rows.missing.all(axis=1)
         faults = [
-            _first(rows.terminated & rows.goes_on, self._terminated, LATE_ROW),
-            _first(not_cut[1:], self._truncated, NOT_CUT),
-            _first(unrewarded, self._truncated, NO_SUCCESSOR),
-            self._again(marks.ids, rows.begins),
+            _first(rows.terminated & rows.goes_on, self._roles.terminated, LATE_ROW),
+            _first(not_cut[1:], self._roles.truncated, NOT_CUT),
+            _first(unrewarded, self._roles.truncated, NO_SUCCESSOR),
+            self._episode_again(marks.ids, rows.begins),
+            self._group_fault(marks.groups, rows.begins),
         ]
         lost = rows.missing & (rows.goes_on | rows.terminated)[:, np.newaxis]
         if lost.any():
             row, column = np.argwhere(lost)[0].tolist()
-            faults.append(Fault(row, self._rewards[column], LOST_REWARD))
+            faults.append(Fault(row, self._roles.rewards[column], LOST_REWARD))
         return min((fault for fault in faults if fault is not None), default=None, key=lambda fault: fault.row)
 
-    def _again(self, ids: Ids | None, begins: Flags) -> Fault | None:
+    def _episode_again(self, ids: Ids | None, begins: Flags) -> Fault | None:
         """Find the first row whose id is that of an episode that is over."""
         if ids is None:
             return None
-        new = [(row, name) for row, name in zip(ids.changes.tolist(), ids.names, strict=True) if row < len(begins)]
-        if new and not begins[0]:
-            del new[0]
+        new = _begun(ids, len(begins), bool(begins[0]))
         if self._first_name is None and new:
             self._first_name = new[0][1]
         self._types.update(_type(name) for _, name in new)
-        place = self._seen.add([group_key(name) for _, name in new])
-        if place is None:
+        return _again(new, self._seen, self._roles.episode, COMES_AGAIN)
+
+    def _group_fault(self, groups: Ids | None, begins: Flags) -> Fault | None:
+        """Find the first row of another group than the row before, of the same episode, or of a group that is over."""
+        if groups is None:
             return None
-        row, name = new[place]
-        return Fault(row, str(self._episode), f"{name!r} {COMES_AGAIN}")
+        last = None if self._last is None else self._last.group
+        first = last is None or id_key(last) != id_key(groups.names[0])
+        new = _begun(groups, len(begins), first)
+        within = next(((row, name) for row, name in new if not begins[row]), None)
+        if within is not None:
+            return Fault(within[0], str(self._roles.groups), f"has {within[1]!r}, but {ONE_GROUP}")
+        return _again(new, self._groups, self._roles.groups, GROUP_AGAIN)
+
+
+def _begun(ids: Ids, n: int, first: bool) -> list[tuple[int, Any]]:
+    """Return where ids begin among the first n rows, and their names; `first` says whether the first row begins one."""
+    new = [(row, name) for row, name in zip(ids.changes.tolist(), ids.names, strict=True) if row < n]
+    return new if first else new[1:]
+
+
+def _again(new: list[tuple[int, Any]], seen: SeenIds, column: str | None, text: str) -> Fault | None:
+    place = seen.add([group_key(name) for _, name in new])
+    return None if place is None else Fault(new[place][0], str(column), f"{new[place][1]!r} {text}")
 
 
 class _Followed:

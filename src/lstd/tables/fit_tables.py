@@ -33,6 +33,7 @@ def fit_tables(
     episode: str | None = None,
     terminated: str | None = None,
     truncated: str | None = None,
+    groups: str | None = None,
     lmbda: float | str = LMBDA,
     alpha: float | str = ALPHA,
     variant: str = VARIANT,
@@ -71,6 +72,9 @@ def fit_tables(
         Column that is 1 where the episode ends for good, at value 0; else 0.
     truncated : str, optional
         Column that is 1 where an episode was cut off: on its last row, or the one before; else 0.
+    groups : str, optional
+        Column of ids of what episodes belong to, such as patients: no block and no fold divides a group. The rows of a
+        group follow one another, also from table to table; a group that reappears after others is refused.
     lmbda, alpha, variant, fit_intercept, n_blocks, n_jobs, executor, client, store
         As in :func:`lstd.fit_chunks`, where each table is a chunk.
     memory : int, default 2**29
@@ -119,7 +123,7 @@ def fit_tables(
     runner = Runner(n_jobs, executor, client)
     settings = Settings.with_choice(gamma, lmbda, alpha, variant, fit_intercept)
     memory, independent = check_integer("memory", memory, LEAST_MEMORY), check_flag("independent", independent)
-    roles = roles_of(features, reward, episode, terminated, truncated)
+    roles = roles_of(features, reward, episode, terminated, truncated, groups)
     tables = tables_of(source, roles, independent)
     # These need pyarrow, and scikit-learn, which takes two seconds to import.
     from lstd.estimators.loading import estimator_of
@@ -131,9 +135,10 @@ def fit_tables(
     )
 
 
-def roles_of(features: Any, reward: Any, episode: Any, terminated: Any, truncated: Any) -> Roles:
+def roles_of(features: Any, reward: Any, episode: Any, terminated: Any, truncated: Any, groups: Any) -> Roles:
     """Return checked roles of columns; raises MissingExtraError when pyarrow is not installed."""
-    for name, column in (("episode", episode), ("terminated", terminated), ("truncated", truncated)):
+    named = {"episode": episode, "terminated": terminated, "truncated": truncated, "groups": groups}
+    for name, column in named.items():
         if column is not None and not isinstance(column, str):
             raise InvalidInputError(f"`{name}` must be the name of a column, or None; got {shown(column)}.")
     columns = None if features is None else _names("features", features)
@@ -149,7 +154,7 @@ def roles_of(features: Any, reward: Any, episode: Any, terminated: Any, truncate
         raise MissingExtraError(
             'Reading tables needs the package pyarrow. Install it with: pip install "lstd[cli]"'
         ) from error
-    return Roles(columns, rewards, episode, terminated, truncated)
+    return Roles(columns, rewards, **named)
 
 
 def _names(name: str, value: Any) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from lstd.data.parsing import Fault, check_finite, check_not_infinite
+from lstd.data.parsing import Fault, Ids, check_finite, check_not_infinite
 from lstd.distributed import memory as shares
 from lstd.distributed.ahead import Ahead
 from lstd.errors import InvalidInputError
@@ -37,7 +37,7 @@ class Roles:
         None takes all columns that have no other role and are not in `excluded`, nor the index of a data frame that
         pandas wrote.
     rewards : tuple of str
-    episode, terminated, truncated : str or None
+    episode, terminated, truncated, groups : str or None
     kept : tuple of str
         Columns to copy to the output; they may have another role too.
     excluded : tuple of str
@@ -48,13 +48,15 @@ class Roles:
     episode: str | None = None
     terminated: str | None = None
     truncated: str | None = None
+    groups: str | None = None
     kept: tuple[str, ...] = ()
     excluded: tuple[str, ...] = ()
 
     @property
     def others(self) -> tuple[str, ...]:
         """Columns with a role other than that of a feature."""
-        return (*self.rewards, *(name for name in (self.episode, self.terminated, self.truncated) if name is not None))
+        flags_and_ids = (self.episode, self.terminated, self.truncated, self.groups)
+        return (*self.rewards, *(name for name in flags_and_ids if name is not None))
 
     def resolved(self, tables: Sequence[Table]) -> Roles:
         """Return these roles with all features by name.
@@ -115,6 +117,7 @@ class Chunk:
     y: Array  # (T, m)
     episode: NDArray[np.int64]  # (T,) number of the episode, from 0
     terminated: NDArray[np.bool_]  # (T,)
+    groups: NDArray[Any] | None  # (T,) names
     kept: list[pa.Array]
     names: tuple[str, ...]  # of the features and the rewards
 
@@ -162,7 +165,7 @@ class RowReader:
         self.tables = with_names_shared(path if isinstance(path, Table) else open_table(path) for path in paths)
         self.roles = roles.resolved(self.tables)
         self.features = self.roles.features or ()
-        self.episodes = Episodes(roles.rewards, roles.episode, roles.terminated, roles.truncated)
+        self.episodes = Episodes(roles)
         self._chunk_rows = chunk_rows or shares.chunk_rows(memory, len(self.features))
 
     def chunks(self) -> Iterator[Chunk]:
@@ -198,14 +201,15 @@ class RowReader:
     def checked(self, table: Table, first: int, values: _Values) -> Chunk:
         """Check the next rows."""
         fault = values.first_fault()
-        marks = Marks(values.ids, values.terminated, values.truncated, np.isnan(values.y))
+        marks = Marks(values.ids, values.groups, values.terminated, values.truncated, np.isnan(values.y))
         n_sure = len(values.y) if fault is None else fault.row
         numbers, broken = self.episodes.follow(table.file, first, marks, n_sure)
         fault = broken or fault
         if fault is not None:
             raise at_row(table.file, fault.column, first + fault.row, fault.text)
         names = (*self.features, *self.roles.rewards)
-        return Chunk(table.file, first, values.X, values.y, numbers, values.terminated, values.kept, names)
+        groups = None if values.groups is None else _per_row(values.groups, len(values.y))
+        return Chunk(table.file, first, values.X, values.y, numbers, values.terminated, groups, values.kept, names)
 
 
 def chunks_of(
@@ -256,10 +260,7 @@ class _Values:
             self.y[:, j], fault = convert.numbers(batch.column(name), name)
             self._note(check_not_infinite(self.y[:, j], name, fault))
         self.terminated, self.truncated = (self._flags(batch, name) for name in (roles.terminated, roles.truncated))
-        self.ids = None
-        if roles.episode is not None:
-            self.ids = convert.ids(batch.column(roles.episode), roles.episode)
-            self._note(self.ids.fault)
+        self.ids, self.groups = (self._ids(batch, name) for name in (roles.episode, roles.groups))
 
     def first_fault(self) -> Fault | None:
         return min(self._faults, default=None, key=lambda fault: fault.row)
@@ -276,12 +277,23 @@ class _Values:
         if fault is not None:
             self._faults.append(fault)
 
+    def _ids(self, batch: pa.RecordBatch, name: str | None) -> Ids | None:
+        if name is None:
+            return None
+        ids = convert.ids(batch.column(name), name)
+        self._note(ids.fault)
+        return ids
+
     def _flags(self, batch: pa.RecordBatch, name: str | None) -> NDArray[np.bool_]:
         if name is None:
             return np.zeros(len(batch), dtype=np.bool_)
         truths, fault = convert.flags(batch.column(name), name)
         self._note(fault)
         return truths
+
+
+def _per_row(ids: Ids, n_rows: int) -> NDArray[Any]:
+    return np.repeat(np.array(ids.names), np.diff(ids.changes, append=n_rows))
 
 
 def _grouped(batches: Iterator[pa.RecordBatch], n_rows: int) -> Iterator[list[pa.RecordBatch]]:

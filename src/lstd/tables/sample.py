@@ -30,6 +30,7 @@ class Sample:
         self._y = np.empty((limit, n_rewards))
         self._episode = np.empty(limit, dtype=np.int64)
         self._terminated = np.empty(limit, dtype=np.bool_)
+        self._groups: list[NDArray[Any]] = []
         self._n = 0
         self._chunks: list[tuple[int, str, int, tuple[str, ...]]] = []  # row here, and file, row there, columns
         self.is_full = False  # there was no room for a row
@@ -48,6 +49,7 @@ class Sample:
         self._X[rows, self._n_features :] = 1.0
         self._y[rows], self._episode[rows] = chunk.y[:size], chunk.episode[:size]
         self._terminated[rows] = chunk.terminated[:size]
+        self._groups += [] if chunk.groups is None else [chunk.groups[:size]]
         self._n += size
         if size < len(chunk):
             self.is_full = True
@@ -63,9 +65,10 @@ class Sample:
 
     @property
     def columns(self) -> dict[str, NDArray[Any]]:
-        """Arrays by their names as arguments of `fit`: X with the column of ones, y, episode and terminated."""
+        """Arrays by their names as arguments of `fit`: X with the column of ones, y, episode, terminated, groups."""
         y = self._y[:, 0] if self._y.shape[1] == 1 else self._y
         columns = {"X": self._X, "y": y, "episode": self._episode, "terminated": self._terminated}
+        columns |= {"groups": np.concatenate(self._groups)} if self._groups else {}
         return {name: values[: self._n] for name, values in columns.items()}
 
     def checked(self, gamma: float) -> Rows:

@@ -151,4 +151,5 @@ def _origin_of(files: Sequence[str], roles: Roles, total: LSTDStatistics) -> Ori
         episode=roles.episode,
         terminated=roles.terminated,
         truncated=roles.truncated,
+        groups=roles.groups,
     )

@@ -14,9 +14,11 @@ from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lstd.data.check_rows import check_rows
 from lstd.data.checks import check_values_known, shown
+from lstd.data.parsing import same_id
 from lstd.data.rows import Rows
 from lstd.data.settings import Settings
 from lstd.distributed import memory as shares
@@ -64,7 +66,10 @@ class SumTables(Leaf):
         before: Ends = one.ends
         later = before.in_order(two.ends, two.blocks)
         ends, begins = before.then(two.ends, independent=self.independent)
-        return Part(one.blocks.then(later, begins=begins), one.first, two.last, ends=ends)
+        try:
+            return Part(one.blocks.then(later, begins=begins), one.first, two.last, ends=ends)
+        except InvalidInputError as error:
+            raise InvalidInputError(f"{two.ends.file}, or a table after it: {error}") from error
 
     def add_content(self, digest: Any, place: int, chunk: Any) -> None:
         """Add the columns of a data frame to a digest."""
@@ -110,7 +115,8 @@ class _Summed:
         about = About(tuple(self.reader.features), s.fit_intercept)
         nothing = LSTDStatistics.empty(n, m, gamma=s.gamma, lmbda=s.lmbda, single=m == 1, about=about)
         self.blocks = leaf.no_blocks(nothing)
-        self._layout, self._episode = Layout(self.blocks.limit), -1
+        self._layout, self._episode = Layout(self.blocks.limit, by_episode=leaf.roles.groups is not None), -1
+        self._group: Any = None
         self.most_bytes = shares.bytes_under_way(leaf.memory, n, self.blocks.limit, alone=leaf.alone)
 
     def work(self, chunk: Chunk | None) -> _Work:
@@ -119,12 +125,19 @@ class _Summed:
             return _Work(self, None)
         begins = np.diff(chunk.episode, prepend=self._episode) != 0
         limit = self.leaf.limit_of(self.blocks, self._layout.n_rows + len(chunk))
-        self._layout, starts = replace(self._layout, limit=limit).extended(begins)
+        self._layout, starts = replace(self._layout, limit=limit).extended(self._unit_begins(chunk, begins))
         self._episode = int(chunk.episode[-1])
         copies = 1 + self.leaf.settings.fit_intercept  # of the features
         matrices = 1 + bool((begins[1:] & ~chunk.terminated[:-1]).any())  # A, and B if an episode was truncated
         n_bytes = 8 * (copies * chunk.X.size + matrices * self.n**2 * (1 + len(starts)))
         return _Work(self, chunk, self._layout, starts, n_bytes)
+
+    def _unit_begins(self, chunk: Chunk, begins: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Return which rows are the first of a group; without groups, those that begin an episode."""
+        if chunk.groups is None:
+            return begins
+        first, self._group = same_id(self._group, chunk.groups[0]), chunk.groups[-1]
+        return np.concatenate([[not first], chunk.groups[1:] != chunk.groups[:-1]])
 
     def add(self, work: _Work, rows: Rows, pieces: list[LSTDStatistics]) -> None:
         """Add the sums of a chunk, which was divided into pieces."""
@@ -171,8 +184,9 @@ def _summed(work: _Work) -> tuple[_Work, Any, list[LSTDStatistics]]:
 def _rows(chunk: Chunk, settings: Settings) -> Rows:
     y = chunk.y[:, 0] if chunk.y.shape[1] == 1 else chunk.y
     rows = check_rows(
-        chunk.X, y, gamma=settings.gamma, episode=chunk.episode, terminated=chunk.terminated, warn=False, finite=False
-    )
+        chunk.X, y, gamma=settings.gamma, episode=chunk.episode, terminated=chunk.terminated, groups=chunk.groups,
+        warn=False, finite=False,
+    )  # fmt: skip
     return rows.with_ones() if settings.fit_intercept else rows
 
 

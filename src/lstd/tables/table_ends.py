@@ -29,8 +29,7 @@ class Following(Episodes):
     """Follow the episodes of one table, and leave to :class:`Ends` the rules that need the tables before and after."""
 
     def __init__(self, roles: Roles) -> None:
-        super().__init__(roles.rewards, roles.episode, roles.terminated, roles.truncated)
-        self._roles = roles
+        super().__init__(roles)
         self._head: tuple[Row, ...] = ()
         self._tail: tuple[Row, ...] = ()
 
@@ -152,13 +151,13 @@ def _sure(marks: Marks) -> Marks:
 
 def _follow(roles: Roles, rows: Sequence[Row], *, is_first: bool = False, is_last: bool = False) -> None:
     """Check consecutive rows; with `is_first` and `is_last` there are none before and after."""
-    episodes = Episodes(roles.rewards, roles.episode, roles.terminated, roles.truncated)
+    episodes = Episodes(roles)
     for place, row in enumerate(rows):
         truncated = row.truncated
         if not place and not is_first and len(rows) > 1 and row.name is not None:
             truncated = truncated and id_key(row.name) == id_key(rows[1].name)  # as in `_sure`
-        ids = None if row.name is None else Ids(np.zeros(1, dtype=np.intp), [row.name], None)
-        marks = Marks(ids, _flags(row.terminated), _flags(truncated), _flags(row.missing).reshape(1, -1))
+        ids, groups = (None if name is None else Ids(np.zeros(1, np.intp), [name], None) for name in row[2:4])
+        marks = Marks(ids, groups, _flags(row.terminated), _flags(truncated), _flags(row.missing).reshape(1, -1))
         _, fault = episodes.follow(row.file, row.place, marks, 1)
         if fault is not None:
             raise at_row(row.file, fault.column, row.place + fault.row, fault.text)
