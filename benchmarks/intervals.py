@@ -95,7 +95,7 @@ def of_episodes(repeats: int) -> list[str]:
     lines = ["Episodes:", "", *HEADER]
     for n_episodes in EPISODES:
         lines += table(f"{n_episodes} episodes", episodic_cases(SEED), repeats, n_episodes >= 100)
-    lines += ["", "One stream:", "", *HEADER]
+    lines += ["", "One stream, with half as many data sets of 100 000 transitions:", "", *HEADER]
     for length in LENGTHS:
         times = repeats if length < 100_000 else max(20, repeats // 2)
         lines += table(f"{length} transitions", stream_cases(), times, length >= 10_000)
@@ -224,7 +224,7 @@ def heading() -> str:
 
 def explained(repeats: int) -> str:
     return (
-        f"{repeats} data sets per case, half as many of 100 000 transitions; seeds from {SEED}. “Width” is the mean "
+        f"{repeats} data sets per case; seeds from {SEED}. “Width” is the mean "
         "half width over 1.96 standard deviations of the prediction over data sets; “worst state” and “flagged” are at "
         "95 %; “value” is how often a 95 % interval holds the value itself."
     )

@@ -324,3 +324,29 @@ def test_missing_matplotlib_is_named(folder, capsys, monkeypatch):
     assert run([*FIT, "--report", "fit.html"]) == 2
     assert capsys.readouterr().err.startswith("lstd: `lstd fit --report` needs the package matplotlib; install it: pip")
     assert run([*FIT, "--quiet"]) == 0
+
+
+def test_groups_from_the_shell(folder, capsys):
+    """Ten episodes of each patient; the page takes patients as independent, and refusals name the column."""
+    data = table(1000)
+    who = pa.array([f"p{i // 10:03}" for i in data["id"].to_pylist()])
+    write_csv(data.append_column("who", who), "grouped.csv")
+    command = ["grouped.csv" if word == "data.csv" else word for word in FIT]
+    assert run([*command, "--groups", "who", "--report", "fit.html", "--json", "--quiet"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert shown["origin"]["groups"] == "who"
+    model = read_model("model")
+    assert model.statistics.n_groups == len(set(who.to_pylist()))
+    grouped = arrays(data) | {"groups": np.array(who.to_pylist())}
+    settings = model.settings
+    expected = LSTD(settings.gamma, settings.lmbda, settings.alpha, fit_intercept=settings.fit_intercept).fit(**grouped)
+    assert_close(model.influence.shares, expected.model_.influence.shares, "sums")
+    assert_close(model.coef_covariance, expected.coef_covariance_, "solve")
+    assert "take groups as independent" in " ".join(Path("fit.html").read_text(encoding="utf-8").split())
+    assert run(["inspect", "model"]) == 0
+    assert "groups: who" in capsys.readouterr().out
+    backwards = pa.array([f"p{i % 2}" for i in data["id"].to_pylist()])
+    write_csv(data.append_column("who", backwards), "grouped.csv")
+    assert run([*command, "--groups", "who", "--quiet", "--force"]) == 2
+    assert "column 'who', row" in (error := capsys.readouterr().err)
+    assert "comes again after other groups; sort the rows by group, episode and time." in error

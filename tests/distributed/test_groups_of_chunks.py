@@ -7,13 +7,18 @@ from functools import partial
 from itertools import pairwise
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lstd import LSTD, fit_chunks
+from lstd import LSTD, fit_chunks, fit_tables
 from lstd.data.seen import SeenIds, group_key
+from lstd.data.settings import Settings
 from lstd.errors import InvalidInputError
+from lstd.tables.frames import FrameTable
+from lstd.tables.row_reader import Roles
+from lstd.tables.stream import fit_stream
 from tolerances import assert_close
 
 SETTINGS = {"gamma": 0.9, "lmbda": 0.7}
@@ -68,7 +73,7 @@ def test_a_group_that_comes_again_in_a_later_chunk_is_refused_by_name(text, stor
     for _ in range(2):
         with pytest.raises(InvalidInputError, match=rf"source\[.\]` and `source\[.\].*group {name} comes again after"):
             fit_chunks(parts(arrays, [0, T // 3, T // 2, T]), **SETTINGS, **options)
-    with pytest.raises(InvalidInputError, match=rf"`source\[0\]`: .*group {name} comes again at row {T - 1}, after"):
+    with pytest.raises(InvalidInputError, match=rf"`source\[0\]`: .*at row {T - 1}, group {name} comes again after"):
         fit_chunks([arrays], **SETTINGS)
 
 
@@ -90,6 +95,92 @@ def test_settings_are_chosen_by_group():
     two = fit_chunks([arrays], gamma=0.9, lmbda="auto", alpha=1.0)
     assert one.n_folds_ == 10
     assert_close(one.cv_results_["mean_test_score"], two.cv_results_["mean_test_score"], "solve")
+
+
+# ---------------------------------------------------------------- tables
+
+ROLES = {"features": ["x0", "x1"], "reward": "r", "episode": "ep", "terminated": "done", "groups": "who"}
+
+
+def frame(arrays):
+    columns = {"x0": arrays["X"][:, 0], "x1": arrays["X"][:, 1], "r": arrays["y"], "ep": arrays["episode"]}
+    return pd.DataFrame(columns | {"done": arrays["terminated"].astype(int), "who": arrays["groups"]})
+
+
+def cut(table, edges):
+    return [table.iloc[a:b] for a, b in pairwise(edges)]
+
+
+@settings(derandomize=True, deadline=None, max_examples=12)
+@given(st.lists(st.integers(0, 150), max_size=8), st.booleans(), st.sampled_from([1, 5, None]))
+def test_tables_that_cut_groups_are_those_of_whole_data(cuts, text, chunk_rows):
+    arrays = data(text=text)
+    T = len(arrays["y"])
+    tables = cut(frame(arrays), sorted({0, T, *(min(cut, T) for cut in cuts)}))
+    whole = LSTD(**SETTINGS).fit(**arrays)
+    leaf_roles = Roles(("x0", "x1"), ("r",), "ep", "done", groups="who")
+    opened = [FrameTable(str(i), table) for i, table in enumerate(tables)]
+    models = [fit_stream(opened, leaf_roles, Settings(**SETTINGS), chunk_rows=chunk_rows, n_jobs=2)[0]]
+    models += [fit_tables(tables, **ROLES, **SETTINGS, n_blocks=64, **THREADS).model_] if chunk_rows is None else []
+    starts = {0, *(1 + np.flatnonzero(arrays["groups"][1:] != arrays["groups"][:-1])).tolist()}
+    for model in models:
+        assert model.statistics.n_groups == 30
+        assert {prefix.n_rows for prefix in model.blocks.prefixes} <= starts
+        assert_close(model.coef, whole.coef_, "solve")
+        assert model.origin.groups == "who"
+        again = model.blocks.seen.copy()
+        assert again.add([group_key(arrays["groups"][0].item())]) == 0
+    if len(models[0].influence.shares) == 30:
+        assert_close(models[0].coef_covariance, whole.coef_covariance_, "solve")
+
+
+def broken(name):
+    """A table that breaks a rule, and the message of the whole."""
+    table = frame(data())
+    T, who = len(table), table.who.to_numpy(object)
+    at_end, ids = np.arange(T) == T - 1, np.arange(T)
+    if name == "divided":
+        return (
+            table.assign(who=np.where(ids == 3, who[-1], who)),
+            3,
+            "has 'patient .*', but an episode lies in one group",
+        )
+    if name == "missing":
+        return table.assign(who=np.where(ids == 5, None, who)), 5, "has no value .* every row needs an id"
+    again = table.assign(who=np.where(at_end, who[0], who), ep=np.where(at_end, 999, table.ep))
+    return again, T - 1, f"'{who[0]}' comes again after other groups; sort the rows by group"
+
+
+@pytest.mark.parametrize("name", ["divided", "again", "missing"])
+def test_broken_groups_of_tables_are_named(name, tmp_path):
+    table, row, message = broken(name)
+    T = len(table)
+    with pytest.raises(InvalidInputError, match=rf"`source`: column 'who', row {row + 1} .*: {message}"):
+        fit_tables(table, **ROLES, **SETTINGS)
+    for edges in ([0, 3, 30, T], [0, 4, T - 1, T]):
+        for options in ({}, THREADS, {"store": tmp_path}, {"store": tmp_path}):
+            with pytest.raises(InvalidInputError, match=message):
+                fit_tables(cut(table, edges), **ROLES, **SETTINGS, **options)
+
+
+def test_a_table_continues_in_a_stream():
+    arrays = data()
+    T = len(arrays["y"])
+    model = fit_tables(frame(arrays).iloc[: T // 2], **ROLES, **SETTINGS)
+    rest = {name: values[T // 2 :] for name, values in arrays.items()}
+    rest["X"] = frame(arrays).iloc[T // 2 :][["x0", "x1"]]
+    model.partial_fit(**rest)
+    whole = LSTD(**SETTINGS).fit(**arrays)
+    assert_close(model.coef_covariance_, whole.coef_covariance_, "solve")
+    with pytest.raises(InvalidInputError, match="group 'patient 015' comes again after other"):
+        model.partial_fit(**rest | {"groups": np.full(len(rest["y"]), "patient 015"), "episode": rest["episode"] + 999})
+
+
+def test_settings_of_tables_are_chosen_by_group():
+    arrays = data()
+    found = fit_tables(cut(frame(arrays), [0, 50, len(arrays["y"])]), **ROLES, gamma=0.9, lmbda="auto", alpha=1.0)
+    expected = fit_chunks([arrays], gamma=0.9, lmbda="auto", alpha=1.0)
+    assert_close(found.cv_results_["mean_test_score"], expected.cv_results_["mean_test_score"], "solve")
 
 
 @settings(derandomize=True, deadline=None, max_examples=200)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Set
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,9 +13,6 @@ from numpy.typing import NDArray
 from lstd.data.parsing import LATE_ROW, LOST_REWARD, NO_SUCCESSOR, NOT_CUT, ONE_GROUP, Fault, Ids, id_key
 from lstd.data.seen import GROUP_AGAIN, SeenIds, group_key
 from lstd.tables.faults import at_row
-
-if TYPE_CHECKING:
-    from lstd.tables.row_reader import Roles
 
 Flags = NDArray[np.bool_]
 
@@ -68,10 +65,10 @@ class Episodes:
     Parameters
     ----------
     roles : Roles
-        Names of the columns, for messages.
+        The columns, for messages.
     """
 
-    def __init__(self, roles: Roles) -> None:
+    def __init__(self, roles: Any) -> None:
         self._roles = roles
         self._count = 0
         self._last: Row | None = None  # the next chunk decides whether its episode continues
