@@ -39,7 +39,9 @@ def run_command(*words):
 
 
 def fit(path, how):
-    source = path if how == "path" else ds.dataset(path, format=path.rpartition(".")[2])
+    source = ds.dataset(path, format=path.rpartition(".")[2]) if how in ("whole", "filtered") else path
+    if how.isdecimal():
+        source = [path] * int(how)
     if how == "filtered":
         source = source.filter(ds.field("x0") > -100)
     lstd.fit_tables(source, features=None, reward="r", gamma=0.9, terminated="done", n_jobs=2, memory=2**24)
@@ -87,6 +89,12 @@ def files(tmp_path_factory):
 def test_memory_is_bounded_by_the_setting(peak, files):
     """Of 128 MB, eight times the bound, at most three times the bound stay with the chunks and the allocators."""
     peaks = [peak("fit", files["parquet", n_groups], "path") for n_groups in (1, 64)]
+    assert peaks[1] - peaks[0] < 48, peaks
+
+
+def test_memory_does_not_grow_with_the_number_of_files(peak, files):
+    """The bound holds the blocks of a tree of sums too: of 126 MB in 63 files more, at most three times the bound."""
+    peaks = [peak("fit", files["parquet", 1], how) for how in ("1", "64")]
     assert peaks[1] - peaks[0] < 48, peaks
 
 

@@ -72,11 +72,8 @@ class Leaf:
     def add_content(self, digest: Any, place: int, chunk: Any) -> None:
         """Add the content of a chunk that is neither a function nor a path to a digest."""
 
-    def pack_ends(self, ends: Any) -> Any:
-        """Return a document of `Part.ends`."""
-
     def unpack_ends(self, document: Any) -> Any:
-        """Return the `Part.ends` of a document."""
+        """Return the `Part.ends` of a document that their `packed` made."""
 
     def no_blocks(self, nothing: LSTDStatistics) -> Blocks:
         """Return blocks of no data, with the limit of all data; `nothing` is the statistics of no data."""
@@ -140,7 +137,7 @@ class Leaf:
         about["seen"] = None if blocks.seen is None else blocks.seen.packed()
         about |= {"prefixes": [prefix for prefix, _ in prefixes], "arrays": [[*own] for _, own in prefixes]}
         arrays |= {f"prefix{i}_{name}": array for i, (_, own) in enumerate(prefixes) for name, array in own.items()}
-        content = {**document, "blocks": about, "ends": self.pack_ends(part.ends)}
+        content = {**document, "blocks": about, "ends": part.ends and part.ends.packed()}
         write(path, "statistics", content, arrays)
 
 

@@ -29,7 +29,6 @@ from lstd.errors import InvalidInputError, LSTDError
 from lstd.statistics.about import About
 from lstd.statistics.blocks import Layout
 from lstd.statistics.statistics import LSTDStatistics, chunk_statistics
-from lstd.tables import table_ends
 from lstd.tables.frames import FrameTable, is_frame
 from lstd.tables.readers import EXTENSIONS, Table
 from lstd.tables.row_reader import Chunk, Roles, RowReader, chunks_of
@@ -81,13 +80,9 @@ class SumTables(Leaf):
             digest.update(f"{batch.schema.names} {batch.schema.types}".encode())
             digest.update(batch.serialize())
 
-    def pack_ends(self, ends: Any) -> Any:
-        """Return a document of the ends of tables."""
-        return table_ends.pack(ends)
-
-    def unpack_ends(self, document: Any) -> Any:
-        """Return the ends of a document."""
-        return table_ends.unpack(document, self.roles)
+    def unpack_ends(self, document: Any) -> Ends:
+        """Return the ends of tables from a document."""
+        return Ends.unpacked(document, self.roles)
 
 
 class _Work(NamedTuple):

@@ -114,27 +114,27 @@ class Ends:
         prefixes = tuple(_reordered(prefix, every, names) for prefix in blocks.prefixes)
         return replace(blocks, total=_reordered(blocks.total, every, names), prefixes=prefixes)
 
+    def packed(self) -> dict[str, Any]:
+        """Return a JSON document."""
+        return {
+            "file": self.file,
+            "features": self.roles.features,
+            "head": self.head,
+            "tail": self.tail,
+            "types": sorted(kind.__name__ for kind in self.types),
+            "ids": self.ids.packed(),
+        }
 
-def pack(ends: Ends) -> dict[str, Any]:
-    """Return a document of ends."""
-    rows = {"head": [list(row) for row in ends.head], "tail": [list(row) for row in ends.tail]}
-    return rows | {
-        "file": ends.file,
-        "ids": ends.ids.packed(),
-        "features": ends.roles.features,
-        "types": sorted(kind.__name__ for kind in ends.types),
-    }
-
-
-def unpack(document: Mapping[str, Any], roles: Roles) -> Ends:
-    """Return the ends of a document; a broken one raises an error that `lstd.io.archive.read` expects."""
-    head, tail = (
-        tuple(Row(*row[:-1], missing=tuple(row[-1])) for row in document[part])  # type: ignore[misc]
-        for part in ("head", "tail")
-    )
-    types = frozenset(_TYPES[name] for name in document["types"])
-    roles, ids = replace(roles, features=tuple(document["features"])), SeenIds.unpacked(document["ids"])
-    return Ends(document["file"], roles, head, tail, types, ids)
+    @classmethod
+    def unpacked(cls, document: Mapping[str, Any], roles: Roles) -> Ends:
+        """Return the ends of a document; a broken one raises an error that `lstd.io.archive.read` expects."""
+        head, tail = (
+            tuple(Row(*row[:-1], missing=tuple(row[-1])) for row in document[part])  # type: ignore[misc]
+            for part in ("head", "tail")
+        )
+        types = frozenset(_TYPES[name] for name in document["types"])
+        roles = replace(roles, features=tuple(document["features"]))
+        return cls(document["file"], roles, head, tail, types, SeenIds.unpacked(document["ids"]))
 
 
 def _sure(marks: Marks) -> Marks:
