@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import csv
 import io
-import os
 import re
-import shutil
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
 from dataclasses import replace
 from pathlib import Path
 
-import matplotlib
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
@@ -32,6 +29,7 @@ from lstd.experiments.report.results import Sweep
 from lstd.experiments.report.results_table import write_table
 from lstd.experiments.report.verdicts import AGREES, DISAGREES, NOT_COVERED, TESTS, UNDECIDED, evaluate
 from lstd.report.style import figure_style
+from other_user import other_user
 from page_outline import outline
 from synthetic_results import DIVERGED, LSTDS, PROBLEMS, synthetic_errors, synthetic_results
 
@@ -175,14 +173,9 @@ def test_sensitivity_figures_draw_every_lmbda_and_count_what_they_clip(results):
 
 def test_the_bytes_depend_on_the_results_only(full, tmp_path):
     """Not on Python's hashes, on the process that draws, or on the user's configuration of Matplotlib."""
-    for path in Path(matplotlib.get_cachedir()).glob("fontlist*"):  # finding fonts takes a while
-        shutil.copy(path, tmp_path)
-    (tmp_path / "matplotlibrc").write_text("font.size: 20\nlines.linewidth: 9\nsvg.fonttype: none\n")
-    environment = os.environ | {"PYTHONHASHSEED": "7", "MPLCONFIGDIR": str(tmp_path)}
-    environment["PYTHONPATH"] = os.pathsep.join(map(str, (Path(__file__).parent, *sys.path)))
-    (tmp_path / "again").mkdir()
     program = "import sys, test_report; test_report.write_again(*sys.argv[1:])"
-    subprocess.run([sys.executable, "-c", program, full[0], tmp_path / "again"], check=True, env=environment)
+    command = [sys.executable, "-c", program, full[0], tmp_path / "again"]
+    subprocess.run(command, check=True, env=other_user(tmp_path))
     written = sorted(path.relative_to(tmp_path / "again") for path in (tmp_path / "again").rglob("*.*"))
     assert len(written) == 4 * 3 + 3 * 3 + 2 + 2
     for name in written:
@@ -201,7 +194,7 @@ def write_again(full, folder):
     for name in ("figure2", "figure3", "proposition1", "theorem2"):
         files |= {f"figures/{name}{suffix}": content for suffix, content in draw(name, results).items()}
     for name, content in files.items():
-        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).parent.mkdir(exist_ok=True, parents=True)
         (folder / name).write_bytes(content)
 
 

@@ -31,6 +31,7 @@ from lstd.report.degrees_of_freedom_figure import draw_degrees_of_freedom
 from lstd.report.evaluation import evaluate
 from lstd.report.grid_figure import grid_of
 from lstd.report.style import plain, svg_of
+from other_user import other_user
 from page_outline import outline
 from tolerances import assert_close
 
@@ -503,12 +504,8 @@ def test_the_bytes_depend_on_the_data_only_and_pyplot_is_not_imported(page, tmp_
         "r.write_fit_report(sys.argv[1], model, X, y, terminated=terminated)\n"
         "sys.exit('matplotlib.pyplot' in sys.modules)"
     )
-    environment = os.environ | {
-        "PYTHONHASHSEED": "7",
-        "MPLCONFIGDIR": str(tmp_path),
-        "PYTHONPATH": os.pathsep.join(sys.path),
-    }
-    subprocess.run([sys.executable, "-c", program, str(tmp_path / "fit.html")], check=True, env=environment)
+    command = [sys.executable, "-c", program, str(tmp_path / "fit.html")]
+    subprocess.run(command, check=True, env=other_user(tmp_path))
     assert (tmp_path / "fit.html").read_text(encoding="utf-8") == page
 
 
