@@ -110,13 +110,13 @@ def test_score_of_a_long_stream_holds_few_rows(tmp_path, monkeypatch):
     from lstd.tables import scoring
 
     held = []
-    settle = scoring._Waiting._settle
+    of_rows = scoring.discounted_returns
 
-    def watched(self, **options):
-        held.append(sum(map(len, self._episodes)))
-        settle(self, **options)
+    def watched(rewards, *rest):
+        held.append(len(rewards))
+        return of_rows(rewards, *rest)
 
-    monkeypatch.setattr(scoring._Waiting, "_settle", watched)
+    monkeypatch.setattr(scoring, "discounted_returns", watched)
     table = episodes([20_000], seed=11)
     path = write(table, tmp_path / "a.parquet")
     model = fit_stream([path], ROLES, Settings(0.9))[0]
