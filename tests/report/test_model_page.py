@@ -376,7 +376,7 @@ def test_the_page_says_what_was_fitted(page):
     for phrase in (
         "Boyan's LSTD(λ), with an intercept",
         "chosen from the data",
-        "about 11 digits of the weights are reliable",
+        "about 10 digits of the weights are reliable",
         "compared with the returns in 1 500 rows",
         "The star is the chosen pair, λ = 0.9, α = 1.",
         "Its error is 5 % above the lowest, at λ = 0.9, α = 0.5.",

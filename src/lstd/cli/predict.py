@@ -40,7 +40,7 @@ def predict(
 
     With --interval, the columns lower, upper, standard_error and flagged follow each prediction. The interval covers
     what this model would predict with unlimited data, not a single return. Do not rely on it where flagged is true: too
-    few data concern the row, or the ridge term shifts its prediction. With --out, FILE is written whole or not at all;
+    little data bears on the row. With --out, FILE is written whole or not at all;
     stdout gets rows as they are predicted. Exit codes: 0 done, 1 output could not be written, 2 bad usage or input, 130
     interrupted (143 by SIGTERM).
     """

@@ -11,13 +11,8 @@ An episode that terminated early is always observed whole, one that was cut off 
 observed are a sample that depends on the outcome. `UNOBSERVED` lists what can be done about that:
 
 predict     every row but horizon rows, with the return completed by the prediction at the cut
-ipcw        rows whose return was observed, weighted by the inverse probability that it was (Robins and Rotnitzky 1992)
+ipcw        rows whose return was observed, weighted by the inverse probability that it was: `lstd.data.censoring`
 drop        the same rows with weight one, which is right only if cuts do not depend on the outcome
-
-In "ipcw", S(a) is the Kaplan-Meier probability that an episode is cut after age a, in steps since its first row; an
-episode that terminates at age a is at risk of cuts before a. A return from age a is complete at k, the age where the
-episode terminates or that is H steps later, γ^H below the tolerance. Its row has the weight S(a)/S(k−). If the longest
-episode was cut, S is zero from its age L on: rows with a + H > L might never be complete, and none of them is scored.
 """
 
 from __future__ import annotations
@@ -28,6 +23,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import solve_banded
 
+from lstd.data.censoring import Cuts, ipcw_weights, steps_to_complete
 from lstd.data.checks import check_choice, check_real
 from lstd.data.rows import Rows
 from lstd.errors import InvalidInputError, UnobservedWarning, warn
@@ -107,53 +103,6 @@ def _backwards(known: Array, factor: Array, ends: Flags) -> Array:
     return np.asarray(solve_banded((0, 1), bands, known, overwrite_ab=True, overwrite_b=True, check_finite=False))
 
 
-class Cuts:
-    """Kaplan-Meier curve S of the ages at which episodes are cut off.
-
-    Parameters
-    ----------
-    lengths : ndarray of int, shape (n_episodes,)
-        Transitions of each episode.
-    terminated : ndarray of bool, shape (n_episodes,)
-
-    Attributes
-    ----------
-    reach : float
-        Age from which S is zero; infinite if the longest episode terminated.
-    """
-
-    def __init__(self, lengths: NDArray[np.int64], terminated: Flags) -> None:
-        self._ages, n_cut = np.unique(lengths[~terminated], return_counts=True)
-        n_longer = len(lengths) - np.searchsorted(np.sort(lengths), self._ages, side="right")
-        self._survival = np.append(1.0, np.cumprod(n_longer / (n_longer + n_cut)))
-        self.reach = float(self._ages[-1]) if self._survival[-1] == 0.0 else np.inf
-
-    def after(self, age: NDArray[np.int64]) -> Array:
-        """Return S(age), the probability of a cut after an age."""
-        return self._survival[np.searchsorted(self._ages, age, side="right")]
-
-    def not_before(self, age: NDArray[np.int64]) -> Array:
-        """Return S(age−), the probability of no cut before an age."""
-        return self._survival[np.searchsorted(self._ages, age, side="left")]
-
-    def check_reach(self, needed: float) -> None:
-        """Raise InvalidInputError if no return of `needed` steps can be complete with a probability above zero."""
-        if needed > self.reach:
-            steps = "the end of the episode" if needed == np.inf else f"{needed:g} more steps"
-            raise InvalidInputError(
-                '`unobserved="ipcw"` needs returns that are complete with a probability above zero. They need '
-                f"{steps}, but the longest episode was cut off after {self.reach:g} steps, so longer ones are never "
-                f'seen whole. Use unobserved="predict"{"" if needed == np.inf else ", or raise `tolerance`"}.'
-            )
-
-
-def steps_to_complete(discount: float, tolerance: float) -> float:
-    """Return the least number of steps H ≥ 1 with discount^H below the tolerance; infinite if there is none."""
-    if discount >= 1.0:
-        return np.inf
-    return 1.0 if discount <= 0.0 else float(max(1, np.floor(np.log(tolerance) / np.log(discount) * (1 + 1e-12)) + 1))
-
-
 def check_treatment(unobserved: str, tolerance: float) -> float:
     """Check the treatment of unobserved returns and its tolerance; returns the tolerance."""
     check_choice("unobserved", unobserved, UNOBSERVED)
@@ -193,13 +142,6 @@ def row_weights(rows: Rows, unobserved: str, shares: Array, tolerance: float) ->
     needed = steps_to_complete(rows.discount[full].max(), tolerance)
     cuts.check_reach(needed)
     return full * ipcw_weights(cuts, age, length[episode], rows.terminated[last][episode], needed)
-
-
-def ipcw_weights(cuts: Cuts, age: NDArray[np.int64], length: NDArray[np.int64], ended: Flags, needed: float) -> Array:
-    """Compute the inverse probability weights of rows of some age, in episodes of some length that ended or not."""
-    complete = (ended | (age + needed <= length)) & (age + needed <= cuts.reach)
-    until = np.minimum(age + needed, length)
-    return np.where(complete, cuts.after(age), 0.0) / np.where(complete, cuts.not_before(until), 1.0)
 
 
 def warn_if_little(share: float) -> None:

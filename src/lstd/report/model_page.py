@@ -26,6 +26,7 @@ from lstd.report.numbers import VARIANT_NAMES, grouped, share
 from lstd.report.predictions_figure import draw_predictions
 from lstd.report.rendering import render
 from lstd.report.style import svg_of
+from lstd.statistics.solve import sure_digits
 
 SECTIONS = {
     "model": "What was fitted",
@@ -144,9 +145,7 @@ def _grid(model: Any) -> tuple[Grid | None, str]:
 
 def _digits(condition_number: float) -> int | None:
     """Decimal digits of the weights that rounding leaves; None if the matrix is singular."""
-    if not np.isfinite(condition_number):
-        return None
-    return max(0, int(15.65 - np.log10(max(1.0, condition_number))))
+    return sure_digits(condition_number) if np.isfinite(condition_number) else None
 
 
 def _calibration(evaluation: Evaluation) -> dict[str, Any]:

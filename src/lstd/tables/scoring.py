@@ -18,16 +18,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from lstd.data.returns import (
-    TOLERANCE,
-    Cuts,
-    check_treatment,
-    check_unbiased,
-    discounted_returns,
-    ipcw_weights,
-    steps_to_complete,
-    warn_if_little,
-)
+from lstd.data.censoring import Cuts, ipcw_weights, steps_to_complete
+from lstd.data.returns import TOLERANCE, check_treatment, check_unbiased, discounted_returns, warn_if_little
 from lstd.errors import InvalidInputError
 from lstd.estimators.model import Model
 from lstd.tables.predicting import predictions_of
