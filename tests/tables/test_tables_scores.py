@@ -101,7 +101,7 @@ def test_complete_returns_are_scored_alike_only_if_that_does_not_select(tmp_path
 
 def test_a_score_of_little_that_was_observed_says_so(tmp_path):
     path = write(episodes([30, 40], seed=12)[30:], tmp_path / "a.csv")
-    model = fit_stream([path], ROLES, Settings(1.0))[0]
+    model = fit_stream([path], ROLES, Settings(1.0, fit_intercept=False))[0]
     with pytest.warns(UnobservedWarning, match="Only 0 % of the discounted weight"):
         assert score_tables(model, [path], ROLES).observed_share == 0.0
 
