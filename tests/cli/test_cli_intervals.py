@@ -344,7 +344,9 @@ def test_groups_from_the_shell(folder, capsys):
     assert_close(model.coef_covariance, expected.coef_covariance_, "solve")
     assert "take groups as independent" in " ".join(Path("fit.html").read_text(encoding="utf-8").split())
     assert run(["inspect", "model"]) == 0
-    assert "groups: who" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "groups: who" in shown
+    assert f" episodes, {model.statistics.n_groups} groups\n" in shown
     backwards = pa.array([f"p{i % 2}" for i in data["id"].to_pylist()])
     write_csv(data.append_column("who", backwards), "grouped.csv")
     assert run([*command, "--groups", "who", "--quiet", "--force"]) == 2

@@ -51,7 +51,7 @@ def _summary(model: Model, file: str) -> list[str]:
     blocks = f"from {_n_blocks(model)} blocks of the data"
     return [
         file,
-        *([] if model.origin is None else _origin(model.origin)),
+        *([] if model.origin is None else _origin(model.origin, model.statistics.n_groups)),
         f"  parameters  {numbers}, {settings.variant}{intercept}",
         f"  features    {len(model.feature_names)}",
         f"  rewards     {', '.join(model.reward_names)}",
@@ -123,9 +123,10 @@ def document(content: dict[str, Any]) -> str:
     return json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False)
 
 
-def _origin(origin: Origin) -> Iterator[str]:
+def _origin(origin: Origin, n_groups: int | None) -> Iterator[str]:
     yield f"  fitted on   {', '.join(origin.files)}"
-    yield f"              {origin.rows} rows, {origin.transitions} transitions, {origin.episodes} episodes"
+    groups = "" if n_groups is None else f", {n_groups} groups"
+    yield f"              {origin.rows} rows, {origin.transitions} transitions, {origin.episodes} episodes{groups}"
     yield f"              {origin.date}, lstd {origin.lstd}"
     columns = ((name, getattr(origin, name)) for name in ("episode", "terminated", "truncated", "groups"))
     if named := ", ".join(f"{name}: {column}" for name, column in columns if column is not None):
