@@ -536,3 +536,26 @@ def cut_survival(age, lengths, ended):
 def completion_probability(age, completion, lengths, ended):
     """Probability that an episode which was not cut at ages up to `age` is not cut before `completion` either."""
     return cut_survival(completion - 1, lengths, ended) / cut_survival(age, lengths, ended)
+
+
+def ridge_movement(A, b, alpha, intercept):
+    """|bᵀ(θ(α/2) − θ(α))| / |bᵀθ(α)|; with an intercept, of the system from which it was eliminated."""
+    A, b = np.array(A, dtype=float), np.array(b, dtype=float)
+    if intercept:
+        n = len(b) - 1
+        rows = [[A[i, j] - A[i, n] * A[n, j] / A[n, n] for j in range(n)] for i in range(n)]
+        A, b = np.array(rows), np.array([b[i] - A[i, n] * b[n] / A[n, n] for i in range(n)])
+    whole, half = (sum(b * weights(A, b, share * alpha)) for share in (1.0, 0.5))
+    return abs(half - whole) / abs(whole)
+
+
+def effective_sample(ratios, decay, lengths):
+    """(Σ W)² / Σ W² of runs of at most 1/(1 − λγ) rows; W sums Σ_i (λγ)^(t−i) ρ_i ⋯ ρ_t over the rows t of a run."""
+    runs, start = [], 0
+    for length in lengths:
+        rho = ratios[start : start + length]
+        traces = [sum(decay ** (t - i) * np.prod(rho[i : t + 1]) for i in range(t + 1)) for t in range(length)]
+        most = length if decay == 1.0 else int(np.ceil(1.0 / (1.0 - decay)))
+        runs += [sum(traces[first : first + most]) for first in range(0, length, most)]
+        start += length
+    return sum(runs) ** 2 / sum(run**2 for run in runs)

@@ -73,6 +73,14 @@ class MisfitWarning(LSTDWarning):
     """Given when returns depend on the features in ways that the model cannot follow; the message says by how much."""
 
 
+class RidgeWarning(LSTDWarning):
+    """Given when the ridge term and not the data decides predictions; the message says by how much, and what to do."""
+
+
+class EffectiveSampleWarning(LSTDWarning):
+    """Given when a few products of importance ratios decide the weights; the message has the effective sample size."""
+
+
 class NothingToChooseWarning(LSTDWarning):
     """Given when the data do not determine a choice of settings; the message says why, and which are used."""
 

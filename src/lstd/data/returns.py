@@ -71,7 +71,7 @@ def discounted_returns(
     ends[-1:] = True
     horizon = ends & ~np.asarray(terminated, dtype=np.bool_)
     known = np.where(horizon.reshape(-1, *[1] * (rewards.ndim - 1)), values, rewards)
-    sums = _backwards(np.column_stack([known, horizon]), np.broadcast_to(discount, len(rewards)), ends)
+    sums = run_backwards(np.column_stack([known, horizon]), np.broadcast_to(discount, len(rewards)), ends)
     return np.asarray(sums[:, :-1].reshape(rewards.shape)), np.asarray(sums[:, -1])
 
 
@@ -84,17 +84,17 @@ def completed_returns(rows: Rows, values: Array, ahead: Array | None = None, lmb
     ratios = rows.ratios[:, np.newaxis]
     known = ratios * (rows.y + bootstrap[:, np.newaxis] * ahead) + (1.0 - ratios) * values
     known[~rows.full] = values[~rows.full]
-    return _backwards(known, lmbda * rows.ratios * rows.discount, ends)
+    return run_backwards(known, lmbda * rows.ratios * rows.discount, ends)
 
 
 def unobserved_shares(rows: Rows) -> Array:
     """Compute the share (T,) of each row's return that lies behind a cut."""
     ends = rows.ends
     known = np.where(ends, np.where(rows.full, rows.discount, 1.0), 0.0)
-    return _backwards(known[:, np.newaxis], rows.discount, ends)[:, 0]
+    return run_backwards(known[:, np.newaxis], rows.discount, ends)[:, 0]
 
 
-def _backwards(known: Array, factor: Array, ends: Flags) -> Array:
+def run_backwards(known: Array, factor: Array, ends: Flags) -> Array:
     """Solve s_t = known_t + factor_t s_{t+1}, without the second term in rows at `ends`."""
     if len(known) < 2:
         return known

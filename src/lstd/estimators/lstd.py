@@ -16,6 +16,7 @@ from sklearn.base import BaseEstimator
 
 from lstd.data.check_rows import PerRow
 from lstd.data.checks import check_flag, shown
+from lstd.data.effective_sample import warn_of_ratios
 from lstd.data.rows import Rows, warn_of_breaks
 from lstd.data.settings import ALPHA, GAMMA, LMBDA, VARIANT, Settings
 from lstd.errors import InvalidInputError
@@ -173,6 +174,11 @@ class LSTD(Predictor):
             When `episode` is given without `terminated`: the episodes are taken as truncated.
         BrokenEpisodeWarning
             When a row is not the successor that `X_next` gives for the row before it.
+        RidgeWarning
+            When halving `alpha` moves the predictions by more than half of their size, or, with an intercept, of their
+            spread: the ridge term decides them.
+        EffectiveSampleWarning
+            When products of importance ratios leave an effective sample below ten.
         """
         data = (X, y, episode, terminated, X_next, discount, importance_ratio, groups)
         model = self._extended(None, data, sort=True)
@@ -266,6 +272,8 @@ class LSTD(Predictor):
         checker = BaseEstimator() if before is None else self
         rows = checked_rows(checker, data, settings.gamma, reset=before is None, warn="ends" not in warned, sort=sort)
         rows = rows.with_ones() if settings.fit_intercept else rows
+        if sort:
+            warn_of_ratios(rows, settings.lmbda)
         if before is None or not before.statistics.n_rows:
             blocks, successor = no_blocks(rows, settings.lmbda, self.n_blocks), None
         else:

@@ -15,6 +15,7 @@ from lstd.data.settings import Settings
 from lstd.errors import InvalidInputError
 from lstd.estimators.intervals import Influence, Interval, influence_of
 from lstd.statistics.blocks import Blocks
+from lstd.statistics.ridge import warn_of_ridge
 from lstd.statistics.solve import Solution, check_range, solve, without_rounding
 from lstd.statistics.statistics import LSTDStatistics
 
@@ -118,7 +119,10 @@ class Model:
         A, b = self.statistics.matrix(self.settings.variant), self.statistics.b
         if self.settings.fit_intercept:
             A = without_rounding(A, self.statistics.n_transitions)
-        return solve(A, b, self.ridge, penalty=self.penalty)
+        solution = solve(A, b, self.ridge, penalty=self.penalty)
+        if not solution.singular:
+            warn_of_ridge(A, b, self.ridge, self.statistics.gamma)
+        return solution
 
     @cached_property
     def coef(self) -> Array:

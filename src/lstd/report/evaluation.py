@@ -34,6 +34,7 @@ _HORIZONS = 10.0  # length of the window, in multiples of `Evaluation.horizon`
 _MAX_FLAG_ROWS = 20_000  # whose intervals are computed to count flags
 _MIN_EPISODES = 10  # to take episodes as independent; with fewer, blocks of rows
 _MAX_BLOCKS = 20
+_OFF_CENTRE = 0.25  # of the mean squared difference between returns and predictions, by their mean difference alone
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,6 +158,16 @@ class Evaluation:
         varies = np.ptp(returns, axis=0) > 0.0
         scores = self.compared.r2(self.weight)
         return [float(score) if varied else None for score, varied in zip(scores, varies, strict=True)]
+
+    @cached_property
+    def off_centre(self) -> str:
+        """Name of the reward whose returns are on average furthest from predictions, if a model without intercept."""
+        differences, weight = self.compared.returns - self.prediction, self.weight
+        if self.fitted.settings.fit_intercept or not weight.any():
+            return ""
+        mean, square = (np.average(values, axis=0, weights=weight) for values in (differences, differences**2))
+        share = np.divide(mean**2, square, out=np.zeros_like(square), where=square > 0.0)
+        return self.rewards[int(share.argmax())] if share.max() > _OFF_CENTRE else ""
 
 
 def _spaced(first: int, end: int, most: int) -> NDArray[np.intp]:

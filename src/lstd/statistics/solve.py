@@ -252,7 +252,8 @@ def _message(condition: float, singular: bool, unbounded: bool = False) -> str:
         return (
             f"The system A + αI is singular to working precision (condition number {condition:.1e}), and its weights "
             "grow without bound as the ridge term vanishes: rows from which no end is reached at `gamma` 1 do that. "
-            f"These weights are one solution of many. {remedy}"
+            "These weights are one solution of many. Drop these rows, or use a `gamma` below 1; without an intercept, "
+            "a larger `alpha` bounds the weights."
         )
     if singular:
         return (

@@ -1,0 +1,79 @@
+"""How much of the predictions the ridge term decides, from the sums alone.
+
+Let θ(α) = (A + αD)⁻¹ b, D the penalties of the weights. For symmetric A, bᵀθ is the mean square of the predictions plus
+that of the ridge term. The movement
+
+    |bᵀ(θ(α/2) − θ(α))| / |bᵀθ(α)|
+
+is (α/2)/(g + α/2) in a direction in which A is g: 0 where the data decide, 1 where the ridge term does. An intercept is
+eliminated first, so that the movement is that about the mean.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lstd.errors import RidgeWarning, warn
+
+Array = NDArray[np.float64]
+
+MOST = 0.5  # movement from which there is a warning; at most 0.3 for chosen settings on small data
+_FAR = 2.0**-20  # factor of α at which the weights still grow if they have no bound
+_NOTHING = 1e-12  # share of bᵀθ that is rounding
+
+
+def ridge_movement(A: Array, b: Array, ridge: Array, factor: float = 0.5) -> Array:
+    """Compute how far θ moves as the ridge term falls by a factor, relative to its size, (m,); 0 where it cannot.
+
+    Parameters
+    ----------
+    A : ndarray of shape (n, n)
+    b : ndarray of shape (n, m)
+    ridge : ndarray of shape (n,)
+        Ridge coefficient of each weight; zero in the last place for the column of ones.
+    factor : float, default 0.5
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from lstd.statistics.ridge import ridge_movement
+    >>> ridge_movement(np.diag([3.0, 0.0]), np.array([[1.0, 0.0], [0.0, 1.0]]), np.full(2, 2.0))  # 1/(3 + 1) and 1
+    array([0.25, 1.  ])
+    """
+    total = np.zeros(b.shape[1])
+    if len(ridge) > 1 and ridge[-1] == 0.0:
+        if not A[-1, -1]:
+            return total
+        total = b[-1] ** 2 / abs(A[-1, -1])
+        A, b = (part[:-1] - np.outer(A[:-1, -1], part[-1]) / A[-1, -1] for part in (A, b))
+        A, ridge = A[:, :-1], ridge[:-1]
+    if not ridge.any():
+        return np.zeros(b.shape[1])
+    try:
+        before, after = (np.sum(b * np.linalg.solve(A + np.diag(f * ridge), b), axis=0) for f in (1.0, factor))
+    except np.linalg.LinAlgError:
+        return np.zeros(b.shape[1])
+    some = np.abs(before) > _NOTHING * np.maximum(total, np.abs(before))
+    return np.asarray(np.abs(np.divide(after - before, before, out=np.zeros_like(before), where=some)))
+
+
+@np.errstate(all="ignore")
+def warn_of_ridge(A: Array, b: Array, ridge: Array, gamma: float) -> None:
+    """Give a RidgeWarning if halving the ridge term moves predictions by more than half of their size."""
+    movement = float(np.nan_to_num(ridge_movement(A, b, ridge)).max(initial=0.0))
+    if not movement > MOST:
+        return
+    grows = float(np.nan_to_num(ridge_movement(A, b, ridge, _FAR)).max()) > 2.0**-4 / _FAR
+    if grows and gamma == 1.0:
+        why = (
+            "they grow without bound as `alpha` falls, as at `gamma` 1 for states from which no end is reached, whose "
+            "values are infinite. Drop these states, or use a `gamma` below 1"
+        )
+    elif grows:
+        why = "they grow without bound as `alpha` falls, so the data do not determine them. Use fewer features"
+    else:
+        why = "the ridge term decides them, and not the data. Use a smaller `alpha`"
+        why += "" if ridge[-1] == 0.0 else ", or `fit_intercept` if values are far from zero"
+    size = "spread" if ridge[-1] == 0.0 else "size"
+    warn(f"Halving `alpha` moves the predictions by {100.0 * movement:.0f} % of their {size}: {why}.", RidgeWarning)

@@ -1,0 +1,93 @@
+"""Warnings where the ridge term and not the data decides predictions."""
+
+import warnings
+
+import numpy as np
+import pytest
+
+import naive
+from lstd import LSTD, LSTDCV, LSTDStatistics, fit_chunks
+from lstd.errors import IllConditionedWarning, RidgeWarning
+from lstd.statistics.ridge import ridge_movement
+from tolerances import assert_close
+
+
+def logs(endless, seed=0):
+    """Episodes of states 0 and 1, which end, and with `endless`, of states 2 and 3, which do not; reward 1 per step."""
+    random = np.random.default_rng(seed)
+    parts = []
+    for i in range(60):
+        stays = endless and i % 3 == 0
+        length = 6 if stays else random.integers(1, 6)
+        ends = np.arange(length) == length - 1
+        parts.append((random.integers(0, 2, length) + 2 * stays, np.full(length, i), ends & (not stays)))
+    states, episode, terminated = (np.concatenate(part) for part in zip(*parts, strict=True))
+    return np.eye(4)[states], np.ones(len(states)), {"episode": episode, "terminated": terminated}
+
+
+@pytest.mark.parametrize("intercept", [False, True])
+def test_it_is_the_movement_of_the_definition(intercept):
+    random = np.random.default_rng(1)
+    X, y = np.column_stack([random.normal(size=(30, 3)), np.ones(30)]), random.normal(size=(30, 2))
+    sums = LSTDStatistics.from_arrays(X, y, gamma=0.9, lmbda=0.5)
+    for alpha in (0.1, 10.0, 1000.0):
+        ridge = alpha * np.array([1.0, 1.0, 1.0, not intercept])
+        expected = [naive.ridge_movement(sums.matrix(), column, alpha, intercept) for column in sums.b.T]
+        assert_close(ridge_movement(sums.matrix(), sums.b, ridge), expected, "solve")
+
+
+def test_for_independent_rows_it_is_near_the_movement_of_the_predictions():
+    random = np.random.default_rng(2)
+    X = random.normal(size=(200, 4))
+    y = X @ [1.0, 2.0, 0.0, -1.0] + 100.0
+    for alpha in (10.0, 100.0, 1000.0, 1e5):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RidgeWarning)
+            one, two = (LSTD(0.0, 0.0, a).fit(X, y, terminated=np.ones(200, bool)) for a in (alpha, alpha / 2))
+        moved = np.linalg.norm(two.predict(X) - one.predict(X)) / np.linalg.norm(one.predict(X) - one.predict(X).mean())
+        found = ridge_movement(one.statistics_.matrix(), one.statistics_.b, one.model_.ridge)
+        assert found == pytest.approx(moved, rel=0.1)
+
+
+@pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.parametrize("alpha", [1.0, 1e-3, 1e-6])
+def test_states_from_which_no_end_is_reached_are_named_wherever_a_model_is_fitted(alpha, intercept):
+    X, y, columns = logs(endless=True)
+    settings = {"gamma": 1.0, "alpha": alpha, "fit_intercept": intercept}
+    words = (
+        r"moves the predictions by (98|99|100) % of their .*grow without bound.*no end is reached.*Drop these states"
+    )
+    with pytest.warns(RidgeWarning, match=words):
+        model = LSTD(**settings).fit(X, y, **columns)
+    with pytest.warns(RidgeWarning, match=words):
+        LSTD(**settings).fit_statistics(model.statistics_)
+    with pytest.warns(RidgeWarning, match=words):
+        fit_chunks([{"X": X, "y": y, **columns}], lmbda=0.9, **settings)
+    stream = LSTD(**settings).partial_fit(X, y, **columns)  # nobody asked for weights
+    with pytest.warns(RidgeWarning, match=words):
+        assert stream.coef_.shape == (4,)
+    with pytest.warns(RidgeWarning, match=words):
+        LSTDCV(1.0, alphas=[alpha], fit_intercept=intercept).fit(X, y, **columns)
+    if not intercept:
+        with pytest.warns(RidgeWarning, match=words):
+            model.statistics_.solve(alpha)
+    X, y, columns = logs(endless=False)
+    LSTD(**settings).fit(X, y, **columns)
+
+
+def test_a_ridge_term_that_is_too_large_is_said():
+    X, y, columns = logs(endless=False)
+    with pytest.warns(
+        RidgeWarning, match=r"their size: the ridge term decides.*smaller `alpha`, or `fit_intercept`"
+    ):
+        LSTD(1.0, alpha=1e4, fit_intercept=False).fit(X, y, **columns)
+    with pytest.warns(RidgeWarning, match=r"of their spread: the ridge term decides them.*Use a smaller `alpha`\.$"):
+        LSTD(1.0, alpha=1e4).fit(X, y + X[:, 0], **columns)
+    LSTD(1.0, alpha=1e4).fit(X, y * 0.0, **columns)  # nothing to move
+
+
+def test_a_singular_system_is_reported_as_such():
+    X, y, columns = logs(endless=True)
+    with pytest.warns(IllConditionedWarning, match="grow without bound .* Drop these rows") as given:
+        LSTD(1.0, alpha=0.0).fit(X, y, **columns)
+    assert [warning.category for warning in given] == [IllConditionedWarning]
