@@ -37,6 +37,21 @@ class Case:
         run = self.model.simulate(n_steps, seed)
         return Data(self.features[run.states], np.append(run.rewards, 0.0), {}, run.states)
 
+    def cut(self, n_episodes: int, length: int, seed: int) -> Data:
+        """Draw one stream of episodes and cut it after each `length` transitions of an episode, with a horizon row."""
+        run = self.model.simulate(n_episodes * length, seed)
+        states, rows, episode, ends = run.states, [], [], []
+        for i in range(n_episodes):
+            first = rows[-1] + bool(ends[-1]) if rows else 0
+            last = first + int(np.argmax(np.append(run.terminated[first : first + length], True)))
+            ended = last - first < length
+            rows += range(first, last + 1)
+            episode += [i] * (last + 1 - first)
+            ends += [False] * (last - first) + [ended]
+        places = np.array(rows)
+        columns = {"episode": np.array(episode), "terminated": np.array(ends)}
+        return Data(self.features[states[places]], np.append(run.rewards, 0.0)[places], columns, states[places])
+
     def episodes(self, n_episodes: int, seed: int) -> Data:
         """Draw episodes until so many have ended."""
         n_steps, ends = 64 * n_episodes, np.empty(0, dtype=np.intp)
@@ -114,3 +129,22 @@ def episodic_cases(seed: int) -> list[Case]:
         )
         cases += [Case(f"{k} random states, {kind}", model, make_features(lasting, kind)) for kind in kinds]
     return cases
+
+
+def cut_cases(seed: int) -> list[Case]:
+    """First-passage times at γ = 1 of a walk on 20 states, about 290 steps; the same for every seed."""
+    P = 0.5 * (np.eye(20, k=1) + np.eye(20, k=-1))
+    P[-1, -1] = 0.5
+    model = MRP(P, np.ones((20, 20)), gamma=1.0, start=np.full(20, 0.05))
+    x = np.arange(1, 21)[:, np.newaxis] / 20
+    cubic, bumps = x ** np.arange(1, 4), np.exp(-0.5 * ((x - np.linspace(0, 1, 7)) / 0.12) ** 2)
+    return [Case("first passage, " + name, model, phi) for name, phi in (
+        ("tabular", np.eye(20)), ("cubic", cubic), ("bumps", bumps)
+    )]  # fmt: skip
+
+
+def wide_cases(seed: int) -> list[Case]:
+    """More features than rows: 150 normal features of 300 random states."""
+    model = RandomMRP(300, 10, 0.1, seed, gamma=0.9)
+    features = np.random.default_rng(seed).normal(size=(300, 150))
+    return [Case("300 random states, 150 features", model, features)]

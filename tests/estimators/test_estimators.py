@@ -64,6 +64,7 @@ def state(model):
 
 @quick
 @given(streams(), st.sampled_from(VARIANTS), st.booleans())
+@pytest.mark.filterwarnings("ignore::lstd.errors.RidgeWarning", "ignore::lstd.errors.EffectiveSampleWarning")
 def test_fit_solves_the_system_of_the_definition(stream, variant, fit_intercept):
     model = model_of(stream, variant, fit_intercept=fit_intercept)
     A, b = definition(with_ones(stream) if fit_intercept else stream, variant)
@@ -172,6 +173,7 @@ def test_weights_are_solved_for_when_they_are_asked_for():
         LSTD(alpha=0.0).fit(np.zeros((2, 1)), np.zeros(2))
 
 
+@pytest.mark.filterwarnings("ignore::lstd.errors.RidgeWarning")
 def test_parameters_set_later_wait_for_the_next_fit():
     model = LSTD().fit(X, y)
     before = model.predict(X)

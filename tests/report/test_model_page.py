@@ -139,6 +139,7 @@ def test_the_window_begins_where_rows_are_scored():
     assert found.weight.sum() == 400 - 1 - 43  # 0.9^h < 0.01 from h = 44 on
 
 
+@pytest.mark.filterwarnings("ignore::lstd.errors.RidgeWarning")
 def test_without_observed_returns_or_intervals_the_predictions_remain():
     X, y = stream(40)
     figure = plot_predictions(LSTD(gamma=1.0, fit_intercept=False, n_blocks=0).fit(X, y), X, y)

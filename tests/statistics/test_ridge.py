@@ -77,9 +77,7 @@ def test_states_from_which_no_end_is_reached_are_named_wherever_a_model_is_fitte
 
 def test_a_ridge_term_that_is_too_large_is_said():
     X, y, columns = logs(endless=False)
-    with pytest.warns(
-        RidgeWarning, match=r"their size: the ridge term decides.*smaller `alpha`, or `fit_intercept`"
-    ):
+    with pytest.warns(RidgeWarning, match=r"their size: the ridge term decides.*smaller `alpha`, or `fit_intercept`"):
         LSTD(1.0, alpha=1e4, fit_intercept=False).fit(X, y, **columns)
     with pytest.warns(RidgeWarning, match=r"of their spread: the ridge term decides them.*Use a smaller `alpha`\.$"):
         LSTD(1.0, alpha=1e4).fit(X, y + X[:, 0], **columns)

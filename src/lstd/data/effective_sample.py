@@ -34,11 +34,11 @@ def effective_sample(rows: Rows, lmbda: float) -> float:
 
 @np.errstate(all="ignore")
 def warn_of_ratios(rows: Rows, lmbda: float) -> None:
-    """Give an EffectiveSampleWarning if the importance ratios leave few runs of rows."""
-    if (rows.ratios == 1.0).all():
+    """Give an EffectiveSampleWarning if the importance ratios leave few of many runs of rows."""
+    if lmbda == 0.0 or (rows.ratios == 1.0).all():
         return
     size, without = (effective_sample(one, lmbda) for one in (rows, replace(rows, ratios=np.ones(len(rows)))))
-    if size < min(FEW, 0.5 * without):
+    if size < FEW <= without:
         warn(
             f"The importance ratios leave an effective sample of {size:.2g} runs of rows, of {without:.0f} without "
             f"them: at `lmbda` {lmbda:g}, a few products of ratios decide the weights. Use a smaller `lmbda`.",
