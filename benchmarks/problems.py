@@ -40,7 +40,10 @@ class Case:
     def cut(self, n_episodes: int, length: int, seed: int) -> Data:
         """Draw one stream of episodes and cut it after each `length` transitions of an episode, with a horizon row."""
         run = self.model.simulate(n_episodes * length, seed)
-        states, rows, episode, ends = run.states, [], [], []
+        states = run.states
+        rows: list[int] = []
+        episode: list[int] = []
+        ends: list[bool] = []
         for i in range(n_episodes):
             first = rows[-1] + bool(ends[-1]) if rows else 0
             last = first + int(np.argmax(np.append(run.terminated[first : first + length], True)))

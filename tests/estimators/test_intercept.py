@@ -56,6 +56,7 @@ def test_intervals_are_those_without_it_where_a_state_is_seen_in_one_episode(var
         np.testing.assert_allclose(getattr(one, name)[others], getattr(two, name)[others], rtol=1e-4)
 
 
+@pytest.mark.filterwarnings("ignore::lstd.errors.RidgeWarning")
 def test_predictions_shrink_to_their_mean():
     X, y = np.eye(2)[[0, 0, 1, 1]], [0.0, 2.0, 2.0, 4.0]
     for alpha, expected in ((0.0, [1.0, 3.0]), (2.0, [1.5, 2.5]), (6.0, [1.75, 2.25])):  # 2 ± 1 · 2 / (2 + alpha)

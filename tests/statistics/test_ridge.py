@@ -68,9 +68,6 @@ def test_states_from_which_no_end_is_reached_are_named_wherever_a_model_is_fitte
         assert stream.coef_.shape == (4,)
     with pytest.warns(RidgeWarning, match=words):
         LSTDCV(1.0, alphas=[alpha], fit_intercept=intercept).fit(X, y, **columns)
-    if not intercept:
-        with pytest.warns(RidgeWarning, match=words):
-            model.statistics_.solve(alpha)
     X, y, columns = logs(endless=False)
     LSTD(**settings).fit(X, y, **columns)
 

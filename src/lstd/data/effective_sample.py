@@ -1,4 +1,4 @@
-"""Effective sample size of rows with importance ratios: how many stretches of data the products of ratios leave.
+"""Effective sample size of rows with importance ratios: how many runs of rows the products of ratios leave.
 
 The trace of a feature that is always one, e_t = ρ_t (1 + λγ_t e_{t−1}), is the weight of row t in the sums. Rows that
 share most of a trace count as one run: a whole episode if λγ = 1, else at most 1/(1 − λγ) consecutive rows of it. With

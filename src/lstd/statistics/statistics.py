@@ -50,7 +50,6 @@ from lstd.errors import InvalidInputError
 from lstd.io.archive import read, write
 from lstd.statistics.about import About
 from lstd.statistics.packing import pack, unpack
-from lstd.statistics.ridge import warn_of_ridge
 from lstd.statistics.solve import Solution, check_range, solve
 from lstd.statistics.summing import Sums, is_no_sum, no_sum, sum_chunks
 
@@ -437,10 +436,7 @@ class LSTDStatistics(ReadOnly):
             When the system is singular or nearly so.
         """
         alpha = check_real("alpha", alpha, 0.0, np.inf)
-        A = self.matrix(variant)
-        solution = solve(A, self.b, alpha)
-        if not solution.singular:
-            warn_of_ridge(A, self.b, np.full(len(A), alpha), self.gamma)
+        solution = solve(self.matrix(variant), self.b, alpha)
         return replace(solution, weights=solution.weights[:, 0]) if self.single else solution
 
     def save(self, path: str | os.PathLike[str]) -> None:

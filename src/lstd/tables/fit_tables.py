@@ -104,8 +104,8 @@ def fit_tables(
     -----
     MissingTerminationWarning
         When episodes have ids and no column says which terminated.
-    IllConditionedWarning
-        When the system is singular or nearly so.
+    IllConditionedWarning, RidgeWarning
+        As in :meth:`lstd.LSTD.fit`.
 
     Examples
     --------
