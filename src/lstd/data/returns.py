@@ -8,11 +8,13 @@ A horizon row, the last one of an episode that did not terminate, has G = v and 
 and u = 0. With λ = 1 and ρ = 1, G_t is the observed return and u_t v(horizon row): γ^h of it, with h transitions left.
 
 An episode that terminated early is always observed whole, one that was cut off never is. So rows whose return was
-observed are a sample that depends on the outcome. `UNOBSERVED` lists what can be done about that:
+observed are a sample that depends on the outcome. `UNOBSERVED` lists which rows can be scored:
 
-predict     every row but horizon rows, with the return completed by the prediction at the cut
+predict     every row but horizon rows
 ipcw        rows whose return was observed, weighted by the inverse probability that it was: `lstd.data.censoring`
-drop        the same rows with weight one, which is right only if cuts do not depend on the outcome
+drop        the same rows with weight one, which is right only if all episodes terminated, or none did
+
+The prediction at the cut completes the returns: in the last two only what is below a tolerance.
 """
 
 from __future__ import annotations
@@ -169,21 +171,18 @@ class ObservedReturns:
         Weight of the row in a score; 0 if it is not scored.
     completion : ndarray of shape (T,) or (T, m)
         Value at the cut that completes the return; without meaning if `unobserved` is 0.
-    completed : bool
-        Whether returns were completed.
     """
 
     returns: Array
     unobserved: Array
     weight: Array
     completion: Array
-    completed: bool
 
     @classmethod
     def whole(cls, returns: Array) -> ObservedReturns:
         """Return complete returns of weight 1."""
         nothing = np.zeros(len(returns))
-        return cls(returns, nothing, nothing + 1.0, nothing, False)
+        return cls(returns, nothing, nothing + 1.0, nothing)
 
     def of_reward(self, j: int) -> ObservedReturns:
         """Return those of one of m rewards."""
@@ -199,16 +198,13 @@ class ObservedReturns:
 def observed(
     rows: Rows, values: Array, ahead: Array | None = None, *, unobserved: str = "predict", tolerance: float = TOLERANCE
 ) -> ObservedReturns:
-    """Compute the returns of checked rows and their weights.
+    """Compute returns of checked rows, completed by `values` of rows and, with `X_next`, `ahead` of successors, (T, m).
 
-    In "predict", `values` (T, m) of rows and `ahead` (T, m) of successors, with `X_next`, complete the returns.
+    Raises InvalidInputError where `unobserved` has no answer.
     """
-    completed = unobserved == "predict"
-    if not completed:
-        values, ahead = np.zeros_like(values), None
     shares = unobserved_shares(rows)
     weight = row_weights(rows, unobserved, shares, tolerance)
     ends = np.flatnonzero(rows.ends)
     at_end = (values if ahead is None else ahead)[ends[np.cumsum(rows.ends) - rows.ends]]
     returns, at_end = (a[:, 0] if rows.single else a for a in (completed_returns(rows, values, ahead), at_end))
-    return ObservedReturns(returns, shares, weight, at_end, completed)
+    return ObservedReturns(returns, shares, weight, at_end)

@@ -131,7 +131,7 @@ def observed_returns(
     gamma : float in [0, 1]
         Discount per transition, unless `discount` gives one per row.
     prediction : array-like of the shape of `y`, optional
-        Prediction for each row, which completes the returns with ``unobserved="predict"``.
+        Prediction for each row, which completes the returns; 0 unless given, which ``unobserved="predict"`` refuses.
     y, episode, terminated, discount, importance_ratio, unobserved, tolerance
         As in :meth:`lstd.LSTD.score`, with the same errors and warnings about arrays.
 
@@ -266,7 +266,7 @@ def calibration(
     n_rows, total = np.bincount(bins), np.bincount(bins, weight)
     average = sparse.csr_array((weight / total[bins], (bins, np.arange(len(bins)))))  # (n_bins, T)
     expected, share = average @ predicted[kept], average @ (1.0 - returns.unobserved[kept])
-    completed = np.where(returns.completed, returns.unobserved, 0.0)[kept]
+    completed = returns.unobserved[kept]
     ahead = place(returns.completion[kept])
     behind = average @ sparse.csr_array((completed, (np.arange(len(bins)), ahead)), shape=average.shape[::-1])
     found = found[kept]

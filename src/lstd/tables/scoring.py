@@ -189,8 +189,7 @@ class _Waiting:
         if not len(episodes):
             return
         last = np.append(episodes[1:] != episodes[:-1], True)
-        completion = predicted if self._treatment.unobserved == "predict" else 0.0
-        returns, unobserved = discounted_returns(rewards, self._treatment.gamma, last, terminated, completion)
+        returns, unobserved = discounted_returns(rewards, self._treatment.gamma, last, terminated, predicted)
         waits = np.zeros(len(episodes), dtype=np.bool_)
         if not at_end:
             waits = (episodes == episodes[-1]) & (unobserved > _NEGLIGIBLE)
