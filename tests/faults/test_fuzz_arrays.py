@@ -94,7 +94,7 @@ def test_fit(seed):
     for case in range(CASES):
         model = fitted(rng) if case % 4 == 0 else LSTD()
         model.set_params(**options(rng))
-        arguments, done = mutated(rng, valid(rng))
+        arguments, done = mutated(rng, valid(rng, groups=True))
         done = f"case {case}, {model}, {done}"
         before = state(model) if hasattr(model, "model_") else pickle.dumps(vars(model))
         if attempt(lambda: model.fit(**arguments), done) is not None:  # noqa: B023
@@ -110,7 +110,7 @@ def test_partial_fit(seed):
     for case in range(CASES):
         if case % 10 == 0:
             model = fitted(rng)
-        arguments, done = mutated(rng, valid(rng))
+        arguments, done = mutated(rng, valid(rng, groups=True))
         done = f"case {case}, {model}, {done}"
         before = state(model)
         if attempt(lambda: model.partial_fit(**arguments), done) is None:  # noqa: B023
@@ -127,7 +127,7 @@ def test_what_fitted_models_tell(seed):
     model = fitted(rng)
     before = state(model)
     for case in range(CASES):
-        arguments, done = mutated(rng, {**valid(rng), "sample_weight": rng.random(12)})
+        arguments, done = mutated(rng, {**valid(rng, groups=True), "sample_weight": rng.random(12)})
         arguments["unobserved"] = str(rng.choice(["predict", "ipcw", "drop"]))
         done = f"case {case}, {model}, {done}"
         X = arguments["X"]
@@ -140,8 +140,8 @@ def test_what_fitted_models_tell(seed):
             assert not np.isnan(interval[0].lower).any(), done
             assert not np.isnan(interval[0].upper).any(), done
         assert score is None or score[0] <= 1.0 or np.isnan(score[0]), done
-        attempt(lambda: model.predict_interval(valid(rng)["X"], scalar(rng)), done)
-        attempt(lambda: model.score(valid(rng)["X"], rng.normal(size=12), tolerance=scalar(rng)), done)
+        attempt(lambda: model.predict_interval(valid(rng, groups=True)["X"], scalar(rng)), done)
+        attempt(lambda: model.score(valid(rng, groups=True)["X"], rng.normal(size=12), tolerance=scalar(rng)), done)
         assert state(model) == before, done
 
 
@@ -155,7 +155,7 @@ def test_parameters():
         model.set_params(**{name: scalar(rng)})
         done = f"case {case}, {model}"
         for call in (model.fit, model.partial_fit):
-            data = valid(rng)
+            data = valid(rng, groups=True)
             if attempt(lambda: call(**data), done) is not None:  # noqa: B023
                 check_model(model, done)
                 break

@@ -12,8 +12,8 @@ from scipy import sparse
 N = 3  # features
 
 
-def valid(rng, n_rows=12):
-    """Arguments of `fit` that follow the data contract: two episodes, the second one truncated."""
+def valid(rng, n_rows=12, *, groups=False):
+    """Arguments of `fit` that follow the data contract: two episodes, the second one truncated; perhaps with groups."""
     X = rng.normal(size=(n_rows, N))
     arguments = {
         "X": X,
@@ -24,6 +24,9 @@ def valid(rng, n_rows=12):
         "discount": rng.uniform(0.0, 1.0, n_rows),
         "importance_ratio": rng.uniform(0.0, 2.0, n_rows),
     }
+    if groups:
+        names = [[1, 1], [1, 0], ["a", "b"]][int(rng.integers(3))]
+        arguments["groups"] = np.repeat(names, [n_rows // 2, n_rows - n_rows // 2])
     kept = [name for name in arguments if name in ("X", "y") or rng.random() < 0.5]
     return {name: arguments[name] for name in kept}
 

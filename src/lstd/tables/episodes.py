@@ -74,7 +74,6 @@ class Episodes:
         self._last: Row | None = None  # the next chunk decides whether its episode continues
         self._cut: tuple[str, int] | None = None  # the row before it, if of the same episode and truncated
         self._seen, self._groups = SeenIds(), SeenIds()
-        self._first_name: Any = None
         self._types: set[type] = set()
 
     def follow(self, file: str, first: int, marks: Marks, n_sure: int) -> tuple[NDArray[np.int64], Fault | None]:
@@ -159,8 +158,6 @@ class Episodes:
         if ids is None:
             return None
         new = _begun(ids, len(begins), bool(begins[0]))
-        if self._first_name is None and new:
-            self._first_name = new[0][1]
         self._types.update(_type(name) for _, name in new)
         return _again(new, self._seen, self._roles.episode, COMES_AGAIN)
 

@@ -83,8 +83,8 @@ def fit_tables(
         features for that, the model has no intervals. A chunk is always read. Python and its packages, a few matrices
         of n² numbers for n features, and the pages that the Parquet reader holds come on top.
     independent : bool, default False
-        Whether each table begins a new episode; ids may then occur again in other tables. Not for a dataset that is
-        filtered or in memory.
+        Whether each table begins a new episode; ids of episodes may then occur again in other tables. Not for a dataset
+        that is filtered or in memory.
 
     Returns
     -------
