@@ -27,6 +27,8 @@ def shown(value: Any) -> str:
 
 def shown_id(name: Any) -> str:
     """Return an id of an episode or a group as a message shows it."""
+    if isinstance(name, np.datetime64):  # of nanoseconds, which Python has as integers
+        return repr(str(name))
     return f"{name.item() if hasattr(name, 'item') else name!r:.80}"
 
 
