@@ -276,6 +276,12 @@ def test_nothing_to_choose_by_is_said(zero):
     assert np.isfinite(model.cv_results_["mean_test_score"]).all()
 
 
+def test_an_intercept_at_gamma_1_needs_ends():
+    stream = stream_of()
+    with pytest.raises(InvalidInputError, match="`terminated` must be set for some row outside of each fold"):
+        LSTDCV(1.0).fit(stream.X, stream.y)
+
+
 def test_ill_conditioned_pairs_are_not_chosen():
     stream = stream_of(episodes=10)
     X = np.column_stack([stream.X, stream.X[:, 0]])

@@ -215,6 +215,11 @@ def _chosen(
 ) -> Selection:  # fmt: skip
     """Choose a pair in three stages, from weights of all data and without each fold."""
     allowed = condition < _LARGEST_CONDITION
+    if not allowed.any() and grid.unpenalised and rows.gamma == 1.0 and np.isinf(condition).all():
+        raise InvalidInputError(
+            "`terminated` must be set for some row outside of each fold: an intercept has no value at `gamma` 1 if no "
+            "end is reached. Pass data that terminate more often, or use a `gamma` below 1."
+        )
     if not allowed.any():
         raise InvalidInputError(
             f"`alphas` must hold a value with a well-conditioned system; the least condition number is "

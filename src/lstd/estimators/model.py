@@ -121,7 +121,7 @@ class Model:
             A = without_rounding(A, self.statistics.n_transitions)
         solution = solve(A, b, self.ridge, penalty=self.penalty)
         if not solution.singular:
-            warn_of_ridge(A, b, self.ridge, self.statistics.gamma)
+            warn_of_ridge(A, b, self.ridge, solution.weights, self.statistics.gamma)
         return solution
 
     @cached_property

@@ -23,7 +23,7 @@ _FAR = 2.0**-20  # factor of α at which the weights still grow if they have no 
 _NOTHING = 1e-12  # share of bᵀθ that is rounding
 
 
-def ridge_movement(A: Array, b: Array, ridge: Array, factor: float = 0.5) -> Array:
+def ridge_movement(A: Array, b: Array, ridge: Array, weights: Array, factor: float = 0.5) -> Array:
     """Compute how far θ moves as the ridge term falls by a factor, relative to its size, (m,); 0 where it cannot.
 
     Parameters
@@ -32,13 +32,16 @@ def ridge_movement(A: Array, b: Array, ridge: Array, factor: float = 0.5) -> Arr
     b : ndarray of shape (n, m)
     ridge : ndarray of shape (n,)
         Ridge coefficient of each weight; zero in the last place for the column of ones.
+    weights : ndarray of shape (n, m)
+        θ(α).
     factor : float, default 0.5
 
     Examples
     --------
     >>> import numpy as np
     >>> from lstd.statistics.ridge import ridge_movement
-    >>> ridge_movement(np.diag([3.0, 0.0]), np.array([[1.0, 0.0], [0.0, 1.0]]), np.full(2, 2.0))  # 1/(3 + 1) and 1
+    >>> A, b = np.diag([3.0, 0.0]), np.eye(2)
+    >>> ridge_movement(A, b, np.full(2, 2.0), np.diag([0.2, 0.5]))  # (α/2)/(3 + α/2) and 1
     array([0.25, 1.  ])
     """
     total = np.zeros(b.shape[1])
@@ -47,24 +50,25 @@ def ridge_movement(A: Array, b: Array, ridge: Array, factor: float = 0.5) -> Arr
             return total
         total = b[-1] ** 2 / abs(A[-1, -1])
         A, b = (part[:-1] - np.outer(A[:-1, -1], part[-1]) / A[-1, -1] for part in (A, b))
-        A, ridge = A[:, :-1], ridge[:-1]
+        A, ridge, weights = A[:, :-1], ridge[:-1], weights[:-1]
     if not ridge.any():
         return np.zeros(b.shape[1])
     try:
-        before, after = (np.sum(b * np.linalg.solve(A + np.diag(f * ridge), b), axis=0) for f in (1.0, factor))
+        moved = np.linalg.solve(A + np.diag(factor * ridge), b)
     except np.linalg.LinAlgError:
         return np.zeros(b.shape[1])
+    before, after = np.sum(b * weights, axis=0), np.sum(b * moved, axis=0)
     some = np.abs(before) > _NOTHING * np.maximum(total, np.abs(before))
     return np.asarray(np.abs(np.divide(after - before, before, out=np.zeros_like(before), where=some)))
 
 
 @np.errstate(all="ignore")
-def warn_of_ridge(A: Array, b: Array, ridge: Array, gamma: float) -> None:
+def warn_of_ridge(A: Array, b: Array, ridge: Array, weights: Array, gamma: float) -> None:
     """Give a RidgeWarning if halving the ridge term moves predictions by more than half of their size."""
-    movement = float(np.nan_to_num(ridge_movement(A, b, ridge)).max(initial=0.0))
+    movement = float(np.nan_to_num(ridge_movement(A, b, ridge, weights)).max(initial=0.0))
     if not movement > MOST:
         return
-    grows = float(np.nan_to_num(ridge_movement(A, b, ridge, _FAR)).max()) > 2.0**-4 / _FAR
+    grows = float(np.nan_to_num(ridge_movement(A, b, ridge, weights, _FAR)).max()) > 2.0**-4 / _FAR
     if grows and gamma == 1.0:
         why = (
             "they grow without bound as `alpha` falls, as at `gamma` 1 for states from which no end is reached, whose "
