@@ -45,6 +45,7 @@ def test_value_error_of_an_estimator_is_that_of_its_predictions():
         assert value_error(fitted, model, features) == pytest.approx(expected, rel=1e-12)
 
 
+@pytest.mark.filterwarnings("ignore::lstd.errors.RidgeWarning")  # one step
 def test_value_error_against_the_best_fit_is_the_error_of_the_paper():
     model = RandomMRP(10, 3, 0.1, seed=1000)
     features = make_features(model, "binary")
