@@ -179,6 +179,19 @@ class LSTD(Predictor):
             spread: the ridge term decides them.
         EffectiveSampleWarning
             When products of importance ratios leave an effective sample below ten.
+
+        Examples
+        --------
+        The standard error of a mean of twelve numbers, and of six pairs of them that depend on one another:
+
+        >>> import numpy as np
+        >>> from lstd import LSTD
+        >>> X, y, done = np.ones((12, 1)), np.arange(12.0), np.ones(12, dtype=bool)
+        >>> model = LSTD(alpha=0.0, fit_intercept=False).fit(X, y, terminated=done)
+        >>> model.predict([[1.0]], return_std=True)[1].round(2)
+        array([1.04])
+        >>> model.fit(X, y, terminated=done, groups=np.arange(12) // 2).predict([[1.0]], return_std=True)[1].round(2)
+        array([1.53])
         """
         data = (X, y, episode, terminated, X_next, discount, importance_ratio, groups)
         model = self._extended(None, data, sort=True)
