@@ -43,7 +43,7 @@ Array = NDArray[np.float64]
 
 _FEWEST = (10, 100)  # episodes, and rows of one
 _MOST_BLOCKS, _BYTES = 256, 2**28  # longer blocks would hide from ν the kurtosis of their scores
-_MOST_DIRECTIONS, _CLIP, _BLOCKS_PER_TERM = 8, 3.0, 4
+_MOST_DIRECTIONS, _CLIP, _BLOCKS_PER_TERM = 8, 3.0, 6
 _RIDGE = 2.0**-36  # changes no relevant digit, in units of the mean square of a column
 _DEPENDENT = 1e-6  # share of the mean square below which a column is a weighted sum of others
 _ROUNDING = 1e-18  # share of the mean square of the predictions that is rounding
@@ -95,10 +95,12 @@ def check_misfit(rows: Rows, model: Model, *, tree: bool = True) -> MisfitCheck:
     n = rows.n_features + _MOST_DIRECTIONS * (_MOST_DIRECTIONS + 1) // 2
     layout = Layout(max(_FEWEST[0], min(_MOST_BLOCKS, _BYTES // (16 * n**2))))
     _, starts = layout.extended(rows.begins)
+    lengths = np.diff([0, *starts, len(rows)])
+    blocks = float(len(rows) ** 2 / np.sum(lengths**2))  # of equal length that would vary as much
     with one_blas_thread(), threadpool_limits(1, "openmp"), np.errstate(over="ignore", invalid="ignore"):
         gram = _dense(rows.X.T @ rows.X) / len(rows)
         check_range(gram)
-        tests, r = _test_functions(rows, gram, model, (1 + len(starts)) // _BLOCKS_PER_TERM, tree)
+        tests, r = _test_functions(rows, gram, model, int(blocks) // _BLOCKS_PER_TERM, tree)
         found = []
         for j in range(rows.y.shape[1]):
             own = np.hstack([tests[:, :r], tests[:, r + j : r + j + 1]])
