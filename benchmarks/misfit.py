@@ -30,7 +30,7 @@ from pages import write_between
 from provenance import describe_machine
 
 Array = NDArray[np.float64]
-Data = tuple[Array, Array, dict[str, Array], float]  # features, rewards, other columns, discount
+Data = tuple[Array, Array, dict[str, Any], float]  # features, rewards, other columns, discount
 
 SOURCE = "benchmarks/misfit.py"
 HERE = Path(__file__).resolve().parent
@@ -138,7 +138,8 @@ def checked(name: str, part: str, seed: list[int]) -> tuple[float, float, float]
     with warnings.catch_warnings(), threadpool_limits(1):
         warnings.simplefilter("ignore")
         check = LSTD(gamma, 0.9, fit_intercept=True).fit(X, y, **columns).misfit_check(X, y, **columns)
-    return check.p_value, check.systematic, check.standard_error
+    assert check.standard_error is not None
+    return float(check.p_value), float(check.systematic), float(check.standard_error)
 
 
 def table(found: dict[str, Any]) -> list[str]:

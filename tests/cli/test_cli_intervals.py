@@ -15,7 +15,7 @@ from test_cli_model import COLUMNS, FIT, table, write_csv
 from lstd import LSTD, LSTDCV
 from lstd.cli.app import run
 from lstd.data.settings import Settings
-from lstd.estimators.cross_validation import choose
+from lstd.estimators.choice import choose
 from lstd.estimators.loading import estimator_of
 from lstd.estimators.saving import read_model
 from lstd.tables import stream

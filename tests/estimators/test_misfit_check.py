@@ -10,9 +10,11 @@ import pytest
 from scipy import sparse, special
 from sklearn.ensemble import HistGradientBoostingRegressor
 
+import lstd
 import naive
-from lstd import LSTD
-from lstd.errors import InvalidInputError, MisfitWarning
+from lstd import LSTD, LSTDCV
+from lstd.errors import InvalidInputError, LSTDWarning, MisfitWarning
+from lstd.mrp import RandomWalk
 from tolerances import assert_close
 
 
@@ -196,3 +198,35 @@ def test_constant_and_huge_features():
         model.misfit_check(X, 1e200 * y, **columns)
     with pytest.raises(InvalidInputError, match="row 3 has nan in column 1"):
         model.misfit_check(np.where(np.arange(2 * len(X)).reshape(-1, 2) == 7, np.nan, X), y, **columns)
+
+
+def test_a_choice_of_settings_is_checked(tmp_path):
+    X, y, columns = episodes(200, 13, lambda x: 2 * x[:, 0] ** 2)
+    with pytest.warns(MisfitWarning, match="mean standard error"):
+        model = LSTDCV(gamma=0.5, lmbdas=[0.0, 0.5, 1.0]).fit(X, y, **columns)
+    assert model.misfit_check_.misfit is True
+    assert model.bias_check_ == "`lmbda` must be below 1 for a check of bias; got 1, which does not bootstrap." or (
+        0 <= model.bias_check_.p_value <= 1
+    )
+    model.save(tmp_path / "model.lstd")
+    loaded = lstd.load(tmp_path / "model.lstd")
+    assert vars(loaded.misfit_check_) == vars(model.misfit_check_)
+    assert str(loaded.bias_check_) == str(model.bias_check_)
+    few = slice(0, int(np.flatnonzero(columns["terminated"])[5]) + 1)
+    short = LSTDCV(gamma=0.5, lmbdas=[0.0, 0.5]).fit(X[few], y[few], **{name: x[few] for name, x in columns.items()})
+    assert short.misfit_check_.startswith("A check of misfit needs at least 10 episodes")
+
+
+def test_scores_that_chance_explains_leave_lmbda_arbitrary():
+    X, y, columns = episodes(40, 14)
+    model = LSTDCV(gamma=0.5, lmbdas=[0.0, 0.5, 1.0]).fit(X, y, **columns)
+    low, high = model.arbitrary_scores_
+    assert low <= model.best_score_ <= high
+    chain = RandomWalk(19)
+    run = chain.simulate(4000, 1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", LSTDWarning)
+        model = LSTDCV(gamma=1.0).fit(
+            np.eye(5)[np.arange(19) // 4][run.states[:-1]], run.rewards, terminated=run.terminated
+        )
+    assert model.arbitrary_scores_ is None

@@ -112,7 +112,7 @@ def fit_chunks(
     >>> model.n_transitions_, model.predict([[1.0]])
     (5, array([2.]))
     """
-    from lstd.estimators.cross_validation import choose  # scikit-learn takes two seconds to import
+    from lstd.estimators.choice import choose  # scikit-learn takes two seconds to import
     from lstd.estimators.loading import estimator_of
 
     runner = Runner(n_jobs, executor, client)

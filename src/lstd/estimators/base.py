@@ -20,11 +20,12 @@ from lstd.data.returns import TOLERANCE, warn_if_little
 from lstd.data.rows import Rows
 from lstd.errors import InvalidInputError
 from lstd.errors import warn as give_warning
-from lstd.estimators.bias_check import BiasCheck, check_bias
+from lstd.estimators.bias_check import check_bias
+from lstd.estimators.check_results import BiasCheck, MisfitCheck
 from lstd.estimators.comparison import Comparison, check_rewards, compare
 from lstd.estimators.inputs import checked_features, checked_rows
 from lstd.estimators.intervals import SCALES, Interval
-from lstd.estimators.misfit_check import MisfitCheck, check_misfit
+from lstd.estimators.misfit_check import check_misfit
 from lstd.estimators.model import Model
 from lstd.estimators.saving import read_model, write_model
 

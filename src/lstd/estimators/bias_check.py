@@ -13,7 +13,7 @@ the bias from E blocks (Bai and Saranadasa 1996).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,7 @@ from scipy import sparse, special
 from lstd.data.feature_matrix import check_finite
 from lstd.data.rows import Rows
 from lstd.errors import BiasWarning, InvalidInputError, warn
+from lstd.estimators.check_results import SIGNIFICANT, BiasCheck
 from lstd.estimators.intervals import degrees_of_freedom
 from lstd.estimators.model import Model
 from lstd.statistics.blocks import no_blocks
@@ -29,34 +30,8 @@ from lstd.statistics.solve import check_range
 
 Array = NDArray[np.float64]
 
-SIGNIFICANT = 0.01  # p-value below which there is a warning
 _FEWEST = (5, 20)  # episodes, and rows of one
 _RIDGE = 2.0**-6  # in units of the mean square of a feature; a larger one alone would make the two estimates differ
-
-
-@dataclass(frozen=True, eq=False)
-class BiasCheck:
-    """Predictions with λ compared with predictions with λ = 1; numbers, or arrays of shape (m,) for m rewards.
-
-    Attributes
-    ----------
-    difference : float or ndarray
-        Root mean square of the difference of the predictions, over the rows.
-    expected : float or ndarray
-        Expectation of `difference` by chance alone.
-    size : float or ndarray
-        Root mean square of the predictions with λ = 1.
-    p_value : float or ndarray
-        Probability of a difference at least as large without bias.
-    biased : bool or ndarray of bool
-        Whether the p-value is below 0.01.
-    """
-
-    difference: float | Array
-    expected: float | Array
-    size: float | Array
-    p_value: float | Array
-    biased: bool | NDArray[np.bool_]
 
 
 @np.errstate(over="ignore", invalid="ignore")  # `check_range` reports overflow

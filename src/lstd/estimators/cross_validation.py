@@ -19,7 +19,7 @@ The constants were chosen on random Markov reward processes, and confirmed on ot
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import reduce
 from itertools import pairwise
 from typing import Any
@@ -33,7 +33,7 @@ from lstd.data.checks import check_grid, check_integer
 from lstd.data.feature_matrix import Features, check_finite
 from lstd.data.returns import completed_returns, unobserved_shares
 from lstd.data.rows import Rows
-from lstd.data.settings import ALPHA, ALPHAS, LMBDA, LMBDAS, VARIANT, Settings
+from lstd.data.settings import ALPHA, ALPHAS, LMBDA, LMBDAS, VARIANT
 from lstd.errors import InvalidInputError, NothingToChooseWarning, warn
 from lstd.estimators.model import Selection
 from lstd.statistics.solve import check_range, solve, without_rounding
@@ -49,28 +49,6 @@ _CAUTION_OF_EPISODES, _CAUTION_OF_ROWS = 1.0, 0.25  # standard errors, in the la
 _FOLDS, _FEWEST_EPISODES = 10, 5
 _LARGEST_CONDITION = 1e10
 _MOST_JOBS = 1024  # threads
-_OPERATIONS_PER_BYTE = 100.0  # that take as long as reading a byte does
-
-
-def choose(rows: Rows, settings: Settings, on_progress: OnProgress | None = None) -> tuple[Settings, Selection]:
-    """Choose the settings in `settings.choose` from the first rows of large data.
-
-    `on_progress` is given the work in bytes that could be read meanwhile. Raises as :func:`select` does.
-    """
-    n = rows.n_features
-    work = (len(rows) * n**2 + 200.0 * n**3) / _OPERATIONS_PER_BYTE
-
-    def report(text: str, done: float, total: float) -> None:
-        if on_progress is not None:
-            on_progress(text, done * work, total * work)
-
-    selection = select(
-        rows,
-        lmbdas=None if "lmbda" in settings.choose else [settings.lmbda],
-        alphas=None if "alpha" in settings.choose else [settings.alpha],
-        variant=settings.variant, fit_intercept=settings.fit_intercept, on_progress=report,
-    )  # fmt: skip
-    return replace(settings, lmbda=selection.lmbda, alpha=selection.alpha), selection
 
 
 def select(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -15,7 +14,8 @@ from lstd.data.effective_sample import warn_of_ratios
 from lstd.data.rows import warn_of_breaks
 from lstd.data.settings import GAMMA, VARIANT, Settings
 from lstd.estimators.base import Fitted, Predictor
-from lstd.estimators.cross_validation import select
+from lstd.estimators.check_results import Checks
+from lstd.estimators.choice import choose_settings
 from lstd.estimators.inputs import checked_rows
 from lstd.estimators.model import LSTDCV_OPTIONS, Model, Selection
 from lstd.statistics.blocks import no_blocks
@@ -57,6 +57,14 @@ class LSTDCV(Predictor):
         over all data and the data without each fold; ``observed_share``, the same for all pairs. Pairs with an
         ill-conditioned system have NaN as scores and the last rank.
     n_folds_ : int
+    arbitrary_scores_ : tuple of float, or None
+        If chance explains the differences among the best scores of each λ: the least and the largest. Then λ is
+        arbitrary as far as the data tell; more features may help where no λ does.
+    bias_check_ : BiasCheck or str
+        Result of :meth:`bias_check` with the first rows, up to 2²⁰ features in all, or why it could not run.
+    misfit_check_ : MisfitCheck or str
+        The same of :meth:`misfit_check`, without its boosted tree. `fit` gives the warnings of both checks. Where both
+        fire, add features before a larger λ: a larger one only mends the bias.
     coef_, intercept_, statistics_, coef_covariance_, condition_number_, n_transitions_, n_episodes_, n_features_in_,
     feature_names_in_
         As in :class:`lstd.LSTD`.
@@ -77,6 +85,9 @@ class LSTDCV(Predictor):
     observed_share_ = Fitted(lambda model: _selection(model).observed_share)
     cv_results_ = Fitted(lambda model: _selection(model).results)
     n_folds_ = Fitted(lambda model: _selection(model).n_folds)
+    arbitrary_scores_ = Fitted(lambda model: _selection(model).arbitrary_scores)
+    bias_check_ = Fitted(lambda model: _checks(model).bias)
+    misfit_check_ = Fitted(lambda model: _checks(model).misfit)
 
     def __init__(
         self,
@@ -118,12 +129,10 @@ class LSTDCV(Predictor):
         checker = BaseEstimator()
         rows = checked_rows(checker, data, settings.gamma, reset=True, warn=True, sort=True)
         rows = rows.with_ones() if settings.fit_intercept else rows
-        selection = select(
-            rows, lmbdas=self.lmbdas, alphas=self.alphas, variant=settings.variant,
-            fit_intercept=settings.fit_intercept, cv=self.cv, n_jobs=self.n_jobs,
+        settings, selection = choose_settings(
+            rows, settings, lmbdas=self.lmbdas, alphas=self.alphas, cv=self.cv, n_jobs=self.n_jobs,
             on_progress=_report_progress if self.verbose else None,
         )  # fmt: skip
-        settings = replace(settings, lmbda=selection.lmbda, alpha=selection.alpha)
         blocks = no_blocks(rows, settings.lmbda, self.n_blocks).extended(rows)
         warn_of_breaks(rows, settings.lmbda)
         warn_of_ratios(rows, settings.lmbda)
@@ -134,6 +143,12 @@ class LSTDCV(Predictor):
 def _selection(model: Model) -> Selection:
     assert model.selection is not None
     return model.selection
+
+
+def _checks(model: Model) -> Checks:
+    checks = _selection(model).checks
+    assert checks is not None
+    return checks
 
 
 def _report_progress(text: str, done: float, total: float) -> None:

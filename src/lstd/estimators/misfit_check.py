@@ -19,7 +19,7 @@ systematic part with the bias tr V.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -30,7 +30,8 @@ from threadpoolctl import threadpool_limits
 from lstd.data.feature_matrix import Features, check_finite
 from lstd.data.rows import Rows
 from lstd.errors import MisfitWarning, warn
-from lstd.estimators.bias_check import SIGNIFICANT, check_enough
+from lstd.estimators.bias_check import check_enough
+from lstd.estimators.check_results import SIGNIFICANT, MisfitCheck
 from lstd.estimators.cross_validation import folds_of, lambda_returns, without_each
 from lstd.estimators.intervals import degrees_of_freedom, influence_of
 from lstd.estimators.model import Model
@@ -51,37 +52,6 @@ _FOLDS, _TREE_FEATURES, _TREE_ENTRIES = 5, 64, 2**20
 _TREE: dict[str, Any] = {
     "max_iter": 20, "max_depth": 3, "min_samples_leaf": 20, "early_stopping": False, "random_state": 0,
 }  # fmt: skip
-
-
-@dataclass(frozen=True, eq=False)
-class MisfitCheck:
-    """Returns compared with what any weighted sum of the features can predict; arrays have shape (m,), for m rewards.
-
-    Attributes
-    ----------
-    systematic : float or ndarray
-        Root mean square, over the rows, of the part of the expected returns that squares, products and a boosted tree
-        of the features predict and no weighted sum of the features does; less what chance contributes, at least 0.
-    expected : float or ndarray
-        What chance alone would contribute.
-    standard_error : float, ndarray or None
-        Mean standard error of the model's predictions; None if the model has no intervals.
-    p_value : float or ndarray
-        Probability of a dependence at least as clear by chance.
-    misfit : bool or ndarray of bool
-        Whether the p-value is below 0.01.
-    """
-
-    systematic: float | Array
-    expected: float | Array
-    standard_error: float | Array | None
-    p_value: float | Array
-    misfit: bool | NDArray[np.bool_]
-
-    @property
-    def dominates(self) -> bool:
-        """Whether, for some reward, there is a misfit that exceeds the mean standard error of the predictions."""
-        return self.standard_error is not None and bool(np.any(self.misfit & (self.systematic > self.standard_error)))
 
 
 def check_misfit(rows: Rows, model: Model, *, tree: bool = True) -> MisfitCheck:

@@ -9,10 +9,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import special
 
 from lstd.data.feature_matrix import Features, product
 from lstd.data.settings import Settings
 from lstd.errors import InvalidInputError
+from lstd.estimators.check_results import Checks
 from lstd.estimators.intervals import Influence, Interval, influence_of
 from lstd.statistics.blocks import Blocks
 from lstd.statistics.ridge import warn_of_ridge
@@ -51,11 +53,33 @@ class Selection:
     n_folds: int
     n_rows: int  # in all folds
     results: dict[str, Array]  # as `LSTDCV.cv_results_`
+    checks: Checks | None = None  # of a model with these settings, of the first rows
 
     @property
     def observed_share(self) -> float:
         """Share of the discounted weight of held-out returns that was observed."""
         return float(self.results["observed_share"][0])
+
+    @property
+    def arbitrary_scores(self) -> tuple[float, float] | None:
+        """Least and largest of the best scores of each trace decay, if chance explains their differences; else None.
+
+        It does if, over the folds, no mean difference to the chosen pair exceeds its standard error times the 0.975
+        quantile of Student's t.
+        """
+        lmbdas = self.results["lmbda"]
+        mean = np.where(np.isnan(self.results["mean_test_score"]), -np.inf, self.results["mean_test_score"])
+        best = [i[np.argmax(mean[i])] for i in (np.flatnonzero(lmbdas == lmbda) for lmbda in np.unique(lmbdas))]
+        best = [i for i in best if np.isfinite(mean[i])]
+        if len(best) < 2 or self.n_folds < 2:
+            return None
+        folds = np.array([self.results[f"split{k}_test_score"] for k in range(self.n_folds)])
+        chosen = np.flatnonzero((lmbdas == self.lmbda) & (self.results["alpha"] == self.alpha))[0]
+        difference = folds[:, [chosen]] - folds[:, best]
+        error = difference.std(axis=0, ddof=1) / np.sqrt(self.n_folds)
+        if np.any(np.abs(difference.mean(axis=0)) > special.stdtrit(self.n_folds - 1, 0.975) * error):
+            return None
+        return float(mean[best].min()), float(mean[best].max())
 
 
 @dataclass(frozen=True, eq=False)

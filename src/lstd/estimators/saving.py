@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import asdict
-from typing import Any
+from dataclasses import asdict, fields
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lstd.data.settings import Settings
+from lstd.estimators.check_results import BiasCheck, Checks, MisfitCheck
 from lstd.estimators.intervals import Influence
 from lstd.estimators.model import LSTD_OPTIONS, LSTDCV_OPTIONS, Model, Origin, Selection
 from lstd.io.archive import read, write
@@ -20,6 +21,7 @@ from lstd.statistics.solve import Solution
 from lstd.statistics.statistics import unpack_statistics
 
 Array = NDArray[np.float64]
+T = TypeVar("T", BiasCheck, MisfitCheck)
 
 _SETTINGS = ("gamma", "lmbda", "alpha", "variant", "fit_intercept")
 _GONE = (
@@ -46,8 +48,11 @@ def write_model(model: Model, path: str | os.PathLike[str]) -> None:
     if not no_intervals:
         arrays |= {f"influence_{name}": getattr(model.influence, name) for name in ("vectors", "shift", "shares")}
     if model.selection is not None:
-        choice = {name: value for name, value in vars(model.selection).items() if name != "results"}
-        content["selection"] = choice | {"results": [*model.selection.results]}
+        choice = {name: value for name, value in vars(model.selection).items() if name not in ("results", "checks")}
+        checks = model.selection.checks
+        content["selection"] = choice | {
+            "results": [*model.selection.results], "checks": None if checks is None else _packed(checks),
+        }  # fmt: skip
         arrays |= {f"results_{name}": values for name, values in model.selection.results.items()}
     write(path, "model", content, arrays)
 
@@ -81,7 +86,7 @@ def unpack_model(document: Mapping[str, Any], arrays: Mapping[str, Array]) -> Mo
     return Model(
         Blocks(statistics, limit=0, reason=no_intervals or _GONE), settings, rewards=rewards,
         origin=None if document["origin"] is None else _origin(document["origin"]),
-        selection=None if selection is None else _selection(selection, arrays),
+        selection=None if selection is None else _selection(selection, arrays, m, statistics.single),
         options=options, saved_solution=solution,
         saved_influence=None if no_intervals else _influence(arrays, m, n, settings.fit_intercept),
     )  # fmt: skip
@@ -95,14 +100,41 @@ def _influence(arrays: Mapping[str, Array], m: int, n: int, intercept: bool) -> 
     )  # fmt: skip
 
 
-def _selection(choice: Mapping[str, Any], arrays: Mapping[str, Array]) -> Selection:
+def _selection(choice: Mapping[str, Any], arrays: Mapping[str, Array], m: int, single: bool) -> Selection:
     results = {name: arrays[f"results_{name}"] for name in texts(choice["results"])}
     for values in results.values():
         shaped(values, len(results["lmbda"]))
     _ = results["observed_share"][0]
     results["rank_test_score"] = results["rank_test_score"].astype(np.intp)
     lmbda, alpha, score = (number(choice[name]) for name in ("lmbda", "alpha", "score"))
-    return Selection(lmbda, alpha, score, count(choice["n_folds"]), count(choice["n_rows"]), results)
+    checks = None
+    if (found := choice["checks"]) is not None:
+        checks = Checks(_check(BiasCheck, found["bias"], m, single), _check(MisfitCheck, found["misfit"], m, single))
+    return Selection(lmbda, alpha, score, count(choice["n_folds"]), count(choice["n_rows"]), results, checks)
+
+
+def _packed(checks: Checks) -> dict[str, Any]:
+    """Return the results of checks as lists; why a check could not run as text."""
+    return {
+        check: result if isinstance(result, str) else {
+            name: None if value is None else np.atleast_1d(value).tolist() for name, value in vars(result).items()
+        }
+        for check, result in vars(checks).items()
+    }  # fmt: skip
+
+
+def _check(kind: type[T], content: Any, m: int, single: bool) -> T | str:
+    """Return the result of a check, one number or flag for each of m rewards."""
+    if isinstance(content, str):
+        return content
+    values: dict[str, Any] = {}
+    for one in fields(kind):
+        if content[one.name] is None and one.name == "standard_error":
+            values[one.name] = None
+            continue
+        given = [flag(value) if one.name in ("biased", "misfit") else number(value) for value in content[one.name]]
+        values[one.name] = shaped(np.array(given), m)[0].item() if single else shaped(np.array(given), m)
+    return kind(**values)
 
 
 def _origin(values: Mapping[str, Any]) -> Origin:

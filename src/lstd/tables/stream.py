@@ -17,7 +17,8 @@ from lstd.distributed.fit_chunks import split
 from lstd.distributed.memory import LEAST_MEMORY, MEMORY, choice_entries
 from lstd.distributed.runners import Runner
 from lstd.errors import InvalidInputError
-from lstd.estimators.cross_validation import OnProgress, choose
+from lstd.estimators.choice import choose
+from lstd.estimators.cross_validation import OnProgress
 from lstd.estimators.model import Model, Origin, Selection, model_of
 from lstd.statistics.statistics import LSTDStatistics
 from lstd.statistics.threads import available_cores, one_blas_thread

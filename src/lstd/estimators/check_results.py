@@ -1,0 +1,76 @@
+"""Results of the checks of a model, apart from how they are computed, so that a model can hold them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+SIGNIFICANT = 0.01  # p-value below which there is a warning
+
+
+@dataclass(frozen=True, eq=False)
+class BiasCheck:
+    """Predictions with λ compared with predictions with λ = 1; numbers, or arrays of shape (m,) for m rewards.
+
+    Attributes
+    ----------
+    difference : float or ndarray
+        Root mean square of the difference of the predictions, over the rows.
+    expected : float or ndarray
+        Expectation of `difference` by chance alone.
+    size : float or ndarray
+        Root mean square of the predictions with λ = 1.
+    p_value : float or ndarray
+        Probability of a difference at least as large without bias.
+    biased : bool or ndarray of bool
+        Whether the p-value is below 0.01.
+    """
+
+    difference: float | Array
+    expected: float | Array
+    size: float | Array
+    p_value: float | Array
+    biased: bool | NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class MisfitCheck:
+    """Returns compared with what any weighted sum of the features can predict; arrays have shape (m,), for m rewards.
+
+    Attributes
+    ----------
+    systematic : float or ndarray
+        Root mean square, over the rows, of the part of the expected returns that squares, products and a boosted tree
+        of the features predict and no weighted sum of the features does; less what chance contributes, at least 0.
+    expected : float or ndarray
+        What chance alone would contribute.
+    standard_error : float, ndarray or None
+        Mean standard error of the model's predictions; None if the model has no intervals.
+    p_value : float or ndarray
+        Probability of a dependence at least as clear by chance.
+    misfit : bool or ndarray of bool
+        Whether the p-value is below 0.01.
+    """
+
+    systematic: float | Array
+    expected: float | Array
+    standard_error: float | Array | None
+    p_value: float | Array
+    misfit: bool | NDArray[np.bool_]
+
+    @property
+    def dominates(self) -> bool:
+        """Whether, for some reward, there is a misfit that exceeds the mean standard error of the predictions."""
+        return self.standard_error is not None and bool(np.any(self.misfit & (self.systematic > self.standard_error)))
+
+
+@dataclass(frozen=True, eq=False)
+class Checks:
+    """Results of the checks that follow a choice of settings, or why a check could not run."""
+
+    bias: BiasCheck | str
+    misfit: MisfitCheck | str

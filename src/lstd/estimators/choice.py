@@ -1,0 +1,74 @@
+"""The choice of settings, followed by checks of the model that was chosen."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, TypeVar
+
+import numpy as np
+
+from lstd.data.rows import Rows
+from lstd.data.settings import Settings
+from lstd.errors import IllConditionedWarning, InvalidInputError
+from lstd.estimators.bias_check import check_bias
+from lstd.estimators.check_results import Checks
+from lstd.estimators.cross_validation import OnProgress, select
+from lstd.estimators.misfit_check import check_misfit
+from lstd.estimators.model import Model, Selection
+from lstd.statistics.blocks import no_blocks
+
+T = TypeVar("T")
+
+_OPERATIONS_PER_BYTE = 100.0  # that take as long as reading a byte does
+_ENTRIES = 2**20  # features of the rows that are checked, 8 MiB
+
+
+def choose(rows: Rows, settings: Settings, on_progress: OnProgress | None = None) -> tuple[Settings, Selection]:
+    """Choose the settings in `settings.choose` from the first rows of large data.
+
+    `on_progress` is given the work in bytes that could be read meanwhile. Raises as :func:`select` does.
+    """
+    n = rows.n_features
+    work = (len(rows) * n**2 + 200.0 * n**3) / _OPERATIONS_PER_BYTE
+
+    def report(text: str, done: float, total: float) -> None:
+        if on_progress is not None:
+            on_progress(text, done * work, total * work)
+
+    return choose_settings(
+        rows, settings,
+        lmbdas=None if "lmbda" in settings.choose else [settings.lmbda],
+        alphas=None if "alpha" in settings.choose else [settings.alpha], on_progress=report,
+    )  # fmt: skip
+
+
+def choose_settings(rows: Rows, settings: Settings, **options: Any) -> tuple[Settings, Selection]:
+    """Choose λ and α, then check the model of the first rows for bias and misfit; `options` are those of `select`."""
+    selection = select(rows, variant=settings.variant, fit_intercept=settings.fit_intercept, **options)
+    settings = replace(settings, lmbda=selection.lmbda, alpha=selection.alpha)
+    return settings, replace(selection, checks=_checks(_first(rows), settings))
+
+
+def _first(rows: Rows) -> Rows:
+    """Return the first rows, up to a number of features in all; whole groups or episodes unless the first is longer."""
+    most = max(1, _ENTRIES // rows.n_features)
+    if len(rows) <= most:
+        return rows
+    starts = np.flatnonzero(rows.begins[: most + 1])
+    return rows.split(len(rows), [int(starts[-1]) or most])[0]
+
+
+def _checks(rows: Rows, settings: Settings) -> Checks:
+    model = Model(no_blocks(rows, settings.lmbda, "auto").extended(rows), settings)
+
+    def result(check: Callable[..., T], **options: Any) -> T | str:
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", IllConditionedWarning)  # the model gives its own
+                return check(rows, model, **options)
+        except InvalidInputError as error:
+            return str(error)
+
+    return Checks(result(check_bias), result(check_misfit, tree=False))
