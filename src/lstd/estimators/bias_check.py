@@ -31,7 +31,9 @@ from lstd.statistics.solve import check_range
 Array = NDArray[np.float64]
 
 _FEWEST = (5, 20)  # episodes, and rows of one
-_RIDGE = 2.0**-6  # in units of the mean square of a feature; a larger one alone would make the two estimates differ
+_RIDGE = (
+    2.0**-6
+)  # in units of the mean square or variance of a feature; a larger one alone would make the two estimates differ
 
 
 @np.errstate(over="ignore", invalid="ignore")  # `check_range` reports overflow
@@ -48,7 +50,10 @@ def check_bias(rows: Rows, model: Model) -> BiasCheck:
     products = rows.X.T @ rows.X
     gram = np.asarray(products.toarray() if sparse.issparse(products) else products) / len(rows)
     check_range(gram)
-    alpha = _RIDGE * float(np.trace(gram)) / len(gram)
+    square = gram.diagonal()
+    if model.settings.fit_intercept:  # about the mean: the weight of the ones must not take over what α shrinks
+        square = np.maximum((square - gram[-1] ** 2)[:-1], 2.0**-40 * square[:-1])
+    alpha = _RIDGE * float(square.mean())
     with_lmbda, with_one = (
         Model(no_blocks(rows, decay, "auto").extended(rows), replace(model.settings, lmbda=decay, alpha=alpha))
         for decay in (lmbda, 1.0)
