@@ -145,7 +145,7 @@ class Model:
             A = without_rounding(A, self.statistics.n_transitions)
         solution = solve(A, b, self.ridge, penalty=self.penalty)
         if not solution.singular:
-            warn_of_ridge(A, b, self.ridge, solution.weights, self.statistics.gamma)
+            warn_of_ridge(A, b, self.ridge, solution.weights, self.statistics.gamma, chosen=self.selection is not None)
         return solution
 
     @cached_property

@@ -23,7 +23,9 @@ _FAR = 2.0**-20  # factor of α at which the weights still grow if they have no 
 _NOTHING = 1e-12  # share of bᵀθ that is rounding
 
 
-def ridge_movement(A: Array, b: Array, ridge: Array, weights: Array, factor: float = 0.5) -> Array:
+def ridge_movement(
+    A: Array, b: Array, ridge: Array, weights: Array, factor: float = 0.5, about_mean: bool = True
+) -> Array:
     """Compute how far θ moves as the ridge term falls by a factor, relative to its size, (m,); 0 where it cannot.
 
     Parameters
@@ -35,6 +37,8 @@ def ridge_movement(A: Array, b: Array, ridge: Array, weights: Array, factor: flo
     weights : ndarray of shape (n, m)
         θ(α).
     factor : float, default 0.5
+    about_mean : bool, default True
+        Whether the size leaves out the mean, which an intercept fits.
 
     Examples
     --------
@@ -58,14 +62,20 @@ def ridge_movement(A: Array, b: Array, ridge: Array, weights: Array, factor: flo
     except np.linalg.LinAlgError:
         return np.zeros(b.shape[1])
     before, after = np.sum(b * weights, axis=0), np.sum(b * moved, axis=0)
-    some = np.abs(before) > _NOTHING * np.maximum(total, np.abs(before))
-    return np.asarray(np.abs(np.divide(after - before, before, out=np.zeros_like(before), where=some)))
+    size, whole = np.abs(before), np.abs(before) + total
+    some = size > _NOTHING * whole
+    moves = np.divide(np.abs(after - before), size if about_mean else whole, out=np.zeros_like(size), where=some)
+    return np.asarray(moves)
 
 
 @np.errstate(all="ignore")
-def warn_of_ridge(A: Array, b: Array, ridge: Array, weights: Array, gamma: float) -> None:
-    """Give a RidgeWarning if halving the ridge term moves predictions by more than half of their size."""
-    movement = float(np.nan_to_num(ridge_movement(A, b, ridge, weights)).max(initial=0.0))
+def warn_of_ridge(A: Array, b: Array, ridge: Array, weights: Array, gamma: float, *, chosen: bool) -> None:
+    """Give a RidgeWarning if halving the ridge term moves predictions by more than half of their size.
+
+    The size is about the mean, unless the ridge coefficient was chosen: useless features may then deserve a large one.
+    """
+    about_mean = ridge[-1] == 0.0 and not chosen
+    movement = float(np.nan_to_num(ridge_movement(A, b, ridge, weights, about_mean=about_mean)).max(initial=0.0))
     if not movement > MOST:
         return
     grows = float(np.nan_to_num(ridge_movement(A, b, ridge, weights, _FAR)).max()) > 2.0**-4 / _FAR
@@ -79,5 +89,5 @@ def warn_of_ridge(A: Array, b: Array, ridge: Array, weights: Array, gamma: float
     else:
         why = "the ridge term decides them, and not the data. Use a smaller `alpha`"
         why += "" if ridge[-1] == 0.0 else ", or `fit_intercept` if values are far from zero"
-    size = "spread" if ridge[-1] == 0.0 else "size"
+    size = "spread" if about_mean else "size"
     warn(f"Halving `alpha` moves the predictions by {100.0 * movement:.0f} % of their {size}: {why}.", RidgeWarning)
