@@ -53,6 +53,7 @@ def test_for_independent_rows_it_is_near_the_movement_of_the_predictions():
 
 @pytest.mark.parametrize("intercept", [False, True])
 @pytest.mark.parametrize("alpha", [1.0, 1e-3, 1e-6])
+@pytest.mark.filterwarnings("ignore::lstd.errors.BiasWarning", "ignore::lstd.errors.MisfitWarning")
 def test_states_from_which_no_end_is_reached_are_named_wherever_a_model_is_fitted(alpha, intercept):
     X, y, columns = logs(endless=True)
     settings = {"gamma": 1.0, "alpha": alpha, "fit_intercept": intercept}
