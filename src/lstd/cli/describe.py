@@ -71,6 +71,23 @@ def _choice(model: Model) -> Iterator[str]:
         f"  chosen      lmbda {chosen.lmbda:g}, alpha {chosen.alpha:g}, from {rows} rows in {chosen.n_folds} folds;"
         f" R² {chosen.score:.4g} on held-out rows; {100 * chosen.observed_share:.2g} % of their returns was observed"
     )
+    if (scores := chosen.arbitrary_scores) is not None:
+        yield (
+            f"              lmbda is arbitrary: the best R² of each, {scores[0]:.3g} to {scores[1]:.3g}, differ by no "
+            "more than chance"
+        )
+    if chosen.checks is not None:
+        bias, misfit = chosen.checks.bias, chosen.checks.misfit
+        if isinstance(bias, str):
+            yield f"  bias        not checked. {bias}"
+        else:
+            p, difference = min(np.atleast_1d(bias.p_value)), max(np.atleast_1d(bias.difference))
+            yield f"  bias        {difference:.2g} beside lmbda 1 (p = {p:.2g})"
+        if isinstance(misfit, str):
+            yield f"  misfit      not checked. {misfit}"
+        else:
+            p, systematic = min(np.atleast_1d(misfit.p_value)), max(np.atleast_1d(misfit.systematic))
+            yield f"  misfit      {systematic:.2g} of returns beyond the features (p = {p:.2g})"
 
 
 def _n_blocks(model: Model) -> int | None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lstd.cli.console import closed_output, lost_output, output
+from lstd.cli.console import closed_output, lost_output, output, say
 from lstd.cli.exit_codes import DONE
 from lstd.cli.interruption import advise
 from lstd.cli.options import DATA_HELP, NAMES, check_out, check_packages, names, reading
@@ -55,6 +55,8 @@ def predict(
     loaded = read_model(model)
     if interval is not None and loaded.no_intervals:
         raise InvalidInputError(f"{model} has no intervals. {loaded.no_intervals}")
+    if interval is not None and loaded.misfit is not None and loaded.misfit.dominates and not quiet:
+        say(f"lstd: {loaded.misfit.message}")
     if out is None:
         return _to_stdout(loaded, data, names(keep), interval, quiet)
     if not out.lower().endswith((".csv", ".parquet")):

@@ -67,6 +67,19 @@ class MisfitCheck:
         """Whether, for some reward, there is a misfit that exceeds the mean standard error of the predictions."""
         return self.standard_error is not None and bool(np.any(self.misfit & (self.systematic > self.standard_error)))
 
+    @property
+    def message(self) -> str:
+        """What the check found for the reward with the smallest p-value, and what to do."""
+        j = int(np.argmin(self.p_value))
+        size = f"{float(np.atleast_1d(self.systematic)[j]):.2g} (root mean square"
+        if self.standard_error is not None:
+            size += f", beside a mean standard error of {float(np.atleast_1d(self.standard_error)[j]):.2g}"
+        return (
+            f"Returns depend on the features in ways that no weighted sum of them can follow: by {size}). Intervals "
+            "leave this out, and more data does not reduce it. Add features such as squares, products or bins; a "
+            "larger `lmbda` does not help."
+        )
+
 
 @dataclass(frozen=True, eq=False)
 class Checks:

@@ -48,20 +48,14 @@ def choose_settings(rows: Rows, settings: Settings, **options: Any) -> tuple[Set
     """Choose λ and α, then check the model of the first rows for bias and misfit; `options` are those of `select`."""
     selection = select(rows, variant=settings.variant, fit_intercept=settings.fit_intercept, **options)
     settings = replace(settings, lmbda=selection.lmbda, alpha=selection.alpha)
-    return settings, replace(selection, checks=_checks(_first(rows), settings))
+    first = _first(rows)
+    model = Model(no_blocks(first, settings.lmbda, "auto").extended(first), settings)
+    return settings, replace(selection, checks=checks_of(first, model, tree=False))
 
 
-def _first(rows: Rows) -> Rows:
-    """Return the first rows, up to a number of features in all; whole groups or episodes unless the first is longer."""
-    most = max(1, _ENTRIES // rows.n_features)
-    if len(rows) <= most:
-        return rows
-    starts = np.flatnonzero(rows.begins[: most + 1])
-    return rows.split(len(rows), [int(starts[-1]) or most])[0]
-
-
-def _checks(rows: Rows, settings: Settings) -> Checks:
-    model = Model(no_blocks(rows, settings.lmbda, "auto").extended(rows), settings)
+def checks_of(rows: Rows, model: Model, *, tree: bool = True) -> Checks:
+    """Check a model of the first rows for bias and misfit; with an intercept, rows have the column of ones."""
+    rows = _first(rows)
 
     def result(check: Callable[..., T], **options: Any) -> T | str:
         try:
@@ -71,4 +65,13 @@ def _checks(rows: Rows, settings: Settings) -> Checks:
         except InvalidInputError as error:
             return str(error)
 
-    return Checks(result(check_bias), result(check_misfit, tree=False))
+    return Checks(result(check_bias), result(check_misfit, tree=tree))
+
+
+def _first(rows: Rows) -> Rows:
+    """Return the first rows, up to a number of features in all; whole groups or episodes unless the first is longer."""
+    most = max(1, _ENTRIES // rows.n_features)
+    if len(rows) <= most:
+        return rows
+    starts = np.flatnonzero(rows.begins[: most + 1])
+    return rows.split(len(rows), [int(starts[-1]) or most])[0]

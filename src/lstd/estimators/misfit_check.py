@@ -79,7 +79,7 @@ def check_misfit(rows: Rows, model: Model, *, tree: bool = True) -> MisfitCheck:
     systematic, expected, p_value = np.transpose(found)
     check = MisfitCheck(systematic, expected, errors, p_value, p_value < SIGNIFICANT)
     if np.any(check.misfit):
-        warn(_message(check), MisfitWarning)
+        warn(check.message, MisfitWarning)
     if not model.statistics.single:
         return check
     numbers: dict[str, Any] = {name: None if x is None else x[0].item() for name, x in vars(check).items()}
@@ -237,16 +237,3 @@ def _stacked(one: Features, two: Features) -> Features:
 
 def _beside(tests: Array, phi: Features) -> Features:
     return sparse.hstack([tests, phi], format="csr") if sparse.issparse(phi) else np.hstack([tests, phi])
-
-
-def _message(check: MisfitCheck) -> str:
-    j = int(np.argmin(check.p_value))
-    systematic = float(np.atleast_1d(check.systematic)[j])
-    beside = ""
-    if check.standard_error is not None:
-        beside = f", beside a mean standard error of {float(np.atleast_1d(check.standard_error)[j]):.2g}"
-    return (
-        f"Returns depend on the features in ways that no weighted sum of them can follow: by {systematic:.2g} (root "
-        f"mean square{beside}). Intervals leave this out, and more data does not reduce it. Add features such as "
-        "squares, products or bins; a larger `lmbda` does not help."
-    )

@@ -14,7 +14,7 @@ from scipy import special
 from lstd.data.feature_matrix import Features, product
 from lstd.data.settings import Settings
 from lstd.errors import InvalidInputError
-from lstd.estimators.check_results import Checks
+from lstd.estimators.check_results import Checks, MisfitCheck
 from lstd.estimators.intervals import Influence, Interval, influence_of
 from lstd.statistics.blocks import Blocks
 from lstd.statistics.ridge import warn_of_ridge
@@ -101,6 +101,12 @@ class Model:
     def statistics(self) -> LSTDStatistics:
         """Sums over the data."""
         return self.blocks.total
+
+    @property
+    def misfit(self) -> MisfitCheck | None:
+        """Result of the check that followed the choice of settings, if it ran."""
+        checks = None if self.selection is None else self.selection.checks
+        return None if checks is None or isinstance(checks.misfit, str) else checks.misfit
 
     @property
     def n_features(self) -> int:

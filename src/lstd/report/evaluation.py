@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,8 +17,10 @@ from lstd.data.check_rows import PerRow
 from lstd.data.checks import check_real
 from lstd.data.returns import TOLERANCE
 from lstd.data.rows import Rows
-from lstd.errors import InvalidInputError
+from lstd.errors import InvalidInputError, LSTDWarning
 from lstd.estimators.base import Predictor
+from lstd.estimators.check_results import Checks
+from lstd.estimators.choice import checks_of
 from lstd.estimators.comparison import Comparison, compare
 from lstd.estimators.intervals import Interval
 from lstd.estimators.metrics import Calibration, calibration
@@ -77,6 +80,13 @@ class Evaluation:
     def episode(self) -> NDArray[np.intp]:
         """Number of each row's episode."""
         return np.concatenate([[0], np.cumsum(self.rows.last[:-1])]).astype(np.intp)
+
+    @cached_property
+    def checks(self) -> Checks:
+        """Checks of the model for bias and misfit, of the first rows."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", LSTDWarning)  # the page has what they say
+            return checks_of(self.rows.with_ones() if self.fitted.settings.fit_intercept else self.rows, self.fitted)
 
     @cached_property
     def no_intervals(self) -> str:
