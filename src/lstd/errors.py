@@ -61,6 +61,10 @@ class BrokenEpisodeWarning(LSTDWarning):
     """Given when a row is not the successor that the row before it, in the same episode, was given."""
 
 
+class UnusedRewardWarning(LSTDWarning):
+    """Given when rewards of last rows are not used, because their successor is unknown; the message says how many."""
+
+
 class BiasWarning(LSTDWarning):
     """Given when bootstrapping biases predictions; the message says by how much, and what to do."""
 

@@ -16,10 +16,11 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 
-from lstd import LSTDStatistics
+from lstd import LSTDStatistics, fit_tables, load
 from lstd.cli.app import run
 from lstd.cli.options import names
 from lstd.data.returns import discounted_returns
+from lstd.errors import UnusedRewardWarning
 from lstd.estimators.saving import read_model
 from tolerances import assert_close
 
@@ -379,3 +380,23 @@ def test_missing_package_is_named(folder, capsys, monkeypatch):
     assert run(FIT) == 2
     error = capsys.readouterr().err
     assert error == 'lstd: `lstd fit` needs the package pyarrow; install it: pip install "lstd[cli]"\n'
+
+
+@pytest.mark.filterwarnings("always::lstd.errors.UnusedRewardWarning")
+def test_rewards_of_last_rows_that_are_not_used_are_counted(folder, capsys):
+    """Customers who are still active, with what they spent in the last week."""
+    data = table(200)
+    spent = np.nan_to_num(data["r"].to_numpy(), nan=3.0)
+    write_csv(data.set_column(data.column_names.index("r"), "r", pa.array(spent)), "data.csv")
+    said = "5 rewards of last rows are not used: their successor is unknown."
+    assert run([*FIT, "--report", "fit.html"]) == 0
+    found = capsys.readouterr()
+    assert said in found.out
+    assert f"lstd: {said} Append a row with the features of the state that followed and no reward" in found.err
+    assert said in Path("fit.html").read_text(encoding="utf-8")
+    for words in (["inspect", "model"], ["inspect", "model", "--json"]):
+        assert run(words) == 0
+        assert (said if len(words) == 2 else '"unused_rewards": 5') in capsys.readouterr().out
+    columns = {"reward": "r", "features": ["x", "y"], "gamma": 0.9, "episode": "id", "terminated": "done"}
+    with pytest.warns(UnusedRewardWarning, match=said):
+        assert fit_tables("data.csv", **columns).n_unused_rewards_ == load("model").n_unused_rewards_ == 5

@@ -127,6 +127,7 @@ def test_the_same_bytes_where_products_are_large(tmp_path):
     assert kept[0] == kept[1] == kept[2]
 
 
+@pytest.mark.filterwarnings("ignore::lstd.errors.UnusedRewardWarning")
 @pytest.mark.parametrize("independent", [False, True])
 def test_the_same_bits_of_several_tables_whatever_sums_them(tmp_path, independent):
     rng, sizes, n = np.random.default_rng(0), (9000, 40, 0, 5000, 12_000), 30
@@ -187,6 +188,7 @@ def test_independent_files_add_up_and_may_use_ids_again(tmp_path):
         lstd.fit_tables(paths, **NAMES)
 
 
+@pytest.mark.filterwarnings("ignore::lstd.errors.UnusedRewardWarning")
 def test_an_independent_file_goes_on_with_no_episode(tmp_path, caplog):
     table = episodes([10], seed=1).select(["x", "y", "r", "done"])
     paths = [write(table.slice(0, 6), tmp_path / "a.csv"), write(table.slice(6), tmp_path / "b.csv")]
@@ -300,6 +302,7 @@ def test_bad_arguments_are_named(tmp_path, changed, message):
         lstd.fit_tables(**words)
 
 
+@pytest.mark.filterwarnings("ignore::lstd.errors.UnusedRewardWarning")
 @pytest.mark.parametrize("kind", [str, int, float, "a long text before {}".format])
 def test_an_id_that_reappears_in_a_later_table_is_refused_whatever_sums(tmp_path, kind):
     def table(*ids):

@@ -346,6 +346,7 @@ def test_what_python_cannot_raise_is_told_as_before():
 DAYS = np.datetime64("1970-01-01", "ns") + np.repeat(np.arange(4), 10) * np.timedelta64(1, "D")
 
 
+@pytest.mark.filterwarnings("ignore::lstd.errors.UnusedRewardWarning")
 @pytest.mark.parametrize(
     "ids",
     [

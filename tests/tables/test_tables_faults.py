@@ -195,6 +195,7 @@ def test_roles_are_one_per_column(tmp_path):
         RowReader([path], Roles(None, ("r",), excluded=("x", "y", "id", "done", "cut")))
 
 
+@pytest.mark.filterwarnings("ignore::lstd.errors.UnusedRewardWarning")
 def test_nothing_to_fit(tmp_path):
     path = tmp_path / "a.csv"
     path.write_text("x,y,r,id,done\n")

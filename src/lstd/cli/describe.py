@@ -52,6 +52,7 @@ def _summary(model: Model, file: str) -> list[str]:
     return [
         file,
         *([] if model.origin is None else _origin(model.origin, model.statistics.n_groups)),
+        *_unused(model),
         f"  parameters  {numbers}, {settings.variant}{intercept}",
         f"  features    {len(model.feature_names)}",
         f"  rewards     {', '.join(model.reward_names)}",
@@ -109,6 +110,7 @@ def _content(model: Model, file: str) -> dict[str, Any]:
         "origin": None if model.origin is None else asdict(model.origin),
         **{name: getattr(model.settings, name) for name in ("gamma", "lmbda", "alpha", "variant", "fit_intercept")},
         "selection": _selection(model),
+        "unused_rewards": model.statistics.n_unused_rewards,
         "condition_number": condition if math.isfinite(condition) else None,
         "blocks": _n_blocks(model),
         "coefficients": by_reward(model.solution.weights.T.tolist()),
@@ -148,6 +150,13 @@ def _origin(origin: Origin, n_groups: int | None) -> Iterator[str]:
     columns = ((name, getattr(origin, name)) for name in ("episode", "terminated", "truncated", "groups"))
     if named := ", ".join(f"{name}: {column}" for name, column in columns if column is not None):
         yield f"  columns     {named}"
+
+
+def _unused(model: Model) -> Iterator[str]:
+    from lstd.statistics.statistics import unused_rewards
+
+    if count := model.statistics.n_unused_rewards:
+        yield f"              {unused_rewards(count)}"
 
 
 def _coefficients(model: Model) -> Iterator[str]:

@@ -63,6 +63,7 @@ class Predictor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     coef_covariance_ = Fitted(lambda model: model.coef_covariance)
     condition_number_ = Fitted(lambda model: model.solution.condition_number)
     n_transitions_ = Fitted(lambda model: model.statistics.n_transitions)
+    n_unused_rewards_ = Fitted(lambda model: model.statistics.n_unused_rewards)
     n_episodes_ = Fitted(lambda model: model.statistics.n_episodes)
     n_features_in_ = Fitted(lambda model: model.n_features)
 

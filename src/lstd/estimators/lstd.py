@@ -76,6 +76,9 @@ class LSTD(Predictor):
         Number of full transitions.
     n_episodes_ : int
         Number of episodes, including one that has not ended.
+    n_unused_rewards_ : int
+        Number of rewards, other than 0 and NaN, in last rows of episodes that did not terminate: they are not used, as
+        their successor is unknown.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features_in_,)

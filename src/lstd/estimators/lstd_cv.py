@@ -65,8 +65,8 @@ class LSTDCV(Predictor):
     misfit_check_ : MisfitCheck or str
         The same of :meth:`misfit_check`, without its boosted tree. `fit` gives the warnings of both checks. Where both
         fire, add features before a larger λ: a larger one only mends the bias.
-    coef_, intercept_, statistics_, coef_covariance_, condition_number_, n_transitions_, n_episodes_, n_features_in_,
-    feature_names_in_
+    coef_, intercept_, statistics_, coef_covariance_, condition_number_, n_transitions_, n_episodes_,
+    n_unused_rewards_, n_features_in_, feature_names_in_
         As in :class:`lstd.LSTD`.
 
     Examples

@@ -27,6 +27,7 @@ from lstd.report.predictions_figure import draw_predictions
 from lstd.report.rendering import render
 from lstd.report.style import svg_of
 from lstd.statistics.solve import sure_digits
+from lstd.statistics.statistics import unused_rewards
 
 SECTIONS = {
     "model": "What was fitted",
@@ -117,6 +118,7 @@ def _page(evaluation: Evaluation, title: str) -> str:
         model=evaluation.model,
         estimator=VARIANT_NAMES[evaluation.fitted.settings.variant],
         names=names,
+        unused=unused_rewards(count) if (count := evaluation.fitted.statistics.n_unused_rewards) else "",
         digits=_digits(evaluation.model.condition_number_),
         predictions=_drawing(draw_predictions(evaluation)),
         calibration=_calibration(evaluation) if observed else None,

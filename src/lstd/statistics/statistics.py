@@ -46,7 +46,8 @@ from lstd.data.parsing import same_id
 from lstd.data.rows import Rows, warn_of_breaks
 from lstd.data.seen import groups_seen
 from lstd.data.settings import VARIANTS
-from lstd.errors import InvalidInputError
+from lstd.errors import InvalidInputError, UnusedRewardWarning
+from lstd.errors import warn as give_warning
 from lstd.io.archive import read, write
 from lstd.statistics.about import About
 from lstd.statistics.packing import pack, unpack
@@ -56,6 +57,7 @@ from lstd.statistics.summing import Sums, is_no_sum, no_sum, sum_chunks
 Array = NDArray[np.float64]
 
 _UNKNOWN = About()
+_REMEDY = "Append a row with the features of the state that followed and no reward, or flag the episode as terminated."
 
 
 class ReadOnly:
@@ -579,8 +581,8 @@ def _closed(s: LSTDStatistics) -> LSTDStatistics:
 
 
 def _is_unused(row: Pending | None) -> bool:
-    """Return whether a row has a reward other than 0 and NaN that is not in the sums."""
-    return row is not None and not row.complete and bool(row.reward.any())
+    """Return whether a row has rewards other than 0 and NaN that are not in the sums."""
+    return row is not None and not (row.complete or row.missing) and bool(row.reward.any())
 
 
 def chunk_statistics(
@@ -613,8 +615,11 @@ def _of_chunk(rows: Rows, sums: Sums, nothing: LSTDStatistics) -> LSTDStatistics
 
 
 def _count_unused(rows: Rows) -> int:
-    """Count the horizon rows with a reward other than 0 and NaN, but for the last row, which may be pending."""
-    return 0 if rows.X_next is not None else int(rows.y[:-1][(rows.last & ~rows.terminated)[:-1]].any(axis=1).sum())
+    """Count the horizon rows with rewards other than 0 and NaN, but for the last row, which may be pending."""
+    if rows.X_next is not None:
+        return 0
+    horizon = rows.last & ~rows.terminated & ~rows.y_missing
+    return int(rows.y[:-1][horizon[:-1]].any(axis=1).sum())
 
 
 def _groups_of(rows: Rows) -> dict[str, Any]:
@@ -638,6 +643,18 @@ def check_sums(statistics: LSTDStatistics, rows: Rows) -> None:
     if rows.X_next is not None:
         check_finite("X_next", rows.X_next)
     check_range(*sums)
+
+
+def warn_of_unused(statistics: LSTDStatistics) -> None:
+    """Warn if rewards of horizon rows are lost; one continuing stream loses none before it ends."""
+    if statistics.unused:
+        give_warning(f"{unused_rewards(statistics.n_unused_rewards)} {_REMEDY}", UnusedRewardWarning)
+
+
+def unused_rewards(count: int) -> str:
+    """Return a sentence about rewards that are not used."""
+    what = "1 reward of a last row is" if count == 1 else f"{count} rewards of last rows are"
+    return f"{what} not used: {'its' if count == 1 else 'their'} successor is unknown."
 
 
 def unpack_statistics(document: Mapping[str, Any], arrays: Mapping[str, Array]) -> LSTDStatistics:

@@ -20,7 +20,7 @@ from lstd.errors import InvalidInputError
 from lstd.estimators.choice import choose
 from lstd.estimators.cross_validation import OnProgress
 from lstd.estimators.model import Model, Origin, Selection, model_of
-from lstd.statistics.statistics import LSTDStatistics
+from lstd.statistics.statistics import LSTDStatistics, warn_of_unused
 from lstd.statistics.threads import available_cores, one_blas_thread
 from lstd.tables.readers import Table, watched
 from lstd.tables.row_reader import Chunk, Roles, RowReader
@@ -89,6 +89,8 @@ def fit_leaf(tables: Any, leaf: SumTables, runner: Runner, on_progress: OnProgre
                 "without a column of episodes, the first row of each table is taken as the successor of the last row "
                 "of the table before, unless that ended its episode"
             )
+    if roles.episode is None or roles.terminated is not None:
+        warn_of_unused(part.blocks.total)
     blocks = replace(part.blocks, total=part.ends.named(part.blocks.total))
     # The BLAS has one thread for any number of jobs: its threads divide sums, which changes the last bits.
     with one_blas_thread(), memory_suffices(len(part.ends.roles.features)):
