@@ -11,7 +11,7 @@ import pytest
 from scipy import signal
 
 from lstd import LSTD
-from lstd.errors import BrokenEpisodeWarning, IllConditionedWarning, LostDigitsWarning
+from lstd.errors import BrokenEpisodeWarning, IllConditionedWarning, LostDigitsWarning, RidgeWarning
 from lstd.online import RecursiveLSTD, recursion
 from lstd.statistics.solve import solve
 from online_streams import VARIANTS, Transition, check_reading, exact_every_step, read_weights, transitions
@@ -154,7 +154,8 @@ def test_warnings_of_readings_are_those_of_the_batch(case):
     X, y = make(random, 301), random.normal(size=301)
     with warnings.catch_warnings(record=True) as batch:
         warnings.simplefilter("always")
-        LSTD(0.95, 0.8, alpha).fit(X, y)
+        warnings.simplefilter("ignore", RidgeWarning)  # which is about the data, not about digits
+        LSTD(0.95, 0.8, alpha, fit_intercept=False).fit(X, y)
     model = RecursiveLSTD(X.shape[1], 0.95, 0.8, alpha)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -257,7 +258,7 @@ def test_the_condition_number_decides_how_weights_are_read(alpha, reading):
     with mock.patch.object(recursion, "solve", side_effect=solve) as solved:
         found, _ = read_weights(model, "boyan")
     assert solved.called == (reading == recursion.SOLVED)
-    expected = LSTD(0.95, 0.8, alpha)
+    expected = LSTD(0.95, 0.8, alpha, fit_intercept=False)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         expected.fit(X, y)
