@@ -142,7 +142,8 @@ def _check_ids(name: str, values: ArrayLike, n_rows: int) -> NDArray[Any]:
         raise InvalidInputError(
             f"`{name}` must have an id on every row; row {row} has {ids[row]}. Fill it in, or drop the episode."
         )
-    return ids
+    with _comparing(name, ids):
+        return parsing.plain_texts(ids) if ids.dtype.kind in "OU" and len(ids) else ids
 
 
 @contextmanager

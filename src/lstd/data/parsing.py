@@ -257,6 +257,22 @@ def first_repeat(ids: NDArray[Any]) -> int | None:
     return None
 
 
+def plain_texts(ids: NDArray[Any]) -> NDArray[Any]:
+    """Normalise those of the ids, (T,), that are text, as `ids_of_text` does: strip white space, read "7.0" as "7"."""
+    starts = np.flatnonzero(np.roll(last_rows(ids), 1))
+    names = [_plain_text(name) if isinstance(name, str) else name for name in ids[starts].tolist()]
+    if names == ids[starts].tolist():
+        return ids
+    held = np.empty(len(names), dtype=object)
+    held[:] = names
+    return np.repeat(held.astype(ids.dtype), np.diff(starts, append=len(ids)))
+
+
+def _plain_text(name: str) -> str:
+    name = name.strip()
+    return name.removesuffix(".0") if name.endswith(".0") and whole_number(name) is not None else name
+
+
 def ids_of_text(changes: NDArray[np.intp], names: Sequence[str], column: str, fault: Fault | None = None) -> Ids:
     """Normalise ids of text up to the first missing id: strip white space, read "7.0" as "7".
 

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from lstd.data.check_rows import PerRow, check_rows
-from lstd.data.parsing import last_rows, plain_ids
+from lstd.data.parsing import last_rows, plain_ids, plain_texts
 from lstd.errors import InvalidInputError
 
 Array = NDArray[np.float64]
@@ -394,7 +394,7 @@ def _check_ids(name: str, values: ArrayLike) -> NDArray[Any]:
             f"`{name}` must hold integers, text or dates, all of one type; row {bad} has {ids[bad]!r}. "
             "Give every row an id; convert other objects to text with str."
         )
-    return ids
+    return plain_texts(ids) if ids.dtype.kind == "U" and len(ids) else ids
 
 
 def _check_names(names: Sequence[str], n_features: int) -> tuple[str, ...]:
