@@ -64,9 +64,12 @@ def main() -> None:
 # ---------------------------------------------------------------- data
 
 
-def visits(random: np.random.Generator, part: str, *, n_groups: int = 200, n: int = 3, skewed: bool = False) -> Data:
-    """Rows of groups of very different sizes, 1 to 60 rows; features and a skewed error are shared by a group."""
-    group = np.repeat(np.arange(n_groups), np.minimum(60, 1 + (3.0 * random.pareto(1.5, n_groups)).astype(int)))
+def visits(
+    random: np.random.Generator, part: str, *, n_groups: int = 200, n: int = 3, skewed: bool = False, even: bool = False
+) -> Data:
+    """Rows of groups of 8 rows, or of 1 to 60; features and a skewed error are shared by a group."""
+    sizes = np.full(n_groups, 8) if even else np.minimum(60, 1 + (3.0 * random.pareto(1.5, n_groups)).astype(int))
+    group = np.repeat(np.arange(n_groups), sizes)
     z = 0.9 * random.normal(size=(n_groups, n))[group] + np.sqrt(0.19) * random.normal(size=(len(group), n))
     error = 8.0 * (random.exponential(size=n_groups) - 1.0)[group] + 7.5 * random.normal(size=len(group))
     X = np.exp(z) if skewed else z
@@ -107,6 +110,7 @@ CASES: dict[str, Callable[[np.random.Generator, str], Data]] = {
     "200 groups, 20 features": lambda random, part: visits(random, part, n=20),
     "300 customers, half still active": customers,
     "one stream of 5000 rows": stream,
+    "200 groups of 8 rows": lambda random, part: visits(random, part, even=True),
 }
 
 

@@ -256,7 +256,6 @@ def test_few_episodes_are_cut_into_folds_of_rows():
     assert LSTDCV(GAMMA).fit(many.X, many.y, **many.columns).n_folds_ == 6
 
 
-@pytest.mark.filterwarnings("ignore::lstd.errors.BiasWarning")
 def test_a_constant_reward_and_a_zero_feature():
     stream = stream_of(episodes=10)
     X = np.column_stack([np.ones(60), np.zeros(60)])

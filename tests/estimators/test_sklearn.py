@@ -40,7 +40,6 @@ def few_pairs(monkeypatch):
 
 @pytest.mark.filterwarnings("ignore::lstd.errors.RidgeWarning")  # targets are often noise, of which little is predicted
 @pytest.mark.usefixtures("few_pairs")
-@pytest.mark.filterwarnings("ignore::lstd.errors.BiasWarning", "ignore::lstd.errors.MisfitWarning")
 @parametrize_with_checks(MODELS)
 def test_checks_of_scikit_learn(estimator, check):
     check(estimator)
