@@ -23,6 +23,8 @@ from lstd.data.check_rows import check_rows
 from lstd.errors import InvalidInputError, LSTDError, MissingTerminationWarning
 from tolerances import assert_close
 
+pytestmark = pytest.mark.filterwarnings("ignore::lstd.errors.UnusedRewardWarning")  # rewards are drawn at random
+
 pa = pytest.importorskip("pyarrow")
 distributed = pytest.importorskip("distributed")
 dd = pytest.importorskip("dask.dataframe")

@@ -24,6 +24,8 @@ from lstd.tables.stream import fit_stream
 from table_files import ROLES, episodes, write
 from tolerances import assert_close
 
+pytestmark = pytest.mark.filterwarnings("ignore::lstd.errors.UnusedRewardWarning")  # rewards are drawn at random
+
 NAMES = {"features": ["x", "y"], "reward": "r", "episode": "id", "terminated": "done", "gamma": 0.9}
 DATA = episodes([30, 20, 7, 50, 40], seed=1)
 FORMATS = ("parquet", "feather", "csv")
