@@ -128,7 +128,7 @@ def test_what_people_read(folder, capsys):
     assert "  coefficients for r, and their standard errors\n    x            " in shown
     assert "    (intercept)  " in shown
     assert run(["score", "model", "data.csv"]) == 0
-    assert "195 of 200 rows scored; 80 % of their returns was observed\n" in capsys.readouterr().out
+    assert "195 of 200 rows scored; observed share of their returns: 80 %\n" in capsys.readouterr().out
     assert run(["score", "model", "data.csv", "--unobserved", "drop"]) == 2
     assert '`unobserved="drop"` must have episodes that all terminated or were all' in capsys.readouterr().err
     assert run(["score", "model", "data.csv", "--unobserved", "ipcw", "--tolerance", "0.5"]) == 0
