@@ -59,6 +59,7 @@ def _summary(model: Model, file: str) -> list[str]:
         f"  condition   {condition:.2g}{singular}",
         f"  intervals   {f'none. {model.no_intervals}' if model.no_intervals else blocks}",
         *_choice(model),
+        *_checks(model),
     ]
 
 
@@ -77,18 +78,22 @@ def _choice(model: Model) -> Iterator[str]:
             f"              lmbda is arbitrary: the best R² of each, {scores[0]:.3g} to {scores[1]:.3g}, differ by no "
             "more than chance"
         )
-    if chosen.checks is not None:
-        bias, misfit = chosen.checks.bias, chosen.checks.misfit
-        if isinstance(bias, str):
-            yield f"  bias        not checked. {bias}"
-        else:
-            p, difference = min(np.atleast_1d(bias.p_value)), max(np.atleast_1d(bias.difference))
-            yield f"  bias        {difference:.2g} beside lmbda 1 (p = {p:.2g})"
-        if isinstance(misfit, str):
-            yield f"  misfit      not checked. {misfit}"
-        else:
-            p, systematic = min(np.atleast_1d(misfit.p_value)), max(np.atleast_1d(misfit.systematic))
-            yield f"  misfit      {systematic:.2g} of returns beyond the features (p = {p:.2g})"
+
+
+def _checks(model: Model) -> Iterator[str]:
+    if model.checks is None:
+        return
+    bias, misfit = model.checks.bias, model.checks.misfit
+    if isinstance(bias, str):
+        yield f"  bias        not checked. {bias}"
+    else:
+        p, difference = min(np.atleast_1d(bias.p_value)), max(np.atleast_1d(bias.difference))
+        yield f"  bias        {difference:.2g} beside lmbda 1 (p = {p:.2g})"
+    if isinstance(misfit, str):
+        yield f"  misfit      not checked. {misfit}"
+    else:
+        p, systematic = min(np.atleast_1d(misfit.p_value)), max(np.atleast_1d(misfit.systematic))
+        yield f"  misfit      {systematic:.2g} of returns beyond the features (p = {p:.2g})"
 
 
 def _n_blocks(model: Model) -> int | None:

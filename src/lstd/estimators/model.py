@@ -92,6 +92,7 @@ class Model:
     origin: Origin | None = None  # the files of the data, if any
     selection: Selection | None = None  # how `lmbda` and `alpha` were chosen; None if they were given
     options: Mapping[str, Any] = field(default_factory=dict)  # parameters of the estimator that are not settings
+    checked: Checks | None = None  # the checks, if a report was made of a model whose settings were given
     warned: frozenset[str] = frozenset()  # warnings that the stream has had: "ends", "breaks"
     threads: int | None = None  # that compute the influence of blocks; by default the limit of the BLAS
     saved_solution: Solution | None = None  # from a file; None if it is to be computed
@@ -103,10 +104,14 @@ class Model:
         return self.blocks.total
 
     @property
+    def checks(self) -> Checks | None:
+        """Results of the checks that followed the choice of settings, or went into a report."""
+        return self.checked if self.selection is None else self.selection.checks
+
+    @property
     def misfit(self) -> MisfitCheck | None:
-        """Result of the check that followed the choice of settings, if it ran."""
-        checks = None if self.selection is None else self.selection.checks
-        return None if checks is None or isinstance(checks.misfit, str) else checks.misfit
+        """Result of the check for misfit, if it ran."""
+        return None if self.checks is None or isinstance(self.checks.misfit, str) else self.checks.misfit
 
     @property
     def n_features(self) -> int:

@@ -40,6 +40,7 @@ def write_model(model: Model, path: str | os.PathLike[str]) -> None:
         "options": {name: np.asarray(value).tolist() for name, value in model.options.items()},
         "origin": None if model.origin is None else asdict(model.origin),
         "selection": None,
+        "checks": None if model.checks is None else _packed(model.checks),
         "statistics": document,
         "singular": bool(model.solution.singular),
         "no_intervals": no_intervals,
@@ -49,10 +50,7 @@ def write_model(model: Model, path: str | os.PathLike[str]) -> None:
         arrays |= {f"influence_{name}": getattr(model.influence, name) for name in ("vectors", "shift", "shares")}
     if model.selection is not None:
         choice = {name: value for name, value in vars(model.selection).items() if name not in ("results", "checks")}
-        checks = model.selection.checks
-        content["selection"] = choice | {
-            "results": [*model.selection.results], "checks": None if checks is None else _packed(checks),
-        }  # fmt: skip
+        content["selection"] = choice | {"results": [*model.selection.results]}
         arrays |= {f"results_{name}": values for name, values in model.selection.results.items()}
     write(path, "model", content, arrays)
 
@@ -83,10 +81,12 @@ def unpack_model(document: Mapping[str, Any], arrays: Mapping[str, Array]) -> Mo
         finite(shaped(arrays["weights"], n, m)), float(shaped(arrays["condition_number"], 1)[0]),
         flag(document["singular"]),
     )  # fmt: skip
+    checks = _checks(document["checks"], m, statistics.single)
     return Model(
         Blocks(statistics, limit=0, reason=no_intervals or _GONE), settings, rewards=rewards,
         origin=None if document["origin"] is None else _origin(document["origin"]),
-        selection=None if selection is None else _selection(selection, arrays, m, statistics.single),
+        selection=None if selection is None else _selection(selection, arrays, checks),
+        checked=checks if selection is None else None,
         options=options, saved_solution=solution,
         saved_influence=None if no_intervals else _influence(arrays, m, n, settings.fit_intercept),
     )  # fmt: skip
@@ -100,17 +100,21 @@ def _influence(arrays: Mapping[str, Array], m: int, n: int, intercept: bool) -> 
     )  # fmt: skip
 
 
-def _selection(choice: Mapping[str, Any], arrays: Mapping[str, Array], m: int, single: bool) -> Selection:
+def _selection(choice: Mapping[str, Any], arrays: Mapping[str, Array], checks: Checks | None) -> Selection:
     results = {name: arrays[f"results_{name}"] for name in texts(choice["results"])}
     for values in results.values():
         shaped(values, len(results["lmbda"]))
     _ = results["observed_share"][0]
     results["rank_test_score"] = results["rank_test_score"].astype(np.intp)
     lmbda, alpha, score = (number(choice[name]) for name in ("lmbda", "alpha", "score"))
-    checks = None
-    if (found := choice["checks"]) is not None:
-        checks = Checks(_check(BiasCheck, found["bias"], m, single), _check(MisfitCheck, found["misfit"], m, single))
     return Selection(lmbda, alpha, score, count(choice["n_folds"]), count(choice["n_rows"]), results, checks)
+
+
+def _checks(content: Any, m: int, single: bool) -> Checks | None:
+    if content is None:
+        return None
+    bias, misfit = _check(BiasCheck, content["bias"], m, single), _check(MisfitCheck, content["misfit"], m, single)
+    return Checks(bias, misfit)
 
 
 def _packed(checks: Checks) -> dict[str, Any]:

@@ -84,6 +84,8 @@ class Evaluation:
     @cached_property
     def checks(self) -> Checks:
         """Checks of the model for bias and misfit, of the first rows."""
+        if self.fitted.checked is not None:
+            return self.fitted.checked
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", LSTDWarning)  # the page has what they say
             return checks_of(self.rows.with_ones() if self.fitted.settings.fit_intercept else self.rows, self.fitted)

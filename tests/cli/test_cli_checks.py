@@ -1,0 +1,48 @@
+"""The checks of a model in the shell: printed by fit and inspect, kept in its file, said beside intervals."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pytest
+
+from lstd.cli.app import run
+from lstd.estimators.loading import load
+
+COLUMNS = ["--reward", "reward", "--episode", "id", "--terminated", "end", "--gamma", "0"]
+
+
+@pytest.fixture
+def data(tmp_path, monkeypatch):
+    """A table of 300 episodes whose rewards depend on the square of a feature."""
+    monkeypatch.chdir(tmp_path)
+    random = np.random.default_rng(4)
+    x = random.normal(size=1200)
+    columns = {"x": x, "square": x**2, "reward": x**2 + random.normal(size=1200)}
+    columns |= {"id": np.arange(1200) // 4, "end": np.arange(1200) % 4 == 3}
+    pyarrow.csv.write_csv(pa.table(columns), "data.csv")
+    return "data.csv"
+
+
+@pytest.mark.parametrize(
+    "settings", [["--alpha", "1", "--lmbda", "0.5", "--report", "page.html"], ["--alpha", "auto", "--lmbda", "0.5"]],
+    ids=["given, with a report", "chosen"],
+)  # fmt: skip
+@pytest.mark.parametrize(("features", "misfit"), [("x", True), ("x,square", False)])
+@pytest.mark.filterwarnings("ignore::lstd.errors.MisfitWarning")
+def test_a_misfit_is_kept_with_the_model_and_said_beside_intervals(data, capfd, settings, features, misfit):
+    assert run(["fit", data, "--features", features, *COLUMNS, *settings, "-o", "model", "--quiet"]) == 0
+    assert "\n  misfit      " in capfd.readouterr().out
+    assert run(["inspect", "model"]) == 0
+    assert "\n  misfit      " in capfd.readouterr().out
+    assert load("model").model_.misfit.misfit is misfit
+    assert run(["predict", "model", data, "--interval", "0.9", "-o", "out.csv"]) == 0
+    assert ("Intervals leave this out" in capfd.readouterr().err) is misfit
+    assert run(["predict", "model", data, "--interval", "0.9", "-o", "quiet.csv", "--quiet"]) == 0
+    assert "Intervals leave this out" not in capfd.readouterr().err
+
+
+def test_without_a_report_given_settings_are_not_checked(data, capfd):
+    assert run(["fit", data, "--features", "x", *COLUMNS, "-o", "model", "--quiet"]) == 0
+    assert "misfit" not in capfd.readouterr().out
