@@ -19,6 +19,8 @@ from lstd.errors import InvalidInputError
 from lstd.statistics.blocks import Blocks, no_blocks
 from tolerances import assert_close
 
+pytestmark = pytest.mark.filterwarnings("ignore::lstd.errors.UnusedRewardWarning")  # rewards are drawn at random
+
 SETTINGS = {"gamma": 0.9, "lmbda": 0.7}
 FEATURES = [f"x{j}" for j in range(N)]
 ROLES = {"features": FEATURES, "reward": "r", "episode": "ep", "terminated": "done"}

@@ -21,6 +21,8 @@ from lstd.tables.row_reader import Roles
 from lstd.tables.stream import fit_stream
 from tolerances import assert_close
 
+pytestmark = pytest.mark.filterwarnings("ignore::lstd.errors.UnusedRewardWarning")  # rewards are drawn at random
+
 SETTINGS = {"gamma": 0.9, "lmbda": 0.7}
 NAMES = ("X", "y", "episode", "terminated", "groups")
 THREADS = {"executor": partial(ThreadPoolExecutor, 3)}
