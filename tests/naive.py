@@ -524,8 +524,13 @@ def unobserved_share(t, discounts, cut):
 
 
 def cut_survival(age, lengths, ended):
-    """Kaplan-Meier: the probability that no cut comes at ages up to `age`; at equal ages an end comes before a cut."""
-    found = 1.0
+    """Kaplan-Meier: the probability that no cut comes at ages up to `age`; at equal ages an end comes before a cut.
+
+    Zero from the last cut on if no episode has more rows than that one, which has a row more than it has steps.
+    """
+    found, cuts = 1.0, [length for length, end in zip(lengths, ended, strict=True) if not end]
+    if cuts and age >= max(cuts) and max(lengths) <= max(cuts) + 1:
+        return 0.0
     for a in range(int(age) + 1):
         cut = sum(length == a and not end for length, end in zip(lengths, ended, strict=True))
         at_risk = cut + sum(length > a for length in lengths)

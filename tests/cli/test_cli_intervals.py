@@ -189,7 +189,7 @@ def test_settings_are_those_of_the_estimator(folder, capsys, words):
     captured = capsys.readouterr()
     assert "from all 1000 rows in 10 folds; R² " in captured.out
     assert_close(found["selection"]["observed_share"], expected.observed_share_, "sums")
-    assert f"; observed share of their returns: {100 * expected.observed_share_:.2g} %\n" in captured.out
+    assert f"; observed share of their returns: {100 * expected.observed_share_:.0f} %\n" in captured.out
     assert f"  parameters  gamma 0.9, lmbda {found['lmbda']:g}, alpha {found['alpha']:g}, boyan\n" in captured.out
 
 

@@ -105,6 +105,12 @@ def rows_of_episodes(lengths, ended, gamma, rewards=1.0):
     return check_rows(np.ones((len(y), 1)), y, gamma=gamma, episode=episode, terminated=last & ended[episode]), episode
 
 
+def reach(lengths, ended):
+    """Age of the last cut, unless an episode has more rows than that one."""
+    last = lengths[~ended].max(initial=-1)
+    return np.inf if last < 0 or lengths.max() > last + 1 else last
+
+
 @given(episodes())
 @settings(max_examples=60, deadline=None)
 def test_the_curve_of_cuts_is_that_of_the_definition(drawn):
@@ -113,7 +119,7 @@ def test_the_curve_of_cuts_is_that_of_the_definition(drawn):
     ages = np.arange(15)
     assert_close(cuts.after(ages), [naive.cut_survival(a, lengths, ended) for a in ages], "sums")
     assert_close(cuts.not_before(ages), [naive.cut_survival(a - 1, lengths, ended) for a in ages], "sums")
-    assert cuts.reach == (lengths.max() if not ended[lengths == lengths.max()].all() else np.inf)
+    assert cuts.reach == reach(lengths, ended)
 
 
 @given(episodes(), st.sampled_from([0.3, 0.6, 1.0]), st.sampled_from([0.01, 0.2, 0.5]))
@@ -123,11 +129,10 @@ def test_weights_are_inverse_probabilities_of_a_complete_return(drawn, gamma, to
     lengths = np.maximum(lengths, ended)
     rows, episode = rows_of_episodes(lengths, ended, gamma)
     needed = next((h for h in range(1, 20) if gamma**h < tolerance), np.inf)
-    longest = lengths.max()
-    reach = np.inf if ended[lengths == longest].all() else longest
-    if needed > reach:
+    until = reach(lengths, ended)
+    if needed > until:
         assume(lengths.any())
-        with pytest.raises(InvalidInputError, match=rf"the longest episode was cut off after {longest} steps"):
+        with pytest.raises(InvalidInputError, match=f"episodes are cut off after {until} steps"):
             observed(rows, np.zeros((len(rows), 1)), unobserved="ipcw", tolerance=tolerance)
         return
     found = observed(rows, np.zeros((len(rows), 1)), unobserved="ipcw", tolerance=tolerance)
@@ -135,11 +140,19 @@ def test_weights_are_inverse_probabilities_of_a_complete_return(drawn, gamma, to
     for t, (a, e) in enumerate(zip(ages, episode, strict=True)):
         complete = a + needed <= lengths[e] or (ended[e] and a < lengths[e])
         expected = 0.0
-        if complete and a + needed <= reach:
+        if complete and a + needed <= until:
             expected = 1 / naive.completion_probability(a, min(a + needed, lengths[e]), lengths, ended)
         assert_close(found.weight[t], expected, "sums")
     # By the Kaplan-Meier identity, the weights of all that can be complete add up to the number of such rows.
-    assert_close(found.weight.sum(), np.sum(rows.full & (ages + needed <= reach)), "sums")
+    assert_close(found.weight.sum(), np.sum(rows.full & (ages + needed <= until)), "sums")
+
+
+def test_a_log_that_ends_at_a_row_shows_no_longer_episodes():
+    lengths = np.minimum(np.random.default_rng(0).geometric(1 / 40, 500), 20)
+    ended = np.random.default_rng(0).geometric(1 / 40, 500) <= 20
+    rows, _ = rows_of_episodes(lengths - ~ended, ended, 1.0)  # 20 rows each at most, the last a horizon row or an end
+    with pytest.raises(InvalidInputError, match="episodes are cut off after 19 steps at the latest"):
+        observed(rows, np.zeros((len(rows), 1)), unobserved="ipcw")
 
 
 def test_the_steps_of_a_complete_return():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -13,7 +14,7 @@ import lstd.estimators.cross_validation as rule
 import naive
 from lstd import LSTD, LSTDCV
 from lstd.data.check_rows import check_rows
-from lstd.errors import InvalidInputError, NothingToChooseWarning
+from lstd.errors import InvalidInputError, NothingToChooseWarning, UnobservedWarning
 from lstd.estimators.cross_validation import select
 from lstd.estimators.metrics import observed_returns
 from streams import Stream, definition
@@ -301,3 +302,20 @@ def test_targets_go_on_only_while_rows_follow_one_another():
     assert_close(model.observed_share_, 1 - GAMMA, "sums")
     straight = LSTDCV(GAMMA, lmbdas=[0.0]).fit(stream.X[:-1], stream.y[:-1], X_next=stream.X[1:])
     assert_close(straight.observed_share_, 1 - np.mean(GAMMA ** np.arange(1, 200)), "sums")
+
+
+@pytest.mark.filterwarnings("ignore::lstd.errors.LSTDWarning")
+@pytest.mark.parametrize(("steps", "little"), [(5, True), (60, False)])
+def test_mostly_cut_episodes_at_gamma_1_can_hardly_tell_what_is_best(steps, little):
+    random = np.random.default_rng(0)
+    lengths = random.geometric(0.1, 100)
+    n_rows = np.minimum(lengths, steps)
+    episode = np.repeat(np.arange(100), n_rows)
+    terminated = np.zeros(len(episode), bool)
+    terminated[np.cumsum(n_rows) - 1] = lengths <= steps
+    X = random.normal(size=(len(episode), 2))
+    with warnings.catch_warnings(record=True) as given:
+        warnings.simplefilter("always", UnobservedWarning)
+        model = LSTDCV(1.0).fit(X, np.ones(len(X)), episode=episode, terminated=terminated)
+    assert (model.observed_share_ < 0.5) is little
+    assert any("can hardly tell" in str(w.message) for w in given if w.category is UnobservedWarning) is little

@@ -115,7 +115,7 @@ def test_predictions_are_drawn_episode_by_episode_with_bands_and_returns():
     for edge in (interval.lower, interval.upper):
         assert np.isin(edge.round(9), band[:, 1].round(9)).all()
     texts = [text.get_text() for text in figure.legends[0].get_texts()]
-    assert texts == ["prediction", "95 % interval of the value", "return, 100\N{NO-BREAK SPACE}% observed"]
+    assert texts == ["prediction", "95 % interval", "return, 100\N{NO-BREAK SPACE}% observed"]
 
 
 def test_a_long_window_is_thinned_to_a_bounded_number_of_points():

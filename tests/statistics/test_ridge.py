@@ -87,3 +87,11 @@ def test_a_singular_system_is_reported_as_such():
     with pytest.warns(IllConditionedWarning, match="grow without bound .* Drop these rows") as given:
         LSTD(1.0, alpha=0.0).fit(X, y, **columns)
     assert [warning.category for warning in given] == [IllConditionedWarning]
+
+
+def test_small_features_are_not_taken_for_predictions_without_bound():
+    random = np.random.default_rng(0)
+    X, ended = 1e-5 * random.normal(size=(3000, 2)), random.uniform(size=3000) < 0.1
+    y = 1 + 1e5 * X[:, 0] + random.normal(size=3000)
+    with pytest.warns(RidgeWarning, match="Use a smaller `alpha`"):
+        LSTD(gamma=0.9).fit(X, y, terminated=ended)

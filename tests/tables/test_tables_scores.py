@@ -90,7 +90,10 @@ def test_complete_returns_are_scored_alike_only_if_that_does_not_select(tmp_path
     cut = write(table[:39], tmp_path / "c.parquet")
     roles = Roles(("x", "y"), ("r",), "id")
     if gamma == 1.0:
-        for way, message in (("drop", r"of 39 rows none can be scored"), ("ipcw", "cut off after 38 steps, so longer")):
+        for way, message in (
+            ("drop", r"of 39 rows none can be scored"),
+            ("ipcw", "cut off after 38 steps at the latest, so longer"),
+        ):
             with pytest.raises(InvalidInputError, match=message):
                 score_tables(model, [cut], roles, unobserved=way)
     else:

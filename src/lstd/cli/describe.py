@@ -71,7 +71,7 @@ def _choice(model: Model) -> Iterator[str]:
         rows = f"the first {chosen.n_rows} of {model.origin.rows}"
     yield (
         f"  chosen      lmbda {chosen.lmbda:g}, alpha {chosen.alpha:g}, from {rows} rows in {chosen.n_folds} folds;"
-        f" R² {chosen.score:.4g} on held-out rows; observed share of their returns: {100 * chosen.observed_share:.2g} %"
+        f" R² {chosen.score:.4g} on held-out rows; observed share of their returns: {100 * chosen.observed_share:.0f} %"
     )
     if (scores := chosen.arbitrary_scores) is not None:
         yield (

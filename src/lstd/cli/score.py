@@ -66,7 +66,7 @@ def _content(result: Score, rewards: tuple[str, ...]) -> dict[str, dict[str, flo
 
 
 def _text(result: Score, content: dict[str, dict[str, float | None]]) -> str:
-    observed = f"observed share of their returns: {100 * result.observed_share:.2g} %"
+    observed = f"observed share of their returns: {100 * result.observed_share:.0f} %"
     lines = [f"{result.scored} of {result.rows} rows scored; {observed}"]
     for reward, values in content.items():
         r2 = "not defined, since all returns are equal" if values["r2"] is None else f"{values['r2']:.6g}"

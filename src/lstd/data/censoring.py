@@ -2,8 +2,9 @@
 
 S(a) is the Kaplan-Meier probability that an episode is cut after age a, in steps since its first row; an
 episode that terminates at age a is at risk of cuts before a. A return from age a is complete at k, the age where the
-episode terminates or that is H steps later, γ^H below the tolerance. Its row has the weight S(a)/S(k−). If the longest
-episode was cut, S is zero from its age L on: rows with a + H > L might never be complete, and none of them is scored.
+episode terminates or that is H steps later, γ^H below the tolerance. Its row has the weight S(a)/S(k−). If no
+episode has more rows than one that was cut at age L, S is zero from L on: rows with a + H > L might never be complete,
+and none of them is scored.
 
 Source: Robins and Rotnitzky (1992).
 """
@@ -31,12 +32,14 @@ class Cuts:
     Attributes
     ----------
     reach : float
-        Age from which S is zero; infinite if the longest episode terminated.
+        Age from which S is zero; infinite if an episode has more rows than all that were cut.
     """
 
     def __init__(self, lengths: NDArray[np.int64], terminated: Flags) -> None:
         self._ages, n_cut = np.unique(lengths[~terminated], return_counts=True)
         n_longer = len(lengths) - np.searchsorted(np.sort(lengths), self._ages, side="right")
+        if len(self._ages) and lengths.max() <= self._ages[-1] + 1:
+            n_longer[-1] = 0  # of as many rows as one that was cut: in a log that ends there, none is seen to go on
         self._survival = np.append(1.0, np.cumprod(n_longer / (n_longer + n_cut)))
         self.reach = float(self._ages[-1]) if self._survival[-1] == 0.0 else np.inf
 
@@ -54,7 +57,7 @@ class Cuts:
             steps = "the end of the episode" if needed == np.inf else f"{needed:g} more steps"
             raise InvalidInputError(
                 '`unobserved="ipcw"` needs returns that are complete with a probability above zero. They need '
-                f"{steps}, but the longest episode was cut off after {self.reach:g} steps, so longer ones are never "
+                f"{steps}, but episodes are cut off after {self.reach:g} steps at the latest, so longer ones are never "
                 f'seen whole. Use unobserved="predict"{"" if needed == np.inf else ", or raise `tolerance`"}.'
             )
 

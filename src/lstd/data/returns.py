@@ -151,8 +151,8 @@ def warn_if_little(share: float) -> None:
     if share < 0.5:
         warn(
             f"Only {100 * share:.2g} % of the discounted weight of the returns was observed; predictions complete the "
-            "rest, so the score mostly compares the model with itself. Score longer episodes, pass which ones "
-            "terminated, or use a smaller discount.",
+            "rest, so the score mostly compares the model with itself. Score longer episodes, and flag those "
+            "that ended for good as terminated.",
             UnobservedWarning,
         )
 

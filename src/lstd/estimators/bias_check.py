@@ -30,6 +30,7 @@ from lstd.statistics.solve import check_range
 
 Array = NDArray[np.float64]
 
+_MATERIAL = 0.25  # of the standard error of predictions: intervals cover a smaller difference
 _FEWEST = (5, 20)  # episodes, and rows of one
 _RIDGE = (
     2.0**-6
@@ -92,7 +93,9 @@ def _compared(with_lmbda: Model, with_one: Model, gram: Array) -> BiasCheck:
         p_value[j] = _p_value(difference[j], W, one.shares, len(gram))
     size = np.sqrt(np.einsum("mi,ij,mj->m", weights, gram, weights))
     check_range(difference, expected, size)
-    return BiasCheck(np.sqrt(difference), np.sqrt(expected), size, p_value, p_value < SIGNIFICANT)
+    error = np.sqrt(np.einsum("emi,ij,emj->m", other.vectors, gram, other.vectors))
+    biased = (p_value < SIGNIFICANT) & (np.sqrt(difference) > _MATERIAL * error)
+    return BiasCheck(np.sqrt(difference), np.sqrt(expected), size, p_value, biased)
 
 
 def _p_value(difference: float, W: Array, shares: Array, n_features: int) -> float:

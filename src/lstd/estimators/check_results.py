@@ -27,7 +27,7 @@ class BiasCheck:
     p_value : float or ndarray
         Probability of a difference at least as large without bias.
     biased : bool or ndarray of bool
-        Whether the p-value is below 0.01.
+        Whether the p-value is below 0.01, and the difference is above a quarter of the standard error.
     """
 
     difference: float | Array
@@ -53,7 +53,7 @@ class MisfitCheck:
     p_value : float or ndarray
         Probability of a dependence at least as clear by chance.
     misfit : bool or ndarray of bool
-        Whether the p-value is below 0.01.
+        Whether the p-value is below 0.01, and the systematic part is above its own noise.
     """
 
     systematic: float | Array
@@ -76,8 +76,8 @@ class MisfitCheck:
             size += f", beside a mean standard error of {float(np.atleast_1d(self.standard_error)[j]):.2g}"
         return (
             f"Returns depend on the features in ways that no weighted sum of them can follow: by {size}). Intervals "
-            "leave this out, and more data does not reduce it. Add features such as squares, products or bins; a "
-            "larger `lmbda` does not help."
+            "leave this out, and more data does not reduce it. Add features such as squares, products or bins, or an "
+            "intercept if the model has none; a larger `lmbda` does not help."
         )
 
 

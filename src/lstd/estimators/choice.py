@@ -11,7 +11,7 @@ import numpy as np
 
 from lstd.data.rows import Rows
 from lstd.data.settings import Settings
-from lstd.errors import IllConditionedWarning, InvalidInputError
+from lstd.errors import IllConditionedWarning, InvalidInputError, UnobservedWarning, warn
 from lstd.estimators.bias_check import check_bias
 from lstd.estimators.check_results import Checks
 from lstd.estimators.cross_validation import OnProgress, select
@@ -48,6 +48,13 @@ def choose_settings(rows: Rows, settings: Settings, **options: Any) -> tuple[Set
     """Choose λ and α, then check the model of the first rows for bias and misfit; `options` are those of `select`."""
     selection = select(rows, variant=settings.variant, fit_intercept=settings.fit_intercept, **options)
     settings = replace(settings, lmbda=selection.lmbda, alpha=selection.alpha)
+    if settings.gamma == 1.0 and selection.observed_share < 0.5:
+        warn(
+            f"Only {100 * selection.observed_share:.0f} % of the discounted weight of the held-out returns was "
+            "observed; predictions complete the rest. So the data can hardly tell which `lmbda` and `alpha` are best, "
+            "and predictions may be far off. Use a `gamma` below 1, or longer episodes.",
+            UnobservedWarning,
+        )
     first = _first(rows)
     model = Model(no_blocks(first, settings.lmbda, "auto").extended(first), settings)
     return settings, replace(selection, checks=checks_of(first, model, tree=False))

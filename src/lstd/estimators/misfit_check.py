@@ -77,7 +77,7 @@ def check_misfit(rows: Rows, model: Model, *, tree: bool = True) -> MisfitCheck:
             found.append(_tested(*_weights_of(own, replace(rows, y=rows.y[:, j : j + 1]), gram, layout.limit), r))
     errors = None if model.no_intervals else model.influence.standard_error(rows.X[:, : model.n_features]).mean(axis=0)
     systematic, expected, p_value = np.transpose(found)
-    check = MisfitCheck(systematic, expected, errors, p_value, p_value < SIGNIFICANT)
+    check = MisfitCheck(systematic, expected, errors, p_value, (p_value < SIGNIFICANT) & (systematic > 0.0))
     if np.any(check.misfit):
         warn(check.message, MisfitWarning)
     if not model.statistics.single:

@@ -162,7 +162,7 @@ def _limit(ax: Axes, evaluation: Evaluation, reward: int, bands: bool) -> None:
 def _legend(figure: Figure, evaluation: Evaluation, flagged: bool) -> None:
     handles: list[Any] = [Line2D([], [], color=BLUE, label="prediction")]
     if not evaluation.no_intervals:
-        name = f"{100 * evaluation.level:g} % interval of the value"
+        name = f"{100 * evaluation.level:g} % interval"
         handles.append(Patch(color=BLUE, alpha=0.25, linewidth=0, label=name))
     if evaluation.weight[evaluation.drawn].any():
         name = f"return, {share(evaluation.share)} observed"

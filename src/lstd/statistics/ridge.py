@@ -19,7 +19,7 @@ from lstd.errors import RidgeWarning, warn
 Array = NDArray[np.float64]
 
 MOST = 0.5  # movement from which there is a warning; at most 0.3 for chosen settings on small data
-_FAR = 2.0**-20  # factor of α at which the weights still grow if they have no bound
+_FAR, _LEAST = 2.0**-20, 2.0**-60  # factors of α, or of A if it is less, at which weights without a bound still grow
 _NOTHING = 1e-12  # share of bᵀθ that is rounding
 
 
@@ -78,7 +78,9 @@ def warn_of_ridge(A: Array, b: Array, ridge: Array, weights: Array, gamma: float
     movement = float(np.nan_to_num(ridge_movement(A, b, ridge, weights, about_mean=about_mean)).max(initial=0.0))
     if not movement > MOST:
         return
-    grows = float(np.nan_to_num(ridge_movement(A, b, ridge, weights, _FAR)).max()) > 2.0**-4 / _FAR
+    typical = np.abs(A.diagonal()[ridge > 0.0]).mean() / ridge[ridge > 0.0].mean()
+    far = max(_FAR * min(1.0, typical), _LEAST)
+    grows = float(np.nan_to_num(ridge_movement(A, b, ridge, weights, far)).max()) > 2.0**-4 / far
     if grows and gamma == 1.0:
         why = (
             "they grow without bound as `alpha` falls, as at `gamma` 1 for states from which no end is reached, whose "
