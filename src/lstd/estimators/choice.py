@@ -11,7 +11,7 @@ import numpy as np
 
 from lstd.data.rows import Rows
 from lstd.data.settings import Settings
-from lstd.errors import IllConditionedWarning, InvalidInputError, UnobservedWarning, warn
+from lstd.errors import IllConditionedWarning, InvalidInputError, RidgeWarning, UnobservedWarning, warn
 from lstd.estimators.bias_check import check_bias
 from lstd.estimators.check_results import Checks
 from lstd.estimators.cross_validation import OnProgress, select
@@ -67,7 +67,8 @@ def checks_of(rows: Rows, model: Model, *, tree: bool = True) -> Checks:
     def result(check: Callable[..., T], **options: Any) -> T | str:
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore", IllConditionedWarning)  # the model gives its own
+                for given in (IllConditionedWarning, RidgeWarning):
+                    warnings.simplefilter("ignore", given)  # the model gives its own
                 return check(rows, model, **options)
         except InvalidInputError as error:
             return str(error)
