@@ -17,7 +17,6 @@ from lstd.errors import InvalidInputError, LSTDError
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from lstd.estimators.check_results import Checks
     from lstd.estimators.model import Model
     from lstd.tables.row_reader import Roles
     from lstd.tables.sample import Sample
@@ -110,7 +109,9 @@ def fit(
             sample_entries=0 if page is None else SAMPLE_ENTRIES, on_progress=on_progress,
         )  # fmt: skip
         if sample is not None and fitted.selection is None:
-            fitted = replace(fitted, checked=_checks(fitted, sample))
+            from lstd.estimators.choice import checks_for_report
+
+            fitted = replace(fitted, checked=checks_for_report(sample.checked(fitted.settings.gamma), fitted))
         # Said before it is true, so that an interruption never denies a model that is there.
         advise(f"; {path} may have been written")
         write_model(fitted, path)
@@ -171,19 +172,6 @@ def _check_report(report: str, out: str, force: bool, inputs: list[str]) -> Path
     if os.path.realpath(report) == os.path.realpath(out):
         raise InvalidInputError(f"`--report` must not be the file of the model; got {report!r}; give another.")
     return check_out(report, force, inputs, "--report")
-
-
-def _checks(model: Model, sample: Sample) -> Checks:
-    """Check a model whose settings were given, of the rows of its report."""
-    import warnings
-
-    from lstd.errors import LSTDWarning
-    from lstd.estimators.choice import checks_of
-
-    rows = sample.checked(model.settings.gamma)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", LSTDWarning)  # the page and the summary have what they say
-        return checks_of(rows.with_ones() if model.settings.fit_intercept else rows, model)
 
 
 def _write_report(model: Model, sample: Sample, page: Path) -> None:

@@ -88,6 +88,11 @@ def _as_sparse(name: str, X: Any) -> Features:
     return phi
 
 
+def dense(product: Features) -> Array:
+    """Return a product of features as an array."""
+    return np.asarray(product.toarray() if sparse.issparse(product) else product)
+
+
 def check_finite(name: str, phi: Features) -> None:
     """Refuse features that are NaN or infinite."""
     if not all_finite(phi):

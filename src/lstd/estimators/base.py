@@ -189,7 +189,7 @@ class Predictor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         Warns
         -----
         BiasWarning
-            When the p-value is below 0.01.
+            When the result is `biased`.
         """
         return check_bias(
             self._rows_to_check(X, y, episode, terminated, X_next, discount, importance_ratio, groups), self._model
@@ -223,7 +223,7 @@ class Predictor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         Warns
         -----
         MisfitWarning
-            When the p-value is below 0.01.
+            When the result is a `misfit`.
 
         Examples
         --------

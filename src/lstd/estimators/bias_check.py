@@ -17,9 +17,9 @@ from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse, special
+from scipy import special
 
-from lstd.data.feature_matrix import check_finite
+from lstd.data.feature_matrix import check_finite, dense
 from lstd.data.rows import Rows
 from lstd.errors import BiasWarning, InvalidInputError, warn
 from lstd.estimators.check_results import SIGNIFICANT, BiasCheck
@@ -48,8 +48,7 @@ def check_bias(rows: Rows, model: Model) -> BiasCheck:
         raise InvalidInputError("`lmbda` must be below 1 for a check of bias; got 1, which does not bootstrap.")
     check_enough("bias", rows, *_FEWEST)
     check_finite("X", rows.X)
-    products = rows.X.T @ rows.X
-    gram = np.asarray(products.toarray() if sparse.issparse(products) else products) / len(rows)
+    gram = dense(rows.X.T @ rows.X) / len(rows)
     check_range(gram)
     square = gram.diagonal()
     if model.settings.fit_intercept:  # about the mean: the weight of the ones must not take over what α shrinks

@@ -11,7 +11,7 @@ import numpy as np
 
 from lstd.data.rows import Rows
 from lstd.data.settings import Settings
-from lstd.errors import IllConditionedWarning, InvalidInputError, RidgeWarning, UnobservedWarning, warn
+from lstd.errors import IllConditionedWarning, InvalidInputError, LSTDWarning, RidgeWarning, UnobservedWarning, warn
 from lstd.estimators.bias_check import check_bias
 from lstd.estimators.check_results import Checks
 from lstd.estimators.cross_validation import OnProgress, select
@@ -74,6 +74,13 @@ def checks_of(rows: Rows, model: Model, *, tree: bool = True) -> Checks:
             return str(error)
 
     return Checks(result(check_bias), result(check_misfit, tree=tree))
+
+
+def checks_for_report(rows: Rows, model: Model) -> Checks:
+    """Check a fitted model of rows without the column of ones; gives no warnings, as the report has what they say."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", LSTDWarning)
+        return checks_of(rows.with_ones() if model.settings.fit_intercept else rows, model)
 
 
 def _first(rows: Rows) -> Rows:

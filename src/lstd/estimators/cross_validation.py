@@ -30,7 +30,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from lstd.data.checks import check_grid, check_integer
-from lstd.data.feature_matrix import Features, check_finite
+from lstd.data.feature_matrix import check_finite, dense
 from lstd.data.returns import completed_returns, unobserved_shares
 from lstd.data.rows import Rows
 from lstd.data.settings import ALPHA, ALPHAS, LMBDA, LMBDAS, VARIANT
@@ -252,7 +252,7 @@ class _HeldOut:
 
     def _squares(self, k: int, fold: NDArray[np.intp]) -> Array:
         phi = self._X[fold]
-        gram = _dense(phi.T @ phi)
+        gram = dense(phi.T @ phi)
         weights = self._outside[:, k]
         return np.asarray(
             np.einsum("lanm,lanm->lam", weights, np.einsum("ij,lajm->laim", gram, weights, optimize=True))
@@ -298,7 +298,3 @@ def _selection(
 def _observed_share(rows: Rows) -> float:
     """Return the share of the discounted weight of the last targets that was observed."""
     return float(1.0 - unobserved_shares(rows)[rows.full].mean())
-
-
-def _dense(product: Features) -> Array:
-    return np.asarray(product.toarray() if sparse.issparse(product) else product)

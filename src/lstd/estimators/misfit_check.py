@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from scipy import linalg, sparse, special
 from threadpoolctl import threadpool_limits
 
-from lstd.data.feature_matrix import Features, check_finite
+from lstd.data.feature_matrix import Features, check_finite, dense
 from lstd.data.rows import Rows
 from lstd.errors import MisfitWarning, warn
 from lstd.estimators.bias_check import check_enough
@@ -68,7 +68,7 @@ def check_misfit(rows: Rows, model: Model, *, tree: bool = True) -> MisfitCheck:
     lengths = np.diff([0, *starts, len(rows)])
     blocks = float(len(rows) ** 2 / np.sum(lengths**2))  # of equal length that would vary as much
     with one_blas_thread(), threadpool_limits(1, "openmp"), np.errstate(over="ignore", invalid="ignore"):
-        gram = _dense(rows.X.T @ rows.X) / len(rows)
+        gram = dense(rows.X.T @ rows.X) / len(rows)
         check_range(gram)
         tests, r = _test_functions(rows, gram, model, int(blocks) // _BLOCKS_PER_TERM, tree)
         found = []
@@ -99,7 +99,7 @@ def _test_functions(rows: Rows, gram: Array, model: Model, most: int, tree: bool
     n_rows = len(rows)
 
     def residuals(columns: Array) -> Array:
-        along = _dense(rows.X.T @ columns[:n_rows]) / n_rows
+        along = dense(rows.X.T @ columns[:n_rows]) / n_rows
         fitted = np.asarray(phi @ solve(gram, along, _ROUNDING * gram.diagonal(), warn=False).weights)
         return _scaled(columns - fitted, n_rows, least=_DEPENDENT * np.mean(columns[:n_rows] ** 2, axis=0))
 
@@ -155,7 +155,7 @@ def _boosted(rows: Rows, phi: Features, gram: Array, model: Model) -> Array:
     targets = _scaled(targets, len(targets))  # a tree computes in single precision
     size = np.abs(model.solution.weights[: model.n_features]).max(axis=1) * np.sqrt(gram.diagonal()[: model.n_features])
     columns = np.sort(np.argsort(-size, kind="stable")[:_TREE_FEATURES])
-    X = _dense(phi[:, columns])
+    X = dense(phi[:, columns])
     boosted, where = np.zeros((len(X), targets.shape[1])), np.resize(fold, len(X))
     step = -(-X.size // _TREE_ENTRIES)
     for k in range(len(folds)):
@@ -225,10 +225,6 @@ def _scaled(columns: Array, n_rows: int, least: float | Array = 0.0) -> Array:
     """Scale columns to mean square one over the first rows; zero where the mean square is at most `least`."""
     square = np.mean(columns[:n_rows] ** 2, axis=0)
     return np.where(square > least, columns / np.sqrt(np.where(square > least, square, 1.0)), 0.0)
-
-
-def _dense(product: Features) -> Array:
-    return np.asarray(product.toarray() if sparse.issparse(product) else product)
 
 
 def _stacked(one: Features, two: Features) -> Features:

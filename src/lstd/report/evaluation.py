@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,10 +16,10 @@ from lstd.data.check_rows import PerRow
 from lstd.data.checks import check_real
 from lstd.data.returns import TOLERANCE
 from lstd.data.rows import Rows
-from lstd.errors import InvalidInputError, LSTDWarning
+from lstd.errors import InvalidInputError
 from lstd.estimators.base import Predictor
 from lstd.estimators.check_results import Checks
-from lstd.estimators.choice import checks_of
+from lstd.estimators.choice import checks_for_report
 from lstd.estimators.comparison import Comparison, compare
 from lstd.estimators.intervals import Interval
 from lstd.estimators.metrics import Calibration, calibration
@@ -84,11 +83,7 @@ class Evaluation:
     @cached_property
     def checks(self) -> Checks:
         """Checks of the model for bias and misfit, of the first rows."""
-        if self.fitted.checked is not None:
-            return self.fitted.checked
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", LSTDWarning)  # the page has what they say
-            return checks_of(self.rows.with_ones() if self.fitted.settings.fit_intercept else self.rows, self.fitted)
+        return checks_for_report(self.rows, self.fitted)  # these rows need not be those of the fit
 
     @cached_property
     def no_intervals(self) -> str:
