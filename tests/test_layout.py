@@ -24,11 +24,11 @@ FLOORS = (
     {"_kernels", "io"},
     {"data"},
     {"statistics", "mrp"},
-    {"estimators", "online", "trajectories"},
-    {"distributed"},
+    {"estimators", "online", "trajectories", "metrics"},
+    {"distributed", "inference"},
     {"tables"},
     {"report"},
-    {"experiments", "experiments/kernels", "experiments/report", "experiments/reproduce"},
+    {"experiments", "experiments/report", "experiments/reproduce"},
     {"cli"},
 )
 FLOOR_OF = {room: number for number, rooms in enumerate(FLOORS, start=1) for room in rooms}

@@ -15,7 +15,7 @@ Trajectories
 load
     Whatever `save` wrote: an LSTD, an LSTDCV or LSTDStatistics.
 inference, metrics, report
-    Intervals; errors against exact values; figures and pages.
+    Intervals and checks; errors against exact values; figures and pages.
 distributed
     Runners and sums of chunks by threads, processes or machines.
 mrp, experiments
@@ -58,8 +58,8 @@ _MODULES = {
     "distributed": "lstd.distributed",
     "errors": "lstd.errors",
     "experiments": "lstd.experiments",
-    "inference": "lstd.estimators.intervals",
-    "metrics": "lstd.estimators.metrics",
+    "inference": "lstd.inference",
+    "metrics": "lstd.metrics",
     "mrp": "lstd.mrp",
     "report": "lstd.report",
 }

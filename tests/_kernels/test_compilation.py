@@ -180,13 +180,13 @@ from lstd.experiments import run_sweep
 from lstd.experiments.protocol import ALGORITHMS, FEATURES, PROBLEMS
 from lstd.mrp import BoyanChain
 from lstd._kernels import chain
-from lstd.experiments.kernels import lstd_dense, lstd_onehot, td_sweep
+from lstd.experiments import sweep_dense, sweep_onehot, sweep_td
 digest = hashlib.sha256()
 pairs = {"lmbdas": [0.0, 0.7], "alphas": [0.01], "run_seeds": [1], "n_steps": 60}
 for problem, features in [(p, f) for p in PROBLEMS for f in FEATURES] + [(BoyanChain(), "tabular")]:
     for errors in run_sweep(problem, features, list(ALGORITHMS), **pairs).values():
         digest.update(errors.tobytes())
-used = [chain.walk, lstd_dense.lstd_dense, lstd_onehot.plan, lstd_onehot.lstd_onehot, td_sweep.td]
+used = [chain.walk, sweep_dense.lstd_dense, sweep_onehot.plan, sweep_onehot.lstd_onehot, sweep_td.td]
 print(json.dumps({
     "digest": digest.hexdigest(),
     "signatures": [len(kernel.signatures) for kernel in used],

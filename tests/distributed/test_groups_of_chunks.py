@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lstd import LSTD, fit_chunks, fit_tables
-from lstd.data.seen import SeenIds, group_key
+from lstd.data.seen_ids import SeenIds, group_key
 from lstd.data.settings import Settings
 from lstd.errors import InvalidInputError
 from lstd.tables.frames import FrameTable

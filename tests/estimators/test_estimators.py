@@ -27,7 +27,7 @@ from lstd.errors import (
     MissingTerminationWarning,
     UnobservedWarning,
 )
-from lstd.estimators.metrics import calibration, observed_returns
+from lstd.metrics import calibration, observed_returns
 from lstd.statistics.statistics import LSTDStatistics
 from streams import Stream, cut, definition, streams
 from tolerances import assert_close

@@ -9,7 +9,7 @@ import lstd
 from lstd import LSTD, LSTDCV
 from lstd.data.settings import VARIANTS, Settings
 from lstd.errors import IllConditionedWarning
-from lstd.estimators.metrics import effective_degrees_of_freedom
+from lstd.metrics import effective_degrees_of_freedom
 from tolerances import assert_close
 
 STATES = np.eye(4)

@@ -26,8 +26,8 @@ from lstd.estimators.model import Model, Origin, Selection
 from lstd.estimators.saving import read_model, write_model
 from lstd.io import archive as archive_module
 from lstd.report import write_fit_report
-from lstd.statistics.about import About
 from lstd.statistics.blocks import Blocks
+from lstd.statistics.names_and_labels import About
 from lstd.statistics.solve import Solution
 from tolerances import assert_close
 

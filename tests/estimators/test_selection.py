@@ -16,7 +16,7 @@ from lstd import LSTD, LSTDCV
 from lstd.data.check_rows import check_rows
 from lstd.errors import InvalidInputError, NothingToChooseWarning, UnobservedWarning
 from lstd.estimators.cross_validation import select
-from lstd.estimators.metrics import observed_returns
+from lstd.metrics import observed_returns
 from streams import Stream, definition
 from tolerances import assert_close
 

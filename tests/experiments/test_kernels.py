@@ -26,7 +26,7 @@ from twins import (
 )
 
 VARIANTS = ("boyan", "uncorrected", "mixed")  # rows of the errors
-PANEL = COMPILED.lstd_onehot.PANEL
+PANEL = COMPILED.sweep_onehot.PANEL
 
 ALPHAS = st.sampled_from([1e-8, 1e-4, 2.0**-8, 0.1, 1.0, 2.0**8, 1e8])
 bounded = settings(max_examples=60, deadline=None, derandomize=True)
@@ -108,15 +108,15 @@ def least_squares(phi, rewards, discounts, weight, target, lmbdas, alphas):
 def run_dense(modules, phi, rewards, discounts, weight, target, lmbdas, alphas):
     errors = np.full((3, len(lmbdas)), np.nan)
     with np.errstate(all="ignore"):  # compiled code gives infinities and NaN silently
-        modules.lstd_dense.lstd_dense(phi, rewards, discounts, weight, target, lmbdas, alphas, errors)
+        modules.sweep_dense.lstd_dense(phi, rewards, discounts, weight, target, lmbdas, alphas, errors)
     return errors
 
 
 def run_onehot(modules, states, rewards, discounts, weight, target, lmbdas, alphas):
-    layout = modules.lstd_onehot.plan(states, len(weight))
+    layout = modules.sweep_onehot.plan(states, len(weight))
     errors = np.full((3, len(lmbdas)), np.nan)
     with np.errstate(all="ignore"):
-        modules.lstd_onehot.lstd_onehot(layout, rewards, discounts, weight, target, lmbdas, alphas, errors)
+        modules.sweep_onehot.lstd_onehot(layout, rewards, discounts, weight, target, lmbdas, alphas, errors)
     return errors
 
 
@@ -194,9 +194,11 @@ def test_lstd_onehot_at_the_edges_of_panels_and_cache_lines(n_steps, k):
 def test_plan_keeps_every_state_in_its_column(walk):
     states, k = walk[0], len(walk[3])
     for modules in BOTH.values():
-        layout = modules.lstd_onehot.plan(states, k)
+        layout = modules.sweep_onehot.plan(states, k)
         check_plan(layout, states, k)
-    for python, compiled in zip(PYTHON.lstd_onehot.plan(states, k), COMPILED.lstd_onehot.plan(states, k), strict=True):
+    for python, compiled in zip(
+        PYTHON.sweep_onehot.plan(states, k), COMPILED.sweep_onehot.plan(states, k), strict=True
+    ):
         np.testing.assert_array_equal(python, compiled)
 
 
@@ -228,7 +230,7 @@ def check_plan(layout, states, k):
 
 def test_columns_are_dropped_and_moved():
     states = np.array([0, 1, 2, 3, 4, 5, 6, 7, 1, 3, 9, 8, 9, 8, 9, 8, 3, 8, 3, 10, 3])
-    layout = COMPILED.lstd_onehot.plan(states, 12)
+    layout = COMPILED.sweep_onehot.plan(states, 12)
     assert (layout.move_from[0] >= 0).any()
     assert layout.n_slots.tolist() == [8, 4, 3]  # of 11 states seen: those that come back, and new ones
     _, rest = long_stream(20, 12, 4)
@@ -252,5 +254,5 @@ def test_python_bodies_are_not_compiled():
         kernels = [item for item in vars(getattr(PYTHON, name)).values() if hasattr(item, "py_func")]
         assert not kernels
         assert getattr(PYTHON, name) is not getattr(COMPILED, name)
-    assert PYTHON.lstd_dense.aligned_zeros is PYTHON.alignment.aligned_zeros
+    assert PYTHON.sweep_dense.aligned_zeros is PYTHON.alignment.aligned_zeros
     assert sys.modules["lstd._kernels.alignment"] is COMPILED.alignment

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
 import naive
-from lstd.experiments.kernels.td_sweep import ACCUMULATING, REPLACING, TRUE_ONLINE
+from lstd.experiments.sweep_td import ACCUMULATING, REPLACING, TRUE_ONLINE
 from tolerances import TOLERANCES, assert_close
 from twins import BOTH, COMPILED, LENGTHS, assert_within, draw_discounts, draw_pairs, draw_weight, long_stream
 

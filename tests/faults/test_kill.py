@@ -47,7 +47,7 @@ MODULES = (
     "lstd.experiments.reproduce.run",
     "lstd.experiments.report.results_table",
     "pyarrow.parquet",
-    "lstd.cli.summary",
+    "lstd.cli.reproduce_output",
     "lstd.report.model_page",
 )
 

@@ -18,7 +18,7 @@ from scipy.stats import t as student
 
 from lstd import LSTD
 from lstd.errors import InvalidInputError, MissingTerminationWarning, OutputError
-from lstd.estimators.metrics import calibration, effective_degrees_of_freedom, observed_returns
+from lstd.metrics import calibration, effective_degrees_of_freedom, observed_returns
 from lstd.mrp import BoyanChain, RandomMRP, make_features
 from lstd.report import (
     plot_calibration,

@@ -13,17 +13,17 @@ import pytest
 from hypothesis import strategies as st
 
 from lstd._kernels import alignment, chain
-from lstd.experiments.kernels import lstd_dense, lstd_onehot
-from lstd.experiments.kernels import td_sweep as td
+from lstd.experiments import sweep_dense, sweep_onehot
+from lstd.experiments import sweep_td as td
 
 compiled_only = pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="takes minutes without compiled kernels")
 
 PLACES = {
     "alignment": "lstd._kernels.alignment",
     "chain": "lstd._kernels.chain",
-    "lstd_dense": "lstd.experiments.kernels.lstd_dense",
-    "lstd_onehot": "lstd.experiments.kernels.lstd_onehot",
-    "td": "lstd.experiments.kernels.td_sweep",
+    "sweep_dense": "lstd.experiments.sweep_dense",
+    "sweep_onehot": "lstd.experiments.sweep_onehot",
+    "td": "lstd.experiments.sweep_td",
 }
 UNIT = st.one_of(st.sampled_from([0.0, 1.0]), st.floats(0.01, 0.99))
 LENGTHS = st.one_of(st.sampled_from([0, 1, 2]), st.integers(3, 20))
@@ -48,7 +48,7 @@ def python_bodies(lanes):
     return SimpleNamespace(**bodies)
 
 
-COMPILED = SimpleNamespace(alignment=alignment, chain=chain, lstd_dense=lstd_dense, lstd_onehot=lstd_onehot, td=td)
+COMPILED = SimpleNamespace(alignment=alignment, chain=chain, sweep_dense=sweep_dense, sweep_onehot=sweep_onehot, td=td)
 PYTHON = python_bodies(lanes=3)
 BOTH = {"Python": PYTHON, "compiled": COMPILED}
 

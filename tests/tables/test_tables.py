@@ -26,11 +26,11 @@ from hypothesis import strategies as st
 
 from lstd import LSTD, LSTDStatistics, fit_tables
 from lstd.data.parsing import id_key
-from lstd.data.seen import SeenIds
+from lstd.data.seen_ids import SeenIds
 from lstd.data.settings import Settings
 from lstd.errors import InvalidInputError
 from lstd.tables import readers as files
-from lstd.tables.datasets import dataset_tables
+from lstd.tables.arrow_datasets import dataset_tables
 from lstd.tables.row_reader import Roles, RowReader
 from lstd.tables.stream import fit_stream
 from table_files import episodes, statistics, write

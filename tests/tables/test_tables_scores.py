@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from lstd.data.returns import discounted_returns
 from lstd.data.settings import Settings
 from lstd.errors import InvalidInputError, UnobservedWarning
-from lstd.estimators.metrics import observed_returns
+from lstd.metrics import observed_returns
 from lstd.statistics.solve import Solution
 from lstd.tables.predicting import CsvSink, predict_tables
 from lstd.tables.row_reader import Roles

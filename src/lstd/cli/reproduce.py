@@ -11,7 +11,7 @@ import typer
 from lstd.cli.console import INSTALL, fail, fail_with, output
 from lstd.cli.exit_codes import BAD_INPUT
 from lstd.cli.interruption import advise
-from lstd.cli.summary import outcome_json, outcome_text
+from lstd.cli.reproduce_output import outcome_json, outcome_text
 
 if TYPE_CHECKING:
     from lstd.experiments.plan import Plan

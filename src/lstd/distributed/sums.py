@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import lstd
-from lstd.data.seen import SeenIds
+from lstd.data.seen_ids import SeenIds
 from lstd.data.settings import Settings
 from lstd.distributed import memory as shares
 from lstd.distributed.ahead import Ahead

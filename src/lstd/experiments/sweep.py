@@ -19,9 +19,9 @@ from scipy.sparse import csr_array
 from lstd.data.checks import check_array, check_choice, check_grid, check_integer
 from lstd.errors import IllConditionedWarning, InvalidInputError
 from lstd.experiments import protocol
-from lstd.experiments.kernels import td_sweep as td_kernels
-from lstd.experiments.kernels.lstd_dense import LANES, lstd_dense
-from lstd.experiments.kernels.lstd_onehot import lstd_onehot, plan
+from lstd.experiments import sweep_td as td_kernels
+from lstd.experiments.sweep_dense import LANES, lstd_dense
+from lstd.experiments.sweep_onehot import lstd_onehot, plan
 from lstd.mrp import MRP, RandomMRP, Trajectory, make_features
 from lstd.statistics.threads import available_cores, one_blas_thread
 

@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from lstd.data.checks import check_array, check_integer, check_real
 from lstd.errors import InvalidInputError
-from lstd.mrp.limits import lstd_limit, stationary_distribution
+from lstd.mrp.convergence import lstd_limit, stationary_distribution
 from lstd.mrp.simulate import Trajectory, simulate
 
 _SUM_TOLERANCE = 1e-12  # rows of probabilities are sums of k rounded terms

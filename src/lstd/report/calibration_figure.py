@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from lstd.data.check_rows import PerRow
 from lstd.data.returns import TOLERANCE
 from lstd.estimators.base import Predictor
-from lstd.estimators.metrics import Calibration
+from lstd.metrics import Calibration
 from lstd.report.evaluation import LEVEL, MAX_REWARDS, Evaluation, evaluate, half_widths
 from lstd.report.numbers import share
 from lstd.report.style import BLUE, REFERENCE, WIDE, figure_style, new_figure, plain
@@ -31,14 +31,14 @@ def plot_calibration(
     Bars are intervals of the mean return. They take groups as independent, or episodes without `groups`; if fewer than
     ten episodes have scored rows, they take blocks of at least two horizons instead. Returns that were cut off are
     completed by the prediction there, corrected by what the figure shows for such predictions: see
-    :func:`lstd.estimators.metrics.calibration`.
+    :func:`lstd.metrics.calibration`.
 
     Parameters
     ----------
     model, X, y, episode, terminated, X_next, discount, importance_ratio, groups, unobserved, tolerance, level, rewards
         As in :func:`plot_predictions`.
     n_bins : int, default 10
-        Most bins; see :func:`lstd.estimators.metrics.calibration`.
+        Most bins; see :func:`lstd.metrics.calibration`.
 
     Returns
     -------

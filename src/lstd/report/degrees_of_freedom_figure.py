@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from lstd.estimators.base import Predictor
 from lstd.estimators.intervals import FEW
-from lstd.estimators.metrics import effective_degrees_of_freedom
+from lstd.metrics import effective_degrees_of_freedom
 from lstd.report.style import BLUE, VERMILION, WIDE, figure_style, new_figure, plain
 
 Array = NDArray[np.float64]

@@ -16,8 +16,8 @@ from lstd.data.returns import TOLERANCE
 from lstd.errors import InvalidInputError
 from lstd.estimators.base import Predictor
 from lstd.estimators.intervals import FEW
-from lstd.estimators.metrics import effective_degrees_of_freedom
 from lstd.io.files import checked_path, replacing
+from lstd.metrics import effective_degrees_of_freedom
 from lstd.report.calibration_figure import draw_calibration
 from lstd.report.degrees_of_freedom_figure import MAX_NAMED, draw_degrees_of_freedom, flagged_features
 from lstd.report.evaluation import LEVEL, MAX_REWARDS, MIN_GROUPS, Evaluation, evaluate, half_widths

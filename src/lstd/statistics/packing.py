@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from lstd.data.checks import check_real
 from lstd.errors import InvalidInputError
-from lstd.statistics.about import About
+from lstd.statistics.names_and_labels import About
 
 Array = NDArray[np.float64]
 

@@ -44,12 +44,12 @@ from lstd.data.checks import check_choice, check_flag, check_integer, check_real
 from lstd.data.feature_matrix import Features, all_finite, check_finite
 from lstd.data.parsing import same_id
 from lstd.data.rows import Rows, warn_of_breaks
-from lstd.data.seen import groups_seen
+from lstd.data.seen_ids import groups_seen
 from lstd.data.settings import VARIANTS
 from lstd.errors import InvalidInputError, UnusedRewardWarning
 from lstd.errors import warn as give_warning
 from lstd.io.archive import read, write
-from lstd.statistics.about import About
+from lstd.statistics.names_and_labels import About
 from lstd.statistics.packing import pack, unpack
 from lstd.statistics.solve import Solution, check_range, solve
 from lstd.statistics.summing import Sums, is_no_sum, no_sum, sum_chunks

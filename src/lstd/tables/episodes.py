@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lstd.data.parsing import LATE_ROW, LOST_REWARD, NO_SUCCESSOR, NOT_CUT, ONE_GROUP, Fault, Ids, id_key
-from lstd.data.seen import GROUP_AGAIN, SeenIds, group_key
-from lstd.tables.faults import at_row
+from lstd.data.seen_ids import GROUP_AGAIN, SeenIds, group_key
+from lstd.tables.table_errors import at_row
 
 Flags = NDArray[np.bool_]
 

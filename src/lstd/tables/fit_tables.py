@@ -186,7 +186,7 @@ def tables_of(source: Any, roles: Roles, independent: bool) -> Any:
         import pyarrow.dataset
 
         if isinstance(source, pyarrow.dataset.Dataset):
-            from lstd.tables.datasets import dataset_tables
+            from lstd.tables.arrow_datasets import dataset_tables
 
             return dataset_tables(source, independent=independent)
     if is_frame(source):

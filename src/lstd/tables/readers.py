@@ -31,7 +31,7 @@ import pyarrow.parquet
 
 from lstd.errors import InvalidInputError
 from lstd.io.files import reason
-from lstd.tables.faults import at_row, could_not_be_read, no_column
+from lstd.tables.table_errors import at_row, could_not_be_read, no_column
 
 EXTENSIONS = (".csv", ".csv.gz", ".parquet")
 BLOCK_BYTES = 2**18  # of a CSV file read at once, of which Arrow reads 32 ahead; no row may be longer than a block

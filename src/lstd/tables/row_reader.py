@@ -18,8 +18,8 @@ from lstd.distributed.ahead import Ahead
 from lstd.errors import InvalidInputError
 from lstd.tables import arrow_columns as convert
 from lstd.tables.episodes import Episodes, Marks
-from lstd.tables.faults import at_row, overflow_at
 from lstd.tables.readers import Table, equal_parts, open_table
+from lstd.tables.table_errors import at_row, overflow_at
 
 Array = NDArray[np.float64]
 T = TypeVar("T")

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from lstd.data.check_rows import check_rows
 from lstd.data.rows import Rows
 from lstd.errors import InvalidInputError
-from lstd.tables.faults import overflow_at
 from lstd.tables.row_reader import Chunk
+from lstd.tables.table_errors import overflow_at
 
 _FEWEST_ROWS = 64
 

@@ -26,8 +26,8 @@ from lstd.distributed.ahead import Ahead
 from lstd.distributed.executors import Task
 from lstd.distributed.sums import Leaf, Part, called
 from lstd.errors import InvalidInputError, LSTDError
-from lstd.statistics.about import About
 from lstd.statistics.blocks import Layout
+from lstd.statistics.names_and_labels import About
 from lstd.statistics.statistics import LSTDStatistics, chunk_statistics
 from lstd.tables.frames import FrameTable, is_frame
 from lstd.tables.readers import EXTENSIONS, Table

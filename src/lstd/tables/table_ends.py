@@ -14,13 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lstd.data.parsing import Ids, id_key
-from lstd.data.seen import SeenIds, group_key
+from lstd.data.seen_ids import SeenIds, group_key
 from lstd.errors import InvalidInputError
 from lstd.statistics.blocks import Blocks
 from lstd.statistics.statistics import LSTDStatistics
 from lstd.tables.episodes import COMES_AGAIN, Episodes, Marks, Row, typed_id
-from lstd.tables.faults import at_row
 from lstd.tables.row_reader import Roles
+from lstd.tables.table_errors import at_row
 
 _TYPES = {kind.__name__: kind for kind in (int, float, str)}
 

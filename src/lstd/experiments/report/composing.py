@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from multiprocessing import connection, resource_tracker
 
-from lstd.experiments.report.names import FIGURE_OF
+from lstd.experiments.report.display_names import FIGURE_OF
 from lstd.experiments.report.paper_page import page
 from lstd.experiments.report.paper_tables import best_table, table_files, timing_table
 from lstd.experiments.report.results import Results, Row

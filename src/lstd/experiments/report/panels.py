@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from lstd.experiments.protocol import FEATURES
-from lstd.experiments.report.names import FEATURE_NAMES, SHORT_NAMES
+from lstd.experiments.report.display_names import FEATURE_NAMES, SHORT_NAMES
 from lstd.experiments.report.results import Results, Sweep
 from lstd.report.numbers import compact
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from lstd.experiments.protocol import FEATURES, PROBLEMS
-from lstd.experiments.report.names import FEATURE_NAMES, FIGURE_OF, PROBLEM_NAMES
+from lstd.experiments.report.display_names import FEATURE_NAMES, FIGURE_OF, PROBLEM_NAMES
 from lstd.experiments.report.page_tables import (
     diverged_table,
     identities_table,

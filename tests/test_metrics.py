@@ -14,8 +14,8 @@ import naive
 from lstd import LSTD
 from lstd.data.returns import ObservedReturns
 from lstd.errors import InvalidInputError, MissingTerminationWarning
-from lstd.estimators.metrics import calibration, effective_degrees_of_freedom, observed_returns, value_error
 from lstd.experiments import run_sweep
+from lstd.metrics import calibration, effective_degrees_of_freedom, observed_returns, value_error
 from lstd.mrp import MRP, BoyanChain, RandomMRP, make_features
 from tolerances import assert_close
 

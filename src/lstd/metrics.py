@@ -68,7 +68,7 @@ def value_error(
 
     Examples
     --------
-    >>> from lstd.estimators.metrics import value_error
+    >>> from lstd.metrics import value_error
     >>> from lstd.mrp import BoyanChain
     >>> chain = BoyanChain()
     >>> round(value_error(chain.values + 0.5, chain), 6)
@@ -144,7 +144,7 @@ def observed_returns(
     --------
     The first episode terminated. The second was cut off before its last row, where 2 is predicted:
 
-    >>> from lstd.estimators.metrics import observed_returns
+    >>> from lstd.metrics import observed_returns
     >>> y, prediction = [1, 1, 1, 1, 0], [2, 2, 2, 2, 2]
     >>> columns = {"episode": [1, 1, 2, 2, 2], "terminated": [0, 1, 0, 0, 0]}
     >>> observed = observed_returns(y, gamma=0.5, prediction=prediction, **columns)
@@ -246,7 +246,7 @@ def calibration(
 
     Examples
     --------
-    >>> from lstd.estimators.metrics import calibration
+    >>> from lstd.metrics import calibration
     >>> table = calibration([0.0, 0.0, 1.0, 1.0], [0.0, 1.0, 1.0, 3.0], n_bins=2)
     >>> table.predicted.tolist(), table.observed.tolist(), table.standard_error.tolist()
     ([0.0, 1.0], [0.5, 2.0], [0.5, 1.0])
@@ -339,7 +339,7 @@ def effective_degrees_of_freedom(model: BaseEstimator) -> Array:
 
     >>> import numpy as np
     >>> from lstd import LSTD
-    >>> from lstd.estimators.metrics import effective_degrees_of_freedom
+    >>> from lstd.metrics import effective_degrees_of_freedom
     >>> X = np.array([[1.0, 0.0], [1.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
     >>> model = LSTD(gamma=0.0, fit_intercept=False).fit(X, np.ones(4), terminated=[False, False, False, True])
     >>> effective_degrees_of_freedom(model)
