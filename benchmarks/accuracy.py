@@ -1,6 +1,6 @@
 """Measure the digits that LSTD(λ) loses in float64, against sums and solves at 50 digits.
 
-    python benchmarks/accuracy.py [--write docs/accuracy.md]
+    python benchmarks/accuracy.py [--write docs/results/accuracy.md]
 
 The streams have systems with condition numbers from 1e1 to 1e15, made in two ways: by features that nearly repeat one
 another, with a negligible ridge term, and by features that repeat one another exactly, which only the ridge term
@@ -175,7 +175,7 @@ def page() -> list[str]:
     from lstd.experiments.reproduce.provenance import describe_machine
 
     return [
-        f"Made by `python benchmarks/accuracy.py --write docs/accuracy.md` on {datetime.date.today()}: "
+        f"Made by `python benchmarks/accuracy.py --write docs/results/accuracy.md` on {datetime.date.today()}: "
         f"{describe_machine()['cpu']}, {os.cpu_count()} cores, Python {platform.python_version()}, NumPy "
         f"{np.__version__}. Boyan's LSTD({LMBDA}), discount {GAMMA}, {N_ROWS} rows of {2 * N_FEATURES} features. "
         f"Errors are relative, in the Euclidean norm, against {DIGITS} digits; each is the largest of {len(SEEDS)} "

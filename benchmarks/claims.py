@@ -37,7 +37,7 @@ TITLES = {
 }
 NAMES = tuple(TITLES)
 HERE = Path(__file__).resolve().parent
-RESULTS, DOCS = HERE / "results", HERE.parent / "docs"
+RESULTS, DOCS = HERE / "results", HERE.parent / "docs" / "results"
 WHOLE = "benchmarks.md"  # the page with every part
 PAGES = {
     WHOLE: NAMES,

@@ -4,7 +4,7 @@
     python benchmarks/cluster.py --docs    write the page and its figure from the newest results
 
 T transitions of n features are read in C chunks of R rows, by W workers of one core each. The page
-docs/cluster-costs.md defines the other symbols and states the formulas.
+docs/results/cluster-costs.md defines the other symbols and states the formulas.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from provenance import describe_machine
 
 SOURCE = "benchmarks/cluster.py"
 RESULTS = Path(__file__).parent / "results"
-DOCS = Path(__file__).parents[1] / "docs"
+DOCS = Path(__file__).parents[1] / "docs" / "results"
 FEATURES, TRANSITIONS, WORKERS = (100, 1000, 10_000), (1e9, 1e12), (1, 10, 100, 1000, 10_000)
 ASSUMED = {"bandwidth": 1.25e9, "latency": 1e-3, "task": 1e-3, "reading": 1e9, "chunk": 1e9}  # bytes, seconds
 CHUNKS_PER_WORKER = 4  # at least, so that no worker waits long for the last one

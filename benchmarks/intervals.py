@@ -1,6 +1,6 @@
 """Measure how often intervals hold the fixed point of LSTD(λ), and how often they hold the value.
 
-    python benchmarks/intervals.py [--repeats 500] [--only {episodes,groups}] [--write docs/intervals.md]
+    python benchmarks/intervals.py [--repeats 500] [--only {episodes,groups}] [--write docs/results/intervals.md]
 
 The data are episodes of classic and random processes, one stream of random ones, and windows from every visit of 120
 subjects: each visit begins an episode that has all later visits of the subject. The ridge coefficient is 1/64 of

@@ -5,8 +5,8 @@
 
 Each data set has groups of rows with errors in common, or is one stream. Expected returns are linear in the features,
 or have a systematic part beside that, of root mean square 4 where returns scatter by about 11: a square or a wave of
-one feature. The numbers go to results/misfit-DATE.json; with `--docs`, the table in docs/intervals.md is made from the
-newest of these.
+one feature. The numbers go to results/misfit-DATE.json; with `--docs`, the table in docs/results/intervals.md is made
+from the newest of these.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Data = tuple[Array, Array, dict[str, Any], float]  # features, rewards, other co
 
 SOURCE = "benchmarks/misfit.py"
 HERE = Path(__file__).resolve().parent
-RESULTS, PAGE = HERE / "results", HERE.parent / "docs" / "intervals.md"
+RESULTS, PAGE = HERE / "results", HERE.parent / "docs" / "results" / "intervals.md"
 SEED = 71_000
 SIZE = 4.0
 PARTS: dict[str, Callable[[Array], Array]] = {

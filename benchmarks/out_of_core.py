@@ -43,7 +43,7 @@ KINDS = {1: "one job", 2: "two jobs", PROCESSES: "two processes"}
 ROLES: dict[str, Any] = {"features": None, "reward": "reward", "episode": "episode", "terminated": "terminated"}
 SOURCE = "benchmarks/out_of_core.py"
 HERE = Path(__file__).resolve().parent
-RESULTS, PAGE = HERE / "results", HERE.parent / "docs" / "out-of-core.md"
+RESULTS, PAGE = HERE / "results", HERE.parent / "docs" / "results" / "out-of-core.md"
 HEAD = ("features", "data, MB", "with", "s", "processor s", "peak above start, MB", "as fast as one job", "same bits")
 
 

@@ -1,6 +1,6 @@
 """Time the paper's experiments against a plain NumPy loop, and the whole paper with a cold and a warm cache.
 
-    python benchmarks/paper.py [--write docs/performance.md]
+    python benchmarks/paper.py [--write docs/results/performance.md]
 
 For each problem and features, prints the seconds per run of 340 pairs (λ, α), their ratio and its goal. The compiled
 sweep and the NumPy loop of `lstd.experiments.loop` run in turn on one thread. Then fresh processes compute the whole
@@ -73,7 +73,7 @@ def heading() -> list[str]:
     return [
         "# Performance of the paper's experiments",
         "",
-        f"Made by `python benchmarks/paper.py --write docs/performance.md` on {datetime.date.today()}: "
+        f"Made by `python benchmarks/paper.py --write docs/results/performance.md` on {datetime.date.today()}: "
         f"{describe_machine()['cpu']}, {os.cpu_count()} cores, Python {platform.python_version()}, "
         f"NumPy {np.__version__}, Numba {numba.__version__}. "
         "Machines differ; the ratios travel better than the seconds.",

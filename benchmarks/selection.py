@@ -1,6 +1,6 @@
 """Compare settings chosen by LSTDCV with fixed settings and with the best pair in hindsight.
 
-    python benchmarks/selection.py [--seeds 20] [--runs 2] [--write docs/selection.md]
+    python benchmarks/selection.py [--seeds 20] [--runs 2] [--write docs/results/selection.md]
 
 The data are the nine problems of the paper at its length T and at 10 T, eight episodic problems with 20 and 80
 episodes, 100 rows of 150 features, and first-passage times at γ = 1 seen through episodes of 20 steps, of which most

@@ -20,7 +20,7 @@ from lstd.experiments.protocol import FEATURES, PROBLEMS
 from lstd.experiments.reproduce.provenance import describe_machine
 
 ROOT = Path(__file__).parents[2]
-BENCHMARKS, DOCS = ROOT / "benchmarks", ROOT / "docs"
+BENCHMARKS, DOCS = ROOT / "benchmarks", ROOT / "docs" / "results"
 PARTS = ("paper", "batch", "online", "selection", "intervals", "scaling", "startup", "neighbours")
 
 

@@ -19,7 +19,7 @@ try:
 finally:
     sys.path.remove(str(ROOT / "benchmarks"))
 
-PAGE = (ROOT / "docs" / "cluster-costs.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "results" / "cluster-costs.md").read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="module")

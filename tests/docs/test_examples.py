@@ -19,7 +19,7 @@ from lstd import Trajectories
 from tolerances import assert_close
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "which-estimator.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "results" / "which-estimator.md").read_text(encoding="utf-8")
 SNIPPETS = re.findall(r"```python\n(.*?)```\n\n```text\n(.*?)```", PAGE, re.DOTALL)
 PRINTED = re.findall(r"```text\n(.*?)```", PAGE, re.DOTALL)
 
@@ -325,7 +325,7 @@ def test_page_has_its_snippets_commands_and_figures():
     assert len(SNIPPETS) == PAGE.count("```python")
     for name in ("pendulum", "customer_value", "sensor_stream"):
         assert f"python examples/{name}.py" in PAGE
-        figure = ROOT / "docs" / "figures" / f"{name}.png"
+        figure = ROOT / "docs" / "results" / "figures" / f"{name}.png"
         assert figure.stat().st_size < 150_000
         assert f"figures/{name}.png" in PAGE
 

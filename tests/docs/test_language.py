@@ -12,7 +12,7 @@ TEXTS = sorted(
     path
     for folder, pattern in (
         (".", "*.md"),
-        ("docs", "*.md"),
+        ("docs", "**/*.md"),
         ("conformance", "*.md"),
         ("conformance", "*.py"),
         ("examples", "*.py"),

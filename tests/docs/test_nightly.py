@@ -7,7 +7,7 @@ from pathlib import Path
 
 from lstd import load
 
-PAGE = (Path(__file__).parents[2] / "docs" / "nightly.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "guide" / "nightly.md").read_text(encoding="utf-8")
 SNIPPETS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 
 
