@@ -7,6 +7,8 @@ import pickle
 
 import numpy as np
 import pandas as pd
+import polars as pl
+import pyarrow as pa
 import pytest
 import sklearn
 from numpy.testing import assert_array_equal
@@ -19,6 +21,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from lstd import LSTD, LSTDCV
+from lstd.errors import InvalidInputError
 from lstd.estimators import cross_validation
 from tolerances import assert_close
 
@@ -195,13 +198,30 @@ def test_names_of_features(data):
     assert model.feature_names_in_.tolist() == ["u", "v", "w"]
     assert_array_equal(model.predict(frame), LSTD().fit(X, y).predict(X))
     for method in (model.predict, lambda X: model.score(X, y), lambda X: model.partial_fit(X, y)):
-        with pytest.raises(ValueError, match="feature names should match"):
-            method(frame[["v", "u", "w"]])
+        with pytest.raises(InvalidInputError, match=r"`X` must have the columns .* in any order; 'u' is missing"):
+            method(frame[["v", "w"]].assign(z=0.0))
         with pytest.raises(ValueError, match="X has 2 features, but LSTD is expecting 3"):
             method(X[:, :2])
-    with pytest.raises(ValueError, match=r"`X_next` must have the columns \['u', 'v', 'w'\] in this order"):
-        model.partial_fit(frame, y, X_next=frame[["w", "v", "u"]])
+    for given in (frame, X):
+        with pytest.raises(InvalidInputError, match=r"`X_next` must have the columns .* 'v' is missing"):
+            model.partial_fit(given, y, X_next=frame[["w", "u"]])
     assert not hasattr(model.fit(X, y), "feature_names_in_")
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow"])
+def test_columns_are_found_by_name_in_any_order_and_among_others(data, library):
+    X, y = data[0], np.nan_to_num(data[1])
+    frame = pd.DataFrame(X, columns=["u", "v", "w"])
+    mixed = frame.assign(name="text", v_again=frame["v"])[["name", "w", "v_again", "u", "v"]]
+    convert = {"pandas": lambda table: table, "polars": pl.from_pandas, "pyarrow": pa.Table.from_pandas}[library]
+    model, given = LSTD(gamma=0.5, n_blocks=20).fit(convert(frame), y), convert(mixed)
+    twin = LSTD(gamma=0.5, n_blocks=20).fit(X, y)
+    assert_array_equal(model.predict(given), twin.predict(X))
+    assert_array_equal(model.predict_interval(given).lower, twin.predict_interval(X).lower)
+    assert model.score(given, y) == twin.score(X, y)
+    assert_array_equal(model.partial_fit(given, y).coef_, twin.partial_fit(X, y).coef_)
+    one, two = (LSTD(n_blocks=0).fit(convert(frame), y, X_next=successors) for successors in (convert(frame), given))
+    assert_array_equal(one.coef_, two.coef_)
 
 
 def test_columns_of_data_frames(data):

@@ -17,9 +17,9 @@ from lstd.data.feature_matrix import (
     Features,
     all_finite,
     as_real,
+    by_name,
     check_features,
     check_finite,
-    check_names,
     column_names,
 )
 from lstd.data.rows import Rows, warn_of_assumed
@@ -49,7 +49,8 @@ def check_rows(
     rewards, single = _check_rewards(y, n_rows)
     ids = None if episode is None else _check_episode(episode, n_rows)
     ended = _check_flags("terminated", terminated, n_rows)
-    phi_next = None if X_next is None else _check_successors(X_next, ended, finite)
+    names = column_names("X", X)
+    phi_next = None if X_next is None else _check_successors(by_name("X_next", X_next, names), ended, finite)
     if phi_next is not None and phi_next.shape != phi.shape:
         raise InvalidInputError(f"`X_next` must have the shape of `X`, {phi.shape}; got {phi_next.shape}.")
     assumed = ids is not None and terminated is None and phi_next is None and n_rows > 0
@@ -65,17 +66,10 @@ def check_rows(
     rows = Rows(
         X=phi, y=np.where(np.isnan(rewards), 0.0, rewards), y_missing=missing, discount=discounts, ratios=ratios,
         last=last, terminated=ended, X_next=phi_next, first_episode=first, last_episode=final, single=single,
-        gamma=gamma, assumed=assumed, names=_check_columns(X, X_next),
+        gamma=gamma, assumed=assumed, names=names,
         groups=None if groups is None else _check_groups(groups, last, ids),
     )  # fmt: skip
     return _sorted(rows, ids) if sort else rows
-
-
-def _check_columns(X: Any, X_next: Any) -> tuple[str, ...] | None:
-    """Return the names of the features, if any, which those of the successors must be too."""
-    names = column_names("X", X)
-    check_names("X_next", column_names("X_next", X_next), names)
-    return names
 
 
 def _check_successors(X_next: Any, ended: NDArray[np.bool_], finite: bool) -> Features:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -47,13 +48,20 @@ def column_names(name: str, X: Any) -> tuple[str, ...] | None:
     return tuple(map(str, names)) if names and all(isinstance(one, str) for one in names) else None
 
 
-def check_names(name: str, found: tuple[str, ...] | None, expected: tuple[str, ...] | None) -> None:
-    """Refuse names of columns that differ from the expected ones; features without names fit any."""
-    if found and expected and found != expected:
+def by_name(name: str, X: Any, expected: Sequence[str] | None) -> Any:
+    """Return the expected columns of a data frame in their order; features without names, or any if none are expected.
+
+    Raises InvalidInputError when a column is missing.
+    """
+    found, wanted = column_names(name, X), list(() if expected is None else expected)
+    if not found or not wanted or list(found) == wanted:
+        return X
+    if missing := [column for column in wanted if column not in found]:
         raise InvalidInputError(
-            f"`{name}` must have the columns {list(expected)!r:.200} in this order; got {list(found)!r:.200}. Select "
-            "them by name."
+            f"`{name}` must have the columns {wanted!r:.200}, in any order; {missing[0]!r} is missing: it has "
+            f"{list(found)!r:.200}. Rename or add it."
         )
+    return X.select(wanted) if hasattr(X, "select") else X[wanted]
 
 
 def _plain(name: str, X: Any) -> Any:

@@ -82,6 +82,7 @@ class Predictor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         Parameters
         ----------
         X : array-like, DataFrame or sparse of shape (T, n)
+            If the model was fitted to named columns, those of a data frame may be in any order, among others.
         return_std : bool, default False
             Whether to return the standard error of each prediction too.
 

@@ -8,7 +8,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import validate_data
 
 from lstd.data.check_rows import check_rows
-from lstd.data.feature_matrix import Features, check_features, column_names
+from lstd.data.feature_matrix import Features, by_name, check_features, column_names
 from lstd.data.rows import Rows
 
 
@@ -22,18 +22,25 @@ def checked_rows(
     episodes are assumed to be truncated. Unless `finite`, features may be NaN or infinite: the sums show them. With
     `sort`, episodes are put in order of their groups.
     """
+    if not reset:
+        X, *others = data
+        others[3] = _by_name(estimator, "X_next", others[3])
+        data = (_by_name(estimator, "X", X), *others)
     rows = check_rows(*data, gamma=gamma, warn=warn, finite=finite, sort=sort)
     _check_names(estimator, "X", data[0], rows.X, reset=reset)
-    if rows.X_next is not None:
-        _check_names(estimator, "X_next", data[4], rows.X_next)
     return rows
 
 
 def checked_features(estimator: BaseEstimator, X: Any) -> Features:
-    """Check the features of rows to predict for."""
+    """Check the features of rows to predict for; columns of a data frame may be in any order, among others."""
+    X = _by_name(estimator, "X", X)
     phi = check_features("X", X)
     _check_names(estimator, "X", X, phi)
     return phi
+
+
+def _by_name(estimator: BaseEstimator, name: str, X: Any) -> Any:
+    return by_name(name, X, getattr(estimator, "feature_names_in_", None)) if hasattr(X, "columns") else X
 
 
 def _check_names(estimator: BaseEstimator, name: str, X: Any, phi: Features, *, reset: bool = False) -> None:

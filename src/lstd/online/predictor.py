@@ -10,7 +10,7 @@ from typing import Any, Self
 from scipy import sparse
 
 from lstd.data.checks import check_array, to_real_array
-from lstd.data.feature_matrix import check_features, check_names, column_names, product
+from lstd.data.feature_matrix import by_name, check_features, product
 from lstd.errors import InvalidInputError
 from lstd.online.transition import Array, check_sparse_row
 
@@ -85,7 +85,7 @@ class OnlinePredictor(ABC):
         InvalidInputError
             When `x` is not finite or has another number of features, or the weights overflowed.
         """
-        n, weights, given = self.n_features, self.weights, x
+        n, weights, x = self.n_features, self.weights, by_name("x", x, self._names)
         if isinstance(x, tuple):
             row = check_sparse_row("x", x, n)
             return float(product("x", row.values, weights[row.indices]))
@@ -93,7 +93,6 @@ class OnlinePredictor(ABC):
             x = to_real_array("x", x)
             if x.ndim == 1:
                 return float(product("x", check_array("x", x, (n,)), weights))
-        check_names("x", column_names("x", given), self._names)
         phi = check_features("x", x)
         if phi.shape[1] != n:
             raise InvalidInputError(f"`x` must have {n} features, as the estimator has; got shape {phi.shape}.")

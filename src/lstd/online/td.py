@@ -18,7 +18,7 @@ from lstd._kernels import td_update as kernels
 from lstd._kernels.td_update import step
 from lstd.data.check_rows import PerRow, check_rows
 from lstd.data.checks import check_choice, check_flag, check_integer, check_real
-from lstd.data.feature_matrix import Features, check_finite, check_names
+from lstd.data.feature_matrix import Features, by_name, check_finite
 from lstd.data.parsing import same_id
 from lstd.data.rows import Rows
 from lstd.data.settings import GAMMA, LMBDA
@@ -143,24 +143,23 @@ class TemporalDifference(OnlinePredictor):
         """Learn from rows in time order, as from one :meth:`update` per transition.
 
         The parameters mean the same as in :meth:`lstd.LSTD.partial_fit`; each row has one reward. If `X` is a data
-        frame, its columns must be those of the first call, in their order. The next call continues the stream: its
-        first row is the successor of the last row of this call, unless that row terminated or the episode ids differ.
-        An :meth:`update` in between replaces the transition between the two rows.
+        frame, the columns of the first call are selected by name. The next call continues the stream: its first row is
+        the successor of the last row of this call, unless that row terminated or the episode ids differ. An
+        :meth:`update` in between replaces the transition between the two rows.
 
         Returns
         -------
         self
         """
         rows = check_rows(
-            X, y, gamma=self.gamma, episode=episode, terminated=terminated, X_next=X_next, discount=discount,
-            importance_ratio=importance_ratio, warn=not self._warned, finite=False,
+            by_name("X", X, self._names), y, gamma=self.gamma, episode=episode, terminated=terminated, X_next=X_next,
+            discount=discount, importance_ratio=importance_ratio, warn=not self._warned, finite=False,
         )  # fmt: skip
         self._warned |= rows.assumed
         if rows.n_features != self.n_features:
             raise InvalidInputError(f"`X` must have {self.n_features} features; got {rows.n_features}.")
         if rows.y.shape[1] != 1:
             raise InvalidInputError(f"`y` must hold one reward per row, shape ({len(rows)},); got {rows.y.shape}.")
-        check_names("X", rows.names, self._names)
         self._check_ratios(rows.ratios)
         if len(rows):
             self._learn_stream(rows)
