@@ -1,7 +1,8 @@
-"""How the suite is spread over processes, and how long each of its folders takes."""
+"""How the suite is spread over processes, how long each of its folders takes, and a fixture of several folders."""
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from itertools import chain
 from pathlib import Path
@@ -52,3 +53,18 @@ def pytest_terminal_summary(terminalreporter):
         terminalreporter.section("seconds by folder")
     for folder, total in seconds.most_common():
         terminalreporter.line(f"{total:8.1f} s  {counts[folder]:5} tests  {folder}")
+
+
+@pytest.fixture
+def fakes(monkeypatch):
+    """Quick stand-ins for sweep, timings, theory and report of `lstd reproduce`."""
+    from fake_experiments import Fakes
+
+    def set_module(name, module):
+        package, _, attribute = name.rpartition(".")
+        monkeypatch.setitem(sys.modules, name, module)
+        monkeypatch.setattr(sys.modules[package], attribute, module, raising=False)
+
+    fakes = Fakes()
+    fakes.install(set_module)
+    return fakes

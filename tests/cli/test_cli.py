@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 
 import lstd
-from fake_experiments import Fakes
 from lstd.cli.app import run
 from lstd.cli.reproduce import PROBLEMS as CLI_PROBLEMS
 from lstd.experiments import protocol
@@ -23,20 +22,6 @@ from lstd.experiments.reproduce.folder import CONFIGURATION, OUR_FILES, PROVENAN
 DRIVER = [sys.executable, str(Path(__file__).parents[1] / "support" / "fake_experiments.py")]
 COMMAND = [sys.executable, "-c", "import sys; from lstd.cli import main; sys.exit(main())"]
 POSIX = pytest.mark.skipif(os.name != "posix", reason="needs POSIX signals")
-
-
-@pytest.fixture
-def fakes(monkeypatch):
-    """Quick stand-ins for sweep, timings, theory and report."""
-    fakes = Fakes()
-
-    def set_module(name, module):
-        package, _, attribute = name.rpartition(".")
-        monkeypatch.setitem(sys.modules, name, module)
-        monkeypatch.setattr(sys.modules[package], attribute, module, raising=False)
-
-    fakes.install(set_module)
-    return fakes
 
 
 @pytest.fixture

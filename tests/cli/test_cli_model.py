@@ -44,15 +44,6 @@ def write_csv(data, path):
     pyarrow.csv.write_csv(data, path, pyarrow.csv.WriteOptions(quoting_header="none"))
 
 
-@pytest.fixture
-def folder(tmp_path, monkeypatch):
-    """An empty working folder with tables of 200 rows."""
-    monkeypatch.chdir(tmp_path)
-    write_csv(table(200), "data.csv")
-    pq.write_table(table(200), "data.parquet")
-    return tmp_path
-
-
 def start(*words, **options):
     """Start the command, SIGINT not ignored as it is in a background job."""
     before = (lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)) if os.name == "posix" else None

@@ -11,21 +11,12 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from test_cli_model import COMMAND, FIT, POSIX, table, write_csv
+from test_cli_model import COMMAND, FIT, POSIX, table
 
 from lstd import load
 from lstd.cli.app import run
 
 CLOSED = "it is closed.\n"
-
-
-@pytest.fixture
-def folder(tmp_path, monkeypatch):
-    """An empty working folder with tables of 200 rows."""
-    monkeypatch.chdir(tmp_path)
-    write_csv(table(200), "data.csv")
-    pq.write_table(table(200), "data.parquet")
-    return tmp_path
 
 
 @POSIX

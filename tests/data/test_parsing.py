@@ -32,26 +32,17 @@ def objects(values):
     return np.array([*values, None], dtype=object)[:-1]
 
 
+@pytest.mark.parametrize(("name", "good", "bad"), [("numbers", NUMBERS, NO_NUMBERS), ("flags", FLAGS, NO_FLAGS)])
 @settings(deadline=None)
-@given(texts(NUMBERS, NO_NUMBERS) | texts(NUMBERS))
-def test_numbers_of_text(words):
-    parsed, fault = parsing.numbers(objects(words), "x")
-    from_arrow, fault_of_arrow = arrow.numbers(pa.array(words, pa.string()), "x")
+@given(data=st.data())
+def test_numbers_and_flags_of_text(name, good, bad, data):
+    words = data.draw(texts(good, bad) | texts(good))
+    parsed, fault = getattr(parsing, name)(objects(words), "x")
+    from_arrow, fault_of_arrow = getattr(arrow, name)(pa.array(words, pa.string()), "x")
     assert_array_equal(parsed, from_arrow)
     assert fault == fault_of_arrow
-    bad = next((row for row, word in enumerate(words) if word in NO_NUMBERS), None)
-    assert bad == (None if fault is None else fault.row)
-
-
-@settings(deadline=None)
-@given(texts(FLAGS, NO_FLAGS) | texts(FLAGS))
-def test_flags_of_text(words):
-    parsed, fault = parsing.flags(objects(words), "x")
-    from_arrow, fault_of_arrow = arrow.flags(pa.array(words, pa.string()), "x")
-    assert_array_equal(parsed, from_arrow)
-    assert fault == fault_of_arrow
-    bad = next((row for row, word in enumerate(words) if word in NO_FLAGS), None)
-    assert bad == (None if fault is None else fault.row)
+    first_bad = next((row for row, word in enumerate(words) if word in bad), None)
+    assert first_bad == (None if fault is None else fault.row)
 
 
 @settings(deadline=None)

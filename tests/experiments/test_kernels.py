@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import naive
+from streams import draw_rows
 from tolerances import TOLERANCES, assert_close
 from twins import (
     BOTH,
@@ -37,16 +38,7 @@ def feature_streams(draw):
     """phi (T + 1, n), rewards, discounts, weight and target of the error, λ and α of the pairs."""
     n_steps, n = draw(LENGTHS), draw(st.integers(1, 4))
     random = np.random.RandomState(draw(st.integers(0, 2**31)))
-    phi = random.normal(size=(n_steps + 1, n))
-    kind = draw(st.sampled_from(["dense", "sparse", "repeated", "one-hot", "zero"]))
-    if kind == "sparse":
-        phi *= random.uniform(size=phi.shape) < 0.5
-    elif kind == "repeated":
-        phi = phi[random.randint(min(2, n_steps + 1), size=n_steps + 1)]
-    elif kind == "one-hot":
-        phi = np.eye(n)[random.randint(n, size=n_steps + 1)]
-    elif kind == "zero":
-        phi[:] = 0.0
+    phi = draw_rows(draw, random, n_steps + 1, n)
     rewards, discounts = random.normal(size=n_steps), draw_discounts(draw, random, n_steps)
     weight = draw_weight(random, n)
     return (phi, rewards, discounts, weight, random.normal(size=n), *draw_pairs(draw, ALPHAS))

@@ -15,7 +15,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fake_experiments import Fakes
 from lstd.errors import InvalidInputError, LSTDError, OutputError
 from lstd.experiments import timing
 from lstd.experiments.loop import LOOPS, run_loop, simulate_run
@@ -29,20 +28,6 @@ from lstd.io import files
 DRIVER = Path(__file__).parents[1] / "support" / "fake_experiments.py"
 # Sums in another order, and Boyan's recursion divides by 1 + vᵀPu, which comes as close to zero as 7e-5.
 LOOP_RTOL = 1e-7
-
-
-@pytest.fixture
-def fakes(monkeypatch):
-    """Quick stand-ins for sweep, timings, theory and report."""
-    fakes = Fakes()
-
-    def set_module(name, module):
-        package, _, attribute = name.rpartition(".")
-        monkeypatch.setitem(sys.modules, name, module)
-        monkeypatch.setattr(sys.modules[package], attribute, module, raising=False)
-
-    fakes.install(set_module)
-    return fakes
 
 
 def contents(folder):

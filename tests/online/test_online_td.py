@@ -136,25 +136,18 @@ def test_partial_fit_is_update_row_by_row(kind, as_sparse, drawn):
     assert_close(chunked.weights, one.weights, "sums")
 
 
-def test_partial_fit_then_update():
-    X, y = np.random.RandomState(0).normal(size=(6, 2)), np.arange(6.0)
-    one, two = TD(2), TD(2)
-    one.partial_fit(X, y)
-    two.partial_fit(X[:4], y[:4])
-    two.update(X[3], y[3], X[4])  # in place of the pending row
-    two.update(X[4], y[4], X[5])
-    assert_close(two.weights, one.weights, "sums")
-
-
-def test_partial_fit_update_partial_fit():
+def test_updates_after_partial_fit_replace_the_pending_row():
     X, y = np.random.RandomState(0).normal(size=(8, 2)), np.arange(8.0)
-    one, two = TD(2), TD(2)
-    one.partial_fit(X, y)
-    two.partial_fit(X[:4], y[:4])
-    two.update(X[3], y[3], X[4])  # in place of the pending row, which is forgotten
-    two.partial_fit(X[4:], y[4:])
-    assert two.n_updates == one.n_updates == 7
-    assert_close(two.weights, one.weights, "sums")
+    whole, updated, mixed = TD(2).partial_fit(X, y), TD(2), TD(2)
+    for model in (updated, mixed):
+        model.partial_fit(X[:4], y[:4])
+        model.update(X[3], y[3], X[4])
+    for t in range(4, 7):
+        updated.update(X[t], y[t], X[t + 1])
+    mixed.partial_fit(X[4:], y[4:])
+    for model in (updated, mixed):
+        assert model.n_updates == whole.n_updates == 7
+        assert_close(model.weights, whole.weights, "sums")
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -32,7 +32,7 @@ from lstd.report.evaluation import evaluate
 from lstd.report.grid_figure import grid_of
 from lstd.report.style import plain, svg_of
 from other_user import other_user
-from page_outline import outline
+from page_outline import assert_sound, outline
 from tolerances import assert_close
 
 LMBDAS, ALPHAS = np.array([0.0, 0.5, 0.9, 1.0]), 2.0 ** np.arange(-3, 3)
@@ -373,11 +373,8 @@ def test_features_that_little_data_supports_are_flagged():
 
 def test_the_page_is_sound_and_loads_nothing(page):
     found = outline(page)
-    assert len(found.images) == 4
-    assert all(len(alternative) > 60 for alternative in found.images)
-    assert all(load.startswith("data:") for load in found.loads)
+    assert_sound(found, n_images=4, least_words=60)
     assert not re.search(r"url\(|@import|<script|<iframe|https?:", page)
-    assert len(found.identifiers) == len(set(found.identifiers))
     assert {link[1:] for link in found.links} <= set(found.identifiers)
     assert len(page) < 1e6
 

@@ -19,6 +19,7 @@ from lstd._kernels import recursive_update as recursive
 from lstd._kernels import td_update as td_online
 from lstd.errors import IllConditionedWarning
 from lstd.online.precision import relative_size, scales
+from streams import draw_rows
 from tolerances import TOLERANCES
 
 VARIANTS = ("boyan", "uncorrected", "mixed")
@@ -77,16 +78,7 @@ def streams(draw, most=16, gaps=True, ratios=True, widths=(1, 2, 3, 4, 17)):
     """Transitions, among them ends of episodes, zero and repeated features, and where asked for rows that jump."""
     n_steps, n = draw(st.integers(1, most)), draw(st.sampled_from(widths))
     random = np.random.RandomState(draw(st.integers(0, 2**31)))
-    rows = random.normal(size=(n_steps + 1, n))
-    kind = draw(st.sampled_from(["dense", "sparse", "repeated", "one-hot", "zero"]))
-    if kind == "sparse":
-        rows *= random.uniform(size=rows.shape) < 0.5
-    elif kind == "repeated":
-        rows = rows[random.randint(2, size=n_steps + 1)]
-    elif kind == "one-hot":
-        rows = np.eye(n)[random.randint(n, size=n_steps + 1)]
-    elif kind == "zero":
-        rows[:] = 0.0
+    rows = draw_rows(draw, random, n_steps + 1, n)
     gamma = draw(UNIT)
     discounts = np.full(n_steps, gamma)
     if draw(st.booleans()):

@@ -43,3 +43,11 @@ def outline(text):
     parser.close()
     assert parser.open == []
     return parser
+
+
+def assert_sound(found, n_images, least_words):
+    """Assert that a page describes its pictures, loads nothing, and has no identifier twice."""
+    assert len(found.images) == n_images
+    assert all(len(alternative) > least_words for alternative in found.images)
+    assert all(load.startswith("data:") for load in found.loads)
+    assert len(found.identifiers) == len(set(found.identifiers))

@@ -68,6 +68,19 @@ class Stream:
         return [slice(start + 1, end + 1) for start, end in pairwise([-1, *ends])]
 
 
+def draw_rows(draw, random, n_rows, n):
+    """Features (n_rows, n): normal numbers, or with zeros among them, rows that repeat, unit vectors, zeros alone."""
+    rows = random.normal(size=(n_rows, n))
+    kind = draw(st.sampled_from(["dense", "sparse", "repeated", "one-hot", "zero"]))
+    if kind == "sparse":
+        return rows * (random.uniform(size=rows.shape) < 0.5)
+    if kind == "repeated":
+        return rows[random.randint(min(2, n_rows), size=n_rows)]
+    if kind == "one-hot":
+        return np.eye(n)[random.randint(n, size=n_rows)]
+    return np.zeros((n_rows, n)) if kind == "zero" else rows
+
+
 def parts(random, n_rows, most):
     """Up to `most` lengths, zeros among them, that add to `n_rows`."""
     cuts = np.sort(random.integers(0, n_rows + 1, random.integers(0, most)))
