@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lstd._kernels.traces import dense_traces
 from lstd.experiments.identities import check_identities
 from lstd.experiments.protocol import GAMMA, LSTD_VARIANTS, MRP_SEED, PROBLEMS
 from lstd.mrp import RandomMRP, make_features
@@ -257,20 +258,18 @@ def _estimates(
     phi: Array, rewards: Array, lmbda: float, lengths: Sequence[int]
 ) -> list[list[tuple[Array, Array, Array]]]:
     """(A_T/T, b_T/T, θ_T) per T and variant of one stream without terminations, phi (max T + 1, n)."""
-    from scipy.signal import lfilter
-
-    z = lfilter([1.0], [1.0, -lmbda * GAMMA], phi[:-1], axis=0)
-    added = z.copy()  # z_t − γ z_{t−1}, Theorem 1
-    added[1:] -= GAMMA * z[:-1]
+    n = phi.shape[1]
+    incoming, scratch, A, b = np.zeros(n), np.empty(n), np.zeros((n, n)), np.zeros((1, n))
     end_share = {"boyan": 1.0, "uncorrected": 0.0, "mixed": 1 - lmbda}
-    A, b = np.zeros((phi.shape[1],) * 2), np.zeros(phi.shape[1])
     result = []
     for start, T in zip([0, *lengths[:-1]], lengths, strict=True):
-        A = A + added[start:T].T @ phi[start:T]
-        b = b + z[start:T].T @ rewards[start:T]
-        end = GAMMA * np.outer(z[T - 1], phi[T])
+        rows, ones = slice(start, T), np.ones(T - start)
+        added = np.empty((T - start, n))  # z_t − γ z_{t−1}, Theorem 1
+        dense_traces(phi[rows], rewards[rows, np.newaxis], GAMMA * ones, ones, lmbda, 1.0, incoming, scratch, added, b)
+        A = A + added.T @ phi[rows]
+        end = np.outer(incoming, phi[T])
         matrices = [A - end_share[variant] * end for variant in LSTD_VARIANTS]
-        result.append([(matrix / T, b / T, np.linalg.solve(matrix, b)) for matrix in matrices])
+        result.append([(matrix / T, b[0] / T, np.linalg.solve(matrix, b[0])) for matrix in matrices])
     return result
 
 

@@ -28,7 +28,7 @@ REPEATS = 5
 REPEATS_SLOW = 3  # where one run takes longer than SLOW_SECONDS
 SLOW_SECONDS = 0.05
 SWEEP_SECONDS = 0.02  # shortest timing, far above the resolution of the clock
-LOOP_SECONDS = 0.1  # least time for the sample of the loop, per algorithm
+LOOP_SECONDS = 0.05  # least time for the sample of the loop, per algorithm
 MAX_RUNS = 50  # in one timing: the number of runs of the paper's experiments
 
 Progress = Callable[[int, int], None]
@@ -78,8 +78,10 @@ def _measure_pair(problem: str, features: str) -> list[dict[str, Any]]:
     for algorithms in TIMED.values():  # load or compile the kernels
         run_sweep(problem, features, list(algorithms), run_seeds=[1], n_steps=1, n_jobs=1)
     first = {timed: _time_sweep(problem, features, timed, range(1, 2)) for timed in TIMED}
-    several = {timed: _runs_in(seconds) for timed, seconds in first.items()}  # of which the set-up is a smaller share
-    runs = {timed: _runs_in(_time_sweep(problem, features, timed, range(1, 1 + n))) for timed, n in several.items()}
+    runs = {timed: _runs_in(seconds) for timed, seconds in first.items()}
+    for timed, n in runs.items():
+        if n > 1:  # the set-up is a smaller share of several runs
+            runs[timed] = _runs_in(_time_sweep(problem, features, timed, range(1, 1 + n)))
     repeats = REPEATS if max(first.values()) < SLOW_SECONDS else REPEATS_SLOW
     seconds: dict[str, list[float]] = {timed: [] for timed in TIMED}
     loop = _LoopSample(simulate_run(problem, features, 1))

@@ -26,8 +26,8 @@ from lstd.statistics.threads import available_cores
 Progress = Callable[[str, float, float], None]
 
 # Measured on a current processor; used only to estimate the time left.
-TIMING_SECONDS = {"small": 0.6, "large": 0.9, "deterministic": 0.9}  # for each kind of features
-REPORT_SECONDS = {"small": 3.5, "large": 2.0, "deterministic": 2.0}  # theory, tables and what is drawn once come first
+TIMING_SECONDS = {"small": 0.4, "large": 0.6, "deterministic": 0.55}  # for each kind of features
+REPORT_SECONDS = {"small": 3.0, "large": 2.0, "deterministic": 2.0}  # theory, tables and what is drawn once come first
 
 
 class Outcome(NamedTuple):
