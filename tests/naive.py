@@ -119,6 +119,21 @@ def vanishing_ridge_weights(A, b, penalty):
     return np.array([float(row[n]) for row in rows])
 
 
+def predictions_without_ridge(X, fitted, A, b):
+    """Predictions (T,) at α = 0 of rows X (T, n), in which the last column is ones and has no penalty.
+
+    The ones are needless if Xw = 1 in all rows for some w of the other columns, and the columns that occur in `fitted`
+    rows have linearly independent equations. Then they are left out; their weight is zero.
+    """
+    X, n = np.asarray(X, dtype=float), len(A) - 1
+    seen = np.flatnonzero(X[fitted, :n].any(axis=0))
+    rank = np.linalg.matrix_rank
+    needless = rank(X[:, :n]) == rank(X) and rank(A[np.ix_(seen, seen)]) == len(seen)
+    if not needless:
+        return X @ vanishing_ridge_weights(A, b, np.append(np.ones(n), 0.0))
+    return X[:, :n] @ vanishing_ridge_weights(A[:n, :n], b[:n], np.ones(n))
+
+
 def weights_every_step(variant, phi, rewards, lmbda, alpha, discounts, rho=None):
     """θ_0 … θ_T, (T+1, n): each by a solve of the double sums over the first rows alone."""
     phi, discounts, rho = _stream(phi, discounts, rho)

@@ -1,12 +1,15 @@
 """The intercept: on by default, not penalised, and without influence at `alpha` 0 where features are one-hot."""
 
 import inspect
+import warnings
 
 import numpy as np
 import pytest
+from scipy import sparse
 
 import lstd
-from lstd import LSTD, LSTDCV
+import naive
+from lstd import LSTD, LSTDCV, LSTDStatistics
 from lstd.data.settings import VARIANTS, Settings
 from lstd.errors import IllConditionedWarning
 from lstd.metrics import effective_degrees_of_freedom
@@ -54,6 +57,60 @@ def test_intervals_are_those_without_it_where_a_state_is_seen_in_one_episode(var
     assert one.flagged.tolist() == two.flagged.tolist() == (~others).tolist()
     for name in ("standard_error", "degrees_of_freedom"):
         np.testing.assert_allclose(getattr(one, name)[others], getattr(two, name)[others], rtol=1e-4)
+
+
+def horizon_states(scale=1.0):
+    """States 0 → 1 → 0 …; state 1 ends half of the episodes, states 2 and 3 follow it at the cut of the others."""
+    random = np.random.default_rng(2)
+    states = np.array([0, 1, 0, 1, 2, 0, 1, 0, 1, 3] * 12)
+    columns = {"episode": np.repeat(np.arange(48), [2, 3] * 24), "terminated": np.tile([0, 1, 0, 0, 0], 24) == 1}
+    return scale * np.eye(4)[states], random.integers(0, 5, 120).astype(float), columns
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("lmbda", [0.0, 0.5, 1.0])
+@pytest.mark.parametrize("scale", [1.0, [1.0, 2.0, 0.5, 4.0]])
+def test_states_seen_in_horizon_rows_only_have_the_predictions_and_flags_of_the_model_without_it(variant, lmbda, scale):
+    X, y, columns = horizon_states(scale)
+    states = scale * np.eye(4)
+    models = [LSTD(0.5, lmbda, 0.0, variant, fit_intercept=fitted) for fitted in (True, False)]
+    for model in models:
+        with pytest.warns(IllConditionedWarning, match="zero for the 2 features that no full transition starts from"):
+            model.fit(X, y, **columns)
+    one, two = (model.predict_interval(states) for model in models)
+    for name, values in vars(one).items():
+        assert_close(values, getattr(two, name), "solve")
+    assert one.flagged.tolist() == [False, False, True, True]
+    fitted = columns["terminated"] | np.append(np.diff(columns["episode"]) == 0, False)
+    ones = np.insert(X, 4, 1.0, axis=1)
+    sums = LSTDStatistics.from_arrays(ones, y, gamma=0.5, lmbda=lmbda, **columns)
+    exact = naive.predictions_without_ridge(ones, fitted, sums.matrix(variant), sums.b[:, 0])
+    assert_close(models[0].predict(X), exact, "solve")
+    assert models[0].intercept_ == 0.0
+
+
+def test_an_intercept_that_horizon_rows_need_stays():
+    """Rows of zeros have no value but the intercept; two one-hot groups have more than one way to do without it."""
+    X, y, columns = horizon_states()
+    fitted = columns["terminated"] | np.append(np.diff(columns["episode"]) == 0, False)
+    for features in (X[:, :2], np.hstack([X, X[:, ::-1]])):
+        ones = np.insert(features, len(features.T), 1.0, axis=1)
+        sums = LSTDStatistics.from_arrays(ones, y, gamma=0.5, lmbda=0.5, **columns)
+        with warnings.catch_warnings(action="ignore"):
+            model = LSTD(0.5, 0.5, 0.0).fit(features, y, **columns)
+        exact = naive.predictions_without_ridge(ones, fitted, sums.matrix(), sums.b[:, 0])
+        assert_close(model.predict(features), exact, "solve")
+        assert model.intercept_ != 0.0
+
+
+def test_a_state_that_no_transition_starts_from_is_flagged_for_any_alpha():
+    X, y, columns = horizon_states()
+    for model in (LSTD(0.5, alpha=1e-3), LSTD(0.5, alpha=1e-3, fit_intercept=False)):
+        model.fit(X, y, **columns)
+        assert model.predict_interval(np.eye(4)).flagged.tolist() == [False, False, True, True]
+        assert model.predict_interval(sparse.csr_array(np.eye(4))).flagged.tolist() == [False, False, True, True]
+        assert model.predict_interval(np.eye(4), weights=[1.0, 1.0, 1.0, 0.0]).flagged
+        assert not model.predict_interval(np.eye(4), weights=[1.0, 1.0, 0.0, 0.0]).flagged
 
 
 @pytest.mark.filterwarnings("ignore::lstd.errors.RidgeWarning")

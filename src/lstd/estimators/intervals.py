@@ -39,7 +39,7 @@ from lstd.data.feature_matrix import Features
 from lstd.data.parsing import first_true
 from lstd.errors import InvalidInputError
 from lstd.statistics.blocks import Blocks
-from lstd.statistics.solve import Solution, check_range, solve
+from lstd.statistics.solve import Solution, check_range, ones_left_out, solve
 from lstd.statistics.threads import blas_threads, one_blas_thread
 
 Array = NDArray[np.float64]
@@ -73,7 +73,8 @@ class Interval:
         Bias of the prediction by the ridge term, to first order, which widens the interval. If it is a large part of
         the prediction, the first order is not enough.
     flagged : ndarray of bool
-        Whether there are fewer than 5 degrees of freedom, so that the interval may be wrong.
+        Whether there are fewer than 5 degrees of freedom, or a feature that no full transition starts from, so that the
+        interval may be wrong.
     level : float
     """
 
@@ -187,29 +188,35 @@ def influence_of(
     A, b = blocks.total.matrix(variant), blocks.total.b
     penalty = np.ones(len(A))
     penalty[len(A) - intercept :] = 0.0
+    kept = slice(len(A) - (intercept and not ridge.any() and ones_left_out(A, b)))
+    vectors, shift = np.zeros((len(blocks.shares), *weights.T.shape)), np.zeros(weights.T.shape)
+    A, b, weights, ridge, penalty = A[kept, kept], b[kept], weights[kept], ridge[kept], penalty[kept]
     threads = min(threads or blas_threads(), max(1, _BYTES // (48 * len(A) ** 2)))  # each holds six matrices
     with one_blas_thread():
-        shift = solve(A, ridge[:, np.newaxis] * weights, ridge, penalty=penalty, warn=False).weights.T
-        vectors, singular = _vectors(blocks, A, weights, ridge, penalty, variant, threads)
+        shift[:, kept] = solve(A, ridge[:, np.newaxis] * weights, ridge, penalty=penalty, warn=False).weights.T
+        vectors[..., kept], singular = _vectors(blocks, A, weights, ridge, penalty, variant, threads)
         if singular:  # a feature occurs in one block only: a tiny ridge makes its whole weight uncertain
             square = abs(float(np.trace(A))) / (len(A) * max(1, blocks.total.n_transitions))
             ridge = ridge + _TINY * square * penalty
             weights = solve(A, b, ridge, penalty=penalty, warn=False).weights
-            vectors, _ = _vectors(blocks, A, weights, ridge, penalty, variant, threads)
+            vectors[..., kept], _ = _vectors(blocks, A, weights, ridge, penalty, variant, threads)
     return Influence(vectors, shift, blocks.shares, intercept)
 
 
 def _vectors(
     blocks: Blocks, A: Array, weights: Array, ridge: Array, penalty: Array, variant: str, threads: int
 ) -> tuple[Array, bool]:
-    """q_e of shape (E, m, n), and whether a system without a block was singular."""
-    shares, rest = blocks.shares, blocks.total.b - A @ weights
+    """q_e of shape (E, m, n) of the first n features, and whether a system without a block was singular."""
+    kept = slice(len(A))
+    b = blocks.total.b[kept]
+    shares, rest = blocks.shares, b - A @ weights
 
     def until(e: int) -> tuple[Array, Array]:
         """A and b of the data up to the end of a block."""
         if e == len(blocks.prefixes):
-            return A, blocks.total.b
-        return blocks.prefixes[e].matrix(variant if blocks.by_episode else "boyan"), blocks.prefixes[e].b
+            return A, b
+        matrix = blocks.prefixes[e].matrix(variant if blocks.by_episode else "boyan")
+        return matrix[kept, kept], blocks.prefixes[e].b[kept]
 
     def without(e: int) -> Solution:
         A_e, b_e = until(e)

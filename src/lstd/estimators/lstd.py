@@ -53,7 +53,8 @@ class LSTD(Predictor):
         Which estimator to solve for.
     fit_intercept : bool, default True
         Add a column of ones, whose weight is not penalised. With one-hot features it repeats them: predictions then
-        shrink to their mean in place of zero, and at `alpha` 0 they are those without an intercept.
+        shrink to their mean in place of zero, and at `alpha` 0 they are those without an intercept: zero for a state
+        from which no full transition starts.
     n_blocks : int or "auto", default "auto"
         Largest number of blocks of the data to keep for standard errors and intervals. A block is one or several
         consecutive groups or episodes, or consecutive rows of a single stream, and takes 16 n² bytes. "auto" is 64,

@@ -188,6 +188,13 @@ class Model:
             intercept=self.settings.fit_intercept, threads=self.threads,
         )  # fmt: skip
 
+    @cached_property
+    def unseen(self) -> NDArray[np.bool_]:
+        """Features that are zero wherever a full transition starts, (n,): no data bears on their weights."""
+        s = self.statistics
+        seen: Any = s.A.any(axis=1) | s.B.any(axis=1) | s.b.any(axis=1)
+        return np.asarray(~seen[: self.n_features])
+
     @property
     def coef_covariance(self) -> Array:
         """Covariance of the weights of the features, shape (n, n) for one reward given as a vector, else (m, n, n)."""
@@ -220,6 +227,9 @@ class Model:
             check_range(phi, prediction, np.array(ones))
         columns = prediction.reshape(phi.shape[0], self.statistics.n_rewards)
         interval = self.influence.interval(phi, columns, level, ones=ones, scale=scale)
+        if self.unseen.any():
+            without_data = np.asarray((phi[:, self.unseen] != 0.0).sum(axis=1)).reshape(-1, 1) > 0
+            interval = replace(interval, flagged=interval.flagged | without_data)
         arrays = {name: v.reshape(prediction.shape)[()] for name, v in vars(interval).items() if name != "level"}
         return Interval(**arrays, level=level)
 

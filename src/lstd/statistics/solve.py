@@ -19,6 +19,11 @@ The weights grow without bound instead if Uᵀ R b ≠ 0 or Uᵀ D' V is singula
 The column of ones, which has no penalty, repeats one-hot features: there are w with Xw = 1. Then (w, −1) spans both
 null spaces, and no prediction depends on it. With x₀ = (θ, 0), θ the weights without that column, the limit has the
 intercept wᵀDθ / wᵀDw, and the condition number is that of the system without it.
+
+A state that occurs in horizon rows only has the equation 0 = 0. Its prediction in that limit would be the intercept,
+which the penalties alone determine. So the column of ones is left out: the weights are (θ, 0), θ the limit without it.
+That is so if (w, −1) is in both null spaces, and the system without the ones and the equations 0 = 0 is
+well-conditioned.
 """
 
 from __future__ import annotations
@@ -105,14 +110,16 @@ def solve(A: Array, b: Array, alpha: float | Array, *, penalty: Array | None = N
     condition = 1.0 / reciprocal if reciprocal > 0.0 else np.inf
     singular, unbounded = not reciprocal > _EPS, False
     if condition > _WARN_FROM and penalty is not None and (limit := _without_ones(M, b, penalty)) is not None:
-        weights, condition, singular = limit.weights, limit.condition_number, False
+        weights, singular = limit.weights, limit.singular
+        condition = np.inf if singular else limit.condition_number
     elif singular:
         weights, unbounded = _limit(M, b, np.ones(len(M)) if penalty is None else penalty)
     else:
         weights = np.ldexp(lapack.dgetrs(factors, pivots, right)[0], columns[:, np.newaxis])
     check_range(weights)
     if warn and condition > _WARN_FROM:
-        give_warning(_message(condition, singular, unbounded), IllConditionedWarning)
+        n_unseen = int(np.sum(~M.any(axis=1) & ~b.any(axis=1)))
+        give_warning(_message(condition, singular, unbounded, n_unseen), IllConditionedWarning)
     return Solution(weights, float(condition), singular, unbounded)
 
 
@@ -129,24 +136,68 @@ def without_rounding(A: Array, n_transitions: int) -> Array:
 
 def _without_ones(M: Array, b: Array, penalty: Array) -> Solution | None:
     """Solve a system in which the last column, without a penalty, repeats the others; None if it does not."""
+    kept = _others(M, b, penalty)
+    if kept is None:
+        return None
+    rest = solve(M[np.ix_(kept, kept)], np.column_stack([b[kept], M[kept, -1]]), 0.0, warn=False)
+    theta, w = rest.weights[:, :-1], rest.weights[:, -1]
+    weights = np.zeros_like(b)
+    weights[kept] = theta
+    if len(kept) < len(M) - 1:
+        return Solution(weights, rest.condition_number, True)
+    weighted = penalty[:-1] * w
+    weights[-1] = weighted @ theta / (weighted @ w)
+    weights[:-1] -= np.outer(w, weights[-1])
+    return Solution(weights, rest.condition_number, False)
+
+
+def ones_left_out(A: Array, b: Array) -> bool:
+    """Return whether `solve` leaves out the last column, the only one without a penalty, at a vanishing ridge term."""
+    if A.any(axis=1).all():
+        return False
+    kept = _others(A, b, np.asarray(np.arange(len(A)) < len(A) - 1, dtype=np.float64))
+    return kept is not None and len(kept) < len(A) - 1
+
+
+def _others(M: Array, b: Array, penalty: Array) -> NDArray[np.intp] | None:
+    """Return the other equations but 0 = 0 if the last column, without a penalty, repeats the others; else None.
+
+    It repeats them if w exists such that (w, −1) is orthogonal to the columns of M and b and to the rows of M. The
+    equations that are left must be well-conditioned; w is free where they are 0 = 0.
+    """
     if len(M) < 2 or penalty[-1] != 0.0 or not penalty[:-1].any():
         return None
-    rest = solve(M[:-1, :-1], np.column_stack([b[:-1], M[:-1, -1]]), 0.0, warn=False)
-    theta, w = rest.weights[:, :-1], rest.weights[:, -1]
-    rows = np.column_stack([M, b])
-    repeats = np.abs(w @ rows[:-1] - rows[-1]) <= _NEGLIGIBLE * (np.abs(w) @ np.abs(rows[:-1]))
-    if rest.condition_number > _WARN_FROM or not w.any() or not repeats.all():
+    kept = _equations(M, b, penalty)[:-1]
+    free = np.setdiff1d(np.arange(len(M) - 1), kept)
+    inner, rows = M[np.ix_(kept, kept)], np.column_stack([M, b])
+    left = solve(inner.T, M[-1, kept, np.newaxis], 0.0, warn=False)
+    w = left.weights[:, 0]
+    if left.condition_number > _WARN_FROM or not w.any():
         return None
-    weighted = penalty[:-1] * w
-    intercept = weighted @ theta / (weighted @ w)
-    return Solution(np.vstack([theta - np.outer(w, intercept), intercept]), rest.condition_number, False)
+    right, size = M[kept, -1] - inner @ w, abs(inner) @ abs(w) + abs(M[kept, -1])
+    if len(free):
+        outer = M[np.ix_(kept, free)]
+        right = right - outer @ np.linalg.lstsq(outer, right)[0]
+    repeats = _equal(w @ rows[kept], rows[-1], abs(w) @ abs(rows[kept])) and _equal(right, 0.0, size)
+    return kept if repeats else None
+
+
+def _equal(one: Array, two: Array | float, size: Array) -> bool:
+    """Return whether two arrays are equal but for rounding, relative to the size of their terms."""
+    return bool((np.abs(one - two) <= _NEGLIGIBLE * size).all())
+
+
+def _equations(M: Array, b: Array, penalty: Array) -> NDArray[np.intp]:
+    """Return which equations are not 0 = 0, which leaves a penalised weight at zero, exactly."""
+    kept = np.arange(len(M))
+    while not (used := M[np.ix_(kept, kept)].any(axis=1) | b[kept].any(axis=1) | (penalty[kept] == 0.0)).all():
+        kept = kept[used]
+    return kept
 
 
 def _limit(M: Array, b: Array, penalty: Array) -> tuple[Array, bool]:
     """Compute the limit of (M + ε diag(penalty))⁻¹ b as ε falls to zero; return it and whether it is unbounded."""
-    kept = np.arange(len(M))
-    while not (used := M[np.ix_(kept, kept)].any(axis=1) | b[kept].any(axis=1) | (penalty[kept] == 0.0)).all():
-        kept = kept[used]  # an equation 0 = 0 leaves a penalised weight at zero, exactly
+    kept = _equations(M, b, penalty)
     theta = np.zeros_like(b)
     theta[kept], unbounded = _limit_by_null_space(M[np.ix_(kept, kept)], b[kept], penalty[kept])
     return theta, unbounded
@@ -246,7 +297,7 @@ def sure_digits(condition: float) -> int:
     return max(0, math.floor(-math.log10(condition * _ROUNDING)))
 
 
-def _message(condition: float, singular: bool, unbounded: bool = False) -> str:
+def _message(condition: float, singular: bool, unbounded: bool = False, n_unseen: int = 0) -> str:
     remedy = "Increase `alpha`, or drop or combine features that are zero or repeat each other."
     if unbounded:
         return (
@@ -256,9 +307,12 @@ def _message(condition: float, singular: bool, unbounded: bool = False) -> str:
             "a larger `alpha` bounds the weights."
         )
     if singular:
+        zero = ""
+        if n_unseen:
+            zero = f": zero for the {n_unseen} feature{'s' * (n_unseen > 1)} that no full transition starts from"
         return (
             f"The system A + αI is singular to working precision (condition number {condition:.1e}); the weights are "
-            f"those that a vanishing ridge term gives. {remedy}"
+            f"those that a vanishing ridge term gives{zero}. {remedy}"
         )
     return (
         f"The system A + αI is ill-conditioned (condition number {condition:.1e}): of the largest weights, with "
