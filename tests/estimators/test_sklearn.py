@@ -220,7 +220,9 @@ def test_columns_are_found_by_name_in_any_order_and_among_others(data, library):
     assert_array_equal(model.predict_interval(given).lower, twin.predict_interval(X).lower)
     assert model.score(given, y) == twin.score(X, y)
     assert_array_equal(model.partial_fit(given, y).coef_, twin.partial_fit(X, y).coef_)
-    one, two = (LSTD(n_blocks=0).fit(convert(frame), y, X_next=successors) for successors in (convert(frame), given))
+    one, two = (
+        LSTD(lmbda=0.0, n_blocks=0).fit(convert(frame), y, X_next=successors) for successors in (convert(frame), given)
+    )
     assert_array_equal(one.coef_, two.coef_)
 
 
