@@ -344,16 +344,32 @@ def test_a_store_that_cannot_be_written_is_said(threads, tmp_path):
 @pytest.mark.parametrize("where", ["threads", "dask"])
 def test_what_was_assumed_is_said_once(where, request):
     how = {"client": request.getfixturevalue("client")} if where == "dask" else {"executor": ThreadPoolExecutor}
-    rows = {"X": np.eye(3), "y": np.ones(3), "episode": [1, 1, 2]}
-    plain = rows | {"terminated": np.zeros(3, dtype=bool)}
+    one, two, three = ({"X": np.eye(3), "y": np.ones(3), "episode": [i, i, i + 1]} for i in (1, 3, 5))
     with pytest.warns(MissingTerminationWarning, match=r"`source\[1\]`") as told:
-        fit_chunks([plain, rows, rows], **SETTINGS, **how)
+        fit_chunks([one | {"terminated": np.zeros(3, dtype=bool)}, two, three], **SETTINGS, **how)
     assert len(told) == 1
     assert told[0].filename == __file__
     broken = {"X": np.eye(3), "y": np.ones(3), "X_next": np.ones((3, 3))}
     with pytest.warns(BrokenEpisodeWarning, match=r"`source\[0\]`: row 1 of") as told:
         fit_chunks([broken, broken], **SETTINGS, **how)
     assert len(told) == 1
+
+
+@pytest.mark.parametrize("names", [(1, 2, 3, 9), ("a", "b", "c", "d")])
+def test_an_id_that_reappears_in_a_later_chunk_is_refused_unless_chunks_are_independent(names, tmp_path):
+    a, b, c, d = names
+    rows = {"X": np.eye(4), "y": np.ones(4), "terminated": [False, True, False, True]}
+    chunks = [rows | {"episode": ids} for ids in ([a, a, b, b], [c, c, d, d], [5, 5, a, a] if a == 1 else [*"eeaa"])]
+    for store in (None, tmp_path, tmp_path):
+        with pytest.raises(
+            InvalidInputError, match=rf"`source\[\d\]`, or a chunk after it: `episode` {a!r} comes again"
+        ):
+            fit_chunks(chunks, **SETTINGS, store=store)
+    assert fit_chunks(chunks, **SETTINGS, independent=True).n_episodes_ == 6
+    model = fit_chunks(chunks[:2], **SETTINGS)
+    with pytest.raises(InvalidInputError, match=rf"at row 2, id '?{a}'? comes again after other episodes"):
+        model.partial_fit(**chunks[2])
+    assert model.n_episodes_ == 4
 
 
 # ---------------------------------------------------------------- workers started from the command line
@@ -406,6 +422,8 @@ def test_names_of_columns_differ_and_are_those_of_x_next():
     with pytest.raises(InvalidInputError, match=r"`source\[0\]`: `X` must have columns of different names"):
         fit_chunks([(NAMED.set_axis(["a", "a"], axis=1), y)], gamma=0.9)
     with pytest.raises(InvalidInputError, match=r"`source\[0\]`: `X_next` must have the columns \['a', 'b'\]"):
-        fit_chunks([{"X": NAMED, "y": y, "X_next": NAMED[["b", "a"]]}], gamma=0.9)
+        fit_chunks([{"X": NAMED, "y": y, "X_next": NAMED.rename(columns={"a": "c"})}], gamma=0.9)
+    one, two = (fit_chunks([{"X": NAMED, "y": y, "X_next": X}], gamma=0.9, lmbda=0) for X in (NAMED, NAMED[["b", "a"]]))
+    assert one.coef_.tolist() == two.coef_.tolist()
     unnamed = fit_chunks([(NAMED.to_numpy(), y)], gamma=0.9)
     assert not hasattr(unnamed, "feature_names_in_")

@@ -616,3 +616,27 @@ def test_an_intercept_beside_one_hot_features_changes_no_prediction_at_alpha_zer
     )
     assert_close(beside.predict(X), alone.predict(X), "solve")
     assert_close(beside.coef_.sum(), 0.0, "solve")
+
+
+@pytest.mark.parametrize(
+    "names", [[3, 4, 5], ["p", "q", "r"], [0.5, 1.5, 2.5], np.arange("2024-01", "2024-04", dtype="M8[M]")]
+)
+def test_an_id_that_reappears_in_a_later_chunk_is_refused_and_changes_nothing(names):
+    X, y = np.random.default_rng(0).normal(size=(6, 2)), np.arange(6.0)
+    ids = np.repeat(np.asarray(names), 2)
+    model = LSTD(n_blocks=0).fit(X, y, episode=ids, terminated=np.tile([False, True], 3))
+    before = model.coef_.copy()
+    with pytest.raises(InvalidInputError, match=r"at row 2, id .* comes again after other episodes; sort the rows by"):
+        model.partial_fit(
+            X[:4], y[:4], episode=np.asarray([99, 99, *ids[:2].tolist()], dtype=object), terminated=[0, 1, 0, 1]
+        )
+    assert model.coef_.tolist() == before.tolist()
+
+
+def test_chunks_of_interleaved_episodes_are_refused():
+    model = LSTD()
+    for name in (1, 2):
+        model.partial_fit([[1.0]], [1.0], episode=[name], terminated=[False])
+    with pytest.raises(InvalidInputError, match="at row 0, id 1 comes again"):
+        model.partial_fit([[1.0]], [1.0], episode=[1], terminated=[False])
+    assert model.partial_fit([[1.0]], [1.0], episode=[2], terminated=[True]).n_episodes_ == 2

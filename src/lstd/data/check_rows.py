@@ -68,6 +68,7 @@ def check_rows(
         last=last, terminated=ended, X_next=phi_next, first_episode=first, last_episode=final, single=single,
         gamma=gamma, assumed=assumed, names=names,
         groups=None if groups is None else _check_groups(groups, last, ids),
+        episodes=None if ids is None else ids[last],
     )  # fmt: skip
     return _sorted(rows, ids) if sort else rows
 

@@ -48,6 +48,7 @@ class Rows:
     names: tuple[str, ...] | None = None  # of the features, if `X` is a data frame
     intercept: bool = False  # whether the last feature is the column of ones
     groups: NDArray[Any] | None = None  # (T,) id of each row's group
+    episodes: NDArray[Any] | None = None  # id of each episode; None without ids, and in parts of a chunk
     order: NDArray[np.intp] | None = None  # (T,) places of the rows in the arguments, if in another order
 
     def __len__(self) -> int:
@@ -98,7 +99,7 @@ class Rows:
             X_next=None if self.X_next is None else self.X_next[part],
             first_episode=int(number[first]) if first else self.first_episode,
             last_episode=int(number[end - 1]) if end < len(self) else self.last_episode,
-            groups=None if self.groups is None else self.groups[part], order=None,
+            groups=None if self.groups is None else self.groups[part], episodes=None, order=None,
         )  # fmt: skip
 
 

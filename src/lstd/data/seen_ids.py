@@ -17,6 +17,7 @@ from lstd.data.rows import Rows
 from lstd.errors import InvalidInputError
 
 GROUP_AGAIN = "comes again after other groups; sort the rows by group, episode and time."
+EPISODE_AGAIN = "comes again after other episodes; sort the rows by episode and time, or give new episodes new ids."
 _WIDTH = 24  # most bytes of the key of a text
 _Level = tuple[NDArray[Any], NDArray[Any]]  # first and last keys of intervals
 
@@ -162,16 +163,51 @@ def groups_seen(rows: Rows, before: SeenIds | None = None, *, continues: bool = 
     """
     if rows.groups is None:
         return None
-    seen = SeenIds() if before is None else before.copy()
-    starts = np.flatnonzero(rows.begins)[continues:]
-    place = seen.add([group_key(name) for name in rows.groups[starts].tolist()])
+    names, starts = rows.groups[rows.begins], np.flatnonzero(rows.begins)
+    seen, place = _extended(SeenIds() if before is None else before, names, continues)
     if place is not None:
-        row = int(starts[place])
         raise InvalidInputError(
-            f"`groups` must be contiguous in a stream; at row {row}, group {shown_id(rows.groups[row])} {GROUP_AGAIN} "
-            "`fit` takes groups in any order."
+            f"`groups` must be contiguous in a stream; at row {starts[place]}, group {shown_id(names[place])} "
+            f"{GROUP_AGAIN} `fit` takes groups in any order."
         )
     return seen
+
+
+def episodes_seen(
+    rows: Rows, before: SeenIds | NDArray[Any] | None = None, *, continues: bool = False
+) -> SeenIds | NDArray[Any] | None:
+    """Return the ids of the episodes of a stream with those of the next rows; None without ids.
+
+    Those of the first rows stay an array until others follow. `continues` says whether the first row is of the last
+    episode.
+
+    Raises
+    ------
+    InvalidInputError
+        When an id comes again after others.
+    """
+    names = rows.episodes
+    if names is None or before is None:
+        return names if before is None else before
+    if not isinstance(before, SeenIds):
+        before, _ = _extended(SeenIds(), before, False)
+    seen, place = _extended(before, names, continues)
+    if place is not None:
+        row = np.concatenate([[0], np.flatnonzero(rows.last) + 1])[place]
+        raise InvalidInputError(
+            f"`episode` must be contiguous in a stream; at row {row}, id {shown_id(names[place])} {EPISODE_AGAIN}"
+        )
+    return seen
+
+
+def _extended(before: SeenIds, names: NDArray[Any], continues: bool) -> tuple[SeenIds, int | None]:
+    """Return ids with those of `names`, the first of which may be known, and the place of another that is known."""
+    new = names[continues:].tolist()
+    if not new:
+        return before, None
+    seen = before.copy()
+    place = seen.add([group_key(name) for name in new])
+    return seen, None if place is None else place + continues
 
 
 def group_key(name: Any) -> int | bytes:

@@ -51,8 +51,8 @@ def fit_chunks(
 
     The model is the same to the last bit for the same chunks, whatever runs the sums. For other chunks weights agree up
     to rounding, but blocks for intervals are cut chunk by chunk: standard errors may differ by a few per cent, or more
-    with few episodes. An id that reappears in a later chunk after other episodes begins a new episode. A group may
-    continue in the next chunk; one that reappears after others is refused.
+    with few episodes. An episode or a group may continue in the next chunk; an id that reappears after others is
+    refused, unless chunks are `independent`.
 
     Parameters
     ----------
@@ -130,7 +130,9 @@ def fit_chunks(
     if part.broken is not None:
         place, row = part.broken
         warn_of_break(f"`source[{place}]`: row {row} of `X`")
-    return estimator_of(model_of(part.blocks, settings, selection, n_blocks))
+    return estimator_of(
+        model_of(part.blocks, settings, selection, n_blocks, episodes=None if leaf.independent else part.ends)
+    )
 
 
 def chunks_of(source: Any) -> Partitions | Iterable[Any]:

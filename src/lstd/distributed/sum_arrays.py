@@ -17,6 +17,7 @@ from lstd.data.checks import shown
 from lstd.data.feature_matrix import column_names
 from lstd.data.parsing import same_id
 from lstd.data.rows import Rows, first_break
+from lstd.data.seen_ids import EPISODE_AGAIN, SeenIds, episodes_seen, group_key
 from lstd.distributed.ahead import Ahead
 from lstd.distributed.sums import Leaf, Part, called, pickled, status
 from lstd.errors import InvalidInputError
@@ -56,6 +57,7 @@ class SumArrays(Leaf):
             place,
             place if rows.assumed else None,
             None if row is None else (place, row),
+            episodes_seen(rows, SeenIds()),
         )
 
     def rows(self, columns: Mapping[str, Any]) -> Rows:
@@ -69,8 +71,22 @@ class SumArrays(Leaf):
             blocks = one.blocks.then(two.blocks, begins=True if self.independent else None)
         except InvalidInputError as error:
             raise InvalidInputError(f"`source[{one.last}]` and `source[{two.first}]`: {error}") from error
+        ids = one.ends
+        if not self.independent:
+            first = two.blocks.total.first_episode
+            goes_on = first is not None and same_id(one.blocks.total.last_episode, first)
+            ids, again = ids.then(two.ends, group_key(first) if goes_on else None)
+            if again is not None:
+                raise InvalidInputError(
+                    f"`source[{two.first}]`, or a chunk after it: `episode` {again} {EPISODE_AGAIN} With chunks of "
+                    "whole episodes, `independent=True` allows it."
+                )
         assumed = two.assumed if one.assumed is None else one.assumed
-        return Part(blocks, one.first, two.last, assumed, one.broken or two.broken)
+        return Part(blocks, one.first, two.last, assumed, one.broken or two.broken, ids)
+
+    def unpack_ends(self, document: Any) -> SeenIds:
+        """Return the ids of episodes from a document."""
+        return SeenIds.unpacked(document)
 
     def add_content(self, digest: Any, place: int, chunk: Any) -> None:
         """Add arrays to a digest."""

@@ -40,7 +40,7 @@ class Part:
     last: int
     assumed: int | None = None  # a chunk with `episode` and without `terminated`
     broken: tuple[int, int] | None = None  # a chunk and its row that does not follow the row before it
-    ends: Any = None  # the rows at both ends of tables, for rules that concern rows of two tables
+    ends: Any = None  # for rules that concern two chunks: ids of episodes, and of tables the rows at both ends
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from lstd.data.check_rows import PerRow
 from lstd.data.checks import check_flag, shown
 from lstd.data.effective_sample import warn_of_ratios
 from lstd.data.rows import Rows, warn_of_breaks
+from lstd.data.seen_ids import episodes_seen
 from lstd.data.settings import ALPHA, GAMMA, LMBDA, VARIANT, Settings
 from lstd.errors import InvalidInputError
 from lstd.estimators.base import Predictor
@@ -218,9 +219,9 @@ class LSTD(Predictor):
         and `fit_intercept` may not.
 
         Parameters, errors and warnings are those of :meth:`fit`. MissingTerminationWarning and BrokenEpisodeWarning are
-        each given once per stream. An `episode` id that reappears is refused within a chunk, and at the start of a
-        chunk if its episode has just terminated. An id that reappears in a later chunk starts a new episode. The rows
-        of a group follow one another, in this chunk and the next ones; a group that reappears after others is refused.
+        each given once per stream. The rows of an episode, and of a group, follow one another, in this chunk and the
+        next ones: an id of either that reappears after others is refused. A model that was loaded knows only the last
+        ids of its stream.
 
         Returns
         -------
@@ -292,14 +293,16 @@ class LSTD(Predictor):
         if sort:
             warn_of_ratios(rows, settings.lmbda)
         if before is None or not before.statistics.n_rows:
-            blocks, successor = no_blocks(rows, settings.lmbda, self.n_blocks), None
+            blocks, successor, episodes = no_blocks(rows, settings.lmbda, self.n_blocks), None, rows.episodes
         else:
             blocks, successor = before.blocks, _successor(before.statistics, rows)
+            goes_on = len(rows) > 0 and blocks.total.goes_on_with(rows.first_episode, rows.X_next is not None)
+            episodes = episodes_seen(rows, before.episodes, continues=goes_on)
         extended = blocks.extended(rows) if len(rows) else blocks
         broken = "breaks" not in warned and warn_of_breaks(rows, settings.lmbda, successor)
         return Model(
             extended, settings,
-            rewards=None if before is None else before.rewards, options={"n_blocks": self.n_blocks},
+            rewards=None if before is None else before.rewards, options={"n_blocks": self.n_blocks}, episodes=episodes,
             warned=warned | ({"ends"} if rows.assumed else set()) | ({"breaks"} if broken else set()),
         )  # fmt: skip
 

@@ -94,6 +94,7 @@ class Model:
     options: Mapping[str, Any] = field(default_factory=dict)  # parameters of the estimator that are not settings
     checked: Checks | None = None  # the checks, if a report was made of a model whose settings were given
     warned: frozenset[str] = frozenset()  # warnings that the stream has had: "ends", "breaks"
+    episodes: Any = None  # ids of the episodes so far, as of :func:`episodes_seen`; files do not keep them
     threads: int | None = None  # that compute the influence of blocks; by default the limit of the BLAS
     saved_solution: Solution | None = None  # from a file; None if it is to be computed
     saved_influence: Influence | None = None

@@ -97,7 +97,7 @@ def fit_leaf(tables: Any, leaf: SumTables, runner: Runner, on_progress: OnProgre
         model = model_of(
             blocks, leaf.settings, selection, leaf.n_blocks,
             rewards=roles.rewards, threads=runner.n_jobs or available_cores(),
-            origin=_origin_of(files, roles, blocks.total),
+            origin=_origin_of(files, roles, blocks.total), episodes=None if leaf.independent else part.ends.ids,
         )  # fmt: skip
         _ = model.no_intervals  # so that the influence of blocks is computed here
     return model
