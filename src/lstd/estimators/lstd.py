@@ -292,8 +292,9 @@ class LSTD(Predictor):
         rows = rows.with_ones() if settings.fit_intercept else rows
         if sort:
             warn_of_ratios(rows, settings.lmbda)
+        episodes: Any = rows.episodes
         if before is None or not before.statistics.n_rows:
-            blocks, successor, episodes = no_blocks(rows, settings.lmbda, self.n_blocks), None, rows.episodes
+            blocks, successor = no_blocks(rows, settings.lmbda, self.n_blocks), None
         else:
             blocks, successor = before.blocks, _successor(before.statistics, rows)
             goes_on = len(rows) > 0 and blocks.total.goes_on_with(rows.first_episode, rows.X_next is not None)
