@@ -16,8 +16,9 @@ from scipy import sparse
 
 from lstd.data.checks import shown
 from lstd.distributed.cluster import Watch, as_lost
+from lstd.distributed.store import keyed
 from lstd.distributed.sum_arrays import COLUMNS
-from lstd.distributed.sums import Leaf, Part, keyed
+from lstd.distributed.sums import Leaf, Part
 from lstd.distributed.tree import Tree
 from lstd.errors import InvalidInputError, LSTDError
 

@@ -17,8 +17,8 @@ from lstd.data.settings import ALPHA, LMBDA, VARIANT, Settings
 from lstd.distributed.dask_collections import Partitions, array_partitions, is_kind, listed, load
 from lstd.distributed.memory import LEAST_MEMORY, MEMORY, choice_entries
 from lstd.distributed.runners import Runner
+from lstd.distributed.store import folder
 from lstd.distributed.sum_arrays import SumArrays, first_rows
-from lstd.distributed.sums import folder
 from lstd.errors import InvalidInputError
 from lstd.estimators.model import model_of
 

@@ -23,7 +23,8 @@ from lstd.distributed.ahead import MAX_JOBS, Ahead
 from lstd.distributed.cluster import Watch, submit
 from lstd.distributed.dask_collections import Partitions, computed, is_future, on_graph
 from lstd.distributed.executors import AHEAD, Task
-from lstd.distributed.sums import Leaf, Part, keyed
+from lstd.distributed.store import keyed
+from lstd.distributed.sums import Leaf, Part
 from lstd.distributed.tree import Tree
 from lstd.errors import InvalidInputError, LSTDError
 from lstd.statistics.threads import available_cores, one_blas_thread

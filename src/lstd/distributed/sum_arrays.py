@@ -19,7 +19,8 @@ from lstd.data.parsing import same_id
 from lstd.data.rows import Rows, first_break
 from lstd.data.seen_ids import EPISODE_AGAIN, SeenIds, episodes_seen, group_key
 from lstd.distributed.ahead import Ahead
-from lstd.distributed.sums import Leaf, Part, called, pickled, status
+from lstd.distributed.store import keep, look_up, pickled, status
+from lstd.distributed.sums import Leaf, Part, called
 from lstd.errors import InvalidInputError
 from lstd.statistics.statistics import LSTDStatistics
 
@@ -36,10 +37,10 @@ class SumArrays(Leaf):
         return ahead.map(lambda task: self._part(*task), tasks)
 
     def _part(self, place: int, chunk: Any, key: bytes | None) -> Part:
-        path, part = self.look_up(place, chunk, key)
+        path, part = look_up(self, place, chunk, key)
         if part is None:
             part = self._summed(place, chunk)
-            self.keep(path, part)
+            keep(path, part)
         return part
 
     def _summed(self, place: int, chunk: Any) -> Part:

@@ -13,7 +13,7 @@ from lstd.data.settings import ALPHA, LMBDA, VARIANT, Settings
 from lstd.distributed.dask_collections import Partitions, frame_partitions, is_dask, is_future, is_kind, listed
 from lstd.distributed.memory import LEAST_MEMORY, MEMORY
 from lstd.distributed.runners import Runner
-from lstd.distributed.sums import folder
+from lstd.distributed.store import folder
 from lstd.errors import InvalidInputError, MissingExtraError
 
 if TYPE_CHECKING:

@@ -24,6 +24,7 @@ from lstd.data.settings import Settings
 from lstd.distributed import memory as shares
 from lstd.distributed.ahead import Ahead
 from lstd.distributed.executors import Task
+from lstd.distributed.store import keep, look_up
 from lstd.distributed.sums import Leaf, Part, called
 from lstd.errors import InvalidInputError, LSTDError
 from lstd.statistics.blocks import Layout
@@ -101,7 +102,7 @@ class _Summed:
     def __init__(self, leaf: SumTables, task: Task) -> None:
         place, chunk, key = task
         self.leaf, self.place, self.reader = leaf, place, None
-        self.path, self.part = leaf.look_up(place, chunk, key)
+        self.path, self.part = look_up(leaf, place, chunk, key)
         if self.part is not None:
             return
         self.reader, self._episodes = leaf.reader(place, chunk)
@@ -148,7 +149,7 @@ class _Summed:
             assert self.reader is not None
             ends = self._episodes.ends(self.reader.tables[0].file, self.reader.features)
             self.part = Part(self.blocks, self.place, self.place, ends=ends)
-            self.leaf.keep(self.path, self.part)
+            keep(self.path, self.part)
         if self.leaf.independent:
             self.part.ends.check()
         return self.part
