@@ -4,7 +4,8 @@ Nothing here imports `lstd`; no estimator is computed by a recursion unless its 
 numbers are those of Osogami (AAAI-20). A stream is ``phi`` (T+1, n), whose last row is only a successor;
 ``rewards`` (T,) or (T, m), ``rewards[t]`` = r_{t+1} received on leaving row t; ``discounts``, a scalar γ or
 an array (T+1,), γ_t on arrival in row t (0 = row t starts an episode); ``rho`` (T,), importance ratios, by
-default 1.
+default 1. ``lmbda`` is a scalar λ or, of the double sums, an array (T,), c_tλ with trace coefficients c_t; ``weight``
+(T,), w_t, by default 1.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ VARIANTS = ("boyan", "uncorrected", "mixed")
 
 
 def _stream(phi, discounts, rho):
-    """`phi` and `discounts` with T+1 rows, `rho` with T."""
+    """`phi` and `discounts` with T+1 rows, `rho` (or another column) with T."""
     phi = np.asarray(phi, dtype=float)
     n_steps = len(phi) - 1
     discounts = np.broadcast_to(np.asarray(discounts, dtype=float), (n_steps + 1,))
@@ -34,7 +35,8 @@ def _stream(phi, discounts, rho):
 
 
 def decay(i, t, lmbda, discounts, rho):
-    """Share of φ_i that is left in z_t: Π_{j=i..t} ρ_j Π_{j=i+1..t} λγ_j; (λγ)^{t−i} in the paper."""
+    """Share of φ_i that is left in z_t: Π_{j=i..t} ρ_j Π_{j=i+1..t} c_jλγ_j; (λγ)^{t−i} in the paper."""
+    lmbda = np.broadcast_to(lmbda, len(rho))[i + 1 : t + 1]
     return math.prod(rho[i : t + 1]) * math.prod(lmbda * discounts[i + 1 : t + 1])
 
 
@@ -47,52 +49,59 @@ def trace(phi, t, lmbda, discounts, rho=None):
     return z
 
 
-def vector_b(phi, rewards, lmbda, discounts, rho=None):
-    """(8): b_T = Σ_t φ_t Σ_{m=0}^{T−t−1} (λγ)^m r_{t+1+m}; (n,) or (n, m)."""
+def vector_b(phi, rewards, lmbda, discounts, rho=None, weight=None):
+    """(8): b_T = Σ_t φ_t Σ_{m=0}^{T−t−1} (λγ)^m w_{t+m} r_{t+1+m}; (n,) or (n, m)."""
     phi, discounts, rho = _stream(phi, discounts, rho)
+    _, _, weight = _stream(phi, discounts, weight)
     rewards = np.asarray(rewards, dtype=float)
     n_steps = len(phi) - 1
     b = np.zeros(phi.shape[1:] + rewards.shape[1:])
     for t in range(n_steps):
         for m in range(n_steps - t):
-            b += np.multiply.outer(phi[t], decay(t, t + m, lmbda, discounts, rho) * rewards[t + m])
+            share = weight[t + m] * decay(t, t + m, lmbda, discounts, rho)
+            b += np.multiply.outer(phi[t], share * rewards[t + m])
     return b
 
 
-def matrix_uncorrected(phi, lmbda, discounts, rho=None):
+def matrix_uncorrected(phi, lmbda, discounts, rho=None, weight=None):
     """(7): A_T = Σ_t φ_t (φ_t − (1−λ)γ Σ_{m=1}^{T−t−1} (λγ)^{m−1} φ_{t+m})ᵀ.
 
-    With discounts and ratios: Σ_t φ_t (ρ_t φ_t − Σ_{k=t+1}^{T−1} (1 − ρ_kλ) γ_k decay(t, k−1) φ_k)ᵀ.
+    In general: Σ_t φ_t (w_tρ_t φ_t − Σ_{k=t+1}^{T−1} (w_{k−1} − w_kρ_k c_kλ) γ_k decay(t, k−1) φ_k)ᵀ.
     """
     phi, discounts, rho = _stream(phi, discounts, rho)
+    _, _, weight = _stream(phi, discounts, weight)
     n_steps, n = len(phi) - 1, phi.shape[1]
+    kept = weight * rho * lmbda
     A = np.zeros((n, n))
     for t in range(n_steps):
-        row = rho[t] * phi[t]
+        row = weight[t] * rho[t] * phi[t]
         for k in range(t + 1, n_steps):
-            row = row - (1 - rho[k] * lmbda) * discounts[k] * decay(t, k - 1, lmbda, discounts, rho) * phi[k]
+            row = row - (weight[k - 1] - kept[k]) * discounts[k] * decay(t, k - 1, lmbda, discounts, rho) * phi[k]
         A += np.outer(phi[t], row)
     return A
 
 
-def matrix_boyan(phi, lmbda, discounts, rho=None):
-    """(17): as (7), each row's bracket less γ (λγ)^{T−t−1} φ_T, the bootstrap at the end of the data."""
+def matrix_boyan(phi, lmbda, discounts, rho=None, weight=None):
+    """(17): as (7), each row's bracket less w γ (λγ)^{T−t−1} φ_T, the bootstrap at the end of the data."""
     phi, discounts, rho = _stream(phi, discounts, rho)
+    _, _, weight = _stream(phi, discounts, weight)
     n_steps, n = len(phi) - 1, phi.shape[1]
+    kept = weight * rho * lmbda
     A = np.zeros((n, n))
     for t in range(n_steps):
-        row = rho[t] * phi[t]
+        row = weight[t] * rho[t] * phi[t]
         for k in range(t + 1, n_steps):
-            row = row - (1 - rho[k] * lmbda) * discounts[k] * decay(t, k - 1, lmbda, discounts, rho) * phi[k]
-        row = row - discounts[n_steps] * decay(t, n_steps - 1, lmbda, discounts, rho) * phi[n_steps]
-        A += np.outer(phi[t], row)
+            row = row - (weight[k - 1] - kept[k]) * discounts[k] * decay(t, k - 1, lmbda, discounts, rho) * phi[k]
+        end = weight[-1] * discounts[n_steps] * decay(t, n_steps - 1, lmbda, discounts, rho)
+        A += np.outer(phi[t], row - end * phi[n_steps])
     return A
 
 
-def matrix_mixed(phi, lmbda, discounts, rho=None):
-    """Mixed LSTD(λ): the weighted average λ·Uncorrected + (1−λ)·Boyan."""
-    uncorrected = matrix_uncorrected(phi, lmbda, discounts, rho)
-    return lmbda * uncorrected + (1 - lmbda) * matrix_boyan(phi, lmbda, discounts, rho)
+def matrix_mixed(phi, lmbda, discounts, rho=None, weight=None, share=None):
+    """Mixed LSTD(λ): the weighted average λ·Uncorrected + (1−λ)·Boyan; `share` is λ where `lmbda` is an array."""
+    share = lmbda if share is None else share
+    uncorrected = matrix_uncorrected(phi, lmbda, discounts, rho, weight)
+    return share * uncorrected + (1 - share) * matrix_boyan(phi, lmbda, discounts, rho, weight)
 
 
 MATRIX = {"boyan": matrix_boyan, "uncorrected": matrix_uncorrected, "mixed": matrix_mixed}
@@ -521,21 +530,31 @@ def reference_returns(phi, rewards, w, lmbda, discounts, rho=None):
 # ---------------------------------------------------------------- returns that were cut off
 
 
-def completed_return(t, rewards, discounts, rho, values, cut):
+def completed_return(t, rewards, discounts, rho, values, cut, coefficients):
     """Return of row t with the value at the cut: expected over the ways to go on, where a ratio of 1 goes on surely.
 
     ``values`` (T+1,) of rows and of what follows the last one; the episode is rows 0, …, T−1 and was cut off, or ended.
+    After row j, the share c_{j+1} of ``coefficients`` (T,) goes on, and the rest is the value there.
     """
     found, share = 0.0, 1.0
     for j in range(t, len(rewards)):
         found += share * (values[j] + rho[j] * (rewards[j] - values[j]))
         share *= rho[j] * discounts[j]
+        if j + 1 < len(rewards):
+            found += share * (1 - coefficients[j + 1]) * values[j + 1]
+            share *= coefficients[j + 1]
     return found + (share * values[len(rewards)] if cut else 0.0)
 
 
-def unobserved_share(t, discounts, cut):
-    """Π of the discounts from row t to the cut; 0 if the episode ended."""
-    return math.prod(discounts[t:]) if cut else 0.0
+def unobserved_share(t, discounts, cut, coefficients):
+    """Π of the discounts from row t to the cut, 0 if the episode ended, and to where coefficients below 1 leave off."""
+    found, share = 0.0, 1.0
+    for j in range(t, len(discounts)):
+        share *= discounts[j]
+        if j + 1 < len(discounts):
+            kept = min(1.0, coefficients[j + 1])
+            found, share = found + share * (1 - kept), share * kept
+    return found + (share if cut else 0.0)
 
 
 def cut_survival(age, lengths, ended):
@@ -569,12 +588,13 @@ def ridge_movement(A, b, alpha, intercept):
     return abs(half - whole) / abs(whole)
 
 
-def effective_sample(ratios, decay, lengths):
-    """(Σ W)² / Σ W² of runs of at most 1/(1 − λγ) rows; W sums Σ_i (λγ)^(t−i) ρ_i ⋯ ρ_t over the rows t of a run."""
+def effective_sample(ratios, decay, lengths, weights):
+    """(Σ W)² / Σ W² of runs of at most 1/(1 − λγ) rows; W sums w_t Σ_i (λγ)^(t−i) ρ_i ⋯ ρ_t over rows t of a run."""
     runs, start = [], 0
     for length in lengths:
         rho = ratios[start : start + length]
         traces = [sum(decay ** (t - i) * np.prod(rho[i : t + 1]) for i in range(t + 1)) for t in range(length)]
+        traces = [w * e for w, e in zip(weights[start : start + length], traces, strict=True)]
         most = length if decay == 1.0 else int(np.ceil(1.0 / (1.0 - decay)))
         runs += [sum(traces[first : first + most]) for first in range(0, length, most)]
         start += length

@@ -40,7 +40,8 @@ def test_completed_returns_are_sums_to_the_cut(stream, seed):
     y = np.nan_to_num(stream.columns_of_rewards)
     columns = [np.tile(column[:, np.newaxis], y.shape[1]) for column in (values, ahead)]
     found = observed(rows_of(stream), columns[0], None if stream.X_next is None else columns[1])
-    ratios = np.ones(len(stream)) if stream.importance_ratio is None else stream.importance_ratio
+    names, ones = ("importance_ratio", "trace_coefficient", "weight"), np.ones(len(stream))
+    ratios, kept, weights = (ones if getattr(stream, name) is None else getattr(stream, name) for name in names)
     for part in segments(stream):
         ended = stream.ended[part][-1]
         n = part.stop - part.start - (stream.X_next is None and not ended)
@@ -49,12 +50,12 @@ def test_completed_returns_are_sums_to_the_cut(stream, seed):
         for t in range(n):
             for j in range(y.shape[1]):
                 expected = naive.completed_return(
-                    t, y[full, j], stream.leaving[full], ratios[full], [*values[full], after], not ended
+                    t, y[full, j], stream.leaving[full], ratios[full], [*values[full], after], not ended, kept[full]
                 )
                 assert_close(found.returns.reshape(y.shape)[part.start + t, j], expected, "sums")
-            share = naive.unobserved_share(t, stream.leaving[full], not ended)
+            share = naive.unobserved_share(t, stream.leaving[full], not ended, kept[full])
             assert_close(found.unobserved[part.start + t], share, "sums")
-        assert found.weight[part].tolist() == [1.0] * n + [0.0] * (part.stop - part.start - n)
+        assert found.weight[part].tolist() == [*weights[full], *[0.0] * (part.stop - part.start - n)]
 
 
 @given(streams(successors=False), st.floats(0, 1), st.integers(0, 2**31))
@@ -64,13 +65,15 @@ def test_lambda_returns_are_sums_of_errors(stream, lmbda, seed):
     y = np.nan_to_num(stream.columns_of_rewards)[:, 0]
     values = np.tile((stream.X @ w)[:, np.newaxis], stream.columns_of_rewards.shape[1])
     found = completed_returns(rows_of(stream), values, None, lmbda)
-    ratios = np.ones(len(stream)) if stream.importance_ratio is None else stream.importance_ratio
+    ones = np.ones(len(stream))
+    ratios = ones if stream.importance_ratio is None else stream.importance_ratio
+    decays = lmbda * (ones if stream.trace_coefficient is None else stream.trace_coefficient)
     for episode in stream.episodes:
         ended = stream.ended[episode][-1]
         phi = np.vstack([stream.X[episode], np.zeros(len(w))]) if ended else stream.X[episode]
         n, discounts = len(phi) - 1, np.append(0.0, stream.leaving[episode])
         part = slice(episode.start, episode.start + n)
-        expected = naive.reference_returns(phi, y[part], w, lmbda, discounts[: n + 1], ratios[part])
+        expected = naive.reference_returns(phi, y[part], w, decays[part], discounts[: n + 1], ratios[part])
         assert_close(found[part, 0], expected, "sums")
 
 

@@ -79,6 +79,10 @@ def test_fit_solves_the_system_of_the_definition(stream, variant, fit_intercept)
         with pytest.raises(ValueError, match="at least one full transition"):
             model.fit(stream.X, stream.y, **stream.columns)
         return
+    if model_of(stream).partial_fit(stream.X, stream.y, **stream.columns).statistics_.total_weight == 0.0:
+        with pytest.raises(ValueError, match="`weight` must be above 0 for some transition; got 0 for all"):
+            model.fit(stream.X, stream.y, **stream.columns)
+        return
     model.fit(stream.X, stream.y, **stream.columns)
     weights = np.linalg.solve(A + np.diag(ridge), b)
     n = stream.X.shape[1]

@@ -53,7 +53,12 @@ def test_blocks_end_where_the_data_says_in_any_split(data, stream, limit):
         assert (blocks.size, blocks.by_episode) == (size, by_episode)
     count = len(stream.episodes) if by_episode else len(stream)
     edges = [*range(0, count, size), count]
-    assert_close(blocks.shares, np.diff(edges) / max(1, count), "sums")
+    until = [*blocks.prefixes, blocks.total]
+    transitions, total = (
+        np.diff([0, *(getattr(s, name) for s in until)]) for name in ("n_transitions", "total_weight")
+    )
+    size = np.diff(edges) * np.where(transitions > 0, total / np.maximum(1, transitions), 1.0)[: len(edges) - 1]
+    assert_close(blocks.shares, size / (size.sum() or 1.0), "sums")
     for prefix, place in zip((*blocks.prefixes, blocks.total), (*places, len(stream)), strict=True):
         before = stream[:place]
         for variant in VARIANTS:

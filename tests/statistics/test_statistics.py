@@ -47,6 +47,7 @@ def assert_alike(one, two):
     assert_sums(one, {variant: two.matrix(variant) for variant in VARIANTS}, two.b)
     for name in ("n_rows", "n_transitions", "n_episodes", "single"):
         assert getattr(one, name) == getattr(two, name), name
+    assert_close(one.total_weight, two.total_weight, "sums")
 
 
 def merge(draw, parts):
@@ -82,6 +83,9 @@ def test_transitions_and_episodes_are_counted(stream):
     assert found.n_rows == len(stream)
     assert found.n_episodes == len(stream.episodes)
     assert found.n_transitions == len(stream) - horizon
+    ends = [rows.stop - 1 for rows in stream.episodes if stream.X_next is None and not stream.ended[rows][-1]]
+    weights = np.ones(len(stream)) if stream.weight is None else stream.weight
+    assert_close(found.total_weight, weights.sum() - weights[ends].sum(), "sums")
 
 
 @quick
@@ -118,6 +122,114 @@ def test_a_stream_of_a_million_steps_does_not_drift():
     assert_close(found.solve(0.0, "boyan").weights[0], 100.0, "long_stream")
 
 
+@thorough
+@given(streams())
+def test_python_bodies_of_the_kernels_give_the_sums_of_the_compiled_ones(stream):
+    names = ("dense_traces", "sparse_traces", "trace_shares")
+    bodies = {name: getattr(getattr(summing_module, name), "py_func", getattr(summing_module, name)) for name in names}
+    for one in (stream, stream.sparse):
+        compiled = of(one)
+        with mock.patch.multiple(summing_module, **bodies):
+            assert_alike(of(one), compiled)
+
+
+# ---------------------------------------------------------------- weights
+
+
+def repeated(stream, times):
+    """The stream with each episode as often as `times` says, under other ids."""
+    copies = [
+        replace(stream[rows], episode=np.full(rows.stop - rows.start, 100 * i + k))
+        for i, (rows, count) in enumerate(zip(stream.episodes, times, strict=True))
+        for k in range(count)
+    ]
+    columns = {name: np.concatenate([part.columns[name] for part in copies]) for name in stream.columns}
+    return replace(
+        stream, X=np.vstack([part.X for part in copies]), y=np.concatenate([part.y for part in copies]), **columns
+    )
+
+
+@quick
+@given(streams(ids=True, weighted=False), st.data())
+def test_integer_weights_are_repeated_episodes(stream, data):
+    times = [data.draw(st.integers(0, 3)) for _ in stream.episodes]
+    if not any(times):
+        return
+    weight = np.concatenate(
+        [np.full(len(stream[rows]), float(k)) for rows, k in zip(stream.episodes, times, strict=True)]
+    )
+    weighted, often = of(replace(stream, weight=weight)), of(repeated(stream, times))
+    assert_sums(weighted, {variant: often.matrix(variant) for variant in VARIANTS}, often.b)
+    assert_close(weighted.total_weight, often.total_weight, "sums")
+
+
+@quick
+@given(streams(weighted=False), st.sampled_from([0.25, 3.0]))
+def test_equal_weights_divide_the_ridge_coefficient(stream, weight):
+    weighted = of(replace(stream, weight=np.full(len(stream), weight)))
+    for variant in VARIANTS:
+        M = of(stream).matrix(variant) + np.eye(stream.X.shape[1])
+        if len(stream) and np.linalg.cond(M) < 1e4:
+            assert_close(weighted.solve(weight, variant).weights, of(stream).solve(1.0, variant).weights, "solve")
+
+
+@quick
+@given(streams(weighted=False))
+def test_weights_and_coefficients_of_one_change_no_bit(stream):
+    ones = np.ones(len(stream))
+    plain, weighted = of(stream), of(replace(stream, weight=ones, trace_coefficient=ones))
+    for name in ("A", "B", "b", "incoming_trace", "total_weight"):
+        np.testing.assert_array_equal(getattr(plain, name), getattr(weighted, name))
+
+
+@thorough
+@given(st.data())
+def test_a_number_times_statistics_multiplies_the_weights(data):
+    """Of each chunk, and of chunks that are merged already, by the definition for rows of these weights."""
+    stream = data.draw(streams())
+    chunks = cut(data.draw, stream)
+    given_weights = np.ones(len(stream)) if stream.weight is None else stream.weight
+    weights, parts, start = given_weights.copy(), [], 0
+    for chunk in chunks:
+        factor = data.draw(st.sampled_from([0.0, 0.5, 1.0, 3.0]))
+        parts.append((of(chunk) * factor, start, start + len(chunk)))
+        weights[start : start + len(chunk)] *= factor
+        start += len(chunk)
+    while len(parts) > 1:
+        i = data.draw(st.integers(0, len(parts) - 2))
+        factor = data.draw(st.sampled_from([0.5, 1.0]))
+        (one, first, _), (two, _, end) = parts[i : i + 2]
+        parts[i : i + 2] = [(factor * one.then(two), first, end)]
+        weights[first:end] *= factor
+    found, scaled = parts[0][0], replace(stream, weight=weights)
+    expected = {variant: definition(scaled, variant) for variant in VARIANTS}
+    assert_sums(found, {variant: A for variant, (A, _) in expected.items()}, expected["boyan"][1])
+    assert found.n_rows == len(stream)
+    assert_alike(found, of(scaled))
+
+
+@pytest.mark.parametrize("factor", [-1.0, float("nan"), float("inf"), "2", True])
+def test_statistics_times_other_things_are_refused(factor):
+    with pytest.raises(InvalidInputError, match="`factor` must be"):
+        of(plain()) * factor
+
+
+@pytest.mark.parametrize("name", ["weight", "trace_coefficient"])
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ([1, 1, -0.5, 1, 1, 1], "must be finite and at least 0; row 2 has -0.5"),
+        ([1, 1, 1, 1, np.nan, 1], "must be finite and at least 0; row 4 has nan"),
+        ([np.inf, 1, 1, 1, 1, 1], "must be finite and at least 0; row 0 has inf"),
+        ([1, 1, 1], r"must have one value per row of `X`, shape \(6,\); got \(3,\)"),
+        (["a"] * 6, "must be an array of real numbers"),
+    ],
+)
+def test_bad_weights_and_coefficients_are_refused(name, values, message):
+    with pytest.raises(InvalidInputError, match=f"`{name}` {message}"):
+        of(plain(**{name: values}))
+
+
 # ---------------------------------------------------------------- merging
 
 
@@ -136,6 +248,7 @@ def test_every_split_in_three_of_truncated_episodes(successors, ended):
     random = np.random.default_rng(2)
     columns = {"episode": np.repeat([3, 1, 2], [4, 3, 3]), "terminated": np.isin(np.arange(10), ended)}
     columns |= {"importance_ratio": random.uniform(0.5, 1.5, 10), "discount": random.uniform(0.5, 1.0, 10)}
+    columns |= {"trace_coefficient": random.uniform(0.5, 1.2, 10), "weight": random.uniform(0.0, 2.0, 10)}
     columns |= {"X_next": random.normal(size=(10, 2))} if successors else {}
     stream = plain(T=10, **columns)
     whole = of(stream)
@@ -306,7 +419,7 @@ def test_mixed_is_boyan_without_traces(stream):
 @given(streams(lmbdas=[1.0], successors=False))
 def test_without_decay_uncorrected_and_mixed_are_ridge_on_returns(stream):
     """On-policy: Σ φ φᵀ and Σ φ G over full transitions, G cut where an episode was."""
-    stream = replace(stream, importance_ratio=None)
+    stream = replace(stream, importance_ratio=None, trace_coefficient=None, weight=None)
     y = stream.columns_of_rewards
     G, A = np.zeros((stream.X.shape[1], y.shape[1])), np.zeros((stream.X.shape[1],) * 2)
     for rows in stream.episodes:

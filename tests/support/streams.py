@@ -12,7 +12,7 @@ from scipy import sparse
 
 import naive
 
-COLUMNS = ("episode", "terminated", "X_next", "discount", "importance_ratio", "groups")
+COLUMNS = ("episode", "terminated", "X_next", "discount", "importance_ratio", "trace_coefficient", "weight", "groups")
 
 
 @dataclass(frozen=True)
@@ -29,6 +29,8 @@ class Stream:
     discount: Any = None
     importance_ratio: Any = None
     groups: Any = None
+    trace_coefficient: Any = None
+    weight: Any = None
 
     def __len__(self):
         return self.X.shape[0]
@@ -88,8 +90,10 @@ def parts(random, n_rows, most):
 
 
 @st.composite
-def streams(draw, *, successors=None, ids=None, max_rows=24, lmbdas=None):
+def streams(draw, *, successors=None, ids=None, max_rows=24, lmbdas=None, weighted=True):
     """Streams of up to `max_rows` rows: episodes, discounts, ratios, zeros among the features, NaN in horizon rows.
+
+    Trace coefficients and weights too, if `weighted`.
 
     Numbers come from a generator whose seed is drawn, since most of those that Hypothesis draws are zero.
     """
@@ -121,6 +125,8 @@ def streams(draw, *, successors=None, ids=None, max_rows=24, lmbdas=None):
         X_next=random.normal(size=(n_rows, n)) if given else None,
         discount=random.choice([0.0, 0.5, 0.9, 1.0], n_rows) if draw(st.booleans()) else None,
         importance_ratio=random.choice([0.0, 0.5, 1.0, 1.3], n_rows) if draw(st.booleans()) else None,
+        trace_coefficient=random.choice([0.0, 0.5, 1.0, 1.2], n_rows) if weighted and draw(st.booleans()) else None,
+        weight=random.choice([0.0, 0.5, 1.0, 2.0], n_rows) if weighted and draw(st.booleans()) else None,
     )  # fmt: skip
 
 
@@ -136,28 +142,31 @@ def definition(stream, variant):
     rewards = stream.columns_of_rewards
     n, m = stream.X.shape[1], rewards.shape[1]
     A, b = np.zeros((n, n)), np.zeros((n, m))
-    ratios = np.ones(len(stream)) if stream.importance_ratio is None else stream.importance_ratio
+    ones = np.ones(len(stream))
+    columns = (stream.leaving, stream.importance_ratio, stream.trace_coefficient, stream.weight)
+    columns = [ones if column is None else column for column in columns]
     for rows in stream.episodes:
-        X, r, leaving, rho = stream.X[rows], rewards[rows], stream.leaving[rows], ratios[rows]
-        if stream.X_next is not None:
-            A += matrix_with_successors(X, stream.X_next[rows], stream.lmbda, leaving, rho, variant)
-            X = np.vstack([X, np.zeros(n)])
-        elif stream.ended[rows][-1]:
-            X = np.vstack([X, np.zeros(n)])  # the terminal state
-            A += naive.MATRIX[variant](X, stream.lmbda, np.append(0.0, leaving), rho)
+        X, r = stream.X[rows], rewards[rows]
+        leaving, rho, coefficient, weight = (column[rows] for column in columns)
+        if stream.X_next is None and not stream.ended[rows][-1]:  # the last row is only a successor
+            r, leaving, rho, coefficient, weight = r[:-1], leaving[:-1], rho[:-1], coefficient[:-1], weight[:-1]
         else:
-            leaving, rho, r = leaving[:-1], rho[:-1], r[:-1]  # the last row is only a successor
-            A += naive.MATRIX[variant](X, stream.lmbda, np.append(0.0, leaving), rho)
-        b += naive.vector_b(X, r, stream.lmbda, np.append(0.0, leaving), rho)
+            X = np.vstack([X, np.zeros(n)])  # the terminal state
+        stretch = (stream.lmbda * coefficient, np.append(0.0, leaving), rho, weight)
+        if stream.X_next is not None:
+            A += matrix_with_successors(X, stream.X_next[rows], *stretch, variant, stream.lmbda)
+        else:
+            share = {"share": stream.lmbda} if variant == "mixed" else {}
+            A += naive.MATRIX[variant](X, *stretch, **share)
+        b += naive.vector_b(X, r, *stretch)
     return A, b
 
 
-def matrix_with_successors(X, X_next, lmbda, leaving, rho, variant):
-    """Σ_t z_t (φ_t − g φ'_t)ᵀ over an episode, less the bootstrap at its end by the variant's share."""
-    phi, discounts = np.vstack([X, np.zeros(X.shape[1])]), np.append(0.0, leaving)
-    A = np.zeros((X.shape[1],) * 2)
-    for t in range(len(X)):
+def matrix_with_successors(phi, X_next, lmbda, discounts, rho, weight, variant, lmbda_of_stream):
+    """Σ_t w_t z_t (φ_t − g φ'_t)ᵀ over an episode, less the bootstrap at its end by the variant's share."""
+    A, last = np.zeros((phi.shape[1],) * 2), len(X_next) - 1
+    for t in range(len(X_next)):
         z = naive.trace(phi, t, lmbda, discounts, rho)
-        share = {"boyan": 1.0, "uncorrected": 0.0, "mixed": 1 - lmbda}[variant] if t == len(X) - 1 else 1.0
-        A += np.outer(z, X[t] - share * leaving[t] * X_next[t])
+        share = {"boyan": 1.0, "uncorrected": 0.0, "mixed": 1 - lmbda_of_stream}[variant] if t == last else 1.0
+        A += weight[t] * np.outer(z, phi[t] - share * discounts[t + 1] * X_next[t])
     return A

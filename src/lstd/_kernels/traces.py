@@ -1,10 +1,11 @@
 """Eligibility traces of a batch of rows, as the left factor of a matrix product.
 
-With γ_t the discount of row t's transition, u_t = γ_{t−1} z_{t−1} the incoming trace, and ρ_t the importance ratio:
+With γ_t the discount of row t's transition, u_t = γ_{t−1} z_{t−1} the incoming trace, λ_t = c_t λ with the trace
+coefficient c_t, ρ_t the importance ratio and w_t the weight:
 
-    z_t = ρ_t (λ u_t + φ_t),   A += (z_t − u_t) φ_tᵀ,   b += z_t r_{t+1}
+    z_t = ρ_t (λ_t u_t + φ_t),   A += (w_t z_t − w_{t−1} u_t) φ_tᵀ,   b += w_t z_t r_{t+1}
 
-The kernels compute z − u for a batch, add to b, and update u from batch to batch.
+The kernels compute the left factor for a batch, add to b, and update u from batch to batch.
 """
 
 from __future__ import annotations
@@ -13,56 +14,62 @@ from lstd._kernels.compilation import kernel
 
 
 @kernel
-def dense_traces(phi, rewards, discounts, ratios, lmbda, kept, u, z, left, b):  # type: ignore[no-untyped-def]
+def dense_traces(phi, rewards, discounts, ratios, lmbdas, weights, kept, before, u, z, left, b):  # type: ignore[no-untyped-def]
     """Compute traces of rows with dense features.
 
-    Parameters: `phi` (T, n); `rewards` (T, m); `discounts` (T,), zero where the trace ends; `ratios` (T,); `kept`, the
-    factor of u in the result, 1 or 0; `u` (n,), the trace that enters the first row, replaced by the one that enters
-    the row after the last; `z` (n,), scratch; `left` (T, n), overwritten by z_t − kept u_t; `b` (m, n), added to.
+    Parameters: `phi` (T, n); `rewards` (T, m); `discounts` (T,), zero where the trace ends; `ratios`, `lmbdas` and
+    `weights` (T,); `kept`, the factor of u in the result, 1 or 0; `before`, the weight of the row before the first;
+    `u` (n,), the trace that enters the first row, replaced by the one that enters the row after the last; `z` (n,),
+    scratch; `left` (T, n), overwritten by w_t z_t − kept w_{t−1} u_t; `b` (m, n), added to.
     """
     n = len(u)
     if rewards.shape[1] == 1:  # the usual case, without a second pass over z
         for t in range(len(discounts)):
-            ratio, discount, reward = ratios[t], discounts[t], rewards[t, 0]
+            ratio, discount, lmbda, weight = ratios[t], discounts[t], lmbdas[t], weights[t]
+            subtracted, reward, before = kept * before, weight * rewards[t, 0], weight
             for i in range(n):
                 z_i = ratio * (lmbda * u[i] + phi[t, i])
-                left[t, i] = z_i - kept * u[i]
+                left[t, i] = weight * z_i - subtracted * u[i]
                 u[i] = discount * z_i
                 b[0, i] += reward * z_i
         return
     for t in range(len(discounts)):
-        ratio, discount = ratios[t], discounts[t]
+        ratio, discount, lmbda, weight = ratios[t], discounts[t], lmbdas[t], weights[t]
+        subtracted, before = kept * before, weight
         for i in range(n):
             z_i = ratio * (lmbda * u[i] + phi[t, i])
-            left[t, i] = z_i - kept * u[i]
+            left[t, i] = weight * z_i - subtracted * u[i]
             u[i] = discount * z_i
             z[i] = z_i
-        _add_rewards(rewards[t], z, b)
+        _add_rewards(weight, rewards[t], z, b)
 
 
 @kernel
-def sparse_traces(indptr, indices, values, rewards, discounts, ratios, lmbda, kept, u, z, left, b):  # type: ignore[no-untyped-def]
+def sparse_traces(  # type: ignore[no-untyped-def]
+    indptr, indices, values, rewards, discounts, ratios, lmbdas, weights, kept, before, u, z, left, b
+):
     """Compute traces as `dense_traces` does; row t has `values` at `indices` from `indptr[t]` to `indptr[t + 1]`."""
     n = len(u)
     for t in range(len(discounts)):
-        ratio, discount = ratios[t], discounts[t]
+        ratio, discount, lmbda, weight = ratios[t], discounts[t], lmbdas[t], weights[t]
+        subtracted, before = kept * before, weight
         for i in range(n):
             z[i] = lmbda * u[i]
         for k in range(indptr[t], indptr[t + 1]):
             z[indices[k]] += values[k]
         for i in range(n):
             z_i = ratio * z[i]
-            left[t, i] = z_i - kept * u[i]
+            left[t, i] = weight * z_i - subtracted * u[i]
             u[i] = discount * z_i
             z[i] = z_i
-        _add_rewards(rewards[t], z, b)
+        _add_rewards(weight, rewards[t], z, b)
 
 
 @kernel
-def _add_rewards(rewards, z, b):  # type: ignore[no-untyped-def]
-    """b ← b + r zᵀ."""
+def _add_rewards(weight, rewards, z, b):  # type: ignore[no-untyped-def]
+    """b ← b + w r zᵀ."""
     for j in range(len(rewards)):
-        reward = rewards[j]
+        reward = weight * rewards[j]
         for i in range(len(z)):
             b[j, i] += reward * z[i]
 
@@ -71,7 +78,7 @@ def _add_rewards(rewards, z, b):  # type: ignore[no-untyped-def]
 def trace_shares(discounts, ratios, lmbda, e, d):  # type: ignore[no-untyped-def]
     """Compute the share of a trace entering the first row that enters each row (e) and stays in its trace (d).
 
-    e_0 = 1, d_t = ρ_t λ e_t, e_{t+1} = γ_t d_t; return the share that leaves the last row.
+    e_0 = 1, d_t = ρ_t λ_t e_t, e_{t+1} = γ_t d_t, with `ratios` ρ_t c_t; return the share that leaves the last row.
     """
     share = 1.0
     for t in range(len(discounts)):

@@ -31,8 +31,8 @@ PerRow = ArrayLike | None  # an optional array with one entry per row
 
 def check_rows(
     X: Any, y: Any, episode: PerRow = None, terminated: PerRow = None, X_next: Any = None, discount: PerRow = None,
-    importance_ratio: PerRow = None, groups: PerRow = None, *, gamma: float, warn: bool = True, finite: bool = True,
-    sort: bool = False,
+    importance_ratio: PerRow = None, trace_coefficient: PerRow = None, weight: PerRow = None, groups: PerRow = None, *,
+    gamma: float, warn: bool = True, finite: bool = True, sort: bool = False,
 ) -> Rows:  # fmt: skip
     """Check the arrays of the data contract and bring them into one form.
 
@@ -62,6 +62,10 @@ def check_rows(
     discounts = check_per_row("discount", discount, n_rows, 1.0, gamma)
     discounts[ended] = 0.0
     ratios = check_per_row("importance_ratio", importance_ratio, n_rows, np.inf, 1.0)
+    coefficients, weights = (
+        None if values is None else check_per_row(name, values, n_rows)
+        for name, values in (("trace_coefficient", trace_coefficient), ("weight", weight))
+    )
     first, final = (None, None) if ids is None or not n_rows else (ids[0], ids[-1])
     rows = Rows(
         X=phi, y=np.where(np.isnan(rewards), 0.0, rewards), y_missing=missing, discount=discounts, ratios=ratios,
@@ -69,6 +73,7 @@ def check_rows(
         gamma=gamma, assumed=assumed, names=names,
         groups=None if groups is None else _check_groups(groups, last, ids),
         episodes=None if ids is None else ids[last],
+        coefficients=coefficients, weights=weights,
     )  # fmt: skip
     return _sorted(rows, ids) if sort else rows
 
@@ -195,7 +200,8 @@ def _sorted(rows: Rows, ids: NDArray[Any] | None) -> Rows:
     check_finite("X", rows.X)  # while row numbers are those of the caller
     if rows.X_next is not None:
         check_finite("X_next", rows.X_next)
-    per_row = ("X", "y", "y_missing", "discount", "ratios", "last", "terminated", "X_next", "groups")
+    per_row = ["X", "y", "y_missing", "discount", "ratios", "last", "terminated", "X_next", "groups"]
+    per_row += ["coefficients", "weights"]
     moved = {name: values[order] for name in per_row if (values := getattr(rows, name)) is not None}
     if ids is not None:
         moved |= {"first_episode": ids[order[0]], "last_episode": ids[order[-1]]}

@@ -2,8 +2,9 @@
 
 Backwards over an episode, with values v, discounts g, importance ratios ρ and u the share of v(last row) in G,
 
-    G_t = v_t + ρ_t (r_{t+1} + g_{t+1} ((1 − λ) v_{t+1} + λ G_{t+1}) − v_t),   u_t = g_{t+1} u_{t+1}.
+    G_t = v_t + ρ_t (r_{t+1} + g_{t+1} ((1 − λ_{t+1}) v_{t+1} + λ_{t+1} G_{t+1}) − v_t),   u_t = g_{t+1} u_{t+1},
 
+with λ_t = c_t λ for a trace coefficient c_t. What c_{t+1} < 1 takes from G_{t+1} counts as not observed.
 A horizon row, the last one of an episode that did not terminate, has G = v and u = 1; a row that terminates has G = r
 and u = 0. With λ = 1 and ρ = 1, G_t is the observed return and u_t v(horizon row): γ^h of it, with h transitions left.
 
@@ -82,18 +83,24 @@ def completed_returns(rows: Rows, values: Array, ahead: Array | None = None, lmb
     if ahead is None:
         ahead = np.vstack([values[1:], values[-1:]])
     ends = rows.ends
-    bootstrap = np.where(ends, 1.0, 1.0 - lmbda) * rows.discount
+    decay = lmbda * following_coefficients(rows)
+    bootstrap = np.where(ends, 1.0, 1.0 - decay) * rows.discount
     ratios = rows.ratios[:, np.newaxis]
     known = ratios * (rows.y + bootstrap[:, np.newaxis] * ahead) + (1.0 - ratios) * values
     known[~rows.full] = values[~rows.full]
-    return run_backwards(known, lmbda * rows.ratios * rows.discount, ends)
+    return run_backwards(known, decay * rows.ratios * rows.discount, ends)
+
+
+def following_coefficients(rows: Rows) -> Array | float:
+    """Return the trace coefficient of the row after each row, (T,); the last one is never used."""
+    return 1.0 if rows.coefficients is None else np.append(rows.coefficients[1:], 1.0)
 
 
 def unobserved_shares(rows: Rows) -> Array:
     """Compute the share (T,) of each row's return that lies behind a cut."""
-    ends = rows.ends
-    known = np.where(ends, np.where(rows.full, rows.discount, 1.0), 0.0)
-    return run_backwards(known[:, np.newaxis], rows.discount, ends)[:, 0]
+    ends, kept = rows.ends, np.minimum(following_coefficients(rows), 1.0)
+    known = np.where(ends, np.where(rows.full, rows.discount, 1.0), (1.0 - kept) * rows.discount)
+    return run_backwards(known[:, np.newaxis], kept * rows.discount, ends)[:, 0]
 
 
 def run_backwards(known: Array, factor: Array, ends: Flags) -> Array:
@@ -204,6 +211,7 @@ def observed(
     """
     shares = unobserved_shares(rows)
     weight = row_weights(rows, unobserved, shares, tolerance)
+    weight = weight if rows.weights is None else weight * rows.weights
     ends = np.flatnonzero(rows.ends)
     at_end = (values if ahead is None else ahead)[ends[np.cumsum(rows.ends) - rows.ends]]
     returns, at_end = (a[:, 0] if rows.single else a for a in (completed_returns(rows, values, ahead), at_end))

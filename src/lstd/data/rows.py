@@ -50,6 +50,8 @@ class Rows:
     groups: NDArray[Any] | None = None  # (T,) id of each row's group
     episodes: NDArray[Any] | None = None  # id of each episode; None without ids, and in parts of a chunk
     order: NDArray[np.intp] | None = None  # (T,) places of the rows in the arguments, if in another order
+    coefficients: Array | None = None  # (T,) factors of the trace decay; None if all are 1
+    weights: Array | None = None  # (T,) weights of the rows; None if all are 1
 
     def __len__(self) -> int:
         return len(self.discount)
@@ -100,6 +102,8 @@ class Rows:
             first_episode=int(number[first]) if first else self.first_episode,
             last_episode=int(number[end - 1]) if end < len(self) else self.last_episode,
             groups=None if self.groups is None else self.groups[part], episodes=None, order=None,
+            coefficients=None if self.coefficients is None else self.coefficients[part],
+            weights=None if self.weights is None else self.weights[part],
         )  # fmt: skip
 
 

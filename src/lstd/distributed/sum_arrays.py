@@ -25,7 +25,9 @@ from lstd.errors import InvalidInputError
 from lstd.statistics.statistics import LSTDStatistics
 
 _TABLES = (".csv", ".csv.gz", ".parquet")
-COLUMNS = ("X", "y", "episode", "terminated", "X_next", "discount", "importance_ratio", "groups")
+COLUMNS = (
+    "X", "y", "episode", "terminated", "X_next", "discount", "importance_ratio", "trace_coefficient", "weight", "groups"
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -179,6 +181,8 @@ def first_rows(chunks: Iterator[Any], leaf: SumArrays, max_entries: int) -> Rows
         part = {
             "X": rows.X, "y": rows.y, "episode": episode, "terminated": rows.terminated, "X_next": rows.X_next,
             "discount": rows.discount, "importance_ratio": rows.ratios, "groups": rows.groups,
+            "trace_coefficient": _ones(rows) if rows.coefficients is None else rows.coefficients,
+            "weight": _ones(rows) if rows.weights is None else rows.weights,
         }  # fmt: skip
         if joined and {name for name, value in part.items() if value is not None} != joined.keys():
             raise InvalidInputError("`X_next` and `groups` must be given for all chunks of a stream or for none.")
@@ -195,6 +199,10 @@ def first_rows(chunks: Iterator[Any], leaf: SumArrays, max_entries: int) -> Rows
     y = arrays.pop("y")
     rows = check_rows(y=y[:, 0] if single else y, **arrays, gamma=leaf.settings.gamma, warn=False, finite=False)
     return replace(rows, assumed=False)
+
+
+def _ones(rows: Rows) -> np.ndarray[Any, np.dtype[np.float64]]:
+    return np.ones(len(rows))
 
 
 def _stacked(parts: list[Any]) -> Any:

@@ -164,7 +164,8 @@ class Predictor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     def bias_check(
         self, X: Any, y: ArrayLike, *, episode: PerRow = None, terminated: PerRow = None, X_next: Any = None,
-        discount: PerRow = None, importance_ratio: PerRow = None, groups: PerRow = None,
+        discount: PerRow = None, importance_ratio: PerRow = None, trace_coefficient: PerRow = None,
+        weight: PerRow = None, groups: PerRow = None,
     ) -> BiasCheck:  # fmt: skip
         """Check for bias from bootstrapping: compare the predictions of this λ with those of λ = 1.
 
@@ -174,7 +175,7 @@ class Predictor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
         Parameters
         ----------
-        X, y, episode, terminated, X_next, discount, importance_ratio, groups
+        X, y, episode, terminated, X_next, discount, importance_ratio, trace_coefficient, weight, groups
             As in :meth:`LSTD.fit`.
 
         Returns
@@ -192,13 +193,13 @@ class Predictor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         BiasWarning
             When the result is `biased`.
         """
-        return check_bias(
-            self._rows_to_check(X, y, episode, terminated, X_next, discount, importance_ratio, groups), self._model
-        )
+        data = (X, y, episode, terminated, X_next, discount, importance_ratio, trace_coefficient, weight, groups)
+        return check_bias(self._rows_to_check(*data), self._model)
 
     def misfit_check(
         self, X: Any, y: ArrayLike, *, episode: PerRow = None, terminated: PerRow = None, X_next: Any = None,
-        discount: PerRow = None, importance_ratio: PerRow = None, groups: PerRow = None,
+        discount: PerRow = None, importance_ratio: PerRow = None, trace_coefficient: PerRow = None,
+        weight: PerRow = None, groups: PerRow = None,
     ) -> MisfitCheck:  # fmt: skip
         """Check for misfit: whether returns depend on the features in ways that no weighted sum of them can follow.
 
@@ -208,7 +209,7 @@ class Predictor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
         Parameters
         ----------
-        X, y, episode, terminated, X_next, discount, importance_ratio, groups
+        X, y, episode, terminated, X_next, discount, importance_ratio, trace_coefficient, weight, groups
             As in :meth:`LSTD.fit`; usually the data of `fit`.
 
         Returns
@@ -243,8 +244,8 @@ class Predictor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         True 2.6
         False 0.0
         """
-        rows = self._rows_to_check(X, y, episode, terminated, X_next, discount, importance_ratio, groups)
-        return check_misfit(rows, self._model)
+        data = (X, y, episode, terminated, X_next, discount, importance_ratio, trace_coefficient, weight, groups)
+        return check_misfit(self._rows_to_check(*data), self._model)
 
     def _rows_to_check(self, *data: Any) -> Rows:
         """Check the arguments of a check; with an intercept, the rows have the column of ones."""
@@ -255,8 +256,8 @@ class Predictor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     def score(
         self, X: Any, y: ArrayLike, sample_weight: PerRow = None, *, episode: PerRow = None, terminated: PerRow = None,
-        X_next: Any = None, discount: PerRow = None, importance_ratio: PerRow = None, unobserved: str = "predict",
-        groups: PerRow = None, tolerance: float = TOLERANCE,
+        X_next: Any = None, discount: PerRow = None, importance_ratio: PerRow = None, trace_coefficient: PerRow = None,
+        weight: PerRow = None, unobserved: str = "predict", groups: PerRow = None, tolerance: float = TOLERANCE,
     ) -> float:  # fmt: skip
         """Compute R² of the predictions against discounted returns, beside the best constant.
 
@@ -266,15 +267,16 @@ class Predictor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
         Parameters
         ----------
-        X, y, episode, terminated, X_next, discount, importance_ratio
+        X, y, episode, terminated, X_next, discount, importance_ratio, trace_coefficient, weight
             As in :meth:`LSTD.fit`. Without `episode` and `terminated`, the rows are one continuing stream. With
             `X_next`, a return goes on while each row is the successor of the row before; the prediction for `X_next`
             completes it there. Importance ratios make the returns those of the target policy: G_t = v_t + ρ_t (r_{t+1}
-            + γ G_{t+1} − v_t), with predictions v. Their noise is in R², even for exact predictions.
+            + γ G_{t+1} − v_t), with predictions v. Their noise is in R², even for exact predictions. A trace
+            coefficient c_{t+1} replaces G_{t+1} by c_{t+1} G_{t+1} + (1 − c_{t+1}) v_{t+1}. Weights are those of R².
         groups : array-like of shape (T,), optional
             As in :meth:`LSTD.fit`. Checked, but R² does not depend on them.
         sample_weight : array-like of shape (T,), optional
-            Weight of each row in R².
+            Another weight of each row in R², as scikit-learn names it; the two are multiplied.
         unobserved : {"predict", "ipcw", "drop"}, default "predict"
             "predict" completes returns by the prediction at the cut. "ipcw" scores rows whose return is complete,
             weighted by the inverse Kaplan-Meier probability that it is, by steps since the first row of the episode:
@@ -312,10 +314,10 @@ class Predictor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         """
         model = self._model
         ends_given = episode is not None or terminated is not None
-        data = (X, y, episode, terminated, X_next, discount, importance_ratio, groups)
+        data = (X, y, episode, terminated, X_next, discount, importance_ratio, trace_coefficient, weight, groups)
         found = compare(self, model, data, unobserved=unobserved, tolerance=tolerance, warn=True)
-        weight = found.observed.weight
-        n_scored = int(np.count_nonzero(weight))
+        row_weight = found.observed.weight
+        n_scored = int(np.count_nonzero(row_weight))
         if n_scored < 2:
             message = _too_few(n_scored, found, tolerance, unobserved)
             if ends_given:
@@ -323,11 +325,11 @@ class Predictor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             give_warning(message, UndefinedMetricWarning)
             return float("nan")
         if sample_weight is not None:
-            weight = weight * check_per_row("sample_weight", sample_weight, len(weight), what="weight")
-            if not weight.any():
+            row_weight = row_weight * check_per_row("sample_weight", sample_weight, len(row_weight), what="weight")
+            if not row_weight.any():
                 raise InvalidInputError("`sample_weight` must be above 0 for some row that is scored; got 0 for all.")
-        score = float(found.r2(weight).mean())
-        warn_if_little(replace(found.observed, weight=weight).share)
+        score = float(found.r2(row_weight).mean())
+        warn_if_little(replace(found.observed, weight=row_weight).share)
         return score
 
     @property

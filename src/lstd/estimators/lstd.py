@@ -25,7 +25,7 @@ from lstd.estimators.base import Predictor
 from lstd.estimators.inputs import checked_rows
 from lstd.estimators.model import Model
 from lstd.statistics.blocks import Blocks, empty_blocks, no_blocks
-from lstd.statistics.statistics import LSTDStatistics
+from lstd.statistics.statistics import LSTDStatistics, check_weighted
 
 Array = NDArray[np.float64]
 
@@ -134,7 +134,8 @@ class LSTD(Predictor):
 
     def fit(
         self, X: Any, y: ArrayLike, *, episode: PerRow = None, terminated: PerRow = None, X_next: Any = None,
-        discount: PerRow = None, importance_ratio: PerRow = None, groups: PerRow = None,
+        discount: PerRow = None, importance_ratio: PerRow = None, trace_coefficient: PerRow = None,
+        weight: PerRow = None, groups: PerRow = None,
     ) -> Self:  # fmt: skip
         """Fit to rows in time order; any earlier fit is forgotten.
 
@@ -157,6 +158,13 @@ class LSTD(Predictor):
             Discount of each row's transition, in [0, 1].
         importance_ratio : array-like of shape (T,), optional
             Importance ratio of each row's transition, at least 0.
+        trace_coefficient : array-like of shape (T,), optional
+            Factor of the trace decay on arrival in each row, at least 0; 1 by default. For action values off policy:
+            0, min(1, π/μ) (Retrace) or π/μ, with importance ratios of 1.
+        weight : array-like of shape (T,), optional
+            Weight of each row's transition in the sums, at least 0, such as the inverse of the probability with which
+            it was sampled; 1 by default. A weight of 2 on a whole episode counts as the episode twice. The sums grow
+            with the weights, so weights of 2 throughout are as `alpha` divided by 2.
         groups : array-like of shape (T,), optional
             Id of what each row's episode belongs to, such as the patient with several episodes: episodes of a group
             may depend on one another or overlap, those of different groups are independent. Blocks for intervals never
@@ -183,7 +191,7 @@ class LSTD(Predictor):
             When halving `alpha` moves the predictions by more than half of their size, or, with an intercept, of their
             spread: the ridge term decides them.
         EffectiveSampleWarning
-            When products of importance ratios leave an effective sample below ten.
+            When products of importance ratios, or weights, leave an effective sample below ten.
 
         Examples
         --------
@@ -198,7 +206,7 @@ class LSTD(Predictor):
         >>> model.fit(X, y, terminated=done, groups=np.arange(12) // 2).predict([[1.0]], return_std=True)[1].round(2)
         array([1.53])
         """
-        data = (X, y, episode, terminated, X_next, discount, importance_ratio, groups)
+        data = (X, y, episode, terminated, X_next, discount, importance_ratio, trace_coefficient, weight, groups)
         model = self._extended(None, data, sort=True)
         if not model.statistics.n_transitions:
             raise InvalidInputError(
@@ -206,11 +214,13 @@ class LSTD(Predictor):
                 "followed by a row of its episode, terminated, or given with `X_next`. Pass more rows, or "
                 "`partial_fit` as they come."
             )
+        check_weighted(model.statistics)
         return self._adopt(model)
 
     def partial_fit(
         self, X: Any, y: ArrayLike, *, episode: PerRow = None, terminated: PerRow = None, X_next: Any = None,
-        discount: PerRow = None, importance_ratio: PerRow = None, groups: PerRow = None,
+        discount: PerRow = None, importance_ratio: PerRow = None, trace_coefficient: PerRow = None,
+        weight: PerRow = None, groups: PerRow = None,
     ) -> Self:  # fmt: skip
         """Continue the stream: the first row is the successor of the last row of the previous chunk.
 
@@ -227,7 +237,7 @@ class LSTD(Predictor):
         -------
         self
         """
-        data = (X, y, episode, terminated, X_next, discount, importance_ratio, groups)
+        data = (X, y, episode, terminated, X_next, discount, importance_ratio, trace_coefficient, weight, groups)
         self.model_ = self._extended(vars(self).get("model_"), data)
         return self
 
@@ -339,6 +349,7 @@ def _check_statistics(statistics: LSTDStatistics, settings: Settings) -> None:
             raise InvalidInputError(f"`{name}` must equal the `{name}` of the statistics, {rule!r}; got {value!r}.")
     if not statistics.n_transitions:
         raise InvalidInputError("`statistics` must hold at least one full transition; got none.")
+    check_weighted(statistics)
     if settings.fit_intercept != statistics.has_intercept:
         raise InvalidInputError(
             f"`fit_intercept` must be {statistics.has_intercept}, with which the statistics were summed; got "

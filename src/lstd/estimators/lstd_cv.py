@@ -113,7 +113,8 @@ class LSTDCV(Predictor):
 
     def fit(
         self, X: Any, y: ArrayLike, *, episode: PerRow = None, terminated: PerRow = None, X_next: Any = None,
-        discount: PerRow = None, importance_ratio: PerRow = None, groups: PerRow = None,
+        discount: PerRow = None, importance_ratio: PerRow = None, trace_coefficient: PerRow = None,
+        weight: PerRow = None, groups: PerRow = None,
     ) -> Self:  # fmt: skip
         """Choose a pair, then fit to all rows; any earlier fit is forgotten.
 
@@ -124,7 +125,7 @@ class LSTDCV(Predictor):
         -------
         self
         """
-        data = (X, y, episode, terminated, X_next, discount, importance_ratio, groups)
+        data = (X, y, episode, terminated, X_next, discount, importance_ratio, trace_coefficient, weight, groups)
         settings = Settings(self.gamma, variant=self.variant, fit_intercept=self.fit_intercept)
         checker = BaseEstimator()
         rows = checked_rows(checker, data, settings.gamma, reset=True, warn=True, sort=True)

@@ -19,7 +19,7 @@ from lstd.estimators.intervals import Influence, Interval, influence_of
 from lstd.statistics.blocks import Blocks
 from lstd.statistics.ridge import warn_of_ridge
 from lstd.statistics.solve import Solution, check_range, solve, without_rounding
-from lstd.statistics.statistics import LSTDStatistics
+from lstd.statistics.statistics import LSTDStatistics, check_weighted
 
 Array = NDArray[np.float64]
 
@@ -247,6 +247,7 @@ def model_of(blocks: Blocks, settings: Settings, selection: Selection | None, n_
             f"{where}: of {blocks.total.n_rows} rows none is followed by a row of its episode or terminates; there is "
             "nothing to fit."
         )
+    check_weighted(blocks.total)
     options = {"n_blocks": n_blocks}
     if selection is not None:
         grids = {"lmbda": "lmbdas", "alpha": "alphas"}

@@ -22,9 +22,9 @@ from lstd.report.style import BLUE, REFERENCE, WIDE, figure_style, new_figure, p
 
 def plot_calibration(
     model: Predictor, X: Any, y: ArrayLike, *, n_bins: int = 10, episode: PerRow = None, terminated: PerRow = None,
-    X_next: Any = None, discount: PerRow = None, importance_ratio: PerRow = None, groups: PerRow = None,
-    unobserved: str = "predict", tolerance: float = TOLERANCE, level: float = LEVEL,
-    rewards: Sequence[str] | None = None,
+    X_next: Any = None, discount: PerRow = None, importance_ratio: PerRow = None, trace_coefficient: PerRow = None,
+    weight: PerRow = None, groups: PerRow = None, unobserved: str = "predict", tolerance: float = TOLERANCE,
+    level: float = LEVEL, rewards: Sequence[str] | None = None,
 ) -> Figure:  # fmt: skip
     """Draw the mean return against the mean prediction, by decile of the prediction, with the diagonal.
 
@@ -35,7 +35,8 @@ def plot_calibration(
 
     Parameters
     ----------
-    model, X, y, episode, terminated, X_next, discount, importance_ratio, groups, unobserved, tolerance, level, rewards
+    model, X, y, episode, terminated, X_next, discount, importance_ratio, trace_coefficient, weight, groups,
+    unobserved, tolerance, level, rewards
         As in :func:`plot_predictions`.
     n_bins : int, default 10
         Most bins; see :func:`lstd.metrics.calibration`.
@@ -62,8 +63,8 @@ def plot_calibration(
     """
     return draw_calibration(evaluate(
         model, X, y, episode=episode, terminated=terminated, X_next=X_next, discount=discount,
-        importance_ratio=importance_ratio, groups=groups, unobserved=unobserved, tolerance=tolerance, level=level,
-        rewards=rewards,
+        importance_ratio=importance_ratio, trace_coefficient=trace_coefficient, weight=weight, groups=groups,
+        unobserved=unobserved, tolerance=tolerance, level=level, rewards=rewards,
     ), n_bins)  # fmt: skip
 
 

@@ -190,8 +190,9 @@ def half_widths(table: Calibration, level: float) -> Array:
 
 def evaluate(
     model: Predictor, X: Any, y: ArrayLike, *, episode: PerRow = None, terminated: PerRow = None, X_next: Any = None,
-    discount: PerRow = None, importance_ratio: PerRow = None, groups: PerRow = None, unobserved: str = "predict",
-    tolerance: float = TOLERANCE, level: float = LEVEL, rewards: Sequence[str] | None = None, warn: bool = True,
+    discount: PerRow = None, importance_ratio: PerRow = None, trace_coefficient: PerRow = None,
+    weight: PerRow = None, groups: PerRow = None, unobserved: str = "predict", tolerance: float = TOLERANCE,
+    level: float = LEVEL, rewards: Sequence[str] | None = None, warn: bool = True,
 ) -> Evaluation:  # fmt: skip
     """Check rows and bring them together with a fitted model. Parameters as in :func:`lstd.report.plot_predictions`.
 
@@ -204,7 +205,7 @@ def evaluate(
     level = check_real("level", level, 0.0, 1.0, open_low=True)
     if level == 1.0:
         raise InvalidInputError("`level` must be below 1; got 1. No interval is sure.")
-    data = (X, y, episode, terminated, X_next, discount, importance_ratio, groups)
+    data = (X, y, episode, terminated, X_next, discount, importance_ratio, trace_coefficient, weight, groups)
     compared = compare(model, model.model_, data, unobserved=unobserved, tolerance=tolerance, warn=warn)
     if not len(compared.rows):
         raise InvalidInputError("`X` must have at least one row; got none.")

@@ -42,8 +42,9 @@ SECTIONS = {
 def write_fit_report(
     path: str | os.PathLike[str], model: Predictor, X: Any, y: ArrayLike, *, episode: PerRow = None,
     terminated: PerRow = None, X_next: Any = None, discount: PerRow = None, importance_ratio: PerRow = None,
-    groups: PerRow = None, unobserved: str = "predict", tolerance: float = TOLERANCE, level: float = LEVEL,
-    rewards: Sequence[str] | None = None, title: str = "LSTD(λ): a fitted model",
+    trace_coefficient: PerRow = None, weight: PerRow = None, groups: PerRow = None, unobserved: str = "predict",
+    tolerance: float = TOLERANCE, level: float = LEVEL, rewards: Sequence[str] | None = None,
+    title: str = "LSTD(λ): a fitted model",
 ) -> Path:  # fmt: skip
     """Write a page about a fitted model, in one file that loads nothing else.
 
@@ -57,7 +58,8 @@ def write_fit_report(
         The page to write. A file of that name is replaced, by the whole page or not at all.
     model : fitted estimator
         A fitted :class:`lstd.LSTD` or :class:`lstd.LSTDCV`.
-    X, y, episode, terminated, X_next, discount, importance_ratio, groups, unobserved, tolerance
+    X, y, episode, terminated, X_next, discount, importance_ratio, trace_coefficient, weight, groups, unobserved,
+    tolerance
         As in :meth:`lstd.LSTD.score`: rows to compare the model with, if possible other than those it was fitted to.
     level : float in (0, 1), default 0.95
         Level of the intervals.
@@ -93,8 +95,8 @@ def write_fit_report(
     page = checked_path(path)
     evaluation = evaluate(
         model, X, y, episode=episode, terminated=terminated, X_next=X_next, discount=discount,
-        importance_ratio=importance_ratio, groups=groups, unobserved=unobserved, tolerance=tolerance, level=level,
-        rewards=rewards, warn=False,
+        importance_ratio=importance_ratio, trace_coefficient=trace_coefficient, weight=weight, groups=groups,
+        unobserved=unobserved, tolerance=tolerance, level=level, rewards=rewards, warn=False,
     )  # fmt: skip
     content = _page(evaluation, str(title)).encode("utf-8", "backslashreplace")
     with replacing(page, locked=False) as file:

@@ -34,9 +34,9 @@ _FLAG: dict[str, Any] = {
 
 def plot_predictions(
     model: Predictor, X: Any, y: ArrayLike, *, episode: PerRow = None, terminated: PerRow = None,
-    X_next: Any = None, discount: PerRow = None, importance_ratio: PerRow = None, groups: PerRow = None,
-    unobserved: str = "predict", tolerance: float = TOLERANCE, level: float = LEVEL,
-    rewards: Sequence[str] | None = None,
+    X_next: Any = None, discount: PerRow = None, importance_ratio: PerRow = None, trace_coefficient: PerRow = None,
+    weight: PerRow = None, groups: PerRow = None, unobserved: str = "predict", tolerance: float = TOLERANCE,
+    level: float = LEVEL, rewards: Sequence[str] | None = None,
 ) -> Figure:  # fmt: skip
     """Draw predictions with intervals, and returns, over consecutive rows.
 
@@ -48,7 +48,8 @@ def plot_predictions(
     ----------
     model : fitted estimator
         A fitted :class:`lstd.LSTD`.
-    X, y, episode, terminated, X_next, discount, importance_ratio, groups, unobserved, tolerance
+    X, y, episode, terminated, X_next, discount, importance_ratio, trace_coefficient, weight, groups, unobserved,
+    tolerance
         As in :meth:`lstd.LSTD.score`.
     level : float in (0, 1), default 0.95
         Level of the intervals. They are left out if there is too little data for them.
@@ -77,8 +78,8 @@ def plot_predictions(
     """
     return draw_predictions(evaluate(
         model, X, y, episode=episode, terminated=terminated, X_next=X_next, discount=discount,
-        importance_ratio=importance_ratio, groups=groups, unobserved=unobserved, tolerance=tolerance, level=level,
-        rewards=rewards,
+        importance_ratio=importance_ratio, trace_coefficient=trace_coefficient, weight=weight, groups=groups,
+        unobserved=unobserved, tolerance=tolerance, level=level, rewards=rewards,
     ))  # fmt: skip
 
 

@@ -116,9 +116,15 @@ class Blocks:
 
     @property
     def shares(self) -> NDArray[np.float64]:
-        """Share of the groups, episodes, or rows of one episode, in each block, shape (n_blocks,)."""
-        ends = self._ends()
-        return np.diff([0, *ends] if ends[-1] else [0]) / max(1, ends[-1])
+        """Share of the groups, episodes, or rows of one episode, in each block, shape (n_blocks,).
+
+        They count by the mean weight of the block's transitions.
+        """
+        ends, until = self._ends(), (*self.prefixes, self.total)
+        counts, transitions = np.diff([[0, *ends], [0, *(s.n_transitions for s in until)]])
+        weights = np.diff([0.0, *(s.total_weight for s in until)])
+        size = counts * np.divide(weights, transitions, out=np.ones(len(counts)), where=transitions > 0)
+        return np.asarray(size / (size.sum() or 1.0)) if ends[-1] else np.empty(0)
 
     @property
     def layout(self) -> Layout:

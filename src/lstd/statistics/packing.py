@@ -17,7 +17,8 @@ from lstd.statistics.names_and_labels import About
 Array = NDArray[np.float64]
 
 _ARRAYS = ("A", "B", "b", "incoming_trace")
-_CARRIED = ("matrix", "boundary", "rewards")
+_CARRIED = ("matrix", "boundary", "rewards", "first")
+_WEIGHTS = ("total_weight", "last_weight")
 _COUNTS = ("n_rows", "n_transitions", "n_episodes", "unused")
 _NAMES = ("first_episode", "last_episode", "first_group", "last_group")
 _ID_TYPES = {"int": int, "float": float, "str": str}
@@ -38,6 +39,8 @@ def pack(s: Any) -> tuple[dict[str, Any], dict[str, Array]]:
         "gamma": s.gamma,
         "lmbda": s.lmbda,
         "decay": s.carry.decay,
+        "first_cut": bool(s.carry.first_cut),
+        **{name: float(getattr(s, name)) for name in _WEIGHTS},
         **{name: int(getattr(s, name)) for name in _COUNTS},
         "single": bool(s.single),
         "successors": s.successors,
@@ -53,7 +56,7 @@ def pack(s: Any) -> tuple[dict[str, Any], dict[str, Array]]:
         row = s.pending
         document["pending"] = {
             "missing": bool(row.missing), "ratio": float(row.ratio), "discount": float(row.discount),
-            "complete": bool(row.complete),
+            "complete": bool(row.complete), "coefficient": float(row.coefficient), "weight": float(row.weight),
         }  # fmt: skip
         arrays |= {"pending_phi": row.phi, "pending_reward": row.reward}
     return document, arrays
@@ -65,7 +68,7 @@ def unpack(document: Mapping[str, Any], arrays: Mapping[str, Array]) -> dict[str
     A wrong type or value raises an error that :func:`lstd.io.archive.read` expects.
     """
     n, m = arrays["b"].shape
-    successors, lengths = document["successors"], {"matrix": n, "boundary": n, "rewards": m}
+    successors, lengths = document["successors"], {"matrix": n, "boundary": n, "rewards": m, "first": n}
     carry = {name: finite(shaped(arrays[name], length)) for name, length in lengths.items()}
     return {
         "gamma": check_real("gamma", document["gamma"], 0.0, 1.0),
@@ -74,7 +77,8 @@ def unpack(document: Mapping[str, Any], arrays: Mapping[str, Array]) -> dict[str
         "B": finite(shaped(arrays["B"], n, n)),
         "b": finite(arrays["b"]),
         "incoming_trace": finite(shaped(arrays["incoming_trace"], n)),
-        "carry": carry | {"decay": number(document["decay"])},
+        "carry": carry | {"decay": number(document["decay"]), "first_cut": flag(document["first_cut"])},
+        **{name: number(document[name]) for name in _WEIGHTS},
         **{name: count(document[name]) for name in _COUNTS},
         "pending": None if document["pending"] is None else _unpack_pending(document["pending"], arrays, n, m),
         **{name: _untyped(document[name]) for name in _NAMES},
@@ -105,6 +109,8 @@ def _unpack_pending(row: Mapping[str, Any], arrays: Mapping[str, Array], n: int,
         "ratio": number(row["ratio"]),
         "discount": number(row["discount"]),
         "complete": flag(row["complete"]),
+        "coefficient": number(row["coefficient"]),
+        "weight": number(row["weight"]),
     }
 
 

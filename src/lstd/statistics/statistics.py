@@ -1,9 +1,10 @@
 """Sums over a stream, which merge exactly and are solved for any ridge coefficient and variant afterwards.
 
 With γ_t the discount of row t's transition, u_t = γ_{t−1} z_{t−1} the incoming trace of row t (zero in an episode's
-first row) and ρ_t the importance ratio,
+first row), ρ_t the importance ratio, c_t the trace coefficient and w_t the weight,
 
-    z_t = ρ_t (λ u_t + φ_t),   A = Σ (z_t − u_t) φ_tᵀ,   b = Σ z_t r_{t+1},   B = Σ_cuts u_h φ_hᵀ
+    z_t = ρ_t (c_t λ u_t + φ_t),   A = Σ (w_t z_t − w_{t−1} u_t) φ_tᵀ,
+    b = Σ w_t z_t r_{t+1},   B = Σ_cuts w_{h−1} u_h φ_hᵀ
 
 over full transitions t, and over the horizon rows h where an episode was cut off. Then
 
@@ -13,9 +14,12 @@ where the end of the data counts as a cut too.
 
 **The algebra of merging.** The sums over a chunk are linear in the trace u that enters its first row: u adds u aᵀ to A,
 u hᵀ to B and u cᵀ to b, and leaves by the last row as e u. The :class:`Carry` of the chunk holds e as `decay`, a as
-`matrix`, h as `boundary` and c as `rewards`. With e_0 = 1, d_t = ρ_t λ e_t and e_{t+1} = γ_t d_t,
+`matrix`, h as `boundary` and c as `rewards`. With e_0 = 1, d_t = ρ_t c_t λ e_t and e_{t+1} = γ_t d_t,
 
-    a = Σ (d_t − e_t) φ_t,   h = Σ_cuts e_h φ_h,   c = Σ d_t r_{t+1}.
+    a = Σ (w_t d_t − w_{t−1} e_t) φ_t,   h = Σ_cuts w_{h−1} e_h φ_h,   c = Σ w_t d_t r_{t+1}.
+
+The weight before the chunk's first row, w_{−1}, is 1 in the carry. After a row of weight w, a has another −(w − 1) φ_0,
+or h another (w − 1) φ_0 if an episode was cut off in the first row.
 
 Chunks 1 and 2 of one stream, where u_1 is the trace that leaves chunk 1, therefore have
 
@@ -81,21 +85,38 @@ class Carry(ReadOnly):
     matrix: Array  # (n,); A += u matrixᵀ
     boundary: Array  # (n,); B += u boundaryᵀ
     rewards: Array  # (m,); b += u rewardsᵀ
+    first: Array  # (n,) φ_0, to which the weight before the chunk applies; zero if a successor was given in its place
+    first_cut: bool  # whether φ_0 is in the boundary, not in the matrix
 
     @classmethod
     def of_nothing(cls, n: int, m: int, decay: float) -> Carry:
         """Return the carry of no rows (decay 1), or of data that no trace enters (decay 0)."""
-        return cls(decay, np.zeros(n), np.zeros(n), np.zeros(m))
+        return cls(decay, np.zeros(n), np.zeros(n), np.zeros(m), np.zeros(n), False)
+
+    def after(self, weight: float) -> Carry:
+        """Return the carry after a row of this weight in place of 1."""
+        if weight == 1.0:
+            return self
+        change = (weight - 1.0) * self.first
+        if self.first_cut:
+            return replace(self, boundary=self.boundary + change)
+        return replace(self, matrix=self.matrix - change)
 
     def then(self, later: Carry) -> Carry:
-        """Return the carry of this chunk followed by the next one."""
+        """Return the carry of this chunk followed by the next one, which is `after` this chunk's last weight."""
         d = self.decay
-        return Carry(
+        return replace(
+            self,
             decay=d * later.decay,
             matrix=self.matrix + d * later.matrix,
             boundary=self.boundary + d * later.boundary,
             rewards=self.rewards + d * later.rewards,
         )
+
+    def scaled(self, factor: float) -> Carry:
+        """Return the carry of the chunk with its weights times a factor; the weight before it stays 1."""
+        scaled = {name: factor * getattr(self, name) for name in ("matrix", "boundary", "rewards")}
+        return replace(self, **scaled).after(2.0 - factor)  # the terms of w₋ = 1, ∓φ_0, were scaled too: undo that
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,6 +129,8 @@ class Pending(ReadOnly):
     ratio: float
     discount: float
     complete: bool  # successors were given: the transition is in the sums, and only its boundary term is open
+    coefficient: float
+    weight: float
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -115,8 +138,9 @@ class LSTDStatistics(ReadOnly):
     """Sums over a stream, or over independent streams, for one γ and λ; n features, m rewards.
 
     Make them with :meth:`from_arrays`. Merge them with :meth:`then` for the next chunk of the same stream, and with
-    ``+`` for independent data. Then :meth:`solve` for any ridge coefficient and variant, without the data.
-    The arrays cannot be written to.
+    ``+`` for independent data. ``0.5 * statistics`` are those of the same rows with half their weights: older data that
+    count less. Then :meth:`solve` for any ridge coefficient and variant, without the data. The arrays cannot be written
+    to.
 
     Attributes
     ----------
@@ -131,6 +155,8 @@ class LSTDStatistics(ReadOnly):
         Rows, the full transitions among them, and episodes begun.
     n_groups : int or None
         Groups begun; None without `groups`.
+    total_weight : float
+        Sum of the weights of the full transitions; `n_transitions` without weights.
     n_unused_rewards : int
         Rewards of horizon rows, other than 0 and NaN, which are not used: the successor is unknown.
     feature_names : tuple of str, or None
@@ -175,6 +201,8 @@ class LSTDStatistics(ReadOnly):
     last_group: Any = None
     unused: int = 0  # rewards of horizon rows, other than 0 and NaN, without the pending row
     about: About = _UNKNOWN
+    total_weight: float = 0.0
+    last_weight: float = 1.0  # of the row that `incoming_trace` leaves; 1 as long as that row is of a chunk before
 
     @classmethod
     def empty(
@@ -217,14 +245,14 @@ class LSTDStatistics(ReadOnly):
     @classmethod
     def from_arrays(
         cls, X: Any, y: Any, *, gamma: float, lmbda: float, episode: PerRow = None, terminated: PerRow = None,
-        X_next: Any = None, discount: PerRow = None, importance_ratio: PerRow = None, groups: PerRow = None,
-        fit_intercept: bool = False, label: str | None = None,
+        X_next: Any = None, discount: PerRow = None, importance_ratio: PerRow = None, trace_coefficient: PerRow = None,
+        weight: PerRow = None, groups: PerRow = None, fit_intercept: bool = False, label: str | None = None,
     ) -> LSTDStatistics:  # fmt: skip
         """Sum rows in time order.
 
         Parameters
         ----------
-        X, y, episode, terminated, X_next, discount, importance_ratio, groups
+        X, y, episode, terminated, X_next, discount, importance_ratio, trace_coefficient, weight, groups
             As in :meth:`lstd.LSTD.partial_fit`, with the same errors and warnings.
         gamma : float in [0, 1]
             Discount of every transition, unless `discount` is given.
@@ -245,7 +273,8 @@ class LSTDStatistics(ReadOnly):
         lmbda = check_real("lmbda", lmbda, 0.0, 1.0)
         rows = check_rows(
             X, y, gamma=gamma, episode=episode, terminated=terminated, X_next=X_next, discount=discount,
-            importance_ratio=importance_ratio, groups=groups, finite=False,
+            importance_ratio=importance_ratio, trace_coefficient=trace_coefficient, weight=weight, groups=groups,
+            finite=False,
         )  # fmt: skip
         groups_seen(rows)  # checks that they are contiguous
         statistics = cls.from_rows(rows.with_ones() if check_flag("fit_intercept", fit_intercept) else rows, lmbda)
@@ -397,12 +426,28 @@ class LSTDStatistics(ReadOnly):
             n_episodes=one.n_episodes + two.n_episodes,
             n_groups=_together(one, two, shared=False), first_group=None, last_group=None,
             successors=given.pop() if len(given) == 1 else None,
-            unused=one.unused + two.unused, about=about,
+            unused=one.unused + two.unused, about=about, total_weight=one.total_weight + two.total_weight,
         ))  # fmt: skip
 
     def __radd__(self, other: Any) -> LSTDStatistics:
         """Return the statistics for 0 on the left, from which `sum` starts."""
         return self if isinstance(other, int) and other == 0 else NotImplemented
+
+    def __mul__(self, factor: float) -> LSTDStatistics:
+        """Return the statistics of the same rows with their weights times `factor`, at least 0; counts stay.
+
+        For forgetting, multiply the past before each merge: ``past = (0.9 * past).then(day)``.
+        """
+        factor, row = check_real("factor", factor, 0.0, np.inf), self.pending
+        with np.errstate(over="ignore", invalid="ignore"):  # `_in_range` reports overflow
+            sums = {name: factor * getattr(self, name) for name in ("A", "B", "b", "total_weight")}
+            carry = self.carry.scaled(factor)
+        return _in_range(replace(
+            self, **sums, carry=carry, pending=None if row is None else replace(row, weight=factor * row.weight),
+            last_weight=1.0 if _is_first(self) else factor * self.last_weight,
+        ))  # fmt: skip
+
+    __rmul__ = __mul__
 
     def matrix(self, variant: str = "boyan") -> Array:
         """Return a copy of A of the variant "boyan", "uncorrected" or "mixed", (n, n), without the ridge term."""
@@ -500,7 +545,7 @@ def _in_range(s: LSTDStatistics) -> LSTDStatistics:
 
 def _joined(start: LSTDStatistics, later: LSTDStatistics, begins: bool) -> LSTDStatistics:
     """Join `start`, in which no row is pending, and the chunk that follows it."""
-    u, carry = start.incoming_trace, later.carry
+    u, carry = start.incoming_trace, later.carry.after(start.last_weight)
     return replace(
         later,
         A=_sum_and_outer(start.A, later.A, u, carry.matrix),
@@ -516,7 +561,14 @@ def _joined(start: LSTDStatistics, later: LSTDStatistics, begins: bool) -> LSTDS
         n_groups=_together(start, later, start.in_group(later.first_group)),
         first_group=start.first_group,
         unused=start.unused + later.unused,
+        total_weight=start.total_weight + later.total_weight,
+        last_weight=start.last_weight if _is_first(later) else later.last_weight,
     )
+
+
+def _is_first(s: LSTDStatistics) -> bool:
+    """Return whether the pending row is the first row, whose incoming trace leaves a row of a chunk before."""
+    return s.n_rows == 1 and s.pending is not None and not s.pending.complete
 
 
 def _together(one: LSTDStatistics, two: LSTDStatistics, shared: bool) -> int | None:
@@ -543,39 +595,50 @@ def _completed(s: LSTDStatistics) -> LSTDStatistics:
     row, u, carry = s.pending, s.incoming_trace, s.carry
     assert row is not None  # `then` has checked
     if row.complete:
-        carry = replace(carry, matrix=carry.matrix - carry.decay * row.phi)
-        return replace(s, A=s.A - np.outer(u, row.phi), carry=carry, pending=None)
+        carry = replace(carry, matrix=carry.matrix - row.weight * carry.decay * row.phi)
+        return replace(s, A=s.A - np.outer(row.weight * u, row.phi), carry=carry, pending=None)
     if row.missing:
         raise InvalidInputError(
             "`y` must be finite on a row whose episode continues in the next chunk; the last row of the chunk before "
             "has NaN. Pass that reward, or give the next chunk another `episode` id if the episode was truncated."
         )
-    z = row.ratio * (s.lmbda * u + row.phi)
-    d = row.ratio * s.lmbda * carry.decay
-    carry = Carry(
-        row.discount * d, carry.matrix + (d - carry.decay) * row.phi, carry.boundary, carry.rewards + d * row.reward
-    )
+    z = row.ratio * (row.coefficient * s.lmbda * u + row.phi)
+    d, w, before = row.ratio * row.coefficient * s.lmbda * carry.decay, row.weight, s.last_weight
+    carry = replace(
+        carry, decay=row.discount * d, matrix=carry.matrix + (w * d - before * carry.decay) * row.phi,
+        rewards=carry.rewards + w * d * row.reward, first=row.phi if _is_first(s) else carry.first,
+    )  # fmt: skip
     return replace(
         s,
-        A=s.A + np.outer(z - u, row.phi),
-        b=s.b + np.outer(z, row.reward),
+        A=s.A + np.outer(w * z - before * u, row.phi),
+        b=s.b + np.outer(w * z, row.reward),
         incoming_trace=row.discount * z,
         carry=carry,
         pending=None,
         n_transitions=s.n_transitions + 1,
+        total_weight=s.total_weight + w,
+        last_weight=w,
     )
+
+
+def _pending_weight(s: LSTDStatistics, row: Pending) -> float:
+    """Return the weight of the boundary term of the pending row."""
+    return row.weight if row.complete else s.last_weight
 
 
 def _boundary(s: LSTDStatistics) -> Array:
     """Return B, (n, n), with the end of the data as a cut."""
-    return s.B if s.pending is None else s.B + np.outer(s.incoming_trace, s.pending.phi)
+    row = s.pending
+    return s.B if row is None else s.B + np.outer(_pending_weight(s, row) * s.incoming_trace, row.phi)
 
 
 def _closed(s: LSTDStatistics) -> LSTDStatistics:
     """Return `s` with its end as a cut: its pending row is a horizon row."""
     carry = replace(s.carry, decay=0.0)
     if s.pending is not None:
-        carry = replace(carry, boundary=carry.boundary + s.carry.decay * s.pending.phi)
+        row = s.pending
+        carry = replace(carry, boundary=carry.boundary + _pending_weight(s, row) * s.carry.decay * row.phi)
+        carry = replace(carry, first=row.phi, first_cut=True) if _is_first(s) else carry
     trace, unused = np.zeros_like(s.incoming_trace), s.n_unused_rewards
     return replace(s, B=_boundary(s), incoming_trace=trace, carry=carry, pending=None, unused=unused)
 
@@ -601,16 +664,23 @@ def _of_chunk(rows: Rows, sums: Sums, nothing: LSTDStatistics) -> LSTDStatistics
         X: Features = rows.X_next if given else rows.X
         phi = np.asarray(X[[end]].toarray() if sparse.issparse(X) else X[end]).reshape(-1).copy()
         ratio, discount = float(rows.ratios[end]), float(rows.discount[end])
-        pending = Pending(phi, rows.y[end].copy(), bool(rows.y_missing[end]), ratio, discount, given)
+        coefficient, weight = (1.0 if one is None else float(one[end]) for one in (rows.coefficients, rows.weights))
+        pending = Pending(
+            phi, rows.y[end].copy(), bool(rows.y_missing[end]), ratio, discount, given, coefficient, weight
+        )
     return replace(
         nothing,
         A=sums.A, B=sums.B, b=sums.b, incoming_trace=sums.trace,
-        carry=Carry(sums.decay, matrix=sums.carry_matrix, boundary=sums.carry_boundary, rewards=sums.carry_rewards),
+        carry=Carry(
+            sums.decay, matrix=sums.carry_matrix, boundary=sums.carry_boundary, rewards=sums.carry_rewards,
+            first=sums.first, first_cut=sums.first_cut,
+        ),
         pending=pending,
         first_episode=rows.first_episode, last_episode=rows.last_episode,
         **_groups_of(rows),
         n_rows=len(rows), n_transitions=sums.n_transitions, n_episodes=int(rows.last.sum()),
-        successors=rows.X_next is not None, unused=_count_unused(rows),
+        successors=rows.X_next is not None, unused=_count_unused(rows), total_weight=sums.total_weight,
+        last_weight=1.0 if rows.weights is None or end == 0 else float(rows.weights[end - 1]),
     )  # fmt: skip
 
 
@@ -643,6 +713,15 @@ def check_sums(statistics: LSTDStatistics, rows: Rows) -> None:
     if rows.X_next is not None:
         check_finite("X_next", rows.X_next)
     check_range(*sums)
+
+
+def check_weighted(statistics: LSTDStatistics) -> None:
+    """Refuse sums over rows that all have weight zero."""
+    if statistics.n_transitions and not statistics.total_weight > 0.0:
+        raise InvalidInputError(
+            f"`weight` must be above 0 for some transition; got 0 for all {statistics.n_transitions}. Pass weights "
+            "that are not all zero, or none for weights of 1."
+        )
 
 
 def warn_of_unused(statistics: LSTDStatistics) -> None:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from lstd._kernels.traces import dense_traces, sparse_traces, trace_shares
-from lstd.data.feature_matrix import Features
+from lstd.data.feature_matrix import Features, dense
 from lstd.data.rows import Rows
 from lstd.statistics.threads import blas_threads, in_threads
 
@@ -41,7 +41,10 @@ class Sums:
     carry_matrix: Array  # (n,)
     carry_boundary: Array  # (n,)
     carry_rewards: Array  # (m,)
+    first: Array  # (n,)
+    first_cut: bool
     n_transitions: int
+    total_weight: float  # of the transitions
 
 
 def no_sum(*shape: int) -> Array:
@@ -93,7 +96,7 @@ class _Running:
 
     def __init__(self, rows: Rows, lmbda: float) -> None:
         n = rows.n_features
-        self.rows, self.lmbda = rows, lmbda
+        self.rows, self._lmbda = rows, lmbda
         self.A = self.B = no_sum(n, n)
         self.b = np.zeros((rows.y.shape[1], n))
         self.u, self._z = np.zeros((2, n))
@@ -103,12 +106,18 @@ class _Running:
         self._left = _scratch(self._size, n)
 
     def batches(self, n_rows: int, discount: Array, ratios: Array, kept: float) -> Iterator[tuple[slice, Array]]:
-        """Yield batches of rows with z − kept u of each row, (T, n), and update `b` and `u`."""
+        """Yield batches of rows with w_t z_t − kept w_{t−1} u_t of each row, (T, n), and update `b` and `u`."""
+        coefficients, all_weights, before = self.rows.coefficients, self.rows.weights, 1.0
+        same, ones = np.full(self._size, self._lmbda), np.ones(self._size)
         for first in range(0, n_rows, self._size):
             batch = slice(first, min(first + self._size, n_rows))
+            length = batch.stop - first
+            lmbdas = same[:length] if coefficients is None else self._lmbda * coefficients[batch]
+            weights = ones[:length] if all_weights is None else all_weights[batch]
             phi, y = self.rows.X[batch], np.ascontiguousarray(self.rows.y[batch])
-            left = self._left[: batch.stop - first]
-            state = (self.lmbda, kept, self.u, self._z, left, self.b)
+            left = self._left[:length]
+            state = (lmbdas, weights, kept, before, self.u, self._z, left, self.b)
+            before = float(weights[-1])
             if sparse.issparse(phi):
                 indptr, indices = phi.indptr.astype(np.int64), phi.indices.astype(np.int64)
                 sparse_traces(indptr, indices, phi.data, y, discount[batch], ratios[batch], *state)
@@ -128,7 +137,7 @@ def _scratch(n_rows: int, n: int) -> Array:
 def _sum(rows: Rows, n_full: int, cut: NDArray[np.bool_], lmbda: float) -> Sums:
     """Sum the first `n_full` rows, where each row's successor is the next row."""
     sums = _Running(rows, lmbda)
-    # A horizon row with ratio and discount zero adds nothing to b and leaves no trace; it has z − u = −u.
+    # A horizon row with ratio and discount zero adds nothing to b and leaves no trace; it has z = 0.
     ratios, discount = np.where(cut, 0.0, rows.ratios[:n_full]), np.where(cut, 0.0, rows.discount[:n_full])
     for batch, left in sums.batches(n_full, discount, ratios, 1.0):
         phi = rows.X[batch]
@@ -137,13 +146,25 @@ def _sum(rows: Rows, n_full: int, cut: NDArray[np.bool_], lmbda: float) -> Sums:
             sums.B = _plus(sums.B, _product(-left[ends], phi[ends]))
             left[ends] = 0.0
         sums.A = _plus(sums.A, _product(left, phi))
-    e, d, decay = _decays(discount, ratios, lmbda)
+    e, d, decay = _decays(discount, ratios if rows.coefficients is None else ratios * rows.coefficients[:n_full], lmbda)
     near = slice(0, len(e))
     full = ~cut[near]
+    if rows.weights is not None:
+        d = d * rows.weights[near]
+        e[1:] *= rows.weights[: max(0, len(e) - 1)]
     a = _weighted(np.where(full, d - e, 0.0), rows.X[near])
     h = _weighted(np.where(full, 0.0, e), rows.X[near])
     c = _weighted(d, rows.y[near])
-    return Sums(sums.A, sums.B, sums.b.T.copy(), sums.u, decay, a, h, c, n_full - int(cut.sum()))
+    first = dense(rows.X[[0]])[0].copy() if n_full else np.zeros(rows.n_features)
+    return Sums(
+        sums.A, sums.B, sums.b.T.copy(), sums.u, decay, a, h, c, first, bool(cut[:1].any()), *_total(rows, n_full, ~cut)
+    )
+
+
+def _total(rows: Rows, n_full: int, full: NDArray[np.bool_]) -> tuple[int, float]:
+    """Return the number of full transitions among the first rows, and the sum of their weights."""
+    count = int(full.sum())
+    return count, float(count) if rows.weights is None else float(rows.weights[:n_full] @ full)
 
 
 def _sum_with_successors(rows: Rows, cut: NDArray[np.bool_], lmbda: float) -> Sums:
@@ -153,7 +174,7 @@ def _sum_with_successors(rows: Rows, cut: NDArray[np.bool_], lmbda: float) -> Su
     carried = np.where(cut, 0.0, rows.discount)
     inner = ~cut
     inner[-1] = False
-    for batch, z in sums.batches(len(rows), carried, rows.ratios, 0.0):
+    for batch, z in sums.batches(len(rows), carried, rows.ratios, 0.0):  # z times the weight
         phi_next = X_next[batch]
         sums.A = _plus(sums.A, _product(z, rows.X[batch]))
         z *= rows.discount[batch, np.newaxis]
@@ -162,13 +183,18 @@ def _sum_with_successors(rows: Rows, cut: NDArray[np.bool_], lmbda: float) -> Su
             sums.B = _plus(sums.B, _product(z[ends], phi_next[ends]))
         z[~inner[batch]] = 0.0
         sums.A -= _product(z, phi_next)
-    _, d, decay = _decays(carried, rows.ratios, lmbda)
+    _, d, decay = _decays(carried, rows.ratios if rows.coefficients is None else rows.ratios * rows.coefficients, lmbda)
     near = slice(0, len(d))
+    if rows.weights is not None:
+        d = d * rows.weights[near]
     out = d * rows.discount[near]
     a = _weighted(d, rows.X[near]) - _weighted(np.where(inner[near], out, 0.0), X_next[near])
     h = _weighted(np.where(cut[near], out, 0.0), X_next[near])
     c = _weighted(d, rows.y[near])
-    return Sums(sums.A, sums.B, sums.b.T.copy(), sums.u, decay, a, h, c, len(rows))
+    none, everything = np.zeros(rows.n_features), np.ones(len(rows), np.bool_)
+    return Sums(
+        sums.A, sums.B, sums.b.T.copy(), sums.u, decay, a, h, c, none, False, *_total(rows, len(rows), everything)
+    )
 
 
 def _plus(one: Array, two: Array) -> Array:

@@ -173,7 +173,7 @@ def _reordered(s: LSTDStatistics, order: NDArray[np.intp], names: tuple[str, ...
     """Return statistics with their features in another order, in which they have these names."""
     both = np.ix_(order, order)
     pending = None if s.pending is None else replace(s.pending, phi=s.pending.phi[order])
-    carry = replace(s.carry, matrix=s.carry.matrix[order], boundary=s.carry.boundary[order])
+    carry = replace(s.carry, **{name: getattr(s.carry, name)[order] for name in ("matrix", "boundary", "first")})
     return replace(
         s, A=s.A[both], B=s.B[both], b=s.b[order], incoming_trace=s.incoming_trace[order], carry=carry, pending=pending,
         about=replace(s.about, feature_names=names),

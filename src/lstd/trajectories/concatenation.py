@@ -40,9 +40,11 @@ def join(parts: Sequence[Any], renumber: bool) -> dict[str, Any]:
                 )
     names = ("X", "y", "terminated", "discount", "groups")
     arrays = {name: _joined([getattr(part, name) for part in parts]) for name in names}
-    if any(part.importance_ratio is not None for part in parts):
-        ratios = [np.ones(len(part)) if part.importance_ratio is None else part.importance_ratio for part in parts]
-        arrays["importance_ratio"] = np.concatenate(ratios)
+    for name in ("importance_ratio", "trace_coefficient", "weight"):
+        columns = [getattr(part, name) for part in parts]
+        if any(column is not None for column in columns):
+            pairs = zip(columns, parts, strict=True)
+            arrays[name] = np.concatenate([np.ones(len(part)) if one is None else one for one, part in pairs])
     ids = _joined_ids([part.episode for part in parts], renumber)
     return arrays | {"episode": ids, "feature_names": parts[0].feature_names}
 

@@ -19,7 +19,8 @@ from lstd.data.parsing import last_rows, plain_ids, plain_texts
 from lstd.errors import InvalidInputError
 
 Array = NDArray[np.float64]
-_FIELDS = ("X", "y", "episode", "terminated", "discount", "importance_ratio", "groups", "feature_names")
+_PER_TRANSITION = ("discount", "importance_ratio", "trace_coefficient", "weight")
+_FIELDS = ("X", "y", "episode", "terminated", *_PER_TRANSITION, "groups", "feature_names")
 
 
 class Trajectories:
@@ -41,6 +42,8 @@ class Trajectories:
         Discount of the transition that leaves each row; 0 where it terminates. By default, the estimator's `gamma`.
     importance_ratio : (T,) array-like or float, default 1
         Importance ratio of the transition that leaves each row.
+    trace_coefficient, weight : (T,) array-like or float, default 1
+        Trace coefficient and weight of that transition; see :meth:`lstd.LSTD.fit`.
     groups : (T,) array-like, optional
         Id of what each row's episode belongs to, such as a patient with several episodes; see :meth:`lstd.LSTD.fit`.
     feature_names : sequence of n str, optional
@@ -49,7 +52,7 @@ class Trajectories:
     ----------
     X, y, episode, terminated
         Read-only arrays with one entry per row.
-    discount, importance_ratio, groups
+    discount, importance_ratio, trace_coefficient, weight, groups
         Read-only arrays of shape (T,); None unless given.
     feature_names : tuple of str, or None
     horizon : (T,) array of bool
@@ -87,18 +90,22 @@ class Trajectories:
     terminated: NDArray[np.bool_]
     discount: Array | None
     importance_ratio: Array | None
+    trace_coefficient: Array | None
+    weight: Array | None
     groups: NDArray[Any] | None
     feature_names: tuple[str, ...] | None
     horizon: NDArray[np.bool_]
 
     def __init__(
         self, X: Any, y: ArrayLike, episode: PerRow = None, terminated: PerRow = None, *, discount: PerRow = None,
-        importance_ratio: PerRow = None, groups: PerRow = None, feature_names: Sequence[str] | None = None,
+        importance_ratio: PerRow = None, trace_coefficient: PerRow = None, weight: PerRow = None,
+        groups: PerRow = None, feature_names: Sequence[str] | None = None,
     ) -> None:  # fmt: skip
         ids = None if episode is None else _check_ids("episode", episode)
         rows = check_rows(
             X.copy() if sparse.issparse(X) else X, y, gamma=1.0, episode=ids, terminated=terminated, discount=discount,
-            importance_ratio=importance_ratio, groups=None if groups is None else _check_ids("groups", groups),
+            importance_ratio=importance_ratio, trace_coefficient=trace_coefficient, weight=weight,
+            groups=None if groups is None else _check_ids("groups", groups),
         )  # fmt: skip
         if ids is None:
             ids = np.cumsum(rows.terminated) - rows.terminated
@@ -109,6 +116,8 @@ class Trajectories:
             "terminated": rows.terminated,
             "discount": None if discount is None else rows.discount,
             "importance_ratio": None if importance_ratio is None else rows.ratios,
+            "trace_coefficient": rows.coefficients,
+            "weight": rows.weights,
             "groups": rows.groups,
             "feature_names": None if feature_names is None else _check_names(feature_names, rows.n_features),
             "horizon": rows.last & ~rows.terminated,
