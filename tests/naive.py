@@ -599,3 +599,29 @@ def effective_sample(ratios, decay, lengths, weights):
         runs += [sum(traces[first : first + most]) for first in range(0, length, most)]
         start += length
     return sum(runs) ** 2 / sum(run**2 for run in runs)
+
+
+# ---------------------------------------------------------------- intervals of time
+
+
+def discounted_time(begin, end, gamma, n_parts=2000):
+    """Discounted time ∫ γ^(s − begin) ds from `begin` to `end`, by Simpson's rule."""
+    width = (end - begin) / n_parts
+    values = [gamma ** (i * width) for i in range(n_parts + 1)]
+    return width / 3 * (values[0] + 4 * sum(values[1::2]) + 2 * sum(values[2:-1:2]) + values[-1])
+
+
+def interval_rows(table, gamma):
+    """Rows of subjects observed in intervals: a list of (subject, features, reward, discount, terminated).
+
+    `table` is a list of (subject, start, stop, event, features). After a subject without event comes a row without
+    reward, for the time of its last stop, with the features of its last interval.
+    """
+    rows = []
+    for place, (subject, start, stop, event, features) in enumerate(table):
+        is_last = place + 1 == len(table) or table[place + 1][0] != subject
+        discount = 0.0 if event else gamma ** (stop - start)
+        rows.append((subject, features, discounted_time(start, stop, gamma), discount, bool(event)))
+        if is_last and not event:
+            rows.append((subject, features, math.nan, None, False))
+    return rows

@@ -89,7 +89,7 @@ REFUSED = [
     ),
     ({"discount": [1.0] * 3}, r"`discount` must have one value per row of `X`, shape \(4,\); got \(3,\)"),
     ({"discount": [1.0, 1.5, 0.0, 0.0]}, r"`discount` must be in \[0, 1\]; row 1 has 1.5. Correct it"),
-    ({"discount": [1.0, 1.0, NAN, 0.0]}, r"`discount` must be in \[0, 1\]; row 2 has nan"),
+    ({"discount": [1.0, 1.0, NAN, 0.0]}, r"`discount` must be finite on every row but .*; row 2 has nan. Fill"),
     ({"discount": 2.0}, r"`discount` must be in \[0, 1\]; got 2"),
     ({"importance_ratio": [1.0, -0.5, 0.0, 0.0]}, "`importance_ratio` must be finite and at least 0; row 1 has -0.5"),
     ({"importance_ratio": [1.0, 1.0, 1.0, INF]}, "`importance_ratio` must be finite and at least 0; row 3 has inf"),

@@ -216,6 +216,58 @@ def test_concat_refuses_what_does_not_fit(parts, message):
         Trajectories.concat(parts())
 
 
+KNOWN = {"actions": [2, 0, 1, 0], "behavior_probability": [0.5, 0.25, 1.0, NAN], "groups": ["p", "p", "q", "q"]}
+
+
+def test_actions_go_with_their_rows():
+    data = example(**KNOWN)
+    both = Trajectories.concat([data, data], renumber=True)
+    for name, values in KNOWN.items():
+        assert_array_equal(getattr(both, name), [*values, *values])
+        assert_array_equal(getattr(pickle.loads(pickle.dumps(data)), name), values)
+        assert_array_equal(getattr(data[1:], name), values[1:])
+    assert "actions" not in data.to_arrays()
+    with pytest.raises(InvalidInputError, match="same actions"):
+        Trajectories.concat([data, example(episode=list("ccdd"), groups=KNOWN["groups"])])
+
+
+def test_rows_are_chosen_by_slices_and_masks_of_whole_episodes():
+    data = example(**KNOWN, discount=[0.5, 0.0, 0.25, 1.0], feature_names=["u", "v"])
+    cut = data[:1]
+    assert (len(cut), cut.n_transitions, cut.horizon.tolist(), cut.feature_names) == (1, 0, [True], ("u", "v"))
+    chosen = data[data.episode == "b"]
+    assert_array_equal(chosen.y, [0.5, NAN])
+    assert_array_equal(chosen.discount, [0.25, 1.0])
+    with pytest.raises(InvalidInputError, match="of episode a it leaves out row 1 and takes later ones"):
+        Trajectories(X4, np.ones(4), episode=[*"aaaa"], terminated=[False] * 4)[np.array([True, False, True, True])]
+    for bad in (slice(None, None, 2), 1, [0, 1], np.ones(3, dtype=bool)):
+        with pytest.raises(InvalidInputError, match="indexed by a slice without a step, or by a mask of shape"):
+            data[bad]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"actions": [1, 2]}, "`actions` must have one action per row, 4; got shape"),
+        (
+            {"actions": [1.0, NAN, 1.0, NAN]},
+            "`actions` must have an action on every row but horizon rows; row 1 has none",
+        ),
+        ({"actions": ["x", None, "y", None]}, "row 1 has none"),
+        ({"behavior_probability": [0.5, 0.0, 1.0, NAN]}, r"must be in \(0, 1\].*; row 1 has 0"),
+        ({"behavior_probability": [50, 20, 100, 1]}, r"must be in \(0, 1\].*; row 0 has 50"),
+        ({"behavior_probability": [0.5, 0.5]}, "must have one value per row"),
+        (
+            {"actions": [0.5, 0.1, 2.0, 1.0], "behavior_probability": [2.0, -1.0, 1.0, 1.0]},
+            "above 0 and finite.*; row 1 has",
+        ),
+    ],
+)
+def test_actions_that_break_a_rule(change, message):
+    with pytest.raises(InvalidInputError, match=message):
+        example(**(KNOWN | change))
+
+
 @given(st.lists(st.integers(0, 4), max_size=12))
 def test_structure_by_definition(ids):
     array = np.array(ids, dtype=np.int64)

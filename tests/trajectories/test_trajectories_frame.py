@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
+import naive
 from lstd import LSTD, Trajectories
 from lstd.errors import InvalidInputError, MissingTerminationWarning
 
@@ -359,3 +360,153 @@ def test_other_refusals():
         InvalidInputError, match=r"'x' \(`features`\), row 0 .* is not numeric; the column is of type List"
     ):
         read(changed("x", [[1], [2], [3], [4], [5], [6]]), "polars")
+
+
+# ---------------------------------------------------------------- intervals of time
+
+SPANS = {
+    "who": ["a", "a", "a", "b", "c", "c"],
+    "from": [0.0, 1.5, 2.0, 3.0, 0.0, 0.5],
+    "to": [1.5, 2.0, 4.5, 4.0, 0.5, 3.0],
+    "died": [0, 0, 1, 0, 0, 0],
+    "x": [1.0, 2.0, 3.0, 4.0, 5.0, 6.0],
+}
+LONG = {"features": ["x", "from"], "episode": "who", "start": "from", "stop": "to", "event": "died"}
+
+
+def spans(columns=SPANS, kind="pandas", **arguments):
+    return Trajectories.from_frame(KINDS[kind](columns), **(LONG | arguments))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("gamma", [None, 1.0, 0.9, 0.2])
+def test_intervals_are_what_the_definition_says(kind, gamma):
+    data = spans(kind=kind, gamma=gamma)
+    table = list(zip(*(SPANS[name] for name in ("who", "from", "to", "died", "x")), strict=True))
+    rows = naive.interval_rows(table, 1.0 if gamma is None else gamma)
+    assert data.episode.tolist() == [row[0] for row in rows]
+    assert data.X[:, 0].tolist() == [row[1] for row in rows]
+    np.testing.assert_allclose(data.y, [row[2] for row in rows], rtol=1e-12)
+    np.testing.assert_allclose(data.discount[~data.horizon], [row[3] for row in rows if row[3] is not None], rtol=1e-13)
+    assert data.terminated.tolist() == [row[4] for row in rows]
+    assert data.X[data.horizon, 1].tolist() == [4.0, 3.0]  # the time itself is known where observation stopped
+
+
+def test_returns_do_not_depend_on_where_time_is_divided():
+    whole = {"who": [1, 2], "from": [0.0, 0.0], "to": [4.5, 3.0], "died": [1, 0], "x": [1.0, 1.0]}
+    parts = {
+        "who": [1, 1, 1, 2, 2], "from": [0.0, 0.3, 2.0, 0.0, 2.5], "to": [0.3, 2.0, 4.5, 2.5, 3.0],
+        "died": [0, 0, 1, 0, 0], "x": np.ones(5),
+    }  # fmt: skip
+    for gamma in (1.0, 0.7):
+        returns = []
+        for columns in (whole, parts):
+            data = spans(columns, features="x", gamma=gamma)
+            discounts = np.append(1.0, data.discount)[:-1]
+            returns.append(
+                [
+                    naive.discounted_returns(np.nan_to_num(data.y[of]), np.append(1.0, data.discount[of]))[0]
+                    for of in (data.episode == 1, data.episode == 2)
+                ]
+            )
+            assert len(discounts) == len(data)
+        np.testing.assert_allclose(returns[0], returns[1], rtol=1e-12)
+        np.testing.assert_allclose(returns[0][0], naive.discounted_time(0.0, 4.5, gamma), rtol=1e-10)
+
+
+def test_sorted_intervals_rewards_groups_and_actions():
+    shuffled = {name: [values[i] for i in (2, 0, 1, 3, 5, 4)] for name, values in SPANS.items()}
+    more = {
+        "cost": [3.0, 1.0, 2.0, 4.0, 6.0, 5.0],
+        "clinic": list("ppprqq"),
+        "dose": list("zxyxzz"),
+        "chance": [0.5] * 6,
+    }
+    data = spans(
+        shuffled | more, sort=True, reward="cost", groups="clinic", action="dose", behavior_probability="chance"
+    )
+    assert_array_equal(data.y, [1, 2, 3, 4, np.nan, 5, 6, np.nan])
+    assert "".join(data.groups) == "ppprrqqq"
+    assert "".join(data.actions) == "xyzxxzzz"
+    assert data.behavior_probability.tolist() == [0.5] * 8
+    assert_array_equal(data.discount, [1, 1, 0, 1, 1, 1, 1, 1])
+
+
+@pytest.mark.parametrize(
+    ("change", "arguments", "message"),
+    [
+        ({"to": [1.5, 1.0, 4.5, 4.0, 0.5, 3.0]}, {}, r"'to' \(`stop`\), row 1 .* has 1, which is before the start, 1"),
+        ({"to": [1.5, 2.0, 4.5, 3.0, 0.5, 3.0]}, {}, r"row 3 .* has 3, which is the start too; correct"),
+        ({"from": [0.0, 1.0, 2.0, 3.0, 0.0, 0.5]}, {}, r"'from' \(`start`\), row 1 .* ends at 1.5; they overlap: cut"),
+        ({"from": [0.0, 1.5, 2.5, 3.0, 0.0, 0.5]}, {}, r"row 2 .* 2.5, but the interval before it ends at 2; add"),
+        ({"from": [1.5, 0.0, 2.0, 3.0, 0.0, 0.5]}, {}, r"\(`start`\), row 1 .* is earlier than .*sort=True"),
+        ({"died": [0, 1, 1, 0, 0, 0]}, {}, r"'died' \(`event`\), row 1 .* is true, but the next row is of"),
+        ({"died": [0, 0, 2, 0, 0, 0]}, {}, r"Column 'died' \(`event`\), row 2 .* has 2, which is neither 0 nor 1"),
+        ({"to": [1.5, 2.0, None, 4.0, 0.5, 3.0]}, {}, r"Column 'to' \(`stop`\), row 2 .* has no value"),
+        ({"from": [0.0, 1.5, 2.0, np.nan, 0.0, 0.5]}, {}, r"\(`start`\), row 3 .* has no value"),
+        ({}, {"features": ["x", "to"]}, "`features` must not contain the `stop` column 'to', which is not known"),
+        ({}, {"stop": None}, "`stop` must be given with `start`"),
+        ({}, {"episode": None}, "`episode` must be given with `start`"),
+        ({}, {"time": "from"}, "`time` must be None with `start`, `stop` and `event`"),
+        ({}, {"discount": "x"}, "`discount` must be None with"),
+        ({}, {"gamma": 1.5}, r"`gamma` must be in \[0, 1\]; got 1.5"),
+        ({}, {"start": None, "stop": None, "event": None, "gamma": 0.5, "reward": "to"}, "`gamma` goes with `start`"),
+        ({}, {"start": None, "stop": None, "event": None}, "`reward` must name a column, unless"),
+    ],
+)  # fmt: skip
+def test_intervals_that_break_a_rule(change, arguments, message):
+    with pytest.raises(InvalidInputError, match=message):
+        spans(SPANS | change, **arguments)
+
+
+def test_times_that_agree_up_to_rounding_follow_one_another():
+    edges = np.cumsum([0.1] * 4)
+    columns = {"who": [1] * 3, "from": [0.1, 0.2, 0.3], "to": edges[1:], "died": [0, 0, 1], "x": np.ones(3)}
+    assert spans(columns).n_transitions == 3
+
+
+# ---------------------------------------------------------------- actions
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_actions_and_their_probabilities(kind):
+    columns = COLUMNS | {"a": [2, 0, None, 1, 1, None], "why": [*"xyzxy", None], "mu": [0.5, 0.1, None, 1.0, 0.3, None]}
+    data = read(columns, kind, action="a", behavior_probability="mu", groups="id")
+    assert_array_equal(data.actions[~data.horizon], [2, 0, 1, 1])
+    assert_array_equal(data.behavior_probability[~data.horizon], [0.5, 0.1, 1.0, 0.3])
+    assert read(columns, kind, action="why").actions.tolist() == [*"xyzxy", ""]
+    assert sorted(data.to_arrays()) == ["X", "episode", "groups", "terminated", "y"]
+    whole = read(COLUMNS | {"a": [2, 0, 1, 1, 1, 0]}, kind, action="a")
+    assert whole.actions.dtype.kind == "i"
+
+
+def test_actions_that_break_a_rule():
+    columns = COLUMNS | {"a": [2, None, 0, 1, 1, 1], "mu": [0.5, 0.1, 1.0, 1.0, 0.0, 0.5]}
+    with pytest.raises(InvalidInputError, match=r"Column 'a' \(`action`\), row 1 .* has no value"):
+        read(columns, action="a")
+    with pytest.raises(InvalidInputError, match=r"`behavior_probability` must be in \(0, 1\].* row 4 has 0"):
+        read(columns | {"a": [2, 1, 0, 1, 1, 1]}, action="a", behavior_probability="mu")
+    with pytest.raises(InvalidInputError, match="`behavior_probability` must come with `actions`"):
+        read(columns, behavior_probability="mu")
+
+
+@pytest.mark.parametrize("role", ["discount", "importance_ratio"])
+def test_discounts_and_ratios_may_be_missing_wherever_rewards_may(role):
+    columns = COLUMNS | {"r": [1.0, 2.0, 3.0, 4.0, 5.0, 6.0], "v": [0.5, 0.4, None, 0.7, 0.6, None]}
+    data = read(columns, **{role: "v"})
+    arrays = data.to_arrays() | {role: [0.5, 0.4, np.nan, 0.7, 0.6, np.nan]}
+    assert_array_equal(LSTD(n_blocks=0).fit(**data.to_arrays()).coef_, LSTD(n_blocks=0).fit(**arrays).coef_)
+    for bad in (1, 3):
+        values = [0.5, 0.4, 0.3, 0.7, 0.6, 0.5]
+        values[bad] = np.nan
+        with pytest.raises(
+            InvalidInputError, match=f"`{role}` must be finite on every row but the last .* row {bad} has"
+        ):
+            LSTD().fit(**(arrays | {role: values}))
+        with pytest.raises(
+            InvalidInputError, match=rf"`{role}`\), row {bad} .* may be missing only in the last row of"
+        ):
+            read(columns | {"v": values}, **{role: "v"})
+    model = LSTD(n_blocks=0).partial_fit([[1.0], [2.0]], [1.0, 2.0], **{role: [0.5, np.nan]})
+    with pytest.raises(InvalidInputError, match="NaN"):
+        model.partial_fit([[1.0]], [1.0])

@@ -434,3 +434,55 @@ class Batches(OldEnvironment):
 def test_refusals(env, arguments, message):
     with pytest.raises(InvalidInputError, match=message):
         Trajectories.from_gymnasium(env(), **({"policy": lambda x: 0, "n_steps": 9} | arguments))
+
+
+@pytest.mark.parametrize("chance", [None, 0.25])
+def test_actions_of_steps_are_kept_with_their_probabilities(chance):
+    taken = iter([1, 0, 1, 1, 0])
+    env = Script([episode(1.0, 2.0, 3.0, truncated=True), episode(4.0, 5.0, 6.0, 7.0, terminated=True)])
+
+    def policy(observation):
+        action = next(taken)
+        return action if chance is None else (action, chance)
+
+    data = Trajectories.from_gymnasium(env, policy, n_episodes=2)
+    assert data.actions[~data.horizon].tolist() == env.actions == [1, 0, 1, 1, 0]
+    assert data.actions.dtype.kind == "i"
+    if chance is None:
+        assert data.behavior_probability is None
+    else:
+        assert data.behavior_probability[~data.horizon].tolist() == [chance] * 5
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_actions_of_vector_environments(mode):
+    makers = [lambda: Script([episode(1.0, 2.0, 3.0, 4.0, truncated=True)])] * 2
+    env = SyncVectorEnv(makers, autoreset_mode=mode)
+    data = Trajectories.from_gymnasium(
+        env, lambda x: (np.array([0, 1]), np.array([0.5, 0.25]) + x[:, 0] / 100), n_episodes=4
+    )
+    rows = ~data.horizon
+    assert data.actions[rows].tolist() == [0] * 6 + [1] * 6
+    np.testing.assert_allclose(data.behavior_probability[rows], np.repeat([0.5, 0.25], 6) + data.X[rows, 0] / 100)
+    with pytest.raises(InvalidInputError, match="one probability per sub-environment, 2"):
+        Trajectories.from_gymnasium(env, lambda x: (np.array([0, 1]), 0.5), n_episodes=2)
+
+
+def test_an_action_that_is_a_tuple_of_two_is_no_pair():
+    env = Script([episode(1.0, 2.0, terminated=True)])
+    env.action_space = spaces.MultiDiscrete([3, 3])
+    assert Trajectories.from_gymnasium(env, lambda x: (2, 1), n_episodes=1).actions.tolist() == [(2, 1)]
+    data = Trajectories.from_gymnasium(env, lambda x: (np.array([2, 1]), 0.5), n_episodes=1)
+    assert (data.actions.tolist(), data.behavior_probability.tolist()) == ([[2, 1]], [0.5])
+    env.action_space = spaces.Tuple((spaces.Discrete(3), spaces.Discrete(3)))
+    data = Trajectories.from_gymnasium(env, lambda x: ((2, 1), 0.5), n_episodes=1)
+    assert (data.actions.tolist(), data.behavior_probability.tolist()) == ([(2, 1)], [0.5])
+
+
+def test_probabilities_of_some_steps_only_are_refused():
+    answers = iter([0, (1, 0.5)])
+    env = Script([episode(1.0, 2.0, 3.0, terminated=True)])
+    with pytest.raises(
+        InvalidInputError, match="`behavior_probability` must be known for all 2 steps or for none; got 1"
+    ):
+        Trajectories.from_gymnasium(env, lambda x: next(answers), n_episodes=1)

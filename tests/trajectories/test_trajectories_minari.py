@@ -203,3 +203,13 @@ def test_other_refusals():
     space = spaces.Tuple([spaces.Discrete(2), spaces.Discrete(2)])
     with pytest.raises(InvalidInputError, match=r"Episode 0 .* every part; got \[1, 2\]"):
         Trajectories.from_minari(Dataset([made(0, (np.zeros(2), np.zeros(1)), [1.0], truncated=True)], space))
+
+
+def test_actions_are_kept():
+    episodes = [made(0, [[1.0], [2.0], [3.0]], [1, 2], truncated=True, actions=np.array([[0.5, 1.0], [2.0, 3.0]]))]
+    episodes.append(made(1, [[4.0], [5.0]], [3], terminated=True, actions=np.array([[4.0, 5.0]])))
+    data = Trajectories.from_minari(Dataset(episodes))
+    assert data.actions[~data.horizon].tolist() == [[0.5, 1.0], [2.0, 3.0], [4.0, 5.0]]
+    parts = {"turn": np.array([1, 2]), "push": np.array([0.5, 0.25])}
+    data = Trajectories.from_minari(Dataset([made(0, [[1.0], [2.0], [3.0]], [1, 2], truncated=True, actions=parts)]))
+    assert data.actions.tolist() == [{"turn": 1, "push": 0.5}, {"turn": 2, "push": 0.25}, None]

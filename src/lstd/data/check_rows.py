@@ -58,14 +58,16 @@ def check_rows(
         warn_of_assumed("`episode` was given without `terminated`")
     last = np.ones(n_rows, dtype=np.bool_)
     last[:-1] = _episode_changes(ids, ended)
-    missing = _check_missing_rewards(rewards, last & ~ended if phi_next is None else np.zeros_like(last))
-    discounts = check_per_row("discount", discount, n_rows, 1.0, gamma)
+    horizon = last & ~ended if phi_next is None else np.zeros_like(last)
+    missing = _check_missing_rewards(rewards, horizon)
+    discounts, missing = check_per_transition("discount", discount, horizon, missing, 1.0, gamma)
+    ratios, missing = check_per_transition("importance_ratio", importance_ratio, horizon, missing)
     discounts[ended] = 0.0
-    ratios = check_per_row("importance_ratio", importance_ratio, n_rows, np.inf, 1.0)
-    coefficients, weights = (
-        None if values is None else check_per_row(name, values, n_rows)
-        for name, values in (("trace_coefficient", trace_coefficient), ("weight", weight))
-    )
+    coefficients, weights = None, None
+    if trace_coefficient is not None:
+        coefficients, missing = check_per_transition("trace_coefficient", trace_coefficient, horizon, missing)
+    if weight is not None:
+        weights, missing = check_per_transition("weight", weight, horizon, missing)
     first, final = (None, None) if ids is None or not n_rows else (ids[0], ids[-1])
     rows = Rows(
         X=phi, y=np.where(np.isnan(rewards), 0.0, rewards), y_missing=missing, discount=discounts, ratios=ratios,
@@ -258,6 +260,26 @@ def check_per_row(
             f"`{name}` must be {rule}; row {row} has {array[row]:g}. Correct it, or drop the row's episode."
         )
     return array
+
+
+def check_per_transition(
+    name: str, values: PerRow, horizon: NDArray[np.bool_], missing: NDArray[np.bool_], high: float = np.inf,
+    default: float = 1.0,
+) -> tuple[Array, NDArray[np.bool_]]:  # fmt: skip
+    """Return one number per row, 1 where it is NaN in a horizon row, and the rows whose transition misses something."""
+    if values is None or np.ndim(values) == 0:
+        return check_per_row(name, values, len(horizon), high, default), missing
+    array = as_real(name, values)
+    _check_length(name, array, "value", len(horizon))
+    unknown = np.isnan(array)
+    if (row := parsing.first_true(unknown & ~horizon)) is not None:
+        raise InvalidInputError(
+            f"`{name}` must be finite on every row but the last one of an episode that did not terminate; row {row} "
+            "has nan. Fill it in, or drop the row's episode."
+        )
+    if unknown.any():
+        array, missing = np.where(unknown, 1.0, array), missing | unknown
+    return check_per_row(name, array, len(horizon), high), missing
 
 
 def _episode_changes(ids: NDArray[Any] | None, ended: NDArray[np.bool_]) -> NDArray[np.bool_]:

@@ -19,6 +19,10 @@ _AGREE: dict[str, Callable[[Any], Any]] = {
     "feature names": lambda part: part.feature_names,
     "discounts": lambda part: part.discount is not None,
     "groups": lambda part: part.groups is not None,
+    "actions": lambda part: (
+        None if part.actions is None else (part.actions.dtype.kind in "OSU", *part.actions.shape[1:])
+    ),
+    "behavior probabilities": lambda part: part.behavior_probability is not None,
 }
 
 
@@ -38,7 +42,7 @@ def join(parts: Sequence[Any], renumber: bool) -> dict[str, Any]:
                 raise InvalidInputError(
                     f"`parts` must have the same {what}; part 0 has {of(parts[0])!r}, part {number} {of(part)!r}."
                 )
-    names = ("X", "y", "terminated", "discount", "groups")
+    names = ("X", "y", "terminated", "discount", "groups", "actions", "behavior_probability")
     arrays = {name: _joined([getattr(part, name) for part in parts]) for name in names}
     for name in ("importance_ratio", "trace_coefficient", "weight"):
         columns = [getattr(part, name) for part in parts]

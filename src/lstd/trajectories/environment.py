@@ -75,16 +75,18 @@ def _share(total: int | None, i: int, number: int) -> int | None:
 
 def _record_single(run: Run) -> None:
     """Step a single environment until its recorder is finished."""
-    env, policy, phi, (recorder,), seed, report = run
+    env, _, phi, (recorder,), seed, report = run
     observation = check_reset(env.reset(seed=seed))
     while True:
         # The features are copied before the next step: an environment may reuse the array of an observation.
         recorder.begin(phi(observation, recorder.where))
         over = False
         while not over:
-            observation, reward, terminated, truncated, _ = check_step(env.step(policy(observation)))
+            action, probability = run.act(observation)
+            observation, reward, terminated, truncated, _ = check_step(env.step(action))
             over = bool(terminated or truncated)
-            recorder.record(reward, None if terminated else phi(observation, recorder.where), over)
+            phi_next = None if terminated else phi(observation, recorder.where)
+            recorder.record(reward, phi_next, over, action, probability)
             report()
             if recorder.finished:
                 return

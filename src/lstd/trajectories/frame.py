@@ -27,32 +27,45 @@ from lstd.data.rows import warn_of_assumed
 from lstd.errors import InvalidInputError
 from lstd.trajectories.extras import import_narwhals
 from lstd.trajectories.frame_columns import Table
+from lstd.trajectories.time_intervals import interval_roles, read_lengths, rewards_of, with_horizon_rows
 
 
-def read_frame(frame: Any, columns: Mapping[str, Any], *, sort: bool = False, first_row: int = 0) -> dict[str, Any]:
+def read_frame(
+    frame: Any, columns: Mapping[str, Any], *, sort: bool = False, gamma: float | None = None, first_row: int = 0
+) -> dict[str, Any]:
     """Read a table and return the arguments of `Trajectories`; see `Trajectories.from_frame`.
 
     `columns` holds the arguments of `from_frame` that name columns, by their names.
     """
-    roles = _check_roles(columns)
+    roles = interval_roles(_check_roles(columns), gamma)
+    spans = "start" in roles
     if sort and "time" not in roles:
         raise InvalidInputError("`sort` needs `time`, a column to sort by; got None.")
+    if "reward" not in roles and not spans:
+        raise InvalidInputError("`reward` must name a column, unless `start`, `stop` and `event` do; got None.")
     table = Table(frame, roles, check_integer("first_row", first_row, 0))
     ids = _read_ids(table, sort)
     terminated, last = _read_ends(table, ids)
-    groups = _read_groups(table, last) if "groups" in roles else None
-    horizon = last & ~terminated
-    X = np.empty((len(table), len(roles["features"])))
-    for position, name in enumerate(roles["features"]):
-        X[:, position] = table.numbers("features", name)
-    y = _read_rewards(table, horizon)
+    cut = last & ~terminated
+    horizon = np.zeros_like(cut) if spans else cut
+    arrays: dict[str, Any] = {"X": _read_features(table), "episode": ids, "terminated": terminated}
+    arrays["groups"] = _read_groups(table, last) if "groups" in roles else None
+    if spans:
+        arrays["y"], arrays["discount"] = rewards_of(read_lengths(table, last), gamma)
+    if "reward" in roles:
+        y = _read_rewards(table, horizon)
+        arrays["y"] = np.ascontiguousarray(y[:, 0]) if isinstance(columns["reward"], str) else y
     if "truncated" in roles:
-        _check_truncated(table, last, horizon, np.asarray(np.isnan(y).all(axis=1)))
-    arrays: dict[str, Any] = {"X": X, "episode": ids, "terminated": terminated, "groups": groups}
-    arrays["y"] = np.ascontiguousarray(y[:, 0]) if isinstance(columns["reward"], str) else y
-    for role, high in (("discount", 1.0), ("importance_ratio", np.inf)):
+        _check_truncated(table, last, horizon, np.asarray(np.isnan(arrays["y"]).reshape(len(table), -1).all(axis=1)))
+    for role in ("discount", "importance_ratio", "trace_coefficient", "weight", "behavior_probability"):
         if role in roles:
-            arrays[role] = _read_per_transition(table, role, high, horizon & np.isnan(y).any(axis=1))
+            arrays[role] = _read_per_transition(table, role, 1.0 if role == "discount" else np.inf, horizon)
+    if "action" in roles:
+        arrays["actions"] = table.labels("action", horizon)
+    if spans:
+        names, stop = roles["features"], table.numbers("stop")
+        now = {names.index(name): stop for name in roles["start"] if name in names}
+        arrays = with_horizon_rows(arrays, cut, now)
     if ids is not None and "terminated" not in roles and "truncated" not in roles:
         warn_of_assumed(f"`episode` ({columns['episode']!r}) was given without `terminated`")
     for value in arrays.values():
@@ -65,7 +78,7 @@ def _check_roles(columns: Mapping[str, Any]) -> dict[str, list[str]]:
     """Check the names of columns; returns the list of names of each argument that was given."""
     roles: dict[str, list[str]] = {}
     for role, given in columns.items():
-        if role in ("features", "reward"):
+        if role == "features" or (role == "reward" and given is not None):
             if not isinstance(given, Iterable):
                 raise InvalidInputError(f"`{role}` must be a column's name, or a list; got {given!r}.")
             names = [given] if isinstance(given, str) else list(given)
@@ -81,7 +94,9 @@ def _check_roles(columns: Mapping[str, Any]) -> dict[str, list[str]]:
         for name in names:
             if not isinstance(name, str):
                 raise InvalidInputError(f"`{role}` must name columns by str; got {name!r}. Rename the column first.")
-    known_later = {name: role for role in ("reward", "terminated", "truncated") for name in roles.get(role, ())}
+    known_later = {
+        name: role for role in ("reward", "terminated", "truncated", "stop", "event") for name in roles.get(role, ())
+    }
     for name in roles["features"]:
         if name in known_later:
             raise InvalidInputError(
@@ -113,6 +128,14 @@ def _read_ids(table: Table, sort: bool) -> NDArray[Any] | None:
         text = f"{ids[row]!s} comes again after other episodes; sort the rows by episode and time ({remedy})."
         raise table.error("episode", row, text)
     return ids
+
+
+def _read_features(table: Table) -> Array:
+    """Read the features, (T, n)."""
+    X = np.empty((len(table), len(table.roles["features"])))
+    for position, name in enumerate(table.roles["features"]):
+        X[:, position] = table.numbers("features", name)
+    return X
 
 
 def _read_ends(table: Table, ids: NDArray[Any] | None) -> tuple[Flags, Flags]:
@@ -176,15 +199,17 @@ def _check_truncated(table: Table, last: Flags, horizon: Flags, no_reward: Flags
         raise table.error("truncated", row, NO_SUCCESSOR)
 
 
-def _read_per_transition(table: Table, role: str, high: float, unused: Flags) -> Array:
-    """Read discounts or ratios, 1 where they are missing and `unused`."""
+def _read_per_transition(table: Table, role: str, high: float, horizon: Flags) -> Array:
+    """Read discounts or ratios, 1 where they are missing on a horizon row."""
     values = table.numbers(role, may_miss=True)
-    values[unused & np.isnan(values)] = 1.0
+    values[horizon & np.isnan(values)] = 1.0
     row = first_true(~((values >= 0.0) & (values <= high)))
     if row is not None:
         value = NO_VALUE if np.isnan(values[row]) else f"has {values[row]:g}"
         rule = "at least 0" if high == np.inf else f"in [0, {high:g}]"
-        text = f"{value}; it must be {rule}, and may be missing only on a horizon row whose reward is missing too."
+        text = (
+            f"{value}; it must be {rule}, and may be missing only in the last row of an episode that did not terminate."
+        )
         raise table.error(role, row, text)
     return values
 

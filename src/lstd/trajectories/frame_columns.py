@@ -73,6 +73,8 @@ class Table:
         return self._error(role, Fault(row, column or self.roles[role][0], text))
 
     def _error(self, role: str, fault: Fault) -> InvalidInputError:
+        if "start" in self.roles:  # a table of intervals
+            role = {"time": "start", "terminated": "event"}.get(role, role)
         where = f"row {self._first_row + fault.row} (counting from {self._first_row})"
         return InvalidInputError(f"Column {fault.column!r} (`{role}`), {where}: {fault.text}")
 
@@ -136,6 +138,23 @@ class Table:
         if fault is not None:
             raise self._error(role, fault)
         return np.asarray(self._sorted(ids))
+
+    def labels(self, role: str, horizon: Flags) -> NDArray[Any]:
+        """Parse a column of numbers or text, shape (T,), NaN or "" where it is missing on a horizon row."""
+        column = self.roles[role][0]
+        series = self._data[column]
+        missing = np.asarray(self._sorted(_is_null(series)))
+        if series.dtype.is_integer() and not missing.any():
+            return np.asarray(self._sorted(series.to_numpy()))
+        if series.dtype.is_numeric() or series.dtype == self._nw.Boolean:
+            values = self.numbers(role, may_miss=True)
+            missing = np.isnan(values)
+        else:
+            texts = zip(series.cast(self._nw.String).to_list(), _is_null(series).tolist(), strict=True)
+            values = np.asarray(self._sorted(np.array(["" if none else str(one) for one, none in texts])))
+        if (row := first_true(missing & ~horizon)) is not None:
+            raise self.error(role, row, f"{rules.NO_VALUE}; it may be missing only on a horizon row. Fill it in.")
+        return values
 
     def ranks(self) -> NDArray[Any]:
         """Rank the times, numbers or dates, from 0; equal times have equal ranks, shape (T,)."""

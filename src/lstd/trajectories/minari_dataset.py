@@ -76,7 +76,10 @@ def _read_episode(
             f"Episode {number} must have one observation more than its {n_steps} steps; got {n_observations}."
         )
     X = _features(number, episode.observations, n_steps if terminated else n_observations, phi)
-    return Episode(X, rewards, terminated), terminated or truncated or not n_steps
+    actions = getattr(episode, "actions", None)
+    if isinstance(actions, (tuple, dict)):
+        actions = [_at(actions, step) for step in range(n_steps)]
+    return Episode(X, rewards, terminated, actions), terminated or truncated or not n_steps
 
 
 def _ends_with(number: int, name: str, flags: Any, n_steps: int) -> bool:

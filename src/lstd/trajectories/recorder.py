@@ -21,6 +21,8 @@ class Episode(NamedTuple):
     X: Array  # (T, n) features; one row more than rewards if the episode ends in a horizon row
     rewards: Array  # (steps,) or (steps, m)
     terminated: bool  # whether the successor of the last row is terminal
+    actions: Sequence[Any] | None = None  # one per reward
+    probabilities: Sequence[float] | None = None
 
 
 @dataclass
@@ -34,6 +36,8 @@ class Recorder:
     n_steps: int = 0  # recorded so far
     _phis: list[Array] = field(default_factory=list)
     _rewards: list[Array] = field(default_factory=list)
+    _actions: list[Any] = field(default_factory=list)
+    _probabilities: list[float] = field(default_factory=list)
 
     @property
     def finished(self) -> bool:
@@ -49,9 +53,9 @@ class Recorder:
 
     def begin(self, phi: Array) -> None:
         """Begin an episode with the features of its first observation, shape (n,)."""
-        self._phis, self._rewards = [phi], []
+        self._phis, self._rewards, self._actions, self._probabilities = [phi], [], [], []
 
-    def record(self, reward: Any, phi_next: Array | None, over: bool) -> None:
+    def record(self, reward: Any, phi_next: Array | None, over: bool, action: Any, probability: float | None) -> None:
         """Record a step.
 
         Parameters
@@ -61,14 +65,22 @@ class Recorder:
             Features of the observation after the step; None if the episode terminated.
         over : bool
             Whether the episode terminated or was truncated.
+        action : any
+            The environment may reuse its memory.
+        probability : float, optional
+            Probability of the action.
         """
         self._rewards.append(self._check_reward(reward))
+        self._actions.append(action if isinstance(action, (tuple, dict)) else np.array(action))
+        if probability is not None:
+            self._probabilities.append(probability)
         self.n_steps += 1
         if phi_next is not None:
             self._phis.append(phi_next)
         if over or self.finished:
-            self.episodes.append(Episode(np.stack(self._phis), np.stack(self._rewards), phi_next is None))
-            self._phis, self._rewards = [], []
+            arrays = np.stack(self._phis), np.stack(self._rewards)
+            self.episodes.append(Episode(*arrays, phi_next is None, self._actions, self._probabilities or None))
+            self._phis, self._rewards, self._actions, self._probabilities = [], [], [], []
 
     def _check_reward(self, reward: Any) -> Array:
         try:
@@ -97,6 +109,41 @@ class Run(NamedTuple):
     recorders: list[Recorder]  # one per sub-environment
     seed: int | None  # of the first reset
     report: Callable[[], None]  # called after each step
+
+    def act(self, observation: Any) -> tuple[Any, Any]:
+        """Return the action for an observation, and its probability or None."""
+        chosen = self.policy(observation)
+        if not (isinstance(chosen, tuple) and len(chosen) == 2):
+            return chosen, None
+        space = getattr(self.env, "action_space", None)
+        shape = getattr(space, "shape", None)
+        # An action may itself be a tuple of two: it has the form that the space asks for.
+        pair = isinstance(chosen[0], (tuple, dict)) if shape is None else np.shape(chosen[0]) == shape
+        return chosen if pair or space is None else (chosen, None)
+
+
+def _placed(name: str, of_episodes: Sequence[Any], episodes: Sequence[Episode]) -> NDArray[Any]:
+    """Place the values of steps in rows; those of horizon rows are zero or None.
+
+    Raises InvalidInputError when they differ in shape, or are not known for all steps.
+    """
+    flat = [value for values in of_episodes for value in (() if values is None else values)]
+    full = [np.arange(len(episode.X)) < len(episode.rewards) for episode in episodes]
+    rows = np.flatnonzero(np.concatenate(full))
+    if len(flat) != len(rows):
+        raise InvalidInputError(f"`{name}` must be known for all {len(rows)} steps or for none; got {len(flat)}.")
+    if any(isinstance(value, (tuple, dict)) for value in flat):
+        placed = np.empty(sum(map(len, full)), dtype=object)
+        for row, value in zip(rows.tolist(), flat, strict=True):
+            placed[row] = value
+        return placed
+    try:
+        values = np.stack(flat) if flat else np.empty(0)
+    except ValueError as error:
+        raise InvalidInputError(f"`{name}` must have one shape in all steps: {error}.") from error
+    placed = np.zeros((sum(map(len, full)), *values.shape[1:]), dtype=values.dtype)
+    placed[rows] = values
+    return placed
 
 
 def assemble(episodes: Sequence[Episode]) -> dict[str, Any]:
@@ -127,6 +174,12 @@ def assemble(episodes: Sequence[Episode]) -> dict[str, Any]:
         terminated[end - 1] = episode.terminated
     X = np.concatenate([episode.X for episode in episodes])
     arrays = {"X": X, "y": y, "terminated": terminated, "episode": np.repeat(np.arange(len(episodes)), lengths)}
+    for name, of_episodes in (
+        ("actions", [episode.actions for episode in episodes]),
+        ("behavior_probability", [episode.probabilities for episode in episodes]),
+    ):
+        if any(values is not None for values in of_episodes):
+            arrays[name] = _placed(name, of_episodes, episodes)
     for array in arrays.values():
         array.setflags(write=False)
     return arrays

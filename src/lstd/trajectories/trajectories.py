@@ -17,10 +17,12 @@ from scipy import sparse
 from lstd.data.check_rows import PerRow, check_rows
 from lstd.data.parsing import last_rows, plain_ids, plain_texts
 from lstd.errors import InvalidInputError
+from lstd.trajectories.actions import check_actions, check_probabilities, rows_at
 
 Array = NDArray[np.float64]
 _PER_TRANSITION = ("discount", "importance_ratio", "trace_coefficient", "weight")
-_FIELDS = ("X", "y", "episode", "terminated", *_PER_TRANSITION, "groups", "feature_names")
+_ARRAYS = ("X", "y", "episode", "terminated", *_PER_TRANSITION, "groups")  # arguments of `fit`
+_FIELDS = (*_ARRAYS, "actions", "behavior_probability", "feature_names")
 
 
 class Trajectories:
@@ -46,14 +48,19 @@ class Trajectories:
         Trace coefficient and weight of that transition; see :meth:`lstd.LSTD.fit`.
     groups : (T,) array-like, optional
         Id of what each row's episode belongs to, such as a patient with several episodes; see :meth:`lstd.LSTD.fit`.
+    actions : (T,) or (T, …) array-like, optional
+        Action taken in each row: numbers or text. Those of horizon rows have no meaning, and may be missing.
+    behavior_probability : (T,) array-like, optional
+        Probability with which the policy that recorded the data chose the action, in (0, 1]; a density, above 0, if
+        actions are floats. May be NaN on horizon rows.
     feature_names : sequence of n str, optional
 
     Attributes
     ----------
     X, y, episode, terminated
         Read-only arrays with one entry per row.
-    discount, importance_ratio, trace_coefficient, weight, groups
-        Read-only arrays of shape (T,); None unless given.
+    discount, importance_ratio, trace_coefficient, weight, groups, actions, behavior_probability
+        Read-only arrays with one entry per row; None unless given.
     feature_names : tuple of str, or None
     horizon : (T,) array of bool
         True on horizon rows.
@@ -80,6 +87,11 @@ class Trajectories:
     Trajectories(n_rows=4, n_features=2, n_episodes=2, n_transitions=3, n_terminated=1)
     >>> data.horizon.tolist()
     [False, False, False, True]
+
+    Consecutive rows, or whole episodes by a mask; the last row of an episode that is cut becomes a horizon row:
+
+    >>> data[:1].horizon.tolist(), data[data.episode == "b"].n_episodes
+    ([True], 1)
     """
 
     __slots__ = (*_FIELDS, "horizon")
@@ -93,13 +105,16 @@ class Trajectories:
     trace_coefficient: Array | None
     weight: Array | None
     groups: NDArray[Any] | None
+    actions: NDArray[Any] | None
+    behavior_probability: Array | None
     feature_names: tuple[str, ...] | None
     horizon: NDArray[np.bool_]
 
     def __init__(
         self, X: Any, y: ArrayLike, episode: PerRow = None, terminated: PerRow = None, *, discount: PerRow = None,
         importance_ratio: PerRow = None, trace_coefficient: PerRow = None, weight: PerRow = None,
-        groups: PerRow = None, feature_names: Sequence[str] | None = None,
+        groups: PerRow = None, actions: ArrayLike | None = None, behavior_probability: PerRow = None,
+        feature_names: Sequence[str] | None = None,
     ) -> None:  # fmt: skip
         ids = None if episode is None else _check_ids("episode", episode)
         rows = check_rows(
@@ -109,6 +124,8 @@ class Trajectories:
         )  # fmt: skip
         if ids is None:
             ids = np.cumsum(rows.terminated) - rows.terminated
+        horizon = rows.last & ~rows.terminated
+        taken = None if actions is None else check_actions(actions, horizon)
         fields = {
             "X": rows.X,
             "y": np.asarray(y, dtype=np.float64),
@@ -119,8 +136,10 @@ class Trajectories:
             "trace_coefficient": rows.coefficients,
             "weight": rows.weights,
             "groups": rows.groups,
+            "actions": taken,
+            "behavior_probability": check_probabilities(behavior_probability, taken, horizon),
             "feature_names": None if feature_names is None else _check_names(feature_names, rows.n_features),
-            "horizon": rows.last & ~rows.terminated,
+            "horizon": horizon,
         }
         for name, value in fields.items():
             object.__setattr__(self, name, _freeze(value))
@@ -131,7 +150,7 @@ class Trajectories:
         frame: Any,
         *,
         features: str | Sequence[str],
-        reward: str | Sequence[str],
+        reward: str | Sequence[str] | None = None,
         episode: str | None = None,
         terminated: str | None = None,
         truncated: str | None = None,
@@ -139,13 +158,26 @@ class Trajectories:
         sort: bool = False,
         discount: str | None = None,
         importance_ratio: str | None = None,
+        trace_coefficient: str | None = None,
+        weight: str | None = None,
         groups: str | None = None,
+        action: str | None = None,
+        behavior_probability: str | None = None,
+        start: str | None = None,
+        stop: str | None = None,
+        event: str | None = None,
+        gamma: float | None = None,
         first_row: int = 0,
     ) -> Self:
         """Read a long table: one row per state, in time order within each episode.
 
-        All arguments but `frame`, `sort` and `first_row` name columns. For an episode that did not terminate, the last
-        row must hold the features of the last state. Its reward may be missing and is not used.
+        All arguments but `frame`, `sort`, `gamma` and `first_row` name columns. For an episode that did not terminate,
+        the last row must hold the features of the last state. Its reward may be missing and is not used.
+
+        A table of survival analysis has a row per interval [start, stop) of a subject instead, with the features during
+        it, and whether the event, such as death, comes at its end. Give `start`, `stop` and `event` for it, and the
+        subject as `episode`. The value of a row is then the expected time to the event, or with `gamma` < 1 its
+        discounted integral; see Notes.
 
         Parameters
         ----------
@@ -153,7 +185,7 @@ class Trajectories:
             Only the named columns of a lazy frame are collected.
         features, reward : str or sequence of str
             Columns of numbers without missing values. Booleans count as 0 and 1; text is parsed as in a CSV file.
-            A list of columns for `reward` gives several rewards.
+            A list of columns for `reward` gives several rewards. Without `reward`, that of an interval is its length.
         episode : str, optional
             Column of episode ids: integers, text, categories or dates. By default, a new episode begins after each
             terminated row.
@@ -168,11 +200,19 @@ class Trajectories:
             Column of numbers or dates that increase within each episode.
         sort : bool, default False
             Whether to sort the rows by episode, in order of first appearance, and by `time`.
-        discount, importance_ratio : str, optional
-            Columns of the discount in [0, 1] and the ratio ≥ 0 of the transition that leaves each row. A value may be
-            missing on a horizon row without reward.
+        discount, importance_ratio, trace_coefficient, weight : str, optional
+            Columns of the discount in [0, 1], and of the ratio, the trace coefficient and the weight, at least 0, of
+            the transition that leaves each row. A value may be missing on a horizon row.
         groups : str, optional
             Column of ids of what episodes belong to, such as patients; the same on all rows of an episode.
+        action, behavior_probability : str, optional
+            Columns of the action taken in each row, and of its probability under the policy that recorded the data.
+        start, stop : str, optional
+            Columns of numbers: where intervals begin and end. An interval begins where the one before it ends.
+        event : str, optional
+            Column that is True on the last interval of a subject if the event came at its end, else False.
+        gamma : float in [0, 1], optional
+            Discount per unit of time, with `start` and `stop`; 1 unless given.
         first_row : int, default 0
             Number of the first row in messages, for a table that is read in chunks.
 
@@ -183,6 +223,17 @@ class Trajectories:
         MissingExtraError
             When narwhals is not installed.
 
+        Notes
+        -----
+        An interval of length Δ has the discount γ^Δ and the reward ∫₀^Δ γ^s ds = (1 − γ^Δ) / (−log γ), which is Δ at
+        γ = 1. So returns do not depend on where time is divided into intervals. A `reward` that is given counts as
+        received at the start of its interval.
+
+        The last interval of a subject without event counts in full: a horizon row is added after it, for the time at
+        which observation stopped. It has the features of the last interval, but for the `start` column, if that is a
+        feature, which is the time itself. Other features that change with time, such as age, are taken as at the last
+        start.
+
         Examples
         --------
         >>> import pandas as pd
@@ -191,15 +242,26 @@ class Trajectories:
         >>> frame = pd.DataFrame(columns | {"died": [False, True, False, False]})
         >>> Trajectories.from_frame(frame, features=["dose"], reward="gain", episode="patient", terminated="died")
         Trajectories(n_rows=4, n_features=1, n_episodes=2, n_transitions=3, n_terminated=1)
+
+        Two patients: one died after three years, the other was last seen after two.
+
+        >>> columns = {"patient": [1, 1, 2], "from": [0.0, 1.0, 0.0], "to": [1.0, 3.0, 2.0], "died": [0, 1, 0]}
+        >>> data = Trajectories.from_frame(
+        ...     pd.DataFrame(columns | {"size": [2.0, 4.0, 1.0]}),
+        ...     features="size", episode="patient", start="from", stop="to", event="died",
+        ... )
+        >>> data.y.tolist(), data.terminated.tolist(), data.X[:, 0].tolist()
+        ([1.0, 2.0, 2.0, nan], [False, True, False, False], [2.0, 4.0, 1.0, 1.0])
         """
         from lstd.trajectories.frame import read_frame
 
         columns = {
             "features": features, "reward": reward, "episode": episode, "terminated": terminated,
             "truncated": truncated, "time": time, "discount": discount, "importance_ratio": importance_ratio,
-            "groups": groups,
+            "trace_coefficient": trace_coefficient, "weight": weight, "groups": groups, "action": action,
+            "behavior_probability": behavior_probability, "start": start, "stop": stop, "event": event,
         }  # fmt: skip
-        return cls(**read_frame(frame, columns, sort=sort, first_row=first_row))
+        return cls(**read_frame(frame, columns, sort=sort, gamma=gamma, first_row=first_row))
 
     @classmethod
     def from_gymnasium(
@@ -225,8 +287,8 @@ class Trajectories:
             Reset first and left open. Every autoreset mode of a vector environment is supported. With SameStep, each
             sub-environment must return a new array at each step: a shared buffer would overwrite final observations.
         policy : callable
-            Called with the observation from `env`; returns the action for ``env.step``. Both are batches for a vector
-            environment.
+            Called with the observation from `env`; returns the action for ``env.step``, or the pair of the action and
+            its probability. All are batches for a vector environment.
         features : callable, optional
             Called with one observation of one environment; returns its features, shape (n,). By default, observations
             are flattened as in ``gymnasium.spaces.flatten``: Discrete and MultiDiscrete parts become one-hot.
@@ -339,8 +401,15 @@ class Trajectories:
 
         return cls(**join(list(parts), renumber))
 
+    def __getitem__(self, rows: slice | ArrayLike) -> Self:
+        """Return consecutive rows, by a slice, or those where a mask is true; raises InvalidInputError if rows lack."""
+        places = rows_at(rows, self.episode)
+        values = {name: getattr(self, name) for name in _FIELDS[:-1]}
+        kept: dict[str, Any] = {name: None if value is None else value[places] for name, value in values.items()}
+        return type(self)(**kept, feature_names=self.feature_names)
+
     def to_arrays(self, *, frame: str | None = None) -> dict[str, Any]:
-        """Return keyword arguments for ``LSTD.fit``: X, y, episode, terminated; the others if they were given.
+        """Return keyword arguments for ``LSTD.fit``: X, y, episode, terminated; others of them if they were given.
 
         Parameters
         ----------
@@ -355,7 +424,7 @@ class Trajectories:
         >>> sorted(data.to_arrays()), data.to_arrays(frame="pandas")["X"].columns.tolist()
         (['X', 'episode', 'terminated', 'y'], ['age'])
         """
-        fields = {name: getattr(self, name) for name in _FIELDS if name != "feature_names"}
+        fields = {name: getattr(self, name) for name in _ARRAYS}
         if frame is not None:
             from lstd.trajectories.frame import to_frame
 

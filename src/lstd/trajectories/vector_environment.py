@@ -43,9 +43,14 @@ def record_vector(run: Run) -> None:
     stepper = _Stepper(run)
     observations = stepper.start(run.seed)
     while not all(recorder.finished for recorder in run.recorders):
-        actions = run.policy(observations)
+        actions, probabilities = run.act(observations)
         _check_actions(run.env, actions)
-        observations = stepper.step(actions)
+        if probabilities is not None and np.shape(probabilities) != (run.env.num_envs,):
+            raise InvalidInputError(
+                f"`policy` must give one probability per sub-environment, {run.env.num_envs}, with its actions; got "
+                f"shape {np.shape(probabilities)}."
+            )
+        observations = stepper.step(actions, probabilities)
         run.report()
     _check_all(stepper.finals)
 
@@ -90,10 +95,12 @@ class _Stepper:
             self._begin(recorder, observation)
         return batch
 
-    def step(self, actions: Any) -> Any:
+    def step(self, actions: Any, probabilities: Any) -> Any:
         """Step once, record, and return the batch of observations to act on."""
         batch, rewards, terminated, truncated, info = check_step(self._env.step(actions))
         observations = self._each(batch)
+        if isinstance(actions, (tuple, dict)):
+            actions = list(self._iterate(self._env.action_space, actions))
         over = np.asarray(terminated, dtype=np.bool_) | np.asarray(truncated, dtype=np.bool_)
         for i, recorder in enumerate(self._recorders):
             if recorder.finished:
@@ -108,7 +115,8 @@ class _Stepper:
                 phi_next = self._phi(final, recorder.where)
             if same_step:
                 self.finals[i].see(observations[i])
-            recorder.record(rewards[i], phi_next, bool(over[i]))
+            chance = None if probabilities is None else probabilities[i]
+            recorder.record(rewards[i], phi_next, bool(over[i]), actions[i], chance)
             if same_step and over[i]:
                 self._begin(recorder, observations[i])
         self._over = over
