@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import inspect
 from functools import reduce
 from itertools import pairwise
 
@@ -16,7 +15,6 @@ from online_streams import Transition
 from vectors import FOLDER, assert_vector, cases, load, numbers
 
 VARIANTS = ("boyan", "uncorrected", "mixed")
-NOT_IN_LSTD = {"weights": {"weight", "trace_coefficient"}}  # checked by conformance/check.py and check.mjs alone
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::lstd.errors.BrokenEpisodeWarning"),  # successors that are not the next row
@@ -25,8 +23,9 @@ pytestmark = [
 ]
 
 
-def each(name):
-    return pytest.mark.parametrize("case", cases(name), ids=lambda case: case["name"])
+def each(*names):
+    found = [case for name in names for case in cases(name)]
+    return pytest.mark.parametrize("case", found, ids=lambda case: case["name"])
 
 
 def arrays(case, rows=slice(None)):
@@ -59,12 +58,14 @@ def statistics(case, rows=slice(None)):
 def transitions(case):
     """Transitions of a case of one reward, each with its row; an episode that was cut off is truncated at its last."""
     rows = [t for t, successor in enumerate(case["X_next"]) if successor is not None]
-    X, y, discounts, ratios = (numbers(case[name]) for name in ("X", "y", "discount", "importance_ratio"))
+    X, y = numbers(case["X"]), numbers(case["y"])
+    rest = [numbers(case[name]) for name in ("discount", "importance_ratio", "trace_coefficient", "weight")]
     result = []
     for t in rows:
         ended = case["terminated"][t]
         cut = not ended and not any(s > t and case["episode"][s] == case["episode"][t] for s in rows)
-        result.append((t, Transition(X[t], y[t, 0], numbers(case["X_next"][t]), ended, cut, discounts[t], ratios[t])))
+        numbers_of = [column[t] for column in rest]
+        result.append((t, Transition(X[t], y[t, 0], numbers(case["X_next"][t]), ended, cut, *numbers_of)))
     return result
 
 
@@ -76,7 +77,7 @@ def column(coefficients):
 # ---------------------------------------------------------------- batch
 
 
-@each("lstd")
+@each("lstd", "weights")
 def test_sums(case):
     found = statistics(case)
     for variant in VARIANTS:
@@ -84,7 +85,7 @@ def test_sums(case):
     assert_vector(found.b, case["expected"]["b"])
 
 
-@each("lstd")
+@each("lstd", "weights")
 def test_sums_of_two_chunks_cut_anywhere(case):
     for cut in range(len(case["X"]) + 1):
         found = statistics(case, slice(cut)).then(statistics(case, slice(cut, None)))
@@ -97,7 +98,7 @@ def estimator(case, alpha, variant):
     return LSTD(**settings(case), alpha=float(numbers(alpha)), variant=variant, fit_intercept=False)
 
 
-@each("lstd")
+@each("lstd", "weights")
 def test_weights(case):
     data = arrays(case)
     for s in case["expected"]["solutions"]:
@@ -273,9 +274,18 @@ def same_logarithm():
 # ---------------------------------------------------------------- nothing is left out in silence
 
 
-def test_what_lstd_does_not_have_yet():
-    """No test of `lstd` holds weights.json, since `fit` does not take its columns. Once it does, hold it here."""
-    held = {"lstd", "steps", "chunks", "td", "processes"}
-    assert held | set(NOT_IN_LSTD) == {path.stem for path in FOLDER.glob("*.json")}
-    for arguments in NOT_IN_LSTD.values():
-        assert arguments.isdisjoint(inspect.signature(LSTD.fit).parameters)
+def test_every_file_is_held():
+    assert {"lstd", "steps", "weights", "chunks", "td", "processes"} == {path.stem for path in FOLDER.glob("*.json")}
+
+
+@each("weights")
+def test_recursive_weights_with_weights_of_rows(case):
+    """After the last transition, of cases of one reward."""
+    if len(case["y"][0]) > 1:
+        return
+    for s in case["expected"]["solutions"]:
+        gamma, lmbda, alpha = (float(numbers(value)) for value in (case["gamma"], case["lmbda"], s["alpha"]))
+        model = RecursiveLSTD(len(case["X"][0]), gamma, lmbda, alpha, s["variant"])
+        for _, step in transitions(case):
+            step.feed(model)
+        assert_vector(column(model.weights), s["weights"], s["condition"])

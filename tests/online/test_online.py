@@ -23,6 +23,7 @@ from online_streams import (
     PYTHON,
     UNIT,
     VARIANTS,
+    Transition,
     check_reading,
     entries,
     exact_every_step,
@@ -73,14 +74,19 @@ def check_against_definition(stream, variant, lmbda, alpha, form):
 
 
 @bounded
-@given(streams(), st.sampled_from(VARIANTS), UNIT, ALPHAS, st.sampled_from(list(FORMS)))
+@given(streams(weighted=True), st.sampled_from(VARIANTS), UNIT, ALPHAS, st.sampled_from(list(FORMS)))
 def test_weights_are_those_of_the_definition(stream, variant, lmbda, alpha, form):
     with quiet():
         check_against_definition(stream, variant, lmbda, alpha, FORMS[form])
 
 
 @settings(max_examples=25, deadline=None, derandomize=True)
-@given(streams(most=10, widths=(1, 3)), st.sampled_from(VARIANTS), UNIT, st.sampled_from(["dense", "entries"]))
+@given(
+    streams(most=10, widths=(1, 3), weighted=True),
+    st.sampled_from(VARIANTS),
+    UNIT,
+    st.sampled_from(["dense", "entries"]),
+)
 def test_weights_by_the_python_bodies(stream, variant, lmbda, form):
     with (
         quiet(),
@@ -260,7 +266,7 @@ BAD_SNAPSHOTS = {
     "text": "snapshot",
     "empty": {},
     "damaged": Damaged(GOOD),
-    "later version": broken(version=np.array(3)),
+    "later version": broken(version=np.array(4)),
     "version is text": broken(version=np.array("x")),
     "version is NaN": broken(version=np.array(np.nan)),
     "two versions": broken(version=np.array([2, 2])),
@@ -299,8 +305,8 @@ def test_what_is_no_snapshot_is_refused(snapshot):
 @pytest.mark.parametrize(
     "snapshot",
     [
-        broken(parameters=np.array([2.0, GOOD["parameters"][1], 1.0])),
-        broken(parameters=np.array([0.9, GOOD["parameters"][1], np.nan])),
+        broken(parameters=np.array([2.0, GOOD["parameters"][1]])),
+        broken(alpha=np.array(np.nan)),
         broken(variant=np.array("plain")),
         broken(check_every=np.array(0)),
     ],
@@ -383,6 +389,11 @@ def test_numbers_of_other_types_are_taken(make):
         (lambda: RecursiveLSTD(2, gamma=1.1), r"`gamma` must be in \[0, 1\]"),
         (lambda: RecursiveLSTD(2, lmbda=-0.1), r"`lmbda` must be in \[0, 1\]"),
         (lambda: RecursiveLSTD(2, alpha=0.0), r"`alpha` must be in \(0, ∞\)"),
+        (lambda: RecursiveLSTD(2, alpha=[1.0]), "`alpha` must be one number, or one for each of the 2 .* got 1 numb"),
+        (lambda: RecursiveLSTD(2, alpha=[1.0, -1.0]), r"`alpha\[1\]` must be in \[0, ∞\); got -1"),
+        (lambda: RecursiveLSTD(2).update([1, 0], 1.0, [0, 1], weight=-1.0), r"`weight` must be in \[0, ∞\); got -1"),
+        (lambda: RecursiveLSTD(2).update([1, 0], 1.0, [0, 1], weight=np.inf), "`weight` must be finite; got inf"),
+        (lambda: RecursiveLSTD(2).update([1, 0], 1.0, [0, 1], trace_coefficient=np.nan), "`trace_coefficient` must be"),
         (lambda: RecursiveLSTD(2, variant="plain"), "`variant` must be one of"),
         (lambda: RecursiveLSTD(2, check_every=0), "`check_every` must be at least 1"),
         (lambda: RecursiveLSTD(2).weights_for("plain"), "`variant` must be one of"),
@@ -400,6 +411,25 @@ def test_numbers_of_other_types_are_taken(make):
 def test_bad_parameters(make, message):
     with pytest.raises(InvalidInputError, match=message):
         make()
+
+
+def test_features_without_a_penalty():
+    """Weights are those of the sums from the first update on; the recursion goes on once they are determined."""
+    random = np.random.default_rng(0)
+    X, y, alpha = random.normal(size=(201, 3)), random.normal(size=201), np.array([0.0, 2.0, 0.0])
+    model = RecursiveLSTD(3, gamma=0.9, lmbda=0.5, alpha=alpha)
+    copy = RecursiveLSTD.restore(model.snapshot())
+    for t in range(200):
+        step = Transition(X[t], y[t], X[t + 1], False, False, 0.9, 1.0)
+        with quiet():
+            step.feed(model)
+            step.feed(copy)
+            found = model.weights
+        if t in (5, 20, 199):
+            A, b = naive.matrix_boyan(X[: t + 2], 0.5, 0.9), naive.vector_b(X[: t + 2], y[: t + 1], 0.5, 0.9)
+            assert_close(found, np.linalg.solve(A + np.diag(alpha), b), "solve")
+    assert copy.weights.tolist() == found.tolist()
+    assert model.residual() < 1e-11
 
 
 def test_predict():

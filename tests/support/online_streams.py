@@ -55,6 +55,8 @@ class Transition(NamedTuple):
     truncated: bool
     discount: float
     ratio: float
+    coefficient: float = 1.0
+    weight: float = 1.0
 
     @property
     def ahead(self):
@@ -62,9 +64,11 @@ class Transition(NamedTuple):
         return 0.0 if self.terminated else self.discount
 
     def feed(self, model, form=lambda row: row):
+        more = {} if self.coefficient == 1.0 else {"trace_coefficient": self.coefficient}
+        more |= {} if self.weight == 1.0 else {"weight": self.weight}
         model.update(
             form(self.x), self.reward, form(self.x_next), terminated=self.terminated, truncated=self.truncated,
-            discount=self.discount, importance_ratio=self.ratio,
+            discount=self.discount, importance_ratio=self.ratio, **more,
         )  # fmt: skip
 
 
@@ -74,8 +78,11 @@ def transitions(X, y, gamma=0.95):
 
 
 @st.composite
-def streams(draw, most=16, gaps=True, ratios=True, widths=(1, 2, 3, 4, 17)):
-    """Transitions, among them ends of episodes, zero and repeated features, and where asked for rows that jump."""
+def streams(draw, most=16, gaps=True, ratios=True, widths=(1, 2, 3, 4, 17), weighted=False):
+    """Transitions, among them ends of episodes, zero and repeated features, and where asked for rows that jump.
+
+    Weights and trace coefficients too, if `weighted`.
+    """
     n_steps, n = draw(st.integers(1, most)), draw(st.sampled_from(widths))
     random = np.random.RandomState(draw(st.integers(0, 2**31)))
     rows = draw_rows(draw, random, n_steps + 1, n)
@@ -84,6 +91,8 @@ def streams(draw, most=16, gaps=True, ratios=True, widths=(1, 2, 3, 4, 17)):
     if draw(st.booleans()):
         discounts = random.uniform(size=n_steps) * (random.uniform(size=n_steps) < 0.8)
     importance = random.uniform(0.0, 2.0, n_steps) if ratios and draw(st.booleans()) else np.ones(n_steps)
+    ones, some = np.ones(n_steps), draw(st.booleans()) if weighted else False
+    coefficients, weights = random.choice([0.0, 0.5, 1.0, 1.2], (2, n_steps)) if some else (ones, ones)
     ends = random.choice(
         3, n_steps, p=draw(st.sampled_from([(1, 0, 0), (0.8, 0.2, 0), (0.8, 0, 0.2), (0.6, 0.2, 0.2)]))
     )
@@ -91,11 +100,10 @@ def streams(draw, most=16, gaps=True, ratios=True, widths=(1, 2, 3, 4, 17)):
     stream = []
     for t in range(n_steps):
         x_next = random.normal(size=n) if jumps[t] or ends[t] == 2 else rows[t + 1]
-        stream.append(
-            Transition(
-                rows[t], random.normal(), x_next, bool(ends[t] == 1), bool(ends[t] == 2), discounts[t], importance[t]
-            )
-        )
+        stream.append(Transition(
+            rows[t], random.normal(), x_next, bool(ends[t] == 1), bool(ends[t] == 2), discounts[t], importance[t],
+            coefficients[t], weights[t],
+        ))  # fmt: skip
     return stream
 
 
@@ -110,11 +118,11 @@ def spans(stream):
 
 
 def trace(stream, t, lmbda):
-    """z_t = Σ_i (Π_{j=i..t} ρ_j)(Π_{j=i..t−1} λγ_{j+1}) φ_i over the rows i of its episode, a direct sum."""
+    """z_t = Σ_i (Π_{j=i..t} ρ_j)(Π_{j=i..t−1} c_{j+1}λγ_{j+1}) φ_i over the rows i of its episode, a direct sum."""
     z = np.zeros(len(stream[t].x))
     for i in range(spans(stream)[t], t + 1):
         ratios = np.prod([stream[j].ratio for j in range(i, t + 1)])
-        z += ratios * np.prod([lmbda * stream[j].ahead for j in range(i, t)]) * stream[i].x
+        z += ratios * np.prod([stream[j + 1].coefficient * lmbda * stream[j].ahead for j in range(i, t)]) * stream[i].x
     return z
 
 
@@ -123,11 +131,11 @@ def share(variant, lmbda):
 
 
 def system(stream, variant, lmbda):
-    """A = Σ z (φ − γφ')ᵀ + (1 − share) Σ_ends γ z φ'ᵀ over truncated ends and the end of the data; b = Σ z r."""
+    """A = Σ wz (φ − γφ')ᵀ + (1 − share) Σ_ends wγ z φ'ᵀ over truncated ends and the end of the data; b = Σ wz r."""
     n = len(stream[0].x) if stream else 0
     A, b = np.zeros((n, n)), np.zeros(n)
     for t, step in enumerate(stream):
-        z = trace(stream, t, lmbda)
+        z = step.weight * trace(stream, t, lmbda)
         A += np.outer(z, step.x - step.ahead * step.x_next)
         b += step.reward * z
         if t == len(stream) - 1 or (step.truncated and not step.terminated):
@@ -162,11 +170,11 @@ def exact_every_step(stream, variants, lmbda, alpha, last_only=False, digits=50,
         result = []
         for t, step in enumerate(stream):
             phi, phi_next, ahead = decimals(step.x), decimals(step.x_next), Decimal(float(step.ahead))
-            past = lmbda * Decimal(float(stream[t - 1].ahead)) * z if within else 0
-            z = Decimal(float(step.ratio)) * (past + phi)
-            end = ahead * np.outer(z, phi_next)
-            b = b + Decimal(float(step.reward)) * z
-            unc = unc + np.outer(z, phi)
+            past = Decimal(float(step.coefficient)) * lmbda * Decimal(float(stream[t - 1].ahead)) * z if within else 0
+            z, weight = Decimal(float(step.ratio)) * (past + phi), Decimal(float(step.weight))
+            end = weight * ahead * np.outer(z, phi_next)
+            b = b + weight * Decimal(float(step.reward)) * z
+            unc = unc + weight * np.outer(z, phi)
             if t in steps:
                 parts = {v: {"boyan": 1, "uncorrected": 0, "mixed": 1 - lmbda}[v] for v in variants}
                 systems = {v: unc - part * (ends + end) for v, part in parts.items()}
@@ -239,7 +247,7 @@ def sensitivities(stream, own, reads, lmbda, alpha):
     for t, step in enumerate(stream):
         head = stream[: t + 1]
         within = system([*head[:-1], step._replace(truncated=False, terminated=True)], own, lmbda)[0]
-        z, end = trace(stream, t, lmbda), step.ahead * step.x_next
+        z, end = trace(stream, t, lmbda), step.weight * step.ahead * step.x_next
         include(within, system(head, own, lmbda)[0])
         y = np.linalg.lstsq(within + alpha * np.eye(n), z, rcond=None)[0]
         for read in reads:

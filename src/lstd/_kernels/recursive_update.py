@@ -1,11 +1,12 @@
 """One transition of recursive LSTD(λ), dense or sparse features.
 
-With φ the features of a row, φ₊ those of its successor, ρ the importance ratio, r the reward, γ the discount of the
-transition before, and P = (A + αI)⁻¹, the state is z, b, y = Pz and θ = Pb:
+With φ the features of a row, φ₊ those of its successor, ρ the importance ratio, c the trace coefficient, w the weight,
+r the reward, γ the discount and w₋ the weight of the transition before, and P = (A + αI)⁻¹, the state is z, b, y = Pz
+and θ = Pb:
 
-    z' = ρ(λγ z + φ),   u = z' − γ z,   A' = A + u φᵀ,   b' = b + r z'
-    p = Pφ,  P u = ρ p − (1 − ρλ)γ y,   q = P u / d,   d = 1 + φᵀP u
-    P' = P − q (φᵀP),   y' = P'z' = ρ((1 − γ φᵀy) p + (λγ + γ φᵀp) y) / d,   θ' = θ − q φᵀθ + r y'
+    z' = ρ(cλγ z + φ),   u = w z' − w₋γ z,   A' = A + u φᵀ,   b' = b + w r z'
+    p = Pφ,  P u = wρ p − (w₋ − wρcλ)γ y,   q = P u / d,   d = 1 + φᵀP u
+    P' = P − q (φᵀP),   y' = P'z' = ρ((1 − w₋γ φᵀy) p + (cλγ + w₋γ φᵀp) y) / d,   θ' = θ − q φᵀθ + w r y'
 
 (Sherman–Morrison; y' is Pz' − q φᵀPz' without the terms that cancel where φᵀp is large.) If |d| is large, P' is smaller
 than P along φ by that factor, and loses as many digits. If the terms of d cancel, d itself loses digits. A is kept
@@ -49,10 +50,10 @@ Y, WEIGHTS, TRACE, MOMENT, NEXT, P_NEXT, NEXT_P, SCALE, SCALARS, PHI, P_PHI, PHI
 N_VECTORS = LANES + 8
 Q_INVERSE, R_INVERSE, Q_SYSTEM, R_SYSTEM = range(4)
 INVERSE, SYSTEM = range(2)
-# Entries of SCALARS: λ; the discount of the transition before, for the trace and for A (0 where that one is closed);
-# one entry of the caller's.
-LMBDA, DECAY, BOOTSTRAP, CONDITION = range(4)
-N_SCALARS = 4
+# Entries of SCALARS: λ; the discount of the transition before, for the trace, and times its weight, for A (0 where that
+# one is closed); one entry of the caller's; weight and trace coefficient of the transition to take, 1 between calls.
+LMBDA, DECAY, BOOTSTRAP, CONDITION, WEIGHT, COEFFICIENT = range(6)
+N_SCALARS = 4  # of the state between transitions
 # Counts: features, rows of a panel; changes waiting in the panels; whether P_NEXT and NEXT_P are products with NEXT;
 # transitions so far, and the transition to check at.
 FEATURES, PANEL, WAITING_INVERSE, WAITING_SYSTEM, AHEAD, UPDATES, CHECK_AT = range(7)
@@ -160,8 +161,14 @@ def arrived(state, counts):  # type: ignore[no-untyped-def]
 @kernel
 def overflows(reward, ratio, state):  # type: ignore[no-untyped-def]
     """Return whether the trace with PHI, or its product with the reward, would be too large for the sums."""
-    most = HUGE / max(1.0, ratio * max(1.0, abs(reward) / HUGE))
-    return sum_beyond(state[SCALARS, LMBDA] * state[SCALARS, DECAY], state[TRACE], state[PHI], most) > 0
+    most = HUGE / max(1.0, ratio * max(1.0, state[SCALARS, WEIGHT]) * max(1.0, abs(reward) / HUGE))
+    return sum_beyond(decay_of(state), state[TRACE], state[PHI], most) > 0
+
+
+@kernel
+def decay_of(state):  # type: ignore[no-untyped-def]
+    """Return cλγ, what is left of the trace on arrival."""
+    return state[SCALARS, COEFFICIENT] * state[SCALARS, LMBDA] * state[SCALARS, DECAY]
 
 
 @kernel
@@ -178,35 +185,34 @@ def advance(reward, ratio, state, counts):  # type: ignore[no-untyped-def]
     """Update y, θ, z and b, and put (q, φᵀP) into the panel and u into CHANGE; return whether digits were lost."""
     phi, p, y, theta = state[PHI], state[P_PHI], state[Y], state[WEIGHTS]
     phi_y, phi_p, phi_theta = dots(phi, y, p, theta, lanes_of(state))
-    bootstrap = state[SCALARS, BOOTSTRAP]
-    decay = state[SCALARS, LMBDA] * state[SCALARS, DECAY]
-    ahead = bootstrap - ratio * decay
-    denominator = 1.0 + ratio * phi_p - ahead * phi_y
+    bootstrap, weight, decay = state[SCALARS, BOOTSTRAP], state[SCALARS, WEIGHT], decay_of(state)
+    ahead = bootstrap - weight * ratio * decay
+    denominator = 1.0 + weight * ratio * phi_p - ahead * phi_y
     k = counts[WAITING_INVERSE]
     move(
-        1.0 / denominator, ratio, decay, bootstrap, reward, phi_y, phi_p, phi_theta,
+        1.0 / denominator, ratio, weight, decay, bootstrap, reward, phi_y, phi_p, phi_theta,
         phi, p, state[PHI_P], y, theta, state[TRACE], state[MOMENT], state[CHANGE],
         panel(state, counts, Q_INVERSE)[k], panel(state, counts, R_INVERSE)[k],
     )  # fmt: skip
     counts[WAITING_INVERSE] = k + 1
-    return lost_digits(denominator, 1.0 + abs(ratio * phi_p) + abs(ahead * phi_y))
+    return lost_digits(denominator, 1.0 + abs(weight * ratio * phi_p) + abs(ahead * phi_y))
 
 
 @kernel
 def move(  # type: ignore[no-untyped-def]
-    scale, ratio, decay, bootstrap, reward, phi_y, phi_p, phi_theta, phi, p, row, y, theta, z, b, change, q, r
+    scale, ratio, weight, decay, bootstrap, reward, phi_y, phi_p, phi_theta, phi, p, row, y, theta, z, b, change, q, r
 ):
     """The loop of `advance`."""
-    ahead = bootstrap - ratio * decay
+    ahead, of_p, gain = bootstrap - weight * ratio * decay, weight * ratio, weight * reward
     along_p = ratio * (1.0 - bootstrap * phi_y) * scale
     along_y = ratio * (decay + bootstrap * phi_p) * scale
     for i in range(len(phi)):
-        q_i = (ratio * p[i] - ahead * y[i]) * scale
+        q_i = (of_p * p[i] - ahead * y[i]) * scale
         y_i = along_p * p[i] + along_y * y[i]
         z_i = ratio * (decay * z[i] + phi[i])
-        change[i] = z_i - bootstrap * z[i]
-        theta[i] = theta[i] - q_i * phi_theta + reward * y_i
-        b[i] += reward * z_i
+        change[i] = weight * z_i - bootstrap * z[i]
+        theta[i] = theta[i] - q_i * phi_theta + gain * y_i
+        b[i] += gain * z_i
         y[i] = y_i
         z[i] = z_i
         q[i] = q_i
@@ -216,7 +222,8 @@ def move(  # type: ignore[no-untyped-def]
 @kernel
 def finish(lost, discount, terminated, state, counts):  # type: ignore[no-untyped-def]
     """Set the discount for the next transition; return whether a check is due."""
-    state[SCALARS, DECAY] = state[SCALARS, BOOTSTRAP] = 0.0 if terminated else discount
+    state[SCALARS, DECAY] = 0.0 if terminated else discount
+    state[SCALARS, BOOTSTRAP] = state[SCALARS, WEIGHT] * state[SCALARS, DECAY]
     counts[UPDATES] += 1
     return CHECK if lost or counts[UPDATES] >= counts[CHECK_AT] else DONE
 

@@ -8,7 +8,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from lstd.data.checks import check_choice, check_flag, check_real
+from lstd.data.checks import check_choice, check_flag, check_grid, check_real
 from lstd.errors import InvalidInputError
 
 VARIANTS = ("boyan", "uncorrected", "mixed")
@@ -16,6 +16,16 @@ AUTO = "auto"  # in place of a number: chosen by cross-validation
 GAMMA, LMBDA, ALPHA, VARIANT = 0.99, 0.9, 1.0, "boyan"
 LMBDAS: NDArray[np.float64] = np.array([*np.arange(10) / 10, *np.arange(91, 101) / 100], dtype=np.float64)
 ALPHAS: NDArray[np.float64] = np.exp2(np.arange(-8, 1), dtype=np.float64)  # in units of the mean squared row
+
+
+def check_ridge(name: str, values: Any, n_features: int | None = None) -> NDArray[np.float64]:
+    """Return ridge coefficients of features, at least 0, or raise InvalidInputError."""
+    ridge = check_grid(name, values, 0.0, np.inf)
+    if n_features is not None and len(ridge) != n_features:
+        raise InvalidInputError(
+            f"`{name}` must be one number, or one for each of the {n_features} features; got {len(ridge)} numbers."
+        )
+    return ridge
 
 
 @dataclass(frozen=True)

@@ -51,7 +51,7 @@ class Recursion(OnlinePredictor):
     A includes the variant's boundary terms of truncated ends, but not the boundary term of the last transition.
     """
 
-    def __init__(self, n_features: int, lmbda: float, alpha: float, variant: str, check_every: int) -> None:
+    def __init__(self, n_features: int, lmbda: float, alpha: float | Array, variant: str, check_every: int) -> None:
         self.n_features = n = n_features
         self.lmbda, self.alpha, self.variant, self.check_every = lmbda, alpha, variant, check_every
         length, waiting = padded(n), _panel(n)
@@ -59,9 +59,11 @@ class Recursion(OnlinePredictor):
         self._counts = np.zeros(kernels.N_COUNTS, np.int64)
         first = min(check_every, max(_SHORTEST, n))
         self._counts[[kernels.FEATURES, kernels.PANEL, CHECK_AT, INTERVAL]] = n, waiting, first, first
-        self._scalars[[kernels.LMBDA, kernels.CONDITION]] = lmbda, 1.0
+        self._scalars[[kernels.LMBDA, kernels.CONDITION, kernels.WEIGHT, kernels.COEFFICIENT]] = lmbda, 1.0, 1.0, 1.0
         self._state[SCALE, :n] = 1.0
-        self._matrices[INVERSE, np.arange(n), np.arange(n)] = 1.0 / alpha
+        self._matrices[INVERSE, np.arange(n), np.arange(n)] = 1.0 / np.where(alpha > 0.0, alpha, 1.0)
+        if not np.all(alpha > 0.0):  # no inverse yet: a check recomputes it once the data determine the weights
+            self._counts[READING] = SOLVED
         self._boundary: Array | None = None  # B, from the first truncated end on
         self._read: tuple[int, float, Array] | None = None  # update, fraction and weights of the last slow reading
         self._typed, self._typed_sparse = compiled(kernels, "step"), False

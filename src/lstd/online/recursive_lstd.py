@@ -19,17 +19,19 @@ from typing import Any
 
 import numpy as np
 from numpy import ndarray
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from lstd._kernels import recursive_update as kernels
 from lstd._kernels.recursive_update import DONE, JUMP, step, step_sparse
 from lstd.data.checks import check_choice, check_flag, check_integer, check_real
-from lstd.data.settings import ALPHA, GAMMA, LMBDA, VARIANT, VARIANTS
+from lstd.data.settings import ALPHA, GAMMA, LMBDA, VARIANT, VARIANTS, check_ridge
 from lstd.errors import BrokenEpisodeWarning, warn
 from lstd.online import snapshot as snapshots
 from lstd.online import transition
 from lstd.online.recursion import Recursion
 from lstd.online.transition import Array, SparseRow
+
+_ONE = 1.0  # the default of `weight` and `trace_coefficient`, by which a call without them is known
 
 
 class RecursiveLSTD(Recursion):
@@ -49,8 +51,9 @@ class RecursiveLSTD(Recursion):
         Default discount of :meth:`update`.
     lmbda : float in [0, 1], default 0.9
         Trace decay.
-    alpha : float > 0, default 1.0
-        Ridge coefficient.
+    alpha : float > 0, or array-like of shape (n_features,), default 1.0
+        Ridge coefficient, or one for each feature, where 0 leaves a feature without a penalty: until the data determine
+        the weights of such features, weights are solved for when they are read.
     variant : {"boyan", "uncorrected", "mixed"}, default "boyan"
         The estimator of :attr:`weights` and :meth:`predict`.
     check_every : int, optional
@@ -111,7 +114,7 @@ class RecursiveLSTD(Recursion):
         n_features: int,
         gamma: float = GAMMA,
         lmbda: float = LMBDA,
-        alpha: float = ALPHA,
+        alpha: float | ArrayLike = ALPHA,
         variant: str = VARIANT,
         *,
         check_every: int | None = None,
@@ -122,7 +125,7 @@ class RecursiveLSTD(Recursion):
         super().__init__(
             n,
             check_real("lmbda", lmbda, 0.0, 1.0),
-            check_real("alpha", alpha, 0.0, np.inf, open_low=True),
+            _check_alpha(alpha, n),
             check_choice("variant", variant, VARIANTS),
             check_integer("check_every", every, 1),
         )
@@ -140,7 +143,34 @@ class RecursiveLSTD(Recursion):
         truncated: bool = False,
         discount: float | None = None,
         importance_ratio: float = 1.0,
+        weight: float = _ONE,
+        trace_coefficient: float = _ONE,
     ) -> None:
+        """Learn from one transition, as :meth:`lstd.TD.update` does.
+
+        Parameters
+        ----------
+        x, reward, x_next, terminated, truncated, discount, importance_ratio
+            As in :meth:`lstd.TD.update`.
+        weight : float, at least 0, default 1.0
+            Weight of the transition in the sums; see :meth:`lstd.LSTD.fit`.
+        trace_coefficient : float, at least 0, default 1.0
+            Factor of the trace decay on arrival in `x`.
+        """
+        if weight is not _ONE or trace_coefficient is not _ONE:
+            given = (
+                check_real("weight", weight, 0.0, np.inf),
+                check_real("trace_coefficient", trace_coefficient, 0.0, np.inf),
+            )
+            self._scalars[kernels.WEIGHT : kernels.COEFFICIENT + 1] = given
+            try:
+                self.update(
+                    x, reward, x_next, terminated=terminated, truncated=truncated, discount=discount,
+                    importance_ratio=importance_ratio,
+                )  # fmt: skip
+            finally:
+                self._scalars[kernels.WEIGHT : kernels.COEFFICIENT + 1] = 1.0
+            return
         if discount is None:
             discount = self.gamma
         code = kernels.BAD
@@ -239,7 +269,8 @@ class RecursiveLSTD(Recursion):
         """
         return {
             "version": np.array(snapshots.VERSION),
-            "parameters": np.array([self.gamma, self.lmbda, self.alpha]),
+            "parameters": np.array([self.gamma, self.lmbda]),
+            "alpha": np.array(self.alpha),
             "variant": np.array(self.variant),
             "check_every": np.array(self.check_every),
             "warned": np.array(self._warned),
@@ -271,10 +302,9 @@ class RecursiveLSTD(Recursion):
         True
         """
         state = snapshots.check_snapshot(snapshot)
-        gamma, lmbda, alpha = state["parameters"].tolist()
-        model = cls(
-            state["vectors"].shape[1], gamma, lmbda, alpha, str(state["variant"]), check_every=int(state["check_every"])
-        )
+        alpha, every = state["alpha"], int(state["check_every"])
+        parameters = (*state["parameters"].tolist(), alpha if alpha.ndim else float(alpha), str(state["variant"]))
+        model = cls(state["vectors"].shape[1], *parameters, check_every=every)
         if state["panels"].shape[1] != model._panels.shape[1]:
             raise snapshots.not_a_snapshot(f"'panels' has shape {state['panels'].shape}")
         for name, view in model._views().items():
@@ -290,3 +320,10 @@ class RecursiveLSTD(Recursion):
             "vectors": self._state[: kernels.SCALARS, :n], "scalars": self._scalars[: kernels.N_SCALARS],
             "panels": self._panels[:, :, :n], "matrices": self._matrices[:, :n, :n], "counts": self._counts,
         }  # fmt: skip
+
+
+def _check_alpha(alpha: Any, n: int) -> float | Array:
+    """Check a ridge coefficient above 0, or one for each feature, at least 0."""
+    if np.ndim(alpha) == 0:
+        return check_real("alpha", alpha, 0.0, np.inf, open_low=True)
+    return check_ridge("alpha", alpha, n)

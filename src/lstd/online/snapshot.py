@@ -12,8 +12,8 @@ from lstd._kernels import recursive_update as kernels
 from lstd.errors import InvalidInputError
 from lstd.online.recursion import INTERVAL, READING, SOLVED
 
-VERSION = 2
-_NUMBERS = ("parameters", "vectors", "panels", "matrices", "boundary", "scalars")
+VERSION = 3
+_NUMBERS = ("parameters", "alpha", "vectors", "panels", "matrices", "boundary", "scalars")
 _KINDS = {"version": "iu", "variant": "U", "check_every": "iu", "warned": "b", "counts": "iu"}
 _KINDS |= dict.fromkeys(_NUMBERS, "f")
 # Vectors of sums over the data; the others belong to the inverse and may have overflowed.
@@ -38,7 +38,8 @@ def check_snapshot(snapshot: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
         raise not_a_snapshot(f"'vectors' has shape {vectors.shape}, 'panels' {panels.shape}")
     n, waiting = vectors.shape[1], panels.shape[1]
     shapes: dict[str, tuple[int, ...]] = {
-        "parameters": (3,), "variant": (), "check_every": (), "warned": (), "vectors": (kernels.SCALARS, n),
+        "parameters": (2,), "alpha": (n,) if arrays["alpha"].ndim else (), "variant": (), "check_every": (),
+        "warned": (), "vectors": (kernels.SCALARS, n),
         "panels": (4, waiting, n), "matrices": (2, n, n), "scalars": (kernels.N_SCALARS,),
         "counts": (kernels.N_COUNTS,), "boundary": (0, 0) if boundary.shape == (0, 0) else (n, n),
     }  # fmt: skip
@@ -69,8 +70,8 @@ def _array(snapshot: Mapping[str, Any], name: str) -> NDArray[Any]:
 def _check_values(arrays: Mapping[str, NDArray[Any]]) -> None:
     """Raise InvalidInputError unless discounts are in [0, 1], sums finite and scales positive."""
     scalars, vectors = arrays["scalars"], arrays["vectors"]
-    discounts = scalars[[kernels.DECAY, kernels.BOOTSTRAP]]
-    if scalars[kernels.LMBDA] != arrays["parameters"][1] or not ((discounts >= 0.0) & (discounts <= 1.0)).all():
+    known = 0.0 <= scalars[kernels.DECAY] <= 1.0 and 0.0 <= scalars[kernels.BOOTSTRAP] < np.inf
+    if scalars[kernels.LMBDA] != arrays["parameters"][1] or not known:
         raise not_a_snapshot(f"its 'scalars' are {scalars.tolist()}")
     sums = {
         "vectors": vectors[_SUMS], "matrices": arrays["matrices"][kernels.SYSTEM], "boundary": arrays["boundary"],

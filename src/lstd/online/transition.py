@@ -157,5 +157,5 @@ def too_large(row: Array | SparseRow, successor: Array | SparseRow, reward: floa
     return InvalidInputError(
         f"`reward` and `importance_ratio` must be so small that the trace stays below {HUGE:.0e}, and the trace times "
         f"the reward below {HUGE * HUGE:.0e}; got the reward {reward:.1e}. Scale features and rewards to "
-        "order 1, and look for huge importance ratios."
+        "order 1, and look for huge importance ratios and weights."
     )
