@@ -588,17 +588,17 @@ def ridge_movement(A, b, alpha, intercept):
     return abs(half - whole) / abs(whole)
 
 
-def effective_sample(ratios, decay, lengths, weights):
-    """(Σ W)² / Σ W² of runs of at most 1/(1 − λγ) rows; W sums w_t Σ_i (λγ)^(t−i) ρ_i ⋯ ρ_t over rows t of a run."""
-    runs, start = [], 0
+def effective_sample(ratios, decay, lengths, weights, coefficients):
+    """(Σ g)² / Σ Σ κ_ts g_t g_s with g_t = w_t Σ_i κ_it ρ_i ⋯ ρ_t; in an episode κ_it = Π_{i<j≤t} c_j λγ, else 0."""
+    weight, square, start = 0.0, 0.0, 0
     for length in lengths:
-        rho = ratios[start : start + length]
-        traces = [sum(decay ** (t - i) * np.prod(rho[i : t + 1]) for i in range(t + 1)) for t in range(length)]
-        traces = [w * e for w, e in zip(weights[start : start + length], traces, strict=True)]
-        most = length if decay == 1.0 else int(np.ceil(1.0 / (1.0 - decay)))
-        runs += [sum(traces[first : first + most]) for first in range(0, length, most)]
+        rho, w, c = (x[start : start + length] for x in (ratios, weights, coefficients))
+        kappa = [[decay ** (t - i) * np.prod(c[i + 1 : t + 1]) for i in range(t + 1)] for t in range(length)]
+        g = [w[t] * sum(kappa[t][i] * np.prod(rho[i : t + 1]) for i in range(t + 1)) for t in range(length)]
+        weight += sum(g)
+        square += sum(kappa[max(t, s)][min(t, s)] * g[t] * g[s] for t in range(length) for s in range(length))
         start += length
-    return sum(runs) ** 2 / sum(run**2 for run in runs)
+    return weight**2 / square
 
 
 # ---------------------------------------------------------------- intervals of time

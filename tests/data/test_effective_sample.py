@@ -1,14 +1,18 @@
-"""The effective sample that products of importance ratios leave."""
+"""The effective sample that products of importance ratios, and weights, leave."""
+
+import itertools
+import warnings
 
 import numpy as np
 import pytest
 
+import lstd
 import naive
-from lstd import LSTD, LSTDCV
-from lstd.data.check_rows import check_rows
-from lstd.data.effective_sample import effective_sample
+from lstd import LSTD, LSTDCV, LSTDStatistics
 from lstd.errors import EffectiveSampleWarning
 from tolerances import assert_close
+
+WORDS = {"match": r"importance ratios .*sample of \d(\.\d)? runs of rows, of 100 .*smaller `lmbda`"}
 
 
 def episodes(n, length, seed=0):
@@ -16,40 +20,113 @@ def episodes(n, length, seed=0):
     T = n * length
     ends = np.arange(T) % length == length - 1
     columns = {"episode": np.arange(T) // length, "terminated": ends}
-    return random.normal(size=(T, 2)), random.normal(size=T), columns, np.where(random.uniform(size=T) < 0.2, 4.2, 0.2)
+    X, y = random.normal(size=(T, 2)), random.normal(size=T)
+    return {"X": X, "y": y, "importance_ratio": np.where(random.uniform(size=T) < 0.2, 4.2, 0.2), **columns}
+
+
+def weighted(n, length):
+    random = np.random.default_rng(1)
+    weight, coefficient = random.uniform(size=(2, n * length))
+    return {**episodes(n, length), "weight": weight, "trace_coefficient": coefficient}
+
+
+def sums(data, gamma, lmbda):
+    return LSTDStatistics.from_arrays(**data, gamma=gamma, lmbda=lmbda)
+
+
+def part(data, first, end):
+    return {name: values[first:end] for name, values in data.items()}
+
+
+def sizes(data, decay, lengths):
+    ones, rho, w = np.ones(len(data["y"])), data["importance_ratio"], data["weight"]
+    return [
+        naive.effective_sample(ratios, decay, lengths, weights, data["trace_coefficient"])
+        for ratios, weights in ((rho, ones), (ones, w), (ones, ones))
+    ]
 
 
 @pytest.mark.parametrize(("gamma", "lmbda"), [(1.0, 1.0), (0.9, 0.9), (0.9, 0.0), (1.0, 0.5)])
-def test_it_is_the_effective_number_of_the_definition(gamma, lmbda):
-    X, y, columns, ratios = episodes(7, 12)
-    weights = np.random.default_rng(1).uniform(size=len(y))
-    rows = check_rows(X, y, gamma=gamma, importance_ratio=ratios, weight=weights, **columns)
-    expected = naive.effective_sample(ratios, gamma * lmbda, [12] * 7, weights)
-    assert_close(effective_sample(rows, lmbda), expected, "solve")
+def test_it_is_the_effective_number_of_the_definition_at_any_split(gamma, lmbda):
+    data = weighted(7, 12)
+    expected = sizes(data, gamma * lmbda, [12] * 7)
+    assert_close(sums(data, gamma, lmbda).sample.size, expected, "solve")
+    edges = [0, 1, 2, 11, 12, 13, 30, 83, 84]
+    parts = [sums(part(data, i, j), gamma, lmbda) for i, j in itertools.pairwise(edges)]
+    left, right = parts[0], parts[-1]
+    for one, two in zip(parts[1:], parts[-2::-1], strict=True):
+        left, right = left.then(one), two.then(right)
+    assert_close(left.sample.size, expected, "solve")
+    assert_close(right.sample.size, expected, "solve")
+    assert_close((left + right).sample.size, 2 * np.array(expected), "solve")
+    factors = np.repeat([0.25, 1.0], [30, 54])
+    forgotten = (0.25 * sums(part(data, 0, 30), gamma, lmbda)).then(sums(part(data, 30, 84), gamma, lmbda))
+    expected = sizes({**data, "weight": factors * data["weight"]}, gamma * lmbda, [12] * 7)
+    assert_close(forgotten.sample.size, expected, "solve")
+
+
+def test_cut_episodes_count_their_transitions():
+    data = episodes(7, 12)
+    cut, inside = {**data, "terminated": np.zeros(84, bool)}, np.arange(84) % 12 < 11
+    shorter = {name: values[inside] for name, values in data.items()} | {"terminated": np.arange(77) % 11 == 10}
+    given = {**cut, "X_next": np.roll(cut["X"], -1, axis=0)}
+    assert_close(sums(cut, 0.9, 0.9).sample.size, sums(shorter, 0.9, 0.9).sample.size, "solve")
+    assert_close(sums(given, 0.9, 0.0).sample.size, sums(data, 0.9, 0.0).sample.size, "solve")
 
 
 def test_equal_episodes_count_as_many_as_they_are():
-    X, y, columns, _ = episodes(7, 12)
-    rows = check_rows(X, y, gamma=1.0, **columns)
-    assert_close(effective_sample(rows, 1.0), 7.0, "solve")
+    data = {**episodes(7, 12), "importance_ratio": np.ones(84)}
+    sample = sums(data, 1.0, 1.0).sample
+    assert_close(sample.size, [7.0, 7.0, 7.0], "solve")
+    assert not sample.off_policy
+    assert sums({**data, "importance_ratio": None}, 1.0, 1.0).sample is None
 
 
-def test_a_fit_says_when_a_few_products_decide():
-    X, y, columns, ratios = episodes(100, 60)
-    with pytest.warns(EffectiveSampleWarning, match=r"sample of \d(\.\d)? runs of rows, of 100 .*smaller `lmbda`"):
-        LSTD(1.0, 1.0).fit(X, y, importance_ratio=ratios, **columns)
+def test_data_with_ratios_and_without_them_has_no_known_size():
+    data = episodes(7, 12)
+    mixed = sums(data, 1.0, 1.0) + sums({**data, "importance_ratio": None}, 1.0, 1.0)
+    assert np.isnan(mixed.sample.size).all()
+    assert mixed.sample.off_policy
+    LSTD(1.0, 1.0, fit_intercept=False).fit_statistics(mixed)  # without a warning
+
+
+def test_all_ways_in_say_when_a_few_products_decide(tmp_path):
+    data = episodes(100, 60)
+    chunks = [part(data, first, first + 1000) for first in range(0, 6000, 1000)]
+    with pytest.warns(EffectiveSampleWarning, **WORDS):
+        model = LSTD(1.0, 1.0).fit(**data)
     with pytest.warns(EffectiveSampleWarning):
-        LSTDCV(1.0, lmbdas=[1.0]).fit(X, y, importance_ratio=ratios, **columns)
-    LSTD(1.0, 0.0).fit(X, y, importance_ratio=ratios, **columns)
-    LSTD(1.0, 1.0).fit(
-        X[:180], y[:180], **{name: column[:180] for name, column in columns.items()}
-    )  # few, but on policy
-    LSTD(1.0, 1.0).fit(X, y, importance_ratio=np.full(len(y), 0.9), **columns)
+        LSTDCV(1.0, lmbdas=[1.0]).fit(**data)
+    for _ in range(2):  # sums of the store too
+        with pytest.warns(EffectiveSampleWarning, **WORDS):
+            lstd.fit_chunks(chunks, gamma=1.0, lmbda=1.0, store=tmp_path)
+    model.save(tmp_path / "model")
+    assert_close(lstd.load(tmp_path / "model").statistics_.sample.size, model.statistics_.sample.size, "solve")
+
+
+def test_a_stream_says_it_once_when_its_weights_are_used():
+    data, streamed = episodes(100, 60), LSTD(1.0, 1.0)
+    for first in range(0, 6000, 1000):
+        streamed.partial_fit(**part(data, first, first + 1000))
+    with pytest.warns(EffectiveSampleWarning, **WORDS):
+        _ = streamed.coef_
+    streamed.partial_fit(**{**part(data, 0, 1000), "episode": data["episode"][:1000] + 100})
+    assert any(streamed.statistics_.sample.small(1.0))
+    _ = streamed.coef_
+
+
+def test_silence_where_products_are_short_data_is_little_or_the_policy_is_the_same():
+    data = episodes(100, 60)
+    with warnings.catch_warnings(action="error"):
+        LSTD(1.0, 0.0).fit(**data)
+        LSTD(1.0, 1.0).fit(**part(data, 0, 180))
+        LSTD(1.0, 1.0).fit(**{**data, "importance_ratio": np.full(6000, 0.9)})
+        LSTD(1.0, 0.5).fit(**data)
 
 
 def test_a_fit_says_when_a_few_weights_decide():
-    X, y, columns, _ = episodes(100, 6)
-    weight = np.where(columns["episode"] < 3, 1e4, 1.0)
+    data = episodes(100, 6) | {"importance_ratio": None}
+    weight = np.where(data["episode"] < 3, 1e4, 1.0)
     with pytest.warns(EffectiveSampleWarning, match=r"The weights leave .* 3 runs of rows, of 100 .*Limit `weight`"):
-        LSTD(1.0, 1.0).fit(X, y, weight=weight, **columns)
-    LSTD(1.0, 1.0).fit(X, y, weight=np.full(len(y), 1e4), **columns)
+        LSTD(1.0, 1.0).fit(**data, weight=weight)
+    LSTD(1.0, 1.0).fit(**data, weight=np.full(600, 1e4))

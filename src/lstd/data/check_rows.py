@@ -72,7 +72,7 @@ def check_rows(
     rows = Rows(
         X=phi, y=np.where(np.isnan(rewards), 0.0, rewards), y_missing=missing, discount=discounts, ratios=ratios,
         last=last, terminated=ended, X_next=phi_next, first_episode=first, last_episode=final, single=single,
-        gamma=gamma, assumed=assumed, names=names,
+        gamma=gamma, assumed=assumed, names=names, ratios_given=importance_ratio is not None,
         groups=None if groups is None else _check_groups(groups, last, ids),
         episodes=None if ids is None else ids[last],
         coefficients=coefficients, weights=weights,

@@ -1,56 +1,137 @@
-"""Effective sample size of rows with importance ratios or weights: how many runs of rows they leave.
+"""Effective sample size of rows with importance ratios or weights: how much of the data they leave.
 
-Row t counts w_t e_t in the sums, with its weight w_t and the trace e_t = ρ_t (1 + c_t λγ_t e_{t−1}) of a feature that
-is always one. Rows that share most of a trace count as one run: a whole episode if λγ = 1, else at most 1/(1 − λγ)
-consecutive rows of it. With W_k the sum of w_t e_t over run k, the effective sample size is (Σ W_k)² / Σ W_k² (Kish
-1965).
+Row t counts g_t = w_t e_t in the sums, with its weight w_t and the trace e_t = ρ_t (1 + c_t λγ_t e_{t−1}) of a feature
+that is always one. Two rows share as much of the trace as the product κ of cλγ between them. So the effective sample
+size (Kish 1965) is
+
+    (Σ_t g_t)² / Σ_t Σ_s κ_ts g_t g_s,   Σ_s κ_ts g_s over s ≤ t is f_t = g_t + c_t λγ_t f_{t−1}.
+
+At λγ = 1 that is the effective number of episodes; without ratios and weights, (1 − λγ)/(1 + λγ) times that of rows.
+
+Both sums merge exactly at any split of the data: g_t and f_t are linear in s = (1, u, v), where the traces u = λγe and
+v = λγf enter a chunk. So they are wᵀs and sᵀKs, and the next chunk has s' = Ms.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lstd.data.returns import run_backwards
 from lstd.data.rows import Rows
 from lstd.errors import EffectiveSampleWarning, warn
 
-FEW = 10.0  # runs below which there is a warning
+Array = NDArray[np.float64]
+
+FEW = 10.0  # size below which there is a warning
 
 
-def effective_sample(rows: Rows, lmbda: float) -> float:
-    """Compute the effective number of runs of rows; NaN if all weights are zero, or products overflow."""
-    first = np.append(True, rows.last[:-1])
-    begin = np.maximum.accumulate(np.where(first, np.arange(len(rows)), 0))
-    reach = np.append(0.0, (lmbda * rows.ratios * rows.discount)[:-1])
-    reach *= 1.0 if rows.coefficients is None else rows.coefficients
-    ones = np.ones((len(rows), 1))
-    traces = rows.ratios * run_backwards(ones, reach[::-1], first[::-1])[::-1, 0]
-    traces *= 1.0 if rows.weights is None else rows.weights
-    decay = lmbda * rows.gamma
-    length = len(rows) if decay == 1.0 else int(np.ceil(1.0 / (1.0 - decay)))
-    number = np.cumsum(first | ((np.arange(len(rows)) - begin) % length == 0)) - 1
-    weights = np.bincount(number[rows.full], traces[rows.full], minlength=1)
-    return float(weights.sum() ** 2 / (weights**2).sum())
+@dataclass(frozen=True, eq=False)
+class SampleSums:
+    """Sums over full transitions of a chunk: with ratios alone, with weights alone, and without both."""
+
+    off_policy: bool  # a ratio is not one
+    step: Array  # (3, 3, 3) M of each
+    weight: Array  # (3, 3) w of each
+    square: Array  # (3, 3, 3) K of each
+
+    @classmethod
+    def of(cls, rows: Rows, lmbda: float) -> SampleSums | None:
+        """Return the sums of a chunk, but for its last row if that is pending; None without ratios and weights."""
+        if not rows.ratios_given and rows.weights is None:
+            return None
+        full, ends = rows.full * 1.0, rows.last.copy()
+        ends[-1] = False
+        coefficients, weights = (full if x is None else x for x in (rows.coefficients, rows.weights))
+        end = len(rows) - (full[-1] == 0.0)
+        columns = (rows.ratios * full, coefficients, weights, np.where(ends, 0.0, lmbda * rows.discount), full)
+        return cls.of_transitions(*(np.asarray(column)[:end] for column in columns))
+
+    @classmethod
+    def of_transitions(
+        cls, ratios: Array, coefficients: Array, weights: Array, decay: Array, ones: Array
+    ) -> SampleSums:  # fmt: skip
+        """Return the sums of rows, (T,), with decays λγ on leaving; horizon rows have zero as ratio and in `ones`."""
+        three = [_sums(*pair, coefficients, decay) for pair in ((ratios, ones), (ones, weights), (ones, ones))]
+        return cls(bool((ratios != ones).any()), *(np.array(sums) for sums in zip(*three, strict=True)))
+
+    @np.errstate(all="ignore")
+    def then(self, later: SampleSums) -> SampleSums:
+        """Return the sums of this chunk and the next one."""
+        M = self.step
+        return SampleSums(
+            self.off_policy or later.off_policy,
+            later.step @ M,
+            self.weight + (later.weight[:, np.newaxis] @ M)[:, 0],
+            self.square + M.transpose(0, 2, 1) @ later.square @ M,
+        )
+
+    def closed(self) -> SampleSums:
+        """Return the sums with the end of the chunk as the end of an episode."""
+        return replace(self, step=self.step * [[1.0], [0.0], [0.0]])
+
+    @np.errstate(all="ignore")
+    def scaled(self, factor: float) -> SampleSums:
+        """Return the sums with all weights times `factor`."""
+        step, weight, square = self.step.copy(), self.weight.copy(), self.square.copy()
+        of_v = np.array([factor, factor, 1.0])
+        step[1, 2] *= of_v
+        weight[1] *= factor
+        square[1] *= np.outer(of_v, of_v)
+        return SampleSums(self.off_policy, step, weight, square)
+
+    @property
+    @np.errstate(all="ignore")
+    def size(self) -> Array:
+        """Effective sample sizes, (3,), in the order of the class; NaN if not known or beyond floats."""
+        return np.asarray(self.weight[:, 0] ** 2 / self.square[:, 0, 0])
+
+    def small(self, lmbda: float) -> tuple[bool, bool]:
+        """Return whether ratios and weights leave little of much data; at λ = 0 there are no products of ratios."""
+        ratios, weights, without = self.size
+        return bool(lmbda > 0.0 and self.off_policy and ratios < FEW <= without), bool(weights < FEW <= without)
+
+
+def merged(one: SampleSums | None, two: SampleSums | None) -> SampleSums | None:
+    """Return the sums of two chunks; sizes are not known if only one of them has ratios or weights."""
+    if one is not None and two is not None:
+        return one.then(two)
+    known = one or two
+    return known and replace(known, step=np.nan * known.step, weight=np.nan * known.weight)
 
 
 @np.errstate(all="ignore")
-def warn_of_ratios(rows: Rows, lmbda: float) -> None:
-    """Give an EffectiveSampleWarning if the importance ratios or the weights leave few of many runs of rows."""
-    plain = replace(rows, ratios=np.ones(len(rows)), weights=None)
-    if lmbda > 0.0 and not (rows.ratios == 1.0).all():
-        why = f"at `lmbda` {lmbda:g}, a few products of ratios decide the solution. Use a smaller `lmbda`"
-        _warn_if_few("importance ratios", replace(rows, weights=None), plain, lmbda, why)
-    if rows.weights is not None:
-        why = "a few rows decide the solution. Limit `weight` to a few times its mean, or fit more data"
-        _warn_if_few("weights", replace(plain, weights=rows.weights), plain, lmbda, why)
+def _sums(ratios: Array, weights: Array, coefficients: Array, decay: Array) -> tuple[Array, Array, Array]:
+    """Return M, w and K of rows, at least none."""
+    n = len(ratios)
+    step, start = np.eye(3), np.zeros((n, 1))
+    start[:1] = coefficients[:1, np.newaxis]
+    reach = coefficients * np.append(0.0, decay[:-1])[:n]
+    e = _run(ratios[:, np.newaxis] * np.hstack([np.ones((n, 1)), start, np.zeros((n, 1))]), ratios * reach)
+    g = weights[:, np.newaxis] * e
+    f = _run(g + start * [0.0, 0.0, 1.0], reach)
+    if n:
+        step[1:] = decay[-1] * e[-1], decay[-1] * f[-1]
+    cross = g.T @ f
+    return step, g.sum(axis=0), cross + cross.T - g.T @ g
 
 
-def _warn_if_few(what: str, rows: Rows, plain: Rows, lmbda: float, why: str) -> None:
-    size, without = effective_sample(rows, lmbda), effective_sample(plain, lmbda)
-    if size < FEW <= without:
-        warn(
-            f"The {what} leave an effective sample of {size:.2g} runs of rows, of {without:.0f} without them: {why}.",
-            EffectiveSampleWarning,
-        )
+def _run(known: Array, factor: Array) -> Array:
+    """Solve s_t = known_t + factor_t s_{t−1}, with nothing before the first row."""
+    return run_backwards(known[::-1].copy(), factor[::-1], np.zeros(len(known), np.bool_))[::-1]
+
+
+def warn_of_ratios(sums: SampleSums | None, lmbda: float) -> None:
+    """Give an EffectiveSampleWarning if the importance ratios or the weights leave little of much data."""
+    if sums is None:
+        return
+    products = f"at `lmbda` {lmbda:g}, a few products of ratios decide the solution. Use a smaller `lmbda`"
+    rows = "a few rows decide the solution. Limit `weight` to a few times its mean, or fit more data"
+    without = sums.size[2]
+    causes = zip(("importance ratios", "weights"), sums.size, sums.small(lmbda), (products, rows), strict=False)
+    for what, size, small, why in causes:
+        if small:
+            left = f"an effective sample of {size:.2g} runs of rows, of {without:.0f} without them"
+            warn(f"The {what} leave {left}: {why}.", EffectiveSampleWarning)

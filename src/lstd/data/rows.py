@@ -49,6 +49,7 @@ class Rows:
     intercept: bool = False  # whether the last feature is the column of ones
     groups: NDArray[Any] | None = None  # (T,) id of each row's group
     episodes: NDArray[Any] | None = None  # id of each episode; None without ids, and in parts of a chunk
+    ratios_given: bool = False
     order: NDArray[np.intp] | None = None  # (T,) places of the rows in the arguments, if in another order
     coefficients: Array | None = None  # (T,) factors of the trace decay; None if all are 1
     weights: Array | None = None  # (T,) weights of the rows; None if all are 1

@@ -100,7 +100,7 @@ def fit_chunks(
 
     Warns
     -----
-    IllConditionedWarning, RidgeWarning, MissingTerminationWarning, BrokenEpisodeWarning
+    IllConditionedWarning, RidgeWarning, EffectiveSampleWarning, MissingTerminationWarning, BrokenEpisodeWarning
         As in :meth:`lstd.LSTD.fit`; the last two once, and not for sums that the store keeps.
 
     Examples

@@ -55,7 +55,11 @@ def check_bias(rows: Rows, model: Model) -> BiasCheck:
         square = np.maximum((square - gram[-1] ** 2)[:-1], 2.0**-40 * square[:-1])
     alpha = _RIDGE * float(square.mean())
     with_lmbda, with_one = (
-        Model(no_blocks(rows, decay, "auto").extended(rows), replace(model.settings, lmbda=decay, alpha=alpha))
+        Model(
+            no_blocks(rows, decay, "auto").extended(rows),
+            replace(model.settings, lmbda=decay, alpha=alpha),
+            warned=frozenset({"ratios"}),
+        )
         for decay in (lmbda, 1.0)
     )
     check = _compared(with_lmbda, with_one, gram)

@@ -16,7 +16,6 @@ from sklearn.base import BaseEstimator
 
 from lstd.data.check_rows import PerRow
 from lstd.data.checks import check_flag, shown
-from lstd.data.effective_sample import warn_of_ratios
 from lstd.data.rows import Rows, warn_of_breaks
 from lstd.data.seen_ids import episodes_seen
 from lstd.data.settings import ALPHA, GAMMA, LMBDA, VARIANT, Settings
@@ -296,12 +295,10 @@ class LSTD(Predictor):
         settings = self._settings()
         if before is not None:
             _check_unchanged(before.settings, settings)
-        warned = frozenset() if before is None else before.warned
+        warned = frozenset() if before is None else before.warnings_given
         checker = BaseEstimator() if before is None else self
         rows = checked_rows(checker, data, settings.gamma, reset=before is None, warn="ends" not in warned, sort=sort)
         rows = rows.with_ones() if settings.fit_intercept else rows
-        if sort:
-            warn_of_ratios(rows, settings.lmbda)
         episodes: Any = rows.episodes
         if before is None or not before.statistics.n_rows:
             blocks, successor = no_blocks(rows, settings.lmbda, self.n_blocks), None

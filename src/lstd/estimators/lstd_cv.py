@@ -10,7 +10,6 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 
 from lstd.data.check_rows import PerRow
-from lstd.data.effective_sample import warn_of_ratios
 from lstd.data.rows import warn_of_breaks
 from lstd.data.settings import GAMMA, VARIANT, Settings
 from lstd.estimators.base import Fitted, Predictor
@@ -136,7 +135,6 @@ class LSTDCV(Predictor):
         )  # fmt: skip
         blocks = no_blocks(rows, settings.lmbda, self.n_blocks).extended(rows)
         warn_of_breaks(rows, settings.lmbda)
-        warn_of_ratios(rows, settings.lmbda)
         options = {name: getattr(self, name) for name in LSTDCV_OPTIONS}
         return self._adopt(Model(blocks, settings, selection=selection, options=options))
 

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
+from lstd.data.effective_sample import warn_of_ratios
 from lstd.data.feature_matrix import Features, product
 from lstd.data.settings import Settings
 from lstd.errors import InvalidInputError
@@ -93,7 +94,7 @@ class Model:
     selection: Selection | None = None  # how `lmbda` and `alpha` were chosen; None if they were given
     options: Mapping[str, Any] = field(default_factory=dict)  # parameters of the estimator that are not settings
     checked: Checks | None = None  # the checks, if a report was made of a model whose settings were given
-    warned: frozenset[str] = frozenset()  # warnings that the stream has had: "ends", "breaks"
+    warned: frozenset[str] = frozenset()  # warnings that the stream has had: "ends", "breaks", "ratios"
     episodes: Any = None  # ids of the episodes so far, as of :func:`episodes_seen`; files do not keep them
     threads: int | None = None  # that compute the influence of blocks; by default the limit of the BLAS
     saved_solution: Solution | None = None  # from a file; None if it is to be computed
@@ -156,9 +157,18 @@ class Model:
         if self.settings.fit_intercept:
             A = without_rounding(A, self.statistics.n_transitions)
         solution = solve(A, b, self.ridge, penalty=self.penalty)
+        if "ratios" not in self.warned:
+            warn_of_ratios(self.statistics.sample, self.statistics.lmbda)
         if not solution.singular:
             warn_of_ridge(A, b, self.ridge, solution.weights, self.statistics.gamma, chosen=self.selection is not None)
         return solution
+
+    @property
+    def warnings_given(self) -> frozenset[str]:
+        """Warnings that the stream has had, with those of its system, which come when weights are first used."""
+        sample = self.statistics.sample
+        small = "solution" in vars(self) and sample is not None and any(sample.small(self.statistics.lmbda))
+        return self.warned | ({"ratios"} if small else set())
 
     @cached_property
     def coef(self) -> Array:

@@ -56,7 +56,9 @@ def choose_settings(rows: Rows, settings: Settings, **options: Any) -> tuple[Set
             UnobservedWarning,
         )
     first = _first(rows)
-    model = Model(no_blocks(first, settings.lmbda, "auto").extended(first), settings)
+    model = Model(
+        no_blocks(first, settings.lmbda, "auto").extended(first), settings, warned=frozenset({"ratios"})
+    )  # fmt: skip
     return settings, replace(selection, checks=checks_of(first, model, tree=False))
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lstd.data.checks import check_real
+from lstd.data.effective_sample import SampleSums
 from lstd.errors import InvalidInputError
 from lstd.statistics.names_and_labels import About
 
@@ -19,6 +20,7 @@ Array = NDArray[np.float64]
 _ARRAYS = ("A", "B", "b", "incoming_trace")
 _CARRIED = ("matrix", "boundary", "rewards", "first")
 _WEIGHTS = ("total_weight", "last_weight")
+_SAMPLE = {"step": (3, 3, 3), "weight": (3, 3), "square": (3, 3, 3)}
 _COUNTS = ("n_rows", "n_transitions", "n_episodes", "unused")
 _NAMES = ("first_episode", "last_episode", "first_group", "last_group")
 _ID_TYPES = {"int": int, "float": float, "str": str}
@@ -51,7 +53,10 @@ def pack(s: Any) -> tuple[dict[str, Any], dict[str, Array]]:
         "intercept": s.about.intercept,
         "labels": sorted(s.about.labels),
         "pending": None,
+        "off_policy": None if s.sample is None else s.sample.off_policy,
     }
+    if s.sample is not None:
+        arrays |= {f"sample_{name}": getattr(s.sample, name) for name in _SAMPLE}
     if s.pending is not None:
         row = s.pending
         document["pending"] = {
@@ -87,6 +92,7 @@ def unpack(document: Mapping[str, Any], arrays: Mapping[str, Array]) -> dict[str
         "successors": None if successors is None else flag(successors),
         "apart": flag(document["apart"]),
         "about": _unpack_about(document, n),
+        "sample": None if document["off_policy"] is None else _unpack_sample(flag(document["off_policy"]), arrays),
     }
 
 
@@ -112,6 +118,10 @@ def _unpack_pending(row: Mapping[str, Any], arrays: Mapping[str, Array], n: int,
         "coefficient": number(row["coefficient"]),
         "weight": number(row["weight"]),
     }
+
+
+def _unpack_sample(off_policy: bool, arrays: Mapping[str, Array]) -> SampleSums:
+    return SampleSums(off_policy, *(shaped(arrays[f"sample_{name}"], *shape) for name, shape in _SAMPLE.items()))
 
 
 def _typed(name: str, value: Any) -> dict[str, Any] | None:

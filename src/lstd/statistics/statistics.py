@@ -45,6 +45,7 @@ from scipy import sparse
 from lstd._kernels.add_outer import add_with_outer
 from lstd.data.check_rows import PerRow, check_rows
 from lstd.data.checks import check_choice, check_flag, check_integer, check_real, shown, shown_id
+from lstd.data.effective_sample import SampleSums, merged
 from lstd.data.feature_matrix import Features, all_finite, check_finite
 from lstd.data.parsing import same_id
 from lstd.data.rows import Rows, warn_of_breaks
@@ -202,6 +203,7 @@ class LSTDStatistics(ReadOnly):
     unused: int = 0  # rewards of horizon rows, other than 0 and NaN, without the pending row
     about: About = _UNKNOWN
     total_weight: float = 0.0
+    sample: SampleSums | None = None  # but for the pending row, unless it is complete; None without ratios and weights
     last_weight: float = 1.0  # of the row that `incoming_trace` leaves; 1 as long as that row is of a chunk before
 
     @classmethod
@@ -427,6 +429,7 @@ class LSTDStatistics(ReadOnly):
             n_groups=_together(one, two, shared=False), first_group=None, last_group=None,
             successors=given.pop() if len(given) == 1 else None,
             unused=one.unused + two.unused, about=about, total_weight=one.total_weight + two.total_weight,
+            sample=merged(one.sample, two.sample) if one.n_rows and two.n_rows else one.sample or two.sample,
         ))  # fmt: skip
 
     def __radd__(self, other: Any) -> LSTDStatistics:
@@ -445,6 +448,7 @@ class LSTDStatistics(ReadOnly):
         return _in_range(replace(
             self, **sums, carry=carry, pending=None if row is None else replace(row, weight=factor * row.weight),
             last_weight=1.0 if _is_first(self) else factor * self.last_weight,
+            sample=self.sample and self.sample.scaled(factor),
         ))  # fmt: skip
 
     __rmul__ = __mul__
@@ -562,6 +566,7 @@ def _joined(start: LSTDStatistics, later: LSTDStatistics, begins: bool) -> LSTDS
         first_group=start.first_group,
         unused=start.unused + later.unused,
         total_weight=start.total_weight + later.total_weight,
+        sample=merged(start.sample, later.sample),
         last_weight=start.last_weight if _is_first(later) else later.last_weight,
     )
 
@@ -617,8 +622,14 @@ def _completed(s: LSTDStatistics) -> LSTDStatistics:
         pending=None,
         n_transitions=s.n_transitions + 1,
         total_weight=s.total_weight + w,
+        sample=s.sample and s.sample.then(_sample_of(row, s.lmbda)),
         last_weight=w,
     )
+
+
+def _sample_of(row: Pending, lmbda: float) -> SampleSums:
+    values = (row.ratio, row.coefficient, row.weight, lmbda * row.discount, 1.0)
+    return SampleSums.of_transitions(*(np.array([value]) for value in values))
 
 
 def _pending_weight(s: LSTDStatistics, row: Pending) -> float:
@@ -640,7 +651,10 @@ def _closed(s: LSTDStatistics) -> LSTDStatistics:
         carry = replace(carry, boundary=carry.boundary + _pending_weight(s, row) * s.carry.decay * row.phi)
         carry = replace(carry, first=row.phi, first_cut=True) if _is_first(s) else carry
     trace, unused = np.zeros_like(s.incoming_trace), s.n_unused_rewards
-    return replace(s, B=_boundary(s), incoming_trace=trace, carry=carry, pending=None, unused=unused)
+    return replace(
+        s, B=_boundary(s), incoming_trace=trace, carry=carry, pending=None, unused=unused,
+        sample=s.sample and s.sample.closed(),
+    )  # fmt: skip
 
 
 def _is_unused(row: Pending | None) -> bool:
@@ -680,6 +694,7 @@ def _of_chunk(rows: Rows, sums: Sums, nothing: LSTDStatistics) -> LSTDStatistics
         **_groups_of(rows),
         n_rows=len(rows), n_transitions=sums.n_transitions, n_episodes=int(rows.last.sum()),
         successors=rows.X_next is not None, unused=_count_unused(rows), total_weight=sums.total_weight,
+        sample=SampleSums.of(rows, nothing.lmbda),
         last_weight=1.0 if rows.weights is None or end == 0 else float(rows.weights[end - 1]),
     )  # fmt: skip
 
