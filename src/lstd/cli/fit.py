@@ -178,7 +178,8 @@ def _write_report(model: Model, sample: Sample, page: Path) -> None:
     import warnings
 
     from lstd.estimators.loading import estimator_of
-    from lstd.report.model_page import write_fit_report
+    from lstd.report.evaluation import evaluate
+    from lstd.report.model_page import write_page
 
     origin = model.origin
     assert origin is not None
@@ -188,10 +189,6 @@ def _write_report(model: Model, sample: Sample, page: Path) -> None:
     of_all = f", the first {len(sample)} of {origin.rows} rows" if sample.is_full else ""
     with warnings.catch_warnings():  # rows are given without names, and known to be the columns of the model
         warnings.filterwarnings("ignore", "X does not have valid feature names", UserWarning)
-        write_fit_report(
-            page,
-            estimator_of(model),
-            **columns,
-            rewards=model.reward_names,
-            title=f"LSTD(λ) for {', '.join(origin.files)}{of_all}",
-        )
+        evaluation = evaluate(estimator_of(model), **columns, rewards=model.reward_names, warn=False)
+        evaluation = replace(evaluation, checked=model.checked)  # on the same rows
+        write_page(page, evaluation, f"LSTD(λ) for {', '.join(origin.files)}{of_all}")

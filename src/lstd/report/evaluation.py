@@ -49,6 +49,7 @@ class Evaluation:
     level: float
     unobserved: str  # how returns that were cut off are treated
     ends_assumed: bool  # `episode` was given without `terminated`
+    checked: Checks | None = None  # results of the checks on these rows, where they are known
 
     @property
     def fitted(self) -> Model:
@@ -83,7 +84,7 @@ class Evaluation:
     @cached_property
     def checks(self) -> Checks:
         """Checks of the model for bias and misfit, of the first rows."""
-        return checks_for_report(self.rows, self.fitted)  # these rows need not be those of the fit
+        return self.checked or checks_for_report(self.rows, self.fitted)
 
     @cached_property
     def no_intervals(self) -> str:

@@ -98,10 +98,15 @@ def write_fit_report(
         importance_ratio=importance_ratio, trace_coefficient=trace_coefficient, weight=weight, groups=groups,
         unobserved=unobserved, tolerance=tolerance, level=level, rewards=rewards, warn=False,
     )  # fmt: skip
-    content = _page(evaluation, str(title)).encode("utf-8", "backslashreplace")
-    with replacing(page, locked=False) as file:
-        file.write(content)
+    write_page(page, evaluation, str(title))
     return page
+
+
+def write_page(path: Path, evaluation: Evaluation, title: str) -> None:
+    """Write the page of a model and the rows that it was compared with."""
+    content = _page(evaluation, title).encode("utf-8", "backslashreplace")
+    with replacing(path, locked=False) as file:
+        file.write(content)
 
 
 def _page(evaluation: Evaluation, title: str) -> str:
