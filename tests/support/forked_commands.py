@@ -112,9 +112,13 @@ def _load() -> None:
 
 
 def _draw_quickly() -> None:
-    """Put a fixed figure in the place of those of a page, of the same order of size: drawing takes most of its time."""
+    """Put fixed figures, of the same order of size, and no checks on a page: they take most of its time."""
     from matplotlib.figure import Figure
 
+    from lstd.estimators.check_results import Checks
+
+    for module in ("lstd.estimators.selection", "lstd.report.evaluation"):
+        importlib.import_module(module).__dict__["checks_for_report"] = lambda *_: Checks("not run", "not run")
     page: Any = importlib.import_module("lstd.report.model_page")
     for name in [name for name in vars(page) if name.startswith("draw_")]:
         setattr(page, name, lambda *_: Figure())
