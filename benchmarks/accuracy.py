@@ -181,11 +181,11 @@ def page() -> list[str]:
         f"Errors are relative, in the Euclidean norm, against {DIGITS} digits; each is the largest of {len(SEEDS)} "
         "streams.",
         "",
-        "### Features that nearly repeat one another",
+        "## Features that nearly repeat one another",
         "",
         *table(nearly_repeated),
         "",
-        "### Features that repeat one another exactly, warns apart by the ridge term",
+        "## Features that repeat one another exactly, told apart by the ridge term",
         "",
         *table(repeated),
     ]

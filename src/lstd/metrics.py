@@ -26,6 +26,15 @@ from lstd.statistics.solve import solve
 if TYPE_CHECKING:
     from lstd.mrp import MRP
 
+__all__ = [
+    "Calibration",
+    "ObservedReturns",
+    "calibration",
+    "effective_degrees_of_freedom",
+    "observed_returns",
+    "value_error",
+]
+
 Array = NDArray[np.float64]
 
 REFERENCES = ("values", "best_fit")
@@ -193,6 +202,13 @@ class Calibration:
         Number of rows.
     n_groups : ndarray of int
         Number of groups; of rows, if no groups were given.
+
+    Examples
+    --------
+    >>> from lstd.metrics import calibration
+    >>> table = calibration([0.0, 0.0, 1.0], [0.0, 1.0, 3.0])
+    >>> table.count.tolist(), table.observed.tolist()
+    ([2, 1], [0.5, 3.0])
     """
 
     predicted: Array

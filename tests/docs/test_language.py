@@ -15,7 +15,7 @@ TEXTS = sorted(
         ("docs", "**/*.md"),
         ("conformance", "*.md"),
         ("conformance", "*.py"),
-        ("examples", "*.py"),
+        ("examples", "**/*.py"),
         ("src", "**/*.py"),
         ("src", "**/*.html"),
         ("benchmarks", "*.py"),

@@ -178,6 +178,13 @@ class ObservedReturns:
         Weight of the row in a score; 0 if it is not scored.
     completion : ndarray of shape (T,) or (T, m)
         Value at the cut that completes the return; without meaning if `unobserved` is 0.
+
+    Examples
+    --------
+    >>> from lstd.metrics import observed_returns
+    >>> found = observed_returns([1.0, 1.0, 0.0], gamma=0.5, prediction=[2.0, 2.0, 4.0])  # cut off before the last row
+    >>> found.returns.tolist(), found.unobserved.tolist(), found.completion.tolist()
+    ([2.5, 3.0, 4.0], [0.25, 0.5, 1.0], [4.0, 4.0, 4.0])
     """
 
     returns: Array

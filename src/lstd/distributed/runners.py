@@ -102,7 +102,15 @@ class Runner:
 
 
 def local_processes() -> Executor:
-    """Make an executor with one process per core of this machine and the BLAS at one thread in each."""
+    """Make an executor with one process per core of this machine and the BLAS at one thread in each.
+
+    Examples
+    --------
+    >>> from lstd.distributed import local_processes
+    >>> with local_processes() as executor:  # or executor=local_processes in `fit_tables` and `fit_chunks`
+    ...     executor.submit(sum, [1, 2]).result()
+    3
+    """
     return ProcessPoolExecutor(available_cores(), mp_context=get_context("spawn"), initializer=_limit_blas)
 
 

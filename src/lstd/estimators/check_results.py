@@ -28,6 +28,20 @@ class BiasCheck:
         Probability of a difference at least as large without bias.
     biased : bool or ndarray of bool
         Whether the p-value is below 0.01, and the difference is above a quarter of the standard error.
+
+    Examples
+    --------
+    One constant feature cannot tell the first state of an episode, of value 2, from the second, of value 1:
+
+    >>> import warnings
+    >>> import numpy as np
+    >>> from lstd import LSTD
+    >>> X, y, done = np.ones((400, 1)), np.tile([0.0, 3.0], 200), np.tile([False, True], 200)
+    >>> y += np.random.default_rng(0).normal(size=400)
+    >>> model = LSTD(gamma=0.5, lmbda=0.0, fit_intercept=False).fit(X, y, terminated=done)
+    >>> with warnings.catch_warnings(action="ignore"):
+    ...     model.bias_check(X, y, terminated=done).biased
+    True
     """
 
     difference: float | Array
@@ -54,6 +68,13 @@ class MisfitCheck:
         Probability of a dependence at least as clear by chance.
     misfit : bool or ndarray of bool
         Whether the p-value is below 0.01, and the systematic part is above its own noise.
+
+    Examples
+    --------
+    >>> from lstd.inference import MisfitCheck
+    >>> check = MisfitCheck(systematic=3.0, expected=0.5, standard_error=1.0, p_value=0.001, misfit=True)
+    >>> check.dominates
+    True
     """
 
     systematic: float | Array

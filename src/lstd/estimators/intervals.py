@@ -76,6 +76,16 @@ class Interval:
         Whether there are fewer than 5 degrees of freedom, or a feature that no full transition starts from, so that the
         interval may be wrong.
     level : float
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from lstd import LSTD
+    >>> rewards = np.array([1.0, 3.0, 2.0, 2.0, 1.0, 3.0])
+    >>> model = LSTD(alpha=0.0, fit_intercept=False).fit(np.ones((6, 1)), rewards, terminated=np.ones(6))
+    >>> interval = model.predict_interval([[1.0]])
+    >>> interval.prediction.round(2), interval.lower.round(1), interval.upper.round(1), interval.flagged
+    (array([2.]), array([1.]), array([3.]), array([ True]))
     """
 
     prediction: Array

@@ -82,7 +82,7 @@ class LSTD(Predictor):
         their successor is unknown.
     n_features_in_ : int
         Number of features.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (n_features,)
         Names of the features; exists only if the names in `X` were all strings.
 
     Notes

@@ -15,6 +15,13 @@ class Trajectory(NamedTuple):
 
     Transition t leads from ``states[t]`` to ``states[t + 1]`` with reward ``rewards[t]`` and discount
     ``discounts[t + 1]``. If ``terminated[t]``, the discount is zero and ``states[t + 1]`` starts a new episode.
+
+    Examples
+    --------
+    >>> from lstd.mrp import BoyanChain
+    >>> stream = BoyanChain().simulate(n_steps=10, seed=1)
+    >>> stream.states.shape, stream.rewards.shape, int(stream.states[0])
+    ((11,), (10,), 0)
     """
 
     states: NDArray[np.int64]  # (T + 1,)

@@ -253,9 +253,9 @@ class Recursion(OnlinePredictor):
     def residual(self) -> float:
         """Compute the relative error of the recursion, independent of the units of features.
 
-        It is the largest of |P(w − (A + αI)v)| / |v| over (v, w) = (θ, b) and (y, z), and of |P(A + αI)v − v| / |v| for
-        a fixed random v, with each entry in units of its feature. It is below 1e-12 if no digits were lost, and NaN if
-        numbers overflowed. Takes O(n²).
+        It is the largest of ``|P(w − (A + αI)v)| / |v|`` over (v, w) = (θ, b) and (y, z), and of
+        ``|P(A + αI)v − v| / |v|`` for a fixed random v, with each entry in units of its feature. It is below 1e-12 if
+        no digits were lost, and NaN if numbers overflowed. Takes O(n²).
         """
         M = self._system() + self.alpha * np.eye(self.n_features)
         return self._relative_error(M, self._inverse(), scales(M)[1])

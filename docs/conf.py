@@ -1,0 +1,97 @@
+"""Settings of the documentation: ``python -m sphinx -W -b html docs docs/_build/html`` builds it without network."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from docutils.utils.math import latex2mathml
+
+import lstd
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE / "_scripts"))
+
+project = "lstd"
+author = copyright = "The lstd developers"
+release = version = lstd.__version__
+
+extensions = [
+    "myst_parser",
+    "numpydoc",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "sphinx_gallery.gen_gallery",
+]
+templates_path = ["_templates"]
+source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
+exclude_patterns = ["_build", "**/GALLERY_HEADER.rst"]
+myst_enable_extensions = ["dollarmath", "deflist", "colon_fence"]
+myst_heading_anchors = 3
+suppress_warnings = ["config.cache"]
+
+autosummary_generate = True
+autodoc_typehints = "none"  # the docstrings give types and shapes
+autodoc_member_order = "bysource"
+numpydoc_show_class_members = False
+numpydoc_xref_param_type = False
+
+html_theme = "pydata_sphinx_theme"
+html_title = "lstd"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+html_show_sourcelink = False
+html_copy_source = False
+html_theme_options = {
+    "header_links_before_dropdown": 8,
+    "navigation_with_keys": False,
+    "show_toc_level": 2,
+    "secondary_sidebar_items": ["page-toc"],
+    "footer_start": ["copyright"],
+    "footer_end": [],
+}
+html_sidebars = {"index": [], "first-model": []}
+html_math_renderer = "mathml"
+
+sphinx_gallery_conf = {
+    "examples_dirs": ["../examples/tutorial", "../examples/gallery"],
+    "gallery_dirs": ["tutorial", "gallery"],
+    "filename_pattern": r"\.py$",
+    "within_subsection_order": "FileNameSortKey",
+    "download_all_examples": False,
+    "show_memory": False,
+    "show_signature": False,
+    "min_reported_time": 10**6,
+    "write_computation_times": False,
+    "remove_config_comments": True,
+    "backreferences_dir": None,
+}
+
+
+def math_renderer(block):
+    """Return a Sphinx visitor that writes formulas as MathML, which browsers draw without scripts or network."""
+
+    def visit(translator, node):
+        from docutils import nodes
+
+        number = f'<span class="eqno">({node["number"]})</span>' if block and node.get("number") else ""
+        identity = f' id="{node["ids"][0]}"' if block and node.get("ids") else ""
+        formula = latex2mathml.tex2mathml(node.astext(), as_block=block)
+        tag = "div" if block else "span"
+        translator.body.append(f'<{tag} class="math"{identity}>{number}{formula}</{tag}>')
+        raise nodes.SkipNode
+
+    return visit
+
+
+def draw_pictures(app):
+    """Draw the pictures that follow from the code or from a few numbers, in light and dark."""
+    import pictures
+
+    pictures.draw_all(HERE / "_static" / "generated")
+
+
+def setup(app):
+    """Register the renderer of formulas and the pictures."""
+    app.add_html_math_renderer("mathml", (math_renderer(False), None), (math_renderer(True), None))
+    app.connect("builder-inited", draw_pictures)

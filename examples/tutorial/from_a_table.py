@@ -1,0 +1,8 @@
+"""
+Tutorial
+========
+
+stub
+"""
+
+print(1)

@@ -1,0 +1,106 @@
+"""Pages of the site: code blocks print what is shown, links lead somewhere, and the reference is complete."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from pathlib import Path
+
+import pytest
+
+import lstd
+import page_blocks
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+PAGES = sorted(
+    path for path in DOCS.rglob("*.md") if not {"_build", "gallery", "tutorial"} & {*path.relative_to(DOCS).parts}
+)
+EXAMPLES = sorted((ROOT / "examples" / "gallery").glob("*.py"))
+REFERENCE = (DOCS / "reference" / "index.rst").read_text(encoding="utf-8")
+# Commands that install, measure for minutes, or run the tests.
+NOT_RUN = ("pip", "python3 -m venv", ".venv/bin/", ".ci/run", "NUMBA_DISABLE_JIT", "lstd reproduce")
+NOT_RUN += ("python benchmarks/", "python -m sphinx")
+# Its snippets run in test_examples.
+ELSEWHERE = {"results/which-estimator.md"}
+
+
+def name_of(page):
+    return page.relative_to(DOCS).as_posix()
+
+
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if page_blocks.is_run(page) and name_of(page) not in ELSEWHERE], ids=name_of
+)
+def test_code_prints_what_the_page_shows(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for code, printed, shown in page_blocks.run(page, tmp_path):
+        assert printed == shown, code
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_commands_that_are_not_run_install_or_measure(page):
+    for block in re.findall(r"^```sh\n(.*?)^```", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE):
+        for line in block.splitlines():
+            assert line.startswith(NOT_RUN), f"{line!r}: show it as ```console, which is run"
+
+
+# ---------------------------------------------------------------- links
+
+
+def anchors(page):
+    """The anchors of a page's headings, as GitHub and MyST make them."""
+    text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
+    titles = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize(
+    "page", [*PAGES, *sorted(ROOT.glob("*.md"))], ids=lambda page: page.relative_to(ROOT).as_posix()
+)
+def test_links_and_anchors_lead_somewhere(page):
+    text = re.sub(r"^```\w*\n.*?^```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
+    for target, anchor in re.findall(r"\]\((?!https?:)([^)#\s]*)(?:#([^)]*))?\)", text):
+        path = (page.parent / target).resolve() if target else page
+        if made_by_the_build(path):
+            assert (ROOT / "examples" / path.parent.name / f"{path.stem}.py").is_file() or path.stem == "index", target
+            continue
+        assert path.exists(), target
+        assert not anchor or anchor in anchors(path), f"{target}#{anchor}"
+
+
+def made_by_the_build(path):
+    return path.parent.name in ("gallery", "tutorial") and path.suffix == ".rst"
+
+
+# ---------------------------------------------------------------- reference and gallery
+
+
+def public():
+    """Every public name with the object behind it."""
+    for name in lstd.__all__:
+        yield name, getattr(lstd, name)
+    for module in set(lstd._MODULES) - {"errors"}:
+        names = importlib.import_module(f"lstd.{module}").__all__
+        yield from ((f"{module}.{name}", getattr(getattr(lstd, module), name)) for name in names)
+
+
+@pytest.mark.parametrize("name", [name for name, _ in public()])
+def test_every_public_name_is_in_the_reference_with_an_example(name):
+    assert re.search(rf"^   {re.escape(name)}$", REFERENCE, re.MULTILINE), f"docs/reference/index.rst lacks {name}"
+    item = dict(public())[name]
+    assert item.__doc__
+    assert ">>>" in item.__doc__, f"the docstring of {name} has no example"
+
+
+def test_the_reference_names_nothing_else():
+    listed = re.findall(r"^   ((?:\w+\.)?\w+)$", REFERENCE, re.MULTILINE)
+    assert sorted({*listed} - {"errors", "conformance"}) == sorted(name for name, _ in public())
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
+def test_an_example_of_the_gallery_is_short_and_draws(path):
+    text = path.read_text(encoding="utf-8")
+    assert len(text.splitlines()) <= 80
+    assert "plt." in text
+    assert "baseline" in text
