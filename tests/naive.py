@@ -483,12 +483,24 @@ def squares_and_products(features):
     return np.column_stack([z[:, i] * z[:, j] for i in range(n) for j in range(i, n)])
 
 
-def jackknife_f(d, q, shares):
-    """Hotelling's statistic of weights d (r,) with influence vectors q (E, r), as F, and its degrees of freedom."""
-    V = q.T @ q
-    nu = degrees_of_freedom(np.sqrt([one @ np.linalg.solve(V, one) for one in q]), shares)
-    rest = max(1.0, nu - len(d) + 1)
-    return d @ np.linalg.solve(V, d) * rest / (len(d) * nu), len(d), rest
+def block_scores(tests, phi, returns, slices, c):
+    """s (r,) and u_e (E, r) of test functions that are uncorrelated with the features, where returns are complete."""
+    S = phi.T @ phi
+    residuals = returns - phi @ np.linalg.solve(S, phi.T @ returns)
+    scores = []
+    for part in slices:
+        without = S - c * phi[part].T @ phi[part]
+        changed = residuals[part] + c * phi[part] @ np.linalg.solve(without, phi[part].T @ residuals[part])
+        scores.append(tests[part].T @ changed / len(phi))
+    return tests.T @ residuals / len(phi), np.array(scores)
+
+
+def sign_flip_p_value(statistics, s, u, signs):
+    """Rank of the smallest rank of statistics of s (r,) among those of Σ ±u_e, with `signs` (draws, E)."""
+    draws = [s, *(sum(sign * one for sign, one in zip(some, u, strict=True)) for some in signs)]
+    values = [[statistic(draw) for draw in draws] for statistic in statistics]
+    least = [min(sum(other >= of[k] for other in of) for of in values) for k in range(len(draws))]
+    return sum(one <= least[0] for one in least) / len(draws)
 
 
 def degrees_of_freedom(u, shares):

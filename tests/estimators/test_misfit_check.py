@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from scipy import sparse, special
+from scipy import sparse
 from sklearn.ensemble import HistGradientBoostingRegressor
 
 import lstd
@@ -86,20 +86,14 @@ def test_it_is_the_test_of_the_definition():
         boosted[fold == k] = grown.predict(X[fold == k])
     products = naive.uncorrelated(naive.squares_and_products(X), phi)
     tests = np.column_stack([products, naive.uncorrelated(boosted[:, np.newaxis], np.column_stack([phi, products]))])
-    both = np.column_stack([tests, phi])
-    A, b = [
-        np.cumsum([one[part].T @ two[part] for part in slices], axis=0)
-        for one, two in ((both, both), (both, returns[:, np.newaxis]))
-    ]
-    theta = np.linalg.solve(A[-1], b[-1][:, 0])
-    q = naive.influence(A, b[..., 0], theta, np.zeros(len(theta)), [1] * n_episodes)
-    F, r, rest = naive.jackknife_f(theta[:3], q[:, :3], [1 / n_episodes] * n_episodes)
-    t, df = theta[3] / np.sqrt(np.sum(q[:, 3] ** 2)), naive.degrees_of_freedom(q[:, 3], [1 / n_episodes] * n_episodes)
-    expected = 2 * min(special.fdtrc(r, rest, F), special.stdtr(df, -t))
-    kept = 4 if theta[3] > 0 else 3
+    s, u = naive.block_scores(tests, phi, returns, slices, 0.75)
+    signs = 2.0 * np.random.default_rng(0).integers(0, 2, (1999, n_episodes)) - 1.0
+    correlation = np.linalg.inv(products.T @ products / len(X))
+    expected = naive.sign_flip_p_value([lambda s: s[:3] @ correlation @ s[:3], lambda s: s[3]], s, u, signs)
+    kept = 4 if s[3] > 0 else 3
+    weights, *influence = (np.linalg.lstsq(tests.T @ tests / len(X), one)[0][:kept] for one in (s, *u))
     gram = tests[:, :kept].T @ tests[:, :kept] / len(X)
-    systematic = theta[:kept] @ gram @ theta[:kept]
-    chance = np.trace(gram @ q[:, :kept].T @ q[:, :kept])
+    systematic, chance = weights @ gram @ weights, np.trace(gram @ np.transpose(influence) @ influence)
     found = checked(X, y, columns, gamma=gamma, lmbda=1.0, alpha=alpha)
     assert_close(found.p_value, expected, "misfit")
     assert_close(found.expected, np.sqrt(chance), "misfit")

@@ -25,7 +25,7 @@ from lstd.errors import BiasWarning, InvalidInputError, warn
 from lstd.estimators.check_results import SIGNIFICANT, BiasCheck
 from lstd.estimators.intervals import degrees_of_freedom
 from lstd.estimators.model import Model
-from lstd.statistics.blocks import no_blocks
+from lstd.statistics.blocks import Blocks, no_blocks
 from lstd.statistics.solve import check_range
 
 Array = NDArray[np.float64]
@@ -38,10 +38,11 @@ _RIDGE = (
 
 
 @np.errstate(over="ignore", invalid="ignore")  # `check_range` reports overflow
-def check_bias(rows: Rows, model: Model) -> BiasCheck:
+def check_bias(rows: Rows, model: Model, blocks: tuple[Blocks, Blocks] | None = None) -> BiasCheck:
     """Compare predictions of λ and of λ = 1, both fitted to `rows`; see :meth:`lstd.LSTD.bias_check`.
 
-    If the model has an intercept, the rows must have the column of ones.
+    If the model has an intercept, the rows must have the column of ones. `blocks` are those of the rows with λ and with
+    λ = 1, if known.
     """
     lmbda = model.statistics.lmbda
     if lmbda == 1.0:
@@ -55,12 +56,8 @@ def check_bias(rows: Rows, model: Model) -> BiasCheck:
         square = np.maximum((square - gram[-1] ** 2)[:-1], 2.0**-40 * square[:-1])
     alpha = _RIDGE * float(square.mean())
     with_lmbda, with_one = (
-        Model(
-            no_blocks(rows, decay, "auto").extended(rows),
-            replace(model.settings, lmbda=decay, alpha=alpha),
-            warned=frozenset({"ratios"}),
-        )
-        for decay in (lmbda, 1.0)
+        Model(one, replace(model.settings, lmbda=one.total.lmbda, alpha=alpha), warned=frozenset({"ratios"}))
+        for one in blocks or [no_blocks(rows, decay, "auto").extended(rows) for decay in (lmbda, 1.0)]
     )
     check = _compared(with_lmbda, with_one, gram)
     if np.any(check.biased):

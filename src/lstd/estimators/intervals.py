@@ -117,7 +117,7 @@ class Influence:
 
     def standard_error(self, phi: Features) -> Array:
         """Compute standard errors of predictions from features (T, n), shape (T, m)."""
-        return self.spread(phi)[0]
+        return self.spread(phi, freedom=False)[0]
 
     def interval(
         self, phi: Features, prediction: Array, level: float, *, ones: float = 1.0, scale: str = "identity"
@@ -128,14 +128,14 @@ class Influence:
         lower, upper = _bounds(prediction, half, scale)
         return Interval(prediction, lower, upper, error, freedom, -shift, freedom < FEW, level)
 
-    def spread(self, phi: Features, ones: float = 1.0) -> tuple[Array, Array, Array]:
-        """Compute standard error, degrees of freedom and shift, each of shape (T, m), from features (T, n).
+    def spread(self, phi: Features, ones: float = 1.0, *, freedom: bool = True) -> tuple[Array, Array, Array]:
+        """Compute standard error, degrees of freedom (unless not wanted) and shift, (T, m), from features (T, n).
 
         With an intercept, `ones` is the entry of the column of ones: the sum of the weights in a weighted sum of rows.
         """
         n_blocks, m, _ = self.vectors.shape
         across = np.concatenate([self.vectors.reshape(n_blocks * m, -1), self.shift]).T
-        error, freedom, shift = np.empty((3, phi.shape[0], m))
+        error, degrees, shift = np.empty((3, phi.shape[0], m))
         size = max(1, _ENTRIES // across.shape[1])
         for first in range(0, phi.shape[0], size):
             rows = slice(first, first + size)
@@ -145,8 +145,9 @@ class Influence:
                 squares = along[:, :-m].reshape(-1, n_blocks, m) ** 2
                 error[rows] = np.sqrt(squares.sum(axis=1))
             check_range(error[rows], shift[rows])
-            freedom[rows] = degrees_of_freedom(squares, self.shares)
-        return error, freedom, shift
+            if freedom:
+                degrees[rows] = degrees_of_freedom(squares, self.shares)
+        return error, degrees, shift
 
 
 def _bounds(prediction: Array, half: Array, scale: str) -> tuple[Array, Array]:

@@ -1,41 +1,45 @@
 """Check for misfit: whether returns depend on the features in ways that a weighted sum of them cannot follow.
 
-Test functions of the features are fitted beside the features with λ = 1, the regression of completed returns. They are
-squares and products of up to eight directions (the features, or the predictions and principal components of many
-features), each clipped at three standard deviations, and a boosted tree. The tree is grown on returns less predictions,
-both without the fold of groups or episodes that it is applied to. Test functions are made uncorrelated with the
-features and with one another, and of mean square one. So the linear part of the returns, which depends on λ and α too,
-is not tested again: see :mod:`lstd.estimators.bias_check`.
+Test functions of the features are correlated with what a fit with λ = 1, the regression of completed returns, leaves of
+the returns. They are squares of up to 64 features, products of up to eight directions (the features, or the predictions
+and principal components of many features), each clipped at three standard deviations, and a boosted tree. The tree is
+grown on returns less predictions, both without the fold of groups or episodes that it is applied to. Test functions are
+made uncorrelated with the features and with one another, and of mean square one. So the linear part of the returns,
+which depends on λ and α too, is not tested again: see :mod:`lstd.estimators.bias_check`.
 
-Let d be the weights of the test functions and q_e their influence vectors, each from the data without block e, as for
-intervals (:mod:`lstd.estimators.intervals`), but with more blocks. Of r squares and products,
+Let θ be the weights of the features, S and A_e the sums of λ = 1 over all T rows and over block e, and z_t the traces
+of the test functions. With TD errors δ_t and with Δ_e = (S − c A_e)⁻¹ g_e, g_e = b_e − A_e θ, c = 3/4,
 
-    F = (ν − r + 1)/(r ν) dᵀ V⁻¹ d,   V = Σ q_e q_eᵀ,   r and ν − r + 1 degrees of freedom,
+    s = Σ z_t δ_t / T,   u_e = [Σ_{t in e} z_t (δ_t + c (φ_t − γ φ_{t+1})ᵀ Δ_e) − Σ z_t (φ_t − γ φ_{t+1})ᵀ Δ_e] / T.
 
-with ν the degrees of freedom of Σ q_eᵀ V⁻¹ q_e. The weight of the tree is tested by Student's t on one side, since only
-a positive one predicts. The p-value is twice the smaller one of the two. Σ d² estimates the mean square of the
-systematic part with the bias tr V.
+So u_e is the score of block e, with weights that count only a quarter of the block: c = 0 would raise false alarms
+where a few blocks have most of the rows, and c = 1, the jackknife, misses most of what there is. If no return depends
+on the test functions, the signs of the blocks are arbitrary (wild cluster bootstrap; Kline and Santos 2012). So |s|²
+over the squares and products, and s of the tree, are each ranked among those of Σ ±u_e with random signs; a tree counts
+only if it predicts, s > 0. The p-value is the rank of the smaller of the two ranks.
+
+With M = Σ z_t (ψ_t − γ ψ_{t+1})ᵀ / T over the test functions ψ, d = M⁻¹ s are their weights. |d|² estimates the mean
+square of the systematic part with the bias Σ |M⁻¹ u_e|².
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import linalg, sparse, special
+from scipy import linalg, sparse
 from threadpoolctl import threadpool_limits
 
 from lstd.data.feature_matrix import Features, check_finite, dense
+from lstd.data.returns import run_backwards
 from lstd.data.rows import Rows
 from lstd.errors import MisfitWarning, warn
 from lstd.estimators.bias_check import check_enough
 from lstd.estimators.check_results import SIGNIFICANT, MisfitCheck
 from lstd.estimators.cross_validation import folds_of, lambda_returns, without_each
-from lstd.estimators.intervals import degrees_of_freedom, influence_of
 from lstd.estimators.model import Model
-from lstd.statistics.blocks import Layout, no_blocks
+from lstd.statistics.blocks import Blocks, default_limit, no_blocks
 from lstd.statistics.solve import check_range, solve
 from lstd.statistics.statistics import LSTDStatistics
 from lstd.statistics.threads import one_blas_thread
@@ -43,38 +47,38 @@ from lstd.statistics.threads import one_blas_thread
 Array = NDArray[np.float64]
 
 _FEWEST = (10, 100)  # episodes, and rows of one
-_MOST_BLOCKS, _BYTES = 256, 2**28  # longer blocks would hide from ν the kurtosis of their scores
-_MOST_DIRECTIONS, _CLIP, _BLOCKS_PER_TERM = 8, 3.0, 6
+_LEFT_OUT = 0.75  # c
+_DRAWS = 1999  # of signs
+_MOST_DIRECTIONS, _MOST_FEATURES, _CLIP = 8, 64, 3.0
 _RIDGE = 2.0**-36  # changes no relevant digit, in units of the mean square of a column
 _DEPENDENT = 1e-6  # share of the mean square below which a column is a weighted sum of others
 _ROUNDING = 1e-18  # share of the mean square of the predictions that is rounding
-_FOLDS, _TREE_FEATURES, _TREE_ENTRIES = 5, 64, 2**20
+_FOLDS, _TREE_ENTRIES = 5, 2**20
 _TREE: dict[str, Any] = {
     "max_iter": 20, "max_depth": 3, "min_samples_leaf": 20, "early_stopping": False, "random_state": 0,
 }  # fmt: skip
 
 
-def check_misfit(rows: Rows, model: Model, *, tree: bool = True) -> MisfitCheck:
+def check_misfit(rows: Rows, model: Model, *, tree: bool = True, blocks: Blocks | None = None) -> MisfitCheck:
     """Look for what a model of `rows` leaves out; see :meth:`lstd.LSTD.misfit_check`.
 
     If the model has an intercept, the rows must have the column of ones. Without `tree`, the test functions are squares
-    and products only.
+    and products only. `blocks` are those of the rows with λ = 1, if known.
     """
     check_enough("misfit", rows, *_FEWEST)
     check_finite("X", rows.X)
-    n = rows.n_features + _MOST_DIRECTIONS * (_MOST_DIRECTIONS + 1) // 2
-    layout = Layout(max(_FEWEST[0], min(_MOST_BLOCKS, _BYTES // (16 * n**2))))
-    _, starts = layout.extended(rows.begins)
-    lengths = np.diff([0, *starts, len(rows)])
-    blocks = float(len(rows) ** 2 / np.sum(lengths**2))  # of equal length that would vary as much
     with one_blas_thread(), threadpool_limits(1, "openmp"), np.errstate(over="ignore", invalid="ignore"):
+        if blocks is None:
+            limit = max(_FEWEST[0], default_limit(rows.n_features))
+            blocks = no_blocks(rows, 1.0, limit).extended(rows)
         gram = dense(rows.X.T @ rows.X) / len(rows)
         check_range(gram)
-        tests, r = _test_functions(rows, gram, model, int(blocks) // _BLOCKS_PER_TERM, tree)
-        found = []
-        for j in range(rows.y.shape[1]):
-            own = np.hstack([tests[:, :r], tests[:, r + j : r + j + 1]])
-            found.append(_tested(*_weights_of(own, replace(rows, y=rows.y[:, j : j + 1]), gram, layout.limit), r))
+        tests, r = _test_functions(rows, gram, model, tree)
+        s, u, M, size = _scores_of(tests, rows, gram, blocks)
+        found = [
+            _tested(s[own, j], u[:, own, j], M[np.ix_(own, own)], size[j], r)
+            for j in range(s.shape[1]) for own in [[*range(r), r + j] if tree else [*range(r)]]
+        ]  # fmt: skip
     errors = None if model.no_intervals else model.influence.standard_error(rows.X[:, : model.n_features]).mean(axis=0)
     systematic, expected, p_value = np.transpose(found)
     check = MisfitCheck(systematic, expected, errors, p_value, (p_value < SIGNIFICANT) & (systematic > 0.0))
@@ -89,8 +93,8 @@ def check_misfit(rows: Rows, model: Model, *, tree: bool = True) -> MisfitCheck:
 # ---------------------------------------------------------------- test functions
 
 
-def _test_functions(rows: Rows, gram: Array, model: Model, most: int, tree: bool) -> tuple[Array, int]:
-    """Compute test functions of rows and then of `X_next`, if given; at most about `most` products, which come first.
+def _test_functions(rows: Rows, gram: Array, model: Model, tree: bool) -> tuple[Array, int]:
+    """Compute test functions of rows and then of `X_next`, if given; squares and products come first.
 
     Over the rows, they are uncorrelated with the features and of mean square one, or zero; products are orthonormal,
     and the column of each reward's tree is orthogonal to them. Also return the number of products.
@@ -103,7 +107,7 @@ def _test_functions(rows: Rows, gram: Array, model: Model, most: int, tree: bool
         fitted = np.asarray(phi @ solve(gram, along, _ROUNDING * gram.diagonal(), warn=False).weights)
         return _scaled(columns - fitted, n_rows, least=_DEPENDENT * np.mean(columns[:n_rows] ** 2, axis=0))
 
-    products = residuals(_products(_directions(phi, gram, model, n_rows, most), model))
+    products = residuals(_products(phi, gram, model, n_rows))
     values, vectors = linalg.eigh(products[:n_rows].T @ products[:n_rows] / n_rows)
     kept = values > _DEPENDENT
     products = products @ (vectors[:, kept] / np.sqrt(values[kept]))
@@ -114,28 +118,47 @@ def _test_functions(rows: Rows, gram: Array, model: Model, most: int, tree: bool
     return np.hstack([products, _scaled(rest, n_rows, least=_DEPENDENT)]), products.shape[1]
 
 
-def _directions(phi: Features, gram: Array, model: Model, n_rows: int, most: int) -> Array:
-    """Compute directions with at most `most` products, of mean zero and variance one, clipped; shape (T, q)."""
-    n, count = model.n_features, min(_MOST_DIRECTIONS, max(1, int(np.sqrt(2.0 * most + 0.25) - 0.5)))
+def _products(phi: Features, gram: Array, model: Model, n_rows: int) -> Array:
+    """Compute products of directions, squares of features, and ones unless they are a feature."""
+    n = model.n_features
     X, square = phi[:, :n], gram.diagonal()[:n]
     mean = np.asarray(X[:n_rows].mean(axis=0)).reshape(-1)
     variance = square - mean**2
     scale = 1.0 / np.sqrt(np.where(variance > _DEPENDENT * square, variance, np.inf))
-    along = np.diag(scale)
-    if n > count:
-        along = model.solution.weights[:n, :count]
-        if (first := n - count + along.shape[1]) < n:
-            correlation = scale[:, np.newaxis] * (gram[:n, :n] - np.outer(mean, mean)) * scale
-            _, vectors = linalg.eigh(correlation, subset_by_index=[first, n - 1])
-            along = np.hstack([along, scale[:, np.newaxis] * vectors])
-    return np.clip(_scaled(np.asarray(X @ along) - mean @ along, n_rows), -_CLIP, _CLIP)
 
+    def clipped(along: Array) -> Array:
+        columns = _scaled(np.asarray(X @ along) - mean @ along, n_rows)
+        return np.clip(columns, -_CLIP, _CLIP)
 
-def _products(directions: Array, model: Model) -> Array:
-    """Compute squares and products of directions (T, q), and ones unless they are a feature."""
+    if n <= _MOST_DIRECTIONS:
+        directions, squares = clipped(np.diag(scale)), np.empty((phi.shape[0], 0))
+    else:
+        directions = clipped(_directions(gram, model, mean, scale))
+        k = _largest(gram, model)
+        squares = np.clip((dense(X[:, k]) - mean[k]) * scale[k], -_CLIP, _CLIP) ** 2
     i, j = np.triu_indices(directions.shape[1])
-    products = directions[:, i] * directions[:, j]
-    return products if model.settings.fit_intercept else np.hstack([np.ones((len(products), 1)), products])
+    ones = np.ones((phi.shape[0], int(not model.settings.fit_intercept)))
+    columns = np.ascontiguousarray(directions.T)
+    return np.hstack([(columns[i] * columns[j]).T, squares, ones])
+
+
+def _directions(gram: Array, model: Model, mean: Array, scale: Array) -> Array:
+    """Return the weights of the predictions and of principal components, (n, 8)."""
+    n = len(mean)
+    predictions = model.solution.weights[:n, :_MOST_DIRECTIONS]
+    first = n - _MOST_DIRECTIONS + predictions.shape[1]
+    if first == n:
+        return predictions
+    correlation = scale[:, np.newaxis] * (gram[:n, :n] - np.outer(mean, mean)) * scale
+    _, vectors = linalg.eigh(correlation, subset_by_index=[first, n - 1])
+    return np.hstack([predictions, scale[:, np.newaxis] * vectors])
+
+
+def _largest(gram: Array, model: Model) -> NDArray[np.intp]:
+    """Return the columns of the features that contribute most to predictions."""
+    n = model.n_features
+    size = np.abs(model.solution.weights[:n]).max(axis=1) * np.sqrt(gram.diagonal()[:n])
+    return np.sort(np.argsort(-size, kind="stable")[:_MOST_FEATURES])
 
 
 def _boosted(rows: Rows, phi: Features, gram: Array, model: Model) -> Array:
@@ -153,9 +176,7 @@ def _boosted(rows: Rows, phi: Features, gram: Array, model: Model) -> Array:
     targets, full = np.concatenate(residuals), np.concatenate([part.full for part in folds])
     check_range(targets)
     targets = _scaled(targets, len(targets))  # a tree computes in single precision
-    size = np.abs(model.solution.weights[: model.n_features]).max(axis=1) * np.sqrt(gram.diagonal()[: model.n_features])
-    columns = np.sort(np.argsort(-size, kind="stable")[:_TREE_FEATURES])
-    X = dense(phi[:, columns])
+    X = dense(phi[:, _largest(gram, model)])
     boosted, where = np.zeros((len(X), targets.shape[1])), np.resize(fold, len(X))
     step = -(-X.size // _TREE_ENTRIES)
     for k in range(len(folds)):
@@ -169,56 +190,78 @@ def _boosted(rows: Rows, phi: Features, gram: Array, model: Model) -> Array:
 # ---------------------------------------------------------------- tests
 
 
-def _weights_of(tests: Array, rows: Rows, gram: Array, limit: int) -> tuple[Array, Array, Array, float]:
-    """Fit test functions (T, r) beside the features with λ = 1, for one reward.
+def _scores_of(tests: Array, rows: Rows, gram: Array, blocks: Blocks) -> tuple[Array, Array, Array, Array]:
+    """Compute s (r, m), u (E, r, m), M (r, r), and the mean squares of the predictions (m,)."""
+    n_rows, square = len(rows), gram.diagonal()
+    scale = 1.0 / np.sqrt(np.where(square > 0.0, n_rows * square, 1.0))
+    A, b = blocks.total.matrix("boyan"), blocks.total.b
+    theta = solve(A, b, _RIDGE / scale**2, warn=False).weights
+    S = scale[:, np.newaxis] * A * scale + _RIDGE * np.eye(len(A))
+    z = _traces(tests[:n_rows], rows)
+    phi, errors = _differences(rows.X, rows, rows.X_next), rows.y * rows.full[:, np.newaxis]
+    errors = errors - np.asarray(phi @ theta)
+    u, moved, along = [], [], np.zeros((tests.shape[1], len(A)))
+    first, A_before, b_before = 0, np.zeros_like(A), np.zeros_like(b)
+    for until in (*blocks.prefixes, blocks.total):
+        part, A_until, b_until = slice(first, until.n_rows), until.matrix("boyan"), until.b
+        A_e, g_e = A_until - A_before, b_until - b_before - (A_until - A_before) @ theta
+        rest = S - _LEFT_OUT * (scale[:, np.newaxis] * A_e * scale)
+        change = scale[:, np.newaxis] * np.linalg.solve(rest, scale[:, np.newaxis] * g_e)
+        u.append(z[part].T @ (errors[part] + _LEFT_OUT * np.asarray(phi[part] @ change)))
+        moved.append(change)
+        along += dense(phi[part].T @ z[part]).T
+        first, A_before, b_before = until.n_rows, A_until, b_until
+    scores = (np.array(u) - along @ np.array(moved)) / n_rows
+    M = z.T @ _differences(tests[:n_rows], rows, tests[n_rows:] if rows.X_next is not None else None) / n_rows
+    s, size = z.T @ errors / n_rows, np.einsum("im,ij,jm->m", theta, gram, theta)
+    check_range(scores, s, M, size)
+    return s, scores, M, size
 
-    Returns their weights (r,), their influence vectors (E, r), the shares of the blocks (E,) and the mean square of the
-    predictions.
-    """
-    n_rows, r = len(rows), tests.shape[1]
-    X_next = None if rows.X_next is None else _beside(tests[n_rows:], rows.X_next)
-    both = replace(rows, X=_beside(tests[:n_rows], rows.X), X_next=X_next)
-    blocks = no_blocks(both, 1.0, limit).extended(both)
-    ridge = n_rows * _RIDGE * np.concatenate([np.ones(r), gram.diagonal()])
-    weights = solve(blocks.total.matrix("boyan"), blocks.total.b, ridge, warn=False).weights
-    influence = influence_of(blocks, weights, ridge, "boyan", intercept=False)
-    d, features = weights[:r, 0], weights[r:, 0]
-    size = float(d @ d + features @ gram @ features)
-    check_range(influence.vectors, np.array(size))
-    return d, influence.vectors[:, 0, :r], influence.shares, size
+
+def _traces(tests: Array, rows: Rows) -> Array:
+    """Compute weighted traces w_t z_t, z_t = ρ_t (c_t γ_t z_{t−1} + ψ_t), zero in horizon rows, (T, r)."""
+    factor = rows.ratios * np.append(0.0, rows.discount[:-1])
+    factor = factor if rows.coefficients is None else factor * rows.coefficients
+    known, begins = rows.ratios[:, np.newaxis] * tests, np.append(True, rows.last[:-1])
+    z = run_backwards(known[::-1], factor[::-1], begins[::-1])[::-1]
+    return z * (rows.full if rows.weights is None else rows.full * rows.weights)[:, np.newaxis]
 
 
-def _tested(d: Array, q: Array, shares: Array, size: float, n_products: int) -> tuple[float, float, float]:
-    """Compute the systematic part, what chance contributes, and the p-value; the tree, if any, is the last of d."""
-    if not d @ d > _ROUNDING * size:
+def _differences(phi: Features, rows: Rows, ahead: Features | None) -> Features:
+    """Compute φ_t − γ φ_{t+1}, zero in horizon rows."""
+    full = rows.full.astype(np.float64)
+    if ahead is None:
+        ahead = _stacked(phi[1:], phi[-1:])
+    if sparse.issparse(phi):
+        return sparse.diags_array(full).tocsr() @ phi - sparse.diags_array(full * rows.discount).tocsr() @ ahead
+    return full[:, np.newaxis] * phi - (full * rows.discount)[:, np.newaxis] * ahead
+
+
+def _tested(s: Array, u: Array, M: Array, size: float, n_products: int) -> tuple[float, float, float]:
+    """Compute the systematic part, what chance contributes, and the p-value; the tree, if any, is the last of s."""
+    both = solve(M, np.column_stack([s, u.T]), _RIDGE, warn=False).weights
+    d, q = both[:, 0], both[:, 1:]
+    if not d @ d > _ROUNDING * (size + d @ d):
         return 0.0, float(np.sqrt(np.sum(q**2))), 1.0
-    p_values = [_p_of_products(d[:n_products], q[:, :n_products], shares)] if n_products else []
-    if len(d) > n_products:  # a tree that predicts worse than none has a negative weight
-        square = q[:, -1] ** 2
-        t = -d[-1] / np.sqrt(max(square.sum(), _ROUNDING * size))
-        p_values.append(float(special.stdtr(_freedom(square, shares), t)))
-        d = np.append(d[:-1], max(0.0, d[-1]))
-        q = q if d[-1] > 0.0 else q[:, :-1]
-    expected = float(np.sum(q**2))
-    systematic = np.sqrt(max(0.0, float(d @ d) - expected))
-    return systematic, np.sqrt(expected), min(1.0, len(p_values) * min(p_values, default=1.0))
+    used = np.arange(len(d)) < (n_products if s[n_products:].sum() <= 0.0 else len(d))
+    expected = float(np.sum(q[used] ** 2))
+    systematic = np.sqrt(max(0.0, float(d[used] @ d[used]) - expected))
+    return systematic, np.sqrt(expected), _p_value(s, u, n_products)
 
 
-def _p_of_products(d: Array, q: Array, shares: Array) -> float:
-    values, vectors = linalg.eigh(q.T @ q)
-    kept = values > max(_ROUNDING, len(values) * np.finfo(float).eps) * values[-1]
-    scores = q @ (vectors[:, kept] / np.sqrt(values[kept]))  # (E, r), ΣΣᵀ = 1
-    r = scores.shape[1]
-    if not r:
-        return 0.0
-    nu = _freedom(np.sum(scores**2, axis=1), shares)
-    square = float(np.sum((vectors[:, kept].T @ d) ** 2 / values[kept]))
-    rest = max(1.0, nu - r + 1.0)
-    return float(special.fdtrc(r, rest, square * rest / (r * nu)))
+def _p_value(s: Array, u: Array, n_products: int) -> float:
+    signs = 2.0 * np.random.default_rng(0).integers(0, 2, (_DRAWS, len(u))) - 1.0
+    draws = np.vstack([s, signs @ u])
+    ranks = [_ranks(np.sum(draws[:, :n_products] ** 2, axis=1))]
+    if len(s) > n_products:
+        ranks.append(_ranks(draws[:, -1]))
+    least = np.min(ranks, axis=0)
+    return float(np.mean(least <= least[0]))
 
 
-def _freedom(squares: Array, shares: Array) -> float:
-    return float(degrees_of_freedom(squares[np.newaxis, :, np.newaxis], shares)[0, 0])
+def _ranks(draws: Array) -> NDArray[np.intp]:
+    """Count the draws that are at least as large as each."""
+    return len(draws) - np.searchsorted(np.sort(draws), draws)
 
 
 def _scaled(columns: Array, n_rows: int, least: float | Array = 0.0) -> Array:
@@ -229,7 +272,3 @@ def _scaled(columns: Array, n_rows: int, least: float | Array = 0.0) -> Array:
 
 def _stacked(one: Features, two: Features) -> Features:
     return sparse.vstack([one, two], format="csr") if sparse.issparse(one) else np.vstack([one, two])
-
-
-def _beside(tests: Array, phi: Features) -> Features:
-    return sparse.hstack([tests, phi], format="csr") if sparse.issparse(phi) else np.hstack([tests, phi])

@@ -17,12 +17,13 @@ from lstd.estimators.check_results import Checks
 from lstd.estimators.cross_validation import OnProgress, select
 from lstd.estimators.misfit_check import check_misfit
 from lstd.estimators.model import Model, Selection
-from lstd.statistics.blocks import no_blocks
+from lstd.statistics.blocks import Blocks, no_blocks
 
 T = TypeVar("T")
 
 _OPERATIONS_PER_BYTE = 100.0  # that take as long as reading a byte does
-_ENTRIES = 2**20  # features of the rows that are checked, 8 MiB
+_ENTRIES = 2**20  # features of the rows that are checked for a report, 8 MiB
+_ENTRIES_OF_CHOICE, _ROWS_OF_CHOICE = 2**17, 2000  # after a choice: as a rule, checks take a fifth of its time
 
 
 def choose(rows: Rows, settings: Settings, on_progress: OnProgress | None = None) -> tuple[Settings, Selection]:
@@ -55,16 +56,21 @@ def choose_settings(rows: Rows, settings: Settings, **options: Any) -> tuple[Set
             "and predictions may be far off. Use a `gamma` below 1, or longer episodes.",
             UnobservedWarning,
         )
-    first = _first(rows)
-    model = Model(
-        no_blocks(first, settings.lmbda, "auto").extended(first), settings, warned=frozenset({"ratios"})
-    )  # fmt: skip
-    return settings, replace(selection, checks=checks_of(first, model, tree=False))
+    most = max(_ENTRIES_OF_CHOICE // rows.n_features, min(_ROWS_OF_CHOICE, _ENTRIES // rows.n_features))
+    first = _first(rows, most)
+    with_lmbda, with_one = (no_blocks(first, lmbda, "auto").extended(first) for lmbda in (settings.lmbda, 1.0))
+    model = Model(with_lmbda, settings, warned=frozenset({"ratios"}))
+    blocks = (with_lmbda, with_one) if with_one.limit else None
+    return settings, replace(selection, checks=checks_of(first, model, blocks, tree=False))
 
 
-def checks_of(rows: Rows, model: Model, *, tree: bool = True) -> Checks:
-    """Check a model of the first rows for bias and misfit; with an intercept, rows have the column of ones."""
-    rows = _first(rows)
+def checks_of(rows: Rows, model: Model, blocks: tuple[Blocks, Blocks] | None = None, *, tree: bool = True) -> Checks:
+    """Check a model of the first rows for bias and misfit; with an intercept, rows have the column of ones.
+
+    `blocks` are those of the first rows with λ and with λ = 1, if known.
+    """
+    rows = _first(rows, _ENTRIES // rows.n_features)
+    one = None if blocks is None else blocks[1]
 
     def result(check: Callable[..., T], **options: Any) -> T | str:
         try:
@@ -75,7 +81,7 @@ def checks_of(rows: Rows, model: Model, *, tree: bool = True) -> Checks:
         except InvalidInputError as error:
             return str(error)
 
-    return Checks(result(check_bias), result(check_misfit, tree=tree))
+    return Checks(result(check_bias, blocks=blocks), result(check_misfit, tree=tree, blocks=one))
 
 
 def checks_for_report(rows: Rows, model: Model) -> Checks:
@@ -85,9 +91,9 @@ def checks_for_report(rows: Rows, model: Model) -> Checks:
         return checks_of(rows.with_ones() if model.settings.fit_intercept else rows, model)
 
 
-def _first(rows: Rows) -> Rows:
-    """Return the first rows, up to a number of features in all; whole groups or episodes unless the first is longer."""
-    most = max(1, _ENTRIES // rows.n_features)
+def _first(rows: Rows, most: int) -> Rows:
+    """Return the first rows, at most `most`; whole groups or episodes unless the first is longer."""
+    most = max(1, most)
     if len(rows) <= most:
         return rows
     starts = np.flatnonzero(rows.begins[: most + 1])
