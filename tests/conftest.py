@@ -23,8 +23,8 @@ SLOW = (  # files that start first, the longest at the beginning, so that none i
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers():
-    """Number of processes of ``-n auto``: half as many again as cores, since tests of workers and commands wait."""
-    return min(joblib.cpu_count() * 3 // 2, MOST_PROCESSES)
+    """Number of processes of ``-n auto``: twice as many as cores, since tests of workers, commands and disks wait."""
+    return min(joblib.cpu_count() * 2, MOST_PROCESSES)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 from collections import Counter
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -40,17 +41,28 @@ MOST_ROOMS = 18
 MOST_LINES, MOST_PARAMETERS, MOST_KERNEL_PARAMETERS = 40, 8, 20
 
 
+@cache
+def tree(path):
+    """The syntax tree of a source file."""
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+def called_name(node):
+    """The last name of what a call calls."""
+    return getattr(node.func, "attr", getattr(node.func, "id", ""))
+
+
 def imports(path, package):
     """Full names of the modules that a source file imports; of ``from a import b``, a.b where that is a module."""
     found = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(tree(path)):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             base = origin(node, package)
             names = {f"{base}.{alias.name}" for alias in node.names}
             found |= {name if name in MODULES else base for name in names}
-        elif isinstance(node, ast.Call) and ast.unparse(node.func) in ("import_module", "importlib.import_module"):
+        elif isinstance(node, ast.Call) and called_name(node) == "import_module":
             name = node.args[0]
             assert isinstance(name, ast.Constant) or package == "lstd", f"{path}: a computed module name"
             found.add(name.value if isinstance(name, ast.Constant) else "lstd")  # lstd imports its own rooms lazily
@@ -80,7 +92,7 @@ def outermost(room):
 def functions():
     """Every function of the package: module, name, definition."""
     for module, path in MODULES.items():
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in ast.walk(tree(path)):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 yield module, node.name, node
 
@@ -143,7 +155,7 @@ def test_no_file_name_occurs_twice():
 
 def test_no_private_name_crosses_rooms():
     for module, path in MODULES.items():
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in ast.walk(tree(path)):
             if not isinstance(node, ast.ImportFrom):
                 continue
             base = origin(node, package_of(module))
@@ -154,7 +166,7 @@ def test_no_private_name_crosses_rooms():
 
 @pytest.mark.parametrize("room", sorted(room for room in ROOMS if (PACKAGE / room).is_dir()))
 def test_a_room_says_what_it_is_for(room):
-    text = ast.get_docstring(ast.parse((PACKAGE / room / "__init__.py").read_text(encoding="utf-8"))) or ""
+    text = ast.get_docstring(tree(PACKAGE / room / "__init__.py")) or ""
     lines = [line for line in text.splitlines() if line.strip()]
     assert len(lines) >= 3, (
         f"the docstring of {room}/__init__.py must say in three lines what the room is for, what comes in and what "
@@ -199,13 +211,13 @@ PRIVATE_BY_DESIGN = {"_kernels", "_fitted", "_asdict", "_replace", "_repr_html_"
 
 def private_names(path):
     """Private names of the package that a test file uses: imported, read from an object, or replaced by name."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(tree(path)):
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("lstd"):
             yield from (alias.name for alias in node.names if is_private(alias.name))
         elif isinstance(node, ast.Attribute) and is_private(node.attr):
             if ast.unparse(node.value) not in ("self", "super()", "cls", "os", "lstd", "pyarrow.fs"):
                 yield node.attr
-        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith(("setattr", "patch", "patch.object")):
+        elif isinstance(node, ast.Call) and called_name(node) in ("setattr", "patch", "object"):
             words = [word.value for word in node.args if isinstance(word, ast.Constant) and isinstance(word.value, str)]
             yield from (word for word in words if is_private(word.rpartition(".")[2]))
 
