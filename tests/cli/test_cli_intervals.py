@@ -19,7 +19,8 @@ from lstd.estimators.loading import estimator_of
 from lstd.estimators.saving import read_model
 from lstd.estimators.selection import choose
 from lstd.tables import stream
-from lstd.tables.row_reader import Roles, RowReader
+from lstd.tables.roles import Roles
+from lstd.tables.row_reader import RowReader
 from lstd.tables.sample import Sample
 from lstd.tables.stream import first_rows, fit_stream
 from table_files import ROLES, episodes, write

@@ -17,7 +17,7 @@ from lstd.data.seen_ids import SeenIds, group_key
 from lstd.data.settings import Settings
 from lstd.errors import InvalidInputError
 from lstd.tables.frames import FrameTable
-from lstd.tables.row_reader import Roles
+from lstd.tables.roles import Roles
 from lstd.tables.stream import fit_stream
 from tolerances import assert_close
 

@@ -13,7 +13,8 @@ import pytest
 from lstd import Trajectories
 from lstd.data.settings import Settings
 from lstd.errors import InvalidInputError, MissingTerminationWarning
-from lstd.tables.row_reader import Roles, RowReader
+from lstd.tables.roles import Roles
+from lstd.tables.row_reader import RowReader
 from lstd.tables.stream import fit_stream
 from table_files import ROLES, episodes, statistics, write
 

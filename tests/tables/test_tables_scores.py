@@ -16,7 +16,7 @@ from lstd.errors import InvalidInputError, UnobservedWarning
 from lstd.metrics import observed_returns
 from lstd.statistics.solve import Solution
 from lstd.tables.predicting import CsvSink, predict_tables
-from lstd.tables.row_reader import Roles
+from lstd.tables.roles import Roles
 from lstd.tables.scoring import score_tables
 from lstd.tables.stream import fit_stream
 from table_files import ROLES, episodes, write

@@ -152,8 +152,9 @@ def _origin(origin: Origin, n_groups: int | None) -> Iterator[str]:
     groups = "" if n_groups is None else f", {n_groups} groups"
     yield f"              {origin.rows} rows, {origin.transitions} transitions, {origin.episodes} episodes{groups}"
     yield f"              {origin.date}, lstd {origin.lstd}"
-    columns = ((name, getattr(origin, name)) for name in ("episode", "terminated", "truncated", "groups"))
-    if named := ", ".join(f"{name}: {column}" for name, column in columns if column is not None):
+    counts = ("files", "rows", "transitions", "episodes", "date", "lstd", "next_features")
+    columns = ((name, column) for name, column in vars(origin).items() if name not in counts and column is not None)
+    if named := ", ".join([f"{name}: {column}" for name, column in columns]):
         yield f"  columns     {named}"
 
 

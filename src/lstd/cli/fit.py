@@ -10,7 +10,24 @@ import typer
 
 from lstd.cli.console import fail_with, output
 from lstd.cli.interruption import advise
-from lstd.cli.options import DATA_HELP, NAMES, bytes_of, check_out, check_packages, jobs_of, names, reading
+from lstd.cli.options import (
+    DATA_HELP,
+    NAMES,
+    Coefficient,
+    Discount,
+    NextFeatures,
+    Ratio,
+    Sort,
+    Time,
+    Weight,
+    bytes_of,
+    check_out,
+    check_packages,
+    jobs_of,
+    names,
+    reading,
+    sorted_files,
+)
 from lstd.cli.progress import QUIET
 from lstd.errors import InvalidInputError, LSTDError
 
@@ -18,7 +35,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from lstd.estimators.model import Model
-    from lstd.tables.row_reader import Roles
+    from lstd.tables.roles import Roles
     from lstd.tables.sample import Sample
 
 
@@ -47,6 +64,13 @@ def fit(
     groups: Annotated[
         str | None, typer.Option(metavar="NAME", help="Id of what the episode belongs to, such as a patient.")
     ] = None,
+    discount: Discount = None,
+    importance_ratio: Ratio = None,
+    trace_coefficient: Coefficient = None,
+    weight: Weight = None,
+    next_features: NextFeatures = None,
+    time: Time = None,
+    sort: Sort = False,
     lmbda: Annotated[
         str,
         typer.Option(
@@ -97,15 +121,20 @@ def fit(
     from lstd.estimators.saving import write_model
     from lstd.tables.stream import SAMPLE_ENTRIES, fit_stream
 
-    roles = _roles(features, all_others, names(reward), episode, terminated, truncated, groups, names(exclude))
+    roles = _roles(
+        features, all_others, names(reward), names(exclude), next_features=names(next_features), episode=episode,
+        terminated=terminated, truncated=truncated, groups=groups, discount=discount, time=time,
+        importance_ratio=importance_ratio, trace_coefficient=trace_coefficient, weight=weight,
+    )  # fmt: skip
     settings = Settings.with_choice(gamma, _number("lmbda", lmbda), _number("alpha", alpha), variant, not no_intercept)
     n_jobs, n_bytes = jobs_of(jobs), bytes_of(memory)
     page = None if report is None else _check_report(report, out, force, data)
     path = check_out(out, force, data)
     advise("; no model was written")
     with reading(quiet) as on_progress:
+        tables = sorted_files(data, roles, sort, n_bytes)
         fitted, sample = fit_stream(
-            data, roles, settings, n_jobs=n_jobs, memory=n_bytes, independent=independent,
+            tables, roles, settings, n_jobs=n_jobs, memory=n_bytes, independent=independent,
             sample_entries=0 if page is None else SAMPLE_ENTRIES, on_progress=on_progress,
         )  # fmt: skip
         if sample is not None and fitted.selection is None:
@@ -126,16 +155,9 @@ def fit(
 
 
 def _roles(
-    features: list[str] | None,
-    all_others: bool,
-    rewards: tuple[str, ...],
-    episode: str | None,
-    terminated: str | None,
-    truncated: str | None,
-    groups: str | None,
-    excluded: tuple[str, ...],
+    features: list[str] | None, all_others: bool, rewards: tuple[str, ...], excluded: tuple[str, ...], **named: Any
 ) -> Roles:
-    from lstd.tables.row_reader import Roles
+    from lstd.tables.roles import Roles
 
     if all_others == bool(features):
         raise InvalidInputError("either `--features` with names or `--all-others` must be given, and not both.")
@@ -143,14 +165,12 @@ def _roles(
         raise InvalidInputError("`--exclude` goes with `--all-others` only.")
     if not rewards:
         raise InvalidInputError("`--reward` must name a column.")
-    if truncated is not None and terminated is None:
+    if named["truncated"] is not None and named["terminated"] is None:
         raise InvalidInputError(
             "`--truncated` goes with `--terminated` only: an episode that is not flagged as truncated may have "
             "terminated or not."
         )
-    return Roles(
-        None if all_others else names(features), rewards, episode, terminated, truncated, groups, excluded=excluded
-    )
+    return Roles(None if all_others else names(features), rewards, excluded=excluded, **named)
 
 
 def _number(name: str, text: str) -> float | str:
@@ -184,7 +204,7 @@ def _write_report(model: Model, sample: Sample, page: Path) -> None:
     origin = model.origin
     assert origin is not None
     columns: dict[str, Any] = dict(sample.columns)
-    if origin.episode is not None and origin.terminated is None:
+    if origin.episode is not None and origin.terminated is None and not origin.next_features:
         columns["terminated"] = None
     of_all = f", the first {len(sample)} of {origin.rows} rows" if sample.is_full else ""
     with warnings.catch_warnings():  # rows are given without names, and known to be the columns of the model

@@ -9,7 +9,9 @@ import re
 from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
 
 from lstd.cli.console import INSTALL
 from lstd.cli.progress import make_reporter, reporting
@@ -18,10 +20,23 @@ from lstd.errors import InvalidInputError
 if TYPE_CHECKING:
     from lstd.estimators.cross_validation import OnProgress
     from lstd.estimators.model import Model
-    from lstd.tables.row_reader import Roles
+    from lstd.tables.roles import Roles
 
 DATA_HELP = "Tables, .csv, .csv.gz or .parquet; several are read as one, in this order."
 NAMES = "NAME[,NAME...]"
+_OF_TRANSITION = "of the transition that leaves the row"
+
+
+Discount = Annotated[str | None, typer.Option(metavar="NAME", help=f"Discount {_OF_TRANSITION}, in place of --gamma.")]
+Ratio = Annotated[str | None, typer.Option(metavar="NAME", help=f"Importance ratio {_OF_TRANSITION}.")]
+Coefficient = Annotated[str | None, typer.Option(metavar="NAME", help=f"Trace coefficient {_OF_TRANSITION}.")]
+Weight = Annotated[str | None, typer.Option(metavar="NAME", help=f"Weight {_OF_TRANSITION}.")]
+Time = Annotated[str | None, typer.Option(metavar="NAME", help="Numbers or dates that increase within each episode.")]
+NextFeatures = Annotated[
+    list[str] | None,
+    typer.Option(metavar=NAMES, help="Features of the successor, in the order of --features, or a pattern: next_*."),
+]
+Sort = Annotated[bool, typer.Option("--sort", help="Sort the rows by episode and --time, in memory.")]
 _COUNT = re.compile(r"-?[0-9]{1,18}")
 _SIZE = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,12})?) ?([KMGT]B)", re.IGNORECASE)
 _UNITS = {"KB": 2**10, "MB": 2**20, "GB": 2**30, "TB": 2**40}
@@ -82,15 +97,9 @@ def reading(quiet: bool) -> Iterator[OnProgress]:
         yield lambda text, done, total: reporter.show(text, done / _BYTES_PER_SECOND, total / _BYTES_PER_SECOND)
 
 
-def score_roles(
-    model: Model,
-    rewards: tuple[str, ...],
-    episode: str | None,
-    terminated: str | None,
-    truncated: str | None,
-) -> Roles:
+def score_roles(model: Model, rewards: tuple[str, ...], next_features: list[str] | None, **named: str | None) -> Roles:
     """Return the roles of columns: those of the fit unless others are given; '' stands for no column."""
-    from lstd.tables.row_reader import Roles
+    from lstd.tables.roles import Roles
 
     if rewards and len(rewards) != len(model.reward_names):
         raise InvalidInputError(
@@ -100,10 +109,18 @@ def score_roles(
     def chosen(name: str | None, role: str) -> str | None:
         return (getattr(model.origin, role, None) if name is None else name) or None
 
+    fitted = () if model.origin is None else model.origin.next_features
+    columns: dict[str, Any] = {role: chosen(name, role) for role, name in named.items()}
     return Roles(
         features=model.feature_names,
         rewards=rewards or model.reward_names,
-        episode=chosen(episode, "episode"),
-        terminated=chosen(terminated, "terminated"),
-        truncated=chosen(truncated, "truncated"),
+        next_features=fitted if next_features is None else names(next_features),
+        **columns,
     )
+
+
+def sorted_files(data: Sequence[str], roles: Roles, sort: bool, n_bytes: int) -> Sequence[Any]:
+    """Return tables, sorted if asked for."""
+    from lstd.tables.sorting import sorted_tables
+
+    return sorted_tables([*data], roles, n_bytes) if sort else data

@@ -7,22 +7,39 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lstd.cli.console import output
-from lstd.cli.options import DATA_HELP, NAMES, check_packages, names, reading, score_roles
+from lstd.cli.options import (
+    DATA_HELP,
+    NAMES,
+    Sort,
+    check_packages,
+    names,
+    reading,
+    score_roles,
+    sorted_files,
+)
 from lstd.cli.progress import QUIET
 
 if TYPE_CHECKING:
     from lstd.tables.scoring import Score
 
 AS_IN_FIT = "As in fit, unless given; '' for none."
+AsInFit = Annotated[str | None, typer.Option(metavar="NAME", help=AS_IN_FIT)]
 
 
 def score(
     model: Annotated[str, typer.Argument(metavar="MODEL", help="A file that `lstd fit` wrote.", show_default=False)],
     data: Annotated[list[str], typer.Argument(metavar="DATA", help=DATA_HELP, show_default=False)],
     reward: Annotated[list[str] | None, typer.Option(metavar=NAMES, help="As in fit, unless given.")] = None,
-    episode: Annotated[str | None, typer.Option(metavar="NAME", help=AS_IN_FIT)] = None,
-    terminated: Annotated[str | None, typer.Option(metavar="NAME", help=AS_IN_FIT)] = None,
-    truncated: Annotated[str | None, typer.Option(metavar="NAME", help=AS_IN_FIT)] = None,
+    episode: AsInFit = None,
+    terminated: AsInFit = None,
+    truncated: AsInFit = None,
+    discount: AsInFit = None,
+    importance_ratio: AsInFit = None,
+    trace_coefficient: AsInFit = None,
+    weight: AsInFit = None,
+    next_features: Annotated[list[str] | None, typer.Option(metavar=NAMES, help=AS_IN_FIT)] = None,
+    time: AsInFit = None,
+    sort: Sort = False,
     unobserved: Annotated[
         str,
         typer.Option(
@@ -45,14 +62,19 @@ def score(
     be written, 2 bad usage or input, 130 interrupted (143 by SIGTERM).
     """
     check_packages("score")
+    from lstd.distributed.memory import MEMORY
     from lstd.estimators.saving import read_model
     from lstd.tables.scoring import score_tables
 
     loaded = read_model(model)
-    roles = score_roles(loaded, names(reward), episode, terminated, truncated)
+    roles = score_roles(
+        loaded, names(reward), next_features, episode=episode, terminated=terminated, truncated=truncated, time=time,
+        discount=discount, importance_ratio=importance_ratio, trace_coefficient=trace_coefficient, weight=weight,
+    )  # fmt: skip
     with reading(quiet) as on_progress:
+        tables = sorted_files(data, roles, sort, MEMORY)
         result = score_tables(
-            loaded, data, roles, unobserved=unobserved, tolerance=tolerance, on_progress=on_progress
+            loaded, tables, roles, unobserved=unobserved, tolerance=tolerance, on_progress=on_progress
         )  # fmt: skip
     content = _content(result, roles.rewards)
     about = {"model": model, "data": data, "unobserved": unobserved, "tolerance": tolerance}

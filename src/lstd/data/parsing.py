@@ -37,6 +37,12 @@ LOST_REWARD = (
     f"{NO_VALUE}; a reward may be missing only in the last row of an episode that did not terminate. Drop or impute "
     "such rows first."
 )
+LOST_VALUE = f"{NO_VALUE}; it may be missing only in the last row of an episode that did not terminate. Fill it in."
+LOST_WITH_SUCCESSOR = (
+    f"{NO_VALUE}; with features of successors, every row is a transition. Drop or impute such rows first."
+)
+SAME_TIME = "has the time of the row before it, of the same episode; drop or merge such rows."
+EARLIER = "is earlier than the row before it, of the same episode; sort the rows by it, or pass sort=True (--sort)."
 ONE_GROUP = "an episode lies in one group. Give rows of different groups different ids of episodes."
 _TRUTHS = dict.fromkeys(("1", "1.0", "true", "t", "yes", "y"), True)
 _TRUTHS |= dict.fromkeys(("0", "0.0", "false", "f", "no", "n"), False)
@@ -126,6 +132,15 @@ def check_finite(values: Array, column: str, fault: Fault | None) -> Fault | Non
         return fault
     text = NO_VALUE if np.isnan(values[row]) else "is infinite"
     return Fault(row, column, f"{text}; drop or impute such rows first.")
+
+
+def check_not_outside(values: Array, column: str, fault: Fault | None, high: float) -> Fault | None:
+    """Find the first value below 0, above `high` or infinite, or not a number by `fault`; values may be missing."""
+    row = first_true((values < 0.0) | (values > high) | np.isinf(values))
+    if fault is not None and (row is None or fault.row <= row):
+        return fault
+    rule = "finite and at least 0" if high == np.inf else f"in [0, {high:g}]"
+    return None if row is None else Fault(row, column, f"has {values[row]:g}; it must be {rule}. Correct it.")
 
 
 def check_not_infinite(values: Array, column: str, fault: Fault | None) -> Fault | None:

@@ -24,7 +24,7 @@ class Part:
     first: int  # place of the first chunk
     last: int
     assumed: int | None = None  # a chunk with `episode` and without `terminated`
-    broken: tuple[int, int] | None = None  # a chunk and its row that does not follow the row before it
+    broken: tuple[Any, int] | None = None  # a chunk, or a file, and its row that does not follow the row before it
     ends: Any = None  # for rules that concern two chunks: ids of episodes, and of tables the rows at both ends
 
 

@@ -42,6 +42,12 @@ class Origin:
     terminated: str | None = None
     truncated: str | None = None
     groups: str | None = None
+    discount: str | None = None
+    importance_ratio: str | None = None
+    trace_coefficient: str | None = None
+    weight: str | None = None
+    time: str | None = None
+    next_features: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)

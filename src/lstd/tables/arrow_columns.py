@@ -5,6 +5,7 @@ Arrow converts whole columns much faster than Python. Where it refuses one, the 
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from functools import cache
 from typing import Any
@@ -57,6 +58,20 @@ def flags(array: pa.Array, column: str) -> tuple[Flags, Fault | None]:
         return rules.flags(_objects(encoded.dictionary), column, to_numpy(encoded.indices))
     values, fault = numbers(array, column)
     return (values == 1.0, fault) if fault is not None else rules.flags(values, column)
+
+
+def times(array: pa.Array, column: str) -> tuple[NDArray[Any], Fault | None]:
+    """Parse times: numbers, or dates as microseconds."""
+    array = _plain(array)
+    if pa.types.is_string(array.type):
+        values, fault = numbers(array, column)
+        if fault is not None or np.isnan(values).any():
+            with contextlib.suppress(pa.ArrowException):
+                array = array.cast(pa.timestamp("us"))
+    if pa.types.is_temporal(array.type) and not array.null_count:
+        return to_numpy(array.cast(pa.timestamp("us"), safe=False).cast(pa.int64())), None
+    values, fault = numbers(array, column)
+    return values, rules.check_finite(values, column, fault)
 
 
 def ids(array: pa.Array, column: str) -> Ids:

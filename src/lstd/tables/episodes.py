@@ -10,7 +10,21 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from lstd.data.parsing import LATE_ROW, LOST_REWARD, NO_SUCCESSOR, NOT_CUT, ONE_GROUP, Fault, Ids, id_key
+from lstd.data.parsing import (
+    EARLIER,
+    LATE_ROW,
+    LOST_REWARD,
+    LOST_VALUE,
+    LOST_WITH_SUCCESSOR,
+    NO_SUCCESSOR,
+    NOT_CUT,
+    ONE_GROUP,
+    SAME_TIME,
+    Fault,
+    Ids,
+    first_true,
+    id_key,
+)
 from lstd.data.seen_ids import GROUP_AGAIN, SeenIds, group_key
 from lstd.tables.table_errors import at_row
 
@@ -30,7 +44,8 @@ class Marks:
     groups: Ids | None
     terminated: Flags  # (T,)
     truncated: Flags  # (T,)
-    missing: Flags  # (T, m) the reward has no value
+    missing: Flags  # (T, m + k) the reward, or a number of the transition, has no value
+    times: NDArray[Any] | None = None  # (T,)
 
 
 class Row(NamedTuple):
@@ -42,7 +57,8 @@ class Row(NamedTuple):
     group: Any  # None without groups
     terminated: bool
     truncated: bool  # and not terminated
-    missing: tuple[bool, ...]  # of each reward, whether it has no value
+    time: float | None
+    missing: tuple[bool, ...]  # of each reward and number of the transition, whether it has no value
 
     @classmethod
     def of(cls, file: str, first: int, marks: Marks, i: int) -> Row:
@@ -53,7 +69,8 @@ class Row(NamedTuple):
         )
         terminated = bool(marks.terminated[i])
         truncated = bool(marks.truncated[i]) and not terminated
-        return cls(file, first + i, name, group, terminated, truncated, tuple(marks.missing[i].tolist()))
+        time = None if marks.times is None else marks.times[i].item()
+        return cls(file, first + i, name, group, terminated, truncated, time, tuple(marks.missing[i].tolist()))
 
 
 class Episodes:
@@ -70,6 +87,8 @@ class Episodes:
 
     def __init__(self, roles: Any) -> None:
         self._roles = roles
+        self._columns = (*roles.rewards, *roles.transitions.values())  # that may be missing in last rows
+        self._n_rewards, self._successors = len(roles.rewards), bool(roles.next_features)
         self._count = 0
         self._last: Row | None = None  # the next chunk decides whether its episode continues
         self._cut: tuple[str, int] | None = None  # the row before it, if of the same episode and truncated
@@ -125,7 +144,8 @@ class Episodes:
         if last is None:
             return
         if is_over:
-            if last.truncated and self._cut is None and not all(last.missing):
+            rewarded = not all(last.missing[: self._n_rewards]) and not self._successors
+            if last.truncated and self._cut is None and rewarded:
                 raise at_row(last.file, str(self._roles.truncated), last.place, NO_SUCCESSOR)
             return
         if self._cut is not None:
@@ -133,25 +153,42 @@ class Episodes:
         if last.terminated:
             raise at_row(last.file, str(self._roles.terminated), last.place, LATE_ROW)
         if any(last.missing):
-            raise at_row(last.file, self._roles.rewards[last.missing.index(True)], last.place, LOST_REWARD)
+            raise at_row(last.file, *self._lost(last.missing.index(True), last.place))
 
     def _first_fault(self, rows: _Followed, marks: Marks) -> Fault | None:
         not_cut = rows.cut_before & (rows.goes_on | rows.terminated)
         if not_cut[0] and self._last is not None:
             raise at_row(self._last.file, str(self._roles.truncated), self._last.place, NOT_CUT)
-        unrewarded = rows.truncated & rows.is_over & ~rows.cut_before & ~rows.missing.all(axis=1)
+        no_reward = rows.missing[:, : self._n_rewards].all(axis=1)
+        unrewarded = rows.truncated & rows.is_over & ~rows.cut_before & ~no_reward & (not self._successors)
         faults = [
             _first(rows.terminated & rows.goes_on, self._roles.terminated, LATE_ROW),
             _first(not_cut[1:], self._roles.truncated, NOT_CUT),
             _first(unrewarded, self._roles.truncated, NO_SUCCESSOR),
             self._episode_again(marks.ids, rows.begins),
             self._group_fault(marks.groups, rows.begins),
+            self._time_fault(marks.times, rows.begins),
         ]
-        lost = rows.missing & (rows.goes_on | rows.terminated)[:, np.newaxis]
+        lost = rows.missing & (rows.goes_on | rows.terminated | self._successors)[:, np.newaxis]
         if lost.any():
             row, column = np.argwhere(lost)[0].tolist()
-            faults.append(Fault(row, self._roles.rewards[column], LOST_REWARD))
+            name, _, text = self._lost(column, row)
+            faults.append(Fault(row, name, text))
         return min((fault for fault in faults if fault is not None), default=None, key=lambda fault: fault.row)
+
+    def _lost(self, column: int, row: int) -> tuple[str, int, str]:
+        """Return the column that has no value, the row and what is wrong."""
+        text = LOST_REWARD if column < self._n_rewards else LOST_VALUE
+        return self._columns[column], row, LOST_WITH_SUCCESSOR if self._successors else text
+
+    def _time_fault(self, times: NDArray[Any] | None, begins: Flags) -> Fault | None:
+        """Find the first row whose time is not later than that of the row before, of the same episode."""
+        if times is None:
+            return None
+        before = None if self._last is None else self._last.time
+        step = np.diff(times[: len(begins)], prepend=times[0] - 1 if before is None else before)
+        row = first_true((step <= 0) & ~begins)
+        return None if row is None else Fault(row, str(self._roles.time), EARLIER if step[row] < 0 else SAME_TIME)
 
     def _episode_again(self, ids: Ids | None, begins: Flags) -> Fault | None:
         """Find the first row whose id is that of an episode that is over."""

@@ -19,7 +19,7 @@ from lstd.errors import InvalidInputError, MissingExtraError
 if TYPE_CHECKING:
     from lstd.estimators.lstd import LSTD
     from lstd.estimators.lstd_cv import LSTDCV
-    from lstd.tables.row_reader import Roles
+    from lstd.tables.roles import Roles
 
 _EXPECTED = "a Dask DataFrame, or a list of delayed objects or futures of data frames, if it is a Dask collection"
 
@@ -34,6 +34,13 @@ def fit_tables(
     terminated: str | None = None,
     truncated: str | None = None,
     groups: str | None = None,
+    discount: str | None = None,
+    importance_ratio: str | None = None,
+    trace_coefficient: str | None = None,
+    weight: str | None = None,
+    next_features: str | Iterable[str] = (),
+    time: str | None = None,
+    sort: bool = False,
     lmbda: float | str = LMBDA,
     alpha: float | str = ALPHA,
     variant: str = VARIANT,
@@ -75,6 +82,17 @@ def fit_tables(
     groups : str, optional
         Column of ids of what episodes belong to, such as patients: no block and no fold divides a group. The rows of a
         group follow one another, also from table to table; a group that reappears after others is refused.
+    discount, importance_ratio, trace_coefficient, weight : str, optional
+        Columns of numbers of the transition that leaves each row, as in :meth:`lstd.LSTD.fit`. Like a reward, they may
+        be missing in the last row of an episode that did not terminate.
+    next_features : str or iterable of str, optional
+        Columns of the features of each row's successor, in the order of `features`, or a pattern such as "next_*" in
+        which * stands for the name of each feature. Every row is then a full transition.
+    time : str, optional
+        Column of numbers or dates that increase within each episode. It may be a feature too.
+    sort : bool, default False
+        Whether to sort all rows by `episode`, in order of first appearance, and by `time`. They may take half of
+        `memory`. Errors then count rows in the new order.
     lmbda, alpha, variant, fit_intercept, n_blocks, n_jobs, executor, client, store
         As in :func:`lstd.fit_chunks`, where each table is a chunk.
     memory : int, default 2**29
@@ -123,8 +141,16 @@ def fit_tables(
     runner = Runner(n_jobs, executor, client)
     settings = Settings.with_choice(gamma, lmbda, alpha, variant, fit_intercept)
     memory, independent = check_integer("memory", memory, LEAST_MEMORY), check_flag("independent", independent)
-    roles = roles_of(features, reward, episode, terminated, truncated, groups)
+    roles = roles_of(
+        features, reward, next_features, episode=episode, terminated=terminated, truncated=truncated, groups=groups,
+        discount=discount, importance_ratio=importance_ratio, trace_coefficient=trace_coefficient, weight=weight,
+        time=time,
+    )  # fmt: skip
     tables = tables_of(source, roles, independent)
+    if check_flag("sort", sort):
+        from lstd.tables.sorting import sorted_tables
+
+        tables = sorted_tables(tables, roles, memory, independent)
     # These need pyarrow, and scikit-learn, which takes two seconds to import.
     from lstd.estimators.loading import estimator_of
     from lstd.tables.stream import fit_leaf
@@ -135,26 +161,23 @@ def fit_tables(
     )
 
 
-def roles_of(features: Any, reward: Any, episode: Any, terminated: Any, truncated: Any, groups: Any) -> Roles:
+def roles_of(features: Any, reward: Any, next_features: Any = (), **named: Any) -> Roles:
     """Return checked roles of columns; raises MissingExtraError when pyarrow is not installed."""
-    named = {"episode": episode, "terminated": terminated, "truncated": truncated, "groups": groups}
     for name, column in named.items():
         if column is not None and not isinstance(column, str):
             raise InvalidInputError(f"`{name}` must be the name of a column, or None; got {shown(column)}.")
     columns = None if features is None else _names("features", features)
     rewards = _names("reward", reward)
-    if truncated is not None and terminated is None:
-        raise InvalidInputError(
-            "`truncated` must come with `terminated`: an episode that is not flagged as truncated may have terminated "
-            "or not. Name both columns."
-        )
+    successors = (
+        () if isinstance(next_features, tuple) and not next_features else _names("next_features", next_features)
+    )
     try:
-        from lstd.tables.row_reader import Roles
+        from lstd.tables.roles import Roles
     except ModuleNotFoundError as error:
         raise MissingExtraError(
             'Reading tables needs the package pyarrow. Install it with: pip install "lstd[cli]"'
         ) from error
-    return Roles(columns, rewards, **named)
+    return Roles(columns, rewards, next_features=successors, **named)
 
 
 def _names(name: str, value: Any) -> tuple[str, ...]:

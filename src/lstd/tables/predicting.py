@@ -17,7 +17,8 @@ from lstd.errors import InvalidInputError
 from lstd.estimators.model import Model
 from lstd.tables.arrow_columns import as_text, from_numpy
 from lstd.tables.readers import watched
-from lstd.tables.row_reader import Chunk, Roles, RowReader
+from lstd.tables.roles import Roles
+from lstd.tables.row_reader import Chunk, RowReader
 
 if TYPE_CHECKING:
     from lstd.estimators.cross_validation import OnProgress

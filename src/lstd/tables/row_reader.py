@@ -2,83 +2,27 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from lstd.data.parsing import Fault, Ids, check_finite, check_not_infinite
+from lstd.data.parsing import Fault, Ids, check_finite, check_not_infinite, check_not_outside
 from lstd.distributed import memory as shares
 from lstd.distributed.ahead import Ahead
 from lstd.errors import InvalidInputError
 from lstd.tables import arrow_columns as convert
 from lstd.tables.episodes import Episodes, Marks
 from lstd.tables.readers import Table, equal_parts, open_table
+from lstd.tables.roles import Roles
 from lstd.tables.table_errors import at_row, overflow_at
 
 Array = NDArray[np.float64]
 T = TypeVar("T")
-
-_INDEX = re.compile(r"__index_level_\d+__")
-
-
-@dataclass(frozen=True)
-class Roles:
-    """The roles of the columns of a table.
-
-    Attributes
-    ----------
-    features : tuple of str or None
-        None takes all columns that have no other role and are not in `excluded`, nor the index of a data frame that
-        pandas wrote.
-    rewards : tuple of str
-    episode, terminated, truncated, groups : str or None
-    kept : tuple of str
-        Columns to copy to the output; they may have another role too.
-    excluded : tuple of str
-    """
-
-    features: tuple[str, ...] | None
-    rewards: tuple[str, ...] = ()
-    episode: str | None = None
-    terminated: str | None = None
-    truncated: str | None = None
-    groups: str | None = None
-    kept: tuple[str, ...] = ()
-    excluded: tuple[str, ...] = ()
-
-    @property
-    def others(self) -> tuple[str, ...]:
-        """Columns with a role other than that of a feature."""
-        flags_and_ids = (self.episode, self.terminated, self.truncated, self.groups)
-        return (*self.rewards, *(name for name in flags_and_ids if name is not None))
-
-    def resolved(self, tables: Sequence[Table]) -> Roles:
-        """Return these roles with all features by name.
-
-        Raises InvalidInputError when a file lacks a column, or a column has two roles, or there are no features.
-        """
-        roles = self
-        for table in tables:
-            table.require((*(self.features or ()), *self.others, *self.kept, *self.excluded))
-        if self.features is None:
-            taken = {*self.others, *self.excluded}
-            names = (name for name in tables[0].names if name not in taken and not _INDEX.fullmatch(name))
-            roles = replace(self, features=tuple(names))
-            for table in tables:
-                _check_same_columns(tables[0], table)
-        named = [*(roles.features or ()), *roles.others]
-        for name in named:
-            if named.count(name) > 1:
-                raise InvalidInputError(f"column {name!r} is named {named.count(name)} times; give each one role.")
-        if not roles.features:
-            raise InvalidInputError(f"{tables[0].file}: no column is left for features; name at least one.")
-        return roles
 
 
 def with_names_shared(tables: Iterable[Table]) -> list[Table]:
@@ -96,17 +40,6 @@ def _held(names: list[str], held: Sequence[list[str]]) -> list[str]:
     return next((other for other in held if other == names), list(map(sys.intern, names)))
 
 
-def _check_same_columns(first: Table, table: Table) -> None:
-    """Refuse columns that only one table has; the index of a data frame counts only if a role names it."""
-    table.require([name for name in first.names if not _INDEX.fullmatch(name)])
-    for name in table.names:
-        if name not in first.names and not _INDEX.fullmatch(name):
-            raise InvalidInputError(
-                f"{table.file}: column {name!r} is not in {first.file}; give files with the same columns, or name the "
-                "features."
-            )
-
-
 @dataclass(frozen=True, eq=False)
 class Chunk:
     """Checked rows in time order; T rows, n features, m rewards."""
@@ -119,6 +52,8 @@ class Chunk:
     terminated: NDArray[np.bool_]  # (T,)
     groups: NDArray[Any] | None  # (T,) names
     kept: list[pa.Array]
+    transitions: dict[str, Array]  # (T,) by argument: discount, importance_ratio, …; NaN where missing
+    X_next: Array | None  # (T, n)
     names: tuple[str, ...]  # of the features and the rewards
 
     def __len__(self) -> int:
@@ -192,7 +127,7 @@ class RowReader:
 
     def n_bytes(self, raw: _Raw) -> int:
         """Return the bytes of rows, as read and converted."""
-        width = 8 * (len(self.features) + len(self.roles.rewards))
+        width = 8 * (len(self.features) + len(self.roles.others))
         n_rows = sum(map(len, raw.batches))
         if not raw.table.text:  # adding up the bytes of many columns is slow in Arrow
             return 2 * n_rows * width
@@ -201,7 +136,8 @@ class RowReader:
     def checked(self, table: Table, first: int, values: _Values) -> Chunk:
         """Check the next rows."""
         fault = values.first_fault()
-        marks = Marks(values.ids, values.groups, values.terminated, values.truncated, np.isnan(values.y))
+        missing = np.isnan(np.column_stack([values.y, *values.transitions.values()]))
+        marks = Marks(values.ids, values.groups, values.terminated, values.truncated, missing, values.times)
         n_sure = len(values.y) if fault is None else fault.row
         numbers, broken = self.episodes.follow(table.file, first, marks, n_sure)
         fault = broken or fault
@@ -209,7 +145,10 @@ class RowReader:
             raise at_row(table.file, fault.column, first + fault.row, fault.text)
         names = (*self.features, *self.roles.rewards)
         groups = None if values.groups is None else _per_row(values.groups, len(values.y))
-        return Chunk(table.file, first, values.X, values.y, numbers, values.terminated, groups, values.kept, names)
+        return Chunk(
+            table.file, first, values.X, values.y, numbers, values.terminated, groups, values.kept, values.transitions,
+            values.X_next, names,
+        )  # fmt: skip
 
 
 def chunks_of(
@@ -261,6 +200,12 @@ class _Values:
             self._note(check_not_infinite(self.y[:, j], name, fault))
         self.terminated, self.truncated = (self._flags(batch, name) for name in (roles.terminated, roles.truncated))
         self.ids, self.groups = (self._ids(batch, name) for name in (roles.episode, roles.groups))
+        self.transitions = {role: self._numbers(batch, role, name) for role, name in roles.transitions.items()}
+        self.X_next = self._successors(batch, roles.next_features) if roles.next_features else None
+        self.times = None
+        if roles.time is not None:
+            self.times, fault = convert.times(batch.column(roles.time), roles.time)
+            self._note(fault)
 
     def first_fault(self) -> Fault | None:
         return min(self._faults, default=None, key=lambda fault: fault.row)
@@ -272,6 +217,22 @@ class _Values:
             X[:, j], fault = convert.numbers(batch.column(name), name)
             self._note(check_finite(X[:, j], name, fault))
         return X
+
+    def _successors(self, batch: pa.RecordBatch, columns: Sequence[str]) -> Array:
+        """Convert the features of successors; those of terminal ones are not used, and may be missing."""
+        X = convert.matrix(batch, columns)
+        if X is not None:
+            return X
+        X = np.empty((len(batch), len(columns)))
+        for j, name in enumerate(columns):
+            X[:, j], fault = convert.numbers(batch.column(name), name)
+            self._note(check_finite(np.where(self.terminated, 0.0, X[:, j]), name, fault) or fault)
+        return X
+
+    def _numbers(self, batch: pa.RecordBatch, role: str, name: str) -> Array:
+        values, fault = convert.numbers(batch.column(name), name)
+        self._note(check_not_outside(values, name, fault, 1.0 if role == "discount" else np.inf))
+        return values
 
     def _note(self, fault: Fault | None) -> None:
         if fault is not None:

@@ -30,7 +30,7 @@ class Sample:
         self._y = np.empty((limit, n_rewards))
         self._episode = np.empty(limit, dtype=np.int64)
         self._terminated = np.empty(limit, dtype=np.bool_)
-        self._groups: list[NDArray[Any]] = []
+        self._others: dict[str, list[NDArray[Any]]] = {}  # by argument
         self._n = 0
         self._chunks: list[tuple[int, str, int, tuple[str, ...]]] = []  # row here, and file, row there, columns
         self.is_full = False  # there was no room for a row
@@ -49,7 +49,12 @@ class Sample:
         self._X[rows, self._n_features :] = 1.0
         self._y[rows], self._episode[rows] = chunk.y[:size], chunk.episode[:size]
         self._terminated[rows] = chunk.terminated[:size]
-        self._groups += [] if chunk.groups is None else [chunk.groups[:size]]
+        others = {"groups": chunk.groups, "X_next": chunk.X_next, **chunk.transitions}
+        if chunk.X_next is not None and self._X.shape[1] > self._n_features:
+            others["X_next"] = np.column_stack([chunk.X_next, np.ones(len(chunk))])
+        for name, values in others.items():
+            if values is not None:
+                self._others.setdefault(name, []).append(values[:size])
         self._n += size
         if size < len(chunk):
             self.is_full = True
@@ -65,10 +70,10 @@ class Sample:
 
     @property
     def columns(self) -> dict[str, NDArray[Any]]:
-        """Arrays by their names as arguments of `fit`: X with the column of ones, y, episode, terminated, groups."""
+        """Arrays by their names as arguments of `fit`; X has the column of ones."""
         y = self._y[:, 0] if self._y.shape[1] == 1 else self._y
         columns = {"X": self._X, "y": y, "episode": self._episode, "terminated": self._terminated}
-        columns |= {"groups": np.concatenate(self._groups)} if self._groups else {}
+        columns |= {name: np.concatenate(values) for name, values in self._others.items()}
         return {name: values[: self._n] for name, values in columns.items()}
 
     def checked(self, gamma: float) -> Rows:

@@ -6,6 +6,8 @@ sum of all, with the prediction at the cut if there is one. The return of the ro
 prediction p_t is R − (R_t + p_t): so the means and spreads of R_t and of R_t + p_t are enough when the episode ends.
 
 Inverse probability weights need the length of every episode first, so with them the tables are read twice.
+
+With columns of transitions, such as discounts, or features of successors, whole episodes wait.
 """
 
 from __future__ import annotations
@@ -13,18 +15,28 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lstd.data.censoring import Cuts, ipcw_weights, steps_to_complete
-from lstd.data.returns import TOLERANCE, check_treatment, check_unbiased, discounted_returns, warn_if_little
+from lstd.data.check_rows import check_rows
+from lstd.data.returns import (
+    TOLERANCE,
+    check_treatment,
+    check_unbiased,
+    completed_returns,
+    discounted_returns,
+    unobserved_shares,
+    warn_if_little,
+)
 from lstd.errors import InvalidInputError
 from lstd.estimators.model import Model
 from lstd.tables.predicting import predictions_of
-from lstd.tables.readers import watched
-from lstd.tables.row_reader import Chunk, Roles, RowReader
+from lstd.tables.readers import Table, watched
+from lstd.tables.roles import Roles
+from lstd.tables.row_reader import Chunk, RowReader
 
 if TYPE_CHECKING:
     from lstd.estimators.cross_validation import OnProgress
@@ -65,14 +77,16 @@ class _Treatment:
 
     unobserved: str
     tolerance: float
-    gamma: float
+    gamma: float  # the largest discount
     cuts: Cuts | None  # for "ipcw"
 
     @classmethod
     def of(cls, reader: RowReader, unobserved: str, tolerance: float, gamma: float) -> _Treatment:
         cuts = None
         if unobserved == "ipcw":
-            cuts = _cuts(reader)
+            if reader.roles.next_features:
+                raise InvalidInputError('`unobserved` must not be "ipcw" with features of successors; use "predict".')
+            cuts, gamma = _cuts(reader, gamma)
             cuts.check_reach(steps_to_complete(gamma, tolerance))
         return cls(unobserved, tolerance, gamma, cuts)
 
@@ -86,7 +100,7 @@ class _Treatment:
 
 def score_tables(
     model: Model,
-    paths: Sequence[str],
+    paths: Sequence[str | Table],
     roles: Roles,
     *,
     unobserved: str = "predict",
@@ -99,11 +113,12 @@ def score_tables(
     Raises InvalidInputError at the first bad row, when fewer than two rows are scored, or when `unobserved` has no
     answer. Warns if little was observed.
     """
-    tolerance, gamma = check_treatment(unobserved, tolerance), model.settings.gamma
+    tolerance = check_treatment(unobserved, tolerance)
     reader = RowReader(watched(paths, on_progress), roles, chunk_rows=chunk_rows)
-    treatment = _Treatment.of(reader, unobserved, tolerance, gamma)
+    files = [table.file for table in reader.tables]
+    treatment = _Treatment.of(reader, unobserved, tolerance, model.settings.gamma)
     moments = _Moments(len(roles.rewards))
-    waiting = _Undiscounted(moments, treatment) if gamma == 1.0 else _Waiting(moments, treatment)
+    waiting = _waiting(roles, moments, treatment, model)
     rows = 0
     with np.errstate(over="ignore", invalid="ignore"):  # the results are checked
         for chunk in (reader if treatment.cuts is None else reader.again()).chunks():
@@ -114,10 +129,10 @@ def score_tables(
     if unobserved == "drop":
         check_unbiased(moments.count, moments.left_out, moments.terminated)
     if moments.count < 2:
-        raise InvalidInputError(_too_few(paths, rows, moments.count, treatment))
+        raise InvalidInputError(_too_few(files, rows, moments.count, treatment))
     if not (np.isfinite(squares) & np.isfinite(moments.spread)).all():
         raise InvalidInputError(
-            f"{', '.join(paths)}: the squares of returns or of errors are beyond 1e308; scale the rewards down, or "
+            f"{', '.join(files)}: the squares of returns or of errors are beyond 1e308; scale the rewards down, or "
             "look for huge values."
         )
     share = moments.observed / moments.weight
@@ -125,11 +140,22 @@ def score_tables(
     return Score(moments.r2(), squares / moments.weight, rows, moments.count, share)
 
 
-def _cuts(reader: RowReader) -> Cuts:
-    """Read the lengths of all episodes."""
+def _waiting(roles: Roles, moments: _Moments, treatment: _Treatment, model: Model) -> Any:
+    if roles.transitions or roles.next_features:
+        return _WholeEpisodes(moments, treatment, model)
+    return (_Undiscounted if model.settings.gamma == 1.0 else _Waiting)(moments, treatment)
+
+
+def _cuts(reader: RowReader, gamma: float) -> tuple[Cuts, float]:
+    """Read the lengths of all episodes, and the largest discount of a transition."""
     lengths: list[int] = []
     ended: list[bool] = []
+    largest, before = 0.0 if "discount" in reader.roles.transitions else gamma, 0.0
     for chunk in reader.chunks():
+        if "discount" in chunk.transitions:
+            given = np.append(before, chunk.transitions["discount"])
+            goes_on = np.diff(chunk.episode, prepend=len(lengths) - 1) == 0
+            largest, before = float(np.max(given[:-1][goes_on], initial=largest)), float(given[-1])
         last = np.flatnonzero(np.diff(chunk.episode, append=-1))
         columns = chunk.episode[last], np.diff(last, prepend=-1), chunk.terminated[last]
         for number, n_rows, end in zip(*(column.tolist() for column in columns), strict=True):
@@ -139,7 +165,7 @@ def _cuts(reader: RowReader) -> Cuts:
             lengths[number] += n_rows
             ended[number] = end
     terminated = np.array(ended, dtype=np.bool_)
-    return Cuts(np.array(lengths, dtype=np.int64) - ~terminated, terminated)
+    return Cuts(np.array(lengths, dtype=np.int64) - ~terminated, terminated), largest
 
 
 def _too_few(paths: Sequence[str], rows: int, count: int, treatment: _Treatment) -> str:
@@ -202,6 +228,53 @@ class _Waiting:
         self._rewards, self._predicted = [rewards[waits]], [predicted[waits]]
         self._episodes, self._terminated = [episodes[waits]], [terminated[waits]]
         self._first_age = int(age[waits][0]) if waits.any() else 0
+
+
+class _WholeEpisodes:
+    """Rows of episodes that are not known to be over, and then the returns of :mod:`lstd.data.returns`."""
+
+    def __init__(self, moments: _Moments, treatment: _Treatment, model: Model) -> None:
+        self._moments, self._treatment, self._model = moments, treatment, model
+        self._rows: dict[str, list[Any]] = {}
+
+    def add(self, chunk: Chunk, predicted: Array) -> None:
+        columns = {
+            "X": chunk.X, "y": chunk.y, "episode": chunk.episode, "terminated": chunk.terminated,
+            "X_next": chunk.X_next, **chunk.transitions,
+        }  # fmt: skip
+        begins = int(np.searchsorted(chunk.episode, chunk.episode[-1]))
+        if begins:
+            self._keep({name: values[:begins] for name, values in columns.items() if values is not None})
+            self.finish()
+        self._keep({name: values[begins:] for name, values in columns.items() if values is not None})
+
+    def _keep(self, columns: dict[str, Any]) -> None:
+        for name, values in columns.items():
+            self._rows.setdefault(name, []).append(values)
+
+    def finish(self) -> None:
+        """Move the rows so far, all of whole episodes, to the moments."""
+        if not self._rows:
+            return
+        columns: dict[str, Any] = {name: np.concatenate(values) for name, values in self._rows.items()}
+        self._rows = {}
+        model, treatment = self._model, self._treatment
+        rows = check_rows(**columns, gamma=model.settings.gamma, warn=False)
+        values = model.predict(rows.X).reshape(rows.y.shape)
+        ahead = None if rows.X_next is None else model.predict(rows.X_next).reshape(rows.y.shape)
+        returns, shares = completed_returns(rows, values, ahead), unobserved_shares(rows)
+        weight = rows.full.astype(np.float64)
+        if treatment.unobserved == "drop":
+            weight *= shares < treatment.tolerance
+        elif treatment.unobserved == "ipcw":
+            ends = np.flatnonzero(rows.ends)
+            episode: NDArray[np.int64] = np.cumsum(rows.ends) - rows.ends
+            age = np.arange(len(rows)) - np.append(0, ends[:-1] + 1)[episode]
+            weight *= treatment.weights(age, (age + rows.full)[ends][episode], rows.terminated[ends][episode])
+        given = weight if rows.weights is None else weight * rows.weights
+        counted = rows.full & ((given > 0.0) | (weight == 0.0))
+        self._moments.terminated += int(rows.terminated.sum())
+        self._moments.add(*(a[counted] for a in (returns, returns - values, given, 1.0 - shares)))
 
 
 class _Undiscounted:

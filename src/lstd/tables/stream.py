@@ -10,7 +10,7 @@ from typing import Any
 
 import lstd
 from lstd.data.checks import check_integer
-from lstd.data.rows import warn_of_assumed
+from lstd.data.rows import warn_of_assumed, warn_of_break
 from lstd.data.settings import Settings
 from lstd.distributed.dask_collections import Partitions, is_future
 from lstd.distributed.fit_chunks import split
@@ -23,7 +23,8 @@ from lstd.estimators.selection import choose
 from lstd.statistics.statistics import LSTDStatistics, warn_of_unused
 from lstd.statistics.threads import available_cores, one_blas_thread
 from lstd.tables.readers import Table, watched
-from lstd.tables.row_reader import Chunk, Roles, RowReader
+from lstd.tables.roles import NAMED, Roles
+from lstd.tables.row_reader import Chunk, RowReader
 from lstd.tables.sample import Sample
 from lstd.tables.sum_tables import SumTables, chunks_in_order, memory_suffices
 
@@ -72,7 +73,7 @@ def fit_stream(
 def fit_leaf(tables: Any, leaf: SumTables, runner: Runner, on_progress: OnProgress | None = None) -> Model:
     """Fit a model to tables by the sums of each."""
     roles, files, selection = leaf.roles, [], None
-    if roles.episode is not None and roles.terminated is None:
+    if roles.episode is not None and roles.terminated is None and not roles.next_features:
         warn_of_assumed("No column says which episodes terminated")
     if _at_hand(tables):
         tables = _opened(tables, leaf, runner)
@@ -89,6 +90,8 @@ def fit_leaf(tables: Any, leaf: SumTables, runner: Runner, on_progress: OnProgre
                 "without a column of episodes, the first row of each table is taken as the successor of the last row "
                 "of the table before, unless that ended its episode"
             )
+    if part.broken is not None:
+        warn_of_break(f"{part.broken[0]}: row {part.broken[1]} (the first row of data is 1)")
     if roles.episode is None or roles.terminated is not None:
         warn_of_unused(part.blocks.total)
     blocks = replace(part.blocks, total=part.ends.named(part.blocks.total))
@@ -97,7 +100,8 @@ def fit_leaf(tables: Any, leaf: SumTables, runner: Runner, on_progress: OnProgre
         model = model_of(
             blocks, leaf.settings, selection, leaf.n_blocks,
             rewards=roles.rewards, threads=runner.n_jobs or available_cores(),
-            origin=_origin_of(files, roles, blocks.total), episodes=None if leaf.independent else part.ends.ids,
+            origin=_origin_of(files, part.ends.roles, blocks.total),
+            episodes=None if leaf.independent else part.ends.ids,
         )  # fmt: skip
         _ = model.no_intervals  # so that the influence of blocks is computed here
     return model
@@ -151,8 +155,6 @@ def _origin_of(files: Sequence[str], roles: Roles, total: LSTDStatistics) -> Ori
         episodes=total.n_episodes,
         date=datetime.now(UTC).isoformat(timespec="seconds"),
         lstd=lstd.__version__,
-        episode=roles.episode,
-        terminated=roles.terminated,
-        truncated=roles.truncated,
-        groups=roles.groups,
+        next_features=roles.next_features,
+        **{role: getattr(roles, role) for role in NAMED},
     )

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from lstd.data.check_rows import check_rows
 from lstd.data.checks import check_values_known, shown
 from lstd.data.parsing import same_id
-from lstd.data.rows import Rows
+from lstd.data.rows import Rows, first_break
 from lstd.data.settings import Settings
 from lstd.distributed import memory as shares
 from lstd.distributed.ahead import Ahead
@@ -32,7 +32,8 @@ from lstd.statistics.names_and_labels import About
 from lstd.statistics.statistics import LSTDStatistics, chunk_statistics
 from lstd.tables.frames import FrameTable, is_frame
 from lstd.tables.readers import EXTENSIONS, Table
-from lstd.tables.row_reader import Chunk, Roles, RowReader, chunks_of
+from lstd.tables.roles import Roles
+from lstd.tables.row_reader import Chunk, RowReader, chunks_of
 from lstd.tables.table_ends import Ends, Following
 
 T = TypeVar("T")
@@ -67,7 +68,8 @@ class SumTables(Leaf):
         later = before.in_order(two.ends, two.blocks)
         ends, begins = before.then(two.ends, independent=self.independent)
         try:
-            return Part(one.blocks.then(later, begins=begins), one.first, two.last, ends=ends)
+            blocks = one.blocks.then(later, begins=begins)
+            return Part(blocks, one.first, two.last, broken=one.broken or two.broken, ends=ends)
         except InvalidInputError as error:
             raise InvalidInputError(f"{two.ends.file}, or a table after it: {error}") from error
 
@@ -113,6 +115,7 @@ class _Summed:
         self.blocks = leaf.no_blocks(nothing)
         self._layout, self._episode = Layout(self.blocks.limit, by_episode=leaf.roles.groups is not None), -1
         self._group: Any = None
+        self.broken: tuple[str, int] | None = None
         self.most_bytes = shares.bytes_under_way(leaf.memory, n, self.blocks.limit, alone=leaf.alone)
 
     def work(self, chunk: Chunk | None) -> _Work:
@@ -125,7 +128,9 @@ class _Summed:
         self._episode = int(chunk.episode[-1])
         copies = 1 + self.leaf.settings.fit_intercept  # of the features
         matrices = 1 + bool((begins[1:] & ~chunk.terminated[:-1]).any())  # A, and B if an episode was truncated
-        n_bytes = 8 * (copies * chunk.X.size + matrices * self.n**2 * (1 + len(starts)))
+        n_bytes = 8 * (
+            copies * chunk.X.size * (1 + (chunk.X_next is not None)) + matrices * self.n**2 * (1 + len(starts))
+        )
         return _Work(self, chunk, self._layout, starts, n_bytes)
 
     def _unit_begins(self, chunk: Chunk, begins: NDArray[np.bool_]) -> NDArray[np.bool_]:
@@ -137,10 +142,13 @@ class _Summed:
 
     def add(self, work: _Work, rows: Rows, pieces: list[LSTDStatistics]) -> None:
         """Add the sums of a chunk, which was divided into pieces."""
+        assert work.chunk is not None
+        if rows.X_next is not None and self.broken is None and self.leaf.settings.lmbda > 0.0:
+            row = first_break(rows)
+            self.broken = None if row is None else (work.chunk.file, work.chunk.first + row + 1)
         try:
             self.blocks = self.blocks.joined(rows, pieces, work.layout, work.starts)
         except InvalidInputError as error:
-            assert work.chunk is not None
             raise work.chunk.overflow(error) from error
 
     def finished(self) -> Part:
@@ -148,7 +156,7 @@ class _Summed:
         if self.part is None:
             assert self.reader is not None
             ends = self._episodes.ends(self.reader.tables[0].file, self.reader.features)
-            self.part = Part(self.blocks, self.place, self.place, ends=ends)
+            self.part = Part(self.blocks, self.place, self.place, broken=self.broken, ends=ends)
             keep(self.path, self.part)
         if self.leaf.independent:
             self.part.ends.check()
@@ -179,9 +187,10 @@ def _summed(work: _Work) -> tuple[_Work, Any, list[LSTDStatistics]]:
 
 def _rows(chunk: Chunk, settings: Settings) -> Rows:
     y = chunk.y[:, 0] if chunk.y.shape[1] == 1 else chunk.y
+    transitions: dict[str, Any] = chunk.transitions
     rows = check_rows(
         chunk.X, y, gamma=settings.gamma, episode=chunk.episode, terminated=chunk.terminated, groups=chunk.groups,
-        warn=False, finite=False,
+        X_next=chunk.X_next, **transitions, warn=False, finite=False,
     )  # fmt: skip
     return rows.with_ones() if settings.fit_intercept else rows
 

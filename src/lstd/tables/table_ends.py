@@ -19,7 +19,7 @@ from lstd.errors import InvalidInputError
 from lstd.statistics.blocks import Blocks
 from lstd.statistics.statistics import LSTDStatistics
 from lstd.tables.episodes import COMES_AGAIN, Episodes, Marks, Row, typed_id
-from lstd.tables.row_reader import Roles
+from lstd.tables.roles import Roles
 from lstd.tables.table_errors import at_row
 
 _TYPES = {kind.__name__: kind for kind in (int, float, str)}
@@ -157,7 +157,8 @@ def _follow(roles: Roles, rows: Sequence[Row], *, is_first: bool = False, is_las
         if not place and not is_first and len(rows) > 1 and row.name is not None:
             truncated = truncated and id_key(row.name) == id_key(rows[1].name)  # as in `_sure`
         ids, groups = (None if name is None else Ids(np.zeros(1, np.intp), [name], None) for name in row[2:4])
-        marks = Marks(ids, groups, _flags(row.terminated), _flags(truncated), _flags(row.missing).reshape(1, -1))
+        times = None if row.time is None else np.array([row.time])
+        marks = Marks(ids, groups, _flags(row.terminated), _flags(truncated), _flags(row.missing).reshape(1, -1), times)
         _, fault = episodes.follow(row.file, row.place, marks, 1)
         if fault is not None:
             raise at_row(row.file, fault.column, row.place + fault.row, fault.text)

@@ -11,12 +11,14 @@ from scipy import sparse
 
 from lstd.data.checks import check_choice, check_integer
 from lstd.data.parsing import (
+    EARLIER,
     LATE_ROW,
     LOST_REWARD,
     NO_SUCCESSOR,
     NO_VALUE,
     NOT_CUT,
     ONE_GROUP,
+    SAME_TIME,
     Array,
     Flags,
     first_repeat,
@@ -150,10 +152,7 @@ def _read_ends(table: Table, ids: NDArray[Any] | None) -> tuple[Flags, Flags]:
         ranks = table.ranks()
         row = first_true(np.append(False, ~last[:-1] & (ranks[1:] <= ranks[:-1])))
         if row is not None:
-            text = "has the time of the row before it, of the same episode; drop or merge such rows."
-            if ranks[row] != ranks[row - 1]:
-                text = "is earlier than the row before it, of the same episode; sort the rows by it, or pass sort=True."
-            raise table.error("time", row, text)
+            raise table.error("time", row, SAME_TIME if ranks[row] == ranks[row - 1] else EARLIER)
     return terminated, last
 
 

@@ -1,0 +1,125 @@
+"""The roles of the columns of a table: which are features, rewards, ids, flags and numbers of transitions."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from lstd.errors import InvalidInputError
+from lstd.tables.readers import Table
+
+_INDEX = re.compile(r"__index_level_\d+__")
+PER_TRANSITION = ("discount", "importance_ratio", "trace_coefficient", "weight")
+NAMED = ("episode", "terminated", "truncated", "groups", *PER_TRANSITION, "time")  # roles of one column each
+
+
+@dataclass(frozen=True)
+class Roles:
+    """The roles of the columns of a table.
+
+    Attributes
+    ----------
+    features : tuple of str or None
+        None takes all columns that have no other role and are not in `excluded`, nor the index of a data frame that
+        pandas wrote.
+    rewards : tuple of str
+    episode, terminated, truncated, groups : str or None
+    discount, importance_ratio, trace_coefficient, weight : str or None
+        Numbers of the transition that leaves each row.
+    next_features : tuple of str
+        Features of each row's successor, in the order of `features`; or a pattern in which * stands for their names.
+    time : str or None
+        Increases within each episode; may be a feature too.
+    kept : tuple of str
+        Columns to copy to the output; they may have another role too.
+    excluded : tuple of str
+    """
+
+    features: tuple[str, ...] | None
+    rewards: tuple[str, ...] = ()
+    episode: str | None = None
+    terminated: str | None = None
+    truncated: str | None = None
+    groups: str | None = None
+    discount: str | None = None
+    importance_ratio: str | None = None
+    trace_coefficient: str | None = None
+    weight: str | None = None
+    next_features: tuple[str, ...] = ()
+    time: str | None = None
+    kept: tuple[str, ...] = ()
+    excluded: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.truncated is not None and self.terminated is None:
+            raise InvalidInputError(
+                "`truncated` must come with `terminated`: an episode that is not flagged as truncated may have "
+                "terminated or not. Name both columns."
+            )
+        if self.features is None or not self.next_features:
+            if self.next_features and self._pattern is None:
+                raise InvalidInputError(
+                    "`next_features` must be a pattern such as 'next_*' if no features are named, so that each column "
+                    "finds its successor."
+                )
+            return
+        if (pattern := self._pattern) is not None:
+            object.__setattr__(self, "next_features", tuple(pattern.replace("*", name) for name in self.features))
+        if len(self.next_features) != len(self.features):
+            raise InvalidInputError(
+                f"`next_features` must name one column per feature, {len(self.features)}; got "
+                f"{len(self.next_features)}."
+            )
+
+    @property
+    def _pattern(self) -> str | None:
+        return self.next_features[0] if len(self.next_features) == 1 and "*" in self.next_features[0] else None
+
+    @property
+    def transitions(self) -> dict[str, str]:
+        """The columns of numbers of transitions, by argument."""
+        return {role: name for role in PER_TRANSITION if (name := getattr(self, role)) is not None}
+
+    @property
+    def others(self) -> tuple[str, ...]:
+        """Columns with a role other than that of a feature."""
+        named = (name for role in NAMED if (name := getattr(self, role)) is not None)
+        return (*self.rewards, *named, *(() if self._pattern is not None else self.next_features))
+
+    def resolved(self, tables: Sequence[Table]) -> Roles:
+        """Return these roles with all features by name.
+
+        Raises InvalidInputError when a file lacks a column, or a column has two roles, or there are no features.
+        """
+        roles = self
+        for table in tables:
+            table.require((*(self.features or ()), *self.others, *self.kept, *self.excluded))
+        if self.features is None:
+            taken = {*self.others, *self.excluded}
+            names = [name for name in tables[0].names if name not in taken and not _INDEX.fullmatch(name)]
+            if (pattern := self._pattern) is not None:
+                successors = {pattern.replace("*", name) for name in names}
+                names = [name for name in names if name not in successors]
+            roles = replace(self, features=tuple(names))
+            for table in tables:
+                table.require(roles.next_features)
+                _check_same_columns(tables[0], table)
+        named = [*(roles.features or ()), *roles.others]
+        for name in named:
+            if named.count(name) - (name == roles.time and name in (roles.features or ())) > 1:
+                raise InvalidInputError(f"column {name!r} is named {named.count(name)} times; give each one role.")
+        if not roles.features:
+            raise InvalidInputError(f"{tables[0].file}: no column is left for features; name at least one.")
+        return roles
+
+
+def _check_same_columns(first: Table, table: Table) -> None:
+    """Refuse columns that only one table has; the index of a data frame counts only if a role names it."""
+    table.require([name for name in first.names if not _INDEX.fullmatch(name)])
+    for name in table.names:
+        if name not in first.names and not _INDEX.fullmatch(name):
+            raise InvalidInputError(
+                f"{table.file}: column {name!r} is not in {first.file}; give files with the same columns, or name the "
+                "features."
+            )
