@@ -265,7 +265,10 @@ def _estimates(
     for start, T in zip([0, *lengths[:-1]], lengths, strict=True):
         rows, ones = slice(start, T), np.ones(T - start)
         added = np.empty((T - start, n))  # z_t − γ z_{t−1}, Theorem 1
-        dense_traces(phi[rows], rewards[rows, np.newaxis], GAMMA * ones, ones, lmbda, 1.0, incoming, scratch, added, b)
+        dense_traces(
+            phi[rows], rewards[rows, np.newaxis], GAMMA * ones, ones, lmbda * ones, ones, 1.0, 1.0, incoming, scratch,
+            added, b,
+        )  # fmt: skip
         A = A + added.T @ phi[rows]
         end = np.outer(incoming, phi[T])
         matrices = [A - end_share[variant] * end for variant in LSTD_VARIANTS]
