@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -30,25 +31,36 @@ def check_ridge(name: str, values: Any, n_features: int | None = None) -> NDArra
 
 @dataclass(frozen=True)
 class Settings:
-    """Checked settings of an estimator, as the parameters of :class:`lstd.LSTD`."""
+    """Checked settings of an estimator, as the parameters of :class:`lstd.LSTD` and :class:`lstd.LSTDCV`."""
 
     gamma: float = GAMMA
     lmbda: float = LMBDA
-    alpha: float = ALPHA
+    alpha: float | tuple[float, ...] = ALPHA
     variant: str = VARIANT
     fit_intercept: bool = True
     choose: tuple[str, ...] = ()  # which of "lmbda" and "alpha" the data choose; their values are only defaults then
+    penalty: tuple[float, ...] | None = None  # factor of `alpha` for each feature
+    unpenalised: tuple[str, ...] = ()  # names of features, until their places are known
 
     def __post_init__(self) -> None:
-        for name, high in (("gamma", 1.0), ("lmbda", 1.0), ("alpha", np.inf)):
+        single = np.ndim(self.alpha) == 0
+        for name, high in (("gamma", 1.0), ("lmbda", 1.0), *([("alpha", np.inf)] if single else [])):
             object.__setattr__(self, name, check_real(name, getattr(self, name), 0.0, high))
+        for name in ("penalty",) if single else ("alpha", "penalty"):
+            if (values := getattr(self, name)) is not None:
+                object.__setattr__(self, name, tuple(check_ridge(name, values).tolist()))
+        if self.unpenalised and not single:
+            raise InvalidInputError(
+                "`alpha` must be a number with `unpenalised`; got one per feature. Give one of both."
+            )
         check_choice("variant", self.variant, VARIANTS)
         object.__setattr__(self, "fit_intercept", check_flag("fit_intercept", self.fit_intercept))
 
     @classmethod
     def with_choice(
-        cls, gamma: float, lmbda: Any, alpha: Any, variant: str = VARIANT, fit_intercept: bool = True
-    ) -> Self:
+        cls, gamma: float, lmbda: Any, alpha: Any, variant: str = VARIANT, fit_intercept: bool = True,
+        unpenalised: tuple[str, ...] = (),
+    ) -> Self:  # fmt: skip
         """Return settings in which "auto" leaves `lmbda` or `alpha` to the data."""
         choose = []
         for name, value in (("lmbda", lmbda), ("alpha", alpha)):
@@ -57,4 +69,24 @@ class Settings:
             elif value is None or isinstance(value, str):
                 raise InvalidInputError(f'`{name}` must be a number or "auto"; got {value!r}.')
         lmbda, alpha = LMBDA if "lmbda" in choose else lmbda, ALPHA if "alpha" in choose else alpha
-        return cls(gamma, lmbda, alpha, variant, fit_intercept, tuple(choose))
+        return cls(gamma, lmbda, alpha, variant, fit_intercept, tuple(choose), unpenalised=unpenalised)
+
+    def ridge(self, n_features: int) -> NDArray[np.float64]:
+        """Return the ridge coefficient of each feature, (n_features,); raises InvalidInputError on another number."""
+        alpha, penalty = (
+            np.full(n_features, 1.0 if value is None else value)
+            if value is None or isinstance(value, float)
+            else check_ridge(name, value, n_features)
+            for name, value in (("alpha", self.alpha), ("penalty", self.penalty))
+        )
+        return alpha * penalty
+
+    def named(self, features: Sequence[str]) -> Self:
+        """Return these settings for features of these names, with `unpenalised` in `penalty`."""
+        if missing := [name for name in self.unpenalised if name not in features]:
+            raise InvalidInputError(
+                f"`unpenalised` must name features; {missing[0]!r} is none of the {len(features)}. Correct the name."
+            )
+        if not self.unpenalised:
+            return self
+        return replace(self, penalty=tuple(float(name not in self.unpenalised) for name in features), unpenalised=())

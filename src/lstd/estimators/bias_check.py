@@ -17,9 +17,9 @@ from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import special
+from scipy import sparse, special
 
-from lstd.data.feature_matrix import check_finite, dense
+from lstd.data.feature_matrix import Features, check_finite, dense
 from lstd.data.rows import Rows
 from lstd.errors import BiasWarning, InvalidInputError, warn
 from lstd.estimators.check_results import SIGNIFICANT, BiasCheck
@@ -49,14 +49,15 @@ def check_bias(rows: Rows, model: Model, blocks: tuple[Blocks, Blocks] | None = 
         raise InvalidInputError("`lmbda` must be below 1 for a check of bias; got 1, which does not bootstrap.")
     check_enough("bias", rows, *_FEWEST)
     check_finite("X", rows.X)
-    gram = dense(rows.X.T @ rows.X) / len(rows)
+    gram = mean_product(rows, rows.X, rows.X)
     check_range(gram)
     square = gram.diagonal()
     if model.settings.fit_intercept:  # about the mean: the weight of the ones must not take over what α shrinks
         square = np.maximum((square - gram[-1] ** 2)[:-1], 2.0**-40 * square[:-1])
-    alpha = _RIDGE * float(square.mean())
+    alpha = _RIDGE * float(square.mean()) * total_weight(rows) / len(rows)
+    settings = replace(model.settings, alpha=alpha, penalty=None)
     with_lmbda, with_one = (
-        Model(one, replace(model.settings, lmbda=one.total.lmbda, alpha=alpha), warned=frozenset({"ratios"}))
+        Model(one, replace(settings, lmbda=one.total.lmbda), warned=frozenset({"ratios"}))
         for one in blocks or [no_blocks(rows, decay, "auto").extended(rows) for decay in (lmbda, 1.0)]
     )
     check = _compared(with_lmbda, with_one, gram)
@@ -65,6 +66,18 @@ def check_bias(rows: Rows, model: Model, blocks: tuple[Blocks, Blocks] | None = 
     if not model.statistics.single:
         return check
     return BiasCheck(**{name: value[0].item() for name, value in vars(check).items()})
+
+
+def total_weight(rows: Rows) -> float:
+    """Return the sum of the weights of all rows."""
+    return float(len(rows)) if rows.weights is None else float(rows.weights.sum()) or 1.0
+
+
+def mean_product(rows: Rows, one: Features, two: Features) -> Array:
+    """Compute the mean over the rows of products of two functions of them, (T, n) and (T, m), by weight."""
+    if rows.weights is not None:
+        two = sparse.diags_array(rows.weights) @ two if sparse.issparse(two) else rows.weights[:, np.newaxis] * two
+    return dense(one.T @ two) / total_weight(rows)
 
 
 def check_enough(what: str, rows: Rows, n_groups: int, n_rows: int) -> None:

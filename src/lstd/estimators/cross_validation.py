@@ -58,6 +58,7 @@ def select(
     alphas: ArrayLike | None = None,
     variant: str = VARIANT,
     fit_intercept: bool = False,
+    penalty: tuple[float, ...] | None = None,
     cv: int | None = None,
     n_jobs: int | None = None,
     on_progress: OnProgress | None = None,
@@ -82,8 +83,8 @@ def select(
     if n_jobs is not None and check_integer("n_jobs", n_jobs, -_MOST_JOBS, _MOST_JOBS) == 0:
         raise InvalidInputError("`n_jobs` must be None or an integer other than 0; got 0.")
     folds = folds_of(rows, full, cv)
-    grid = _Grid.of(rows, full, lmbdas, alphas, fit_intercept)
-    tasks = (delayed(_solved)(folds, full, lmbda, grid, variant) for lmbda in grid.lmbdas)
+    grid = _Grid.of(rows, full, lmbdas, alphas, fit_intercept, penalty)
+    tasks = (delayed(_solved)(folds, lmbda, grid, variant) for lmbda in grid.lmbdas)
     solved = []
     parallel = Parallel(n_jobs=n_jobs, prefer="threads", return_as="generator")
     with one_blas_thread():  # several threads would be slower: the systems are small
@@ -95,30 +96,40 @@ def select(
     return _chosen(rows, full, [len(fold) for fold in folds], grid, weights, outside, condition)
 
 
+def _row_weights(rows: Rows, full: NDArray[np.bool_]) -> Array:
+    """Return the weight of each row, (T,); zero for horizon rows."""
+    return full.astype(np.float64) if rows.weights is None else full * rows.weights
+
+
 @dataclass(frozen=True, eq=False)
 class _Grid:
     lmbdas: Array
     alphas: Array
     unit: float  # mean squared length of a row, the unit of α
-    unpenalised: int  # number of weights at the end without a ridge term
+    ridge: Array  # (n,) penalty of each weight in the ridge term
+    intercept: bool  # whether the last weight is that of the column of ones
 
     @classmethod
     @np.errstate(over="ignore")
     def of(
-        cls, rows: Rows, full: NDArray[np.bool_], lmbdas: Any, alphas: Any, fit_intercept: bool
+        cls, rows: Rows, full: NDArray[np.bool_], lmbdas: Any, alphas: Any, fit_intercept: bool,
+        penalty: tuple[float, ...] | None,
     ) -> _Grid:  # fmt: skip
-        X = rows.X
-        lengths = X.multiply(X).sum(axis=1) if sparse.issparse(X) else np.einsum("ij,ij->i", X, X)
-        lengths = np.asarray(lengths).reshape(-1) - fit_intercept
+        X, n = rows.X, rows.n_features
+        ridge = np.append(np.ones(n - fit_intercept) if penalty is None else penalty, [0.0] * fit_intercept)
+        if penalty is None:
+            lengths = X.multiply(X).sum(axis=1) if sparse.issparse(X) else np.einsum("ij,ij->i", X, X)
+            lengths = np.asarray(lengths).reshape(-1) - fit_intercept
+        else:  # of features scaled so that the penalty of each is one
+            scale = np.divide(1.0, ridge, out=np.zeros(n), where=ridge > 0.0)
+            lengths = np.asarray((X.multiply(X) if sparse.issparse(X) else X * X) @ scale).reshape(-1)
+        lengths = lengths if rows.weights is None else lengths * rows.weights
         unit = float(lengths[full].mean()) or 1.0
         values = ALPHAS * unit if alphas is None else check_grid("alphas", alphas, 0.0, np.inf)
         check_range(values, np.array(unit))
         return cls(
-            LMBDAS if lmbdas is None else check_grid("lmbdas", lmbdas, 0.0, 1.0), values, unit, int(fit_intercept)
+            LMBDAS if lmbdas is None else check_grid("lmbdas", lmbdas, 0.0, 1.0), values, unit, ridge, fit_intercept
         )
-
-    def penalty(self, n_features: int) -> Array:
-        return np.asarray(np.arange(n_features) < n_features - self.unpenalised, dtype=np.float64)
 
     @np.errstate(over="ignore")  # of units near the least float
     def start(self) -> tuple[int, int]:
@@ -147,28 +158,26 @@ def _whole(rows: Rows) -> bool:
     return rows.groups is not None or int(rows.begins.sum()) >= _FEWEST_EPISODES
 
 
-def _solved(
-    folds: list[Rows], full: NDArray[np.bool_], lmbda: float, grid: _Grid, variant: str
-) -> tuple[Array, Array, Array]:
+def _solved(folds: list[Rows], lmbda: float, grid: _Grid, variant: str) -> tuple[Array, Array, Array]:
     """Weights from all data (α, n, m) and without each fold (K, α, n, m), largest condition (α,), for one λ."""
     sums = [LSTDStatistics.from_rows(fold, lmbda) for fold in folds]
     with np.errstate(over="ignore", invalid="ignore"):  # `solve` checks the sums
         without = list(without_each(sums))
         total = reduce(LSTDStatistics.then, sums)
-    n_all = max(1, int(full.sum()))
+    whole = total.total_weight or 1.0
     n, m = total.b.shape
+    penalty = np.append(np.ones(n - grid.intercept), [0.0] * grid.intercept)
     weights, outside = np.empty((len(grid.alphas), n, m)), np.empty((len(folds), len(grid.alphas), n, m))
     condition = np.zeros(len(grid.alphas))
     for statistics, share, out in [(total, 1.0, weights)] + [
-        (rest, max(1, rest.n_transitions) / n_all, outside[k]) for k, rest in enumerate(without)
+        (rest, (rest.total_weight or whole / len(folds)) / whole, outside[k]) for k, rest in enumerate(without)
     ]:
         A = statistics.matrix(variant)
-        A = without_rounding(A, statistics.n_transitions) if grid.unpenalised else A
+        A = without_rounding(A, statistics.total_weight) if grid.intercept else A
         for i, alpha in enumerate(grid.alphas):
-            penalty = grid.penalty(n)
-            solution = solve(A, statistics.b, alpha * share * penalty, penalty=penalty, warn=False)
+            solution = solve(A, statistics.b, alpha * share * grid.ridge, penalty=penalty, warn=False)
             out[i] = solution.weights
-            if statistics.n_transitions:  # without any, all weights are zero
+            if statistics.total_weight:  # without any, all weights are zero
                 condition[i] = max(condition[i], solution.condition_number)
     return weights, outside, condition
 
@@ -193,7 +202,7 @@ def _chosen(
 ) -> Selection:  # fmt: skip
     """Choose a pair in three stages, from weights of all data and without each fold."""
     allowed = condition < _LARGEST_CONDITION
-    if not allowed.any() and grid.unpenalised and rows.gamma == 1.0 and np.isinf(condition).all():
+    if not allowed.any() and grid.intercept and rows.gamma == 1.0 and np.isinf(condition).all():
         raise InvalidInputError(
             "`terminated` must be set for some row outside of each fold: an intercept has no value at `gamma` 1 if no "
             "end is reached. Pass data that terminate more often, or use a `gamma` below 1."
@@ -209,7 +218,7 @@ def _chosen(
         i, j = near[np.abs(near - pair).sum(axis=1).argmin()].tolist()
         pair = (i, j)
     with np.errstate(over="ignore", invalid="ignore"):  # `check_range` checks the results
-        errors = _HeldOut(rows, full, lengths, outside)
+        errors = _HeldOut(rows, _row_weights(rows, full), lengths, outside)
     caution = _CAUTION_OF_EPISODES if _whole(rows) else _CAUTION_OF_ROWS
     for stage, decay in enumerate(STAGES, 1):
         with np.errstate(over="ignore", invalid="ignore"):
@@ -241,32 +250,44 @@ def _least(cost: Array, pair: tuple[int, int]) -> tuple[int, int]:
 
 
 class _HeldOut:
-    """Squared errors on the held-out rows of K folds, from sums over them; weights (λ, K, α, n, m)."""
+    """Weighted squared errors on the held-out rows of K folds, from sums over them; `outside` is (λ, K, α, n, m)."""
 
-    def __init__(self, rows: Rows, full: NDArray[np.bool_], lengths: list[int], outside: Array) -> None:
+    def __init__(self, rows: Rows, weights: Array, lengths: list[int], outside: Array) -> None:
         edges = np.cumsum([0, *lengths])
-        self._folds = [np.flatnonzero(full[a:b]) + a for a, b in pairwise(edges.tolist())]
-        self._X, self._outside = rows.X, outside
-        self.counts = np.array([len(fold) for fold in self._folds])
+        self._folds = [np.flatnonzero(weights[a:b]) + a for a, b in pairwise(edges.tolist())]
+        self._X, self._outside, self._weights = rows.X, outside, None if rows.weights is None else weights
+        self.counts = np.array([weights[fold].sum() for fold in self._folds])
         self._quadratic = np.stack([self._squares(k, fold) for k, fold in enumerate(self._folds)])  # (K, λ, α, m)
 
     def _squares(self, k: int, fold: NDArray[np.intp]) -> Array:
         phi = self._X[fold]
-        gram = dense(phi.T @ phi)
+        gram = dense(phi.T @ self._weighted(phi, fold))
         weights = self._outside[:, k]
         return np.asarray(
             np.einsum("lanm,lanm->lam", weights, np.einsum("ij,lajm->laim", gram, weights, optimize=True))
         )
 
+    def _weighted(self, columns: Any, fold: NDArray[np.intp]) -> Any:
+        """Multiply rows of a fold, dense or sparse, by their weights."""
+        if self._weights is None:
+            return columns
+        weights = self._weights[fold]
+        return sparse.diags_array(weights) @ columns if sparse.issparse(columns) else weights[:, np.newaxis] * columns
+
     def of(self, targets: Array) -> tuple[Array, Array]:
         """Compute Σ (target − prediction)² on each fold, (K, λ, α, m), and the variance of the targets, (m,)."""
         squared = np.empty_like(self._quadratic)
         for k, fold in enumerate(self._folds):
-            along = np.asarray(self._X[fold].T @ targets[fold])  # (n, m)
+            weighted = self._weighted(targets[fold], fold)
+            along = np.asarray(self._X[fold].T @ weighted)  # (n, m)
             crossed = np.einsum("lanm,nm->lam", self._outside[:, k], along)
-            squared[k] = self._quadratic[k] - 2.0 * crossed + np.sum(targets[fold] ** 2, axis=0)
-        held = targets[np.concatenate(self._folds)]
-        return np.maximum(squared, 0.0), held.var(axis=0)
+            squared[k] = self._quadratic[k] - 2.0 * crossed + np.sum(targets[fold] * weighted, axis=0)
+        held = np.concatenate(self._folds)
+        if self._weights is None:
+            return np.maximum(squared, 0.0), targets[held].var(axis=0)
+        mean = np.average(targets[held], axis=0, weights=self._weights[held])
+        variance = np.average((targets[held] - mean) ** 2, axis=0, weights=self._weights[held])
+        return np.maximum(squared, 0.0), variance
 
 
 def lambda_returns(rows: Rows, lmbda: float, weights: Array) -> Array:
@@ -277,9 +298,9 @@ def lambda_returns(rows: Rows, lmbda: float, weights: Array) -> Array:
 
 def _selection(
     grid: _Grid, pair: tuple[int, int], squared: Array, cost: Array, condition: Array, allowed: NDArray[np.bool_],
-    counts: NDArray[np.intp], rows: Rows,
+    counts: Array, rows: Rows,
 ) -> Selection:  # fmt: skip
-    scores = np.where(allowed, 1.0 - squared / np.maximum(1, counts)[:, np.newaxis, np.newaxis], np.nan)
+    scores = np.where(allowed, 1.0 - squared / np.where(counts > 0.0, counts, 1.0)[:, np.newaxis, np.newaxis], np.nan)
     mean = np.where(allowed, 1.0 - squared.sum(axis=0) / counts.sum(), np.nan)
     cautious = np.where(allowed, mean[pair] - (cost - cost[pair]) / counts.sum(), np.nan)
     order = np.where(allowed, cost, np.inf).reshape(-1)
@@ -297,4 +318,5 @@ def _selection(
 
 def _observed_share(rows: Rows) -> float:
     """Return the share of the discounted weight of the last targets that was observed."""
-    return float(1.0 - unobserved_shares(rows)[rows.full].mean())
+    weights = None if rows.weights is None else rows.weights[rows.full]
+    return float(1.0 - np.average(unobserved_shares(rows)[rows.full], weights=weights))

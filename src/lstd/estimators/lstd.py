@@ -47,8 +47,8 @@ class LSTD(Predictor):
         Discount per transition, unless `discount` gives one per row.
     lmbda : float in [0, 1], default 0.9
         Trace decay: 0 bootstraps from the next row, 1 is a regression on returns.
-    alpha : float, at least 0, default 1.0
-        Ridge coefficient.
+    alpha : float, at least 0, or array-like of shape (n_features,), default 1.0
+        Ridge coefficient, or one for each feature; 0 leaves a feature without a penalty.
     variant : {"boyan", "uncorrected", "mixed"}, default "boyan"
         Which estimator to solve for.
     fit_intercept : bool, default True
@@ -119,7 +119,7 @@ class LSTD(Predictor):
         self,
         gamma: float = GAMMA,
         lmbda: float = LMBDA,
-        alpha: float = ALPHA,
+        alpha: float | ArrayLike = ALPHA,
         variant: str = VARIANT,
         fit_intercept: bool = True,
         n_blocks: int | str = "auto",
@@ -288,7 +288,8 @@ class LSTD(Predictor):
         return self._adopt(Model(blocks, settings, options={"n_blocks": self.n_blocks}))
 
     def _settings(self) -> Settings:
-        return Settings(self.gamma, self.lmbda, self.alpha, self.variant, self.fit_intercept)
+        alpha: Any = self.alpha
+        return Settings(self.gamma, self.lmbda, alpha, self.variant, self.fit_intercept)
 
     def _extended(self, before: Model | None, data: tuple[Any, ...], *, sort: bool = False) -> Model:
         """Return the model of the stream so far, if any, and of the next chunk: the arguments of `checked_rows`."""
@@ -298,6 +299,7 @@ class LSTD(Predictor):
         warned = frozenset() if before is None else before.warnings_given
         checker = BaseEstimator() if before is None else self
         rows = checked_rows(checker, data, settings.gamma, reset=before is None, warn="ends" not in warned, sort=sort)
+        settings.ridge(rows.n_features)  # checks the number of coefficients
         rows = rows.with_ones() if settings.fit_intercept else rows
         episodes: Any = rows.episodes
         if before is None or not before.statistics.n_rows:
@@ -352,6 +354,7 @@ def _check_statistics(statistics: LSTDStatistics, settings: Settings) -> None:
             f"`fit_intercept` must be {statistics.has_intercept}, with which the statistics were summed; got "
             f"{settings.fit_intercept}. Change it, or sum the data again."
         )
+    settings.ridge(statistics.n_features - settings.fit_intercept)  # checks the number of coefficients
 
 
 def _check_unchanged(before: Settings, settings: Settings) -> None:

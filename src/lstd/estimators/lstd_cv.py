@@ -32,7 +32,8 @@ class LSTDCV(Predictor):
     lmbdas : array-like of shape (n_lmbdas,), optional
         Trace decays to choose from; by default 0, 0.1, …, 0.9, 0.91, …, 1.
     alphas : array-like of shape (n_alphas,), optional
-        Ridge coefficients to choose from; by default 2⁻⁸, 2⁻⁷, …, 1 times the mean squared length of a row.
+        Ridge coefficients to choose from; by default 2⁻⁸, 2⁻⁷, …, 1 times the mean squared length of a row. With
+        weights the mean is Σ w‖x‖²/T, and `penalty` divides squares.
     cv : int, optional
         Number of folds, by default 10. A fold has whole groups, whole episodes if there are no `groups`, or rows if
         there are fewer than 5 episodes.
@@ -40,6 +41,9 @@ class LSTDCV(Predictor):
         Number of trace decays to work on at a time, in threads, as in scikit-learn: None is 1, −1 is all cores.
     verbose : int, default 0
         With 1 or more, print a line to stderr for each trace decay that is done.
+    penalty : array-like of shape (n_features,), optional
+        Factor, at least 0, by which the chosen ridge coefficient is multiplied for each feature; 0 leaves a feature
+        without a penalty. By default 1 for all features.
 
     Attributes
     ----------
@@ -99,6 +103,7 @@ class LSTDCV(Predictor):
         fit_intercept: bool = True,
         n_blocks: int | str = "auto",
         verbose: int = 0,
+        penalty: ArrayLike | None = None,
     ) -> None:
         self.gamma = gamma
         self.lmbdas = lmbdas
@@ -109,6 +114,7 @@ class LSTDCV(Predictor):
         self.fit_intercept = fit_intercept
         self.n_blocks = n_blocks
         self.verbose = verbose
+        self.penalty = penalty
 
     def fit(
         self, X: Any, y: ArrayLike, *, episode: PerRow = None, terminated: PerRow = None, X_next: Any = None,
@@ -125,9 +131,11 @@ class LSTDCV(Predictor):
         self
         """
         data = (X, y, episode, terminated, X_next, discount, importance_ratio, trace_coefficient, weight, groups)
-        settings = Settings(self.gamma, variant=self.variant, fit_intercept=self.fit_intercept)
+        penalty: Any = self.penalty
+        settings = Settings(self.gamma, variant=self.variant, fit_intercept=self.fit_intercept, penalty=penalty)
         checker = BaseEstimator()
         rows = checked_rows(checker, data, settings.gamma, reset=True, warn=True, sort=True)
+        settings.ridge(rows.n_features)  # checks the number of factors
         rows = rows.with_ones() if settings.fit_intercept else rows
         settings, selection = choose_settings(
             rows, settings, lmbdas=self.lmbdas, alphas=self.alphas, cv=self.cv, n_jobs=self.n_jobs,

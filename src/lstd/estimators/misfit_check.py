@@ -35,7 +35,7 @@ from lstd.data.feature_matrix import Features, check_finite, dense
 from lstd.data.returns import run_backwards
 from lstd.data.rows import Rows
 from lstd.errors import MisfitWarning, warn
-from lstd.estimators.bias_check import check_enough
+from lstd.estimators.bias_check import check_enough, mean_product, total_weight
 from lstd.estimators.check_results import SIGNIFICANT, MisfitCheck
 from lstd.estimators.cross_validation import folds_of, lambda_returns, without_each
 from lstd.estimators.model import Model
@@ -71,7 +71,7 @@ def check_misfit(rows: Rows, model: Model, *, tree: bool = True, blocks: Blocks 
         if blocks is None:
             limit = max(_FEWEST[0], default_limit(rows.n_features))
             blocks = no_blocks(rows, 1.0, limit).extended(rows)
-        gram = dense(rows.X.T @ rows.X) / len(rows)
+        gram = mean_product(rows, rows.X, rows.X)
         check_range(gram)
         tests, r = _test_functions(rows, gram, model, tree)
         s, u, M, size = _scores_of(tests, rows, gram, blocks)
@@ -103,31 +103,31 @@ def _test_functions(rows: Rows, gram: Array, model: Model, tree: bool) -> tuple[
     n_rows = len(rows)
 
     def residuals(columns: Array) -> Array:
-        along = dense(rows.X.T @ columns[:n_rows]) / n_rows
+        along = mean_product(rows, rows.X, columns[:n_rows])
         fitted = np.asarray(phi @ solve(gram, along, _ROUNDING * gram.diagonal(), warn=False).weights)
-        return _scaled(columns - fitted, n_rows, least=_DEPENDENT * np.mean(columns[:n_rows] ** 2, axis=0))
+        return _scaled(columns - fitted, rows, least=_DEPENDENT * _mean_square(columns, rows))
 
-    products = residuals(_products(phi, gram, model, n_rows))
-    values, vectors = linalg.eigh(products[:n_rows].T @ products[:n_rows] / n_rows)
+    products = residuals(_products(phi, gram, model, rows))
+    values, vectors = linalg.eigh(mean_product(rows, products[:n_rows], products[:n_rows]))
     kept = values > _DEPENDENT
     products = products @ (vectors[:, kept] / np.sqrt(values[kept]))
     if not tree:
         return products, products.shape[1]
     boosted = residuals(_boosted(rows, phi, gram, model))
-    rest = boosted - products @ (products[:n_rows].T @ boosted[:n_rows]) / n_rows
-    return np.hstack([products, _scaled(rest, n_rows, least=_DEPENDENT)]), products.shape[1]
+    rest = boosted - products @ mean_product(rows, products[:n_rows], boosted[:n_rows])
+    return np.hstack([products, _scaled(rest, rows, least=_DEPENDENT)]), products.shape[1]
 
 
-def _products(phi: Features, gram: Array, model: Model, n_rows: int) -> Array:
+def _products(phi: Features, gram: Array, model: Model, rows: Rows) -> Array:
     """Compute products of directions, squares of features, and ones unless they are a feature."""
     n = model.n_features
     X, square = phi[:, :n], gram.diagonal()[:n]
-    mean = np.asarray(X[:n_rows].mean(axis=0)).reshape(-1)
+    mean = mean_product(rows, X[: len(rows)], np.ones((len(rows), 1))).reshape(-1)
     variance = square - mean**2
     scale = 1.0 / np.sqrt(np.where(variance > _DEPENDENT * square, variance, np.inf))
 
     def clipped(along: Array) -> Array:
-        columns = _scaled(np.asarray(X @ along) - mean @ along, n_rows)
+        columns = _scaled(np.asarray(X @ along) - mean @ along, rows)
         return np.clip(columns, -_CLIP, _CLIP)
 
     if n <= _MOST_DIRECTIONS:
@@ -170,19 +170,20 @@ def _boosted(rows: Rows, phi: Features, gram: Array, model: Model) -> Array:
     fold = np.repeat(np.arange(len(folds)), [len(part) for part in folds])
     residuals = []
     for part, rest in zip(folds, without_each(sums), strict=True):
-        share = max(1, rest.n_transitions) / max(1, model.statistics.n_transitions)
+        share = (rest.total_weight or 1.0) / (model.statistics.total_weight or 1.0)
         weights = solve(rest.matrix(model.settings.variant), rest.b, share * model.ridge, warn=False).weights
         residuals.append(lambda_returns(part, 1.0, weights) - np.asarray(part.X @ weights))
     targets, full = np.concatenate(residuals), np.concatenate([part.full for part in folds])
     check_range(targets)
-    targets = _scaled(targets, len(targets))  # a tree computes in single precision
+    targets = _scaled(targets, rows)  # a tree computes in single precision
     X = dense(phi[:, _largest(gram, model)])
     boosted, where = np.zeros((len(X), targets.shape[1])), np.resize(fold, len(X))
     step = -(-X.size // _TREE_ENTRIES)
     for k in range(len(folds)):
         grown = np.flatnonzero(full & (fold != k))[::step]
         for j, target in enumerate(targets.T):
-            regressor = HistGradientBoostingRegressor(**_TREE).fit(X[grown], target[grown])
+            sample_weight = None if rows.weights is None else rows.weights[grown]
+            regressor = HistGradientBoostingRegressor(**_TREE).fit(X[grown], target[grown], sample_weight)
             boosted[where == k, j] = regressor.predict(X[where == k])
     return boosted
 
@@ -192,8 +193,8 @@ def _boosted(rows: Rows, phi: Features, gram: Array, model: Model) -> Array:
 
 def _scores_of(tests: Array, rows: Rows, gram: Array, blocks: Blocks) -> tuple[Array, Array, Array, Array]:
     """Compute s (r, m), u (E, r, m), M (r, r), and the mean squares of the predictions (m,)."""
-    n_rows, square = len(rows), gram.diagonal()
-    scale = 1.0 / np.sqrt(np.where(square > 0.0, n_rows * square, 1.0))
+    n_rows, total, square = len(rows), total_weight(rows), gram.diagonal()
+    scale = 1.0 / np.sqrt(np.where(square > 0.0, total * square, 1.0))
     A, b = blocks.total.matrix("boyan"), blocks.total.b
     theta = solve(A, b, _RIDGE / scale**2, warn=False).weights
     S = scale[:, np.newaxis] * A * scale + _RIDGE * np.eye(len(A))
@@ -211,9 +212,9 @@ def _scores_of(tests: Array, rows: Rows, gram: Array, blocks: Blocks) -> tuple[A
         moved.append(change)
         along += dense(phi[part].T @ z[part]).T
         first, A_before, b_before = until.n_rows, A_until, b_until
-    scores = (np.array(u) - along @ np.array(moved)) / n_rows
-    M = z.T @ _differences(tests[:n_rows], rows, tests[n_rows:] if rows.X_next is not None else None) / n_rows
-    s, size = z.T @ errors / n_rows, np.einsum("im,ij,jm->m", theta, gram, theta)
+    scores = (np.array(u) - along @ np.array(moved)) / total
+    M = z.T @ _differences(tests[:n_rows], rows, tests[n_rows:] if rows.X_next is not None else None) / total
+    s, size = z.T @ errors / total, np.einsum("im,ij,jm->m", theta, gram, theta)
     check_range(scores, s, M, size)
     return s, scores, M, size
 
@@ -264,9 +265,14 @@ def _ranks(draws: Array) -> NDArray[np.intp]:
     return len(draws) - np.searchsorted(np.sort(draws), draws)
 
 
-def _scaled(columns: Array, n_rows: int, least: float | Array = 0.0) -> Array:
-    """Scale columns to mean square one over the first rows; zero where the mean square is at most `least`."""
-    square = np.mean(columns[:n_rows] ** 2, axis=0)
+def _mean_square(columns: Array, rows: Rows) -> Array:
+    """Compute the mean square of columns over the rows, which are the first ones, by weight."""
+    return np.asarray(np.average(columns[: len(rows)] ** 2, axis=0, weights=rows.weights))
+
+
+def _scaled(columns: Array, rows: Rows, least: float | Array = 0.0) -> Array:
+    """Scale columns to mean square one over the rows; zero where the mean square is at most `least`."""
+    square = _mean_square(columns, rows)
     return np.where(square > least, columns / np.sqrt(np.where(square > least, square, 1.0)), 0.0)
 
 

@@ -147,11 +147,11 @@ class Model:
     @property
     def ridge(self) -> Array:
         """Ridge coefficient of each weight; zero for the column of ones."""
-        return self.settings.alpha * self.penalty
+        return np.append(self.settings.ridge(self.n_features), [0.0] * self.settings.fit_intercept)
 
     @property
     def penalty(self) -> Array:
-        """One for each weight in the ridge term, zero for the column of ones."""
+        """Penalty of each weight in a vanishing ridge term: one, and zero for the column of ones."""
         return np.asarray(np.arange(self.statistics.n_features) < self.n_features, dtype=np.float64)
 
     @cached_property
@@ -161,12 +161,15 @@ class Model:
             return self.saved_solution
         A, b = self.statistics.matrix(self.settings.variant), self.statistics.b
         if self.settings.fit_intercept:
-            A = without_rounding(A, self.statistics.n_transitions)
+            A = without_rounding(A, self.statistics.total_weight)
         solution = solve(A, b, self.ridge, penalty=self.penalty)
         if "ratios" not in self.warned:
             warn_of_ratios(self.statistics.sample, self.statistics.lmbda)
         if not solution.singular:
-            warn_of_ridge(A, b, self.ridge, solution.weights, self.statistics.gamma, chosen=self.selection is not None)
+            warn_of_ridge(
+                A, b, self.ridge, solution.weights, self.statistics.gamma,
+                intercept=self.settings.fit_intercept, chosen=self.selection is not None,
+            )  # fmt: skip
         return solution
 
     @property
@@ -264,12 +267,16 @@ def model_of(blocks: Blocks, settings: Settings, selection: Selection | None, n_
             "nothing to fit."
         )
     check_weighted(blocks.total)
+    settings.ridge(blocks.total.n_features - settings.fit_intercept)  # checks the number of coefficients
     options = {"n_blocks": n_blocks}
     if selection is not None:
         grids = {"lmbda": "lmbdas", "alpha": "alphas"}
         options |= {
             grid: None if name in settings.choose else [getattr(settings, name)] for name, grid in grids.items()
         }
+    elif settings.penalty is not None:  # LSTD has it in `alpha`
+        ridge = settings.ridge(blocks.total.n_features - settings.fit_intercept)
+        settings = replace(settings, alpha=tuple(ridge.tolist()), penalty=None)
     model = Model(blocks, replace(settings, choose=()), selection=selection, options=options, **about)
     _ = model.solution  # so that its warning is given here
     return model

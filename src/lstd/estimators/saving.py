@@ -23,7 +23,7 @@ from lstd.statistics.statistics import unpack_statistics
 Array = NDArray[np.float64]
 T = TypeVar("T", BiasCheck, MisfitCheck)
 
-_SETTINGS = ("gamma", "lmbda", "alpha", "variant", "fit_intercept")
+_SETTINGS = ("gamma", "lmbda", "alpha", "variant", "fit_intercept", "penalty")
 _GONE = (
     "Intervals need the blocks of the data, which files do not keep: this model was loaded and fitted further. Fit it "
     "to all data at once."
@@ -68,6 +68,7 @@ def unpack_model(document: Mapping[str, Any], arrays: Mapping[str, Array]) -> Mo
     if (settings.gamma, settings.lmbda) != (statistics.gamma, statistics.lmbda):
         raise ValueError(settings)
     n, m = statistics.b.shape
+    settings.ridge(n - settings.fit_intercept)  # checks the number of coefficients
     rewards = None if document["reward_names"] is None else texts(document["reward_names"])
     if statistics.has_intercept != settings.fit_intercept or (rewards is not None and len(rewards) != m):
         raise ValueError(rewards)

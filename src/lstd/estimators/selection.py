@@ -31,6 +31,8 @@ def choose(rows: Rows, settings: Settings, on_progress: OnProgress | None = None
 
     `on_progress` is given the work in bytes that could be read meanwhile. Raises as :func:`select` does.
     """
+    if isinstance(settings.alpha, tuple):
+        settings = replace(settings, alpha=1.0, penalty=settings.alpha)
     n = rows.n_features
     work = (len(rows) * n**2 + 200.0 * n**3) / _OPERATIONS_PER_BYTE
 
@@ -47,7 +49,9 @@ def choose(rows: Rows, settings: Settings, on_progress: OnProgress | None = None
 
 def choose_settings(rows: Rows, settings: Settings, **options: Any) -> tuple[Settings, Selection]:
     """Choose λ and α, then check the model of the first rows for bias and misfit; `options` are those of `select`."""
-    selection = select(rows, variant=settings.variant, fit_intercept=settings.fit_intercept, **options)
+    selection = select(
+        rows, variant=settings.variant, fit_intercept=settings.fit_intercept, penalty=settings.penalty, **options
+    )
     settings = replace(settings, lmbda=selection.lmbda, alpha=selection.alpha)
     if settings.gamma == 1.0 and selection.observed_share < 0.5:
         warn(

@@ -11,6 +11,8 @@ eliminated first, so that the movement is that about the mean.
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -24,8 +26,9 @@ _NOTHING = 1e-12  # share of bᵀθ that is rounding
 
 
 def ridge_movement(
-    A: Array, b: Array, ridge: Array, weights: Array, factor: float = 0.5, about_mean: bool = True
-) -> Array:
+    A: Array, b: Array, ridge: Array, weights: Array, factor: float = 0.5, about_mean: bool = True, *,
+    intercept: bool | None = None,
+) -> Array:  # fmt: skip
     """Compute how far θ moves as the ridge term falls by a factor, relative to its size, (m,); 0 where it cannot.
 
     Parameters
@@ -39,6 +42,8 @@ def ridge_movement(
     factor : float, default 0.5
     about_mean : bool, default True
         Whether the size leaves out the mean, which an intercept fits.
+    intercept : bool, optional
+        Whether the last weight is that of the column of ones; by default, if it has no penalty.
 
     Examples
     --------
@@ -49,7 +54,7 @@ def ridge_movement(
     array([0.25, 1.  ])
     """
     total = np.zeros(b.shape[1])
-    if len(ridge) > 1 and ridge[-1] == 0.0:
+    if len(ridge) > 1 and (ridge[-1] == 0.0 if intercept is None else intercept):
         if not A[-1, -1]:
             return total
         total = b[-1] ** 2 / abs(A[-1, -1])
@@ -69,18 +74,21 @@ def ridge_movement(
 
 
 @np.errstate(all="ignore")
-def warn_of_ridge(A: Array, b: Array, ridge: Array, weights: Array, gamma: float, *, chosen: bool) -> None:
+def warn_of_ridge(
+    A: Array, b: Array, ridge: Array, weights: Array, gamma: float, *, intercept: bool, chosen: bool
+) -> None:
     """Give a RidgeWarning if halving the ridge term moves predictions by more than half of their size.
 
     The size is about the mean, unless the ridge coefficient was chosen: useless features may then deserve a large one.
     """
-    about_mean = ridge[-1] == 0.0 and not chosen
-    movement = float(np.nan_to_num(ridge_movement(A, b, ridge, weights, about_mean=about_mean)).max(initial=0.0))
+    about_mean = intercept and not chosen
+    move = partial(ridge_movement, A, b, ridge, weights, intercept=intercept)
+    movement = float(np.nan_to_num(move(about_mean=about_mean)).max(initial=0.0))
     if not movement > MOST:
         return
     typical = np.abs(A.diagonal()[ridge > 0.0]).mean() / ridge[ridge > 0.0].mean()
     far = max(_FAR * min(1.0, typical), _LEAST)
-    grows = float(np.nan_to_num(ridge_movement(A, b, ridge, weights, far)).max()) > 2.0**-4 / far
+    grows = float(np.nan_to_num(move(far)).max()) > 2.0**-4 / far
     if grows and gamma == 1.0:
         why = (
             "they grow without bound as `alpha` falls, as at `gamma` 1 for states from which no end is reached, whose "
@@ -90,6 +98,7 @@ def warn_of_ridge(A: Array, b: Array, ridge: Array, weights: Array, gamma: float
         why = "they grow without bound as `alpha` falls, so the data do not determine them. Use fewer features"
     else:
         why = "the ridge term decides them, and not the data. Use a smaller `alpha`"
-        why += "" if ridge[-1] == 0.0 else ", or `fit_intercept` if values are far from zero"
+        why += "" if intercept else ", or `fit_intercept` if values are far from zero"
+        why += "; it may be 0 for some features" if np.sum(ridge > 0.0) > 1 else ""
     size = "spread" if about_mean else "size"
     warn(f"Halving `alpha` moves the predictions by {100.0 * movement:.0f} % of their {size}: {why}.", RidgeWarning)

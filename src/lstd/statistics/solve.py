@@ -123,12 +123,12 @@ def solve(A: Array, b: Array, alpha: float | Array, *, penalty: Array | None = N
     return Solution(weights, float(condition), singular, unbounded)
 
 
-def without_rounding(A: Array, n_transitions: int) -> Array:
+def without_rounding(A: Array, total_weight: float) -> Array:
     """Return A, (n, n), with zeros in the column of ones, the last one, if that is zero but for rounding.
 
     So it is in the sums of rows from which no end is reached at γ = 1.
     """
-    if abs(A[-1, -1]) <= _NO_END * n_transitions:
+    if abs(A[-1, -1]) <= _NO_END * total_weight:
         A = A.copy()
         A[:, -1] = 0.0
     return A

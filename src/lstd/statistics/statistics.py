@@ -39,7 +39,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from lstd._kernels.add_outer import add_with_outer
@@ -50,7 +50,7 @@ from lstd.data.feature_matrix import Features, all_finite, check_finite
 from lstd.data.parsing import same_id
 from lstd.data.rows import Rows, warn_of_breaks
 from lstd.data.seen_ids import groups_seen
-from lstd.data.settings import VARIANTS
+from lstd.data.settings import VARIANTS, check_ridge
 from lstd.errors import InvalidInputError, UnusedRewardWarning
 from lstd.errors import warn as give_warning
 from lstd.io.archive import read, write
@@ -462,13 +462,14 @@ class LSTDStatistics(ReadOnly):
         with np.errstate(over="ignore", invalid="ignore"):  # `solve` reports overflow
             return np.asarray(self.A - weight * _boundary(self))
 
-    def solve(self, alpha: float = 1.0, variant: str = "boyan") -> Solution:
+    def solve(self, alpha: float | ArrayLike = 1.0, variant: str = "boyan") -> Solution:
         """Solve (A + αI) θ = b.
 
         Parameters
         ----------
-        alpha : float, at least 0, default 1.0
-            Ridge coefficient.
+        alpha : float, at least 0, or array-like of shape (n,), default 1.0
+            Ridge coefficient, or one for each feature. An array may leave out the column of ones, which then has no
+            penalty.
         variant : {"boyan", "uncorrected", "mixed"}, default "boyan"
 
         Returns
@@ -486,8 +487,12 @@ class LSTDStatistics(ReadOnly):
         IllConditionedWarning
             When the system is singular or nearly so.
         """
-        alpha = check_real("alpha", alpha, 0.0, np.inf)
-        solution = solve(self.matrix(variant), self.b, alpha)
+        if np.ndim(alpha) == 0:
+            ridge = np.full(self.n_features, check_real("alpha", alpha, 0.0, np.inf))
+        else:
+            short = self.has_intercept and np.shape(alpha) == (self.n_features - 1,)
+            ridge = np.append(check_ridge("alpha", alpha, self.n_features - short), [0.0] * short)
+        solution = solve(self.matrix(variant), self.b, ridge)
         return replace(solution, weights=solution.weights[:, 0]) if self.single else solution
 
     def save(self, path: str | os.PathLike[str]) -> None:
