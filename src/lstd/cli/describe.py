@@ -46,7 +46,7 @@ def model_json(model: Model, file: str) -> str:
 def _summary(model: Model, file: str) -> list[str]:
     settings, condition = model.settings, model.solution.condition_number
     intercept = "" if settings.fit_intercept else ", no intercept"
-    numbers = f"gamma {settings.gamma:g}, lmbda {settings.lmbda:g}, alpha {settings.alpha:g}"
+    numbers = f"gamma {settings.gamma:g}, lmbda {settings.lmbda:g}, alpha {_alpha(model)}"
     singular = "" if math.isfinite(condition) else " (singular; the weights are the limit as the ridge term vanishes)"
     blocks = f"from {_n_blocks(model)} blocks of the data"
     return [
@@ -61,6 +61,17 @@ def _summary(model: Model, file: str) -> list[str]:
         *_choice(model),
         *_checks(model),
     ]
+
+
+def _alpha(model: Model) -> str:
+    """Return the ridge coefficient, and the features that have none."""
+    ridge = model.ridge[: model.n_features]
+    some = ridge[ridge > 0.0] if ridge.any() else ridge
+    text = f"{some.min():g}" if some.min() == some.max() else f"{some.min():g} to {some.max():g}"
+    free = [
+        name for name, value in zip(model.feature_names, ridge, strict=True) if value == 0.0 and len(some) < len(ridge)
+    ]
+    return f"{text} (0 for {', '.join(free)})" if free else text
 
 
 def _choice(model: Model) -> Iterator[str]:
@@ -114,6 +125,7 @@ def _content(model: Model, file: str) -> dict[str, Any]:
         "file": file,
         "origin": None if model.origin is None else asdict(model.origin),
         **{name: getattr(model.settings, name) for name in ("gamma", "lmbda", "alpha", "variant", "fit_intercept")},
+        **({} if model.settings.penalty is None else {"alpha": model.ridge[:n].tolist()}),
         "selection": _selection(model),
         "unused_rewards": model.statistics.n_unused_rewards,
         "condition_number": condition if math.isfinite(condition) else None,

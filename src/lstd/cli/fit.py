@@ -83,6 +83,9 @@ def fit(
             metavar="NUMBER|auto", help="Ridge coefficient; auto: chosen by cross-validation.", show_default=True
         ),
     ] = "1",
+    unpenalised: Annotated[
+        list[str] | None, typer.Option(metavar=NAMES, help="Features without a penalty; alpha is that of the others.")
+    ] = None,
     variant: Annotated[
         str, typer.Option(metavar="NAME", help="boyan, uncorrected or mixed.", show_default=True)
     ] = "boyan",
@@ -126,7 +129,8 @@ def fit(
         terminated=terminated, truncated=truncated, groups=groups, discount=discount, time=time,
         importance_ratio=importance_ratio, trace_coefficient=trace_coefficient, weight=weight,
     )  # fmt: skip
-    settings = Settings.with_choice(gamma, _number("lmbda", lmbda), _number("alpha", alpha), variant, not no_intercept)
+    numbers = gamma, _number("lmbda", lmbda), _number("alpha", alpha)
+    settings = Settings.with_choice(*numbers, variant, not no_intercept, names(unpenalised))
     n_jobs, n_bytes = jobs_of(jobs), bytes_of(memory)
     page = None if report is None else _check_report(report, out, force, data)
     path = check_out(out, force, data)

@@ -37,7 +37,7 @@ from lstd.data.settings import ALPHA, ALPHAS, LMBDA, LMBDAS, VARIANT
 from lstd.errors import InvalidInputError, NothingToChooseWarning, warn
 from lstd.estimators.model import Selection
 from lstd.statistics.solve import check_range, solve, without_rounding
-from lstd.statistics.statistics import LSTDStatistics
+from lstd.statistics.statistics import LSTDStatistics, check_weighted
 from lstd.statistics.threads import one_blas_thread
 
 Array = NDArray[np.float64]
@@ -80,6 +80,7 @@ def select(
             f"`X` must hold at least two full transitions to choose from; got n_samples={len(rows)} with "
             f"{int(full.sum())}. Pass more rows, or set `lmbda` and `alpha` of LSTD yourself."
         )
+    check_weighted(float(_row_weights(rows, full).sum()), int(full.sum()))
     if n_jobs is not None and check_integer("n_jobs", n_jobs, -_MOST_JOBS, _MOST_JOBS) == 0:
         raise InvalidInputError("`n_jobs` must be None or an integer other than 0; got 0.")
     folds = folds_of(rows, full, cv)

@@ -213,7 +213,7 @@ class LSTD(Predictor):
                 "followed by a row of its episode, terminated, or given with `X_next`. Pass more rows, or "
                 "`partial_fit` as they come."
             )
-        check_weighted(model.statistics)
+        check_weighted(model.statistics.total_weight, model.statistics.n_transitions)
         return self._adopt(model)
 
     def partial_fit(
@@ -348,7 +348,7 @@ def _check_statistics(statistics: LSTDStatistics, settings: Settings) -> None:
             raise InvalidInputError(f"`{name}` must equal the `{name}` of the statistics, {rule!r}; got {value!r}.")
     if not statistics.n_transitions:
         raise InvalidInputError("`statistics` must hold at least one full transition; got none.")
-    check_weighted(statistics)
+    check_weighted(statistics.total_weight, statistics.n_transitions)
     if settings.fit_intercept != statistics.has_intercept:
         raise InvalidInputError(
             f"`fit_intercept` must be {statistics.has_intercept}, with which the statistics were summed; got "

@@ -266,7 +266,7 @@ def model_of(blocks: Blocks, settings: Settings, selection: Selection | None, n_
             f"{where}: of {blocks.total.n_rows} rows none is followed by a row of its episode or terminates; there is "
             "nothing to fit."
         )
-    check_weighted(blocks.total)
+    check_weighted(blocks.total.total_weight, blocks.total.n_transitions)
     settings.ridge(blocks.total.n_features - settings.fit_intercept)  # checks the number of coefficients
     options = {"n_blocks": n_blocks}
     if selection is not None:

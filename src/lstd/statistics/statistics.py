@@ -735,12 +735,12 @@ def check_sums(statistics: LSTDStatistics, rows: Rows) -> None:
     check_range(*sums)
 
 
-def check_weighted(statistics: LSTDStatistics) -> None:
-    """Refuse sums over rows that all have weight zero."""
-    if statistics.n_transitions and not statistics.total_weight > 0.0:
+def check_weighted(total_weight: float, n_transitions: int) -> None:
+    """Refuse rows that all have weight zero."""
+    if n_transitions and not total_weight > 0.0:
         raise InvalidInputError(
-            f"`weight` must be above 0 for some transition; got 0 for all {statistics.n_transitions}. Pass weights "
-            "that are not all zero, or none for weights of 1."
+            f"`weight` must be above 0 for some transition; got 0 for all {n_transitions}. Pass weights that are not "
+            "all zero, or none for weights of 1."
         )
 
 

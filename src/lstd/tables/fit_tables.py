@@ -43,6 +43,7 @@ def fit_tables(
     sort: bool = False,
     lmbda: float | str = LMBDA,
     alpha: float | str = ALPHA,
+    unpenalised: str | Iterable[str] = (),
     variant: str = VARIANT,
     fit_intercept: bool = True,
     n_blocks: int | str = "auto",
@@ -93,6 +94,8 @@ def fit_tables(
     sort : bool, default False
         Whether to sort all rows by `episode`, in order of first appearance, and by `time`. They may take half of
         `memory`. Errors then count rows in the new order.
+    unpenalised : str or iterable of str, optional
+        Features without a penalty; `alpha`, given or chosen, is the ridge coefficient of the others.
     lmbda, alpha, variant, fit_intercept, n_blocks, n_jobs, executor, client, store
         As in :func:`lstd.fit_chunks`, where each table is a chunk.
     memory : int, default 2**29
@@ -139,7 +142,8 @@ def fit_tables(
     (6, 2, ['x'])
     """
     runner = Runner(n_jobs, executor, client)
-    settings = Settings.with_choice(gamma, lmbda, alpha, variant, fit_intercept)
+    free = _names("unpenalised", unpenalised) if unpenalised or isinstance(unpenalised, str) else ()
+    settings = Settings.with_choice(gamma, lmbda, alpha, variant, fit_intercept, free)
     memory, independent = check_integer("memory", memory, LEAST_MEMORY), check_flag("independent", independent)
     roles = roles_of(
         features, reward, next_features, episode=episode, terminated=terminated, truncated=truncated, groups=groups,

@@ -38,6 +38,11 @@ class Sample:
     def __len__(self) -> int:
         return self._n
 
+    @property
+    def features(self) -> tuple[str, ...]:
+        """Names of the features; none without rows."""
+        return self._chunks[0][3][: self._n_features] if self._chunks else ()
+
     def add(self, chunk: Chunk) -> None:
         """Add the rows of the next chunk until the sample is full."""
         if self.is_full:

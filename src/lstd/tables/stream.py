@@ -73,6 +73,8 @@ def fit_stream(
 def fit_leaf(tables: Any, leaf: SumTables, runner: Runner, on_progress: OnProgress | None = None) -> Model:
     """Fit a model to tables by the sums of each."""
     roles, files, selection = leaf.roles, [], None
+    if roles.features is not None:
+        leaf = replace(leaf, settings=leaf.settings.named(roles.features))
     if roles.episode is not None and roles.terminated is None and not roles.next_features:
         warn_of_assumed("No column says which episodes terminated")
     if _at_hand(tables):
@@ -98,7 +100,7 @@ def fit_leaf(tables: Any, leaf: SumTables, runner: Runner, on_progress: OnProgre
     # The BLAS has one thread for any number of jobs: its threads divide sums, which changes the last bits.
     with one_blas_thread(), memory_suffices(len(part.ends.roles.features)):
         model = model_of(
-            blocks, leaf.settings, selection, leaf.n_blocks,
+            blocks, leaf.settings.named(part.ends.roles.features), selection, leaf.n_blocks,
             rewards=roles.rewards, threads=runner.n_jobs or available_cores(),
             origin=_origin_of(files, part.ends.roles, blocks.total),
             episodes=None if leaf.independent else part.ends.ids,
@@ -128,6 +130,7 @@ def _choose(chunks: Iterable[Chunk], leaf: SumTables, on_progress: OnProgress | 
     """Choose settings from the first rows; an error of sums that overflow names the largest value."""
     settings = leaf.settings
     sample = first_rows(chunks, leaf.roles, choice_entries(leaf.memory), ones=settings.fit_intercept)
+    settings = settings.named(sample.features)
     try:
         return choose(sample.checked(settings.gamma), settings, on_progress)
     except InvalidInputError as error:
