@@ -209,7 +209,7 @@ def test_a_cluster_worker_is_killed_without_a_store(client, reference, tmp_path)
 
 def test_a_chunk_that_kills_every_worker_is_given_up_and_the_rest_is_kept(tmp_path, reference):
     deadly = loaders(tmp_path / "calls", deadly=6, always=True)
-    with pytest.raises(LSTDError, match=r"4 executors in a row broke; chunks of `source` not finished.*6"):
+    with pytest.raises(LSTDError, match=r"4 executors in a row broke; unfinished chunks of `source`.*6"):
         sum_chunks(deadly, **SETTINGS, executor=partial(processes, 1), store=tmp_path / "store")
     assert n_calls(tmp_path / "store") >= 6
 
@@ -221,7 +221,7 @@ def test_a_chunk_that_kills_every_worker_of_a_cluster_is_given_up(client, tmp_pa
 
 
 def test_an_executor_that_was_given_is_not_replaced(tmp_path):
-    with processes(1) as pool, pytest.raises(LSTDError, match="the executor was given"):
+    with processes(1) as pool, pytest.raises(LSTDError, match="an executor object is not replaced"):
         sum_chunks(loaders(tmp_path / "calls", deadly=2), **SETTINGS, executor=pool)
 
 

@@ -656,7 +656,7 @@ BAD = {
     "no_roles": (dd.from_pandas(frame(), npartitions=2), {}, "`source` must be Dask arrays"),
     "series": (dd.from_pandas(frame(), npartitions=2)["r"], ROLES, "`source` must be a Dask DataFrame"),
     "column": (dd.from_pandas(frame(), npartitions=2), ROLES | {"reward": "z"}, "must have a column 'z', once; the"),
-    "executor": ((X, X[:, 0]), {"executor": Here()}, "`executor` must be None where `source` is of Dask"),
+    "executor": ((X, X[:, 0]), {"executor": Here()}, "`executor` must be None for a Dask `source`"),
     "none": ([], {}, "`source` must hold at least one chunk"),
 }  # fmt: skip
 

@@ -44,9 +44,9 @@ def on_executor(
 ) -> Generator[tuple[Task, Future[R]]]:
     """Call a function with the arguments of each task on a worker; yield tasks and futures as they finish.
 
-    Tasks are drawn as workers become free. An executor that is made here is replaced if it breaks; otherwise `lost`
-    makes the error from the reason and the unfinished tasks, after finished ones have been yielded. Closing the
-    iterator cancels tasks that have not begun, and shuts down an executor that was made here.
+    Tasks are drawn as workers become free. If `given` is a function, the executor that it makes is replaced when it
+    breaks, and shut down at the end. Otherwise, after finished tasks have been yielded, `lost` makes the error from the
+    reason and the unfinished tasks. Closing the iterator cancels tasks that have not begun.
     """
     run: _Run[R] = _Run(function, tasks, given, lost)
     try:
@@ -114,7 +114,11 @@ class _Run(Generic[R]):
         self._running.clear()
         self._breaks += 1
         if self._make is None or self._breaks > _BREAKS:
-            why = "the executor was given" if self._make is None else f"{self._breaks} executors in a row broke"
+            why = (
+                "an executor object is not replaced"
+                if self._make is None
+                else f"{self._breaks} executors in a row broke"
+            )
             raise self._lost(why, list(self._again)) from error
         self._executor.shutdown(wait=False)
         self._executor = _made(self._make)
@@ -144,9 +148,9 @@ class _Run(Generic[R]):
 
 
 class _Watch:
-    """Break a pool of processes that waits for the rest of a result of a dead process; leave other executors alone.
+    """Break a process pool that waits for the rest of a dead process's result; leave other executors alone.
 
-    The pool would wait for ever while the pipe is open for writing, in this process or in others.
+    The pool would wait forever, as long as the pipe is open for writing in this process or in others.
     """
 
     def __init__(self, executor: Executor) -> None:
@@ -157,7 +161,7 @@ class _Watch:
         self._dead: set[int] = set()
 
     def look(self) -> None:
-        """Break the pool if a process was dead at the last check too: by itself it would have broken by now."""
+        """Break the pool if a process was dead at the last check too; a healthy pool would have noticed by now."""
         processes = dict(self._processes)
         dead = {number for number, process in processes.items() if process.exitcode not in (None, 0)}
         stuck, self._dead = bool(dead & self._dead), dead

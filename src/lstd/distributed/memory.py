@@ -34,16 +34,16 @@ def choice_entries(memory: int) -> int:
 
 
 def block_bytes(memory: int, *, alone: bool) -> int:
-    """Return the bytes of the blocks in the sums over a chunk, alone or one of several, and over several chunks."""
+    """Return the bytes that the blocks of one sum may take; `alone` if there is one chunk, hence one sum."""
     return memory // 2 if alone else memory // 2 // _SUMS_HELD
 
 
 def bytes_under_way(memory: int, n_features: int, limit: int, *, alone: bool) -> int:
-    """Return the bytes of chunks and their sums under way, beside the blocks, of which a sum has at most `limit`."""
+    """Return the bytes left for chunks and sums in progress, if each sum keeps `limit` blocks."""
     blocks = 16 * n_features**2 * limit * (1 if alone else _SUMS_HELD)
     return memory - bytes_ahead(memory) - min(memory // 2, blocks)
 
 
 def most_blocks(limit: int, n_rows: int, n_features: int, *, alone: bool) -> int:
-    """Return how many blocks of the first `n_rows` rows of a chunk are kept, of at most `limit` in all."""
+    """Return how many blocks to keep for the first `n_rows` rows of a chunk, at most `limit`."""
     return limit if alone else min(limit, max(_FEW_BLOCKS, n_rows // max(_BLOCK_ROWS, 16 * n_features)))

@@ -32,7 +32,7 @@ from lstd.statistics.threads import available_cores, one_blas_thread
 
 @dataclass(frozen=True)
 class Runner:
-    """What sums chunks: `n_jobs` threads of this process (None: one per core), an executor or a Dask client.
+    """Workers that sum chunks: `n_jobs` threads of this process (None: one per core), an executor or a Dask client.
 
     Raises InvalidInputError when an argument breaks its rule or two are given.
     """
@@ -69,7 +69,7 @@ class Runner:
     def sum(self, leaf: Leaf, chunks: Partitions | Iterable[Any]) -> Part:
         """Sum all chunks and merge the sums.
 
-        Raises InvalidInputError when there are no chunks; when they are of Dask and `n_jobs` or `executor` is given.
+        Raises InvalidInputError when there are no chunks, or Dask holds them and `n_jobs` or `executor` is given.
         """
         client = self.client
         if client is None and isinstance(chunks, (list, tuple)):
@@ -78,8 +78,8 @@ class Runner:
         for name, value in (("n_jobs", self.n_jobs), ("executor", self.executor)):
             if on_dask and value is not None:
                 raise InvalidInputError(
-                    f"`{name}` must be None where `source` is of Dask, which computes it; got {shown(value)}. Pass its "
-                    "client as `client`, or nothing, to compute it as Dask computes any collection."
+                    f"`{name}` must be None for a Dask `source`, which Dask computes; got {shown(value)}. Pass the "
+                    "cluster's client as `client`, or leave both out for Dask's default scheduler."
                 )
         if not isinstance(chunks, (Partitions, Sized)):
             rest = iter(chunks)
@@ -128,7 +128,7 @@ def on_threads(leaf: Leaf, chunks: Iterable[Any], n_jobs: int) -> Part | None:
 
 
 def on_executor(leaf: Leaf, chunks: Iterable[Any], executor: Executor | Callable[[], Executor]) -> Part | None:
-    """Sum chunks on an executor and merge their sums here; an executor that is made here is replaced if it breaks."""
+    """Sum chunks on an executor and merge their sums in this process; see :func:`executors.on_executor`."""
     tree: Tree[Part] = Tree(leaf.merge)
     # With several threads of the BLAS, a merge takes ten times as long, and the threads keep spinning after it.
     with closing(executors.on_executor(leaf, keyed(leaf, chunks), executor, _lost)) as finished, one_blas_thread():
@@ -140,16 +140,16 @@ def on_executor(leaf: Leaf, chunks: Iterable[Any], executor: Executor | Callable
 def _lost(why: str, left: list[Task]) -> LSTDError:
     places = sorted(task[0] for task in left)
     return LSTDError(
-        f"A worker died, and {why}; chunks of `source` not finished, among others not begun: {places!r:.200}. A worker "
+        f"A worker died, and {why}; unfinished chunks of `source`, besides those not begun: {places!r:.200}. A worker "
         "often dies of too little memory: use smaller chunks or fewer workers. With a `store`, finished sums are kept. "
-        "An executor that a function makes is replaced."
+        "Pass a function that makes an executor, and a broken one is replaced."
     )
 
 
 def on_cluster(leaf: Leaf, chunks: Iterable[Any], client: Any) -> Part | None:
     """Sum chunks and merge their sums on the workers of a Dask cluster.
 
-    What a worker that dies had computed, and no other worker has, the scheduler computes again in the same bracketing.
+    If a worker dies, the scheduler repeats the sums and merges whose results are lost. The tree stays the same.
     """
 
     tree: Tree[Any] = Tree(lambda one, two: submit(client, "merge", leaf.merge, (), one, two))

@@ -1,4 +1,4 @@
-"""The folder that `store=` names: the sums of each chunk in a file of its own, found again by what identifies it."""
+"""The folder `store=`: a file of sums for each chunk, named by a digest of the chunk and the settings."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ def folder(store: str | os.PathLike[str] | None) -> str | None:
 def keyed(leaf: Leaf, chunks: Iterable[Any]) -> Iterator[tuple[int, Any, bytes | None]]:
     """Yield the arguments of a leaf for each chunk.
 
-    The keys of functions are made here, where modules have their own names: a process that starts anew has another
-    ``__main__``.
+    The keys of functions are computed in this process: in a worker, functions of a script belong to another
+    ``__main__``, which gives them another pickle.
     """
     for place, chunk in enumerate(chunks):
         is_function = leaf.store is not None and callable(chunk) and not hasattr(chunk, "__dask_graph__")

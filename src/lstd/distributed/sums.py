@@ -58,14 +58,14 @@ class Leaf:
         """Add the content of a chunk that is neither a function nor a path to a digest."""
 
     def unpack_ends(self, document: Any) -> Any:
-        """Return the `Part.ends` of a document that their `packed` made."""
+        """Rebuild `Part.ends` from the document that its `packed` returned."""
 
     def no_blocks(self, nothing: LSTDStatistics) -> Blocks:
-        """Return blocks of no data, with the limit of all data; `nothing` is the statistics of no data."""
+        """Return empty blocks with the limit for the whole data; `nothing` is the statistics of no data."""
         return empty_blocks(nothing, self.n_blocks, shares.block_bytes(self.memory, alone=self.alone))
 
     def limit_of(self, blocks: Blocks, n_rows: int) -> int:
-        """Return how many blocks to keep of the first `n_rows` rows of a chunk."""
+        """Return how many blocks to keep for the first `n_rows` rows of a chunk."""
         return shares.most_blocks(blocks.limit, n_rows, blocks.total.n_features, alone=self.alone)
 
 
