@@ -7,6 +7,7 @@ import copy
 import io
 import pickle
 import warnings
+from functools import cache
 from unittest import mock
 
 import numpy as np
@@ -240,15 +241,18 @@ def test_a_copy_learns_alone():
     np.testing.assert_array_equal(model.weights, before)
 
 
-GOOD = some_state()[0].snapshot()
+@cache
+def good():
+    """A sound snapshot, made when a test asks for it: its kernel takes seconds to compile."""
+    return some_state()[0].snapshot()
 
 
 def broken(**changes):
-    return {name: array for name, array in {**GOOD, **changes}.items() if array is not None}
+    return {name: array for name, array in {**good(), **changes}.items() if array is not None}
 
 
 def changed(name, place, value):
-    array = GOOD[name].copy()
+    array = good()[name].copy()
     array[place] = value
     return broken(**{name: array})
 
@@ -261,59 +265,59 @@ class Damaged(dict):
 
 
 BAD_SNAPSHOTS = {
-    "none": None,
-    "number": 1,
-    "text": "snapshot",
-    "empty": {},
-    "damaged": Damaged(GOOD),
-    "later version": broken(version=np.array(4)),
-    "version is text": broken(version=np.array("x")),
-    "version is NaN": broken(version=np.array(np.nan)),
-    "two versions": broken(version=np.array([2, 2])),
-    "no matrices": broken(matrices=None),
-    "vectors of one dimension": broken(vectors=np.zeros(3)),
-    "other matrices": broken(matrices=np.zeros((2, 3, 3))),
-    "other boundary": broken(boundary=np.zeros((1, 5))),
-    "other panels": broken(panels=np.zeros((4, 2, 5))),
-    "other panels, other counts": broken(panels=np.zeros((4, 0, 5)), counts=np.zeros(11, int)),
-    "negative counts": broken(counts=np.full(11, -1)),
-    "large counts": broken(counts=np.full(11, 99)),
-    "unknown way of reading": changed("counts", -1, 3),
-    "counts are floats": broken(counts=GOOD["counts"].astype(float)),
-    "two intervals": broken(check_every=np.array([1, 2])),
-    "interval is a float": broken(check_every=np.array(10.0)),
-    "warned is a number": broken(warned=np.array(1)),
-    "variant is a number": broken(variant=np.array(1)),
-    "objects": broken(vectors=GOOD["vectors"].astype(object)),
-    "complex vectors": broken(vectors=GOOD["vectors"].astype(complex)),
-    "trace decay of 99": changed("scalars", 0, 99.0),
-    "discount of 2": changed("scalars", 1, 2.0),
-    "discount of NaN": changed("scalars", 2, np.nan),
-    "sums of NaN": changed("vectors", (3, 0), np.nan),
-    "infinite matrix": changed("matrices", (1, 0, 0), np.inf),
-    "infinite boundary": changed("boundary", (0, 0), np.inf),
-    "scale of zero": changed("vectors", (7, 0), 0.0),
+    "none": lambda: None,
+    "number": lambda: 1,
+    "text": lambda: "snapshot",
+    "empty": dict,
+    "damaged": lambda: Damaged(good()),
+    "later version": lambda: broken(version=np.array(4)),
+    "version is text": lambda: broken(version=np.array("x")),
+    "version is NaN": lambda: broken(version=np.array(np.nan)),
+    "two versions": lambda: broken(version=np.array([2, 2])),
+    "no matrices": lambda: broken(matrices=None),
+    "vectors of one dimension": lambda: broken(vectors=np.zeros(3)),
+    "other matrices": lambda: broken(matrices=np.zeros((2, 3, 3))),
+    "other boundary": lambda: broken(boundary=np.zeros((1, 5))),
+    "other panels": lambda: broken(panels=np.zeros((4, 2, 5))),
+    "other panels, other counts": lambda: broken(panels=np.zeros((4, 0, 5)), counts=np.zeros(11, int)),
+    "negative counts": lambda: broken(counts=np.full(11, -1)),
+    "large counts": lambda: broken(counts=np.full(11, 99)),
+    "unknown way of reading": lambda: changed("counts", -1, 3),
+    "counts are floats": lambda: broken(counts=good()["counts"].astype(float)),
+    "two intervals": lambda: broken(check_every=np.array([1, 2])),
+    "interval is a float": lambda: broken(check_every=np.array(10.0)),
+    "warned is a number": lambda: broken(warned=np.array(1)),
+    "variant is a number": lambda: broken(variant=np.array(1)),
+    "objects": lambda: broken(vectors=good()["vectors"].astype(object)),
+    "complex vectors": lambda: broken(vectors=good()["vectors"].astype(complex)),
+    "trace decay of 99": lambda: changed("scalars", 0, 99.0),
+    "discount of 2": lambda: changed("scalars", 1, 2.0),
+    "discount of NaN": lambda: changed("scalars", 2, np.nan),
+    "sums of NaN": lambda: changed("vectors", (3, 0), np.nan),
+    "infinite matrix": lambda: changed("matrices", (1, 0, 0), np.inf),
+    "infinite boundary": lambda: changed("boundary", (0, 0), np.inf),
+    "scale of zero": lambda: changed("vectors", (7, 0), 0.0),
 }
 
 
 @pytest.mark.parametrize("snapshot", BAD_SNAPSHOTS.values(), ids=BAD_SNAPSHOTS)
 def test_what_is_no_snapshot_is_refused(snapshot):
     with pytest.raises(InvalidInputError, match=r"`snapshot` must be a result of RecursiveLSTD\.snapshot; "):
-        RecursiveLSTD.restore(snapshot)
+        RecursiveLSTD.restore(snapshot())
 
 
 @pytest.mark.parametrize(
     "snapshot",
     [
-        broken(parameters=np.array([2.0, GOOD["parameters"][1]])),
-        broken(alpha=np.array(np.nan)),
-        broken(variant=np.array("plain")),
-        broken(check_every=np.array(0)),
+        lambda: broken(parameters=np.array([2.0, good()["parameters"][1]])),
+        lambda: broken(alpha=np.array(np.nan)),
+        lambda: broken(variant=np.array("plain")),
+        lambda: broken(check_every=np.array(0)),
     ],
 )
 def test_parameters_of_a_snapshot_are_checked_as_arguments(snapshot):
     with pytest.raises(InvalidInputError, match=r"`(gamma|alpha|variant|check_every)` must be"):
-        RecursiveLSTD.restore(snapshot)
+        RecursiveLSTD.restore(snapshot())
 
 
 # ---------------------------------------------------------------- arguments
