@@ -41,7 +41,9 @@ def table(n_rows, seed=0, length=20):
 
 
 def write_csv(data, path):
-    pyarrow.csv.write_csv(data, path, pyarrow.csv.WriteOptions(quoting_header="none"))
+    with open(path, "wb") as file:
+        file.write(",".join(data.column_names).encode() + b"\n")
+        pyarrow.csv.write_csv(data, file, pyarrow.csv.WriteOptions(include_header=False))
 
 
 def start(*words, **options):
