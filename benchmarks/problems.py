@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, NamedTuple
@@ -146,8 +147,44 @@ def cut_cases(seed: int) -> list[Case]:
     )]  # fmt: skip
 
 
+def other_cases(seed: int) -> list[Case]:
+    """Kinds of problems that the paper does not have; `OTHER_DRAWS` draws their data."""
+    random, bumps = np.random.default_rng(seed), cut_cases(seed)[-1]
+    walk, place = RandomWalk(51), np.linspace(-1.0, 1.0, 51)[:, np.newaxis]
+    types = random.normal(size=(60, 3))
+    customers = MRP(
+        0.9 * np.eye(60), np.exp(types @ random.normal(size=3) / 2)[:, np.newaxis] * np.ones(60), reward_std=1.0,
+        gamma=0.95, start=np.full(60, 1 / 60),
+    )  # fmt: skip
+    states = [RandomMRP(30, 5, std, seed, gamma=0.95) for std in (0.1, 0.0)]
+    correlated = random.normal(size=(30, 12)) @ np.linalg.cholesky(0.95 ** np.abs(np.subtract.outer(*2 * [range(12)])))
+    return [
+        Case("30 random states, one-hot", states[0], np.eye(30)),
+        Case("random walk, powers of the place", walk, place ** np.arange(1, 6)),
+        Case("first passage to the end", bumps.model, bumps.features),
+        Case("customers", customers, types),
+        Case("correlated features", states[0], correlated),
+        Case("heavy-tailed rewards", states[1], random.normal(size=(30, 6))),
+    ]
+
+
+def _heavy_tailed(case: Case, seed: int) -> Data:
+    data = case.stream(1000, seed)
+    return data._replace(y=data.y + 0.3 * np.random.default_rng(seed).standard_t(2.2, len(data.y)))
+
+
+OTHER_DRAWS: dict[str, Callable[[Case, int], Data]] = {
+    "30 random states, one-hot": lambda case, seed: case.stream(400, seed),
+    "random walk, powers of the place": lambda case, seed: case.episodes(30, seed),
+    "first passage to the end": lambda case, seed: case.episodes(30, seed),
+    "customers": lambda case, seed: case.cut(200, 12, seed),
+    "correlated features": lambda case, seed: case.stream(1000, seed),
+    "heavy-tailed rewards": _heavy_tailed,
+}
+
+
 def wide_cases(seed: int) -> list[Case]:
-    """More features than rows: 150 normal features of 300 random states."""
+    """Many features for 100 rows: 30 and 150 normal features of 300 random states."""
     model = RandomMRP(300, 10, 0.1, seed, gamma=0.9)
     features = np.random.default_rng(seed).normal(size=(300, 150))
-    return [Case("300 random states, 150 features", model, features)]
+    return [Case(f"300 random states, {n} features", model, features[:, :n]) for n in (150, 30)]

@@ -16,7 +16,7 @@ VARIANTS = ("boyan", "uncorrected", "mixed")
 AUTO = "auto"  # in place of a number: chosen by cross-validation
 GAMMA, LMBDA, ALPHA, VARIANT = 0.99, 0.9, 1.0, "boyan"
 LMBDAS: NDArray[np.float64] = np.array([*np.arange(10) / 10, *np.arange(91, 101) / 100], dtype=np.float64)
-ALPHAS: NDArray[np.float64] = np.exp2(np.arange(-8, 1), dtype=np.float64)  # in units of the mean squared row
+ALPHAS: NDArray[np.float64] = np.exp2(np.arange(-8, 5), dtype=np.float64)  # in units of the mean squared row
 
 
 def check_ridge(name: str, values: Any, n_features: int | None = None) -> NDArray[np.float64]:
@@ -27,6 +27,20 @@ def check_ridge(name: str, values: Any, n_features: int | None = None) -> NDArra
             f"`{name}` must be one number, or one for each of the {n_features} features; got {len(ridge)} numbers."
         )
     return ridge
+
+
+def alphas_for(n_features: int, n_transitions: int) -> NDArray[np.float64]:
+    """Return the ridge coefficients to choose from, up to 16 n/T for n features and T transitions, in [1, 16].
+
+    With few features, larger ones would leave more to chance; with many, the noise of the returns needs them.
+
+    Examples
+    --------
+    >>> from lstd.data.settings import alphas_for
+    >>> [float(alphas_for(n, 100).max()) for n in (10, 30, 150)]
+    [1.0, 4.0, 16.0]
+    """
+    return ALPHAS[: np.searchsorted(ALPHAS, max(1.0, 16.0 * n_features / max(1, n_transitions)), side="right")]
 
 
 @dataclass(frozen=True)

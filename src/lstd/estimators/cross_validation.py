@@ -33,7 +33,7 @@ from lstd.data.checks import check_grid, check_integer
 from lstd.data.feature_matrix import check_finite, dense
 from lstd.data.returns import completed_returns, unobserved_shares
 from lstd.data.rows import Rows
-from lstd.data.settings import ALPHA, ALPHAS, LMBDA, LMBDAS, VARIANT
+from lstd.data.settings import ALPHA, LMBDA, LMBDAS, VARIANT, alphas_for
 from lstd.errors import InvalidInputError, NothingToChooseWarning, warn
 from lstd.estimators.model import Selection
 from lstd.statistics.solve import check_range, solve, without_rounding
@@ -45,7 +45,7 @@ OnProgress = Callable[[str, float, float], None]  # called with the name of the 
 
 _START = (LMBDA, ALPHA)  # pair of the first reference, α in units of the mean squared length of a row
 STAGES = (0.9, 0.9, 1.0)  # λ* of the targets
-_CAUTION_OF_EPISODES, _CAUTION_OF_ROWS = 1.0, 0.25  # standard errors, in the last stage
+CAUTION_OF_EPISODES, CAUTION_OF_ROWS = 1.0, 0.25  # standard errors, in the last stage
 _FOLDS, _FEWEST_EPISODES = 10, 5
 _LARGEST_CONDITION = 1e10
 _MOST_JOBS = 1024  # threads
@@ -126,7 +126,8 @@ class _Grid:
             lengths = np.asarray((X.multiply(X) if sparse.issparse(X) else X * X) @ scale).reshape(-1)
         lengths = lengths if rows.weights is None else lengths * rows.weights
         unit = float(lengths[full].mean()) or 1.0
-        values = ALPHAS * unit if alphas is None else check_grid("alphas", alphas, 0.0, np.inf)
+        default = alphas_for(n - fit_intercept, int(full.sum()))
+        values = default * unit if alphas is None else check_grid("alphas", alphas, 0.0, np.inf)
         check_range(values, np.array(unit))
         return cls(
             LMBDAS if lmbdas is None else check_grid("lmbdas", lmbdas, 0.0, 1.0), values, unit, ridge, fit_intercept
@@ -220,7 +221,7 @@ def _chosen(
         pair = (i, j)
     with np.errstate(over="ignore", invalid="ignore"):  # `check_range` checks the results
         errors = _HeldOut(rows, _row_weights(rows, full), lengths, outside)
-    caution = _CAUTION_OF_EPISODES if _whole(rows) else _CAUTION_OF_ROWS
+    caution = CAUTION_OF_EPISODES if _whole(rows) else CAUTION_OF_ROWS
     for stage, decay in enumerate(STAGES, 1):
         with np.errstate(over="ignore", invalid="ignore"):
             squared, variance = errors.of(lambda_returns(rows, decay, weights[pair]))

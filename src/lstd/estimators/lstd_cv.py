@@ -32,8 +32,9 @@ class LSTDCV(Predictor):
     lmbdas : array-like of shape (n_lmbdas,), optional
         Trace decays to choose from; by default 0, 0.1, …, 0.9, 0.91, …, 1.
     alphas : array-like of shape (n_alphas,), optional
-        Ridge coefficients to choose from; by default 2⁻⁸, 2⁻⁷, …, 1 times the mean squared length of a row. With
-        weights the mean is Σ w‖x‖²/T, and `penalty` divides squares.
+        Ridge coefficients to choose from; by default 2⁻⁸, 2⁻⁷, …, 1 times the mean squared length of a row, and up to
+        16 n/T times that, at most 16, for n features and fewer than 16 n transitions T. With weights the mean is
+        Σ w‖x‖²/T, and `penalty` divides squares.
     cv : int, optional
         Number of folds, by default 10. A fold has whole groups, whole episodes if there are no `groups`, or rows if
         there are fewer than 5 episodes.
