@@ -5,7 +5,9 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from docutils import nodes
 from docutils.utils.math import latex2mathml
+from sphinx_gallery.scrapers import figure_rst
 
 import lstd
 
@@ -50,10 +52,23 @@ html_theme_options = {
     "footer_start": ["copyright"],
     "footer_end": [],
 }
-html_sidebars = {"index": [], "first-model": []}
+html_sidebars = {"index": [], "first-model": [], "tutorial/*": []}
 html_math_renderer = "mathml"
 
+
+def returned_figure(block, block_vars, gallery_conf):
+    """Save the figure that a function of `lstd.report` returned and an example calls `figure`."""
+    figure = block_vars["example_globals"].pop("figure", None)
+    if figure is None:
+        return ""
+    path = next(block_vars["image_path_iterator"])
+    figure.savefig(path, dpi=120)
+    return figure_rst([path], gallery_conf["src_dir"])
+
+
 sphinx_gallery_conf = {
+    "capture_repr": ("_repr_html_",),
+    "image_scrapers": ("matplotlib", returned_figure),
     "examples_dirs": ["../examples/tutorial", "../examples/gallery"],
     "gallery_dirs": ["tutorial", "gallery"],
     "filename_pattern": r"\.py$",
@@ -72,8 +87,6 @@ def math_renderer(block):
     """Return a Sphinx visitor that writes formulas as MathML, which browsers draw without scripts or network."""
 
     def visit(translator, node):
-        from docutils import nodes
-
         number = f'<span class="eqno">({node["number"]})</span>' if block and node.get("number") else ""
         identity = f' id="{node["ids"][0]}"' if block and node.get("ids") else ""
         formula = latex2mathml.tex2mathml(node.astext(), as_block=block)
