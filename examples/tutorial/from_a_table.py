@@ -2,8 +2,9 @@
 From a table to a saved model
 =============================
 
-One story, from a table of episodes to a model with intervals, chosen settings, a report and a saved file. A firm runs 400
-delivery vans. Every week it writes down what it spent on the repairs of each van. How much will each van still cost?
+One story, from a table of episodes to a model with intervals, chosen settings, a report and a saved file. A firm runs
+400 delivery vans. Every week it writes down what it spent on the repairs of each van. How much will each van still
+cost?
 
 Everything below was run when this page was built. Download it at the end, and replace the table by yours.
 """
@@ -24,9 +25,9 @@ from lstd.report import plot_grid, plot_predictions, write_fit_report
 # The table
 # ---------
 #
-# A row is a van in a week. Age, driven distance and the number of warning lights are known when the week begins. The cost
-# of the week's repairs is the reward. Some vans are retired: nothing more is spent on them. The others are still in use,
-# so their last row has no cost yet.
+# A row is a van in a week. Age, driven distance and the number of warning lights are known when the week begins. The
+# cost of the week's repairs is the reward. Some vans are retired: nothing more is spent on them. The others are still
+# in use, so their last row has no cost yet.
 
 
 def fleet(n_vans=400, n_weeks=150, seed=4):
@@ -54,8 +55,8 @@ table = fleet()
 table.groupby("van").tail(1).head(4)
 
 # %%
-# ``from_frame`` checks the table. It keeps two kinds of end apart: a retired van costs nothing more; for a van in use, the
-# cost after the last row is not known, and the model must predict it.
+# ``from_frame`` checks the table. It keeps two kinds of end apart: a retired van costs nothing more; for a van in use,
+# the cost after the last row is not known, and the model must predict it.
 
 features = ["age", "driven", "lights"]
 columns = {"reward": "cost", "episode": "van", "terminated": "retired"}
@@ -72,7 +73,8 @@ test = data[data.episode >= 300].to_arrays(frame="pandas")
 # A first model
 # -------------
 #
-# With a discount of 0.97 per week, a cost in half a year counts about 0.45 times. A van of 100 weeks, with two warning lights:
+# With a discount of 0.97 per week, a cost in half a year counts about 0.45 times. A van of 100 weeks, with two warning
+# lights:
 
 model = LSTD(gamma=0.97, lmbda=0.9, alpha=1.0).fit(**train)
 van = pd.DataFrame({"age": [2.0], "driven": [2.0], "lights": [2]})
@@ -104,8 +106,8 @@ figure = plot_grid(model.cv_results_, model.lmbda_, model.alpha_)
 # How good is it?
 # ---------------
 #
-# R² on the vans that were kept back, beside the best constant. Then the mean cost in five groups of weeks, from low to high
-# predictions. Costs are noisy, so R² is small even for the best model; the groups say more.
+# R² on the vans that were kept back, beside the best constant. Then the mean cost in five groups of weeks, from low to
+# high predictions. Costs are noisy, so R² is small even for the best model; the groups say more.
 
 print(f"R² {model.score(**test):.3f}")
 predicted = model.predict(test["X"])
@@ -152,8 +154,8 @@ print(f"report: {Path('report.html').stat().st_size // 1000} kB, model: {Path('v
 print("the same predictions:", np.array_equal(again.predict(today[features]), interval.prediction))
 
 # %%
-# Next: :doc:`/guide/intervals` says what the intervals are for, :doc:`/guide/large-data` fits files that are larger than
-# memory, and :doc:`/guide/nightly` adds up a file every night.
+# Next: :doc:`/guide/intervals` says what the intervals are for, :doc:`/guide/large-data` fits files that are larger
+# than memory, and :doc:`/guide/nightly` adds up a file every night.
 
 for name in ("report.html", "vans.lstd"):
     Path(name).unlink()
