@@ -11,6 +11,7 @@ import pickle
 import traceback
 import warnings
 from fractions import Fraction
+from functools import cache
 
 import numpy as np
 import pandas as pd
@@ -327,7 +328,12 @@ def test_sparse_values_of_another_type():
 
 
 X, Y = np.random.default_rng(0).normal(size=(2, 40, N))
-MODEL = LSTD(gamma=0.5).fit(X, 100.0 * Y[:, 0])
+
+
+@cache
+def sound():
+    """A model, fitted when a test asks for it: the kernel takes a second to compile."""
+    return LSTD(gamma=0.5).fit(X, 100.0 * Y[:, 0])
 
 
 @pytest.mark.parametrize(
@@ -343,19 +349,22 @@ MODEL = LSTD(gamma=0.5).fit(X, 100.0 * Y[:, 0])
         ),
         (lambda: LSTD().fit(X, Y, episode=np.zeros(40, "i,i")), "`episode` must be a vector of ids, not of records"),
         (lambda: TD(N).update(np.ma.zeros(N, "?,?"), 1.0, X[0]), "`x` must be an array of real numbers"),
-        (lambda: MODEL.score(1e200 * X, Y[:, 0]), "must not be so large that the sum of squares overflows"),
+        (lambda: sound().score(1e200 * X, Y[:, 0]), "must not be so large that the sum of squares overflows"),
         (lambda: LSTDCV(n_jobs=10**9).fit(X, Y), r"`n_jobs` must be in \[-1024, 1024\]; got 1000000000"),
         (lambda: LSTDCV(n_jobs=2.0).fit(X, Y), "`n_jobs` must be an integer; got 2.0"),
-        (lambda: MODEL.score(X, Y[:, 0], np.zeros(40)), "`sample_weight` must be above 0 for some row that is scored"),
         (
-            lambda: MODEL.predict(np.full((1, N), 1.7e308) * np.sign(MODEL.coef_)),
+            lambda: sound().score(X, Y[:, 0], np.zeros(40)),
+            "`sample_weight` must be above 0 for some row that is scored",
+        ),
+        (
+            lambda: sound().predict(np.full((1, N), 1.7e308) * np.sign(sound().coef_)),
             "`X` must not be so large that predictions overflow",
         ),
         (lambda: RecursiveLSTD(N).predict([[1.0], []]), "`x` must be an array of real numbers"),
         (lambda: RecursiveLSTD(N).update([[1.0], []], 1.0, [1.0] * N), "`x` must be an array of real numbers"),
         (lambda: TD(N).update(([[0], []], [1.0, 2.0]), 1.0, X[0]), r"`x\[0\]` must be an array of real numbers"),
-        (lambda: MODEL.predict(X, np.ones(2)), r"`return_std` must be True or False; got array\(\[1., 1.\]\)"),
-        (lambda: MODEL.predict(X, return_std=pd.NA), "`return_std` must be True or False; got <NA>"),
+        (lambda: sound().predict(X, np.ones(2)), r"`return_std` must be True or False; got array\(\[1., 1.\]\)"),
+        (lambda: sound().predict(X, return_std=pd.NA), "`return_std` must be True or False; got <NA>"),
         (lambda: RecursiveLSTD(10**7), r"`n_features` must be so small .* needs 1.49e\+6 GiB. Select or hash"),
         (lambda: RecursiveLSTD(10**400), r"`n_features` must be so small .* needs 1.49e\+792 GiB"),
         (lambda: TD(10**15), r"`n_features` must be so small .* needs 1.49e\+7 GiB"),
@@ -382,8 +391,8 @@ def ids_with_an_array():
 
 
 def test_intervals_of_no_rows_and_levels_of_other_types():
-    assert MODEL.predict_interval(X[:0]).lower.shape == (0,)
-    assert MODEL.predict_interval(X, Fraction(1, 2)).level == 0.5
+    assert sound().predict_interval(X[:0]).lower.shape == (0,)
+    assert sound().predict_interval(X, Fraction(1, 2)).level == 0.5
 
 
 @pytest.mark.parametrize("size", [1e-300, 1e-160, 1e75, 1e100, 1e150, 1e153, 1e154, 1e200, 1e300])

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from lstd.data import parsing
-from lstd.data.checks import check_real, check_values_known, shown_id
+from lstd.data.checks import check_real, check_values_known, is_single, shown_id
 from lstd.data.feature_matrix import (
     Features,
     all_finite,
@@ -267,7 +267,7 @@ def check_per_transition(
     default: float = 1.0,
 ) -> tuple[Array, NDArray[np.bool_]]:  # fmt: skip
     """Return one number per row, 1 where it is NaN in a horizon row, and the rows whose transition misses something."""
-    if values is None or np.ndim(values) == 0:
+    if values is None or is_single(values):
         return check_per_row(name, values, len(horizon), high, default), missing
     array = as_real(name, values)
     _check_length(name, array, "value", len(horizon))

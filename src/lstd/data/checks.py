@@ -87,6 +87,14 @@ def check_choice(name: str, value: Any, choices: Collection[str]) -> str:
     return value
 
 
+def is_single(value: Any) -> bool:
+    """Return whether a value is a single one, rather than a list or an array of them."""
+    try:
+        return np.ndim(value) == 0
+    except Exception:  # lists of unequal lengths, or an object that raises anything: no array, as its check will say
+        return False
+
+
 def check_array(name: str, value: ArrayLike, shape: tuple[int | None, ...]) -> NDArray[np.float64]:
     """Return a finite float64 copy of `value` with the given shape (None: any length), or raise."""
     array = np.array(to_real_array(name, value), dtype=np.float64, order="C")

@@ -9,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from lstd.data.checks import check_choice, check_flag, check_grid, check_real
+from lstd.data.checks import check_choice, check_flag, check_grid, check_real, is_single
 from lstd.errors import InvalidInputError
 
 VARIANTS = ("boyan", "uncorrected", "mixed")
@@ -57,7 +57,7 @@ class Settings:
     unpenalised: tuple[str, ...] = ()  # names of features, until their places are known
 
     def __post_init__(self) -> None:
-        single = np.ndim(self.alpha) == 0
+        single = is_single(self.alpha)
         for name, high in (("gamma", 1.0), ("lmbda", 1.0), *([("alpha", np.inf)] if single else [])):
             object.__setattr__(self, name, check_real(name, getattr(self, name), 0.0, high))
         for name in ("penalty",) if single else ("alpha", "penalty"):

@@ -23,7 +23,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from lstd._kernels import recursive_update as kernels
 from lstd._kernels.recursive_update import DONE, JUMP, step, step_sparse
-from lstd.data.checks import check_choice, check_flag, check_integer, check_real
+from lstd.data.checks import check_choice, check_flag, check_integer, check_real, is_single
 from lstd.data.settings import ALPHA, GAMMA, LMBDA, VARIANT, VARIANTS, check_ridge
 from lstd.errors import BrokenEpisodeWarning, warn
 from lstd.online import snapshot as snapshots
@@ -324,6 +324,6 @@ class RecursiveLSTD(Recursion):
 
 def _check_alpha(alpha: Any, n: int) -> float | Array:
     """Check a ridge coefficient above 0, or one for each feature, at least 0."""
-    if np.ndim(alpha) == 0:
+    if is_single(alpha):
         return check_real("alpha", alpha, 0.0, np.inf, open_low=True)
     return check_ridge("alpha", alpha, n)

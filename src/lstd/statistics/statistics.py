@@ -44,7 +44,7 @@ from scipy import sparse
 
 from lstd._kernels.add_outer import add_with_outer
 from lstd.data.check_rows import PerRow, check_rows
-from lstd.data.checks import check_choice, check_flag, check_integer, check_real, shown, shown_id
+from lstd.data.checks import check_choice, check_flag, check_integer, check_real, is_single, shown, shown_id
 from lstd.data.effective_sample import SampleSums, merged
 from lstd.data.feature_matrix import Features, all_finite, check_finite
 from lstd.data.parsing import same_id
@@ -487,11 +487,12 @@ class LSTDStatistics(ReadOnly):
         IllConditionedWarning
             When the system is singular or nearly so.
         """
-        if np.ndim(alpha) == 0:
+        if is_single(alpha):
             ridge = np.full(self.n_features, check_real("alpha", alpha, 0.0, np.inf))
         else:
-            short = self.has_intercept and np.shape(alpha) == (self.n_features - 1,)
-            ridge = np.append(check_ridge("alpha", alpha, self.n_features - short), [0.0] * short)
+            given = check_ridge("alpha", alpha)
+            short = self.has_intercept and len(given) == self.n_features - 1
+            ridge = np.append(check_ridge("alpha", given, self.n_features - short), [0.0] * short)
         solution = solve(self.matrix(variant), self.b, ridge)
         return replace(solution, weights=solution.weights[:, 0]) if self.single else solution
 
