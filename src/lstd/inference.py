@@ -1,6 +1,7 @@
-"""What is known of a prediction: its interval, and the checks of the model behind it."""
+"""What is known of a prediction: its interval, its difference to that of another model, and checks of the model."""
 
 from lstd.estimators.check_results import BiasCheck, MisfitCheck
+from lstd.estimators.contrast import Difference, difference
 from lstd.estimators.intervals import Interval
 
-__all__ = ["BiasCheck", "Interval", "MisfitCheck"]
+__all__ = ["BiasCheck", "Difference", "Interval", "MisfitCheck", "difference"]

@@ -53,6 +53,7 @@ class Rows:
     order: NDArray[np.intp] | None = None  # (T,) places of the rows in the arguments, if in another order
     coefficients: Array | None = None  # (T,) factors of the trace decay; None if all are 1
     weights: Array | None = None  # (T,) weights of the rows; None if all are 1
+    place: int = 0  # number of rows of the stream before these
 
     def __len__(self) -> int:
         return len(self.discount)

@@ -155,9 +155,7 @@ class Predictor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         """
         model = self._model
         check_choice("scale", scale, SCALES)
-        level = check_real("level", level, 0.0, np.inf)
-        if not 0.0 < level < 1.0:
-            raise InvalidInputError(f"`level` must be between 0 and 1, as 0.95 is; got {level:g}.")
+        level = check_level(level)
         phi = checked_features(self, X)
         along = None if weights is None else check_array("weights", weights, (phi.shape[0],))
         return model.interval(phi, level, along, scale)
@@ -390,6 +388,14 @@ class Predictor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         tags.target_tags.multi_output = True
         tags.regressor_tags.poor_score = True  # its targets are returns, not the rewards in `y`
         return tags
+
+
+def check_level(level: float) -> float:
+    """Check the level of intervals."""
+    level = check_real("level", level, 0.0, np.inf)
+    if not 0.0 < level < 1.0:
+        raise InvalidInputError(f"`level` must be between 0 and 1, as 0.95 is; got {level:g}.")
+    return level
 
 
 def _too_few(n_scored: int, found: Comparison, tolerance: float, unobserved: str) -> str:

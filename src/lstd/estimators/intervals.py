@@ -28,6 +28,7 @@ themselves may lie outside.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -106,6 +107,7 @@ class Influence:
     shift: Array  # (m, n) α S⁻¹ θ for each reward
     shares: Array  # (E,) w_e; their sum is one
     intercept: bool  # whether the last of the n features is the column of ones, which rows to predict do not have
+    marks: NDArray[np.uint64]  # (E, 2) by which equal blocks are known
 
     def covariance(self) -> Array:
         """Compute the covariance of the weights, shape (m, n, n), n without the column of ones."""
@@ -133,21 +135,27 @@ class Influence:
 
         With an intercept, `ones` is the entry of the column of ones: the sum of the weights in a weighted sum of rows.
         """
-        n_blocks, m, _ = self.vectors.shape
-        across = np.concatenate([self.vectors.reshape(n_blocks * m, -1), self.shift]).T
-        error, degrees, shift = np.empty((3, phi.shape[0], m))
-        size = max(1, _ENTRIES // across.shape[1])
-        for first in range(0, phi.shape[0], size):
-            rows = slice(first, first + size)
+        error, degrees, shift = np.empty((3, phi.shape[0], self.vectors.shape[1]))
+        for rows, u, shift_of_rows in self.along(phi, ones):
+            shift[rows] = shift_of_rows
             with np.errstate(over="ignore", invalid="ignore"):
-                along = phi[rows] @ across[:-1] + ones * across[-1] if self.intercept else phi[rows] @ across
-                shift[rows] = along[:, -m:]
-                squares = along[:, :-m].reshape(-1, n_blocks, m) ** 2
+                squares = u**2
                 error[rows] = np.sqrt(squares.sum(axis=1))
             check_range(error[rows], shift[rows])
             if freedom:
                 degrees[rows] = degrees_of_freedom(squares, self.shares)
         return error, degrees, shift
+
+    def along(self, phi: Features, ones: float = 1.0) -> Iterator[tuple[slice, Array, Array]]:
+        """Yield rows, u_e of them, (T, E, m), and their shifts, (T, m)."""
+        n_blocks, m, _ = self.vectors.shape
+        across = np.concatenate([self.vectors.reshape(n_blocks * m, -1), self.shift]).T
+        size = max(1, _ENTRIES // across.shape[1])
+        for first in range(0, phi.shape[0], size):
+            rows = slice(first, first + size)
+            with np.errstate(over="ignore", invalid="ignore"):
+                along = phi[rows] @ across[:-1] + ones * across[-1] if self.intercept else phi[rows] @ across
+            yield rows, along[:, :-m].reshape(-1, n_blocks, m), along[:, -m:]
 
 
 def _bounds(prediction: Array, half: Array, scale: str) -> tuple[Array, Array]:
@@ -211,7 +219,7 @@ def influence_of(
             ridge = ridge + _TINY * square * penalty
             weights = solve(A, b, ridge, penalty=penalty, warn=False).weights
             vectors[..., kept], _ = _vectors(blocks, A, weights, ridge, penalty, variant, threads)
-    return Influence(vectors, shift, blocks.shares, intercept)
+    return Influence(vectors, shift, blocks.shares, intercept, blocks.marks)
 
 
 def _vectors(

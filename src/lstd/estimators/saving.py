@@ -44,6 +44,7 @@ def write_model(model: Model, path: str | os.PathLike[str]) -> None:
         "statistics": document,
         "singular": bool(model.solution.singular),
         "no_intervals": no_intervals,
+        "marks": None if no_intervals else model.influence.marks.tolist(),
     }
     arrays |= {"weights": model.solution.weights, "condition_number": np.array([model.solution.condition_number])}
     if not no_intervals:
@@ -89,15 +90,15 @@ def unpack_model(document: Mapping[str, Any], arrays: Mapping[str, Array]) -> Mo
         selection=None if selection is None else _selection(selection, arrays, checks),
         checked=checks if selection is None else None,
         options=options, saved_solution=solution,
-        saved_influence=None if no_intervals else _influence(arrays, m, n, settings.fit_intercept),
+        saved_influence=None if no_intervals else _influence(arrays, m, n, settings.fit_intercept, document["marks"]),
     )  # fmt: skip
 
 
-def _influence(arrays: Mapping[str, Array], m: int, n: int, intercept: bool) -> Influence:
+def _influence(arrays: Mapping[str, Array], m: int, n: int, intercept: bool, marks: list[list[int]]) -> Influence:
     shares = arrays["influence_shares"]
     return Influence(
         finite(shaped(arrays["influence_vectors"], len(shares), m, n)), finite(shaped(arrays["influence_shift"], m, n)),
-        finite(shaped(shares, len(shares))), intercept,
+        finite(shaped(shares, len(shares))), intercept, np.array(marks, dtype=np.uint64).reshape(len(shares), 2),
     )  # fmt: skip
 
 

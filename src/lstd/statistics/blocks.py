@@ -127,6 +127,12 @@ class Blocks:
         return np.asarray(size / (size.sum() or 1.0)) if ends[-1] else np.empty(0)
 
     @property
+    def marks(self) -> NDArray[np.uint64]:
+        """Number of rows and mark of each block, by which equal blocks are known, shape (n_blocks, 2)."""
+        until = np.array([(s.n_rows, s.mark) for s in (*self.prefixes, self.total)], dtype=np.uint64)
+        return np.diff(until, axis=0, prepend=np.zeros((1, 2), np.uint64))
+
+    @property
     def layout(self) -> Layout:
         """Where the blocks end."""
         count = self.total.n_groups or self.total.n_episodes
@@ -154,6 +160,7 @@ class Blocks:
         goes_on = total.goes_on_with(rows.first_episode, rows.X_next is not None)
         if rows.groups is not None:
             goes_on = self._in_last_group(rows)
+        rows = replace(rows, place=total.n_rows) if total.n_rows else rows
         layout = replace(self.layout, by_episode=self.by_episode or rows.groups is not None)
         layout, starts = layout.extended(np.concatenate([[not goes_on], rows.begins[1:]]))
         # Starting the threads of the BLAS takes longer than the sums of a short block.

@@ -54,6 +54,7 @@ from lstd.data.settings import VARIANTS, check_ridge
 from lstd.errors import InvalidInputError, UnusedRewardWarning
 from lstd.errors import warn as give_warning
 from lstd.io.archive import read, write
+from lstd.statistics.marks import MODULUS, marks_of
 from lstd.statistics.names_and_labels import About
 from lstd.statistics.packing import pack, unpack
 from lstd.statistics.solve import Solution, check_range, solve
@@ -204,6 +205,7 @@ class LSTDStatistics(ReadOnly):
     about: About = _UNKNOWN
     total_weight: float = 0.0
     sample: SampleSums | None = None  # but for the pending row, unless it is complete; None without ratios and weights
+    mark: int = 0  # of the rows: see `lstd.statistics.marks`
     last_weight: float = 1.0  # of the row that `incoming_trace` leaves; 1 as long as that row is of a chunk before
 
     @classmethod
@@ -429,6 +431,7 @@ class LSTDStatistics(ReadOnly):
             n_groups=_together(one, two, shared=False), first_group=None, last_group=None,
             successors=given.pop() if len(given) == 1 else None,
             unused=one.unused + two.unused, about=about, total_weight=one.total_weight + two.total_weight,
+            mark=(one.mark + two.mark) % MODULUS,
             sample=merged(one.sample, two.sample) if one.n_rows and two.n_rows else one.sample or two.sample,
         ))  # fmt: skip
 
@@ -572,6 +575,7 @@ def _joined(start: LSTDStatistics, later: LSTDStatistics, begins: bool) -> LSTDS
         first_group=start.first_group,
         unused=start.unused + later.unused,
         total_weight=start.total_weight + later.total_weight,
+        mark=(start.mark + later.mark) % MODULUS,
         sample=merged(start.sample, later.sample),
         last_weight=start.last_weight if _is_first(later) else later.last_weight,
     )
@@ -672,12 +676,13 @@ def chunk_statistics(
     rows: Rows, lmbda: float, at: Iterable[int] = (), *, threads: int | None = None
 ) -> Iterator[LSTDStatistics]:
     """Yield statistics of consecutive chunks of rows, cut before each row of `at` too; not checked by `check_sums`."""
-    nothing = LSTDStatistics.empty_like(rows, lmbda)
+    nothing, mark, end = LSTDStatistics.empty_like(rows, lmbda), marks_of(rows), 0
     for chunk, sums in sum_chunks(rows, lmbda, at, threads=threads):
-        yield _of_chunk(chunk, sums, nothing)
+        first, end = end, end + len(chunk)
+        yield _of_chunk(chunk, sums, nothing, mark(first, end))
 
 
-def _of_chunk(rows: Rows, sums: Sums, nothing: LSTDStatistics) -> LSTDStatistics:
+def _of_chunk(rows: Rows, sums: Sums, nothing: LSTDStatistics, mark: int) -> LSTDStatistics:
     end, pending = len(rows) - 1, None
     if not rows.terminated[end]:
         given = rows.X_next is not None
@@ -700,7 +705,7 @@ def _of_chunk(rows: Rows, sums: Sums, nothing: LSTDStatistics) -> LSTDStatistics
         **_groups_of(rows),
         n_rows=len(rows), n_transitions=sums.n_transitions, n_episodes=int(rows.last.sum()),
         successors=rows.X_next is not None, unused=_count_unused(rows), total_weight=sums.total_weight,
-        sample=SampleSums.of(rows, nothing.lmbda),
+        sample=SampleSums.of(rows, nothing.lmbda), mark=mark,
         last_weight=1.0 if rows.weights is None or end == 0 else float(rows.weights[end - 1]),
     )  # fmt: skip
 

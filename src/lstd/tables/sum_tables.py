@@ -181,7 +181,7 @@ def _summed(work: _Work) -> tuple[_Work, Any, list[LSTDStatistics]]:
         return work, None, []
     settings = work.table.leaf.settings
     with memory_suffices(work.table.n - settings.fit_intercept):
-        rows = _rows(work.chunk, settings)
+        rows = replace(_rows(work.chunk, settings), place=work.chunk.first)
         return work, rows, list(chunk_statistics(rows, settings.lmbda, work.starts, threads=1))
 
 

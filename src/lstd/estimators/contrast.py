@@ -1,0 +1,187 @@
+"""The difference of the predictions of two models, such as those of the two arms of an experiment.
+
+With u_e and v_e the influence of block e on the two predictions (:mod:`lstd.estimators.intervals`), the squared
+standard error of the difference is Σ (u_e − v_e)² if both models were fitted to the same blocks, and Σ u_e² + Σ v_e²
+if their data are independent. The degrees of freedom of independent data are those of Welch and Satterthwaite,
+
+    df = (s² + t²)² / (s⁴/df_s + t⁴/df_t),   s² = Σ u_e²,   t² = Σ v_e².
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import special
+
+from lstd.data.checks import check_array, check_flag
+from lstd.data.feature_matrix import Features
+from lstd.errors import InvalidInputError
+from lstd.estimators.base import Predictor, check_level
+from lstd.estimators.inputs import checked_features
+from lstd.estimators.intervals import FEW, Influence, Interval, degrees_of_freedom
+from lstd.statistics.solve import check_range
+
+Array = NDArray[np.float64]
+Rows = tuple[Features, Array, float]  # features, predictions (T, m), and the entry of the column of ones
+
+
+@dataclass(frozen=True, eq=False)
+class Difference(Interval):
+    """The difference of two predictions with its interval, as :class:`lstd.inference.Interval`.
+
+    Attributes
+    ----------
+    paired : bool
+        Whether both models were fitted to the same blocks of data, so that the covariance between them counts.
+    """
+
+    paired: bool = False
+
+
+def difference(
+    a: Predictor, b: Predictor, X: Any, weights: ArrayLike | None = None, level: float = 0.95, *, X_b: Any = None,
+    any_gamma: bool = False,
+) -> Difference:  # fmt: skip
+    """Compute intervals for how much more one model predicts than another: v_a(x) − v_b(x).
+
+    Of the two arms of an experiment (an A/B test), with a model fitted to each, it is the long-run uplift of arm a over
+    arm b. The data of the two are taken as independent, or as paired if both were fitted to the same blocks: the same
+    rows in the same order, with any rewards, weights, λ and α.
+
+    Parameters
+    ----------
+    a, b : fitted LSTD or LSTDCV
+        Models with intervals, of the same features and as many rewards.
+    X : array-like, DataFrame or sparse of shape (T, n)
+        Features of the rows to predict for, such as the first row of each subject.
+    weights : array-like of shape (T,), optional
+        Compute one interval for the weighted sum Σ wᵢ (v_a(xᵢ) − v_b(xᵢ)) instead of one per row; weights 1/T are for
+        the mean.
+    level : float in (0, 1), default 0.95
+        Probability that an interval contains the difference of the fixed points.
+    X_b : array-like, DataFrame or sparse of shape (T, n), optional
+        Features to predict for with b, row by row; by default `X`.
+    any_gamma : bool, default False
+        Whether the two models may have different `gamma`, whose values are sums over different horizons.
+
+    Returns
+    -------
+    Difference
+        With `prediction` (the difference), `lower`, `upper`, `standard_error`, `degrees_of_freedom`, `shift`,
+        `flagged` and `paired`, as :meth:`lstd.LSTD.predict_interval` returns them.
+
+    Raises
+    ------
+    InvalidInputError
+        When the models differ in their features, the number of rewards or `gamma`; when one has no intervals, or an
+        argument breaks a rule.
+
+    Notes
+    -----
+    The states of `X` are given, not sampled: the interval leaves out that other subjects would begin in other states.
+    Where assignment to the arms is random, use the same `X` for both.
+
+    Examples
+    --------
+    Two arms of 100 episodes of one step; rewards are higher by 1 in arm a:
+
+    >>> import numpy as np
+    >>> from lstd import LSTD
+    >>> from lstd.inference import difference
+    >>> random, X, done = np.random.default_rng(0), np.ones((100, 1)), np.ones(100, dtype=bool)
+    >>> a, b = (LSTD(alpha=0.0, fit_intercept=False).fit(X, mean + random.normal(size=100), terminated=done)
+    ...         for mean in (3.0, 2.0))
+    >>> uplift = difference(a, b, [[1.0]])
+    >>> uplift.prediction.round(1), uplift.standard_error.round(2), bool(uplift.lower[0] < 1.0 < uplift.upper[0])
+    (array([1.]), array([0.13]), True)
+    """
+    level = check_level(level)
+    _check_alike(a, b, check_flag("any_gamma", any_gamma))
+    one = _predicted(a, "X", X, weights)
+    two = _predicted(b, "X" if X_b is None else "X_b", X if X_b is None else X_b, weights)
+    if one[1].shape != two[1].shape:
+        raise InvalidInputError(f"`X_b` must have as many rows as `X`, {len(one[1])}; got {len(two[1])}.")
+    paired = _same_blocks(a.model_.influence, b.model_.influence)
+    error, freedom, shift = (_paired if paired else _independent)(a.model_.influence, one, b.model_.influence, two)
+    prediction = one[1] - two[1]
+    half = special.stdtrit(freedom, 0.5 + 0.5 * level) * np.hypot(error, shift)
+    check_range(prediction, half)
+    arrays: dict[str, Any] = {
+        "prediction": prediction, "lower": prediction - half, "upper": prediction + half, "standard_error": error,
+        "degrees_of_freedom": freedom, "shift": -shift, "flagged": freedom < FEW,
+    }  # fmt: skip
+    of_rows = slice(None) if weights is None else 0
+    of_rewards = 0 if a.model_.statistics.single else slice(None)
+    return Difference(
+        **{name: array[of_rows, of_rewards] for name, array in arrays.items()}, level=level, paired=paired
+    )
+
+
+def _check_alike(a: Any, b: Any, any_gamma: bool) -> None:
+    for name, model in (("a", a), ("b", b)):
+        if not isinstance(model, Predictor):
+            raise InvalidInputError(f"`{name}` must be a fitted LSTD or LSTDCV; got {type(model).__name__}.")
+    one, two = a._model, b._model
+    if one.n_features != two.n_features:
+        raise InvalidInputError(
+            f"`a` and `b` must have the same features; a has {one.n_features}, b has {two.n_features}. Fit both to the "
+            "same columns."
+        )
+    pairs = zip(one.names or (), two.names or (), strict=False)
+    if (other := next((pair for pair in pairs if pair[0] != pair[1]), None)) is not None:
+        raise InvalidInputError(
+            f"`a` and `b` must have the same features in the same order; a has {other[0]!r} where b has {other[1]!r}. "
+            "Fit both to the same columns."
+        )
+    m, k = one.statistics.n_rewards, two.statistics.n_rewards
+    if (m, one.statistics.single) != (k, two.statistics.single):
+        raise InvalidInputError(f"`a` and `b` must predict as many rewards, given in the same form; got {m} and {k}.")
+    if one.settings.gamma != two.settings.gamma and not any_gamma:
+        raise InvalidInputError(
+            f"`a` and `b` must have the same `gamma`; got {one.settings.gamma:g} and {two.settings.gamma:g}, whose "
+            "values are sums over different horizons. Fit both with one, or pass any_gamma=True."
+        )
+    for name, model in (("a", one), ("b", two)):
+        if model.no_intervals:
+            raise InvalidInputError(f"`{name}` has no intervals: {model.no_intervals}")
+
+
+def _predicted(estimator: Predictor, name: str, X: Any, weights: ArrayLike | None) -> Rows:
+    """Return features, predictions and ones of rows, or of their weighted sum."""
+    model = estimator.model_
+    phi = checked_features(estimator, X)
+    values = model.predict(phi).reshape(phi.shape[0], -1)
+    if weights is None:
+        return phi, values, 1.0
+    along = check_array("weights", weights, (phi.shape[0],))
+    with np.errstate(over="ignore", invalid="ignore"):
+        phi, values = np.asarray(phi.T @ along)[np.newaxis], (along @ values)[np.newaxis]
+    check_range(phi, values)
+    return phi, values, float(along.sum())
+
+
+def _same_blocks(one: Influence, two: Influence) -> bool:
+    return np.array_equal(one.marks, two.marks)
+
+
+def _paired(one: Influence, rows: Rows, two: Influence, others: Rows) -> tuple[Array, Array, Array]:
+    """Compute standard error, degrees of freedom and shift, (T, m)."""
+    error, freedom, shift = np.empty((3, *rows[1].shape))
+    pairs = zip(one.along(rows[0], rows[2]), two.along(others[0], others[2]), strict=True)
+    for (part, u, shift_u), (_, v, shift_v) in pairs:
+        squares = (u - v) ** 2
+        error[part], shift[part] = np.sqrt(squares.sum(axis=1)), shift_u - shift_v
+        freedom[part] = degrees_of_freedom(squares, (one.shares + two.shares) / 2.0)
+    return error, freedom, shift
+
+
+def _independent(one: Influence, rows: Rows, two: Influence, others: Rows) -> tuple[Array, Array, Array]:
+    """Compute the same for independent data."""
+    (s, df_s, shift_s), (t, df_t, shift_t) = one.spread(rows[0], rows[2]), two.spread(others[0], others[2])
+    error = np.hypot(s, t)
+    size = np.where(error > 0.0, error, 1.0)
+    known = (s / size) ** 4 / df_s + (t / size) ** 4 / df_t
+    return error, np.where(error > 0.0, 1.0 / np.where(known > 0.0, known, 1.0), 2.0), shift_s - shift_t

@@ -1,0 +1,47 @@
+"""Marks by which the blocks of two models are known to hold the same rows.
+
+The mark of rows is Σ_t Σ_j k_j bits(x_tj) modulo 2⁶⁴, with odd numbers k_j and the bits of a feature as an integer.
+Marks of consecutive rows add up, whatever λ, weights and rewards are. For speed, the sum takes all of the first 1024
+rows of a stream and then every 64th. Other features have another mark but for one case in 2⁶⁴, unless features have
+few values and the counts of these agree in every block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from scipy import sparse
+
+from lstd.data.feature_matrix import Features
+from lstd.data.rows import Rows
+
+MODULUS = 2**64
+_ALL, _EVERY = 1024, 64
+_ODD = 0x9E3779B97F4A7C15  # 2⁶⁴ over the golden ratio: its multiples are far apart
+
+
+def marks_of(rows: Rows) -> Callable[[int, int], int]:
+    """Return a function that gives the mark of the rows from one to another."""
+    n = rows.n_features - rows.intercept
+    head = min(max(_ALL - rows.place, 0), len(rows))
+    tail = max(_ALL, rows.place) + -max(_ALL, rows.place) % _EVERY - rows.place  # first row of every 64th
+    some = rows.X[:head] if tail >= len(rows) else _both(rows.X[:head], rows.X[tail::_EVERY])
+    odd = np.uint64(_ODD) * np.arange(1, 2 * n, 2, dtype=np.uint64)
+    if sparse.issparse(some):
+        kept = some.indices < n
+        terms = np.where(kept, some.data.view(np.uint64) * odd[np.where(kept, some.indices, 0)], np.uint64(0))
+        until = np.append(np.uint64(0), np.cumsum(terms))[some.indptr]
+    else:
+        bits = np.ascontiguousarray(some[:, :n], dtype=np.float64).view(np.uint64)
+        until = np.zeros(len(bits) + 1, np.uint64)
+        np.cumsum((bits * odd).sum(axis=1), out=until[1:])
+
+    def count(row: int) -> int:
+        return min(row, head) + max(0, -((tail - row) // _EVERY))
+
+    return lambda first, last: (int(until[count(last)]) - int(until[count(first)])) % MODULUS
+
+
+def _both(one: Features, two: Features) -> Features:
+    return sparse.vstack([one, two], format="csr") if sparse.issparse(one) else np.vstack([one, two])
