@@ -46,6 +46,9 @@ html_show_sourcelink = False
 html_copy_source = False
 html_theme_options = {
     "header_links_before_dropdown": 8,
+    "navbar_align": "left",
+    "navbar_persistent": [],
+    "navbar_end": ["search-button", "theme-switcher"],
     "navigation_with_keys": False,
     "show_toc_level": 2,
     "secondary_sidebar_items": ["page-toc"],
@@ -90,8 +93,10 @@ def math_renderer(block):
         number = f'<span class="eqno">({node["number"]})</span>' if block and node.get("number") else ""
         identity = f' id="{node["ids"][0]}"' if block and node.get("ids") else ""
         formula = latex2mathml.tex2mathml(node.astext(), as_block=block)
-        tag = "div" if block else "span"
-        translator.body.append(f'<{tag} class="math"{identity}>{number}{formula}</{tag}>')
+        if block:
+            translator.body.append(f'<div class="math"{identity}><div class="formula">{formula}</div>{number}</div>')
+        else:
+            translator.body.append(f'<span class="math">{formula}</span>')
         raise nodes.SkipNode
 
     return visit

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import pkgutil
 import re
 from pathlib import Path
 
@@ -71,6 +72,12 @@ def test_links_and_anchors_lead_somewhere(page):
 
 def made_by_the_build(path):
     return path.parent.name in ("gallery", "tutorial") and path.suffix == ".rst"
+
+
+@pytest.mark.parametrize("page", sorted((DOCS / "theory").glob("*.md")), ids=name_of)
+def test_functions_that_compute_a_formula_exist(page):
+    for name in re.findall(r"`(lstd(?:\.\w+)+)`", page.read_text(encoding="utf-8")):
+        assert pkgutil.resolve_name(name) is not None
 
 
 # ---------------------------------------------------------------- reference and gallery
