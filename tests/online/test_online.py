@@ -270,7 +270,7 @@ BAD_SNAPSHOTS = {
     "text": lambda: "snapshot",
     "empty": dict,
     "damaged": lambda: Damaged(good()),
-    "later version": lambda: broken(version=np.array(4)),
+    "later version": lambda: broken(version=np.array(5)),
     "version is text": lambda: broken(version=np.array("x")),
     "version is NaN": lambda: broken(version=np.array(np.nan)),
     "two versions": lambda: broken(version=np.array([2, 2])),

@@ -220,6 +220,19 @@ def move(  # type: ignore[no-untyped-def]
 
 
 @kernel
+def follow(rewards, state, counts, others):  # type: ignore[no-untyped-def]
+    """Update θ and b, `others` (2, m, …), of m more rewards of the transition that was just taken."""
+    phi, y, z, lanes = state[PHI], state[Y], state[TRACE], lanes_of(state)
+    q = panel(state, counts, Q_INVERSE)[counts[WAITING_INVERSE] - 1]
+    for j in range(len(rewards)):
+        theta, b, gain = others[0, j], others[1, j], state[SCALARS, WEIGHT] * rewards[j]
+        phi_theta, _, _ = dots(phi, theta, theta, theta, lanes)
+        for i in range(len(phi)):
+            theta[i] = theta[i] - q[i] * phi_theta + gain * y[i]
+            b[i] += gain * z[i]
+
+
+@kernel
 def finish(lost, discount, terminated, state, counts):  # type: ignore[no-untyped-def]
     """Set the discount for the next transition; return whether a check is due."""
     state[SCALARS, DECAY] = 0.0 if terminated else discount
@@ -376,4 +389,5 @@ _STATE = (types.float64[:, ::1], types.int64[::1])
 SIGNATURES = {
     "step": (_ROW, _ROW, *_NUMBERS, *_STATE),
     "step_sparse": (_INDICES, _ROW, _INDICES, _ROW, *_NUMBERS, *_STATE),
+    "follow": (_ROW, *_STATE, types.float64[:, :, ::1]),
 }

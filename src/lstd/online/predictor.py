@@ -79,6 +79,7 @@ class OnlinePredictor(ABC):
         Returns
         -------
         float or ndarray of shape (k,)
+            With several rewards of shape (m,) or (k, m).
 
         Raises
         ------
@@ -88,15 +89,15 @@ class OnlinePredictor(ABC):
         n, weights, x = self.n_features, self.weights, by_name("x", x, self._names)
         if isinstance(x, tuple):
             row = check_sparse_row("x", x, n)
-            return float(product("x", row.values, weights[row.indices]))
+            return _plain(product("x", row.values, weights.T[row.indices]))
         if not sparse.issparse(x):
             x = to_real_array("x", x)
             if x.ndim == 1:
-                return float(product("x", check_array("x", x, (n,)), weights))
+                return _plain(product("x", check_array("x", x, (n,)), weights.T))
         phi = check_features("x", x)
         if phi.shape[1] != n:
             raise InvalidInputError(f"`x` must have {n} features, as the estimator has; got shape {phi.shape}.")
-        return product("x", phi, weights)
+        return product("x", phi, weights.T)
 
     def __repr__(self) -> str:
         values = {name: getattr(self, name) for name in list(inspect.signature(type(self)).parameters)[1:]}
@@ -105,3 +106,7 @@ class OnlinePredictor(ABC):
 
     def __copy__(self) -> Self:
         return copy.deepcopy(self)  # two estimators must not learn into the same arrays
+
+
+def _plain(value: Array) -> Any:
+    return value if value.ndim else float(value)

@@ -51,8 +51,12 @@ class Recursion(OnlinePredictor):
     A includes the variant's boundary terms of truncated ends, but not the boundary term of the last transition.
     """
 
-    def __init__(self, n_features: int, lmbda: float, alpha: float | Array, variant: str, check_every: int) -> None:
+    def __init__(
+        self, n_features: int, lmbda: float, alpha: float | Array, variant: str, check_every: int,
+        n_rewards: int | None = None,
+    ) -> None:  # fmt: skip
         self.n_features = n = n_features
+        self.n_rewards = n_rewards
         self.lmbda, self.alpha, self.variant, self.check_every = lmbda, alpha, variant, check_every
         length, waiting = padded(n), _panel(n)
         self._state = aligned(kernels.N_VECTORS + 4 * waiting + 2 * length, length)
@@ -64,15 +68,21 @@ class Recursion(OnlinePredictor):
         self._matrices[INVERSE, np.arange(n), np.arange(n)] = 1.0 / np.where(alpha > 0.0, alpha, 1.0)
         if not np.all(alpha > 0.0):  # no inverse yet: a check recomputes it once the data determine the weights
             self._counts[READING] = SOLVED
+        # θ and b of the rewards after the first, unless the reward is a number
+        self._others = None if n_rewards is None else aligned(2, n_rewards - 1, length)
         self._boundary: Array | None = None  # B, from the first truncated end on
         self._read: tuple[int, float, Array] | None = None  # update, fraction and weights of the last slow reading
-        self._typed, self._typed_sparse = compiled(kernels, "step"), False
+        self._compile()
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self._state = aligned(*state["_state"].shape)
         self._state[:] = state["_state"]
-        self._typed, self._typed_sparse = compiled(kernels, "step"), False  # a new process compiles its own
+        self._compile()  # a new process compiles its own
+
+    def _compile(self) -> None:
+        self._typed, self._typed_sparse = compiled(kernels, "step"), False
+        self._direct = self._typed and self._others is None  # an update with numbers needs no conversion
 
     @property
     def n_updates(self) -> int:
@@ -136,6 +146,8 @@ class Recursion(OnlinePredictor):
         self._subtract_outer(SYSTEM, -phi, -c * self._state[TRACE])
         y -= q * (phi @ y)
         theta -= q * (phi @ theta)
+        for theta in () if self._others is None else self._others[0]:
+            theta -= q * (phi @ theta)
         self._scalars[kernels.BOOTSTRAP] = 0.0
         kept = abs(1.0 - next_y) >= kernels.LOST * (1.0 + abs(next_y)) and abs(1.0 - next_y) * kernels.LOST <= 1.0
         return kernels.DONE if kept else kernels.CHECK
@@ -191,8 +203,9 @@ class Recursion(OnlinePredictor):
             theta = self._weights_from_recursion(fraction)
             if theta is not None:
                 return theta
-        solution = solve(self._matrix(fraction), self._state[MOMENT, : self.n_features, np.newaxis], self.alpha)
-        weights = solution.weights[:, 0]
+        moments = np.stack([moment for _, moment in self._columns()], axis=1)
+        solution = solve(self._matrix(fraction), moments, self.alpha)
+        weights = solution.weights[:, 0] if self.n_rewards is None else np.ascontiguousarray(solution.weights.T)
         if solution.condition_number <= SOLVED_ABOVE:  # otherwise solve and warn at each reading
             self._read = self.n_updates, fraction, weights.copy()
         return weights
@@ -200,18 +213,30 @@ class Recursion(OnlinePredictor):
     @np.errstate(all="ignore")  # an overflow shows as NaN
     def _weights_from_recursion(self, fraction: float) -> Array | None:
         """Read weights from the recursion, corrected if necessary; None if the correction fails."""
-        theta, grown = self._read_out(fraction)
-        if self._counts[READING] == FAST and grown <= _GROWN and np.isfinite(theta).all():
-            return theta
-        if self._scalars[kernels.CONDITION] * grown <= SOLVED_ABOVE and self._correct(theta, fraction):
-            self._read = self.n_updates, fraction, theta
-            return theta.copy()
-        return None
+        found, corrected = [], False
+        for column, moment in self._columns():
+            theta, grown = self._read_out(column, fraction)
+            if not (self._counts[READING] == FAST and grown <= _GROWN and np.isfinite(theta).all()):
+                within = self._scalars[kernels.CONDITION] * grown <= SOLVED_ABOVE
+                if not (within and self._correct(theta, moment, fraction)):
+                    return None
+                corrected = True
+            found.append(theta)
+        weights = found[0] if self.n_rewards is None else np.stack(found)
+        if corrected:
+            self._read = self.n_updates, fraction, weights.copy()
+        return weights
 
-    def _read_out(self, fraction: float) -> tuple[Array, float]:
+    def _columns(self) -> list[tuple[Array, Array]]:
+        """Return views of θ and b of each reward, (n,) each."""
+        n = self.n_features
+        first = self._state[WEIGHTS, :n], self._state[MOMENT, :n]
+        return [first] if self._others is None else [first, *zip(*self._others[:, :, :n], strict=True)]
+
+    def _read_out(self, column: Array, fraction: float) -> tuple[Array, float]:
         """Compute θ_c = θ + c y (φ₊ᵀθ) / (1 − c φ₊ᵀy), and the factor by which this may multiply errors."""
         n, c = self.n_features, fraction * self._scalars[kernels.BOOTSTRAP]
-        theta: Array = self._state[WEIGHTS, :n].copy()
+        theta: Array = column.copy()
         if c == 0.0:
             return theta, 1.0
         phi, y = self._state[NEXT, :n], self._state[Y, :n]
@@ -219,12 +244,12 @@ class Recursion(OnlinePredictor):
         theta += y * (c * float(phi @ theta) / rest)
         return theta, float(1.0 + c * (np.abs(phi) @ np.abs(y)) / abs(rest))
 
-    def _correct(self, theta: Array, fraction: float) -> bool:
+    def _correct(self, theta: Array, moment: Array, fraction: float) -> bool:
         """Add P_c (b − (A_c + αI)θ_c) to θ_c until it changes by rounding only; False if it does not converge."""
-        n, scale = self.n_features, self._state[SCALE, : self.n_features]
+        scale = self._state[SCALE, : self.n_features]
         enough = max(1e-13, 4.0 * _EPS * self._scalars[kernels.CONDITION])
         for _ in range(_CORRECTIONS):
-            move = self._times_inverse(self._state[MOMENT, :n] - self._times_system(theta, fraction), fraction)
+            move = self._times_inverse(moment - self._times_system(theta, fraction), fraction)
             theta += move
             size = relative_size(move, theta, scale)
             if size <= enough:
@@ -253,7 +278,7 @@ class Recursion(OnlinePredictor):
     def residual(self) -> float:
         """Compute the relative error of the recursion, independent of the units of features.
 
-        It is the largest of ``|P(w − (A + αI)v)| / |v|`` over (v, w) = (θ, b) and (y, z), and of
+        It is the largest of ``|P(w − (A + αI)v)| / |v|`` over (v, w) = each (θ, b) and (y, z), and of
         ``|P(A + αI)v − v| / |v|`` for a fixed random v, with each entry in units of its feature. It is below 1e-12 if
         no digits were lost, and NaN if numbers overflowed. Takes O(n²).
         """
@@ -264,13 +289,14 @@ class Recursion(OnlinePredictor):
         """Compute the `residual` for M = A + αI, its inverse, and units of the features."""
         n = self.n_features
         probe = scale * _probe(n)
-        v = np.stack([self._state[WEIGHTS, :n], self._state[Y, :n], probe], axis=1)
+        thetas, moments = zip(*self._columns(), strict=True)
+        v = np.stack([*thetas, self._state[Y, :n], probe], axis=1)
         image = M @ v
-        w = np.stack([self._state[MOMENT, :n], self._state[TRACE, :n], image[:, 2]], axis=1)
-        image[:, 2] = 0.0
+        w = np.stack([*moments, self._state[TRACE, :n], image[:, -1]], axis=1)
+        image[:, -1] = 0.0
         move = inverse @ (w - image)
-        move[:, 2] -= probe
-        return float(np.max([relative_size(move[:, k], v[:, k], scale) for k in range(3)]))
+        move[:, -1] -= probe
+        return float(np.max([relative_size(move[:, k], v[:, k], scale) for k in range(v.shape[1])]))
 
     def _check(self) -> None:
         """Run a check if one is due; an update that lost digits brings the next check forward."""
@@ -323,7 +349,8 @@ class Recursion(OnlinePredictor):
         self._panels[[kernels.Q_INVERSE, kernels.R_INVERSE]] = 0.0
         self._matrices[INVERSE, :n, :n] = solution.inverse
         counts[kernels.WAITING_INVERSE] = counts[kernels.AHEAD] = 0
-        self._state[WEIGHTS, :n] = solution.inverse @ self._state[MOMENT, :n]
+        for theta, moment in self._columns():
+            theta[:] = solution.inverse @ moment
         self._state[Y, :n] = solution.inverse @ self._state[TRACE, :n]
         self._state[SCALE, :n] = solution.scale
         counts[REPAIRS] += 1

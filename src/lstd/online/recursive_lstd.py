@@ -14,6 +14,7 @@ can still be solved for.
 from __future__ import annotations
 
 import contextlib
+import copy
 from collections.abc import Mapping
 from typing import Any
 
@@ -23,11 +24,15 @@ from numpy.typing import ArrayLike, NDArray
 
 from lstd._kernels import recursive_update as kernels
 from lstd._kernels.recursive_update import DONE, JUMP, step, step_sparse
+from lstd.data.check_rows import PerRow, check_rows
 from lstd.data.checks import check_choice, check_flag, check_integer, check_real, is_single
+from lstd.data.feature_matrix import by_name
+from lstd.data.rows import Rows
 from lstd.data.settings import ALPHA, GAMMA, LMBDA, VARIANT, VARIANTS, check_ridge
-from lstd.errors import BrokenEpisodeWarning, warn
+from lstd.errors import BrokenEpisodeWarning, InvalidInputError, warn
 from lstd.online import snapshot as snapshots
 from lstd.online import transition
+from lstd.online.recorded_rows import OpenEnd, goes_on, learn
 from lstd.online.recursion import Recursion
 from lstd.online.transition import Array, SparseRow
 
@@ -56,6 +61,9 @@ class RecursiveLSTD(Recursion):
         the weights of such features, weights are solved for when they are read.
     variant : {"boyan", "uncorrected", "mixed"}, default "boyan"
         The estimator of :attr:`weights` and :meth:`predict`.
+    n_rewards : int, optional
+        Number of rewards per transition, m. :attr:`weights` then has shape (m, n), and predictions a column for each.
+        Without it a reward is a number.
     check_every : int, optional
         Largest number of updates between two checks, by default the larger of 1000 and 10 n. The first check comes
         after the larger of n and 16 updates. Intervals then double until a check finds lost digits. A check takes
@@ -117,6 +125,7 @@ class RecursiveLSTD(Recursion):
         alpha: float | ArrayLike = ALPHA,
         variant: str = VARIANT,
         *,
+        n_rewards: int | None = None,
         check_every: int | None = None,
     ) -> None:
         n = check_integer("n_features", n_features, 1)
@@ -128,8 +137,10 @@ class RecursiveLSTD(Recursion):
             _check_alpha(alpha, n),
             check_choice("variant", variant, VARIANTS),
             check_integer("check_every", every, 1),
+            None if n_rewards is None else check_integer("n_rewards", n_rewards, 1),
         )
         self._warned = False
+        self._open: OpenEnd | None = None  # of the rows of `partial_fit`
 
     # ------------------------------------------------------------ learning
 
@@ -151,7 +162,7 @@ class RecursiveLSTD(Recursion):
         Parameters
         ----------
         x, reward, x_next, terminated, truncated, discount, importance_ratio
-            As in :meth:`lstd.TD.update`.
+            As in :meth:`lstd.TD.update`; with `n_rewards`, `reward` has shape (m,).
         weight : float, at least 0, default 1.0
             Weight of the transition in the sums; see :meth:`lstd.LSTD.fit`.
         trace_coefficient : float, at least 0, default 1.0
@@ -174,7 +185,7 @@ class RecursiveLSTD(Recursion):
         if discount is None:
             discount = self.gamma
         code = kernels.BAD
-        if self._typed and terminated is False and truncated is False:  # no conversion needed
+        if self._direct and terminated is False and truncated is False:  # no conversion needed
             try:
                 if type(x) is ndarray:
                     code = step(x, x_next, reward, discount, importance_ratio, False, self._state, self._counts)
@@ -198,6 +209,10 @@ class RecursiveLSTD(Recursion):
         terminated = check_flag("terminated", terminated)
         truncated = check_flag("truncated", truncated)
         x_next = x if terminated else x_next
+        rest = None
+        if self._others is not None:
+            rest = transition.check_rewards(reward, self._others.shape[1] + 1)
+            reward, rest = float(rest[0]), rest[1:]
         numbers = (reward, discount, importance_ratio, terminated)
         code = kernels.BAD
         if self._typed:
@@ -211,6 +226,9 @@ class RecursiveLSTD(Recursion):
                     code = kernels.step_sparse(*rows, *numbers, self._state, self._counts)
         if code < DONE:
             code = self._convert_and_step(x, x_next, *numbers)
+        if rest is not None:
+            transition.compiled(kernels, "follow")
+            kernels.follow(rest, self._state, self._counts, self._others)
         return max(int(code), self._truncate()) if truncated else int(code)
 
     def _convert_and_step(
@@ -241,6 +259,76 @@ class RecursiveLSTD(Recursion):
             raise transition.too_large(row, successor, numbers[0])
         return code
 
+    def partial_fit(
+        self, X: Any, y: ArrayLike, *, episode: PerRow = None, terminated: PerRow = None, X_next: Any = None,
+        discount: PerRow = None, importance_ratio: PerRow = None, trace_coefficient: PerRow = None,
+        weight: PerRow = None, return_predictions: bool = False,
+    ) -> Any:  # fmt: skip
+        """Learn from recorded rows in time order, as from one :meth:`update` per transition.
+
+        Parameters
+        ----------
+        X, y, episode, terminated, X_next, discount, importance_ratio, trace_coefficient, weight
+            As in :meth:`lstd.LSTD.partial_fit`. The first row of the next call is the successor of the last row of this
+            one, unless that terminated or the ids differ. An :meth:`update` in between takes its place.
+        return_predictions : bool, default False
+            Whether to return the prediction for each row before its transition is learned, as a live system would have
+            made it.
+
+        Returns
+        -------
+        self, or ndarray of shape (T,) or (T, m) with `return_predictions`
+
+        Raises
+        ------
+        InvalidInputError
+            When an argument breaks a rule, or sums would overflow. The estimator is unchanged then.
+
+        Warns
+        -----
+        MissingTerminationWarning
+            When `episode` is given without `terminated`.
+        LostDigitsWarning, BrokenEpisodeWarning
+            As by :meth:`update`.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from lstd import RecursiveLSTD
+        >>> model = RecursiveLSTD(1, gamma=0.5, lmbda=0.0, alpha=1.0)
+        >>> model.partial_fit(np.ones((4, 1)), np.ones(4), return_predictions=True).round(2)
+        array([0.  , 0.67, 1.  , 1.2 ])
+        """
+        rows = check_rows(
+            by_name("X", X, self._names), y, gamma=self.gamma, episode=episode, terminated=terminated, X_next=X_next,
+            discount=discount, importance_ratio=importance_ratio, trace_coefficient=trace_coefficient, weight=weight,
+        )  # fmt: skip
+        if rows.n_features != self.n_features:
+            raise InvalidInputError(f"`X` must have {self.n_features} features; got {rows.n_features}.")
+        expected = (len(rows),) if self.n_rewards is None else (len(rows), self.n_rewards)
+        given = (len(rows),) if rows.single else rows.y.shape
+        if given != expected:
+            raise InvalidInputError(f"`y` must have shape {expected}, as `n_rewards` says; got {given}.")
+        predictions = np.empty(expected) if check_flag("return_predictions", return_predictions) else None
+        if len(rows):
+            self._learn_rows(rows, predictions)
+        self._names = self._names or rows.names
+        return self if predictions is None else predictions
+
+    def _learn_rows(self, rows: Rows, predictions: Array | None) -> None:
+        """Learn from rows, or from none if one of them is refused."""
+        kept = copy.deepcopy(vars(self))
+        before = self._open if self._open is not None and self._open.n_updates == self.n_updates else None
+        try:
+            if before is not None and not goes_on(rows, before.episode, before.pending is None, before.missing):
+                before = None
+                if self._truncate() != DONE:
+                    self._check()
+            self._open = learn(self, rows, before, predictions)
+        except BaseException:
+            self.__setstate__(kept)
+            raise
+
     # ------------------------------------------------------------ reading
 
     @property
@@ -248,7 +336,7 @@ class RecursiveLSTD(Recursion):
         return self.weights_for(self.variant)
 
     def weights_for(self, variant: str) -> Array:
-        """Return the weights of any variant after the last transition, shape (n,).
+        """Return the weights of any variant after the last transition, shape (n,) or (m, n).
 
         After an episode was truncated, the weights of variants other than the estimator's take O(n³): their matrices
         differ by one term for each truncated end.
@@ -275,6 +363,7 @@ class RecursiveLSTD(Recursion):
             "check_every": np.array(self.check_every),
             "warned": np.array(self._warned),
             "boundary": np.zeros((0, 0)) if self._boundary is None else self._boundary.copy(),
+            **snapshots.packed_end(self._open, self.n_updates, self.n_features),
             **{name: view.copy() for name, view in self._views().items()},
         }
 
@@ -304,13 +393,15 @@ class RecursiveLSTD(Recursion):
         state = snapshots.check_snapshot(snapshot)
         alpha, every = state["alpha"], int(state["check_every"])
         parameters = (*state["parameters"].tolist(), alpha if alpha.ndim else float(alpha), str(state["variant"]))
-        model = cls(state["vectors"].shape[1], *parameters, check_every=every)
+        n_rewards = None if state["others"].ndim == 1 else state["others"].shape[1] + 1
+        model = cls(state["vectors"].shape[1], *parameters, n_rewards=n_rewards, check_every=every)
         if state["panels"].shape[1] != model._panels.shape[1]:
             raise snapshots.not_a_snapshot(f"'panels' has shape {state['panels'].shape}")
         for name, view in model._views().items():
             view[...] = state[name]
         model._boundary = state["boundary"].copy() if state["boundary"].size else None
         model._warned = bool(state["warned"])
+        model._open = snapshots.unpacked_end(state, n_rewards)
         return model
 
     def _views(self) -> dict[str, NDArray[Any]]:
@@ -319,6 +410,7 @@ class RecursiveLSTD(Recursion):
         return {
             "vectors": self._state[: kernels.SCALARS, :n], "scalars": self._scalars[: kernels.N_SCALARS],
             "panels": self._panels[:, :, :n], "matrices": self._matrices[:, :n, :n], "counts": self._counts,
+            "others": np.zeros(0) if self._others is None else self._others[:, :, :n],
         }  # fmt: skip
 
 

@@ -10,12 +10,17 @@ from numpy.typing import NDArray
 
 from lstd._kernels import recursive_update as kernels
 from lstd.errors import InvalidInputError
+from lstd.online.recorded_rows import OpenEnd
 from lstd.online.recursion import INTERVAL, READING, SOLVED
+from lstd.online.transition import SparseRow
 
-VERSION = 3
-_NUMBERS = ("parameters", "alpha", "vectors", "panels", "matrices", "boundary", "scalars")
-_KINDS = {"version": "iu", "variant": "U", "check_every": "iu", "warned": "b", "counts": "iu"}
+VERSION = 4
+_NUMBERS = (
+    "parameters", "alpha", "vectors", "panels", "matrices", "boundary", "scalars", "others", "end", "end_x",
+)  # fmt: skip
+_KINDS = {"version": "iu", "variant": "U", "check_every": "iu", "warned": "b", "counts": "iu", "end_episode": "U"}
 _KINDS |= dict.fromkeys(_NUMBERS, "f")
+_PENDING = ("discount", "importance_ratio", "weight", "trace_coefficient")
 # Vectors of sums over the data; the others belong to the inverse and may have overflowed.
 _SUMS = [kernels.TRACE, kernels.MOMENT, kernels.NEXT, kernels.SCALE]
 
@@ -42,7 +47,11 @@ def check_snapshot(snapshot: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
         "warned": (), "vectors": (kernels.SCALARS, n),
         "panels": (4, waiting, n), "matrices": (2, n, n), "scalars": (kernels.N_SCALARS,),
         "counts": (kernels.N_COUNTS,), "boundary": (0, 0) if boundary.shape == (0, 0) else (n, n),
+        "others": (0,) if arrays["others"].ndim == 1 else (2, *arrays["others"].shape[1:2], n), "end_episode": (),
     }  # fmt: skip
+    m = arrays["others"].shape[1] + 1 if arrays["others"].ndim > 1 else 1
+    if arrays["end"].shape not in ((0,), (2,), (6 + m,)) or arrays["end_x"].shape not in ((0,), (n,)):
+        raise not_a_snapshot(f"'end' has shape {arrays['end'].shape}")
     for name, shape in shapes.items():
         if arrays[name].shape != shape:
             raise not_a_snapshot(f"{name!r} has shape {arrays[name].shape}, not {shape}")
@@ -74,7 +83,8 @@ def _check_values(arrays: Mapping[str, NDArray[Any]]) -> None:
     if scalars[kernels.LMBDA] != arrays["parameters"][1] or not known:
         raise not_a_snapshot(f"its 'scalars' are {scalars.tolist()}")
     sums = {
-        "vectors": vectors[_SUMS], "matrices": arrays["matrices"][kernels.SYSTEM], "boundary": arrays["boundary"],
+        "others": arrays["others"], "vectors": vectors[_SUMS],
+        "matrices": arrays["matrices"][kernels.SYSTEM], "boundary": arrays["boundary"],
         "panels": arrays["panels"][2:, : arrays["counts"][kernels.WAITING_SYSTEM]],
     }  # fmt: skip
     for name, values in sums.items():
@@ -82,3 +92,32 @@ def _check_values(arrays: Mapping[str, NDArray[Any]]) -> None:
             raise not_a_snapshot(f"{name!r} has sums that are not finite")
     if not (vectors[kernels.SCALE] > 0.0).all():
         raise not_a_snapshot("'vectors' has scales that are not positive")
+
+
+def packed_end(end: OpenEnd | None, n_updates: int, n: int) -> dict[str, NDArray[Any]]:
+    """Return arrays of the end of recorded rows, unless updates came after them."""
+    none = np.zeros(0)
+    if end is None or end.n_updates != n_updates:
+        return {"end": none, "end_x": none, "end_episode": np.array("")}
+    about = [float(end.episode is not None), float(end.missing)]
+    episode = np.array("" if end.episode is None else str(end.episode))
+    if end.pending is None:
+        return {"end": np.array(about), "end_x": none, "end_episode": episode}
+    numbers = [end.pending.get(name, 1.0) for name in _PENDING]
+    x = end.pending["x"]
+    row = SparseRow(*x).dense(n) if isinstance(x, tuple) else np.asarray(x)
+    rewards = np.atleast_1d(end.pending["reward"])
+    return {"end": np.concatenate([about, numbers, rewards]), "end_x": row, "end_episode": episode}
+
+
+def unpacked_end(state: Mapping[str, NDArray[Any]], n_rewards: int | None) -> OpenEnd | None:
+    """Return the end of recorded rows from arrays; its id as text."""
+    end = state["end"]
+    if not len(end):
+        return None
+    pending: dict[str, Any] | None = None
+    if len(end) > 2:
+        pending = dict(zip(_PENDING, end[2:6].tolist(), strict=True)) | {"x": state["end_x"].copy()}
+        pending["reward"] = float(end[6]) if n_rewards is None else end[6:].copy()
+    episode = str(state["end_episode"]) if end[0] else None
+    return OpenEnd(int(state["counts"][kernels.UPDATES]), episode, pending, bool(end[1]))

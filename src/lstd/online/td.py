@@ -19,12 +19,12 @@ from lstd._kernels.td_update import step
 from lstd.data.check_rows import PerRow, check_rows
 from lstd.data.checks import check_choice, check_flag, check_integer, check_real
 from lstd.data.feature_matrix import Features, by_name, check_finite
-from lstd.data.parsing import same_id
 from lstd.data.rows import Rows
 from lstd.data.settings import GAMMA, LMBDA
 from lstd.errors import InvalidInputError
 from lstd.online import transition
 from lstd.online.predictor import OnlinePredictor
+from lstd.online.recorded_rows import goes_on
 from lstd.online.transition import Array, SparseRow
 
 ENTRIES_AT_ONCE = 2**20  # of sparse rows made dense at a time, 8 MiB
@@ -166,29 +166,10 @@ class TemporalDifference(OnlinePredictor):
         self._names = self._names or rows.names
         return self
 
-    def _continues(self, rows: Rows) -> bool:
-        """Return whether the rows continue the episode of the last call; raises if the two calls do not fit."""
-        if not self._open:
-            return False
-        if self._successors != (rows.X_next is not None):
-            raise InvalidInputError("`X_next` must be given for all chunks of a stream or for none.")
-        if (self._episode is None) != (rows.first_episode is None):
-            raise InvalidInputError(
-                "`episode` must be given for all chunks of a stream or for none, because a chunk may continue the "
-                "episode of the previous chunk."
-            )
-        continues = same_id(self._episode, rows.first_episode)
-        if continues and self._pending is not None and math.isnan(self._pending.reward):
-            raise InvalidInputError(
-                "`y` must be finite on a row whose episode continues in the next chunk; the last row of the chunk "
-                "before has NaN. Pass that reward, or give the next chunk another `episode` id if the episode was cut "
-                "off there."
-            )
-        return continues
-
     def _learn_stream(self, rows: Rows) -> None:
         """Learn from the rows; at a value that is not finite, restore the arrays and check the features."""
-        continues = self._continues(rows)
+        missing = self._pending is not None and math.isnan(self._pending.reward)
+        continues = self._open and goes_on(rows, self._episode, self._successors, missing)
         before = [array.copy() for array in self._arrays]
         if not self._learn(rows, continues, trusted=False):
             for array, old in zip(self._arrays, before, strict=True):

@@ -128,6 +128,16 @@ def check_numbers(reward: Any, discount: Any, importance_ratio: Any) -> tuple[fl
     )
 
 
+def check_rewards(rewards: Any, m: int) -> Array:
+    """Check the rewards of a transition, (m,), each so small that its products with the trace do not overflow."""
+    values = check_array("reward", rewards, (m,))
+    if not (np.abs(values) <= HUGE).all():
+        raise InvalidInputError(
+            f"`reward` must be below {HUGE:.0e}; got {np.abs(values).max():.1e}. Scale rewards to order 1."
+        )
+    return values
+
+
 def check_pair(x: Any, x_next: Any, terminated: bool, n: int) -> tuple[Array | SparseRow, Array | SparseRow]:
     """Check both rows and convert them to one type; `x_next` is not used, and may be None, if `terminated`."""
     row = check_row("x", x, n)

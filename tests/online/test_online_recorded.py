@@ -1,0 +1,194 @@
+"""RecursiveLSTD with several rewards, and learning recorded rows: the definition, and the same bits as updates."""
+
+from __future__ import annotations
+
+import copy
+import io
+import pickle
+import warnings
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+import naive
+from lstd import LSTD, RecursiveLSTD
+from lstd._kernels import recursive_update as kernels
+from lstd._kernels.blocked import BLOCK
+from lstd.errors import InvalidInputError, LostDigitsWarning
+from online_streams import PYTHON, VARIANTS
+from tolerances import assert_close
+from twins import compiled_only
+
+SETTINGS = {"gamma": 0.9, "lmbda": 0.7, "alpha": 0.5}
+IDS = np.repeat([3, 4, 5, 6], [7, 1, 9, 5])
+DONE = np.isin(np.arange(22), [7, 21])  # episodes 4 and 6 terminate, 3 and 5 are cut off
+
+
+pytestmark = pytest.mark.filterwarnings("ignore::lstd.errors.EffectiveSampleWarning")
+
+
+def drawn(m=None, seed=0, n=5):
+    random = np.random.default_rng(seed)
+    X, y = random.normal(size=(22, n)), random.normal(size=(22,) if m is None else (22, m))
+    y[[6, 16]] = np.nan
+    rows = {"episode": IDS, "terminated": DONE, "discount": random.uniform(0.5, 1.0, 22)}
+    rows |= {"importance_ratio": random.uniform(0.5, 1.5, 22), "weight": random.uniform(0.5, 2.0, 22)}
+    return X, y, rows | {"trace_coefficient": random.uniform(0.2, 1.0, 22)}
+
+
+def by_updates(model, X, y, rows):
+    """Learn row by row, as a live system does; return the prediction for each row before its transition."""
+    predictions = []
+    for t in range(len(X)):
+        predictions.append(model.predict(X[t]))
+        if not DONE[t] and (t + 1 == len(X) or IDS[t + 1] != IDS[t]):
+            continue
+        over = not DONE[t] and (t + 2 == len(X) or IDS[t + 2] != IDS[t + 1]) and not DONE[t + 1]
+        numbers = {name: float(rows[name][t]) for name in rows if name not in ("episode", "terminated")}
+        x_next = None if DONE[t] else X[t + 1]
+        model.update(X[t], y[t], x_next, terminated=bool(DONE[t]), truncated=over, **numbers)
+    return np.array(predictions)
+
+
+@pytest.mark.parametrize("m", [None, 1, 3])
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_recorded_rows_are_learned_as_by_updates(m, variant):
+    X, y, rows = drawn(m)
+    one, two = (RecursiveLSTD(5, **SETTINGS, variant=variant, n_rewards=m) for _ in range(2))
+    expected = by_updates(one, X, y, rows)
+    found = two.partial_fit(X, y, **rows, return_predictions=True)
+    assert found.shape == y.shape
+    assert found.tolist() == expected.tolist()
+    assert two.weights.tolist() == one.weights.tolist()
+    batch = LSTD(**SETTINGS, variant=variant, fit_intercept=False, n_blocks=0).fit(X, y, **rows)
+    assert_close(two.weights, batch.coef_, "solve")
+
+
+@pytest.mark.parametrize("size", [1, 2, 5, 21])
+@pytest.mark.parametrize("form", ["dense", "sparse", "successors"])
+def test_any_chunks_give_the_same(size, form):
+    X, y, rows = drawn(2)
+    if form == "successors":
+        y = np.nan_to_num(y)
+        rows["X_next"] = np.vstack([X[1:], X[:1]])
+    whole, parts = (RecursiveLSTD(5, **SETTINGS, n_rewards=2) for _ in range(2))
+    given = sparse.csr_array(X) if form == "sparse" else X
+    expected, found = whole.partial_fit(given, y, **rows, return_predictions=True), []
+    for first in range(0, 22, size):
+        part = slice(first, first + size)
+        chunk = {name: values[part] for name, values in rows.items()}
+        found.append(parts.partial_fit(given[part], y[part], **chunk, return_predictions=True))
+        for again in (pickle.loads(pickle.dumps(parts)), copy.deepcopy(parts), saved(parts)):
+            parts = again
+    assert_close(np.concatenate(found), expected, "solve")
+    assert_close(parts.weights, whole.weights, "solve")
+    batch = LSTD(**SETTINGS, fit_intercept=False, n_blocks=0).fit(given, y, **rows)
+    assert_close(parts.weights, batch.coef_, "solve")
+
+
+def saved(model):
+    file = io.BytesIO()
+    np.savez(file, **model.snapshot())
+    file.seek(0)
+    return RecursiveLSTD.restore(np.load(file))
+
+
+def test_several_rewards_are_the_definition_at_every_step():
+    random = np.random.default_rng(2)
+    phi, rewards = random.normal(size=(31, 4)), random.normal(size=(30, 3))
+    discounts = np.full(31, 0.9)
+    for variant in VARIANTS:
+        model = RecursiveLSTD(4, gamma=0.9, lmbda=0.6, alpha=0.3, variant=variant, n_rewards=3)
+        columns = [naive.weights_every_step(variant, phi, r, 0.6, 0.3, discounts) for r in rewards.T]
+        for t in range(30):
+            model.update(phi[t], rewards[t], phi[t + 1])
+            assert_close(model.weights, [column[t + 1] for column in columns], "solve")
+        assert_close(model.predict(phi), phi @ model.weights.T, "sums")
+        assert model.predict(phi[0]).shape == (3,)
+
+
+def test_several_rewards_survive_lost_digits():
+    random = np.random.default_rng(4)
+    scale = 10.0 ** np.arange(6)
+    model = RecursiveLSTD(6, gamma=0.5, lmbda=0.5, alpha=1e-9, n_rewards=2, check_every=16)
+    batch = LSTD(gamma=0.5, lmbda=0.5, alpha=1e-9, fit_intercept=False, n_blocks=0)
+    X, y = random.normal(size=(60, 6)) * scale, random.normal(size=(60, 2))
+    X[:, 1] = 10 * X[:, 0] + 1e-3 * X[:, 1]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", LostDigitsWarning)
+        model.partial_fit(X, y)
+    assert_close(model.predict(X), batch.fit(X, y).predict(X), "fixed_point")
+
+
+@compiled_only
+def test_the_compiled_kernel_of_several_rewards_is_its_python_body():
+    random = np.random.default_rng(0)
+    state, others = random.normal(size=(kernels.N_VECTORS + 16 + 2 * BLOCK, BLOCK)), random.normal(size=(2, 3, BLOCK))
+    counts = np.zeros(kernels.N_COUNTS, dtype=np.int64)
+    counts[[kernels.FEATURES, kernels.PANEL, kernels.WAITING_INVERSE]] = BLOCK, 4, 2
+    rewards, twin = random.normal(size=3), others.copy()
+    kernels.follow(rewards, state, counts, others)
+    PYTHON.recursive.follow(rewards, state, counts, twin)
+    assert_close(others, twin, "recursions")
+
+
+def test_one_reward_is_the_first_of_several():
+    X, y, rows = drawn(2)
+    single, several = RecursiveLSTD(5, **SETTINGS), RecursiveLSTD(5, **SETTINGS, n_rewards=2)
+    single.partial_fit(X, y[:, 0], **rows)
+    several.partial_fit(X, y, **rows)
+    assert several.weights[0].tolist() == single.weights.tolist()
+
+
+def test_an_update_in_between_takes_the_place_of_the_next_row():
+    X, y, _ = drawn()
+    y = np.nan_to_num(y)
+    one, two = RecursiveLSTD(5, **SETTINGS), RecursiveLSTD(5, **SETTINGS)
+    one.partial_fit(X[:4], y[:4])
+    one.update(X[3], y[3], X[4])
+    for t in range(4):
+        two.update(X[t], y[t], X[t + 1])
+    assert one.weights.tolist() == two.weights.tolist()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"X": np.ones((4, 2))}, "`X` must have 3 features; got 2"),
+        ({"y": np.ones((4, 2))}, r"`y` must have shape \(4,\), as `n_rewards` says; got \(4, 2\)"),
+        ({"y": [1.0, np.nan, 1.0, 1.0]}, "`y` must be finite on every row but"),
+        ({"X": np.array([[1e200, 1.0, 1.0]] * 4)}, r"`x_next` must be below 1e\+145, so that sums"),
+        ({"weight": -1.0}, "`weight` must be"),
+        ({"return_predictions": 2}, "`return_predictions` must be"),
+    ],
+)
+def test_rows_that_are_refused_change_nothing(arguments, message):
+    model = RecursiveLSTD(3).partial_fit(np.eye(3), np.ones(3))
+    before, twin = model.snapshot(), copy.deepcopy(model)
+    data = {"X": np.vstack([np.eye(3), np.ones((1, 3))]), "y": np.ones(4)} | arguments
+    with pytest.raises(InvalidInputError, match=message):
+        model.partial_fit(**data)
+    for name, values in model.snapshot().items():
+        assert np.array_equal(values, before[name]), name
+    rest = np.random.default_rng(0).normal(size=(5, 3)), np.ones(5)
+    assert model.partial_fit(*rest).weights.tolist() == twin.partial_fit(*rest).weights.tolist()
+
+
+def test_rewards_that_are_refused():
+    model = RecursiveLSTD(2, n_rewards=2)
+    for reward, message in (
+        (1.0, r"`reward` must have shape \(2,\)"),
+        ([1.0, np.nan], "`reward` must be finite"),
+        ([1.0, 1e200], "`reward` must be below 1e\\+145"),
+    ):
+        with pytest.raises(InvalidInputError, match=message):
+            model.update([1.0, 0.0], reward, [0.0, 1.0])
+    assert model.n_updates == 0
+    with pytest.raises(InvalidInputError, match="`n_rewards` must be"):
+        RecursiveLSTD(2, n_rewards=0)
+    model = RecursiveLSTD(1).partial_fit([[1.0], [1.0]], [1.0, np.nan], episode=[1, 1], terminated=[False, False])
+    with pytest.raises(
+        InvalidInputError, match="`y` must be finite on a row whose episode continues in the next chunk"
+    ):
+        model.partial_fit([[1.0]], [1.0], episode=[1], terminated=[False])
