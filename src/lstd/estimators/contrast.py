@@ -36,6 +36,18 @@ class Difference(Interval):
     ----------
     paired : bool
         Whether both models were fitted to the same blocks of data, so that the covariance between them counts.
+
+    Examples
+    --------
+    Two λ fitted to the same data:
+
+    >>> import numpy as np
+    >>> from lstd import LSTD
+    >>> from lstd.inference import difference
+    >>> X, y, done = np.tile(np.eye(2), (20, 1)), np.ones(40), np.tile([False, True], 20)
+    >>> a, b = (LSTD(lmbda=lmbda, alpha=0.1).fit(X, y, terminated=done) for lmbda in (0.0, 1.0))
+    >>> difference(a, b, X[:1]).paired
+    True
     """
 
     paired: bool = False
