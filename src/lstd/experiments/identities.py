@@ -12,6 +12,7 @@ other side of each identity is computed by other means, among them the compiled 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import cache
 from itertools import product
 from typing import Any
 
@@ -73,6 +74,7 @@ def check_identities(problems: Sequence[str]) -> Iterator[dict[str, Any]]:
         yield {"identity": "lemma 2", **head, "quantity": "A of the traces", "difference": max(lemma2)}
 
 
+@cache
 def matrix_coefficients(T: int, lmbda: float, *, boyan: bool) -> Array:
     """Coefficient of φ_t φ_kᵀ in (7), or in (17) if `boyan`; shape (T, T + 1)."""
     t, k = np.arange(T)[:, np.newaxis], np.arange(T + 1)
@@ -82,6 +84,7 @@ def matrix_coefficients(T: int, lmbda: float, *, boyan: bool) -> Array:
     return inner
 
 
+@cache
 def reward_coefficients(T: int, lmbda: float) -> Array:
     """Coefficient of φ_t r_{k+1} in (8); shape (T, T)."""
     t, k = np.arange(T)[:, np.newaxis], np.arange(T)

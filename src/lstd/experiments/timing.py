@@ -83,11 +83,13 @@ def _measure_pair(problem: str, features: str) -> list[dict[str, Any]]:
         if n > 1:  # the set-up is a smaller share of several runs
             runs[timed] = _runs_in(_time_sweep(problem, features, timed, range(1, 1 + n)))
     repeats = REPEATS if max(first.values()) < SLOW_SECONDS else REPEATS_SLOW
-    seconds: dict[str, list[float]] = {timed: [] for timed in TIMED}
+    seconds = {timed: [first[timed]] if n == 1 else [] for timed, n in runs.items()}
     loop = _LoopSample(simulate_run(problem, features, 1))
     for repeat in range(repeats):
         for timed, n in runs.items():
-            seconds[timed].append(_time_sweep(problem, features, timed, range(1 + repeat * n, 1 + (repeat + 1) * n)))
+            if repeat or n > 1:
+                seeds = range(1 + repeat * n, 1 + (repeat + 1) * n)
+                seconds[timed].append(_time_sweep(problem, features, timed, seeds))
         loop.extend(LOOP_SECONDS * (repeat + 1) / repeats)
     here = {
         timed: {"seconds": float(np.median(s)), "low": min(s), "high": max(s), "runs": len(s) * runs[timed]}
