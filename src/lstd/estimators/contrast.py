@@ -108,7 +108,7 @@ def difference(
     ...         for mean in (3.0, 2.0))
     >>> uplift = difference(a, b, [[1.0]])
     >>> uplift.prediction.round(1), uplift.standard_error.round(2), bool(uplift.lower[0] < 1.0 < uplift.upper[0])
-    (array([1.]), array([0.13]), True)
+    (array([1.1]), array([0.15]), True)
     """
     level = check_level(level)
     _check_alike(a, b, check_flag("any_gamma", any_gamma))
