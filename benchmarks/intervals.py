@@ -1,9 +1,10 @@
 """Measure how often intervals hold the fixed point of LSTD(λ), and how often they hold the value.
 
-    python benchmarks/intervals.py [--repeats 500] [--only {episodes,groups}] [--write docs/results/intervals.md]
+    python benchmarks/intervals.py [--repeats 500] [--only {episodes,groups,arms}] [--write docs/results/intervals.md]
 
 The data are episodes of classic and random processes, one stream of random ones, and windows from every visit of 120
-subjects: each visit begins an episode that has all later visits of the subject. The ridge coefficient is 1/64 of
+subjects: each visit begins an episode that has all later visits of the subject. The arms of simulated experiments have
+differences of two models instead (`arms.py`). The ridge coefficient is 1/64 of
 the mean squared length of a row. Each row of the tables covers several processes and kinds of features, with the mean,
 the least and the largest coverage. Coverage is the share of data sets whose interval holds the fixed point or the
 value. It is averaged over the visited states with their stationary distribution. With 500 data sets, its standard error
@@ -29,6 +30,7 @@ from joblib import Parallel, delayed
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
+import arms
 from lstd import LSTD
 from lstd.experiments.protocol import FEATURES, GAMMA
 from lstd.mrp import RandomMRP, make_features
@@ -74,11 +76,12 @@ def main() -> None:
     """Print the tables, and write them with --write."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
     parser.add_argument("--repeats", type=int, default=500, help="data sets per case")
-    parser.add_argument("--only", choices=TABLES, help="one of the two parts")
+    parser.add_argument("--only", choices=TABLES, help="one of the parts")
     parser.add_argument("--write", type=Path, metavar="PAGE", help="also write the tables into this Markdown page")
     arguments = parser.parse_args()
     for name in [arguments.only] if arguments.only else TABLES:
-        page = "\n".join([heading(), "", explained(arguments.repeats), "", *TABLES[name](arguments.repeats)])
+        about = [] if name == "arms" else [explained(arguments.repeats), ""]
+        page = "\n".join([heading(), "", *about, *TABLES[name](arguments.repeats)])
         print(page)
         if arguments.write:
             write_between(arguments.write, f"benchmarks/intervals.py {name}", page)
@@ -99,6 +102,17 @@ def of_episodes(repeats: int) -> list[str]:
     for length in LENGTHS:
         times = repeats if length < 100_000 else max(20, repeats // 2)
         lines += table(f"{length} transitions", stream_cases(), times, length >= 10_000)
+    return lines
+
+
+def of_arms(repeats: int) -> list[str]:
+    """Measure the coverage of the difference of two models, independent and paired."""
+    jobs = [(name, lmbda) for name in arms.CASES for lmbda in (LMBDAS if name == arms.ALL_LMBDAS else (0.9,))]
+    found = Parallel(n_jobs=-1)(delayed(arms.covered)(*arms.CASES[name], lmbda, repeats) for name, lmbda in jobs)
+    lines = ["| data | λ | 95 % intervals | 90 % | width |", "|---|---|---|---|---|"]
+    for (name, lmbda), (most, less, width) in zip(jobs, found, strict=True):
+        goal = "met" if 0.93 <= most <= 0.97 else "missed"
+        lines.append(f"| {name} | {lmbda:g} | {most:.3f} (goal 0.93–0.97: {goal}) | {less:.3f} | {width:.2f} |")
     return lines
 
 
@@ -151,7 +165,7 @@ KINDS: dict[str, Draw] = {
     **{f"{n} transitions": partial(Case.stream, n_steps=n) for n in LENGTHS},
     **WINDOWS,
 }
-TABLES = {"episodes": of_episodes, "groups": of_groups}
+TABLES = {"episodes": of_episodes, "groups": of_groups, "arms": of_arms}
 
 
 def covered(case: Case, lmbda: float, draw: Draw, repeats: int) -> Coverage:

@@ -17,12 +17,12 @@ keeps = {"A": 0.90, "B": 0.93}  # chance per week of a regular customer to stay
 spends = {"A": 10.0, "B": 9.0}  # version B keeps customers, and sells a little less to each
 
 
-def visits(version, n_customers, seed, n_weeks=n_weeks):
+def visits(version, n_customers, seed):
     """Return rows of customers who start during the test; a new customer becomes a regular one, or leaves."""
     random, X, y, episode, ended = np.random.default_rng(seed), [], [], [], []
     for customer in range(n_customers):
         regular = False
-        for week in range(random.integers(n_weeks) if n_weeks < 1000 else 0, n_weeks + 1):
+        for week in range(random.integers(n_weeks), n_weeks + 1):
             X.append([1.0 - regular, regular])
             episode.append(customer)
             if week == n_weeks:  # still active: a last row without reward
@@ -56,9 +56,10 @@ def revenue(a, b):
 
 
 # %%
-# The long-run values follow from the simulation, without a cut: 4000 weeks are enough for everybody to leave.
+# The long-run values solve v = r + γPv over the two states, new and regular.
 
-true = [fit(visits(version, 20_000, 7, n_weeks=4000)).predict([[1.0, 0.0]])[0] for version in "AB"]
+chances = {version: np.array([[0.35, 0.35], [0.0, keeps[version]]]) for version in "AB"}
+true = [np.linalg.solve(np.eye(2) - gamma * chances[version], np.full(2, spends[version]))[0] for version in "AB"]
 print(f"true values: A {true[0]:.1f}, B {true[1]:.1f}; difference {true[1] - true[0]:+.1f}")
 
 # %%
