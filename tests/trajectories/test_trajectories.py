@@ -86,7 +86,7 @@ def test_missing_termination_warns_and_nothing_terminated():
         ({"y": [0.0, NAN, 0.5, 0.0]}, r"`y` .* row 1 has nan"),
         ({"y": [0.0, 1.0, 0.5]}, r"`y` must have one reward per row"),
         ({"X": np.full((4, 2), np.inf)}, r"`X` must be finite"),
-        ({"episode": ["a", "b", "a", "a"]}, r"`episode` must be contiguous.* 'a' comes again at row 2"),
+        ({"episode": ["a", "b", "a", "a"]}, r"`episode` must be contiguous; at row 2, id 'a' comes again"),
         ({"episode": [1.0, 1.0, NAN, 2.0]}, r"`episode` .* row 2 has .*nan"),
         ({"episode": ["a", "a", None, "b"]}, r"`episode` .* row 2 has None"),
         ({"episode": [1, 1, "b", "b"]}, None),

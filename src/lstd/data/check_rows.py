@@ -165,8 +165,7 @@ def _check_episode(episode: ArrayLike, n_rows: int) -> NDArray[Any]:
         row = parsing.first_repeat(ids)
     if row is not None:
         raise InvalidInputError(
-            f"`episode` must be contiguous: the rows of an id must follow one another; id {shown_id(ids[row])} comes "
-            f"again at row {row}. Sort the rows by episode and time (a stable sort by episode keeps the order of time)."
+            f"`episode` must be contiguous; at row {row}, id {shown_id(ids[row])} {parsing.EPISODE_AGAIN}"
         )
     return ids
 

@@ -12,12 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lstd.data.checks import shown_id
-from lstd.data.parsing import id_key
+from lstd.data.parsing import EPISODE_AGAIN, GROUP_AGAIN, id_key
 from lstd.data.rows import Rows
 from lstd.errors import InvalidInputError
 
-GROUP_AGAIN = "comes again after other groups; sort the rows by group, episode and time."
-EPISODE_AGAIN = "comes again after other episodes; sort the rows by episode and time, or give new episodes new ids."
 _WIDTH = 24  # most bytes of the key of a text
 _Level = tuple[NDArray[Any], NDArray[Any]]  # first and last keys of intervals
 

@@ -15,9 +15,9 @@ from scipy import sparse
 from lstd.data.check_rows import check_rows
 from lstd.data.checks import shown
 from lstd.data.feature_matrix import column_names
-from lstd.data.parsing import same_id
+from lstd.data.parsing import EPISODE_AGAIN, same_id
 from lstd.data.rows import Rows, first_break
-from lstd.data.seen_ids import EPISODE_AGAIN, SeenIds, episodes_seen, group_key
+from lstd.data.seen_ids import SeenIds, episodes_seen, group_key
 from lstd.distributed.ahead import Ahead
 from lstd.distributed.store import keep, look_up, pickled, status
 from lstd.distributed.sums import Leaf, Part, called

@@ -21,8 +21,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lstd.data.checks import check_integer
+from lstd.data.parsing import GROUP_AGAIN
 from lstd.data.rows import Rows
-from lstd.data.seen_ids import GROUP_AGAIN, SeenIds, group_key, groups_seen
+from lstd.data.seen_ids import SeenIds, group_key, groups_seen
 from lstd.errors import InvalidInputError
 from lstd.statistics.statistics import LSTDStatistics, check_sums, chunk_statistics
 from lstd.statistics.threads import one_blas_thread

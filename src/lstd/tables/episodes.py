@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 
 from lstd.data.parsing import (
     EARLIER,
+    EPISODE_AGAIN,
+    GROUP_AGAIN,
     LATE_ROW,
     LOST_REWARD,
     LOST_VALUE,
@@ -25,15 +27,10 @@ from lstd.data.parsing import (
     first_true,
     id_key,
 )
-from lstd.data.seen_ids import GROUP_AGAIN, SeenIds, group_key
+from lstd.data.seen_ids import SeenIds, group_key
 from lstd.tables.table_errors import at_row
 
 Flags = NDArray[np.bool_]
-
-COMES_AGAIN = (
-    "comes again after other episodes; sort the rows by episode and time (a stable sort by episode keeps the order of "
-    "time)."
-)
 
 
 @dataclass(frozen=True, eq=False)
@@ -196,7 +193,7 @@ class Episodes:
             return None
         new = _begun(ids, len(begins), bool(begins[0]))
         self._types.update(_type(name) for _, name in new)
-        return _again(new, self._seen, self._roles.episode, COMES_AGAIN)
+        return _again(new, self._seen, self._roles.episode, EPISODE_AGAIN)
 
     def _group_fault(self, groups: Ids | None, begins: Flags) -> Fault | None:
         """Find the first row of another group than the row before, of the same episode, or of a group that is over."""

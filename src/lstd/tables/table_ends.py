@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lstd.data.parsing import Ids, id_key
+from lstd.data.parsing import EPISODE_AGAIN, Ids, id_key
 from lstd.data.seen_ids import SeenIds, group_key
 from lstd.errors import InvalidInputError
 from lstd.statistics.blocks import Blocks
 from lstd.statistics.statistics import LSTDStatistics
-from lstd.tables.episodes import COMES_AGAIN, Episodes, Marks, Row, typed_id
+from lstd.tables.episodes import Episodes, Marks, Row, typed_id
 from lstd.tables.roles import Roles
 from lstd.tables.table_errors import at_row
 
@@ -75,7 +75,7 @@ class Ends:
             ids, again = ids.then(after.ids, group_key(after.head[0].name) if goes_on else None)
             if again is not None:
                 raise InvalidInputError(
-                    f"{after.file}, or a table after it: column {self.roles.episode!r}: {again} {COMES_AGAIN}"
+                    f"{after.file}, or a table after it: column {self.roles.episode!r}: {again} {EPISODE_AGAIN}"
                 )
         head, tail = (*self.head, *after.head)[:2], (*self.tail, *after.tail)[-2:]
         return replace(self, head=head, tail=tail, types=self.types | after.types, ids=ids), begins

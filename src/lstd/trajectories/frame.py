@@ -12,6 +12,7 @@ from scipy import sparse
 from lstd.data.checks import check_choice, check_integer
 from lstd.data.parsing import (
     EARLIER,
+    EPISODE_AGAIN,
     LATE_ROW,
     LOST_REWARD,
     NO_SUCCESSOR,
@@ -124,11 +125,8 @@ def _read_ids(table: Table, sort: bool) -> NDArray[Any] | None:
             table.sort(order)
             ids = ids[order]
     if ids is not None and (row := first_repeat(ids)) is not None:
-        remedy = "a stable sort by episode keeps the order of time"
-        if "time" in table.roles:
-            remedy = f"or name the column of time, {table.roles['time'][0]!r}, and pass sort=True"
-        text = f"{ids[row]!s} comes again after other episodes; sort the rows by episode and time ({remedy})."
-        raise table.error("episode", row, text)
+        remedy = " With sort=True, rows are sorted by the column of time." if "time" in table.roles else ""
+        raise table.error("episode", row, f"{ids[row]!s} {EPISODE_AGAIN}{remedy}")
     return ids
 
 
