@@ -56,9 +56,9 @@ class Cuts:
         if needed > self.reach:
             steps = "the end of the episode" if needed == np.inf else f"{needed:g} more steps"
             raise InvalidInputError(
-                '`unobserved="ipcw"` needs returns that are complete with a probability above zero. They need '
+                '`unobserved` "ipcw" needs returns that are complete with a probability above zero. They need '
                 f"{steps}, but episodes are cut off after {self.reach:g} steps at the latest, so longer ones are never "
-                f'seen whole. Use unobserved="predict"{"" if needed == np.inf else ", or raise `tolerance`"}.'
+                f'seen whole. Use "predict"{"" if needed == np.inf else ", or raise `tolerance`"}.'
             )
 
 

@@ -122,9 +122,9 @@ def check_unbiased(n_complete: int, n_incomplete: int, n_terminated: int) -> Non
     """Raise InvalidInputError if rows with complete returns are a biased sample, for "drop"."""
     if n_incomplete and n_terminated:
         raise InvalidInputError(
-            f'`unobserved="drop"` must have episodes that all terminated or were all cut off; {n_terminated} '
+            f'`unobserved` "drop" must have episodes that all terminated or were all cut off; {n_terminated} '
             f"terminated, and {n_incomplete} of {n_complete + n_incomplete} rows have returns that were cut off. The "
-            'others are a biased sample: returns that ended early are all kept. Use unobserved="predict" or "ipcw".'
+            'others are a biased sample: returns that ended early are all kept. Use "predict" or "ipcw".'
         )
 
 
