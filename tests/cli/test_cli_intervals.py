@@ -200,7 +200,7 @@ def test_only_the_first_rows_are_chosen_from(tmp_path):
     model, _ = fit_stream([path], ROLES, settings, chunk_rows=50)
     assert (model.selection.n_rows, model.statistics.n_rows) == (1000, 1000)
     sample = first_rows(RowReader([path], ROLES, chunk_rows=50).chunks(), ROLES, 3 * 110, ones=True)
-    _, choice = choose(sample.checked(0.9), settings)
+    _, choice, _ = choose(sample.checked(0.9), settings)
     expected = LSTDCV(0.9).fit(**arrays(table(1000)[:100]))
     assert choice.n_rows == 100
     assert choice.lmbda == expected.lmbda_

@@ -19,7 +19,9 @@ from lstd.errors import InvalidInputError
 from lstd.statistics.blocks import Blocks, no_blocks
 from tolerances import assert_close
 
-pytestmark = pytest.mark.filterwarnings("ignore::lstd.errors.UnusedRewardWarning")  # rewards are drawn at random
+pytestmark = pytest.mark.filterwarnings(  # rewards are drawn at random
+    *(f"ignore::lstd.errors.{what}Warning" for what in ("UnusedReward", "Bias", "Misfit"))
+)
 
 SETTINGS = {"gamma": 0.9, "lmbda": 0.7}
 FEATURES = [f"x{j}" for j in range(N)]

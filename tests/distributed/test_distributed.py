@@ -28,6 +28,10 @@ from lstd.errors import (
 )
 from tolerances import assert_close
 
+pytestmark = pytest.mark.filterwarnings(  # rewards are drawn at random
+    *(f"ignore::lstd.errors.{what}Warning" for what in ("UnusedReward", "Bias", "Misfit"))
+)
+
 SETTINGS = {"gamma": 0.9, "lmbda": 0.7}
 NAMED = pd.DataFrame(np.random.default_rng(0).normal(size=(40, 2)), columns=["a", "b"])
 

@@ -21,7 +21,9 @@ from lstd.tables.roles import Roles
 from lstd.tables.stream import fit_stream
 from tolerances import assert_close
 
-pytestmark = pytest.mark.filterwarnings("ignore::lstd.errors.UnusedRewardWarning")  # rewards are drawn at random
+pytestmark = pytest.mark.filterwarnings(  # rewards are drawn at random
+    *(f"ignore::lstd.errors.{what}Warning" for what in ("UnusedReward", "Bias", "Misfit"))
+)
 
 SETTINGS = {"gamma": 0.9, "lmbda": 0.7}
 NAMES = ("X", "y", "episode", "terminated", "groups")

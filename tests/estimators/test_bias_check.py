@@ -135,3 +135,16 @@ def test_no_rows_are_refused_as_such():
     model = LSTD(lmbda=0.5).fit(tabular(states), y, **columns)
     with pytest.raises(InvalidInputError, match=r"A check of bias needs .*; got 0 rows of 0 episodes"):
         model.bias_check(np.empty((0, 7)), [], episode=[], terminated=[])
+
+
+@pytest.mark.filterwarnings("ignore::lstd.errors.RidgeWarning")
+@pytest.mark.parametrize("fit_intercept", [False, True])
+def test_infinite_values_are_no_reason_to_blame_the_features(fit_intercept):
+    """States 2 and 3 follow each other without end; 0 and 1 end after five steps of ten each."""
+    states = np.tile([0, 1, 0, 1, 0, 2, 3, 2, 3, 2], 40)
+    columns = {"episode": np.arange(400) // 5, "terminated": np.arange(400) % 10 == 4}
+    y = np.where(np.arange(400) % 10 == 9, np.nan, 1.0)
+    for lmbda in (0.0, 0.5):
+        model = LSTD(1.0, lmbda, fit_intercept=fit_intercept).fit(np.eye(4)[states], y, **columns)
+        with pytest.raises(InvalidInputError, match=r"no end is reached have none\. Drop these states"):
+            model.bias_check(np.eye(4)[states], y, **columns)

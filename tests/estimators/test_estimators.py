@@ -17,6 +17,7 @@ from scipy import sparse
 from sklearn.exceptions import NotFittedError, UndefinedMetricWarning
 from sklearn.metrics import r2_score
 
+import lstd
 import naive
 from lstd import LSTD
 from lstd.data.settings import VARIANTS
@@ -28,11 +29,16 @@ from lstd.errors import (
     UnobservedWarning,
 )
 from lstd.metrics import calibration, observed_returns
+from lstd.report import plot_calibration
 from lstd.statistics.statistics import LSTDStatistics
+from lstd.tables.row_reader import Roles
+from lstd.tables.scoring import score_tables
 from streams import Stream, cut, definition, streams
 from tolerances import assert_close
 
-pytestmark = pytest.mark.filterwarnings("ignore::lstd.errors.BrokenEpisodeWarning")  # successors are drawn at random
+pytestmark = pytest.mark.filterwarnings(  # successors and rewards are drawn at random
+    "ignore::lstd.errors.BrokenEpisodeWarning", "ignore::lstd.errors.UnusedRewardWarning"
+)
 
 quick = settings(derandomize=True, deadline=None, max_examples=60)
 ALPHA = 8.0  # with rows of order 1 this keeps the condition number small
@@ -376,7 +382,7 @@ def test_a_model_without_features_neither_gains_nor_loses_by_cuts(gamma, hazard,
         table = calibration(shift * prediction, returns, groups=episode)
         assert abs(table.observed[0] - truth) < 2 * table.standard_error[0] < 0.25 * truth
     if gamma == 1.0 or longest:
-        with pytest.raises(InvalidInputError, match=r'Use unobserved="predict"'):
+        with pytest.raises(InvalidInputError, match=r'Use "predict"'):
             model.score(ones, rewards, unobserved="ipcw", **columns)
     else:
         for way in ({"unobserved": "ipcw"}, {"unobserved": "ipcw", "tolerance": 0.5}):
@@ -405,7 +411,23 @@ def test_score_with_ratios_is_that_of_the_target_policy():
     on, off = (LSTD(0.0, alpha=1e-6).fit(phi, rewards, importance_ratio=r) for r in (None, ratios))
     assert_close(off.predict(np.eye(2)), [1.0, 2.0], "stream_limit")
     assert off.score(phi, rewards, importance_ratio=ratios) > on.score(phi, rewards, importance_ratio=ratios)
-    assert on.score(phi, rewards) > off.score(phi, rewards)
+    assert on.score(phi, rewards) > off.score(phi, rewards, importance_ratio=1.0)
+
+
+def test_returns_of_another_policy_are_refused(tmp_path):
+    random = np.random.default_rng(0)
+    X, y, ends = random.normal(size=(60, 2)), random.normal(size=60), np.arange(60) % 6 == 5
+    model = LSTD(0.9, 0.5).fit(X, y, terminated=ends, importance_ratio=random.uniform(0.5, 1.5, 60))
+    model.save(tmp_path / "model")
+    for ways in (model, lstd.load(tmp_path / "model")):
+        for method in (ways.score, ways.bias_check, ways.misfit_check, partial(plot_calibration, ways)):
+            with pytest.raises(InvalidInputError, match=r"`importance_ratio` must be given .* another policy\. Pass"):
+                method(X, y, terminated=ends)
+    model.score(X, y, terminated=ends, importance_ratio=1.0)
+    pd.DataFrame({"a": X[:, 0], "b": X[:, 1], "y": y, "end": ends}).to_csv(tmp_path / "table.csv", index=False)
+    with pytest.raises(InvalidInputError, match=r"another policy\. Name the column of the ratios"):
+        score_tables(model.model_, [str(tmp_path / "table.csv")], Roles(("a", "b"), ("y",), terminated="end"))
+    LSTD(0.9).fit(X, y, terminated=ends, importance_ratio=1.0).score(X, y, terminated=ends)  # the same policy
 
 
 def test_score_asks_for_the_episodes_that_fit_was_given():

@@ -20,6 +20,8 @@ from lstd.statistics.statistics import LSTDStatistics
 from streams import Stream, cut, definition
 from tolerances import assert_close
 
+pytestmark = pytest.mark.filterwarnings("ignore::lstd.errors.UnusedRewardWarning")  # rewards are drawn at random
+
 quick = settings(derandomize=True, deadline=None, max_examples=40)
 ALPHA = 4.0
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 import lstd
-from lstd import LSTD, LSTDStatistics
-from lstd.errors import InvalidInputError
+from lstd import LSTD, LSTDCV, LSTDStatistics, fit_chunks
+from lstd.errors import InvalidInputError, MissingTerminationWarning, UnusedRewardWarning
 from streams import cut, streams
 from tolerances import assert_close
 
@@ -41,6 +41,7 @@ def merge(request):
     return MERGES[request.param]
 
 
+@pytest.mark.filterwarnings("ignore::lstd.errors.UnusedRewardWarning")  # of a sum of two streams
 @pytest.mark.parametrize("kind", [pd.DataFrame, pl.DataFrame])
 def test_names_are_those_of_the_frame(kind, merge, tmp_path):
     one = sums(frame("ab", kind=kind), fit_intercept=True, label="Monday")
@@ -177,3 +178,32 @@ def test_too_few_blocks_are_refused():
     with pytest.raises(InvalidInputError, match="Intervals need at least 5 blocks of the data; got 4"):
         model.predict_interval(X)
     assert np.isfinite(model.predict(X)).all()
+
+
+def test_all_ways_in_say_that_rewards_of_last_rows_are_not_used():
+    X, y, episode, ends = np.eye(2)[[0, 1] * 6], np.ones(12), np.arange(12) // 3, np.zeros(12, dtype=bool)
+    data = {"X": X, "y": y, "episode": episode, "terminated": ends}
+    padded = {**data, "y": np.where(np.arange(12) % 3 == 2, 0.0, 1.0)}
+    chunks = [{name: values[part] for name, values in data.items()} for part in (slice(0, 7), slice(7, 12))]
+    words = {"match": "4 rewards of last rows are not used: their successor is unknown. Append a row"}
+    rewards = np.random.default_rng(0).normal(size=12)
+    streamed = LSTD(0.5)
+    for chunk in chunks:
+        streamed.partial_fit(**chunk)
+    for fit in (
+        lambda: LSTD(0.5).fit(**data),
+        lambda: LSTDCV(0.5, lmbdas=[0.0, 1.0], alphas=[0.1, 1.0]).fit(**{**data, "y": rewards}),
+        lambda: fit_chunks(chunks, gamma=0.5),
+        lambda: LSTD(0.5, 0.9).fit_statistics(
+            LSTDStatistics.from_arrays(**data, gamma=0.5, lmbda=0.9, fit_intercept=True)
+        ),
+        lambda: streamed.coef_,
+    ):
+        with pytest.warns(UnusedRewardWarning, **words):
+            fit()
+    streamed.partial_fit(X[:3], y[:3], episode=[4, 4, 4], terminated=ends[:3])
+    _ = streamed.coef_  # a stream says it once
+    LSTD(0.5).fit(**padded)  # zeros pad
+    LSTD(0.5).fit(X, y)  # one stream goes on
+    with pytest.warns(MissingTerminationWarning):
+        LSTD(0.5).fit(X, y, episode=episode)  # says that only features of last rows are used

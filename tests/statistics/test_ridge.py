@@ -22,7 +22,8 @@ def logs(endless, seed=0):
         ends = np.arange(length) == length - 1
         parts.append((random.integers(0, 2, length) + 2 * stays, np.full(length, i), ends & (not stays)))
     states, episode, terminated = (np.concatenate(part) for part in zip(*parts, strict=True))
-    return np.eye(4)[states], np.ones(len(states)), {"episode": episode, "terminated": terminated}
+    cut = np.append(np.diff(episode) > 0, True) & ~terminated
+    return np.eye(4)[states], np.where(cut, np.nan, 1.0), {"episode": episode, "terminated": terminated}
 
 
 @pytest.mark.parametrize("intercept", [False, True])

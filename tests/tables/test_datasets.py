@@ -24,7 +24,9 @@ from lstd.tables.stream import fit_stream
 from table_files import ROLES, episodes, write
 from tolerances import assert_close
 
-pytestmark = pytest.mark.filterwarnings("ignore::lstd.errors.UnusedRewardWarning")  # rewards are drawn at random
+pytestmark = pytest.mark.filterwarnings(  # rewards are drawn at random
+    *(f"ignore::lstd.errors.{what}Warning" for what in ("UnusedReward", "Bias", "Misfit"))
+)
 
 NAMES = {"features": ["x", "y"], "reward": "r", "episode": "id", "terminated": "done", "gamma": 0.9}
 DATA = episodes([30, 20, 7, 50, 40], seed=1)

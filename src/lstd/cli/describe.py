@@ -94,17 +94,21 @@ def _choice(model: Model) -> Iterator[str]:
 def _checks(model: Model) -> Iterator[str]:
     if model.checks is None:
         return
+    from lstd.estimators.check_results import two_digits
+
     bias, misfit = model.checks.bias, model.checks.misfit
     if isinstance(bias, str):
         yield f"  bias        not checked. {bias}"
     else:
-        p, difference = min(np.atleast_1d(bias.p_value)), max(np.atleast_1d(bias.difference))
-        yield f"  bias        {difference:.2g} beside lmbda 1 (p = {p:.2g})"
+        p, difference = min(np.atleast_1d(bias.p_value)), two_digits(max(np.atleast_1d(bias.difference)))
+        found = "found" if np.any(bias.biased) else "none found"
+        yield f"  bias        {found}: predictions differ by {difference} from those with lmbda 1 (p = {p:.2g})"
     if isinstance(misfit, str):
         yield f"  misfit      not checked. {misfit}"
     else:
-        p, systematic = min(np.atleast_1d(misfit.p_value)), max(np.atleast_1d(misfit.systematic))
-        yield f"  misfit      {systematic:.2g} of returns beyond the features (p = {p:.2g})"
+        p, systematic = min(np.atleast_1d(misfit.p_value)), two_digits(max(np.atleast_1d(misfit.systematic)))
+        found = "found" if np.any(misfit.misfit) else "none found"
+        yield f"  misfit      {found}: {systematic} of returns is beyond weighted sums of features (p = {p:.2g})"
 
 
 def _n_blocks(model: Model) -> int | None:

@@ -141,10 +141,10 @@ def fit(
             tables, roles, settings, n_jobs=n_jobs, memory=n_bytes, independent=independent,
             sample_entries=0 if page is None else SAMPLE_ENTRIES, on_progress=on_progress,
         )  # fmt: skip
-        if sample is not None and fitted.selection is None:
+        if sample is not None:
             from lstd.estimators.selection import checks_for_report
 
-            fitted = replace(fitted, checked=checks_for_report(sample.checked(fitted.settings.gamma), fitted))
+            fitted = fitted.with_checks(checks_for_report(sample.checked(fitted.settings.gamma), fitted))
         # Said before it is true, so that an interruption never denies a model that is there.
         advise(f"; {path} may have been written")
         write_model(fitted, path)
@@ -214,5 +214,5 @@ def _write_report(model: Model, sample: Sample, page: Path) -> None:
     with warnings.catch_warnings():  # rows are given without names, and known to be the columns of the model
         warnings.filterwarnings("ignore", "X does not have valid feature names", UserWarning)
         evaluation = evaluate(estimator_of(model), **columns, rewards=model.reward_names, warn=False)
-        evaluation = replace(evaluation, checked=model.checked)  # on the same rows
+        evaluation = replace(evaluation, checked=model.checks)  # on the same rows
         write_page(page, evaluation, f"LSTD(λ) for {', '.join(origin.files)}{of_all}")

@@ -100,7 +100,8 @@ def fit_chunks(
 
     Warns
     -----
-    IllConditionedWarning, RidgeWarning, EffectiveSampleWarning, MissingTerminationWarning, BrokenEpisodeWarning
+    IllConditionedWarning, RidgeWarning, EffectiveSampleWarning, UnusedRewardWarning, MissingTerminationWarning,
+    BrokenEpisodeWarning
         As in :meth:`lstd.LSTD.fit`; the last two once, and not for sums that the store keeps.
 
     Examples
@@ -119,10 +120,10 @@ def fit_chunks(
     settings = Settings.with_choice(gamma, lmbda, alpha, variant, fit_intercept)
     memory = check_integer("memory", memory, LEAST_MEMORY)
     leaf = SumArrays(settings, n_blocks, memory, folder(store), check_flag("independent", independent))
-    chunks, selection = chunks_of(source), None
+    chunks, selection, checks = chunks_of(source), None, None
     if settings.choose:
         chunks, first = split(chunks, client)
-        settings, selection = choose(first_rows(first, leaf, choice_entries(memory)), settings)
+        settings, selection, checks = choose(first_rows(first, leaf, choice_entries(memory)), settings)
         leaf = replace(leaf, settings=settings)
     part = runner.sum(leaf, chunks)
     if part.assumed is not None:
@@ -130,8 +131,10 @@ def fit_chunks(
     if part.broken is not None:
         place, row = part.broken
         warn_of_break(f"`source[{place}]`: row {row} of `X`")
+    warned = frozenset({"ends"} if part.assumed is not None else ())
+    ids = None if leaf.independent else part.ends
     return estimator_of(
-        model_of(part.blocks, settings, selection, n_blocks, episodes=None if leaf.independent else part.ends)
+        model_of(part.blocks, settings, selection, n_blocks, checks=checks, warned=warned, episodes=ids)
     )
 
 

@@ -184,7 +184,8 @@ class Predictor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         Raises
         ------
         InvalidInputError
-            When an array breaks a rule, there are too few episodes or rows, or λ is 1.
+            When an array breaks a rule, there are too few episodes or rows, λ is 1, or γ is 1 and values are infinite,
+            since no end is reached.
 
         Warns
         -----
@@ -250,6 +251,7 @@ class Predictor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         model = self._model
         rows = checked_rows(self, data, model.settings.gamma, sort=True)
         check_rewards(rows, model)
+        model.check_policy(rows.ratios_given)
         return rows.with_ones() if model.settings.fit_intercept else rows
 
     def score(
@@ -295,7 +297,7 @@ class Predictor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         InvalidInputError
             When an array breaks a rule; when fewer than two rows are scored; when "ipcw" would need infinite weights,
             or "drop" a biased sample; when the model was fitted to several episodes, or with `X_next`, and neither
-            `episode` nor `terminated` is given.
+            `episode` nor `terminated` is given; when it was fitted with importance ratios and none are given.
 
         Warns
         -----

@@ -22,10 +22,11 @@ from scipy import sparse, special
 from lstd.data.feature_matrix import Features, check_finite, dense
 from lstd.data.rows import Rows
 from lstd.errors import BiasWarning, InvalidInputError, warn
-from lstd.estimators.check_results import SIGNIFICANT, BiasCheck
+from lstd.estimators.check_results import SIGNIFICANT, BiasCheck, two_digits
 from lstd.estimators.intervals import degrees_of_freedom
-from lstd.estimators.model import Model
+from lstd.estimators.model import QUIET, Model
 from lstd.statistics.blocks import Blocks, no_blocks
+from lstd.statistics.ridge import grows_without_bound
 from lstd.statistics.solve import check_range
 
 Array = NDArray[np.float64]
@@ -57,15 +58,28 @@ def check_bias(rows: Rows, model: Model, blocks: tuple[Blocks, Blocks] | None = 
     alpha = _RIDGE * float(square.mean()) * total_weight(rows) / len(rows)
     settings = replace(model.settings, alpha=alpha, penalty=None)
     with_lmbda, with_one = (
-        Model(one, replace(settings, lmbda=one.total.lmbda), warned=frozenset({"ratios"}))
+        Model(one, replace(settings, lmbda=one.total.lmbda), warned=QUIET)
         for one in blocks or [no_blocks(rows, decay, "auto").extended(rows) for decay in (lmbda, 1.0)]
     )
+    _check_bounded(with_lmbda, with_one)
     check = _compared(with_lmbda, with_one, gram)
     if np.any(check.biased):
         warn(_message(check, lmbda), BiasWarning)
     if not model.statistics.single:
         return check
     return BiasCheck(**{name: value[0].item() for name, value in vars(check).items()})
+
+
+def _check_bounded(*models: Model) -> None:
+    """Refuse to compare values that are infinite: the ridge term decides them, and not the features."""
+    for model in models:
+        s, intercept = model.statistics, model.settings.fit_intercept
+        sums = (s.matrix(model.settings.variant), s.b, model.ridge, model.solution.weights)
+        if s.gamma == 1.0 and (model.solution.unbounded or grows_without_bound(*sums, intercept=intercept)):
+            raise InvalidInputError(
+                "A check of bias needs finite values: at `gamma` 1, states from which no end is reached have none. "
+                "Drop these states, or use a `gamma` below 1."
+            )
 
 
 def total_weight(rows: Rows) -> float:
@@ -124,10 +138,12 @@ def _p_value(difference: float, W: Array, shares: Array, n_features: int) -> flo
 
 def _message(check: BiasCheck, lmbda: float) -> str:
     j = int(np.argmin(check.p_value))
-    difference, expected, size = (float(np.atleast_1d(x)[j]) for x in (check.difference, check.expected, check.size))
+    difference, expected, size = (
+        two_digits(np.atleast_1d(x)[j]) for x in (check.difference, check.expected, check.size)
+    )  # fmt: skip
     return (
-        f"Predictions with `lmbda` {lmbda:g} differ from predictions with 1 by {difference:.2g} (root mean square, of "
-        f"values of {size:.2g}); {expected:.2g} would be chance. So the features do not represent the values, and "
+        f"Predictions with `lmbda` {lmbda:g} differ from predictions with 1 by {difference} (root mean square, of "
+        f"values of {size}); {expected} would be chance. So the features do not represent the values, and "
         "bootstrapping biases the predictions, beyond their intervals. Add features, such as squares, products or "
         "bins; if there are none to add, use a larger `lmbda`."
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,6 +11,17 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 
 SIGNIFICANT = 0.01  # p-value below which there is a warning
+
+
+def two_digits(value: Any) -> str:
+    """Return a number rounded to two significant digits, in plain notation where that is short.
+
+    Examples
+    --------
+    >>> two_digits(1632.4), two_digits(0.01234)
+    ('1600', '0.012')
+    """
+    return f"{float(f'{float(value):.2g}'):g}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,9 +104,9 @@ class MisfitCheck:
     def message(self) -> str:
         """What the check found for the reward with the smallest p-value, and what to do."""
         j = int(np.argmin(self.p_value))
-        size = f"{float(np.atleast_1d(self.systematic)[j]):.2g} (root mean square"
+        size = f"{two_digits(np.atleast_1d(self.systematic)[j])} (root mean square"
         if self.standard_error is not None:
-            size += f", beside a mean standard error of {float(np.atleast_1d(self.standard_error)[j]):.2g}"
+            size += f", beside a mean standard error of {two_digits(np.atleast_1d(self.standard_error)[j])}"
         return (
             f"Returns depend on the features in ways that no weighted sum of them can follow: by {size}). Intervals "
             "leave this out, and more data does not reduce it. Add features such as squares, products or bins, or an "

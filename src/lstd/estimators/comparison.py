@@ -58,6 +58,7 @@ def compare(
     if data[2] is None and data[3] is None and data[4] is None:  # episode, terminated, X_next
         _check_one_stream(model.statistics)
     rows = checked_rows(estimator, data, model.settings.gamma, warn=warn, finite=True)
+    model.check_policy(rows.ratios_given)
     check_rewards(rows, model)
     shape = rows.y.shape
     prediction = model.predict(rows.X).reshape(shape)

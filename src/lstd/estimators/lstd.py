@@ -189,6 +189,8 @@ class LSTD(Predictor):
         RidgeWarning
             When halving `alpha` moves the predictions by more than half of their size, or, with an intercept, of their
             spread: the ridge term decides them.
+        UnusedRewardWarning
+            When last rows of episodes that did not terminate have rewards other than 0 and NaN.
         EffectiveSampleWarning
             When products of importance ratios, or weights, leave an effective sample below ten.
 

@@ -138,14 +138,15 @@ class LSTDCV(Predictor):
         rows = checked_rows(checker, data, settings.gamma, reset=True, warn=True, sort=True)
         settings.ridge(rows.n_features)  # checks the number of factors
         rows = rows.with_ones() if settings.fit_intercept else rows
-        settings, selection = choose_settings(
+        settings, selection, checks = choose_settings(
             rows, settings, lmbdas=self.lmbdas, alphas=self.alphas, cv=self.cv, n_jobs=self.n_jobs,
             on_progress=_report_progress if self.verbose else None,
         )  # fmt: skip
         blocks = no_blocks(rows, settings.lmbda, self.n_blocks).extended(rows)
         warn_of_breaks(rows, settings.lmbda)
         options = {name: getattr(self, name) for name in LSTDCV_OPTIONS}
-        return self._adopt(Model(blocks, settings, selection=selection, options=options))
+        warned = frozenset({"ends"} if rows.assumed else ())
+        return self._adopt(Model(blocks, settings, selection=selection, options=options, checks=checks, warned=warned))
 
 
 def _selection(model: Model) -> Selection:
@@ -154,9 +155,8 @@ def _selection(model: Model) -> Selection:
 
 
 def _checks(model: Model) -> Checks:
-    checks = _selection(model).checks
-    assert checks is not None
-    return checks
+    assert model.checks is not None
+    return model.checks
 
 
 def _report_progress(text: str, done: float, total: float) -> None:

@@ -20,11 +20,13 @@ from lstd.estimators.intervals import Influence, Interval, influence_of
 from lstd.statistics.blocks import Blocks
 from lstd.statistics.ridge import warn_of_ridge
 from lstd.statistics.solve import Solution, check_range, solve, without_rounding
-from lstd.statistics.statistics import LSTDStatistics, check_weighted
+from lstd.statistics.statistics import LSTDStatistics, check_weighted, warn_of_unused
 
 Array = NDArray[np.float64]
 
 LSTD_OPTIONS = ("n_blocks",)  # parameters of the estimators that are not settings
+QUIET = frozenset({"ratios", "unused", "ridge"})  # for models beside the one that a user fits
+_RATIOS = "Pass the ratios of these rows, or 1 if the policy of the model chose the actions."
 LSTDCV_OPTIONS = ("lmbdas", "alphas", "cv", "n_jobs", "n_blocks", "verbose")
 
 
@@ -60,7 +62,6 @@ class Selection:
     n_folds: int
     n_rows: int  # in all folds
     results: dict[str, Array]  # as `LSTDCV.cv_results_`
-    checks: Checks | None = None  # of a model with these settings, of the first rows
 
     @property
     def observed_share(self) -> float:
@@ -99,8 +100,8 @@ class Model:
     origin: Origin | None = None  # the files of the data, if any
     selection: Selection | None = None  # how `lmbda` and `alpha` were chosen; None if they were given
     options: Mapping[str, Any] = field(default_factory=dict)  # parameters of the estimator that are not settings
-    checked: Checks | None = None  # the checks, if a report was made of a model whose settings were given
-    warned: frozenset[str] = frozenset()  # warnings that the stream has had: "ends", "breaks", "ratios"
+    checks: Checks | None = None  # of the first rows, after a choice of settings or for a report
+    warned: frozenset[str] = frozenset()  # warnings that the stream has had: "ends", "breaks", "ratios", "unused"
     episodes: Any = None  # ids of the episodes so far, as of :func:`episodes_seen`; files do not keep them
     threads: int | None = None  # that compute the influence of blocks; by default the limit of the BLAS
     saved_solution: Solution | None = None  # from a file; None if it is to be computed
@@ -110,11 +111,6 @@ class Model:
     def statistics(self) -> LSTDStatistics:
         """Sums over the data."""
         return self.blocks.total
-
-    @property
-    def checks(self) -> Checks | None:
-        """Results of the checks that followed the choice of settings, or went into a report."""
-        return self.checked if self.selection is None else self.selection.checks
 
     @property
     def misfit(self) -> MisfitCheck | None:
@@ -165,7 +161,9 @@ class Model:
         solution = solve(A, b, self.ridge, penalty=self.penalty)
         if "ratios" not in self.warned:
             warn_of_ratios(self.statistics.sample, self.statistics.lmbda)
-        if not solution.singular:
+        if not {"ends", "unused"} & self.warned:
+            warn_of_unused(self.statistics)
+        if not solution.singular and "ridge" not in self.warned:
             warn_of_ridge(
                 A, b, self.ridge, solution.weights, self.statistics.gamma,
                 intercept=self.settings.fit_intercept, chosen=self.selection is not None,
@@ -175,9 +173,11 @@ class Model:
     @property
     def warnings_given(self) -> frozenset[str]:
         """Warnings that the stream has had, with those of its system, which come when weights are first used."""
-        sample = self.statistics.sample
-        small = "solution" in vars(self) and sample is not None and any(sample.small(self.statistics.lmbda))
-        return self.warned | ({"ratios"} if small else set())
+        if "solution" not in vars(self):
+            return self.warned
+        s = self.statistics
+        small = s.sample is not None and any(s.sample.small(s.lmbda))
+        return self.warned | ({"ratios"} if small else set()) | ({"unused"} if s.unused else set())
 
     @cached_property
     def coef(self) -> Array:
@@ -208,6 +208,11 @@ class Model:
             intercept=self.settings.fit_intercept, threads=self.threads,
         )  # fmt: skip
 
+    def with_checks(self, checks: Checks) -> Model:
+        """Return the model with the results of checks, without solving or warning again."""
+        influence = vars(self).get("influence", self.saved_influence)
+        return replace(self, checks=checks, saved_solution=self.solution, saved_influence=influence)
+
     @cached_property
     def unseen(self) -> NDArray[np.bool_]:
         """Features that are zero wherever a full transition starts, (n,): no data bears on their weights."""
@@ -229,6 +234,15 @@ class Model:
         except InvalidInputError as error:
             return str(error)
         return ""
+
+    def check_policy(self, ratios_given: bool, remedy: str = _RATIOS) -> None:
+        """Refuse to compare a model of one policy with returns of another: it was fitted with importance ratios."""
+        sample = self.statistics.sample
+        if sample is not None and sample.off_policy and not ratios_given:
+            raise InvalidInputError(
+                "`importance_ratio` must be given for a model that was fitted with importance ratios: without them, "
+                f"its predictions would be compared with returns of another policy. {remedy}"
+            )
 
     def predict(self, phi: Features) -> Array:
         """Predict values, shape (T,) or (T, m), from finite features (T, n)."""

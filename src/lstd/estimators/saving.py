@@ -50,7 +50,7 @@ def write_model(model: Model, path: str | os.PathLike[str]) -> None:
     if not no_intervals:
         arrays |= {f"influence_{name}": getattr(model.influence, name) for name in ("vectors", "shift", "shares")}
     if model.selection is not None:
-        choice = {name: value for name, value in vars(model.selection).items() if name not in ("results", "checks")}
+        choice = {name: value for name, value in vars(model.selection).items() if name != "results"}
         content["selection"] = choice | {"results": [*model.selection.results]}
         arrays |= {f"results_{name}": values for name, values in model.selection.results.items()}
     write(path, "model", content, arrays)
@@ -83,12 +83,11 @@ def unpack_model(document: Mapping[str, Any], arrays: Mapping[str, Array]) -> Mo
         finite(shaped(arrays["weights"], n, m)), float(shaped(arrays["condition_number"], 1)[0]),
         flag(document["singular"]),
     )  # fmt: skip
-    checks = _checks(document["checks"], m, statistics.single)
     return Model(
         Blocks(statistics, limit=0, reason=no_intervals or _GONE), settings, rewards=rewards,
         origin=None if document["origin"] is None else _origin(document["origin"]),
-        selection=None if selection is None else _selection(selection, arrays, checks),
-        checked=checks if selection is None else None,
+        selection=None if selection is None else _selection(selection, arrays),
+        checks=_checks(document["checks"], m, statistics.single),
         options=options, saved_solution=solution,
         saved_influence=None if no_intervals else _influence(arrays, m, n, settings.fit_intercept, document["marks"]),
     )  # fmt: skip
@@ -102,14 +101,14 @@ def _influence(arrays: Mapping[str, Array], m: int, n: int, intercept: bool, mar
     )  # fmt: skip
 
 
-def _selection(choice: Mapping[str, Any], arrays: Mapping[str, Array], checks: Checks | None) -> Selection:
+def _selection(choice: Mapping[str, Any], arrays: Mapping[str, Array]) -> Selection:
     results = {name: arrays[f"results_{name}"] for name in texts(choice["results"])}
     for values in results.values():
         shaped(values, len(results["lmbda"]))
     _ = results["observed_share"][0]
     results["rank_test_score"] = results["rank_test_score"].astype(np.intp)
     lmbda, alpha, score = (number(choice[name]) for name in ("lmbda", "alpha", "score"))
-    return Selection(lmbda, alpha, score, count(choice["n_folds"]), count(choice["n_rows"]), results, checks)
+    return Selection(lmbda, alpha, score, count(choice["n_folds"]), count(choice["n_rows"]), results)
 
 
 def _checks(content: Any, m: int, single: bool) -> Checks | None:

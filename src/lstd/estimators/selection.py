@@ -16,17 +16,18 @@ from lstd.estimators.bias_check import check_bias
 from lstd.estimators.check_results import Checks
 from lstd.estimators.cross_validation import OnProgress, select
 from lstd.estimators.misfit_check import check_misfit
-from lstd.estimators.model import Model, Selection
+from lstd.estimators.model import QUIET, Model, Selection
 from lstd.statistics.blocks import Blocks, no_blocks
 
 T = TypeVar("T")
+Choice = tuple[Settings, Selection, Checks]
 
 _OPERATIONS_PER_BYTE = 100.0  # that take as long as reading a byte does
 _ENTRIES = 2**20  # features of the rows that are checked for a report, 8 MiB
 _ENTRIES_OF_CHOICE, _ROWS_OF_CHOICE = 2**17, 2000  # after a choice: as a rule, checks take a fifth of its time
 
 
-def choose(rows: Rows, settings: Settings, on_progress: OnProgress | None = None) -> tuple[Settings, Selection]:
+def choose(rows: Rows, settings: Settings, on_progress: OnProgress | None = None) -> Choice:
     """Choose the settings in `settings.choose` from the first rows of large data.
 
     `on_progress` is given the work in bytes that could be read meanwhile. Raises as :func:`select` does.
@@ -47,7 +48,7 @@ def choose(rows: Rows, settings: Settings, on_progress: OnProgress | None = None
     )  # fmt: skip
 
 
-def choose_settings(rows: Rows, settings: Settings, **options: Any) -> tuple[Settings, Selection]:
+def choose_settings(rows: Rows, settings: Settings, **options: Any) -> Choice:
     """Choose λ and α, then check the model of the first rows for bias and misfit; `options` are those of `select`."""
     selection = select(
         rows, variant=settings.variant, fit_intercept=settings.fit_intercept, penalty=settings.penalty, **options
@@ -63,9 +64,9 @@ def choose_settings(rows: Rows, settings: Settings, **options: Any) -> tuple[Set
     most = max(_ENTRIES_OF_CHOICE // rows.n_features, min(_ROWS_OF_CHOICE, _ENTRIES // rows.n_features))
     first = _first(rows, most)
     with_lmbda, with_one = (no_blocks(first, lmbda, "auto").extended(first) for lmbda in (settings.lmbda, 1.0))
-    model = Model(with_lmbda, settings, warned=frozenset({"ratios"}))
+    model = Model(with_lmbda, settings, warned=QUIET)
     blocks = (with_lmbda, with_one) if with_one.limit else None
-    return settings, replace(selection, checks=checks_of(first, model, blocks, tree=False))
+    return settings, selection, checks_of(first, model, blocks, tree=False)
 
 
 def checks_of(rows: Rows, model: Model, blocks: tuple[Blocks, Blocks] | None = None, *, tree: bool = True) -> Checks:

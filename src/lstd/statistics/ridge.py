@@ -11,8 +11,6 @@ eliminated first, so that the movement is that about the mean.
 
 from __future__ import annotations
 
-from functools import partial
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -74,6 +72,17 @@ def ridge_movement(
 
 
 @np.errstate(all="ignore")
+def grows_without_bound(A: Array, b: Array, ridge: Array, weights: Array, *, intercept: bool) -> bool:
+    """Return whether weights grow without bound as the ridge term falls; arguments are those of `ridge_movement`."""
+    if not ridge.any():
+        return False
+    typical = np.abs(A.diagonal()[ridge > 0.0]).mean() / ridge[ridge > 0.0].mean()
+    far = max(_FAR * min(1.0, typical), _LEAST)
+    movement = ridge_movement(A, b, ridge, weights, far, intercept=intercept)
+    return bool(np.nan_to_num(movement).max() > 2.0**-4 / far)
+
+
+@np.errstate(all="ignore")
 def warn_of_ridge(
     A: Array, b: Array, ridge: Array, weights: Array, gamma: float, *, intercept: bool, chosen: bool
 ) -> None:
@@ -82,13 +91,11 @@ def warn_of_ridge(
     The size is about the mean, unless the ridge coefficient was chosen: useless features may then deserve a large one.
     """
     about_mean = intercept and not chosen
-    move = partial(ridge_movement, A, b, ridge, weights, intercept=intercept)
-    movement = float(np.nan_to_num(move(about_mean=about_mean)).max(initial=0.0))
+    moves = ridge_movement(A, b, ridge, weights, about_mean=about_mean, intercept=intercept)
+    movement = float(np.nan_to_num(moves).max(initial=0.0))
     if not movement > MOST:
         return
-    typical = np.abs(A.diagonal()[ridge > 0.0]).mean() / ridge[ridge > 0.0].mean()
-    far = max(_FAR * min(1.0, typical), _LEAST)
-    grows = float(np.nan_to_num(move(far)).max()) > 2.0**-4 / far
+    grows = grows_without_bound(A, b, ridge, weights, intercept=intercept)
     if grows and gamma == 1.0:
         why = (
             "they grow without bound as `alpha` falls, as at `gamma` 1 for states from which no end is reached, whose "

@@ -18,9 +18,9 @@ from lstd.distributed.memory import LEAST_MEMORY, MEMORY, choice_entries
 from lstd.distributed.runners import Runner
 from lstd.errors import InvalidInputError
 from lstd.estimators.cross_validation import OnProgress
-from lstd.estimators.model import Model, Origin, Selection, model_of
-from lstd.estimators.selection import choose
-from lstd.statistics.statistics import LSTDStatistics, warn_of_unused
+from lstd.estimators.model import Model, Origin, model_of
+from lstd.estimators.selection import Choice, choose
+from lstd.statistics.statistics import LSTDStatistics
 from lstd.statistics.threads import available_cores, one_blas_thread
 from lstd.tables.readers import Table, watched
 from lstd.tables.roles import NAMED, Roles
@@ -72,17 +72,18 @@ def fit_stream(
 
 def fit_leaf(tables: Any, leaf: SumTables, runner: Runner, on_progress: OnProgress | None = None) -> Model:
     """Fit a model to tables by the sums of each."""
-    roles, files, selection = leaf.roles, [], None
+    roles, files, selection, checks = leaf.roles, [], None, None
     if roles.features is not None:
         leaf = replace(leaf, settings=leaf.settings.named(roles.features))
-    if roles.episode is not None and roles.terminated is None and not roles.next_features:
+    assumed = roles.episode is not None and roles.terminated is None and not roles.next_features
+    if assumed:
         warn_of_assumed("No column says which episodes terminated")
     if _at_hand(tables):
         tables = _opened(tables, leaf, runner)
         files = [getattr(table, "file", table) for table in tables]
     if leaf.settings.choose:
         tables, first = split(tables, runner.client)
-        settings, selection = _choose(chunks_in_order(first, leaf), leaf, on_progress)
+        settings, selection, checks = _choose(chunks_in_order(first, leaf), leaf, on_progress)
         leaf = replace(leaf, settings=settings)
     part = runner.sum(leaf, tables)
     if not leaf.independent:
@@ -94,13 +95,12 @@ def fit_leaf(tables: Any, leaf: SumTables, runner: Runner, on_progress: OnProgre
             )
     if part.broken is not None:
         warn_of_break(f"{part.broken[0]}: row {part.broken[1]} (the first row of data is 1)")
-    if roles.episode is None or roles.terminated is not None:
-        warn_of_unused(part.blocks.total)
     blocks = replace(part.blocks, total=part.ends.named(part.blocks.total))
     # The BLAS has one thread for any number of jobs: its threads divide sums, which changes the last bits.
     with one_blas_thread(), memory_suffices(len(part.ends.roles.features)):
         model = model_of(
             blocks, leaf.settings.named(part.ends.roles.features), selection, leaf.n_blocks,
+            checks=checks, warned=frozenset({"ends"} if assumed else ()),
             rewards=roles.rewards, threads=runner.n_jobs or available_cores(),
             origin=_origin_of(files, part.ends.roles, blocks.total),
             episodes=None if leaf.independent else part.ends.ids,
@@ -126,7 +126,7 @@ def _opened(tables: list[Any], leaf: SumTables, runner: Runner) -> list[Any]:
     return tables
 
 
-def _choose(chunks: Iterable[Chunk], leaf: SumTables, on_progress: OnProgress | None) -> tuple[Settings, Selection]:
+def _choose(chunks: Iterable[Chunk], leaf: SumTables, on_progress: OnProgress | None) -> Choice:
     """Choose settings from the first rows; an error of sums that overflow names the largest value."""
     settings = leaf.settings
     sample = first_rows(chunks, leaf.roles, choice_entries(leaf.memory), ones=settings.fit_intercept)
