@@ -19,7 +19,7 @@ import pandas as pd
 import lstd
 from lstd import LSTD, LSTDCV, Trajectories
 from lstd.metrics import calibration, observed_returns
-from lstd.report import plot_grid, plot_predictions, write_fit_report
+from lstd.report import plot_blocks, plot_coefficients, plot_grid, plot_predictions, write_fit_report
 
 # %%
 # The table
@@ -82,8 +82,14 @@ interval = model.predict_interval(van)
 print(f"{interval.prediction[0]:.0f}, from {interval.lower[0]:.0f} to {interval.upper[0]:.0f}")
 
 # %%
-# The interval is for the average of such vans. It is not the range in which the cost of one van will lie.
-#
+# The interval is for the average of such vans. It is not the range in which the cost of one van will lie. What does the
+# model say about each feature, and does a single block of vans decide the prediction?
+
+fig, (left, right) = plt.subplots(1, 2, figsize=(9, 3), layout="constrained")
+plot_coefficients(model, ax=left)
+_ = plot_blocks(model, van, ax=right)
+
+# %%
 # Settings from the data
 # ----------------------
 #

@@ -12,10 +12,19 @@ if TYPE_CHECKING:
     from lstd.report.calibration_figure import plot_calibration
     from lstd.report.degrees_of_freedom_figure import plot_degrees_of_freedom
     from lstd.report.grid_figure import plot_grid
+    from lstd.report.influence_figure import plot_blocks, plot_coefficients
     from lstd.report.model_page import write_fit_report
     from lstd.report.predictions_figure import plot_predictions
 
-__all__ = ["plot_calibration", "plot_degrees_of_freedom", "plot_grid", "plot_predictions", "write_fit_report"]
+__all__ = [
+    "plot_blocks",
+    "plot_calibration",
+    "plot_coefficients",
+    "plot_degrees_of_freedom",
+    "plot_grid",
+    "plot_predictions",
+    "write_fit_report",
+]
 
 
 def __getattr__(name: str) -> Any:  # other pages need neither scikit-learn nor Matplotlib
@@ -25,9 +34,12 @@ def __getattr__(name: str) -> Any:  # other pages need neither scikit-learn nor 
         calibration_figure,
         degrees_of_freedom_figure,
         grid_figure,
+        influence_figure,
         model_page,
         predictions_figure,
     )
 
-    modules = (calibration_figure, degrees_of_freedom_figure, grid_figure, model_page, predictions_figure)
+    modules = (
+        calibration_figure, degrees_of_freedom_figure, grid_figure, influence_figure, model_page, predictions_figure
+    )  # fmt: skip
     return next(getattr(module, name) for module in modules if hasattr(module, name))
