@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
+import pandas as pd  # type: ignore[import-untyped]
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
@@ -90,7 +90,8 @@ def read_visits(wheel: str) -> Visits:
     features = features.fillna(features.median())
     X = ((features - features.mean()) / features.std()).to_numpy()
     died, patient = (rows["status"] == "dead").to_numpy(), rows["id"].to_numpy()
-    return Visits(np.column_stack([np.ones(len(X)), X]), *rows[["year", "years"]].to_numpy().T, died, patient)
+    year, years = rows[["year", "years"]].to_numpy().T
+    return Visits(np.column_stack([np.ones(len(X)), X]), year, years, died, patient)
 
 
 def outcomes(visits: Visits) -> tuple[Array, Array]:
@@ -110,7 +111,7 @@ def kaplan_meier(left: Array, event: NDArray[np.bool_]) -> tuple[Array, Array]:
     """Times of events, and the probability to be free of one after each."""
     times, counts = np.unique(left[event], return_counts=True)
     at_risk = len(left) - np.searchsorted(np.sort(left), times, side="left")
-    return times, np.cumprod(1.0 - counts / at_risk)
+    return times, np.cumprod(1.0 - counts / at_risk, dtype=np.float64)
 
 
 def from_curves(times: Array, survival: Array) -> Array:
@@ -261,7 +262,7 @@ def measured(visits: Visits, repeats: int) -> dict[str, Any]:
                     share[size][name] += float(outside) / (3 * repeats)
                     squares = weight[rows] * (clipped(predicted) - y[rows]) ** 2
                     np.add.at(loss[size][name], np.searchsorted(patients, test.patient), squares / repeats)
-    found = {
+    found: dict[str, dict[str, Any]] = {
         size: {name: summary(loss[size][name], loss[size]["landmark Cox"], len(y)) | {"clipped": share[size][name]}
                for name in METHODS}
         for size in sizes
