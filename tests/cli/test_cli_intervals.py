@@ -335,7 +335,7 @@ def test_groups_from_the_shell(folder, capsys):
     command = ["grouped.csv" if word == "data.csv" else word for word in FIT]
     assert run([*command, "--groups", "who", "--report", "fit.html", "--json", "--quiet"]) == 0
     shown = json.loads(capsys.readouterr().out)
-    assert shown["origin"]["groups"] == "who"
+    assert shown["origin"]["columns"]["groups"] == "who"
     model = read_model("model")
     assert model.statistics.n_groups == len(set(who.to_pylist()))
     grouped = arrays(data) | {"groups": np.array(who.to_pylist())}

@@ -131,7 +131,7 @@ def test_tables_that_cut_groups_are_those_of_whole_data(cuts, text, chunk_rows):
         assert model.statistics.n_groups == 30
         assert {prefix.n_rows for prefix in model.blocks.prefixes} <= starts
         assert_close(model.coef, whole.coef_, "solve")
-        assert model.origin.groups == "who"
+        assert model.origin.columns["groups"] == "who"
         again = model.blocks.seen.copy()
         assert again.add([group_key(arrays["groups"][0].item())]) == 0
     if len(models[0].influence.shares) == 30:

@@ -53,7 +53,7 @@ def model(**options):
     return Model(
         Blocks(s, 0, reason="It was fitted to too little data."), Settings(0.9, 0.8, 1.0, "boyan", True),
         rewards=tuple(f"r{j}" for j in range(weights.shape[1])),
-        origin=Origin(("x.csv", "y.parquet"), 20, 19, 1, "2020-01-01T00:00:00+00:00", "0.1.0", "id", None, None),
+        origin=Origin(("x.csv", "y.parquet"), 20, 19, 1, "2020-01-01T00:00:00+00:00", "0.1.0", {"episode": "id"}),
         selection=Selection(0.8, 1.0, 0.5, 10, 20, results), options={"n_blocks": 0, "lmbdas": [0.8]},
         saved_solution=Solution(weights, np.inf, True),
     )  # fmt: skip

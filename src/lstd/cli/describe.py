@@ -168,9 +168,7 @@ def _origin(origin: Origin, n_groups: int | None) -> Iterator[str]:
     groups = "" if n_groups is None else f", {n_groups} groups"
     yield f"              {origin.rows} rows, {origin.transitions} transitions, {origin.episodes} episodes{groups}"
     yield f"              {origin.date}, lstd {origin.lstd}"
-    counts = ("files", "rows", "transitions", "episodes", "date", "lstd", "next_features")
-    columns = ((name, column) for name, column in vars(origin).items() if name not in counts and column is not None)
-    if named := ", ".join([f"{name}: {column}" for name, column in columns]):
+    if named := ", ".join([f"{role}: {column}" for role, column in origin.columns.items()]):
         yield f"  columns     {named}"
 
 

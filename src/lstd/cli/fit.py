@@ -208,7 +208,7 @@ def _write_report(model: Model, sample: Sample, page: Path) -> None:
     origin = model.origin
     assert origin is not None
     columns: dict[str, Any] = dict(sample.columns)
-    if origin.episode is not None and origin.terminated is None and not origin.next_features:
+    if "episode" in origin.columns and "terminated" not in origin.columns and not origin.next_features:
         columns["terminated"] = None
     of_all = f", the first {len(sample)} of {origin.rows} rows" if sample.is_full else ""
     with warnings.catch_warnings():  # rows are given without names, and known to be the columns of the model

@@ -106,15 +106,17 @@ def score_roles(model: Model, rewards: tuple[str, ...], next_features: list[str]
             f"`--reward` must name {len(model.reward_names)} columns, one per prediction; got {len(rewards)}."
         )
 
-    def chosen(name: str | None, role: str) -> str | None:
-        return (getattr(model.origin, role, None) if name is None else name) or None
+    fitted = {} if model.origin is None else model.origin.columns
 
-    fitted = () if model.origin is None else model.origin.next_features
+    def chosen(name: str | None, role: str) -> str | None:
+        return (fitted.get(role) if name is None else name) or None
+
+    successors = () if model.origin is None else model.origin.next_features
     columns: dict[str, Any] = {role: chosen(name, role) for role, name in named.items()}
     return Roles(
         features=model.feature_names,
         rewards=rewards or model.reward_names,
-        next_features=fitted if next_features is None else names(next_features),
+        next_features=successors if next_features is None else names(next_features),
         **columns,
     )
 

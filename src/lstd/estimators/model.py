@@ -40,15 +40,7 @@ class Origin:
     episodes: int
     date: str  # date and time of the fit, in ISO 8601
     lstd: str  # version of the package
-    episode: str | None = None  # names of the columns that were used
-    terminated: str | None = None
-    truncated: str | None = None
-    groups: str | None = None
-    discount: str | None = None
-    importance_ratio: str | None = None
-    trace_coefficient: str | None = None
-    weight: str | None = None
-    time: str | None = None
+    columns: Mapping[str, str] = field(default_factory=dict)  # that were used, by role: episode, terminated, …
     next_features: tuple[str, ...] = ()
 
 

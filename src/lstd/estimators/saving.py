@@ -144,9 +144,8 @@ def _check(kind: type[T], content: Any, m: int, single: bool) -> T | str:
 
 def _origin(values: Mapping[str, Any]) -> Origin:
     counts: dict[str, Any] = {name: count(values[name]) for name in ("rows", "transitions", "episodes")}
-    others = {one.name for one in fields(Origin)} - {"files", "next_features", *counts}
-    words = {name: values[name] for name in others}
-    for name, word in words.items():
-        if not isinstance(word, str) and (word is not None or name in ("date", "lstd")):
-            raise TypeError(name)
-    return Origin(files=texts(values["files"]), next_features=texts(values["next_features"]), **counts, **words)
+    columns, about = dict(values["columns"]), {name: values[name] for name in ("date", "lstd")}
+    texts([*columns, *columns.values(), *about.values()])
+    return Origin(
+        files=texts(values["files"]), next_features=texts(values["next_features"]), columns=columns, **counts, **about
+    )

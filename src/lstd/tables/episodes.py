@@ -32,6 +32,8 @@ from lstd.tables.table_errors import at_row
 
 Flags = NDArray[np.bool_]
 
+SORT = "Sort here by naming the column of time with sort=True (--sort)."
+
 
 @dataclass(frozen=True, eq=False)
 class Marks:
@@ -193,7 +195,7 @@ class Episodes:
             return None
         new = _begun(ids, len(begins), bool(begins[0]))
         self._types.update(_type(name) for _, name in new)
-        return _again(new, self._seen, self._roles.episode, EPISODE_AGAIN)
+        return _again(new, self._seen, self._roles.episode, f"{EPISODE_AGAIN} {SORT}")
 
     def _group_fault(self, groups: Ids | None, begins: Flags) -> Fault | None:
         """Find the first row of another group than the row before, of the same episode, or of a group that is over."""

@@ -77,15 +77,19 @@ class Roles:
         return self.next_features[0] if len(self.next_features) == 1 and "*" in self.next_features[0] else None
 
     @property
+    def columns(self) -> dict[str, str]:
+        """The columns of roles that have one, by role."""
+        return {role: name for role in NAMED if (name := getattr(self, role)) is not None}
+
+    @property
     def transitions(self) -> dict[str, str]:
         """The columns of numbers of transitions, by argument."""
-        return {role: name for role in PER_TRANSITION if (name := getattr(self, role)) is not None}
+        return {role: name for role, name in self.columns.items() if role in PER_TRANSITION}
 
     @property
     def others(self) -> tuple[str, ...]:
         """Columns with a role other than that of a feature."""
-        named = (name for role in NAMED if (name := getattr(self, role)) is not None)
-        return (*self.rewards, *named, *(() if self._pattern is not None else self.next_features))
+        return (*self.rewards, *self.columns.values(), *(() if self._pattern is not None else self.next_features))
 
     def resolved(self, tables: Sequence[Table]) -> Roles:
         """Return these roles with all features by name.

@@ -23,7 +23,7 @@ from lstd.estimators.selection import Choice, choose
 from lstd.statistics.statistics import LSTDStatistics
 from lstd.statistics.threads import available_cores, one_blas_thread
 from lstd.tables.readers import Table, watched
-from lstd.tables.roles import NAMED, Roles
+from lstd.tables.roles import Roles
 from lstd.tables.row_reader import Chunk, RowReader
 from lstd.tables.sample import Sample
 from lstd.tables.sum_tables import SumTables, chunks_in_order, memory_suffices
@@ -159,5 +159,5 @@ def _origin_of(files: Sequence[str], roles: Roles, total: LSTDStatistics) -> Ori
         date=datetime.now(UTC).isoformat(timespec="seconds"),
         lstd=lstd.__version__,
         next_features=roles.next_features,
-        **{role: getattr(roles, role) for role in NAMED},
+        columns=roles.columns,
     )
