@@ -42,8 +42,7 @@ class Fitted(Generic[T]):
     def __get__(self, estimator: Predictor | None, owner: type) -> T:
         if estimator is None:
             return self  # type: ignore[return-value]  # the attribute of the class
-        check_is_fitted(estimator)
-        return self._function(estimator.model_)
+        return self._function(estimator._model)
 
     def __set__(self, estimator: Predictor, value: Any) -> None:
         raise AttributeError("Fitted attributes cannot be set; fit the estimator instead.")
@@ -69,7 +68,8 @@ class Predictor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     @property
     def _model(self) -> Model:
-        check_is_fitted(self)
+        if "model_" not in vars(self):
+            check_is_fitted(self)
         return self.model_
 
     @overload

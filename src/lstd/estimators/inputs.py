@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import validate_data
 
@@ -45,5 +46,8 @@ def _by_name(estimator: BaseEstimator, name: str, X: Any) -> Any:
 
 def _check_names(estimator: BaseEstimator, name: str, X: Any, phi: Features, *, reset: bool = False) -> None:
     """Check the number and the names of the features; with `reset`, set them on `estimator`."""
+    model = vars(estimator).get("model_")
+    if not reset and type(X) is np.ndarray and model and not model.names and model.n_features == phi.shape[1]:
+        return  # scikit-learn takes some 50 µs for the same
     column_names(name, X)  # checks that they differ
     validate_data(estimator, X if hasattr(X, "columns") else phi, reset=reset, skip_check_array=True)
