@@ -67,7 +67,7 @@ def check_misfit(rows: Rows, model: Model, *, tree: bool = True, blocks: Blocks 
     """
     check_enough("misfit", rows, *_FEWEST)
     check_finite("X", rows.X)
-    with one_blas_thread(), threadpool_limits(1, "openmp"), np.errstate(over="ignore", invalid="ignore"):
+    with one_blas_thread(), np.errstate(over="ignore", invalid="ignore"):
         if blocks is None:
             limit = max(_FEWEST[0], default_limit(rows.n_features))
             blocks = no_blocks(rows, 1.0, limit).extended(rows)
@@ -183,8 +183,9 @@ def _boosted(rows: Rows, phi: Features, gram: Array, model: Model) -> Array:
         grown = np.flatnonzero(full & (fold != k))[::step]
         for j, target in enumerate(targets.T):
             sample_weight = None if rows.weights is None else rows.weights[grown]
-            regressor = HistGradientBoostingRegressor(**_TREE).fit(X[grown], target[grown], sample_weight)
-            boosted[where == k, j] = regressor.predict(X[where == k])
+            with threadpool_limits(1, "openmp"):
+                regressor = HistGradientBoostingRegressor(**_TREE).fit(X[grown], target[grown], sample_weight)
+                boosted[where == k, j] = regressor.predict(X[where == k])
     return boosted
 
 
@@ -231,11 +232,14 @@ def _traces(tests: Array, rows: Rows) -> Array:
 def _differences(phi: Features, rows: Rows, ahead: Features | None) -> Features:
     """Compute φ_t − γ φ_{t+1}, zero in horizon rows."""
     full = rows.full.astype(np.float64)
-    if ahead is None:
-        ahead = _stacked(phi[1:], phi[-1:])
     if sparse.issparse(phi):
+        ahead = _stacked(phi[1:], phi[-1:]) if ahead is None else ahead
         return sparse.diags_array(full).tocsr() @ phi - sparse.diags_array(full * rows.discount).tocsr() @ ahead
-    return full[:, np.newaxis] * phi - (full * rows.discount)[:, np.newaxis] * ahead
+    differences, discount = full[:, np.newaxis] * phi, (full * rows.discount)[:, np.newaxis]
+    if ahead is None:
+        differences[:-1] -= discount[:-1] * phi[1:]
+        return differences
+    return differences - discount * ahead
 
 
 def _tested(s: Array, u: Array, M: Array, size: float, n_products: int) -> tuple[float, float, float]:

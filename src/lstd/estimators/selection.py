@@ -24,7 +24,7 @@ Choice = tuple[Settings, Selection, Checks]
 
 _OPERATIONS_PER_BYTE = 100.0  # that take as long as reading a byte does
 _ENTRIES = 2**20  # features of the rows that are checked for a report, 8 MiB
-_ENTRIES_OF_CHOICE, _ROWS_OF_CHOICE = 2**17, 2000  # after a choice: as a rule, checks take a fifth of its time
+_ENTRIES_OF_CHOICE, _ROWS_OF_CHOICE, _GROUPS_OF_CHOICE = 2**16, 2000, 64  # after it, so that checks take less time
 
 
 def choose(rows: Rows, settings: Settings, on_progress: OnProgress | None = None) -> Choice:
@@ -61,8 +61,7 @@ def choose_settings(rows: Rows, settings: Settings, **options: Any) -> Choice:
             "and predictions may be far off. Use a `gamma` below 1, or longer episodes.",
             UnobservedWarning,
         )
-    most = max(_ENTRIES_OF_CHOICE // rows.n_features, min(_ROWS_OF_CHOICE, _ENTRIES // rows.n_features))
-    first = _first(rows, most)
+    first = _first(rows, min(_rows_of_choice(rows), _ENTRIES // rows.n_features))
     with_lmbda, with_one = (no_blocks(first, lmbda, "auto").extended(first) for lmbda in (settings.lmbda, 1.0))
     model = Model(with_lmbda, settings, warned=QUIET)
     blocks = (with_lmbda, with_one) if with_one.limit else None
@@ -94,6 +93,13 @@ def checks_for_report(rows: Rows, model: Model) -> Checks:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", LSTDWarning)
         return checks_of(rows.with_ones() if model.settings.fit_intercept else rows, model)
+
+
+def _rows_of_choice(rows: Rows) -> int:
+    """Return how many rows to check after a choice: more if the first groups or episodes have more."""
+    starts = np.append(np.flatnonzero(rows.begins), len(rows))
+    whole = 0 if len(starts) == 2 else int(starts[min(_GROUPS_OF_CHOICE, len(starts) - 1)])
+    return max(_ENTRIES_OF_CHOICE // rows.n_features, _ROWS_OF_CHOICE, whole)
 
 
 def _first(rows: Rows, most: int) -> Rows:
