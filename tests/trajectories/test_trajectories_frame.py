@@ -490,6 +490,7 @@ def test_actions_that_break_a_rule():
         read(columns, behavior_probability="mu")
 
 
+@pytest.mark.filterwarnings("ignore::lstd.errors.UnusedRewardWarning")
 @pytest.mark.parametrize("role", ["discount", "importance_ratio"])
 def test_discounts_and_ratios_may_be_missing_wherever_rewards_may(role):
     columns = COLUMNS | {"r": [1.0, 2.0, 3.0, 4.0, 5.0, 6.0], "v": [0.5, 0.4, None, 0.7, 0.6, None]}

@@ -25,7 +25,8 @@ from lstd.errors import EffectiveSampleWarning, warn
 
 Array = NDArray[np.float64]
 
-FEW = 10.0  # size below which there is a warning
+FEW = 10.0  # size below which there is a warning,
+_SHARE = 0.5  # if ratios or weights, and not the data, leave so little
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,7 +92,8 @@ class SampleSums:
     def small(self, lmbda: float) -> tuple[bool, bool]:
         """Return whether ratios and weights leave little of much data; at λ = 0 there are no products of ratios."""
         ratios, weights, without = self.size
-        return bool(lmbda > 0.0 and self.off_policy and ratios < FEW <= without), bool(weights < FEW <= without)
+        few = min(FEW, _SHARE * without) if without >= FEW else 0.0
+        return bool(lmbda > 0.0 and self.off_policy and ratios < few), bool(weights < few)
 
 
 def merged(one: SampleSums | None, two: SampleSums | None) -> SampleSums | None:
