@@ -74,22 +74,14 @@ def plot_blocks(model: Predictor, x: Any, *, reward: int = 0, ax: Axes | None = 
 
     Parameters
     ----------
-    model : fitted LSTD or LSTDCV
     x : array-like or DataFrame of shape (1, n)
         Features of the row to predict for.
-    reward : int, default 0
-        Which of several rewards.
-    ax : matplotlib.axes.Axes, optional
-        Where to draw; by default axes of a new figure, ``artists[0].figure``.
+    model, reward, ax
+        As in :func:`plot_coefficients`, with the same errors.
 
     Returns
     -------
     matplotlib.container.BarContainer
-
-    Raises
-    ------
-    InvalidInputError
-        When the model has no intervals, or an argument breaks a rule.
 
     Examples
     --------
