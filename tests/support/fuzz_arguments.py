@@ -23,6 +23,8 @@ def valid(rng, n_rows=12, *, groups=False):
         "X_next": np.vstack([X[1:], X[:1]]),
         "discount": rng.uniform(0.0, 1.0, n_rows),
         "importance_ratio": rng.uniform(0.0, 2.0, n_rows),
+        "trace_coefficient": rng.uniform(0.0, 1.2, n_rows),
+        "weight": rng.uniform(0.0, 2.0, n_rows),
     }
     if groups:
         names = [[1, 1], [1, 0], ["a", "b"]][int(rng.integers(3))]

@@ -298,6 +298,7 @@ def lambda_returns(rows: Rows, lmbda: float, weights: Array) -> Array:
     return completed_returns(rows, np.asarray(rows.X @ weights), ahead, lmbda)
 
 
+@np.errstate(over="ignore")  # a spread of scores beyond float64 counts as infinite
 def _selection(
     grid: _Grid, pair: tuple[int, int], squared: Array, cost: Array, condition: Array, allowed: NDArray[np.bool_],
     counts: Array, rows: Rows,
