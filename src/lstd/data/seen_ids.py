@@ -44,7 +44,7 @@ class SeenIds:
         integers = np.array([one for one in places if isinstance(one, int)], dtype=np.int64)
         texts = np.array([one for one in places if isinstance(one, bytes)], dtype=f"S{_WIDTH}")
         for new, seen in ((integers, self._integers), (texts, self._texts)):
-            known = {*new[seen.contains(new)].tolist()}
+            known = {*new[seen.contains(new)].tolist()} if len(new) else ()
             if known:  # NumPy strips zeros at the end of bytes
                 again = (
                     i for one, i in places.items() if (one.rstrip(b"\0") if isinstance(one, bytes) else one) in known
