@@ -66,6 +66,7 @@ def test_models_of_the_same_rows_are_paired(settings):
     )
 
 
+@pytest.mark.filterwarnings("ignore::lstd.errors.BiasWarning", "ignore::lstd.errors.MisfitWarning")  # random rewards
 def test_rewards_weights_and_chunks_do_not_unpair():
     X, y, columns = arm(0)
     whole = fitted((X, y, columns))
