@@ -60,7 +60,7 @@ html_math_renderer = "mathml"
 
 
 def returned_figure(block, block_vars, gallery_conf):
-    """Save the figure that a function of `lstd.report` returned and an example calls `figure`."""
+    """Save the figure outside of pyplot that an example calls `figure`."""
     figure = block_vars["example_globals"].pop("figure", None)
     if figure is None:
         return ""

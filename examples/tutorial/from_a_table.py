@@ -106,7 +106,7 @@ for warning in caught:
 # %%
 # The error over the grid shows how much the choice matters.
 
-figure = plot_grid(model.cv_results_, model.lmbda_, model.alpha_)
+figure = plot_grid(model.cv_results_, model.lmbda_, model.alpha_)[0].figure
 
 # %%
 # How good is it?
@@ -130,7 +130,7 @@ _ = ax.legend()
 # %%
 # Predictions over time, with intervals, for the first vans:
 
-figure = plot_predictions(model, **test)
+figure = plot_predictions(model, **test)[0].figure
 
 # %%
 # Use it

@@ -1,4 +1,4 @@
-"""Figures of coefficients and of the influence of blocks show the numbers that intervals are made from."""
+"""Figures of coefficients and of the influence of blocks show what intervals are made from; all take axes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,14 @@ from matplotlib.figure import Figure
 
 from lstd import LSTD
 from lstd.errors import InvalidInputError
-from lstd.report import plot_blocks, plot_coefficients
+from lstd.report import (
+    plot_blocks,
+    plot_calibration,
+    plot_coefficients,
+    plot_degrees_of_freedom,
+    plot_grid,
+    plot_predictions,
+)
 from tolerances import assert_close
 
 
@@ -44,3 +51,63 @@ def test_both_draw_into_given_axes_and_refuse_what_they_cannot_draw(model):
         plot_coefficients(model, reward=2)
     with pytest.raises(InvalidInputError, match="ntervals"):
         plot_coefficients(LSTD(n_blocks=0).fit(np.eye(3), np.ones(3)))
+
+
+# ---------------------------------------------------------------- axes of the user, in every figure
+
+
+def draw(plot, model, ax):
+    """Draw one of the figures of rows, with two rewards."""
+    random = np.random.default_rng(2)
+    X, y = random.normal(size=(60, 3)), random.normal(size=(60, 2))
+    return plot(model, X, y, terminated=np.arange(60) % 10 == 9, ax=ax)
+
+
+@pytest.mark.parametrize("plot", [plot_calibration, plot_predictions])
+def test_figures_with_a_panel_for_each_reward_take_axes_for_each(model, plot):
+    figure = Figure()
+    axes = figure.subplots(1, 2)
+    assert [artist.axes for artist in draw(plot, model, axes)] == list(axes)
+    assert figure.axes == list(axes)
+    assert [ax.get_title(loc="left") for ax in axes] == ["reward_0", "reward_1"]
+    for wrong, found in ((axes[0], "1 axes"), ([*axes, axes[0]], "3 axes"), (figure, "an object of type Figure")):
+        message = (
+            rf"`ax` must be 2 Matplotlib axes, one for each reward; got {found}\. Pass what `figure\.subplots\(2\)"
+        )
+        with pytest.raises(InvalidInputError, match=message):
+            draw(plot, model, wrong)
+
+
+GRID = {"lmbda": [0, 0, 1, 1], "alpha": [1, 2, 1, 2], "mean_test_score": [0.4, 0.5, 0.7, 0.6], "observed_share": [0.8]}
+
+
+@pytest.mark.parametrize(
+    "plot",
+    [
+        lambda model, ax: plot_grid(GRID, 1, 2, ax=ax),
+        lambda model, ax: plot_degrees_of_freedom(model, ax=ax),
+        lambda model, ax: plot_coefficients(model, ax=ax),
+        lambda model, ax: plot_blocks(model, np.ones((1, 3)), ax=ax),
+    ],
+    ids=["grid", "degrees of freedom", "coefficients", "blocks"],
+)
+def test_figures_of_one_panel_draw_into_it_and_leave_the_others_alone(model, plot):
+    figure = Figure()
+    ax, other = figure.subplots(2)
+    assert plot(model, ax)[0].axes is ax
+    assert not other.has_data()
+    assert plot(model, None)[0].figure is not figure
+    for wrong, found in (([ax, other], "2 axes"), ("left", "an object of type str")):
+        with pytest.raises(InvalidInputError, match=rf"`ax` must be one Matplotlib axes; got {found}\. Pass what"):
+            plot(model, wrong)
+
+
+def test_the_grid_in_given_axes_has_its_scale_beside_it():
+    ax = Figure().subplots()
+    colours, star = plot_grid(GRID, 1, 2, ax=ax)
+    assert [panel.get_ylabel() for panel in ax.figure.axes] == [
+        "trace decay λ", "error ÷ lowest error; 80\N{NO-BREAK SPACE}% of the returns observed"
+    ]  # fmt: skip
+    assert star.get_xydata().tolist() == [[1, 1]]
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["chosen", "lowest error"]
+    assert_close(colours.get_array().min(), 1.0, "sums")

@@ -96,7 +96,7 @@ def svg_is_sound(figure):
 
 def test_predictions_are_drawn_episode_by_episode_with_bands_and_returns():
     model, X, y, terminated = fitted_chain()
-    figure = plot_predictions(model, X, y, terminated=terminated)
+    figure = plot_predictions(model, X, y, terminated=terminated)[0].figure
     assert svg_is_sound(figure)
     (ax,) = figure.axes
     line = next(line for line in ax.lines if len(line.get_xdata()) > 100)
@@ -123,7 +123,7 @@ def test_a_long_window_is_thinned_to_a_bounded_number_of_points():
     found = evaluate(LSTD(gamma=0.999).fit(X, y), X, y)
     assert found.window == (0, 10_000)
     assert len(found.drawn) == 400
-    figure = plot_predictions(found.model, X, y)
+    figure = plot_predictions(found.model, X, y)[0].figure
     assert figure.axes[0].get_xlabel() == "row (one in 25 is drawn)"
     assert len(svg_of(figure)) < 300_000
 
@@ -152,13 +152,13 @@ def test_a_mean_error_of_a_model_without_an_intercept_is_said(tmp_path):
 @pytest.mark.filterwarnings("ignore::lstd.errors.RidgeWarning")
 def test_without_observed_returns_or_intervals_the_predictions_remain():
     X, y = stream(40)
-    figure = plot_predictions(LSTD(gamma=1.0, fit_intercept=False, n_blocks=0).fit(X, y), X, y)
+    figure = plot_predictions(LSTD(gamma=1.0, fit_intercept=False, n_blocks=0).fit(X, y), X, y)[0].figure
     (ax,) = figure.axes
     texts = [text.get_text() for text in figure.legends[0].get_texts()]
     assert texts == ["prediction", "return, 0\N{NO-BREAK SPACE}% observed"]
     assert len(np.asarray(ax.lines[0].get_xdata())) == 41
     assert svg_is_sound(figure)
-    (panel,) = plot_calibration(LSTD(gamma=1.0, fit_intercept=False).fit(X, y), X, y).axes
+    (panel,) = plot_calibration(LSTD(gamma=1.0, fit_intercept=False).fit(X, y), X, y)[0].figure.axes
     assert [text.get_text() for text in panel.texts] == ["no return was observed"]
 
 
@@ -168,7 +168,7 @@ def test_bands_that_are_far_wider_than_all_else_are_cut_off_and_said_to_be():
     X, y = np.eye(21)[states], random.normal(states / 5, 1)
     terminated = np.tile(np.arange(10) == 9, 40)
     model = LSTD(gamma=0.9, alpha=2.0).fit(X, y, terminated=terminated)
-    figure = plot_predictions(model, X, y, terminated=terminated)
+    figure = plot_predictions(model, X, y, terminated=terminated)[0].figure
     flagged = model.predict_interval(X[:200]).flagged
     assert flagged.any()
     crosses = next(line for line in figure.axes[0].lines if line.get_marker() == "x")
@@ -183,7 +183,7 @@ def test_bands_that_are_far_wider_than_all_else_are_cut_off_and_said_to_be():
 def test_episodes_of_one_row_have_bands_too():
     X, y = np.ones((30, 1)), np.arange(30.0)
     terminated = np.ones(30, dtype=bool)
-    figure = plot_predictions(LSTD().fit(X, y, terminated=terminated), X, y, terminated=terminated)
+    figure = plot_predictions(LSTD().fit(X, y, terminated=terminated), X, y, terminated=terminated)[0].figure
     bars = figure.axes[0].collections[-1].get_segments()
     assert len(bars) == 30
     assert all(bar[0, 1] < bar[1, 1] for bar in bars)
@@ -205,7 +205,7 @@ def test_the_page_says_how_much_of_the_returns_was_observed(page, tmp_path):
     assert 0.2 < share < 0.5
     assert f"Of the discounted weight of the returns, {100 * share:.0f} % was observed. Where an episode" in said
     assert "so R² and the figures mostly compare the model with itself" in said
-    (ax,) = plot_calibration(model, X, y, **columns).axes
+    (ax,) = plot_calibration(model, X, y, **columns)[0].figure.axes
     assert ax.get_ylabel().replace("\N{NO-BREAK SPACE}", " ") == f"mean return, {100 * share:.0f} % observed"
     with pytest.raises(InvalidInputError, match=r'"drop" must have episodes that all terminated or were all cut off'):
         write_fit_report(tmp_path / "fit.html", model, X, y, unobserved="drop", **columns)
@@ -222,7 +222,7 @@ def test_the_page_of_a_model_with_successors_and_ratios(tmp_path):
 
 def test_calibration_shows_deciles_with_intervals_over_episodes():
     model, X, y, terminated = fitted_chain()
-    (ax,) = plot_calibration(model, X, y, terminated=terminated).axes
+    (ax,) = plot_calibration(model, X, y, terminated=terminated)[0].figure.axes
     observed = observed_returns(y, gamma=0.95, prediction=model.predict(X), terminated=terminated)
     episode = np.concatenate([[0], np.cumsum(terminated[:-1])])
     table = calibration(model.predict(X), observed, groups=episode)
@@ -246,7 +246,7 @@ def test_bars_of_one_stream_take_long_blocks_as_independent():
 
 def test_too_few_blocks_have_no_bars():
     X, y = stream(800)
-    (ax,) = plot_calibration(LSTD().fit(X, y), X, y).axes
+    (ax,) = plot_calibration(LSTD().fit(X, y), X, y)[0].figure.axes
     assert ax.containers[0].has_yerr is False
 
 
@@ -254,7 +254,7 @@ def test_constant_predictions_and_returns_are_drawn():
     X, y, terminated = np.ones((20, 1)), np.zeros(20), np.tile([False, True], 10)
     model = LSTD().fit(X, y, terminated=terminated)
     for plot in (plot_predictions, plot_calibration):
-        assert svg_is_sound(plot(model, X, y, terminated=terminated))
+        assert svg_is_sound(plot(model, X, y, terminated=terminated)[0].figure)
 
 
 # ---------------------------------------------------------------- choice of λ and α
@@ -274,7 +274,7 @@ def test_the_grid_puts_every_error_in_its_place():
 
 
 def test_the_grid_is_drawn_with_the_chosen_pair():
-    figure = plot_grid(scores(), 0.9, 1.0)
+    figure = plot_grid(scores(), 0.9, 1.0)[0].figure
     assert svg_is_sound(figure)
     ax, scale, side = figure.axes
     mesh = ax.collections[0]
@@ -304,7 +304,7 @@ def test_grids_of_any_kind_are_drawn(name):
         "alpha zero": {"lmbda": [0.5, 0.5], "alpha": [0.0, 1.0], "mean_test_score": [np.nan, -1e9]},
     }[name]
     alpha = 0.0 if name == "alpha zero" else 1.0
-    figure = plot_grid(found, 0.5, alpha)
+    figure = plot_grid(found, 0.5, alpha)[0].figure
     assert svg_is_sound(figure)
     if name == "perfect":
         assert figure.axes[1].get_ylabel() == "error − lowest error"
@@ -335,7 +335,7 @@ def test_each_feature_has_its_line_and_name():
     X, y, terminated = chain()
     X = pd.DataFrame(np.column_stack([X, np.zeros(len(X))]), columns=["a", "b", "c $x$", "d", "never"])
     model = LSTD(gamma=0.95, alpha=3.0).fit(X, y, terminated=terminated)
-    figure = plot_degrees_of_freedom(model)
+    figure = plot_degrees_of_freedom(model)[0].figure
     assert svg_is_sound(figure)
     (ax,) = figure.axes
     assert [label.get_text() for label in ax.get_yticklabels()] == ["a", "b", r"c \$x\$", "d", "never"]
@@ -347,7 +347,7 @@ def test_each_feature_has_its_line_and_name():
 def test_many_features_are_drawn_in_order_and_not_all_of_them():
     random = np.random.default_rng(0)
     values, flagged = random.random(5000), random.random(5000) < 0.1
-    figure = draw_degrees_of_freedom(values, [""] * 5000, flagged)
+    figure = draw_degrees_of_freedom(values, [""] * 5000, flagged)[0].figure
     plain_dots, flagged_dots = (line.get_xydata() for line in figure.axes[0].lines)
     both = np.vstack([plain_dots, flagged_dots])
     assert len(both) == 400
@@ -364,7 +364,7 @@ def test_features_that_little_data_supports_are_flagged():
     model = LSTD(alpha=0.01).fit(X, y, terminated=terminated)
     expected = model.predict_interval(np.eye(2)).degrees_of_freedom < 5
     assert expected[1]
-    ax = plot_degrees_of_freedom(model).axes[0]
+    ax = plot_degrees_of_freedom(model)[0].axes
     marked = [int(at) for line in ax.lines if line.get_marker() == "D" for _, at in line.get_xydata()]
     assert marked == np.flatnonzero(expected).tolist()
 
@@ -497,7 +497,7 @@ def test_data_that_does_not_fit_the_model_is_refused():
 
 
 def test_names_that_the_font_lacks_do_not_disturb():
-    figure = draw_degrees_of_freedom(np.array([0.5]), ["報酬 \N{PILE OF POO}"], np.array([False]))
+    figure = draw_degrees_of_freedom(np.array([0.5]), ["報酬 \N{PILE OF POO}"], np.array([False]))[0].figure
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert svg_is_sound(figure)
@@ -521,7 +521,7 @@ def test_the_bytes_depend_on_the_data_only_and_pyplot_is_not_imported(page, tmp_
 def test_figures_can_be_saved_by_their_own_means():
     model, X, y, terminated = fitted_chain()
     buffer = io.BytesIO()
-    plot_calibration(model, X, y, terminated=terminated).savefig(buffer, format="png")
+    plot_calibration(model, X, y, terminated=terminated)[0].figure.savefig(buffer, format="png")
     assert buffer.getvalue().startswith(b"\x89PNG")
 
 
@@ -537,4 +537,4 @@ def test_groups_are_taken_as_independent(tmp_path):
     assert "They take groups as independent" in words
     assert "each of one or more groups, are taken as independent" in words
     names = {"terminated": terminated, "groups": groups}
-    assert len(plot_predictions(model, X, y, **names).axes) == len(plot_calibration(model, X, y, **names).axes) == 1
+    assert len(plot_predictions(model, X, y, **names)) == len(plot_calibration(model, X, y, **names)) == 1

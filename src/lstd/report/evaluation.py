@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -37,6 +37,23 @@ _MAX_FLAG_ROWS = 20_000  # whose intervals are computed to count flags
 _MIN_EPISODES = 10  # to take episodes as independent; with fewer, blocks of rows
 _MAX_BLOCKS = 20
 _OFF_CENTRE = 0.25  # of the mean squared difference between returns and predictions, by their mean difference alone
+
+
+class Options(TypedDict, total=False):
+    """Keyword arguments of :func:`evaluate`, which figures and pages pass on to it."""
+
+    episode: PerRow
+    terminated: PerRow
+    X_next: Any
+    discount: PerRow
+    importance_ratio: PerRow
+    trace_coefficient: PerRow
+    weight: PerRow
+    groups: PerRow
+    unobserved: str
+    tolerance: float
+    level: float
+    rewards: Sequence[str] | None
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
-from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from lstd.data.checks import check_array, check_real
 from lstd.errors import InvalidInputError
 from lstd.report.numbers import share
-from lstd.report.style import BLUE, VERMILION, WIDE, figure_style, new_figure
+from lstd.report.style import BLUE, VERMILION, WIDE, figure_style, given_axes, new_figure
 
 Array = NDArray[np.float64]
 
@@ -119,7 +119,7 @@ def _at(name: str, values: Array, chosen: float) -> int:
     return int(places[0])
 
 
-def plot_grid(cv_results: Mapping[str, Any], lmbda: float, alpha: float) -> Figure:
+def plot_grid(cv_results: Mapping[str, Any], lmbda: float, alpha: float, *, ax: Axes | None = None) -> list[Artist]:
     """Draw the cross-validated error over a grid of (λ, α), with the chosen pair.
 
     The error is 1 − R², the share of the variance of held-out returns that is not predicted. Colours show its ratio to
@@ -131,52 +131,60 @@ def plot_grid(cv_results: Mapping[str, Any], lmbda: float, alpha: float) -> Figu
         Arrays "lmbda", "alpha" and "mean_test_score" (R²) of shape (n_pairs,), such as `cv_results_` of an LSTDCV.
     lmbda, alpha : float
         The chosen pair.
+    ax : matplotlib.axes.Axes, optional
+        Where to draw the colours and, beside it, their scale, without the right panel. By default a new figure, as in
+        :func:`plot_predictions`.
 
     Returns
     -------
-    matplotlib.figure.Figure
+    list of matplotlib.artist.Artist
+        The colours, and the star of the chosen pair.
 
     Raises
     ------
     InvalidInputError
-        If an array is missing or has another shape, no score is finite, a score is above 1, or the chosen pair is not
-        on the grid.
+        If an array is missing or has another shape, no score is finite, a score is above 1, the chosen pair is not on
+        the grid, or `ax` is not one axes.
 
     Examples
     --------
     >>> from lstd.report import plot_grid
     >>> scores = {"lmbda": [0, 0, 1, 1], "alpha": [1, 2, 1, 2], "mean_test_score": [0.4, 0.5, 0.7, 0.6]}
-    >>> [ax.get_xlabel() for ax in plot_grid(scores, 1, 1).axes[::2]]
+    >>> colours, star = plot_grid(scores, 1, 1)
+    >>> [ax.get_xlabel() for ax in colours.figure.axes[::2]]
     ['ridge coefficient α', 'lowest error, 1 − R²']
     """
-    return draw_grid(grid_of(cv_results, lmbda, alpha))
+    return draw_grid(grid_of(cv_results, lmbda, alpha), ax)
 
 
-def draw_grid(grid: Grid) -> Figure:
+def draw_grid(grid: Grid, ax: Any = None) -> list[Artist]:
     """Draw the figure of :func:`plot_grid`."""
+    given = given_axes(ax)
+    observed = "" if grid.observed is None else f"{share(grid.observed)} of the returns observed"
     with figure_style():
-        height = float(np.clip(1.9 + 0.13 * len(grid.lmbdas), 2.9, 5.5))
-        figure = new_figure(WIDE, height)
-        bottom, top = 0.5 / height, 1 - 0.35 / height
-        ax = figure.add_axes((0.075, bottom, 0.54, top - bottom))
-        scale = figure.add_axes((0.63, bottom, 0.014, top - bottom))
-        side = figure.add_axes((0.745, bottom, 0.235, top - bottom))
-        _map(ax, scale, grid)
-        _lowest_by_lmbda(side, grid)
-        for panel in (ax, side):
+        legend: dict[str, Any] = {"handles": _legend_handles(grid), "ncols": 3, "fontsize": 8.5, "handlelength": 1.2}
+        if given:
+            scale, panels = None, given
+            given[0].legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), borderaxespad=0.2, **legend)
+        else:
+            height = float(np.clip(1.9 + 0.13 * len(grid.lmbdas), 2.9, 5.5))
+            figure = new_figure(WIDE, height)
+            bottom, top = 0.5 / height, 1 - 0.35 / height
+            spans = ((0.075, 0.54), (0.63, 0.014), (0.745, 0.235))
+            main, scale, side = (figure.add_axes((left, bottom, width, top - bottom)) for left, width in spans)
+            panels = [main, side]
+            figure.legend(loc="upper left", bbox_to_anchor=(0.065, 1.0), borderaxespad=0.2, **legend)
+            _lowest_by_lmbda(side, grid)
+            side.set_title(observed, fontsize=8.5)
+        artists = _map(panels[0], scale, grid, observed if given else "")
+        for panel in panels:
             _category_ticks(panel, "y", [f"{lmbda:.4g}" for lmbda in grid.lmbdas], 21)
             panel.set_ylim(-0.5, len(grid.lmbdas) - 0.5)
-        side.tick_params(labelleft=False)
-        if grid.observed is not None:
-            side.set_title(f"{share(grid.observed)} of the returns observed", fontsize=8.5)
-        ax.set_ylabel("trace decay λ")
-        _category_ticks(ax, "x", _alpha_labels(grid.alphas), 9)
-        ax.set_xlabel("ridge coefficient α")
-        figure.legend(
-            handles=_legend_handles(grid), loc="upper left", ncols=3, fontsize=8.5,
-            bbox_to_anchor=(0.065, 1.0), borderaxespad=0.2, handlelength=1.2,
-        )  # fmt: skip
-    return figure
+            panel.tick_params(labelleft=panel is panels[0])
+        panels[0].set_ylabel("trace decay λ")
+        _category_ticks(panels[0], "x", _alpha_labels(grid.alphas), 9)
+        panels[0].set_xlabel("ridge coefficient α")
+    return artists
 
 
 def _legend_handles(grid: Grid) -> list[Line2D]:
@@ -188,22 +196,25 @@ def _legend_handles(grid: Grid) -> list[Line2D]:
     return handles
 
 
-def _map(ax: Axes, scale: Axes, grid: Grid) -> None:
+def _map(ax: Axes, scale: Axes | None, grid: Grid, remark: str) -> list[Artist]:
+    """Draw the colours and their scale, in its own axes or beside; returns the colours and the star."""
     shown, norm, beyond = _colours(grid)
     edges = [np.arange(length + 1) - 0.5 for length in shown.shape]
     ax.set_facecolor(_NO_ERROR)
-    ax.pcolormesh(
+    colours = ax.pcolormesh(
         edges[1], edges[0], shown, cmap="viridis", norm=norm, rasterized=shown.size > _MAX_CELLS, edgecolors="face",
         linewidth=0.2,
     )  # fmt: skip
     ax.grid(False)
-    for (i, j), marker in ((grid.lowest, _LOWEST), (grid.chosen, _CHOSEN)):
-        if marker is _CHOSEN or grid.lowest != grid.chosen:
-            ax.plot([j], [i], **marker, zorder=5)
-    bar = scale.figure.colorbar(
-        ScalarMappable(norm, "viridis"), cax=scale, extend="max" if beyond else "neither", extendfrac=0.04
+    if grid.lowest != grid.chosen:
+        ax.plot(*grid.lowest[::-1], **_LOWEST, zorder=5)
+    (star,) = ax.plot(*grid.chosen[::-1], **_CHOSEN, zorder=5)
+    bar = ax.figure.colorbar(
+        ScalarMappable(norm, "viridis"), cax=scale, ax=ax, extend="max" if beyond else "neither", extendfrac=0.04
     )
-    bar.set_label("error ÷ lowest error" if norm.vmin == 1.0 else "error − lowest error")
+    label = "error ÷ lowest error" if norm.vmin == 1.0 else "error − lowest error"
+    bar.set_label(f"{label}; {remark}" if remark else label)
+    return [colours, star]
 
 
 def _colours(grid: Grid) -> tuple[Array, Normalize, bool]:

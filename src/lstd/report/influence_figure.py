@@ -15,7 +15,7 @@ from lstd.estimators.base import Predictor, check_level
 from lstd.estimators.inputs import checked_features
 from lstd.estimators.model import Model
 from lstd.report.evaluation import LEVEL
-from lstd.report.style import BLUE, REFERENCE, figure_style, new_figure, plain
+from lstd.report.style import BLUE, REFERENCE, figure_style, given_axes, new_figure, plain
 
 
 def plot_coefficients(
@@ -31,7 +31,7 @@ def plot_coefficients(
     reward : int, default 0
         Which of several rewards.
     ax : matplotlib.axes.Axes, optional
-        Where to draw; by default axes of a new figure, ``artists[0].figure``.
+        As in :func:`plot_predictions`.
 
     Returns
     -------
@@ -52,13 +52,13 @@ def plot_coefficients(
     >>> [label.get_text() for label in artists[0].axes.get_yticklabels()]
     ['x0', 'x1']
     """
-    fitted = _fitted(model, reward)
+    fitted, given = _fitted(model, reward), given_axes(ax)
     n = fitted.n_features
     coef = np.reshape(model.coef_, (-1, n))[reward]
     found = fitted.influence.interval(np.eye(n), np.reshape(model.coef_, (-1, n)).T, check_level(level), ones=0.0)
     bars = np.stack([coef - found.lower[:, reward], found.upper[:, reward] - coef])
     with figure_style():
-        ax = new_figure(4.4, 0.9 + 0.2 * max(2, n)).subplots() if ax is None else ax
+        ax = given[0] if given else new_figure(4.4, 0.9 + 0.2 * max(2, n), "tight").subplots()
         artists = ax.errorbar(coef, np.arange(n), xerr=bars, fmt="o", color=BLUE, elinewidth=0.9, capsize=2.2)
         ax.axvline(0.0, color=REFERENCE, linewidth=0.9, zorder=1)
         ax.set_yticks(np.arange(n), [plain(name, 26) for name in fitted.feature_names])
@@ -92,13 +92,13 @@ def plot_blocks(model: Predictor, x: Any, *, reward: int = 0, ax: Axes | None = 
     >>> len(plot_blocks(LSTD().fit(X, y, terminated=done), [[1.0, 0.0]]))
     20
     """
-    fitted = _fitted(model, reward)
+    fitted, given = _fitted(model, reward), given_axes(ax)
     phi = checked_features(model, x)
     if phi.shape[0] != 1:
         raise InvalidInputError(f"`x` must be one row of features, shape (1, {fitted.n_features}); got {phi.shape}.")
     ((_, u, _),) = fitted.influence.along(phi)
     with figure_style():
-        ax = new_figure(6.0, 2.8).subplots() if ax is None else ax
+        ax = given[0] if given else new_figure(6.0, 2.8, "tight").subplots()
         artists = ax.bar(np.arange(1, u.shape[1] + 1), u[0, :, reward], color=BLUE)
         ax.set_xlabel("block of the data, in order")
         ax.set_ylabel("influence on the prediction")

@@ -5,14 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
-from matplotlib.figure import Figure
+from matplotlib.artist import Artist
 from numpy.typing import ArrayLike
 
-from lstd.data.check_rows import PerRow
-from lstd.data.returns import TOLERANCE
 from lstd.errors import InvalidInputError
 from lstd.estimators.base import Predictor
 from lstd.estimators.intervals import FEW
@@ -20,7 +18,7 @@ from lstd.io.files import checked_path, replacing
 from lstd.metrics import effective_degrees_of_freedom
 from lstd.report.calibration_figure import draw_calibration
 from lstd.report.degrees_of_freedom_figure import MAX_NAMED, draw_degrees_of_freedom, flagged_features
-from lstd.report.evaluation import LEVEL, MAX_REWARDS, MIN_GROUPS, Evaluation, evaluate, half_widths
+from lstd.report.evaluation import MAX_REWARDS, MIN_GROUPS, Evaluation, Options, evaluate, half_widths
 from lstd.report.grid_figure import Grid, draw_grid, grid_of
 from lstd.report.numbers import VARIANT_NAMES, grouped, share
 from lstd.report.predictions_figure import draw_predictions
@@ -40,11 +38,8 @@ SECTIONS = {
 
 
 def write_fit_report(
-    path: str | os.PathLike[str], model: Predictor, X: Any, y: ArrayLike, *, episode: PerRow = None,
-    terminated: PerRow = None, X_next: Any = None, discount: PerRow = None, importance_ratio: PerRow = None,
-    trace_coefficient: PerRow = None, weight: PerRow = None, groups: PerRow = None, unobserved: str = "predict",
-    tolerance: float = TOLERANCE, level: float = LEVEL, rewards: Sequence[str] | None = None,
-    title: str = "LSTD(λ): a fitted model",
+    path: str | os.PathLike[str], model: Predictor, X: Any, y: ArrayLike, *,
+    title: str = "LSTD(λ): a fitted model", **data: Unpack[Options],
 ) -> Path:  # fmt: skip
     """Write a page about a fitted model, in one file that loads nothing else.
 
@@ -58,13 +53,8 @@ def write_fit_report(
         The page to write. A file of that name is replaced, by the whole page or not at all.
     model : fitted estimator
         A fitted :class:`lstd.LSTD` or :class:`lstd.LSTDCV`.
-    X, y, episode, terminated, X_next, discount, importance_ratio, trace_coefficient, weight, groups, unobserved,
-    tolerance
-        As in :meth:`lstd.LSTD.score`: rows to compare the model with, if possible other than those it was fitted to.
-    level : float in (0, 1), default 0.95
-        Level of the intervals.
-    rewards : sequence of str, optional
-        Names of the rewards; by default those of the columns of `y`.
+    X, y, **data
+        As in :func:`plot_predictions`: rows to compare the model with, if possible other than those it was fitted to.
     title : str, optional
         Heading of the page.
 
@@ -93,12 +83,7 @@ def write_fit_report(
     'fit.html'
     """
     page = checked_path(path)
-    evaluation = evaluate(
-        model, X, y, episode=episode, terminated=terminated, X_next=X_next, discount=discount,
-        importance_ratio=importance_ratio, trace_coefficient=trace_coefficient, weight=weight, groups=groups,
-        unobserved=unobserved, tolerance=tolerance, level=level, rewards=rewards, warn=False,
-    )  # fmt: skip
-    write_page(page, evaluation, str(title))
+    write_page(page, evaluate(model, X, y, warn=False, **data), str(title))
     return page
 
 
@@ -182,5 +167,6 @@ def _cells(predicted: float, observed: float, half: float, part: float, *counts:
     return [*numbers, share(part), *map(grouped, counts)]
 
 
-def _drawing(figure: Figure) -> dict[str, Any]:
+def _drawing(artists: Sequence[Artist]) -> dict[str, Any]:
+    figure: Any = artists[0].figure
     return {"svg": svg_of(figure), "inches": figure.get_figwidth()}

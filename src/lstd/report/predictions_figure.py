@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import to_rgba_array
-from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import ArrayLike, NDArray
 
-from lstd.data.check_rows import PerRow
-from lstd.data.returns import TOLERANCE
 from lstd.estimators.base import Predictor
 from lstd.estimators.intervals import Interval
-from lstd.report.evaluation import LEVEL, MAX_REWARDS, Evaluation, evaluate
+from lstd.report.evaluation import MAX_REWARDS, Evaluation, Options, evaluate
 from lstd.report.numbers import share
-from lstd.report.style import BLUE, REFERENCE, VERMILION, WIDE, figure_style, new_figure, plain
+from lstd.report.style import BLUE, REFERENCE, VERMILION, WIDE, figure_style, given_axes, new_figure, plain
 
 Array = NDArray[np.float64]
 
@@ -33,11 +29,8 @@ _FLAG: dict[str, Any] = {
 
 
 def plot_predictions(
-    model: Predictor, X: Any, y: ArrayLike, *, episode: PerRow = None, terminated: PerRow = None,
-    X_next: Any = None, discount: PerRow = None, importance_ratio: PerRow = None, trace_coefficient: PerRow = None,
-    weight: PerRow = None, groups: PerRow = None, unobserved: str = "predict", tolerance: float = TOLERANCE,
-    level: float = LEVEL, rewards: Sequence[str] | None = None,
-) -> Figure:  # fmt: skip
+    model: Predictor, X: Any, y: ArrayLike, *, ax: Any = None, **data: Unpack[Options]
+) -> list[Line2D]:
     """Draw predictions with intervals, and returns, over consecutive rows.
 
     The rows begin with the first episode that has a scored row and reach over about ten horizons or episodes; at most
@@ -48,9 +41,13 @@ def plot_predictions(
     ----------
     model : fitted estimator
         A fitted :class:`lstd.LSTD`.
-    X, y, episode, terminated, X_next, discount, importance_ratio, trace_coefficient, weight, groups, unobserved,
-    tolerance
+    X, y
         As in :meth:`lstd.LSTD.score`.
+    ax : matplotlib.axes.Axes, or array-like of them, optional
+        Where to draw: one for each reward that is drawn. By default a new figure, ``artists[0].figure``, outside of
+        pyplot.
+    episode, terminated, X_next, discount, importance_ratio, trace_coefficient, weight, groups, unobserved, tolerance
+        Also as in :meth:`lstd.LSTD.score`.
     level : float in (0, 1), default 0.95
         Level of the intervals. They are left out if there is too little data for them.
     rewards : sequence of str, optional
@@ -58,13 +55,13 @@ def plot_predictions(
 
     Returns
     -------
-    matplotlib.figure.Figure
-        A panel for each reward.
+    list of matplotlib.lines.Line2D
+        The predictions of each reward.
 
     Raises
     ------
     InvalidInputError
-        If an array breaks the data contract or does not fit the model.
+        If an array breaks the data contract or does not fit the model, or `ax` is not one axes for each reward.
 
     Examples
     --------
@@ -72,38 +69,45 @@ def plot_predictions(
     >>> from lstd import LSTD
     >>> from lstd.report import plot_predictions
     >>> X, y, done = np.tile(np.eye(2), (20, 1)), np.ones(40), np.tile([False, True], 20)
-    >>> figure = plot_predictions(LSTD().fit(X, y, terminated=done), X, y, terminated=done)
-    >>> [ax.get_xlabel() for ax in figure.axes]
-    ['row']
+    >>> (line,) = plot_predictions(LSTD().fit(X, y, terminated=done), X, y, terminated=done)
+    >>> line.axes.get_xlabel()
+    'row'
     """
-    return draw_predictions(evaluate(
-        model, X, y, episode=episode, terminated=terminated, X_next=X_next, discount=discount,
-        importance_ratio=importance_ratio, trace_coefficient=trace_coefficient, weight=weight, groups=groups,
-        unobserved=unobserved, tolerance=tolerance, level=level, rewards=rewards,
-    ))  # fmt: skip
+    return draw_predictions(evaluate(model, X, y, **data), ax)
 
 
-def draw_predictions(evaluation: Evaluation) -> Figure:
+def draw_predictions(evaluation: Evaluation, ax: Any = None) -> list[Line2D]:
     """Draw the figure of :func:`plot_predictions`."""
     m = min(MAX_REWARDS, len(evaluation.rewards))
-    interval = evaluation.interval(evaluation.drawn)
+    given = given_axes(ax, m)
+    interval, step = evaluation.interval(evaluation.drawn), evaluation.step
     with figure_style():
-        height = 0.95 + 2.1 * m
-        figure = new_figure(WIDE, height)
-        axes = figure.subplots(m, 1, squeeze=False, sharex=True)[:, 0]
-        figure.subplots_adjust(left=0.085, right=0.985, bottom=0.48 / height, top=1 - 0.45 / height, hspace=0.22)
-        for reward, ax in enumerate(axes):
-            _panel(ax, evaluation, reward, interval)
-        step = evaluation.step
-        axes[-1].set_xlabel("row" if step == 1 else f"row (one in {step} is drawn)")
-        axes[-1].xaxis.set_major_locator(MaxNLocator(integer=True, nbins=9))
-        _legend(figure, evaluation, interval is not None and bool(interval.flagged[:, :m].any()))
-    return figure
+        handles = _handles(evaluation, interval is not None and bool(interval.flagged[:, :m].any()))
+        axes = given or _new_axes(m, handles)
+        artists = [_panel(panel, evaluation, reward, interval) for reward, panel in enumerate(axes)]
+        for panel in given or axes[-1:]:
+            panel.set_xlabel("row" if step == 1 else f"row (one in {step} is drawn)")
+            panel.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=9))
+        if given:
+            given[0].legend(handles=handles, fontsize=8.5)
+    return artists
 
 
-def _panel(ax: Axes, evaluation: Evaluation, reward: int, interval: Interval | None) -> None:
+def _new_axes(m: int, handles: list[Any]) -> list[Axes]:
+    height = 0.95 + 2.1 * m
+    figure = new_figure(WIDE, height)
+    axes = figure.subplots(m, 1, squeeze=False, sharex=True)[:, 0]
+    figure.subplots_adjust(left=0.085, right=0.985, bottom=0.48 / height, top=1 - 0.45 / height, hspace=0.22)
+    figure.legend(
+        handles=handles, loc="upper left", ncols=len(handles), bbox_to_anchor=(0.075, 1.0), fontsize=8.5,
+        handlelength=1.6, columnspacing=1.4,
+    )  # fmt: skip
+    return list(axes)
+
+
+def _panel(ax: Axes, evaluation: Evaluation, reward: int, interval: Interval | None) -> Line2D:
     rows = evaluation.drawn
-    _curves(ax, evaluation, reward)
+    line = _curves(ax, evaluation, reward)
     if interval is not None:
         _band(ax, evaluation, interval.lower[:, reward], interval.upper[:, reward])
         flagged = rows[interval.flagged[:, reward]]
@@ -112,9 +116,10 @@ def _panel(ax: Axes, evaluation: Evaluation, reward: int, interval: Interval | N
     if len(evaluation.rewards) > 1:
         ax.set_title(plain(evaluation.rewards[reward]), fontsize=9.5, pad=3, loc="left")
     ax.set_ylabel("discounted return")
+    return line
 
 
-def _curves(ax: Axes, evaluation: Evaluation, reward: int) -> None:
+def _curves(ax: Axes, evaluation: Evaluation, reward: int) -> Line2D:
     first, end = evaluation.window
     episode, rows = evaluation.episode[first:end], evaluation.drawn
     starts = first + np.flatnonzero(np.diff(episode, prepend=episode[0] - 1))
@@ -126,8 +131,9 @@ def _curves(ax: Axes, evaluation: Evaluation, reward: int) -> None:
     alpha = 0.75 * np.clip(1.0 - evaluation.compared.observed.unobserved[scored], 0.2, 1.0)
     ax.scatter(scored, returns, s=9 if few else 5, color=to_rgba_array(VERMILION, alpha), linewidths=0, zorder=3)
     at, value = _broken(evaluation, evaluation.prediction[rows, reward])
-    ax.plot(at, value, color=BLUE, linewidth=1.2, marker="." if few else "", markersize=3, zorder=4)
+    (line,) = ax.plot(at, value, color=BLUE, linewidth=1.2, marker="." if few else "", markersize=3, zorder=4)
     ax.set_xlim(first - 0.5 - 0.01 * (end - first), end - 0.5 + 0.01 * (end - first))
+    return line
 
 
 def _broken(evaluation: Evaluation, *curves: Array) -> list[Array]:
@@ -160,7 +166,7 @@ def _limit(ax: Axes, evaluation: Evaluation, reward: int, bands: bool) -> None:
     ax.set_ylim(max(bottom, low - reach) - margin, min(top, high + reach) + margin)
 
 
-def _legend(figure: Figure, evaluation: Evaluation, flagged: bool) -> None:
+def _handles(evaluation: Evaluation, flagged: bool) -> list[Any]:
     handles: list[Any] = [Line2D([], [], color=BLUE, label="prediction")]
     if not evaluation.no_intervals:
         name = f"{100 * evaluation.level:g} % interval"
@@ -170,7 +176,4 @@ def _legend(figure: Figure, evaluation: Evaluation, flagged: bool) -> None:
         handles.append(Line2D([], [], color=VERMILION, marker="o", linestyle="", markersize=4, label=name))
     if flagged:
         handles.append(Line2D([], [], **_FLAG, label="interval flagged"))
-    figure.legend(
-        handles=handles, loc="upper left", ncols=len(handles), bbox_to_anchor=(0.075, 1.0), fontsize=8.5,
-        handlelength=1.6, columnspacing=1.4,
-    )  # fmt: skip
+    return handles

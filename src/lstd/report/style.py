@@ -6,10 +6,15 @@ import io
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
+import numpy as np
 from matplotlib import style as mpl_style
+from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+
+from lstd.errors import InvalidInputError
 
 SUFFIXES = (".svg", ".pdf", ".png")
 PNG_DPI = 200
@@ -77,11 +82,23 @@ def figure_style() -> Iterator[None]:
         yield
 
 
-def new_figure(width: float, height: float) -> Figure:
+def new_figure(width: float, height: float, layout: Any = None) -> Figure:
     """Make an empty figure of `width` × `height` inches, outside pyplot's global state."""
-    figure = Figure(figsize=(width, height))
+    figure = Figure(figsize=(width, height), layout=layout)
     FigureCanvasAgg(figure)
     return figure
+
+
+def given_axes(ax: Any, n: int = 1) -> list[Axes]:
+    """Check the axes that a figure is drawn into, one for each of n rewards; none if `ax` is None."""
+    axes = [] if ax is None else list(np.ravel(np.asarray(ax, dtype=object)))
+    wrong = [one for one in axes if not isinstance(one, Axes)]
+    if wrong or (ax is not None and len(axes) != n):
+        rule = f"{n} Matplotlib axes, one for each reward" if n > 1 else "one Matplotlib axes"
+        found = f"an object of type {type(wrong[0]).__name__}" if wrong else f"{len(axes)} axes"
+        call = f"figure.subplots({n})" if n > 1 else "figure.subplots()"
+        raise InvalidInputError(f"`ax` must be {rule}; got {found}. Pass what `{call}` returns.")
+    return axes
 
 
 def rendered(figure: Figure) -> dict[str, bytes]:
