@@ -87,7 +87,7 @@ def public():
     """Every public name with the object behind it."""
     for name in lstd.__all__:
         yield name, getattr(lstd, name)
-    for module in set(lstd._MODULES) - {"errors"}:
+    for module in sorted(set(lstd._MODULES) - {"errors"}):
         names = importlib.import_module(f"lstd.{module}").__all__
         yield from ((f"{module}.{name}", getattr(getattr(lstd, module), name)) for name in names)
 
