@@ -92,10 +92,12 @@ GRID = {"lmbda": [0, 0, 1, 1], "alpha": [1, 2, 1, 2], "mean_test_score": [0.4, 0
     ids=["grid", "degrees of freedom", "coefficients", "blocks"],
 )
 def test_figures_of_one_panel_draw_into_it_and_leave_the_others_alone(model, plot):
-    figure = Figure()
-    ax, other = figure.subplots(2)
+    figure = Figure(figsize=(9.0, 3.0), layout="constrained")
+    other, ax = figure.subplots(1, 2)
     assert plot(model, ax)[0].axes is ax
     assert not other.has_data()
+    figure.draw_without_rendering()
+    assert ax.get_position().width > 0.25  # nothing far from the panel takes space
     assert plot(model, None)[0].figure is not figure
     for wrong, found in (([ax, other], "2 axes"), ("left", "an object of type str")):
         with pytest.raises(InvalidInputError, match=rf"`ax` must be one Matplotlib axes; got {found}\. Pass what"):

@@ -90,7 +90,8 @@ def _named(ax: Axes, values: Array, names: Sequence[str], flagged: NDArray[np.bo
     at, artists = np.arange(n), []
     for kind, look in ((~flagged, _PLAIN), (flagged, _FLAGGED)):
         ax.hlines(at[kind], 0.0, values[kind], color=look["color"], linewidth=1.1)
-        artists += ax.plot(values[kind], at[kind], **look, markersize=4.5, clip_on=False)
+        # Layouts take an empty line that is not clipped to lie in the corner of the figure.
+        artists += ax.plot(values[kind], at[kind], **look, markersize=4.5, clip_on=not kind.any())
     ax.set_yticks(at, [plain(name, 26) for name in names])
     ax.set_ylim(n - 0.4, -0.6)
     ax.grid(False, axis="y")

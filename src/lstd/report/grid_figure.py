@@ -182,7 +182,7 @@ def draw_grid(grid: Grid, ax: Any = None) -> list[Artist]:
             panel.set_ylim(-0.5, len(grid.lmbdas) - 0.5)
             panel.tick_params(labelleft=panel is panels[0])
         panels[0].set_ylabel("trace decay λ")
-        _category_ticks(panels[0], "x", _alpha_labels(grid.alphas), 9)
+        _category_ticks(panels[0], "x", _alpha_labels(grid.alphas), 5 if given else 9)
         panels[0].set_xlabel("ridge coefficient α")
     return artists
 
