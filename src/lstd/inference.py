@@ -3,5 +3,6 @@
 from lstd.estimators.check_results import BiasCheck, MisfitCheck
 from lstd.estimators.contrast import Difference, difference
 from lstd.estimators.intervals import Interval
+from lstd.estimators.summary import Summary
 
-__all__ = ["BiasCheck", "Difference", "Interval", "MisfitCheck", "difference"]
+__all__ = ["BiasCheck", "Difference", "Interval", "MisfitCheck", "Summary", "difference"]

@@ -21,7 +21,6 @@ from lstd.data.check_rows import PerRow, check_rows
 from lstd.data.checks import check_array, check_choice, check_integer, check_real, to_real_array
 from lstd.data.returns import TOLERANCE, ObservedReturns, check_treatment, observed
 from lstd.errors import InvalidInputError
-from lstd.statistics.solve import solve
 
 if TYPE_CHECKING:
     from lstd.mrp import MRP
@@ -362,8 +361,5 @@ def effective_degrees_of_freedom(model: BaseEstimator) -> Array:
     array([0.75, 0.5 ])
     """
     check_is_fitted(model)
-    fitted = model.model_
-    A = fitted.statistics.matrix(fitted.settings.variant)
-    return np.array(
-        solve(A, A, fitted.ridge, penalty=fitted.penalty, warn=False).weights.diagonal()[: fitted.n_features]
-    )
+    values: Array = model.model_.degrees_of_freedom
+    return values

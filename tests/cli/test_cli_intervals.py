@@ -159,8 +159,9 @@ def test_standard_errors_are_shown(folder, capsys):
     assert_close(found["intercept_error"]["r"], model.predict(np.zeros((1, 2)), return_std=True)[1][0], "solve")
     assert run(["inspect", "model"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    first = lines.index("  coefficients for r, and their standard errors") + 1
-    assert [line.split() for line in lines[first:]] == [
+    first = lines.index("  coefficients for r, standard errors and 95 % intervals") + 1
+    assert lines[first].split() == ["coef", "std", "err", "0.025", "0.975"]
+    assert [line.split()[:3] for line in lines[first + 1 :]] == [
         [name, f"{value:.6g}", f"{error:.2g}"]
         for name, value, error in zip(
             ("x", "y", "(intercept)"),

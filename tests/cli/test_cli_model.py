@@ -118,7 +118,7 @@ def test_what_people_read(folder, capsys):
     assert "  columns     episode: id, terminated: done\n" in shown
     assert "  condition   " in shown
     assert "  intervals   from 10 blocks of the data\n" in shown
-    assert "  coefficients for r, and their standard errors\n    x            " in shown
+    assert "  coefficients for r, standard errors and 95 % intervals\n                       coef  std err" in shown
     assert "    (intercept)  " in shown
     assert run(["score", "model", "data.csv"]) == 0
     assert "195 of 200 rows scored; observed share of their returns: 80 %\n" in capsys.readouterr().out

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from lstd.estimators.summary import Summary, aligned, ridge_text
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -46,7 +48,7 @@ def model_json(model: Model, file: str) -> str:
 def _summary(model: Model, file: str) -> list[str]:
     settings, condition = model.settings, model.solution.condition_number
     intercept = "" if settings.fit_intercept else ", no intercept"
-    numbers = f"gamma {settings.gamma:g}, lmbda {settings.lmbda:g}, alpha {_alpha(model)}"
+    numbers = f"gamma {settings.gamma:g}, lmbda {settings.lmbda:g}, alpha {ridge_text(model)}"
     singular = "" if math.isfinite(condition) else " (singular; the weights are the limit as the ridge term vanishes)"
     blocks = f"from {_n_blocks(model)} blocks of the data"
     return [
@@ -61,17 +63,6 @@ def _summary(model: Model, file: str) -> list[str]:
         *_choice(model),
         *_checks(model),
     ]
-
-
-def _alpha(model: Model) -> str:
-    """Return the ridge coefficient, and the features that have none."""
-    ridge = model.ridge[: model.n_features]
-    some = ridge[ridge > 0.0] if ridge.any() else ridge
-    text = f"{some.min():g}" if some.min() == some.max() else f"{some.min():g} to {some.max():g}"
-    free = [
-        name for name, value in zip(model.feature_names, ridge, strict=True) if value == 0.0 and len(some) < len(ridge)
-    ]
-    return f"{text} (0 for {', '.join(free)})" if free else text
 
 
 def _choice(model: Model) -> Iterator[str]:
@@ -122,7 +113,8 @@ def _content(model: Model, file: str) -> dict[str, Any]:
         features = (dict(zip(model.feature_names, row[:n], strict=True)) for row in rows)
         return dict(zip(model.reward_names, features, strict=True))
 
-    errors, intercept_error = _standard_errors(model), None
+    found, intercept_error = Summary(model, "").interval, None
+    errors: Any = None if found is None else found.standard_error.T.tolist()
     if errors is not None and model.settings.fit_intercept:
         intercept_error = dict(zip(model.reward_names, (row[n] for row in errors), strict=True))
     return {
@@ -150,14 +142,6 @@ def _selection(model: Model) -> dict[str, Any] | None:
     return {name: getattr(chosen, attribute) for name, attribute in names.items()}
 
 
-def _standard_errors(model: Model) -> list[list[float]] | None:
-    """Return standard errors of the weights of each reward, the intercept last; None if the model has no intervals."""
-    if model.no_intervals:
-        return None
-    errors: list[list[float]] = ((model.influence.vectors**2).sum(axis=0) ** 0.5).tolist()
-    return errors
-
-
 def document(content: dict[str, Any]) -> str:
     """Return a JSON document as it is written to stdout."""
     return json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False)
@@ -180,12 +164,9 @@ def _unused(model: Model) -> Iterator[str]:
 
 
 def _coefficients(model: Model) -> Iterator[str]:
-    names = (*model.feature_names, *(["(intercept)"] if model.settings.fit_intercept else []))
-    width = max(map(len, names))
-    errors = _standard_errors(model)
+    summary = Summary(model, "")
+    beside = "" if summary.interval is None else f", standard errors and {100 * summary.level:g} % intervals"
     for j, reward in enumerate(model.reward_names):
-        yield f"  coefficients for {reward}" + ("" if errors is None else ", and their standard errors")
-        values = model.solution.weights[:, j].tolist()
-        beside = [""] * len(values) if errors is None else [f"  {error:.2g}" for error in errors[j]]
-        for name, value, error in zip(names, values, beside, strict=True):
-            yield f"    {name:<{width}}  {value:<12.6g}{error}".rstrip()
+        yield f"  coefficients for {reward}{beside}"
+        (_, *head), *lines = summary.table(j, ridge=False)
+        yield from (f"    {line}" for line in aligned([["", *head], *lines]))

@@ -28,6 +28,7 @@ from lstd.estimators.intervals import SCALES, Interval
 from lstd.estimators.misfit_check import check_misfit
 from lstd.estimators.model import Model
 from lstd.estimators.saving import read_model, write_model
+from lstd.estimators.summary import Summary
 
 Array = NDArray[np.float64]
 T = TypeVar("T")
@@ -159,6 +160,32 @@ class Predictor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         phi = checked_features(self, X)
         along = None if weights is None else check_array("weights", weights, (phi.shape[0],))
         return model.interval(phi, level, along, scale)
+
+    def summary(self, level: float = 0.95) -> Summary:
+        """Return a table of the coefficients with standard errors and intervals, and of what decides them.
+
+        Parameters
+        ----------
+        level : float in (0, 1), default 0.95
+            Level of the intervals.
+
+        Returns
+        -------
+        Summary
+            ``print`` shows plain text, and notebooks show HTML. With `names`, `coefficients`, `interval`,
+            `ridge_shares` and `observed_share`.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from lstd import LSTD
+        >>> X, y, done = np.tile(np.eye(2), (20, 1)), np.ones(40), np.tile([False, True], 20)
+        >>> print(LSTD(gamma=0.5, fit_intercept=False).fit(X, y, terminated=done).summary())  # doctest: +ELLIPSIS
+        LSTD
+        gamma                  0.5
+        ...
+        """
+        return Summary(self._model, type(self).__name__, check_level(level))
 
     def bias_check(
         self, X: Any, y: ArrayLike, *, episode: PerRow = None, terminated: PerRow = None, X_next: Any = None,

@@ -125,10 +125,15 @@ class Influence:
         self, phi: Features, prediction: Array, level: float, *, ones: float = 1.0, scale: str = "identity"
     ) -> Interval:
         """Compute intervals around predictions (T, m), symmetric on a scale, from features (T, n); see `spread`."""
-        error, freedom, shift = self.spread(phi, ones)
-        half = special.stdtrit(freedom, 0.5 + 0.5 * level) * np.hypot(error, shift)
-        lower, upper = _bounds(prediction, half, scale)
-        return Interval(prediction, lower, upper, error, freedom, -shift, freedom < FEW, level)
+        return _interval(prediction, *self.spread(phi, ones), level, scale)
+
+    def of_weights(self, weights: Array, level: float) -> Interval:
+        """Compute intervals around the weights (n, m) themselves."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            squares = self.vectors.transpose(2, 0, 1) ** 2
+            error = np.sqrt(squares.sum(axis=1))
+        check_range(error)
+        return _interval(weights, error, degrees_of_freedom(squares, self.shares), self.shift.T, level)
 
     def spread(self, phi: Features, ones: float = 1.0, *, freedom: bool = True) -> tuple[Array, Array, Array]:
         """Compute standard error, degrees of freedom (unless not wanted) and shift, (T, m), from features (T, n).
@@ -156,6 +161,14 @@ class Influence:
             with np.errstate(over="ignore", invalid="ignore"):
                 along = phi[rows] @ across[:-1] + ones * across[-1] if self.intercept else phi[rows] @ across
             yield rows, along[:, :-m].reshape(-1, n_blocks, m), along[:, -m:]
+
+
+def _interval(
+    prediction: Array, error: Array, freedom: Array, shift: Array, level: float, scale: str = "identity"
+) -> Interval:
+    half = special.stdtrit(freedom, 0.5 + 0.5 * level) * np.hypot(error, shift)
+    lower, upper = _bounds(prediction, half, scale)
+    return Interval(prediction, lower, upper, error, freedom, -shift, freedom < FEW, level)
 
 
 def _bounds(prediction: Array, half: Array, scale: str) -> tuple[Array, Array]:

@@ -213,6 +213,13 @@ class Model:
         return np.asarray(~seen[: self.n_features])
 
     @property
+    def degrees_of_freedom(self) -> Array:
+        """Effective degrees of freedom of the features, (n,): the diagonal of (A + αI)⁻¹ A."""
+        A = self.statistics.matrix(self.settings.variant)
+        diagonal = solve(A, A, self.ridge, penalty=self.penalty, warn=False).weights.diagonal()
+        return np.array(diagonal[: self.n_features])
+
+    @property
     def coef_covariance(self) -> Array:
         """Covariance of the weights of the features, shape (n, n) for one reward given as a vector, else (m, n, n)."""
         covariance = self.influence.covariance()

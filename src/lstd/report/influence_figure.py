@@ -14,6 +14,7 @@ from lstd.errors import InvalidInputError
 from lstd.estimators.base import Predictor, check_level
 from lstd.estimators.inputs import checked_features
 from lstd.estimators.model import Model
+from lstd.estimators.summary import coefficient_interval
 from lstd.report.evaluation import LEVEL
 from lstd.report.style import BLUE, REFERENCE, figure_style, given_axes, new_figure, plain
 
@@ -53,10 +54,9 @@ def plot_coefficients(
     ['x0', 'x1']
     """
     fitted, given = _fitted(model, reward), given_axes(ax)
-    n = fitted.n_features
-    coef = np.reshape(model.coef_, (-1, n))[reward]
-    found = fitted.influence.interval(np.eye(n), np.reshape(model.coef_, (-1, n)).T, check_level(level), ones=0.0)
-    bars = np.stack([coef - found.lower[:, reward], found.upper[:, reward] - coef])
+    n, found = fitted.n_features, coefficient_interval(fitted, check_level(level))
+    coef, low, high = (a[:n, reward] for a in (found.prediction, found.lower, found.upper))
+    bars = np.stack([coef - low, high - coef])
     with figure_style():
         ax = given[0] if given else new_figure(4.4, 0.9 + 0.2 * max(2, n), "tight").subplots()
         artists = ax.errorbar(coef, np.arange(n), xerr=bars, fmt="o", color=BLUE, elinewidth=0.9, capsize=2.2)

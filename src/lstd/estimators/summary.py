@@ -1,0 +1,177 @@
+"""A fitted model as a table: coefficients with standard errors and intervals, and what decides them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from html import escape
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lstd.estimators.intervals import FEW, Interval
+from lstd.estimators.model import Model
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Summary:
+    """A fitted model as a table: plain text by `str`, HTML in notebooks; n features, m rewards.
+
+    Attributes
+    ----------
+    names : tuple of str
+        Names of the coefficients: the features, and ``(intercept)`` last if there is one.
+    coefficients : ndarray of shape (n, m), or (n + 1, m) with an intercept
+    interval : Interval or None
+        Standard errors and intervals of the coefficients, arrays of the same shape; None if the model has none.
+    ridge_shares : ndarray of shape (n,)
+        Share of each coefficient that the ridge term decides rather than the data: one less
+        :func:`lstd.metrics.effective_degrees_of_freedom`.
+    observed_share : float or None
+        Share of the discounted weight of the returns that was observed: of held-out returns for :class:`lstd.LSTDCV`,
+        1 if all episodes terminated; else None, as sums do not tell. See :func:`lstd.metrics.observed_returns`.
+    level : float
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from lstd import LSTD
+    >>> X, y, done = np.tile(np.eye(2), (20, 1)), np.ones(40), np.tile([False, True], 20)
+    >>> summary = LSTD(gamma=0.5, fit_intercept=False).fit(X, y, terminated=done).summary()
+    >>> summary.names, summary.coefficients[:, 0].round(2), summary.ridge_shares.round(2)
+    (('x0', 'x1'), array([1.43, 0.95]), array([0.05, 0.05]))
+    """
+
+    model: Model
+    estimator: str
+    level: float = 0.95
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the coefficients."""
+        return (*self.model.feature_names, *(["(intercept)"] if self.model.settings.fit_intercept else []))
+
+    @property
+    def coefficients(self) -> Array:
+        """Coefficients of each reward."""
+        return self.model.solution.weights
+
+    @cached_property
+    def interval(self) -> Interval | None:
+        """Intervals of the coefficients, if the model has any."""
+        return None if self.model.no_intervals else coefficient_interval(self.model, self.level)
+
+    @cached_property
+    def ridge_shares(self) -> Array:
+        """Share of each coefficient that the ridge term decides."""
+        return 1.0 - self.model.degrees_of_freedom
+
+    @property
+    def observed_share(self) -> float | None:
+        """Share of the returns that was observed, if it is known."""
+        s, chosen = self.model.statistics, self.model.selection
+        if chosen is not None:
+            return chosen.observed_share
+        return 1.0 if s.successors is False and s.n_rows == s.n_transitions else None
+
+    def table(self, reward: int = 0, *, ridge: bool = True) -> list[list[str]]:
+        """Return the lines of the table of one reward, the heading first; the last column marks flagged intervals."""
+        low = 0.5 - 0.5 * self.level
+        lines = [[self.model.reward_names[reward], "coef"]]
+        lines += [[name, f"{value:.6g}"] for name, value in zip(self.names, self.coefficients[:, reward], strict=True)]
+        if (found := self.interval) is not None:
+            bounds = (found.standard_error, found.lower, found.upper)
+            columns = [["std err", f"{low:.4g}", f"{1.0 - low:.4g}"]]
+            columns += [
+                [f"{error:.2g}", f"{lower:.4g}", f"{upper:.4g}"]
+                for error, lower, upper in zip(*(bound[:, reward] for bound in bounds), strict=True)
+            ]
+            lines = [line + more for line, more in zip(lines, columns, strict=True)]
+        if ridge:
+            shares = [*map(_percent, self.ridge_shares), *(["0 %"] if self.model.settings.fit_intercept else [])]
+            lines = [[*line, share] for line, share in zip(lines, ["ridge", *shares], strict=True)]
+        marks = np.zeros(len(self.names), dtype=np.bool_) if found is None else found.flagged[:, reward]
+        return [[*line, mark] for line, mark in zip(lines, ["", *np.where(marks, "*", "")], strict=True)]
+
+    @property
+    def notes(self) -> Iterator[str]:
+        """Explain what the tables have."""
+        if self.interval is None:
+            yield f"No intervals. {self.model.no_intervals}"
+        elif self.interval.flagged.any():
+            yield f"* fewer than {FEW:g} degrees of freedom, or no data: the interval may be wrong"
+        yield "ridge: share of the coefficient that the ridge term decides, not the data"
+
+    def _facts(self) -> dict[str, str]:
+        model, s, share = self.model, self.model.statistics, self.observed_share
+        unknown = "unknown; see lstd.metrics.observed_returns"
+        chosen = "" if model.selection is None else ", chosen"
+        return {
+            "gamma": f"{model.settings.gamma:g}",
+            "lmbda": f"{model.settings.lmbda:g}{chosen}",
+            "alpha": ridge_text(model) + chosen,
+            "variant": model.settings.variant,
+            "transitions": str(s.n_transitions),
+            "episodes": str(s.n_episodes),
+            **({} if s.n_groups is None else {"groups": str(s.n_groups)}),
+            "condition number": f"{model.solution.condition_number:.2g}" + ", singular" * model.solution.singular,
+            "returns observed": unknown if share is None else _percent(share),
+            "decided by ridge term": _percent(self.ridge_shares.mean()),
+            **({} if self.interval is None else {"blocks for intervals": str(len(model.influence.shares))}),
+        }
+
+    def __str__(self) -> str:
+        facts = self._facts()
+        width = max(map(len, facts)) + 2
+        lines = [self.estimator, *(f"{name:<{width}}{value}" for name, value in facts.items())]
+        for reward in range(len(self.model.reward_names)):
+            lines += ["", *aligned(self.table(reward))]
+        return "\n".join([*lines, "", *self.notes])
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        facts = "".join(f"<tr><th>{name}</th><td>{escape(value)}</td></tr>" for name, value in self._facts().items())
+        tables = []
+        for reward in range(len(self.model.reward_names)):
+            (head, *rows) = ([escape(cell) for cell in line] for line in self.table(reward))
+            body = "".join(f"<tr><th>{row[0]}</th><td>{'</td><td>'.join(row[1:])}</td></tr>" for row in rows)
+            heads = f"<thead><tr><th>{'</th><th>'.join(head)}</th></tr></thead>"
+            tables.append(f"<table>{heads}<tbody>{body}</tbody></table>")
+        notes = "".join(f"<p>{escape(note)}</p>" for note in self.notes)
+        caption = f"<caption>{escape(self.estimator)}</caption>"
+        return f"<div><table>{caption}<tbody>{facts}</tbody></table>{''.join(tables)}{notes}</div>"
+
+
+def coefficient_interval(model: Model, level: float) -> Interval:
+    """Compute intervals of the coefficients, arrays of shape (n, m); with an intercept, its own come last."""
+    found = model.influence.of_weights(model.solution.weights, level)
+    found.flagged[: model.n_features] |= model.unseen[:, np.newaxis]
+    return found
+
+
+def ridge_text(model: Model) -> str:
+    """Return the ridge coefficient, and the features that have none."""
+    ridge = model.ridge[: model.n_features]
+    some = ridge[ridge > 0.0] if ridge.any() else ridge
+    text = f"{some.min():g}" if some.min() == some.max() else f"{some.min():g} to {some.max():g}"
+    free = [
+        name for name, value in zip(model.feature_names, ridge, strict=True) if value == 0.0 and len(some) < len(ridge)
+    ]
+    return f"{text} (0 for {', '.join(free)})" if free else text
+
+
+def aligned(table: list[list[str]]) -> list[str]:
+    """Return the lines of a table in columns: names to the left, numbers to the right."""
+    first, *widths = (max(map(len, column)) for column in zip(*table, strict=True))
+    return [
+        "  ".join([f"{line[0]:<{first}}", *(f"{cell:>{w}}" for cell, w in zip(line[1:], widths, strict=True))]).rstrip()
+        for line in table
+    ]
+
+
+def _percent(share: float) -> str:
+    return f"{round(100.0 * share)} %"

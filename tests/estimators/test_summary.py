@@ -1,0 +1,79 @@
+"""The summary of a model: the numbers of its parts, as text and HTML."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from lstd import LSTD, LSTDCV
+from lstd.errors import InvalidInputError
+from lstd.metrics import effective_degrees_of_freedom
+from tolerances import assert_close
+
+pytestmark = pytest.mark.filterwarnings("ignore::lstd.errors.UnusedRewardWarning")  # rewards are drawn at random
+
+T, NAMES = 300, ["age", "a <b> & c", "never"]
+ENDS = {"episode": np.arange(T) // 10, "terminated": np.arange(T) % 10 == 9}
+
+
+def rows(m=2):
+    random = np.random.default_rng(1)
+    X = pd.DataFrame(random.normal(size=(T, 3)) * [1, 1, 0], columns=NAMES)
+    return X, random.normal(size=(T, m)) + np.arange(m)
+
+
+@pytest.mark.parametrize("fit_intercept", [True, False])
+def test_the_numbers_are_those_of_the_model(fit_intercept):
+    X, y = rows()
+    model = LSTD(gamma=0.9, alpha=3.0, fit_intercept=fit_intercept).fit(X, y, **ENDS)
+    summary = model.summary(level=0.9)
+    assert summary.names == (*NAMES, *(["(intercept)"] if fit_intercept else []))
+    assert_close(summary.coefficients[:3], model.coef_.T, "sums")
+    assert_close(summary.ridge_shares, 1 - effective_degrees_of_freedom(model), "sums")
+    assert summary.observed_share == 1.0
+    errors = np.sqrt(np.diagonal(model.coef_covariance_, axis1=1, axis2=2)).T
+    assert_close(summary.interval.standard_error[:3], errors, "sums")
+    for feature in range(2):
+        both = pd.DataFrame([np.eye(3)[feature], np.zeros(3)], columns=NAMES)
+        one_more = model.predict_interval(both, level=0.9, weights=[1.0, -1.0])
+        assert_close(summary.interval.lower[feature], one_more.lower, "solve")
+        assert_close(summary.interval.upper[feature], one_more.upper, "solve")
+    assert summary.interval.flagged[:3].tolist() == [[False] * 2, [False] * 2, [True] * 2]
+    if fit_intercept:
+        assert_close(summary.coefficients[3], model.intercept_, "sums")
+        at_zero = model.predict_interval(both[1:], level=0.9)
+        assert_close(summary.interval.upper[3], at_zero.upper[0], "solve")
+
+
+def test_text_and_html_say_the_same():
+    X, y = rows()
+    summary = LSTDCV(gamma=0.9, lmbdas=[1.0], alphas=[1.0, 2.0]).fit(X, y, **ENDS).summary()
+    text = str(summary).splitlines()
+    assert repr(summary) == str(summary)
+    assert text[:3] == ["LSTDCV", "gamma                  0.9", "lmbda                  1, chosen"]
+    assert "returns observed       100 %" in text
+    assert "transitions            300" in text
+    heads = [line.split() for line in text if line.startswith("reward_")]
+    assert heads == [[f"reward_{j}", "coef", "std", "err", "0.025", "0.975", "ridge"] for j in range(2)]
+    assert [line.split()[-2:] for line in text if line.startswith("never")] == [["%", "*"]] * 2
+    page = ET.fromstring(summary._repr_html_())
+    cells = [[cell.text or "" for cell in row] for table in page.findall("table") for row in table.iter("tr")]
+    words = " ".join(str(summary).replace("LSTDCV", "").split()).split(" * fewer")[0]
+    assert " ".join(" ".join(cell for row in cells for cell in row).split()) == words
+
+
+def test_what_is_unknown_is_said():
+    X, y = rows(1)
+    cut = ENDS | {"terminated": np.arange(T) % 20 == 9}
+    summary = LSTD(gamma=0.9, n_blocks=0).fit(X, y[:, 0], **cut).summary()
+    assert summary.observed_share is summary.interval is None
+    assert "returns observed       unknown; see lstd.metrics.observed_returns" in str(summary)
+    assert "No intervals. Intervals need `n_blocks`" in str(summary)
+    assert "ridge" in summary._repr_html_()
+    data = ENDS | {"episode": np.arange(T), "X_next": X, "terminated": np.zeros(T, dtype=bool)}
+    assert LSTD(gamma=0.9).fit(X, y[:, 0], **data).summary().observed_share is None
+    with pytest.raises(InvalidInputError, match="`level` must be between 0 and 1"):
+        LSTD().fit(X, y[:, 0], **ENDS).summary(level=1.0)
