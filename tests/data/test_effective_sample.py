@@ -9,6 +9,7 @@ import pytest
 import lstd
 import naive
 from lstd import LSTD, LSTDCV, LSTDStatistics
+from lstd._kernels.traces import sample_sums
 from lstd.errors import EffectiveSampleWarning
 from tolerances import assert_close
 
@@ -36,6 +37,16 @@ def sums(data, gamma, lmbda):
 
 def part(data, first, end):
     return {name: values[first:end] for name, values in data.items()}
+
+
+@pytest.mark.parametrize("n", [0, 1, 7])
+def test_the_python_body_gives_the_sums_of_the_compiled_kernel(n):
+    columns = np.random.default_rng(3).uniform(0.0, 1.5, size=(4, n))
+    one, two = ((np.eye(3), np.zeros(3), np.zeros((3, 3))) for _ in range(2))
+    sample_sums(*columns, *one)
+    getattr(sample_sums, "py_func", sample_sums)(*columns, *two)
+    for compiled, python in zip(one, two, strict=True):
+        assert_close(compiled, python, "sums")
 
 
 def sizes(data, decay, lengths):

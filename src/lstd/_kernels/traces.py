@@ -88,3 +88,26 @@ def trace_shares(discounts, ratios, lmbda, e, d):  # type: ignore[no-untyped-def
         if share < 1e-290:  # far below the rounding of any sum it enters, and denormals are slow
             share = 0.0
     return share
+
+
+@kernel
+def sample_sums(ratios, weights, coefficients, decay, step, weight, square):  # type: ignore[no-untyped-def]
+    """Compute the sums of an effective sample size, which `lstd.data.effective_sample` defines.
+
+    Rows: `ratios`, `weights`, `coefficients` and `decay`, the decays λγ on leaving. `step` (3, 3), the unit matrix,
+    becomes M; added to are `weight` (3,), w, and `square` (3, 3), K.
+    """
+    u, v = step[1], step[2]
+    for t in range(len(ratios)):
+        ratio, coefficient = ratios[t], coefficients[t]
+        for i in range(3):
+            u[i] = ratio * (coefficient * u[i] + (1.0 if i == 0 else 0.0))
+            v[i] = weights[t] * u[i] + coefficient * v[i]
+            weight[i] += weights[t] * u[i]
+        for i in range(3):
+            g = weights[t] * u[i]
+            for j in range(3):
+                square[i, j] += g * v[j] + v[i] * weights[t] * u[j] - g * weights[t] * u[j]
+        for i in range(3):
+            u[i] *= decay[t]
+            v[i] *= decay[t]

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from lstd.data.returns import run_backwards
+from lstd._kernels.traces import sample_sums
 from lstd.data.rows import Rows
 from lstd.errors import EffectiveSampleWarning, warn
 
@@ -104,25 +104,12 @@ def merged(one: SampleSums | None, two: SampleSums | None) -> SampleSums | None:
     return known and replace(known, step=np.nan * known.step, weight=np.nan * known.weight)
 
 
-@np.errstate(all="ignore")
 def _sums(ratios: Array, weights: Array, coefficients: Array, decay: Array) -> tuple[Array, Array, Array]:
     """Return M, w and K of rows, at least none."""
-    n = len(ratios)
-    step, start = np.eye(3), np.zeros((n, 1))
-    start[:1] = coefficients[:1, np.newaxis]
-    reach = coefficients * np.append(0.0, decay[:-1])[:n]
-    e = _run(ratios[:, np.newaxis] * np.hstack([np.ones((n, 1)), start, np.zeros((n, 1))]), ratios * reach)
-    g = weights[:, np.newaxis] * e
-    f = _run(g + start * [0.0, 0.0, 1.0], reach)
-    if n:
-        step[1:] = decay[-1] * e[-1], decay[-1] * f[-1]
-    cross = g.T @ f
-    return step, g.sum(axis=0), cross + cross.T - g.T @ g
-
-
-def _run(known: Array, factor: Array) -> Array:
-    """Solve s_t = known_t + factor_t s_{t−1}, with nothing before the first row."""
-    return run_backwards(known[::-1].copy(), factor[::-1], np.zeros(len(known), np.bool_))[::-1]
+    step, weight, square = np.eye(3), np.zeros(3), np.zeros((3, 3))
+    rows = (np.ascontiguousarray(column, dtype=np.float64) for column in (ratios, weights, coefficients, decay))
+    sample_sums(*rows, step, weight, square)
+    return step, weight, square
 
 
 def warn_of_ratios(sums: SampleSums | None, lmbda: float) -> None:
