@@ -75,8 +75,9 @@ def test_states_seen_in_horizon_rows_only_have_the_predictions_and_flags_of_the_
     X, y, columns = horizon_states(scale)
     states = scale * np.eye(4)
     models = [LSTD(0.5, lmbda, 0.0, variant, fit_intercept=fitted) for fitted in (True, False)]
-    for model in models:
-        with pytest.warns(IllConditionedWarning, match="zero for the 2 features that no full transition starts from"):
+    for model, without in zip(models, (" without the intercept", ""), strict=True):
+        rest = f"gives{without}: zero for the 2 features that no full transition starts from"
+        with pytest.warns(IllConditionedWarning, match=rest):
             model.fit(X, y, **columns)
     one, two = (model.predict_interval(states) for model in models)
     for name, values in vars(one).items():

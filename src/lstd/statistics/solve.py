@@ -108,9 +108,10 @@ def solve(A: Array, b: Array, alpha: float | Array, *, penalty: Array | None = N
     if info == 0:
         reciprocal, _ = lapack.dgecon(factors, np.abs(S).sum(axis=0).max(), norm="1")
     condition = 1.0 / reciprocal if reciprocal > 0.0 else np.inf
-    singular, unbounded = not reciprocal > _EPS, False
+    singular, unbounded, left_out = not reciprocal > _EPS, False, False
     if condition > _WARN_FROM and penalty is not None and (limit := _without_ones(M, b, penalty)) is not None:
         weights, singular = limit.weights, limit.singular
+        left_out = singular
         condition = np.inf if singular else limit.condition_number
     elif singular:
         weights, unbounded = _limit(M, b, np.ones(len(M)) if penalty is None else penalty)
@@ -119,7 +120,7 @@ def solve(A: Array, b: Array, alpha: float | Array, *, penalty: Array | None = N
     check_range(weights)
     if warn and condition > _WARN_FROM:
         n_unseen = int(np.sum(~M.any(axis=1) & ~b.any(axis=1)))
-        give_warning(_message(condition, singular, unbounded, n_unseen), IllConditionedWarning)
+        give_warning(_message(condition, singular, unbounded, n_unseen, left_out), IllConditionedWarning)
     return Solution(weights, float(condition), singular, unbounded)
 
 
@@ -297,7 +298,9 @@ def sure_digits(condition: float) -> int:
     return max(0, math.floor(-math.log10(condition * _ROUNDING)))
 
 
-def _message(condition: float, singular: bool, unbounded: bool = False, n_unseen: int = 0) -> str:
+def _message(
+    condition: float, singular: bool, unbounded: bool = False, n_unseen: int = 0, left_out: bool = False
+) -> str:
     remedy = "Increase `alpha`, or drop or combine features that are zero or repeat each other."
     if unbounded:
         return (
@@ -307,9 +310,9 @@ def _message(condition: float, singular: bool, unbounded: bool = False, n_unseen
             "a larger `alpha` bounds the weights."
         )
     if singular:
-        zero = ""
+        zero = " without the intercept" if left_out else ""
         if n_unseen:
-            zero = f": zero for the {n_unseen} feature{'s' * (n_unseen > 1)} that no full transition starts from"
+            zero += f": zero for the {n_unseen} feature{'s' * (n_unseen > 1)} that no full transition starts from"
         return (
             f"The system A + αI is singular to working precision (condition number {condition:.1e}); the weights are "
             f"those that a vanishing ridge term gives{zero}. {remedy}"
