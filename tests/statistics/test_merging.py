@@ -61,6 +61,7 @@ def test_names_are_those_of_the_frame(kind, merge, tmp_path):
         (sums(frame("ab")), sums(frame("ba")), "feature 0 is '[ab]' in one and '[ab]' in the other"),
         (sums(frame("abc")), sums(frame("abd")), "feature 2 is '[cd]' in one and '[cd]' in"),
         (sums(frame("ab")), sums(frame("a"), fit_intercept=True), "all have an intercept or none has"),
+        (sums(frame("ab")), sums(frame("ab"), fit_intercept=True), "all have an intercept or none has"),
         (sums(np.eye(3)), sums(np.eye(3)[:, 1:], fit_intercept=True), "all have an intercept or none has"),
         (sums(np.eye(3), label="x"), sums(np.eye(3), label="x"), "no data is in both; the label 'x' is"),
         (sums(np.eye(3), label="b") + sums(np.eye(3), label="c"), sums(np.eye(3), label="c"), "the label 'c' is"),

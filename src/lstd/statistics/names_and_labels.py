@@ -15,15 +15,19 @@ class About:
     intercept: bool | None = None  # whether the last feature is the column of ones
     labels: frozenset[str] = frozenset()
 
-    def merged(self, other: About) -> About:
-        """Return the description of both; raises InvalidInputError when they do not fit, or share a label."""
-        if self == other and not self.labels:
-            return self
+    def check_intercept(self, other: About) -> None:
+        """Raise InvalidInputError if one has an intercept and the other has none."""
         if None not in (self.intercept, other.intercept) and self.intercept != other.intercept:
             raise InvalidInputError(
                 "Statistics merge only if all have an intercept or none has; one has a column of ones as its last "
                 "feature, the other has not. Sum both with the same `fit_intercept`."
             )
+
+    def merged(self, other: About) -> About:
+        """Return the description of both; raises InvalidInputError when they do not fit, or share a label."""
+        if self == other and not self.labels:
+            return self
+        self.check_intercept(other)
         names, others = self.feature_names, other.feature_names
         if names is not None and others is not None and names != others:
             place = next((i for i, (a, b) in enumerate(zip(names, others, strict=False)) if a != b), 0)

@@ -531,6 +531,7 @@ def _check_alike(one: LSTDStatistics, two: Any) -> About:
     """Check that statistics fit together; return the description of both."""
     if not isinstance(two, LSTDStatistics):
         raise InvalidInputError(f"Statistics merge with statistics only; got {two!r:.80}.")
+    one.about.check_intercept(two.about)
     for name, left, right in (
         ("gamma", one.gamma, two.gamma),
         ("lmbda", one.lmbda, two.lmbda),
