@@ -115,6 +115,14 @@ def test_bad_input_is_refused(arguments, message):
     assert isinstance(one.value, ValueError)
 
 
+def test_a_fitted_model_refuses_lazy_frames_without_a_warning_of_their_library():
+    model = LSTD(alpha=0.01).fit(X, y)
+    with pytest.raises(InvalidInputError, match=r"`X` must hold values; got a LazyFrame. Call its `collect\(\)` first"):
+        model.predict(LAZY)
+    with pytest.raises(InvalidInputError, match=r"`X_next` must hold values; got a LazyFrame"):
+        model.score(X, y, X_next=LAZY)
+
+
 @pytest.mark.parametrize("source", [LAZY, [LAZY], [lambda: LAZY]])
 def test_lazy_tables_are_refused_with_a_remedy(source):
     with pytest.raises(InvalidInputError, match=r"must hold values; got a LazyFrame. Call its `collect\(\)` first"):

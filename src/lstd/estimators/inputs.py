@@ -9,6 +9,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import validate_data
 
 from lstd.data.check_rows import check_rows
+from lstd.data.checks import check_values_known, is_lazy
 from lstd.data.feature_matrix import Features, by_name, check_features, column_names
 from lstd.data.rows import Rows
 
@@ -41,6 +42,8 @@ def checked_features(estimator: BaseEstimator, X: Any) -> Features:
 
 
 def _by_name(estimator: BaseEstimator, name: str, X: Any) -> Any:
+    if is_lazy(X):  # Polars warns whoever asks it for its columns
+        check_values_known(name, X)
     return by_name(name, X, getattr(estimator, "feature_names_in_", None)) if hasattr(X, "columns") else X
 
 
