@@ -14,6 +14,7 @@ import lstd
 import naive
 from lstd import LSTD, LSTDCV
 from lstd.errors import InvalidInputError, LSTDWarning, MisfitWarning
+from lstd.estimators import selection
 from lstd.mrp import RandomWalk
 from tolerances import assert_close
 
@@ -209,6 +210,17 @@ def test_a_choice_of_settings_is_checked(tmp_path):
     few = slice(0, int(np.flatnonzero(columns["terminated"])[5]) + 1)
     short = LSTDCV(gamma=0.5, lmbdas=[0.0, 0.5]).fit(X[few], y[few], **{name: x[few] for name, x in columns.items()})
     assert short.misfit_check_.startswith("A check of misfit needs at least 10 episodes")
+
+
+def test_warnings_after_a_choice_say_that_only_the_first_rows_were_checked(monkeypatch):
+    X, y, columns = episodes(200, 13, lambda x: 2 * x[:, 0] ** 2)
+    with pytest.warns(MisfitWarning, match=r"does not help\.$"):
+        LSTDCV(gamma=0.5, lmbdas=[0.0, 0.5, 1.0]).fit(X, y, **columns)
+    for name in ("_ENTRIES_OF_CHOICE", "_ROWS_OF_CHOICE"):
+        monkeypatch.setattr(selection, name, 1)
+    first = int(np.flatnonzero(np.diff(columns["episode"]))[63]) + 1
+    with pytest.warns(MisfitWarning, match=rf"does not help\. Only the first {first} rows were checked\.$"):
+        LSTDCV(gamma=0.5, lmbdas=[0.0, 0.5, 1.0]).fit(X, y, **columns)
 
 
 def test_scores_that_chance_explains_leave_lmbda_arbitrary():

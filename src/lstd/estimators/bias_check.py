@@ -39,11 +39,11 @@ _RIDGE = (
 
 
 @np.errstate(over="ignore", invalid="ignore")  # `check_range` reports overflow
-def check_bias(rows: Rows, model: Model, blocks: tuple[Blocks, Blocks] | None = None) -> BiasCheck:
+def check_bias(rows: Rows, model: Model, blocks: tuple[Blocks, Blocks] | None = None, *, note: str = "") -> BiasCheck:
     """Compare predictions of λ and of λ = 1, both fitted to `rows`; see :meth:`lstd.LSTD.bias_check`.
 
     If the model has an intercept, the rows must have the column of ones. `blocks` are those of the rows with λ and with
-    λ = 1, if known.
+    λ = 1, if known. A warning ends with `note`.
     """
     lmbda = model.statistics.lmbda
     if lmbda == 1.0:
@@ -64,7 +64,7 @@ def check_bias(rows: Rows, model: Model, blocks: tuple[Blocks, Blocks] | None = 
     _check_bounded(with_lmbda, with_one)
     check = _compared(with_lmbda, with_one, gram)
     if np.any(check.biased):
-        warn(_message(check, lmbda), BiasWarning)
+        warn(_message(check, lmbda) + note, BiasWarning)
     if not model.statistics.single:
         return check
     return BiasCheck(**{name: value[0].item() for name, value in vars(check).items()})

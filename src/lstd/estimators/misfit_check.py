@@ -59,11 +59,13 @@ _TREE: dict[str, Any] = {
 }  # fmt: skip
 
 
-def check_misfit(rows: Rows, model: Model, *, tree: bool = True, blocks: Blocks | None = None) -> MisfitCheck:
+def check_misfit(
+    rows: Rows, model: Model, *, tree: bool = True, blocks: Blocks | None = None, note: str = ""
+) -> MisfitCheck:
     """Look for what a model of `rows` leaves out; see :meth:`lstd.LSTD.misfit_check`.
 
     If the model has an intercept, the rows must have the column of ones. Without `tree`, the test functions are squares
-    and products only. `blocks` are those of the rows with λ = 1, if known.
+    and products only. `blocks` are those of the rows with λ = 1, if known. A warning ends with `note`.
     """
     check_enough("misfit", rows, *_FEWEST)
     check_finite("X", rows.X)
@@ -83,7 +85,7 @@ def check_misfit(rows: Rows, model: Model, *, tree: bool = True, blocks: Blocks 
     systematic, expected, p_value = np.transpose(found)
     check = MisfitCheck(systematic, expected, errors, p_value, (p_value < SIGNIFICANT) & (systematic > 0.0))
     if np.any(check.misfit):
-        warn(check.message, MisfitWarning)
+        warn(check.message + note, MisfitWarning)
     if not model.statistics.single:
         return check
     numbers: dict[str, Any] = {name: None if x is None else x[0].item() for name, x in vars(check).items()}

@@ -65,13 +65,16 @@ def choose_settings(rows: Rows, settings: Settings, **options: Any) -> Choice:
     with_lmbda, with_one = (no_blocks(first, lmbda, "auto").extended(first) for lmbda in (settings.lmbda, 1.0))
     model = Model(with_lmbda, settings, warned=QUIET)
     blocks = (with_lmbda, with_one) if with_one.limit else None
-    return settings, selection, checks_of(first, model, blocks, tree=False)
+    note = f" Only the first {len(first)} rows were checked." if len(first) < len(rows) else ""
+    return settings, selection, checks_of(first, model, blocks, tree=False, note=note)
 
 
-def checks_of(rows: Rows, model: Model, blocks: tuple[Blocks, Blocks] | None = None, *, tree: bool = True) -> Checks:
+def checks_of(
+    rows: Rows, model: Model, blocks: tuple[Blocks, Blocks] | None = None, *, tree: bool = True, note: str = ""
+) -> Checks:
     """Check a model of the first rows for bias and misfit; with an intercept, rows have the column of ones.
 
-    `blocks` are those of the first rows with λ and with λ = 1, if known.
+    `blocks` are those of the first rows with λ and with λ = 1, if known. Warnings end with `note`.
     """
     rows = _first(rows, _ENTRIES // rows.n_features)
     one = None if blocks is None else blocks[1]
@@ -81,7 +84,7 @@ def checks_of(rows: Rows, model: Model, blocks: tuple[Blocks, Blocks] | None = N
             with warnings.catch_warnings():
                 for given in (IllConditionedWarning, RidgeWarning):
                     warnings.simplefilter("ignore", given)  # the model gives its own
-                return check(rows, model, **options)
+                return check(rows, model, note=note, **options)
         except InvalidInputError as error:
             return str(error)
 
