@@ -12,6 +12,9 @@ matplotlib.use("Agg")
 
 import matplotlib.pyplot as plt
 import numpy as np
+import pandas as pd
+
+from lstd import LSTDCV, report
 
 ROOT = Path(__file__).parents[2]
 INK = {"light": "#1f2933", "dark": "#e4e7eb"}
@@ -32,6 +35,29 @@ def draw_all(folder):
                     folder / f"{name}-{theme}.svg", transparent=True, bbox_inches="tight", metadata={"Date": None}
                 )
                 plt.close(figure)
+    for name, artists in plots().items():
+        artists[0].figure.savefig(folder / f"{name}.png", dpi=110, metadata={"Software": None})
+
+
+def plots():
+    """Draw every figure of `lstd.report` for 200 customers, of whom some are still active; artists by function."""
+    random = np.random.default_rng(1)
+    customer = np.repeat(np.arange(200), random.geometric(0.06, 200))
+    n, last = len(customer), np.append(np.diff(customer) > 0, True)
+    X = pd.DataFrame({"visits": random.poisson(1.5, n), "age": random.normal(40, 10, n)})
+    X["newsletter"] = (random.random(n) < 0.4).astype(float)
+    data = {"episode": customer, "terminated": last & (customer % 3 > 0)}
+    spent = 3 * X["visits"] + 4 * X["newsletter"] + random.gamma(2.0, 2.0, n)
+    y = spent.where(~last | data["terminated"], 0.0)
+    model = LSTDCV(gamma=0.8).fit(X, y, **data)
+    return {
+        "plot_blocks": report.plot_blocks(model, X[:1]),
+        "plot_calibration": report.plot_calibration(model, X, y, **data),
+        "plot_coefficients": report.plot_coefficients(model),
+        "plot_degrees_of_freedom": report.plot_degrees_of_freedom(model),
+        "plot_grid": report.plot_grid(model.cv_results_, model.lmbda_, model.alpha_),
+        "plot_predictions": report.plot_predictions(model, X, y, **data),
+    }
 
 
 def canvas(width, height):
