@@ -127,7 +127,6 @@ def test_rows_in_any_order_are_sorted(tmp_path, end, dates):
     order = np.random.default_rng(1).permutation(len(frame))
     path, mixed = write(frame, tmp_path / f"a{end}"), write(frame.take(order), tmp_path / f"b{end}")
     roles = {"features": FEATURES, "reward": "rew", "time": "t"} | ROLES
-    del roles["groups"]  # those of a stream follow one another
     model = lstd.fit_tables(path, **roles, **SETTINGS)
     with pytest.raises(InvalidInputError, match=r"comes again after other episodes|is earlier than"):
         lstd.fit_tables(mixed, **roles, **SETTINGS)

@@ -36,7 +36,7 @@ NextFeatures = Annotated[
     list[str] | None,
     typer.Option(metavar=NAMES, help="Features of the successor, in the order of --features, or a pattern: next_*."),
 ]
-Sort = Annotated[bool, typer.Option("--sort", help="Sort the rows by episode and --time, in memory.")]
+Sort = Annotated[bool, typer.Option("--sort", help="Sort the rows by group, episode and --time, in memory.")]
 _COUNT = re.compile(r"-?[0-9]{1,18}")
 _SIZE = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,12})?) ?([KMGT]B)", re.IGNORECASE)
 _UNITS = {"KB": 2**10, "MB": 2**20, "GB": 2**30, "TB": 2**40}

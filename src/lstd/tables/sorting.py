@@ -1,11 +1,13 @@
-"""Rows of tables sorted by episode and time, in memory."""
+"""Rows of tables sorted by group, episode and time, in memory."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from lstd.data.parsing import id_key
 from lstd.distributed.dask_collections import is_future
@@ -19,7 +21,7 @@ from lstd.tables.table_errors import at_row
 
 
 def sorted_tables(tables: Any, roles: Roles, memory: int, independent: bool = False) -> list[Table]:
-    """Return one table of all rows, by episode in order of first appearance, and by time.
+    """Return one table of all rows, by group and episode in order of first appearance, and by time.
 
     Raises
     ------
@@ -34,7 +36,7 @@ def sorted_tables(tables: Any, roles: Roles, memory: int, independent: bool = Fa
         raise InvalidInputError("`sort` needs files or data frames in this process; sort other sources beforehand.")
     reader = RowReader(tables, roles)
     batches: list[pa.RecordBatch] = []
-    ids: list[Any] = []
+    ids: dict[str, list[Any]] = {column: [] for column in (roles.groups, roles.episode) if column and roles.episode}
     times: list[Any] = []
     n_bytes = 0
     for raw in reader.raw():
@@ -47,14 +49,14 @@ def sorted_tables(tables: Any, roles: Roles, memory: int, independent: bool = Fa
                 )
         together = pa.Table.from_batches(raw.batches)
         times.append(_known(convert.times(together[roles.time], roles.time), raw))
-        if roles.episode is not None:
-            found = convert.ids(together[roles.episode], roles.episode)
+        for column, parts in ids.items():
+            found = convert.ids(together[column], column)
             lengths = np.diff(_known((found.changes, found.fault), raw), append=len(together))
-            ids.append(np.repeat(np.array([id_key(name) for name in found.names], dtype=object), lengths))
+            parts.append(np.repeat(np.array([id_key(name) for name in found.names], dtype=object), lengths))
         batches.extend(raw.batches)
     if not batches:
         return list(reader.tables)
-    order = _order(np.concatenate(times), np.concatenate(ids) if ids else None)
+    order = _order(np.concatenate(times), [_appearance(np.concatenate(parts)) for parts in ids.values()])
     table = pa.Table.from_batches([batch.cast(batches[0].schema) for batch in batches])
     files = ", ".join(one.file for one in reader.tables)
     return [FrameTable(f"{files} (sorted)", table.take(convert.from_numpy(order)))]
@@ -68,8 +70,16 @@ def _known(parsed: Any, raw: Any) -> Any:
     return values
 
 
-def _order(times: Any, ids: Any) -> Any:
-    if ids is None:
+def _order(times: NDArray[Any], places: Sequence[NDArray[np.intp]]) -> NDArray[np.intp]:
+    """Return the order of rows by `places`, of groups if there are any and of episodes, and then by time."""
+    if not places:
         return np.argsort(times, kind="stable")
+    *groups, episodes = places
+    first = np.unique(episodes, return_index=True)[1]  # an episode is placed by its first row, in whatever group
+    return np.lexsort((times, episodes, *(group[first][episodes] for group in groups)))
+
+
+def _appearance(ids: NDArray[Any]) -> NDArray[np.intp]:
+    """Number ids in order of first appearance."""
     place: dict[Any, int] = {}
-    return np.lexsort((times, [place.setdefault(name, len(place)) for name in ids]))
+    return np.array([place.setdefault(name, len(place)) for name in ids], dtype=np.intp)
