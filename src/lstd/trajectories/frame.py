@@ -143,14 +143,14 @@ def _read_ends(table: Table, ids: NDArray[Any] | None) -> tuple[Flags, Flags]:
     terminated = table.flags("terminated") if "terminated" in table.roles else np.zeros(len(table), dtype=np.bool_)
     last = terminated.copy() if ids is None else last_rows(ids)
     last[-1] = True
-    early = first_true(terminated & ~last)
-    if early is not None:
-        raise table.error("terminated", early, LATE_ROW)
-    if "time" in table.roles:
+    if "time" in table.roles:  # first: in rows out of order, ends are out of place too
         ranks = table.ranks()
         row = first_true(np.append(False, ~last[:-1] & (ranks[1:] <= ranks[:-1])))
         if row is not None:
             raise table.error("time", row, SAME_TIME if ranks[row] == ranks[row - 1] else EARLIER)
+    early = first_true(terminated & ~last)
+    if early is not None:
+        raise table.error("terminated", early, LATE_ROW)
     return terminated, last
 
 

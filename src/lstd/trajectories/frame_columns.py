@@ -106,7 +106,8 @@ class Table:
         if missing.all():
             return np.full(len(self), np.nan)
         if kind not in (self._nw.Object, self._nw.String, self._nw.Categorical, self._nw.Enum):
-            raise self._error(role, Fault(0, column, f"is not numeric; the column is of type {kind}."))
+            remedy = " Convert it to numbers, such as days since a fixed date." if kind.is_temporal() else ""
+            raise self._error(role, Fault(0, column, f"is not numeric; the column is of type {kind}.{remedy}"))
         values = np.empty(len(self), dtype=object)
         values[:] = series.to_list()
         values[missing] = None
@@ -162,6 +163,8 @@ class Table:
 
     @cached_property
     def _ranks(self) -> NDArray[Any]:
+        if "start" in self.roles:  # lengths of intervals need numbers
+            return np.unique(self.numbers("time"), return_inverse=True)[1].reshape(-1)
         column = self.roles["time"][0]
         series = self._data[column]
         kind = series.dtype
