@@ -281,6 +281,12 @@ def test_nothing_to_choose_by_is_said(zero):
     assert np.isfinite(model.cv_results_["mean_test_score"]).all()
 
 
+def test_a_choice_of_alpha_alone_needs_a_penalty():
+    stream = stream_of(episodes=10)
+    with pytest.warns(NothingToChooseWarning, match="ratios or the penalties are all zero"):
+        LSTDCV(GAMMA, lmbdas=[0.5], penalty=np.zeros(stream.X.shape[1])).fit(stream.X, stream.y, **stream.columns)
+
+
 def test_an_intercept_at_gamma_1_needs_ends():
     stream = stream_of()
     with pytest.raises(InvalidInputError, match="`terminated` must be set for some row outside of each fold"):

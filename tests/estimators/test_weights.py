@@ -235,7 +235,11 @@ def test_a_last_feature_without_a_penalty_is_no_intercept_for_the_warning():
         (lambda X, y: LSTD(alpha="auto").fit(X, y), "`alpha` must be a number; got 'auto'"),
         (
             lambda X, y: LSTDCV(penalty=[1.0]).fit(X, y),
-            "`penalty` must be one number, or one for each of the 3 .* got 1",
+            "`penalty` must have one number for each of the 3 features; got 1 number.",
+        ),
+        (
+            lambda X, y: LSTDCV(penalty=2.0).fit(X, y),
+            "`penalty` must have one number for each of the 3 features; got 1 number.",
         ),
         (
             lambda X, y: fit_chunks([(X, y)], gamma=0.9, alpha=[1.0]),

@@ -23,9 +23,9 @@ def check_ridge(name: str, values: Any, n_features: int | None = None) -> NDArra
     """Return ridge coefficients of features, at least 0, or raise InvalidInputError."""
     ridge = check_grid(name, values, 0.0, np.inf)
     if n_features is not None and len(ridge) != n_features:
-        raise InvalidInputError(
-            f"`{name}` must be one number, or one for each of the {n_features} features; got {len(ridge)} numbers."
-        )
+        rule = "have one number" if name == "penalty" else "be one number, or one"
+        numbers = "1 number" if len(ridge) == 1 else f"{len(ridge)} numbers"
+        raise InvalidInputError(f"`{name}` must {rule} for each of the {n_features} features; got {numbers}.")
     return ridge
 
 

@@ -236,7 +236,8 @@ def _chosen(
     if not difference[:, allowed].any():
         warn(
             "All values of `lmbda` and `alpha` predict the held-out rows alike, so there is nothing to choose by: the "
-            "features, the rewards or the importance ratios are all zero. The pair nearest to (0.9, 1) is taken.",
+            "features, the rewards, the importance ratios or the penalties are all zero. The pair nearest to (0.9, 1) "
+            "is taken.",
             NothingToChooseWarning,
         )
     return _selection(grid, pair, squared, cost, condition, allowed, errors.counts, rows)
