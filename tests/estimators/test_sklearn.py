@@ -210,12 +210,18 @@ def test_names_of_features(data):
     assert not hasattr(model.fit(X, y), "feature_names_in_")
 
 
-@pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow"])
+@pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow", "batch"])
+@pytest.mark.filterwarnings("error::UserWarning")
 def test_columns_are_found_by_name_in_any_order_and_among_others(data, library):
     X, y = data[0], np.nan_to_num(data[1])
     frame = pd.DataFrame(X, columns=["u", "v", "w"])
     mixed = frame.assign(name="text", v_again=frame["v"])[["name", "w", "v_again", "u", "v"]]
-    convert = {"pandas": lambda table: table, "polars": pl.from_pandas, "pyarrow": pa.Table.from_pandas}[library]
+    convert = {
+        "pandas": lambda table: table,
+        "polars": pl.from_pandas,
+        "pyarrow": pa.Table.from_pandas,
+        "batch": pa.RecordBatch.from_pandas,
+    }[library]
     model, given = LSTD(gamma=0.5, n_blocks=20).fit(convert(frame), y), convert(mixed)
     twin = LSTD(gamma=0.5, n_blocks=20).fit(X, y)
     assert_array_equal(model.predict(given), twin.predict(X))

@@ -52,5 +52,7 @@ def _check_names(estimator: BaseEstimator, name: str, X: Any, phi: Features, *, 
     model = vars(estimator).get("model_")
     if not reset and type(X) is np.ndarray and model and not model.names and model.n_features == phi.shape[1]:
         return  # scikit-learn takes some 50 µs for the same
-    column_names(name, X)  # checks that they differ
+    names = column_names(name, X)  # checks that they differ
+    if not reset and names and names == tuple(getattr(estimator, "feature_names_in_", ())):
+        return  # scikit-learn does not find the names of all kinds of frames
     validate_data(estimator, X if hasattr(X, "columns") else phi, reset=reset, skip_check_array=True)
