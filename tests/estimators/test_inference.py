@@ -334,7 +334,7 @@ def test_intervals_are_symmetric_on_their_scale(scale, forward, slope):
         ({"weights": [1.0]}, r"`weights` must have shape \(60,\)"),
         ({"weights": np.full(60, np.nan)}, "`weights` must be finite"),
         ({"weights": np.full(60, 1e308)}, "overflow"),
-        ({"scale": "log"}, '`scale` "log" needs predictions above 0; row 0 has'),
+        ({"scale": "log"}, '`scale` "log" needs predictions above 0; row 0 has -'),
         ({"scale": "probit"}, "`scale` must be one of"),
     ],
 )

@@ -183,8 +183,8 @@ def _bounds(prediction: Array, half: Array, scale: str) -> tuple[Array, Array]:
     if (row := first_true(np.asarray(outside.any(axis=1)))) is not None:
         rule = "above 0" if scale == "log" else "between 0 and 1"
         raise InvalidInputError(
-            f'`scale` "{scale}" needs predictions {rule}; row {row} has {prediction[row].tolist()}. Leave out such '
-            'rows, or use scale="identity".'
+            f'`scale` "{scale}" needs predictions {rule}; row {row} has '
+            f'{prediction[row][outside[row]][0]:g}. Leave out such rows, or use scale="identity".'
         )
     if scale == "log":
         factor = np.exp(np.minimum(half / prediction, _LARGEST_EXPONENT))
