@@ -270,7 +270,8 @@ class RecursiveLSTD(Recursion):
         ----------
         X, y, episode, terminated, X_next, discount, importance_ratio, trace_coefficient, weight
             As in :meth:`lstd.LSTD.partial_fit`. The first row of the next call is the successor of the last row of this
-            one, unless that terminated or the ids differ. An :meth:`update` in between takes its place.
+            one, unless that terminated or the ids differ. An :meth:`update` in between takes its place. Ids are not
+            kept: one that reappears in a later call starts a new episode.
         return_predictions : bool, default False
             Whether to return the prediction for each row before its transition is learned, as a live system would have
             made it.
