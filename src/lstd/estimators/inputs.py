@@ -42,7 +42,7 @@ def checked_features(estimator: BaseEstimator, X: Any) -> Features:
 
 
 def _by_name(estimator: BaseEstimator, name: str, X: Any) -> Any:
-    if is_lazy(X):  # Polars warns whoever asks it for its columns
+    if is_lazy(X):  # asking for the columns gives a warning of Polars
         check_values_known(name, X)
     return by_name(name, X, getattr(estimator, "feature_names_in_", None)) if hasattr(X, "columns") else X
 
