@@ -121,7 +121,7 @@ def _draw_quickly() -> None:
         importlib.import_module(module).__dict__["checks_for_report"] = lambda *_: Checks("not run", "not run")
     page: Any = importlib.import_module("lstd.report.model_page")
     for name in [name for name in vars(page) if name.startswith("draw_")]:
-        setattr(page, name, lambda *_: Figure())
+        setattr(page, name, lambda *_: [Figure().add_subplot()])
     page.svg_of = lambda figure: b"<svg/>" * 5000
 
 
