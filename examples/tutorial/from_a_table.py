@@ -83,7 +83,12 @@ print(f"{interval.prediction[0]:.0f}, from {interval.lower[0]:.0f} to {interval.
 
 # %%
 # The interval is for the average of such vans. It is not the range in which the cost of one van will lie. What does the
-# model say about each feature, and does a single block of vans decide the prediction?
+# model say about each feature?
+
+model.summary()
+
+# %%
+# The same as a figure. Does a single block of vans decide the prediction?
 
 fig, (left, right) = plt.subplots(1, 2, figsize=(9, 3), layout="constrained")
 plot_coefficients(model, ax=left)

@@ -10,6 +10,7 @@ from html import escape
 import numpy as np
 from numpy.typing import NDArray
 
+from lstd.estimators.check_results import two_digits
 from lstd.estimators.intervals import FEW, Interval
 from lstd.estimators.model import Model
 
@@ -19,21 +20,6 @@ Array = NDArray[np.float64]
 @dataclass(frozen=True, eq=False, repr=False)
 class Summary:
     """A fitted model as a table: plain text by `str`, HTML in notebooks; n features, m rewards.
-
-    Attributes
-    ----------
-    names : tuple of str
-        Names of the coefficients: the features, and ``(intercept)`` last if there is one.
-    coefficients : ndarray of shape (n, m), or (n + 1, m) with an intercept
-    interval : Interval or None
-        Standard errors and intervals of the coefficients, arrays of the same shape; None if the model has none.
-    ridge_shares : ndarray of shape (n,)
-        Share of each coefficient that the ridge term decides rather than the data: one less
-        :func:`lstd.metrics.effective_degrees_of_freedom`.
-    observed_share : float or None
-        Share of the discounted weight of the returns that was observed: of held-out returns for :class:`lstd.LSTDCV`,
-        1 if all episodes terminated; else None, as sums do not tell. See :func:`lstd.metrics.observed_returns`.
-    level : float
 
     Examples
     --------
@@ -51,27 +37,34 @@ class Summary:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names of the coefficients."""
+        """Names of the coefficients: the features, and ``(intercept)`` last if there is one."""
         return (*self.model.feature_names, *(["(intercept)"] if self.model.settings.fit_intercept else []))
 
     @property
     def coefficients(self) -> Array:
-        """Coefficients of each reward."""
+        """Coefficients, shape (n, m), or (n + 1, m) with an intercept."""
         return self.model.solution.weights
 
     @cached_property
     def interval(self) -> Interval | None:
-        """Intervals of the coefficients, if the model has any."""
+        """Standard errors and intervals of the coefficients, arrays of the same shape; None if the model has none."""
         return None if self.model.no_intervals else coefficient_interval(self.model, self.level)
 
     @cached_property
     def ridge_shares(self) -> Array:
-        """Share of each coefficient that the ridge term decides."""
+        """Share of each coefficient that the ridge term decides and not the data, shape (n,).
+
+        One less :func:`lstd.metrics.effective_degrees_of_freedom`.
+        """
         return 1.0 - self.model.degrees_of_freedom
 
     @property
     def observed_share(self) -> float | None:
-        """Share of the returns that was observed, if it is known."""
+        """Share of the discounted weight of the returns that was observed; None if it is not known.
+
+        That of held-out returns for :class:`lstd.LSTDCV`, and 1 if all episodes terminated. In other cases the sums do
+        not tell; see :func:`lstd.metrics.observed_returns`.
+        """
         s, chosen = self.model.statistics, self.model.selection
         if chosen is not None:
             return chosen.observed_share
@@ -86,7 +79,7 @@ class Summary:
             bounds = (found.standard_error, found.lower, found.upper)
             columns = [["std err", f"{low:.4g}", f"{1.0 - low:.4g}"]]
             columns += [
-                [f"{error:.2g}", f"{lower:.4g}", f"{upper:.4g}"]
+                [two_digits(error), f"{lower:.4g}", f"{upper:.4g}"]
                 for error, lower, upper in zip(*(bound[:, reward] for bound in bounds), strict=True)
             ]
             lines = [line + more for line, more in zip(lines, columns, strict=True)]
