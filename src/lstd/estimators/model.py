@@ -20,7 +20,8 @@ from lstd.estimators.intervals import Influence, Interval, influence_of
 from lstd.statistics.blocks import Blocks
 from lstd.statistics.ridge import warn_of_ridge
 from lstd.statistics.solve import Solution, check_range, solve, without_rounding
-from lstd.statistics.statistics import LSTDStatistics, check_weighted, warn_of_unused
+from lstd.statistics.statistics import LSTDStatistics, check_weighted
+from lstd.statistics.unused_rewards import warn_of_unused
 
 Array = NDArray[np.float64]
 
@@ -154,7 +155,7 @@ class Model:
         if "ratios" not in self.warned:
             warn_of_ratios(self.statistics.sample, self.statistics.lmbda)
         if not {"ends", "unused"} & self.warned:
-            warn_of_unused(self.statistics)
+            warn_of_unused(self.statistics.unused, self.statistics.n_unused_rewards)
         if not solution.singular and "ridge" not in self.warned:
             warn_of_ridge(
                 A, b, self.ridge, solution.weights, self.statistics.gamma,

@@ -25,7 +25,7 @@ from lstd.report.predictions_figure import draw_predictions
 from lstd.report.rendering import render
 from lstd.report.style import svg_of
 from lstd.statistics.solve import sure_digits
-from lstd.statistics.statistics import unused_rewards
+from lstd.statistics.unused_rewards import unused_rewards
 
 SECTIONS = {
     "model": "What was fitted",

@@ -51,19 +51,18 @@ from lstd.data.parsing import same_id
 from lstd.data.rows import Rows, warn_of_breaks
 from lstd.data.seen_ids import groups_seen
 from lstd.data.settings import VARIANTS, check_ridge
-from lstd.errors import InvalidInputError, UnusedRewardWarning
-from lstd.errors import warn as give_warning
+from lstd.errors import InvalidInputError
 from lstd.io.archive import read, write
-from lstd.statistics.marks import MODULUS, marks_of
+from lstd.statistics.fingerprints import MODULUS, marks_of
 from lstd.statistics.names_and_labels import About
 from lstd.statistics.packing import pack, unpack
 from lstd.statistics.solve import Solution, check_range, solve
 from lstd.statistics.summing import Sums, is_no_sum, no_sum, sum_chunks
+from lstd.statistics.unused_rewards import count_unused
 
 Array = NDArray[np.float64]
 
 _UNKNOWN = About()
-_REMEDY = "Append a row with the features of the state that followed and no reward, or flag the episode as terminated."
 
 
 class ReadOnly:
@@ -205,7 +204,7 @@ class LSTDStatistics(ReadOnly):
     about: About = _UNKNOWN
     total_weight: float = 0.0
     sample: SampleSums | None = None  # but for the pending row, unless it is complete; None without ratios and weights
-    mark: int = 0  # of the rows: see `lstd.statistics.marks`
+    mark: int = 0  # of the rows: see `lstd.statistics.fingerprints`
     last_weight: float = 1.0  # of the row that `incoming_trace` leaves; 1 as long as that row is of a chunk before
 
     @classmethod
@@ -705,18 +704,10 @@ def _of_chunk(rows: Rows, sums: Sums, nothing: LSTDStatistics, mark: int) -> LST
         first_episode=rows.first_episode, last_episode=rows.last_episode,
         **_groups_of(rows),
         n_rows=len(rows), n_transitions=sums.n_transitions, n_episodes=int(rows.last.sum()),
-        successors=rows.X_next is not None, unused=_count_unused(rows), total_weight=sums.total_weight,
+        successors=rows.X_next is not None, unused=count_unused(rows), total_weight=sums.total_weight,
         sample=SampleSums.of(rows, nothing.lmbda), mark=mark,
         last_weight=1.0 if rows.weights is None or end == 0 else float(rows.weights[end - 1]),
     )  # fmt: skip
-
-
-def _count_unused(rows: Rows) -> int:
-    """Count the horizon rows with rewards other than 0 and NaN, but for the last row, which may be pending."""
-    if rows.X_next is not None:
-        return 0
-    horizon = rows.last & ~rows.terminated & ~rows.y_missing
-    return int(rows.y[:-1][horizon[:-1]].any(axis=1).sum())
 
 
 def _groups_of(rows: Rows) -> dict[str, Any]:
@@ -749,18 +740,6 @@ def check_weighted(total_weight: float, n_transitions: int) -> None:
             f"`weight` must be above 0 for some transition; got 0 for all {n_transitions}. Pass weights that are not "
             "all zero, or none for weights of 1."
         )
-
-
-def warn_of_unused(statistics: LSTDStatistics) -> None:
-    """Warn if rewards of horizon rows are lost; one continuing stream loses none before it ends."""
-    if statistics.unused:
-        give_warning(f"{unused_rewards(statistics.n_unused_rewards)} {_REMEDY}", UnusedRewardWarning)
-
-
-def unused_rewards(count: int) -> str:
-    """Return a sentence about rewards that are not used."""
-    what = "1 reward of a last row is" if count == 1 else f"{count} rewards of last rows are"
-    return f"{what} not used: {'its' if count == 1 else 'their'} successor is unknown."
 
 
 def unpack_statistics(document: Mapping[str, Any], arrays: Mapping[str, Array]) -> LSTDStatistics:

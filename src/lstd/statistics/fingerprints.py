@@ -1,4 +1,4 @@
-"""Marks by which the blocks of two models are known to hold the same rows.
+"""Fingerprints of rows, called marks: two models whose blocks have equal marks were fitted to the same rows.
 
 The mark of rows is Σ_t Σ_j k_j bits(x_tj) modulo 2⁶⁴, with odd numbers k_j and the bits of a feature as an integer.
 Marks of consecutive rows add up, whatever λ, weights and rewards are. For speed, the sum takes all of the first 1024
@@ -22,7 +22,7 @@ _ODD = 0x9E3779B97F4A7C15  # 2⁶⁴ over the golden ratio: its multiples are fa
 
 
 def marks_of(rows: Rows) -> Callable[[int, int], int]:
-    """Return a function that gives the mark of the rows from one to another."""
+    """Return a function (first, last) that gives the mark of the rows from `first` up to `last`."""
     n = rows.n_features - rows.intercept
     head = min(max(_ALL - rows.place, 0), len(rows))
     tail = max(_ALL, rows.place) + -max(_ALL, rows.place) % _EVERY - rows.place  # first row of every 64th
