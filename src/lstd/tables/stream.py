@@ -17,9 +17,9 @@ from lstd.distributed.fit_chunks import split
 from lstd.distributed.memory import LEAST_MEMORY, MEMORY, choice_entries
 from lstd.distributed.runners import Runner
 from lstd.errors import InvalidInputError
+from lstd.estimators.choose_and_check import Choice, choose
 from lstd.estimators.cross_validation import OnProgress
 from lstd.estimators.model import Model, Origin, model_of
-from lstd.estimators.selection import Choice, choose
 from lstd.statistics.statistics import LSTDStatistics
 from lstd.statistics.threads import available_cores, one_blas_thread
 from lstd.tables.readers import Table, watched

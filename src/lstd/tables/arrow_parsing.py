@@ -1,4 +1,4 @@
-"""Arrow arrays as NumPy columns, by the rules of `lstd.data.parsing`.
+"""Values of CSV and Parquet columns, parsed from Arrow arrays by the rules of `lstd.data.parsing`.
 
 Arrow converts whole columns much faster than Python. Where it refuses one, the rules are applied value by value.
 """
