@@ -1,4 +1,4 @@
-"""What is known of a prediction: its interval, its difference to that of another model, and checks of the model."""
+"""Results of inference: intervals of predictions, differences between two models, checks for bias and misfit."""
 
 from lstd.estimators.check_results import BiasCheck, MisfitCheck
 from lstd.estimators.contrast import Difference, difference

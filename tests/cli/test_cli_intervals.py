@@ -15,9 +15,9 @@ from test_cli_model import COLUMNS, FIT, table, write_csv
 from lstd import LSTD, LSTDCV
 from lstd.cli.app import run
 from lstd.data.settings import Settings
+from lstd.estimators.choose_and_check import choose
 from lstd.estimators.loading import estimator_of
 from lstd.estimators.saving import read_model
-from lstd.estimators.selection import choose
 from lstd.tables import stream
 from lstd.tables.roles import Roles
 from lstd.tables.row_reader import RowReader

@@ -142,7 +142,7 @@ def fit(
             sample_entries=0 if page is None else SAMPLE_ENTRIES, on_progress=on_progress,
         )  # fmt: skip
         if sample is not None:
-            from lstd.estimators.selection import checks_for_report
+            from lstd.estimators.choose_and_check import checks_for_report
 
             fitted = fitted.with_checks(checks_for_report(sample.checked(fitted.settings.gamma), fitted))
         # Said before it is true, so that an interruption never denies a model that is there.

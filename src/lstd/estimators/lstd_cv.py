@@ -14,9 +14,9 @@ from lstd.data.rows import warn_of_breaks
 from lstd.data.settings import GAMMA, VARIANT, Settings
 from lstd.estimators.base import Fitted, Predictor
 from lstd.estimators.check_results import Checks
+from lstd.estimators.choose_and_check import choose_settings
 from lstd.estimators.inputs import checked_rows
 from lstd.estimators.model import LSTDCV_OPTIONS, Model, Selection
-from lstd.estimators.selection import choose_settings
 from lstd.statistics.blocks import no_blocks
 
 Array = NDArray[np.float64]

@@ -19,10 +19,10 @@ from lstd.data.rows import Rows
 from lstd.errors import InvalidInputError
 from lstd.estimators.base import Predictor
 from lstd.estimators.check_results import Checks
+from lstd.estimators.choose_and_check import checks_for_report
 from lstd.estimators.comparison import Comparison, compare
 from lstd.estimators.intervals import Interval
 from lstd.estimators.model import Model
-from lstd.estimators.selection import checks_for_report
 from lstd.metrics import Calibration, calibration
 
 Array = NDArray[np.float64]

@@ -1,4 +1,4 @@
-"""The choice of settings, followed by checks of the model that was chosen."""
+"""Choose the settings by `lstd.estimators.cross_validation`, then check the chosen model for bias and misfit."""
 
 from __future__ import annotations
 
