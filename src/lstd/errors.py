@@ -58,7 +58,7 @@ class LostDigitsWarning(LSTDWarning):
 
 
 class BrokenEpisodeWarning(LSTDWarning):
-    """Given when a row is not the successor that the row before it, in the same episode, was given."""
+    """Given when a row differs from the successor given for the row before it, in the same episode."""
 
 
 class UnusedRewardWarning(LSTDWarning):

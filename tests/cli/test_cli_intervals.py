@@ -288,7 +288,7 @@ def test_report(folder, capsys, words):
     assert run([*FIT, "--report", "fit.html"]) == 2
     Path("model").unlink()
     assert run([*FIT, "--report", "fit.html"]) == 2
-    assert "`--report` must name a new file; 'fit.html' is there; --force replaces it." in capsys.readouterr().err
+    assert "`--report` must name a new file; 'fit.html' exists; --force replaces it." in capsys.readouterr().err
     assert not Path("model").exists()
     assert run([*FIT, "--report", "fit.html", "--force", "--json", "--quiet"]) == 0
     assert json.loads(capsys.readouterr().out)["report"] == {"file": "fit.html", "rows": 1000}
@@ -353,4 +353,4 @@ def test_groups_from_the_shell(folder, capsys):
     write_csv(data.append_column("who", backwards), "grouped.csv")
     assert run([*command, "--groups", "who", "--quiet", "--force"]) == 2
     assert "column 'who', row" in (error := capsys.readouterr().err)
-    assert "comes again after other groups; sort the rows by group, episode and time." in error
+    assert "reappears after other groups; sort the rows by group, episode and time." in error

@@ -76,7 +76,7 @@ def test_output_that_is_cut_off_is_exit_code_1_without_a_buffer_too(folder, capf
 def test_quiet_says_what_is_told_all_the_same(capsys, command):
     assert run([command, "--help"]) == 0
     shown = " ".join(capsys.readouterr().out.split())
-    assert "no warnings on stderr, unless compiled kernels cannot be cached" in shown
+    assert "Hide progress and warnings, except those of the cache of kernels" in shown
 
 
 def test_columns_that_differ_between_files(folder, capsys):

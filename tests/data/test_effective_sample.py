@@ -13,7 +13,7 @@ from lstd._kernels.traces import sample_sums
 from lstd.errors import EffectiveSampleWarning
 from tolerances import assert_close
 
-WORDS = {"match": r"importance ratios .*sample of \d(\.\d)? runs of rows, of 100 .*smaller `lmbda`"}
+WORDS = {"match": r"importance ratios .*sample from 100 to \d(\.\d)? runs of rows: .*smaller `lmbda`"}
 
 
 def episodes(n, length, seed=0):
@@ -138,6 +138,6 @@ def test_silence_where_products_are_short_data_is_little_or_the_policy_is_the_sa
 def test_a_fit_says_when_a_few_weights_decide():
     data = episodes(100, 6) | {"importance_ratio": None}
     weight = np.where(data["episode"] < 3, 1e4, 1.0)
-    with pytest.warns(EffectiveSampleWarning, match=r"The weights leave .* 3 runs of rows, of 100 .*Limit `weight`"):
+    with pytest.warns(EffectiveSampleWarning, match=r"The weights reduce .* 100 to 3 runs of rows: .*Limit `weight`"):
         LSTD(1.0, 1.0).fit(**data, weight=weight)
     LSTD(1.0, 1.0).fit(**data, weight=np.full(600, 1e4))

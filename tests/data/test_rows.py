@@ -67,8 +67,8 @@ REFUSED = [
     ({"y": with_value(y, 1, NAN), **TWO}, "`y` must be finite .*; row 1 has nan"),
     ({"y": [[0, 1], [0, NAN], [0, 0], [0, 0]]}, r"`y` must be finite .*; row 1 has \[0.0, nan\]"),
     ({"episode": [1, 1, 2]}, r"`episode` must have one id per row of `X`, shape \(4,\); got \(3,\)"),
-    ({"episode": [1, 2, 2, 1]}, "`episode` must be contiguous; at row 3, id 1 comes again after other episodes"),
-    ({"episode": ["a", "b", "a", "b"]}, "`episode` must be contiguous; at row 2, id 'a' comes again"),
+    ({"episode": [1, 2, 2, 1]}, "`episode` must be contiguous; at row 3, id 1 reappears after other episodes"),
+    ({"episode": ["a", "b", "a", "b"]}, "`episode` must be contiguous; at row 2, id 'a' reappears"),
     ({"episode": [1.0, 1.0, NAN, 2.0]}, "`episode` must have an id on every row; row 2 has nan. Fill it in"),
     ({"episode": np.array(["a", "a", None, "b"])}, "`episode` must have an id on every row; row 2 has None"),
     (

@@ -220,7 +220,7 @@ def test_a_chunk_that_kills_every_worker_is_given_up_and_the_rest_is_kept(tmp_pa
 
 def test_a_chunk_that_kills_every_worker_of_a_cluster_is_given_up(client, tmp_path):
     deadly = loaders(tmp_path / "calls", deadly=2, always=True)
-    with pytest.raises(LSTDError, match="A chunk killed its workers again and again"):
+    with pytest.raises(LSTDError, match="A chunk killed its workers repeatedly"):
         sum_chunks(deadly, **SETTINGS, client=client, store=tmp_path / "store")
 
 
@@ -365,13 +365,11 @@ def test_an_id_that_reappears_in_a_later_chunk_is_refused_unless_chunks_are_inde
     rows = {"X": np.eye(4), "y": np.ones(4), "terminated": [False, True, False, True]}
     chunks = [rows | {"episode": ids} for ids in ([a, a, b, b], [c, c, d, d], [5, 5, a, a] if a == 1 else [*"eeaa"])]
     for store in (None, tmp_path, tmp_path):
-        with pytest.raises(
-            InvalidInputError, match=rf"`source\[\d\]`, or a chunk after it: `episode` {a!r} comes again"
-        ):
+        with pytest.raises(InvalidInputError, match=rf"`source\[\d\]`, or a chunk after it: `episode` {a!r} reappears"):
             fit_chunks(chunks, **SETTINGS, store=store)
     assert fit_chunks(chunks, **SETTINGS, independent=True).n_episodes_ == 6
     model = fit_chunks(chunks[:2], **SETTINGS)
-    with pytest.raises(InvalidInputError, match=rf"at row 2, id '?{a}'? comes again after other episodes"):
+    with pytest.raises(InvalidInputError, match=rf"at row 2, id '?{a}'? reappears after other episodes"):
         model.partial_fit(**chunks[2])
     assert model.n_episodes_ == 4
 

@@ -75,9 +75,9 @@ def test_a_group_that_comes_again_in_a_later_chunk_is_refused_by_name(text, stor
     name = repr(arrays["groups"][0].item())
     options = {"store": tmp_path} if store else {}
     for _ in range(2):
-        with pytest.raises(InvalidInputError, match=rf"source\[.\]` and `source\[.\].*group {name} comes again after"):
+        with pytest.raises(InvalidInputError, match=rf"source\[.\]` and `source\[.\].*group {name} reappears after"):
             fit_chunks(parts(arrays, [0, T // 3, T // 2, T]), **SETTINGS, **options)
-    with pytest.raises(InvalidInputError, match=rf"`source\[0\]`: .*at row {T - 1}, group {name} comes again after"):
+    with pytest.raises(InvalidInputError, match=rf"`source\[0\]`: .*at row {T - 1}, group {name} reappears after"):
         fit_chunks([arrays], **SETTINGS)
 
 
@@ -152,7 +152,7 @@ def broken(name):
     if name == "missing":
         return table.assign(who=np.where(ids == 5, None, who)), 5, "has no value .* every row needs an id"
     again = table.assign(who=np.where(at_end, who[0], who), ep=np.where(at_end, 999, table.ep))
-    return again, T - 1, f"'{who[0]}' comes again after other groups; sort the rows by group"
+    return again, T - 1, f"'{who[0]}' reappears after other groups; sort the rows by group"
 
 
 @pytest.mark.parametrize("name", ["divided", "again", "missing"])
@@ -176,7 +176,7 @@ def test_a_table_continues_in_a_stream():
     model.partial_fit(**rest)
     whole = LSTD(**SETTINGS).fit(**arrays)
     assert_close(model.coef_covariance_, whole.coef_covariance_, "solve")
-    with pytest.raises(InvalidInputError, match="group 'patient 015' comes again after other"):
+    with pytest.raises(InvalidInputError, match="group 'patient 015' reappears after other"):
         model.partial_fit(**rest | {"groups": np.full(len(rest["y"]), "patient 015"), "episode": rest["episode"] + 999})
 
 

@@ -327,7 +327,7 @@ def test_score_of_several_rewards_is_the_mean():
 def test_score_without_enough_rows_says_so():
     model = LSTD(0.99).fit(X, y)
     flags = np.zeros(30, dtype=bool)
-    message = r"at least two rows .* got 0 of 30 rows .* below 0.01; the smallest such share is 0.75. Use unobs"
+    message = r"at least two rows .* got 0 of 30 rows. .* below 0.01; the smallest such share is 0.75. Use unobs"
     with pytest.raises(InvalidInputError, match=message):
         model.score(X, y, terminated=flags, unobserved="drop")
     with pytest.warns(UndefinedMetricWarning, match=message):
@@ -444,7 +444,7 @@ def test_score_of_a_model_fitted_with_successors_asks_for_rows_that_follow_one_a
     shuffled = np.random.default_rng(0).permutation(29)
     model = LSTD(0.5, lmbda=0.0).fit(X[shuffled], y[shuffled], X_next=X[shuffled + 1])
     with pytest.raises(
-        InvalidInputError, match=r"`episode` or `terminated` must be given .* fitted with `X_next`: pass that"
+        InvalidInputError, match=r"`episode` or `terminated` must be given .* fitted with `X_next`: pass `X_next`"
     ):
         model.score(X, y)
     one_stream = np.zeros(30, dtype=bool)
@@ -652,7 +652,7 @@ def test_an_id_that_reappears_in_a_later_chunk_is_refused_and_changes_nothing(na
     ids = np.repeat(np.asarray(names), 2)
     model = LSTD(n_blocks=0).fit(X, y, episode=ids, terminated=np.tile([False, True], 3))
     before = model.coef_.copy()
-    with pytest.raises(InvalidInputError, match=r"at row 2, id .* comes again after other episodes; sort the rows by"):
+    with pytest.raises(InvalidInputError, match=r"at row 2, id .* reappears after other episodes; sort the rows by"):
         model.partial_fit(
             X[:4], y[:4], episode=np.asarray([99, 99, *ids[:2].tolist()], dtype=object), terminated=[0, 1, 0, 1]
         )
@@ -663,6 +663,6 @@ def test_chunks_of_interleaved_episodes_are_refused():
     model = LSTD()
     for name in (1, 2):
         model.partial_fit([[1.0]], [1.0], episode=[name], terminated=[False])
-    with pytest.raises(InvalidInputError, match="at row 0, id 1 comes again"):
+    with pytest.raises(InvalidInputError, match="at row 0, id 1 reappears"):
         model.partial_fit([[1.0]], [1.0], episode=[1], terminated=[False])
     assert model.partial_fit([[1.0]], [1.0], episode=[2], terminated=[True]).n_episodes_ == 2

@@ -180,15 +180,15 @@ def test_ids_that_have_no_order_are_refused_where_groups_are_sorted():
 
 def test_a_stream_refuses_a_group_that_comes_again():
     with pytest.raises(
-        InvalidInputError, match="contiguous in a stream; at row 4, group 'a' comes again after other groups; sort"
+        InvalidInputError, match="contiguous in a stream; at row 4, group 'a' reappears after other groups; sort"
     ):
         LSTD().partial_fit(**SIX, groups=TEXT)
-    with pytest.raises(InvalidInputError, match="at row 4, group 'a' comes again"):
+    with pytest.raises(InvalidInputError, match="at row 4, group 'a' reappears"):
         LSTDStatistics.from_arrays(**SIX, groups=TEXT, gamma=0.9, lmbda=0.5)
     model = LSTD().partial_fit(**SIX, groups=np.sort(TEXT))
     before = pickle.dumps(model.statistics_)
     for again in (["b", "b", "c", "c", "a", "a"], ["a", "a", "c", "c", "d", "d"]):
-        with pytest.raises(InvalidInputError, match=f"at row {again.index('a')}, group 'a' comes again"):
+        with pytest.raises(InvalidInputError, match=f"at row {again.index('a')}, group 'a' reappears"):
             model.partial_fit(**SIX, groups=again)
         assert pickle.dumps(model.statistics_) == before
     assert model.partial_fit(**SIX, groups=list("bbccdd")).statistics_.n_groups == 4

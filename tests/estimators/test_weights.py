@@ -279,5 +279,5 @@ def test_features_without_a_penalty_by_name():
     expected = LSTDCV(0.9, penalty=[0, 1, 0]).fit(X, y, **columns)
     assert_close(chosen.predict(frame[["a", "b", "c"]]), expected.predict(X), "solve")
     for options in ({}, {"features": None}, {"alpha": "auto"}):
-        with pytest.raises(InvalidInputError, match="`unpenalised` must name features; 'd' is none of the 3"):
+        with pytest.raises(InvalidInputError, match="`unpenalised` must name features; 'd' is not one of the 3"):
             lstd.fit_tables(frame, **names | {"gamma": 0.9, "unpenalised": "d"} | options)

@@ -63,8 +63,8 @@ def test_names_are_those_of_the_frame(kind, merge, tmp_path):
         (sums(frame("ab")), sums(frame("a"), fit_intercept=True), "all have an intercept or none has"),
         (sums(frame("ab")), sums(frame("ab"), fit_intercept=True), "all have an intercept or none has"),
         (sums(np.eye(3)), sums(np.eye(3)[:, 1:], fit_intercept=True), "all have an intercept or none has"),
-        (sums(np.eye(3), label="x"), sums(np.eye(3), label="x"), "no data is in both; the label 'x' is"),
-        (sums(np.eye(3), label="b") + sums(np.eye(3), label="c"), sums(np.eye(3), label="c"), "the label 'c' is"),
+        (sums(np.eye(3), label="x"), sums(np.eye(3), label="x"), "they share no data; both have the label 'x'"),
+        (sums(np.eye(3), label="b") + sums(np.eye(3), label="c"), sums(np.eye(3), label="c"), "have the label 'c'"),
     ],
 )
 def test_other_features_and_the_same_data_are_refused(one, two, message, merge):

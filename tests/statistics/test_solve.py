@@ -210,7 +210,10 @@ def nearly_singular(gap):
 @pytest.mark.parametrize(("gap", "words"), [(2.0**-32, "4 digits"), (2.0**-40, "1 digits"), (2.0**-46, "no digits")])
 def test_an_ill_conditioned_system_says_how_many_digits_are_left(gap, words):
     condition = f"{(2 + gap) ** 2 / gap:.1e}".replace("+", r"\+")
-    with pytest.warns(IllConditionedWarning, match=rf"number {condition}\): of the .*, {words} are sure.*Increase `al"):
+    with pytest.warns(
+        IllConditionedWarning,
+        match=rf"number {condition}\): with .*, {words} of the largest weights are accurate.*Increase `al",
+    ):
         found = solve(nearly_singular(gap), np.ones((2, 1)), 0.0)
     assert not found.singular
 

@@ -128,7 +128,7 @@ def test_rows_in_any_order_are_sorted(tmp_path, end, dates):
     path, mixed = write(frame, tmp_path / f"a{end}"), write(frame.take(order), tmp_path / f"b{end}")
     roles = {"features": FEATURES, "reward": "rew", "time": "t"} | ROLES
     model = lstd.fit_tables(path, **roles, **SETTINGS)
-    with pytest.raises(InvalidInputError, match=r"comes again after other episodes|is earlier than"):
+    with pytest.raises(InvalidInputError, match=r"reappears after other episodes|is earlier than"):
         lstd.fit_tables(mixed, **roles, **SETTINGS)
     assert_close(lstd.fit_tables(mixed, **roles, **SETTINGS, sort=True).coef_, model.coef_, "solve")
     shell("fit", mixed, *options(roles | SETTINGS), "--sort", "-o", tmp_path / "model")

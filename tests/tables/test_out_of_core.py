@@ -184,7 +184,7 @@ def test_independent_files_add_up_and_may_use_ids_again(tmp_path):
     assert_close(model.statistics_.matrix("boyan"), total.matrix("boyan"), "sums")
     assert_close(model.statistics_.b, total.b, "sums")
     assert (model.model_.origin.rows, model.model_.origin.episodes) == (60, 9)
-    with pytest.raises(InvalidInputError, match="comes again after other episodes"):
+    with pytest.raises(InvalidInputError, match="reappears after other episodes"):
         lstd.fit_tables(paths, **NAMES)
 
 
@@ -311,7 +311,7 @@ def test_an_id_that_reappears_in_a_later_table_is_refused_whatever_sums(tmp_path
 
     columns = {"features": "x", "reward": "r", "episode": "id", "terminated": "end", "gamma": 0.9}
     apart = [table(1, 1, 2), table(2, 2), table(2, 3, 4, 4), table(5, 6, 6), table(7, 4, 4, 5)]
-    message = r"`source\[4\]`, or a table after it: column 'id': .* comes again after other episodes; sort"
+    message = r"`source\[4\]`, or a table after it: column 'id': .* reappears after other episodes; sort"
     runs = ({"n_jobs": 1}, {"n_jobs": 2}, {"store": tmp_path}, {"executor": partial(ThreadPoolExecutor, 2)})
     for how in (*runs, {"store": tmp_path}):
         for source in (apart, iter(apart), [partial(apart.__getitem__, place) for place in range(5)]):
@@ -351,7 +351,7 @@ def test_jobs_and_memory_of_the_command(tmp_path, monkeypatch, capsys):
         kept.append(saved(read_model(f"model{i}"), "same"))
     assert kept[0] == kept[1] == kept[2]
     assert run([*FIT[:2], "a.csv", *FIT[2:], "-o", "twice"]) == 2
-    assert "comes again" in capsys.readouterr().err
+    assert "reappears" in capsys.readouterr().err
     assert run([*FIT[:2], "a.csv", *FIT[2:], "-o", "twice", "--independent"]) == 0
     assert read_model("twice").origin.episodes == 40
 

@@ -37,7 +37,7 @@ GOOD = "x,y,r,id,done\n1,1,1,a,0\n2,2,2,a,1\n3,3,3,b,0\n4,4,4,b,0\n5,5,5,c,0\n"
         ("c,0", "c,2", "column 'done', row 5 (the first row of data is 1): has '2', which is neither 0 nor 1"),
         ("c,0", "c,", "column 'done', row 5 (the first row of data is 1): has no value"),
         ("1,a,0", "1,a,1", "column 'done', row 1 (the first row of data is 1): is true, but the next row is of the sa"),
-        ("5,c", "5,a", "column 'id', row 5 (the first row of data is 1): 'a' comes again after other episodes; sort"),
+        ("5,c", "5,a", "column 'id', row 5 (the first row of data is 1): 'a' reappears after other episodes; sort"),
         ("4,b", "4,", "column 'id', row 4 (the first row of data is 1): has no value"),
         (
             "4,b",
@@ -50,7 +50,7 @@ GOOD = "x,y,r,id,done\n1,1,1,a,0\n2,2,2,a,1\n3,3,3,b,0\n4,4,4,b,0\n5,5,5,c,0\n"
         ("3,3,3,b,0", "3,3,3,b,0,9", "row 3 (the first row of data is 1) has 6 values where the header names 5 colu"),
         ("3,3,3,b,0", '3,3,3,"b,0', "row 3 (the first row of data is 1) has 4 values where the header names 5"),
         ("x,y", "x,z", "column 'y' is missing; the file has 'x', 'z', 'r', 'id', 'done'."),
-        ("x,y", "x,x", "column 'x' comes 2 times; rename all but one."),
+        ("x,y", "x,x", "column 'x' appears 2 times; rename all but one."),
         (
             GOOD,
             GOOD.replace(",", ";"),
@@ -88,13 +88,13 @@ def test_first_of_several_faults_is_named(tmp_path, chunk_rows):
 def test_quote_that_is_not_closed(tmp_path):
     path = tmp_path / "a.csv"
     path.write_text("x,y,r,id,done,note\n" + '1,1,1,a,0,5" wide\n' * 4 + '2,2,2,a,0,"\n1,1,1,a,0,\n')
-    with pytest.raises(InvalidInputError, match=r"a\.csv: a quote is not closed until the end of the file"):
+    with pytest.raises(InvalidInputError, match=r"a\.csv: a quote is not closed by the end of the file"):
         statistics([str(path)])
     path.write_text("x,y,r,id,done,note\n" + '1,1,1,a,0,5" wide\n' * 3)
     assert statistics([str(path)]).n_rows == 3
     path.write_text("x,y,r,id,done,note\n" + '1,1,1,a,0,"\n' + 12_000_000 * "x")
     with pytest.raises(
-        InvalidInputError, match=r"a\.csv: after row 0 .* comes one longer than 256 KiB; most likely a .*or a text is "
+        InvalidInputError, match=r"a\.csv: a row after row 0 .* is longer than 256 KiB. Most likely a .*if a text is "
     ):
         statistics([str(path)])
 
@@ -106,7 +106,7 @@ def test_fault_at_the_border_of_two_files_names_the_first(tmp_path):
     with pytest.raises(InvalidInputError, match=r"a\.csv: column 'r', row 2 \(.*\): has no value"):
         statistics([str(one), str(two)])
     two.write_text("x,y,r,id,done\n3,3,3,b,0\n4,4,4,a,0\n")
-    with pytest.raises(InvalidInputError, match=r"b\.csv: column 'id', row 2 \(.*\): 'a' comes again"):
+    with pytest.raises(InvalidInputError, match=r"b\.csv: column 'id', row 2 \(.*\): 'a' reappears"):
         statistics([str(one), str(two)])
 
 

@@ -86,7 +86,7 @@ def test_missing_termination_warns_and_nothing_terminated():
         ({"y": [0.0, NAN, 0.5, 0.0]}, r"`y` .* row 1 has nan"),
         ({"y": [0.0, 1.0, 0.5]}, r"`y` must have one reward per row"),
         ({"X": np.full((4, 2), np.inf)}, r"`X` must be finite"),
-        ({"episode": ["a", "b", "a", "a"]}, r"`episode` must be contiguous; at row 2, id 'a' comes again"),
+        ({"episode": ["a", "b", "a", "a"]}, r"`episode` must be contiguous; at row 2, id 'a' reappears"),
         ({"episode": [1.0, 1.0, NAN, 2.0]}, r"`episode` .* row 2 has .*nan"),
         ({"episode": ["a", "a", None, "b"]}, r"`episode` .* row 2 has None"),
         ({"episode": [1, 1, "b", "b"]}, None),
@@ -238,7 +238,7 @@ def test_rows_are_chosen_by_slices_and_masks_of_whole_episodes():
     chosen = data[data.episode == "b"]
     assert_array_equal(chosen.y, [0.5, NAN])
     assert_array_equal(chosen.discount, [0.25, 1.0])
-    with pytest.raises(InvalidInputError, match="of episode a it leaves out row 1 and takes later ones"):
+    with pytest.raises(InvalidInputError, match="in episode a it drops row 1 and keeps later ones"):
         Trajectories(X4, np.ones(4), episode=[*"aaaa"], terminated=[False] * 4)[np.array([True, False, True, True])]
     for bad in (slice(None, None, 2), 1, [0, 1], np.ones(3, dtype=bool)):
         with pytest.raises(InvalidInputError, match="indexed by a slice without a step, or by a mask of shape"):

@@ -276,7 +276,7 @@ REFUSED = {
     "null boolean": ({"on": [True, None, True, True, True, True]}, {}, r"'on' \(`features`\), row 1 .* has no value"),
     "reward inside": ({"r": [1.0, 2.0, None, None, 5.0, 6.0]}, {}, r"'r' \(`reward`\), row 3 .* has no value"),
     "reward at an end": ({"r": [1.0, None, None, 1.0, 5.0, 6.0]}, {}, r"'r' \(`reward`\), row 1 .* may be missing"),
-    "not contiguous": ({"id": list("aabbab")}, {}, r"'id' \(`episode`\), row 4 .* a comes again .*sort"),
+    "not contiguous": ({"id": list("aabbab")}, {}, r"'id' \(`episode`\), row 4 .* a reappears .*sort"),
     "null id": ({"id": ["a", "a", "b", None, "c", "c"]}, {}, r"'id' \(`episode`\), row 3 .* has no value"),
     "missing id": ({"id": ["a", "a", "b", "N/A", "c", "c"]}, {}, r"'id' \(`episode`\), row 3 .* 'N/A', which"),
     "null integer id": ({"id": [1, 1, 2, None, 3, 3]}, {}, r"'id' \(`episode`\), row 3 .* has no value"),
@@ -436,7 +436,7 @@ def test_sorted_intervals_rewards_groups_and_actions():
     ("change", "arguments", "message"),
     [
         ({"to": [1.5, 1.0, 4.5, 4.0, 0.5, 3.0]}, {}, r"'to' \(`stop`\), row 1 .* has 1, which is before the start, 1"),
-        ({"to": [1.5, 2.0, 4.5, 3.0, 0.5, 3.0]}, {}, r"row 3 .* has 3, which is the start too; correct"),
+        ({"to": [1.5, 2.0, 4.5, 3.0, 0.5, 3.0]}, {}, r"row 3 .* has 3, which equals the start; correct"),
         ({"from": [0.0, 1.0, 2.0, 3.0, 0.0, 0.5]}, {}, r"'from' \(`start`\), row 1 .* ends at 1.5; they overlap: cut"),
         ({"from": [0.0, 1.5, 2.5, 3.0, 0.0, 0.5]}, {}, r"row 2 .* 2.5, but the interval before it ends at 2; add"),
         ({"from": [1.5, 0.0, 2.0, 3.0, 0.0, 0.5]}, {}, r"\(`start`\), row 1 .* is earlier than .*sort=True"),
@@ -453,7 +453,7 @@ def test_sorted_intervals_rewards_groups_and_actions():
         ({}, {"time": "from"}, "`time` must be None with `start`, `stop` and `event`"),
         ({}, {"discount": "x"}, "`discount` must be None with"),
         ({}, {"gamma": 1.5}, r"`gamma` must be in \[0, 1\]; got 1.5"),
-        ({}, {"start": None, "stop": None, "event": None, "gamma": 0.5, "reward": "to"}, "`gamma` goes with `start`"),
+        ({}, {"start": None, "stop": None, "event": None, "gamma": 0.5, "reward": "to"}, "`gamma` must be None"),
         ({}, {"start": None, "stop": None, "event": None}, "`reward` must name a column, unless"),
     ],
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""The command ``lstd``: the shell's face of the package.
+"""The command ``lstd``.
 
 In come arguments, tables and files of models; out come files, a summary on stdout and an exit code.
 Each command imports the slow packages that it needs.

@@ -77,8 +77,8 @@ def _choice(model: Model) -> Iterator[str]:
     )
     if (scores := chosen.arbitrary_scores) is not None:
         yield (
-            f"              lmbda is arbitrary: the best R² of each, {scores[0]:.3g} to {scores[1]:.3g}, differ by no "
-            "more than chance"
+            f"              the data do not decide lmbda: the best R² of each value, {scores[0]:.3g} to "
+            f"{scores[1]:.3g}, differ by no more than chance"
         )
 
 

@@ -43,7 +43,7 @@ def fit(
     data: Annotated[list[str], typer.Argument(metavar="DATA", help=DATA_HELP, show_default=False)],
     reward: Annotated[list[str], typer.Option(metavar=NAMES, help="Reward received on leaving the row.")],
     gamma: Annotated[float, typer.Option(metavar="NUMBER", help="Discount per row, in [0, 1].")],
-    out: Annotated[str, typer.Option("--out", "-o", metavar="FILE", help="File of the model.")],
+    out: Annotated[str, typer.Option("--out", "-o", metavar="FILE", help="File to write the model to.")],
     features: Annotated[list[str] | None, typer.Option(metavar=NAMES, help="Columns of features.")] = None,
     all_others: Annotated[
         bool, typer.Option("--all-others", help="Every column that no other option names is a feature.")
@@ -53,16 +53,16 @@ def fit(
     ] = None,
     episode: Annotated[str | None, typer.Option(metavar="NAME", help="Id of the row's episode.")] = None,
     terminated: Annotated[
-        str | None, typer.Option(metavar="NAME", help="1 where the episode ends for good, at value 0; else 0.")
+        str | None, typer.Option(metavar="NAME", help="1 on the row where the episode ends for good; else 0.")
     ] = None,
     truncated: Annotated[
         str | None,
         typer.Option(
-            metavar="NAME", help="1 where an episode was cut off: on its last row, or the one before; else 0."
+            metavar="NAME", help="1 on the last row of an episode that was cut off, or on the row before; else 0."
         ),
     ] = None,
     groups: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Id of what the episode belongs to, such as a patient.")
+        str | None, typer.Option(metavar="NAME", help="Id of the group of the episode, such as a patient.")
     ] = None,
     discount: Discount = None,
     importance_ratio: Ratio = None,
@@ -84,29 +84,28 @@ def fit(
         ),
     ] = "1",
     unpenalised: Annotated[
-        list[str] | None, typer.Option(metavar=NAMES, help="Features without a penalty; alpha is that of the others.")
+        list[str] | None,
+        typer.Option(metavar=NAMES, help="Features without a ridge penalty; alpha applies to the rest."),
     ] = None,
     variant: Annotated[
         str, typer.Option(metavar="NAME", help="boyan, uncorrected or mixed.", show_default=True)
     ] = "boyan",
     no_intercept: Annotated[bool, typer.Option("--no-intercept", help="Fit no intercept.")] = False,
     independent: Annotated[
-        bool, typer.Option("--independent", help="Every file begins an episode; ids may occur again.")
+        bool, typer.Option("--independent", help="Each file begins a new episode; files may reuse ids.")
     ] = False,
     jobs: Annotated[
         str | None, typer.Option(metavar="N", help="Threads.  [default: all cores]", show_default=False)
     ] = None,
     memory: Annotated[
         str,
-        typer.Option(
-            metavar="SIZE", help="Bound on data and sums in memory: a number and MB or GB.", show_default=True
-        ),
+        typer.Option(metavar="SIZE", help="Most memory for data and sums, such as 512MB or 2GB.", show_default=True),
     ] = "512MB",
     report: Annotated[
-        str | None, typer.Option(metavar="FILE", help="File of a page with figures, as HTML.", show_default=False)
+        str | None, typer.Option(metavar="FILE", help="HTML file for a report with figures.", show_default=False)
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace existing files.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Summary as one JSON document.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help=QUIET)] = False,
 ) -> int:
     """Fit a model of discounted future rewards to tables.
@@ -166,12 +165,12 @@ def _roles(
     if all_others == bool(features):
         raise InvalidInputError("either `--features` with names or `--all-others` must be given, and not both.")
     if excluded and not all_others:
-        raise InvalidInputError("`--exclude` goes with `--all-others` only.")
+        raise InvalidInputError("`--exclude` needs `--all-others`.")
     if not rewards:
         raise InvalidInputError("`--reward` must name a column.")
     if named["truncated"] is not None and named["terminated"] is None:
         raise InvalidInputError(
-            "`--truncated` goes with `--terminated` only: an episode that is not flagged as truncated may have "
+            "`--truncated` needs `--terminated`: an episode that is not flagged as truncated may have "
             "terminated or not."
         )
     return Roles(None if all_others else names(features), rewards, excluded=excluded, **named)

@@ -23,24 +23,26 @@ if TYPE_CHECKING:
 def predict(
     model: Annotated[str, typer.Argument(metavar="MODEL", help="A file that `lstd fit` wrote.", show_default=False)],
     data: Annotated[list[str], typer.Argument(metavar="DATA", help=DATA_HELP, show_default=False)],
-    keep: Annotated[list[str] | None, typer.Option("--id", metavar=NAMES, help="Columns to pass on.")] = None,
+    keep: Annotated[
+        list[str] | None, typer.Option("--id", metavar=NAMES, help="Columns to copy to the output.")
+    ] = None,
     interval: Annotated[
         float | None,
-        typer.Option(metavar="LEVEL", help="Intervals too, of this level, such as 0.95.", show_default=False),
+        typer.Option(metavar="LEVEL", help="Add intervals of this level, such as 0.95.", show_default=False),
     ] = None,
     out: Annotated[
         str | None,
         typer.Option("--out", "-o", metavar="FILE", help="A .csv or .parquet file.  [default: CSV to stdout]"),
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace FILE if it is there.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Summary as one JSON document; needs --out.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace FILE if it exists.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON; needs --out.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help=QUIET)] = False,
 ) -> int:
     """Predict the discounted future rewards of rows.
 
     With --interval, the columns lower, upper, standard_error and flagged follow each prediction. The interval covers
     what this model would predict with unlimited data, not a single return. Do not rely on it where flagged is true: too
-    little data bears on the row. With --out, FILE is written whole or not at all;
+    little data supports the row. With --out, FILE is written whole or not at all;
     stdout gets rows as they are predicted. Exit codes: 0 done, 1 output could not be written, 2 bad usage or input, 130
     interrupted (143 by SIGTERM).
     """
@@ -49,7 +51,7 @@ def predict(
     from lstd.estimators.saving import read_model
 
     if out is None and as_json:
-        raise InvalidInputError("`--json` goes with `--out` only: stdout has the predictions.")
+        raise InvalidInputError("`--json` needs `--out`: without it, stdout has the predictions.")
     if interval is not None and not 0.0 < interval < 1.0:
         raise InvalidInputError(f"`--interval` must be above 0 and below 1, such as 0.95; got {interval:g}.")
     loaded = read_model(model)

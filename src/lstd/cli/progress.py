@@ -13,7 +13,7 @@ from typing import Any
 from lstd.cli.console import say
 from lstd.errors import CompilationCacheWarning, LSTDWarning
 
-QUIET = "No progress and no warnings on stderr, unless compiled kernels cannot be cached."
+QUIET = "Hide progress and warnings, except those of the cache of kernels."
 SECONDS_BETWEEN_LINES = 5.0
 # Below this share of the work, the speed of this machine is not known better than the estimates are.
 _SHARE_TO_JUDGE = 0.05

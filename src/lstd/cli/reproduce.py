@@ -27,10 +27,12 @@ def reproduce(
     out: Annotated[str, typer.Option(metavar="DIR", help="Results folder.")] = "lstd-results",
     jobs: Annotated[
         str | None,
-        typer.Option(metavar="N", help="Threads, and processes that draw.  [default: all cores]", show_default=False),
+        typer.Option(
+            metavar="N", help="Threads, and processes that draw figures.  [default: all cores]", show_default=False
+        ),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Remove results in DIR and start over.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Summary as one JSON document.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress on stderr.")] = False,
 ) -> int:
     """Reproduce the experiments of Osogami (AAAI-20): figures, tables, data and a report.

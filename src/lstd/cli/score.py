@@ -22,14 +22,14 @@ from lstd.cli.progress import QUIET
 if TYPE_CHECKING:
     from lstd.tables.scoring import Score
 
-AS_IN_FIT = "As in fit, unless given; '' for none."
+AS_IN_FIT = "Default: the column given to fit; '' for none."
 AsInFit = Annotated[str | None, typer.Option(metavar="NAME", help=AS_IN_FIT)]
 
 
 def score(
     model: Annotated[str, typer.Argument(metavar="MODEL", help="A file that `lstd fit` wrote.", show_default=False)],
     data: Annotated[list[str], typer.Argument(metavar="DATA", help=DATA_HELP, show_default=False)],
-    reward: Annotated[list[str] | None, typer.Option(metavar=NAMES, help="As in fit, unless given.")] = None,
+    reward: Annotated[list[str] | None, typer.Option(metavar=NAMES, help="Default: the columns given to fit.")] = None,
     episode: AsInFit = None,
     terminated: AsInFit = None,
     truncated: AsInFit = None,
@@ -48,12 +48,14 @@ def score(
     ] = "predict",
     tolerance: Annotated[
         float,
-        typer.Option(metavar="NUMBER", help="A return is complete if gamma^h is below.", show_default=True),
+        typer.Option(
+            metavar="NUMBER", help="A return is complete after h rows if gamma^h is below this.", show_default=True
+        ),
     ] = 0.01,
-    as_json: Annotated[bool, typer.Option("--json", help="As one JSON document.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help=QUIET)] = False,
 ) -> int:
-    """Compare predictions with the discounted returns that tables show.
+    """Compare predictions with the discounted returns observed in tables.
 
     Gives R² and the mean squared error. Where an episode was cut off, the prediction there completes the return. With
     --unobserved ipcw, only complete returns count, weighted by the inverse probability that they are complete; with

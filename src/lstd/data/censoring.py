@@ -54,11 +54,11 @@ class Cuts:
     def check_reach(self, needed: float) -> None:
         """Raise InvalidInputError if no return of `needed` steps can be complete with a probability above zero."""
         if needed > self.reach:
-            steps = "the end of the episode" if needed == np.inf else f"{needed:g} more steps"
+            steps = "to the end of the episode" if needed == np.inf else f"over {needed:g} steps"
             raise InvalidInputError(
-                '`unobserved` "ipcw" needs returns that are complete with a probability above zero. They need '
-                f"{steps}, but episodes are cut off after {self.reach:g} steps at the latest, so longer ones are never "
-                f'seen whole. Use "predict"{"" if needed == np.inf else ", or raise `tolerance`"}.'
+                '`unobserved` "ipcw" needs complete returns of long episodes too. Those must be observed '
+                f"{steps}, but episodes are cut off after {self.reach:g} steps at the latest. "
+                f'Use "predict"{"" if needed == np.inf else ", or raise `tolerance`"}.'
             )
 
 

@@ -136,7 +136,7 @@ def check_indices(name: str, X: Any) -> None:
     except Exception as error:  # its parts may be anything
         raise InvalidInputError(
             f"`{name}` must be a sparse matrix whose indices lie within its shape, {X.shape}, one for each value; "
-            f"{error or type(error).__name__}. Build it again; its `check_format()` tells what is wrong."
+            f"{error or type(error).__name__}. Build it again; its `check_format()` shows what is wrong."
         ) from error
 
 

@@ -122,5 +122,5 @@ def warn_of_ratios(sums: SampleSums | None, lmbda: float) -> None:
     causes = zip(("importance ratios", "weights"), sums.size, sums.small(lmbda), (products, rows), strict=False)
     for what, size, small, why in causes:
         if small:
-            left = f"an effective sample of {size:.2g} runs of rows, of {without:.0f} without them"
-            warn(f"The {what} leave {left}: {why}.", EffectiveSampleWarning)
+            sample = f"the effective sample from {without:.0f} to {size:.2g} runs of rows"
+            warn(f"The {what} reduce {sample}: {why}.", EffectiveSampleWarning)

@@ -45,10 +45,10 @@ SAME_TIME = "has the time of the row before it, of the same episode; drop or mer
 EARLIER = "is earlier than the row before it, of the same episode; sort the rows by it, or pass sort=True (--sort)."
 ONE_GROUP = "an episode lies in one group. Give rows of different groups different ids of episodes."
 EPISODE_AGAIN = (
-    "comes again after other episodes; sort the rows by episode and time (a stable sort by episode keeps the order of "
+    "reappears after other episodes; sort the rows by episode and time (a stable sort by episode keeps the order of "
     "time), or give new episodes new ids."
 )
-GROUP_AGAIN = "comes again after other groups; sort the rows by group, episode and time."
+GROUP_AGAIN = "reappears after other groups; sort the rows by group, episode and time."
 _TRUTHS = dict.fromkeys(("1", "1.0", "true", "t", "yes", "y"), True)
 _TRUTHS |= dict.fromkeys(("0", "0.0", "false", "f", "no", "n"), False)
 # Types of ids; subclasses come first: bool before int, datetime before date.

@@ -124,7 +124,7 @@ def check_unbiased(n_complete: int, n_incomplete: int, n_terminated: int) -> Non
         raise InvalidInputError(
             f'`unobserved` "drop" must have episodes that all terminated or were all cut off; {n_terminated} '
             f"terminated, and {n_incomplete} of {n_complete + n_incomplete} rows have returns that were cut off. The "
-            'others are a biased sample: returns that ended early are all kept. Use "predict" or "ipcw".'
+            'complete returns are a biased sample: all that ended early are kept. Use "predict" or "ipcw".'
         )
 
 
@@ -199,7 +199,7 @@ class ObservedReturns:
         return cls(returns, nothing, nothing + 1.0, nothing)
 
     def of_reward(self, j: int) -> ObservedReturns:
-        """Return those of one of m rewards."""
+        """Select one of m rewards."""
         returns, completion = (a.reshape(len(self.weight), -1)[:, j] for a in (self.returns, self.completion))
         return replace(self, returns=returns, completion=completion)
 

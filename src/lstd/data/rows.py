@@ -141,9 +141,9 @@ def warn_of_assumed(what: str) -> None:
 def warn_of_break(row: str) -> None:
     """Warn that `row` is not the successor of the row before it."""
     give_warning(
-        f"{row} is not the successor that `X_next` gives for the row before it, in the same episode. The trace goes on "
-        "all the same: rows are taken in time order. Give transitions that do not follow one another different ids in "
-        "`episode`, or use lmbda=0.",
+        f"{row} is not the successor that `X_next` gives for the row before it, in the same episode. The trace "
+        "continues, because rows are taken in time order. Give transitions that do not follow one another different "
+        "ids in `episode`, or use lmbda=0.",
         BrokenEpisodeWarning,
     )
 

@@ -199,7 +199,7 @@ def episodes_seen(
 
 
 def _extended(before: SeenIds, names: NDArray[Any], continues: bool) -> tuple[SeenIds, int | None]:
-    """Return ids with those of `names`, the first of which may be known, and the place of another that is known."""
+    """Add `names` to ids, without the first if it `continues`; return them and the place of a repeated one."""
     new = names[continues:].tolist()
     if not new:
         return before, None
@@ -209,7 +209,7 @@ def _extended(before: SeenIds, names: NDArray[Any], continues: bool) -> tuple[Se
 
 
 def group_key(name: Any) -> int | bytes:
-    """Return the key of an id: an integer as of :func:`lstd.data.parsing.id_key`, or its text, the end a digest."""
+    """Return the key of an id: the integer of :func:`lstd.data.parsing.id_key`, or text, with a digest if long."""
     if not isinstance(name, (str, int, float)):
         name = str(name)
     key = id_key(name)

@@ -65,7 +65,7 @@ class Settings:
                 object.__setattr__(self, name, tuple(check_ridge(name, values).tolist()))
         if self.unpenalised and not single:
             raise InvalidInputError(
-                "`alpha` must be a number with `unpenalised`; got one per feature. Give one of both."
+                "`alpha` must be one number if `unpenalised` is given; got one per feature. Give only one of the two."
             )
         check_choice("variant", self.variant, VARIANTS)
         object.__setattr__(self, "fit_intercept", check_flag("fit_intercept", self.fit_intercept))
@@ -99,7 +99,7 @@ class Settings:
         """Return these settings for features of these names, with `unpenalised` in `penalty`."""
         if missing := [name for name in self.unpenalised if name not in features]:
             raise InvalidInputError(
-                f"`unpenalised` must name features; {missing[0]!r} is none of the {len(features)}. Correct the name."
+                f"`unpenalised` must name features; {missing[0]!r} is not one of the {len(features)}. Correct the name."
             )
         if not self.unpenalised:
             return self

@@ -42,7 +42,7 @@ def _check_versions(client: Any) -> None:
         wrong.append(f"the scheduler has {_version(scheduler)}")
     if wrong:
         raise InvalidInputError(
-            f"Workers must have {_OWN}, as this process has, since sums of several versions must not be mixed; "
+            f"Workers must have {_OWN}, as this process has, because sums of different versions must not be mixed; "
             f"{'; '.join(wrong)}. Install the same version everywhere."
         )
 

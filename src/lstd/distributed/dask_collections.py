@@ -171,7 +171,7 @@ def computed(result: Callable[[], Any]) -> Any:
     except Exception as error:
         if type(error).__name__ == "KilledWorker":
             raise LSTDError(
-                f"A chunk killed its workers again and again: {error}. Often the reason is too little memory: use "
+                f"A chunk killed its workers repeatedly: {error}. Often the reason is too little memory: use "
                 "smaller chunks. With a `store`, finished sums are kept."
             ) from error
         raise LSTDError(f"`source` could not be computed by Dask: {error!r:.500}.") from error

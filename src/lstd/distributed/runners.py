@@ -142,7 +142,7 @@ def _lost(why: str, left: list[Task]) -> LSTDError:
     return LSTDError(
         f"A worker died, and {why}; unfinished chunks of `source`, besides those not begun: {places!r:.200}. A worker "
         "often dies of too little memory: use smaller chunks or fewer workers. With a `store`, finished sums are kept. "
-        "Pass a function that makes an executor, and a broken one is replaced."
+        "To have a broken executor replaced, pass a function that makes one."
     )
 
 

@@ -423,7 +423,7 @@ def check_level(level: float) -> float:
     """Check the level of intervals."""
     level = check_real("level", level, 0.0, np.inf)
     if not 0.0 < level < 1.0:
-        raise InvalidInputError(f"`level` must be between 0 and 1, as 0.95 is; got {level:g}.")
+        raise InvalidInputError(f"`level` must be between 0 and 1, such as 0.95; got {level:g}.")
     return level
 
 
@@ -436,8 +436,8 @@ def _too_few(n_scored: int, found: Comparison, tolerance: float, unobserved: str
         )
     least = f"; the smallest such share is {shares[rows.full].min():.2g}" if rows.full.any() else ""
     return (
-        f"A score needs at least two rows whose return was observed up to `tolerance`; got {n_scored} of {len(rows)} "
-        f"rows in which the share of the discounted future that was cut off is below {tolerance:g}{least}. Use "
+        f"A score needs at least two rows with a complete return; got {n_scored} of {len(rows)} rows. A return is "
+        f"complete if the share of its discounted future that was cut off is below {tolerance:g}{least}. Use "
         'unobserved="predict", score longer episodes, pass `terminated` for those that ended for good, or raise '
         "`tolerance`."
     )

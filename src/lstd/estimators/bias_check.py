@@ -77,8 +77,8 @@ def _check_bounded(*models: Model) -> None:
         sums = (s.matrix(model.settings.variant), s.b, model.ridge, model.solution.weights)
         if s.gamma == 1.0 and (model.solution.unbounded or grows_without_bound(*sums, intercept=intercept)):
             raise InvalidInputError(
-                "A check of bias needs finite values: at `gamma` 1, states from which no end is reached have none. "
-                "Drop these states, or use a `gamma` below 1."
+                "A check of bias needs finite values: at `gamma` 1, states from which no end is reached have infinite "
+                "values. Drop these states, or use a `gamma` below 1."
             )
 
 
@@ -143,7 +143,7 @@ def _message(check: BiasCheck, lmbda: float) -> str:
     )  # fmt: skip
     return (
         f"Predictions with `lmbda` {lmbda:g} differ from predictions with 1 by {difference} (root mean square, of "
-        f"values of {size}); {expected} would be chance. So the features do not represent the values, and "
+        f"values of {size}); chance alone would give {expected}. So the features do not represent the values, and "
         "bootstrapping biases the predictions, beyond their intervals. Add features, such as squares, products or "
         "bins; if there are none to add, use a larger `lmbda`."
     )

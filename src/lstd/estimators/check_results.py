@@ -1,4 +1,4 @@
-"""Results of the checks of a model, apart from how they are computed, so that a model can hold them."""
+"""Results of the checks for bias and misfit, without the code that computes them: a model holds these."""
 
 from __future__ import annotations
 

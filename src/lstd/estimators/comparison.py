@@ -71,9 +71,9 @@ def compare(
 def _check_one_stream(statistics: LSTDStatistics) -> None:
     """Refuse to take rows as one continuing stream if the model was fitted to anything else."""
     if statistics.n_episodes > 1:
-        was = f"to {statistics.n_episodes} episodes: without them the rows would be taken as one"
+        was = f"to {statistics.n_episodes} episodes: without them, the rows would be taken as one stream"
     elif statistics.successors:
-        was = "with `X_next`: pass that, or all False if the rows follow one another"
+        was = "with `X_next`: pass `X_next`, or `terminated` with all False if the rows are one continuing stream"
     else:
         return
     raise InvalidInputError(

@@ -237,7 +237,7 @@ def _chosen(
         warn(
             "All values of `lmbda` and `alpha` predict the held-out rows alike, so there is nothing to choose by: the "
             "features, the rewards, the importance ratios or the penalties are all zero. The pair nearest to (0.9, 1) "
-            "is taken.",
+            "is used.",
             NothingToChooseWarning,
         )
     return _selection(grid, pair, squared, cost, condition, allowed, errors.counts, rows)

@@ -107,7 +107,7 @@ class Influence:
     shift: Array  # (m, n) α S⁻¹ θ for each reward
     shares: Array  # (E,) w_e; their sum is one
     intercept: bool  # whether the last of the n features is the column of ones, which rows to predict do not have
-    marks: NDArray[np.uint64]  # (E, 2) by which equal blocks are known
+    marks: NDArray[np.uint64]  # (E, 2) number of rows and fingerprint of each block
 
     def covariance(self) -> Array:
         """Compute the covariance of the weights, shape (m, n, n), n without the column of ones."""
@@ -152,7 +152,7 @@ class Influence:
         return error, degrees, shift
 
     def along(self, phi: Features, ones: float = 1.0) -> Iterator[tuple[slice, Array, Array]]:
-        """Yield rows, u_e of them, (T, E, m), and their shifts, (T, m)."""
+        """Yield slices of rows with their block influences u_e, (T, E, m), and their shifts, (T, m)."""
         n_blocks, m, _ = self.vectors.shape
         across = np.concatenate([self.vectors.reshape(n_blocks * m, -1), self.shift]).T
         size = max(1, _ENTRIES // across.shape[1])
@@ -281,5 +281,6 @@ def _check_blocks(blocks: Blocks) -> None:
     if (found := len(blocks.prefixes) + 1) < _FEWEST:
         raise InvalidInputError(
             f"Intervals need at least {_FEWEST} blocks of the data; got {found}. Each of several "
-            f"statistics is one, unless {blocks.unit} continue in the next: sum {blocks.unit} whole, and in more parts."
+            f"statistics is a block, unless its last {blocks.unit[:-1]} continues in the next one. Pass more "
+            f"statistics, each of whole {blocks.unit}."
         )

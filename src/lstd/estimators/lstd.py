@@ -212,8 +212,8 @@ class LSTD(Predictor):
         if not model.statistics.n_transitions:
             raise InvalidInputError(
                 f"`X` must hold at least one full transition; got n_samples={model.statistics.n_rows}, and no row is "
-                "followed by a row of its episode, terminated, or given with `X_next`. Pass more rows, or "
-                "`partial_fit` as they come."
+                "followed by a row of its episode, terminated, or given with `X_next`. Pass more rows, or call "
+                "`partial_fit` as they arrive."
             )
         check_weighted(model.statistics.total_weight, model.statistics.n_transitions)
         return self._adopt(model)

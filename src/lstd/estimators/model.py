@@ -165,7 +165,7 @@ class Model:
 
     @property
     def warnings_given(self) -> frozenset[str]:
-        """Warnings that the stream has had, with those of its system, which come when weights are first used."""
+        """Warnings given for the stream so far; those of its system are given when weights are first used."""
         if "solution" not in vars(self):
             return self.warned
         s = self.statistics

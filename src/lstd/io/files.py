@@ -182,7 +182,7 @@ def check_replaceable(path: Path, *, force: bool, option: str = "--out") -> None
             if not path.is_file():
                 raise InvalidInputError(f"`{option}` must name a file; got {given!r}. Give the path of a file.")
             if not force:
-                raise InvalidInputError(f"`{option}` must name a new file; {given!r} is there; --force replaces it.")
+                raise InvalidInputError(f"`{option}` must name a new file; {given!r} exists; --force replaces it.")
         partial = partial_of(path, locked=False)
         os.close(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666))
     except OSError as error:

@@ -357,13 +357,13 @@ class Recursion(OnlinePredictor):
         self._accept(solution.condition, self._shortest())
         if reading == SOLVED:
             return
-        affected = "Weights read before were corrected by these sums or solved for, and are not affected."
+        affected = "Weights read so far are not affected: they were corrected, or solved for, with these sums."
         if reading == FAST:
-            affected = f"Weights read since update {before} may be as imprecise."
+            affected = f"Weights read since update {before} may have as large an error."
         warn(
             f"After {self.n_updates} updates the recursion had lost digits (relative error about {error:.0e}); its "
             f"inverse was recomputed from the sums over the data (error now {self.residual():.0e}). {affected} "
-            "If it happens often, increase `alpha`, or scale the features alike.",
+            "If it happens often, increase `alpha`, or give features similar scales.",
             LostDigitsWarning,
         )
 
@@ -380,9 +380,9 @@ class Recursion(OnlinePredictor):
         if np.isfinite(condition):
             state = f"ill-conditioned (condition number {condition:.1e} after scaling): a recursion loses digits"
         warn(
-            f"After {self.n_updates} updates the system A + αI is {state}. Until more data improve it, weights are "
-            "solved for from the sums over the data at each reading, in O(n³). Increase `alpha`, or drop or combine "
-            "collinear features.",
+            f"After {self.n_updates} updates the system A + αI is {state}. Until more data improve it, each reading "
+            "of the weights solves the system from the sums over the data, in O(n³). Increase `alpha`, or drop or "
+            "combine collinear features.",
             LostDigitsWarning,
         )
 

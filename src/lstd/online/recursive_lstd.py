@@ -248,8 +248,8 @@ class RecursiveLSTD(Recursion):
             if not self._warned:
                 warn(
                     f"`x` differs from `x_next` of update {self.n_updates}, which neither terminated nor was "
-                    "truncated: the episode is assumed to continue, each transition with its own two rows. Pass "
-                    "truncated=True with the last transition of an episode that was cut off.",
+                    "truncated: the episode is assumed to continue, and each transition keeps its own `x` and "
+                    "`x_next`. Pass truncated=True with the last transition of an episode that was cut off.",
                     BrokenEpisodeWarning,
                 )
                 self._warned = True

@@ -222,7 +222,7 @@ def evaluate(
     check_is_fitted(model)
     level = check_real("level", level, 0.0, 1.0, open_low=True)
     if level == 1.0:
-        raise InvalidInputError("`level` must be below 1; got 1. No interval is sure.")
+        raise InvalidInputError("`level` must be below 1; got 1, for which no interval is finite.")
     data = (X, y, episode, terminated, X_next, discount, importance_ratio, trace_coefficient, weight, groups)
     compared = compare(model, model.model_, data, unobserved=unobserved, tolerance=tolerance, warn=warn)
     if not len(compared.rows):

@@ -129,7 +129,7 @@ class Blocks:
 
     @property
     def marks(self) -> NDArray[np.uint64]:
-        """Number of rows and mark of each block, by which equal blocks are known, shape (n_blocks, 2)."""
+        """Number of rows and fingerprint of each block, which identify its rows, shape (n_blocks, 2)."""
         until = np.array([(s.n_rows, s.mark) for s in (*self.prefixes, self.total)], dtype=np.uint64)
         return np.diff(until, axis=0, prepend=np.zeros((1, 2), np.uint64))
 

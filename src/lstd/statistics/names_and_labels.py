@@ -9,7 +9,7 @@ from lstd.errors import InvalidInputError
 
 @dataclass(frozen=True)
 class About:
-    """Description of summed data; what is None is not known, and fits anything."""
+    """Description of summed data; None means unknown, and matches anything."""
 
     feature_names: tuple[str, ...] | None = None  # without the column of ones
     intercept: bool | None = None  # whether the last feature is the column of ones
@@ -20,7 +20,7 @@ class About:
         if None not in (self.intercept, other.intercept) and self.intercept != other.intercept:
             raise InvalidInputError(
                 "Statistics merge only if all have an intercept or none has; one has a column of ones as its last "
-                "feature, the other has not. Sum both with the same `fit_intercept`."
+                "feature, the other does not. Sum both with the same `fit_intercept`."
             )
 
     def merged(self, other: About) -> About:
@@ -37,8 +37,8 @@ class About:
             )
         if twice := self.labels & other.labels:
             raise InvalidInputError(
-                f"Statistics merge only if no data is in both; the label {min(twice)!r} is. Leave out the second one, "
-                "or give different data different labels."
+                f"Statistics merge only if they share no data; both have the label {min(twice)!r}. Leave out the "
+                "second one, or give different data different labels."
             )
         intercept = other.intercept if self.intercept is None else self.intercept
         return About(others if names is None else names, intercept, self.labels | other.labels)

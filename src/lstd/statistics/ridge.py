@@ -104,7 +104,7 @@ def warn_of_ridge(
     elif grows:
         why = "they grow without bound as `alpha` falls, so the data do not determine them. Use fewer features"
     else:
-        why = "the ridge term decides them, and not the data. Use a smaller `alpha`"
+        why = "the ridge term decides them, not the data. Use a smaller `alpha`"
         why += "" if intercept else ", or `fit_intercept` if values are far from zero"
         why += "; it may be 0 for some features" if np.sum(ridge > 0.0) > 1 else ""
     size = "spread" if about_mean else "size"

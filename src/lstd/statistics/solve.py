@@ -305,7 +305,7 @@ def _message(
     if unbounded:
         return (
             f"The system A + αI is singular to working precision (condition number {condition:.1e}), and its weights "
-            "grow without bound as the ridge term vanishes: rows from which no end is reached at `gamma` 1 do that. "
+            "grow without bound as the ridge term vanishes. The cause: at `gamma` 1, no end is reached from some rows. "
             "These weights are one solution of many. Drop these rows, or use a `gamma` below 1; without an intercept, "
             "a larger `alpha` bounds the weights."
         )
@@ -318,6 +318,6 @@ def _message(
             f"those that a vanishing ridge term gives{zero}. {remedy}"
         )
     return (
-        f"The system A + αI is ill-conditioned (condition number {condition:.1e}): of the largest weights, with "
-        f"features scaled alike, {sure_digits(condition) or 'no'} digits are sure. {remedy}"
+        f"The system A + αI is ill-conditioned (condition number {condition:.1e}): with features on one scale, "
+        f"{sure_digits(condition) or 'no'} digits of the largest weights are accurate. {remedy}"
     )

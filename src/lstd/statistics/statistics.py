@@ -397,8 +397,8 @@ class LSTDStatistics(ReadOnly):
             return False
         if (self.last_episode is None) != (episode is None):
             raise InvalidInputError(
-                "`episode` must be given for all chunks of a stream or for none, where a chunk may go on with the "
-                "episode of the one before."
+                "`episode` must be given for all chunks of a stream or for none, because a chunk may continue the "
+                "episode of the previous chunk."
             )
         return same
 
@@ -411,7 +411,7 @@ class LSTDStatistics(ReadOnly):
             raise InvalidInputError("`X_next` must be given for all chunks of a stream or for none.")
 
     def __add__(self, other: LSTDStatistics) -> LSTDStatistics:
-        """Merge independent data: both streams end truncated, and no chunk continues an episode of the sum."""
+        """Merge independent data: pending rows become horizon rows, and no chunk continues an episode of the sum."""
         if not isinstance(other, LSTDStatistics):
             return NotImplemented
         about = _check_alike(self, other)
@@ -582,19 +582,19 @@ def _joined(start: LSTDStatistics, later: LSTDStatistics, begins: bool) -> LSTDS
 
 
 def _is_first(s: LSTDStatistics) -> bool:
-    """Return whether the pending row is the first row, whose incoming trace leaves a row of a chunk before."""
+    """Return whether the pending row is the only row, so that any trace before it comes from an earlier chunk."""
     return s.n_rows == 1 and s.pending is not None and not s.pending.complete
 
 
 def _together(one: LSTDStatistics, two: LSTDStatistics, shared: bool) -> int | None:
-    """Return the number of groups in both; None if it is not known of one."""
+    """Return the number of groups in both; None if that of one is not known."""
     if not (one.n_rows and two.n_rows):
         return one.n_groups if one.n_rows else two.n_groups
     return None if one.n_groups is None or two.n_groups is None else one.n_groups + two.n_groups - shared
 
 
 def _sum_and_outer(one: Array, two: Array, u: Array, v: Array) -> Array:
-    """Return one + two + u vᵀ; it may be one of the arguments, as no statistics are ever written to."""
+    """Return one + two + u vᵀ; the result may share memory with an argument, as statistics never change."""
     if not (u.any() and v.any()):
         if is_no_sum(one) or is_no_sum(two):
             return two if is_no_sum(one) else one

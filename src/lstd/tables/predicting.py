@@ -180,7 +180,7 @@ def prediction_names(model: Model, kept: Sequence[str], *, intervals: bool = Fal
     names = [kind if len(rewards) == 1 else f"{kind}_{reward}" for reward in rewards for kind in kinds]
     for name in kept:
         if name in names or list(kept).count(name) > 1:
-            raise InvalidInputError(f"column {name!r} would come twice in the output; rename it in the data.")
+            raise InvalidInputError(f"column {name!r} would appear twice in the output; rename it in the data.")
     return names
 
 

@@ -75,7 +75,7 @@ class Table:
             if not found:
                 raise no_column(self.file, column, self.own)
             if found > 1:
-                raise InvalidInputError(f"{self.file}: column {column!r} comes {found} times; rename all but one.")
+                raise InvalidInputError(f"{self.file}: column {column!r} appears {found} times; rename all but one.")
 
     def batches(self, columns: Sequence[str], most_rows: int = 2**15) -> Iterator[pa.RecordBatch]:
         """Yield batches of these columns in the order of rows, up to the first row that cannot be read.
@@ -217,8 +217,8 @@ class _CsvTable(Table):
             raise failure
         if self._may_end_in_quotes() and self._ends_in_quotes():
             raise InvalidInputError(
-                f"{self.file}: a quote is not closed until the end of the file, so that rows are taken for text; close "
-                "or remove it."
+                f"{self.file}: a quote is not closed by the end of the file, so the rows after it are read as text; "
+                "close or remove it."
             )
 
     @contextlib.contextmanager
@@ -276,8 +276,8 @@ class _CsvTable(Table):
             return self._ragged(*map(int, match.groups()))
         if "straddling" in str(error):
             return InvalidInputError(
-                f"{self.file}: after row {n_rows} (the first row of data is 1) comes one longer than "
-                f"{self._block // 1024} KiB; most likely a quote is not closed, or a text is very long: then convert "
+                f"{self.file}: a row after row {n_rows} (the first row of data is 1) is longer than "
+                f"{self._block // 1024} KiB. Most likely a quote is not closed; if a text is really that long, convert "
                 "the file to Parquet."
             )
         why = reason(error) if isinstance(error, OSError) else error
@@ -399,7 +399,7 @@ class ParquetTable(Table):
             where = f"row group {group + 1} (rows {first + 1} to {first + n_rows})"
             raise could_not_be_read(f"{self.file}: {where}", error) from error
         if self._rows_read - first != n_rows:
-            raise could_not_be_read(self.file, f"row group {group + 1} has fewer rows than it says")
+            raise could_not_be_read(self.file, f"row group {group + 1} has fewer rows than its metadata says")
 
     def _open(self) -> Any:
         # Arrow allocates a buffer for each column that is read.

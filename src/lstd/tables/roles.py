@@ -60,8 +60,8 @@ class Roles:
         if self.features is None or not self.next_features:
             if self.next_features and self._pattern is None:
                 raise InvalidInputError(
-                    "`next_features` must be a pattern such as 'next_*' if no features are named, so that each column "
-                    "finds its successor."
+                    "`next_features` must be a pattern such as 'next_*' if no features are named, so that each feature "
+                    "can be matched to its successor."
                 )
             return
         if (pattern := self._pattern) is not None:

@@ -87,7 +87,7 @@ class Sample:
         return check_rows(**columns, gamma=gamma, warn=False, finite=False)
 
     def overflow(self, error: InvalidInputError) -> InvalidInputError:
-        """Return the error for sums that overflow, with the chunk of the largest value; `error` if none can be why."""
+        """Return the error for sums that overflow, with the chunk of the largest value; `error` if none is large."""
         ends = [first for first, *_ in self._chunks[1:]] + [self._n]
         largest, worst = 1e150, error
         for (row, file, first, names), end in zip(self._chunks, ends, strict=True):

@@ -202,8 +202,8 @@ def memory_suffices(n: int) -> Iterator[None]:
         yield
     except MemoryError as error:
         raise InvalidInputError(
-            f"Memory ran out ({error}). A fit of {n} features needs some matrices of {8 * n**2 / 2**20:.3g} MB, beside "
-            "what `memory` bounds. Name fewer features, give less `memory`, or use a machine with more."
+            f"Memory ran out ({error}). A fit of {n} features needs several matrices of {8 * n**2 / 2**20:.3g} MB, in "
+            "addition to `memory`. Name fewer features, lower `memory`, or use a machine with more."
         ) from error
 
 

@@ -1,4 +1,4 @@
-"""What else a source knows of rows: actions, their probabilities, and which rows are chosen."""
+"""Actions of rows and their probabilities, and the choice of rows by a slice or a mask."""
 
 from __future__ import annotations
 
@@ -50,8 +50,7 @@ def check_probabilities(values: PerRow, actions: NDArray[Any] | None, horizon: F
     if row is not None:
         rule = "above 0 and finite" if most > 1.0 else "in (0, 1]"
         raise InvalidInputError(
-            f"`behavior_probability` must be {rule}: an action that was taken has a chance; row {row} has "
-            f"{array[row]:g}."
+            f"`behavior_probability` must be {rule}: the action was taken; row {row} has {array[row]:g}."
         )
     return array
 
@@ -70,7 +69,7 @@ def rows_at(rows: slice | ArrayLike, episode: NDArray[Any]) -> NDArray[np.intp]:
     torn = (np.diff(places) > 1) & (episode[places[1:]] == episode[places[:-1]])
     if (place := first_true(torn)) is not None:
         raise InvalidInputError(
-            f"A mask must choose rows of an episode that follow one another; of episode {episode[places[place]]!s} it "
-            f"leaves out row {places[place] + 1} and takes later ones. Choose whole episodes."
+            f"A mask must keep consecutive rows of an episode; in episode {episode[places[place]]!s} it drops row "
+            f"{places[place] + 1} and keeps later ones. Choose whole episodes."
         )
     return places

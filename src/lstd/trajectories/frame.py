@@ -187,8 +187,8 @@ def _check_truncated(table: Table, last: Flags, horizon: Flags, no_reward: Flags
     row = first_true(horizon & ~flags & ~step_recorded)
     if row is not None and "terminated" not in table.roles:
         text = (
-            "is false to the end of its episode, but without `terminated` each episode must be cut off. Name a column "
-            "for `terminated`."
+            "is false at the end of its episode, but without `terminated` every episode must be truncated. Name a "
+            "column for `terminated`."
         )
         raise table.error("truncated", row, text)
     row = first_true(flags & horizon & ~step_recorded & ~no_reward)

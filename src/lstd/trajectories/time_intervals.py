@@ -22,7 +22,9 @@ def interval_roles(roles: Mapping[str, list[str]], gamma: Any) -> dict[str, list
     given = [name for name in _NAMES if name in roles]
     if not given:
         if gamma is not None:
-            raise InvalidInputError("`gamma` goes with `start`, `stop` and `event`; use that of the estimator.")
+            raise InvalidInputError(
+                "`gamma` must be None without `start`, `stop` and `event`; pass it to the estimator instead."
+            )
         return dict(roles)
     for name in (*_NAMES, "episode"):
         if name not in roles:
@@ -31,7 +33,7 @@ def interval_roles(roles: Mapping[str, list[str]], gamma: Any) -> dict[str, list
             )
     for name in ("time", "terminated", "truncated", "discount"):
         if name in roles:
-            raise InvalidInputError(f"`{name}` must be None with `start`, `stop` and `event`, which say the same.")
+            raise InvalidInputError(f"`{name}` must be None with `start`, `stop` and `event`, which replace it.")
     return {**roles, "time": roles["start"], "terminated": roles["event"]}
 
 
@@ -40,7 +42,7 @@ def read_lengths(table: Table, last: Flags) -> Array:
     start, stop = table.numbers("start"), table.numbers("stop")
     lengths = np.asarray(stop - start)
     if (row := first_true(~(lengths > 0.0))) is not None:
-        what = "is the start too" if lengths[row] == 0.0 else f"is before the start, {start[row]:g}"
+        what = "equals the start" if lengths[row] == 0.0 else f"is before the start, {start[row]:g}"
         raise table.error("stop", row, f"has {stop[row]:g}, which {what}; correct it, or drop the row.")
     ahead = np.where(last[:-1], 0.0, start[1:] - stop[:-1])
     row = first_true(np.abs(ahead) > _SAME * np.maximum(np.abs(start[1:]), lengths[1:]))

@@ -402,7 +402,7 @@ class Trajectories:
         return cls(**join(list(parts), renumber))
 
     def __getitem__(self, rows: slice | ArrayLike) -> Self:
-        """Return consecutive rows, by a slice, or those where a mask is true; raises InvalidInputError if rows lack."""
+        """Return the rows of a slice or a mask; raises InvalidInputError if an episode would have a gap."""
         places = rows_at(rows, self.episode)
         values = {name: getattr(self, name) for name in _FIELDS[:-1]}
         kept: dict[str, Any] = {name: None if value is None else value[places] for name, value in values.items()}
