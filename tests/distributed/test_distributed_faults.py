@@ -133,7 +133,9 @@ def test_memory_that_is_not_aligned_gives_the_same_bits(form, fit_intercept, X_n
     draw = np.random.RandomState(3)
     n_rows, n = 1500, 120
     phi = draw.normal(size=(n_rows + 1, n)) * (form is np.asarray or draw.uniform(size=(n_rows + 1, n)) < 0.1)
-    arrays = {"X": form(phi[:-1]), "y": draw.normal(size=n_rows), "episode": np.repeat(np.arange(4), n_rows // 4)}
+    last = np.arange(n_rows) % (n_rows // 4) == n_rows // 4 - 1
+    reward = draw.normal(size=n_rows) * (X_next | ~last)
+    arrays = {"X": form(phi[:-1]), "y": reward, "episode": np.repeat(np.arange(4), n_rows // 4)}
     arrays |= {"terminated": np.zeros(n_rows, dtype=bool), "importance_ratio": draw.uniform(0.5, 1.5, size=n_rows)}
     arrays |= {"X_next": form(phi[1:])} if X_next else {}
     shifted = {name: unaligned(values) for name, values in arrays.items()}

@@ -44,7 +44,9 @@ def whole():
     ids = np.cumsum(draw.uniform(size=T) < 0.02)
     last = np.append(np.diff(ids) > 0, False)
     rows = {"X": draw.normal(size=(T, N)), "y": draw.normal(size=T)}
-    return rows | {"episode": ids, "terminated": last & (draw.uniform(size=T) < 0.5)}
+    terminated = last & (draw.uniform(size=T) < 0.5)
+    rows["y"][last & ~terminated] = 0.0  # not used: the successor is unknown
+    return rows | {"episode": ids, "terminated": terminated}
 
 
 def sum_chunks(source, **options):
