@@ -22,6 +22,6 @@ def test_the_recipe_runs(tmp_path, monkeypatch, capsys):
     assert float(re.findall(r"[\d.]+", lines[0])[-1]) < float(re.findall(r"[\d.]+", lines[1])[-1])
     assert lines[2:4] == ["30000 30", "99 98"]
     assert [int(line.split()[0]) for line in lines[4:6]] == [200 * 60, 200 * 7]
-    assert "the label '2026-11-07' is" in lines[6]
+    assert "both have the label '2026-11-07'" in lines[6]
     assert len(load("total.lstd").labels) == 30
     assert len([*Path("nights").iterdir()]) == 30

@@ -146,5 +146,5 @@ def test_infinite_values_are_no_reason_to_blame_the_features(fit_intercept):
     y = np.where(np.arange(400) % 10 == 9, np.nan, 1.0)
     for lmbda in (0.0, 0.5):
         model = LSTD(1.0, lmbda, fit_intercept=fit_intercept).fit(np.eye(4)[states], y, **columns)
-        with pytest.raises(InvalidInputError, match=r"no end is reached have none\. Drop these states"):
+        with pytest.raises(InvalidInputError, match=r"no end is reached have infinite values\. Drop these states"):
             model.bias_check(np.eye(4)[states], y, **columns)
