@@ -192,3 +192,19 @@ def test_rewards_that_are_refused():
         InvalidInputError, match="`y` must be finite on a row whose episode continues in the next chunk"
     ):
         model.partial_fit([[1.0]], [1.0], episode=[1], terminated=[False])
+
+
+def test_an_id_that_comes_again_is_refused_and_changes_nothing():
+    X, y, rows = drawn()
+    model = RecursiveLSTD(5, **SETTINGS).partial_fit(X, y, **rows)
+    weights, n_updates = model.weights, model.n_updates
+    late = {"episode": [7, 7, 4], "terminated": [False, True, True]}
+    with pytest.raises(InvalidInputError, match=r"contiguous in a stream; at row 2, id 4 reappears"):
+        model.partial_fit(X[:3], y[:3], **late)
+    assert model.n_updates == n_updates
+    np.testing.assert_array_equal(model.weights, weights)
+    model.partial_fit(X[:2], y[:2], episode=[7, 8], terminated=[True, False])
+    model.update(X[1], y[1], X[2])  # in place of the pending row
+    model.partial_fit(X[2:4], y[2:4], episode=[8, 8], terminated=[False, True])
+    with pytest.raises(InvalidInputError, match=r"id 8 reappears"):
+        model.partial_fit(X[:1], y[:1], episode=[8], terminated=[True])

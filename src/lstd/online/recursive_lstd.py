@@ -27,7 +27,9 @@ from lstd._kernels.recursive_update import DONE, JUMP, step, step_sparse
 from lstd.data.check_rows import PerRow, check_rows
 from lstd.data.checks import check_choice, check_flag, check_integer, check_real, is_single
 from lstd.data.feature_matrix import by_name
+from lstd.data.parsing import same_id
 from lstd.data.rows import Rows
+from lstd.data.seen_ids import episodes_seen
 from lstd.data.settings import ALPHA, GAMMA, LMBDA, VARIANT, VARIANTS, check_ridge
 from lstd.errors import BrokenEpisodeWarning, InvalidInputError, warn
 from lstd.online import snapshot as snapshots
@@ -140,7 +142,8 @@ class RecursiveLSTD(Recursion):
             None if n_rewards is None else check_integer("n_rewards", n_rewards, 1),
         )
         self._warned = False
-        self._open: OpenEnd | None = None  # of the rows of `partial_fit`
+        self._open: OpenEnd | None = None  # of the rows of `partial_fit`,
+        self._episodes: Any = None  # and the ids of their episodes
 
     # ------------------------------------------------------------ learning
 
@@ -270,8 +273,8 @@ class RecursiveLSTD(Recursion):
         ----------
         X, y, episode, terminated, X_next, discount, importance_ratio, trace_coefficient, weight
             As in :meth:`lstd.LSTD.partial_fit`. The first row of the next call is the successor of the last row of this
-            one, unless that terminated or the ids differ. An :meth:`update` in between takes its place. Ids are not
-            kept: one that reappears in a later call starts a new episode.
+            one, unless that terminated or the ids differ. An :meth:`update` in between takes its place. An id that
+            reappears after others is refused; a model that was loaded knows none of those before.
         return_predictions : bool, default False
             Whether to return the prediction for each row before its transition is learned, as a live system would have
             made it.
@@ -318,14 +321,18 @@ class RecursiveLSTD(Recursion):
 
     def _learn_rows(self, rows: Rows, predictions: Array | None) -> None:
         """Learn from rows, or from none if one of them is refused."""
-        kept = copy.deepcopy(vars(self))
-        before = self._open if self._open is not None and self._open.n_updates == self.n_updates else None
+        kept = copy.deepcopy({name: value for name, value in vars(self).items() if name != "_episodes"})
+        end = self._open
+        before = end if end is not None and end.n_updates == self.n_updates else None
+        same = end is not None and same_id(end.episode, rows.first_episode)
+        episodes = episodes_seen(rows, self._episodes, continues=same)
         try:
             if before is not None and not goes_on(rows, before.episode, before.pending is None, before.missing):
                 before = None
                 if self._truncate() != DONE:
                     self._check()
             self._open = learn(self, rows, before, predictions)
+            self._episodes = episodes
         except BaseException:
             self.__setstate__(kept)
             raise
