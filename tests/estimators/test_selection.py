@@ -329,3 +329,9 @@ def test_mostly_cut_episodes_at_gamma_1_can_hardly_tell_what_is_best(steps, litt
         model = LSTDCV(1.0).fit(X, np.ones(len(X)), episode=episode, terminated=terminated)
     assert (model.observed_share_ < 0.5) is little
     assert any("can hardly tell" in str(w.message) for w in given if w.category is UnobservedWarning) is little
+
+
+def test_a_single_pair_is_chosen_without_a_word():
+    X = np.random.default_rng(0).normal(size=(60, 2))
+    model = LSTDCV(gamma=0.5, lmbdas=[0.5], alphas=[1.0]).fit(X, X[:, 0])
+    assert (model.lmbda_, model.alpha_) == (0.5, 1.0)

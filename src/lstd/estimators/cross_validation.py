@@ -233,7 +233,7 @@ def _chosen(
         penalty = caution * spread if stage == len(STAGES) else 0.0
         cost = np.where(allowed, difference.sum(axis=0) + penalty, np.inf)
         pair = _least(cost, pair)
-    if not difference[:, allowed].any():
+    if allowed.sum() > 1 and not difference[:, allowed].any():
         warn(
             "All values of `lmbda` and `alpha` predict the held-out rows alike, so there is nothing to choose by: the "
             "features, the rewards, the importance ratios or the penalties are all zero. The pair nearest to (0.9, 1) "
