@@ -29,7 +29,7 @@ FLOORS = (
     {"distributed", "inference"},
     {"tables"},
     {"report"},
-    {"experiments", "experiments/report", "experiments/reproduce"},
+    {"experiments", "experiments/reproduce"},
     {"cli"},
 )
 FLOOR_OF = {room: number for number, rooms in enumerate(FLOORS, start=1) for room in rooms}

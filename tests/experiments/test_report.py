@@ -15,19 +15,17 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-import lstd.experiments.report
 import lstd.report
 from lstd.experiments.plan import Cell
 from lstd.experiments.protocol import ALPHAS, LMBDAS, STEP_SIZES
-from lstd.experiments.report import compose, gather
-from lstd.experiments.report.composing import draw
-from lstd.experiments.report.figures import figure2, sensitivity
-from lstd.experiments.report.panels import points_above, sensitivity_limits
-from lstd.experiments.report.paper_page import page
-from lstd.experiments.report.paper_tables import best_table, table_files, timing_table, to_latex, to_markdown
-from lstd.experiments.report.results import Sweep
-from lstd.experiments.report.results_table import write_table
-from lstd.experiments.report.verdicts import AGREES, DISAGREES, NOT_COVERED, TESTS, UNDECIDED, evaluate
+from lstd.experiments.reproduce.composing import compose, draw
+from lstd.experiments.reproduce.figures import figure2, sensitivity
+from lstd.experiments.reproduce.panels import points_above, sensitivity_limits
+from lstd.experiments.reproduce.paper_page import page
+from lstd.experiments.reproduce.paper_tables import best_table, table_files, timing_table, to_latex, to_markdown
+from lstd.experiments.reproduce.results import Sweep, gather
+from lstd.experiments.reproduce.results_table import write_table
+from lstd.experiments.reproduce.verdicts import AGREES, DISAGREES, NOT_COVERED, TESTS, UNDECIDED, evaluate
 from lstd.report.style import figure_style
 from other_user import other_user
 from page_outline import assert_sound, outline
@@ -200,7 +198,7 @@ def write_again(full, folder):
 
 def test_composing_imports_no_library_for_drawing_or_models():
     program = (
-        "import sys, lstd.experiments.report; "
+        "import sys, lstd.experiments.reproduce.composing; "
         "sys.exit(sorted({'matplotlib', 'sklearn', 'numba', 'pyarrow'} & set(sys.modules)) or 0)"
     )
     subprocess.run([sys.executable, "-c", program], check=True)
@@ -368,10 +366,10 @@ def test_the_page_shows_each_statement_once(results):
     verdicts = re.findall(r'class="verdict (\w+)">([^<]*)<', text)
     expected = {AGREES: "agrees", DISAGREES: "disagrees", NOT_COVERED: "neutral"}
     assert sorted(verdicts) == sorted((expected[found.verdict], found.verdict) for found in evaluate(results).values())
-    source = (Path(lstd.experiments.report.__file__).parent / "templates" / "paper.html").read_text(encoding="utf-8")
+    source = (Path(lstd.experiments.reproduce.__file__).parent / "templates" / "paper.html").read_text(encoding="utf-8")
     assert sorted(re.findall(r'call statement\("(\w+)"', source)) == sorted(TESTS)
 
 
 def test_templates_and_the_style_sheet_are_part_of_the_package():
     assert (Path(lstd.report.__file__).parent / "templates" / "page.css").is_file()
-    assert (Path(lstd.experiments.report.__file__).parent / "templates" / "paper.html").is_file()
+    assert (Path(lstd.experiments.reproduce.__file__).parent / "templates" / "paper.html").is_file()

@@ -45,7 +45,7 @@ MODULES = (
     "lstd.estimators.model",
     "lstd.estimators.intervals",
     "lstd.experiments.reproduce.run",
-    "lstd.experiments.report.results_table",
+    "lstd.experiments.reproduce.results_table",
     "pyarrow.parquet",
     "lstd.cli.reproduce_output",
     "lstd.report.model_page",

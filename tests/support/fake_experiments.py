@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from lstd.experiments.protocol import ALPHAS, FEATURES, LMBDAS, STEP_SIZES
-from lstd.experiments.report.results import Results, gather
-from lstd.experiments.report.results_table import write_table
+from lstd.experiments.reproduce.results import Results
+from lstd.experiments.reproduce.results_table import write_table
 
 
 class Fakes:
@@ -79,7 +79,7 @@ class Fakes:
         """Put the stand-ins in place: `set_module(name, module)` makes `module` importable."""
         set_module("lstd.experiments.sweep", SimpleNamespace(run_sweep=self.run_sweep))
         set_module("lstd.experiments.theory", SimpleNamespace(check_theory=self.check_theory))
-        set_module("lstd.experiments.report", SimpleNamespace(gather=gather, compose=self.compose))
+        set_module("lstd.experiments.reproduce.composing", SimpleNamespace(compose=self.compose))
         set_module("lstd.experiments.timing", SimpleNamespace(measure=self.measure))
 
 

@@ -7,7 +7,7 @@ from itertools import product
 import numpy as np
 
 from lstd.experiments.protocol import ALPHAS, FEATURES, GAMMA, LMBDAS, PAPER_SECONDS, PAPER_TIMED, STEP_SIZES
-from lstd.experiments.report.results import Results, Sweep, Timing
+from lstd.experiments.reproduce.results import Results, Sweep, Timing
 
 LSTDS = ("boyan", "uncorrected", "mixed")
 PROBLEMS = ("small", "large", "deterministic")

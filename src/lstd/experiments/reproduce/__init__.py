@@ -1,5 +1,5 @@
-"""All experiments of the paper in one command that can be interrupted.
+"""The whole paper in one command that can be interrupted: its figures, tables, numbers and page.
 
-In comes a plan, the path of a results folder and what an earlier run finished there; out go the figures, tables,
-numbers and page of the paper. The sweep, the timings, the theory and the report are parts of `lstd.experiments`.
+A plan, the path of a results folder and what an earlier run finished there come in; the files of that folder go out.
+`run` carries out the plan; `folder` alone writes to the disk; what they call composes files in memory.
 """

@@ -20,6 +20,7 @@ from lstd.experiments.plan import Cell, Plan
 from lstd.experiments.protocol import FEATURES, MRP_SEED
 from lstd.experiments.reproduce.folder import PROVENANCE, THEORY, TIMINGS, Errors, ResultsFolder
 from lstd.experiments.reproduce.provenance import describe_machine
+from lstd.experiments.reproduce.results import gather
 from lstd.io.files import replacing
 from lstd.statistics.threads import available_cores
 
@@ -145,11 +146,11 @@ class _Session:
         return self.folder.read_json(TIMINGS) or {}
 
     def _report(self, errors: Mapping[Cell, Errors], timings: Mapping[str, Any]) -> None:
-        from lstd.experiments import report
+        from lstd.experiments.reproduce import composing
 
-        results = report.gather(errors, timings, self.about)
+        results = gather(errors, timings, self.about)
         with self._step("report", "drawing figures and writing the report", self.report_seconds) as part:
-            products = report.compose(results, self._theory, self.n_jobs)
+            products = composing.compose(results, self._theory, self.n_jobs)
             for done, (name, content, n_products) in enumerate(products, start=1):
                 with replacing(self.folder.path / name) as file:
                     file.write(content)

@@ -8,10 +8,10 @@ from typing import IO, TYPE_CHECKING
 import numpy as np
 
 from lstd.experiments.protocol import ALGORITHMS, FEATURES, PROBLEMS
-from lstd.experiments.report.results import KEY
+from lstd.experiments.reproduce.results import KEY
 
 if TYPE_CHECKING:
-    from lstd.experiments.report.results import Key, Sweep
+    from lstd.experiments.reproduce.results import Key, Sweep
 
 LABELS = (list(PROBLEMS), list(FEATURES), list(ALGORITHMS))
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from lstd.experiments.protocol import FEATURES
-from lstd.experiments.report.display_names import FEATURE_NAMES, SHORT_NAMES
-from lstd.experiments.report.results import Results, Sweep
+from lstd.experiments.reproduce.display_names import FEATURE_NAMES, SHORT_NAMES
+from lstd.experiments.reproduce.results import Results, Sweep
 from lstd.report.numbers import compact
 
 FIGURE2_ALGORITHMS = ("uncorrected", "mixed", "boyan", "true_online_td")

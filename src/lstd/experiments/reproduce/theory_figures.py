@@ -12,8 +12,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator, NullFormatter
 
-from lstd.experiments.report.display_names import ALGORITHM_NAMES
-from lstd.experiments.report.results import Array, Row, column, levels, select
+from lstd.experiments.reproduce.display_names import ALGORITHM_NAMES
+from lstd.experiments.reproduce.results import Array, Row, column, levels, select
 from lstd.report.style import COLOURS, LINES, MARKERS, REFERENCE, new_figure
 
 THEOREM2_VARIANTS = ("uncorrected", "mixed", "boyan")

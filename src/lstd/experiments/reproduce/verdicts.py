@@ -8,8 +8,8 @@ from typing import NamedTuple
 import numpy as np
 
 from lstd.experiments.protocol import ALPHAS_OF, GROUPS, LMBDAS, N_RUNS
-from lstd.experiments.report.display_names import SHORT_NAMES
-from lstd.experiments.report.results import Array, Results, Row, column, levels, select
+from lstd.experiments.reproduce.display_names import SHORT_NAMES
+from lstd.experiments.reproduce.results import Array, Results, Row, column, levels, select
 from lstd.report.numbers import compact, grouped, percent
 
 AGREES = "agrees"

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from lstd.experiments.protocol import FEATURES, PROBLEMS
-from lstd.experiments.report.display_names import FEATURE_NAMES, FIGURE_OF, PROBLEM_NAMES
-from lstd.experiments.report.page_tables import (
+from lstd.experiments.reproduce.display_names import FEATURE_NAMES, FIGURE_OF, PROBLEM_NAMES
+from lstd.experiments.reproduce.page_tables import (
     diverged_table,
     identities_table,
     observed_tables,
     proposition1_table,
     theorem2_table,
 )
-from lstd.experiments.report.panels import TOP, above_text, lowest_text
-from lstd.experiments.report.paper_tables import Table
-from lstd.experiments.report.results import Results, Row
-from lstd.experiments.report.verdicts import evaluate, simulated_text
+from lstd.experiments.reproduce.panels import TOP, above_text, lowest_text
+from lstd.experiments.reproduce.paper_tables import Table
+from lstd.experiments.reproduce.results import Results, Row
+from lstd.experiments.reproduce.verdicts import evaluate, simulated_text
 from lstd.report.rendering import render
 
 TITLE = "Uncorrected, Mixed and Boyan's LSTD(λ): the paper's experiments, run again"
@@ -36,7 +36,7 @@ def page(results: Results, tables: Sequence[Table], svgs: Mapping[str, bytes]) -
     """Render the page with the tables of files and the figures by name."""
     return render(
         "paper.html",
-        "lstd.experiments.report",
+        "lstd.experiments.reproduce",
         title=TITLE,
         sections=SECTIONS,
         results=results,

@@ -16,9 +16,9 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter, NullLo
 from numpy.typing import NDArray
 
 from lstd.experiments.protocol import FEATURES
-from lstd.experiments.report.display_names import ALGORITHM_NAMES, FEATURE_NAMES, PROBLEM_NAMES
-from lstd.experiments.report.panels import FIGURE2_ALGORITHMS, SENSITIVITY_ROWS, points_above, sensitivity_limits
-from lstd.experiments.report.results import Array, Results, Sweep
+from lstd.experiments.reproduce.display_names import ALGORITHM_NAMES, FEATURE_NAMES, PROBLEM_NAMES
+from lstd.experiments.reproduce.panels import FIGURE2_ALGORITHMS, SENSITIVITY_ROWS, points_above, sensitivity_limits
+from lstd.experiments.reproduce.results import Array, Results, Sweep
 from lstd.report.style import COLOURS, LINES, MARKERS, REFERENCE, new_figure
 
 # Best errors that differ by more than this factor within one panel are drawn on a log axis.
