@@ -29,6 +29,7 @@ from typing import Any
 import llvmlite
 import numba
 from numba.core.compiler import CompilerBase, CompileResult, DefaultPassBuilder
+from numba.core.runtime import rtsys
 from numba.core.serialize import dumps
 
 from lstd.errors import CompilationCacheWarning
@@ -152,7 +153,7 @@ class KernelCache:
 
     def load_overload(self, signature: Any, target: Any) -> Any:
         """Read the compiled kernel from its file; on None, Numba compiles it and calls `save_overload`."""
-        target.refresh()
+        rtsys.initialize(target)  # not `refresh`, which takes 0.3 s: types and functions are needed only to compile
         found = None
         if folder() is not None:
             try:
