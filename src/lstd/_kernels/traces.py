@@ -91,6 +91,25 @@ def trace_shares(discounts, ratios, lmbda, e, d):  # type: ignore[no-untyped-def
 
 
 @kernel
+def behind_cuts(discounts, full, coefficients, weights):  # type: ignore[no-untyped-def]
+    """Compute the sums of `lstd.data.observed_share`: behind, leaving, behind_share, decay.
+
+    Rows: `discounts`; `full`, false in horizon rows; `coefficients` and `weights`, empty if all are one.
+    """
+    behind, u, share, e = 0.0, 0.0, 0.0, 1.0
+    for t in range(len(discounts)):
+        if not full[t]:
+            behind, u, share, e = behind + u, 0.0, share + e, 0.0
+            continue
+        discount, kept = discounts[t], min(coefficients[t], 1.0) if len(coefficients) else 1.0
+        behind += (1.0 - kept) * u
+        share += (1.0 - kept) * e
+        u = (discount * kept) * u + discount * (weights[t] if len(weights) else 1.0)  # one fused step from row to row
+        e = (discount * kept) * e if e > 1e-290 else 0.0  # denormals are slow
+    return behind, u, share, e
+
+
+@kernel
 def sample_sums(ratios, weights, coefficients, decay, step, weight, square):  # type: ignore[no-untyped-def]
     """Compute the sums of an effective sample size, which `lstd.data.effective_sample` defines.
 

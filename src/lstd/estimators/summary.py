@@ -62,13 +62,10 @@ class Summary:
     def observed_share(self) -> float | None:
         """Share of the discounted weight of the returns that was observed; None if it is not known.
 
-        That of held-out returns for :class:`lstd.LSTDCV`, and 1 if all episodes terminated. In other cases the sums do
-        not tell; see :func:`lstd.metrics.observed_returns`.
+        That of held-out returns for :class:`lstd.LSTDCV`, else :attr:`lstd.LSTDStatistics.observed_share`.
         """
-        s, chosen = self.model.statistics, self.model.selection
-        if chosen is not None:
-            return chosen.observed_share
-        return 1.0 if s.successors is False and s.n_rows == s.n_transitions else None
+        chosen = self.model.selection
+        return self.model.statistics.observed_share if chosen is None else chosen.observed_share
 
     def table(self, reward: int = 0, *, ridge: bool = True) -> list[list[str]]:
         """Return the lines of the table of one reward, the heading first; the last column marks flagged intervals."""

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from lstd.data.checks import check_real
 from lstd.data.effective_sample import SampleSums
+from lstd.data.observed_share import BehindCuts
 from lstd.errors import InvalidInputError
 from lstd.statistics.names_and_labels import About
 
@@ -53,6 +54,7 @@ def pack(s: Any) -> tuple[dict[str, Any], dict[str, Array]]:
         "intercept": s.about.intercept,
         "labels": sorted(s.about.labels),
         "pending": None,
+        "behind_cuts": s.behind_cuts,
         "off_policy": None if s.sample is None else s.sample.off_policy,
     }
     if s.sample is not None:
@@ -92,6 +94,7 @@ def unpack(document: Mapping[str, Any], arrays: Mapping[str, Array]) -> dict[str
         "successors": None if successors is None else flag(successors),
         "apart": flag(document["apart"]),
         "about": _unpack_about(document, n),
+        "behind_cuts": _unpack_behind_cuts(document["behind_cuts"]),
         "sample": None if document["off_policy"] is None else _unpack_sample(flag(document["off_policy"]), arrays),
     }
 
@@ -118,6 +121,10 @@ def _unpack_pending(row: Mapping[str, Any], arrays: Mapping[str, Array], n: int,
         "coefficient": number(row["coefficient"]),
         "weight": number(row["weight"]),
     }
+
+
+def _unpack_behind_cuts(values: Any) -> BehindCuts | None:
+    return None if values is None else BehindCuts._make(map(number, values))
 
 
 def _unpack_sample(off_policy: bool, arrays: Mapping[str, Array]) -> SampleSums:

@@ -47,6 +47,7 @@ from lstd.data.check_rows import PerRow, check_rows
 from lstd.data.checks import check_choice, check_flag, check_integer, check_real, is_single, shown, shown_id
 from lstd.data.effective_sample import SampleSums, merged
 from lstd.data.feature_matrix import Features, all_finite, check_finite
+from lstd.data.observed_share import NOTHING_BEHIND, BehindCuts
 from lstd.data.parsing import same_id
 from lstd.data.rows import Rows, warn_of_breaks
 from lstd.data.seen_ids import groups_seen
@@ -204,6 +205,7 @@ class LSTDStatistics(ReadOnly):
     about: About = _UNKNOWN
     total_weight: float = 0.0
     sample: SampleSums | None = None  # but for the pending row, unless it is complete; None without ratios and weights
+    behind_cuts: BehindCuts | None = NOTHING_BEHIND  # but for the pending row; None if successors were given
     mark: int = 0  # of the rows: see `lstd.statistics.fingerprints`
     last_weight: float = 1.0  # of the row that `incoming_trace` leaves; 1 as long as that row is of a chunk before
 
@@ -311,6 +313,17 @@ class LSTDStatistics(ReadOnly):
     def n_unused_rewards(self) -> int:
         """Number of rewards of horizon rows, other than 0 and NaN, the end of the data included."""
         return self.unused + _is_unused(self.pending)
+
+    @property
+    def observed_share(self) -> float | None:
+        """Share of the discounted weight of all returns that was observed; None if successors were given.
+
+        The mean over full transitions of 1 − γ^h, where h transitions are left to the cut, and of 1 where the episode
+        terminated. For rows given with successors, see :func:`lstd.metrics.observed_returns`.
+        """
+        if self.behind_cuts is None or not self.total_weight > 0.0:
+            return None
+        return 1.0 - (self.behind_cuts.behind + self.behind_cuts.leaving) / self.total_weight
 
     @property
     def feature_names(self) -> tuple[str, ...] | None:
@@ -432,6 +445,7 @@ class LSTDStatistics(ReadOnly):
             unused=one.unused + two.unused, about=about, total_weight=one.total_weight + two.total_weight,
             mark=(one.mark + two.mark) % MODULUS,
             sample=merged(one.sample, two.sample) if one.n_rows and two.n_rows else one.sample or two.sample,
+            behind_cuts=_both_behind_cuts(one, two),
         ))  # fmt: skip
 
     def __radd__(self, other: Any) -> LSTDStatistics:
@@ -451,6 +465,7 @@ class LSTDStatistics(ReadOnly):
             self, **sums, carry=carry, pending=None if row is None else replace(row, weight=factor * row.weight),
             last_weight=1.0 if _is_first(self) else factor * self.last_weight,
             sample=self.sample and self.sample.scaled(factor),
+            behind_cuts=self.behind_cuts and self.behind_cuts.scaled(factor),
         ))  # fmt: skip
 
     __rmul__ = __mul__
@@ -577,6 +592,7 @@ def _joined(start: LSTDStatistics, later: LSTDStatistics, begins: bool) -> LSTDS
         total_weight=start.total_weight + later.total_weight,
         mark=(start.mark + later.mark) % MODULUS,
         sample=merged(start.sample, later.sample),
+        behind_cuts=_both_behind_cuts(start, later),
         last_weight=start.last_weight if _is_first(later) else later.last_weight,
     )
 
@@ -633,8 +649,13 @@ def _completed(s: LSTDStatistics) -> LSTDStatistics:
         n_transitions=s.n_transitions + 1,
         total_weight=s.total_weight + w,
         sample=s.sample and s.sample.then(_sample_of(row, s.lmbda)),
+        behind_cuts=s.behind_cuts and s.behind_cuts.step(row.discount, row.coefficient, w),
         last_weight=w,
     )
+
+
+def _both_behind_cuts(one: LSTDStatistics, two: LSTDStatistics) -> BehindCuts | None:
+    return one.behind_cuts and two.behind_cuts and one.behind_cuts.then(two.behind_cuts)
 
 
 def _sample_of(row: Pending, lmbda: float) -> SampleSums:
@@ -663,7 +684,7 @@ def _closed(s: LSTDStatistics) -> LSTDStatistics:
     trace, unused = np.zeros_like(s.incoming_trace), s.n_unused_rewards
     return replace(
         s, B=_boundary(s), incoming_trace=trace, carry=carry, pending=None, unused=unused,
-        sample=s.sample and s.sample.closed(),
+        sample=s.sample and s.sample.closed(), behind_cuts=s.behind_cuts and s.behind_cuts.closed(),
     )  # fmt: skip
 
 
@@ -705,7 +726,7 @@ def _of_chunk(rows: Rows, sums: Sums, nothing: LSTDStatistics, mark: int) -> LST
         **_groups_of(rows),
         n_rows=len(rows), n_transitions=sums.n_transitions, n_episodes=int(rows.last.sum()),
         successors=rows.X_next is not None, unused=count_unused(rows), total_weight=sums.total_weight,
-        sample=SampleSums.of(rows, nothing.lmbda), mark=mark,
+        sample=SampleSums.of(rows, nothing.lmbda), behind_cuts=BehindCuts.of(rows), mark=mark,
         last_weight=1.0 if rows.weights is None or end == 0 else float(rows.weights[end - 1]),
     )  # fmt: skip
 
