@@ -147,6 +147,23 @@ def test_prediction_does_not_depend_on_what_was_predicted_before():
     assert model.predict(X[:0]).shape == (0,)
 
 
+@pytest.mark.parametrize("kind", [np.float64, np.float32, sparse.csr_array])
+def test_predict_refuses_features_that_are_not_finite_even_beside_a_weight_of_zero(kind):
+    model = LSTD(fit_intercept=False, alpha=1.0).fit(X * [1.0, 0.0, 1.0], y)
+    assert model.coef_[1] == 0.0
+    for value in (np.nan, np.inf):
+        bad = X.copy()
+        bad[7, 1] = value
+        with pytest.raises(InvalidInputError, match=f"`X` must be finite.*row 7 has {value} in column 1"):
+            model.predict(kind(bad) if kind is sparse.csr_array else bad.astype(kind))
+
+
+def test_predictions_from_float32_are_those_from_the_same_numbers_in_float64():
+    model = LSTD().fit(X, y)
+    singles = np.random.default_rng(1).normal(size=(100_000, 3)).astype(np.float32)  # several batches
+    assert_close(model.predict(singles), model.predict(singles.astype(np.float64)), "sums")
+
+
 @pytest.mark.parametrize(
     "form", [sparse.csr_array, sparse.csc_matrix, pd.DataFrame, partial(np.asarray, order="F"), list]
 )

@@ -15,11 +15,19 @@ from lstd.errors import InvalidInputError
 Array = NDArray[np.float64]
 Features = Any  # Array | scipy.sparse.csr_array, which has no types
 
+ENTRIES_CONVERTED = 2**17  # of float32 features at a time, about one MiB, which stays in the cache
 
-def check_features(name: str, X: Any, *, finite: bool = True) -> Features:
-    """Return float64 features in C order, dense or as compressed sparse rows; unless `finite=False`, all are finite."""
+
+def check_features(name: str, X: Any, *, finite: bool = True, single: bool = False) -> Features:
+    """Return float64 features in C order, dense or as compressed sparse rows; unless `finite=False`, all are finite.
+
+    With `single`, an array of float32 stays one: the caller converts it in batches.
+    """
     X = _plain(name, X)
-    phi = _as_sparse(name, X) if sparse.issparse(X) else as_real(name, X)
+    if sparse.issparse(X):
+        phi = _as_sparse(name, X)
+    else:
+        phi = as_real(name, X, np.float32 if single and getattr(X, "dtype", None) == np.float32 else np.float64)
     if phi.ndim != 2:
         raise InvalidInputError(
             f"`{name}` must have shape (n_rows, n_features); got {phi.shape}. Reshape your data with X.reshape(-1, 1) "
@@ -128,9 +136,9 @@ def _first_not_finite(phi: Features) -> tuple[int, int, float]:
     return row, column, float(phi[row, column])
 
 
-def as_real(name: str, values: Any) -> Array:
-    """Convert to float64 in C order; copy only where needed."""
-    return _aligned(np.asarray(to_real_array(name, values), dtype=np.float64, order="C"))
+def as_real(name: str, values: Any, dtype: Any = np.float64) -> NDArray[Any]:
+    """Convert to floats in C order; copy only where needed."""
+    return _aligned(np.asarray(to_real_array(name, values), dtype=dtype, order="C"))
 
 
 def _aligned(array: NDArray[Any]) -> NDArray[Any]:
@@ -139,9 +147,31 @@ def _aligned(array: NDArray[Any]) -> NDArray[Any]:
 
 
 def product(name: str, phi: Features, weights: Array, intercept: Any = 0.0) -> Array:
-    """Return predictions from finite features; raise InvalidInputError if they overflow."""
+    """Return predictions from features; raise InvalidInputError if a feature is not finite, or they overflow.
+
+    A feature that is not finite shows in its prediction, so that one pass over the features is enough. Those of float32
+    are converted in batches.
+    """
     with np.errstate(over="ignore", invalid="ignore"):
-        values = np.asarray(phi @ weights + intercept)
+        values = np.asarray(phi @ weights if phi.dtype == np.float64 else _converted_product(phi, weights))
+        values += intercept
+    if not (np.isfinite(values).all() and weights.all()):  # a BLAS may leave out weights of zero
+        check_finite(name, phi)
+        check_not_overflowed(name, values)
+    return values
+
+
+def _converted_product(phi: NDArray[Any], weights: Array) -> Array:
+    size = max(1, ENTRIES_CONVERTED // phi.shape[1])
+    batch, values = np.empty((min(size, len(phi)), phi.shape[1])), np.empty((len(phi), *weights.shape[1:]))
+    for first in range(0, len(phi), size):
+        part = phi[first : first + size]
+        batch[: len(part)] = part
+        np.dot(batch[: len(part)], weights, out=values[first : first + size])
+    return values
+
+
+def check_not_overflowed(name: str, values: Array) -> None:
+    """Refuse features from which predictions are not finite."""
     if not np.isfinite(values).all():
         raise InvalidInputError(f"`{name}` must not be so large that predictions overflow. Scale features to order 1.")
-    return values

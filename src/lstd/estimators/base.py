@@ -100,7 +100,7 @@ class Predictor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             When `X` breaks a rule, or `return_std` is true and the model was fitted to too few episodes or rows.
         """
         model, return_std = self._model, check_flag("return_std", return_std)
-        phi = checked_features(self, X)
+        phi = checked_features(self, X, raw=True)
         prediction = model.predict(phi)
         if not return_std:
             return prediction

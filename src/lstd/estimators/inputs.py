@@ -33,10 +33,13 @@ def checked_rows(
     return rows
 
 
-def checked_features(estimator: BaseEstimator, X: Any) -> Features:
-    """Check the features of rows to predict for; columns of a data frame may be in any order, among others."""
+def checked_features(estimator: BaseEstimator, X: Any, *, raw: bool = False) -> Features:
+    """Check the features of rows to predict for; columns of a data frame may be in any order, among others.
+
+    With `raw`, they may be of float32, NaN and infinite: :func:`lstd.data.feature_matrix.product` takes them.
+    """
     X = _by_name(estimator, "X", X)
-    phi = check_features("X", X)
+    phi = check_features("X", X, finite=not raw, single=raw)
     _check_names(estimator, "X", X, phi)
     return phi
 

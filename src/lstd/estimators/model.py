@@ -245,7 +245,7 @@ class Model:
             )
 
     def predict(self, phi: Features) -> Array:
-        """Predict values, shape (T,) or (T, m), from finite features (T, n)."""
+        """Predict values, shape (T,) or (T, m), from features (T, n); refuse those that are not finite."""
         return product("X", phi, self.coef.T, self.intercept)
 
     def interval(self, phi: Features, level: float, weights: Array | None = None, scale: str = "identity") -> Interval:
