@@ -186,7 +186,7 @@ pairs = {"lmbdas": [0.0, 0.7], "alphas": [0.01], "run_seeds": [1], "n_steps": 60
 for problem, features in [(p, f) for p in PROBLEMS for f in FEATURES] + [(BoyanChain(), "tabular")]:
     for errors in run_sweep(problem, features, list(ALGORITHMS), **pairs).values():
         digest.update(errors.tobytes())
-used = [chain.walk, sweep_dense.lstd_dense, sweep_onehot.plan, sweep_onehot.lstd_onehot, sweep_td.td]
+used = [chain.walk, chain.deal, sweep_dense.lstd_dense, sweep_onehot.plan, sweep_onehot.lstd_onehot, sweep_td.td]
 print(json.dumps({
     "digest": digest.hexdigest(),
     "signatures": [len(kernel.signatures) for kernel in used],
@@ -199,9 +199,9 @@ print(json.dumps({
 def test_a_second_sweep_compiles_nothing_and_gives_the_same_bits(tmp_path, run_code):
     first = run_code(WHOLE_SWEEP, LSTD_CACHE_DIR=tmp_path)
     second = run_code(WHOLE_SWEEP, LSTD_CACHE_DIR=tmp_path)
-    assert first["signatures"] == second["signatures"] == [1] * 5  # one set of types for all problems
-    assert first["misses"] == second["hits"] == [1] * 5
-    assert first["hits"] == second["misses"] == [0] * 5
+    assert first["signatures"] == second["signatures"] == [1] * 6  # one set of types for all problems
+    assert first["misses"] == second["hits"] == [1] * 6
+    assert first["hits"] == second["misses"] == [0] * 6
     assert (first["log"].count("compiling"), second["log"]) == (1, "")
     assert first["digest"] == second["digest"]
 

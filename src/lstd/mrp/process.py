@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 from lstd.data.checks import check_array, check_integer, check_real
 from lstd.errors import InvalidInputError
 from lstd.mrp.convergence import lstd_limit, stationary_distribution
-from lstd.mrp.simulate import Trajectory, simulate
+from lstd.mrp.simulate import Chain, Trajectory, simulate
 
 _SUM_TOLERANCE = 1e-12  # rows of probabilities are sums of k rounded terms
 
@@ -180,9 +180,12 @@ class MRP:
             States (n_steps + 1,), rewards (n_steps,), discounts (n_steps + 1,) and terminated (n_steps,).
         """
         n_steps, seed = check_integer("n_steps", n_steps, 0), check_integer("seed", seed, 0, 2**32 - 1)
+        return simulate(self._chain, self.reward_std, self.gamma, n_steps, seed)
+
+    @cached_property
+    def _chain(self) -> Chain:
         outcomes = np.column_stack([self.transition, self.termination])
-        rewards = np.column_stack([self.reward, self.termination_reward])
-        return simulate(outcomes, rewards, self.start, self.reward_std, self.gamma, n_steps, seed)
+        return Chain.of(outcomes, np.column_stack([self.reward, self.termination_reward]), self.start)
 
 
 def _frozen(array: Array) -> Array:

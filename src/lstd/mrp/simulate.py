@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from functools import cache, partial
 from typing import NamedTuple
 
 import numpy as np
@@ -30,29 +32,34 @@ class Trajectory(NamedTuple):
     terminated: NDArray[np.bool_]  # (T,)
 
 
-def simulate(
-    outcomes: Array, rewards: Array, start: Array, reward_std: float, gamma: float, n_steps: int, seed: int
-) -> Trajectory:
-    """Draw transitions in the order that :meth:`lstd.mrp.MRP.simulate` states.
+class Chain(NamedTuple):
+    """A process on k states as tables from which transitions are drawn; column k of each stands for termination."""
 
-    `outcomes` and `rewards`, (k, k + 1), hold the probabilities and expected rewards of each state's successors and, in
-    the last column, of termination. `start`, (k,), holds the probabilities of the start states.
-    """
+    outcomes: Array  # (k, k + 1) cumulative probabilities of each state's successors
+    rewards: Array  # (k, k + 1) expected
+    start: Array  # (k,) cumulative probabilities
+    random_start: bool
+
+    @classmethod
+    def of(cls, outcomes: Array, rewards: Array, start: Array) -> Chain:
+        """Make the tables from the probabilities of `outcomes` and `start`."""
+        # Rounding may leave the last sum below 1. The last possible outcome takes the rest; all later ones are
+        # impossible.
+        final = np.array([np.flatnonzero(row)[-1] for row in outcomes > 0])
+        cumulative = np.cumsum(outcomes, axis=1)
+        cumulative[np.arange(outcomes.shape[1]) >= final[:, np.newaxis]] = 1.0
+        cumulative_start = np.cumsum(start)
+        cumulative_start[np.flatnonzero(start)[-1] :] = 1.0
+        return cls(cumulative, rewards, cumulative_start, bool(np.count_nonzero(start) > 1))
+
+
+def simulate(chain: Chain, reward_std: float, gamma: float, n_steps: int, seed: int) -> Trajectory:
+    """Draw transitions in the order that :meth:`lstd.mrp.MRP.simulate` states."""
     from lstd._kernels.chain import walk
 
-    generator = np.random.RandomState(seed)
-    random_start = bool(np.count_nonzero(start) > 1)
-    first = generator.random_sample() if random_start else 0.0
-    uniforms, normals, restarts = _draw(generator, n_steps, reward_std > 0, random_start)
-    cumulative = np.cumsum(outcomes, axis=1)
-    # Rounding may leave the last sum below 1. The last possible outcome takes the rest; all later ones are impossible.
-    final = np.array([np.flatnonzero(row)[-1] for row in outcomes > 0])
-    terminating = len(start)
-    cumulative[np.arange(terminating + 1) >= final[:, np.newaxis]] = 1.0
-    cumulative_start = np.cumsum(start)
-    cumulative_start[np.flatnonzero(start)[-1] :] = 1.0
-    states, terminated = walk(cumulative, cumulative_start, first, uniforms, restarts)
-    received = rewards[states[:-1], np.where(terminated, terminating, states[1:])]
+    first, uniforms, normals, restarts = _draw(seed, n_steps, reward_std > 0, chain.random_start)
+    states, terminated = walk(chain.outcomes, chain.start, first, uniforms, restarts)
+    received = chain.rewards[states[:-1], np.where(terminated, len(chain.start), states[1:])]
     if reward_std > 0:
         received += reward_std * normals
     discounts = np.full(n_steps + 1, gamma)
@@ -60,16 +67,62 @@ def simulate(
     return Trajectory(states, received, discounts, terminated)
 
 
-def _draw(generator: np.random.RandomState, n_steps: int, noisy: bool, random_start: bool) -> Array:
-    """Draw uniforms for successors, standard normals and uniforms for restarts, (3, n_steps), step by step."""
-    drawn = uniforms, normals, restarts = np.zeros((3, n_steps))
-    if not noisy and not random_start:
-        uniforms[:] = generator.random_sample(n_steps)
-        return drawn
+def _draw(seed: int, n_steps: int, noisy: bool, random_start: bool) -> tuple[float, Array, Array, Array]:
+    """Draw a uniform for the first state, and uniforms for successors, normals and uniforms for restarts of each step.
+
+    Arrays that are not needed are zero.
+    """
+    generator = _generator(seed)
+    if noisy and not _same_normals():
+        return _draw_by_steps(generator, n_steps, random_start)
+    return _draw_at_once(generator, n_steps, noisy, random_start)
+
+
+def _draw_at_once(
+    generator: np.random.RandomState, n_steps: int, noisy: bool, random_start: bool
+) -> tuple[float, Array, Array, Array]:
+    from lstd._kernels.chain import deal
+
+    drawn = np.zeros((3, n_steps))
+    for_normals = n_steps + n_steps // 2 + 64 if noisy else 0  # they take 4/π numbers each on average
+    numbers = generator.random_sample((n_steps + 1) * (1 + random_start) + for_normals)
+    while True:
+        signed = 2.0 * numbers - 1.0
+        if deal(numbers, signed, signed**2, noisy, random_start, *drawn):
+            break
+        numbers = np.concatenate((numbers, generator.random_sample(len(numbers))))
+    return float(numbers[0]) if random_start else 0.0, *drawn
+
+
+def _draw_by_steps(
+    generator: np.random.RandomState, n_steps: int, random_start: bool
+) -> tuple[float, Array, Array, Array]:
+    """Draw as `_draw` does for rewards with noise, one number at a time."""
+    uniforms, normals, restarts = np.zeros((3, n_steps))
+    first = generator.random_sample() if random_start else 0.0
     for t in range(n_steps):
         uniforms[t] = generator.random_sample()
-        if noisy:
-            normals[t] = generator.standard_normal()
+        normals[t] = generator.standard_normal()
         if random_start:
             restarts[t] = generator.random_sample()
-    return drawn
+    return first, uniforms, normals, restarts
+
+
+@cache
+def _same_normals() -> bool:
+    """Return whether the kernel computes NumPy's normals to the last bit here; NumPy may fuse a product with a sum."""
+    ways = (partial(_draw_at_once, noisy=True), _draw_by_steps)
+    one, two = (way(np.random.RandomState(0), n_steps=1000, random_start=False)[2] for way in ways)
+    return np.array_equal(one, two)
+
+
+_memory = threading.local()
+
+
+def _generator(seed: int) -> np.random.RandomState:
+    """Return this thread's generator, with a new seed; making one takes as long as simulating some hundred steps."""
+    if not hasattr(_memory, "generator"):
+        _memory.generator = np.random.RandomState(0)
+    generator: np.random.RandomState = _memory.generator
+    generator.seed(seed)
+    return generator
