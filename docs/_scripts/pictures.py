@@ -1,4 +1,7 @@
-"""Pictures of the documentation, drawn when it is built, in a light and a dark version."""
+"""Pictures of the documentation, drawn when it is built, in a light and a dark version.
+
+``python docs/_scripts/pictures.py`` draws the picture of the README, docs/readme.png.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,8 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 
-from lstd import LSTDCV, report
+from lstd import LSTD, LSTDCV, TD, report
+from lstd.mrp import BoyanChain
 
 ROOT = Path(__file__).parents[2]
 INK = {"light": "#1f2933", "dark": "#e4e7eb"}
@@ -37,6 +41,28 @@ def draw_all(folder):
                 plt.close(figure)
     for name, artists in plots().items():
         artists[0].figure.savefig(folder / f"{name}.png", dpi=110, metadata={"Software": None})
+
+
+def readme():
+    """Draw the picture of the README: predictions with intervals and the truth, beside TD with three step sizes."""
+    chain, n = BoyanChain(), 300
+    stream, phi = chain.simulate(n_steps=n, seed=1), chain.interpolating_features
+    data = {"X": phi[stream.states[:-1]], "y": stream.rewards, "terminated": stream.terminated}
+    found = LSTD(gamma=1.0, lmbda=0.9, alpha=0.01).fit(**data).predict_interval(phi)
+    figure, ax = plt.subplots(figsize=(6.4, 3.2), layout="constrained")
+    states, styles = np.arange(len(phi)), (":", "--", "-.")
+    for step_size, style in zip((0.003, 0.03, 0.3), styles, strict=True):
+        model = TD(phi.shape[1], gamma=1.0, lmbda=0.9, step_size=step_size)
+        predicted = model.partial_fit(**data).predict(phi)
+        ax.plot(states, predicted, style, color="#8a94a0", label=f"TD(0.9), step size {step_size:g}")
+    half = (found.prediction - found.lower, found.upper - found.prediction)
+    ax.errorbar(
+        states, found.prediction, half, fmt="o", color=BLUE["light"], capsize=3, label="LSTD(0.9), 95 % interval"
+    )
+    ax.plot(states, chain.values, color="black", linewidth=1, label="true value")
+    ax.set(xlabel="state of Boyan's chain", ylabel="value", title=f"Values after {n} transitions", ylim=(-32, 4))
+    ax.legend(fontsize=8)
+    return figure
 
 
 def plots():
@@ -82,53 +108,45 @@ def arrow(ax, start, end, colour):
 
 def value(theme):
     """Draw the rewards of a sequence, and what is predicted at one of its rows."""
-    figure, ax = canvas(8.0, 2.7)
+    figure, ax = canvas(5.4, 2.7)
     rewards = np.array([0.9, 0.3, 0.0, 1.2, 0.5, 0.8, 0.0, 1.0, 0.6, 0.2, 0.9, 0.0, 0.4, 0.7])
-    now = 5
+    now, gap = 5, 0.37
     for t, reward in enumerate(rewards):
-        x, past = 0.35 + 0.53 * t, t < now
-        ax.bar(x, reward, 0.3, 0.5, color=PALE[theme], edgecolor=INK[theme], linewidth=0.6)
+        x, past = 0.25 + gap * t, t < now
+        ax.bar(x, reward, 0.22, 0.55, color=PALE[theme], edgecolor=INK[theme], linewidth=0.6)
         if not past:
-            ax.bar(x, reward * 0.85 ** (t - now), 0.3, 0.5, color=BLUE[theme])
-    ax.plot([0.1, 7.6], [0.5, 0.5], color=INK[theme], linewidth=0.8)
-    x = 0.35 + 0.53 * now - 0.265
-    ax.plot([x, x], [0.35, 2.1], color=ORANGE[theme], linewidth=1.4)
-    ax.text(x, 2.15, "now: the features are known", color=ORANGE[theme], ha="center", va="bottom")
-    ax.text(1.3, 0.2, "past rewards: the data", ha="center", va="center")
-    ax.text(5.2, 0.2, "future rewards: later ones count for less (discount γ)", ha="center", va="center")
-    ax.text(5.6, 1.85, "predicted: the expected sum of the blue parts", color=BLUE[theme], ha="center")
+            ax.bar(x, reward * 0.85 ** (t - now), 0.22, 0.55, color=BLUE[theme])
+    ax.plot([0.1, 5.3], [0.55, 0.55], color=INK[theme], linewidth=0.8)
+    x = 0.25 + gap * (now - 0.5)
+    ax.plot([x, x], [0.45, 2.3], color=ORANGE[theme], linewidth=1.4)
+    ax.text(x, 2.35, "now: the features are known", color=ORANGE[theme], ha="center", va="bottom")
+    ax.text(0.9, 0.25, "past rewards:\nthe data", ha="center", va="center")
+    ax.text(3.6, 0.25, "future rewards: later ones\ncount for less (discount γ)", ha="center", va="center")
+    ax.text(3.7, 1.95, "predicted: the expected sum\nof the blue parts", color=BLUE[theme], ha="center", va="center")
     return figure
 
 
 def rows(theme):
     """Draw the rows of an episode that is still going on and of one that ended, in time."""
-    figure, ax = canvas(8.6, 3.0)
-    weeks = ("week 1", "week 2", "week 3", "today")
-    for x, week in zip((1.35, 3.1, 4.85, 6.6), weeks, strict=True):
-        ax.text(x + 0.45, 2.85, week, ha="center", va="center")
-    for y, name, final in (
-        (1.65, "Ann, still\nactive", "horizon row:\nno reward yet"),
-        (0.5, "Ben, left in\nweek 3", None),
-    ):
-        ax.text(0.1, y + 0.55, name, va="center")
-        for k, x in enumerate((1.35, 3.1, 4.85, 6.6)):
-            if k == 3 and final is None:
+    figure, ax = canvas(5.6, 3.2)
+    places = (0.75, 2.2, 3.65)
+    for x, week in zip(places, ("week 1", "week 2", "today"), strict=True):
+        ax.text(x + 0.37, 3.05, week, ha="center", va="center")
+    for y, name, active in ((1.75, "Ann,\nstill\nactive", True), (0.6, "Ben,\nleft in\nweek 2", False)):
+        ax.text(0.05, y + 0.57, name, va="center", fontsize=9)
+        for k, x in enumerate(places[: 3 if active else 2]):
+            box(ax, x, y + 0.3, 0.75, 0.55, theme, text="features", colour=PALE[theme])
+            if k == 2:
+                ax.text(x + 0.83, y + 0.57, "horizon row:\nno reward yet", va="center", color=ORANGE[theme], fontsize=9)
                 continue
-            box(ax, x, y + 0.3, 0.9, 0.55, theme, text="features", colour=PALE[theme])
-            if k == 3:
-                ax.text(x + 1.0, y + 0.57, final, va="center", color=ORANGE[theme], fontsize=9)
-                continue
-            ended = final is None and k == 2
-            arrow(ax, (x + 0.9, y + 0.57), (x + 1.72, y + 0.57), INK[theme])
-            ax.text(x + 1.31, y + 0.3, "reward", ha="center", va="center", fontsize=9, color=BLUE[theme])
-            if ended:
-                ax.text(x + 1.8, y + 0.57, "terminated: nothing\nmore to come, value 0", va="center", fontsize=9,
-                        color=ORANGE[theme])  # fmt: skip
-        ax.plot([1.3, 8.5], [y + 0.12, y + 0.12], color=PALE[theme], linewidth=2, zorder=0)
-    ax.text(
-        1.35, 0.3, "One row: the features known at its start, and the reward received before the next row starts.",
-        va="center", fontsize=9,
-    )  # fmt: skip
+            arrow(ax, (x + 0.75, y + 0.57), (x + 1.43, y + 0.57), INK[theme])
+            ax.text(x + 1.1, y + 0.35, "reward", ha="center", va="center", fontsize=9, color=BLUE[theme])
+        if not active:
+            ended = "terminated: nothing\nmore to come, value 0"
+            ax.text(3.6, y + 0.57, ended, va="center", fontsize=9, color=ORANGE[theme])
+        ax.plot([0.7, 5.5], [y + 0.12, y + 0.12], color=PALE[theme], linewidth=2, zorder=0)
+    words = "One row: the features known at its start,\nand the reward received before the next row starts."
+    ax.text(0.7, 0.3, words, va="center", fontsize=9)
     return figure
 
 
@@ -167,3 +185,7 @@ def house(theme):
 def wrapped(text, width):
     """Break text into lines of at most `width` characters."""
     return textwrap.wrap(text.replace("`", "").rstrip("."), width)
+
+
+if __name__ == "__main__":
+    readme().savefig(ROOT / "docs" / "readme.png", dpi=110, metadata={"Software": None})
