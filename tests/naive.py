@@ -613,6 +613,53 @@ def effective_sample(ratios, decay, lengths, weights, coefficients):
     return weight**2 / square
 
 
+# ---------------------------------------------------------------- policy evaluation from logged actions
+
+
+def pair_features(x, a, n_actions):
+    """φ(s, a): the features of the state in the block of the action."""
+    return np.concatenate([x if action == a else 0.0 * x for action in range(n_actions)])
+
+
+def expected_pair(x, policy):
+    """φ̄(s) = Σ_a π(a|s) φ(s, a)."""
+    return sum(p * pair_features(x, a, len(policy)) for a, p in enumerate(policy))
+
+
+def trace_coefficient(trace, target, behavior):
+    """c_t of the probabilities of the logged action."""
+    ratio = target / behavior
+    return {"retrace": min(1.0, ratio), "tree_backup": target, "importance": ratio, "none": 0.0}[trace]
+
+
+def action_value_system(phi, successors, rewards, lmbda, discounts, coefficients, weight, variant):
+    """A and b of one episode of T transitions: Σ_t Σ_{i≤t} Π_{i<j≤t} c_jλγ_j w_t φ_i (φ_t − γ_{t+1} φ̄_{t+1})ᵀ.
+
+    `discounts` (T,) on leaving. An episode that was cut off loses φ̄_T by Uncorrected, and the share λ of it by Mixed.
+    """
+    A, b = np.zeros((phi.shape[1], phi.shape[1])), np.zeros(phi.shape[1])
+    kept = {"boyan": 1.0, "mixed": 1.0 - lmbda, "uncorrected": 0.0}[variant]
+    for t in range(len(phi)):
+        share = kept if t == len(phi) - 1 else 1.0
+        for i in range(t + 1):
+            left = math.prod(coefficients[j] * lmbda * discounts[j - 1] for j in range(i + 1, t + 1)) * weight[t]
+            A += left * np.outer(phi[i], phi[t] - share * discounts[t] * successors[t])
+            b += left * phi[i] * rewards[t]
+    return A, b
+
+
+def value_without_episodes(systems, starts, e):
+    """Mean of φ̄₀ᵀθ over the episodes but e, to first order: the change of θ, and of the mean start, each alone.
+
+    `systems` are A and b of each episode, `starts` (E, k) its φ̄₀; returns the two changes against all episodes.
+    """
+    theta = np.linalg.solve(sum(A for A, _ in systems), sum(b for _, b in systems))
+    rest = [i for i in range(len(systems)) if i != e]
+    without = np.linalg.solve(sum(systems[i][0] for i in rest), sum(systems[i][1] for i in rest))
+    mean = starts.mean(axis=0)
+    return mean @ (theta - without), (mean - starts[rest].mean(axis=0)) @ theta
+
+
 # ---------------------------------------------------------------- intervals of time
 
 

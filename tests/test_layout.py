@@ -26,7 +26,7 @@ FLOORS = (
     {"data"},
     {"statistics", "mrp"},
     {"estimators", "online", "trajectories", "metrics"},
-    {"distributed", "inference"},
+    {"distributed", "inference", "ope"},
     {"tables"},
     {"report"},
     {"experiments", "experiments/reproduce"},

@@ -16,6 +16,8 @@ load
     Whatever `save` wrote: an LSTD, an LSTDCV or LSTDStatistics.
 inference, metrics, report
     Intervals and checks; errors against exact values; figures and pages.
+ope
+    Policy evaluation from logged actions: action values, values of policies with intervals.
 distributed
     Runners and sums of chunks by threads, processes or machines.
 mrp, experiments
@@ -61,6 +63,7 @@ _MODULES = {
     "inference": "lstd.inference",
     "metrics": "lstd.metrics",
     "mrp": "lstd.mrp",
+    "ope": "lstd.ope",
     "report": "lstd.report",
 }
 _HOMES = {

@@ -28,6 +28,7 @@ def episodes(n, length, seed=0):
 def weighted(n, length):
     random = np.random.default_rng(1)
     weight, coefficient = random.uniform(size=(2, n * length))
+    coefficient *= 2.0
     return {**episodes(n, length), "weight": weight, "trace_coefficient": coefficient}
 
 
@@ -50,10 +51,11 @@ def test_the_python_body_gives_the_sums_of_the_compiled_kernel(n):
 
 
 def sizes(data, decay, lengths):
-    ones, rho, w = np.ones(len(data["y"])), data["importance_ratio"], data["weight"]
+    ones, rho, w, c = np.ones(len(data["y"])), data["importance_ratio"], data["weight"], data["trace_coefficient"]
+    columns = ((rho, ones, c), (ones, w, np.minimum(c, 1.0)), (ones, ones, np.minimum(c, 1.0)))
     return [
-        naive.effective_sample(ratios, decay, lengths, weights, data["trace_coefficient"])
-        for ratios, weights in ((rho, ones), (ones, w), (ones, ones))
+        naive.effective_sample(ratios, decay, lengths, weights, coefficients)
+        for ratios, weights, coefficients in columns
     ]
 
 

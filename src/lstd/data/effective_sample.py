@@ -7,6 +7,7 @@ size (Kish 1965) is
     (Σ_t g_t)² / Σ_t Σ_s κ_ts g_t g_s,   Σ_s κ_ts g_s over s ≤ t is f_t = g_t + c_t λγ_t f_{t−1}.
 
 At λγ = 1 that is the effective number of episodes; without ratios and weights, (1 − λγ)/(1 + λγ) times that of rows.
+Trace coefficients above one are products of ratios too: what weights alone leave, and the data, has min(1, c_t).
 
 Both sums merge exactly at any split of the data: g_t and f_t are linear in s = (1, u, v), where the traces u = λγe and
 v = λγf enter a chunk. So they are wᵀs and sᵀKs, and the next chunk has s' = Ms.
@@ -40,8 +41,8 @@ class SampleSums:
 
     @classmethod
     def of(cls, rows: Rows, lmbda: float) -> SampleSums | None:
-        """Return the sums of a chunk, but for its last row if that is pending; None without ratios and weights."""
-        if not rows.ratios_given and rows.weights is None:
+        """Return the sums of a chunk, but for its last row if that is pending; None if no row has a factor."""
+        if not rows.ratios_given and rows.weights is None and rows.coefficients is None:
             return None
         full, ends = rows.full * 1.0, rows.last.copy()
         ends[-1] = False
@@ -55,7 +56,12 @@ class SampleSums:
         cls, ratios: Array, coefficients: Array, weights: Array, decay: Array, ones: Array
     ) -> SampleSums:  # fmt: skip
         """Return the sums of rows, (T,), with decays λγ on leaving; horizon rows have zero as ratio and in `ones`."""
-        three = [_sums(*pair, coefficients, decay) for pair in ((ratios, ones), (ones, weights), (ones, ones))]
+        most_one = np.minimum(coefficients, 1.0)
+        three = [
+            _sums(ratios, ones, coefficients, decay),
+            _sums(ones, weights, most_one, decay),
+            _sums(ones, ones, most_one, decay),
+        ]
         return cls(bool((ratios != ones).any()), *(np.array(sums) for sums in zip(*three, strict=True)))
 
     @np.errstate(all="ignore")
@@ -93,7 +99,7 @@ class SampleSums:
         """Return whether ratios and weights leave little of much data; at λ = 0 there are no products of ratios."""
         ratios, weights, without = self.size
         few = min(FEW, _SHARE * without) if without >= FEW else 0.0
-        return bool(lmbda > 0.0 and self.off_policy and ratios < few), bool(weights < few)
+        return bool(lmbda > 0.0 and ratios < few), bool(weights < few)
 
 
 def merged(one: SampleSums | None, two: SampleSums | None) -> SampleSums | None:
@@ -119,7 +125,8 @@ def warn_of_ratios(sums: SampleSums | None, lmbda: float) -> None:
     products = f"at `lmbda` {lmbda:g}, a few products of ratios decide the solution. Use a smaller `lmbda`"
     rows = "a few rows decide the solution. Limit `weight` to a few times its mean, or fit more data"
     without = sums.size[2]
-    causes = zip(("importance ratios", "weights"), sums.size, sums.small(lmbda), (products, rows), strict=False)
+    factors = "importance ratios" if sums.off_policy else "trace coefficients"
+    causes = zip((factors, "weights"), sums.size, sums.small(lmbda), (products, rows), strict=False)
     for what, size, small, why in causes:
         if small:
             sample = f"the effective sample from {without:.0f} to {size:.2g} runs of rows"

@@ -118,9 +118,9 @@ def warn_of_breaks(rows: Rows, lmbda: float, before: Array | None = None) -> boo
     """Warn if a trace connects two rows of which the second is not the successor of the first; return whether it does.
 
     `before` is the successor, by `X_next`, of the row before these, if its episode continues. With `lmbda=0` there are
-    no traces.
+    no traces. With trace coefficients, `X_next` has expected successors, which no row need have.
     """
-    if lmbda == 0.0 or rows.X_next is None or not len(rows):
+    if lmbda == 0.0 or rows.X_next is None or rows.coefficients is not None or not len(rows):
         return False
     row = 0 if before is not None and _differ(rows.X[:1], before[np.newaxis])[0] else first_break(rows)
     if row is None:

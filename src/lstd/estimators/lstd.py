@@ -159,7 +159,8 @@ class LSTD(Predictor):
             Importance ratio of each row's transition, at least 0.
         trace_coefficient : array-like of shape (T,), optional
             Factor of the trace decay on arrival in each row, at least 0; 1 by default. For action values off policy:
-            0, min(1, π/μ) (Retrace) or π/μ, with importance ratios of 1.
+            0, min(1, π/μ) (Retrace) or π/μ, with importance ratios of 1 and expected successors in `X_next`, as
+            :class:`lstd.ope.LSTDQ` has them.
         weight : array-like of shape (T,), optional
             Weight of each row's transition in the sums, at least 0, such as the inverse of the probability with which
             it was sampled; 1 by default. A weight of 2 on a whole episode counts as the episode twice. The sums grow
@@ -192,7 +193,7 @@ class LSTD(Predictor):
         UnusedRewardWarning
             When last rows of episodes that did not terminate have rewards other than 0 and NaN.
         EffectiveSampleWarning
-            When products of importance ratios, or weights, leave an effective sample below ten.
+            When products of importance ratios or trace coefficients, or weights, leave an effective sample below ten.
 
         Examples
         --------

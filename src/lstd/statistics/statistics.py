@@ -204,7 +204,7 @@ class LSTDStatistics(ReadOnly):
     unused: int = 0  # rewards of horizon rows, other than 0 and NaN, without the pending row
     about: About = _UNKNOWN
     total_weight: float = 0.0
-    sample: SampleSums | None = None  # but for the pending row, unless it is complete; None without ratios and weights
+    sample: SampleSums | None = None  # but for the pending row, unless it is complete; None without such columns
     behind_cuts: BehindCuts | None = NOTHING_BEHIND  # but for the pending row; None if successors were given
     mark: int = 0  # of the rows: see `lstd.statistics.fingerprints`
     last_weight: float = 1.0  # of the row that `incoming_trace` leaves; 1 as long as that row is of a chunk before

@@ -1,0 +1,13 @@
+"""Policy evaluation from logged actions: the value of a policy that was not the one that logged the data.
+
+States, actions and rewards that one policy logged come in, with the probabilities of another, the target policy. Action
+values, values of policies with intervals, and differences between policies go out. Weights and intervals are those of
+:class:`lstd.LSTD`, fitted to features of state–action pairs.
+"""
+
+from lstd.ope.lstdq import LSTDQ
+from lstd.ope.policies import EpsilonGreedy
+from lstd.ope.policy_value import PolicyValue, policy_value
+from lstd.ope.state_action_features import StateActionFeatures
+
+__all__ = ["LSTDQ", "EpsilonGreedy", "PolicyValue", "StateActionFeatures", "policy_value"]

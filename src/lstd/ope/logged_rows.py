@@ -1,0 +1,189 @@
+"""Logged rows with actions, as transitions from pair to expected pair: the rows that LSTD is fitted to.
+
+Transition t has the features φ_t = φ(s_t, a_t), the expected successor φ̄_t = Σ_a π(a|s_{t+1}) φ(s_{t+1}, a) and, with
+π_t = π(a_t|s_t) and μ_t = μ(a_t|s_t), the trace coefficient
+
+    Retrace  min(1, π_t/μ_t)       tree backup  π_t       importance sampling  π_t/μ_t       none  0
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lstd.data.feature_matrix import Features, as_real
+from lstd.data.returns import run_backwards
+from lstd.data.rows import Rows, warn_of_breaks
+from lstd.errors import InvalidInputError
+from lstd.ope.policies import check_probabilities, logged_probabilities, probabilities_of
+from lstd.ope.state_action_features import Codes, StateActionFeatures
+from lstd.statistics.unused_rewards import count_unused, warn_of_unused
+
+Array = NDArray[np.float64]
+Places = NDArray[np.intp]
+
+TRACES = ("retrace", "tree_backup", "importance", "none")
+
+
+@dataclass(frozen=True, eq=False)
+class LoggedRows:
+    """N full transitions among T checked rows of states."""
+
+    rows: Rows  # of states, in order of their groups
+    full: Places  # (N,) rows that are full transitions
+    codes: Codes  # (N,) places of the logged actions
+    features: StateActionFeatures
+    policy: Array | None  # (T, n_actions) probabilities of the target policy in rows, if known
+    successors: Array  # (N, n_actions) and in successors; zero where they are terminal
+    coefficients: Array | None  # (N,) None without traces
+
+    @property
+    def episode(self) -> Places:
+        """Number of each transition's episode, (N,)."""
+        return np.concatenate([[0], np.cumsum(self.rows.last[:-1])])[self.full]
+
+    @property
+    def begins(self) -> NDArray[np.bool_]:
+        """Whether each transition is the first one of its episode, (N,)."""
+        return np.concatenate([[True], np.diff(self.episode) != 0])
+
+    def next_states(self) -> Features:
+        """Return the features of the states after transitions, (N, n); of terminal ones, anything."""
+        if self.rows.X_next is not None:
+            return self.rows.X_next
+        return self.rows.X[np.minimum(self.full + 1, len(self.rows) - 1)]
+
+    def arguments(self) -> dict[str, Any]:
+        """Return the arguments of ``LSTD.fit``."""
+        rows, full = self.rows, self.full
+        return {
+            "X": self.features.of_pairs(rows.X[full], self.codes),
+            "y": rows.y[full, 0],
+            "episode": self.episode,
+            "terminated": rows.terminated[full],
+            "X_next": self.features.of_mixtures(self.next_states(), self.successors),
+            "discount": rows.discount[full],
+            "trace_coefficient": self.coefficients,
+            "weight": None if rows.weights is None else rows.weights[full],
+            "groups": None if rows.groups is None else rows.groups[full],
+        }
+
+    def dual_weights(self, omega: Array, ones: float, lmbda: float) -> Array:
+        """Compute w_t ωᵀz_t of each transition, (N,), with the weight of the column of ones, or zero, in `ones`."""
+        X = self.rows.X[self.full]
+        along = self.features.action_values(X, omega)[np.arange(len(self.full)), self.codes] + ones
+        if self.coefficients is not None and lmbda > 0.0:
+            before = np.concatenate([[0.0], self.rows.discount[self.full][:-1]])
+            factor = np.where(self.begins, 0.0, lmbda * self.coefficients * before)
+            along = run_backwards(along[::-1].copy(), factor[::-1], self.begins[::-1])[::-1]
+        return along if self.rows.weights is None else along * self.rows.weights[self.full]
+
+    def unlogged_share(self, unseen: NDArray[np.bool_], initial: tuple[Features, Array] | None = None) -> float:
+        """Compute the share of pairs under the target policy with a feature among those that are zero in logged pairs.
+
+        The pairs are those of successors and, if given, of initial states with their probabilities.
+        """
+        if not unseen.any():
+            return 0.0
+        pairs = [(self.next_states(), self.successors), *([] if initial is None else [initial])]
+        unlogged = sum(float((P * self.features.touching(X, unseen)).sum()) for X, P in pairs)
+        return unlogged / (sum(float(P.sum()) for _, P in pairs) or 1.0)
+
+
+def logged_rows(
+    rows: Rows, actions: Any, features: Any, policies: tuple[Any, Any], behavior: Any, trace: str, lmbda: float
+) -> LoggedRows:
+    """Bring checked rows of states together with actions and probabilities.
+
+    `policies` are the target policy and, with `X_next` and an array, its probabilities in successors.
+    """
+    if not rows.single:
+        raise InvalidInputError(f"`y` must have one reward per row, shape ({len(rows)},); got {rows.y.shape}.")
+    full, policy = np.flatnonzero(rows.full), policies[0]
+    if not len(full):
+        raise InvalidInputError(
+            f"`X` must hold at least one full transition; got n_samples={len(rows)}, and no row is followed by a row "
+            "of its episode, terminated, or given with `X_next`."
+        )
+    has_traces = lmbda > 0.0 and trace != "none"
+    known = features.n_actions if isinstance(features, StateActionFeatures) else None
+    P = None
+    if rows.X_next is None or has_traces or not callable(policy):
+        P = probabilities_of(policy, rows.X, known)
+        P = P if callable(policy) or rows.order is None else P[rows.order]
+    successors = _in_successors(rows, full, P, policies, known)
+    features = _features(features, successors.shape[1])
+    codes = features.codes(_per_row("actions", actions, rows)[full], full if rows.order is None else rows.order[full])
+    coefficients = None if lmbda == 0.0 else np.zeros(len(full))
+    if has_traces:
+        assert P is not None
+        warn_of_breaks(rows, lmbda)
+        coefficients = _coefficients(trace, lmbda, P[full], codes, _behavior(behavior, rows, full))
+    lost = count_unused(rows)
+    warn_of_unused(lost, lost + bool(not rows.full[-1] and not rows.y_missing[-1] and rows.y[-1].any()))
+    return LoggedRows(rows, full, codes, features, P, successors, coefficients)
+
+
+def _features(features: Any, n_actions: int) -> StateActionFeatures:
+    if isinstance(features, StateActionFeatures):
+        return features
+    if features is not None and not callable(features):
+        raise InvalidInputError(f"`features` must be StateActionFeatures or callable; got {features!r:.80}.")
+    return StateActionFeatures(n_actions, features)
+
+
+def _in_successors(
+    rows: Rows, full: Places, P: Array | None, policies: tuple[Any, Any], n_actions: int | None
+) -> Array:
+    """Return the probabilities of the target policy in successors, (N, n_actions), zero in terminal ones."""
+    if rows.X_next is None:
+        assert P is not None
+        after = P[np.minimum(full + 1, len(rows) - 1)]
+    else:
+        given = policies[0] if callable(policies[0]) else policies[1]
+        if given is None:
+            raise InvalidInputError(
+                "`target_policy_next` must be given with `X_next` and an array as `target_policy`: the probabilities "
+                "of the actions in successors. Or pass a function of states as `target_policy`."
+            )
+        name = "target_policy" if callable(policies[0]) else "target_policy_next"
+        after = probabilities_of(given, rows.X_next, n_actions, name)
+        after = after if callable(given) or rows.order is None else after[rows.order]
+    return np.where(rows.terminated[full, np.newaxis], 0.0, after)
+
+
+def _per_row(name: str, values: Any, rows: Rows) -> NDArray[Any]:
+    """Return one entry per row, in the order of the rows."""
+    array = np.asarray(values)
+    if array.shape[:1] != (len(rows),):
+        raise InvalidInputError(
+            f"`{name}` must have one entry per row of `X`, shape ({len(rows)},); got {array.shape}."
+        )
+    return array if rows.order is None else array[rows.order]
+
+
+def _behavior(behavior: Any, rows: Rows, full: Places) -> Array | None:
+    """Return the probabilities of the logged actions, (N,), or of all actions, (N, n_actions)."""
+    if behavior is None:
+        return None
+    given = as_real("behavior_probability", behavior)
+    ordered = _per_row("behavior_probability", given, rows)[full]
+    check_probabilities("behavior_probability", ordered, full if rows.order is None else rows.order[full])
+    return ordered
+
+
+def _coefficients(trace: str, lmbda: float, P: Array, codes: Codes, behavior: Array | None) -> Array:
+    """Return the trace coefficients of transitions, (N,), from probabilities (N, n_actions)."""
+    target = P[np.arange(len(codes)), codes]
+    if trace == "tree_backup":
+        return target
+    if behavior is None:
+        raise InvalidInputError(
+            f"`behavior_probability` must be given for trace={trace!r} with lmbda={lmbda:g}: the probability with "
+            'which each action was taken. Without it, use trace="tree_backup" or lmbda=0.'
+        )
+    ratio = target / logged_probabilities(behavior, P, codes)
+    return np.minimum(1.0, ratio) if trace == "retrace" else ratio

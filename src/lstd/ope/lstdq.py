@@ -1,0 +1,218 @@
+"""LSTD(λ) of action values: the expected return of a target policy from logged actions."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+from lstd.data.check_rows import PerRow
+from lstd.data.checks import check_choice
+from lstd.data.feature_matrix import Features
+from lstd.data.settings import ALPHA, GAMMA, VARIANT, Settings
+from lstd.errors import InvalidInputError
+from lstd.estimators.inputs import checked_features, checked_rows
+from lstd.estimators.lstd import LSTD
+from lstd.ope.logged_rows import TRACES, logged_rows
+from lstd.ope.policies import probabilities_of
+
+Array = NDArray[np.float64]
+
+
+class LSTDQ(BaseEstimator):  # type: ignore[misc]
+    """Action values of a target policy from logged actions, by least-squares temporal differences.
+
+    With features φ_t = φ(s_t, a_t) of pairs, and φ̄_t = Σ_a π(a|s_{t+1}) φ(s_{t+1}, a) expected under the target policy,
+    the weights are those of :class:`lstd.LSTD` with ``X_next`` φ̄:
+
+        z_t = c_t λγ_t z_{t−1} + φ_t,   A = Σ z_t (φ_t − γ_{t+1} φ̄_t)ᵀ,   b = Σ z_t r_{t+1},   θ = (A + αI)⁻¹ b
+
+    Parameters
+    ----------
+    gamma : float in [0, 1], default 0.99
+        Discount per transition, unless `discount` gives one per row.
+    lmbda : float in [0, 1], default 0.0
+        Trace decay. 0 bootstraps from the next row; larger values correct features that cannot represent the values.
+    trace : {"retrace", "tree_backup", "importance", "none"}, default "retrace"
+        Trace coefficient c_t for λ > 0: min(1, π/μ), π, π/μ or 0, with the probabilities π and μ that the target policy
+        and the policy that logged the data take the logged action. "retrace" never exceeds 1; the products of
+        "importance" have no bound. "none" is the same as λ = 0. "retrace" and "importance" need
+        `behavior_probability`.
+    alpha : float, at least 0, or array-like of shape (n_pair_features,), default 1.0
+        Ridge coefficient, or one for each feature of pairs.
+    fit_intercept : bool, default True
+        Add a column of ones, whose weight is not penalised.
+    variant : {"boyan", "uncorrected", "mixed"}, default "boyan"
+        Which estimator to solve for.
+    features : StateActionFeatures or callable, optional
+        Features of pairs, or φ(s, a) as :class:`StateActionFeatures` calls it. By default, one block of the features of
+        states for each action, with actions 0, 1, ….
+    n_blocks : int or "auto", default "auto"
+        As in :class:`lstd.LSTD`.
+
+    Attributes
+    ----------
+    lstd_ : LSTD
+        The model of the pairs, for everything that :class:`lstd.LSTD` offers.
+    features_ : StateActionFeatures
+    coef_ : ndarray of shape (n_pair_features,)
+    intercept_ : float
+    unlogged_share_ : float
+        Share of the pairs under the target policy, over logged successors, with a feature that is zero in all logged
+        pairs: no data bears on them.
+    n_features_in_ : int
+        Number of features of states.
+
+    References
+    ----------
+    M. G. Lagoudakis and R. Parr, "Least-squares policy iteration", JMLR 4, 2003.
+    R. Munos, T. Stepleton, A. Harutyunyan and M. Bellemare, "Safe and efficient off-policy reinforcement learning",
+    NeurIPS 2016.
+
+    Examples
+    --------
+    One state, two actions with rewards 1 and 3, logged alternately; the target policy prefers the second:
+
+    >>> import numpy as np
+    >>> from lstd.ope import LSTDQ
+    >>> X, actions, policy = np.ones((40, 1)), np.arange(40) % 2, np.full((40, 2), [0.25, 0.75])
+    >>> model = LSTDQ(gamma=0.5, alpha=0.0, fit_intercept=False)
+    >>> model = model.fit(X, 1.0 + 2.0 * actions, actions=actions, terminated=actions == 1, target_policy=policy)
+    >>> model.action_values([[1.0]]).round(2), model.state_values([[1.0]], [[0.25, 0.75]]).round(2)
+    (array([[2.43, 3.  ]]), array([2.86]))
+    """
+
+    def __init__(
+        self,
+        gamma: float = GAMMA,
+        lmbda: float = 0.0,
+        trace: str = "retrace",
+        alpha: float | ArrayLike = ALPHA,
+        fit_intercept: bool = True,
+        variant: str = VARIANT,
+        features: Any = None,
+        n_blocks: int | str = "auto",
+    ) -> None:
+        self.gamma = gamma
+        self.lmbda = lmbda
+        self.trace = trace
+        self.alpha = alpha
+        self.fit_intercept = fit_intercept
+        self.variant = variant
+        self.features = features
+        self.n_blocks = n_blocks
+
+    def fit(
+        self, X: Any, y: ArrayLike, *, actions: ArrayLike, target_policy: Any, behavior_probability: PerRow = None,
+        target_policy_next: Any = None, episode: PerRow = None, terminated: PerRow = None, X_next: Any = None,
+        discount: PerRow = None, weight: PerRow = None, groups: PerRow = None,
+    ) -> Self:  # fmt: skip
+        """Fit to logged rows in time order; any earlier fit is forgotten.
+
+        Parameters
+        ----------
+        X : array-like, DataFrame or sparse of shape (T, n)
+            Features of the state of each row.
+        y : array-like of shape (T,)
+            Rewards received on leaving each row.
+        actions : array-like of shape (T,)
+            The logged action of each row; ignored in the last row of an episode that did not terminate.
+        target_policy : array-like of shape (T, n_actions) or callable
+            Probabilities of all actions in each row, also in last ones; or a function that returns them for features
+            of states, such as :class:`EpsilonGreedy`.
+        behavior_probability : array-like of shape (T,) or (T, n_actions), optional
+            Probability with which the logged action was taken, or those of all actions.
+        target_policy_next : array-like of shape (T, n_actions), optional
+            With `X_next` and an array as `target_policy`: probabilities in successors.
+        episode, terminated, discount, weight, groups : array-like of shape (T,), optional
+            As in :meth:`lstd.LSTD.fit`.
+        X_next : array-like, DataFrame or sparse of shape (T, n), optional
+            Features of the states that followed; by default, those of the next row of the episode.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        InvalidInputError
+            When a parameter or an array breaks a rule, or a trace lacks the probabilities of logged actions.
+
+        Warns
+        -----
+        IllConditionedWarning, RidgeWarning, EffectiveSampleWarning, MissingTerminationWarning, UnusedRewardWarning
+            As :meth:`lstd.LSTD.fit` does.
+        """
+        trace = check_choice("trace", self.trace, TRACES)
+        settings = Settings(self.gamma, self.lmbda, self.alpha, self.variant, self.fit_intercept)  # type: ignore[arg-type]
+        names = BaseEstimator()
+        data = (X, y, episode, terminated, X_next, discount, None, None, weight, groups)
+        rows = checked_rows(names, data, settings.gamma, reset=True, warn=True, finite=True, sort=True)
+        logged = logged_rows(
+            rows, actions, self.features, (target_policy, target_policy_next), behavior_probability, trace,
+            settings.lmbda,
+        )  # fmt: skip
+        model = LSTD(self.gamma, self.lmbda, self.alpha, self.variant, self.fit_intercept, self.n_blocks)
+        self.lstd_ = model.fit(**logged.arguments())
+        self.features_, self.logged_ = logged.features, logged
+        self.target_policy_ = target_policy if callable(target_policy) else None
+        self.unlogged_share_ = logged.unlogged_share(model.model_.unseen)
+        self.__dict__.pop("feature_names_in_", None)
+        self.__dict__.update(vars(names))
+        return self
+
+    def predict(self, X: Any, actions: ArrayLike) -> Array:
+        """Predict the return of each pair of a state (T, n) and an action (T,), if the target policy acts afterwards.
+
+        Returns an ndarray of shape (T,).
+        """
+        values = self.action_values(X)
+        given = np.asarray(actions)
+        if given.shape != (len(values),):
+            raise InvalidInputError(
+                f"`actions` must have one action per row of `X`, shape ({len(values)},); got {given.shape}."
+            )
+        return values[np.arange(len(values)), self.features_.codes(given)]
+
+    def action_values(self, X: Any) -> Array:
+        """Return the values of all actions in each state (T, n), an ndarray of shape (T, n_actions)."""
+        check_is_fitted(self, "lstd_")
+        return self.features_.action_values(checked_features(self, X), self.coef_) + self.intercept_
+
+    def state_values(self, X: Any, target_policy: Any = None) -> Array:
+        """Return the values of states (T, n) under the target policy, an ndarray of shape (T,).
+
+        Parameters
+        ----------
+        X : array-like, DataFrame or sparse of shape (T, n)
+        target_policy : array-like of shape (T, n_actions) or callable, optional
+            By default, the function that the model was fitted with. The values after the first action are those of the
+            policy of `fit` whatever is given here.
+        """
+        values = self.action_values(X)
+        return np.asarray((values * self.policy_at(checked_features(self, X), target_policy)).sum(axis=1))
+
+    def policy_at(self, X: Features, target_policy: Any = None) -> Array:
+        """Return the probabilities of the target policy, (T, n_actions), in checked states."""
+        policy = self.target_policy_ if target_policy is None else target_policy
+        if policy is None:
+            raise InvalidInputError(
+                "`target_policy` must be given for a model that was fitted with an array of probabilities: those of "
+                "all actions in these states."
+            )
+        return probabilities_of(policy, X, self.features_.n_actions)
+
+    @property
+    def coef_(self) -> Array:
+        """Weights of the features of pairs, (n_pair_features,)."""
+        check_is_fitted(self, "lstd_")
+        return np.asarray(self.lstd_.coef_)
+
+    @property
+    def intercept_(self) -> float:
+        """Weight of the column of ones; zero without `fit_intercept`."""
+        check_is_fitted(self, "lstd_")
+        return float(self.lstd_.intercept_)

@@ -1,0 +1,106 @@
+"""Target policies: checked probabilities of actions, and the greedy rule."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lstd.data.checks import check_real, shown
+from lstd.data.feature_matrix import Features, as_real
+from lstd.data.parsing import first_true
+from lstd.errors import InvalidInputError
+
+Array = NDArray[np.float64]
+
+_SUM = 1e-6  # largest difference of a sum of probabilities from 1: they may come from float32
+
+
+class EpsilonGreedy:
+    """The policy that takes the action of the largest value, or any action at random with probability ε.
+
+    Parameters
+    ----------
+    values : LSTDQ or callable
+        A fitted model, or a function that returns the values of all actions, (T, n_actions), for states (T, n).
+    epsilon : float in [0, 1], default 0.0
+        Probability of an action drawn uniformly from all.
+
+    Examples
+    --------
+    >>> from lstd.ope import EpsilonGreedy
+    >>> EpsilonGreedy(lambda X: X, epsilon=0.1)([[1.0, 2.0], [5.0, 3.0]])
+    array([[0.05, 0.95],
+           [0.95, 0.05]])
+    """
+
+    def __init__(self, values: Any, epsilon: float = 0.0) -> None:
+        self.values = getattr(values, "action_values", values)
+        if not callable(self.values):
+            raise InvalidInputError(f"`values` must be a fitted LSTDQ or callable; got {shown(values)}.")
+        self.epsilon = check_real("epsilon", epsilon, 0.0, 1.0)
+
+    def __call__(self, X: Any) -> Array:
+        """Return the probabilities of all actions, (T, n_actions), in states (T, n)."""
+        values = as_real("values", self.values(X))
+        probabilities = np.full(values.shape, self.epsilon / values.shape[1])
+        probabilities[np.arange(len(values)), values.argmax(axis=1)] += 1.0 - self.epsilon
+        return probabilities
+
+
+def probabilities_of(policy: Any, X: Features, n_actions: int | None, name: str = "target_policy") -> Array:
+    """Return the checked probabilities (T, n_actions) of a policy, an array or a callable, in states (T, n)."""
+    of = f"{name}(X)" if callable(policy) else name
+    P = as_real(of, policy(X) if callable(policy) else policy)
+    if P.ndim != 2 or len(P) != X.shape[0] or P.shape[1] != (n_actions or max(1, P.shape[1])):
+        raise InvalidInputError(
+            f"`{of}` must have one probability for each row and action, shape ({X.shape[0]}, "
+            f"{n_actions or 'n_actions'}); got {P.shape}."
+        )
+    check_probabilities(of, P)
+    if (row := first_true(np.abs(P.sum(axis=1) - 1.0) > _SUM)) is not None:
+        raise InvalidInputError(
+            f"`{of}` must sum to 1 over the actions; row {row} sums to {P[row].sum():.6g}. Divide each row by its sum, "
+            "and see that no action is left out."
+        )
+    return P
+
+
+def check_probabilities(name: str, P: Array, rows: NDArray[Any] | None = None) -> None:
+    """Refuse numbers outside of [0, 1]; `rows` are the numbers of the rows in the message."""
+    bad = ~((P >= 0.0) & (P <= 1.0 + _SUM))
+    if bad.any():
+        where = tuple(np.argwhere(bad)[0].tolist())
+        row, of = where[0] if rows is None else rows[where[0]], f" for action {where[1]}" if P.ndim == 2 else ""
+        raise InvalidInputError(f"`{name}` must hold probabilities in [0, 1]; row {row} has {P[where]:g}{of}.")
+
+
+def logged_probabilities(behavior: Array, P: Array, codes: NDArray[np.intp]) -> Array:
+    """Return the probabilities of the logged actions, (N,), of `behavior`: these, or those of all actions.
+
+    Raises InvalidInputError if one is zero, or if the target policy takes an action that was never taken.
+    """
+    if behavior.ndim == 1:
+        logged = behavior
+    else:
+        if behavior.shape != P.shape:
+            raise InvalidInputError(
+                f"`behavior_probability` must have one entry per row, or one per row and action, {P.shape[1]} in each; "
+                f"got {behavior.shape[1:]} in each."
+            )
+        never = (behavior == 0.0) & (P > 0.0)
+        if never.any():
+            i, action = np.argwhere(never)[0].tolist()
+            raise InvalidInputError(
+                f"`behavior_probability` must be above 0 for actions that the target policy takes; transition {i} has "
+                f"0 for action {action}, which the target policy takes with probability {P[i, action]:g}. The data "
+                "say nothing about it: choose a target policy that avoids it."
+            )
+        logged = behavior[np.arange(len(codes)), codes]
+    if (i := first_true(logged == 0.0)) is not None:
+        raise InvalidInputError(
+            f"`behavior_probability` must be above 0 for actions that were logged; transition {i} has 0. Correct it, "
+            "or drop the row's episode."
+        )
+    return logged

@@ -1,0 +1,256 @@
+"""The value of a policy over initial states, with its interval and what the data say about it.
+
+With φ̄₀ = Σ_i w_i φ̄(s_i) over initial states, Σ w_i = 1, the value is v = φ̄₀ᵀθ = Σ_i w_i v_i. Both factors vary over
+data sets. If state i began an episode of block e, the block contributes
+
+    c_e = φ̄₀ᵀq_e + Σ_{i∈e} w_i (v_i − v) / √(1 − W_e),   W_e = Σ_{i∈e} w_i,   se² = Σ_e c_e²,
+
+with the influence q_e of the block on the weights (:mod:`lstd.estimators.intervals`): the change of v without block e,
+to first order. If the initial states are another sample, their variance Σ w_i² (v_i − v)² is added instead.
+
+With the dual weights ω = (A + αI)⁻ᵀ φ̄₀, the value is Σ_t g_t r_{t+1}, g_t = w_t ωᵀz_t. The effective sample size is
+that of Kish (1965), (Σ g_t)² / Σ g_t²: how many transitions of equal weight leave the same variance. It says nothing
+about bias.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import special
+
+from lstd.data.check_rows import check_per_row
+from lstd.data.checks import check_choice
+from lstd.data.feature_matrix import Features, dense
+from lstd.errors import InvalidInputError
+from lstd.estimators.base import Predictor, check_level
+from lstd.estimators.inputs import checked_features
+from lstd.estimators.intervals import FEW, degrees_of_freedom
+from lstd.estimators.model import Model
+from lstd.ope.lstdq import LSTDQ
+from lstd.statistics.solve import check_range, solve, without_rounding
+
+Array = NDArray[np.float64]
+
+SAMPLES = ("auto", "episodes", "independent", "fixed")
+
+
+@dataclass(frozen=True)
+class PolicyValue:
+    """The value of a policy, its interval, and how much of the data bears on it.
+
+    Attributes
+    ----------
+    value, lower, upper, standard_error, degrees_of_freedom : float
+    shift : float
+        Bias by the ridge term, to first order, which widens the interval.
+    flagged : bool
+        Whether the interval may be wrong: fewer than 5 degrees of freedom, or initial pairs that no data bears on.
+    level : float
+    sample : str
+        How the initial states count: "episodes", "independent" or "fixed".
+    effective_sample_size : float or None
+        Transitions of equal weight that would leave the same variance; for an LSTD, what its importance ratios leave.
+        None for an LSTD without ratios.
+    unlogged_share : float or None
+        Share of state–action pairs under the policy, over logged successors and initial states, that no data bears on:
+        with a feature that is zero in all logged pairs. None for an LSTD.
+    dual_weights : ndarray of shape (n_transitions,), or None
+        Weight g_t of each transition, in the order of the fit: the value is Σ g_t r_{t+1} at α = 0.
+    """
+
+    value: float
+    lower: float
+    upper: float
+    standard_error: float
+    degrees_of_freedom: float
+    shift: float
+    flagged: bool
+    level: float
+    sample: str
+    effective_sample_size: float | None = None
+    unlogged_share: float | None = None
+    dual_weights: Array | None = field(default=None, repr=False, compare=False)
+
+
+@dataclass(frozen=True, eq=False)
+class Contributions:
+    """The value of a policy and what each block of the data contributes to its error."""
+
+    value: float
+    blocks: Array  # (E,) c_e
+    variance: float  # of initial states that are another sample
+    n_initial: int
+    shift: float
+    sample: str
+    phi: Array  # (k,) φ̄₀
+
+
+def policy_value(
+    model: LSTDQ | Predictor, initial_states: Any = None, level: float = 0.95, *, target_policy: Any = None,
+    weights: ArrayLike | None = None, sample: str = "auto",
+) -> PolicyValue:  # fmt: skip
+    """Estimate the value of the target policy: its mean return from initial states, with an interval.
+
+    Parameters
+    ----------
+    model : fitted LSTDQ, or fitted LSTD or LSTDCV
+        An LSTD has the values of states, off policy by ``importance_ratio``.
+    initial_states : array-like, DataFrame or sparse of shape (m, n), optional
+        Features of states. By default for LSTDQ, the first state of each logged episode.
+    level : float in (0, 1), default 0.95
+        Probability that the interval contains the value of the fixed point: what the model would say with unlimited
+        data.
+    target_policy : array-like of shape (m, n_actions) or callable, optional
+        The target policy in `initial_states`, needed if an LSTDQ was fitted with an array of probabilities.
+    weights : array-like of shape (m,), optional
+        Weight of each initial state; by default, all count alike.
+    sample : {"auto", "episodes", "independent", "fixed"}, default "auto"
+        "episodes": state i began episode i of the data, in the order of the fit, so its scatter counts together with
+        what the episode says about the weights. "independent": another sample of independent states. "fixed": exactly
+        these states. "auto" is "episodes" if there are as many states as episodes, "fixed" for one state, and
+        otherwise "independent".
+
+    Returns
+    -------
+    PolicyValue
+
+    Raises
+    ------
+    InvalidInputError
+        When an argument breaks a rule, or the model has no intervals.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from lstd.ope import LSTDQ, policy_value
+    >>> X, actions, policy = np.ones((400, 1)), np.arange(400) % 2, np.full((400, 2), [0.25, 0.75])
+    >>> rewards = 1.0 + 2.0 * actions + np.random.default_rng(0).normal(size=400)
+    >>> model = LSTDQ(gamma=0.5, alpha=0.0, fit_intercept=False)
+    >>> model = model.fit(X, rewards, actions=actions, terminated=np.ones(400, dtype=bool), target_policy=policy)
+    >>> found = policy_value(model)
+    >>> found.lower < 2.5 < found.upper, round(found.effective_sample_size), found.unlogged_share
+    (True, 320, 0.0)
+    """
+    level = check_level(level)
+    found, fitted, initial = contributions(model, initial_states, target_policy, weights, sample)
+    influence = fitted.influence
+    squares = (found.blocks**2)[np.newaxis, :, np.newaxis]
+    error, freedom = _combined(found, float(degrees_of_freedom(squares, influence.shares)[0, 0]))
+    half = float(special.stdtrit(freedom, 0.5 + 0.5 * level)) * float(np.hypot(error, found.shift))
+    check_range(np.array([found.value, half]))
+    flagged = freedom < FEW or bool((found.phi != 0.0)[fitted.unseen].any())
+    size, unlogged, dual = _coverage(model, fitted, found, initial)
+    return PolicyValue(
+        found.value, found.value - half, found.value + half, error, freedom, -found.shift, flagged, level, found.sample,
+        size, unlogged, dual,
+    )  # fmt: skip
+
+
+def _combined(found: Contributions, freedom: float) -> tuple[float, float]:
+    """Return the standard error, and the degrees of freedom of Welch and Satterthwaite if two samples add up."""
+    squares = float(found.blocks @ found.blocks)
+    error = float(np.sqrt(squares + found.variance))
+    if not found.variance or not error:
+        return error, freedom
+    known = (squares / error**2) ** 2 / freedom + (found.variance / error**2) ** 2 / (found.n_initial - 1)
+    return error, 1.0 / known
+
+
+def contributions(
+    model: Any, initial_states: Any, target_policy: Any, weights: Any, sample: str
+) -> tuple[Contributions, Model, tuple[Features, Array] | None]:
+    """Return the contributions of blocks, the fitted model and, of an LSTDQ, initial states with probabilities."""
+    check_choice("sample", sample, SAMPLES)
+    if isinstance(model, LSTDQ):
+        X, P = _initial(model, initial_states, target_policy)
+        fitted: Model = model.lstd_.model_
+        values = (model.features_.action_values(X, model.coef_) * P).sum(axis=1) + model.intercept_
+    elif isinstance(model, Predictor):
+        X, P = _states(model, initial_states, target_policy), None
+        fitted = model.model_
+        values = fitted.predict(X)
+    else:
+        raise InvalidInputError(f"`model` must be a fitted LSTDQ, LSTD or LSTDCV; got {type(model).__name__}.")
+    share = check_per_row("weights", weights, len(values), what="weight")
+    if not share.sum() > 0.0:
+        raise InvalidInputError("`initial_states` must have at least one row, and `weights` one above 0.")
+    share /= share.sum()
+    mean = dense(X.T @ share) if P is None else model.features_.total(X, P * share[:, np.newaxis])
+    value = float(share @ values)
+    [(_, u, shift)] = fitted.influence.along(mean[np.newaxis], 1.0)
+    sample, blocks = _blocks_of(fitted, len(values), sample)
+    contributed, variance = u[0, :, 0].copy(), 0.0
+    if blocks is not None:
+        within = np.bincount(blocks, share, len(contributed))
+        scatter = np.bincount(blocks, share * (values - value), len(contributed))
+        contributed += scatter / np.sqrt(np.maximum(1.0 - within, 1e-12))
+    elif sample == "independent":
+        m = len(values)
+        variance = float(share**2 @ (values - value) ** 2) * m / max(1, m - 1)
+    contributed_all = Contributions(value, contributed, variance, len(values), float(shift[0, 0]), sample, mean)
+    return contributed_all, fitted, None if P is None else (X, P)
+
+
+def _initial(model: LSTDQ, states: Any, target_policy: Any) -> tuple[Features, Array]:
+    """Return initial states and the probabilities of actions there."""
+    coef = model.coef_  # raises if the model is not fitted
+    if states is not None:
+        X = checked_features(model, states)
+        return X, model.policy_at(X, target_policy)
+    logged = model.logged_
+    first = logged.full[logged.begins]
+    X = logged.rows.X[first]
+    if target_policy is None and logged.policy is not None:
+        return X, logged.policy[first]
+    assert coef is not None
+    return X, model.policy_at(X, target_policy)
+
+
+def _states(model: Predictor, states: Any, target_policy: Any) -> Features:
+    if states is None:
+        raise InvalidInputError("`initial_states` must be given for an LSTD, such as the first row of each episode.")
+    if target_policy is not None:
+        raise InvalidInputError("`target_policy` must not be given for an LSTD, whose values are those of states.")
+    X = checked_features(model, states)
+    if not model.model_.statistics.single:
+        raise InvalidInputError("`model` must be fitted to one reward per row, given as a vector.")
+    return X
+
+
+def _blocks_of(fitted: Model, m: int, sample: str) -> tuple[str, NDArray[np.intp] | None]:
+    """Return how initial states count, and the block of each, (m,), if they began the episodes of the data."""
+    until = [s.n_episodes for s in (*fitted.blocks.prefixes, fitted.statistics)]
+    known = len(until) == len(fitted.influence.shares)
+    if sample == "auto":
+        sample = "fixed" if m == 1 else "episodes" if m == until[-1] and known else "independent"
+    if sample != "episodes":
+        return sample, None
+    if m != until[-1] or not known:
+        raise InvalidInputError(
+            f'With sample="episodes", `initial_states` must have one row for each of the {until[-1]} episodes of the '
+            f'fit; got {m}. Use sample="independent", or "fixed".'
+        )
+    return sample, np.searchsorted(until, np.arange(m), side="right")
+
+
+def _coverage(
+    model: Any, fitted: Model, found: Contributions, initial: tuple[Features, Array] | None
+) -> tuple[float | None, float | None, Array | None]:
+    """Return the effective sample size, the share of pairs that no data bears on, and the dual weights."""
+    s = fitted.statistics
+    if initial is None:
+        return float(s.sample.size[0]) if s.sample is not None and s.sample.off_policy else None, None, None
+    A = s.matrix(fitted.settings.variant)
+    has_ones = fitted.settings.fit_intercept
+    A = without_rounding(A, s.total_weight) if has_ones else A
+    right = np.append(found.phi, [1.0] * has_ones)[:, np.newaxis]
+    omega = solve(A.T, right, fitted.ridge, penalty=fitted.penalty, warn=False).weights[:, 0]
+    ones = float(omega[-1]) if has_ones else 0.0
+    g = model.logged_.dual_weights(omega[: len(found.phi)], ones, s.lmbda)
+    squares = float(g @ g)
+    size = float(g.sum() ** 2 / squares) if squares else 0.0
+    return size, model.logged_.unlogged_share(fitted.unseen, initial), g

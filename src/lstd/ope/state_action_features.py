@@ -1,0 +1,179 @@
+"""Features of state–action pairs, φ(s, a), and their expectation under a policy, φ̄(s) = Σ_a π(a|s) φ(s, a)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from lstd.data.checks import check_integer, shown
+from lstd.data.feature_matrix import Features, check_features, dense
+from lstd.data.parsing import first_true
+from lstd.errors import InvalidInputError
+
+Array = NDArray[np.float64]
+Codes = NDArray[np.intp]
+
+_DENSE_WIDTH = 128  # up to which a product of dense rows is faster than one of sparse rows
+
+
+class StateActionFeatures:
+    """Features of pairs of a state and one of several actions.
+
+    By default, each action has a block of columns of its own, which holds the features of the state; the other blocks
+    are zero. Wide ones are sparse.
+
+    Parameters
+    ----------
+    actions : int or sequence
+        Number of actions, which are then 0, 1, …; or their labels, such as ``["wait", "treat"]``.
+    phi : callable, optional
+        φ(s, a): called with the features of states (T, n) and one label for each, (T,), it returns the features of the
+        pairs, (T, k), dense or sparse.
+
+    Attributes
+    ----------
+    labels : ndarray of shape (n_actions,)
+
+    Examples
+    --------
+    >>> from lstd.ope import StateActionFeatures
+    >>> features = StateActionFeatures(["wait", "treat"])
+    >>> features.transform([[1.0, 5.0], [1.0, 6.0]], ["treat", "wait"])
+    array([[0., 0., 1., 5.],
+           [1., 6., 0., 0.]])
+    >>> features.expected([[1.0, 5.0]], [[0.2, 0.8]])
+    array([[0.2, 1. , 0.8, 4. ]])
+    """
+
+    def __init__(
+        self, actions: int | Sequence[Any] | NDArray[Any], phi: Callable[[Any, NDArray[Any]], Any] | None = None
+    ) -> None:
+        if isinstance(actions, (int, np.integer)):
+            self.labels: NDArray[Any] = np.arange(check_integer("actions", actions, 1))
+        else:
+            self.labels = np.asarray(actions)
+            if self.labels.ndim != 1 or not len(self.labels) or len({*self.labels.tolist()}) < len(self.labels):
+                raise InvalidInputError(
+                    f"`actions` must be a number of actions or their labels, all different; got {shown(actions)}."
+                )
+        if phi is not None and not callable(phi):
+            raise InvalidInputError(f"`phi` must be callable with states and actions; got {shown(phi)}.")
+        self.phi = phi
+
+    @property
+    def n_actions(self) -> int:
+        """Number of actions."""
+        return len(self.labels)
+
+    def codes(self, actions: Any, rows: NDArray[Any] | None = None) -> Codes:
+        """Return the place of each action among the labels; `rows` are their numbers in a message."""
+        try:
+            given = np.asarray(actions)
+            order = np.argsort(self.labels, kind="stable")
+            places = np.minimum(np.searchsorted(self.labels, given, sorter=order), self.n_actions - 1)
+            found: Codes = order[places]
+            unknown = np.asarray(self.labels[found] != given)
+        except (TypeError, ValueError) as error:
+            raise InvalidInputError(f"`actions` must hold {self._choices()}; got {shown(actions)}.") from error
+        if (i := first_true(unknown)) is not None:
+            row = i if rows is None else rows[i]
+            raise InvalidInputError(
+                f"`actions` must hold {self._choices()}; row {row} has {given[i]!s:.80}. Correct it, or name all "
+                "actions in `StateActionFeatures`."
+            )
+        return found
+
+    def _choices(self) -> str:
+        if self.labels.dtype.kind in "iu" and np.array_equal(self.labels, np.arange(self.n_actions)):
+            return f"integers in [0, {self.n_actions - 1}]"
+        return f"one of {self.labels.tolist()!r:.200}"
+
+    def transform(self, X: Any, actions: Any) -> Features:
+        """Return φ(s, a) of states (T, n) and actions (T,): (T, n_actions · n), or the result of `phi`."""
+        X, given = check_features("X", X), np.asarray(actions)
+        if given.shape != (X.shape[0],):
+            raise InvalidInputError(
+                f"`actions` must have one action per row of `X`, shape ({X.shape[0]},); got {given.shape}."
+            )
+        return self.of_pairs(X, self.codes(given))
+
+    def expected(self, X: Any, probabilities: Any) -> Features:
+        """Return φ̄(s) = Σ_a π(a|s) φ(s, a) of states (T, n) and probabilities (T, n_actions)."""
+        X, P = check_features("X", X), np.asarray(probabilities, dtype=np.float64)
+        if P.shape != (X.shape[0], self.n_actions):
+            raise InvalidInputError(f"`probabilities` must have shape ({X.shape[0]}, {self.n_actions}); got {P.shape}.")
+        return self.of_mixtures(X, P)
+
+    def of_pairs(self, X: Features, codes: Codes) -> Features:
+        """Return φ(s, a) of checked states and places of actions."""
+        if self.phi is not None:
+            return self._called(X, codes)
+        return self._blocks(X, np.arange(len(codes)), codes, np.ones(len(codes)))
+
+    def of_mixtures(self, X: Features, P: Array) -> Features:
+        """Return φ̄(s) of checked states and probabilities; zero where all probabilities are zero."""
+        if self.phi is None:
+            rows, codes = np.nonzero(P)
+            return self._blocks(X, rows, codes, P[rows, codes])
+        whole: Any = None
+        for code in range(self.n_actions):
+            rows = np.flatnonzero(P[:, code])
+            if len(rows):
+                part = self._called(X[rows], np.full(len(rows), code))
+                shares = sparse.csr_array((P[rows, code], (rows, np.arange(len(rows)))), (X.shape[0], len(rows)))
+                part = shares @ part
+                whole = part if whole is None else whole + part
+        return np.zeros((X.shape[0], self._called(X[:1], np.zeros(1, np.intp)).shape[1])) if whole is None else whole
+
+    def total(self, X: Features, P: Array) -> Array:
+        """Return Σ_i Σ_a P_ia φ(s_i, a) of checked states, (k,)."""
+        if self.phi is None:
+            return dense(X.T @ P).T.reshape(-1)
+        codes = np.zeros(X.shape[0], np.intp)
+        return np.asarray(sum(self._called(X, codes + code).T @ P[:, code] for code in range(self.n_actions)))
+
+    def action_values(self, X: Features, weights: Array) -> Array:
+        """Return φ(s, a)ᵀw of every action, (T, n_actions)."""
+        if self.phi is None:
+            return np.asarray(X @ weights.reshape(self.n_actions, -1).T)
+        codes = np.zeros(X.shape[0], np.intp)
+        return np.column_stack([self._called(X, codes + code) @ weights for code in range(self.n_actions)])
+
+    def touching(self, X: Features, columns: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Return the pairs that are not zero in one of these columns, (T, n_actions)."""
+        if self.phi is None:
+            return self.action_values(abs(X), np.asarray(columns, dtype=np.float64)) > 0.0
+        codes = np.zeros(X.shape[0], np.intp)
+        parts = (abs(self._called(X, codes + code))[:, columns] for code in range(self.n_actions))
+        return np.column_stack([np.asarray(part.sum(axis=1)) > 0.0 for part in parts])
+
+    def _called(self, X: Features, codes: Codes) -> Features:
+        assert self.phi is not None
+        phi = check_features("phi(X, actions)", self.phi(X, self.labels[codes]))
+        if phi.shape[0] != X.shape[0]:
+            raise InvalidInputError(f"`phi` must return one row per pair, {X.shape[0]}; got {phi.shape[0]} rows.")
+        return phi
+
+    def _blocks(self, X: Features, rows: NDArray[Any], codes: Codes, factors: Array) -> Features:
+        """Return Σ of factor · features of the state in the block of the action; `rows` in ascending order."""
+        T, n = X.shape
+        width = n * self.n_actions
+        if not sparse.issparse(X):
+            if width <= _DENSE_WIDTH:
+                blocks = np.zeros((T, self.n_actions, n))
+                blocks[rows, codes] = X[rows] * factors[:, np.newaxis]
+                return blocks.reshape(T, width)
+            data = (X[rows] * factors[:, np.newaxis]).reshape(-1)
+            indices = (codes[:, np.newaxis] * n + np.arange(n)).reshape(-1)
+            lengths = np.full(len(rows), n)
+        else:
+            part = X[rows]
+            lengths = np.diff(part.indptr)
+            data, indices = part.data * np.repeat(factors, lengths), part.indices + np.repeat(codes * n, lengths)
+        ends = np.concatenate([[0], np.cumsum(lengths)])
+        indptr = ends[np.searchsorted(rows, np.arange(T + 1))]
+        return sparse.csr_array((data, indices, indptr), shape=(T, width))

@@ -1,0 +1,290 @@
+"""Action values against their definition, and the identities between them."""
+
+import pickle
+
+import numpy as np
+import pytest
+from scipy import sparse
+from sklearn.base import clone
+
+import naive
+from logged_actions import PROCESS, TRACES, DecisionProcess, logged, systems
+from lstd import LSTD
+from lstd.errors import BrokenEpisodeWarning, EffectiveSampleWarning, InvalidInputError, UnusedRewardWarning
+from lstd.ope import LSTDQ, EpsilonGreedy, StateActionFeatures
+from tolerances import assert_close
+
+
+@pytest.mark.parametrize("trace", TRACES)
+@pytest.mark.parametrize("variant", ["boyan", "uncorrected", "mixed"])
+def test_weights_are_those_of_the_definition(trace, variant):
+    data = logged()
+    model = LSTDQ(0.9, 0.7, trace, alpha=0.5, fit_intercept=False, variant=variant).fit(**data)
+    A, b = systems(data, 0.7, trace, variant, 0.9)
+    assert_close(model.coef_, np.linalg.solve(A + 0.5 * np.eye(len(A)), b), "solve")
+
+
+def test_weights_discounts_and_groups_are_those_of_the_definition():
+    data, random = logged(), np.random.default_rng(2)
+    weight, discount = random.uniform(0.2, 2.0, len(data["y"])), random.uniform(0.5, 1.0, len(data["y"]))
+    groups = data["episode"] % 2
+    model = LSTDQ(0.9, 0.7, alpha=0.5, fit_intercept=False)
+    model.fit(**data, weight=weight, discount=discount, groups=groups)
+    A, b = systems(data, 0.7, "retrace", "boyan", 0.9, weight, discount)
+    assert_close(model.coef_, np.linalg.solve(A + 0.5 * np.eye(len(A)), b), "solve")
+
+
+def pairs(X, actions):
+    """The blocks of `StateActionFeatures` as a function."""
+    return np.array([naive.pair_features(x, a, PROCESS.A) for x, a in zip(X, actions, strict=True)])
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"X": sparse.csr_array},
+        {"features": pairs},
+        {"features": lambda X, actions: sparse.csr_array(pairs(X, actions))},
+        {"features": StateActionFeatures(3)},
+    ],
+    ids=["sparse", "callable", "sparse callable", "features"],
+)
+def test_features_in_any_form_give_the_same_values(change):
+    data = logged()
+    plain = LSTDQ(0.9, 0.5).fit(**data)
+    X = change.get("X", np.asarray)(data["X"])
+    other = LSTDQ(0.9, 0.5, features=change.get("features")).fit(**data | {"X": X})
+    assert_close(other.coef_, plain.coef_, "solve")
+    assert_close(other.action_values(X), plain.action_values(data["X"]), "solve")
+
+
+def test_wide_blocks_are_sparse_and_give_the_same_values():
+    data = logged(n=50)
+    features = StateActionFeatures(3)
+    assert sparse.issparse(features.transform(data["X"], data["actions"]))
+    assert_close(features.transform(data["X"], data["actions"]).toarray(), pairs(data["X"], data["actions"]), "sums")
+    expected = np.array([naive.expected_pair(x, p) for x, p in zip(data["X"], data["target_policy"], strict=True)])
+    assert_close(features.expected(data["X"], data["target_policy"]).toarray(), expected, "sums")
+    one, two = (LSTDQ(0.9, 0.5, features=form).fit(**data) for form in (features, pairs))
+    assert_close(one.action_values(data["X"]), two.action_values(data["X"]), "solve")
+
+
+def test_labels_are_actions_too():
+    data = logged()
+    names = np.array(["c", "a", "b"])
+    labelled = LSTDQ(0.9, features=StateActionFeatures(names)).fit(**data | {"actions": names[data["actions"]]})
+    plain = LSTDQ(0.9).fit(**data)
+    np.testing.assert_array_equal(labelled.coef_, plain.coef_)
+    np.testing.assert_array_equal(
+        labelled.predict(data["X"], names[data["actions"]]), plain.predict(data["X"], data["actions"])
+    )
+
+
+# ---------------------------------------------------------------- identities
+
+
+def transitions(data):
+    """Rows that are full transitions, features of pairs and of expected successors."""
+    full = np.flatnonzero(data["terminated"] | (np.append(data["episode"][1:], -1) == data["episode"]))
+    after = np.minimum(full + 1, len(data["y"]) - 1)
+    features = StateActionFeatures(PROCESS.A)
+    expected = features.expected(
+        data["X"][after], np.where(data["terminated"][full, np.newaxis], 0.0, data["target_policy"][after])
+    )
+    ends = {"episode": data["episode"][full], "terminated": data["terminated"][full]}
+    phi = features.transform(data["X"][full], data["actions"][full])
+    return {"X": phi, "y": data["y"][full], "X_next": expected, **ends}
+
+
+def test_without_traces_it_is_lstd_with_expected_successors_to_the_last_bit():
+    data = logged()
+    expected = LSTD(0.9, 0.0).fit(**transitions(data))
+    for model in (LSTDQ(0.9).fit(**data), LSTDQ(0.9, 0.8, "none").fit(**data)):
+        np.testing.assert_array_equal(model.coef_, expected.coef_)
+
+
+def test_retrace_on_policy_has_coefficients_of_one():
+    data = logged()
+    data["behavior_probability"] = data["target_policy"][np.arange(len(data["y"])), data["actions"]]
+    one = np.ones(len(transitions(data)["y"]))
+    expected = LSTD(0.9, 0.8).fit(**transitions(data), trace_coefficient=one)
+    np.testing.assert_array_equal(LSTDQ(0.9, 0.8).fit(**data).coef_, expected.coef_)
+
+
+def test_a_coefficient_of_zero_cuts_a_trace_as_a_new_episode_does():
+    data = transitions(logged())
+    c = np.random.default_rng(0).choice([0.0, 1.0], size=len(data["y"]))
+    cut = np.cumsum((c == 0.0) | (np.diff(data["episode"], prepend=-1) != 0))
+    one = LSTD(0.9, 0.8).fit(**data, trace_coefficient=c)
+    two = LSTD(0.9, 0.8).fit(**data | {"episode": cut}, trace_coefficient=np.ones(len(c)))
+    assert_close(one.coef_, two.coef_, "solve")
+
+
+@pytest.mark.parametrize("trace", TRACES)
+def test_exact_frequencies_give_the_exact_values(trace):
+    process = DecisionProcess(2, 2, seed=3)
+    data = process.every_path(3)
+    s, after = data.pop("states"), data.pop("next_states")
+    model = LSTDQ(process.gamma, 0.9, trace, alpha=0.0, fit_intercept=False).fit(
+        **data, target_policy=process.pi[s], target_policy_next=process.pi[after],
+        behavior_probability=process.mu[s], terminated=np.zeros(len(s), dtype=bool),
+    )  # fmt: skip
+    assert_close(model.action_values(np.eye(2)), process.q, "solve")
+    assert_close(model.state_values(np.eye(2), process.pi), process.v, "solve")
+
+
+def test_a_policy_may_be_a_function_and_successors_may_be_given():
+    data = PROCESS.simulate(20, 5, 1)
+    plain = LSTDQ(0.9, 0.5).fit(**data)
+    policy = data.pop("target_policy"), lambda X: X @ PROCESS.pi
+    called = LSTDQ(0.9, 0.5).fit(**data, target_policy=policy[1])
+    np.testing.assert_array_equal(called.coef_, plain.coef_)
+    assert_close(called.state_values(np.eye(4)), plain.state_values(np.eye(4), PROCESS.pi), "sums")
+    full = ~np.isnan(data["y"])
+    rows = {name: values[full] for name, values in data.items()}
+    X_next = np.roll(data["X"], -1, axis=0)[full]
+    after = {"target_policy": policy[0][full], "target_policy_next": X_next @ PROCESS.pi}
+    for given in ({"target_policy": policy[1]}, after):
+        model = LSTDQ(0.9, 0.5).fit(**rows, X_next=X_next, **given)
+        assert_close(model.coef_, plain.coef_, "solve")
+
+
+def test_the_greedy_rule_is_a_policy():
+    greedy = EpsilonGreedy(LSTDQ(0.9).fit(**logged()), 0.3)
+    data = logged()
+    values = LSTDQ(0.9).fit(**logged()).action_values(data["X"])
+    probabilities = greedy(data["X"])
+    assert_close(probabilities.sum(axis=1), 1.0, "sums")
+    assert_close(probabilities[np.arange(len(values)), values.argmax(axis=1)], 0.8, "sums")
+    assert LSTDQ(0.9).fit(**data | {"target_policy": greedy}).coef_.shape == (9,)
+
+
+def test_it_follows_the_conventions_of_scikit_learn():
+    model = LSTDQ(0.8, 0.3, "tree_backup", features=StateActionFeatures(3))
+    copy = clone(model)
+    assert copy.get_params()["trace"] == "tree_backup"
+    assert not hasattr(copy, "lstd_")
+    data = logged()
+    fitted = copy.fit(**data)
+    again = pickle.loads(pickle.dumps(fitted))
+    np.testing.assert_array_equal(again.action_values(data["X"]), fitted.action_values(data["X"]))
+
+
+def test_names_of_columns_are_those_of_states():
+    pandas = pytest.importorskip("pandas")
+    data = logged()
+    frame = pandas.DataFrame(data["X"], columns=["u", "v", "w"])
+    model = LSTDQ(0.9).fit(**data | {"X": frame})
+    assert model.feature_names_in_.tolist() == ["u", "v", "w"]
+    assert_close(model.action_values(frame[["w", "u", "v"]]), model.action_values(frame), "sums")
+
+
+# ---------------------------------------------------------------- input
+
+
+def changed(name, **entries):
+    """The column with some entries changed."""
+
+    def change(data):
+        values = np.array(data[name], dtype=float)
+        for where, value in entries.items():
+            values[int(where[1:])] = value
+        return {name: values}
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (changed("target_policy", r2=0.5), r"`target_policy` must sum to 1 .* row 2 sums to 1.5"),
+        (changed("target_policy", r1=[-0.5, 1.0, 0.5]), r"in \[0, 1\]; row 1 has -0.5 for action 0"),
+        (changed("target_policy", r1=np.nan), r"in \[0, 1\]; row 1 has nan for action 0"),
+        (changed("target_policy", r1=np.inf), r"row 1 has inf for action 0"),
+        (lambda data: {"target_policy": data["target_policy"][:-1]}, "one probability for each row and action"),
+        (lambda data: {"target_policy": lambda X: X[:, 0]}, r"`target_policy\(X\)` must have one probability"),
+        (lambda data: {"target_policy": "greedy"}, "`target_policy` must be an array of real numbers"),
+        (changed("actions", r0=7), r"`actions` must hold integers in \[0, 2\]; row 0 has 7.0"),
+        (changed("actions", r0=np.nan), "row 0 has nan"),
+        (lambda data: {"actions": np.array(["x"] * len(data["y"]))}, "`actions` must hold integers"),
+        (lambda data: {"actions": data["actions"][1:]}, "`actions` must have one entry per row"),
+        (lambda data: {"behavior_probability": None}, "`behavior_probability` must be given for trace='retrace'"),
+        (changed("behavior_probability", r1=0.0), "above 0 for actions that were logged; transition 1 has 0"),
+        (changed("behavior_probability", r1=-0.1), r"`behavior_probability` must hold .*; row 1 has -0.1"),
+        (changed("behavior_probability", r1=np.nan), "row 1 has nan"),
+        (lambda data: {"behavior_probability": np.ones((len(data["y"]), 2)) / 2}, "3 in each"),
+        (lambda data: {"behavior_probability": 0.5}, "one entry per row"),
+        (lambda data: {"y": np.column_stack([data["y"]] * 2)}, "`y` must have one reward per row"),
+        (lambda data: {"X": data["X"][:, :0]}, "at least one feature"),
+        (lambda data: {"X_next": data["X"], "y": np.zeros(len(data["y"]))}, "`target_policy_next` must be given"),
+    ],
+)  # fmt: skip
+def test_bad_input_is_refused_in_one_line_and_changes_nothing(change, message):
+    data = logged(seed=4)
+    model = LSTDQ(0.9, 0.5).fit(**data)
+    before = model.coef_.copy()
+    with pytest.raises(InvalidInputError, match=message) as caught:
+        model.fit(**data | change(data))
+    assert "\n" not in str(caught.value)
+    np.testing.assert_array_equal(model.coef_, before)
+
+
+def test_an_action_that_was_never_taken_is_refused_if_the_target_policy_takes_it():
+    data = PROCESS.simulate(6, 4, 1)
+    mu = np.tile([0.5, 0.5, 0.0], (len(data["y"]), 1))
+    data["actions"] = np.minimum(data["actions"], 1)
+    with pytest.raises(InvalidInputError, match="0 for action 2, which the target policy takes with probability"):
+        LSTDQ(0.9, 0.5).fit(**data | {"behavior_probability": mu})
+    LSTDQ(0.9, 0.5).fit(**data | {"behavior_probability": mu, "target_policy": mu})
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"trace": "q"}, "`trace` must be one of"),
+        ({"lmbda": 2.0}, "`lmbda`"),
+        ({"alpha": [1.0, 2.0]}, "9 features"),
+        ({"features": 3}, "`features` must be StateActionFeatures or callable"),
+        ({"features": StateActionFeatures(2)}, r"shape \(\d+, 2\)"),
+        ({"features": lambda X, a: X[:1]}, "`phi` must return one row per pair"),
+    ],
+)
+def test_bad_parameters_are_refused(options, message):
+    with pytest.raises(InvalidInputError, match=message):
+        LSTDQ(**{"gamma": 0.9} | options).fit(**logged())
+
+
+@pytest.mark.parametrize("actions", [0, [], [1, 1], [[1, 2]], 2.5])
+def test_bad_actions_are_refused(actions):
+    with pytest.raises(InvalidInputError, match="`actions`"):
+        StateActionFeatures(actions)
+
+
+def test_actions_and_probabilities_of_horizon_rows_are_not_used():
+    data = logged(p_end=0.0)
+    last = np.isnan(data["y"])
+    actions = np.where(last, np.nan, data["actions"])
+    np.testing.assert_array_equal(
+        LSTDQ(0.9, 0.5).fit(**data | {"actions": actions}).coef_, LSTDQ(0.9, 0.5).fit(**data).coef_
+    )
+
+
+def test_warnings_are_those_of_the_rows_of_states():
+    data = logged(p_end=0.0)
+    y = np.where(np.isnan(data["y"]), 1.0, data["y"])
+    with pytest.warns(UnusedRewardWarning, match="6 rewards"):
+        LSTDQ(0.9, 0.5).fit(**data | {"y": y})
+    full = ~np.isnan(data["y"])
+    rows = {name: values[full] for name, values in data.items()}
+    with pytest.warns(BrokenEpisodeWarning, match="Row 1 of `X`"):
+        LSTDQ(0.9, 0.5).fit(**rows, X_next=rows["X"] + 1.0, target_policy_next=rows["target_policy"])
+
+
+def test_products_of_ratios_that_leave_little_data_are_told():
+    random, T = np.random.default_rng(0), 2000
+    data = {"X": np.ones((T, 1)), "y": random.normal(size=T), "actions": random.integers(2, size=T)}
+    data |= {"episode": np.arange(T) // 50, "terminated": np.arange(T) % 50 == 49}
+    policies = {"target_policy": np.full((T, 2), [0.95, 0.05]), "behavior_probability": np.full(T, 0.5)}
+    with pytest.warns(EffectiveSampleWarning, match="smaller `lmbda`"):
+        LSTDQ(0.99, 0.99, "importance").fit(**data, **policies)
+    LSTDQ(0.99, 0.99, "retrace").fit(**data, **policies)
