@@ -12,8 +12,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped,unused-ignore]
 
+from lstd._kernels.recursive_update import GOES_ON
 from lstd.online import TD, RecursiveLSTD, TrueOnlineTD
-from ratios import Ratio, run_alone
+from lstd.online.recursion import Block
+from ratios import Ratio, in_turn, run_alone
 
 HOW = """\
 Seconds per transition. Each estimator and the NumPy step it stands beside take turns, block by block of transitions, on
@@ -59,6 +61,10 @@ class NumpyLSTD:
         self.theta = theta - q * (phi @ theta) + reward * self.y
         np.multiply(q[:, None], phi_p, out=self.change)
         P -= self.change
+
+    def predict(self, phi: Any) -> float:
+        """Predict the value of a row."""
+        return float(phi @ self.theta)
 
     def sparse_step(self, indices: Any, values: Any, reward: float) -> None:
         """Make one transition with k entries: products in O(nk), the change of P in O(n²)."""
@@ -124,6 +130,46 @@ def lstd_case(n: int, ours_count: int, numpy_count: int, goal: float, seconds: f
             plain.step(rows[t % N_ROWS], REWARD)
 
     return Case(f"`RecursiveLSTD.update`, n = {n}", ours, numpy, ours_count, numpy_count, goal, seconds)
+
+
+def read_case(n: int, ours_count: int, numpy_count: int, seconds: float) -> Case:
+    """Make the case of an update and a prediction for the next row."""
+    rows = list(np.random.RandomState(0).normal(size=(N_ROWS, n)) / np.sqrt(n))
+    model, plain, place = RecursiveLSTD(n, GAMMA, LMBDA, ALPHA), NumpyLSTD(n), [0]
+
+    def ours(count: int) -> None:
+        first = place[0]
+        for t in range(first, first + count):
+            model.update(rows[t % N_ROWS], REWARD, rows[(t + 1) % N_ROWS])
+            model.predict(rows[(t + 1) % N_ROWS])
+        place[0] = first + count
+
+    def numpy(count: int) -> None:
+        for t in range(count):
+            plain.step(rows[t % N_ROWS], REWARD)
+            plain.predict(rows[(t + 1) % N_ROWS])
+
+    what = f"`RecursiveLSTD.update` and `predict` of the next row, n = {n}"
+    return Case(what, ours, numpy, ours_count, numpy_count, 3.0, seconds)
+
+
+def recorded_case(n: int, count: int, asked: bool) -> Ratio:
+    """Time `partial_fit` of a recorded stream beside the compiled loop alone."""
+    X = np.random.RandomState(0).normal(size=(count, n)) / np.sqrt(n)
+    X = np.vstack([X, X[:1]])  # each call goes on where the one before it ended
+    y, numbers = np.full(count, REWARD), np.ones((count, 4))
+    numbers[:, 0] = GAMMA
+    model, twin = (RecursiveLSTD(n, GAMMA, LMBDA, ALPHA) for _ in range(2))
+    block = Block(X[:-1], X[1:], y[:, np.newaxis], numbers, np.full(count, GOES_ON, np.int8))
+    predictions = np.empty((count if asked else 0, 1))
+    ours, beside = in_turn(
+        lambda: model.partial_fit(X[:-1], y, return_predictions=asked),
+        lambda: twin.learn_block(block, 0, predictions),
+        PAIRS,
+    )
+    more = ", with the prediction before each update" if asked else ""
+    claim = f"`RecursiveLSTD.partial_fit` of {count} rows, n = {n}{more}, beside the compiled loop"
+    return Ratio(claim, ours, beside, cost=True, goal=1.2, page=PAGE)
 
 
 def sparse_case(n: int, ours_count: int, numpy_count: int, numpy_sparse: bool) -> Case:
@@ -194,10 +240,12 @@ def stream_case(name: str, n: int, ours_count: int, numpy_count: int) -> Case:
 def cases() -> list[Callable[[], Case]]:
     """List functions that make the cases, so that only one case holds its matrices at a time."""
     return [
-        lambda: lstd_case(10, 5000, 1000, 4.0, 2.5e-6),
+        lambda: lstd_case(10, 5000, 1000, 4.0, 1.5e-6),
         lambda: lstd_case(100, 3000, 500, 5.0),
         lambda: lstd_case(1000, 128, 24, 5.0),
         lambda: lstd_case(3000, 64, 6, 5.0),
+        lambda: read_case(10, 5000, 1000, 4e-6),
+        lambda: read_case(100, 3000, 500, 8e-6),
         lambda: sparse_case(1000, 256, 16, False),
         lambda: sparse_case(1000, 256, 16, True),
         lambda: sparse_case(3000, 128, 6, False),
@@ -230,6 +278,9 @@ def ratios(quick: bool = False) -> Iterator[Ratio]:
             ]
         ours, numpy = zip(*pairs[1:], strict=True)
         yield Ratio(case.what, ours, numpy, goal=case.goal, seconds_goal=case.seconds_goal, page=PAGE)
+    for n, asked in ((10, False), (10, True), (100, True)):
+        with threadpool_limits(limits=1):
+            yield recorded_case(n, 2000 if quick else 20_000, asked)
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 import naive
+from lstd._kernels.recursive_update import N_COUNTS, READING
 from lstd.errors import BrokenEpisodeWarning, IllConditionedWarning, InvalidInputError, LostDigitsWarning
 from lstd.online import TD, RecursiveLSTD, TrueOnlineTD
 from online_streams import (
@@ -270,7 +271,7 @@ BAD_SNAPSHOTS = {
     "text": lambda: "snapshot",
     "empty": dict,
     "damaged": lambda: Damaged(good()),
-    "later version": lambda: broken(version=np.array(5)),
+    "later version": lambda: broken(version=np.array(99)),
     "version is text": lambda: broken(version=np.array("x")),
     "version is NaN": lambda: broken(version=np.array(np.nan)),
     "two versions": lambda: broken(version=np.array([2, 2])),
@@ -279,10 +280,10 @@ BAD_SNAPSHOTS = {
     "other matrices": lambda: broken(matrices=np.zeros((2, 3, 3))),
     "other boundary": lambda: broken(boundary=np.zeros((1, 5))),
     "other panels": lambda: broken(panels=np.zeros((4, 2, 5))),
-    "other panels, other counts": lambda: broken(panels=np.zeros((4, 0, 5)), counts=np.zeros(11, int)),
-    "negative counts": lambda: broken(counts=np.full(11, -1)),
-    "large counts": lambda: broken(counts=np.full(11, 99)),
-    "unknown way of reading": lambda: changed("counts", -1, 3),
+    "other panels, other counts": lambda: broken(panels=np.zeros((4, 0, 5)), counts=np.zeros(N_COUNTS, int)),
+    "negative counts": lambda: broken(counts=np.full(N_COUNTS, -1)),
+    "large counts": lambda: broken(counts=np.full(N_COUNTS, 99)),
+    "unknown way of reading": lambda: changed("counts", READING, 3),
     "counts are floats": lambda: broken(counts=good()["counts"].astype(float)),
     "two intervals": lambda: broken(check_every=np.array([1, 2])),
     "interval is a float": lambda: broken(check_every=np.array(10.0)),
@@ -294,6 +295,7 @@ BAD_SNAPSHOTS = {
     "discount of 2": lambda: changed("scalars", 1, 2.0),
     "discount of NaN": lambda: changed("scalars", 2, np.nan),
     "sums of NaN": lambda: changed("vectors", (3, 0), np.nan),
+    "fraction of 2": lambda: changed("scalars", 4, 2.0),
     "infinite matrix": lambda: changed("matrices", (1, 0, 0), np.inf),
     "infinite boundary": lambda: changed("boundary", (0, 0), np.inf),
     "scale of zero": lambda: changed("vectors", (7, 0), 0.0),

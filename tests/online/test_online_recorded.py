@@ -124,13 +124,14 @@ def test_several_rewards_survive_lost_digits():
 @compiled_only
 def test_the_compiled_kernel_of_several_rewards_is_its_python_body():
     random = np.random.default_rng(0)
-    state, others = random.normal(size=(kernels.N_VECTORS + 16 + 2 * BLOCK, BLOCK)), random.normal(size=(2, 3, BLOCK))
-    counts = np.zeros(kernels.N_COUNTS, dtype=np.int64)
-    counts[[kernels.FEATURES, kernels.PANEL, kernels.WAITING_INVERSE]] = BLOCK, 4, 2
-    rewards, twin = random.normal(size=3), others.copy()
-    kernels.follow(rewards, state, counts, others)
-    PYTHON.recursive.follow(rewards, state, counts, twin)
-    assert_close(others, twin, "recursions")
+    state = random.normal(size=(kernels.N_VECTORS + 16 + 2 * BLOCK + 2 * 3, BLOCK))
+    counts = state[kernels.COUNTS].view(np.int64)
+    counts[:] = 0
+    counts[[kernels.FEATURES, kernels.PANEL, kernels.OTHERS, kernels.WAITING_INVERSE]] = BLOCK, 4, 3, 2
+    rewards, twin = random.normal(size=3), state.copy()
+    kernels.follow(rewards, state)
+    PYTHON.recursive.follow(rewards, twin)
+    assert_close(state[-6:], twin[-6:], "recursions")
 
 
 def test_one_reward_is_the_first_of_several():

@@ -25,6 +25,7 @@ from numba import types
 
 from lstd._kernels.blocked import (
     BLOCK,
+    LARGEST,
     add,
     add_both,
     beyond,
@@ -43,32 +44,45 @@ from lstd._kernels.blocked import (
 from lstd._kernels.compilation import kernel
 
 # The state is one array. Its rows are these vectors, then four panels with a row per gathered change, then the two
-# matrices. P = INVERSE − Σ_k Q_kᵀR_k over the rows of the first two panels, Aᵀ = SYSTEM − Σ_k Q_kᵀR_k over
-# those of the others. P_NEXT and NEXT_P are products with INVERSE alone; SCALE is the caller's. Vectors after SCALARS
-# are scratch.
-Y, WEIGHTS, TRACE, MOMENT, NEXT, P_NEXT, NEXT_P, SCALE, SCALARS, PHI, P_PHI, PHI_P, CHANGE, LANES = range(14)
+# matrices, then θ of each reward after the first, then b of these. P = INVERSE − Σ_k Q_kᵀR_k over the rows of the first
+# two panels, Aᵀ = SYSTEM − Σ_k Q_kᵀR_k over those of the others. P_NEXT and NEXT_P are products with INVERSE alone;
+# SCALE is the caller's. COUNTS are integers in the same memory, as each array among the arguments of a call takes
+# 50 ns. Vectors after COUNTS are scratch.
+Y, WEIGHTS, TRACE, MOMENT, NEXT, P_NEXT, NEXT_P, SCALE, SCALARS, COUNTS, PHI, P_PHI, PHI_P, CHANGE, LANES = range(15)
 N_VECTORS = LANES + 8
 Q_INVERSE, R_INVERSE, Q_SYSTEM, R_SYSTEM = range(4)
 INVERSE, SYSTEM = range(2)
 # Entries of SCALARS: λ; the discount of the transition before, for the trace, and times its weight, for A (0 where that
-# one is closed); one entry of the caller's; weight and trace coefficient of the transition to take, 1 between calls.
-LMBDA, DECAY, BOOTSTRAP, CONDITION, WEIGHT, COEFFICIENT = range(6)
-N_SCALARS = 4  # of the state between transitions
-# Counts: features, rows of a panel; changes waiting in the panels; whether P_NEXT and NEXT_P are products with NEXT;
-# transitions so far, and the transition to check at.
-FEATURES, PANEL, WAITING_INVERSE, WAITING_SYSTEM, AHEAD, UPDATES, CHECK_AT = range(7)
-N_COUNTS = 11  # the others are the caller's
+# one is closed); one entry of the caller's; the fraction of the boundary term that weights are read with; weight and
+# trace coefficient of the transition to take, 1 between calls.
+LMBDA, DECAY, BOOTSTRAP, CONDITION, FRACTION, WEIGHT, COEFFICIENT = range(7)
+N_SCALARS = 5  # of the state between transitions
+# Counts: features, rows of a panel, rewards after the first; changes waiting in the panels; whether P_NEXT and NEXT_P
+# are products with NEXT; transitions so far, the transition to check at, and how weights are read.
+FEATURES, PANEL, OTHERS, WAITING_INVERSE, WAITING_SYSTEM, AHEAD, UPDATES, CHECK_AT, READING = range(9)
+N_COUNTS = 12  # the others are the caller's
+FAST = 0  # the READING that needs no correction
+GROWN = 100.0  # a read-out that may multiply errors by more than this is corrected
 
 # What a transition returns. CHECK: done, and a check is due. After a negative code nothing has changed. BAD: an
 # argument is invalid, or so large that the sums would overflow. JUMP: `x` is not the `x_next` of the last transition.
+# ASK: of recorded rows, one that the caller must learn.
 DONE, CHECK = range(2)
-BAD, JUMP = -1, -2
+BAD, JUMP, ASK = -1, -2, -3
+# Kinds of recorded rows: the successor is the next row, or terminal; none is known; the episode is cut off there.
+GOES_ON, TERMINATES, WAITS, IS_CUT = range(4)
 
 COLUMNS = 512  # of a matrix changed at a time: as much of a panel stays in the cache
 LOST = 1e-6  # a denominator this much smaller than its terms, or larger than 1 / LOST, loses six digits: check at once
 # Largest feature and entry of the trace, and its square the largest product of trace and reward: products are then so
 # far below the largest float64, 1.8e308, that no stream is long enough for their sums to reach it.
 HUGE = 1e145
+
+
+@kernel
+def counts_of(state):  # type: ignore[no-untyped-def]
+    """Return a view of the counts."""
+    return state[COUNTS].view(np.int64)
 
 
 @kernel
@@ -87,6 +101,13 @@ def matrix(state, counts, which):  # type: ignore[no-untyped-def]
 
 
 @kernel
+def others_of(state, counts):  # type: ignore[no-untyped-def]
+    """Return a view (2, m, …) of θ and b of the rewards after the first."""
+    first, more = N_VECTORS + 4 * counts[PANEL] + 2 * state.shape[1], counts[OTHERS]
+    return state[first : first + 2 * more].reshape((2, more, state.shape[1]))
+
+
+@kernel
 def rows_of(counts):  # type: ignore[no-untyped-def]
     """Return how many rows of a matrix may be other than zero, rounded up to a multiple of four."""
     return (counts[FEATURES] + 3) // 4 * 4
@@ -99,8 +120,9 @@ def lanes_of(state):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def step(x, x_next, reward, discount, ratio, terminated, state, counts):  # type: ignore[no-untyped-def]
+def step(x, x_next, reward, discount, ratio, terminated, state):  # type: ignore[no-untyped-def]
     """Take one transition with features `x` and `x_next` (n,); return one of the codes above."""
+    counts = counts_of(state)
     n = counts[FEATURES]
     if len(x) != n or len(x_next) != n or not valid(reward, discount, ratio):
         return BAD
@@ -118,9 +140,10 @@ def step(x, x_next, reward, discount, ratio, terminated, state, counts):  # type
 
 @kernel
 def step_sparse(  # type: ignore[no-untyped-def]
-    indices, values, next_indices, next_values, reward, discount, ratio, terminated, state, counts
+    indices, values, next_indices, next_values, reward, discount, ratio, terminated, state
 ):
     """Take one transition as `step` does; features have `values` at increasing `indices`."""
+    counts = counts_of(state)
     n = counts[FEATURES]
     if len(indices) != len(values) or len(next_indices) != len(next_values):
         return BAD
@@ -140,6 +163,109 @@ def step_sparse(  # type: ignore[no-untyped-def]
     for j in range(len(indices)):
         add(values[j], change, system[indices[j]])
     return finish(lost, discount, terminated, state, counts)
+
+
+@kernel
+def stream(X, X_next, y, numbers, kinds, first, predictions, state):  # type: ignore[no-untyped-def]
+    """Take the transitions of recorded rows from `first` on, as `step` does; return the next row and a code.
+
+    `X`, `X_next` (T, n), `y` (T, m); `numbers` (T, 4): discount, importance ratio, weight, trace coefficient. Fills
+    `predictions`, (T, m) or with no rows, with those for each row before its transition. Stops after a row at which a
+    check is due, and with a negative code before a row that the caller must learn.
+    """
+    m = y.shape[1]
+    for t in range(first, len(y)):
+        if kinds[t] == IS_CUT or beyond(y[t, 1:], HUGE) > 0:
+            return t, ASK
+        if len(predictions) > 0 and not predict(X[t], predictions[t], state):
+            return t, ASK
+        if kinds[t] == WAITS:
+            continue
+        terminated = kinds[t] == TERMINATES
+        state[SCALARS, WEIGHT], state[SCALARS, COEFFICIENT] = numbers[t, 2], numbers[t, 3]
+        successor = X[t] if terminated else X_next[t]
+        code = step(X[t], successor, y[t, 0], numbers[t, 0], numbers[t, 1], terminated, state)
+        if code >= DONE and m > 1:
+            follow(y[t, 1:], state)
+        state[SCALARS, WEIGHT] = state[SCALARS, COEFFICIENT] = 1.0
+        if code < DONE:
+            return t, code
+        if code > DONE:
+            return t + 1, code
+    return len(y), DONE
+
+
+# ---------------------------------------------------------------- predictions
+
+
+@kernel
+def value(x, state):  # type: ignore[no-untyped-def]
+    """Return the prediction for `x` (n,); NaN if it needs a correction, or a check of `x`.
+
+    xᵀθ_c = xᵀθ + c xᵀy φ₊ᵀθ / (1 − c φ₊ᵀy): the read-out of the weights, with a fraction c of the boundary term.
+    """
+    found = read_out(x, state[WEIGHTS], along(x, state), state)
+    return found if counts_of(state)[OTHERS] == 0 and abs(found) <= LARGEST else np.nan
+
+
+@kernel
+def predict(x, values, state):  # type: ignore[no-untyped-def]
+    """Fill `values` (m,) with what `value` is for each reward; return whether all are finite."""
+    others, a = others_of(state, counts_of(state)), along(x, state)
+    if len(values) != 1 + others.shape[1]:
+        return False
+    values[0] = read_out(x, state[WEIGHTS], a, state)
+    for j in range(1, len(values)):
+        values[j] = read_out(x, others[0, j - 1], a, state)
+    return beyond(values, LARGEST) == 0
+
+
+@kernel
+def along(x, state):  # type: ignore[no-untyped-def]
+    """Return c xᵀy / (1 − c φ₊ᵀy), or NaN."""
+    counts = counts_of(state)
+    if counts[READING] != FAST or len(x) != counts[FEATURES]:
+        return np.nan
+    c = state[SCALARS, FRACTION] * state[SCALARS, BOOTSTRAP]
+    if c == 0.0:
+        return 0.0
+    next_y, size = dot_and_size(state[NEXT], state[Y], len(x))
+    rest = 1.0 - c * next_y
+    return c * dot(x, state[Y]) / rest if 1.0 + c * size / abs(rest) <= GROWN else np.nan
+
+
+@kernel
+def read_out(x, theta, a, state):  # type: ignore[no-untyped-def]
+    """Return xᵀθ + a φ₊ᵀθ, NaN if `a` is."""
+    if a == 0.0:
+        return dot(x, theta)
+    return dot(x, theta) + a * dot(theta[: len(x)], state[NEXT]) if a == a else a
+
+
+@kernel
+def dot(x, a):  # type: ignore[no-untyped-def]
+    """Return xᵀa over the entries of `x`, whose length may be no multiple of BLOCK."""
+    s0, s1, s2, s3 = 0.0, 0.0, 0.0, 0.0
+    whole = len(x) // 4 * 4
+    for i in range(0, whole, 4):
+        s0 += x[i] * a[i]
+        s1 += x[i + 1] * a[i + 1]
+        s2 += x[i + 2] * a[i + 2]
+        s3 += x[i + 3] * a[i + 3]
+    for i in range(whole, len(x)):
+        s0 += x[i] * a[i]
+    return (s0 + s1) + (s2 + s3)
+
+
+@kernel
+def dot_and_size(a, b, n):  # type: ignore[no-untyped-def]
+    """Return aᵀb and |a|ᵀ|b| over n entries."""
+    total, size = 0.0, 0.0
+    for i in range(n):
+        term = a[i] * b[i]
+        total += term
+        size += abs(term)
+    return total, size
 
 
 # ---------------------------------------------------------------- checks
@@ -220,9 +346,10 @@ def move(  # type: ignore[no-untyped-def]
 
 
 @kernel
-def follow(rewards, state, counts, others):  # type: ignore[no-untyped-def]
-    """Update θ and b, `others` (2, m, …), of m more rewards of the transition that was just taken."""
-    phi, y, z, lanes = state[PHI], state[Y], state[TRACE], lanes_of(state)
+def follow(rewards, state):  # type: ignore[no-untyped-def]
+    """Update θ and b of the rewards after the first, of the transition that was just taken."""
+    counts = counts_of(state)
+    phi, y, z, lanes, others = state[PHI], state[Y], state[TRACE], lanes_of(state), others_of(state, counts)
     q = panel(state, counts, Q_INVERSE)[counts[WAITING_INVERSE] - 1]
     for j in range(len(rewards)):
         theta, b, gain = others[0, j], others[1, j], state[SCALARS, WEIGHT] * rewards[j]
@@ -383,11 +510,17 @@ def apply_four(row0, row1, row2, row3, Q, r0, r1, r2, r3, i, k):  # type: ignore
 # ---------------------------------------------------------------- signatures: other argument types are not compiled
 
 _ROW = types.Array(types.float64, 1, "C", readonly=True)
+_ROWS = types.Array(types.float64, 2, "C", readonly=True)
 _INDICES = types.Array(types.int64, 1, "C", readonly=True)
 _NUMBERS = (types.float64, types.float64, types.float64, types.boolean)
-_STATE = (types.float64[:, ::1], types.int64[::1])
+_STATE = types.float64[:, ::1]
 SIGNATURES = {
-    "step": (_ROW, _ROW, *_NUMBERS, *_STATE),
-    "step_sparse": (_INDICES, _ROW, _INDICES, _ROW, *_NUMBERS, *_STATE),
-    "follow": (_ROW, *_STATE, types.float64[:, :, ::1]),
-}
+    "step": (_ROW, _ROW, *_NUMBERS, _STATE),
+    "step_sparse": (_INDICES, _ROW, _INDICES, _ROW, *_NUMBERS, _STATE),
+    "follow": (_ROW, _STATE),
+    "stream": (
+        _ROWS, _ROWS, _ROWS, types.float64[:, ::1], types.int8[::1], types.int64, types.float64[:, ::1], _STATE,
+    ),
+    "value": (_ROW, _STATE),
+    "predict": (_ROW, types.float64[::1], _STATE),
+}  # fmt: skip

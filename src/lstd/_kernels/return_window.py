@@ -22,13 +22,14 @@ FIRST, SIZE, OLDER = range(3)  # counts: place of the oldest row, rows in the wi
 
 
 @kernel
-def push(prediction, reward, numbers, columns, factors, tail, counts, errors):  # type: ignore[no-untyped-def]
+def push(  # type: ignore[no-untyped-def]
+    prediction, reward, discount, ratio, coefficient, columns, factors, tail, counts, errors
+):
     """Add a transition; put prediction − return of the row that it completes into `errors`, and return their number.
 
-    `prediction`, `reward` (m,); `numbers`: discount on leaving, importance ratio, trace coefficient on arrival. `tail`
-    (m + 1,) ends with its factor.
+    `prediction`, `reward` (m,), discount on leaving, importance ratio, trace coefficient on arrival. `tail` (m + 1,)
+    ends with its factor.
     """
-    discount, ratio, coefficient = numbers
     h, m = columns.shape[1], len(prediction)
     completed = 0
     if counts[SIZE] > 0:
@@ -111,6 +112,6 @@ def close(values, columns, factors, tail, counts, errors):  # type: ignore[no-un
 _VECTOR = types.Array(types.float64, 1, "C", readonly=True)
 _STATE = (types.float64[:, :, ::1], types.float64[:, ::1], types.float64[::1], types.int64[::1], types.float64[:, ::1])
 SIGNATURES = {
-    "push": (_VECTOR, _VECTOR, types.UniTuple(types.float64, 3), *_STATE),
+    "push": (_VECTOR, _VECTOR, types.float64, types.float64, types.float64, *_STATE),
     "close": (_VECTOR, *_STATE),
 }

@@ -82,7 +82,7 @@ class CompletedReturns:
             Importance ratio of the transition, and trace coefficient on arrival in its row.
         """
         given = np.ascontiguousarray(predictions, np.float64), np.ascontiguousarray(rewards, np.float64)
-        count = kernels.push(*given, (float(discount), float(ratio), float(coefficient)), *self._state)
+        count = kernels.push(*given, float(discount), float(ratio), float(coefficient), *self._state)
         return self._errors[:count].copy()
 
     def close(self, values: Any = None) -> Array:

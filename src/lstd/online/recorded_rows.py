@@ -5,12 +5,17 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import sparse
 
+from lstd._kernels.recursive_update import GOES_ON, IS_CUT, TERMINATES, WAITS
 from lstd.data.parsing import same_id
 from lstd.data.rows import Rows
 from lstd.errors import InvalidInputError
+from lstd.online.recursion import Block, Recursion
 from lstd.online.transition import Array
+
+ENTRIES_AT_ONCE = 2**20  # of features, converted at a time
 
 
 class OpenEnd(NamedTuple):
@@ -41,32 +46,74 @@ def goes_on(rows: Rows, episode: Any, successors: bool, missing: bool) -> bool:
     return continues
 
 
-def learn(model: Any, rows: Rows, before: OpenEnd | None, predictions: Array | None) -> OpenEnd | None:
+def learn(model: Recursion, rows: Rows, before: OpenEnd | None, predictions: Array | None) -> OpenEnd | None:
     """Update a recursive estimator with at least one row, the first of which goes on after `before`.
 
     Returns the end of the rows, None if it terminated.
 
     `predictions` (T,) or (T, m) is filled with those for each row before its transition is learned.
     """
-    end = len(rows) - 1
-    cut = rows.last & ~rows.terminated
-    cut[end] = False  # not known yet
+    end, kinds = len(rows) - 1, _kinds(rows)
     if before is not None and before.pending is not None:
-        model.update(x_next=_row(rows.X, 0), truncated=bool(cut[0]), **before.pending)
-    for t in range(end + 1):
-        x = _row(rows.X, t)
-        if predictions is not None:
-            predictions[t] = model.predict(x)
-        if rows.terminated[t]:
-            model.update(x_next=None, terminated=True, **_numbers(rows, t, x))
-        elif rows.X_next is not None:
-            model.update(x_next=_row(rows.X_next, t), truncated=bool(cut[t]), **_numbers(rows, t, x))
-        elif not rows.last[t]:
-            model.update(x_next=_row(rows.X, t + 1), truncated=bool(cut[t + 1]), **_numbers(rows, t, x))
+        model.update(x_next=_row(rows.X, 0), truncated=end > 0 and bool(kinds[0] == WAITS), **before.pending)
+    asked = np.empty((0, rows.y.shape[1])) if predictions is None else predictions.reshape(rows.y.shape)
+    first = 0
+    while first <= end:
+        stop = min(end + 1, first + max(1, ENTRIES_AT_ONCE // rows.n_features))
+        block, t = _block(rows, kinds, first, stop), first
+        while t < stop:
+            if block is not None:
+                t = first + model.learn_block(block, t - first, asked[first:stop])
+            if t < stop:
+                if predictions is not None:
+                    predictions[t] = model.predict(_row(rows.X, t))
+                _learn_row(model, rows, kinds, t)
+                t += 1
+        first = stop
     if rows.terminated[end]:
         return None
     pending = None if rows.X_next is not None else _numbers(rows, end, _copy(_row(rows.X, end)))
     return OpenEnd(model.n_updates, rows.last_episode, pending, bool(rows.y_missing[end]))
+
+
+def _kinds(rows: Rows) -> NDArray[np.int8]:
+    """Return what follows each row: `GOES_ON`, `TERMINATES`, `WAITS` or `IS_CUT`."""
+    kinds = np.full(len(rows), GOES_ON, np.int8)
+    cut = rows.last & ~rows.terminated
+    cut[-1] = False  # not known yet
+    if rows.X_next is not None:
+        kinds[cut] = IS_CUT
+    else:
+        kinds[:-1][cut[1:] & ~rows.last[:-1]] = IS_CUT  # the row before a horizon row
+        kinds[rows.last & ~rows.terminated] = WAITS
+    kinds[rows.terminated] = TERMINATES
+    return kinds
+
+
+def _block(rows: Rows, kinds: NDArray[np.int8], first: int, stop: int) -> Block | None:
+    """Return dense rows in the form of the compiled loop; None for sparse rows."""
+    if sparse.issparse(rows.X):
+        return None
+    part = slice(first, stop)
+    successors = rows.X[first + 1 : stop + 1] if rows.X_next is None else rows.X_next[part]
+    X, X_next, y = (np.ascontiguousarray(values, np.float64) for values in (rows.X[part], successors, rows.y[part]))
+    numbers = np.ones((stop - first, 4))
+    numbers[:, 0], numbers[:, 1] = rows.discount[part], rows.ratios[part]
+    for column, values in ((2, rows.weights), (3, rows.coefficients)):
+        if values is not None:
+            numbers[:, column] = values[part]
+    return Block(X, X_next, y, numbers, kinds[part])
+
+
+def _learn_row(model: Recursion, rows: Rows, kinds: NDArray[np.int8], t: int) -> None:
+    """Learn one row by `update`, unless its successor is not known."""
+    if kinds[t] == WAITS:
+        return
+    terminated, x_next = bool(kinds[t] == TERMINATES), None
+    if not terminated:
+        x_next = _row(rows.X, t + 1) if rows.X_next is None else _row(rows.X_next, t)
+    numbers = _numbers(rows, t, _row(rows.X, t))
+    model.update(x_next=x_next, terminated=terminated, truncated=bool(kinds[t] == IS_CUT), **numbers)
 
 
 def _numbers(rows: Rows, t: int, x: Any) -> dict[str, Any]:

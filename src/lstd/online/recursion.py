@@ -15,22 +15,38 @@ check.
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy import ndarray
+from numpy.typing import NDArray
 
 from lstd._kernels import recursive_update as kernels
-from lstd._kernels.recursive_update import CHECK_AT, INVERSE, MOMENT, NEXT, SCALE, SYSTEM, TRACE, UPDATES, WEIGHTS, Y
+from lstd._kernels.recursive_update import (
+    CHECK_AT,
+    DONE,
+    FAST,
+    INVERSE,
+    MOMENT,
+    NEXT,
+    READING,
+    SCALE,
+    SYSTEM,
+    TRACE,
+    UPDATES,
+    WEIGHTS,
+    Y,
+)  # fmt: skip
 from lstd.errors import LostDigitsWarning, warn
 from lstd.online.precision import condition_number, factorise, relative_size, scales
 from lstd.online.predictor import OnlinePredictor
 from lstd.online.transition import Array, aligned, compiled, padded
 from lstd.statistics.solve import solve
 
-# Counts that follow the counts of the kernels: the transition of the last check, repairs, transitions between two
-# checks, and how weights are read.
-CHECKED_AT, REPAIRS, INTERVAL, READING = range(CHECK_AT + 1, CHECK_AT + 5)
-FAST, CORRECTED, SOLVED = range(3)
+# Counts that follow the counts of the kernels: the transition of the last check, repairs, and transitions between two
+# checks.
+CHECKED_AT, REPAIRS, INTERVAL = range(READING + 1, READING + 4)
+CORRECTED, SOLVED = FAST + 1, FAST + 2
 
 # Each update may add the unit roundoff times the condition number to the error of P. Up to FAST_BELOW, the error stays
 # below TOLERANCE for thousands of updates. A correction multiplies the error of the weights by the error of P; several
@@ -40,9 +56,18 @@ FAST_BELOW, TOLERANCE = 1e6, 1e-8
 SOLVED_ABOVE, CORRECTABLE = 1e8, 1e-3
 _INVERSE_VECTORS = [WEIGHTS, Y, kernels.P_NEXT, kernels.NEXT_P, kernels.P_PHI, kernels.PHI_P]
 _EPS = float(np.finfo(np.float64).eps)
-_GROWN = 100.0  # a read-out that may multiply errors by more than this is corrected
 _CORRECTIONS = 6
 _SHORTEST = 16  # updates between two checks, or n / 8
+
+
+class Block(NamedTuple):
+    """Recorded rows in the form of `recursive_update.stream`."""
+
+    X: Array  # (T, n)
+    X_next: Array  # (T, n)
+    y: Array  # (T, m)
+    numbers: Array  # (T, 4)
+    kinds: NDArray[np.int8]
 
 
 class Recursion(OnlinePredictor):
@@ -59,17 +84,18 @@ class Recursion(OnlinePredictor):
         self.n_rewards = n_rewards
         self.lmbda, self.alpha, self.variant, self.check_every = lmbda, alpha, variant, check_every
         length, waiting = padded(n), _panel(n)
-        self._state = aligned(kernels.N_VECTORS + 4 * waiting + 2 * length, length)
-        self._counts = np.zeros(kernels.N_COUNTS, np.int64)
+        others = 0 if n_rewards is None else n_rewards - 1
+        self._state = aligned(kernels.N_VECTORS + 4 * waiting + 2 * length + 2 * others, length)
+        self._counts = self._view_of_counts()
         first = min(check_every, max(_SHORTEST, n))
-        self._counts[[kernels.FEATURES, kernels.PANEL, CHECK_AT, INTERVAL]] = n, waiting, first, first
-        self._scalars[[kernels.LMBDA, kernels.CONDITION, kernels.WEIGHT, kernels.COEFFICIENT]] = lmbda, 1.0, 1.0, 1.0
+        self._counts[[kernels.FEATURES, kernels.PANEL, kernels.OTHERS]] = n, waiting, others
+        self._counts[[CHECK_AT, INTERVAL]] = first
+        self._scalars[[kernels.CONDITION, kernels.WEIGHT, kernels.COEFFICIENT]] = 1.0
+        self._scalars[[kernels.LMBDA, kernels.FRACTION]] = lmbda, self._boundary_fraction(variant)
         self._state[SCALE, :n] = 1.0
         self._matrices[INVERSE, np.arange(n), np.arange(n)] = 1.0 / np.where(alpha > 0.0, alpha, 1.0)
         if not np.all(alpha > 0.0):  # no inverse yet: a check recomputes it once the data determine the weights
             self._counts[READING] = SOLVED
-        # θ and b of the rewards after the first, unless the reward is a number
-        self._others = None if n_rewards is None else aligned(2, n_rewards - 1, length)
         self._boundary: Array | None = None  # B, from the first truncated end on
         self._read: tuple[int, float, Array] | None = None  # update, fraction and weights of the last slow reading
         self._compile()
@@ -78,11 +104,17 @@ class Recursion(OnlinePredictor):
         self.__dict__.update(state)
         self._state = aligned(*state["_state"].shape)
         self._state[:] = state["_state"]
+        self._counts = self._view_of_counts()
         self._compile()  # a new process compiles its own
+
+    def _view_of_counts(self) -> NDArray[np.int64]:
+        counts: NDArray[np.int64] = self._state[kernels.COUNTS].view(np.int64)[: kernels.N_COUNTS]
+        return counts
 
     def _compile(self) -> None:
         self._typed, self._typed_sparse = compiled(kernels, "step"), False
-        self._direct = self._typed and self._others is None  # an update with numbers needs no conversion
+        self._direct = self._typed and self.n_rewards is None  # an update with numbers needs no conversion
+        compiled(kernels, "value" if self.n_rewards is None else "predict")
 
     @property
     def n_updates(self) -> int:
@@ -107,8 +139,28 @@ class Recursion(OnlinePredictor):
     @property
     def _matrices(self) -> Array:
         """View of the matrices, (2, rows, columns)."""
-        length = self._state.shape[1]
-        return self._state[-2 * length :].reshape(2, length, length)
+        length, first = self._state.shape[1], kernels.N_VECTORS + 4 * int(self._counts[kernels.PANEL])
+        return self._state[first : first + 2 * length].reshape(2, length, length)
+
+    @property
+    def _others(self) -> Array:
+        """View of θ and b of the rewards after the first, (2, m − 1, columns)."""
+        more = int(self._counts[kernels.OTHERS])
+        return self._state[len(self._state) - 2 * more :].reshape(2, more, self._state.shape[1])
+
+    def learn_block(self, block: Block, first: int, predictions: Array) -> int:
+        """Learn the rows of a block from `first` on; returns the row at which :meth:`update` must go on.
+
+        `predictions`, (T, m) or with no rows, is filled with those for each row before its transition is learned.
+        """
+        compiled(kernels, "stream")
+        while first < len(block.y):
+            first, code = kernels.stream(*block, first, predictions, self._state)
+            if code < DONE:
+                break
+            if code != DONE:
+                self._check()
+        return int(first)
 
     # ------------------------------------------------------------ the system
 
@@ -119,7 +171,7 @@ class Recursion(OnlinePredictor):
     @np.errstate(over="ignore", invalid="ignore")
     def _truncate(self) -> int:
         """Add the boundary term of the last transition to A and end the episode; returns a code of `kernels`."""
-        code, ahead = kernels.DONE, self._scalars[kernels.BOOTSTRAP]
+        code, ahead = DONE, self._scalars[kernels.BOOTSTRAP]
         if ahead != 0.0:
             n, fraction = self.n_features, self._boundary_fraction(self.variant)
             if self._boundary is None:
@@ -146,11 +198,11 @@ class Recursion(OnlinePredictor):
         self._subtract_outer(SYSTEM, -phi, -c * self._state[TRACE])
         y -= q * (phi @ y)
         theta -= q * (phi @ theta)
-        for theta in () if self._others is None else self._others[0]:
+        for theta in self._others[0]:
             theta -= q * (phi @ theta)
         self._scalars[kernels.BOOTSTRAP] = 0.0
         kept = abs(1.0 - next_y) >= kernels.LOST * (1.0 + abs(next_y)) and abs(1.0 - next_y) * kernels.LOST <= 1.0
-        return kernels.DONE if kept else kernels.CHECK
+        return DONE if kept else kernels.CHECK
 
     def _subtract_outer(self, which: int, q: Array, r: Array) -> None:
         """Subtract q rᵀ from a matrix by appending it to the panel."""
@@ -194,6 +246,21 @@ class Recursion(OnlinePredictor):
 
     # ------------------------------------------------------------ readings
 
+    def predict(self, x: Any) -> Any:
+        if type(x) is ndarray and self._typed:  # no conversion needed
+            try:
+                if self.n_rewards is None:
+                    found = kernels.value(x, self._state)
+                    if found == found:
+                        return found
+                else:
+                    values = np.empty(self.n_rewards)
+                    if kernels.predict(x, values, self._state):
+                        return values
+            except Exception:  # arguments of other types are converted below, or raise
+                pass
+        return super().predict(x)
+
     def _weights(self, fraction: float) -> Array:
         """Read the weights of the variant that subtracts a fraction of the boundary terms."""
         if self._read is not None and self._read[:2] == (self.n_updates, fraction):
@@ -216,7 +283,7 @@ class Recursion(OnlinePredictor):
         found, corrected = [], False
         for column, moment in self._columns():
             theta, grown = self._read_out(column, fraction)
-            if not (self._counts[READING] == FAST and grown <= _GROWN and np.isfinite(theta).all()):
+            if not (self._counts[READING] == FAST and grown <= kernels.GROWN and np.isfinite(theta).all()):
                 within = self._scalars[kernels.CONDITION] * grown <= SOLVED_ABOVE
                 if not (within and self._correct(theta, moment, fraction)):
                     return None
@@ -230,8 +297,7 @@ class Recursion(OnlinePredictor):
     def _columns(self) -> list[tuple[Array, Array]]:
         """Return views of θ and b of each reward, (n,) each."""
         n = self.n_features
-        first = self._state[WEIGHTS, :n], self._state[MOMENT, :n]
-        return [first] if self._others is None else [first, *zip(*self._others[:, :, :n], strict=True)]
+        return [(self._state[WEIGHTS, :n], self._state[MOMENT, :n]), *zip(*self._others[:, :, :n], strict=True)]
 
     def _read_out(self, column: Array, fraction: float) -> tuple[Array, float]:
         """Compute θ_c = θ + c y (φ₊ᵀθ) / (1 − c φ₊ᵀy), and the factor by which this may multiply errors."""

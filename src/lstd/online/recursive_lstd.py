@@ -191,11 +191,9 @@ class RecursiveLSTD(Recursion):
         if self._direct and terminated is False and truncated is False:  # no conversion needed
             try:
                 if type(x) is ndarray:
-                    code = step(x, x_next, reward, discount, importance_ratio, False, self._state, self._counts)
+                    code = step(x, x_next, reward, discount, importance_ratio, False, self._state)
                 elif self._typed_sparse and len(x) == 2 and len(x_next) == 2:
-                    code = step_sparse(
-                        *x, *x_next, reward, discount, importance_ratio, False, self._state, self._counts
-                    )
+                    code = step_sparse(*x, *x_next, reward, discount, importance_ratio, False, self._state)
             except Exception:  # arguments of other types are converted below, or raise
                 code = kernels.BAD
             if code == DONE:
@@ -213,25 +211,25 @@ class RecursiveLSTD(Recursion):
         truncated = check_flag("truncated", truncated)
         x_next = x if terminated else x_next
         rest = None
-        if self._others is not None:
-            rest = transition.check_rewards(reward, self._others.shape[1] + 1)
+        if self.n_rewards is not None:
+            rest = transition.check_rewards(reward, self.n_rewards)
             reward, rest = float(rest[0]), rest[1:]
         numbers = (reward, discount, importance_ratio, terminated)
         code = kernels.BAD
         if self._typed:
             with contextlib.suppress(Exception):
                 if type(x) is ndarray:
-                    code = kernels.step(x, x_next, *numbers, self._state, self._counts)
+                    code = kernels.step(x, x_next, *numbers, self._state)
                 else:
                     self._typed_sparse = transition.compiled(kernels, "step_sparse")
                     n = self.n_features
                     rows = *transition.sparse_parts(x, n), *transition.sparse_parts(x_next, n)
-                    code = kernels.step_sparse(*rows, *numbers, self._state, self._counts)
+                    code = kernels.step_sparse(*rows, *numbers, self._state)
         if code < DONE:
             code = self._convert_and_step(x, x_next, *numbers)
         if rest is not None:
             transition.compiled(kernels, "follow")
-            kernels.follow(rest, self._state, self._counts, self._others)
+            kernels.follow(rest, self._state)
         return max(int(code), self._truncate()) if truncated else int(code)
 
     def _convert_and_step(
@@ -240,7 +238,7 @@ class RecursiveLSTD(Recursion):
         """Check each argument and learn the transition; first adds a boundary term if `x` is not the last `x_next`."""
         numbers = transition.check_numbers(reward, discount, importance_ratio)
         row, successor = transition.check_pair(x, x_next, terminated, self.n_features)
-        rest = (*numbers, terminated, self._state, self._counts)
+        rest = (*numbers, terminated, self._state)
         if isinstance(row, SparseRow):
             transition.compiled(kernels, "step_sparse")
             learn, arguments = kernels.step_sparse, (*row, *successor, *rest)
@@ -418,7 +416,7 @@ class RecursiveLSTD(Recursion):
         return {
             "vectors": self._state[: kernels.SCALARS, :n], "scalars": self._scalars[: kernels.N_SCALARS],
             "panels": self._panels[:, :, :n], "matrices": self._matrices[:, :n, :n], "counts": self._counts,
-            "others": np.zeros(0) if self._others is None else self._others[:, :, :n],
+            "others": np.zeros(0) if self.n_rewards is None else self._others[:, :, :n],
         }  # fmt: skip
 
 

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from lstd._kernels import recursive_update as kernels
 from lstd.errors import InvalidInputError
 from lstd.online.recorded_rows import OpenEnd
-from lstd.online.recursion import INTERVAL, READING, SOLVED
+from lstd.online.recursion import INTERVAL, SOLVED
 from lstd.online.transition import SparseRow
 
-VERSION = 4
+VERSION = 5
 _NUMBERS = (
     "parameters", "alpha", "vectors", "panels", "matrices", "boundary", "scalars", "others", "end", "end_x",
 )  # fmt: skip
@@ -56,8 +56,9 @@ def check_snapshot(snapshot: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
         if arrays[name].shape != shape:
             raise not_a_snapshot(f"{name!r} has shape {arrays[name].shape}, not {shape}")
     fits = counts[kernels.FEATURES] == n and counts[kernels.PANEL] == waiting and bool((counts >= 0).all())
+    fits &= counts[kernels.OTHERS] == m - 1
     fits &= max(counts[kernels.WAITING_INVERSE], counts[kernels.WAITING_SYSTEM]) <= waiting
-    if not (fits and counts[kernels.AHEAD] <= 1 and counts[INTERVAL] >= 1 and counts[READING] <= SOLVED):
+    if not (fits and counts[kernels.AHEAD] <= 1 and counts[INTERVAL] >= 1 and counts[kernels.READING] <= SOLVED):
         raise not_a_snapshot("its counts do not fit its arrays")
     _check_values(arrays)
     return arrays
@@ -80,6 +81,7 @@ def _check_values(arrays: Mapping[str, NDArray[Any]]) -> None:
     """Raise InvalidInputError unless discounts are in [0, 1], sums finite and scales positive."""
     scalars, vectors = arrays["scalars"], arrays["vectors"]
     known = 0.0 <= scalars[kernels.DECAY] <= 1.0 and 0.0 <= scalars[kernels.BOOTSTRAP] < np.inf
+    known &= 0.0 <= scalars[kernels.FRACTION] <= 1.0
     if scalars[kernels.LMBDA] != arrays["parameters"][1] or not known:
         raise not_a_snapshot(f"its 'scalars' are {scalars.tolist()}")
     sums = {
