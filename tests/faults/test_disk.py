@@ -56,6 +56,7 @@ MODULES = (
     "lstd.estimators.intervals",
     "lstd.experiments.reproduce.run",
     "pyarrow.parquet",
+    "lstd.tables.watching",
     "lstd.report.model_page",
     "lstd.estimators.lstd",
     "matplotlib.backends.backend_svg",
@@ -243,6 +244,20 @@ def test_a_full_disk_leaves_what_was_there(room, command, name):
     assert command(*words).code == 0
     assert undated(name) == expected
     assert set(contents()) == set(before)
+
+
+@pytest.mark.parametrize("name", ["state", "w.csv"])
+def test_watch_on_a_full_disk_goes_on_when_there_is_room(room, command, name):
+    words = ["watch", "a.csv", *COLUMNS, "--no-wait", "--save-every", "0", "--quiet", "--state", "state"]
+    assert command(*words, "--out", "whole.csv").code == 0
+    size = Path("whole.csv" if name == "w.csv" else name).stat().st_size
+    Path("state").unlink()
+    done = command(*words, "--out", "w.csv", **room.leave(size // 2))
+    assert done.code == 1
+    assert room.reason in done.err
+    room.make_room()
+    assert command(*words, "--out", "w.csv").code == 0
+    assert Path("w.csv").read_bytes() == Path("whole.csv").read_bytes()
 
 
 def test_the_report_of_a_fit_on_a_full_disk(room, command):

@@ -33,6 +33,7 @@ COLUMNS = ["--features", "x,y", "--reward", "r", "--episode", "id", "--terminate
 OPTIONS = ["--quiet", "--force", "--out"]
 FIT = ["fit", "a.csv", "b.parquet", *COLUMNS, *OPTIONS, "model"]
 PREDICT = ["predict", "a-model", "a.csv", "b.parquet", "--id", "id", *OPTIONS]
+WATCH = ["watch", "a.csv", *COLUMNS, "--no-wait", "--save-every", "0", "--quiet"]
 WORK = {"model": FIT, "p.csv": [*PREDICT, "p.csv"], "p.parquet": [*PREDICT, "p.parquet"]}
 REPORT = [*FIT, "--report", "page.html"]
 REPRODUCE = ["small", "--runs", "3", "--quiet", "--out"]
@@ -48,6 +49,7 @@ MODULES = (
     "lstd.experiments.reproduce.results_table",
     "pyarrow.parquet",
     "lstd.cli.reproduce_output",
+    "lstd.tables.watching",
     "lstd.report.model_page",
 )
 
@@ -158,6 +160,31 @@ def test_at_random_moments(folder, command, name):
         assert content(name) == expected
         assert visible() == before
         assert hidden() == []
+
+
+def test_watch_at_random_moments_and_before_steps(tmp_path, monkeypatch, command):
+    """Killed again and again, the same command gets to the end: no row is lost, none is there twice."""
+    monkeypatch.chdir(tmp_path)
+    write_tables(8000)
+    words = [*WATCH, "--state", "state", "--out", "w.csv"]
+    whole = command(*WATCH, "--out", "whole.csv", "--state", "other")
+    usual = usual_seconds(command, [*words, "--force"])
+    expected, rng, lengths = content("whole.csv"), np.random.default_rng(2), set()
+    troubles = [{"at": at} for at in some_steps(whole.steps, 6)]
+    troubles += [{"after": usual * rng.uniform(0.0, 1.0)} for _ in range(3)]
+    for begin_anew in (True, False):
+        for trouble in troubles if begin_anew else troubles[:6]:
+            if begin_anew:
+                Path("state").unlink(missing_ok=True)
+                Path("w.csv").unlink(missing_ok=True)
+            assert command(*words, **trouble).code in (0, -signal.SIGKILL)
+            lengths.add(len(content("w.csv")) if Path("w.csv").exists() else 0)
+            if begin_anew:
+                assert command(*words).code == 0
+                assert content("w.csv") == expected
+    assert command(*words).code == 0
+    assert content("w.csv") == expected
+    assert len(lengths) >= 3, lengths
 
 
 def results(folder):

@@ -17,11 +17,12 @@ from lstd.cli.interruption import advice
 from lstd.cli.predict import predict
 from lstd.cli.reproduce import reproduce
 from lstd.cli.score import score
+from lstd.cli.watch import watch
 from lstd.errors import LSTDError
 
 # Plain help: rich help would triple the time that it takes.
 app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
-for command in (fit, predict, score, inspect, reproduce):
+for command in (fit, predict, score, watch, inspect, reproduce):
     app.command()(command)
 
 

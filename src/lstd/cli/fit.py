@@ -123,7 +123,7 @@ def fit(
     from lstd.estimators.saving import write_model
     from lstd.tables.stream import SAMPLE_ENTRIES, fit_stream
 
-    roles = _roles(
+    roles = roles_of(
         features, all_others, names(reward), names(exclude), next_features=names(next_features), episode=episode,
         terminated=terminated, truncated=truncated, groups=groups, discount=discount, time=time,
         importance_ratio=importance_ratio, trace_coefficient=trace_coefficient, weight=weight,
@@ -157,9 +157,10 @@ def fit(
     return output((fit_json if as_json else fit_text)(fitted, sample, str(path), page))
 
 
-def _roles(
+def roles_of(
     features: list[str] | None, all_others: bool, rewards: tuple[str, ...], excluded: tuple[str, ...], **named: Any
 ) -> Roles:
+    """Return the roles of columns; raises InvalidInputError when options contradict one another."""
     from lstd.tables.roles import Roles
 
     if all_others == bool(features):

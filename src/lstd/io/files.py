@@ -245,8 +245,8 @@ class FolderLock:
         When the disk is full.
     """
 
-    def __init__(self, path: Path) -> None:
-        self._path, self._file = path, -1
+    def __init__(self, path: Path, option: str = "out") -> None:
+        self._path, self._option, self._file = path, option, -1
         # Releasing the lock removes the file, so a lock counts only on the file that still has this name.
         while self._file < 0 or not _is_at(self._file, path):
             if self._file >= 0:
@@ -273,8 +273,8 @@ class FolderLock:
             os.close(file)
             owner = f"process {int(owned[1])}" if owned[1] else "another process"
             raise InvalidInputError(
-                f"`out` must not be in use; {owner} is writing to {str(self._path.parent)!r}; "
-                "wait until it is done or give another folder."
+                f"`{self._option}` must not be in use; {owner} is writing to {str(self._path.parent)!r}; "
+                "wait until it is done or give another."
             )
         return file
 

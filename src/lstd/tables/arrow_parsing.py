@@ -141,6 +141,15 @@ def from_numpy(values: NDArray[Any]) -> pa.Array:
     return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), len(values), [None, pa.py_buffer(values)])
 
 
+def from_texts(texts: Sequence[str]) -> pa.Array:
+    """Texts as an Arrow array, for the same reason."""
+    encoded = [text.encode("utf-8", "replace") for text in texts]
+    offsets = np.cumsum([0, *map(len, encoded)], dtype=np.int32)
+    return pa.Array.from_buffers(
+        pa.string(), len(texts), [None, pa.py_buffer(offsets), pa.py_buffer(b"".join(encoded))]
+    )
+
+
 def to_numpy(array: pa.Array) -> NDArray[Any]:
     """Numbers or booleans as a NumPy array; NaN, zero or false where there is none."""
     # `Array.to_numpy` would import pandas, if installed, and `to_pandas_dtype` of older versions needs it.
@@ -199,7 +208,4 @@ def _objects(array: pa.Array) -> NDArray[Any]:
 
 @cache
 def _missing() -> pa.Array:
-    words = sorted(rules.MISSING)
-    offsets = np.cumsum([0, *map(len, words)], dtype=np.int32)
-    buffers = [None, pa.py_buffer(offsets), pa.py_buffer("".join(words).encode())]
-    return pa.Array.from_buffers(pa.string(), len(words), buffers)
+    return from_texts(sorted(rules.MISSING))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import math
-from collections.abc import Set
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -93,6 +94,32 @@ class Episodes:
         self._cut: tuple[str, int] | None = None  # the row before it, if of the same episode and truncated
         self._seen, self._groups = SeenIds(), SeenIds()
         self._types: set[type] = set()
+
+    def copy(self) -> Episodes:
+        """Return a copy that can follow other rows."""
+        other = copy.copy(self)
+        other._seen, other._groups, other._types = self._seen.copy(), self._groups.copy(), {*self._types}
+        return other
+
+    def forgive(self) -> None:
+        """Forget what the last row said about the rows after it, because one of them was left out."""
+        self._cut = None
+        if self._last is not None:
+            sound = tuple(False for _ in self._last.missing)
+            self._last = self._last._replace(terminated=False, truncated=False, missing=sound)
+
+    def packed(self) -> dict[str, Any]:
+        """Return the state as a JSON document; types of ids are left out."""
+        seen = {"seen": self._seen.packed(), "groups": self._groups.packed()}
+        return {"count": self._count, "last": self._last and list(self._last), "cut": self._cut, **seen}
+
+    def unpack(self, document: Mapping[str, Any]) -> None:
+        """Go on from a state; a broken document raises ValueError, TypeError or LookupError."""
+        last, cut = document["last"], document["cut"]
+        self._count = int(document["count"])
+        self._last = None if last is None else Row._make((*last[:-1], tuple(last[-1])))
+        self._cut = None if cut is None else (str(cut[0]), int(cut[1]))
+        self._seen, self._groups = SeenIds.unpacked(document["seen"]), SeenIds.unpacked(document["groups"])
 
     def follow(self, file: str, first: int, marks: Marks, n_sure: int) -> tuple[NDArray[np.int64], Fault | None]:
         """Return the number of each row's episode, from 0, and the first row that breaks a rule.

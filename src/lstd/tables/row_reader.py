@@ -133,7 +133,7 @@ class RowReader:
             return 2 * n_rows * width
         return n_rows * width + sum(int(batch.nbytes) for batch in raw.batches)
 
-    def checked(self, table: Table, first: int, values: _Values) -> Chunk:
+    def checked(self, table: Table, first: int, values: Values) -> Chunk:
         """Check the next rows."""
         fault = values.first_fault()
         missing = np.isnan(np.column_stack([values.y, *values.transitions.values()]))
@@ -180,12 +180,12 @@ def _n_bytes(item: tuple[T, Any, _Raw | None]) -> int:
     return 0 if item[2] is None else item[1].n_bytes(item[2])
 
 
-def _converted(item: tuple[T, Any, _Raw | None]) -> tuple[T, Any, tuple[Table, int, _Values] | None]:
+def _converted(item: tuple[T, Any, _Raw | None]) -> tuple[T, Any, tuple[Table, int, Values] | None]:
     owner, reader, raw = item
-    return owner, reader, raw and (raw.table, raw.first, _Values(_together(raw.batches), reader.roles))
+    return owner, reader, raw and (raw.table, raw.first, Values(_together(raw.batches), reader.roles))
 
 
-class _Values:
+class Values:
     """Values of a batch and the first bad one of each column; the columns of features are not kept."""
 
     def __init__(self, batch: pa.RecordBatch, roles: Roles) -> None:

@@ -1,0 +1,244 @@
+"""The command ``lstd watch``: arguments in, exit code out."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import ExitStack, closing
+from time import monotonic
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import typer
+
+from lstd.cli.console import closed_output, lost_output
+from lstd.cli.exit_codes import DONE
+from lstd.cli.fit import roles_of
+from lstd.cli.interruption import advise
+from lstd.cli.options import (
+    NAMES,
+    Coefficient,
+    Discount,
+    NextFeatures,
+    Ratio,
+    Time,
+    Weight,
+    check_out,
+    check_packages,
+    names,
+)
+from lstd.cli.progress import QUIET, SECONDS_BETWEEN_LINES, Lines, Reporter, reporting
+from lstd.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from lstd.tables.live_lines import LiveLines
+    from lstd.tables.roles import Roles
+    from lstd.tables.watching import Watch, WatchSettings
+
+ON_ERROR = ("stop", "skip")
+
+
+def watch(
+    data: Annotated[str, typer.Argument(metavar="DATA", help="A file that grows, or - for standard input.")],
+    reward: Annotated[str, typer.Option(metavar="NAME", help="Reward received on leaving the row.")],
+    gamma: Annotated[float, typer.Option(metavar="NUMBER", help="Discount per row, in [0, 1].")],
+    features: Annotated[list[str] | None, typer.Option(metavar=NAMES, help="Columns of features.")] = None,
+    all_others: Annotated[
+        bool, typer.Option("--all-others", help="Every column that no other option names is a feature.")
+    ] = False,
+    exclude: Annotated[
+        list[str] | None, typer.Option(metavar=NAMES, help="Columns that --all-others leaves out.")
+    ] = None,
+    episode: Annotated[str | None, typer.Option(metavar="NAME", help="Id of the row's episode.")] = None,
+    terminated: Annotated[
+        str | None, typer.Option(metavar="NAME", help="1 on the row where the episode ends for good; else 0.")
+    ] = None,
+    truncated: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME", help="1 on the last row of an episode that was cut off, or on the row before; else 0."
+        ),
+    ] = None,
+    discount: Discount = None,
+    importance_ratio: Ratio = None,
+    trace_coefficient: Coefficient = None,
+    weight: Weight = None,
+    next_features: NextFeatures = None,
+    time: Time = None,
+    keep: Annotated[
+        list[str] | None, typer.Option("--id", metavar=NAMES, help="Columns to copy to the output.")
+    ] = None,
+    lmbda: Annotated[float, typer.Option(metavar="NUMBER", help="Trace decay, in [0, 1].", show_default=True)] = 0.9,
+    alpha: Annotated[float, typer.Option(metavar="NUMBER", help="Ridge coefficient.", show_default=True)] = 1.0,
+    unpenalised: Annotated[
+        list[str] | None,
+        typer.Option(metavar=NAMES, help="Features without a ridge penalty; alpha applies to the rest."),
+    ] = None,
+    variant: Annotated[
+        str, typer.Option(metavar="NAME", help="boyan, uncorrected or mixed.", show_default=True)
+    ] = "boyan",
+    no_intercept: Annotated[bool, typer.Option("--no-intercept", help="Fit no intercept.")] = False,
+    state: Annotated[
+        str | None, typer.Option(metavar="FILE", help="File to keep the state in, and to go on from if it is there.")
+    ] = None,
+    save_every: Annotated[
+        float, typer.Option(metavar="SECONDS", help="Seconds between two saves of the state.", show_default=True)
+    ] = 5.0,
+    out: Annotated[
+        str | None, typer.Option("--out", "-o", metavar="FILE", help="A .csv file.  [default: CSV to stdout]")
+    ] = None,
+    on_error: Annotated[
+        str, typer.Option(metavar="stop|skip", help="What to do after a bad row.", show_default=True)
+    ] = "stop",
+    no_wait: Annotated[bool, typer.Option("--no-wait", help="End at the end of DATA.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace existing files, and begin anew.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help=QUIET)] = False,
+) -> int:
+    """Predict the discounted future rewards of rows as they come, and learn from them.
+
+    DATA has a row per line, in time order: CSV with a header, or an object of JSON. The prediction for a row is made
+    before its reward is learned. A row counts once its line has ended. With --state, the same command goes on where the
+    state was saved, also after a crash: no row of a file is lost or counted twice, and --out is cut back to the rows of
+    the state. Standard input must go on after the last row of the state; the first line on stderr says which that is.
+    A row that was skipped ends its episode as cut off.
+
+    Exit codes: 0 done, 1 a file could not be written, 2 bad usage or input, 3 the state was made with other options,
+    130 interrupted (143 by SIGTERM).
+    """
+    check_packages("watch")
+    from lstd.tables.watching import WatchSettings
+
+    if on_error not in ON_ERROR:
+        raise InvalidInputError(f"`--on-error` must be stop or skip; got {on_error!r}.")
+    if not 0.0 <= save_every < float("inf"):
+        raise InvalidInputError(f"`--save-every` must be at least 0 seconds; got {save_every:g}.")
+    if len(names([reward])) != 1:
+        raise InvalidInputError(f"`--reward` must name one column; got {reward!r}.")
+    if out is not None and not out.lower().endswith(".csv"):
+        raise InvalidInputError(f"`--out` must end in .csv; got {out!r}.")
+    roles = roles_of(
+        features, all_others, names([reward]), names(exclude), next_features=names(next_features), episode=episode,
+        terminated=terminated, truncated=truncated, groups=None, discount=discount, time=time,
+        importance_ratio=importance_ratio, trace_coefficient=trace_coefficient, weight=weight, kept=names(keep),
+    )  # fmt: skip
+    settings = WatchSettings(gamma, lmbda, alpha, variant, not no_intercept, names(unpenalised))
+    settings.model(("a", *settings.unpenalised))  # checks the numbers
+    if out is None and sys.stdout is None:
+        return closed_output("the predictions")
+    rules = _Rules(save_every, on_error == "skip", not no_wait)
+    with ExitStack() as stack, reporting(Reporter() if quiet else Lines()) as reporter:
+        return _follow(_Files(data, state, out, force, stack), roles, settings, reporter, rules)
+
+
+class _Rules(NamedTuple):
+    save_every: float  # seconds
+    skip: bool  # bad rows
+    wait: bool  # at the end
+
+
+class _Files:
+    """The files of a command: where rows come from, and where the state and the predictions go."""
+
+    def __init__(self, data: str, state: str | None, out: str | None, force: bool, stack: ExitStack) -> None:
+        from lstd.io.files import FolderLock
+        from lstd.tables.watching import read_state
+
+        self.data, self.state, self.before, self.stack = data, None, None, stack
+        inputs = [] if data == "-" else [data]
+        if state is not None:
+            self.state = check_out(state, True, inputs, "--state")
+            lock = FolderLock(self.state.with_name(f".lstd-{self.state.name}.lock"), "--state")
+            stack.callback(lock.release)
+            if self.state.exists() and not force:
+                self.before = read_state(self.state)
+        self.written = None if self.before is None else self.before.written
+        known = self.written is not None
+        self.out = None if out is None else check_out(out, force or known, [*inputs, *([state] if state else [])])
+
+    def lines(self) -> LiveLines:
+        from lstd.tables.live_lines import GrowingFile, StandardInput
+
+        begin = 0 if self.before is None else self.before.bytes
+        if self.data == "-":
+            return StandardInput(begin)
+        fingerprint = "" if self.before is None else self.before.fingerprint
+        return self.stack.enter_context(closing(GrowingFile(self.data, begin, fingerprint)))
+
+
+class _Sink:
+    """Where predictions go, and the state with which they are saved."""
+
+    def __init__(self, files: _Files, lines: LiveLines, watched: Watch) -> None:
+        from lstd.tables.watching import PredictionsFile, csv_bytes
+
+        self._state, self._lines, self._watched = files.state, lines, watched
+        self._file, self._as_csv, self._saved = None, csv_bytes, (-1, 0.0)
+        if files.out is None:
+            self.add([watched.header])
+            return
+        if files.written is None and self._state is not None:
+            watched.save(self._state, lines, 0)  # first, so that a file without a header is known
+        written = PredictionsFile(files.out, watched.header, files.written or 0)
+        self._file = files.stack.enter_context(closing(written))
+
+    def add(self, rows: list[Any]) -> None:
+        if self._file is not None:
+            self._file.add(rows)
+        elif rows:
+            sys.stdout.buffer.write(self._as_csv(rows))
+            sys.stdout.buffer.flush()
+
+    def save(self, every: float = 0.0) -> None:
+        """Save the state if rows came since the last time, at least so many seconds ago."""
+        count, when = self._saved
+        if self._state is None or count == self._lines.bytes or monotonic() - when < every:
+            return
+        if self._file is not None:
+            self._file.sync()
+        self._watched.save(self._state, self._lines, None if self._file is None else self._file.written)
+        self._saved = self._lines.bytes, monotonic()
+
+
+class _Progress:
+    """A line at most every few seconds: rows a second, the last prediction, the error of complete returns."""
+
+    def __init__(self, reporter: Reporter, watched: Watch) -> None:
+        self._reporter, self._watched, self._last = reporter, watched, (monotonic(), watched.n_predicted)
+
+    def show(self) -> None:
+        (before, count), now, watched = self._last, monotonic(), self._watched
+        if now - before < SECONDS_BETWEEN_LINES or watched.last is None:
+            return
+        self._last = now, watched.n_predicted
+        rate = (watched.n_predicted - count) / (now - before)
+        self._reporter.note(f"row {watched.rows.rows}, {rate:.3g} rows/s: {watched.summary()}")
+
+
+def _follow(files: _Files, roles: Roles, settings: WatchSettings, reporter: Reporter, rules: _Rules) -> int:
+    from lstd.tables.watching import Watch
+
+    lines = files.lines()
+    watched = Watch(lines.file, roles, settings, files.before)
+    if watched.rows.rows:
+        reporter.note(f"goes on after row {watched.rows.rows} (the first row of data is 1)")
+    sink, progress = _Sink(files, lines, watched), _Progress(reporter, watched)
+    sink.save()
+    where = "" if files.state is None else f"; the same command goes on from {files.state}"
+    advise(where)
+    try:
+        for batch in lines.lines(rules.wait):
+            for part, rows, error in watched.take(batch):
+                if error is not None and not rules.skip:
+                    raise error
+                if error is not None:
+                    reporter.fail(f"{error} The row is left out.")
+                sink.add(rows)
+                lines.count(part)
+            progress.show()
+            sink.save(rules.save_every)
+    except BrokenPipeError as error:
+        return lost_output("the predictions", error)
+    sink.save()
+    if lines.unfinished:
+        reporter.fail(f"the last line of {lines.file} has no end, and was not read")
+    left_out = f", {watched.n_left_out} left out" if watched.n_left_out else ""
+    reporter.note(f"{watched.n_predicted} rows{left_out}{where}")
+    return DONE

@@ -1,0 +1,274 @@
+"""Predictions for the rows of a live stream by a recursive model, whose state survives the end of the process.
+
+The state is one file, replaced whole: the model, what is known of the last row, the place in the data and the length of
+the output. A process that goes on from it cuts the output to that length and reads the data from that place, so no row
+is counted twice or lost. Rows of a pipe cannot be read again: their sender must go on after the last row of the state.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import io
+import os
+import warnings
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lstd.errors import ConfigurationMismatchError, IllConditionedWarning, InvalidInputError, OutputError
+from lstd.io import archive
+from lstd.io.files import reason
+from lstd.online import RecursiveLSTD
+from lstd.tables.live_lines import LiveLines
+from lstd.tables.live_rows import LiveRows
+from lstd.tables.roles import Roles
+from lstd.tables.row_reader import Chunk
+
+KIND = "watch"
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class WatchSettings:
+    """Settings of the model; those of `lstd.RecursiveLSTD`, with an intercept."""
+
+    gamma: float
+    lmbda: float
+    alpha: float
+    variant: str
+    fit_intercept: bool
+    unpenalised: tuple[str, ...] = ()
+
+    def model(self, features: tuple[str, ...]) -> RecursiveLSTD:
+        """Make a model for these features, to which the column of ones is added last."""
+        if unknown := [name for name in self.unpenalised if name not in features]:
+            raise InvalidInputError(f"`--unpenalised` must name features; {unknown[0]!r} is none.")
+        alpha: float | list[float] = self.alpha
+        if self.fit_intercept or self.unpenalised:
+            alpha = [0.0 if name in self.unpenalised else self.alpha for name in features] + [0.0] * self.fit_intercept
+        return RecursiveLSTD(len(features) + self.fit_intercept, self.gamma, self.lmbda, alpha, self.variant)
+
+
+class Watch:
+    """A model that follows one stream of rows.
+
+    Parameters
+    ----------
+    file : str
+        Name of the source in messages.
+    roles : Roles
+        With one reward.
+    settings : WatchSettings
+    state : mapping, optional
+        Result of `read_state`, to go on from.
+    """
+
+    def __init__(self, file: str, roles: Roles, settings: WatchSettings, state: WatchState | None = None) -> None:
+        self._roles, self._settings = roles, settings
+        self.model: RecursiveLSTD | None = None
+        self.n_predicted = self.n_left_out = 0
+        self.last: float | None = None  # prediction
+        before = None if state is None else state.document
+        if before is not None:
+            _check_same(before["configuration"], self._configuration())
+            self.n_predicted, self.n_left_out = before["n_predicted"], before["n_left_out"]
+        self.rows = LiveRows(file, roles, before and before["rows"])
+        if state is not None and state.arrays:
+            self.model = RecursiveLSTD.restore(_restored(state))
+
+    def _configuration(self) -> dict[str, Any]:
+        roles = {name: value for name, value in asdict(self._roles).items() if value}
+        return {**asdict(self._settings), **roles}
+
+    def summary(self) -> str:
+        """Describe the last prediction."""
+        return f"last prediction {self.last:.6g}"
+
+    @property
+    def header(self) -> list[str]:
+        """Names of the columns of predictions."""
+        return ["row", *self._roles.kept, "prediction"]
+
+    def take(self, lines: list[bytes]) -> Iterator[tuple[list[bytes], list[Any], InvalidInputError | None]]:
+        """Learn from lines; yield parts of them with the rows of the output, or what is wrong."""
+        for part in self.rows.take(lines):
+            self.n_left_out += part.error is not None and len(part.lines)
+            if part.chunk is None:
+                yield part.lines, [], part.error
+            else:
+                yield from self._learned(part.lines, part.chunk)
+
+    def _learned(
+        self, lines: list[bytes], chunk: Chunk
+    ) -> Iterator[tuple[list[bytes], list[Any], InvalidInputError | None]]:
+        """Learn from a chunk, or row by row if sums would overflow."""
+        try:
+            yield lines, self._output(chunk, self._fit(chunk)), None
+            return
+        except InvalidInputError as error:
+            wrong, gaps = error, self.rows.gaps
+        if len(lines) > 1:
+            for i, line in enumerate(lines):
+                yield from self._learned([line], _row(chunk, i, self.rows.gaps - gaps))
+            return
+        self.rows.gaps += 1
+        place = f"row {chunk.first + 1} (the first row of data is 1), or the row before it"
+        wrong = InvalidInputError(f"{chunk.file}: {place}: {wrong}")
+        try:
+            predictions = self._fit(_row(chunk, 0, 1))
+        except InvalidInputError:
+            self.n_left_out += 1
+            yield lines, [], wrong
+            return
+        yield [], [], wrong
+        yield lines, self._output(chunk, predictions), None
+
+    def _fit(self, chunk: Chunk) -> Array:
+        """Return the prediction for each row, made before its transition is learned."""
+        if self.model is None:
+            reader = self.rows.reader
+            assert reader is not None
+            self.model = self._settings.model(reader.features)
+        X, X_next = (self._with_ones(rows) for rows in (chunk.X, chunk.X_next))
+        with warnings.catch_warnings():
+            if self.model.n_updates < 2 * self.model.n_features:  # too few for a regular system
+                warnings.simplefilter("ignore", IllConditionedWarning)
+            return self.model.partial_fit(  # type: ignore[no-any-return]
+                X, chunk.y[:, 0], episode=chunk.episode, terminated=chunk.terminated, X_next=X_next,
+                return_predictions=True, **chunk.transitions,
+            )  # fmt: skip
+
+    def _with_ones(self, X: Array | None) -> Any:
+        return X if X is None or not self._settings.fit_intercept else np.column_stack([X, np.ones(len(X))])
+
+    def _output(self, chunk: Chunk, predictions: Array) -> list[Any]:
+        self.n_predicted += len(chunk)
+        self.last = float(predictions[-1])
+        kept = [column.to_pylist() for column in chunk.kept]
+        return list(zip(range(chunk.first + 1, chunk.first + 1 + len(chunk)), *kept, predictions.tolist(), strict=True))
+
+    def save(self, path: Path, lines: LiveLines, written: int | None) -> None:
+        """Write the state, whole or not at all, with the bytes of the output, if that is a file.
+
+        Raises OutputError when it could not be written.
+        """
+        document = {
+            "configuration": self._configuration(), "bytes": lines.bytes, "fingerprint": lines.fingerprint(),
+            "written": written, "n_predicted": self.n_predicted, "n_left_out": self.n_left_out,
+            "rows": self.rows.packed(),
+        }  # fmt: skip
+        snapshot = {} if self.model is None else self.model.snapshot()
+        texts = {name: str(value) for name, value in snapshot.items() if value.dtype.kind == "U"}
+        arrays = {name: value for name, value in snapshot.items() if name not in texts}
+        forms = {name: [value.dtype.str, list(value.shape)] for name, value in arrays.items()}
+        archive.write(path, KIND, {**document, "texts": texts, "forms": forms}, arrays, locked=True)
+
+
+def _row(chunk: Chunk, i: int, later: int = 0) -> Chunk:
+    """Return row `i` of a chunk, with its number of the episode raised by `later`."""
+    one = slice(i, i + 1)
+    return Chunk(
+        chunk.file, chunk.first + i, chunk.X[one], chunk.y[one], chunk.episode[one] + later, chunk.terminated[one],
+        None, [column[one] for column in chunk.kept], {name: a[one] for name, a in chunk.transitions.items()},
+        None if chunk.X_next is None else chunk.X_next[one], chunk.names,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class WatchState:
+    """What `Watch.save` wrote."""
+
+    document: dict[str, Any]
+    arrays: dict[str, Array]
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of the data that count."""
+        return int(self.document["bytes"])
+
+    @property
+    def fingerprint(self) -> str:
+        return str(self.document["fingerprint"])
+
+    @property
+    def written(self) -> int | None:
+        """Bytes of the output; None if that was no file."""
+        written = self.document["written"]
+        return None if written is None else int(written)
+
+
+def read_state(path: Path) -> WatchState:
+    """Read what `Watch.save` wrote; raises InvalidInputError when it is damaged or of another kind or version."""
+    return archive.read(path, {KIND: WatchState})
+
+
+def _restored(state: WatchState) -> Mapping[str, Any]:
+    """Return the snapshot of the model."""
+    forms, texts = state.document["forms"], state.document["texts"]
+    arrays = {name: state.arrays[name].astype(kind).reshape(shape) for name, (kind, shape) in forms.items()}
+    return {**arrays, **{name: np.array(text) for name, text in texts.items()}}
+
+
+def _check_same(before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+    now = {name: list(value) if isinstance(value, tuple) else value for name, value in now.items()}
+    different = [name for name in {**before, **now} if before.get(name) != now.get(name)]
+    if different:
+        name = different[0]
+        raise ConfigurationMismatchError(
+            f"the state was made with {name} {before.get(name)!r}, and now it is {now.get(name)!r}; give the same "
+            "options, or another --state, or --force to begin anew."
+        )
+
+
+class PredictionsFile:
+    """A CSV file that predictions are added to; it is cut to `written` bytes first."""
+
+    def __init__(self, path: Path, header: list[str], written: int = 0) -> None:
+        self._path = path
+        with self._named():
+            self._file: IO[bytes] = open(path, "r+b" if written or path.exists() else "w+b", buffering=0)  # noqa: SIM115
+            if self._file.seek(0, io.SEEK_END) < written:
+                self.close()
+                raise InvalidInputError(
+                    f"{path} has fewer than the {written} bytes that the state knows of; give the file that was "
+                    "written, or --force to begin anew."
+                )
+            self._file.truncate(written)
+            self.written = self._file.seek(written)
+        if not written:
+            self.add([header])
+
+    def add(self, rows: list[Any]) -> None:
+        """Add rows; raises OutputError when there is no room."""
+        data = memoryview(csv_bytes(rows))
+        with self._named():
+            while data:
+                data = data[self._file.write(data) :]
+            self.written = self._file.tell()
+
+    def close(self) -> None:
+        self._file.close()
+
+    def sync(self) -> None:
+        """Return when the rows are on the disk."""
+        with self._named():
+            os.fsync(self._file.fileno())
+
+    @contextlib.contextmanager
+    def _named(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise OutputError(f"{self._path} could not be written: {reason(error)}; free some space.") from error
+
+
+def csv_bytes(rows: list[Any]) -> bytes:
+    """Return rows as lines of CSV; numbers in the fewest digits that give the same float64."""
+    text = io.StringIO(newline="")
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    return text.getvalue().encode("utf-8", "surrogateescape")

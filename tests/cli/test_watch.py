@@ -1,0 +1,266 @@
+"""`lstd watch`: predictions as rows come, a state that survives, bad rows."""
+
+from __future__ import annotations
+
+import json
+import os
+from contextlib import closing
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from lstd import RecursiveLSTD
+from lstd.cli.app import run
+from lstd.errors import InvalidInputError
+from lstd.tables.live_lines import GrowingFile, StandardInput
+from tolerances import assert_close
+
+COLUMNS = ["--features", "u,v", "--reward", "r", "--episode", "id", "--terminated", "done", "--gamma", "0.9"]
+N, LENGTH = 600, 20
+
+
+def written(path, rows):
+    Path(path).write_text("".join(f"{row}\n" for row in rows))
+
+
+@pytest.fixture
+def rows(tmp_path, monkeypatch):
+    """Lines of CSV, the header first, also in the file a.csv."""
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    values = rng.normal(size=(N, 3)).round(3).tolist()
+    lines = ["id,u,v,r,done"]
+    lines += [f"{t // LENGTH},{u},{v},{r + u},{int(t % LENGTH == LENGTH - 1)}" for t, (u, v, r) in enumerate(values)]
+    written("a.csv", lines)
+    return lines
+
+
+def watch(*words, data="a.csv"):
+    return run(["watch", data, *COLUMNS, "--no-wait", *words])
+
+
+def predictions(path="p.csv"):
+    return {int(row): float(value) for row, value in (line.split(",") for line in Path(path).read_text().split()[1:])}
+
+
+# What is predicted
+
+
+def test_predictions_are_those_of_the_recursion(rows):
+    assert watch("--out", "p.csv", "--no-intercept") == 0
+    model, found = RecursiveLSTD(2, gamma=0.9), predictions()
+    values = np.array([[float(value) for value in line.split(",")] for line in rows[1:]])
+    assert list(found) == list(range(1, N + 1))
+    for t, (_, u, v, r, done) in enumerate(values):
+        assert_close(found[t + 1], model.predict([u, v]), "recursions")
+        following = None if done else values[t + 1, 1:3]
+        model.update([u, v], r, following, terminated=bool(done))
+
+
+def test_csv_json_and_standard_input_give_the_same(rows, monkeypatch, capfd):
+    assert watch("--out", "p.csv") == 0
+    names = rows[0].split(",")
+    written("a.jsonl", [json.dumps(dict(zip(names, line.split(","), strict=True))) for line in rows[1:]])
+    assert watch("--out", "q.csv", data="a.jsonl") == 0
+    assert predictions() == predictions("q.csv")
+    capfd.readouterr()
+    with open("a.csv", "rb") as file:
+        kept = os.dup(0)
+        try:
+            os.dup2(file.fileno(), 0)
+            assert watch("--quiet", data="-") == 0
+        finally:
+            os.dup2(kept, 0)
+            os.close(kept)
+    assert capfd.readouterr().out == Path("p.csv").read_text()
+
+
+def test_copied_columns_come_first(rows):
+    assert watch("--out", "p.csv", "--id", "id,u") == 0
+    assert Path("p.csv").read_text().split()[:2] == ["row,id,u,prediction", f"1,0,{rows[1].split(',')[1]},0.0"]
+
+
+@pytest.mark.parametrize(("text", "count"), [("", 0), ("id,u,v,r,done\n", 0), ("id,u,v,r,done\n0,1,1,1,0\n", 1)])
+def test_empty_input_and_one_row(rows, text, count):
+    Path("b.csv").write_text(text)
+    assert watch("--out", "p.csv", data="b.csv") == 0
+    assert len(predictions()) == count
+
+
+# The state
+
+
+@pytest.mark.parametrize("cut", [0, 1, 2, LENGTH + 1, 333, N])
+def test_it_goes_on_where_the_state_was_saved(rows, cut):
+    """As rows are added, also within a line; and after more was written to the output than the state knows of."""
+    assert watch("--out", "whole.csv") == 0
+    text = Path("a.csv").read_bytes()
+    place = len("\n".join(rows[: cut + 1]).encode()) + (3 if cut < N else 1)
+    Path("a.csv").write_bytes(text[:place])
+    assert watch("--state", "state", "--out", "p.csv") == 0
+    assert len(predictions()) == cut
+    Path("a.csv").write_bytes(text)
+    with open("p.csv", "ab") as file:
+        file.write(b"900,1.0\n90")
+    assert watch("--state", "state", "--out", "p.csv") == 0
+    assert Path("p.csv").read_text() == Path("whole.csv").read_text()
+
+
+def test_a_state_of_other_options_is_refused(rows, capsys):
+    assert watch("--state", "state", "--out", "p.csv") == 0
+    before = Path("state").read_bytes()
+    assert watch("--state", "state", "--out", "p.csv", "--lmbda", "0.5") == 3
+    assert "lmbda 0.9, and now it is 0.5" in capsys.readouterr().err
+    assert Path("state").read_bytes() == before
+    assert watch("--state", "state", "--out", "p.csv", "--lmbda", "0.5", "--force") == 0
+
+
+def test_a_file_that_is_not_the_one_before_is_refused(rows, capsys):
+    assert watch("--state", "state") == 0
+    Path("a.csv").write_text(Path("a.csv").read_text().replace("\n5,", "\n6,"))
+    written("a.csv", [rows[0], *reversed(rows[1:])])
+    assert watch("--state", "state") == 2
+    assert "is not the file that was read before" in capsys.readouterr().err
+
+
+def test_a_damaged_state_is_refused(rows, capsys):
+    assert watch("--state", "state") == 0
+    content = bytearray(Path("state").read_bytes())
+    content[len(content) // 2] ^= 1
+    Path("state").write_bytes(content)
+    assert watch("--state", "state") == 2
+    assert "checksum does not match" in capsys.readouterr().err
+
+
+def test_an_output_that_is_not_of_the_state_is_refused(rows, capsys):
+    Path("p.csv").write_text("mine\n")
+    assert watch("--out", "p.csv") == 2
+    assert watch("--state", "state", "--out", "p.csv") == 2
+    assert Path("p.csv").read_text() == "mine\n"
+    assert watch("--state", "state", "--out", "q.csv") == 0
+    Path("q.csv").write_text("row,prediction\n")
+    assert watch("--state", "state", "--out", "q.csv") == 2
+    assert "fewer than the" in capsys.readouterr().err
+
+
+# Bad rows
+
+BAD = {
+    "not a number": ("3,x,1,1,0", "column 'u', row 101 (the first row of data is 1): has 'x'"),
+    "NaN": ("3,nan,1,1,0", "column 'u', row 101 (the first row of data is 1): has no value"),
+    "too few": ("3,1", "row 101 (the first row of data is 1) has 2 values where the header names 5"),
+    "quotes": ('3,"1,1,1,0', "row 101 (the first row of data is 1) is not a row of CSV"),
+    "flag": ("5,1,1,1,perhaps", "column 'done', row 101 (the first row of data is 1): has 'perhaps'"),
+    "again": ("2,1,1,1,0", "column 'id', row 101 (the first row of data is 1): '2' reappears after other episodes"),
+}
+
+
+@pytest.mark.parametrize("kind", BAD)
+def test_a_bad_row_is_left_out_or_ends_it(rows, capsys, kind):
+    line, message = BAD[kind]
+    written("b.csv", [*rows[:101], line, *rows[101:]])
+    assert watch("--out", "p.csv", data="b.csv") == 2
+    assert message in capsys.readouterr().err
+    assert watch("--out", "p.csv", "--force", "--on-error", "skip", data="b.csv") == 0
+    error = capsys.readouterr().err
+    assert message in error
+    assert f"{N} rows, 1 left out" in error
+    assert watch("--out", "q.csv") == 0  # the row stood between two episodes, so nothing else changes
+    assert list(predictions().values()) == list(predictions("q.csv").values())
+
+
+@pytest.mark.parametrize("value", ["", "1e300"])
+def test_a_reward_that_cannot_be_learned_leaves_a_gap(rows, capsys, value):
+    """The row after it is of another episode; the row itself has a prediction."""
+    fields = rows[110].split(",")
+    fields[3] = value
+    written("b.csv", [*rows[:110], ",".join(fields), *rows[111:]])
+    assert watch("--out", "p.csv", "--on-error", "skip", data="b.csv") == 0
+    assert "row 11" in capsys.readouterr().err
+    assert list(predictions()) == list(range(1, N + 1))
+    later = [f"{int(line.split(',')[0]) + (t > 110)},{line.partition(',')[2]}" for t, line in enumerate(rows[1:], 1)]
+    written("c.csv", [rows[0], *later])
+    assert watch("--out", "q.csv", data="c.csv") == 0
+    assert predictions() == predictions("q.csv")
+
+
+def test_broken_json_is_left_out(rows, capsys):
+    names = rows[0].split(",")
+    lines = [json.dumps(dict(zip(names, line.split(","), strict=True))) for line in rows[1:]]
+    written("b.jsonl", [*lines[:100], '{"u": 1', "[1]", "\x00", "", *lines[100:]])
+    assert watch("--on-error", "skip", "--out", "p.csv", data="b.jsonl") == 0
+    error = capsys.readouterr().err
+    assert "row 101 (the first row of data is 1) is not JSON" in error
+    assert "row 102 (the first row of data is 1) is not an object of JSON" in error
+    assert len(predictions()) == N
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--reward", "nothing"], "column 'nothing' is missing"),
+        (["--gamma", "2"], "`gamma` must be in [0, 1]"),
+        (["--on-error", "ignore"], "`--on-error` must be stop or skip"),
+        (["--save-every", "-1"], "`--save-every` must be at least 0"),
+        (["--out", "p.parquet"], "`--out` must end in .csv"),
+        (["--unpenalised", "z"], "must name features; 'z'"),
+        (["--state", "a.csv"], "must not be a file that is read"),
+    ],
+)
+def test_bad_options_are_refused_before_anything_is_written(rows, capsys, words, message):
+    assert watch(*words) == 2
+    captured = capsys.readouterr()
+    assert message in captured.err
+    assert len(captured.err.splitlines()) == 1
+    assert {path.name for path in Path().iterdir()} == {"a.csv"}
+
+
+# Lines as they come
+
+
+def test_a_line_waits_for_its_end(tmp_path):
+    path = tmp_path / "lines"
+    path.write_bytes(b"a\nb")
+    with closing(GrowingFile(str(path))) as lines:
+        come = lines.lines(wait=True)
+        assert next(come) == [b"a"]
+        assert next(come) == []
+        with open(path, "ab") as file:
+            file.write(b"c\n\nd\n")
+        assert next(come) == [b"bc", b"", b"d"]
+        assert not lines.unfinished
+
+
+@pytest.mark.parametrize("how", ["cut off", "replaced", "removed"])
+def test_a_file_that_is_rotated_ends_it(tmp_path, how):
+    path = tmp_path / "lines"
+    path.write_bytes(b"a\nb\n")
+    with closing(GrowingFile(str(path))) as lines:
+        come = lines.lines(wait=True)
+        assert next(come) == [b"a", b"b"]
+        if how == "cut off":
+            path.write_bytes(b"")
+        else:
+            os.rename(path, tmp_path / "old")
+        if how == "replaced":
+            path.write_bytes(b"c\n")
+        with pytest.raises(InvalidInputError, match=r"was (cut off|removed or replaced).*tail -F"):
+            next(come)
+
+
+def test_a_pipe_gives_lines_until_its_end():
+    receiver, sender = os.pipe()
+    come = StandardInput(number=receiver).lines(wait=False)
+    assert next(come) == []
+    os.write(sender, b"a\nb")
+    assert [line for lines in (next(come), next(come)) for line in lines] == [b"a"]
+    os.write(sender, b"\n")
+    os.close(sender)
+    assert [line for lines in come for line in lines] == [b"b"]
+
+
+def test_progress_names_the_last_prediction(rows, capsys, monkeypatch):
+    monkeypatch.setattr("lstd.cli.watch.SECONDS_BETWEEN_LINES", 0.0)
+    assert watch("--out", "p.csv") == 0
+    assert f"row {N}, " in capsys.readouterr().err
