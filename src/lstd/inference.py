@@ -2,7 +2,7 @@
 
 from lstd.estimators.check_results import BiasCheck, MisfitCheck
 from lstd.estimators.contrast import Difference, difference
-from lstd.estimators.intervals import Interval
 from lstd.estimators.summary import Summary
+from lstd.statistics.intervals import Interval
 
 __all__ = ["BiasCheck", "Difference", "Interval", "MisfitCheck", "Summary", "difference"]

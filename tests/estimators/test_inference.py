@@ -15,7 +15,7 @@ import naive
 from lstd import LSTD
 from lstd.data.settings import VARIANTS
 from lstd.errors import InvalidInputError
-from lstd.estimators.intervals import FEW
+from lstd.statistics.intervals import FEW
 from lstd.statistics.statistics import LSTDStatistics
 from streams import Stream, cut, definition
 from tolerances import assert_close

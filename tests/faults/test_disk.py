@@ -53,7 +53,7 @@ MODULES = (
     "lstd.tables.stream",
     "lstd.tables.predicting",
     "lstd.estimators.model",
-    "lstd.estimators.intervals",
+    "lstd.statistics.intervals",
     "lstd.experiments.reproduce.run",
     "pyarrow.parquet",
     "lstd.tables.watching",

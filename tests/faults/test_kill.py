@@ -44,7 +44,7 @@ MODULES = (
     "lstd.tables.stream",
     "lstd.tables.predicting",
     "lstd.estimators.model",
-    "lstd.estimators.intervals",
+    "lstd.statistics.intervals",
     "lstd.experiments.reproduce.run",
     "lstd.experiments.reproduce.results_table",
     "pyarrow.parquet",

@@ -16,8 +16,8 @@ from lstd.data.feature_matrix import Features, product
 from lstd.data.settings import Settings
 from lstd.errors import InvalidInputError
 from lstd.estimators.check_results import Checks, MisfitCheck
-from lstd.estimators.intervals import Influence, Interval, influence_of
 from lstd.statistics.blocks import Blocks
+from lstd.statistics.intervals import Influence, Interval, influence_of
 from lstd.statistics.ridge import warn_of_ridge
 from lstd.statistics.solve import Solution, check_range, solve, without_rounding
 from lstd.statistics.statistics import LSTDStatistics, check_weighted

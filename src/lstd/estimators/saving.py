@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from lstd.data.settings import Settings
 from lstd.estimators.check_results import BiasCheck, Checks, MisfitCheck
-from lstd.estimators.intervals import Influence
 from lstd.estimators.model import LSTD_OPTIONS, LSTDCV_OPTIONS, Model, Origin, Selection
 from lstd.io.archive import read, write
 from lstd.statistics.blocks import Blocks
+from lstd.statistics.intervals import Influence
 from lstd.statistics.packing import count, finite, flag, number, pack, shaped, texts
 from lstd.statistics.solve import Solution
 from lstd.statistics.statistics import unpack_statistics

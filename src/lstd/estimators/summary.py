@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lstd.estimators.check_results import two_digits
-from lstd.estimators.intervals import FEW, Interval
 from lstd.estimators.model import Model
+from lstd.statistics.intervals import FEW, Interval
 
 Array = NDArray[np.float64]
 

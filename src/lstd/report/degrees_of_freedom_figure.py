@@ -11,9 +11,9 @@ from matplotlib.lines import Line2D
 from numpy.typing import NDArray
 
 from lstd.estimators.base import Predictor
-from lstd.estimators.intervals import FEW
 from lstd.metrics import effective_degrees_of_freedom
 from lstd.report.style import BLUE, VERMILION, WIDE, figure_style, given_axes, new_figure, plain
+from lstd.statistics.intervals import FEW
 
 Array = NDArray[np.float64]
 

@@ -21,9 +21,9 @@ from lstd.estimators.base import Predictor
 from lstd.estimators.check_results import Checks
 from lstd.estimators.choose_and_check import checks_for_report
 from lstd.estimators.comparison import Comparison, compare
-from lstd.estimators.intervals import Interval
 from lstd.estimators.model import Model
 from lstd.metrics import Calibration, calibration
+from lstd.statistics.intervals import Interval
 
 Array = NDArray[np.float64]
 

@@ -13,7 +13,6 @@ from numpy.typing import ArrayLike
 
 from lstd.errors import InvalidInputError
 from lstd.estimators.base import Predictor
-from lstd.estimators.intervals import FEW
 from lstd.io.files import checked_path, replacing
 from lstd.metrics import effective_degrees_of_freedom
 from lstd.report.calibration_figure import draw_calibration
@@ -24,6 +23,7 @@ from lstd.report.numbers import VARIANT_NAMES, grouped, share
 from lstd.report.predictions_figure import draw_predictions
 from lstd.report.rendering import render
 from lstd.report.style import svg_of
+from lstd.statistics.intervals import FEW
 from lstd.statistics.solve import sure_digits
 from lstd.statistics.unused_rewards import unused_rewards
 
