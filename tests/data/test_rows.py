@@ -307,6 +307,26 @@ def test_the_first_break_is_told(form, compared, monkeypatch):
     assert breaks(transitions([2, 3], form=form), before=FEATURES[1]) == 0
 
 
+def told(**columns):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        warn_of_breaks(transitions([0, 2, 4], episode=[7, 7, 7], **columns), 0.5)
+    return " ".join(str(warning.message) for warning in caught)
+
+
+def test_the_remedy_for_expected_successors():
+    """Traces need coefficients; ratios beside expected successors would count the target policy twice."""
+    assert "pass `trace_coefficient`, such as min(1, ratio), or use lstd.ope.LSTDQ" in told()
+    assert "pass `trace_coefficient`" in told(importance_ratio=[2.0, 1.0, 1.0])
+    assert not told(trace_coefficient=[0.5, 1.0, 0.0])
+    both = told(trace_coefficient=[0.5, 1.0, 0.0], importance_ratio=[2.0, 1.0, 1.0])
+    assert "leave the ratio out: it would count that policy twice" in both
+    one_step = transitions([0, 2, 4], episode=[7, 7, 7], importance_ratio=[2.0, 1.0, 1.0])
+    assert breaks(one_step, lmbda=0.0) == 1
+    assert breaks(transitions([0, 2, 4], importance_ratio=[2.0, 1.0, 1.0]), lmbda=0.0) is None  # not known to be rows
+    assert breaks(transitions(episode=[7] * 8, importance_ratio=[2.0] * 8), lmbda=0.0) is None
+
+
 def test_rounding_is_no_break():
     X_next = FEATURES[1:] * (1.0 + 1e-12)
     assert breaks(check_rows(FEATURES[:-1], np.zeros(8), gamma=0.9, X_next=X_next)) is None

@@ -114,18 +114,26 @@ def _with_ones(phi: Features) -> Features:
     return sparse.hstack([phi, ones], format="csr") if sparse.issparse(phi) else np.hstack([phi, ones])
 
 
+def traces_run_on(rows: Rows, lmbda: float) -> bool:
+    """Whether traces run from row to row although successors are given, and no coefficient says where they end."""
+    return lmbda > 0.0 and rows.X_next is not None and rows.coefficients is None
+
+
 def warn_of_breaks(rows: Rows, lmbda: float, before: Array | None = None) -> bool:
     """Warn if a trace connects two rows of which the second is not the successor of the first; return whether it does.
 
     `before` is the successor, by `X_next`, of the row before these, if its episode continues. With `lmbda=0` there are
-    no traces. With trace coefficients, `X_next` has expected successors, which no row need have.
+    no traces, and trace coefficients say where they end. In both cases, ratios beside such successors have a warning.
     """
-    if lmbda == 0.0 or rows.X_next is None or rows.coefficients is not None or not len(rows):
+    if rows.X_next is None or not len(rows):
+        return False
+    traced = traces_run_on(rows, lmbda)
+    if not (traced or (rows.ratios_given and rows.first_episode is not None)):
         return False
     row = 0 if before is not None and _differ(rows.X[:1], before[np.newaxis])[0] else first_break(rows)
     if row is None:
         return False
-    warn_of_break(f"Row {row if rows.order is None else rows.order[row]} of `X`")
+    warn_of_break(f"Row {row if rows.order is None else rows.order[row]} of `X`", ratios=not traced)
     return True
 
 
@@ -138,14 +146,22 @@ def warn_of_assumed(what: str) -> None:
     )
 
 
-def warn_of_break(row: str) -> None:
-    """Warn that `row` is not the successor of the row before it."""
-    give_warning(
-        f"{row} is not the successor that `X_next` gives for the row before it, in the same episode. The trace "
-        "continues, because rows are taken in time order. Give transitions that do not follow one another different "
-        "ids in `episode`, or use lmbda=0.",
-        BrokenEpisodeWarning,
-    )
+def warn_of_break(row: str, ratios: bool = False) -> None:
+    """Warn that `row` is not the successor of the row before it, if only because of `ratios`."""
+    found = f"{row} is not the successor that `X_next` gives for the row before it, in the same episode"
+    if ratios:
+        remedy = (
+            ", and rows have an `importance_ratio`. If `X_next` holds expected successors under the target policy, "
+            "leave the ratio out: it would count that policy twice. It belongs into `trace_coefficient` only, as in "
+            "lstd.ope.LSTDQ. Give transitions that do not follow one another different ids in `episode`."
+        )
+    else:
+        remedy = (
+            ". The trace continues, because rows are taken in time order. If `X_next` holds expected successors, as "
+            "for action values, pass `trace_coefficient`, such as min(1, ratio), or use lstd.ope.LSTDQ. Give "
+            "transitions that do not follow one another different ids in `episode`, or use lmbda=0."
+        )
+    give_warning(found + remedy, BrokenEpisodeWarning)
 
 
 def first_break(rows: Rows) -> int | None:

@@ -16,7 +16,7 @@ from lstd.data.check_rows import check_rows
 from lstd.data.checks import shown
 from lstd.data.feature_matrix import column_names
 from lstd.data.parsing import EPISODE_AGAIN, same_id
-from lstd.data.rows import Rows, first_break
+from lstd.data.rows import Rows, first_break, traces_run_on
 from lstd.data.seen_ids import SeenIds, episodes_seen, group_key
 from lstd.distributed.ahead import Ahead
 from lstd.distributed.store import keep, look_up, pickled, status
@@ -53,7 +53,7 @@ class SumArrays(Leaf):
             rows = self.rows(columns)
             blocks = self.no_blocks(LSTDStatistics.empty_like(rows, lmbda))
             kept = replace(blocks, limit=self.limit_of(blocks, len(rows))).extended(rows, threads=1)
-        row = None if lmbda == 0.0 or rows.X_next is None else first_break(rows)
+        row = first_break(rows) if traces_run_on(rows, lmbda) else None
         return Part(
             replace(kept, limit=blocks.limit),
             place,

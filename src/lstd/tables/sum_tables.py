@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from lstd.data.check_rows import check_rows
 from lstd.data.checks import check_values_known, shown
 from lstd.data.parsing import same_id
-from lstd.data.rows import Rows, first_break
+from lstd.data.rows import Rows, first_break, traces_run_on
 from lstd.data.settings import Settings
 from lstd.distributed import memory as shares
 from lstd.distributed.ahead import Ahead
@@ -143,7 +143,7 @@ class _Summed:
     def add(self, work: _Work, rows: Rows, pieces: list[LSTDStatistics]) -> None:
         """Add the sums of a chunk, which was divided into pieces."""
         assert work.chunk is not None
-        if rows.X_next is not None and self.broken is None and self.leaf.settings.lmbda > 0.0:
+        if self.broken is None and traces_run_on(rows, self.leaf.settings.lmbda):
             row = first_break(rows)
             self.broken = None if row is None else (work.chunk.file, work.chunk.first + row + 1)
         try:
