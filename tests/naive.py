@@ -648,6 +648,36 @@ def action_value_system(phi, successors, rewards, lmbda, discounts, coefficients
     return A, b
 
 
+def products_of_ratios(ratios, length):
+    """R_t = ρ_0 ⋯ ρ_t for t < `length`; after the end of the episode as it was."""
+    return [math.prod(ratios[: t + 1]) for t in range(length)]
+
+
+def importance_sampling(estimator, episodes, gamma):
+    """Estimates from the definitions; an episode has `rewards`, `ratios`, `q` (T,) of logged pairs and `v` (T + 1,).
+
+    `v` has the values of states, and of what follows the last transition.
+    """
+    length, n = max(len(one["rewards"]) for one in episodes), len(episodes)
+    products = [products_of_ratios(one["ratios"], length) for one in episodes]
+    returns = [sum(gamma**t * r for t, r in enumerate(one["rewards"])) for one in episodes]
+    whole = [product[-1] for product in products]
+    if estimator == "is":
+        return sum(R * G for R, G in zip(whole, returns, strict=True)) / n
+    if estimator == "wis":
+        return sum(R * G for R, G in zip(whole, returns, strict=True)) / sum(whole)
+    value = sum(one["v"][0] for one in episodes) / n if estimator[-2:] == "dr" else 0.0
+    for t in range(length):
+        total = sum(product[t] for product in products) if estimator[0] == "w" else n
+        for one, product in zip(episodes, products, strict=True):
+            if t < len(one["rewards"]):
+                x = one["rewards"][t]
+                if estimator[-2:] == "dr":
+                    x += gamma * one["v"][t + 1] - one["q"][t]
+                value += gamma**t * x * product[t] / total
+    return value
+
+
 def value_without_episodes(systems, starts, e):
     """Mean of φ̄₀ᵀθ over the episodes but e, to first order: the change of θ, and of the mean start, each alone.
 

@@ -5,9 +5,23 @@ values, values of policies with intervals, and differences between policies go o
 :class:`lstd.LSTD`, fitted to features of state–action pairs.
 """
 
+from lstd.ope.importance_sampling import importance_sampling
+from lstd.ope.lspi import PolicyIteration, lspi
 from lstd.ope.lstdq import LSTDQ
 from lstd.ope.policies import EpsilonGreedy
+from lstd.ope.policy_comparison import PolicyComparison, compare_policies
 from lstd.ope.policy_value import PolicyValue, policy_value
 from lstd.ope.state_action_features import StateActionFeatures
 
-__all__ = ["LSTDQ", "EpsilonGreedy", "PolicyValue", "StateActionFeatures", "policy_value"]
+__all__ = [
+    "LSTDQ",
+    "EpsilonGreedy",
+    "PolicyComparison",
+    "PolicyIteration",
+    "PolicyValue",
+    "StateActionFeatures",
+    "compare_policies",
+    "importance_sampling",
+    "lspi",
+    "policy_value",
+]

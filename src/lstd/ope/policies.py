@@ -14,11 +14,14 @@ from lstd.errors import InvalidInputError
 
 Array = NDArray[np.float64]
 
+_SAME = 1e-10  # relative difference of values that are equal but for rounding
 _SUM = 1e-6  # largest difference of a sum of probabilities from 1: they may come from float32
 
 
 class EpsilonGreedy:
     """The policy that takes the action of the largest value, or any action at random with probability ε.
+
+    Of actions whose values are equal to ten digits it takes the first one.
 
     Parameters
     ----------
@@ -43,10 +46,18 @@ class EpsilonGreedy:
 
     def __call__(self, X: Any) -> Array:
         """Return the probabilities of all actions, (T, n_actions), in states (T, n)."""
-        values = as_real("values", self.values(X))
-        probabilities = np.full(values.shape, self.epsilon / values.shape[1])
-        probabilities[np.arange(len(values)), values.argmax(axis=1)] += 1.0 - self.epsilon
+        best = self.best(X)
+        probabilities = np.full(best.shape, self.epsilon / best.shape[1])
+        probabilities[np.arange(len(best)), best.argmax(axis=1)] += 1.0 - self.epsilon
         return probabilities
+
+    def best(self, X: Any) -> NDArray[np.bool_]:
+        """Return which actions have the largest value, (T, n_actions)."""
+        values = as_real("values(X)", self.values(X))
+        if values.ndim != 2 or not np.isfinite(values).all():
+            raise InvalidInputError(f"`values(X)` must be finite, of shape (T, n_actions); got shape {values.shape}.")
+        largest = values.max(axis=1, keepdims=True)
+        return np.asarray(values >= largest - _SAME * np.abs(values).max(axis=1, keepdims=True))
 
 
 def probabilities_of(policy: Any, X: Features, n_actions: int | None, name: str = "target_policy") -> Array:

@@ -82,11 +82,13 @@ class Contributions:
 
     value: float
     blocks: Array  # (E,) c_e
-    variance: float  # of initial states that are another sample
-    n_initial: int
+    states: Array  # (m,) those of initial states that are another sample; empty otherwise
     shift: float
     sample: str
     phi: Array  # (k,) φ̄₀
+
+
+Parts = tuple[Contributions, Model, tuple[Features, Array] | None]
 
 
 def policy_value(
@@ -136,10 +138,14 @@ def policy_value(
     (True, 320, 0.0)
     """
     level = check_level(level)
-    found, fitted, initial = contributions(model, initial_states, target_policy, weights, sample)
-    influence = fitted.influence
+    return evaluated(model, contributions(model, initial_states, target_policy, weights, sample), level)
+
+
+def evaluated(model: LSTDQ | Predictor, parts: Parts, level: float) -> PolicyValue:
+    """Return the value of a policy and its interval from what `contributions` returned."""
+    found, fitted, initial = parts
     squares = (found.blocks**2)[np.newaxis, :, np.newaxis]
-    error, freedom = _combined(found, float(degrees_of_freedom(squares, influence.shares)[0, 0]))
+    error, freedom = _combined(found, float(degrees_of_freedom(squares, fitted.influence.shares)[0, 0]))
     half = float(special.stdtrit(freedom, 0.5 + 0.5 * level)) * float(np.hypot(error, found.shift))
     check_range(np.array([found.value, half]))
     flagged = freedom < FEW or bool((found.phi != 0.0)[fitted.unseen].any())
@@ -152,17 +158,15 @@ def policy_value(
 
 def _combined(found: Contributions, freedom: float) -> tuple[float, float]:
     """Return the standard error, and the degrees of freedom of Welch and Satterthwaite if two samples add up."""
-    squares = float(found.blocks @ found.blocks)
-    error = float(np.sqrt(squares + found.variance))
-    if not found.variance or not error:
+    squares, variance = float(found.blocks @ found.blocks), float(found.states @ found.states)
+    error = float(np.sqrt(squares + variance))
+    if not variance:
         return error, freedom
-    known = (squares / error**2) ** 2 / freedom + (found.variance / error**2) ** 2 / (found.n_initial - 1)
+    known = (squares / error**2) ** 2 / freedom + (variance / error**2) ** 2 / (len(found.states) - 1)
     return error, 1.0 / known
 
 
-def contributions(
-    model: Any, initial_states: Any, target_policy: Any, weights: Any, sample: str
-) -> tuple[Contributions, Model, tuple[Features, Array] | None]:
+def contributions(model: Any, initial_states: Any, target_policy: Any, weights: Any, sample: str) -> Parts:
     """Return the contributions of blocks, the fitted model and, of an LSTDQ, initial states with probabilities."""
     check_choice("sample", sample, SAMPLES)
     if isinstance(model, LSTDQ):
@@ -183,16 +187,15 @@ def contributions(
     value = float(share @ values)
     [(_, u, shift)] = fitted.influence.along(mean[np.newaxis], 1.0)
     sample, blocks = _blocks_of(fitted, len(values), sample)
-    contributed, variance = u[0, :, 0].copy(), 0.0
+    contributed, of_states = u[0, :, 0].copy(), np.empty(0)
     if blocks is not None:
         within = np.bincount(blocks, share, len(contributed))
         scatter = np.bincount(blocks, share * (values - value), len(contributed))
         contributed += scatter / np.sqrt(np.maximum(1.0 - within, 1e-12))
     elif sample == "independent":
-        m = len(values)
-        variance = float(share**2 @ (values - value) ** 2) * m / max(1, m - 1)
-    contributed_all = Contributions(value, contributed, variance, len(values), float(shift[0, 0]), sample, mean)
-    return contributed_all, fitted, None if P is None else (X, P)
+        of_states = share * (values - value) * np.sqrt(len(values) / max(1, len(values) - 1))
+    found = Contributions(value, contributed, of_states, float(shift[0, 0]), sample, mean)
+    return found, fitted, None if P is None else (X, P)
 
 
 def _initial(model: LSTDQ, states: Any, target_policy: Any) -> tuple[Features, Array]:

@@ -1,0 +1,183 @@
+"""Importance sampling and doubly robust estimates of the value of a policy: what LSTD is compared with.
+
+For episode i with transitions t = 0, …, let D_t be the product of the discounts before t, ρ_t = π(a_t|s_t)/μ(a_t|s_t),
+R_t = ρ_0 ⋯ ρ_t, and after the end of the episode R as it was. With action values q and v(s) = Σ_a π(a|s) q(s, a),
+
+    is      mean_i R_T Σ_t D_t r_{t+1}                     wis     the same with R_T / Σ_i R_T
+    pdis    mean_i Σ_t D_t R_t r_{t+1}                     wpdis   Σ_t Σ_i D_t r_{t+1} R_t / Σ_i R_t
+    dr      mean_i v(s_0) + Σ_t D_t R_t δ_t                wdr     mean_i v(s_0) + Σ_t Σ_i D_t δ_t R_t / Σ_i R_t
+
+with δ_t = r_{t+1} + γ_{t+1} v(s_{t+1}) − q(s_t, a_t). Without ratios all are the mean return. Where an episode was cut
+off, "dr" and "wdr" go on with v; the others take it as ended. Standard errors are those of a jackknife over episodes or
+groups.
+
+J. Jiang and L. Li, "Doubly robust off-policy value evaluation for reinforcement learning", ICML 2016.
+P. S. Thomas and E. Brunskill, "Data-efficient off-policy policy evaluation for reinforcement learning", ICML 2016.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import special
+from sklearn.base import BaseEstimator
+
+from lstd.data.check_rows import PerRow
+from lstd.data.checks import check_choice, check_real
+from lstd.data.feature_matrix import Features, as_real
+from lstd.data.rows import Rows
+from lstd.errors import InvalidInputError
+from lstd.estimators.base import check_level
+from lstd.estimators.inputs import checked_rows
+from lstd.estimators.intervals import FEW, degrees_of_freedom
+from lstd.ope.logged_rows import LoggedRows, logged_rows
+from lstd.ope.policy_value import PolicyValue
+from lstd.statistics.solve import check_range
+
+Array = NDArray[np.float64]
+
+ESTIMATORS = ("is", "pdis", "wis", "wpdis", "dr", "wdr")
+
+
+def importance_sampling(
+    X: Any, y: ArrayLike, *, gamma: float, estimator: str = "wpdis", actions: Any = None, target_policy: Any = None,
+    behavior_probability: PerRow = None, q: Any = None, episode: PerRow = None, terminated: PerRow = None,
+    discount: PerRow = None, groups: PerRow = None, level: float = 0.95,
+) -> PolicyValue:  # fmt: skip
+    """Estimate the value of a policy from whole episodes, by importance ratios.
+
+    Parameters
+    ----------
+    X, y, actions, target_policy, behavior_probability, episode, terminated, discount, groups
+        As in :meth:`LSTDQ.fit`. Without `target_policy`, the policy that logged the data is evaluated: the mean of its
+        returns (Monte Carlo).
+    gamma : float in [0, 1]
+    estimator : {"is", "pdis", "wis", "wpdis", "dr", "wdr"}, default "wpdis"
+        Ratios of whole episodes, per decision, each of them weighted (divided by the sum of the ratios: biased, with
+        less variance), or doubly robust with `q`.
+    q : fitted LSTDQ or callable, optional
+        For "dr" and "wdr": a model, or a function that returns the values of all actions, (T, n_actions), for states.
+    level : float in (0, 1), default 0.95
+        Probability that the interval contains the value.
+
+    Returns
+    -------
+    PolicyValue
+        Its `effective_sample_size` is that of the products of ratios at the ends of episodes, in episodes.
+
+    Raises
+    ------
+    InvalidInputError
+        When an argument breaks a rule, or there are fewer than two episodes or groups.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from lstd.ope import importance_sampling
+    >>> X, actions, done = np.ones((400, 1)), np.arange(400) % 2, np.ones(400, dtype=bool)
+    >>> found = importance_sampling(
+    ...     X, 1.0 + 2.0 * actions, gamma=1.0, estimator="wis", actions=actions, terminated=done,
+    ...     target_policy=np.full((400, 2), [0.25, 0.75]), behavior_probability=np.full(400, 0.5),
+    ... )
+    >>> round(found.value, 3), round(found.effective_sample_size)
+    (2.5, 320)
+    """
+    check_choice("estimator", estimator, ESTIMATORS)
+    gamma, level = check_real("gamma", gamma, 0.0, 1.0), check_level(level)
+    data = (X, y, episode, terminated, None, discount, None, None, None, groups)
+    rows = checked_rows(BaseEstimator(), data, gamma, reset=True, warn=True, finite=True, sort=True)
+    logged = _logged(rows, actions, target_policy, behavior_probability, getattr(q, "features_", None))
+    number = np.cumsum(logged.begins) - 1
+    step = np.arange(len(number)) - np.flatnonzero(logged.begins)[number]
+    shape = (int(number[-1]) + 1, int(step.max()) + 1)
+    rewards, start = _rewards(logged, q, estimator)
+    D, R, r = (np.full(shape, value) for value in (1.0, 1.0, 0.0))
+    D[number, step] = rows.discount[logged.full]
+    D = np.cumprod(np.hstack([np.ones((shape[0], 1)), D[:, :-1]]), axis=1)
+    if logged.coefficients is not None:
+        R[number, step] = logged.coefficients
+    with np.errstate(over="ignore", invalid="ignore"):
+        R = np.cumprod(R, axis=1)
+        r[number, step] = rewards
+        units = None if rows.groups is None else np.cumsum(rows.begins)[logged.full[logged.begins]]
+        value, u = _estimate(estimator, R, D * r, start, units)
+    check_range(np.array([value]), u, R)
+    return _with_interval(value, u, R[:, -1], level)
+
+
+def _logged(rows: Rows, actions: Any, policy: Any, behavior: Any, features: Any) -> LoggedRows:
+    """Return transitions whose trace coefficients are importance ratios, none on policy."""
+    given = [name for name, one in (("actions", actions), ("behavior_probability", behavior)) if one is not None]
+    if policy is None:
+        if given:
+            raise InvalidInputError(f"`target_policy` must be given with `{given[0]}`; without it, leave out both.")
+        on_policy = np.ones((len(rows), 1))
+        return logged_rows(rows, np.zeros(len(rows), np.intp), None, (on_policy, None), None, "none", 0.0)
+    if actions is None:
+        raise InvalidInputError("`actions` must be given with `target_policy`: the logged action of each row.")
+    return logged_rows(rows, actions, features, (policy, None), behavior, "importance", 1.0)
+
+
+def _rewards(logged: LoggedRows, q: Any, estimator: str) -> tuple[Array, Array]:
+    """Return what takes the place of rewards, (N,), and the value at the start of each episode."""
+    rewards = logged.rows.y[logged.full, 0]
+    if estimator not in ("dr", "wdr"):
+        return rewards, np.zeros(int(logged.begins.sum()))
+    if q is None:
+        raise InvalidInputError(f"`q` must be given for estimator={estimator!r}: a fitted LSTDQ, or a function.")
+    assert logged.policy is not None
+    values = _action_values(q, logged.rows.X, logged.features.n_actions)
+    after = values[np.minimum(logged.full + 1, len(values) - 1)]
+    delta = rewards + logged.rows.discount[logged.full] * (logged.successors * after).sum(axis=1)
+    delta -= values[logged.full, logged.codes]
+    first = logged.full[logged.begins]
+    return delta, (logged.policy[first] * values[first]).sum(axis=1)
+
+
+def _action_values(q: Any, X: Features, n_actions: int) -> Array:
+    function = getattr(q, "action_values", q)
+    if not callable(function):
+        raise InvalidInputError(f"`q` must be a fitted LSTDQ or callable; got {type(q).__name__}.")
+    values = as_real("q(X)", function(X))
+    if values.shape != (X.shape[0], n_actions) or not np.isfinite(values).all():
+        raise InvalidInputError(
+            f"`q(X)` must be finite values of all actions, shape ({X.shape[0]}, {n_actions}); got shape {values.shape}."
+        )
+    return values
+
+
+def _estimate(estimator: str, R: Array, x: Array, start: Array, units: NDArray[np.intp] | None) -> tuple[float, Array]:
+    """Return the value, and what it changes by without each episode, or unit, from products and discounted rewards."""
+    if estimator in ("is", "wis"):
+        R, x = R[:, -1:], x.sum(axis=1, keepdims=True)
+    if estimator[0] != "w":
+        x, R = (start + (R * x).sum(axis=1))[:, np.newaxis], np.ones((len(R), 1))
+    elif estimator == "wdr":
+        x, R = np.column_stack([start, x]), np.column_stack([np.ones(len(R)), R])
+    share = R / R.sum(axis=0)
+    mean = (share * x).sum(axis=0)
+    change, left_out = share * (x - mean), share
+    if units is not None:
+        change, left_out = (_summed(values, units) for values in (change, share))
+    return float(mean.sum()), (change / np.maximum(1.0 - left_out, 1e-12)).sum(axis=1)
+
+
+def _summed(values: Array, units: NDArray[np.intp]) -> Array:
+    return np.add.reduceat(values, np.flatnonzero(np.diff(units, prepend=-1)), axis=0)
+
+
+def _with_interval(value: float, u: Array, products: Array, level: float) -> PolicyValue:
+    n = len(u)
+    if n < 2:
+        raise InvalidInputError(f"An interval needs at least two episodes or groups; got {n}.")
+    squares = u**2 * (n - 1) / n
+    error = float(np.sqrt(squares.sum()))
+    freedom = float(degrees_of_freedom(squares[np.newaxis, :, np.newaxis], np.full(n, 1.0 / n))[0, 0])
+    half = float(special.stdtrit(freedom, 0.5 + 0.5 * level)) * error
+    total = float(products.sum())
+    size = total**2 / float((products**2).sum()) if total else 0.0
+    return PolicyValue(
+        value, value - half, value + half, error, freedom, 0.0, freedom < FEW, level, "independent", size
+    )

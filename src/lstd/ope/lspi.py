@@ -1,0 +1,135 @@
+"""Least-squares policy iteration on stored data.
+
+M. G. Lagoudakis and R. Parr, "Least-squares policy iteration", JMLR 4, 2003.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from lstd.data.checks import check_integer, shown
+from lstd.errors import InvalidInputError
+from lstd.ope.lstdq import LSTDQ
+from lstd.ope.policies import EpsilonGreedy
+from lstd.ope.policy_value import PolicyValue, policy_value
+from lstd.ope.state_action_features import StateActionFeatures
+
+
+@dataclass(frozen=True, eq=False)
+class PolicyIteration:
+    """Where policy iteration stopped, and the values on the way.
+
+    Attributes
+    ----------
+    stopped : {"repeated", "cycle", "limit"}
+        Whether the last two policies take the same actions in all logged states, an earlier policy came back, or
+        neither within the number of iterations.
+    cycle : int
+        Number of policies in the cycle; 1 for "repeated", 0 for "limit".
+    path : tuple of PolicyValue
+        Value of each policy, of the first one first.
+    model : LSTDQ
+        Action values of the last policy.
+    policy : EpsilonGreedy
+        The greedy policy of `model`: the result.
+    """
+
+    stopped: str
+    cycle: int
+    path: tuple[PolicyValue, ...]
+    model: LSTDQ
+    policy: EpsilonGreedy = field(repr=False)
+
+
+def lspi(
+    data: Any, features: Any = None, *, gamma: float, alpha: Any = 1e-3, lmbda: float = 0.0, trace: str = "retrace",
+    fit_intercept: bool = False, initial_policy: Any = None, initial_states: Any = None, epsilon: float = 0.0,
+    level: float = 0.95, max_iterations: int = 20,
+) -> PolicyIteration:  # fmt: skip
+    """Improve a policy on stored data: evaluate it by :class:`LSTDQ`, take its greedy policy, and so on.
+
+    A recipe and not a promise: with features that cannot represent the values, policies may get worse or cycle, and the
+    values of greedy policies are too high on the data that chose them.
+
+    Parameters
+    ----------
+    data : Trajectories or mapping
+        Arguments of :meth:`LSTDQ.fit`: X, y, actions, and episode, terminated, X_next, … where known.
+    features : StateActionFeatures or callable
+        Features of pairs, with the actions there are.
+    gamma, alpha, lmbda, trace, fit_intercept, epsilon
+        Settings of :class:`LSTDQ` and :class:`EpsilonGreedy`.
+    initial_policy : callable, optional
+        Function of states that returns probabilities; by default, all actions alike.
+    initial_states : array-like of shape (m, n), optional
+        As in :func:`policy_value`.
+    level : float, default 0.95
+        Level of the intervals of the values.
+    max_iterations : int, default 20
+        Largest number of policies to evaluate.
+
+    Returns
+    -------
+    PolicyIteration
+
+    Examples
+    --------
+    Two states and two actions, of which the second moves to the other state; state 1 pays:
+
+    >>> import numpy as np
+    >>> from lstd.ope import StateActionFeatures, lspi
+    >>> random = np.random.default_rng(0)
+    >>> states, actions = random.integers(2, size=(2, 400))
+    >>> after = np.where(actions == 1, 1 - states, states)
+    >>> data = {"X": np.eye(2)[states], "y": 1.0 * after, "actions": actions, "X_next": np.eye(2)[after]}
+    >>> found = lspi(data | {"episode": np.arange(400)}, StateActionFeatures(2), gamma=0.9)
+    >>> found.stopped, len(found.path), found.policy(np.eye(2)).argmax(axis=1)
+    ('repeated', 2, array([1, 0]))
+    """
+    arrays = _arrays(data)
+    most = check_integer("max_iterations", max_iterations, 1)
+    policy: Any = initial_policy if initial_policy is not None else _Uniform(features)
+    states = arrays["X"] if arrays.get("X_next") is None else arrays["X_next"]
+    seen: dict[bytes, int] = {}
+    path: list[PolicyValue] = []
+    while True:
+        model = LSTDQ(gamma, lmbda, trace, alpha, fit_intercept, features=features)
+        model.fit(**arrays, target_policy=policy)
+        path.append(policy_value(model, initial_states, level))
+        policy = EpsilonGreedy(model, epsilon)
+        key = policy.best(states).argmax(axis=1).tobytes()
+        if key in seen:
+            cycle = len(path) - seen[key]
+            return PolicyIteration("repeated" if cycle == 1 else "cycle", cycle, tuple(path), model, policy)
+        if len(path) == most:
+            return PolicyIteration("limit", 0, tuple(path), model, policy)
+        seen[key] = len(path)
+
+
+class _Uniform:
+    """All actions alike."""
+
+    def __init__(self, features: Any) -> None:
+        if not isinstance(features, StateActionFeatures):
+            raise InvalidInputError(
+                f"`features` must be StateActionFeatures unless `initial_policy` is given; got {shown(features)}."
+            )
+        self.n_actions = features.n_actions
+
+    def __call__(self, X: Any) -> Any:
+        return np.full((X.shape[0], self.n_actions), 1.0 / self.n_actions)
+
+
+def _arrays(data: Any) -> dict[str, Any]:
+    arrays = dict(data) if isinstance(data, Mapping) else getattr(data, "to_arrays", dict)()
+    if not isinstance(data, Mapping):
+        for name in ("actions", "behavior_probability"):
+            if getattr(data, name, None) is not None:
+                arrays[name] = getattr(data, name)
+    if missing := [name for name in ("X", "y", "actions") if arrays.get(name) is None]:
+        raise InvalidInputError(f"`data` must have {missing[0]!r}: X, y, actions, and episode and terminated if known.")
+    return arrays

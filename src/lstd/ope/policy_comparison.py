@@ -1,0 +1,189 @@
+"""Differences between the values of policies, from the same data.
+
+Block e contributes c_e^j to the error of policy j (:mod:`lstd.ope.policy_value`), so the squared standard error of the
+difference of two policies is Σ_e (c_e^i − c_e^j)². The intervals of all pairs hold together: their half width is q
+times the standard error, with q the quantile of the largest |t| over the pairs, of a multivariate Student's t with the
+covariance of the contributions, from random draws. q is between the quantiles of one pair and of Bonferroni.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import special
+
+from lstd.data.checks import check_integer
+from lstd.errors import InvalidInputError
+from lstd.estimators.base import check_level
+from lstd.estimators.intervals import degrees_of_freedom
+from lstd.ope.policy_value import Contributions, PolicyValue, contributions, evaluated
+
+Array = NDArray[np.float64]
+
+_DRAWS = 20_000  # of which the quantile at 0.95 has a standard error of half a percent
+
+
+@dataclass(frozen=True, eq=False)
+class PolicyComparison:
+    """Values of policies, their differences with simultaneous intervals, and a ranking; ``print`` shows a table.
+
+    Attributes
+    ----------
+    names : tuple
+    values : tuple of PolicyValue
+        Of each policy alone.
+    difference, standard_error, lower, upper : ndarray of shape (n_policies, n_policies)
+        Of row minus column; all intervals contain their differences together with probability `level`.
+    apart : ndarray of bool, (n_policies, n_policies)
+        Whether the interval of a difference excludes zero.
+    order : ndarray of shape (n_policies,)
+        Policies from the largest value to the smallest.
+    level : float
+    """
+
+    names: tuple[Any, ...]
+    values: tuple[PolicyValue, ...] = field(repr=False)
+    difference: Array
+    standard_error: Array = field(repr=False)
+    lower: Array = field(repr=False)
+    upper: Array = field(repr=False)
+    level: float
+
+    @property
+    def apart(self) -> NDArray[np.bool_]:
+        """Whether the data tell two policies apart."""
+        return np.asarray((self.lower > 0.0) | (self.upper < 0.0))
+
+    @property
+    def order(self) -> NDArray[np.intp]:
+        """Policies from the largest value to the smallest."""
+        return np.argsort([-one.value for one in self.values], kind="stable")
+
+    @property
+    def best(self) -> tuple[Any, ...]:
+        """Names of the policies that the data cannot tell apart from the one of the largest value, which is first."""
+        first = self.order[0]
+        return tuple(self.names[j] for j in self.order if j == first or not self.apart[first, j])
+
+    def __str__(self) -> str:
+        lines = [f"{'policy':<20} {'value':>10} {f'{100 * self.level:g} % interval':>23}  not told apart from"]
+        for i in self.order:
+            one = self.values[i]
+            alike = ", ".join(str(self.names[j]) for j in self.order if j != i and not self.apart[i, j]) or "none"
+            lines.append(f"{self.names[i]!s:<20} {one.value:>10.4g} {one.lower:>11.4g} {one.upper:>11.4g}  {alike}")
+        return "\n".join(lines)
+
+
+def compare_policies(
+    models: Mapping[Any, Any] | Sequence[Any], initial_states: Any = None, level: float = 0.95, *,
+    target_policies: Mapping[Any, Any] | Sequence[Any] | None = None, weights: ArrayLike | None = None,
+    sample: str = "auto", seed: int = 0,
+) -> PolicyComparison:  # fmt: skip
+    """Compare the values of policies, each of a model that was fitted to the same data.
+
+    Parameters
+    ----------
+    models : dict or sequence of fitted LSTDQ, or of fitted LSTD
+        At least two, by name or numbered; of the same rows in the same order, with any target policies and settings.
+    initial_states, weights, sample
+        As in :func:`policy_value`.
+    level : float in (0, 1), default 0.95
+        Probability that all differences of fixed points lie in their intervals.
+    target_policies : dict or sequence, optional
+        Of each model, as `target_policy` in :func:`policy_value`.
+    seed : int, default 0
+        Of the draws for more than two policies.
+
+    Returns
+    -------
+    PolicyComparison
+
+    Raises
+    ------
+    InvalidInputError
+        When an argument breaks a rule, the models were not fitted to the same rows, or one has no intervals.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from lstd.ope import LSTDQ, compare_policies
+    >>> X, actions, done = np.ones((400, 1)), np.arange(400) % 2, np.ones(400, dtype=bool)
+    >>> rewards = 1.0 + 2.0 * actions + np.random.default_rng(0).normal(size=400)
+    >>> found = compare_policies({
+    ...     share: LSTDQ(alpha=0.0, fit_intercept=False).fit(
+    ...         X, rewards, actions=actions, terminated=done, target_policy=np.full((400, 2), [1 - share, share]),
+    ...     ) for share in (0.2, 0.21, 0.9)
+    ... })
+    >>> found.order.tolist(), found.best, found.difference[:, 0].round(1)
+    ([2, 1, 0], (0.9,), array([0. , 0. , 1.5]))
+    """
+    level, names = check_level(level), _names(models)
+    ones = [models[name] for name in names]
+    policies = [None] * len(names) if target_policies is None else _policies(target_policies, names)
+    parts = [
+        contributions(one, initial_states, policy, weights, sample) for one, policy in zip(ones, policies, strict=True)
+    ]
+    _check_rows([fitted.influence.marks for _, fitted, _ in parts], names)
+    values = tuple(evaluated(one, part, level) for one, part in zip(ones, parts, strict=True))
+    shares = np.mean([fitted.influence.shares for _, fitted, _ in parts], axis=0)
+    half, error = _half_widths([found for found, _, _ in parts], shares, level, check_integer("seed", seed, 0))
+    value = np.array([one.value for one in values])
+    difference = value[:, np.newaxis] - value
+    return PolicyComparison(tuple(names), values, difference, error, difference - half, difference + half, level)
+
+
+def _names(models: Any) -> list[Any]:
+    names = list(models) if isinstance(models, Mapping) else list(range(len(models)))
+    if len(names) < 2:
+        raise InvalidInputError(f"`models` must be at least two; got {len(names)}.")
+    return names
+
+
+def _policies(policies: Any, names: list[Any]) -> list[Any]:
+    if len(policies) != len(names):
+        raise InvalidInputError(f"`target_policies` must have one for each of the {len(names)} models.")
+    return [policies[name] for name in names]
+
+
+def _check_rows(marks: list[NDArray[np.uint64]], names: list[Any]) -> None:
+    for mark, name in zip(marks[1:], names[1:], strict=True):
+        if not np.array_equal(mark, marks[0]):
+            raise InvalidInputError(
+                f"`models` must be fitted to the same rows in the same order, with the same features; {names[0]!r} and "
+                f"{name!r} were not. Fit all of them to the same data, or use `lstd.inference.difference`."
+            )
+
+
+def _half_widths(parts: list[Contributions], shares: Array, level: float, seed: int) -> tuple[Array, Array]:
+    """Return half widths and standard errors of all differences, (n_policies, n_policies)."""
+    k = len(parts)
+    blocks, states = (np.array([getattr(part, name) for part in parts]) for name in ("blocks", "states"))
+    shift = np.array([part.shift for part in parts])
+    i, j = np.triu_indices(k, 1)
+    squares = (blocks[i] - blocks[j]) ** 2
+    error = np.sqrt(squares.sum(axis=1) + ((states[i] - states[j]) ** 2).sum(axis=1))
+    freedom = float(degrees_of_freedom(squares[:, :, np.newaxis], shares).min())
+    q = _quantile(np.hstack([blocks, states]), (i, j), error, freedom, level, seed)
+    half, errors = np.zeros((2, k, k))
+    half[i, j] = half[j, i] = q * np.hypot(error, shift[i] - shift[j])
+    errors[i, j] = errors[j, i] = error
+    return half, errors
+
+
+def _quantile(
+    c: Array, pairs: tuple[NDArray[np.intp], NDArray[np.intp]], error: Array, freedom: float, level: float, seed: int
+) -> float:
+    """Return the quantile of the largest |t| over pairs, from contributions (n_policies, E)."""
+    one, all_pairs = (float(special.stdtrit(freedom, 1.0 - (1.0 - level) / 2.0 / m)) for m in (1, len(error)))
+    if len(error) == 1 or not error.any():
+        return one
+    random = np.random.default_rng(seed)
+    sizes, axes = np.linalg.eigh(c @ c.T)
+    draws = random.standard_normal((_DRAWS, len(c))) @ (axes * np.sqrt(np.maximum(sizes, 0.0))).T
+    t = np.abs(draws[:, pairs[0]] - draws[:, pairs[1]])[:, error > 0.0] / error[error > 0.0]
+    largest = t.max(axis=1) / np.sqrt(random.chisquare(freedom, _DRAWS) / freedom)
+    return float(np.clip(np.quantile(largest, level), one, all_pairs))

@@ -1,0 +1,123 @@
+"""Importance sampling against its definitions, and its identities with LSTD."""
+
+import numpy as np
+import pytest
+
+import naive
+from logged_actions import PROCESS, logged
+from lstd import LSTD
+from lstd.errors import InvalidInputError
+from lstd.ope import LSTDQ, StateActionFeatures, importance_sampling
+from tolerances import assert_close
+
+ESTIMATORS = ("is", "pdis", "wis", "wpdis", "dr", "wdr")
+
+
+def values_of_actions(X):
+    return np.column_stack([X[:, 0], X[:, 1] ** 2, X.sum(axis=1)])
+
+
+def episodes(data, gamma, q=values_of_actions):
+    """The episodes as :func:`naive.importance_sampling` takes them."""
+    pi, q = data["target_policy"], q(data["X"])
+    v = (pi * q).sum(axis=1)
+    for name in dict.fromkeys(data["episode"].tolist()):
+        rows = np.flatnonzero(data["episode"] == name)
+        ends = data["terminated"][rows[-1]]
+        full = rows if ends else rows[:-1]
+        a = data["actions"][full]
+        yield {
+            "rewards": data["y"][full], "ratios": pi[full, a] / data["behavior_probability"][full], "q": q[full, a],
+            "v": np.append(v[rows], [0.0] * int(ends)),
+        }  # fmt: skip
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+def test_estimates_are_those_of_the_definition(estimator):
+    data = logged(8)
+    found = importance_sampling(gamma=0.9, estimator=estimator, q=values_of_actions, **data)
+    parts = list(episodes(data, 0.9))
+    assert_close(found.value, naive.importance_sampling(estimator, parts, 0.9), "sums")
+    without = [
+        found.value - naive.importance_sampling(estimator, parts[:e] + parts[e + 1 :], 0.9) for e in range(8)
+    ]  # the mean of v at the start is exact; with several steps, the jackknife of weighted ones too
+    assert_close(found.standard_error, np.sqrt(7 / 8 * np.sum(np.square(without))), "sums")
+    assert found.lower < found.value < found.upper
+
+
+def test_groups_are_the_units_of_the_interval():
+    data = logged(8)
+    once = importance_sampling(gamma=0.9, estimator="pdis", **data)
+    alone = importance_sampling(gamma=0.9, estimator="pdis", groups=data["episode"], **data)
+    assert_close([once.value, once.standard_error], [alone.value, alone.standard_error], "sums")
+    twice = {name: np.concatenate([values, values]) for name, values in data.items()}
+    groups = twice["episode"].copy()
+    twice["episode"] = np.repeat([0, 100], len(groups) // 2) + groups
+    both = importance_sampling(gamma=0.9, estimator="pdis", groups=groups, **twice)
+    assert_close([both.value, both.standard_error], [once.value, once.standard_error], "sums")
+
+
+def test_without_a_target_policy_it_is_the_mean_return():
+    data = PROCESS.simulate(40, 5, 1)
+    arrays = {name: data[name] for name in ("X", "y", "episode", "terminated")}
+    returns = np.array([np.polyval(one["rewards"][::-1], 0.9) for one in episodes(data, 0.9)])
+    for estimator in ESTIMATORS[:4]:
+        found = importance_sampling(gamma=0.9, estimator=estimator, **arrays)
+        assert_close(found.value, returns.mean(), "sums")
+        assert_close(found.standard_error, returns.std(ddof=1) / np.sqrt(40), "sums")
+        assert_close(found.effective_sample_size, 40.0, "sums")
+
+
+@pytest.mark.parametrize(("robust", "plain"), [("dr", "pdis"), ("wdr", "wpdis")])
+def test_doubly_robust_without_values_is_per_decision_importance_sampling(robust, plain):
+    data = logged(8)
+    one = importance_sampling(gamma=0.9, estimator=robust, q=lambda X: np.zeros((len(X), 3)), **data)
+    two = importance_sampling(gamma=0.9, estimator=plain, **data)
+    assert_close([one.value, one.lower], [two.value, two.lower], "sums")
+
+
+def test_a_start_row_with_importance_traces_is_doubly_robust_with_the_values_of_the_same_fit():
+    data = logged(8, p_end=0.2)
+    model = LSTDQ(0.9, 1.0, "importance", alpha=0.1, fit_intercept=False).fit(**data)
+    robust = importance_sampling(gamma=0.9, estimator="dr", q=model, **data)
+    features, starts, columns = StateActionFeatures(3), [], []
+    for name in dict.fromkeys(data["episode"].tolist()):
+        rows = np.flatnonzero(data["episode"] == name)
+        full = rows if data["terminated"][rows[-1]] else rows[:-1]
+        phi = features.transform(data["X"][full], data["actions"][full])
+        bar = features.expected(data["X"][rows], data["target_policy"][rows])
+        after = np.vstack([bar, 0.0 * bar[:1]])[: len(full) + 1]
+        ratios = data["target_policy"][full, data["actions"][full]] / data["behavior_probability"][full]
+        starts.append(np.concatenate([[1.0], np.zeros(len(full))]))
+        done = np.zeros(len(full) + 1, dtype=bool)
+        done[-1] = data["terminated"][rows[-1]]
+        columns.append({
+            "X": np.vstack([0.0 * phi[:1], phi]), "X_next": after, "y": np.append(0.0, data["y"][full]),
+            "trace_coefficient": np.append(1.0, ratios), "discount": np.append(1.0, np.full(len(full), 0.9)),
+            "terminated": done, "episode": np.full(len(full) + 1, name),
+        })  # fmt: skip
+    arrays = {name: np.concatenate([part[name] for part in columns]) for name in columns[0]}
+    arrays["X"] = np.column_stack([np.concatenate(starts), arrays["X"]])
+    arrays["X_next"] = np.column_stack([np.zeros(len(arrays["y"])), arrays["X_next"]])
+    fit = LSTD(0.9, 1.0, alpha=np.append(0.0, np.full(9, 0.1)), fit_intercept=False).fit(**arrays)
+    assert_close(fit.coef_[1:], model.coef_, "solve")
+    assert_close(fit.coef_[0], robust.value, "solve")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"estimator": "ips"}, "`estimator` must be one of"),
+        ({"estimator": "dr"}, "`q` must be given"),
+        ({"estimator": "dr", "q": 1.0}, "`q` must be a fitted LSTDQ or callable"),
+        ({"estimator": "dr", "q": lambda X: X[:, 0]}, r"`q\(X\)` must be finite values of all actions"),
+        ({"actions": None}, "`actions` must be given"),
+        ({"target_policy": None}, "`target_policy` must be given"),
+        ({"behavior_probability": None}, "`behavior_probability` must be given"),
+        ({"gamma": 1.5}, "`gamma`"),
+        ({"groups": np.zeros(len(logged(8)["y"]))}, "at least two episodes or groups"),
+    ],
+)
+def test_bad_input_is_refused(options, message):
+    with pytest.raises(InvalidInputError, match=message):
+        importance_sampling(**{"gamma": 0.9} | logged(8) | options)

@@ -1,0 +1,94 @@
+"""Differences between policies from the same data."""
+
+import numpy as np
+import pytest
+from scipy import special
+
+import naive
+from logged_actions import PROCESS, logged
+from lstd.errors import InvalidInputError
+from lstd.ope import LSTDQ, compare_policies, policy_value
+from tolerances import assert_close
+
+
+def models(data, n=3, **settings):
+    """Models of policies between the one that logged the data and the target policy."""
+    policies = [(1 - share) * PROCESS.mu + share * PROCESS.pi for share in np.linspace(0.0, 1.0, n)]
+    states = data["X"].argmax(axis=1)
+    settings = {"gamma": 0.9, "alpha": 1e-3, "fit_intercept": False} | settings
+    return [LSTDQ(**settings).fit(**data | {"target_policy": policy[states]}) for policy in policies]
+
+
+def test_two_policies_have_the_interval_of_their_difference():
+    data = PROCESS.simulate(40, 5, 1, noise=0.5)
+    a, b = models(data, 2)
+    found = compare_policies({"mu": a, "pi": b})
+    one, two = policy_value(a), policy_value(b)
+    assert_close(found.difference[0, 1], one.value - two.value, "sums")
+    assert_close(found.difference, -found.difference.T, "sums")
+    assert_close(found.lower, -found.upper.T, "sums")
+    assert found.standard_error[0, 1] < np.hypot(one.standard_error, two.standard_error)
+    assert found.values[0].lower == one.lower
+    width = (found.upper - found.lower)[0, 1] / 2 / found.standard_error[0, 1]
+    assert special.stdtrit(61, 0.975) < width < special.stdtrit(5, 0.975)
+
+
+def test_a_policy_does_not_differ_from_itself():
+    model = LSTDQ(0.9).fit(**logged(30))
+    found = compare_policies([model, model, model])
+    assert not found.standard_error.any()
+    assert not found.apart.any()
+    assert found.best == (0, 1, 2)
+
+
+@pytest.mark.parametrize("sample", ["episodes", "independent", "fixed"])
+def test_intervals_of_several_policies_are_wider_than_of_two_and_narrower_than_bonferroni(sample):
+    found = models(PROCESS.simulate(40, 5, 1, noise=0.5), 4)
+    pair = compare_policies(found[:2], sample=sample)
+    many = compare_policies(found, sample=sample)
+    again = compare_policies(found, sample=sample, seed=1)
+    one, all_of_them, other = (x.upper[0, 1] - x.difference[0, 1] for x in (pair, many, again))
+    assert one < all_of_them < 2.0 * one
+    assert abs(other / all_of_them - 1.0) < 0.05
+
+
+def test_differences_are_covered():
+    P, r = np.einsum("sa,sat->st", PROCESS.mu, PROCESS.P), (PROCESS.mu * PROCESS.r).sum(axis=1)
+    difference, hits = PROCESS.v.mean() - naive.true_values(P, r, 0.9).mean(), 0
+    for seed in range(12):
+        found = compare_policies(models(PROCESS.simulate(60, 5, seed, noise=0.5), 2))
+        hits += found.lower[1, 0] < difference < found.upper[1, 0]
+    assert hits >= 10  # of 12 with probability 0.95 each: fewer in one case of 50
+
+
+def test_the_ranking_names_what_the_data_cannot_tell_apart():
+    X, actions, done = np.ones((400, 1)), np.arange(400) % 2, np.ones(400, dtype=bool)
+    y = 1.0 + 2.0 * actions + np.random.default_rng(0).normal(size=400)
+    shares = {"low": 0.1, "alike": 0.89, "high": 0.9}
+    fitted = {
+        name: LSTDQ(alpha=0.0, fit_intercept=False).fit(
+            X, y, actions=actions, terminated=done, target_policy=np.full((400, 2), [1 - share, share])
+        ) for name, share in shares.items()
+    }  # fmt: skip
+    found = compare_policies(fitted)
+    assert found.order.tolist() == [2, 1, 0]
+    assert found.best == ("high",)  # paired: their difference is known, as it is .01 times that of the actions
+    lines = str(found).splitlines()
+    assert [line.split()[0] for line in lines] == ["policy", "high", "alike", "low"]
+    assert lines[1].endswith("none")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda one: {"models": [one]}, "`models` must be at least two; got 1"),
+        (lambda one: {"models": [one, LSTDQ(0.9).fit(**logged(31))]}, "same rows in the same order"),
+        (lambda one: {"models": [one, one], "target_policies": [None]}, "one for each of the 2 models"),
+        (lambda one: {"models": [one, one], "seed": -1}, "`seed`"),
+        (lambda one: {"models": [one, one], "level": 2.0}, "`level`"),
+        (lambda one: {"models": [one, "two"]}, "`model` must be a fitted LSTDQ"),
+    ],
+)
+def test_bad_input_is_refused(change, message):
+    with pytest.raises(InvalidInputError, match=message):
+        compare_policies(**change(LSTDQ(0.9).fit(**logged(30))))
