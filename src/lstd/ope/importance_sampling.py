@@ -31,9 +31,9 @@ from lstd.data.rows import Rows
 from lstd.errors import InvalidInputError
 from lstd.estimators.base import check_level
 from lstd.estimators.inputs import checked_rows
-from lstd.estimators.intervals import FEW, degrees_of_freedom
 from lstd.ope.logged_rows import LoggedRows, logged_rows
 from lstd.ope.policy_value import PolicyValue
+from lstd.statistics.intervals import FEW, degrees_of_freedom
 from lstd.statistics.solve import check_range
 
 Array = NDArray[np.float64]

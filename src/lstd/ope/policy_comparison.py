@@ -19,8 +19,8 @@ from scipy import special
 from lstd.data.checks import check_integer
 from lstd.errors import InvalidInputError
 from lstd.estimators.base import check_level
-from lstd.estimators.intervals import degrees_of_freedom
 from lstd.ope.policy_value import Contributions, PolicyValue, contributions, evaluated
+from lstd.statistics.intervals import degrees_of_freedom
 
 Array = NDArray[np.float64]
 
