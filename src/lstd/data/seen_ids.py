@@ -35,6 +35,11 @@ class SeenIds:
 
     def add(self, keys: list[int | bytes]) -> int | None:
         """Add keys; if one is present or occurs twice, add none and return the place of the first such key."""
+        if {*map(type, keys)} == {int} and len({*keys}) == len(keys):
+            integers = np.array(keys, dtype=np.int64)
+            if not self._integers.contains(integers).any():
+                self._integers.add(integers)
+                return None
         places: dict[int | bytes, int] = {}
         first = len(keys)
         for place, one in enumerate(keys):
@@ -204,8 +209,15 @@ def _extended(before: SeenIds, names: NDArray[Any], continues: bool) -> tuple[Se
     if not new:
         return before, None
     seen = before.copy()
-    place = seen.add([group_key(name) for name in new])
+    place = seen.add(group_keys(new))
     return seen, None if place is None else place + continues
+
+
+def group_keys(names: list[Any]) -> list[int | bytes]:
+    """Return the key of each id."""
+    if {*map(type, names)} == {int} and min(names) >= -(2**63) and max(names) < 2**63:
+        return names
+    return [group_key(name) for name in names]
 
 
 def group_key(name: Any) -> int | bytes:

@@ -28,7 +28,7 @@ from lstd.data.parsing import (
     first_true,
     id_key,
 )
-from lstd.data.seen_ids import SeenIds, group_key
+from lstd.data.seen_ids import SeenIds, group_keys
 from lstd.tables.table_errors import at_row
 
 Flags = NDArray[np.bool_]
@@ -221,7 +221,8 @@ class Episodes:
         if ids is None:
             return None
         new = _begun(ids, len(begins), bool(begins[0]))
-        self._types.update(_type(name) for _, name in new)
+        kinds = {type(name) for _, name in new}
+        self._types.update(kinds if kinds == {int} else (_type(name) for _, name in new))
         return _again(new, self._seen, self._roles.episode, f"{EPISODE_AGAIN} {SORT}")
 
     def _group_fault(self, groups: Ids | None, begins: Flags) -> Fault | None:
@@ -244,7 +245,7 @@ def _begun(ids: Ids, n: int, first: bool) -> list[tuple[int, Any]]:
 
 
 def _again(new: list[tuple[int, Any]], seen: SeenIds, column: str | None, text: str) -> Fault | None:
-    place = seen.add([group_key(name) for _, name in new])
+    place = seen.add(group_keys([name for _, name in new]))
     return None if place is None else Fault(new[place][0], str(column), f"{new[place][1]!r} {text}")
 
 
