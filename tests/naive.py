@@ -112,6 +112,22 @@ def weights(A, b, alpha):
     return np.linalg.solve(A + alpha * np.eye(len(A)), b)
 
 
+def forgotten_ridge(alpha, n_updates, forgetting):
+    """Ridge (n,) beside a weight of 1 of the last row: it shrinks by f a row, that of feature i is restored every L.
+
+    L is n, or a tenth of 1/(1 − f) if that is more, and 1/(1 − f) if n is more than that.
+    """
+    alpha = np.asarray(alpha, dtype=float)
+    n, effective = len(alpha), 1.0 / (1.0 - forgetting)
+    length = min(max(n, round(effective / 10)), max(1, round(effective)))
+    ridge = alpha.copy()
+    for t in range(1, n_updates + 1):
+        ridge *= forgetting
+        restored = [i for i in range(n) if i * length // n == t % length]
+        ridge[restored] = alpha[restored]
+    return ridge
+
+
 def vanishing_ridge_weights(A, b, penalty):
     """The limit of (A + εD)⁻¹ b as ε falls to zero, D = diag(penalty): solved at ε = 10⁻⁴⁰ in rational numbers."""
     n = len(A)

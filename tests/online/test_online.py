@@ -295,6 +295,9 @@ BAD_SNAPSHOTS = {
     "discount of 2": lambda: changed("scalars", 1, 2.0),
     "discount of NaN": lambda: changed("scalars", 2, np.nan),
     "sums of NaN": lambda: changed("vectors", (3, 0), np.nan),
+    "another rate of forgetting": lambda: changed("scalars", 5, 0.5),
+    "growth below 1": lambda: changed("scalars", 6, 0.5),
+    "negative ridge": lambda: changed("vectors", (8, 0), -1.0),
     "fraction of 2": lambda: changed("scalars", 4, 2.0),
     "infinite matrix": lambda: changed("matrices", (1, 0, 0), np.inf),
     "infinite boundary": lambda: changed("boundary", (0, 0), np.inf),
@@ -311,7 +314,7 @@ def test_what_is_no_snapshot_is_refused(snapshot):
 @pytest.mark.parametrize(
     "snapshot",
     [
-        lambda: broken(parameters=np.array([2.0, good()["parameters"][1]])),
+        lambda: broken(parameters=np.array([2.0, *good()["parameters"][1:]])),
         lambda: broken(alpha=np.array(np.nan)),
         lambda: broken(variant=np.array("plain")),
         lambda: broken(check_every=np.array(0)),

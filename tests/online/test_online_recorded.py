@@ -128,6 +128,7 @@ def test_the_compiled_kernel_of_several_rewards_is_its_python_body():
     counts = state[kernels.COUNTS].view(np.int64)
     counts[:] = 0
     counts[[kernels.FEATURES, kernels.PANEL, kernels.OTHERS, kernels.WAITING_INVERSE]] = BLOCK, 4, 3, 2
+    counts[kernels.ROTATION], state[kernels.SCALARS, kernels.FORGETTING] = 8, 0.9
     rewards, twin = random.normal(size=3), state.copy()
     kernels.follow(rewards, state)
     PYTHON.recursive.follow(rewards, twin)

@@ -12,6 +12,11 @@ and θ = Pb:
 than P along φ by that factor, and loses as many digits. If the terms of d cancel, d itself loses digits. A is kept
 beside P, so that lost digits can be measured and P recomputed.
 
+With forgetting f, each transition weighs 1/f times the one before it: relative to the last weight, they are f^{T−1−t}.
+The ridge shrinks beside them, and is restored one feature i at a time, with g the weight now:
+
+    R_ii' = g α_i,  P' = P − q (e_iᵀP),  q = c P e_i / (1 + c P_ii),  c = g α_i − R_ii,  θ' = θ − q θ_i,  y' = y − q y_i
+
 Most of the time is spent reading P from memory. Rank-one changes are therefore gathered in panels and applied together.
 As φ₊ is the φ of the next transition, one pass over P forms the products with both, and every other transition needs
 none. A is kept transposed, so that a sparse φ changes few of its rows. Each row of the state is padded with zeros to
@@ -46,34 +51,37 @@ from lstd._kernels.compilation import kernel
 # The state is one array. Its rows are these vectors, then four panels with a row per gathered change, then the two
 # matrices, then θ of each reward after the first, then b of these. P = INVERSE − Σ_k Q_kᵀR_k over the rows of the first
 # two panels, Aᵀ = SYSTEM − Σ_k Q_kᵀR_k over those of the others. P_NEXT and NEXT_P are products with INVERSE alone;
-# SCALE is the caller's. COUNTS are integers in the same memory, as each array among the arguments of a call takes
-# 50 ns. Vectors after COUNTS are scratch.
-Y, WEIGHTS, TRACE, MOMENT, NEXT, P_NEXT, NEXT_P, SCALE, SCALARS, COUNTS, PHI, P_PHI, PHI_P, CHANGE, LANES = range(15)
+# SCALE is the caller's; RIDGE is the diagonal of R, ALPHA what it is restored to. COUNTS are integers in the same
+# memory, as each array among the arguments of a call takes 50 ns. Vectors after COUNTS are scratch.
+Y, WEIGHTS, TRACE, MOMENT, NEXT, P_NEXT, NEXT_P, SCALE, RIDGE, ALPHA, SCALARS, COUNTS = range(12)
+PHI, P_PHI, PHI_P, CHANGE, LANES = range(12, 17)
 N_VECTORS = LANES + 8
 Q_INVERSE, R_INVERSE, Q_SYSTEM, R_SYSTEM = range(4)
 INVERSE, SYSTEM = range(2)
 # Entries of SCALARS: λ; the discount of the transition before, for the trace, and times its weight, for A (0 where that
-# one is closed); one entry of the caller's; the fraction of the boundary term that weights are read with; weight and
-# trace coefficient of the transition to take, 1 between calls.
-LMBDA, DECAY, BOOTSTRAP, CONDITION, FRACTION, WEIGHT, COEFFICIENT = range(7)
-N_SCALARS = 5  # of the state between transitions
+# one is closed); one entry of the caller's; the fraction of the boundary term that weights are read with; f and g;
+# weight and trace coefficient of the transition to take, 1 between calls.
+LMBDA, DECAY, BOOTSTRAP, CONDITION, FRACTION, FORGETTING, GROWTH, WEIGHT, COEFFICIENT = range(9)
+N_SCALARS = 7  # of the state between transitions
 # Counts: features, rows of a panel, rewards after the first; changes waiting in the panels; whether P_NEXT and NEXT_P
-# are products with NEXT; transitions so far, the transition to check at, and how weights are read.
-FEATURES, PANEL, OTHERS, WAITING_INVERSE, WAITING_SYSTEM, AHEAD, UPDATES, CHECK_AT, READING = range(9)
-N_COUNTS = 12  # the others are the caller's
+# are products with NEXT; transitions so far, the transition to check at, how weights are read, and the number of
+# transitions in which the ridge of each feature is restored once.
+FEATURES, PANEL, OTHERS, WAITING_INVERSE, WAITING_SYSTEM, AHEAD, UPDATES, CHECK_AT, READING, ROTATION = range(10)
+N_COUNTS = 13  # the others are the caller's
 FAST = 0  # the READING that needs no correction
 GROWN = 100.0  # a read-out that may multiply errors by more than this is corrected
 
-# What a transition returns. CHECK: done, and a check is due. After a negative code nothing has changed. BAD: an
-# argument is invalid, or so large that the sums would overflow. JUMP: `x` is not the `x_next` of the last transition.
-# ASK: of recorded rows, one that the caller must learn.
-DONE, CHECK = range(2)
+# What a transition returns. RESCALE: done, and all is to be divided by g; CHECK: done, and a check is due. After a
+# negative code nothing has changed. BAD: an argument is invalid, or so large that the sums would overflow. JUMP: `x` is
+# not the `x_next` of the last transition. ASK: of recorded rows, one that the caller must learn.
+DONE, RESCALE, CHECK = range(3)
 BAD, JUMP, ASK = -1, -2, -3
 # Kinds of recorded rows: the successor is the next row, or terminal; none is known; the episode is cut off there.
 GOES_ON, TERMINATES, WAITS, IS_CUT = range(4)
 
 COLUMNS = 512  # of a matrix changed at a time: as much of a panel stays in the cache
 LOST = 1e-6  # a denominator this much smaller than its terms, or larger than 1 / LOST, loses six digits: check at once
+RESCALED_AT = 2.0**32  # g at which all is divided
 # Largest feature and entry of the trace, and its square the largest product of trace and reward: products are then so
 # far below the largest float64, 1.8e308, that no stream is long enough for their sums to reach it.
 HUGE = 1e145
@@ -132,6 +140,7 @@ def step(x, x_next, reward, discount, ratio, terminated, state):  # type: ignore
     if not arrived(state, counts):
         return JUMP
     copy(state[CHANGE], state[NEXT])
+    state[SCALARS, GROWTH] /= state[SCALARS, FORGETTING]
     project(state, counts, not terminated)
     lost = advance(reward, ratio, state, counts)
     add_dense(state, counts)
@@ -157,6 +166,7 @@ def step_sparse(  # type: ignore[no-untyped-def]
     if not arrived(state, counts):
         return JUMP
     scatter(next_indices, next_values, state[NEXT])
+    state[SCALARS, GROWTH] /= state[SCALARS, FORGETTING]
     project_sparse(indices, values, state, counts)
     lost = advance(reward, ratio, state, counts)
     system, change = matrix(state, counts, SYSTEM), state[CHANGE]
@@ -186,7 +196,7 @@ def stream(X, X_next, y, numbers, kinds, first, predictions, state):  # type: ig
         successor = X[t] if terminated else X_next[t]
         code = step(X[t], successor, y[t, 0], numbers[t, 0], numbers[t, 1], terminated, state)
         if code >= DONE and m > 1:
-            follow(y[t, 1:], state)
+            code = max(code, follow(y[t, 1:], state))
         state[SCALARS, WEIGHT] = state[SCALARS, COEFFICIENT] = 1.0
         if code < DONE:
             return t, code
@@ -287,7 +297,7 @@ def arrived(state, counts):  # type: ignore[no-untyped-def]
 @kernel
 def overflows(reward, ratio, state):  # type: ignore[no-untyped-def]
     """Return whether the trace with PHI, or its product with the reward, would be too large for the sums."""
-    most = HUGE / max(1.0, ratio * max(1.0, state[SCALARS, WEIGHT]) * max(1.0, abs(reward) / HUGE))
+    most = HUGE / max(1.0, ratio * max(1.0, weight_of(state)) * max(1.0, abs(reward) / HUGE))
     return sum_beyond(decay_of(state), state[TRACE], state[PHI], most) > 0
 
 
@@ -295,6 +305,12 @@ def overflows(reward, ratio, state):  # type: ignore[no-untyped-def]
 def decay_of(state):  # type: ignore[no-untyped-def]
     """Return cλγ, what is left of the trace on arrival."""
     return state[SCALARS, COEFFICIENT] * state[SCALARS, LMBDA] * state[SCALARS, DECAY]
+
+
+@kernel
+def weight_of(state):  # type: ignore[no-untyped-def]
+    """Return the weight of the transition to take."""
+    return state[SCALARS, WEIGHT] * state[SCALARS, GROWTH]
 
 
 @kernel
@@ -311,7 +327,7 @@ def advance(reward, ratio, state, counts):  # type: ignore[no-untyped-def]
     """Update y, θ, z and b, and put (q, φᵀP) into the panel and u into CHANGE; return whether digits were lost."""
     phi, p, y, theta = state[PHI], state[P_PHI], state[Y], state[WEIGHTS]
     phi_y, phi_p, phi_theta = dots(phi, y, p, theta, lanes_of(state))
-    bootstrap, weight, decay = state[SCALARS, BOOTSTRAP], state[SCALARS, WEIGHT], decay_of(state)
+    bootstrap, weight, decay = state[SCALARS, BOOTSTRAP], weight_of(state), decay_of(state)
     ahead = bootstrap - weight * ratio * decay
     denominator = 1.0 + weight * ratio * phi_p - ahead * phi_y
     k = counts[WAITING_INVERSE]
@@ -347,25 +363,31 @@ def move(  # type: ignore[no-untyped-def]
 
 @kernel
 def follow(rewards, state):  # type: ignore[no-untyped-def]
-    """Update θ and b of the rewards after the first, of the transition that was just taken."""
+    """Update θ and b of the rewards after the first, of the transition that was just taken; return a code."""
     counts = counts_of(state)
     phi, y, z, lanes, others = state[PHI], state[Y], state[TRACE], lanes_of(state), others_of(state, counts)
     q = panel(state, counts, Q_INVERSE)[counts[WAITING_INVERSE] - 1]
     for j in range(len(rewards)):
-        theta, b, gain = others[0, j], others[1, j], state[SCALARS, WEIGHT] * rewards[j]
+        theta, b, gain = others[0, j], others[1, j], weight_of(state) * rewards[j]
         phi_theta, _, _ = dots(phi, theta, theta, theta, lanes)
         for i in range(len(phi)):
             theta[i] = theta[i] - q[i] * phi_theta + gain * y[i]
             b[i] += gain * z[i]
+    lost = state[SCALARS, FORGETTING] != 1.0 and restore_ridge(state, counts)
+    return CHECK if lost else DONE
 
 
 @kernel
 def finish(lost, discount, terminated, state, counts):  # type: ignore[no-untyped-def]
-    """Set the discount for the next transition; return whether a check is due."""
+    """Set the discount for the next transition; return the code."""
     state[SCALARS, DECAY] = 0.0 if terminated else discount
-    state[SCALARS, BOOTSTRAP] = state[SCALARS, WEIGHT] * state[SCALARS, DECAY]
+    state[SCALARS, BOOTSTRAP] = weight_of(state) * state[SCALARS, DECAY]
     counts[UPDATES] += 1
-    return CHECK if lost or counts[UPDATES] >= counts[CHECK_AT] else DONE
+    if counts[OTHERS] == 0 and state[SCALARS, FORGETTING] != 1.0:
+        lost = restore_ridge(state, counts) or lost
+    if lost or counts[UPDATES] >= counts[CHECK_AT]:
+        return CHECK
+    return RESCALE if state[SCALARS, GROWTH] >= RESCALED_AT else DONE
 
 
 @kernel
@@ -380,6 +402,57 @@ def add_dense(state, counts):  # type: ignore[no-untyped-def]
     counts[WAITING_SYSTEM] += 1
 
 
+# ---------------------------------------------------------------- the ridge beside growing weights
+
+
+@kernel
+def restore_ridge(state, counts):  # type: ignore[no-untyped-def]
+    """Restore the ridge of the features i with ⌊iL/n⌋ = T mod L, L = ROTATION; return whether digits were lost."""
+    n, rotation, lost = counts[FEATURES], counts[ROTATION], False
+    phase = counts[UPDATES] % rotation
+    for i in range((phase * n + rotation - 1) // rotation, n):
+        if i * rotation // n != phase:
+            break
+        more = state[SCALARS, GROWTH] * state[ALPHA, i] - state[RIDGE, i]
+        if more > 0.0:
+            lost = add_ridge(i, more, state, counts) or lost
+    return lost
+
+
+@kernel
+def add_ridge(i, more, state, counts):  # type: ignore[no-untyped-def]
+    """Add `more` to the ridge of feature i; return whether digits were lost."""
+    make_room(state, counts)
+    M, Q, R = matrix(state, counts, INVERSE), panel(state, counts, Q_INVERSE), panel(state, counts, R_INVERSE)
+    k, theta, y, others = counts[WAITING_INVERSE], state[WEIGHTS], state[Y], others_of(state, counts)
+    q, r = Q[k], R[k]
+    copy(M[i], r)
+    for j in range(len(q)):
+        q[j] = M[j, i]
+    for earlier in range(k):
+        add_both(-R[earlier, i], Q[earlier], q, -Q[earlier, i], R[earlier], r)
+    denominator = 1.0 + more * q[i]
+    lost = lost_digits(denominator, 1.0 + abs(more * q[i]))
+    factor = more / denominator
+    for j in range(len(q)):
+        q[j] *= factor
+    add_both(-theta[i], q, theta, -y[i], q, y)
+    for other in others[0]:
+        add(-other[i], q, other)
+    counts[WAITING_INVERSE] += 1
+    state[RIDGE, i] += more
+    return lost
+
+
+@kernel
+def make_room(state, counts):  # type: ignore[no-untyped-def]
+    """Apply the panel of P if it is full."""
+    Q, R = panel(state, counts, Q_INVERSE), panel(state, counts, R_INVERSE)
+    if counts[WAITING_INVERSE] == len(Q):
+        apply(matrix(state, counts, INVERSE), Q, R, rows_of(counts))
+        counts[WAITING_INVERSE] = counts[AHEAD] = 0
+
+
 # ---------------------------------------------------------------- passes over the matrices
 
 
@@ -388,9 +461,7 @@ def project(state, counts, with_next):  # type: ignore[no-untyped-def]
     """Compute P_PHI = Pφ and PHI_P = φᵀP, with a pass over P unless the pass before has formed them."""
     Q, R = panel(state, counts, Q_INVERSE), panel(state, counts, R_INVERSE)
     p, phi_p = state[P_PHI], state[PHI_P]
-    if counts[WAITING_INVERSE] == len(Q):
-        apply(matrix(state, counts, INVERSE), Q, R, rows_of(counts))
-        counts[WAITING_INVERSE] = counts[AHEAD] = 0
+    make_room(state, counts)
     if counts[AHEAD] == 1:
         copy(state[P_NEXT], p)
         copy(state[NEXT_P], phi_p)
@@ -456,9 +527,7 @@ def project_sparse(indices, values, state, counts):  # type: ignore[no-untyped-d
     """Compute what `project` does, from the rows and columns of P at these indices."""
     M, Q, R = matrix(state, counts, INVERSE), panel(state, counts, Q_INVERSE), panel(state, counts, R_INVERSE)
     p, phi_p = state[P_PHI], state[PHI_P]
-    if counts[WAITING_INVERSE] == len(Q):
-        apply(M, Q, R, rows_of(counts))
-        counts[WAITING_INVERSE] = 0
+    make_room(state, counts)
     counts[AHEAD] = 0
     clear(phi_p)
     for i in range(counts[FEATURES]):

@@ -30,6 +30,7 @@ from lstd._kernels.recursive_update import (
     MOMENT,
     NEXT,
     READING,
+    RIDGE,
     SCALE,
     SYSTEM,
     TRACE,
@@ -45,7 +46,7 @@ from lstd.statistics.solve import solve
 
 # Counts that follow the counts of the kernels: the transition of the last check, repairs, and transitions between two
 # checks.
-CHECKED_AT, REPAIRS, INTERVAL = range(READING + 1, READING + 4)
+CHECKED_AT, REPAIRS, INTERVAL = range(kernels.ROTATION + 1, kernels.N_COUNTS)
 CORRECTED, SOLVED = FAST + 1, FAST + 2
 
 # Each update may add the unit roundoff times the condition number to the error of P. Up to FAST_BELOW, the error stays
@@ -78,10 +79,10 @@ class Recursion(OnlinePredictor):
 
     def __init__(
         self, n_features: int, lmbda: float, alpha: float | Array, variant: str, check_every: int,
-        n_rewards: int | None = None,
+        n_rewards: int | None = None, forgetting: float = 1.0,
     ) -> None:  # fmt: skip
         self.n_features = n = n_features
-        self.n_rewards = n_rewards
+        self.n_rewards, self.forgetting = n_rewards, forgetting
         self.lmbda, self.alpha, self.variant, self.check_every = lmbda, alpha, variant, check_every
         length, waiting = padded(n), _panel(n)
         others = 0 if n_rewards is None else n_rewards - 1
@@ -89,10 +90,12 @@ class Recursion(OnlinePredictor):
         self._counts = self._view_of_counts()
         first = min(check_every, max(_SHORTEST, n))
         self._counts[[kernels.FEATURES, kernels.PANEL, kernels.OTHERS]] = n, waiting, others
-        self._counts[[CHECK_AT, INTERVAL]] = first
-        self._scalars[[kernels.CONDITION, kernels.WEIGHT, kernels.COEFFICIENT]] = 1.0
+        self._counts[[CHECK_AT, INTERVAL, kernels.ROTATION]] = first, first, rotation(n, forgetting)
+        self._scalars[[kernels.CONDITION, kernels.GROWTH, kernels.WEIGHT, kernels.COEFFICIENT]] = 1.0
         self._scalars[[kernels.LMBDA, kernels.FRACTION]] = lmbda, self._boundary_fraction(variant)
+        self._scalars[kernels.FORGETTING] = forgetting
         self._state[SCALE, :n] = 1.0
+        self._state[[RIDGE, kernels.ALPHA], :n] = alpha
         self._matrices[INVERSE, np.arange(n), np.arange(n)] = 1.0 / np.where(alpha > 0.0, alpha, 1.0)
         if not np.all(alpha > 0.0):  # no inverse yet: a check recomputes it once the data determine the weights
             self._counts[READING] = SOLVED
@@ -121,9 +124,21 @@ class Recursion(OnlinePredictor):
         return int(self._counts[UPDATES])
 
     @property
+    def n_effective(self) -> float:
+        """Effective number of transitions, Σ f^k, k < `n_updates`; with forgetting f < 1 it approaches 1/(1 − f)."""
+        f, n_updates = self.forgetting, self.n_updates
+        return float(n_updates) if f == 1.0 else float(-np.expm1(n_updates * np.log(f)) / (1.0 - f))
+
+    @property
     def n_repairs(self) -> int:
         """Number of times the inverse was recomputed."""
         return int(self._counts[REPAIRS])
+
+    @property
+    def _ridge(self) -> Array:
+        """View of the diagonal of R, (n,), relative to a weight of GROWTH for the last transition."""
+        ridge: Array = self._state[RIDGE, : self.n_features]
+        return ridge
 
     @property
     def _scalars(self) -> Array:
@@ -159,7 +174,7 @@ class Recursion(OnlinePredictor):
             if code < DONE:
                 break
             if code != DONE:
-                self._check()
+                self._check(code)
         return int(first)
 
     # ------------------------------------------------------------ the system
@@ -271,7 +286,7 @@ class Recursion(OnlinePredictor):
             if theta is not None:
                 return theta
         moments = np.stack([moment for _, moment in self._columns()], axis=1)
-        solution = solve(self._matrix(fraction), moments, self.alpha)
+        solution = solve(self._matrix(fraction), moments, self._ridge)
         weights = solution.weights[:, 0] if self.n_rewards is None else np.ascontiguousarray(solution.weights.T)
         if solution.condition_number <= SOLVED_ABOVE:  # otherwise solve and warn at each reading
             self._read = self.n_updates, fraction, weights.copy()
@@ -328,7 +343,7 @@ class Recursion(OnlinePredictor):
         """Compute (A_c + αI) v for the estimator's variant, or before the first truncated end for any variant."""
         n, c = self.n_features, fraction * self._scalars[kernels.BOOTSTRAP]
         M, Q, R = self._parts(SYSTEM)
-        product = v @ M - (Q @ v) @ R + self.alpha * v
+        product = v @ M - (Q @ v) @ R + self._ridge * v
         return np.asarray(product - self._state[TRACE, :n] * (c * float(self._state[NEXT, :n] @ v)))
 
     def _times_inverse(self, w: Array, fraction: float) -> Array:
@@ -348,7 +363,7 @@ class Recursion(OnlinePredictor):
         ``|P(A + αI)v − v| / |v|`` for a fixed random v, with each entry in units of its feature. It is below 1e-12 if
         no digits were lost, and NaN if numbers overflowed. Takes O(n²).
         """
-        M = self._system() + self.alpha * np.eye(self.n_features)
+        M = self._system() + np.diag(self._ridge)
         return self._relative_error(M, self._inverse(), scales(M)[1])
 
     def _relative_error(self, M: Array, inverse: Array, scale: Array) -> float:
@@ -364,9 +379,13 @@ class Recursion(OnlinePredictor):
         move[:, -1] -= probe
         return float(np.max([relative_size(move[:, k], v[:, k], scale) for k in range(v.shape[1])]))
 
-    def _check(self) -> None:
+    def _check(self, code: int) -> None:
         """Run a check if one is due; an update that lost digits brings the next check forward."""
         counts = self._counts
+        if self._scalars[kernels.GROWTH] >= kernels.RESCALED_AT:
+            self._rescale()
+        if code != kernels.CHECK:
+            return
         if counts[UPDATES] < counts[CHECK_AT]:  # digits were lost
             if counts[READING] == SOLVED:
                 return
@@ -375,6 +394,21 @@ class Recursion(OnlinePredictor):
                 counts[CHECK_AT] = min(counts[CHECK_AT], max(counts[UPDATES], counts[CHECKED_AT] + self._shortest()))
         if counts[UPDATES] >= counts[CHECK_AT]:
             self._examine()
+
+    @np.errstate(over="ignore", invalid="ignore")  # an overflow of the inverse shows as NaN
+    def _rescale(self) -> None:
+        """Divide the sums by the growth of the weights, rounded to a power of two, so that nothing else is rounded."""
+        down = 1.0 / np.exp2(np.floor(np.log2(self._scalars[kernels.GROWTH])))
+        self._scalars[[kernels.GROWTH, kernels.BOOTSTRAP]] *= down
+        self._state[[MOMENT, RIDGE]] *= down
+        self._state[[Y, kernels.P_NEXT, kernels.NEXT_P]] /= down
+        self._others[1] *= down
+        self._matrices[SYSTEM] *= down
+        self._matrices[INVERSE] /= down
+        self._panels[kernels.R_SYSTEM] *= down
+        self._panels[kernels.R_INVERSE] /= down
+        if self._boundary is not None:
+            self._boundary *= down
 
     def _shortest(self) -> int:
         """Return the smallest number of updates between two checks, with which checks take O(n) per update."""
@@ -386,7 +420,7 @@ class Recursion(OnlinePredictor):
         before, counts[CHECKED_AT] = int(counts[CHECKED_AT]), counts[UPDATES]
         with np.errstate(all="ignore"):  # an overflow shows as NaN
             M = self._system()
-            M[np.diag_indices_from(M)] += self.alpha
+            M[np.diag_indices_from(M)] += self._ridge
             inverse, (rows, columns) = self._inverse(), scales(M)
             condition, error = condition_number(M, inverse, rows, columns), self._relative_error(M, inverse, columns)
         precise = error <= (TOLERANCE if condition <= FAST_BELOW else CORRECTABLE) and condition <= SOLVED_ABOVE
@@ -451,6 +485,18 @@ class Recursion(OnlinePredictor):
             "combine collinear features.",
             LostDigitsWarning,
         )
+
+
+def rotation(n: int, forgetting: float) -> int:
+    """Return the number of transitions in which the ridge of each of n features is restored once.
+
+    It keeps at least 0.9 of `alpha` if n is below a tenth of 1/(1 − f). Above 1/(1 − f), several features are restored
+    per transition, as the ridge would otherwise fall below 1/e.
+    """
+    if forgetting == 1.0:
+        return 1
+    effective = 1.0 / (1.0 - forgetting)
+    return min(max(n, round(effective / 10.0)), max(1, round(effective)))
 
 
 def _panel(n: int) -> int:

@@ -63,6 +63,9 @@ class RecursiveLSTD(Recursion):
         the weights of such features, weights are solved for when they are read.
     variant : {"boyan", "uncorrected", "mixed"}, default "boyan"
         The estimator of :attr:`weights` and :meth:`predict`.
+    forgetting : float in (0, 1], default 1.0
+        Factor f of the weights of all earlier transitions at each transition. A transition k updates ago counts f^k, so
+        that about the last 1/(1 − f) count: 0.999 for about a thousand. 1 forgets nothing.
     n_rewards : int, optional
         Number of rewards per transition, m. :attr:`weights` then has shape (m, n), and predictions a column for each.
         Without it a reward is a number.
@@ -75,6 +78,8 @@ class RecursiveLSTD(Recursion):
     ----------
     n_updates, n_repairs : int
         Number of transitions so far, and of times the inverse was recomputed.
+    n_effective : float
+        Effective number of transitions, the sum of their weights f^k.
 
     Warns
     -----
@@ -96,6 +101,13 @@ class RecursiveLSTD(Recursion):
     O(n). Up to 1e8, they are corrected by the residual of the sums, in O(n²). Above that, after a failed correction, or
     if an update since the check may have lost digits, they are solved for, in O(n³). With a small `alpha`, κ is large
     until there are as many transitions as features.
+
+    With forgetting, the weights after T transitions equal those of :class:`lstd.LSTD` with ``weight`` f^(T − 1 − t) for
+    transition t, times the weight given, and with a ridge that stays. Each transition multiplies the ridge of feature i
+    by f, as it does all sums, except that it is `alpha` again after transitions T ≡ ⌊iL/n⌋ (mod L). L is n, raised to a
+    tenth of 1/(1 − f) and cut to 1/(1 − f). So a ridge is never above `alpha`; never below 0.9 of it while n is at most
+    a tenth of 1/(1 − f); and never below about a third of it. This takes one more rank-one change per update, of O(n²),
+    and about n(1 − f) of them if n is above 1/(1 − f).
 
     Within an episode, `x_next` should be the next `x`. Otherwise each transition counts with its own two rows, as with
     `X_next` of the batch estimator, and the trace continues. The usual cause is a forgotten ``truncated=True``.
@@ -127,6 +139,7 @@ class RecursiveLSTD(Recursion):
         alpha: float | ArrayLike = ALPHA,
         variant: str = VARIANT,
         *,
+        forgetting: float = 1.0,
         n_rewards: int | None = None,
         check_every: int | None = None,
     ) -> None:
@@ -140,6 +153,7 @@ class RecursiveLSTD(Recursion):
             check_choice("variant", variant, VARIANTS),
             check_integer("check_every", every, 1),
             None if n_rewards is None else check_integer("n_rewards", n_rewards, 1),
+            check_real("forgetting", forgetting, 0.0, 1.0, open_low=True),
         )
         self._warned = False
         self._open: OpenEnd | None = None  # of the rows of `partial_fit`,
@@ -201,12 +215,12 @@ class RecursiveLSTD(Recursion):
         if code < DONE:
             code = self._learn(x, reward, x_next, terminated, truncated, discount, importance_ratio)
         if code != DONE:
-            self._check()
+            self._check(code)
 
     def _learn(
         self, x: Any, reward: Any, x_next: Any, terminated: Any, truncated: Any, discount: Any, importance_ratio: Any
     ) -> int:
-        """Learn from arguments of any kind; returns DONE or CHECK."""
+        """Learn from arguments of any kind; returns a code of `kernels`, at least DONE."""
         terminated = check_flag("terminated", terminated)
         truncated = check_flag("truncated", truncated)
         x_next = x if terminated else x_next
@@ -229,7 +243,7 @@ class RecursiveLSTD(Recursion):
             code = self._convert_and_step(x, x_next, *numbers)
         if rest is not None:
             transition.compiled(kernels, "follow")
-            kernels.follow(rest, self._state)
+            code = max(code, kernels.follow(rest, self._state))
         return max(int(code), self._truncate()) if truncated else int(code)
 
     def _convert_and_step(
@@ -327,8 +341,7 @@ class RecursiveLSTD(Recursion):
         try:
             if before is not None and not goes_on(rows, before.episode, before.pending is None, before.missing):
                 before = None
-                if self._truncate() != DONE:
-                    self._check()
+                self._check(self._truncate())
             self._open = learn(self, rows, before, predictions)
             self._episodes = episodes
         except BaseException:
@@ -363,7 +376,7 @@ class RecursiveLSTD(Recursion):
         """
         return {
             "version": np.array(snapshots.VERSION),
-            "parameters": np.array([self.gamma, self.lmbda]),
+            "parameters": np.array([self.gamma, self.lmbda, self.forgetting]),
             "alpha": np.array(self.alpha),
             "variant": np.array(self.variant),
             "check_every": np.array(self.check_every),
@@ -398,9 +411,11 @@ class RecursiveLSTD(Recursion):
         """
         state = snapshots.check_snapshot(snapshot)
         alpha, every = state["alpha"], int(state["check_every"])
-        parameters = (*state["parameters"].tolist(), alpha if alpha.ndim else float(alpha), str(state["variant"]))
+        gamma, lmbda, forgetting = state["parameters"].tolist()
+        parameters = gamma, lmbda, alpha if alpha.ndim else float(alpha), str(state["variant"])
         n_rewards = None if state["others"].ndim == 1 else state["others"].shape[1] + 1
-        model = cls(state["vectors"].shape[1], *parameters, n_rewards=n_rewards, check_every=every)
+        n = state["vectors"].shape[1]
+        model = cls(n, *parameters, forgetting=forgetting, n_rewards=n_rewards, check_every=every)
         if state["panels"].shape[1] != model._panels.shape[1]:
             raise snapshots.not_a_snapshot(f"'panels' has shape {state['panels'].shape}")
         for name, view in model._views().items():

@@ -14,7 +14,7 @@ from lstd.online.recorded_rows import OpenEnd
 from lstd.online.recursion import INTERVAL, SOLVED
 from lstd.online.transition import SparseRow
 
-VERSION = 5
+VERSION = 6
 _NUMBERS = (
     "parameters", "alpha", "vectors", "panels", "matrices", "boundary", "scalars", "others", "end", "end_x",
 )  # fmt: skip
@@ -22,7 +22,7 @@ _KINDS = {"version": "iu", "variant": "U", "check_every": "iu", "warned": "b", "
 _KINDS |= dict.fromkeys(_NUMBERS, "f")
 _PENDING = ("discount", "importance_ratio", "weight", "trace_coefficient")
 # Vectors of sums over the data; the others belong to the inverse and may have overflowed.
-_SUMS = [kernels.TRACE, kernels.MOMENT, kernels.NEXT, kernels.SCALE]
+_SUMS = [kernels.TRACE, kernels.MOMENT, kernels.NEXT, kernels.SCALE, kernels.RIDGE, kernels.ALPHA]
 
 
 def not_a_snapshot(why: str) -> InvalidInputError:
@@ -43,7 +43,7 @@ def check_snapshot(snapshot: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
         raise not_a_snapshot(f"'vectors' has shape {vectors.shape}, 'panels' {panels.shape}")
     n, waiting = vectors.shape[1], panels.shape[1]
     shapes: dict[str, tuple[int, ...]] = {
-        "parameters": (2,), "alpha": (n,) if arrays["alpha"].ndim else (), "variant": (), "check_every": (),
+        "parameters": (3,), "alpha": (n,) if arrays["alpha"].ndim else (), "variant": (), "check_every": (),
         "warned": (), "vectors": (kernels.SCALARS, n),
         "panels": (4, waiting, n), "matrices": (2, n, n), "scalars": (kernels.N_SCALARS,),
         "counts": (kernels.N_COUNTS,), "boundary": (0, 0) if boundary.shape == (0, 0) else (n, n),
@@ -56,7 +56,7 @@ def check_snapshot(snapshot: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
         if arrays[name].shape != shape:
             raise not_a_snapshot(f"{name!r} has shape {arrays[name].shape}, not {shape}")
     fits = counts[kernels.FEATURES] == n and counts[kernels.PANEL] == waiting and bool((counts >= 0).all())
-    fits &= counts[kernels.OTHERS] == m - 1
+    fits &= counts[kernels.OTHERS] == m - 1 and counts[kernels.ROTATION] >= 1
     fits &= max(counts[kernels.WAITING_INVERSE], counts[kernels.WAITING_SYSTEM]) <= waiting
     if not (fits and counts[kernels.AHEAD] <= 1 and counts[INTERVAL] >= 1 and counts[kernels.READING] <= SOLVED):
         raise not_a_snapshot("its counts do not fit its arrays")
@@ -81,7 +81,8 @@ def _check_values(arrays: Mapping[str, NDArray[Any]]) -> None:
     """Raise InvalidInputError unless discounts are in [0, 1], sums finite and scales positive."""
     scalars, vectors = arrays["scalars"], arrays["vectors"]
     known = 0.0 <= scalars[kernels.DECAY] <= 1.0 and 0.0 <= scalars[kernels.BOOTSTRAP] < np.inf
-    known &= 0.0 <= scalars[kernels.FRACTION] <= 1.0
+    known &= 0.0 <= scalars[kernels.FRACTION] <= 1.0 <= scalars[kernels.GROWTH] < np.inf
+    known &= scalars[kernels.FORGETTING] == arrays["parameters"][2]
     if scalars[kernels.LMBDA] != arrays["parameters"][1] or not known:
         raise not_a_snapshot(f"its 'scalars' are {scalars.tolist()}")
     sums = {
@@ -92,6 +93,8 @@ def _check_values(arrays: Mapping[str, NDArray[Any]]) -> None:
     for name, values in sums.items():
         if not np.isfinite(values).all():
             raise not_a_snapshot(f"{name!r} has sums that are not finite")
+    if not (vectors[[kernels.RIDGE, kernels.ALPHA]] >= 0.0).all():
+        raise not_a_snapshot("'vectors' has a negative ridge")
     if not (vectors[kernels.SCALE] > 0.0).all():
         raise not_a_snapshot("'vectors' has scales that are not positive")
 
