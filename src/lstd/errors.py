@@ -85,6 +85,10 @@ class EffectiveSampleWarning(LSTDWarning):
     """Given when a few products of importance ratios decide the weights; the message has the effective sample size."""
 
 
+class ProbabilityWarning(LSTDWarning):
+    """Given when logged actions are more or less frequent than their probabilities say; the message says how much."""
+
+
 class NothingToChooseWarning(LSTDWarning):
     """Given when the data do not determine a choice of settings; the message says why, and which are used."""
 

@@ -5,6 +5,7 @@ values, values of policies with intervals, and differences between policies go o
 :class:`lstd.LSTD`, fitted to features of state–action pairs.
 """
 
+from lstd.ope.action_calibration import action_calibration
 from lstd.ope.importance_sampling import importance_sampling
 from lstd.ope.lspi import PolicyIteration, lspi
 from lstd.ope.lstdq import LSTDQ
@@ -20,6 +21,7 @@ __all__ = [
     "PolicyIteration",
     "PolicyValue",
     "StateActionFeatures",
+    "action_calibration",
     "compare_policies",
     "importance_sampling",
     "lspi",

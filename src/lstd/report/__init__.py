@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from lstd.report.action_figure import plot_action_calibration
     from lstd.report.calibration_figure import plot_calibration
     from lstd.report.degrees_of_freedom_figure import plot_degrees_of_freedom
     from lstd.report.grid_figure import plot_grid
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from lstd.report.predictions_figure import plot_predictions
 
 __all__ = [
+    "plot_action_calibration",
     "plot_blocks",
     "plot_calibration",
     "plot_coefficients",
@@ -31,6 +33,7 @@ def __getattr__(name: str) -> Any:  # other pages need neither scikit-learn nor 
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from lstd.report import (
+        action_figure,
         calibration_figure,
         degrees_of_freedom_figure,
         grid_figure,
@@ -40,6 +43,7 @@ def __getattr__(name: str) -> Any:  # other pages need neither scikit-learn nor 
     )
 
     modules = (
-        calibration_figure, degrees_of_freedom_figure, grid_figure, influence_figure, model_page, predictions_figure
+        action_figure, calibration_figure, degrees_of_freedom_figure, grid_figure, influence_figure, model_page,
+        predictions_figure,
     )  # fmt: skip
     return next(getattr(module, name) for module in modules if hasattr(module, name))

@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from lstd.estimators.base import Predictor
 from lstd.metrics import Calibration
@@ -80,14 +80,16 @@ def _panel(ax: Axes, evaluation: Evaluation, reward: int, n_bins: int) -> Artist
     if len(evaluation.rewards) > 1:
         ax.set_title(plain(evaluation.rewards[reward]), loc="left")
     if evaluation.calibrates:
-        return _points(ax, evaluation.calibration(reward, n_bins), evaluation.level)
+        table = evaluation.calibration(reward, n_bins)
+        return draw_points(ax, table, half_widths(table, evaluation.level))
     ax.set(xticks=[], yticks=[])
     return ax.text(0.5, 0.5, "no return was observed", transform=ax.transAxes, ha="center", color=REFERENCE)
 
 
-def _points(ax: Axes, table: Calibration, level: float) -> Artist:
+def draw_points(ax: Axes, table: Calibration, half: NDArray[np.float64]) -> Artist:
+    """Draw the bins of a calibration with bars of half a width each, NaN for none, and the diagonal."""
     known = np.isfinite(table.observed)
-    predicted, observed, half = table.predicted[known], table.observed[known], half_widths(table, level)[known]
+    predicted, observed, half = table.predicted[known], table.observed[known], half[known]
     half = np.nan_to_num(half)
     both = np.concatenate([predicted, observed])
     reach = np.ptp(both) or abs(both[0]) or 1.0

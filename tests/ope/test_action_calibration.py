@@ -1,0 +1,85 @@
+"""Frequencies of logged actions against their probabilities."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+
+from lstd.errors import InvalidInputError, ProbabilityWarning
+from lstd.ope import action_calibration
+from lstd.report import plot_action_calibration
+
+ROWS, LABELS = 4000, ["wait", "low", "high"]
+
+
+def logged(seed=0):
+    """Labels of actions, their probabilities, and those of all actions; "high" is impossible in half of the rows."""
+    random = np.random.default_rng(seed)
+    P = random.dirichlet(np.ones(3), ROWS)
+    P[: ROWS // 2, 2] = 0.0
+    P /= P.sum(axis=1, keepdims=True)
+    codes = (random.uniform(size=(ROWS, 1)) > np.cumsum(P, axis=1)[:, :2]).sum(axis=1)
+    return np.array(LABELS)[codes], P[np.arange(ROWS), codes], P
+
+
+def test_frequencies_of_bins_are_those_of_pairs():
+    actions, _, P = logged()
+    table = action_calibration(actions, P, 4, labels=LABELS)
+    pairs = [(P[t, a], actions[t] == name) for t in range(ROWS) for a, name in enumerate(LABELS)]
+    assert table.count.sum() == len(pairs)
+    upper = [taken for p, taken in sorted(pairs)][-int(table.count[-1]) :]
+    np.testing.assert_allclose(table.observed[-1], np.mean(upper))
+    assert np.all(np.abs(table.observed - table.predicted) <= 4.0 * np.maximum(table.standard_error, 1e-3))
+
+
+def test_inverse_probabilities_give_the_share_of_rows_where_an_action_is_possible():
+    actions, p, _ = logged()
+    table = action_calibration(actions, p, labels=LABELS)
+    expected = [np.sum(1.0 / p[actions == name]) / ROWS for name in LABELS]
+    np.testing.assert_allclose(table.observed, expected)
+    assert table.predicted.tolist() == [1.0] * 3
+    assert 0.4 < table.observed[2] < 0.6
+
+
+def test_wrong_probabilities_are_told_and_right_ones_never():
+    for seed in range(20):
+        actions, p, P = logged(seed)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            action_calibration(actions, P, labels=LABELS)
+            action_calibration(actions, p)
+    sharp = P**2 / (P**2).sum(axis=1, keepdims=True)
+    with pytest.warns(ProbabilityWarning, match=r"were taken in .* of the rows, by \d+\.\d standard errors"):
+        action_calibration(actions, sharp, labels=LABELS)
+    with pytest.warns(ProbabilityWarning, match="where action low was taken, is .* the probabilities of this action"):
+        action_calibration(actions, np.where(actions == "low", p / 2.0, p))
+
+
+@pytest.mark.parametrize(
+    ("actions", "probabilities", "message"),
+    [
+        ([0, 1], [[0.5, 0.5]], r"one row for each of the `actions`.*got \(1, 2\)"),
+        ([0, 1], [0.5, 1.5], r"`behavior_probability` must hold probabilities in \[0, 1\]; row 1 has 1.5"),
+        ([0, 1], [0.5, 0.0], "`behavior_probability` must be above 0 for actions that were logged; transition 1"),
+        ([0, 2], [[0.5, 0.5]] * 2, r"`actions` must hold integers in \[0, 1\]; row 1 has 2"),
+        ([], [], "got"),
+    ],
+)
+def test_bad_input_has_one_clear_line(actions, probabilities, message):
+    with pytest.raises(InvalidInputError, match=message):
+        action_calibration(actions, probabilities)
+
+
+def test_the_figure_shows_every_bin_or_action():
+    import matplotlib.pyplot as plt
+
+    actions, p, P = logged()
+    figure, axes = plt.subplots(1, 2)
+    (points,) = plot_action_calibration(actions, P, labels=LABELS, n_bins=5, ax=axes[0])
+    table = action_calibration(actions, P, 5, labels=LABELS)
+    np.testing.assert_allclose(points.get_xdata(), table.predicted)
+    (points,) = plot_action_calibration(actions, p, ax=axes[1])
+    assert [label.get_text() for label in axes[1].get_xticklabels()] == sorted(LABELS)
+    plt.close(figure)
