@@ -11,7 +11,7 @@ import naive
 from logged_actions import PROCESS, TRACES, DecisionProcess, logged, systems
 from lstd import LSTD
 from lstd.errors import BrokenEpisodeWarning, EffectiveSampleWarning, InvalidInputError, UnusedRewardWarning
-from lstd.ope import LSTDQ, EpsilonGreedy, StateActionFeatures
+from lstd.ope import LSTDQ, EpsilonGreedy, StateActionFeatures, policy_value
 from tolerances import assert_close
 
 
@@ -58,15 +58,19 @@ def test_features_in_any_form_give_the_same_values(change):
     assert_close(other.action_values(X), plain.action_values(data["X"]), "solve")
 
 
-def test_wide_blocks_are_sparse_and_give_the_same_values():
+def test_wide_blocks_are_sparse_and_give_the_same_values(monkeypatch):
     data = logged(n=50)
-    features = StateActionFeatures(3)
-    assert sparse.issparse(features.transform(data["X"], data["actions"]))
+    features, greedy = StateActionFeatures(3), np.eye(3)[data["actions"]]
     assert_close(features.transform(data["X"], data["actions"]).toarray(), pairs(data["X"], data["actions"]), "sums")
+    assert_close(features.expected(data["X"], greedy).toarray(), pairs(data["X"], data["actions"]), "sums")
     expected = np.array([naive.expected_pair(x, p) for x, p in zip(data["X"], data["target_policy"], strict=True)])
-    assert_close(features.expected(data["X"], data["target_policy"]).toarray(), expected, "sums")
-    one, two = (LSTDQ(0.9, 0.5, features=form).fit(**data) for form in (features, pairs))
+    assert_close(features.expected(data["X"], data["target_policy"]), expected, "sums")
+    one, two = (LSTDQ(0.9, 0.5, features=form).fit(**data, groups=data["episode"]) for form in (features, pairs))
     assert_close(one.action_values(data["X"]), two.action_values(data["X"]), "solve")
+    monkeypatch.setattr("lstd.ope.logged_rows.ENTRIES_AT_ONCE", 3 * 150)  # chunks of three rows
+    chunks = LSTDQ(0.9, 0.5).fit(**data, groups=data["episode"])
+    assert_close(chunks.action_values(data["X"]), one.action_values(data["X"]), "solve")
+    assert_close(policy_value(chunks).upper, policy_value(one).upper, "solve")
 
 
 def test_labels_are_actions_too():

@@ -101,7 +101,7 @@ def importance_sampling(
     with np.errstate(over="ignore", invalid="ignore"):
         R = np.cumprod(R, axis=1)
         r[number, step] = rewards
-        units = None if rows.groups is None else np.cumsum(rows.begins)[logged.full[logged.begins]]
+        units = None if rows.groups is None else np.cumsum(rows.begins, dtype=np.intp)[logged.full[logged.begins]]
         value, u = _estimate(estimator, R, D * r, start, units)
     check_range(np.array([value]), u, R)
     return _with_interval(value, u, R[:, -1], level)

@@ -8,7 +8,9 @@ Transition t has the features φ_t = φ(s_t, a_t), the expected successor φ̄_t
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -25,6 +27,7 @@ from lstd.statistics.unused_rewards import count_unused, warn_of_unused
 Array = NDArray[np.float64]
 Places = NDArray[np.intp]
 
+ENTRIES_AT_ONCE = 2**24  # of expected successors at a time, 128 MiB
 TRACES = ("retrace", "tree_backup", "importance", "none")
 
 
@@ -40,7 +43,7 @@ class LoggedRows:
     successors: Array  # (N, n_actions) and in successors; zero where they are terminal
     coefficients: Array | None  # (N,) None without traces
 
-    @property
+    @cached_property
     def episode(self) -> Places:
         """Number of each transition's episode, (N,)."""
         return np.concatenate([[0], np.cumsum(self.rows.last[:-1])])[self.full]
@@ -50,32 +53,36 @@ class LoggedRows:
         """Whether each transition is the first one of its episode, (N,)."""
         return np.concatenate([[True], np.diff(self.episode) != 0])
 
-    def next_states(self) -> Features:
+    def next_states(self, part: slice = slice(None)) -> Features:
         """Return the features of the states after transitions, (N, n); of terminal ones, anything."""
         if self.rows.X_next is not None:
-            return self.rows.X_next
-        return self.rows.X[np.minimum(self.full + 1, len(self.rows) - 1)]
+            return self.rows.X_next[part]
+        return self.rows.X[np.minimum(self.full[part] + 1, len(self.rows) - 1)]
 
-    def arguments(self) -> dict[str, Any]:
-        """Return the arguments of ``LSTD.fit``."""
-        rows, full = self.rows, self.full
+    def chunks(self) -> Iterator[dict[str, Any]]:
+        """Yield consecutive arguments of ``LSTD.partial_fit``, as expected successors of wide blocks take memory."""
+        size = max(1, ENTRIES_AT_ONCE // (self.rows.n_features * self.features.n_actions))
+        for first in range(0, len(self.full), size):
+            yield self._arguments(slice(first, min(first + size, len(self.full))))
+
+    def _arguments(self, part: slice) -> dict[str, Any]:
+        rows, full = self.rows, self.full[part]
         return {
-            "X": self.features.of_pairs(rows.X[full], self.codes),
+            "X": self.features.of_pairs(rows.X[full], self.codes[part]),
             "y": rows.y[full, 0],
-            "episode": self.episode,
+            "episode": self.episode[part],
             "terminated": rows.terminated[full],
-            "X_next": self.features.of_mixtures(self.next_states(), self.successors),
+            "X_next": self.features.of_mixtures(self.next_states(part), self.successors[part]),
             "discount": rows.discount[full],
-            "trace_coefficient": self.coefficients,
+            "trace_coefficient": None if self.coefficients is None else self.coefficients[part],
             "weight": None if rows.weights is None else rows.weights[full],
             "groups": None if rows.groups is None else rows.groups[full],
         }
 
     def dual_weights(self, omega: Array, ones: float, lmbda: float) -> Array:
         """Compute w_t ωᵀz_t of each transition, (N,), with the weight of the column of ones, or zero, in `ones`."""
-        X = self.rows.X[self.full]
-        along = self.features.action_values(X, omega)[np.arange(len(self.full)), self.codes] + ones
-        if self.coefficients is not None and lmbda > 0.0:
+        along = self.features.action_values(self.rows.X, omega)[self.full, self.codes] + ones
+        if self.coefficients is not None and self.coefficients.any():
             before = np.concatenate([[0.0], self.rows.discount[self.full][:-1]])
             factor = np.where(self.begins, 0.0, lmbda * self.coefficients * before)
             along = run_backwards(along[::-1].copy(), factor[::-1], self.begins[::-1])[::-1]

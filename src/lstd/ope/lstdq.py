@@ -16,8 +16,9 @@ from lstd.data.settings import ALPHA, GAMMA, VARIANT, Settings
 from lstd.errors import InvalidInputError
 from lstd.estimators.inputs import checked_features, checked_rows
 from lstd.estimators.lstd import LSTD
-from lstd.ope.logged_rows import TRACES, logged_rows
+from lstd.ope.logged_rows import TRACES, LoggedRows, logged_rows
 from lstd.ope.policies import probabilities_of
+from lstd.statistics.statistics import check_weighted
 
 Array = NDArray[np.float64]
 
@@ -156,7 +157,7 @@ class LSTDQ(BaseEstimator):  # type: ignore[misc]
             settings.lmbda,
         )  # fmt: skip
         model = LSTD(self.gamma, self.lmbda, self.alpha, self.variant, self.fit_intercept, self.n_blocks)
-        self.lstd_ = model.fit(**logged.arguments())
+        self.lstd_ = _fitted(model, logged)
         self.features_, self.logged_ = logged.features, logged
         self.target_policy_ = target_policy if callable(target_policy) else None
         self.unlogged_share_ = logged.unlogged_share(model.model_.unseen)
@@ -216,3 +217,14 @@ class LSTDQ(BaseEstimator):  # type: ignore[misc]
         """Weight of the column of ones; zero without `fit_intercept`."""
         check_is_fitted(self, "lstd_")
         return float(self.lstd_.intercept_)
+
+
+def _fitted(model: LSTD, logged: LoggedRows) -> LSTD:
+    """Fit to transitions at once, or in chunks if they take much memory."""
+    for arguments in logged.chunks():
+        if len(arguments["y"]) == len(logged.full):
+            return model.fit(**arguments)
+        model.partial_fit(**arguments)
+    check_weighted(model.statistics_.total_weight, model.statistics_.n_transitions)
+    _ = model.coef_  # so that warnings about the system are given here
+    return model

@@ -17,7 +17,8 @@ from lstd.errors import InvalidInputError
 Array = NDArray[np.float64]
 Codes = NDArray[np.intp]
 
-_DENSE_WIDTH = 128  # up to which a product of dense rows is faster than one of sparse rows
+_DENSE_WIDTH = 128  # up to which a product of dense rows is faster than one of sparse rows,
+_DENSE_SHARE = 0.25  # and share of the blocks that are not zero, from which it is
 
 
 class StateActionFeatures:
@@ -163,10 +164,10 @@ class StateActionFeatures:
         T, n = X.shape
         width = n * self.n_actions
         if not sparse.issparse(X):
-            if width <= _DENSE_WIDTH:
-                blocks = np.zeros((T, self.n_actions, n))
-                blocks[rows, codes] = X[rows] * factors[:, np.newaxis]
-                return blocks.reshape(T, width)
+            if width <= _DENSE_WIDTH or len(rows) > max(T, _DENSE_SHARE * T * self.n_actions):
+                share = np.zeros((T, self.n_actions, 1))
+                share[rows, codes, 0] = factors
+                return (share * X[:, np.newaxis]).reshape(T, width)
             data = (X[rows] * factors[:, np.newaxis]).reshape(-1)
             indices = (codes[:, np.newaxis] * n + np.arange(n)).reshape(-1)
             lengths = np.full(len(rows), n)
