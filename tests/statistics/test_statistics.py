@@ -88,10 +88,33 @@ def test_transitions_and_episodes_are_counted(stream):
     assert_close(found.total_weight, weights.sum() - weights[ends].sum(), "sums")
 
 
+@pytest.mark.parametrize("dense_from", [0.0, np.inf])
 @quick
-@given(streams())
-def test_sparse_rows_give_the_sums_of_dense_rows(stream):
-    assert_alike(of(stream.sparse), of(stream))
+@given(streams(), st.booleans())
+def test_sparse_rows_give_the_sums_of_dense_rows(dense_from, stream, short):
+    stream = replace(stream, lmbda=0.0 if short else stream.lmbda)
+    with mock.patch.multiple(summing_module, DENSE_FROM=dense_from, SPARSE_BATCH=2):
+        found = of(stream.sparse)
+    assert_alike(found, of(stream))
+    for name in ("matrix", "boundary", "rewards"):
+        assert_close(getattr(found.carry, name), getattr(of(stream).carry, name), "sums")
+
+
+@pytest.mark.parametrize("lmbda", [0.0, 0.8])
+@pytest.mark.parametrize("bias", [False, True])
+def test_features_of_actions_with_the_mean_of_their_successors(lmbda, bias):
+    """Each row has the features of its state in the columns of its action; the successor has some in all columns."""
+    random = np.random.default_rng(0)
+    states, actions = random.normal(size=(301, 4)), random.integers(5, size=300)
+    policy = random.dirichlet(np.ones(5), size=301)
+    X = np.einsum("ta,ti->tai", np.eye(5)[actions], states[:-1]).reshape(300, 20)
+    X_next = np.einsum("ta,ti->tai", policy[1:], states[1:]).reshape(300, 20)
+    if bias:
+        X, X_next = (np.column_stack([phi, np.ones(300)]) for phi in (X, X_next))
+    episode, terminated = np.arange(300) // 20, np.arange(300) % 40 == 39
+    stream = Stream(X, random.normal(size=300), 0.9, lmbda, episode=episode, terminated=terminated, X_next=X_next)
+    with mock.patch.object(summing_module, "DENSE_FROM", 0.5):
+        assert_alike(of(stream.sparse), of(stream))
 
 
 def test_many_blocks_of_rows_and_long_streams():
@@ -125,12 +148,13 @@ def test_a_stream_of_a_million_steps_does_not_drift():
 @thorough
 @given(streams())
 def test_python_bodies_of_the_kernels_give_the_sums_of_the_compiled_ones(stream):
-    names = ("dense_traces", "sparse_traces", "trace_shares")
+    names = ("dense_traces", "sparse_traces", "sparse_sums", "sparse_sums_of_pairs", "add_entries", "carry_factors")
     bodies = {name: getattr(getattr(summing_module, name), "py_func", getattr(summing_module, name)) for name in names}
-    for one in (stream, stream.sparse):
-        compiled = of(one)
-        with mock.patch.multiple(summing_module, **bodies):
-            assert_alike(of(one), compiled)
+    for one, dense_from in ((stream, 0.0), (stream.sparse, 0.0), (stream.sparse, np.inf)):
+        with mock.patch.object(summing_module, "DENSE_FROM", dense_from):
+            compiled = of(one)
+            with mock.patch.multiple(summing_module, **bodies):
+                assert_alike(of(one), compiled)
 
 
 # ---------------------------------------------------------------- weights

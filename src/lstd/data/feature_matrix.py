@@ -109,6 +109,18 @@ def dense(product: Features) -> Array:
     return np.asarray(product.toarray() if sparse.issparse(product) else product)
 
 
+def rows_of(features: Features, part: slice) -> Features:
+    """Return consecutive rows; those of a sparse array share its memory, as SciPy's do not."""
+    if not sparse.issparse(features):
+        return features[part]
+    if (part.start, part.stop) == (0, features.shape[0]):
+        return features
+    edges = features.indptr[part.start : part.stop + 1]
+    rows, entries = sparse.csr_array((len(edges) - 1, features.shape[1])), slice(edges[0], edges[-1])
+    rows.data, rows.indices, rows.indptr = features.data[entries], features.indices[entries], edges - edges[0]
+    return rows
+
+
 def check_finite(name: str, phi: Features) -> None:
     """Refuse features that are NaN or infinite."""
     if not all_finite(phi):

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from lstd.data import parsing
-from lstd.data.feature_matrix import Features
+from lstd.data.feature_matrix import Features, rows_of
 from lstd.errors import BrokenEpisodeWarning, MissingTerminationWarning
 from lstd.errors import warn as give_warning
 
@@ -98,9 +98,9 @@ class Rows:
         last = self.last[part].copy()
         last[-1] = True
         return replace(
-            self, X=self.X[part], y=self.y[part], y_missing=self.y_missing[part], discount=self.discount[part],
+            self, X=rows_of(self.X, part), y=self.y[part], y_missing=self.y_missing[part], discount=self.discount[part],
             ratios=self.ratios[part], last=last, terminated=self.terminated[part],
-            X_next=None if self.X_next is None else self.X_next[part],
+            X_next=None if self.X_next is None else rows_of(self.X_next, part),
             first_episode=int(number[first]) if first else self.first_episode,
             last_episode=int(number[end - 1]) if end < len(self) else self.last_episode,
             groups=None if self.groups is None else self.groups[part], episodes=None, order=None,

@@ -266,8 +266,8 @@ def _estimates(
         rows, ones = slice(start, T), np.ones(T - start)
         added = np.empty((T - start, n))  # z_t − γ z_{t−1}, Theorem 1
         dense_traces(
-            phi[rows], rewards[rows, np.newaxis], GAMMA * ones, ones, lmbda * ones, ones, 1.0, 1.0, incoming, scratch,
-            added, b,
+            phi[rows], rewards[rows, np.newaxis], GAMMA * ones, ones, lmbda * ones, ones, ones == 0.0, 1.0, 1.0,
+            incoming, scratch, added, b,
         )  # fmt: skip
         A = A + added.T @ phi[rows]
         end = np.outer(incoming, phi[T])

@@ -1,6 +1,7 @@
 """Sums over checked rows: a kernel for the traces of a batch of rows, a matrix product for the rest.
 
-The quantities are defined in :mod:`lstd.statistics.statistics`. Large data is summed in chunks, by threads.
+The quantities are defined in :mod:`lstd.statistics.statistics`. Large data is summed in chunks, by threads. Sparse rows
+are multiplied entry by entry where that is less work; `A` and `B` then are in Fortran order.
 """
 
 from __future__ import annotations
@@ -9,24 +10,37 @@ import threading
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
+from scipy.linalg import blas
 
-from lstd._kernels.traces import dense_traces, sparse_traces, trace_shares
-from lstd.data.feature_matrix import Features, dense
+from lstd._kernels.traces import (
+    add_entries,
+    carry_factors,
+    dense_traces,
+    sparse_sums,
+    sparse_sums_of_pairs,
+    sparse_traces,
+)
+from lstd.data.feature_matrix import Features, dense, rows_of
 from lstd.data.rows import Rows
 from lstd.statistics.threads import blas_threads, in_threads
 
 Array = NDArray[np.float64]
+Flags = NDArray[np.bool_]
 
 ENTRIES_AT_ONCE = 2**22  # of the rows that one thread sums at a time, 32 MiB
 _CHUNK_WORK = 2**24  # products in a chunk's sums, half a millisecond, that are worth a thread's while
 _BATCH_ENTRIES = 2**17  # of a batch of traces, about one MiB: it stays in the cache between kernel and product
 _LEAST_BATCH = 512  # rows: each batch passes over A, which is larger than any cache where n is some thousands
+SPARSE_BATCH = 2**13  # rows, with whose traces no array is filled
+_MERGE_SHARE = 32  # of the work of a chunk of sparse rows to n², which merging takes
+DENSE_FROM = 0.25  # share of entries from which a matrix product is faster than a loop over entries
+_ALIKE = 16  # rows with entries in the same columns, on average, that are worth a product of their own
 _memory = threading.local()
-_COUNTS_FROM = 2.0**-200  # decay below which an entering trace is far below rounding at any scale of the features
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,13 +85,33 @@ def sum_chunks(
     threads : int, optional
         Threads for large data, each with a single-threaded BLAS; by default the limit of the BLAS.
     """
-    n = max(1, rows.n_features)
-    chunks = list(rows.split(max(1, ENTRIES_AT_ONCE // n), at))
-    few = len(chunks) == 1 or len(rows) * n**2 < len(chunks) * _CHUNK_WORK
+    chunks = list(rows.split(_chunk_length(rows, lmbda), at))
+    few = len(chunks) == 1 or len(rows) * rows.n_features**2 < len(chunks) * _CHUNK_WORK
     summed = in_threads(partial(sum_rows, lmbda=lmbda), chunks, 1 if few else threads or blas_threads())
     yield from zip(chunks, summed, strict=True)
 
 
+def _chunk_length(rows: Rows, lmbda: float) -> int:
+    """Return the rows of a chunk; for sparse rows, such that merging the chunks is little of the work."""
+    n = max(1, rows.n_features)
+    if _is_dense(rows.X):
+        return max(1, ENTRIES_AT_ONCE // n)
+    entries = max(1.0, rows.X.nnz / max(1, len(rows)))
+    work = entries * (entries if _is_short(rows, lmbda) else n)
+    return int(max(1, ENTRIES_AT_ONCE // n, _MERGE_SHARE * n**2 / work))
+
+
+def _is_dense(features: Features) -> bool:
+    """Return whether features are dense, or sparse with so many entries that dense ones are faster."""
+    return not sparse.issparse(features) or features.nnz >= DENSE_FROM * features.shape[0] * features.shape[1]
+
+
+def _is_short(rows: Rows, lmbda: float) -> bool:
+    """Return whether the trace of each row holds the features of that row alone."""
+    return lmbda == 0.0 or (rows.coefficients is not None and not rows.coefficients.any())
+
+
+@np.errstate(over="ignore", invalid="ignore")  # the caller checks the sums
 def sum_rows(rows: Rows, lmbda: float) -> Sums:
     """Sum rows, at least one; the last row's boundary term is left out unless it terminated."""
     given = rows.X_next is not None
@@ -87,114 +121,227 @@ def sum_rows(rows: Rows, lmbda: float) -> Sums:
     cut = rows.last[:n_full] & ~rows.terminated[:n_full]  # truncated ends
     if given and is_open:
         cut[end] = False  # its boundary term is pending
-    with np.errstate(over="ignore", invalid="ignore"):  # the caller checks the sums
-        return _sum_with_successors(rows, cut, lmbda) if given else _sum(rows, n_full, cut, lmbda)
+    running = _Running(rows, lmbda, n_full, cut)
+    for batch in running.batches():
+        running.add(batch)
+        running.add_carry(batch)
+    n, full = rows.n_features, np.ones(n_full, np.bool_) if given else ~cut
+    first = np.zeros(n) if given or not n_full else dense(rows.X[[0]])[0].copy()
+    a, h, c = running.carry
+    count = int(np.count_nonzero(full))
+    return Sums(
+        running.A, running.B, running.b.T.copy(), running.u, running.share, a, h, c,
+        first, not given and bool(cut[:1].any()),
+        count, float(count) if rows.weights is None else float(rows.weights[:n_full] @ full),
+    )  # fmt: skip
+
+
+class _Batch(NamedTuple):
+    """Columns of some rows; `discount` is zero where the trace ends."""
+
+    rows: slice
+    phi: Features  # (T, n) dense, or sparse
+    y: Array  # (T, m)
+    discount: Array
+    ratios: Array
+    lmbdas: Array
+    weights: Array
+    cut: Flags
+
+    @property
+    def columns(self) -> tuple[NDArray[Any], ...]:
+        return self.y, self.discount, self.ratios, self.lmbdas, self.weights, self.cut
 
 
 class _Running:
-    """A, B, b and the trace u, summed batch by batch."""
+    """The sums of a chunk, batch by batch; the state is that before the next batch."""
 
-    def __init__(self, rows: Rows, lmbda: float) -> None:
-        n = rows.n_features
-        self.rows, self._lmbda = rows, lmbda
+    def __init__(self, rows: Rows, lmbda: float, n_full: int, cut: Flags) -> None:
+        n, m = rows.n_features, rows.y.shape[1]
+        self.rows, self._lmbda, self._n_full, self._cut = rows, lmbda, n_full, cut
         self.A = self.B = no_sum(n, n)
-        self.b = np.zeros((rows.y.shape[1], n))
+        self.b = np.zeros((m, n))
         self.u, self._z = np.zeros((2, n))
+        self.before, self.share = 1.0, 1.0  # weight of the last row; share of an entering trace that is left
+        self.carry = np.zeros(n), np.zeros(n), np.zeros(m)
+        self._dense = _is_dense(rows.X) if rows.X_next is None else _is_dense(rows.X) or _is_dense(rows.X_next)
+        self._short = not _is_dense(rows.X) and _is_short(rows, lmbda)
+        self._inner = np.empty(0, np.bool_)
+        if rows.X_next is not None:
+            self._inner = ~cut
+            self._inner[-1] = False
+
+    def batches(self) -> Iterator[_Batch]:
+        """Yield the rows that are in the sums, in order."""
+        rows, n = self.rows, self.rows.n_features
         most = min(4096, max(_LEAST_BATCH, _BATCH_ENTRIES // max(1, n)))
-        count = -(-len(rows) // most)  # of batches of equal length, as a short one is slow per row
-        self._size = -(-len(rows) // count)
-        self._left = _scratch(self._size, n)
+        if not self._dense:
+            most = SPARSE_BATCH
+        size = -(-len(rows) // -(-len(rows) // most))  # batches of equal length, as a short one is slow per row
+        lmbdas, ones = np.full(size, self._lmbda), np.ones(size)
+        for first in range(0, self._n_full, size):
+            part = slice(first, min(first + size, self._n_full))
+            length, cut = part.stop - first, self._cut[part]
+            discount = rows.discount[part]
+            if rows.X_next is not None and cut.any():
+                discount = np.where(cut, 0.0, discount)
+            yield _Batch(
+                part, self._batch_of("phi", rows.X, part) if _is_dense(rows.X) else rows_of(rows.X, part),
+                np.ascontiguousarray(rows.y[part]), discount, rows.ratios[part],
+                lmbdas[:length] if rows.coefficients is None else self._lmbda * rows.coefficients[part],
+                ones[:length] if rows.weights is None else rows.weights[part], cut,
+            )  # fmt: skip
 
-    def batches(self, n_rows: int, discount: Array, ratios: Array, kept: float) -> Iterator[tuple[slice, Array]]:
-        """Yield batches of rows with w_t z_t − kept w_{t−1} u_t of each row, (T, n), and update `b` and `u`."""
-        coefficients, all_weights, before = self.rows.coefficients, self.rows.weights, 1.0
-        same, ones = np.full(self._size, self._lmbda), np.ones(self._size)
-        for first in range(0, n_rows, self._size):
-            batch = slice(first, min(first + self._size, n_rows))
-            length = batch.stop - first
-            lmbdas = same[:length] if coefficients is None else self._lmbda * coefficients[batch]
-            weights = ones[:length] if all_weights is None else all_weights[batch]
-            phi, y = self.rows.X[batch], np.ascontiguousarray(self.rows.y[batch])
-            left = self._left[:length]
-            state = (lmbdas, weights, kept, before, self.u, self._z, left, self.b)
-            before = float(weights[-1])
-            if sparse.issparse(phi):
-                indptr, indices = phi.indptr.astype(np.int64), phi.indices.astype(np.int64)
-                sparse_traces(indptr, indices, phi.data, y, discount[batch], ratios[batch], *state)
-            else:
-                dense_traces(phi, y, discount[batch], ratios[batch], *state)
-            yield batch, left
+    def _batch_of(self, name: str, features: Features, part: slice) -> Array:
+        """Return rows of features, dense."""
+        rows = rows_of(features, part)
+        if not sparse.issparse(rows):
+            return np.asarray(rows)
+        goal = _scratch(name, *rows.shape)
+        goal[...] = 0.0
+        return np.asarray(rows.toarray(out=goal))
+
+    def add(self, batch: _Batch) -> None:
+        """Add the products of a batch to A, B and b."""
+        if self._short:
+            self._add_short(batch)
+        elif self._dense:
+            self._add_products(batch)
+        else:
+            self._add_sparse(batch)
+
+    def _add_products(self, batch: _Batch) -> None:
+        """Add rows of which at least one factor is dense."""
+        given, left = self.rows.X_next is not None, _scratch("left", *batch.phi.shape)
+        ends = np.flatnonzero(batch.cut)
+        if given:  # no row is a horizon row
+            batch = batch._replace(cut=np.zeros_like(batch.cut))
+        if sparse.issparse(batch.phi):
+            sparse_traces(*_parts(batch.phi), *batch.columns, 1.0 - given, self.before, self.u, left, self.b)
+        else:
+            dense_traces(batch.phi, *batch.columns, 1.0 - given, self.before, self.u, self._z, left, self.b)
+        if given:
+            right, outgoing, phi_next = self._differences(batch)
+            if len(ends):
+                self.B = _plus(self.B, (left[ends] * outgoing[ends, np.newaxis]).T @ phi_next[ends])
+        else:
+            right = batch.phi
+            if len(ends):
+                self.B = _plus(self.B, -left[ends].T @ right[ends])
+                left[ends] = 0.0
+        self.A = _plus_product(self.A, left, right)
+
+    def _differences(self, batch: _Batch) -> tuple[Array, Array, Array]:
+        """Return φ_t − γ_t φ'_t, without the second term where it is not in A; γ_t; and φ'_t."""
+        outgoing, inner = self.rows.discount[batch.rows], self._inner[batch.rows]
+        phi_next, right = self._batch_of("next", self.rows.X_next, batch.rows), _scratch("right", *batch.phi.shape)
+        np.multiply(phi_next, np.where(inner, -outgoing, 0.0)[:, np.newaxis], out=right)
+        if sparse.issparse(batch.phi):
+            right[np.repeat(np.arange(len(right)), np.diff(batch.phi.indptr)), batch.phi.indices] += batch.phi.data
+        else:
+            right += batch.phi
+        return right, outgoing, phi_next
+
+    def _add_sparse(self, batch: _Batch) -> None:
+        """Add rows with few entries, each time a trace."""
+        self._make_transposed(bool(batch.cut.any()))
+        state = (
+            self.u,
+            _scratch("left", 1, len(self.u))[0],
+            self.b,
+            self.A.T,
+            (self.A if is_no_sum(self.B) else self.B).T,
+        )
+        if self.rows.X_next is None:
+            sparse_sums(*_parts(batch.phi), *batch.columns, self.before, *state)
+        else:
+            inner, outgoing = self._inner[batch.rows], self.rows.discount[batch.rows]
+            phi_next = rows_of(self.rows.X_next, batch.rows)
+            sparse_sums_of_pairs(*_parts(batch.phi), *batch.columns, inner, outgoing, *_parts(phi_next), *state)
+
+    def _add_short(self, batch: _Batch) -> None:
+        """Add rows with few entries, whose traces have as few."""
+        cut, phi, given = batch.cut, batch.phi, self.rows.X_next is not None
+        z = batch.weights * batch.ratios if given else _zero(batch.weights * batch.ratios, cut)
+        self.b += (phi.T @ (z[:, np.newaxis] * batch.y)).T
+        leaving, u = _zero(batch.discount * batch.ratios, cut), self.u
+        self.u = leaving[-1] * dense(rows_of(phi, slice(len(cut) - 1, len(cut))))[0]
+        if given:
+            self._add_short_pairs(batch, z)
+            return
+        self._make_transposed(bool(cut.any()))
+        parts, columns = _parts(phi), _parts(phi.tocsc())
+        subtracted = np.append(0.0, (batch.weights * leaving)[:-1])
+        add_entries(z, 0, *parts, *columns, self.A.T)
+        add_entries(-_zero(subtracted, cut), 1, *parts, *columns, self.A.T)
+        if cut.any():
+            add_entries(_zero(subtracted, ~cut), 1, *parts, *columns, self.B.T)
+        first, goal, sign = slice(*phi.indptr[:2]), (self.B if cut[0] else self.A).T, 1.0 if cut[0] else -1.0
+        goal[phi.indices[first]] += np.outer(phi.data[first], sign * self.before * u)
+
+    def _add_short_pairs(self, batch: _Batch, z: Array) -> None:
+        phi, ends = batch.phi, np.flatnonzero(batch.cut)
+        if self._dense:
+            right, outgoing, phi_next = self._differences(batch)
+            self.A = self.A if not is_no_sum(self.A) else np.zeros(self.A.shape)
+            _add_alike(self.A, phi, z, right)
+            if len(ends):
+                self.B = _plus(self.B, np.asarray(phi[ends].T @ ((z * outgoing)[ends, np.newaxis] * phi_next[ends])))
+            return
+        self._make_transposed(len(ends) > 0)
+        outgoing, parts = self.rows.discount[batch.rows] * z, _parts(phi)
+        ahead = _parts(rows_of(self.rows.X_next, batch.rows).tocsc())
+        add_entries(z, 0, *parts, *_parts(phi.tocsc()), self.A.T)
+        add_entries(-_zero(outgoing, ~self._inner[batch.rows]), 0, *parts, *ahead, self.A.T)
+        if len(ends):
+            add_entries(_zero(outgoing, ~batch.cut), 0, *parts, *ahead, self.B.T)
+
+    def _make_transposed(self, cuts: bool) -> None:
+        """Make A, and B for `cuts`, arrays in Fortran order that can be added to."""
+        if is_no_sum(self.A):
+            self.A = np.zeros(self.A.shape, order="F")
+        if cuts and is_no_sum(self.B):
+            self.B = np.zeros(self.B.shape, order="F")
+
+    def add_carry(self, batch: _Batch) -> None:
+        """Add what a trace that enters the chunk changes; then the state is that after the batch."""
+        given, before, self.before = self.rows.X_next is not None, self.before, float(batch.weights[-1])
+        if self.share == 0.0:
+            return
+        factors = np.empty((4, len(batch.cut)))
+        outgoing = self.rows.discount[batch.rows][: given * len(batch.cut)]
+        reach, self.share = carry_factors(
+            batch.discount, batch.ratios, batch.lmbdas, batch.weights, batch.cut, outgoing, before, self.share, factors
+        )
+        near, (of_a, of_h, of_c, ahead) = slice(0, reach), factors[:, :reach]
+        a, h, c = self.carry
+        phi = rows_of(batch.phi, near)
+        a += of_a @ phi
+        c += of_c @ batch.y[near]
+        if given:
+            phi_next = rows_of(self.rows.X_next, slice(batch.rows.start, batch.rows.start + reach))
+            a -= _zero(ahead, ~self._inner[batch.rows][near]) @ phi_next
+            h += _zero(ahead, ~batch.cut[near]) @ phi_next
+        elif batch.cut[near].any():
+            h += of_h @ phi
 
 
-def _scratch(n_rows: int, n: int) -> Array:
-    """Return this thread's memory for a batch of traces; many small chunks share it, as new memory costs time."""
-    held: Array | None = getattr(_memory, "batch", None)
+def _scratch(name: str, n_rows: int, n: int) -> Array:
+    """Return this thread's memory for a batch; many small chunks share it, as new memory costs time."""
+    held: Array | None = getattr(_memory, name, None)
     if held is None or held.shape[1] != n or len(held) < n_rows:
-        held = _memory.batch = np.empty((n_rows, n))
+        held = np.empty((n_rows, n))
+        setattr(_memory, name, held)
     return held[:n_rows]
 
 
-def _sum(rows: Rows, n_full: int, cut: NDArray[np.bool_], lmbda: float) -> Sums:
-    """Sum the first `n_full` rows, where each row's successor is the next row."""
-    sums = _Running(rows, lmbda)
-    # A horizon row with ratio and discount zero adds nothing to b and leaves no trace; it has z = 0.
-    ratios, discount = np.where(cut, 0.0, rows.ratios[:n_full]), np.where(cut, 0.0, rows.discount[:n_full])
-    for batch, left in sums.batches(n_full, discount, ratios, 1.0):
-        phi = rows.X[batch]
-        ends = np.flatnonzero(cut[batch])
-        if len(ends):
-            sums.B = _plus(sums.B, _product(-left[ends], phi[ends]))
-            left[ends] = 0.0
-        sums.A = _plus(sums.A, _product(left, phi))
-    e, d, decay = _decays(discount, ratios if rows.coefficients is None else ratios * rows.coefficients[:n_full], lmbda)
-    near = slice(0, len(e))
-    full = ~cut[near]
-    if rows.weights is not None:
-        d = d * rows.weights[near]
-        e[1:] *= rows.weights[: max(0, len(e) - 1)]
-    a = _weighted(np.where(full, d - e, 0.0), rows.X[near])
-    h = _weighted(np.where(full, 0.0, e), rows.X[near])
-    c = _weighted(d, rows.y[near])
-    first = dense(rows.X[[0]])[0].copy() if n_full else np.zeros(rows.n_features)
-    return Sums(
-        sums.A, sums.B, sums.b.T.copy(), sums.u, decay, a, h, c, first, bool(cut[:1].any()), *_total(rows, n_full, ~cut)
-    )
+def _parts(phi: Features) -> tuple[NDArray[np.integer], NDArray[np.integer], Array]:
+    return phi.indptr, phi.indices, phi.data
 
 
-def _total(rows: Rows, n_full: int, full: NDArray[np.bool_]) -> tuple[int, float]:
-    """Return the number of full transitions among the first rows, and the sum of their weights."""
-    count = int(full.sum())
-    return count, float(count) if rows.weights is None else float(rows.weights[:n_full] @ full)
-
-
-def _sum_with_successors(rows: Rows, cut: NDArray[np.bool_], lmbda: float) -> Sums:
-    """Sum all rows, each given with the features of its successor; the last boundary term is left out."""
-    X_next: Features = rows.X_next
-    sums = _Running(rows, lmbda)
-    carried = np.where(cut, 0.0, rows.discount)
-    inner = ~cut
-    inner[-1] = False
-    for batch, z in sums.batches(len(rows), carried, rows.ratios, 0.0):  # z times the weight
-        phi_next = X_next[batch]
-        sums.A = _plus(sums.A, _product(z, rows.X[batch]))
-        z *= rows.discount[batch, np.newaxis]
-        ends = np.flatnonzero(cut[batch])
-        if len(ends):
-            sums.B = _plus(sums.B, _product(z[ends], phi_next[ends]))
-        z[~inner[batch]] = 0.0
-        sums.A -= _product(z, phi_next)
-    _, d, decay = _decays(carried, rows.ratios if rows.coefficients is None else rows.ratios * rows.coefficients, lmbda)
-    near = slice(0, len(d))
-    if rows.weights is not None:
-        d = d * rows.weights[near]
-    out = d * rows.discount[near]
-    a = _weighted(d, rows.X[near]) - _weighted(np.where(inner[near], out, 0.0), X_next[near])
-    h = _weighted(np.where(cut[near], out, 0.0), X_next[near])
-    c = _weighted(d, rows.y[near])
-    none, everything = np.zeros(rows.n_features), np.ones(len(rows), np.bool_)
-    return Sums(
-        sums.A, sums.B, sums.b.T.copy(), sums.u, decay, a, h, c, none, False, *_total(rows, len(rows), everything)
-    )
+def _zero(values: Array, where: Flags) -> Array:
+    """Return values with zeros at some places."""
+    return np.where(where, 0.0, values) if where.any() else values
 
 
 def _plus(one: Array, two: Array) -> Array:
@@ -205,22 +352,26 @@ def _plus(one: Array, two: Array) -> Array:
     return one
 
 
-def _decays(discount: Array, ratios: Array, lmbda: float) -> tuple[Array, Array, float]:
-    """Return e and d for the rows in which an entering trace still counts, and its decay over all rows."""
-    e, d = np.empty((2, len(discount)))
-    decay = trace_shares(discount, ratios, lmbda, e, d)
-    counts = np.flatnonzero(e >= _COUNTS_FROM)
-    reach = int(counts[-1]) + 1 if len(counts) else 0
-    return e[:reach], d[:reach], float(decay)
+def _plus_product(A: Array, left: Array, right: Array) -> Array:
+    """Return A + leftᵀ right, in the memory of A unless it is a `no_sum`."""
+    if is_no_sum(A):
+        return np.asarray(left.T @ right)
+    blas.dgemm(1.0, right.T, left.T, 1.0, A.T, trans_b=True, overwrite_c=True)  # in the Fortran order of transposes
+    return A
 
 
-def _product(left: Array, right: Features) -> Array:
-    """Return leftᵀ right, dense."""
-    if sparse.issparse(right):
-        return np.asarray((right.T @ left).T)
-    return np.asarray(left.T @ right)
-
-
-def _weighted(weights: Array, rows: Features) -> Array:
-    """Return the weighted sum of rows."""
-    return np.asarray(rows.T @ weights).reshape(-1)
+def _add_alike(A: Array, phi: Features, z: Array, right: Array) -> None:
+    """Add Σ_t z_t φ_t right_tᵀ to A, by products of rows with entries in the same columns, if they are many."""
+    counts = np.diff(phi.indptr)
+    if len(counts) and counts[0] and (counts == counts[0]).all():
+        indices, values = phi.indices.reshape(len(counts), -1), z[:, np.newaxis] * phi.data.reshape(len(counts), -1)
+        _, place, kind = np.unique(indices[:, 0], return_index=True, return_inverse=True)
+        if len(place) * _ALIKE <= len(counts) and (indices == indices[place][kind]).all():
+            for k, columns in enumerate(indices[place]):
+                rows, first = np.flatnonzero(kind == k), columns[0]
+                if columns[-1] - first == len(columns) - 1:
+                    _plus_product(A[first : first + len(columns)], values[rows], right[rows])
+                else:
+                    A[columns] += values[rows].T @ right[rows]
+            return
+    A += (phi * z[:, np.newaxis]).T @ right
