@@ -1,4 +1,4 @@
-"""The examples run, their verdicts follow from their numbers, and the page built on them shows what they print."""
+"""The scripts behind the page on estimators: verdicts follow from numbers, and the page shows what they print."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from tolerances import assert_close
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "results" / "which-estimator.md").read_text(encoding="utf-8")
+FOLDERS = {"pendulum": "benchmarks", "customer_value": "benchmarks", "sensor_stream": "examples"}
 SNIPPETS = re.findall(r"```python\n(.*?)```\n\n```text\n(.*?)```", PAGE, re.DOTALL)
 PRINTED = re.findall(r"```text\n(.*?)```", PAGE, re.DOTALL)
 
@@ -41,11 +42,12 @@ LIVE = told(next(block for block in PRINTED if block.startswith("first 10 %")), 
 
 
 def load(name):
-    sys.path.insert(0, str(ROOT / "examples"))
+    folder = str(ROOT / FOLDERS[name])
+    sys.path.insert(0, folder)
     try:
         return importlib.import_module(name)
     finally:
-        sys.path.remove(str(ROOT / "examples"))
+        sys.path.remove(folder)
 
 
 def run(name, folder):
@@ -323,8 +325,8 @@ def test_page_snippets_print_what_the_page_shows(number):
 
 def test_page_has_its_snippets_commands_and_figures():
     assert len(SNIPPETS) == PAGE.count("```python")
-    for name in ("pendulum", "customer_value", "sensor_stream"):
-        assert f"python examples/{name}.py" in PAGE
+    for name, folder in FOLDERS.items():
+        assert f"python {folder}/{name}.py" in PAGE
         figure = ROOT / "docs" / "results" / "figures" / f"{name}.png"
         assert figure.stat().st_size < 150_000
         assert f"figures/{name}.png" in PAGE

@@ -4,7 +4,7 @@ The purchase histories of Fader and Hardie's 1/10 sample are read from the insta
 lifetimes; it is not imported). A row is a customer's week. Its reward is the number of days with a repeat purchase in
 the following week.
 
-    python examples/customer_value.py [--quick] [--figure PATH]
+    python benchmarks/customer_value.py [--quick] [--figure PATH]
 
 The horizon is part of the state, and nothing is discounted: features are products of functions of the customer and
 functions of the weeks to go, which are zero when no week is left. A customer's weeks are cut into windows of 13, then
@@ -21,6 +21,7 @@ import sys
 from datetime import date
 from importlib.metadata import distribution
 from itertools import product
+from typing import Any
 
 import numpy as np
 from scipy.optimize import minimize
@@ -38,8 +39,8 @@ NAMES = {"boyan": "Boyan's LSTD(λ)", "uncorrected": "Uncorrected LSTD(λ)", "mi
 class Histories:
     """Purchases: the first day of each customer; repeat purchases and last day by customer and week."""
 
-    def __init__(self):
-        path = distribution("lifetimes").locate_file("lifetimes/datasets/CDNOW_sample.txt")
+    def __init__(self) -> None:
+        path: Any = distribution("lifetimes").locate_file("lifetimes/datasets/CDNOW_sample.txt")
         fields = [line.split() for line in path.read_text(encoding="ascii").splitlines()]
         days = [(date.fromisoformat(field[2]) - date(1997, 1, 1)).days for field in fields]
         who, day = np.unique([[int(field[1]) for field in fields], days], axis=1)  # each day counts once
@@ -55,12 +56,12 @@ class Histories:
         self.last = np.maximum.accumulate(last, axis=1)
         self.frequency = self.counts.cumsum(axis=1)
 
-    def summary(self, customer, week):
+    def summary(self, customer: Any, week: Any) -> Any:
         """Return repeat purchases x, weeks from first to last purchase t_x, and weeks observed T, after `week`."""
         last, today = self.last[customer, week], 7 * week + 6
         return self.frequency[customer, week], *((day - self.first[customer]) / 7 for day in (last, today))
 
-    def features(self, customer, week, to_go):
+    def features(self, customer: Any, week: Any, to_go: Any) -> Any:
         """Multiply functions of frequency, recency and age by functions of the weeks to go; shape (rows, 30)."""
         x, t_x, age = self.summary(customer, week)
         lately, recently = np.exp((t_x - age) / 4), np.exp((t_x - age) / 13)
@@ -70,12 +71,12 @@ class Histories:
         horizon = [to_go / 39, (to_go / 39) ** 2, 1 - np.exp(-to_go / 6.5)]
         return np.einsum("ir,jr->rij", state, horizon).reshape(len(x), -1)
 
-    def weeks(self, end):
+    def weeks(self, end: Any) -> Any:
         """Return customer and week of every row, from each customer's first week to week `end`."""
         customer = np.repeat(np.arange(self.n), end - self.start)
         return customer, np.concatenate([np.arange(start, end) for start in self.start])
 
-    def episodes(self, end):
+    def episodes(self, end: Any) -> Any:
         """Return arguments of `LSTD.fit` for the data of the first `end` weeks."""
         customer, week = self.weeks(end)
         cut, passed = week == end - 1, week - self.start[customer]
@@ -88,7 +89,7 @@ class Histories:
         columns = (np.concatenate(column) for column in zip(*parts, strict=True))
         return dict(zip(("X", "y", "episode", "terminated"), columns, strict=True))
 
-    def ridge(self, end, alpha):
+    def ridge(self, end: Any, alpha: Any) -> Any:
         """Regress the purchases between each week and week `end` on the features."""
         customer, week = self.weeks(end)
         X = self.features(customer, week, end - 1 - week)
@@ -96,7 +97,7 @@ class Histories:
         return np.linalg.solve(X.T @ X + alpha * np.eye(X.shape[1]), X.T @ returns)
 
 
-def bg_nbd_loss(parameters, x, t_x, T):
+def bg_nbd_loss(parameters: Any, x: Any, t_x: Any, T: Any) -> Any:
     """Compute minus the log-likelihood of a BG/NBD model, given the logarithms of r, α, a, b."""
     r, alpha, a, b = np.exp(parameters)
     common = gammaln(r + x) - gammaln(r) + r * np.log(alpha) - betaln(a, b)
@@ -105,7 +106,7 @@ def bg_nbd_loss(parameters, x, t_x, T):
     return -np.sum(common + np.logaddexp(active, gone))
 
 
-def bg_nbd(x, t_x, T, ahead):
+def bg_nbd(x: Any, t_x: Any, T: Any, ahead: Any) -> Any:
     """Estimate r, α, a, b, and the expected purchases in the next `ahead` weeks."""
     r, alpha, a, b = estimates = np.exp(minimize(bg_nbd_loss, np.zeros(4), args=(x, t_x, T), method="L-BFGS-B").x)
     later = alpha + T + ahead
@@ -114,16 +115,16 @@ def bg_nbd(x, t_x, T, ahead):
     return estimates, (a + b + x - 1) / (a - 1) * (1 - kept) / (1 + odds_gone)
 
 
-def rmse(predicted, observed):
+def rmse(predicted: Any, observed: Any) -> Any:
     return np.sqrt(np.mean((predicted - observed) ** 2, axis=-1))
 
 
-def choose(data, lmbdas):
+def choose(data: Any, lmbdas: Any) -> Any:
     """Choose for each variant, and for ridge, the (λ, α) with which weeks 1-26 predict weeks 27-39 best."""
     now = data.features(np.arange(data.n), np.full(data.n, CHOOSE - 1), np.full(data.n, TRAIN - CHOOSE))
     observed = data.counts[:, CHOOSE:TRAIN].sum(axis=1)
     arrays = data.episodes(CHOOSE)
-    errors = {"ridge": {(("α", alpha),): rmse(now @ data.ridge(CHOOSE, alpha), observed) for alpha in ALPHAS}}
+    errors: Any = {"ridge": {(("α", alpha),): rmse(now @ data.ridge(CHOOSE, alpha), observed) for alpha in ALPHAS}}
     for lmbda in lmbdas:
         print(f"choosing λ and α: λ = {lmbda}", file=sys.stderr)
         sums = LSTDStatistics.from_arrays(**arrays, gamma=1.0, lmbda=lmbda)
@@ -133,19 +134,22 @@ def choose(data, lmbdas):
     return {method: dict(min(found, key=found.get)) for method, found in errors.items()}
 
 
-def predict(data, chosen):
+def predict(data: Any, chosen: Any) -> Any:
     """Predict the purchases of each customer in the held-out weeks, by method; also return the estimates of BG/NBD."""
     now = data.features(np.arange(data.n), np.full(data.n, TRAIN - 1), np.full(data.n, AHEAD))
     arrays = data.episodes(TRAIN)
-    fitted = (LSTD(1.0, *chosen[name].values(), variant=name, fit_intercept=False).fit(**arrays) for name in VARIANTS)
+    fitted = (
+        LSTD(1.0, chosen[name]["λ"], chosen[name]["α"], name, fit_intercept=False).fit(**arrays) for name in VARIANTS
+    )
     predicted = {model.variant: model.predict(now) for model in fitted}
     predicted["ridge"] = now @ data.ridge(TRAIN, chosen["ridge"]["α"])
-    estimates, predicted["bg_nbd"] = bg_nbd(*data.summary(np.arange(data.n), TRAIN - 1), AHEAD)
+    x, t_x, T = data.summary(np.arange(data.n), TRAIN - 1)
+    estimates, predicted["bg_nbd"] = bg_nbd(x, t_x, T, AHEAD)
     predicted["as_before"] = data.frequency[:, TRAIN - 1].astype(np.float64)
     return predicted, estimates
 
 
-def compare(predicted, observed, n_resamples, seed=0):
+def compare(predicted: Any, observed: Any, n_resamples: Any, seed: int = 0) -> Any:
     """Compute RMSE and its difference from that of Boyan's LSTD, with 95 % bootstrap intervals over customers."""
     drawn = np.random.default_rng(seed).integers(len(observed), size=(n_resamples, len(observed)))
     spread = {method: rmse(p[drawn], observed[drawn]) for method, p in predicted.items()}
@@ -160,11 +164,11 @@ def compare(predicted, observed, n_resamples, seed=0):
     return found
 
 
-def draw(data, predicted, observed, path):
+def draw(data: Any, predicted: Any, observed: Any, path: Any) -> None:
     from lstd.report.style import COLOURS, LINES, REFERENCE, figure_style, new_figure
 
     x = np.minimum(data.frequency[:, TRAIN - 1], 7)
-    looks = {m: {"color": COLOURS[m], "linestyle": LINES[m]} for m in VARIANTS}
+    looks: Any = {m: {"color": COLOURS[m], "linestyle": LINES[m]} for m in VARIANTS}
     looks |= {"bg_nbd": {"color": REFERENCE}, "ridge": {"color": COLOURS["td"], "linestyle": ":"}}
     with figure_style():
         ax = (figure := new_figure(6.0, 3.6)).subplots()
@@ -176,7 +180,7 @@ def draw(data, predicted, observed, path):
         figure.savefig(path, dpi=110, bbox_inches="tight", metadata={"Software": None})
 
 
-def main(quick=False, figure=None):
+def main(quick: bool = False, figure: Any = None) -> Any:
     """Print the table and verdicts; `quick` tries three λ and uses fewer resamples."""
     chosen = choose(data := Histories(), LMBDAS[::2] if quick else LMBDAS)
     predicted, estimates = predict(data, chosen)
@@ -196,7 +200,7 @@ def main(quick=False, figure=None):
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--quick", action="store_true", help="three λ, fewer resamples")
     parser.add_argument("--figure", help="path of the figure")
     main(**vars(parser.parse_args()))

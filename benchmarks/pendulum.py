@@ -4,11 +4,11 @@ Two fixed policies are evaluated. "swing" holds the pendulum's energy at that of
 turning, so that much of a value lies beyond the cut. "balance" swings up and then holds the pendulum still, so that
 little does. The third case is the same number of transitions in one long stream of "swing".
 
-    python examples/pendulum.py [--quick] [--figure PATH]
+    python benchmarks/pendulum.py [--quick] [--figure PATH]
 
 True values are the discounted returns of long rollouts from held-out states. One fifth of the rollouts choose λ and α
 in the same way for every method; the others give the errors. The intervals account for the randomness of both the data
-and those rollouts. The example needs lstd[gymnasium]; the figure needs lstd[cli].
+and those rollouts. The benchmark needs lstd[gymnasium]; the figure needs lstd[cli].
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import argparse
 import sys
 import warnings
 from dataclasses import dataclass
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -43,7 +44,7 @@ NAMES = {
 }
 
 
-def torque(observation, balance):
+def torque(observation: Any, balance: Any) -> Any:
     """Control the energy of pendulums, observations (3, ...); near the top, if `balance`, apply a linear law."""
     cosine, sine, velocity = observation
     swing = (5.0 - velocity**2 / 6.0 - 5.0 * cosine) * np.sign(velocity)
@@ -52,7 +53,7 @@ def torque(observation, balance):
     return np.clip([np.where(held, hold, swing)], -2.0, 2.0).astype(np.float32)
 
 
-def features(observation):
+def features(observation: Any) -> Any:
     """Multiply Fourier terms of the angle by Chebyshev polynomials of the velocity; shape (..., 35)."""
     cosine, sine, velocity = np.asarray(observation, dtype=np.float64)
     turns = [(cosine + 1j * sine) ** k for k in range(1, 4)]
@@ -70,7 +71,7 @@ class Case:
     balance: bool
     stream: bool  # one long stream instead of short episodes
 
-    def collect(self, seed):
+    def collect(self, seed: Any) -> Any:
         n_episodes, n_steps = (1, STEPS * EPISODES) if self.stream else (EPISODES, STEPS)
         env = gymnasium.make("Pendulum-v1", max_episode_steps=n_steps, disable_env_checker=True)
         return Trajectories.from_gymnasium(
@@ -81,12 +82,12 @@ class Case:
             seed=seed,
         )
 
-    def rollouts(self, n_rollouts, n_steps, seed):
+    def rollouts(self, n_rollouts: Any, n_steps: Any, seed: Any) -> Any:
         """Simulate rollouts: observations (steps, 3, rollouts) and rewards (steps, rollouts).
 
         Gymnasium's own step moves all pendulums at once, because it works on arrays of states too.
         """
-        env = gymnasium.make("Pendulum-v1", disable_env_checker=True).unwrapped
+        env: Any = gymnasium.make("Pendulum-v1", disable_env_checker=True).unwrapped
         starts = [(env.reset(seed=seed if k == 0 else None)[0], env.state) for k in range(n_rollouts)]
         observation, env.state = (np.stack(part, axis=-1) for part in zip(*starts, strict=True))
         observations, rewards = [], []
@@ -96,7 +97,7 @@ class Case:
             rewards.append(reward)
         return np.array(observations), np.array(rewards)
 
-    def truth(self, n_rollouts, seed):
+    def truth(self, n_rollouts: Any, seed: Any) -> Any:
         """Return features and values of held-out states like those of the data, shape (rollouts, STEPS, ...).
 
         Also return the fraction of the first states' values that comes at least STEPS steps later.
@@ -115,18 +116,18 @@ CASES = (
 )
 
 
-def observed_returns(data):
+def observed_returns(data: Any) -> Any:
     """Compute discounted returns up to the cut, and γ^h for h steps up to it."""
     last = np.append(data.episode[1:] != data.episode[:-1], True)
     return discounted_returns(data.y, GAMMA, last, data.terminated)
 
 
-def ridge(X, y):
+def ridge(X: Any, y: Any) -> Any:
     """Solve a ridge regression for every α."""
     return [np.linalg.solve(X.T @ X + alpha * np.eye(X.shape[1]), X.T @ y) for alpha in ALPHAS]
 
 
-def candidates(data):
+def candidates(data: Any) -> Any:
     """Fit every method with every setting: method -> array of weights (λ, α, n)."""
     sums = [LSTDStatistics.from_arrays(**data.to_arrays(), gamma=GAMMA, lmbda=lmbda) for lmbda in LMBDAS]
     with warnings.catch_warnings():
@@ -139,14 +140,14 @@ def candidates(data):
     return found
 
 
-def rms(visited, values, weights):
+def rms(visited: Any, values: Any, weights: Any) -> Any:
     """Compute the root mean square of visited @ w - values for every w, from a QR factor of 36 rows."""
     both = np.concatenate([visited, values[..., np.newaxis]], axis=-1).reshape(values.size, -1)
-    factor = np.linalg.qr(both, mode="r")
+    factor: Any = np.linalg.qr(both, mode="r")
     return np.linalg.norm(weights @ factor[:, :-1].T - factor[:, -1], axis=-1) / np.sqrt(values.size)
 
 
-def errors(weights, visited, values):
+def errors(weights: Any, visited: Any, values: Any) -> Any:
     """Compute errors of one method, at the λ and α that the first fifth of the rollouts chooses, in the others.
 
     `weights` has shape (seeds, λ, α, n). An error is the root mean square over the held-out states, divided by the
@@ -165,7 +166,7 @@ def errors(weights, visited, values):
     return {"curve": curve, "error": curve[:, at], "squares": squares, **setting}
 
 
-def evaluate(case, n_seeds, n_rollouts):
+def evaluate(case: Any, n_seeds: Any, n_rollouts: Any) -> Any:
     """Compute the errors of every method, and the fraction of a value that comes at least STEPS steps later."""
     visited, values, later = case.truth(n_rollouts, seed=10**6)
     fitted = []
@@ -175,7 +176,7 @@ def evaluate(case, n_seeds, n_rollouts):
     return {m: errors(np.array([by[m] for by in fitted]), visited, values) for m in METHODS}, later
 
 
-def verdict(found):
+def verdict(found: Any) -> Any:
     """Compare Boyan's error with that of each other method: mean difference over the seeds, 95 % interval.
 
     The variance is the sum of that over the seeds and that over the rollouts, by the jackknife; the degrees of freedom
@@ -196,7 +197,7 @@ def verdict(found):
     return judged
 
 
-def report(name, found, judged, later=None):
+def report(name: Any, found: Any, judged: Any, later: Any = None) -> None:
     n_seeds, n = found["boyan"]["squares"].shape
     print(f"\n{name}: error / spread of the values, mean ± standard deviation over {n_seeds} seeds; {n} rollouts")
     if later is not None:
@@ -209,7 +210,7 @@ def report(name, found, judged, later=None):
         print(f"  {NAMES[method]:32}{error.mean():6.3f} ± {error.std(ddof=1):.3f}   {setting:20}{less}".rstrip())
 
 
-def draw(results, path):
+def draw(results: Any, path: Any) -> None:
     from lstd.report.style import COLOURS, LINES, MARKERS, REFERENCE, figure_style, new_figure
 
     with figure_style():
@@ -233,7 +234,7 @@ def draw(results, path):
         figure.savefig(path, dpi=110, metadata={"Software": None})
 
 
-def main(quick=False, figure=None):
+def main(quick: bool = False, figure: Any = None) -> Any:
     """Print the tables and verdicts; `quick` uses fewer seeds and rollouts."""
     results, verdicts = {}, {}
     for case in CASES:
@@ -247,7 +248,7 @@ def main(quick=False, figure=None):
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--quick", action="store_true", help="fewer seeds and rollouts")
     parser.add_argument("--figure", help="path of the figure")
     main(**vars(parser.parse_args()))
