@@ -76,7 +76,10 @@ def plots():
     spent = 3 * X["visits"] + 4 * X["newsletter"] + random.gamma(2.0, 2.0, n)
     y = spent.where(~last | data["terminated"], 0.0)
     model = LSTDCV(gamma=0.8).fit(X, y, **data)
+    offered = 1 / (1 + np.exp(np.outer(X["visits"] - 1.5, [1, -1])))  # probabilities of two offers, (n, 2)
+    offers = (random.random(n) > offered[:, 0]).astype(int)
     return {
+        "plot_action_calibration": report.plot_action_calibration(offers, offered),
         "plot_blocks": report.plot_blocks(model, X[:1]),
         "plot_calibration": report.plot_calibration(model, X, y, **data),
         "plot_coefficients": report.plot_coefficients(model),

@@ -100,6 +100,12 @@ def test_every_public_name_is_in_the_reference_with_an_example(name):
     assert ">>>" in item.__doc__, f"the docstring of {name} has no example"
 
 
+def test_every_figure_has_its_picture_in_the_reference():
+    script = (DOCS / "_scripts" / "pictures.py").read_text(encoding="utf-8")
+    drawn = set(re.findall(r'"(plot_\w+)": report\.\1\(', script))
+    assert drawn == {name for name in lstd.report.__all__ if name.startswith("plot_")}
+
+
 def test_the_reference_names_nothing_else():
     listed = re.findall(r"^   ((?:\w+\.)?\w+)$", REFERENCE, re.MULTILINE)
     assert sorted({*listed} - {"errors", "conformance"}) == sorted(name for name, _ in public())

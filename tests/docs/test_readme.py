@@ -8,6 +8,8 @@ import re
 import subprocess
 from pathlib import Path
 
+import lstd
+
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
@@ -38,3 +40,14 @@ def test_continuous_integration_names_tests_that_exist():
     names = re.search(r"numerical=\((.+?)\n\)", (ROOT / ".ci/run").read_text(encoding="utf-8"), re.DOTALL)[1]
     found = subprocess.run(["bash", "-c", f"shopt -s failglob; ls -d {' '.join(names.split())}"], cwd=ROOT)
     assert found.returncode == 0
+
+
+def test_one_version():
+    for name, pattern in (("CITATION.cff", r"^version: (\S+)$"), ("CHANGELOG.md", r"^## (\S+)")):
+        text = (ROOT / name).read_text(encoding="utf-8")
+        assert re.search(pattern, text, re.MULTILINE)[1] == lstd.__version__, name
+
+
+def test_the_picture_is_small():
+    assert "](docs/readme.png)" in README
+    assert (ROOT / "docs" / "readme.png").stat().st_size < 60_000
