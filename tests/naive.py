@@ -128,6 +128,26 @@ def forgotten_ridge(alpha, n_updates, forgetting):
     return ridge
 
 
+def chosen_rate(losses):
+    """Which rate is read after blocks with mean squared errors ``losses`` (J, K), the last of no forgetting.
+
+    Block j of J has weight .99^{J−1−j}. A rate is eligible if it is better than no forgetting by three standard errors.
+    """
+    n_blocks, n_rates = losses.shape
+    weight = 0.99 ** np.arange(n_blocks)[::-1]
+    effective = weight.sum() ** 2 / (weight**2).sum() if n_blocks else 0.0
+    best = n_rates - 1
+    if effective < 3:
+        return best
+    for k in range(n_rates - 1):
+        d = losses[:, -1] - losses[:, k]
+        mean = np.average(d, weights=weight)
+        error = math.sqrt(np.average((d - mean) ** 2, weights=weight) / (effective - 1))
+        if mean > 3 * error and np.average(losses[:, k], weights=weight) < np.average(losses[:, best], weights=weight):
+            best = k
+    return best
+
+
 def vanishing_ridge_weights(A, b, penalty):
     """The limit of (A + εD)⁻¹ b as ε falls to zero, D = diag(penalty): solved at ε = 10⁻⁴⁰ in rational numbers."""
     n = len(A)

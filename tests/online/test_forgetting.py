@@ -139,3 +139,84 @@ def test_a_ridge_of_features_that_are_never_seen_stays():
 def test_a_rate_that_is_none_is_refused(forgetting):
     with pytest.raises(InvalidInputError, match="`forgetting` must be"):
         RecursiveLSTD(2, forgetting=forgetting)
+
+
+# ---------------------------------------------------------------- the rate chosen from the stream
+
+
+def jumping(n_rows=1200, seed=5):
+    """Rows of one stream whose mean reward jumps every 300 rows."""
+    random = np.random.default_rng(seed)
+    X = np.column_stack([np.ones(n_rows), random.normal(size=n_rows)])
+    return X, np.repeat(random.normal(0.0, 5.0, -(-n_rows // 300)), 300)[:n_rows] + random.normal(size=n_rows)
+
+
+def test_the_rate_that_is_chosen_is_that_of_the_definition():
+    """Errors of recursions that run by themselves, in blocks; then the rate after each block."""
+    gamma, horizon, length = 0.8, 21, 5  # 0.8^21 < 1 %; 1 / (1 − γ)
+    X, y = jumping()
+    tried = [1 - 1 / (5 * factor) for factor in (4, 16, 64, 256)] + [1.0]
+    V = [RecursiveLSTD(2, gamma, 0.5, forgetting=f).partial_fit(X, y, return_predictions=True) for f in tried]
+    V, powers = np.transpose(V), gamma ** np.arange(horizon)
+    E = [V[t] - powers @ y[t : t + horizon] - gamma**horizon * V[t + horizon] for t in range(len(y) - horizon)]
+    blocks = (np.array(E)[: len(E) // length * length] ** 2).reshape(-1, length, 5).mean(axis=1)
+    model, found = RecursiveLSTD(2, gamma, 0.5, forgetting="auto"), []
+    for t in range(len(y) - 1):
+        expected = tried[naive.chosen_rate(blocks[: max(0, t - horizon) // length])]
+        found.append(model.forgetting_)
+        assert_close(found[-1], expected, "sums")
+        if t % 100 == 0:
+            assert_close(model.predict(X[t]), V[t, tried.index(expected)], "solve")
+        model.update(X[t], y[t], X[t + 1])
+    assert len(set(found)) >= 2
+    assert_close(model.n_effective, 1 / (1 - model.forgetting_), "long_stream")
+
+
+@pytest.mark.parametrize("m", [None, 2])
+def test_a_chosen_rate_survives_saving_and_chunks(m):
+    X, y = jumping(900)
+    y = y if m is None else np.column_stack([y, -y])
+    episode = np.repeat(np.arange(9), 100)
+    ends = np.append(episode[1:] != episode[:-1], True)
+    rows = {"episode": episode, "terminated": ends & (episode % 2 == 0)}
+    whole, parts = (RecursiveLSTD(2, 0.8, 0.5, forgetting="auto", n_rewards=m) for _ in range(2))
+    expected, found = whole.partial_fit(X, y, **rows, return_predictions=True), []
+    for first in range(0, 900, 150):
+        part = slice(first, first + 150)
+        chunk = {name: values[part] for name, values in rows.items()}
+        found.append(parts.partial_fit(X[part], y[part], **chunk, return_predictions=True))
+        file = io.BytesIO()
+        np.savez(file, **parts.snapshot())
+        file.seek(0)
+        parts = pickle.loads(pickle.dumps(copy.deepcopy(RecursiveLSTD.restore(np.load(file)))))
+        assert parts.forgetting == "auto"
+    assert np.concatenate(found).tolist() == expected.tolist()
+    assert parts.weights.tolist() == whole.weights.tolist()
+    assert parts.forgetting_ == whole.forgetting_ < 1.0
+
+
+def test_a_steady_stream_is_not_forgotten():
+    X, y = jumping(300)
+    model = RecursiveLSTD(2, 0.8, 0.5, forgetting="auto")
+    model.partial_fit(X, y)
+    assert model.forgetting_ == 1.0
+    assert model.weights.tolist() == RecursiveLSTD(2, 0.8, 0.5).partial_fit(X, y).weights.tolist()
+
+
+def test_bad_rows_leave_all_rates_as_they_were():
+    X, y = jumping(300)
+    model = RecursiveLSTD(2, 0.8, 0.5, forgetting="auto")
+    model.partial_fit(X, y)
+    before = model.snapshot()
+    for bad in ([np.nan, 1.0], [1e200, 1.0], [1.0]):
+        with pytest.raises(InvalidInputError, match="`x` must"):
+            model.update(bad, 1.0, X[0])
+    with pytest.raises(InvalidInputError, match="`reward` must"):
+        model.update(X[0], np.inf, X[0])
+    with pytest.raises(InvalidInputError, match="`y` must"):
+        model.partial_fit(X, np.where(np.arange(300) == 7, np.nan, y))
+    for name, values in model.snapshot().items():
+        np.testing.assert_array_equal(values, before[name], err_msg=name)
+    for name, value in (("choice_about", [-1, 9]), ("choice_sums", np.zeros(3)), ("choice_window", [99, 0, 0])):
+        with pytest.raises(InvalidInputError, match="`snapshot` must"):
+            RecursiveLSTD.restore(before | {name: np.array(value)})

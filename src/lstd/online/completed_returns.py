@@ -11,6 +11,7 @@ import math
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lstd._kernels import return_window as kernels
 from lstd.data.checks import check_integer
@@ -96,6 +97,10 @@ class CompletedReturns:
         ahead = np.zeros(self.n_columns) if values is None else np.ascontiguousarray(values, np.float64)
         count = kernels.close(ahead, *self._state)
         return self._errors[:count].copy()
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return views of the arrays of the state."""
+        return {"columns": self._columns, "factors": self._factors, "tail": self._tail, "window": self._counts}
 
     @property
     def _state(self) -> tuple[Any, ...]:

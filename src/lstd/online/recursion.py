@@ -77,12 +77,14 @@ class Recursion(OnlinePredictor):
     A includes the variant's boundary terms of truncated ends, but not the boundary term of the last transition.
     """
 
+    _single = True  # whether it stands for itself, not for several rates of forgetting
+
     def __init__(
         self, n_features: int, lmbda: float, alpha: float | Array, variant: str, check_every: int,
         n_rewards: int | None = None, forgetting: float = 1.0,
     ) -> None:  # fmt: skip
         self.n_features = n = n_features
-        self.n_rewards, self.forgetting = n_rewards, forgetting
+        self.n_rewards = n_rewards
         self.lmbda, self.alpha, self.variant, self.check_every = lmbda, alpha, variant, check_every
         length, waiting = padded(n), _panel(n)
         others = 0 if n_rewards is None else n_rewards - 1
@@ -124,9 +126,14 @@ class Recursion(OnlinePredictor):
         return int(self._counts[UPDATES])
 
     @property
+    def reader(self) -> Recursion:
+        """The recursion from which weights are read: itself."""
+        return self
+
+    @property
     def n_effective(self) -> float:
         """Effective number of transitions, Σ f^k, k < `n_updates`; with forgetting f < 1 it approaches 1/(1 − f)."""
-        f, n_updates = self.forgetting, self.n_updates
+        f, n_updates = float(self.reader._scalars[kernels.FORGETTING]), self.n_updates
         return float(n_updates) if f == 1.0 else float(-np.expm1(n_updates * np.log(f)) / (1.0 - f))
 
     @property
@@ -168,6 +175,8 @@ class Recursion(OnlinePredictor):
 
         `predictions`, (T, m) or with no rows, is filled with those for each row before its transition is learned.
         """
+        if not self._single:
+            return first
         compiled(kernels, "stream")
         while first < len(block.y):
             first, code = kernels.stream(*block, first, predictions, self._state)
@@ -263,14 +272,15 @@ class Recursion(OnlinePredictor):
 
     def predict(self, x: Any) -> Any:
         if type(x) is ndarray and self._typed:  # no conversion needed
+            state = self._state if self._single else self.reader._state
             try:
                 if self.n_rewards is None:
-                    found = kernels.value(x, self._state)
+                    found = kernels.value(x, state)
                     if found == found:
                         return found
                 else:
                     values = np.empty(self.n_rewards)
-                    if kernels.predict(x, values, self._state):
+                    if kernels.predict(x, values, state):
                         return values
             except Exception:  # arguments of other types are converted below, or raise
                 pass

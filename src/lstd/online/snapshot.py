@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from lstd._kernels import recursive_update as kernels
 from lstd.errors import InvalidInputError
+from lstd.online.rate_choice import RateChoice
 from lstd.online.recorded_rows import OpenEnd
 from lstd.online.recursion import INTERVAL, SOLVED
 from lstd.online.transition import SparseRow
@@ -82,7 +83,8 @@ def _check_values(arrays: Mapping[str, NDArray[Any]]) -> None:
     scalars, vectors = arrays["scalars"], arrays["vectors"]
     known = 0.0 <= scalars[kernels.DECAY] <= 1.0 and 0.0 <= scalars[kernels.BOOTSTRAP] < np.inf
     known &= 0.0 <= scalars[kernels.FRACTION] <= 1.0 <= scalars[kernels.GROWTH] < np.inf
-    known &= scalars[kernels.FORGETTING] == arrays["parameters"][2]
+    rate = arrays["parameters"][2]
+    known &= scalars[kernels.FORGETTING] == (1.0 if np.isnan(rate) else rate)  # NaN: chosen from the stream
     if scalars[kernels.LMBDA] != arrays["parameters"][1] or not known:
         raise not_a_snapshot(f"its 'scalars' are {scalars.tolist()}")
     sums = {
@@ -126,3 +128,24 @@ def unpacked_end(state: Mapping[str, NDArray[Any]], n_rewards: int | None) -> Op
         pending["reward"] = float(end[6]) if n_rewards is None else end[6:].copy()
     episode = str(state["end_episode"]) if end[0] else None
     return OpenEnd(int(state["counts"][kernels.UPDATES]), episode, pending, bool(end[1]))
+
+
+def packed_rates(snapshots: list[dict[str, NDArray[Any]]], choice: RateChoice | None) -> dict[str, NDArray[Any]]:
+    """Return the arrays of the recursions of other rates, and of the choice among them."""
+    packed = {f"rate{k}_{name}": array for k, part in enumerate(snapshots) for name, array in part.items()}
+    own = {} if choice is None else choice.arrays()
+    return packed | {f"choice_{name}": array.copy() for name, array in own.items()}
+
+
+def unpacked_rates(snapshot: Mapping[str, Any], n_rates: int, choice: RateChoice) -> list[dict[str, Any]]:
+    """Fill a choice from arrays; returns the snapshots of the recursions of other rates."""
+    for name, view in choice.arrays().items():
+        array = np.asarray(snapshot.get(f"choice_{name}"))
+        if array.shape != view.shape or array.dtype != view.dtype:
+            raise not_a_snapshot(f"'choice_{name}' has shape {array.shape} and dtype {array.dtype}")
+        view[...] = array
+    if not choice.fits():
+        raise not_a_snapshot("its choice of a rate has values out of range")
+    return [
+        {name: snapshot[f"rate{k}_{name}"] for name in _KINDS if f"rate{k}_{name}" in snapshot} for k in range(n_rates)
+    ]

@@ -1,0 +1,101 @@
+"""Choice of the rate of forgetting from a stream, among recursions that run side by side.
+
+Each recursion's predictions are compared with the returns that follow, completed where less than 1 % of a return is
+left (`lstd.online.completed_returns`). Squared errors are averaged over blocks of 1/(1 − γ) transitions, as the errors
+of neighbouring rows share most of their returns. With d_j the mean of block j for no forgetting minus that of a rate f,
+and weights ρ^j that make the last hundred blocks or so count, f is eligible if
+
+    mean(d) > 3 √(Var(d) / n_eff),   n_eff = (Σ ρ^j)² / Σ ρ^2j − 1,
+
+and the eligible rate with the smallest mean error is read. Without the test, chance would choose a shorter memory too
+often in a stream that does not change.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lstd.online.completed_returns import CompletedReturns, horizon_of
+from lstd.online.transition import Array
+
+LENGTHS = (4.0, 16.0, 64.0, 256.0)  # of the memories, in units of n or 1/(1 − γ), whichever is larger
+BLOCKS = 100.0  # that count in the choice
+ERRORS = 3.0  # standard errors by which a rate must be better than no forgetting
+FEWEST = 3.0  # effective number of blocks before the first choice
+LONGEST = 10_000.0  # transitions taken for 1/(1 − γ) where γ is 1
+
+
+def rates(n_features: int, gamma: float) -> tuple[float, ...]:
+    """Return the rates that are tried, the last of which forgets nothing."""
+    unit = max(float(n_features), _unit(gamma))
+    return (*(1.0 - 1.0 / (length * unit) for length in LENGTHS), 1.0)
+
+
+def _unit(gamma: float) -> float:
+    return LONGEST if gamma >= 1.0 else min(LONGEST, 1.0 / (1.0 - gamma))
+
+
+class RateChoice:
+    """Recent errors of several recursions, and which of them is read.
+
+    Parameters
+    ----------
+    gamma : float
+        Discount, from which the horizon and the length of blocks follow.
+    n_models, n_rewards : int
+        Numbers of recursions, the last of which forgets nothing, and of rewards. Errors of each reward count relative
+        to those of the last recursion.
+    """
+
+    def __init__(self, gamma: float, n_models: int, n_rewards: int) -> None:
+        self.window = CompletedReturns(horizon_of(gamma), n_models * n_rewards)
+        self._length = max(1, round(_unit(gamma)))  # of a block
+        self._squares = np.zeros((n_models, n_rewards))  # sum over the block so far
+        self._sums = np.zeros((3, n_models, n_rewards))  # over blocks: loss, d, d²
+        self._counts = np.zeros(2)  # Σ ρ^j, Σ ρ^2j
+        self._about = np.array([0, n_models - 1])  # rows of the block so far, and which recursion is read
+
+    @property
+    def chosen(self) -> int:
+        """Number of the recursion that is read."""
+        return int(self._about[1])
+
+    def add(self, errors: Array) -> None:
+        """Add errors of rows in time order, (k, models · rewards); chooses again after each block."""
+        for error in errors.reshape(-1, *self._squares.shape):
+            self._squares += error * error
+            self._about[0] += 1
+            if self._about[0] == self._length:
+                self._choose()
+
+    def _choose(self) -> None:
+        """Finish the block, and choose."""
+        loss, fade = self._squares / self._length, 1.0 - 1.0 / BLOCKS
+        d = loss[-1] - loss
+        self._squares[:], self._about[0] = 0.0, 0
+        self._sums[:] = fade * self._sums + np.stack([loss, d, d * d])
+        self._counts[:] = self._counts * [fade, fade * fade] + 1.0
+        effective = self._counts[0] ** 2 / self._counts[1]
+        if effective < FEWEST:
+            return
+        loss, d, squares = self._sums / self._counts[0]
+        scale = np.where(loss[-1] > 0.0, loss[-1], 1.0)
+        error = np.sqrt(np.maximum(squares - d * d, 0.0) / (effective - 1.0))
+        better = ((d - ERRORS * error) / scale).sum(axis=1) > 0.0
+        better[-1] = True
+        self._about[1] = np.argmin(np.where(better, (loss / scale).sum(axis=1), np.inf))
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return views of the arrays of the state."""
+        own = {"about": self._about, "squares": self._squares, "sums": self._sums, "blocks": self._counts}
+        return own | self.window.arrays()
+
+    def fits(self) -> bool:
+        """Return whether the arrays, read from a file, are a state that can continue."""
+        first, size, older = self.window.arrays()["window"]
+        places = 0 <= first < self.window.horizon and 0 <= older <= size <= self.window.horizon
+        about = 0 <= self._about[0] < self._length and 0 <= self.chosen < len(self._squares)
+        return bool(places and about and all(np.isfinite(array).all() for array in self.arrays().values()))
