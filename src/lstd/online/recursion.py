@@ -118,7 +118,9 @@ class Recursion(OnlinePredictor):
 
     def _compile(self) -> None:
         self._typed, self._typed_sparse = compiled(kernels, "step"), False
-        self._direct = self._typed and self.n_rewards is None  # an update with numbers needs no conversion
+        self._direct = (
+            self._typed and self.n_rewards is None and self._single
+        )  # an update with numbers needs no conversion
         compiled(kernels, "value" if self.n_rewards is None else "predict")
 
     @property

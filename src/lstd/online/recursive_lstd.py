@@ -165,6 +165,7 @@ class RecursiveLSTD(Recursion):
         self._open: OpenEnd | None = None  # of the rows of `partial_fit`,
         self._episodes: Any = None  # and the ids of their episodes
         self._single = not isinstance(forgetting, str)
+        self._direct = self._direct and self._single
         self._rates: list[RecursiveLSTD] = []  # beside this one, with "auto"
         self._choice: RateChoice | None = None
         if not self._single:
@@ -201,43 +202,42 @@ class RecursiveLSTD(Recursion):
         trace_coefficient : float, at least 0, default 1.0
             Factor of the trace decay on arrival in `x`.
         """
-        if not self._single:
-            self._update_all(
-                x, reward, x_next, terminated=terminated, truncated=truncated, discount=discount,
-                importance_ratio=importance_ratio, weight=weight, trace_coefficient=trace_coefficient,
-            )  # fmt: skip
-            return
-        if weight is not _ONE or trace_coefficient is not _ONE:
-            given = (
-                check_real("weight", weight, 0.0, np.inf),
-                check_real("trace_coefficient", trace_coefficient, 0.0, np.inf),
-            )
-            self._scalars[kernels.WEIGHT : kernels.COEFFICIENT + 1] = given
-            try:
-                self.update(
-                    x, reward, x_next, terminated=terminated, truncated=truncated, discount=discount,
-                    importance_ratio=importance_ratio,
-                )  # fmt: skip
-            finally:
-                self._scalars[kernels.WEIGHT : kernels.COEFFICIENT + 1] = 1.0
-            return
-        if discount is None:
-            discount = self.gamma
-        code = kernels.BAD
-        if self._direct and terminated is False and truncated is False:  # no conversion needed
+        if (  # no conversion needed
+            self._direct and weight is _ONE and trace_coefficient is _ONE and terminated is False and truncated is False
+        ):
+            ahead, code = self.gamma if discount is None else discount, kernels.BAD
             try:
                 if type(x) is ndarray:
-                    code = step(x, x_next, reward, discount, importance_ratio, False, self._state)
+                    code = step(x, x_next, reward, ahead, importance_ratio, False, self._state)
                 elif self._typed_sparse and len(x) == 2 and len(x_next) == 2:
-                    code = step_sparse(*x, *x_next, reward, discount, importance_ratio, False, self._state)
+                    code = step_sparse(*x, *x_next, reward, ahead, importance_ratio, False, self._state)
             except Exception:  # arguments of other types are converted below, or raise
                 code = kernels.BAD
             if code == DONE:
                 return
-        if code < DONE:
-            code = self._learn(x, reward, x_next, terminated, truncated, discount, importance_ratio)
-        if code != DONE:
-            self._check(code)
+            if code > DONE:
+                self._check(code)
+                return
+        numbers = {"terminated": terminated, "truncated": truncated, "importance_ratio": importance_ratio}
+        numbers["discount"] = self.gamma if discount is None else discount
+        if not self._single:
+            self._update_all(x, reward, x_next, **numbers, weight=weight, trace_coefficient=trace_coefficient)
+        elif weight is not _ONE or trace_coefficient is not _ONE:
+            self._update_weighted(weight, trace_coefficient, x, reward, x_next, **numbers)
+        else:
+            self._check(self._learn(x, reward, x_next, **numbers))
+
+    def _update_weighted(self, weight: Any, trace_coefficient: Any, *row: Any, **numbers: Any) -> None:
+        """Learn from a transition with a weight and a trace coefficient of its own."""
+        given = (
+            check_real("weight", weight, 0.0, np.inf),
+            check_real("trace_coefficient", trace_coefficient, 0.0, np.inf),
+        )
+        self._scalars[kernels.WEIGHT : kernels.COEFFICIENT + 1] = given
+        try:
+            self.update(*row, **numbers)
+        finally:
+            self._scalars[kernels.WEIGHT : kernels.COEFFICIENT + 1] = 1.0
 
     def _update_all(self, x: Any, reward: Any, x_next: Any, **numbers: Any) -> None:
         """Learn with each rate of forgetting, and compare predictions with the returns that are complete."""
@@ -252,11 +252,9 @@ class RecursiveLSTD(Recursion):
                 ahead = np.ravel([model.predict(x_next) for model in models])
         finally:
             self._single = False
-        discount = self.gamma if numbers["discount"] is None else numbers["discount"]
-        rewards = np.tile(np.asarray(reward, np.float64), len(models))
-        ratio, coefficient = numbers["importance_ratio"], numbers["trace_coefficient"]
-        window = self._choice.window
-        self._choice.add(window.add(np.ravel(before), rewards, discount, ratio, coefficient))
+        rewards, window = np.tile(np.asarray(reward, np.float64), len(models)), self._choice.window
+        about = (numbers[name] for name in ("discount", "importance_ratio", "trace_coefficient"))
+        self._choice.add(window.add(np.ravel(before), rewards, *about))
         if numbers["terminated"] or numbers["truncated"]:
             self._choice.add(window.close(ahead))
 
