@@ -102,6 +102,31 @@ function checkLeastSquares(where, data) {
   }
 }
 
+// ---------------------------------------------------------------- pairs of a state and an action
+
+const TRACES = {
+  retrace: (target, behavior) => Math.min(1, target / behavior),
+  tree_backup: (target) => target,
+  importance: (target, behavior) => target / behavior,
+  none: () => 0,
+};
+
+/** Features of pairs, those expected of successors, and coefficients; then as for any other rows. */
+function checkActions(where, data) {
+  data.states.forEach((phi, t) => {
+    if (data.X_next[t] === null) return;
+    const [pi, action] = [data.target_policy, data.actions[t]];
+    const terminal = data.terminated[t];
+    const taken = pi[t].flatMap((_, a) => phi.map((x) => (a === action ? x : 0)));
+    const expected = pi[t].flatMap((_, a) => phi.map((_, i) => (terminal ? 0 : pi[t + 1][a] * data.states[t + 1][i])));
+    const coefficient = TRACES[data.trace](pi[t][action], data.behavior_probability[t]);
+    compare(`${where}, X of row ${t}`, taken, data.X[t]);
+    compare(`${where}, X_next of row ${t}`, expected, data.X_next[t]);
+    compare(`${where}, trace_coefficient of row ${t}`, coefficient, data.trace_coefficient[t]);
+  });
+  checkLeastSquares(where, data);
+}
+
 // ---------------------------------------------------------------- chunks
 
 /** Sums over the rows from `start` to before `end`, and what a trace that enters them changes. */
@@ -307,8 +332,8 @@ function checkProcess(where, data) {
 // ---------------------------------------------------------------- files
 
 const CHECKS = {
-  lstd: checkLeastSquares, steps: checkLeastSquares, weights: checkLeastSquares, chunks: checkChunks,
-  td: checkTemporalDifferences, processes: checkProcess,
+  lstd: checkLeastSquares, steps: checkLeastSquares, weights: checkLeastSquares, actions: checkActions,
+  chunks: checkChunks, td: checkTemporalDifferences, processes: checkProcess,
 };
 
 for (const [name, check] of Object.entries(CHECKS)) {

@@ -1,4 +1,4 @@
-"""Recompute lstd.json, steps.json and weights.json in float64: python check.py [folder]. README.md explains them."""
+"""Recompute the files of least squares in float64: python check.py [folder]. README.md explains them."""
 
 import json
 import sys
@@ -33,7 +33,7 @@ def answers(steps, lmbda, share, alpha):
 
 
 folder = Path(sys.argv[1] if len(sys.argv) > 1 else Path(__file__).parent)
-for name in ("lstd.json", "steps.json", "weights.json"):
+for name in ("lstd.json", "steps.json", "weights.json", "actions.json"):
     for case in json.loads((folder / name).read_text(encoding="utf-8"))["cases"]:
         steps = [step for step in zip(*(numbers(case[column]) for column in COLUMNS), strict=True) if step[3]]
         lmbda, expected = numbers(case["lmbda"]), case["expected"]

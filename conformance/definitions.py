@@ -59,6 +59,38 @@ def episodes(case):
     return [episode for episode in result if episode]
 
 
+# ---------------------------------------------------------------- pairs of a state and an action
+
+
+def pair(phi, action, actions):
+    """φ(s, a): the features of the state in the block of the action."""
+    return [x if block == action else ZERO for block in range(actions) for x in phi]
+
+
+def expected_pair(phi, policy):
+    """Σ_a π(a|s) φ(s, a)."""
+    result = [ZERO] * (len(phi) * len(policy))
+    for action, probability in enumerate(policy):
+        result = axpy(probability, pair(phi, action, len(policy)), result)
+    return result
+
+
+def shares(counts):
+    """Probabilities that are multiples of 1/4, from numbers of any sum: quarters are dealt out in turn."""
+    quarters = [Fraction(0)] * len(counts)
+    for k in range(4):
+        quarters[counts[k % len(counts)] % len(counts)] += Fraction(1, 4)
+    return quarters
+
+
+TRACES = {
+    "retrace": lambda target, behavior: min(Fraction(1), target / behavior),
+    "tree_backup": lambda target, behavior: target,
+    "importance": lambda target, behavior: target / behavior,
+    "none": lambda target, behavior: Fraction(0),
+}
+
+
 # ---------------------------------------------------------------- arithmetic
 
 

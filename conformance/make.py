@@ -69,6 +69,33 @@ def case(name, why, ends, *, gamma="7/8", lmbda="3/4", n=2, m=1, seed=None, give
     }  # fmt: skip
 
 
+def logged(name, why, ends, trace, actions=2, **settings):
+    """A case of pairs of a state and an action: features of the pair, those expected of the successor, coefficients.
+
+    Each action has a block of the features of the state. `states`, `actions` and the rest say where they come from.
+    """
+    data = case(name, why, ends, **settings)
+    source, T = RandomState(sum(map(ord, name)) + 1), len(data["X"])
+    taken = [source.integer(actions - 1) for _ in range(T)]
+    policy = [definitions.shares([source.integer(3) for _ in range(actions)]) for _ in range(T)]
+    behavior = [F(1, 2 ** source.integer(2)) for _ in range(T)]
+    horizon = [successor is None for successor in data["X_next"]]
+    return data | {
+        "successors": "given", "trace": trace, "states": data["X"],
+        "actions": [None if h else a for h, a in zip(horizon, taken, strict=True)],
+        "target_policy": policy,
+        "behavior_probability": [None if h else p for h, p in zip(horizon, behavior, strict=True)],
+        "X": [None if h else definitions.pair(data["X"][t], taken[t], actions) for t, h in enumerate(horizon)],
+        "X_next": [
+            None if h else definitions.expected_pair(data["X_next"][t], policy[min(t + 1, T - 1)])
+            for t, h in enumerate(horizon)
+        ],
+        "trace_coefficient": [
+            None if h else definitions.TRACES[trace](policy[t][taken[t]], behavior[t]) for t, h in enumerate(horizon)
+        ],
+    }  # fmt: skip
+
+
 def draw_rows(source, count, width, zero):
     """Multiples of 1/4 from −2 to 2; one in `zero` + 1 is 0."""
     return [
@@ -319,6 +346,18 @@ def weight_cases():
                      trace_coefficient=["1/2", 1, "1/4", 1, 0, 1, 1, "3/4"]))
     yield batch(case("everything", "and discounts, ratios, rewards, ends, zeros", "4t 1c 5c", n=3, m=2,
                      given=["discount", "importance_ratio", "trace_coefficient", "weight"]))
+
+
+def action_cases():
+    """Action values of a target policy from logged actions."""
+    yield batch(logged("one step", "λ = 0: coefficients do not matter", "4t 5c", "retrace", lmbda=0))
+    yield batch(logged("no traces", "coefficients of 0 are as λ = 0", "4t 5c", "none"))
+    yield batch(logged("Retrace", "min(1, π/μ)", "4t 1c 6c", "retrace", actions=3))
+    yield batch(logged("Retrace, lambda 1", "gamma 1; all episodes end", "3t 5t", "retrace", gamma=1, lmbda=1))
+    yield batch(logged("tree backup", "π, whatever the probability of the logged action", "4t 5c", "tree_backup"))
+    yield batch(logged("importance sampling", "π/μ, above 1 among them", "4t 5c", "importance", actions=3))
+    yield batch(logged("everything", "and discounts and weights", "2t 4c 3t", "retrace", n=3,
+                       given=["discount", "weight"]))
 # fmt: on
 
 
@@ -357,7 +396,7 @@ def digest(rows):
 
 FILES = {
     "lstd": batch_cases, "steps": step_cases, "chunks": chunk_cases, "td": td_cases, "weights": weight_cases,
-    "processes": process_cases,
+    "actions": action_cases, "processes": process_cases,
 }  # fmt: skip
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from lstd import LSTD, TD, LSTDStatistics, RecursiveLSTD, TrueOnlineTD
 from lstd.mrp import RandomMRP, make_features
+from lstd.ope import LSTDQ, StateActionFeatures
 from online_streams import Transition
 from vectors import FOLDER, assert_vector, cases, load, numbers
 
@@ -104,6 +105,26 @@ def test_weights(case):
     for s in case["expected"]["solutions"]:
         model = estimator(case, s["alpha"], s["variant"]).fit(**data)
         assert model.n_transitions_ == s["transitions"]
+        assert_vector(column(model.coef_), s["weights"], s["condition"])
+
+
+def with_values(rows, value):
+    """The rows, with `value` in horizon rows."""
+    return np.array([value if row is None else float(numbers(row)) for row in rows])
+
+
+@each("actions")
+def test_action_values(case):
+    """From states and logged actions; the weights are those of the pairs, too."""
+    data = {name: numbers(case[name]) for name in ("target_policy", "weight")}
+    data |= {"episode": np.array(case["episode"]), "terminated": np.array(case["terminated"])}
+    data["discount"] = np.where(data["terminated"], numbers(case["gamma"]), numbers(case["discount"]))
+    data |= {"X": numbers(case["states"]), "y": numbers(case["y"])[:, 0], "actions": with_values(case["actions"], -1)}
+    data["behavior_probability"] = with_values(case["behavior_probability"], np.nan)
+    features = StateActionFeatures(data["target_policy"].shape[1])
+    for s in case["expected"]["solutions"]:
+        options = {"alpha": float(numbers(s["alpha"])), "variant": s["variant"], "fit_intercept": False}
+        model = LSTDQ(**settings(case), trace=case["trace"], features=features, **options).fit(**data)
         assert_vector(column(model.coef_), s["weights"], s["condition"])
 
 
@@ -275,7 +296,9 @@ def same_logarithm():
 
 
 def test_every_file_is_held():
-    assert {"lstd", "steps", "weights", "chunks", "td", "processes"} == {path.stem for path in FOLDER.glob("*.json")}
+    assert {"lstd", "steps", "weights", "actions", "chunks", "td", "processes"} == {
+        path.stem for path in FOLDER.glob("*.json")
+    }
 
 
 @each("weights")
