@@ -63,8 +63,8 @@ def folds_of(stream, count):
     return [np.arange(a, b) for a, b in zip(first, [*first[1:], T], strict=True)], full
 
 
-def weights_without(stream, fold, lmbda, alpha, variant, full):
-    """Refitted to what comes before the fold and what comes after it, as separate streams."""
+def weights_without(stream, fold, lmbda, variant, full):
+    """Refitted with each alpha to what comes before the fold and what comes after it, as separate streams."""
     n = stream.X.shape[1]
     A, b, transitions = np.zeros((n, n)), 0.0, 0
     for part in (slice(0, fold[0]), slice(fold[-1] + 1, len(stream))):
@@ -76,7 +76,7 @@ def weights_without(stream, fold, lmbda, alpha, variant, full):
         transitions += sum(
             episode.stop - episode.start - (not ends[episode.stop - 1]) for episode in stream[part].episodes
         )
-    return np.linalg.solve(A + alpha * transitions / full.sum() * np.eye(n), b)
+    return [np.linalg.solve(A + alpha * transitions / full.sum() * np.eye(n), b) for alpha in ALPHAS]
 
 
 def targets_of(stream, lmbda, w):
@@ -95,10 +95,7 @@ def targets_of(stream, lmbda, w):
 def chosen_by_definition(stream, count, variant, stages):
     """The pair and the held-out squared errors on its last targets, (K, λ, α), all by refitting and summing."""
     folds, full = folds_of(stream, count)
-    outside = [
-        [[weights_without(stream, f, lmbda, alpha, variant, full) for alpha in ALPHAS] for lmbda in LMBDAS]
-        for f in folds
-    ]
+    outside = [[weights_without(stream, f, lmbda, variant, full) for lmbda in LMBDAS] for f in folds]
     pair = (
         LMBDAS.index(0.9),
         int(np.argmin(np.abs(np.log(np.array(ALPHAS) / np.mean(np.sum(stream.X[full] ** 2, 1)))))),

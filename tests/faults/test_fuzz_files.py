@@ -126,7 +126,7 @@ def test_parquet_of_other_bytes(tmp_path, compression, seed):
     rng = np.random.default_rng([4, seed])
     path = tmp_path / "a.parquet"
     pq.write_table(
-        episodes([5] * 40, seed), path, row_group_size=50, compression=compression, write_page_checksum=bool(seed % 2)
+        episodes([5] * 8, seed), path, row_group_size=10, compression=compression, write_page_checksum=bool(seed % 2)
     )
     content = path.read_bytes()
     for case in range(CASES):
