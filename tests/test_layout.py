@@ -97,9 +97,17 @@ def functions():
                 yield module, node.name, node
 
 
-IMPORTS = {name: imports(path, package_of(name)) for name, path in MODULES.items()}
-OWN = {name: {other for other in found if other in MODULES and other != name} for name, found in IMPORTS.items()}
 ROOMS = {room_of(name) for name in MODULES if name != "lstd"}
+
+
+@cache
+def imports_of_modules():
+    return {name: imports(path, package_of(name)) for name, path in MODULES.items()}
+
+
+def own_imports(module):
+    """Other modules of the package that a module imports."""
+    return {other for other in imports_of_modules()[module] if other in MODULES and other != module}
 
 
 def part(module):
@@ -126,7 +134,7 @@ def test_the_house_is_small():
 @pytest.mark.parametrize("module", [name for name in MODULES if name != "lstd"])
 def test_imports_point_downward(module):
     room = room_of(module)
-    for other in OWN[module] - {"lstd"}:
+    for other in own_imports(module) - {"lstd"}:
         below = FLOOR_OF[room_of(other)] < FLOOR_OF[room]
         assert below or outermost(room_of(other)) == outermost(room), (
             f"{module} (floor {FLOOR_OF[room]}) imports {other} (floor {FLOOR_OF[room_of(other)]}); "
@@ -135,7 +143,7 @@ def test_imports_point_downward(module):
 
 
 def test_no_import_cycle():
-    modules = {module: others - {"lstd"} for module, others in OWN.items() if module != "lstd"}
+    modules = {module: own_imports(module) - {"lstd"} for module in MODULES if module != "lstd"}
     rooms = {room: set() for room in ROOMS}
     for module, others in modules.items():
         rooms[room_of(module)] |= {room_of(other) for other in others} - {room_of(module)}
@@ -235,12 +243,12 @@ def test_kernels_import_numpy_and_numba_only():
     for module in MODULES:
         if part(module) != "_kernels":
             continue
-        outside = top_level(IMPORTS[module]) - set(sys.stdlib_module_names) - {"lstd"}
+        outside = top_level(imports_of_modules()[module]) - set(sys.stdlib_module_names) - {"lstd"}
         allowed = {"numpy", "numba"}
         if module == "lstd._kernels.compilation":
             allowed.add("llvmlite")  # Numba's code generator, for its version
         assert outside <= allowed, module
-        assert {other for other in OWN[module] if part(other) not in ("_kernels", "errors")} == set(), module
+        assert {other for other in own_imports(module) if part(other) not in ("_kernels", "errors")} == set(), module
 
 
 @pytest.mark.parametrize(
@@ -259,7 +267,7 @@ def test_kernels_import_numpy_and_numba_only():
     ],
 )
 def test_libraries_stay_where_they_belong(library, parts):
-    using = {part(module) for module, found in IMPORTS.items() if library in top_level(found)}
+    using = {part(module) for module, found in imports_of_modules().items() if library in top_level(found)}
     assert using <= parts
 
 
@@ -281,7 +289,7 @@ def test_nothing_but_the_declared_dependencies_is_imported():
         "distributed": {"distributed", "dask", "pyarrow"},
         "trajectories": {"narwhals", "gymnasium", "minari"},
     }
-    for module, found in IMPORTS.items():
+    for module, found in imports_of_modules().items():
         outside = top_level(found) - set(sys.stdlib_module_names) - {"lstd"}
         assert outside <= core | extras.get(part(module), set()), module
 

@@ -27,14 +27,16 @@ def visits(n_patients, seed):
     return pd.DataFrame(rows, columns=["who", "start", "stop", "died", "a", "b", "c"])
 
 
-TABLE = visits(3000, seed=5)
+@pytest.fixture(scope="module")
+def table():
+    return visits(3000, seed=5)
 
 
 @pytest.mark.parametrize("gamma", [1.0, 0.7])
 @pytest.mark.parametrize("lmbda", [0.0, 0.8, 1.0])
-def test_predictions_are_the_true_remaining_times_up_to_chance(gamma, lmbda):
+def test_predictions_are_the_true_remaining_times_up_to_chance(table, gamma, lmbda):
     data = Trajectories.from_frame(
-        TABLE, features=["a", "b", "c"], episode="who", start="start", stop="stop", event="died", gamma=gamma
+        table, features=["a", "b", "c"], episode="who", start="start", stop="stop", event="died", gamma=gamma
     )
     truth = np.linalg.solve(np.diag(HAZARDS + VISIT_RATE - np.log(gamma)) - VISIT_RATE * MOVES, np.ones(3))
     model = LSTD(lmbda=lmbda, alpha=0.0, fit_intercept=False).fit(**data.to_arrays())
@@ -43,11 +45,11 @@ def test_predictions_are_the_true_remaining_times_up_to_chance(gamma, lmbda):
     assert (error < 0.12 * truth).all()
 
 
-def test_without_the_last_intervals_of_the_living_lives_seem_short():
-    alive = ~TABLE.groupby("who")["died"].transform("any")
-    last = TABLE.groupby("who").cumcount(ascending=False) == 0
+def test_without_the_last_intervals_of_the_living_lives_seem_short(table):
+    alive = ~table.groupby("who")["died"].transform("any")
+    last = table.groupby("who").cumcount(ascending=False) == 0
     data = Trajectories.from_frame(
-        TABLE[~(alive & last)], features=["a", "b", "c"], episode="who", start="start", stop="stop", event="died"
+        table[~(alive & last)], features=["a", "b", "c"], episode="who", start="start", stop="stop", event="died"
     )
     truth = np.linalg.solve(np.diag(HAZARDS + VISIT_RATE) - VISIT_RATE * MOVES, np.ones(3))
     model = LSTD(lmbda=0.0, alpha=0.0, fit_intercept=False).fit(**data.to_arrays())
