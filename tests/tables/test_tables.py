@@ -319,6 +319,64 @@ def test_an_interrupt_leaves_no_python_object_with_threads(tmp_path, monkeypatch
     assert [one() for one in held] == [None]
 
 
+def rows_and_error(batches):
+    rows = []
+    try:
+        for batch in batches:
+            rows += batch.to_pylist()
+    except InvalidInputError as error:
+        return rows, str(error)
+    return rows, None
+
+
+def in_blocks(table, columns, parsed):
+    """The batches of a table as threads parse them, each block in two parts; blocks are added to `parsed`."""
+    n_rows = 0
+    for block in table.blocks(columns):
+        parsed += [block] * isinstance(block, files.TextBlock)
+        halves = (block[: len(block) // 2], block[len(block) // 2 :]) if len(block) > 1 else (block,)
+        for half in halves:
+            assert getattr(half, "first", n_rows) == n_rows
+            n_rows += len(half)
+            batch = table.parsed(half, columns) if isinstance(half, files.TextBlock) else half
+            if batch is None:
+                yield from table.rest(half, columns)
+                raise AssertionError("no error in the rest")
+            yield batch
+
+
+VALUES = np.array([b"1", b"22", b" 3 ", b"", b"x y", "é".encode(), b'"a"', b'"a,\n b"', b'"', b"\xff"], dtype=object)
+SHARES = np.array([40, 40, 2, 4, 2, 2, 0.6, 0.4, 0.4, 0.4])
+
+
+def test_blocks_for_threads_have_the_rows_and_errors_of_one_thread(tmp_path, monkeypatch):
+    rng, parsed = np.random.default_rng(0), []
+    for _ in range(150):
+        monkeypatch.setattr(files, "READ_BYTES", int(rng.integers(20, 80)))
+        n, end = int(rng.integers(1, 4)), [b"\n", b"\r\n", b"\r"][rng.choice(3, p=[0.6, 0.3, 0.1])]
+        lines = [b",".join([b"x", b'"y"' if rng.random() < 0.2 else b"y", b"z"][:n])]
+        for _ in range(int(rng.integers(0, 20))):
+            width = n + int(rng.integers(-1, 2)) * (rng.random() < 0.02)
+            lines.append(b",".join(rng.choice(VALUES, width, p=SHARES / SHARES.sum())))
+            lines += [b""] * (rng.random() < 0.02)
+        content = b"".join([b"\xef\xbb\xbf"] * (rng.random() < 0.1) + [line + end for line in lines])
+        content = content if rng.random() < 0.6 else content.removesuffix(end)
+        path = tmp_path / ("a.csv.gz" if rng.random() < 0.2 else "a.csv")
+        path.write_bytes(gzip.compress(content, 1) if path.suffix == ".gz" else content)
+        try:
+            table = files.open_table(path)
+        except InvalidInputError:  # the first line
+            continue
+        columns = table.names[: int(rng.integers(1, len(table.names) + 1))]
+        (one, fault), (two, expected) = (
+            rows_and_error(batches) for batches in (in_blocks(table, columns, parsed), table.batches(columns))
+        )
+        if expected is not None:  # before a fault, blocks end elsewhere
+            one, two = one[: len(two)], two[: len(one)]
+        assert (fault, one) == (expected, two), content
+    assert len(parsed) > 80
+
+
 def test_what_python_cannot_raise_is_told_as_before():
     """Though one of two threads that read began within the other's reading, and ended after it."""
     before = sys.unraisablehook

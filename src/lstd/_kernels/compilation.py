@@ -29,7 +29,7 @@ from typing import Any
 import llvmlite
 import numba
 from numba.core.compiler import CompilerBase, CompileResult, DefaultPassBuilder
-from numba.core.runtime import rtsys
+from numba.core.runtime.nrt import rtsys
 from numba.core.serialize import dumps
 
 from lstd.errors import CompilationCacheWarning

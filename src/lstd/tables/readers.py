@@ -1,7 +1,8 @@
 """Tables in files as batches of rows: columns of text from CSV, typed columns from Parquet.
 
 Only the current batch is in memory. Values of CSV stay text here: a bad value is reported with its row, and types do
-not depend on the first rows.
+not depend on the first rows. CSV without quotes is cut at ends of lines, in blocks that any thread can parse. From the
+first quote or fault on, one thread reads the rest in order, which also knows the numbers of rows for messages.
 """
 
 from __future__ import annotations
@@ -20,23 +21,30 @@ import traceback
 import weakref
 import zlib
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TypeVar
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
+from numpy.typing import NDArray
 
 from lstd.errors import InvalidInputError
 from lstd.io.files import reason
 from lstd.tables.table_errors import at_row, could_not_be_read, no_column
 
+T = TypeVar("T")
+
 EXTENSIONS = (".csv", ".csv.gz", ".parquet")
 BLOCK_BYTES = 2**18  # of a CSV file read at once, of which Arrow reads 32 ahead; no row may be longer than a block
 _BYTES_PER_COLUMN = 512  # a block holds a row of so many bytes per column at least
 _COUNTED_BYTES = 2**20
+READ_BYTES = 2**20  # of a CSV file that is divided into blocks for threads
+_QUOTE, _CR, _LF = b'"\r\n'
 _PARQUET_BUFFER, _PARQUET_BUFFERS = 2**20, 2**23  # of a column, and of all columns together
 _PRE_BUFFERED = 2**25  # bytes of a row group that are worth the time of many small requests
 _UNREADABLE = (pa.ArrowException, OSError, EOFError, zlib.error, csv.Error, ValueError, MemoryError)
@@ -84,9 +92,45 @@ class Table:
         """
         raise NotImplementedError
 
+    def blocks(self, columns: Sequence[str], most_rows: int = 2**15) -> Iterator[pa.RecordBatch | TextBlock]:
+        """Yield what `batches` does, or blocks that `parsed` makes batches of."""
+        return self.batches(columns, most_rows)
+
+    def parsed(self, block: TextBlock, columns: Sequence[str]) -> pa.RecordBatch | None:
+        """Parse a block in any thread; None if `rest` has to read the table from there on."""
+        raise NotImplementedError
+
+    def rest(self, block: TextBlock, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Yield the batches from the beginning of a block on."""
+        raise NotImplementedError
+
     def done(self) -> float:
         """Return the share of the file that has been read."""
         raise NotImplementedError
+
+
+@dataclass(frozen=True, eq=False)
+class TextBlock:
+    """Lines of a CSV file that are one row each."""
+
+    text: pa.Buffer  # of Arrow, as its threads must not hold Python objects
+    offset: int  # of its first byte in the text of the file
+    first: int  # place of its first row in the file
+    ends: NDArray[np.intp]  # (rows,) of the lines, within the text
+
+    def __len__(self) -> int:
+        return len(self.ends)
+
+    def __getitem__(self, rows: slice) -> TextBlock:
+        begin, end, _ = rows.indices(len(self))
+        low = int(self.ends[begin - 1]) if begin else 0
+        text = self.text.slice(low, int(self.ends[end - 1]) - low)
+        return TextBlock(text, self.offset + low, self.first + begin, self.ends[begin:end] - low)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the text and of its values."""
+        return 2 * int(self.text.size)
 
 
 def open_table(path: str | os.PathLike[str]) -> Table:
@@ -124,12 +168,19 @@ class WatchedTable(Table):
     def __init__(self, table: Table, tell: Callable[[float], None]) -> None:
         super().__init__(table.file, table.size)
         self.names, self.own, self.text, self.divisible = table.names, table.own, table.text, table.divisible
-        self.require, self.done = table.require, table.done  # type: ignore[method-assign]
+        self.require, self.done, self.parsed = table.require, table.done, table.parsed  # type: ignore[method-assign]
+        self.rest = table.rest  # type: ignore[method-assign]
         self._table, self._tell = table, tell
 
     def batches(self, columns: Sequence[str], most_rows: int = 2**15) -> Iterator[pa.RecordBatch]:
+        return self._told(self._table.batches(columns, most_rows))
+
+    def blocks(self, columns: Sequence[str], most_rows: int = 2**15) -> Iterator[pa.RecordBatch | TextBlock]:
+        return self._told(self._table.blocks(columns, most_rows))
+
+    def _told(self, batches: Iterator[T]) -> Iterator[T]:
         self._tell(0.0)
-        for batch in self._table.batches(columns, most_rows):
+        for batch in batches:
             yield batch
             self._tell(self.done())
         self._tell(1.0)
@@ -187,23 +238,109 @@ class _CsvTable(Table):
             return 0.0
         return min(1.0, float(self._native.tell()) / self.size)
 
-    def batches(self, columns: Sequence[str], most_rows: int = 2**15) -> Iterator[pa.RecordBatch]:
-        ragged: list[Any] = []
+    def blocks(self, columns: Sequence[str], most_rows: int = 2**15) -> Iterator[pa.RecordBatch | TextBlock]:
         n_rows = 0
+        try:
+            for block in self._blocks():
+                n_rows += len(block)
+                if len(block):
+                    yield block
+                else:
+                    yield from self.rest(block, columns) if block.offset else self.batches(columns)
+        except InvalidInputError:
+            raise
+        except _UNREADABLE as error:
+            raise self._unreadable(error, n_rows) from error
+        finally:
+            self._native = None
+
+    def _blocks(self) -> Iterator[TextBlock]:
+        """Yield blocks of lines that are rows; if there are others, the last block is empty and begins before them."""
+        stream = self._stream()
+        text = stream.read_buffer(READ_BYTES)
+        offset, first = self._header_bytes(text), 0
+        text = text.slice(offset)
+        while True:
+            more = stream.read_buffer(READ_BYTES)
+            ends = self._ends(np.frombuffer(text, np.uint8), not more.size) if offset else None
+            if ends is None:
+                yield TextBlock(text.slice(0, 0), offset, first, np.empty(0, np.intp))
+                return
+            if len(ends):
+                yield TextBlock(text.slice(0, int(ends[-1])), offset, first, ends)
+                offset, first, text = offset + int(ends[-1]), first + len(ends), text.slice(int(ends[-1]))
+            if not more.size:
+                return
+            joined = pa.BufferOutputStream()
+            joined.write(text)
+            joined.write(more)
+            text = joined.getvalue()
+
+    def _header_bytes(self, text: pa.Buffer) -> int:
+        """Return the number of bytes of the first line; 0 unless it is sure to have the names and nothing else."""
+        start = text.slice(0, min(text.size, self._block)).to_pybytes()
+        end = start.find(b"\n") + 1
+        try:
+            names = next(csv.reader([start[:end].decode("utf-8-sig")], strict=True), None)
+        except (UnicodeError, csv.Error):
+            return 0
+        return end if names == self.names else 0
+
+    def _ends(self, text: NDArray[np.uint8], over: bool) -> NDArray[np.intp] | None:
+        """Return the ends of lines; None if a line may not be a row. With `over`, the last one needs no end of line."""
+        if (text == _QUOTE).any():
+            return None
+        ends = np.flatnonzero(text == _LF) + 1
+        if over and len(text) and text[-1] != _LF:
+            ends = np.append(ends, len(text))
+        lengths = np.diff(ends, prepend=0)
+        if len(text) and text[-1] != _LF and over:
+            lengths[-1] += 1
+        feeds = np.flatnonzero(text == _CR) + 1  # after each carriage return
+        if len(feeds):
+            if over and feeds[-1] == len(text):
+                return None
+            feeds = feeds[feeds < len(text)]
+            if (text[feeds] != _LF).any():
+                return None
+            lengths -= np.isin(ends - 1, feeds)
+        least = 2 if len(self.names) > 1 else 1  # Arrow leaves out empty lines
+        longest = max(len(text) - int(ends[-1]), int(lengths.max())) if len(ends) else len(text)
+        return None if longest > self._block or (lengths < least).any() else ends
+
+    def parsed(self, block: TextBlock, columns: Sequence[str]) -> pa.RecordBatch | None:
+        parse, convert = self._options(columns)
+        read = pyarrow.csv.ReadOptions(use_threads=False, block_size=block.text.size, column_names=self.names)
+        try:
+            table = pyarrow.csv.read_csv(pa.BufferReader(block.text), read, parse, convert)
+        except pa.ArrowInvalid:
+            return None
+        batches = table.combine_chunks().to_batches()
+        return batches[0] if len(batches) == 1 and len(batches[0]) == len(block) else None
+
+    def batches(self, columns: Sequence[str], most_rows: int = 2**15) -> Iterator[pa.RecordBatch]:
+        return self._batches(columns, None)
+
+    def rest(self, block: TextBlock, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        return self._batches(columns, block)
+
+    def _batches(self, columns: Sequence[str], start: TextBlock | None) -> Iterator[pa.RecordBatch]:
+        ragged: list[Any] = []
+        n_rows, head = (0, 1) if start is None else (start.first, -start.first)
         failure: InvalidInputError | None = None
         skip = RaggedRows(ragged)
         held = weakref.ref(skip)
-        batches = without_noise(partial(self._reader, self._stream(), columns, skip))
+        batches = without_noise(partial(self._reader, start, columns, skip))
         del skip
         try:
             for batch in batches:
-                whole = batch[: ragged[0].number - 2 - n_rows] if ragged else batch
+                whole = batch[: ragged[0].number - 1 - head - n_rows] if ragged else batch
                 n_rows += len(whole)
                 yield whole
-                if ragged and ragged[0].number - 2 <= n_rows:
+                if ragged and ragged[0].number - 1 - head <= n_rows:
                     break
         except _UNREADABLE as error:
-            failure = self._unreadable(error, n_rows)
+            failure = self._unreadable(error, n_rows, head)
         except BaseException as error:  # an interrupt, whose traceback would hold what is waited for
             traceback.clear_frames(error.__traceback__)
             raise
@@ -212,7 +349,7 @@ class _CsvTable(Table):
             self._native = None
             _wait_for_release(held)
         if ragged:
-            failure = self._ragged(ragged[0].number, ragged[0].expected_columns, ragged[0].actual_columns)
+            failure = self._ragged(ragged[0].number - head, ragged[0].expected_columns, ragged[0].actual_columns)
         if failure is not None:
             raise failure
         if self._may_end_in_quotes() and self._ends_in_quotes():
@@ -238,42 +375,53 @@ class _CsvTable(Table):
         self._native = pa.OSFile(os.fsencode(self.file), "rb")  # a name need not be UTF-8
         return pa.CompressedInputStream(self._native, "gzip") if self._compressed else self._native
 
-    def _reader(self, stream: Any, columns: Sequence[str], skip: RaggedRows) -> Any:
+    def _reader(self, start: TextBlock | None, columns: Sequence[str], skip: RaggedRows) -> Any:
+        stream = self._stream()
+        # Rows have numbers in what Arrow reports only when it reads in one thread.
+        read = pyarrow.csv.ReadOptions(use_threads=False, block_size=self._block)
+        if start is not None:
+            read.column_names = self.names
+            self._skip(stream, start.offset)
         try:
-            return pyarrow.csv.open_csv(
-                stream,
-                # Rows have numbers in what Arrow reports only when it reads in one thread.
-                pyarrow.csv.ReadOptions(use_threads=False, block_size=self._block),
-                pyarrow.csv.ParseOptions(
-                    newlines_in_values=True,
-                    # In a file of one column an empty line is a missing value.
-                    ignore_empty_lines=len(self.names) > 1,
-                    invalid_row_handler=skip,
-                ),
-                pyarrow.csv.ConvertOptions(
-                    include_columns=list(columns),
-                    column_types=dict.fromkeys(columns, pa.string()),
-                    null_values=[],
-                    strings_can_be_null=False,
-                ),
-            )
+            return pyarrow.csv.open_csv(stream, read, *self._options(columns, skip))
         except pa.ArrowInvalid as error:
-            if "cannot infer number of columns" not in str(error):
+            if "cannot infer number of columns" not in str(error) and "Empty CSV file" not in str(error):
                 raise
             return ()  # a header without an end of line, and nothing else
 
-    def _ragged(self, number: int, expected: int, found: int) -> InvalidInputError:
+    def _options(self, columns: Sequence[str], skip: RaggedRows | None = None) -> tuple[Any, Any]:
+        return pyarrow.csv.ParseOptions(
+            newlines_in_values=skip is not None,
+            # In a file of one column an empty line is a missing value.
+            ignore_empty_lines=len(self.names) > 1,
+            invalid_row_handler=skip,
+        ), pyarrow.csv.ConvertOptions(
+            include_columns=list(columns),
+            column_types=dict.fromkeys(columns, pa.string()),
+            null_values=[],
+            strings_can_be_null=False,
+        )
+
+    def _skip(self, stream: Any, n_bytes: int) -> None:
+        if not self._compressed:
+            stream.seek(n_bytes)
+            return
+        while n_bytes:
+            n_bytes -= stream.read_buffer(min(n_bytes, READ_BYTES)).size
+
+    def _ragged(self, row: int, expected: int, found: int) -> InvalidInputError:
         return InvalidInputError(
-            f"{self.file}: row {number - 1} (the first row of data is 1) has {found} values where the header names "
+            f"{self.file}: row {row} (the first row of data is 1) has {found} values where the header names "
             f"{expected} columns."
         )
 
-    def _unreadable(self, error: Exception, n_rows: int) -> InvalidInputError:
+    def _unreadable(self, error: Exception, n_rows: int, head: int = 1) -> InvalidInputError:
         if match := _CONVERSION.search(str(error)):
-            row = int(match[2]) - 2
+            row = int(match[2]) - 1 - head
             return at_row(self.file, self.names[int(match[1])], row, "is not UTF-8 text; save the file as UTF-8.")
         if match := _RAGGED.search(str(error)):
-            return self._ragged(*map(int, match.groups()))
+            number, expected, found = map(int, match.groups())
+            return self._ragged(number - head, expected, found)
         if "straddling" in str(error):
             return InvalidInputError(
                 f"{self.file}: a row after row {n_rows} (the first row of data is 1) is longer than "

@@ -17,9 +17,9 @@ from lstd.distributed.ahead import Ahead
 from lstd.errors import InvalidInputError
 from lstd.tables import arrow_parsing as convert
 from lstd.tables.episodes import Episodes, Marks
-from lstd.tables.readers import Table, equal_parts, open_table
+from lstd.tables.readers import Table, TextBlock, equal_parts, open_table
 from lstd.tables.roles import Roles
-from lstd.tables.table_errors import at_row, overflow_at
+from lstd.tables.table_errors import at_row, could_not_be_read, overflow_at
 
 Array = NDArray[np.float64]
 T = TypeVar("T")
@@ -69,7 +69,8 @@ class _Raw(NamedTuple):
 
     table: Table
     first: int  # place of its first row in the file
-    batches: list[pa.RecordBatch]
+    batches: list[Any]  # RecordBatch or TextBlock
+    columns: list[str]
 
 
 class RowReader:
@@ -115,15 +116,26 @@ class RowReader:
         """Return another reader of the same rows, from the first."""
         return RowReader(self.tables, self.roles, chunk_rows=self._chunk_rows)
 
-    def raw(self) -> Iterator[_Raw]:
-        """Yield rows as they are read."""
-        columns = list(dict.fromkeys((*self.features, *self.roles.others, *self.roles.kept)))
+    def raw(self, *, parsed: bool = True) -> Iterator[_Raw]:
+        """Yield rows as they are read; unless `parsed`, blocks of text among them are for other threads to parse."""
+        most = max(64, min(2**15, self._chunk_rows))
         for table in self.tables:
-            first = 0
-            for group in _grouped(table.batches(columns, max(64, min(2**15, self._chunk_rows))), self._chunk_rows):
-                yield _Raw(table, first, group)
-                first += sum(map(len, group))
-                del group
+            batches = (table.batches if parsed else table.blocks)(self._columns, most)
+            yield from self._groups(table, 0, batches)
+
+    def rest(self, table: Table, block: TextBlock) -> Iterator[_Raw]:
+        """Yield the rows of a file from a block on that could not be parsed by itself, until an error is raised."""
+        yield from self._groups(table, block.first, table.rest(block, self._columns))
+
+    @property
+    def _columns(self) -> list[str]:
+        return list(dict.fromkeys((*self.features, *self.roles.others, *self.roles.kept)))
+
+    def _groups(self, table: Table, first: int, batches: Iterator[Any]) -> Iterator[_Raw]:
+        for group in _grouped(batches, self._chunk_rows):
+            yield _Raw(table, first, group, self._columns)
+            first += sum(map(len, group))
+            del group
 
     def n_bytes(self, raw: _Raw) -> int:
         """Return the bytes of rows, as read and converted."""
@@ -161,13 +173,17 @@ def chunks_of(
 
     def read() -> Iterator[tuple[T, RowReader | None, _Raw | None]]:
         for owner, reader in readers:
-            for raw in () if reader is None else reader.raw():
+            for raw in () if reader is None else reader.raw(parsed=False):
                 yield owner, reader, raw
                 del raw
             yield owner, reader, None
 
     for owner, reader, values in ahead.map(_converted, read(), _n_bytes, most_bytes):
         chunk = None
+        if isinstance(values, _Raw):
+            for raw in reader.rest(values.table, values.batches[0]):
+                yield owner, reader.checked(*_converted((owner, reader, raw))[2])
+            raise could_not_be_read(values.table.file, "it changed while it was read")
         if values is not None:
             chunk = reader.checked(*values)
         elif reader is not None:
@@ -180,9 +196,15 @@ def _n_bytes(item: tuple[T, Any, _Raw | None]) -> int:
     return 0 if item[2] is None else item[1].n_bytes(item[2])
 
 
-def _converted(item: tuple[T, Any, _Raw | None]) -> tuple[T, Any, tuple[Table, int, Values] | None]:
+def _converted(item: tuple[T, Any, _Raw | None]) -> tuple[T, Any, Any]:
+    """Return the values of rows with their place, or the rows if they include text that cannot be parsed by itself."""
     owner, reader, raw = item
-    return owner, reader, raw and (raw.table, raw.first, Values(_together(raw.batches), reader.roles))
+    if raw is None:
+        return owner, reader, None
+    batches = [raw.table.parsed(batch, raw.columns) if isinstance(batch, TextBlock) else batch for batch in raw.batches]
+    if any(batch is None for batch in batches):
+        return owner, reader, raw
+    return owner, reader, (raw.table, raw.first, Values(_together(batches), reader.roles))
 
 
 class Values:
