@@ -33,7 +33,7 @@ def scales(M: Array) -> tuple[Array, Array]:
     start = _inverse_power(np.sqrt(np.abs(M.diagonal())))
     size = start[:, np.newaxis] * np.abs(M) * start
     rows = _inverse_power(size.max(axis=1))
-    return start * rows, start * _inverse_power(np.max(rows[:, np.newaxis] * size, axis=0))
+    return start * rows, start * _inverse_power((rows[:, np.newaxis] * size).max(axis=0))
 
 
 def _inverse_power(sizes: Array) -> Array:
@@ -44,14 +44,18 @@ def _inverse_power(sizes: Array) -> Array:
 
 def condition_number(M: Array, inverse: Array, rows: Array, columns: Array) -> float:
     """Compute the condition number of R M C in the 1-norm from M and its inverse."""
-    scaled = float(np.max((rows @ np.abs(M)) * columns))
-    return scaled * float(np.max(((1.0 / columns) @ np.abs(inverse)) / rows))
+    scaled = float(((rows @ np.abs(M)) * columns).max())
+    return scaled * float((((1.0 / columns) @ np.abs(inverse)) / rows).max())
 
 
 def relative_size(move: Array, value: Array, scale: Array) -> float:
-    """Compute |move / scale| / |value / scale| in the maximum norm; 0 if nothing moves, NaN if numbers overflowed."""
-    moved, size = np.max(np.abs(move / scale)), np.max(np.abs(value / scale))
-    return 0.0 if moved == 0.0 else float(np.divide(moved, size))
+    """Compute |move / scale| / |value / scale| in the maximum norm, the largest over columns if there are several.
+
+    0 if nothing moves, NaN if numbers overflowed.
+    """
+    moved, size = (np.abs(v.T / scale).max(axis=-1) for v in (move, value))
+    still = moved == 0.0
+    return float(np.where(still, 0.0, np.divide(moved, np.where(still, 1.0, size))).max())
 
 
 def factorise(M: Array) -> Factorised:

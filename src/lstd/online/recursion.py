@@ -383,13 +383,13 @@ class Recursion(OnlinePredictor):
         n = self.n_features
         probe = scale * _probe(n)
         thetas, moments = zip(*self._columns(), strict=True)
-        v = np.stack([*thetas, self._state[Y, :n], probe], axis=1)
+        v, w = np.array([*thetas, self._state[Y, :n], probe]).T, np.empty((n, len(thetas) + 2))
         image = M @ v
-        w = np.stack([*moments, self._state[TRACE, :n], image[:, -1]], axis=1)
+        w[:, :-2], w[:, -2], w[:, -1] = np.array(moments).T, self._state[TRACE, :n], image[:, -1]
         image[:, -1] = 0.0
         move = inverse @ (w - image)
         move[:, -1] -= probe
-        return float(np.max([relative_size(move[:, k], v[:, k], scale) for k in range(v.shape[1])]))
+        return relative_size(move, v, scale)
 
     def _check(self, code: int) -> None:
         """Run a check if one is due; an update that lost digits brings the next check forward."""
@@ -432,7 +432,7 @@ class Recursion(OnlinePredictor):
         before, counts[CHECKED_AT] = int(counts[CHECKED_AT]), counts[UPDATES]
         with np.errstate(all="ignore"):  # an overflow shows as NaN
             M = self._system()
-            M[np.diag_indices_from(M)] += self._ridge
+            np.einsum("ii->i", M)[:] += self._ridge
             inverse, (rows, columns) = self._inverse(), scales(M)
             condition, error = condition_number(M, inverse, rows, columns), self._relative_error(M, inverse, columns)
         precise = error <= (TOLERANCE if condition <= FAST_BELOW else CORRECTABLE) and condition <= SOLVED_ABOVE
