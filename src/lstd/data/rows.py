@@ -8,7 +8,7 @@ its features are used. The last row of a stream is a horizon row until the strea
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from typing import Any
@@ -54,13 +54,14 @@ class Rows:
     coefficients: Array | None = None  # (T,) factors of the trace decay; None if all are 1
     weights: Array | None = None  # (T,) weights of the rows; None if all are 1
     place: int = 0  # number of rows of the stream before these
+    appended: int = 0  # columns of ones, 0 or 1, that `X` and `X_next` do not have; sums append them in batches
 
     def __len__(self) -> int:
         return len(self.discount)
 
     @property
     def n_features(self) -> int:
-        return int(self.X.shape[1])
+        return int(self.X.shape[1]) + self.appended
 
     @property
     def begins(self) -> NDArray[np.bool_]:
@@ -82,7 +83,24 @@ class Rows:
     def with_ones(self) -> Rows:
         """Add a column of ones as the last feature."""
         X_next = None if self.X_next is None else _with_ones(self.X_next)
-        return replace(self, X=_with_ones(self.X), X_next=X_next, intercept=True)
+        return self.changed(X=_with_ones(self.X), X_next=X_next, intercept=True)
+
+    def with_intercept(self) -> Rows:
+        """Add a column of ones for sums, which takes no memory where features are dense."""
+        return self.with_ones() if sparse.issparse(self.X) else self.changed(intercept=True, appended=1)
+
+    def row(self, features: Features, t: int) -> Array:
+        """Return a copy of row t of `X` or `X_next` as float64, with the column of ones, (n,)."""
+        phi = rows_of(features, slice(t, t + 1))
+        return np.append(phi.toarray() if sparse.issparse(phi) else phi, np.ones(self.appended))
+
+    def changed(self, **changes: Any) -> Rows:
+        """Return a copy with other values of some fields, as `dataclasses.replace` does in five times the time."""
+        other = object.__new__(Rows)
+        other.__dict__.update(self.__dict__)
+        other.__dict__.pop("ends", None)
+        other.__dict__.update(changes)
+        return other
 
     def split(self, size: int, at: Iterable[int] = ()) -> list[Rows]:
         """Split into consecutive chunks of at most `size` rows; the rows `at` begin chunks too.
@@ -90,6 +108,8 @@ class Rows:
         Episode ids between the first and the last one are replaced by numbers.
         """
         edges = sorted({*range(0, len(self), size), *at, len(self)})
+        if len(edges) == 2:
+            return [self]
         number = np.concatenate([[0], np.cumsum(self.last[:-1])])
         return [self._chunk(first, end, number) for first, end in pairwise(edges)]
 
@@ -97,8 +117,8 @@ class Rows:
         part = slice(first, end)
         last = self.last[part].copy()
         last[-1] = True
-        return replace(
-            self, X=rows_of(self.X, part), y=self.y[part], y_missing=self.y_missing[part], discount=self.discount[part],
+        return self.changed(
+            X=rows_of(self.X, part), y=self.y[part], y_missing=self.y_missing[part], discount=self.discount[part],
             ratios=self.ratios[part], last=last, terminated=self.terminated[part],
             X_next=None if self.X_next is None else rows_of(self.X_next, part),
             first_episode=int(number[first]) if first else self.first_episode,
@@ -130,7 +150,9 @@ def warn_of_breaks(rows: Rows, lmbda: float, before: Array | None = None) -> boo
     traced = traces_run_on(rows, lmbda)
     if not (traced or (rows.ratios_given and rows.first_episode is not None)):
         return False
-    row = 0 if before is not None and _differ(rows.X[:1], before[np.newaxis])[0] else first_break(rows)
+    row = (
+        0 if before is not None and _differ(rows.X[:1], before[np.newaxis, : rows.X.shape[1]])[0] else first_break(rows)
+    )
     if row is None:
         return False
     warn_of_break(f"Row {row if rows.order is None else rows.order[row]} of `X`", ratios=not traced)

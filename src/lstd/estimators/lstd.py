@@ -303,7 +303,7 @@ class LSTD(Predictor):
         checker = BaseEstimator() if before is None else self
         rows = checked_rows(checker, data, settings.gamma, reset=before is None, warn="ends" not in warned, sort=sort)
         settings.ridge(rows.n_features)  # checks the number of coefficients
-        rows = rows.with_ones() if settings.fit_intercept else rows
+        rows = rows.with_intercept() if settings.fit_intercept else rows
         episodes: Any = rows.episodes
         if before is None or not before.statistics.n_rows:
             blocks, successor = no_blocks(rows, settings.lmbda, self.n_blocks), None

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,7 @@ from lstd.data.parsing import GROUP_AGAIN
 from lstd.data.rows import Rows
 from lstd.data.seen_ids import SeenIds, group_key, groups_seen
 from lstd.errors import InvalidInputError
-from lstd.statistics.statistics import LSTDStatistics, check_sums, chunk_statistics
+from lstd.statistics.statistics import LSTDStatistics, check_sums, totals
 from lstd.statistics.threads import one_blas_thread
 
 _MOST = 64  # blocks: more would narrow the intervals by 2 %, 32 would widen them by 6 %
@@ -165,24 +166,29 @@ class Blocks:
         layout = replace(self.layout, by_episode=self.by_episode or rows.groups is not None)
         layout, starts = layout.extended(np.concatenate([[not goes_on], rows.begins[1:]]))
         # Starting the threads of the BLAS takes longer than the sums of a short block.
-        with one_blas_thread() if self.limit else nullcontext():
-            return self.joined(rows, chunk_statistics(rows, total.lmbda, starts, threads=threads), layout, starts)
+        with one_blas_thread() if len(starts) > 1 else nullcontext():
+            return self._continued(rows, totals(total, rows, starts, threads=threads), layout, starts)
 
     def joined(self, rows: Rows, chunks: Iterable[LSTDStatistics], layout: Layout, starts: Sequence[int]) -> Blocks:
         """Return the blocks with the next rows, summed in chunks that are cut where :meth:`Layout.extended` says.
 
         Raises as :meth:`extended` does.
         """
+        return self._continued(rows, accumulate(chunks, LSTDStatistics.merged, initial=self.total), layout, starts)
+
+    def _continued(
+        self, rows: Rows, later: Iterable[LSTDStatistics], layout: Layout, starts: Sequence[int]
+    ) -> Blocks:  # fmt: skip
+        """Return the blocks with the next rows; `later` are the sums of the stream after each chunk of them."""
         seen = groups_seen(rows, self.seen, continues=self._in_last_group(rows))
         step = layout.size // self.size if layout.by_episode == self.by_episode else 0
         prefixes = [*self.prefixes[step - 1 :: step]] if step else []
-        total, row = self.total, 0
+        total, n_before, begins = self.total, self.total.n_rows, {*starts}
         with np.errstate(over="ignore", invalid="ignore"):  # `check_sums` reports overflow
-            for chunk in chunks:
-                if row in starts:
+            for after in later:
+                if total.n_rows - n_before in begins and after is not total:
                     prefixes.append(total)
-                total = total.merged(chunk)
-                row += chunk.n_rows
+                total = after
         check_sums(total, rows)
         return replace(self, total=total, prefixes=tuple(prefixes), size=layout.size, seen=seen)
 

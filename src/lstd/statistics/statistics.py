@@ -46,7 +46,7 @@ from lstd._kernels.add_outer import add_with_outer
 from lstd.data.check_rows import PerRow, check_rows
 from lstd.data.checks import check_choice, check_flag, check_integer, check_real, is_single, shown, shown_id
 from lstd.data.effective_sample import SampleSums, merged
-from lstd.data.feature_matrix import Features, all_finite, check_finite
+from lstd.data.feature_matrix import all_finite, check_finite
 from lstd.data.observed_share import NOTHING_BEHIND, BehindCuts
 from lstd.data.parsing import same_id
 from lstd.data.rows import Rows, warn_of_breaks
@@ -58,7 +58,7 @@ from lstd.statistics.fingerprints import MODULUS, marks_of
 from lstd.statistics.names_and_labels import About
 from lstd.statistics.packing import pack, unpack
 from lstd.statistics.solve import Solution, check_range, solve
-from lstd.statistics.summing import Sums, is_no_sum, no_sum, sum_chunks
+from lstd.statistics.summing import Start, Sums, is_no_sum, no_sum, split_rows, sum_chunks, sum_rows
 from lstd.statistics.unused_rewards import count_unused
 
 Array = NDArray[np.float64]
@@ -291,7 +291,7 @@ class LSTDStatistics(ReadOnly):
             finite=False,
         )  # fmt: skip
         groups_seen(rows)  # checks that they are contiguous
-        statistics = cls.from_rows(rows.with_ones() if check_flag("fit_intercept", fit_intercept) else rows, lmbda)
+        statistics = cls.from_rows(rows.with_intercept() if check_flag("fit_intercept", fit_intercept) else rows, lmbda)
         warn_of_breaks(rows, lmbda)
         return statistics if label is None else statistics._with(replace(statistics.about, labels=frozenset({label})))
 
@@ -303,8 +303,8 @@ class LSTDStatistics(ReadOnly):
         data only, so the result does not depend on `threads`.
         """
         total = cls.empty_like(rows, lmbda)
-        for chunk in chunk_statistics(rows, lmbda, threads=threads):
-            total = total.merged(chunk)
+        if len(rows):
+            *_, total = totals(total, rows, threads=threads)
         check_sums(total, rows)
         return total
 
@@ -383,6 +383,12 @@ class LSTDStatistics(ReadOnly):
             return self._with(about)
         if self.n_rows == 0:
             return later._with(about)
+        begins = self._begins(later, begins)
+        with np.errstate(over="ignore", invalid="ignore"):  # `_in_range` and `check_sums` report overflow
+            return _joined(_closed(self) if begins else _completed(self), later, begins)._with(about)
+
+    def _begins(self, later: LSTDStatistics, begins: bool | None = None) -> bool:
+        """Return whether `later` begins with a new episode; check that it may follow."""
         self._check_successors(later.successors)
         if (self.n_groups is None) != (later.n_groups is None):
             raise InvalidInputError("`groups` must be given for all chunks of a stream or for none.")
@@ -396,8 +402,24 @@ class LSTDStatistics(ReadOnly):
                 f"{shown_id(self.last_group)}, and the next one, which continues its episode, begins with "
                 f"{shown_id(later.first_group)}. Give rows of different groups different ids in `episode`."
             )
-        with np.errstate(over="ignore", invalid="ignore"):  # `_in_range` and `check_sums` report overflow
-            return _joined(_closed(self) if begins else _completed(self), later, begins)._with(about)
+        return begins
+
+    def followed_by(self, rows: Rows, nothing: LSTDStatistics, mark: int) -> LSTDStatistics:
+        """Return the statistics with the next rows of the stream, not checked for overflow.
+
+        They are those that :meth:`merged` gives with the statistics of the rows, which take longer: dense rows without
+        successors are added to a copy of the sums.
+        """
+        if self.n_rows == 0 or rows.X_next is not None or sparse.issparse(rows.X):
+            return self.merged(_of_chunk(rows, sum_rows(rows, self.lmbda), nothing, mark))
+        later = _of_chunk(rows, None, nothing, mark)
+        about, begins, carry = _check_alike(self, later), self._begins(later), self.carry
+        start = (_closed if begins else _completed)(self, summed=False)
+        sums = sum_rows(rows, self.lmbda, Start(
+            (self.A, self.B, self.b, self.incoming_trace), carry.decay, (carry.matrix, carry.boundary, carry.rewards),
+            self.last_weight, (start.carry.first, start.carry.first_cut), self.pending, begins,
+        ))  # fmt: skip
+        return _joined(start, later, begins, sums)._with(about)
 
     def goes_on_with(self, episode: Any, successors: bool | None) -> bool:
         """Return whether a next row, of id `episode` and given with its successor or not, continues the last episode.
@@ -579,15 +601,22 @@ def _in_range(s: LSTDStatistics) -> LSTDStatistics:
     return s
 
 
-def _joined(start: LSTDStatistics, later: LSTDStatistics, begins: bool) -> LSTDStatistics:
-    """Join `start`, in which no row is pending, and the chunk that follows it."""
-    u, carry = start.incoming_trace, later.carry.after(start.last_weight)
+def _joined(start: LSTDStatistics, later: LSTDStatistics, begins: bool, sums: Sums | None = None) -> LSTDStatistics:
+    """Join `start`, in which no row is pending, and the chunk that follows it; `sums` are those of both, if known."""
+    if sums is None:
+        u, carry = start.incoming_trace, later.carry.after(start.last_weight)
+        both = {
+            "A": _sum_and_outer(start.A, later.A, u, carry.matrix),
+            "B": _sum_and_outer(start.B, later.B, u, carry.boundary),
+            "b": start.b + later.b + np.outer(u, carry.rewards),
+            "incoming_trace": later.incoming_trace + carry.decay * u,
+            "carry": start.carry.then(carry),
+        }
+    else:
+        both = _fields_of(sums)
+        later = later.changed(n_transitions=sums.n_transitions, total_weight=sums.total_weight)
     return later.changed(
-        A=_sum_and_outer(start.A, later.A, u, carry.matrix),
-        B=_sum_and_outer(start.B, later.B, u, carry.boundary),
-        b=start.b + later.b + np.outer(u, carry.rewards),
-        incoming_trace=later.incoming_trace + carry.decay * u,
-        carry=start.carry.then(carry),
+        **both,
         first_episode=start.first_episode,
         apart=start.apart,
         n_rows=start.n_rows + later.n_rows,
@@ -630,8 +659,11 @@ def _sum_and_outer(one: Array, two: Array, u: Array, v: Array) -> Array:
     return out
 
 
-def _completed(s: LSTDStatistics) -> LSTDStatistics:
-    """Return `s` with its pending row as a full transition; the trace then enters the row after it."""
+def _completed(s: LSTDStatistics, summed: bool = True) -> LSTDStatistics:
+    """Return `s` with its pending row as a full transition; the trace then enters the row after it.
+
+    Unless `summed`, its sums are left as they are.
+    """
     row, u, carry = s.pending, s.incoming_trace, s.carry
     assert row is not None  # `then` has checked
     if row.complete:
@@ -642,24 +674,26 @@ def _completed(s: LSTDStatistics) -> LSTDStatistics:
             "`y` must be finite on a row whose episode continues in the next chunk; the last row of the chunk before "
             "has NaN. Pass that reward, or give the next chunk another `episode` id if the episode was truncated."
         )
-    z = row.ratio * (row.coefficient * s.lmbda * u + row.phi)
-    d, w, before = row.ratio * row.coefficient * s.lmbda * carry.decay, row.weight, s.last_weight
-    carry = carry.changed(
-        decay=row.discount * d, matrix=carry.matrix + (w * d - before * carry.decay) * row.phi,
-        rewards=carry.rewards + w * d * row.reward, first=row.phi if _is_first(s) else carry.first,
-    )  # fmt: skip
-    return s.changed(
-        A=s.A + np.outer(w * z - before * u, row.phi),
-        b=s.b + np.outer(w * z, row.reward),
-        incoming_trace=row.discount * z,
-        carry=carry,
+    before, w = s.last_weight, row.weight
+    s = s.changed(
         pending=None,
         n_transitions=s.n_transitions + 1,
         total_weight=s.total_weight + w,
         sample=s.sample and s.sample.then(_sample_of(row, s.lmbda)),
         behind_cuts=s.behind_cuts and s.behind_cuts.step(row.discount, row.coefficient, w),
         last_weight=w,
+        carry=carry if not _is_first(s) else carry.changed(first=row.phi),
     )
+    if not summed:
+        return s
+    z = row.ratio * (row.coefficient * s.lmbda * u + row.phi)
+    d = row.ratio * row.coefficient * s.lmbda * carry.decay
+    carry = s.carry.changed(
+        decay=row.discount * d, matrix=carry.matrix + (w * d - before * carry.decay) * row.phi,
+        rewards=carry.rewards + w * d * row.reward,
+    )  # fmt: skip
+    A, b = s.A + np.outer(w * z - before * u, row.phi), s.b + np.outer(w * z, row.reward)
+    return s.changed(A=A, b=b, incoming_trace=row.discount * z, carry=carry)
 
 
 def _both_behind_cuts(one: LSTDStatistics, two: LSTDStatistics) -> BehindCuts | None:
@@ -682,18 +716,22 @@ def _boundary(s: LSTDStatistics) -> Array:
     return s.B if row is None else s.B + np.outer(_pending_weight(s, row) * s.incoming_trace, row.phi)
 
 
-def _closed(s: LSTDStatistics) -> LSTDStatistics:
-    """Return `s` with its end as a cut: its pending row is a horizon row."""
-    carry = s.carry.changed(decay=0.0)
-    if s.pending is not None:
-        row = s.pending
-        carry = carry.changed(boundary=carry.boundary + _pending_weight(s, row) * s.carry.decay * row.phi)
-        carry = carry.changed(first=row.phi, first_cut=True) if _is_first(s) else carry
-    trace, unused = np.zeros_like(s.incoming_trace), s.n_unused_rewards
-    return s.changed(
-        B=_boundary(s), incoming_trace=trace, carry=carry, pending=None, unused=unused,
+def _closed(s: LSTDStatistics, summed: bool = True) -> LSTDStatistics:
+    """Return `s` with its end as a cut: its pending row is a horizon row. Unless `summed`, its sums are left."""
+    row, carry = s.pending, s.carry
+    if row is not None and _is_first(s):
+        carry = carry.changed(first=row.phi, first_cut=True)
+    closed = s.changed(
+        pending=None, unused=s.n_unused_rewards, carry=carry,
         sample=s.sample and s.sample.closed(), behind_cuts=s.behind_cuts and s.behind_cuts.closed(),
     )  # fmt: skip
+    if not summed:
+        return closed
+    boundary = carry.boundary
+    if row is not None:
+        boundary = boundary + _pending_weight(s, row) * carry.decay * row.phi
+    carry = carry.changed(decay=0.0, boundary=boundary)
+    return closed.changed(B=_boundary(s), incoming_trace=np.zeros_like(s.incoming_trace), carry=carry)
 
 
 def _is_unused(row: Pending | None) -> bool:
@@ -705,34 +743,60 @@ def chunk_statistics(
     rows: Rows, lmbda: float, at: Iterable[int] = (), *, threads: int | None = None
 ) -> Iterator[LSTDStatistics]:
     """Yield statistics of consecutive chunks of rows, cut before each row of `at` too; not checked by `check_sums`."""
+    chunks, many = split_rows(rows, lmbda, at)
     nothing, mark, end = LSTDStatistics.empty_like(rows, lmbda), marks_of(rows), 0
-    for chunk, sums in sum_chunks(rows, lmbda, at, threads=threads):
+    for chunk, sums in sum_chunks(chunks, lmbda, threads if many else 1):
         first, end = end, end + len(chunk)
         yield _of_chunk(chunk, sums, nothing, mark(first, end))
 
 
-def _of_chunk(rows: Rows, sums: Sums, nothing: LSTDStatistics, mark: int) -> LSTDStatistics:
+def totals(
+    total: LSTDStatistics, rows: Rows, at: Iterable[int] = (), *, threads: int | None = None
+) -> Iterator[LSTDStatistics]:
+    """Yield the statistics of a stream after each of the chunks of its next rows; not checked by `check_sums`.
+
+    The chunks, and how they are summed, depend on the rows only, so the result does not depend on `threads`.
+    """
+    chunks, many = split_rows(rows, total.lmbda, at)
+    if many:
+        for chunk in chunk_statistics(rows, total.lmbda, at, threads=threads):
+            yield (total := total.merged(chunk))
+        return
+    nothing, mark, end = LSTDStatistics.empty_like(rows, total.lmbda), marks_of(rows), 0
+    for part in chunks:
+        first, end = end, end + len(part)
+        yield (total := total.followed_by(part, nothing, mark(first, end)))
+
+
+def _fields_of(sums: Sums) -> dict[str, Any]:
+    carry = Carry(
+        sums.decay, matrix=sums.carry_matrix, boundary=sums.carry_boundary, rewards=sums.carry_rewards,
+        first=sums.first, first_cut=sums.first_cut,
+    )  # fmt: skip
+    return {"A": sums.A, "B": sums.B, "b": sums.b, "incoming_trace": sums.trace, "carry": carry}
+
+
+def _of_chunk(rows: Rows, sums: Sums | None, nothing: LSTDStatistics, mark: int) -> LSTDStatistics:
+    """Return the statistics of a chunk; without `sums`, all the rest."""
     end, pending = len(rows) - 1, None
     if not rows.terminated[end]:
         given = rows.X_next is not None
-        X: Features = rows.X_next if given else rows.X
-        phi = np.asarray(X[[end]].toarray() if sparse.issparse(X) else X[end]).reshape(-1).copy()
+        phi = rows.row(rows.X_next if given else rows.X, end)
         ratio, discount = float(rows.ratios[end]), float(rows.discount[end])
         coefficient, weight = (1.0 if one is None else float(one[end]) for one in (rows.coefficients, rows.weights))
         pending = Pending(
             phi, rows.y[end].copy(), bool(rows.y_missing[end]), ratio, discount, given, coefficient, weight
         )
+    summed = {}
+    if sums is not None:
+        summed = _fields_of(sums) | {"n_transitions": sums.n_transitions, "total_weight": sums.total_weight}
     return nothing.changed(
-        A=sums.A, B=sums.B, b=sums.b, incoming_trace=sums.trace,
-        carry=Carry(
-            sums.decay, matrix=sums.carry_matrix, boundary=sums.carry_boundary, rewards=sums.carry_rewards,
-            first=sums.first, first_cut=sums.first_cut,
-        ),
+        **summed,
         pending=pending,
         first_episode=rows.first_episode, last_episode=rows.last_episode,
         **_groups_of(rows),
-        n_rows=len(rows), n_transitions=sums.n_transitions, n_episodes=int(rows.last.sum()),
-        successors=rows.X_next is not None, unused=count_unused(rows), total_weight=sums.total_weight,
+        n_rows=len(rows), n_episodes=int(np.count_nonzero(rows.last)),
+        successors=rows.X_next is not None, unused=count_unused(rows),
         sample=SampleSums.of(rows, nothing.lmbda), behind_cuts=BehindCuts.of(rows), mark=mark,
         last_weight=1.0 if rows.weights is None or end == 0 else float(rows.weights[end - 1]),
     )  # fmt: skip
@@ -751,7 +815,8 @@ def check_sums(statistics: LSTDStatistics, rows: Rows) -> None:
     does it take a pass over all features.
     """
     s = statistics
-    sums = [s.A, s.B, s.b, s.incoming_trace, *map(np.asarray, vars(s.carry).values())]
+    sums = [s.A, *([] if is_no_sum(s.B) else [s.B]), s.b, s.incoming_trace]
+    sums += [np.asarray(s.carry.decay), s.carry.matrix, s.carry.boundary, s.carry.rewards, s.carry.first]
     sums += [] if s.pending is None else [s.pending.phi]
     if all(np.isfinite(array).all() for array in sums):
         return

@@ -7,7 +7,7 @@ are multiplied entry by entry where that is less work; `A` and `B` then are in F
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -61,6 +61,18 @@ class Sums:
     total_weight: float  # of the transitions
 
 
+class Start(NamedTuple):
+    """Sums that the next rows, which are dense and without successors, are added to; fields as in `Sums`."""
+
+    sums: tuple[Array, Array, Array, Array]  # A, B, b and the trace, which are not changed
+    decay: float
+    carry: tuple[Array, Array, Array]
+    before: float  # weight of the row that the trace leaves
+    first: tuple[Array, bool] | None = None
+    head: Any = None  # the pending row, which comes first
+    head_cut: bool = False  # whether it is a horizon row
+
+
 def no_sum(*shape: int) -> Array:
     """Return zeros that take no memory and cannot be written to."""
     return np.broadcast_to(0.0, shape)
@@ -71,23 +83,21 @@ def is_no_sum(array: Array) -> bool:
     return not any(array.strides)
 
 
-def sum_chunks(
-    rows: Rows, lmbda: float, at: Iterable[int] = (), *, threads: int | None = None
-) -> Iterator[tuple[Rows, Sums]]:
-    """Yield consecutive chunks of rows and their sums, not checked for overflow.
+def split_rows(rows: Rows, lmbda: float, at: Iterable[int] = ()) -> tuple[list[Rows], bool]:
+    """Return consecutive chunks of rows, cut where memory requires it and before the rows `at`.
 
-    Parameters
-    ----------
-    rows : Rows
-    lmbda : float
-    at : iterable of int
-        Rows before which a chunk ends, beside the ends that memory sets.
-    threads : int, optional
-        Threads for large data, each with a single-threaded BLAS; by default the limit of the BLAS.
+    Also return whether each has enough work for a thread. That depends on the rows only.
     """
-    chunks = list(rows.split(_chunk_length(rows, lmbda), at))
-    few = len(chunks) == 1 or len(rows) * rows.n_features**2 < len(chunks) * _CHUNK_WORK
-    summed = in_threads(partial(sum_rows, lmbda=lmbda), chunks, 1 if few else threads or blas_threads())
+    chunks = rows.split(_chunk_length(rows, lmbda), at)
+    return chunks, len(chunks) > 1 and len(rows) * rows.n_features**2 >= len(chunks) * _CHUNK_WORK
+
+
+def sum_chunks(chunks: Sequence[Rows], lmbda: float, threads: int | None) -> Iterator[tuple[Rows, Sums]]:
+    """Yield chunks and their sums, not checked for overflow.
+
+    They are summed by `threads` threads (default: the limit of the BLAS), each with a single-threaded BLAS.
+    """
+    summed = in_threads(partial(sum_rows, lmbda=lmbda), chunks, threads or blas_threads())
     yield from zip(chunks, summed, strict=True)
 
 
@@ -112,7 +122,7 @@ def _is_short(rows: Rows, lmbda: float) -> bool:
 
 
 @np.errstate(over="ignore", invalid="ignore")  # the caller checks the sums
-def sum_rows(rows: Rows, lmbda: float) -> Sums:
+def sum_rows(rows: Rows, lmbda: float, start: Start | None = None) -> Sums:
     """Sum rows, at least one; the last row's boundary term is left out unless it terminated."""
     given = rows.X_next is not None
     end = len(rows) - 1
@@ -121,18 +131,22 @@ def sum_rows(rows: Rows, lmbda: float) -> Sums:
     cut = rows.last[:n_full] & ~rows.terminated[:n_full]  # truncated ends
     if given and is_open:
         cut[end] = False  # its boundary term is pending
-    running = _Running(rows, lmbda, n_full, cut)
+    running = _Running(rows, lmbda, n_full, cut, start)
     for batch in running.batches():
         running.add(batch)
         running.add_carry(batch)
-    n, full = rows.n_features, np.ones(n_full, np.bool_) if given else ~cut
-    first = np.zeros(n) if given or not n_full else dense(rows.X[[0]])[0].copy()
-    a, h, c = running.carry
-    count = int(np.count_nonzero(full))
+    full = ~cut
+    if given:
+        full[:] = True
+    if start is not None and start.first is not None:
+        first, first_cut = start.first
+    else:
+        first = np.zeros(rows.n_features) if given or not n_full else rows.row(rows.X, 0)
+        first_cut = not given and bool(cut[:1].any())
+    (a, h, c), count = running.carry, int(np.count_nonzero(full))
     return Sums(
         running.A, running.B, running.b.T.copy(), running.u, running.share, a, h, c,
-        first, not given and bool(cut[:1].any()),
-        count, float(count) if rows.weights is None else float(rows.weights[:n_full] @ full),
+        first, first_cut, count, float(count) if rows.weights is None else float(rows.weights[:n_full] @ full),
     )  # fmt: skip
 
 
@@ -156,15 +170,20 @@ class _Batch(NamedTuple):
 class _Running:
     """The sums of a chunk, batch by batch; the state is that before the next batch."""
 
-    def __init__(self, rows: Rows, lmbda: float, n_full: int, cut: Flags) -> None:
+    def __init__(self, rows: Rows, lmbda: float, n_full: int, cut: Flags, start: Start | None) -> None:
         n, m = rows.n_features, rows.y.shape[1]
         self.rows, self._lmbda, self._n_full, self._cut = rows, lmbda, n_full, cut
-        self.A = self.B = no_sum(n, n)
-        self.b = np.zeros((m, n))
-        self.u, self._z = np.zeros((2, n))
-        self.before, self.share = 1.0, 1.0  # weight of the last row; share of an entering trace that is left
-        self.carry = np.zeros(n), np.zeros(n), np.zeros(m)
-        self._dense = _is_dense(rows.X) if rows.X_next is None else _is_dense(rows.X) or _is_dense(rows.X_next)
+        if start is None:
+            nothing = no_sum(n, n)
+            carry = np.zeros(n), np.zeros(n), np.zeros(m)
+            start = Start((nothing, nothing, np.zeros((n, m)), np.zeros(n)), 1.0, carry, 1.0)
+        self.A, self.B, b, u = start.sums
+        self.b, self.u, self._z = b.T.copy(), u.copy(), np.empty(n)
+        self.before, self.share = start.before, start.decay  # weight of the last row; share of an entering trace left
+        a, h, c = start.carry
+        self.carry = a.copy(), h.copy(), c.copy()
+        self._head, self._head_cut = start.head, start.head_cut
+        self._dense = _is_dense(rows.X) or (rows.X_next is not None and _is_dense(rows.X_next))
         self._short = not _is_dense(rows.X) and _is_short(rows, lmbda)
         self._inner = np.empty(0, np.bool_)
         if rows.X_next is not None:
@@ -174,32 +193,43 @@ class _Running:
     def batches(self) -> Iterator[_Batch]:
         """Yield the rows that are in the sums, in order."""
         rows, n = self.rows, self.rows.n_features
-        most = min(4096, max(_LEAST_BATCH, _BATCH_ENTRIES // max(1, n)))
-        if not self._dense:
-            most = SPARSE_BATCH
+        most = min(4096, max(_LEAST_BATCH, _BATCH_ENTRIES // max(1, n))) if self._dense else SPARSE_BATCH
         size = -(-len(rows) // -(-len(rows) // most))  # batches of equal length, as a short one is slow per row
         lmbdas, ones = np.full(size, self._lmbda), np.ones(size)
-        for first in range(0, self._n_full, size):
+        for first in range(0, max(self._n_full, self._head is not None), size):
             part = slice(first, min(first + size, self._n_full))
             length, cut = part.stop - first, self._cut[part]
             discount = rows.discount[part]
             if rows.X_next is not None and cut.any():
                 discount = np.where(cut, 0.0, discount)
-            yield _Batch(
-                part, self._batch_of("phi", rows.X, part) if _is_dense(rows.X) else rows_of(rows.X, part),
-                np.ascontiguousarray(rows.y[part]), discount, rows.ratios[part],
+            columns: list[Any] = [
+                np.ascontiguousarray(rows.y[part]), discount, rows.ratios[part] if rows.ratios_given else ones[:length],
                 lmbdas[:length] if rows.coefficients is None else self._lmbda * rows.coefficients[part],
                 ones[:length] if rows.weights is None else rows.weights[part], cut,
-            )  # fmt: skip
+            ]  # fmt: skip
+            head, self._head = self._head, None
+            if head is not None:
+                lmbda = self._lmbda * head.coefficient
+                values = head.reward, head.discount, head.ratio, lmbda, head.weight, self._head_cut
+                columns = [np.concatenate(([value], column)) for value, column in zip(values, columns, strict=True)]
+            phi = self._batch_of("phi", rows.X, part, head) if _is_dense(rows.X) else rows_of(rows.X, part)
+            yield _Batch(part, phi, *columns)
 
-    def _batch_of(self, name: str, features: Features, part: slice) -> Array:
-        """Return rows of features, dense."""
-        rows = rows_of(features, part)
-        if not sparse.issparse(rows):
+    def _batch_of(self, name: str, features: Features, part: slice, head: Any = None) -> Array:
+        """Return rows of features, dense, of float64 and with the column of ones, after the features of `head`."""
+        rows, n = rows_of(features, part), self.rows.n_features
+        if not sparse.issparse(rows) and rows.dtype == np.float64 and rows.shape[1] == n and head is None:
             return np.asarray(rows)
-        goal = _scratch(name, *rows.shape)
-        goal[...] = 0.0
-        return np.asarray(rows.toarray(out=goal))
+        goal = _scratch(name, rows.shape[0] + (head is not None), n)
+        if sparse.issparse(rows):
+            goal[...] = 0.0
+            return np.asarray(rows.toarray(out=goal))
+        if head is not None:
+            goal[0] = head.phi
+        tail = goal[len(goal) - len(rows) :]
+        tail[:, : rows.shape[1]] = rows
+        tail[:, rows.shape[1] :] = 1.0
+        return goal
 
     def add(self, batch: _Batch) -> None:
         """Add the products of a batch to A, B and b."""
@@ -319,7 +349,9 @@ class _Running:
         a += of_a @ phi
         c += of_c @ batch.y[near]
         if given:
-            phi_next = rows_of(self.rows.X_next, slice(batch.rows.start, batch.rows.start + reach))
+            phi_next, ahead_of = self.rows.X_next, slice(batch.rows.start, batch.rows.start + reach)
+            is_sparse = sparse.issparse(phi_next)
+            phi_next = rows_of(phi_next, ahead_of) if is_sparse else self._batch_of("next", phi_next, ahead_of)
             a -= _zero(ahead, ~self._inner[batch.rows][near]) @ phi_next
             h += _zero(ahead, ~batch.cut[near]) @ phi_next
         elif batch.cut[near].any():
@@ -345,17 +377,17 @@ def _zero(values: Array, where: Flags) -> Array:
 
 
 def _plus(one: Array, two: Array) -> Array:
-    """Return one + two, in the memory of `one` unless it is a `no_sum`."""
+    """Return one + two, in the memory of `one` if it may be written to."""
     if is_no_sum(one):
         return two
-    one += two
-    return one
+    return np.add(one, two, out=one if one.flags.writeable else None)
 
 
 def _plus_product(A: Array, left: Array, right: Array) -> Array:
-    """Return A + leftᵀ right, in the memory of A unless it is a `no_sum`."""
+    """Return A + leftᵀ right, in the memory of A if it may be written to."""
     if is_no_sum(A):
         return np.asarray(left.T @ right)
+    A = A if A.flags.writeable else np.array(A, order="C")
     blas.dgemm(1.0, right.T, left.T, 1.0, A.T, trans_b=True, overwrite_c=True)  # in the Fortran order of transposes
     return A
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from lstd.data.rows import Rows
 from lstd.errors import UnusedRewardWarning, warn
 
@@ -12,8 +14,8 @@ def count_unused(rows: Rows) -> int:
     """Count the horizon rows with rewards other than 0 and NaN; the last row, which may be pending, does not count."""
     if rows.X_next is not None:
         return 0
-    horizon = rows.last & ~rows.terminated & ~rows.y_missing
-    return int(rows.y[:-1][horizon[:-1]].any(axis=1).sum())
+    horizon = np.flatnonzero((rows.last & ~rows.terminated & ~rows.y_missing)[:-1])
+    return int(rows.y[horizon].any(axis=1).sum()) if len(horizon) else 0
 
 
 def warn_of_unused(lost: int, count: int) -> None:
