@@ -32,25 +32,26 @@ PerRow = ArrayLike | None  # an optional array with one entry per row
 def check_rows(
     X: Any, y: Any, episode: PerRow = None, terminated: PerRow = None, X_next: Any = None, discount: PerRow = None,
     importance_ratio: PerRow = None, trace_coefficient: PerRow = None, weight: PerRow = None, groups: PerRow = None, *,
-    gamma: float, warn: bool = True, finite: bool = True, sort: bool = False,
+    gamma: float, warn: bool = True, finite: bool = True, sort: bool = False, summed: bool = False,
 ) -> Rows:  # fmt: skip
     """Check the arrays of the data contract and bring them into one form.
 
     With `finite=False`, features may be NaN or infinite; use it only if the caller checks the sums. With `sort`,
-    episodes are put in order of their `groups`.
+    episodes are put in order of their `groups`. With `summed`, the rows are for sums alone: features of float32 stay
+    as they are, and importance ratios that are not given take no memory.
 
     Raises
     ------
     InvalidInputError
         With the argument, the rule, the value found in the first bad row, and the remedy.
     """
-    phi = check_features("X", X, finite=finite)
+    phi = check_features("X", X, finite=finite, single=summed)
     n_rows = phi.shape[0]
     rewards, single = _check_rewards(y, n_rows)
     ids = None if episode is None else _check_episode(episode, n_rows)
     ended = _check_flags("terminated", terminated, n_rows)
     names = column_names("X", X)
-    phi_next = None if X_next is None else _check_successors(by_name("X_next", X_next, names), ended, finite)
+    phi_next = None if X_next is None else _check_successors(by_name("X_next", X_next, names), ended, finite, summed)
     if phi_next is not None and phi_next.shape != phi.shape:
         raise InvalidInputError(f"`X_next` must have the shape of `X`, {phi.shape}; got {phi_next.shape}.")
     assumed = ids is not None and terminated is None and phi_next is None and n_rows > 0
@@ -60,8 +61,12 @@ def check_rows(
     last[:-1] = _episode_changes(ids, ended)
     horizon = last & ~ended if phi_next is None else np.zeros_like(last)
     missing = _check_missing_rewards(rewards, horizon)
+    if missing.any():
+        rewards = np.where(np.isnan(rewards), 0.0, rewards)
     discounts, missing = check_per_transition("discount", discount, horizon, missing, 1.0, gamma)
-    ratios, missing = check_per_transition("importance_ratio", importance_ratio, horizon, missing)
+    ratios = np.broadcast_to(1.0, n_rows) if summed else np.ones(n_rows)
+    if importance_ratio is not None:
+        ratios, missing = check_per_transition("importance_ratio", importance_ratio, horizon, missing)
     discounts[ended] = 0.0
     coefficients, weights = None, None
     if trace_coefficient is not None:
@@ -70,7 +75,7 @@ def check_rows(
         weights, missing = check_per_transition("weight", weight, horizon, missing)
     first, final = (None, None) if ids is None or not n_rows else (ids[0], ids[-1])
     rows = Rows(
-        X=phi, y=np.where(np.isnan(rewards), 0.0, rewards), y_missing=missing, discount=discounts, ratios=ratios,
+        X=phi, y=rewards, y_missing=missing, discount=discounts, ratios=ratios,
         last=last, terminated=ended, X_next=phi_next, first_episode=first, last_episode=final, single=single,
         gamma=gamma, assumed=assumed, names=names, ratios_given=importance_ratio is not None,
         groups=None if groups is None else _check_groups(groups, last, ids),
@@ -80,9 +85,9 @@ def check_rows(
     return _sorted(rows, ids) if sort else rows
 
 
-def _check_successors(X_next: Any, ended: NDArray[np.bool_], finite: bool) -> Features:
+def _check_successors(X_next: Any, ended: NDArray[np.bool_], finite: bool, summed: bool) -> Features:
     """Check the features of successors; those of terminal ones are not used, and may be NaN or infinite."""
-    phi = check_features("X_next", X_next, finite=False)
+    phi = check_features("X_next", X_next, finite=False, single=summed)
     if len(ended) == phi.shape[0] and not all_finite(phi[ended]):
         phi = phi.copy()
         if sparse.issparse(phi):
@@ -110,6 +115,8 @@ def _check_rewards(y: Any, n_rows: int) -> tuple[Array, bool]:
 
 def _check_missing_rewards(rewards: Array, may_be_missing: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """Rows whose reward is NaN, which is allowed only in horizon rows."""
+    if all_finite(rewards):
+        return np.zeros(len(rewards), dtype=np.bool_)
     missing = np.asarray(np.isnan(rewards).any(axis=1))
     bad = (missing & ~may_be_missing) | np.isinf(rewards).any(axis=1)
     if (row := parsing.first_true(bad)) is not None:

@@ -270,7 +270,10 @@ def first_repeat(ids: NDArray[Any]) -> int | None:
     """Find the first row at which an id begins a second run; None if the rows of each id follow one another."""
     seen: set[Any] = set()
     starts = np.flatnonzero(np.roll(last_rows(ids), 1))
-    for row, name in zip(starts.tolist(), ids[starts].tolist(), strict=True):
+    names = ids[starts]
+    if names.dtype.kind in "biuf" and (names[1:] > names[:-1]).all():
+        return None
+    for row, name in zip(starts.tolist(), names.tolist(), strict=True):
         if name in seen:
             return int(row)
         seen.add(name)

@@ -110,10 +110,14 @@ class Rows:
         edges = sorted({*range(0, len(self), size), *at, len(self)})
         if len(edges) == 2:
             return [self]
-        number = np.concatenate([[0], np.cumsum(self.last[:-1])])
-        return [self._chunk(first, end, number) for first, end in pairwise(edges)]
+        chunks, number = [], 0
+        for first, end in pairwise(edges):
+            chunks.append(self._chunk(first, end, number))
+            number += int(np.count_nonzero(self.last[first:end]))
+        return chunks
 
-    def _chunk(self, first: int, end: int, number: NDArray[np.intp]) -> Rows:
+    def _chunk(self, first: int, end: int, number: int) -> Rows:
+        """Return some rows, where `number` episodes have ended before."""
         part = slice(first, end)
         last = self.last[part].copy()
         last[-1] = True
@@ -121,8 +125,8 @@ class Rows:
             X=rows_of(self.X, part), y=self.y[part], y_missing=self.y_missing[part], discount=self.discount[part],
             ratios=self.ratios[part], last=last, terminated=self.terminated[part],
             X_next=None if self.X_next is None else rows_of(self.X_next, part),
-            first_episode=int(number[first]) if first else self.first_episode,
-            last_episode=int(number[end - 1]) if end < len(self) else self.last_episode,
+            first_episode=number if first else self.first_episode,
+            last_episode=number + int(np.count_nonzero(last[:-1])) if end < len(self) else self.last_episode,
             groups=None if self.groups is None else self.groups[part], episodes=None, order=None,
             coefficients=None if self.coefficients is None else self.coefficients[part],
             weights=None if self.weights is None else self.weights[part],

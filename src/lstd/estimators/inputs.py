@@ -16,19 +16,19 @@ from lstd.data.rows import Rows
 
 def checked_rows(
     estimator: BaseEstimator, data: tuple[Any, ...], gamma: float, *, reset: bool = False, warn: bool = False,
-    finite: bool = False, sort: bool = False,
+    finite: bool = False, sort: bool = False, summed: bool = False,
 ) -> Rows:  # fmt: skip
     """Check `data`, the arguments of :func:`check_rows`; return rows without the column of ones.
 
     `estimator` has the number and the names of the features, or gets them with `reset`. With `warn`, a warning says if
     episodes are assumed to be truncated. Unless `finite`, features may be NaN or infinite: the sums show them. With
-    `sort`, episodes are put in order of their groups.
+    `sort`, episodes are put in order of their groups. With `summed`, the rows are for sums alone.
     """
     if not reset:
         X, *others = data
         others[3] = _by_name(estimator, "X_next", others[3])
         data = (_by_name(estimator, "X", X), *others)
-    rows = check_rows(*data, gamma=gamma, warn=warn, finite=finite, sort=sort)
+    rows = check_rows(*data, gamma=gamma, warn=warn, finite=finite, sort=sort, summed=summed)
     _check_names(estimator, "X", data[0], rows.X, reset=reset)
     return rows
 

@@ -301,7 +301,9 @@ class LSTD(Predictor):
             _check_unchanged(before.settings, settings)
         warned = frozenset() if before is None else before.warnings_given
         checker = BaseEstimator() if before is None else self
-        rows = checked_rows(checker, data, settings.gamma, reset=before is None, warn="ends" not in warned, sort=sort)
+        rows = checked_rows(
+            checker, data, settings.gamma, reset=before is None, warn="ends" not in warned, sort=sort, summed=True
+        )
         settings.ridge(rows.n_features)  # checks the number of coefficients
         rows = rows.with_intercept() if settings.fit_intercept else rows
         episodes: Any = rows.episodes

@@ -63,17 +63,23 @@ class Layout:
         begins : ndarray of shape (T,), T at least 1
             Which rows are the first of a group or an episode.
         """
-        n_rows, n_episodes = self.n_rows + len(begins), self.n_episodes + int(begins.sum())
+        n_rows, n_episodes = self.n_rows + len(begins), self.n_episodes + int(np.count_nonzero(begins))
         if not self.limit:
             return replace(self, n_rows=n_rows, n_episodes=n_episodes), []
         by_episode = self.by_episode or n_episodes > 1
-        unit = self.n_episodes - 1 + np.cumsum(begins) if by_episode else self.n_rows + np.arange(len(begins))
-        before = (self.n_episodes if by_episode else self.n_rows) - 1
-        size = self.size if by_episode == self.by_episode else 1
-        while unit[-1] // size >= _most(self.limit, by_episode):
+        if not by_episode:
+            size = self.size
+            while (n_rows - 1) // size >= _most(self.limit, False):
+                size *= 2
+            start = -self.n_rows % size or (0 if self.n_rows else size)
+            return Layout(self.limit, n_rows, n_episodes, size, False), [*range(start, len(begins), size)]
+        size = self.size if self.by_episode else 1
+        while (n_episodes - 1) // size >= self.limit:
             size *= 2
-        starts = np.flatnonzero(np.diff(unit // size, prepend=max(0, before) // size)).tolist()
-        return Layout(self.limit, n_rows, n_episodes, size, by_episode), starts
+        first = np.flatnonzero(begins)
+        number = self.n_episodes + np.arange(len(first))
+        starts = first[(number % size == 0) & (number > 0)].tolist()
+        return Layout(self.limit, n_rows, n_episodes, size, True), starts
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,9 +168,11 @@ class Blocks:
         goes_on = total.goes_on_with(rows.first_episode, rows.X_next is not None)
         if rows.groups is not None:
             goes_on = self._in_last_group(rows)
-        rows = replace(rows, place=total.n_rows) if total.n_rows else rows
+        rows = rows.changed(place=total.n_rows) if total.n_rows else rows
         layout = replace(self.layout, by_episode=self.by_episode or rows.groups is not None)
-        layout, starts = layout.extended(np.concatenate([[not goes_on], rows.begins[1:]]))
+        begins = rows.begins
+        begins[0] = not goes_on
+        layout, starts = layout.extended(begins)
         # Starting the threads of the BLAS takes longer than the sums of a short block.
         with one_blas_thread() if len(starts) > 1 else nullcontext():
             return self._continued(rows, totals(total, rows, starts, threads=threads), layout, starts)

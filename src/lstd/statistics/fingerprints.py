@@ -26,6 +26,8 @@ def marks_of(rows: Rows) -> Callable[[int, int], int]:
     n = rows.n_features - rows.intercept
     head = min(max(_ALL - rows.place, 0), len(rows))
     tail = max(_ALL, rows.place) + -max(_ALL, rows.place) % _EVERY - rows.place  # first row of every 64th
+    if not head and tail >= len(rows):
+        return lambda first, last: 0
     some = rows.X[:head] if tail >= len(rows) else _both(rows.X[:head], rows.X[tail::_EVERY])
     odd = np.uint64(_ODD) * np.arange(1, 2 * n, 2, dtype=np.uint64)
     if sparse.issparse(some):

@@ -33,9 +33,11 @@ Independent data, which no trace enters, add up.
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any, Self
 
 import numpy as np
@@ -253,8 +255,7 @@ class LSTDStatistics(ReadOnly):
     def empty_like(cls, rows: Rows, lmbda: float) -> LSTDStatistics:
         """Statistics of no data, for data like `rows`."""
         about = About(rows.names, rows.intercept)
-        m = rows.y.shape[1]
-        return cls.empty(rows.n_features, m, gamma=rows.gamma, lmbda=lmbda, single=rows.single, about=about)
+        return _empty(rows.n_features, rows.y.shape[1], rows.gamma, lmbda, rows.single, about)
 
     @classmethod
     def from_arrays(
@@ -288,7 +289,7 @@ class LSTDStatistics(ReadOnly):
         rows = check_rows(
             X, y, gamma=gamma, episode=episode, terminated=terminated, X_next=X_next, discount=discount,
             importance_ratio=importance_ratio, trace_coefficient=trace_coefficient, weight=weight, groups=groups,
-            finite=False,
+            finite=False, summed=True,
         )  # fmt: skip
         groups_seen(rows)  # checks that they are contiguous
         statistics = cls.from_rows(rows.with_intercept() if check_flag("fit_intercept", fit_intercept) else rows, lmbda)
@@ -571,6 +572,11 @@ class LSTDStatistics(ReadOnly):
         return f"{type(self).__name__}({', '.join(f'{name}={getattr(self, name)}' for name in names)})"
 
 
+@lru_cache(maxsize=8)
+def _empty(n: int, m: int, gamma: float, lmbda: float, single: bool, about: About) -> LSTDStatistics:
+    return LSTDStatistics.empty(n, m, gamma=gamma, lmbda=lmbda, single=single, about=about)
+
+
 def _check_alike(one: LSTDStatistics, two: Any) -> About:
     """Check that statistics fit together; return the description of both."""
     if not isinstance(two, LSTDStatistics):
@@ -815,10 +821,13 @@ def check_sums(statistics: LSTDStatistics, rows: Rows) -> None:
     does it take a pass over all features.
     """
     s = statistics
-    sums = [s.A, *([] if is_no_sum(s.B) else [s.B]), s.b, s.incoming_trace]
-    sums += [np.asarray(s.carry.decay), s.carry.matrix, s.carry.boundary, s.carry.rewards, s.carry.first]
-    sums += [] if s.pending is None else [s.pending.phi]
-    if all(np.isfinite(array).all() for array in sums):
+    sums = [s.A, *([] if is_no_sum(s.B) else [s.B])]
+    vectors = [s.b.ravel(), s.incoming_trace, s.carry.matrix, s.carry.boundary, s.carry.rewards, s.carry.first]
+    sums.append(np.concatenate(vectors if s.pending is None else [*vectors, s.pending.phi]))
+    with np.errstate(over="ignore", invalid="ignore"):
+        if math.isfinite(s.carry.decay) and all(math.isfinite(array.sum()) for array in sums):
+            return
+    if all(np.isfinite(array).all() for array in sums):  # only their sum overflows
         return
     check_finite("X", rows.X)
     if rows.X_next is not None:

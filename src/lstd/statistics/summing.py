@@ -40,6 +40,7 @@ SPARSE_BATCH = 2**13  # rows, with whose traces no array is filled
 _MERGE_SHARE = 32  # of the work of a chunk of sparse rows to n², which merging takes
 DENSE_FROM = 0.25  # share of entries from which a matrix product is faster than a loop over entries
 _ALIKE = 16  # rows with entries in the same columns, on average, that are worth a product of their own
+_ZERO = bytes(8)
 _memory = threading.local()
 
 
@@ -75,7 +76,7 @@ class Start(NamedTuple):
 
 def no_sum(*shape: int) -> Array:
     """Return zeros that take no memory and cannot be written to."""
-    return np.broadcast_to(0.0, shape)
+    return np.ndarray(shape, np.float64, _ZERO, strides=(0,) * len(shape))
 
 
 def is_no_sum(array: Array) -> bool:
