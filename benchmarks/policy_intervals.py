@@ -1,0 +1,182 @@
+"""Measure how often intervals for values of policies hold the fixed point, and how often they hold the truth.
+
+    python benchmarks/policy_intervals.py [--repeats 500] [--write docs/results/policy-intervals.md]
+
+A process of 6 states and 3 actions with known transitions, discount 0.9, logged by a random policy in episodes of 20
+steps that are cut off. The features of states are unit vectors, or two coarse ones: the index of the state, from 0 to
+1, and a one. The fixed point is the solution with exact expectations over states, actions and traces; the ridge
+coefficient is 1e-3. Initial states are those of the episodes. "differences" are three policies whose three intervals
+must all hold.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import os
+import platform
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lstd import LSTD
+from lstd.ope import LSTDQ, compare_policies, policy_value
+from pages import write_between
+
+Array = NDArray[np.float64]
+
+S, A, GAMMA, LENGTH, SEED = 6, 3, 0.9, 20, 41_000
+EPISODES = (30, 100, 300)
+ESTIMATORS = (("none", 0.0), ("retrace", 0.9), ("tree_backup", 0.9), ("importance", 0.5), ("ratios", 0.0))
+TITLES = {"retrace": "Retrace({:g})", "tree_backup": "tree backup({:g})", "importance": "importance({:g})"}
+
+
+class Process(NamedTuple):
+    """Transitions (S, A, S), mean rewards (S, A), and the policies that log and that are evaluated."""
+
+    P: Array
+    r: Array
+    mu: Array
+    pi: Array
+
+    @classmethod
+    def random(cls) -> Process:
+        random = np.random.default_rng(SEED)
+        P = random.dirichlet(np.full(S, 0.5), size=(S, A))
+        r = random.normal(size=(S, A)) + np.arange(S)[:, np.newaxis]
+        mu, pi = (random.dirichlet(np.full(A, k), size=S) for k in (3.0, 1.0))
+        return cls(P, r, mu, pi)
+
+    def value(self, pi: Array) -> float:
+        """Value of a policy from uniform initial states."""
+        P, r = np.einsum("sa,sat->st", pi, self.P), (pi * self.r).sum(axis=1)
+        return float(np.linalg.solve(np.eye(S) - GAMMA * P, r).mean())
+
+    def simulate(self, n: int, random: np.random.Generator) -> dict[str, Array]:
+        """States (n, LENGTH + 1), actions and rewards of n episodes."""
+        s = random.integers(S, size=n)
+        states, actions, rewards = (
+            np.empty((n, LENGTH + 1), int),
+            np.zeros((n, LENGTH + 1), int),
+            np.zeros((n, LENGTH + 1)),
+        )
+        for t in range(LENGTH):
+            a = draw(self.mu[s], random)
+            states[:, t], actions[:, t], rewards[:, t] = s, a, self.r[s, a] + random.normal(size=n)
+            s = draw(self.P[s, a], random)
+        states[:, LENGTH], rewards[:, LENGTH] = s, np.nan
+        return {"states": states.ravel(), "actions": actions.ravel(), "y": rewards.ravel()}
+
+
+def draw(p: Array, random: np.random.Generator) -> NDArray[np.intp]:
+    return np.minimum((random.uniform(size=(len(p), 1)) > p.cumsum(axis=1)).sum(axis=1), p.shape[1] - 1)
+
+
+def fixed_point(process: Process, phi: Array, pi: Array, trace: str, lmbda: float) -> float:
+    """Value of the exact solution: expectations of z_t δ_t over episodes, state by state and action by action."""
+    n = phi.shape[1]
+    if trace == "ratios":  # state values, without traces
+        pairs, after = phi, np.einsum("sa,sat,tn->sn", pi, process.P, phi)
+        reward, c = (pi * process.r).sum(axis=1), np.zeros(S)
+        step, d = np.einsum("sa,sat->st", process.mu, process.P), np.full(S, 1 / S)
+    else:
+        pairs = np.einsum("sn,ab->sabn", phi, np.eye(A)).reshape(S * A, A * n)
+        bar = np.einsum("sn,sa->san", phi, pi).reshape(S, A * n)
+        after, reward = process.P.reshape(S * A, S) @ bar, process.r.ravel()
+        ratio = (pi / process.mu).ravel()
+        c = {"retrace": np.minimum(1.0, ratio), "tree_backup": pi.ravel(), "importance": ratio, "none": 0.0 * ratio}[
+            trace
+        ]
+        step = np.einsum("kt,tb->ktb", process.P.reshape(S * A, S), process.mu).reshape(S * A, S * A)
+        d = (process.mu / S).ravel()
+    z, M, b = np.zeros((len(pairs), pairs.shape[1])), 0.0, 0.0
+    for _ in range(LENGTH):
+        z = lmbda * GAMMA * c[:, np.newaxis] * z + d[:, np.newaxis] * pairs
+        M, b = M + z.T @ (pairs - GAMMA * after), b + z.T @ reward
+        z, d = step.T @ z, step.T @ d
+    theta = np.linalg.lstsq(np.asarray(M), np.asarray(b), rcond=1e-10)[0]
+    start = phi if trace == "ratios" else np.einsum("sn,sa->san", phi, pi).reshape(S, A * n)
+    return float((start @ theta).mean())
+
+
+def fitted(data: dict[str, Array], phi: Array, process: Process, pi: Array, trace: str, lmbda: float) -> Any:
+    """Fit a model of the value of pi."""
+    s, n = data["states"], len(data["states"]) // (LENGTH + 1)
+    ends = {"episode": np.repeat(np.arange(n), LENGTH + 1), "terminated": np.zeros(len(s), bool)}
+    if trace == "ratios":
+        ratio = (pi / process.mu)[s, data["actions"]]
+        return LSTD(GAMMA, 0.0, 1e-3, fit_intercept=False).fit(phi[s], data["y"], importance_ratio=ratio, **ends)
+    model = LSTDQ(GAMMA, lmbda, trace, 1e-3, fit_intercept=False)
+    mu = process.mu[s, data["actions"]]
+    return model.fit(phi[s], data["y"], actions=data["actions"], target_policy=pi[s], behavior_probability=mu, **ends)
+
+
+def coverage(process: Process, phi: Array, n: int, estimator: tuple[str, float], repeats: int) -> tuple[float, ...]:
+    """Share of the intervals that hold the fixed point, and the truth; half width, bias of the fixed point."""
+    exact, truth = fixed_point(process, phi, process.pi, *estimator), process.value(process.pi)
+    hits, half = np.zeros(2), 0.0
+    for seed in range(repeats):
+        data = process.simulate(n, np.random.default_rng([SEED, n, seed]))
+        model = fitted(data, phi, process, process.pi, *estimator)
+        starts = phi[data["states"][:: LENGTH + 1]] if estimator[0] == "ratios" else None
+        found = policy_value(model, starts)
+        hits += [found.lower <= one <= found.upper for one in (exact, truth)]
+        half += (found.upper - found.lower) / 2
+    return (*(hits / repeats), half / repeats, exact - truth)
+
+
+def together(process: Process, phi: Array, n: int, repeats: int) -> float:
+    """Share of the comparisons of three policies whose intervals all hold the differences of the fixed points."""
+    policies = [(1 - share) * process.mu + share * process.pi for share in (0.0, 0.5, 1.0)]
+    exact = np.array([fixed_point(process, phi, pi, "retrace", 0.9) for pi in policies])
+    hits = 0
+    for seed in range(repeats):
+        data = process.simulate(n, np.random.default_rng([SEED, n, seed]))
+        found = compare_policies([fitted(data, phi, process, pi, "retrace", 0.9) for pi in policies])
+        difference = exact[:, np.newaxis] - exact
+        hits += bool(((found.lower <= difference + 1e-9) & (difference - 1e-9 <= found.upper)).all())
+    return hits / repeats
+
+
+def report(repeats: int) -> str:
+    process = Process.random()
+    features = {"unit vectors": np.eye(S), "coarse": np.column_stack([np.arange(S) / (S - 1), np.ones(S)])}
+    lines = [
+        "| features | episodes | estimator | fixed point | truth | half width | bias of the fixed point |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for (name, phi), n in ((item, n) for item in features.items() for n in EPISODES):
+        for trace, lmbda in ESTIMATORS:
+            title = {"none": "`LSTDQ(0)`", "ratios": "`LSTD(0)`, ratios"}.get(trace) or TITLES[trace].format(lmbda)
+            exact, truth, half, bias = coverage(process, phi, n, (trace, lmbda), repeats)
+            goal = " (goal 0.93–0.97: %s)" % ("met" if 0.93 <= exact <= 0.97 else "missed") if n >= 100 else ""
+            lines.append(f"| {name} | {n} | {title} | {exact:.3f}{goal} | {truth:.3f} | {half:.3f} | {bias:+.3f} |")
+            print(lines[-1], flush=True)
+    shares = [f"{together(process, features['unit vectors'], n, repeats):.3f} ({n} episodes)" for n in EPISODES]
+    lines += ["", f"All three differences of three policies at once, Retrace(0.9), unit vectors: {', '.join(shares)}."]
+    command = " ".join(["python", "benchmarks/policy_intervals.py", "--repeats", str(repeats)])
+    heading = (
+        f"Printed by `{command}` on {datetime.date.today()}: {os.cpu_count()} cores, Python "
+        f"{platform.python_version()}, NumPy {np.__version__}. {repeats} data sets per row; the standard error of a "
+        f"coverage of 0.95 is {np.sqrt(0.95 * 0.05 / repeats):.3f}. The value is {process.value(process.pi):.2f}."
+    )
+    return "\n".join([heading, "", *lines])
+
+
+def main(words: list[str] | None = None, measure: Callable[[int], str] = report) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--repeats", type=int, default=500)
+    parser.add_argument("--write", type=Path, metavar="PAGE", help="replace the table of this page")
+    options = parser.parse_args(words)
+    text = measure(options.repeats)
+    print(text)
+    if options.write is not None:
+        write_between(options.write, "benchmarks/policy_intervals.py", text)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
