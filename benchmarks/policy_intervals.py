@@ -73,7 +73,8 @@ class Process(NamedTuple):
 
 
 def draw(p: Array, random: np.random.Generator) -> NDArray[np.intp]:
-    return np.minimum((random.uniform(size=(len(p), 1)) > p.cumsum(axis=1)).sum(axis=1), p.shape[1] - 1)
+    passed = (random.uniform(size=(len(p), 1)) > p.cumsum(axis=1)).sum(axis=1)
+    return np.asarray(np.minimum(passed, p.shape[1] - 1))
 
 
 def fixed_point(process: Process, phi: Array, pi: Array, trace: str, lmbda: float) -> float:

@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 from lstd.ope import PolicyIteration, StateActionFeatures, lspi
 from pages import write_between
 
-Array = NDArray[np.float64]
+Array = NDArray[Any]
 
 SEED = 51_000
 N_STATES, FAILS, ROWS = 20, 0.1, 5000
@@ -89,10 +89,10 @@ def cart_pole(phi: Callable[[Array], Array], seed: int) -> tuple[PolicyIteration
             after, _, done, _, _ = environment.step(action)
             columns.append((episode, state, action, after, done))
             state = after
-    episodes, states, actions, after, done = (np.array(column) for column in zip(*columns, strict=True))
+    episodes, states, actions, following, ended = (np.array(column) for column in zip(*columns, strict=True))
     data = {
-        "X": phi(states), "y": -1.0 * done, "actions": actions, "X_next": phi(after), "episode": episodes,
-        "terminated": done,
+        "X": phi(states), "y": -1.0 * ended, "actions": actions, "X_next": phi(following), "episode": episodes,
+        "terminated": ended,
     }  # fmt: skip
     found = lspi(data, StateActionFeatures(2), gamma=0.95, alpha=1e-3)
     return found, all(

@@ -19,6 +19,7 @@ import pandas as pd
 
 from lstd import LSTD, LSTDCV, TD, report
 from lstd.mrp import BoyanChain
+from lstd.ope import LSTDQ, compare_policies
 
 ROOT = Path(__file__).parents[2]
 INK = {"light": "#1f2933", "dark": "#e4e7eb"}
@@ -85,8 +86,22 @@ def plots():
         "plot_coefficients": report.plot_coefficients(model),
         "plot_degrees_of_freedom": report.plot_degrees_of_freedom(model),
         "plot_grid": report.plot_grid(model.cv_results_, model.lmbda_, model.alpha_),
+        "plot_policy_values": report.plot_policy_values(policies(X, y + 2.0 * offers * (y > 0), offers, offered, data)),
         "plot_predictions": report.plot_predictions(model, X, y, **data),
     }
+
+
+def policies(X, y, offers, offered, data):
+    """Compare how often to make the second offer."""
+    shares = {"never": 0.0, "half of the time": 0.5, "always": 1.0}
+    models = {
+        name: LSTDQ(gamma=0.8, alpha=0.1).fit(
+            X, y, actions=offers, target_policy=np.full(offered.shape, [1 - share, share]), **data
+        )
+        for name, share in shares.items()
+    }
+    logged = LSTDQ(gamma=0.8, alpha=0.1).fit(X, y, actions=offers, target_policy=offered, **data)
+    return compare_policies(models | {"as it was": logged})
 
 
 def canvas(width, height):

@@ -27,7 +27,7 @@ from lstd.statistics.unused_rewards import count_unused, warn_of_unused
 Array = NDArray[np.float64]
 Places = NDArray[np.intp]
 
-ENTRIES_AT_ONCE = 2**24  # of expected successors at a time, 128 MiB
+ENTRIES_AT_ONCE = 2**22  # of expected successors at a time, 32 MiB
 TRACES = ("retrace", "tree_backup", "importance", "none")
 
 

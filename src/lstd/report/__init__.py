@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from lstd.report.grid_figure import plot_grid
     from lstd.report.influence_figure import plot_blocks, plot_coefficients
     from lstd.report.model_page import write_fit_report
+    from lstd.report.policies_figure import plot_policy_values
     from lstd.report.predictions_figure import plot_predictions
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "plot_coefficients",
     "plot_degrees_of_freedom",
     "plot_grid",
+    "plot_policy_values",
     "plot_predictions",
     "write_fit_report",
 ]
@@ -39,11 +41,12 @@ def __getattr__(name: str) -> Any:  # other pages need neither scikit-learn nor 
         grid_figure,
         influence_figure,
         model_page,
+        policies_figure,
         predictions_figure,
     )
 
     modules = (
         action_figure, calibration_figure, degrees_of_freedom_figure, grid_figure, influence_figure, model_page,
-        predictions_figure,
+        policies_figure, predictions_figure,
     )  # fmt: skip
     return next(getattr(module, name) for module in modules if hasattr(module, name))

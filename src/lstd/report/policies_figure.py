@@ -1,0 +1,84 @@
+"""Values of policies with their intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.container import ErrorbarContainer
+
+from lstd.errors import InvalidInputError
+from lstd.ope.policy_comparison import PolicyComparison
+from lstd.ope.policy_value import PolicyValue
+from lstd.report.style import BLUE, REFERENCE, figure_style, given_axes, new_figure, plain
+
+
+def plot_policy_values(
+    values: PolicyComparison | Mapping[Any, PolicyValue] | Sequence[PolicyValue], *, truth: float | None = None,
+    ax: Axes | None = None,
+) -> ErrorbarContainer:  # fmt: skip
+    """Draw the values of policies with their intervals, the largest value first.
+
+    Of a comparison, policies that the data cannot tell apart from the first one have filled points, and the others open
+    ones.
+
+    Parameters
+    ----------
+    values : PolicyComparison, or dict or sequence of PolicyValue
+        Of :func:`lstd.ope.compare_policies`, :func:`lstd.ope.policy_value` or :func:`lstd.ope.importance_sampling`.
+    truth : float, optional
+        A value to draw a line at, such as the mean return of the policy that logged the data.
+    ax : matplotlib.axes.Axes, optional
+        As in :func:`plot_predictions`.
+
+    Returns
+    -------
+    matplotlib.container.ErrorbarContainer
+
+    Raises
+    ------
+    InvalidInputError
+        When there are no values, or other objects among them.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from lstd.ope import importance_sampling
+    >>> from lstd.report import plot_policy_values
+    >>> X, y, done = np.ones((20, 1)), np.arange(20.0), np.arange(20) % 2 == 1
+    >>> values = {gamma: importance_sampling(X, y, gamma=gamma, terminated=done) for gamma in (0.5, 1.0)}
+    >>> artists = plot_policy_values(values)
+    >>> [label.get_text() for label in artists[0].axes.get_yticklabels()]
+    ['1.0', '0.5']
+    """
+    given, comparison = given_axes(ax), values if isinstance(values, PolicyComparison) else None
+    found = _named(values)
+    order = sorted(found, key=lambda name: -found[name].value)
+    best = set(order) if comparison is None else set(comparison.best)
+    x, low, high = (np.array([getattr(found[name], of) for name in order]) for of in ("value", "lower", "upper"))
+    faces = np.array([name in best for name in order])
+    with figure_style():
+        ax = given[0] if given else new_figure(4.4, 0.9 + 0.28 * max(2, len(order)), "tight").subplots()
+        places = np.arange(len(order))
+        if truth is not None:
+            ax.axvline(truth, color=REFERENCE, linewidth=0.9, zorder=1)
+        artists = ax.errorbar(x, places, xerr=[x - low, high - x], fmt="o", color=BLUE, mfc="white", capsize=2.2)
+        ax.plot(x[faces], places[faces], "o", color=BLUE, zorder=3)
+        ax.set_yticks(places, [plain(str(name), 26) for name in order])
+        ax.set_ylim(len(order) - 0.4, -0.6)
+        ax.set_xlabel(f"value of the policy, {100 * found[order[0]].level:g} % interval")
+    return artists
+
+
+def _named(values: Any) -> dict[Any, PolicyValue]:
+    if isinstance(values, PolicyComparison):
+        return dict(zip(values.names, values.values, strict=True))
+    found = dict(values) if isinstance(values, Mapping) else dict(enumerate(values))
+    if not found or not all(isinstance(one, PolicyValue) for one in found.values()):
+        raise InvalidInputError(
+            "`values` must be a PolicyComparison, or one or more PolicyValue by name or in a list; got "
+            f"{type(values).__name__} of {len(found)}."
+        )
+    return found

@@ -1,0 +1,51 @@
+"""The figure of values of policies shows intervals, order and what the data cannot tell apart."""
+
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+
+from logged_actions import PROCESS
+from lstd.errors import InvalidInputError
+from lstd.ope import LSTDQ, compare_policies, policy_value
+from lstd.report import plot_policy_values
+from tolerances import assert_close
+
+
+@pytest.fixture(scope="module")
+def comparison():
+    data = PROCESS.simulate(60, 5, 1)
+    states = data["X"].argmax(axis=1)
+    policies = {"logged": PROCESS.mu, "target": PROCESS.pi, "worst": np.eye(3)[PROCESS.q.argmin(axis=1)]}
+    return compare_policies(
+        {name: LSTDQ(0.9).fit(**data | {"target_policy": pi[states]}) for name, pi in policies.items()}
+    )
+
+
+def test_policies_are_in_order_with_their_intervals(comparison):
+    ax = Figure().subplots()
+    points, _, (lines,) = plot_policy_values(comparison, truth=0.0, ax=ax)
+    order = comparison.order
+    assert points.axes is ax
+    assert [label.get_text() for label in ax.get_yticklabels()] == [comparison.names[i] for i in order]
+    for i, line in zip(order, lines.get_segments(), strict=True):
+        assert_close(line[:, 0], [comparison.values[i].lower, comparison.values[i].upper], "sums")
+    filled = ax.lines[-1].get_xdata()
+    assert_close(filled, [comparison.values[comparison.names.index(name)].value for name in comparison.best], "sums")
+
+
+def test_values_alone_are_drawn_too(comparison):
+    for values in (comparison.values, dict(enumerate(comparison.values))):
+        assert_close(
+            plot_policy_values(values)[0].get_xdata(), [comparison.values[i].value for i in comparison.order], "sums"
+        )
+
+
+@pytest.mark.parametrize("values", [[], [1.0], {}, {"a": None}])
+def test_other_values_are_refused(values):
+    with pytest.raises(InvalidInputError, match="`values` must be a PolicyComparison"):
+        plot_policy_values(values)
+
+
+def test_a_value_is_one_of_those(comparison):
+    model = LSTDQ(0.9).fit(**PROCESS.simulate(20, 5, 1))
+    assert len(plot_policy_values([policy_value(model)])[0].get_xdata()) == 1
