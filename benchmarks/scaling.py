@@ -16,16 +16,21 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped,unused-ignore]
 
 import out_of_core
-from lstd import LSTDStatistics, fit_chunks
+from lstd import LSTDStatistics, fit_chunks, fit_tables
 from problems import normal_rows
 from ratios import Ratio, in_turn, note, run_alone
 
 HOW = """\
 Files: `lstd.fit_tables` on eight Parquet files of 400 MB in all within 64 MB, in fresh processes, after a fit to a
-small file; all models have the same bits. Chunks: `lstd.fit_chunks` on one warm worker of each kind,
+small file; all models have the same bits. One file of 20 features: `lstd.fit_tables` beside pyarrow, which reads its
+batches in one thread (Parquet); by two jobs beside one (CSV). Chunks: `lstd.fit_chunks` on one warm worker of each,
 which has the data in its memory, beside `from_arrays` and `then` in a loop, BLAS at one thread. Merges: `then` of two
 statistics, beside `from_arrays` of 100 rows, a share of the time of many."""
 FILES_PAGE, PAGE = "out-of-core.md", "cluster-costs.md"
@@ -41,6 +46,7 @@ def ratios(quick: bool = False) -> Iterator[Ratio]:
     """Files by two jobs, chunks by workers, and merges."""
     for n in out_of_core.FEATURES[:1] if quick else out_of_core.FEATURES:
         yield _files(n, 1 if quick else MEGABYTES, 1 if quick else 5)
+    yield from _one_file(1000 if quick else 1_000_000, 1 if quick else 7)
     for n, n_rows, n_chunks in ((10, 1000, 3),) if quick else CHUNKS:
         yield from _chunks(n, n_rows, n_chunks, 2 if quick else 5)
         yield _merges(n, 2 if quick else 15)
@@ -56,6 +62,29 @@ def _files(n: int, megabytes: int, pairs: int) -> Ratio:
         raise RuntimeError(f"fit_tables gave models of different bits for n = {n}")
     one, two = ([pair[i]["seconds"] for pair in found] for i in (0, 1))
     return Ratio(f"`fit_tables`, n = {n}, two jobs beside one", two, one, goal=GOAL, page=FILES_PAGE)
+
+
+def _one_file(n_rows: int, pairs: int) -> Iterator[Ratio]:
+    """A fit to Parquet beside reading it, and to CSV by two jobs beside one."""
+    row, random = np.arange(n_rows), np.random.default_rng(0)
+    columns = {f"x{i}": random.normal(size=n_rows) for i in range(20)} | {"reward": random.normal(size=n_rows)}
+    table = pa.table(columns | {"episode": row // 50, "terminated": row % 50 == 49})
+    with tempfile.TemporaryDirectory() as folder, threadpool_limits(1):
+        parquet, text = f"{folder}/table.parquet", f"{folder}/table.csv"
+        pyarrow.parquet.write_table(table, parquet)
+        pyarrow.csv.write_csv(table, text)
+
+        def fit(path: str, n_jobs: int) -> None:
+            fit_tables(path, **out_of_core.ROLES, **SETTINGS, n_jobs=n_jobs)
+
+        def read() -> None:
+            for _ in pyarrow.parquet.ParquetFile(parquet).iter_batches(use_threads=False):
+                pass
+
+        claim = f"`fit_tables`, a Parquet file of {n_rows} × 20, beside reading it with pyarrow, one thread each"
+        yield Ratio(claim, *in_turn(partial(fit, parquet, 1), read, pairs), cost=True, goal=2.0, page=FILES_PAGE)
+        seconds = in_turn(partial(fit, text, 2), partial(fit, text, 1), pairs)
+        yield Ratio(f"`fit_tables`, a CSV file of {n_rows} × 20, two jobs beside one", *seconds, page=FILES_PAGE)
 
 
 def _chunks(n: int, n_rows: int, n_chunks: int, pairs: int) -> Iterator[Ratio]:

@@ -25,7 +25,6 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from joblib import Parallel, delayed
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
@@ -73,6 +72,8 @@ def select(
         When a parameter breaks a rule, there are too few transitions to hold some out, or no pair has a
         well-conditioned system.
     """
+    from joblib import Parallel, delayed  # takes 0.1 s to import, for the shell
+
     check_finite("X", rows.X)
     full = rows.full
     if full.sum() < 2:
