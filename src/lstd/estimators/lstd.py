@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 
 from lstd.data.check_rows import PerRow
-from lstd.data.checks import check_flag, shown
+from lstd.data.checks import check_flag, check_real, shown
 from lstd.data.rows import Rows, warn_of_breaks
 from lstd.data.seen_ids import episodes_seen
 from lstd.data.settings import ALPHA, GAMMA, LMBDA, VARIANT, Settings
@@ -222,7 +222,7 @@ class LSTD(Predictor):
     def partial_fit(
         self, X: Any, y: ArrayLike, *, episode: PerRow = None, terminated: PerRow = None, X_next: Any = None,
         discount: PerRow = None, importance_ratio: PerRow = None, trace_coefficient: PerRow = None,
-        weight: PerRow = None, groups: PerRow = None,
+        weight: PerRow = None, groups: PerRow = None, forgetting: float = 1.0,
     ) -> Self:  # fmt: skip
         """Continue the stream: the first row is the successor of the last row of the previous chunk.
 
@@ -230,17 +230,25 @@ class LSTD(Predictor):
         the data gives the same model up to rounding. `alpha` and `variant` may change between chunks; `gamma`, `lmbda`
         and `fit_intercept` may not.
 
-        Parameters, errors and warnings are those of :meth:`fit`. MissingTerminationWarning and BrokenEpisodeWarning are
-        each given once per stream. The rows of an episode, and of a group, follow one another, in this chunk and the
-        next ones: an id of either that reappears after others is refused. A model that was loaded knows only the last
-        ids of its stream.
+        MissingTerminationWarning and BrokenEpisodeWarning are each given once per stream. The rows of an episode, and
+        of a group, follow one another, in this chunk and the next ones: an id of either that reappears after others is
+        refused. A model that was loaded knows only the last ids of its stream.
+
+        Parameters
+        ----------
+        X, y, episode, terminated, X_next, discount, importance_ratio, trace_coefficient, weight, groups
+            As in :meth:`fit`, with the same errors and warnings.
+        forgetting : float in (0, 1], default 1.0
+            Factor of the weights of all rows of earlier chunks, in the sums, the blocks of intervals and the effective
+            sample. With 0.9 and a chunk a day, a row of k days ago counts 0.9^k. The ridge term does not fade.
 
         Returns
         -------
         self
         """
         data = (X, y, episode, terminated, X_next, discount, importance_ratio, trace_coefficient, weight, groups)
-        self.model_ = self._extended(vars(self).get("model_"), data)
+        rate = check_real("forgetting", forgetting, 0.0, 1.0, open_low=True)
+        self.model_ = self._extended(vars(self).get("model_"), data, forgetting=rate)
         return self
 
     def fit_statistics(
@@ -294,7 +302,9 @@ class LSTD(Predictor):
         alpha: Any = self.alpha
         return Settings(self.gamma, self.lmbda, alpha, self.variant, self.fit_intercept)
 
-    def _extended(self, before: Model | None, data: tuple[Any, ...], *, sort: bool = False) -> Model:
+    def _extended(
+        self, before: Model | None, data: tuple[Any, ...], *, sort: bool = False, forgetting: float = 1.0
+    ) -> Model:
         """Return the model of the stream so far, if any, and of the next chunk: the arguments of `checked_rows`."""
         settings = self._settings()
         if before is not None:
@@ -313,6 +323,7 @@ class LSTD(Predictor):
             blocks, successor = before.blocks, _successor(before.statistics, rows)
             goes_on = len(rows) > 0 and blocks.total.goes_on_with(rows.first_episode, rows.X_next is not None)
             episodes = episodes_seen(rows, before.episodes, continues=goes_on)
+            blocks = blocks if forgetting == 1.0 else blocks.scaled(forgetting)
         extended = blocks.extended(rows) if len(rows) else blocks
         broken = "breaks" not in warned and warn_of_breaks(rows, settings.lmbda, successor)
         return Model(

@@ -240,6 +240,10 @@ class Blocks:
             [before[i] if i < len(before) else one.merged(others[i - len(before)], begins=begins) for i in kept]
         )
 
+    def scaled(self, factor: float) -> Blocks:
+        """Return the blocks of the same rows with their weights times `factor`."""
+        return replace(self, total=factor * self.total, prefixes=tuple(factor * prefix for prefix in self.prefixes))
+
     def thinned(self, most: int) -> Blocks:
         """Return at most `most` blocks: the smallest neighbours are joined."""
         kept = _kept(self._ends(), most)
