@@ -187,15 +187,15 @@ def purpose(room):
 def house(theme):
     """Draw the rooms of the package by floor; each imports from the floors below it only."""
     levels = [[room for room in rooms if "/" not in room] for rooms in floors()]
-    figure, ax = canvas(8.6, 0.75 * len(levels) + 0.5)
+    figure, ax = canvas(8.6, len(levels) + 0.5)
     for number, rooms in enumerate(levels):
-        y, width = 0.4 + 0.75 * number, 8.2 / len(rooms)
+        y, width = 0.4 + number, 8.2 / len(rooms)
         for k, room in enumerate(rooms):
-            lines = wrapped(purpose(room), int(width * 14))
-            box(ax, 0.3 + k * width, y, width - 0.06, 0.68, theme)
+            lines = wrapped(purpose(room), int(width * 15))
+            box(ax, 0.3 + k * width, y, width - 0.06, 0.93, theme)
             middle = 0.3 + k * width + (width - 0.06) / 2
-            ax.text(middle, y + 0.56, room, ha="center", va="center", color=BLUE[theme], fontsize=10, weight="bold")
-            ax.text(middle, y + 0.23, "\n".join(lines[:3]), ha="center", va="center", fontsize=7)
+            ax.text(middle, y + 0.81, room, ha="center", va="center", color=BLUE[theme], fontsize=10, weight="bold")
+            ax.text(middle, y + 0.35, "\n".join(lines), ha="center", va="center", fontsize=6.4)
     ax.text(0.3, 0.15, "Imports point down.", fontsize=9)
     return figure
 
