@@ -89,6 +89,10 @@ class ProbabilityWarning(LSTDWarning):
     """Given when logged actions are more or less frequent than their probabilities say; the message says how much."""
 
 
+class ChangeWarning(LSTDWarning):
+    """Given when recent errors of a stream are larger than its history allows; the message says what to do."""
+
+
 class NothingToChooseWarning(LSTDWarning):
     """Given when the data do not determine a choice of settings; the message says why, and which are used."""
 

@@ -47,14 +47,16 @@ from lstd._kernels.blocked import (
     valid,
 )
 from lstd._kernels.compilation import kernel
+from lstd._kernels.error_chart import LENGTH, LEVEL, N_CHART, OPEN, REWARD, VALUE, push
 
 # The state is one array. Its rows are these vectors, then four panels with a row per gathered change, then the two
 # matrices, then θ of each reward after the first, then b of these. P = INVERSE − Σ_k Q_kᵀR_k over the rows of the first
 # two panels, Aᵀ = SYSTEM − Σ_k Q_kᵀR_k over those of the others. P_NEXT and NEXT_P are products with INVERSE alone;
 # SCALE is the caller's; RIDGE is the diagonal of R, ALPHA what it is restored to. COUNTS are integers in the same
-# memory, as each array among the arguments of a call takes 50 ns. Vectors after COUNTS are scratch.
-Y, WEIGHTS, TRACE, MOMENT, NEXT, P_NEXT, NEXT_P, SCALE, RIDGE, ALPHA, SCALARS, COUNTS = range(12)
-PHI, P_PHI, PHI_P, CHANGE, LANES = range(12, 17)
+# memory, as each array among the arguments of a call takes 50 ns. CHART, of three vectors, is that of `error_chart`.
+# Vectors after it are scratch.
+Y, WEIGHTS, TRACE, MOMENT, NEXT, P_NEXT, NEXT_P, SCALE, RIDGE, ALPHA, SCALARS, COUNTS, CHART = range(13)
+PHI, P_PHI, PHI_P, CHANGE, LANES = range(16, 21)
 N_VECTORS = LANES + 8
 Q_INVERSE, R_INVERSE, Q_SYSTEM, R_SYSTEM = range(4)
 INVERSE, SYSTEM = range(2)
@@ -67,14 +69,18 @@ N_SCALARS = 7  # of the state between transitions
 # are products with NEXT; transitions so far, the transition to check at, how weights are read, and the number of
 # transitions in which the ridge of each feature is restored once.
 FEATURES, PANEL, OTHERS, WAITING_INVERSE, WAITING_SYSTEM, AHEAD, UPDATES, CHECK_AT, READING, ROTATION = range(10)
-N_COUNTS = 13  # the others are the caller's
+# The transition from which on a block of the stream may end, 0 for none; with episodes, it ends with one. Episodes that
+# are over, and changes of the stream.
+BLOCK_AT, EPISODES, CHANGES = range(10, 13)
+N_COUNTS = 16  # the others are the caller's
 FAST = 0  # the READING that needs no correction
 GROWN = 100.0  # a read-out that may multiply errors by more than this is corrected
 
-# What a transition returns. RESCALE: done, and all is to be divided by g; CHECK: done, and a check is due. After a
+# What a transition returns. RESCALE: done, and all is to be divided by g; MARK: done, and a block ends or the stream
+# has changed; CHECK: done, and a check is due. After a
 # negative code nothing has changed. BAD: an argument is invalid, or so large that the sums would overflow. JUMP: `x` is
 # not the `x_next` of the last transition. ASK: of recorded rows, one that the caller must learn.
-DONE, RESCALE, CHECK = range(3)
+DONE, RESCALE, MARK, CHECK = range(4)
 BAD, JUMP, ASK = -1, -2, -3
 # Kinds of recorded rows: the successor is the next row, or terminal; none is known; the episode is cut off there.
 GOES_ON, TERMINATES, WAITS, IS_CUT = range(4)
@@ -330,6 +336,7 @@ def advance(reward, ratio, state, counts):  # type: ignore[no-untyped-def]
     bootstrap, weight, decay = state[SCALARS, BOOTSTRAP], weight_of(state), decay_of(state)
     ahead = bootstrap - weight * ratio * decay
     denominator = 1.0 + weight * ratio * phi_p - ahead * phi_y
+    note_error(reward, phi_theta, phi_y, state, counts)
     k = counts[WAITING_INVERSE]
     move(
         1.0 / denominator, ratio, weight, decay, bootstrap, reward, phi_y, phi_p, phi_theta,
@@ -338,6 +345,39 @@ def advance(reward, ratio, state, counts):  # type: ignore[no-untyped-def]
     )  # fmt: skip
     counts[WAITING_INVERSE] = k + 1
     return lost_digits(denominator, 1.0 + abs(weight * ratio * phi_p) + abs(ahead * phi_y))
+
+
+@kernel
+def note_error(reward, phi_theta, phi_y, state, counts):  # type: ignore[no-untyped-def]
+    """Add the error of the transition before to the chart, now that the value of its successor is known."""
+    if state[CHART, LENGTH] == 0.0:
+        return
+    here = phi_theta / (1.0 - state[SCALARS, FRACTION] * state[SCALARS, BOOTSTRAP] * phi_y)  # `value` of φ = φ₊
+    if state[CHART, OPEN] == 1.0 and counts[READING] == FAST:
+        error = state[CHART, REWARD] + state[SCALARS, DECAY] * here - state[CHART, VALUE]
+        counts[CHANGES] += abs(error) <= LARGEST and push(error, chart_of(state))
+    state[CHART, VALUE], state[CHART, REWARD], state[CHART, OPEN] = here, reward, 1.0
+
+
+@kernel
+def transposed_system(fraction, state, out):  # type: ignore[no-untyped-def]
+    """Fill `out` (n, n) with the transpose of A − c z φ₊ᵀ, c = fraction · γ₊."""
+    counts, z = counts_of(state), state[TRACE]
+    M, n, c = matrix(state, counts, SYSTEM), counts[FEATURES], fraction * state[SCALARS, BOOTSTRAP]
+    Q, R = panel(state, counts, Q_SYSTEM), panel(state, counts, R_SYSTEM)
+    for j in range(n):
+        out[j] = M[j, :n]
+        if c != 0.0:
+            add(-c * state[NEXT, j], z[:n], out[j])
+        for k in range(counts[WAITING_SYSTEM]):
+            if Q[k, j] != 0.0:
+                add(-Q[k, j], R[k, :n], out[j])
+
+
+@kernel
+def chart_of(state):  # type: ignore[no-untyped-def]
+    """Return a view of the chart of errors."""
+    return state[CHART:PHI].reshape(-1)[:N_CHART]
 
 
 @kernel
@@ -385,8 +425,17 @@ def finish(lost, discount, terminated, state, counts):  # type: ignore[no-untype
     counts[UPDATES] += 1
     if counts[OTHERS] == 0 and state[SCALARS, FORGETTING] != 1.0:
         lost = restore_ridge(state, counts) or lost
+    if terminated:
+        counts[EPISODES] += 1
+        if state[CHART, OPEN] == 1.0 and counts[READING] == FAST:
+            error = state[CHART, REWARD] - state[CHART, VALUE]
+            counts[CHANGES] += abs(error) <= LARGEST and push(error, chart_of(state))
+        state[CHART, OPEN] = 0.0
     if lost or counts[UPDATES] >= counts[CHECK_AT]:
         return CHECK
+    ends = terminated or counts[EPISODES] == 0
+    if state[CHART, LEVEL] > 1.0 or (ends and 0 < counts[BLOCK_AT] <= counts[UPDATES]):
+        return MARK
     return RESCALE if state[SCALARS, GROWTH] >= RESCALED_AT else DONE
 
 
@@ -592,4 +641,5 @@ SIGNATURES = {
     ),
     "value": (_ROW, _STATE),
     "predict": (_ROW, types.float64[::1], _STATE),
+    "transposed_system": (types.float64, _STATE, types.float64[:, ::1]),
 }  # fmt: skip

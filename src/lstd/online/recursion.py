@@ -14,13 +14,17 @@ check.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy import ndarray
 from numpy.typing import NDArray
+from scipy import sparse
 
+from lstd._kernels import error_chart
 from lstd._kernels import recursive_update as kernels
 from lstd._kernels.recursive_update import (
     CHECK_AT,
@@ -38,15 +42,19 @@ from lstd._kernels.recursive_update import (
     WEIGHTS,
     Y,
 )  # fmt: skip
-from lstd.errors import LostDigitsWarning, warn
+from lstd.data.checks import check_flag, check_real, to_real_array
+from lstd.data.feature_matrix import by_name, check_features
+from lstd.errors import ChangeWarning, InvalidInputError, LostDigitsWarning, warn
 from lstd.online.precision import condition_number, factorise, relative_size, scales
 from lstd.online.predictor import OnlinePredictor
-from lstd.online.transition import Array, aligned, compiled, padded
+from lstd.online.stream_blocks import StreamBlocks
+from lstd.online.transition import Array, aligned, check_sparse_row, compiled, padded
+from lstd.statistics.intervals import Influence, Interval
 from lstd.statistics.solve import solve
 
 # Counts that follow the counts of the kernels: the transition of the last check, repairs, and transitions between two
 # checks.
-CHECKED_AT, REPAIRS, INTERVAL = range(kernels.ROTATION + 1, kernels.N_COUNTS)
+CHECKED_AT, REPAIRS, INTERVAL = range(kernels.CHANGES + 1, kernels.N_COUNTS)
 CORRECTED, SOLVED = FAST + 1, FAST + 2
 
 # Each update may add the unit roundoff times the condition number to the error of P. Up to FAST_BELOW, the error stays
@@ -58,6 +66,7 @@ SOLVED_ABOVE, CORRECTABLE = 1e8, 1e-3
 _INVERSE_VECTORS = [WEIGHTS, Y, kernels.P_NEXT, kernels.NEXT_P, kernels.P_PHI, kernels.PHI_P]
 _EPS = float(np.finfo(np.float64).eps)
 _CORRECTIONS = 6
+_SOLVER_STEPS, _SOLVED = 40, 1e-10  # corrections of a system without a block, and the relative size of the last one
 _SHORTEST = 16  # updates between two checks, or n / 8
 
 
@@ -81,7 +90,7 @@ class Recursion(OnlinePredictor):
 
     def __init__(
         self, n_features: int, lmbda: float, alpha: float | Array, variant: str, check_every: int,
-        n_rewards: int | None = None, forgetting: float = 1.0,
+        n_rewards: int | None = None, forgetting: float = 1.0, n_blocks: Any = 0,
     ) -> None:  # fmt: skip
         self.n_features = n = n_features
         self.n_rewards = n_rewards
@@ -102,6 +111,8 @@ class Recursion(OnlinePredictor):
         if not np.all(alpha > 0.0):  # no inverse yet: a check recomputes it once the data determine the weights
             self._counts[READING] = SOLVED
         self._boundary: Array | None = None  # B, from the first truncated end on
+        self._blocks = StreamBlocks(n, n_blocks, forgetting)
+        self._counts[kernels.BLOCK_AT] = self._blocks.next_end
         self._read: tuple[int, float, Array] | None = None  # update, fraction and weights of the last slow reading
         self._compile()
 
@@ -206,7 +217,10 @@ class Recursion(OnlinePredictor):
             if fraction != 0.0:
                 code = self._add_boundary_term(fraction)
         self._scalars[kernels.DECAY] = self._scalars[kernels.BOOTSTRAP] = 0.0
-        return code
+        self._chart[error_chart.OPEN] = 0.0
+        self._counts[kernels.EPISODES] += 1
+        due = 0 < self._counts[kernels.BLOCK_AT] <= self._counts[UPDATES]
+        return max(code, kernels.MARK) if due else code
 
     @np.errstate(all="ignore")  # an overflow shows as NaN
     def _add_boundary_term(self, fraction: float) -> int:
@@ -272,7 +286,28 @@ class Recursion(OnlinePredictor):
 
     # ------------------------------------------------------------ readings
 
-    def predict(self, x: Any) -> Any:
+    def predict(self, x: Any, return_std: bool = False) -> Any:
+        """Predict the value of a row, or of each row of a matrix.
+
+        Parameters
+        ----------
+        x : array-like of shape (n,) or (k, n), sparse matrix, or tuple (indices, values)
+        return_std : bool, default False
+            Whether to return standard errors too, as :meth:`lstd.LSTD.predict` does; see :meth:`predict_interval`.
+
+        Returns
+        -------
+        float or ndarray of shape (k,), or two of them with `return_std`
+            With several rewards of shape (m,) or (k, m).
+
+        Raises
+        ------
+        InvalidInputError
+            When `x` is not finite or has another number of features, or the weights overflowed; with `return_std`, when
+            the stream has too few blocks.
+        """
+        if return_std is not False and check_flag("return_std", return_std):
+            return self.predict(x), self._shaped(x, self.reader._influence().standard_error(self._rows_of(x)))
         if type(x) is ndarray and self._typed:  # no conversion needed
             state = self._state if self._single else self.reader._state
             try:
@@ -287,6 +322,49 @@ class Recursion(OnlinePredictor):
             except Exception:  # arguments of other types are converted below, or raise
                 pass
         return super().predict(x)
+
+    def predict_interval(self, x: Any, level: float = 0.95) -> Interval:
+        """Predict with intervals for what the model would predict with unlimited data of the same kind.
+
+        Parameters
+        ----------
+        x : as in :meth:`predict`
+        level : float in (0, 1), default 0.95
+
+        Returns
+        -------
+        Interval
+            With numbers for one row, arrays of shape (k,) for k rows; with several rewards (m,) or (k, m).
+
+        Raises
+        ------
+        InvalidInputError
+            When an argument breaks a rule, or the stream has too few blocks.
+        """
+        level = check_real("level", level, 0.0, 1.0, open_low=True, open_high=True)
+        phi, predictions = self._rows_of(x), self.predict(x)
+        interval = self.reader._influence().interval(phi, np.reshape(predictions, (phi.shape[0], -1)), level)
+        arrays = {name: value for name, value in vars(interval).items() if name != "level"}
+        return replace(interval, **{name: self._shaped(x, value) for name, value in arrays.items()})
+
+    def _rows_of(self, x: Any) -> Any:
+        """Return features as a matrix, (k, n)."""
+        x = by_name("x", x, self._names)
+        if isinstance(x, tuple):
+            return check_sparse_row("x", x, self.n_features).dense(self.n_features)[np.newaxis]
+        phi = check_features("x", x if sparse.issparse(x) else np.atleast_2d(to_real_array("x", x)))
+        if phi.shape[1] != self.n_features:
+            raise InvalidInputError(
+                f"`x` must have {self.n_features} features, as the estimator has; got shape {phi.shape}."
+            )
+        return phi
+
+    def _shaped(self, x: Any, values: NDArray[Any]) -> Any:
+        """Return values (k, m) in the shape of predictions for `x`."""
+        if self.n_rewards is None:
+            values = values[:, 0]
+        one = isinstance(x, tuple) or (not sparse.issparse(x) and np.ndim(x) == 1)
+        return values[0] if one else values
 
     def _weights(self, fraction: float) -> Array:
         """Read the weights of the variant that subtracts a fraction of the boundary terms."""
@@ -396,6 +474,7 @@ class Recursion(OnlinePredictor):
         counts = self._counts
         if self._scalars[kernels.GROWTH] >= kernels.RESCALED_AT:
             self._rescale()
+        self._mark()
         if code != kernels.CHECK:
             return
         if counts[UPDATES] < counts[CHECK_AT]:  # digits were lost
@@ -406,6 +485,69 @@ class Recursion(OnlinePredictor):
                 counts[CHECK_AT] = min(counts[CHECK_AT], max(counts[UPDATES], counts[CHECKED_AT] + self._shortest()))
         if counts[UPDATES] >= counts[CHECK_AT]:
             self._examine()
+
+    def _mark(self) -> None:
+        """Keep the sums if a block ends here, and warn of a change of the stream."""
+        counts, episodes = self._counts, int(self._counts[kernels.EPISODES])
+        ends = not episodes or self._scalars[kernels.DECAY] == 0.0
+        if ends and 0 < counts[kernels.BLOCK_AT] <= counts[UPDATES]:
+            compiled(kernels, "transposed_system")
+            transposed = np.empty((self.n_features, self.n_features))
+            kernels.transposed_system(0.0 if episodes else 1.0, self._state, transposed)
+            self._blocks.add(self.n_updates, transposed, np.stack([b for _, b in self._columns()]), episodes)
+            counts[kernels.BLOCK_AT] = self._blocks.next_end
+        if self._chart[error_chart.LEVEL] > 1.0:
+            warn(change_message(self._chart, self.n_updates, vars(self).get("forgetting", 1.0)), ChangeWarning)
+            self._begin_chart(*self._chart[[error_chart.LENGTH, error_chart.SKIPPED]])
+
+    def _begin_chart(self, length: float, skipped: float) -> None:
+        """Begin the chart of errors anew, with blocks of this length after this number of errors."""
+        self._chart[:] = 0.0
+        self._chart[[error_chart.LENGTH, error_chart.SKIPPED]] = length, skipped
+
+    @property
+    def drift_(self) -> float:
+        """Size of recent errors over the largest that the stream's own history allows; above 1 it has changed."""
+        return float(self._chart[error_chart.LEVEL])
+
+    @property
+    def _chart(self) -> Array:
+        """View of the chart of errors."""
+        chart: Array = self._state[kernels.CHART : kernels.PHI].reshape(-1)[: error_chart.N_CHART]
+        return chart
+
+    def _influence(self) -> Influence:
+        """Compute the influence of each block of the stream on the weights."""
+        fraction = self._boundary_fraction(self.variant)
+        weights = np.atleast_2d(self._weights(fraction)).T
+        b = np.stack([moment for _, moment in self._columns()], axis=1)
+        usable = self._counts[READING] != SOLVED
+        solver = self._solver(fraction) if usable else None
+        return self._blocks.influence(self._matrix(fraction), b, weights, self._ridge.copy(), self.n_updates, solver)
+
+    def _solver(self, fraction: float) -> Callable[[Array, Array], Array | None]:
+        """Return a solver of systems near A + αI: residuals are corrected by P, in O(n²) each."""
+        n, c, scale = self.n_features, fraction * self._scalars[kernels.BOOTSTRAP], self._state[SCALE]
+        inverse, phi, y = self._inverse(), self._state[NEXT, :n], self._state[Y, :n]
+        if c != 0.0:
+            inverse += np.outer(y * (c / (1.0 - c * float(phi @ y))), phi @ inverse)
+        scale = scale[:n]
+
+        @np.errstate(all="ignore")  # an overflow shows as NaN
+        def solved(M: Array, right: Array) -> Array | None:
+            found, before = inverse @ right, np.inf
+            for _ in range(_SOLVER_STEPS):
+                move = inverse @ (right - M @ found)
+                found += move
+                size = relative_size(move, found, scale)
+                if size <= _SOLVED:
+                    return found
+                if not size <= 0.5 * before:
+                    return None
+                before = size
+            return None
+
+        return solved
 
     @np.errstate(over="ignore", invalid="ignore")  # an overflow of the inverse shows as NaN
     def _rescale(self) -> None:
@@ -419,6 +561,7 @@ class Recursion(OnlinePredictor):
         self._matrices[INVERSE] /= down
         self._panels[kernels.R_SYSTEM] *= down
         self._panels[kernels.R_INVERSE] /= down
+        self._blocks.scale(float(down))
         if self._boundary is not None:
             self._boundary *= down
 
@@ -509,6 +652,20 @@ def rotation(n: int, forgetting: float) -> int:
         return 1
     effective = 1.0 / (1.0 - forgetting)
     return min(max(n, round(effective / 10.0)), max(1, round(effective)))
+
+
+def change_message(chart: Array, n_updates: int, forgetting: Any) -> str:
+    """Say what has changed, and what to do."""
+    which = int(np.argmax(chart[error_chart.UP : error_chart.LARGE + 1]))
+    found = ("rewards higher than predicted", "rewards lower than predicted", "errors larger than before")[which]
+    remedy = "Set `forgetting` below 1 (0.999 keeps about the last 1000 transitions), or begin a new model."
+    if forgetting != 1.0:
+        rate = "some time" if isinstance(forgetting, str) else f"some {1 / (1 - forgetting):.0f} transitions"
+        remedy = f"The model forgets the time before within {rate}; begin a new one if that is too slow."
+    return (
+        f"After {n_updates} updates, recent errors are larger than the stream's own history allows: {found}. The "
+        f"stream has probably changed. {remedy}"
+    )
 
 
 def _panel(n: int) -> int:

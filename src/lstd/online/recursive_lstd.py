@@ -39,6 +39,7 @@ from lstd.online.recorded_rows import OpenEnd, goes_on, learn
 from lstd.online.recursion import Recursion
 from lstd.online.transition import Array, SparseRow
 
+_SHORTEST_BLOCK, _LONGEST_BLOCK = 16, 32  # errors; between them about the 1/(1 − γ) that a return looks ahead
 _ONE = 1.0  # the default of `weight` and `trace_coefficient`, by which a call without them is known
 
 
@@ -72,6 +73,9 @@ class RecursiveLSTD(Recursion):
     n_rewards : int, optional
         Number of rewards per transition, m. :attr:`weights` then has shape (m, n), and predictions a column for each.
         Without it a reward is a number.
+    n_blocks : int or "auto", default "auto"
+        Largest number of blocks of the stream that standard errors come from, 0 for none: each takes 8 n² bytes.
+        "auto" is 64, or as few as fit in 32 MiB, and none if that is fewer than 10. One episode has at most 28.
     check_every : int, optional
         Largest number of updates between two checks, by default the larger of 1000 and 10 n. The first check comes
         after the larger of n and 16 updates. Intervals then double until a check finds lost digits. A check takes
@@ -85,12 +89,17 @@ class RecursiveLSTD(Recursion):
         Effective number of transitions, the sum of their weights f^k.
     forgetting_ : float
         Rate of forgetting of the weights that are read: `forgetting`, or the rate chosen by "auto".
+    drift_ : float
+        Size of recent errors over the largest that the stream's own history allows. Above 1 a ChangeWarning is given,
+        and the history begins anew; 0 until there is one, of some 100 blocks of 16 to 32 transitions.
 
     Warns
     -----
     LostDigitsWarning
         By :meth:`update`, when lost digits made it recompute the inverse, or when weights are solved for from now on
         because the system is ill-conditioned. Do not repeat the update: it was learned.
+    ChangeWarning
+        By :meth:`update`, when recent errors say that the stream has changed.
     BrokenEpisodeWarning
         By :meth:`update`, once, before learning, when `x` differs from the last `x_next` within an episode.
     IllConditionedWarning
@@ -116,6 +125,10 @@ class RecursiveLSTD(Recursion):
 
     Within an episode, `x_next` should be the next `x`. Otherwise each transition counts with its own two rows, as with
     `X_next` of the batch estimator, and the trace continues. The usual cause is a forgotten ``truncated=True``.
+
+    Standard errors are those of :class:`lstd.LSTD`, from the sums up to the ends of blocks of the stream, kept in
+    O(n²) once a block; with forgetting, from blocks of its effective sample. A reading corrects one solution per block
+    by the inverse, in O(n²).
 
     Updates from several threads at once are not safe.
 
@@ -146,6 +159,7 @@ class RecursiveLSTD(Recursion):
         *,
         forgetting: float | str = 1.0,
         n_rewards: int | None = None,
+        n_blocks: int | str = "auto",
         check_every: int | None = None,
     ) -> None:
         n = check_integer("n_features", n_features, 1)
@@ -159,8 +173,11 @@ class RecursiveLSTD(Recursion):
             check_integer("check_every", every, 1),
             None if n_rewards is None else check_integer("n_rewards", n_rewards, 1),
             _check_rate(forgetting),
+            n_blocks,
         )
-        self.forgetting = forgetting
+        self.forgetting, self.n_blocks = forgetting, n_blocks
+        length = round(min(max(_SHORTEST_BLOCK, 1.0 / max(1.0 - self.gamma, 1e-9)), _LONGEST_BLOCK))
+        self._begin_chart(length, 10 * max(n, length))
         self._warned = False
         self._open: OpenEnd | None = None  # of the rows of `partial_fit`,
         self._episodes: Any = None  # and the ids of their episodes
@@ -171,9 +188,11 @@ class RecursiveLSTD(Recursion):
         if not self._single:
             settings, tried = (self.gamma, self.lmbda, self.alpha, self.variant), rates(n, self.gamma)
             self._rates = [
-                RecursiveLSTD(n, *settings, forgetting=f, n_rewards=n_rewards, check_every=check_every)
+                RecursiveLSTD(n, *settings, forgetting=f, n_rewards=n_rewards, n_blocks=n_blocks, check_every=every)
                 for f in tried[:-1]
             ]
+            for model in self._rates:
+                model._begin_chart(0, 0)  # the errors of one are enough
             self._choice = RateChoice(self.gamma, len(tried), n_rewards or 1)
 
     # ------------------------------------------------------------ learning
@@ -444,6 +463,8 @@ class RecursiveLSTD(Recursion):
             "check_every": np.array(self.check_every),
             "warned": np.array(self._warned),
             "boundary": np.zeros((0, 0)) if self._boundary is None else self._boundary.copy(),
+            "chart": self._chart.copy(),
+            **self._blocks.packed(),
             **snapshots.packed_end(self._open, self.n_updates, self.n_features),
             **{name: view.copy() for name, view in self._views().items()},
             **snapshots.packed_rates([model.snapshot() for model in self._rates], self._choice),
@@ -477,14 +498,16 @@ class RecursiveLSTD(Recursion):
         gamma, lmbda, forgetting = state["parameters"].tolist()
         parameters = gamma, lmbda, alpha if alpha.ndim else float(alpha), str(state["variant"])
         n_rewards = None if state["others"].ndim == 1 else state["others"].shape[1] + 1
-        n = state["vectors"].shape[1]
+        n, blocks = state["vectors"].shape[1], "auto" if state["blocks"][0] < 0.0 else int(state["blocks"][0])
         rate = "auto" if np.isnan(forgetting) else forgetting
-        model = cls(n, *parameters, forgetting=rate, n_rewards=n_rewards, check_every=every)
+        model = cls(n, *parameters, forgetting=rate, n_rewards=n_rewards, n_blocks=blocks, check_every=every)
         if state["panels"].shape[1] != model._panels.shape[1]:
             raise snapshots.not_a_snapshot(f"'panels' has shape {state['panels'].shape}")
         for name, view in model._views().items():
             view[...] = state[name]
         model._boundary = state["boundary"].copy() if state["boundary"].size else None
+        model._chart[:] = state["chart"]
+        model._blocks.unpack(state)
         model._warned = bool(state["warned"])
         model._open = snapshots.unpacked_end(state, n_rewards)
         if model._choice is not None:

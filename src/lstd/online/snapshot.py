@@ -9,15 +9,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lstd._kernels import recursive_update as kernels
+from lstd._kernels.error_chart import N_CHART
 from lstd.errors import InvalidInputError
 from lstd.online.rate_choice import RateChoice
 from lstd.online.recorded_rows import OpenEnd
 from lstd.online.recursion import INTERVAL, SOLVED
 from lstd.online.transition import SparseRow
 
-VERSION = 6
+VERSION = 7
 _NUMBERS = (
     "parameters", "alpha", "vectors", "panels", "matrices", "boundary", "scalars", "others", "end", "end_x",
+    "chart", "blocks", "block_matrices", "block_moments",
 )  # fmt: skip
 _KINDS = {"version": "iu", "variant": "U", "check_every": "iu", "warned": "b", "counts": "iu", "end_episode": "U"}
 _KINDS |= dict.fromkeys(_NUMBERS, "f")
@@ -53,6 +55,11 @@ def check_snapshot(snapshot: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
     m = arrays["others"].shape[1] + 1 if arrays["others"].ndim > 1 else 1
     if arrays["end"].shape not in ((0,), (2,), (6 + m,)) or arrays["end_x"].shape not in ((0,), (n,)):
         raise not_a_snapshot(f"'end' has shape {arrays['end'].shape}")
+    kept = max(0, arrays["blocks"].size - 3)
+    shapes |= {
+        "chart": (N_CHART,), "blocks": (3 + kept,), "block_matrices": (kept, n, n) if kept else (0, 0, 0),
+        "block_moments": (kept, m, n) if kept else (0, 0, 0),
+    }  # fmt: skip
     for name, shape in shapes.items():
         if arrays[name].shape != shape:
             raise not_a_snapshot(f"{name!r} has shape {arrays[name].shape}, not {shape}")
@@ -90,6 +97,7 @@ def _check_values(arrays: Mapping[str, NDArray[Any]]) -> None:
     sums = {
         "others": arrays["others"], "vectors": vectors[_SUMS],
         "matrices": arrays["matrices"][kernels.SYSTEM], "boundary": arrays["boundary"],
+        **{name: arrays[name] for name in ("blocks", "block_matrices", "block_moments", "chart")},
         "panels": arrays["panels"][2:, : arrays["counts"][kernels.WAITING_SYSTEM]],
     }  # fmt: skip
     for name, values in sums.items():

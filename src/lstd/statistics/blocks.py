@@ -30,7 +30,7 @@ from lstd.statistics.statistics import LSTDStatistics, check_sums, totals
 from lstd.statistics.threads import one_blas_thread
 
 _MOST = 64  # blocks: more would narrow the intervals by 2 %, 32 would widen them by 6 %
-_MOST_OF_ROWS = 28  # blocks of one episode: short ones depend on their neighbours
+MOST_OF_ROWS = 28  # blocks of one episode: short ones depend on their neighbours
 _FEWEST = 10  # blocks that are worth their memory
 _BYTES = 2**28  # of all prefix sums
 
@@ -267,7 +267,7 @@ def _kept(ends: Sequence[int], most: int) -> list[int]:
 
 def _most(limit: int, by_episode: bool) -> int:
     """Return the largest number of blocks."""
-    return limit if by_episode else min(limit, _MOST_OF_ROWS)
+    return limit if by_episode else min(limit, MOST_OF_ROWS)
 
 
 def default_limit(n_features: int, n_bytes: int = _BYTES) -> int:

@@ -28,9 +28,10 @@ themselves may lie outside.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,7 +48,7 @@ Array = NDArray[np.float64]
 
 SCALES = ("identity", "log", "logit")
 FEW = 5.0  # degrees of freedom below which a prediction is flagged
-_FEWEST = 5  # groups or episodes
+FEWEST_BLOCKS = _FEWEST = 5  # blocks, and groups or episodes
 _FEWEST_ROWS = 20  # of one episode
 _HEAVY = 10.0  # chosen on simulated streams, and confirmed on others
 _TINY = 2.0**-20  # ridge coefficient that changes no relevant digit, in units of the mean square of a feature
@@ -217,45 +218,96 @@ def influence_of(
         When there are no blocks, or too few episodes or rows.
     """
     _check_blocks(blocks)
-    A, b = blocks.total.matrix(variant), blocks.total.b
+    of_block = variant if blocks.by_episode else "boyan"
+    sums = BlockSums(
+        blocks.total.matrix(variant), blocks.total.b,
+        _Each(lambda e: blocks.prefixes[e].matrix(of_block), len(blocks.prefixes)),
+        [prefix.b for prefix in blocks.prefixes], blocks.shares, blocks.total.n_transitions,
+    )  # fmt: skip
+    influence = influence_from(sums, weights, ridge, intercept=intercept, threads=threads)
+    return replace(influence, marks=blocks.marks)
+
+
+class _Each(Sequence[Array]):
+    """A sequence whose items are computed when they are read."""
+
+    def __init__(self, item: Callable[[int], Array], length: int) -> None:
+        self._item, self._length = item, length
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __getitem__(self, e: Any) -> Any:
+        return self._item(e)
+
+
+class BlockSums(NamedTuple):
+    """Sums over all data, and up to the end of each block but the last."""
+
+    A: Array  # (n, n)
+    b: Array  # (n, m)
+    matrices: Sequence[Array]  # (n, n) each
+    moments: Sequence[Array]  # (n, m) each
+    shares: Array  # (E,)
+    n_transitions: int
+
+
+Solver = Callable[[Array, Array], Array | None]  # from M (n, n) and right sides (n, m) to M⁻¹ of these, or None
+
+
+def influence_from(
+    sums: BlockSums, weights: Array, ridge: Array, *, intercept: bool = False, threads: int | None = None,
+    solver: Solver | None = None,
+) -> Influence:  # fmt: skip
+    """Compute the influence of each block from sums, as :func:`influence_of` does; `solver` may be faster."""
+    A, b = sums.A, sums.b
     penalty = np.ones(len(A))
     penalty[len(A) - intercept :] = 0.0
     kept = slice(len(A) - (intercept and not ridge.any() and ones_left_out(A, b)))
-    vectors, shift = np.zeros((len(blocks.shares), *weights.T.shape)), np.zeros(weights.T.shape)
-    A, b, weights, ridge, penalty = A[kept, kept], b[kept], weights[kept], ridge[kept], penalty[kept]
+    vectors, shift = np.zeros((len(sums.shares), *weights.T.shape)), np.zeros(weights.T.shape)
+    A, weights, ridge, penalty = A[kept, kept], weights[kept], ridge[kept], penalty[kept]
     threads = min(threads or blas_threads(), max(1, _BYTES // (48 * len(A) ** 2)))  # each holds six matrices
     with one_blas_thread():
-        shift[:, kept] = solve(A, ridge[:, np.newaxis] * weights, ridge, penalty=penalty, warn=False).weights.T
-        vectors[..., kept], singular = _vectors(blocks, A, weights, ridge, penalty, variant, threads)
+        shift[:, kept] = _solved(A, ridge[:, np.newaxis] * weights, ridge, penalty, solver).weights.T
+        vectors[..., kept], singular = _vectors(sums, weights, ridge, penalty, threads, solver)
         if singular:  # a feature occurs in one block only: a tiny ridge makes its whole weight uncertain
-            square = abs(float(np.trace(A))) / (len(A) * max(1, blocks.total.n_transitions))
+            square = abs(float(np.trace(A))) / (len(A) * max(1, sums.n_transitions))
             ridge = ridge + _TINY * square * penalty
-            weights = solve(A, b, ridge, penalty=penalty, warn=False).weights
-            vectors[..., kept], _ = _vectors(blocks, A, weights, ridge, penalty, variant, threads)
-    return Influence(vectors, shift, blocks.shares, intercept, blocks.marks)
+            weights = solve(A, b[kept], ridge, penalty=penalty, warn=False).weights
+            vectors[..., kept], _ = _vectors(sums, weights, ridge, penalty, threads)
+    return Influence(vectors, shift, sums.shares, intercept, np.zeros((len(sums.shares), 2), np.uint64))
+
+
+def _solved(A: Array, right: Array, ridge: Array, penalty: Array, solver: Solver | None = None) -> Solution:
+    """Solve (A + diag(ridge)) x = right."""
+    if solver is not None:
+        M = A.copy()
+        M[np.diag_indices_from(M)] += ridge
+        if (found := solver(M, right)) is not None:
+            return Solution(found, 1.0, False)
+    return solve(A, right, ridge, penalty=penalty, warn=False)
 
 
 def _vectors(
-    blocks: Blocks, A: Array, weights: Array, ridge: Array, penalty: Array, variant: str, threads: int
+    sums: BlockSums, weights: Array, ridge: Array, penalty: Array, threads: int, solver: Solver | None = None
 ) -> tuple[Array, bool]:
     """q_e of shape (E, m, n) of the first n features, and whether a system without a block was singular."""
-    kept = slice(len(A))
-    b = blocks.total.b[kept]
-    shares, rest = blocks.shares, b - A @ weights
+    kept = slice(len(weights))
+    A, b, shares = sums.A[kept, kept], sums.b[kept], sums.shares
+    rest = b - A @ weights
 
     def until(e: int) -> tuple[Array, Array]:
         """A and b of the data up to the end of a block."""
-        if e == len(blocks.prefixes):
+        if e == len(sums.moments):
             return A, b
-        matrix = blocks.prefixes[e].matrix(variant if blocks.by_episode else "boyan")
-        return matrix[kept, kept], blocks.prefixes[e].b[kept]
+        return sums.matrices[e][kept, kept], sums.moments[e][kept]
 
     def without(e: int) -> Solution:
         A_e, b_e = until(e)
         if e:
             A_before, b_before = until(e - 1)
             A_e, b_e = A_e - A_before, b_e - b_before
-        return solve(A - A_e, b_e - A_e @ weights - shares[e] * rest, ridge, penalty=penalty, warn=False)
+        return _solved(A - A_e, b_e - A_e @ weights - shares[e] * rest, ridge, penalty, solver)
 
     if len(A) < _FEATURES_FOR_THREADS or threads == 1:
         solutions = [without(e) for e in range(len(shares))]

@@ -1,0 +1,130 @@
+"""Standard errors in a stream are those of the batch estimator on the same rows and blocks."""
+
+from __future__ import annotations
+
+import copy
+
+import numpy as np
+import pytest
+
+from lstd import LSTD, LSTDStatistics, RecursiveLSTD
+from lstd.errors import InvalidInputError
+from tolerances import assert_close
+
+N = 5
+
+
+def rows(n_rows, seed=0):
+    random = np.random.default_rng(seed)
+    X = np.column_stack([random.normal(size=(n_rows, N - 1)), np.ones(n_rows)])
+    return X, X[:, 0] + random.normal(size=n_rows)
+
+
+@pytest.mark.parametrize("variant", ["boyan", "mixed", "uncorrected"])
+@pytest.mark.parametrize("n_rows", [300, 2500])
+def test_one_stream_has_the_blocks_and_the_errors_of_the_batch(variant, n_rows):
+    X, y = rows(n_rows)
+    model = RecursiveLSTD(N, 0.9, variant=variant).partial_fit(X, y)
+    batch = LSTD(0.9, variant=variant, fit_intercept=False).fit(X, y)
+    if n_rows == 300:  # blocks of a short stream are longer than the batch's
+        batch = LSTD(0.9, variant=variant, fit_intercept=False, n_blocks=10).fit(X, y)
+    for found, expected in zip(
+        model.predict(X[:7], return_std=True), batch.predict(X[:7], return_std=True), strict=True
+    ):
+        assert_close(found, expected, "solve")
+    one, other = model.predict_interval(X[0], level=0.9), batch.predict_interval(X[:1], level=0.9)
+    for name in ("prediction", "lower", "upper", "standard_error", "degrees_of_freedom", "shift"):
+        assert_close(getattr(one, name), getattr(other, name)[0], "solve")
+
+
+@pytest.mark.parametrize(("cut_off", "tolerance"), [(False, "solve"), (True, "shares")])
+@pytest.mark.parametrize("variant", ["boyan", "mixed", "uncorrected"])
+def test_episodes_have_the_errors_of_the_batch_on_the_same_blocks(variant, cut_off, tolerance):
+    """Blocks of 32 transitions or more that end with an episode; half of the episodes are cut off, or none."""
+    n_rows, length = 640, 8
+    X, y = rows(n_rows)
+    episode = np.arange(n_rows) // length
+    terminated = (np.arange(n_rows) % length == length - 1) & (episode % 2 == 0 if cut_off else True)
+    y[(np.arange(n_rows) % length == length - 1) & ~terminated] = 0.0
+    model = RecursiveLSTD(N, 0.9, variant=variant)
+    model.partial_fit(X, y, episode=episode, terminated=terminated)
+    model.partial_fit(X[:1], y[:1], episode=[-1], terminated=[False])  # the last episode is over
+    parts, first = [], 0
+    transitions = np.cumsum(np.where((np.arange(n_rows) % length == length - 1) & ~terminated, 0, 1))
+    for end in [*model.snapshot()["blocks"][3:].astype(int), int(transitions[-1])]:
+        stop = (int(np.searchsorted(transitions, end)) // length + 1) * length
+        if stop > first:
+            part = slice(first, stop)
+            settings = {"gamma": 0.9, "lmbda": 0.9, "episode": episode[part], "terminated": terminated[part]}
+            parts.append(LSTDStatistics.from_arrays(X[part], y[part], **settings))
+        first = stop
+    batch = LSTD(0.9, variant=variant, fit_intercept=False).fit_statistics(parts)
+    assert len(parts) >= 10
+    assert_close(model.predict(X[:5]), batch.predict(X[:5]), "solve")
+    assert_close(model.predict(X[:5], return_std=True)[1], batch.predict(X[:5], return_std=True)[1], tolerance)
+
+
+def test_several_rewards_and_one_row_have_their_shapes():
+    X, y = rows(500)
+    model = RecursiveLSTD(N, 0.9, n_rewards=2).partial_fit(X, np.column_stack([y, 2.0 * y]))
+    _, errors = model.predict(X[:3], return_std=True)
+    assert errors.shape == (3, 2)
+    assert_close(errors[:, 1], 2.0 * errors[:, 0], "solve")
+    assert model.predict_interval(X[0]).lower.shape == (2,)
+
+
+def test_with_forgetting_errors_are_of_the_effective_sample():
+    """As after a stream of 1/(1 − f) · (1 + f)/… transitions: neither those of all, nor shrinking."""
+    X, y = rows(20_000)
+    model, found = RecursiveLSTD(N, 0.9, forgetting=0.998), []
+    for first in range(0, len(X), 5000):
+        model.partial_fit(X[first : first + 5000], y[first : first + 5000])
+        found.append(model.predict(X[:200], return_std=True)[1].mean())
+    batch = LSTD(0.9, fit_intercept=False).fit(X[:1000], y[:1000])  # as many as 1/Σ w² for weights f^k
+    expected = batch.predict(X[:200], return_std=True)[1].mean()
+    assert 0.7 < np.mean(found) / expected < 1.4
+    assert len(model.snapshot()["blocks"]) - 3 <= 28
+
+
+def test_a_copy_and_a_snapshot_have_the_same_errors():
+    X, y = rows(900)
+    model = RecursiveLSTD(N, 0.9).partial_fit(X, y)
+    again = RecursiveLSTD.restore(model.snapshot())
+    other = copy.copy(model)
+    other.partial_fit(X, y)
+    for one in (again, model):
+        assert np.array_equal(one.predict(X[:3], return_std=True)[1], model.predict(X[:3], return_std=True)[1])
+    assert again.partial_fit(X, y).predict(X[0], return_std=True) == other.predict(X[0], return_std=True)
+
+
+def test_a_refused_chunk_leaves_the_blocks_as_they_were():
+    X, y = rows(900)
+    model = RecursiveLSTD(N, 0.9).partial_fit(X, y)
+    before = model.predict(X[:3], return_std=True)[1]
+    y[500] = 1e300
+    with pytest.raises(InvalidInputError):
+        model.partial_fit(X, y)
+    assert np.array_equal(model.predict(X[:3], return_std=True)[1], before)
+
+
+@pytest.mark.parametrize(
+    ("settings", "n_rows", "message"),
+    [
+        ({}, 100, "at least 5 blocks of the stream, 32 transitions each; there are 4"),
+        ({"n_blocks": 0}, 500, "`n_blocks` of at least 10; the model keeps 0"),
+    ],
+)
+def test_too_few_blocks_are_refused(settings, n_rows, message):
+    X, y = rows(n_rows)
+    model = RecursiveLSTD(N, 0.9, **settings).partial_fit(X, y)
+    with pytest.raises(InvalidInputError, match=message):
+        model.predict(X[0], return_std=True)
+    with pytest.raises(InvalidInputError, match=message):
+        model.predict_interval(X[0])
+
+
+@pytest.mark.parametrize("level", [0.0, 1.0, "x"])
+def test_a_level_that_is_none_is_refused(level):
+    X, y = rows(400)
+    with pytest.raises(InvalidInputError, match="`level`"):
+        RecursiveLSTD(N, 0.9).partial_fit(X, y).predict_interval(X[0], level=level)
