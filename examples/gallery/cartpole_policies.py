@@ -1,0 +1,78 @@
+"""
+Is the steadier controller better? CartPole
+===========================================
+
+A cart balances a pole under a controller that acts at random eight times in ten. Would a steadier one, at random six
+times in ten, keep the pole up for longer, and by how much? LSTD of action values answers from the log alone. The
+baseline is per-decision importance sampling with weights: its products of ratios grow with the length of an episode.
+"""
+
+import gymnasium
+import matplotlib.pyplot as plt
+import numpy as np
+
+from lstd import Trajectories
+from lstd.ope import LSTDQ, importance_sampling, policy_value
+
+gamma, gains = 0.98, np.array([0.05, 0.1, 1.0, 0.5])
+
+
+def controller(epsilon):
+    """Return a policy that pushes to where the pole falls, and at random with chance epsilon."""
+    return lambda X: np.eye(2)[(X @ gains > 0.0).astype(int)] * (1.0 - epsilon) + epsilon / 2.0
+
+
+def run(epsilon, n_episodes, seed):
+    random, policy = np.random.default_rng(seed), controller(epsilon)
+
+    def act(observation):
+        p = policy(observation[np.newaxis])[0]
+        action = int(random.random() < p[1])
+        return action, p[action]
+
+    with gymnasium.make("CartPole-v1", max_episode_steps=200) as env:
+        return Trajectories.from_gymnasium(env, act, n_episodes=n_episodes, seed=seed)
+
+
+# %%
+# The value is the discounted number of steps until the pole falls. The steadier one is run only to know the truth.
+
+log, target = run(0.8, 200, seed=0), controller(0.6)
+truth = importance_sampling(**run(0.6, 300, seed=1).to_arrays(), gamma=gamma)
+print(f"truth {truth.value:.1f}, from {truth.lower:.1f} to {truth.upper:.1f}")
+
+# %%
+# Features are bumps around 60 logged states, and what the controllers look at. Squares cannot follow the values.
+
+scale = log.X.std(axis=0)
+centres = log.X[np.random.default_rng(0).choice(len(log), 60, replace=False)]
+
+
+def bumps(X):
+    distance = (((X[:, np.newaxis] - centres) / scale) ** 2).sum(axis=2)
+    return np.column_stack([np.exp(-0.5 * distance), X @ gains > 0.0, np.abs(X @ gains)])
+
+
+def squares(X):
+    scaled, (i, j) = np.column_stack([np.ones(len(X)), X / scale]), np.triu_indices(5)
+    return scaled[:, i] * scaled[:, j]
+
+
+def estimates(episodes):
+    part = log[log.episode < episodes]
+    arrays, logged = part.to_arrays(), {"actions": part.actions, "behavior_probability": part.behavior_probability}
+    rows, X = arrays | logged | {"target_policy": target(part.X)}, part.X
+    yield "LSTDQ(0.5), bumps", policy_value(LSTDQ(gamma, 0.5, alpha=0.01).fit(**rows | {"X": bumps(X)}))
+    yield "LSTDQ(0.5), squares", policy_value(LSTDQ(gamma, 0.5, alpha=0.01).fit(**rows | {"X": squares(X)}))
+    yield "baseline: importance sampling", importance_sampling(**rows, gamma=gamma, estimator="wpdis")
+
+
+fig, ax = plt.subplots(figsize=(8, 4.5), layout="constrained")
+for k, episodes in enumerate((25, 50, 100, 200)):
+    for i, (name, found) in enumerate(estimates(episodes)):
+        print(f"{episodes:4} episodes  {name:30} {found.value:6.1f}, from {found.lower:.1f} to {found.upper:.1f}")
+        bars = [[found.value - found.lower], [found.upper - found.value]]
+        ax.errorbar(k + 0.15 * (i - 1), found.value, bars, fmt="o", color=f"C{i}", capsize=4, label=None if k else name)
+ax.axhspan(truth.lower, truth.upper, color="0.8", label="truth: the steadier controller itself")
+ax.set(xticks=range(4), xticklabels=(25, 50, 100, 200), xlabel="logged episodes", ylabel="value, 95 % interval")
+_ = ax.legend()
