@@ -476,9 +476,9 @@ def sweep_entry(name, features_name, algorithm, lmbda, alpha, run_seed, n_steps=
 
 
 def influence(matrices, vectors, theta, ridge, units):
-    """q_e = √(1 − w_e) (S − A_e)⁻¹ (g_e − w_e Σ g) of stretches, (E, n), from A and b of what came before their ends.
+    """q_e = √(1 − w_e) (S − A_e)⁻¹ (g_e − w_e Σ g) of blocks, (E, n), from A and b of what came before their ends.
 
-    `units` is how many units each stretch has; w_e their shares.
+    `units` is how many rows or episodes each block has; w_e their shares.
     """
     S, shares = matrices[-1] + np.diag(ridge), np.array(units) / np.sum(units)
     total = vectors[-1] - matrices[-1] @ theta
@@ -548,9 +548,9 @@ def degrees_of_freedom(u, shares):
 
 
 def td_error_scores(phi, rewards, theta, lmbda, discounts, edges):
-    """g_e = Σ z_t δ_t of Boyan's estimator over the transitions of each stretch, (E, n); literal.
+    """g_e = Σ z_t δ_t of Boyan's estimator over the transitions of each block, (E, n); literal.
 
-    `phi` (T + 1, n); stretch e has the transitions edges[e] ≤ t < edges[e + 1].
+    `phi` (T + 1, n); block e has the transitions edges[e] ≤ t < edges[e + 1].
     """
     phi, discounts, _ = _stream(phi, discounts, None)
     scores = []

@@ -124,11 +124,11 @@ def test_chunks_make_no_difference(data, stream, limit):
         assert_close(getattr(parts, name), getattr(whole, name), "solve")
 
 
-def test_scores_of_stretches_are_sums_of_temporal_difference_errors():
+def test_scores_of_blocks_are_sums_of_temporal_difference_errors():
     random = np.random.default_rng(0)
     X, y = random.normal(size=(41, 2)), random.normal(size=41)
     model = LSTD(0.9, 0.7, ALPHA, fit_intercept=False, n_blocks=16).fit(X, y)
-    edges = [0, *range(3, 40, 4), 40]  # a stretch begins with the transition that leads to its first row
+    edges = [0, *range(3, 40, 4), 40]  # a block begins with the transition that leads to its first row
     scores = naive.td_error_scores(X, y[:-1], model.coef_, 0.7, 0.9, edges)
     changes = np.array([naive.td_error_scores(X, 0 * y[:-1], -row, 0.7, 0.9, edges) for row in np.eye(2)])
     A = changes.sum(axis=1).T

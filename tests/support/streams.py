@@ -152,13 +152,13 @@ def definition(stream, variant):
             r, leaving, rho, coefficient, weight = r[:-1], leaving[:-1], rho[:-1], coefficient[:-1], weight[:-1]
         else:
             X = np.vstack([X, np.zeros(n)])  # the terminal state
-        stretch = (stream.lmbda * coefficient, np.append(0.0, leaving), rho, weight)
+        given = (stream.lmbda * coefficient, np.append(0.0, leaving), rho, weight)
         if stream.X_next is not None:
-            A += matrix_with_successors(X, stream.X_next[rows], *stretch, variant, stream.lmbda)
+            A += matrix_with_successors(X, stream.X_next[rows], *given, variant, stream.lmbda)
         else:
             share = {"share": stream.lmbda} if variant == "mixed" else {}
-            A += naive.MATRIX[variant](X, *stretch, **share)
-        b += naive.vector_b(X, r, *stretch)
+            A += naive.MATRIX[variant](X, *given, **share)
+        b += naive.vector_b(X, r, *given)
     return A, b
 
 

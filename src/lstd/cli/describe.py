@@ -85,21 +85,25 @@ def _choice(model: Model) -> Iterator[str]:
 def _checks(model: Model) -> Iterator[str]:
     if model.checks is None:
         return
-    from lstd.estimators.check_results import two_digits
-
     bias, misfit = model.checks.bias, model.checks.misfit
     if isinstance(bias, str):
         yield f"  bias        not checked. {bias}"
     else:
-        p, difference = min(np.atleast_1d(bias.p_value)), two_digits(max(np.atleast_1d(bias.difference)))
-        found = "found" if np.any(bias.biased) else "none found"
-        yield f"  bias        {found}: predictions differ by {difference} from those with lmbda 1 (p = {p:.2g})"
+        found, difference, p = _found(bias.biased, bias.difference, bias.p_value)
+        yield f"  bias        {found}: predictions differ by {difference} from those with lmbda 1 (p = {p})"
     if isinstance(misfit, str):
         yield f"  misfit      not checked. {misfit}"
     else:
-        p, systematic = min(np.atleast_1d(misfit.p_value)), two_digits(max(np.atleast_1d(misfit.systematic)))
-        found = "found" if np.any(misfit.misfit) else "none found"
-        yield f"  misfit      {found}: {systematic} of returns is beyond weighted sums of features (p = {p:.2g})"
+        found, systematic, p = _found(misfit.misfit, misfit.systematic, misfit.p_value)
+        yield f"  misfit      {found}: {systematic} of returns is beyond weighted sums of features (p = {p})"
+
+
+def _found(flagged: Any, size: Any, p_value: Any) -> tuple[str, str, str]:
+    """The outcome of a check over all rewards: found or not, the largest size and the smallest p-value."""
+    from lstd.estimators.check_results import two_digits
+
+    words = "found" if np.any(flagged) else "none found"
+    return words, two_digits(float(np.max(size))), f"{np.min(p_value):.2g}"
 
 
 def _n_blocks(model: Model) -> int | None:

@@ -13,12 +13,22 @@ from lstd.cli.interruption import advise
 from lstd.cli.options import (
     DATA_HELP,
     NAMES,
+    AllOthers,
     Coefficient,
     Discount,
+    Episode,
+    Exclude,
+    Features,
+    Gamma,
     NextFeatures,
+    NoIntercept,
     Ratio,
     Sort,
+    Terminated,
     Time,
+    Truncated,
+    Unpenalised,
+    Variant,
     Weight,
     bytes_of,
     check_out,
@@ -42,25 +52,14 @@ if TYPE_CHECKING:
 def fit(
     data: Annotated[list[str], typer.Argument(metavar="DATA", help=DATA_HELP, show_default=False)],
     reward: Annotated[list[str], typer.Option(metavar=NAMES, help="Reward received on leaving the row.")],
-    gamma: Annotated[float, typer.Option(metavar="NUMBER", help="Discount per row, in [0, 1].")],
+    gamma: Gamma,
     out: Annotated[str, typer.Option("--out", "-o", metavar="FILE", help="File to write the model to.")],
-    features: Annotated[list[str] | None, typer.Option(metavar=NAMES, help="Columns of features.")] = None,
-    all_others: Annotated[
-        bool, typer.Option("--all-others", help="Every column that no other option names is a feature.")
-    ] = False,
-    exclude: Annotated[
-        list[str] | None, typer.Option(metavar=NAMES, help="Columns that --all-others leaves out.")
-    ] = None,
-    episode: Annotated[str | None, typer.Option(metavar="NAME", help="Id of the row's episode.")] = None,
-    terminated: Annotated[
-        str | None, typer.Option(metavar="NAME", help="1 on the row where the episode ends for good; else 0.")
-    ] = None,
-    truncated: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME", help="1 on the last row of an episode that was cut off, or on the row before; else 0."
-        ),
-    ] = None,
+    features: Features = None,
+    all_others: AllOthers = False,
+    exclude: Exclude = None,
+    episode: Episode = None,
+    terminated: Terminated = None,
+    truncated: Truncated = None,
     groups: Annotated[
         str | None, typer.Option(metavar="NAME", help="Id of the group of the episode, such as a patient.")
     ] = None,
@@ -83,14 +82,9 @@ def fit(
             metavar="NUMBER|auto", help="Ridge coefficient; auto: chosen by cross-validation.", show_default=True
         ),
     ] = "1",
-    unpenalised: Annotated[
-        list[str] | None,
-        typer.Option(metavar=NAMES, help="Features without a ridge penalty; alpha applies to the rest."),
-    ] = None,
-    variant: Annotated[
-        str, typer.Option(metavar="NAME", help="boyan, uncorrected or mixed.", show_default=True)
-    ] = "boyan",
-    no_intercept: Annotated[bool, typer.Option("--no-intercept", help="Fit no intercept.")] = False,
+    unpenalised: Unpenalised = None,
+    variant: Variant = "boyan",
+    no_intercept: NoIntercept = False,
     independent: Annotated[
         bool, typer.Option("--independent", help="Each file begins a new episode; files may reuse ids.")
     ] = False,

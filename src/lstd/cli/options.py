@@ -27,6 +27,25 @@ NAMES = "NAME[,NAME...]"
 _OF_TRANSITION = "of the transition that leaves the row"
 
 
+Gamma = Annotated[float, typer.Option(metavar="NUMBER", help="Discount per row, in [0, 1].")]
+Features = Annotated[list[str] | None, typer.Option(metavar=NAMES, help="Columns of features.")]
+AllOthers = Annotated[bool, typer.Option("--all-others", help="Every column that no other option names is a feature.")]
+Exclude = Annotated[list[str] | None, typer.Option(metavar=NAMES, help="Columns that --all-others leaves out.")]
+Episode = Annotated[str | None, typer.Option(metavar="NAME", help="Id of the row's episode.")]
+Terminated = Annotated[
+    str | None, typer.Option(metavar="NAME", help="1 on the row where the episode ends for good; else 0.")
+]
+Truncated = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME", help="1 on the last row of an episode that was cut off, or on the row before; else 0."
+    ),
+]
+Unpenalised = Annotated[
+    list[str] | None, typer.Option(metavar=NAMES, help="Features without a ridge penalty; alpha applies to the rest.")
+]
+Variant = Annotated[str, typer.Option(metavar="NAME", help="boyan, uncorrected or mixed.", show_default=True)]
+NoIntercept = Annotated[bool, typer.Option("--no-intercept", help="Fit no intercept.")]
 Discount = Annotated[str | None, typer.Option(metavar="NAME", help=f"Discount {_OF_TRANSITION}, in place of --gamma.")]
 Ratio = Annotated[str | None, typer.Option(metavar="NAME", help=f"Importance ratio {_OF_TRANSITION}.")]
 Coefficient = Annotated[str | None, typer.Option(metavar="NAME", help=f"Trace coefficient {_OF_TRANSITION}.")]

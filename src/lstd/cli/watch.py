@@ -15,11 +15,21 @@ from lstd.cli.fit import roles_of
 from lstd.cli.interruption import advise
 from lstd.cli.options import (
     NAMES,
+    AllOthers,
     Coefficient,
     Discount,
+    Episode,
+    Exclude,
+    Features,
+    Gamma,
     NextFeatures,
+    NoIntercept,
     Ratio,
+    Terminated,
     Time,
+    Truncated,
+    Unpenalised,
+    Variant,
     Weight,
     check_out,
     check_packages,
@@ -39,24 +49,13 @@ ON_ERROR = ("stop", "skip")
 def watch(
     data: Annotated[str, typer.Argument(metavar="DATA", help="A file that grows, or - for standard input.")],
     reward: Annotated[str, typer.Option(metavar="NAME", help="Reward received on leaving the row.")],
-    gamma: Annotated[float, typer.Option(metavar="NUMBER", help="Discount per row, in [0, 1].")],
-    features: Annotated[list[str] | None, typer.Option(metavar=NAMES, help="Columns of features.")] = None,
-    all_others: Annotated[
-        bool, typer.Option("--all-others", help="Every column that no other option names is a feature.")
-    ] = False,
-    exclude: Annotated[
-        list[str] | None, typer.Option(metavar=NAMES, help="Columns that --all-others leaves out.")
-    ] = None,
-    episode: Annotated[str | None, typer.Option(metavar="NAME", help="Id of the row's episode.")] = None,
-    terminated: Annotated[
-        str | None, typer.Option(metavar="NAME", help="1 on the row where the episode ends for good; else 0.")
-    ] = None,
-    truncated: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME", help="1 on the last row of an episode that was cut off, or on the row before; else 0."
-        ),
-    ] = None,
+    gamma: Gamma,
+    features: Features = None,
+    all_others: AllOthers = False,
+    exclude: Exclude = None,
+    episode: Episode = None,
+    terminated: Terminated = None,
+    truncated: Truncated = None,
     discount: Discount = None,
     importance_ratio: Ratio = None,
     trace_coefficient: Coefficient = None,
@@ -68,14 +67,9 @@ def watch(
     ] = None,
     lmbda: Annotated[float, typer.Option(metavar="NUMBER", help="Trace decay, in [0, 1].", show_default=True)] = 0.9,
     alpha: Annotated[float, typer.Option(metavar="NUMBER", help="Ridge coefficient.", show_default=True)] = 1.0,
-    unpenalised: Annotated[
-        list[str] | None,
-        typer.Option(metavar=NAMES, help="Features without a ridge penalty; alpha applies to the rest."),
-    ] = None,
-    variant: Annotated[
-        str, typer.Option(metavar="NAME", help="boyan, uncorrected or mixed.", show_default=True)
-    ] = "boyan",
-    no_intercept: Annotated[bool, typer.Option("--no-intercept", help="Fit no intercept.")] = False,
+    unpenalised: Unpenalised = None,
+    variant: Variant = "boyan",
+    no_intercept: NoIntercept = False,
     state: Annotated[
         str | None, typer.Option(metavar="FILE", help="File to keep the state in, and to go on from if it is there.")
     ] = None,

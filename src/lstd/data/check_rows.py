@@ -171,9 +171,7 @@ def _check_episode(episode: ArrayLike, n_rows: int) -> NDArray[Any]:
     with _comparing("episode", ids):
         row = parsing.first_repeat(ids)
     if row is not None:
-        raise InvalidInputError(
-            f"`episode` must be contiguous; at row {row}, id {shown_id(ids[row])} {parsing.EPISODE_AGAIN}"
-        )
+        raise parsing.not_contiguous("episode", shown_id(ids[row]), row, where="")
     return ids
 
 

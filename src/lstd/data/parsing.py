@@ -17,6 +17,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from lstd.errors import InvalidInputError
+
 Array = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 
@@ -63,6 +65,15 @@ class Fault(NamedTuple):
     row: int  # counted from 0 in the rows that were parsed
     column: str
     text: str  # rule and remedy, to follow the place in a message
+
+
+def not_contiguous(
+    column: str, shown: str, row: int | None = None, where: str = " in a stream", remedy: str = ""
+) -> InvalidInputError:
+    """Return the error of an id of `column`, "episode" or "groups", that reappears after others."""
+    kind, again = ("id", EPISODE_AGAIN) if column == "episode" else ("group", GROUP_AGAIN)
+    place = "" if row is None else f"at row {row}, "
+    return InvalidInputError(f"`{column}` must be contiguous{where}; {place}{kind} {shown} {again}{remedy}")
 
 
 class Ids(NamedTuple):

@@ -12,9 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lstd.data.checks import shown_id
-from lstd.data.parsing import EPISODE_AGAIN, GROUP_AGAIN, id_key
+from lstd.data.parsing import id_key, not_contiguous
 from lstd.data.rows import Rows
-from lstd.errors import InvalidInputError
 
 _WIDTH = 24  # most bytes of the key of a text
 _Level = tuple[NDArray[Any], NDArray[Any]]  # first and last keys of intervals
@@ -169,9 +168,8 @@ def groups_seen(rows: Rows, before: SeenIds | None = None, *, continues: bool = 
     names, starts = rows.groups[rows.begins], np.flatnonzero(rows.begins)
     seen, place = _extended(SeenIds() if before is None else before, names, continues)
     if place is not None:
-        raise InvalidInputError(
-            f"`groups` must be contiguous in a stream; at row {starts[place]}, group {shown_id(names[place])} "
-            f"{GROUP_AGAIN} `fit` takes groups in any order."
+        raise not_contiguous(
+            "groups", shown_id(names[place]), starts[place], remedy=" `fit` takes groups in any order."
         )
     return seen
 
@@ -197,9 +195,7 @@ def episodes_seen(
     seen, place = _extended(before, names, continues)
     if place is not None:
         row = np.concatenate([[0], np.flatnonzero(rows.last) + 1])[place]
-        raise InvalidInputError(
-            f"`episode` must be contiguous in a stream; at row {row}, id {shown_id(names[place])} {EPISODE_AGAIN}"
-        )
+        raise not_contiguous("episode", shown_id(names[place]), row)
     return seen
 
 

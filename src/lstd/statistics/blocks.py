@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lstd.data.checks import check_integer
-from lstd.data.parsing import GROUP_AGAIN
+from lstd.data.parsing import not_contiguous
 from lstd.data.rows import Rows
 from lstd.data.seen_ids import SeenIds, group_key, groups_seen
 from lstd.errors import InvalidInputError
@@ -227,7 +227,7 @@ class Blocks:
         if self.seen is not None and later.seen is not None:
             seen, again = self.seen.then(later.seen, group_key(two.first_group) if goes_on else None)
             if again is not None:
-                raise InvalidInputError(f"`groups` must be contiguous in a stream; group {again} {GROUP_AGAIN}")
+                raise not_contiguous("groups", again)
             both = replace(both, seen=seen)
         if not self.limit:
             return both
