@@ -172,6 +172,15 @@ def recorded_case(n: int, count: int, asked: bool) -> Ratio:
     return Ratio(claim, ours, beside, cost=True, goal=1.2, page=PAGE)
 
 
+def forgetting_case(n: int, count: int) -> Ratio:
+    """Time updates with forgetting beside those without."""
+    X, y = np.random.RandomState(0).normal(size=(count, n)) / np.sqrt(n), np.full(count, REWARD)
+    models = [RecursiveLSTD(n, GAMMA, LMBDA, ALPHA, forgetting=f) for f in (0.999, 1.0)]
+    ours, beside = in_turn(lambda: models[0].partial_fit(X, y), lambda: models[1].partial_fit(X, y), PAIRS)
+    claim = f"`RecursiveLSTD` with `forgetting` = 1 − 10⁻³ beside none, n = {n}"
+    return Ratio(claim, ours, beside, cost=True, goal=1.5, page=PAGE)
+
+
 def sparse_case(n: int, ours_count: int, numpy_count: int, numpy_sparse: bool) -> Case:
     """Make the case of rows with N_ENTRIES entries, beside NumPy's dense step or one that uses the zeros."""
     random = np.random.RandomState(0)
@@ -281,6 +290,9 @@ def ratios(quick: bool = False) -> Iterator[Ratio]:
     for n, asked in ((10, False), (10, True), (100, True)):
         with threadpool_limits(limits=1):
             yield recorded_case(n, 2000 if quick else 20_000, asked)
+    for n in (10, 100):
+        with threadpool_limits(limits=1):
+            yield forgetting_case(n, 2000 if quick else 20_000)
 
 
 if __name__ == "__main__":
