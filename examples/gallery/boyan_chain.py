@@ -55,7 +55,7 @@ ax.fill_between(steps, *np.quantile(lstd, (0.1, 0.9), axis=0), alpha=0.2)
 ax.loglog(steps, mean.min(axis=0), "s--", label="TD(0.9), best step size for each amount of data")
 ax.loglog(steps, mean[best[-1]], ":", label=f"TD(0.9), step size {step_sizes[best[-1]]:g}")
 ax.set(xlabel="transitions", ylabel="error of the values", title="Mean over ten seeds; band: 10 to 90 %")
-ax.legend()
+ax.legend(fontsize=8, loc="lower left")
 
 for n, a, b in zip(steps[::4], lstd.mean(axis=0)[::4], mean.min(axis=0)[::4], strict=True):
     print(f"{n:5} transitions: LSTD {a:6.2f}, TD with its best step size {b:6.2f}")

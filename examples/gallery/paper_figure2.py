@@ -3,9 +3,9 @@ Figure 2 of the paper, in one cell
 ==================================
 
 Boyan's, Uncorrected and Mixed LSTD(λ) on the nine problems of Osogami (AAAI-20). Each curve shows the lowest error over
-the ridge coefficient α for every λ, and bars show the standard deviation over 50 runs. The baseline is true online
-TD(λ) at its best step size. ``lstd reproduce`` draws Figures 2 to 5 and Tables 1 to 3, and compares them with the
-paper.
+the ridge coefficient α for every λ, and bars show the standard deviation over 50 runs, at every third λ. The
+baseline is true online TD(λ) at its best step size. ``lstd reproduce`` draws Figures 2 to 5 and Tables 1 to 3, and
+compares them with the paper.
 """
 
 import matplotlib.pyplot as plt
@@ -19,15 +19,16 @@ fig, axes = plt.subplots(3, 3, figsize=(10, 8), sharex=True, layout="constrained
 for row, problem in enumerate(("small", "large", "deterministic")):
     for column, features in enumerate(("tabular", "binary", "normal")):
         ax, highest = axes[row, column], 0.0
-        for name, errors in run_sweep(problem, features, algorithms).items():
+        for k, (name, errors) in enumerate(run_sweep(problem, features, algorithms).items()):
             mean = errors.mean(axis=0)  # over runs; shape (λ, α)
             at = np.arange(len(LMBDAS)), mean.argmin(axis=1)
             spread = errors[:, *at].std(axis=0)
             highest = max(highest, mean[at].max())
-            look = {"ls": "--"} if name == "true_online_td" else {"marker": ".", "capsize": 2, "yerr": spread}
+            bars = {"marker": ".", "capsize": 2, "yerr": spread, "errorevery": (k, 3)}  # side by side, to be told apart
+            look = {"ls": "--"} if name == "true_online_td" else bars
             ax.errorbar(LMBDAS, mean[at], lw=1, label=name.replace("_", " "), **look)
         ax.set(title=f"{problem}, {features}", ylim=(0, min(1.2, 1.6 * highest)))
-axes[0, 0].legend(fontsize=8)
+axes[0, 2].legend(fontsize=8, loc="lower left")
 fig.supxlabel("λ")
 fig.supylabel("normalised mean squared error at the best α")
 
