@@ -4,8 +4,7 @@ A live sensor, and a machine that wears out
 
 How much will a machine overheat in the next hour? ``RecursiveLSTD`` learns from one reading a minute, and every
 prediction is made before the readings that it predicts. With ``forgetting="auto"`` it chooses from the stream how much
-the past counts. The baseline continues the present excess for ever. True online TD has the step size that is best in
-hindsight.
+old readings count. The baseline continues the present excess. True online TD has the best step size in hindsight.
 """
 
 import matplotlib.pyplot as plt
@@ -60,9 +59,8 @@ def follow(model):
 
 
 came = observed_returns(np.append(excess[1:], np.nan), gamma=gamma, prediction=np.zeros(n)).returns[:-1]
-found = {"RecursiveLSTD": follow(RecursiveLSTD(phi.shape[1], gamma=gamma, lmbda=0.9, alpha=1.0))}
-forgetful = RecursiveLSTD(phi.shape[1], gamma=gamma, lmbda=0.9, alpha=1.0, forgetting="auto")
-found['RecursiveLSTD, forgetting="auto"'] = follow(forgetful)
+rates = {"RecursiveLSTD": 1.0, 'RecursiveLSTD, forgetting="auto"': "auto"}
+found = {name: follow(RecursiveLSTD(phi.shape[1], gamma=gamma, forgetting=rate)) for name, rate in rates.items()}
 tried = [follow(TrueOnlineTD(phi.shape[1], gamma=gamma, lmbda=0.9, step_size=2.0**k)) for k in range(-11, -3, 2)]
 found["TrueOnlineTD, best step size"] = min(tried, key=lambda predicted: np.mean((predicted - came) ** 2))
 found["baseline: the present excess"] = excess[:-1] / (1 - gamma)
@@ -78,5 +76,4 @@ for name, predicted in found.items():
 top.set(xlabel="minutes, after the wear", ylabel="discounted excess, K")
 top.legend(fontsize=8)
 bottom.axvline(0.6 * 40, color="gray", ls=":")
-# The worn machine overheats more, so all errors grow. Old readings do not mislead much: to forget them helps little here.
 _ = bottom.set(xlabel="time, in blocks of 370 minutes; the line marks the wear", ylabel="error ÷ spread")
