@@ -242,6 +242,8 @@ def id_key(name: Any) -> int | bytes:
 
 def same_id(one: Any, two: Any) -> bool:
     """Return whether two ids are one: as 7, 7.0, "7" and "7.0" are, or a number or a time and its text."""
+    if one is None and two is None:
+        return True
     if type(one) is type(two) and not isinstance(one, str):
         return bool(np.all(one == two))
     text, other = _python_id(one), _python_id(two)

@@ -87,12 +87,12 @@ class Rows:
 
     def with_intercept(self) -> Rows:
         """Add a column of ones for sums, which takes no memory where features are dense."""
-        return self.with_ones() if sparse.issparse(self.X) else self.changed(intercept=True, appended=1)
+        return self.changed(intercept=True, appended=1) if isinstance(self.X, np.ndarray) else self.with_ones()
 
     def row(self, features: Features, t: int) -> Array:
         """Return a copy of row t of `X` or `X_next` as float64, with the column of ones, (n,)."""
-        phi = rows_of(features, slice(t, t + 1))
-        return np.append(phi.toarray() if sparse.issparse(phi) else phi, np.ones(self.appended))
+        phi = features[t] if isinstance(features, np.ndarray) else rows_of(features, slice(t, t + 1)).toarray()[0]
+        return np.concatenate([phi, np.ones(self.appended)])
 
     def changed(self, **changes: Any) -> Rows:
         """Return a copy with other values of some fields, as `dataclasses.replace` does in five times the time."""

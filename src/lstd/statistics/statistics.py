@@ -42,7 +42,6 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import sparse
 
 from lstd._kernels.add_outer import add_with_outer
 from lstd.data.check_rows import PerRow, check_rows
@@ -72,8 +71,8 @@ class ReadOnly:
     """Base of dataclasses whose arrays cannot be written to, nor those of their copies and pickles."""
 
     def __post_init__(self) -> None:
-        for value in vars(self).values():
-            if isinstance(value, np.ndarray):
+        for value in self.__dict__.values():
+            if type(value) is np.ndarray:
                 value.flags.writeable = False
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -86,7 +85,7 @@ class ReadOnly:
         other.__dict__.update(self.__dict__)
         other.__dict__.update(changes)
         for value in changes.values():
-            if isinstance(value, np.ndarray):
+            if type(value) is np.ndarray:
                 value.flags.writeable = False
         return other
 
@@ -411,7 +410,7 @@ class LSTDStatistics(ReadOnly):
         They are those that :meth:`merged` gives with the statistics of the rows, which take longer: dense rows without
         successors are added to a copy of the sums.
         """
-        if self.n_rows == 0 or rows.X_next is not None or sparse.issparse(rows.X):
+        if self.n_rows == 0 or rows.X_next is not None or not isinstance(rows.X, np.ndarray):
             return self.merged(_of_chunk(rows, sum_rows(rows, self.lmbda), nothing, mark))
         later = _of_chunk(rows, None, nothing, mark)
         about, begins, carry = _check_alike(self, later), self._begins(later), self.carry
@@ -620,18 +619,18 @@ def _joined(start: LSTDStatistics, later: LSTDStatistics, begins: bool, sums: Su
         }
     else:
         both = _fields_of(sums)
-        later = later.changed(n_transitions=sums.n_transitions, total_weight=sums.total_weight)
+    counted: LSTDStatistics | Sums = later if sums is None else sums
     return later.changed(
         **both,
         first_episode=start.first_episode,
         apart=start.apart,
         n_rows=start.n_rows + later.n_rows,
-        n_transitions=start.n_transitions + later.n_transitions,
+        n_transitions=start.n_transitions + counted.n_transitions,
         n_episodes=start.n_episodes + later.n_episodes - (not begins),
         n_groups=_together(start, later, start.in_group(later.first_group)),
         first_group=start.first_group,
         unused=start.unused + later.unused,
-        total_weight=start.total_weight + later.total_weight,
+        total_weight=start.total_weight + counted.total_weight,
         mark=(start.mark + later.mark) % MODULUS,
         sample=merged(start.sample, later.sample),
         behind_cuts=_both_behind_cuts(start, later),

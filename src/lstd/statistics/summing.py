@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 from scipy.linalg import blas
 
 from lstd._kernels.traces import (
@@ -114,7 +113,7 @@ def _chunk_length(rows: Rows, lmbda: float) -> int:
 
 def _is_dense(features: Features) -> bool:
     """Return whether features are dense, or sparse with so many entries that dense ones are faster."""
-    return not sparse.issparse(features) or features.nnz >= DENSE_FROM * features.shape[0] * features.shape[1]
+    return isinstance(features, np.ndarray) or features.nnz >= DENSE_FROM * features.shape[0] * features.shape[1]
 
 
 def _is_short(rows: Rows, lmbda: float) -> bool:
@@ -219,10 +218,10 @@ class _Running:
     def _batch_of(self, name: str, features: Features, part: slice, head: Any = None) -> Array:
         """Return rows of features, dense, of float64 and with the column of ones, after the features of `head`."""
         rows, n = rows_of(features, part), self.rows.n_features
-        if not sparse.issparse(rows) and rows.dtype == np.float64 and rows.shape[1] == n and head is None:
+        if isinstance(rows, np.ndarray) and rows.dtype == np.float64 and rows.shape[1] == n and head is None:
             return np.asarray(rows)
         goal = _scratch(name, rows.shape[0] + (head is not None), n)
-        if sparse.issparse(rows):
+        if not isinstance(rows, np.ndarray):
             goal[...] = 0.0
             return np.asarray(rows.toarray(out=goal))
         if head is not None:
@@ -247,7 +246,7 @@ class _Running:
         ends = np.flatnonzero(batch.cut)
         if given:  # no row is a horizon row
             batch = batch._replace(cut=np.zeros_like(batch.cut))
-        if sparse.issparse(batch.phi):
+        if not isinstance(batch.phi, np.ndarray):
             sparse_traces(*_parts(batch.phi), *batch.columns, 1.0 - given, self.before, self.u, left, self.b)
         else:
             dense_traces(batch.phi, *batch.columns, 1.0 - given, self.before, self.u, self._z, left, self.b)
@@ -267,7 +266,7 @@ class _Running:
         outgoing, inner = self.rows.discount[batch.rows], self._inner[batch.rows]
         phi_next, right = self._batch_of("next", self.rows.X_next, batch.rows), _scratch("right", *batch.phi.shape)
         np.multiply(phi_next, np.where(inner, -outgoing, 0.0)[:, np.newaxis], out=right)
-        if sparse.issparse(batch.phi):
+        if not isinstance(batch.phi, np.ndarray):
             right[np.repeat(np.arange(len(right)), np.diff(batch.phi.indptr)), batch.phi.indices] += batch.phi.data
         else:
             right += batch.phi
@@ -351,7 +350,7 @@ class _Running:
         c += of_c @ batch.y[near]
         if given:
             phi_next, ahead_of = self.rows.X_next, slice(batch.rows.start, batch.rows.start + reach)
-            is_sparse = sparse.issparse(phi_next)
+            is_sparse = not isinstance(phi_next, np.ndarray)
             phi_next = rows_of(phi_next, ahead_of) if is_sparse else self._batch_of("next", phi_next, ahead_of)
             a -= _zero(ahead, ~self._inner[batch.rows][near]) @ phi_next
             h += _zero(ahead, ~batch.cut[near]) @ phi_next
