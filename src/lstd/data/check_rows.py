@@ -26,6 +26,7 @@ from lstd.data.rows import Rows, warn_of_assumed
 from lstd.errors import InvalidInputError
 
 Array = NDArray[np.float64]
+_ONE = np.ones(1).tobytes()
 PerRow = ArrayLike | None  # an optional array with one entry per row
 
 
@@ -64,10 +65,11 @@ def check_rows(
     if missing.any():
         rewards = np.where(np.isnan(rewards), 0.0, rewards)
     discounts, missing = check_per_transition("discount", discount, horizon, missing, 1.0, gamma)
-    ratios = np.broadcast_to(1.0, n_rows) if summed else np.ones(n_rows)
+    ratios = np.ndarray(n_rows, np.float64, _ONE, strides=(0,)) if summed else np.ones(n_rows)
     if importance_ratio is not None:
         ratios, missing = check_per_transition("importance_ratio", importance_ratio, horizon, missing)
-    discounts[ended] = 0.0
+    if terminated is not None:
+        discounts[ended] = 0.0
     coefficients, weights = None, None
     if trace_coefficient is not None:
         coefficients, missing = check_per_transition("trace_coefficient", trace_coefficient, horizon, missing)

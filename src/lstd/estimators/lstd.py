@@ -298,15 +298,21 @@ class LSTD(Predictor):
         _check_statistics(blocks.total, settings)
         return self._adopt(Model(blocks, settings, options={"n_blocks": self.n_blocks}))
 
-    def _settings(self) -> Settings:
+    def _settings(self, before: Model | None = None) -> Settings:
+        """Return the checked parameters; those of the model so far, if they are the same objects."""
         alpha: Any = self.alpha
+        if before is not None:
+            s = before.settings
+            known = self.gamma is s.gamma and self.lmbda is s.lmbda and alpha is s.alpha
+            if known and self.variant is s.variant and self.fit_intercept is s.fit_intercept:
+                return s
         return Settings(self.gamma, self.lmbda, alpha, self.variant, self.fit_intercept)
 
     def _extended(
         self, before: Model | None, data: tuple[Any, ...], *, sort: bool = False, forgetting: float = 1.0
     ) -> Model:
         """Return the model of the stream so far, if any, and of the next chunk: the arguments of `checked_rows`."""
-        settings = self._settings()
+        settings = self._settings(before)
         if before is not None:
             _check_unchanged(before.settings, settings)
         warned = frozenset() if before is None else before.warnings_given
@@ -314,7 +320,8 @@ class LSTD(Predictor):
         rows = checked_rows(
             checker, data, settings.gamma, reset=before is None, warn="ends" not in warned, sort=sort, summed=True
         )
-        settings.ridge(rows.n_features)  # checks the number of coefficients
+        if before is None or settings is not before.settings:
+            settings.ridge(rows.n_features)  # checks the number of coefficients
         rows = rows.with_intercept() if settings.fit_intercept else rows
         episodes: Any = rows.episodes
         if before is None or not before.statistics.n_rows:

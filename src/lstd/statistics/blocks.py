@@ -169,7 +169,7 @@ class Blocks:
         if rows.groups is not None:
             goes_on = self._in_last_group(rows)
         rows = rows.changed(place=total.n_rows) if total.n_rows else rows
-        layout = replace(self.layout, by_episode=self.by_episode or rows.groups is not None)
+        layout = self.layout if rows.groups is None else replace(self.layout, by_episode=True)
         begins = rows.begins
         begins[0] = not goes_on
         layout, starts = layout.extended(begins)

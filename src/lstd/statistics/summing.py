@@ -195,25 +195,33 @@ class _Running:
         rows, n = self.rows, self.rows.n_features
         most = min(4096, max(_LEAST_BATCH, _BATCH_ENTRIES // max(1, n))) if self._dense else SPARSE_BATCH
         size = -(-len(rows) // -(-len(rows) // most))  # batches of equal length, as a short one is slow per row
-        lmbdas, ones = np.full(size, self._lmbda), np.ones(size)
+        lmbdas, ones = np.full(size + 1, self._lmbda), np.ones(size + 1)
+
+        def column(values: Array | None, same: Array, part: slice, first: tuple[float, ...]) -> Array:
+            if values is None and first in ((), (1.0,)):
+                return same[: part.stop - part.start + len(first)]
+            rest = ones[: part.stop - part.start] if values is None else values[part]
+            rest = np.concatenate((first, rest)) if first else rest
+            return rest if same is ones else self._lmbda * rest
+
         for first in range(0, max(self._n_full, self._head is not None), size):
-            part = slice(first, min(first + size, self._n_full))
-            length, cut = part.stop - first, self._cut[part]
-            discount = rows.discount[part]
-            if rows.X_next is not None and cut.any():
-                discount = np.where(cut, 0.0, discount)
-            columns: list[Any] = [
-                np.ascontiguousarray(rows.y[part]), discount, rows.ratios[part] if rows.ratios_given else ones[:length],
-                lmbdas[:length] if rows.coefficients is None else self._lmbda * rows.coefficients[part],
-                ones[:length] if rows.weights is None else rows.weights[part], cut,
-            ]  # fmt: skip
-            head, self._head = self._head, None
+            part, head = slice(first, min(first + size, self._n_full)), self._head
+            y, discount, cut, self._head = rows.y[part], rows.discount[part], self._cut[part], None
+            values: tuple[tuple[float, ...], ...] = ((), (), ())
             if head is not None:
-                lmbda = self._lmbda * head.coefficient
-                values = head.reward, head.discount, head.ratio, lmbda, head.weight, self._head_cut
-                columns = [np.concatenate(([value], column)) for value, column in zip(values, columns, strict=True)]
+                y, discount = np.concatenate(([head.reward], y)), np.concatenate(([head.discount], discount))
+                cut, values = (
+                    np.concatenate(([self._head_cut], cut)),
+                    ((head.ratio,), (head.coefficient,), (head.weight,)),
+                )
+            elif rows.X_next is not None and cut.any():
+                discount = np.where(cut, 0.0, discount)
             phi = self._batch_of("phi", rows.X, part, head) if _is_dense(rows.X) else rows_of(rows.X, part)
-            yield _Batch(part, phi, *columns)
+            yield _Batch(
+                part, phi, np.ascontiguousarray(y), discount,
+                column(rows.ratios if rows.ratios_given else None, ones, part, values[0]),
+                column(rows.coefficients, lmbdas, part, values[1]), column(rows.weights, ones, part, values[2]), cut,
+            )  # fmt: skip
 
     def _batch_of(self, name: str, features: Features, part: slice, head: Any = None) -> Array:
         """Return rows of features, dense, of float64 and with the column of ones, after the features of `head`."""

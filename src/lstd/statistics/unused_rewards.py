@@ -12,10 +12,10 @@ _REMEDY = "Append a row with the features of the state that followed and no rewa
 
 def count_unused(rows: Rows) -> int:
     """Count the horizon rows with rewards other than 0 and NaN; the last row, which may be pending, does not count."""
-    if rows.X_next is not None:
+    if rows.X_next is not None or not rows.last[:-1].any():
         return 0
     horizon = np.flatnonzero((rows.last & ~rows.terminated & ~rows.y_missing)[:-1])
-    return int(rows.y[horizon].any(axis=1).sum()) if len(horizon) else 0
+    return int(rows.y[horizon].any(axis=1).sum())
 
 
 def warn_of_unused(lost: int, count: int) -> None:
