@@ -28,6 +28,7 @@ from threadpoolctl import threadpool_limits
 from hospital import GAMMA, N_ACTIONS, N_STATES, Log, Task, task
 from lstd import LSTD
 from lstd.ope import LSTDQ, PolicyValue, StateActionFeatures, importance_sampling, policy_value
+from pages import write_between
 from provenance import describe_machine, source_digest
 
 Array = NDArray[np.float64]
@@ -38,6 +39,9 @@ FEATURES, LMBDAS, ALPHA = ("fine", "coarse"), (0.0, 0.3, 0.9), 1.0
 N_BLOCKS = 20  # of LSTDQ: intervals solve 500 equations for each
 SEED, DEVELOPMENT = 8000, 5000
 NONE = float("nan")
+RULE = "lstd: chosen by the rule"
+HERE = Path(__file__).resolve().parent
+PAGE = HERE.parent / "docs" / "results" / "policy-evaluation.md"
 
 
 class Data:
@@ -150,7 +154,7 @@ def of_states(features: str, lmbda: float, alpha: float, data: Data) -> PolicyVa
 
 Method = Callable[[Data], Any]
 METHODS: dict[str, Method] = {
-    "lstd: chosen by the rule": chosen,
+    RULE: chosen,
     **{
         f"LSTD({lmbda:g}), ratios, {features} features, α = {alpha:g}": partial(of_states, features, lmbda, alpha)
         for features, lmbda, alpha in (
@@ -208,8 +212,13 @@ def main() -> None:
     parser.add_argument("--sizes", type=int, nargs="+", default=SIZES)
     parser.add_argument("--only", nargs="+", help="methods whose names contain one of these words")
     parser.add_argument("--develop", action="store_true", help="seeds on which the rule was found")
-    parser.add_argument("--results", type=Path, metavar="FILE")
+    parser.add_argument("--results", type=Path, metavar="FILE", help="add the estimates to this file")
+    parser.add_argument("--docs", action="store_true", help="write the tables of the page from the newest results")
     a = parser.parse_args()
+    if a.docs:
+        newest = max((HERE / "results").glob("policies-*.json"))
+        write_between(PAGE, "benchmarks/policy_evaluation.py", "\n".join(tables(json.loads(newest.read_text()))))
+        return
     names = [name for name in METHODS if not a.only or any(word in name for word in a.only)]
     with warnings.catch_warnings(), threadpool_limits(1):
         warnings.simplefilter("ignore")
@@ -224,9 +233,55 @@ def store(path: Path, size: int, found: dict[str, list[Estimate]]) -> None:
     results = json.loads(path.read_text()) if path.exists() else {"estimates": {}}
     results |= {"date": str(datetime.date.today()), "source": source_digest(), "machine": describe_machine()}
     results |= {"truth": task().truth, "bound": task().bound, "seed": SEED}
-    rounded = {name: [[round(x, 6) if x == x else None for x in one] for one in of] for name, of in found.items()}
+    rounded = {name: [[round(x, 4) if x == x else None for x in one] for one in of] for name, of in found.items()}
     results["estimates"].setdefault(str(size), {}).update(rounded)
     path.write_text(json.dumps(results, ensure_ascii=False) + "\n")
+
+
+def tables(results: dict[str, Any]) -> list[str]:
+    """Return the errors, the intervals and the goals as Markdown."""
+    sizes, truth = sorted(results["estimates"], key=int), results["truth"]
+    found = {
+        (name, size): summary(of, truth) for size in sizes for name, of in results["estimates"][size].items() if of
+    }
+    names = [name for name in METHODS if any((name, size) in found for size in sizes)]
+    bound = {size: results["bound"] / np.sqrt(int(size)) for size in sizes}
+    machine = results["machine"]
+    repeats = max(len(of) for of in results["estimates"][sizes[0]].values())
+    fewer = ", ".join(f"{few} of {name}" for name, few in SLOW.items())
+    head = [f"| episodes | {' | '.join(sizes)} |", "|---|" + "---|" * len(sizes)]
+    lines = [
+        f"Printed by `python benchmarks/policy_evaluation.py` on {results['date']}, {machine['cores']} cores, Python "
+        f"{machine['python']}; source {results['source']}; seeds from {results['seed']}, {repeats} repeats ({fewer}).",
+        "", "Root mean squared error × 1000, with the bias × 1000 in brackets:", "", *head,
+        f"| on policy | {' | '.join(f'{1e3 * bound[size]:.1f}' for size in sizes)} |",
+    ]  # fmt: skip
+    for name in names:
+        cells = [found.get((name, size)) for size in sizes]
+        lines.append(f"| {name} | {' | '.join(f'{1e3 * c[0]:.1f} ({1e3 * c[1]:+.1f})' if c else '—' for c in cells)} |")
+    lines += ["", "Share of 95 % intervals that hold the truth:", "", *head]
+    for name in names:
+        cells = [found.get((name, size)) for size in sizes]
+        if any(c and np.isfinite(c[2]) for c in cells):
+            lines.append(f"| {name} | {' | '.join(f'{c[2]:.2f}' if c else '—' for c in cells)} |")
+    return [*lines, "", *goals(found, sizes, bound)]
+
+
+def goals(found: dict[tuple[str, str], Any], sizes: list[str], bound: dict[str, float]) -> list[str]:
+    """Return whether the goals of the rule are met."""
+    rule = {size: found[RULE, size] for size in sizes}
+    others = [name for name in METHODS if not name.startswith(("lstd", "LSTD"))]
+    ratio = max(rule[size][0] / bound[size] for size in sizes if int(size) >= 300)
+    ahead = {size: min(found[name, size][0] for name in others if (name, size) in found) for size in sizes}
+    lead = min(ahead[size] / rule[size][0] for size in sizes)
+    cover = min(one[2] for one in rule.values())
+    return [
+        "| goal of the rule | measured | |", "|---|---|---|",
+        f"| error from 300 episodes on ≤ 1.25 × on policy | {ratio:.2f} | {'met' if ratio <= 1.25 else 'missed'} |",
+        f"| error of the best baseline above that of the rule at every size | {lead:.2f} × "
+        f"| {'met' if lead > 1.0 else 'missed'} |",
+        f"| intervals hold the truth ≥ 90 % | {cover:.2f} | {'met' if cover >= 0.9 else 'missed'} |",
+    ]  # fmt: skip
 
 
 if __name__ == "__main__":
