@@ -113,7 +113,7 @@ def test_a_start_row_with_importance_traces_is_doubly_robust_with_the_values_of_
         ({"estimator": "dr", "q": lambda X: X[:, 0]}, r"`q\(X\)` must be finite values of all actions"),
         ({"actions": None}, "`actions` must be given"),
         ({"target_policy": None}, "`target_policy` must be given"),
-        ({"behavior_probability": None}, "`behavior_probability` must be given"),
+        ({"behavior_probability": None}, "`behavior_probability` must be given with `target_policy`.*use an LSTDQ"),
         ({"gamma": 1.5}, "`gamma`"),
         ({"groups": np.zeros(len(logged(8)["y"]))}, "at least two episodes or groups"),
     ],

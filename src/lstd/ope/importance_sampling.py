@@ -117,6 +117,11 @@ def _logged(rows: Rows, actions: Any, policy: Any, behavior: Any, features: Any)
         return logged_rows(rows, np.zeros(len(rows), np.intp), None, (on_policy, None), None, "none", 0.0)
     if actions is None:
         raise InvalidInputError("`actions` must be given with `target_policy`: the logged action of each row.")
+    if behavior is None:
+        raise InvalidInputError(
+            "`behavior_probability` must be given with `target_policy`: the probability with which each action was "
+            "taken. Without it, use an LSTDQ."
+        )
     return logged_rows(rows, actions, features, (policy, None), behavior, "importance", 1.0)
 
 

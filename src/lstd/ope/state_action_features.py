@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from lstd.data.checks import check_integer, shown
+from lstd.data.checks import check_integer, shown, shown_id
 from lstd.data.feature_matrix import Features, check_features, dense
 from lstd.data.parsing import first_true
 from lstd.errors import InvalidInputError
@@ -74,16 +74,20 @@ class StateActionFeatures:
         """Return the place of each action among the labels; `rows` are their numbers in a message."""
         try:
             given = np.asarray(actions)
+            if given.ndim != 1:
+                raise ValueError
             order = np.argsort(self.labels, kind="stable")
             places = np.minimum(np.searchsorted(self.labels, given, sorter=order), self.n_actions - 1)
             found: Codes = order[places]
             unknown = np.asarray(self.labels[found] != given)
         except (TypeError, ValueError) as error:
-            raise InvalidInputError(f"`actions` must hold {self._choices()}; got {shown(actions)}.") from error
+            raise InvalidInputError(
+                f"`actions` must hold {self._choices()}, one per row; got {shown(actions)}."
+            ) from error
         if (i := first_true(unknown)) is not None:
             row = i if rows is None else rows[i]
             raise InvalidInputError(
-                f"`actions` must hold {self._choices()}; row {row} has {given[i]!s:.80}. Correct it, or name all "
+                f"`actions` must hold {self._choices()}; row {row} has {shown_id(given[i])}. Correct it, or name all "
                 "actions in `StateActionFeatures`."
             )
         return found
