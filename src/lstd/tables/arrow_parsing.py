@@ -41,10 +41,13 @@ def numbers(array: pa.Array, column: str) -> tuple[Array, Fault | None]:
 
 def matrix(batch: pa.RecordBatch, names: Sequence[str]) -> Array | None:
     """Columns side by side, shape (T, n), in one step; None unless all are float64, finite, and without gaps."""
-    if not _HAS_TENSORS or not len(batch) or any(batch.schema.field(name).type != pa.float64() for name in names):
+    if not _HAS_TENSORS or not len(batch):
+        return None
+    columns = batch.select(list(names))
+    if {*columns.schema.types} != {pa.float64()}:
         return None
     try:
-        values: Array = batch.select(list(names)).to_tensor(row_major=True).to_numpy()
+        values: Array = columns.to_tensor(row_major=True).to_numpy()
     except pa.ArrowException:  # a value is missing
         return None
     return values if np.isfinite(values).all() else None

@@ -20,6 +20,7 @@ import time
 import traceback
 import weakref
 import zlib
+from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -78,8 +79,9 @@ class Table:
 
     def require(self, columns: Sequence[str]) -> None:
         """Check that columns are there, each once."""
+        counts = Counter(self.names)
         for column in columns:
-            found = self.names.count(column)
+            found = counts[column]
             if not found:
                 raise no_column(self.file, column, self.own)
             if found > 1:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -109,10 +110,9 @@ class Roles:
             for table in tables:
                 table.require(roles.next_features)
                 _check_same_columns(tables[0], table)
-        named = [*(roles.features or ()), *roles.others]
-        for name in named:
-            if named.count(name) - (name == roles.time and name in (roles.features or ())) > 1:
-                raise InvalidInputError(f"column {name!r} is named {named.count(name)} times; give each one role.")
+        for name, count in Counter([*(roles.features or ()), *roles.others]).items():
+            if count - (name == roles.time and name in (roles.features or ())) > 1:
+                raise InvalidInputError(f"column {name!r} is named {count} times; give each one role.")
         if not roles.features:
             raise InvalidInputError(f"{tables[0].file}: no column is left for features; name at least one.")
         return roles
@@ -120,9 +120,12 @@ class Roles:
 
 def _check_same_columns(first: Table, table: Table) -> None:
     """Refuse columns that only one table has; the index of a data frame counts only if a role names it."""
+    if table is not first and table.names is first.names:
+        return
     table.require([name for name in first.names if not _INDEX.fullmatch(name)])
+    known = {*first.names}
     for name in table.names:
-        if name not in first.names and not _INDEX.fullmatch(name):
+        if name not in known and not _INDEX.fullmatch(name):
             raise InvalidInputError(
                 f"{table.file}: column {name!r} is not in {first.file}; give files with the same columns, or name the "
                 "features."

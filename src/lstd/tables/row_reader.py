@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -127,7 +128,7 @@ class RowReader:
         """Yield the rows of a file from a block on that could not be parsed by itself, until an error is raised."""
         yield from self._groups(table, block.first, table.rest(block, self._columns))
 
-    @property
+    @cached_property
     def _columns(self) -> list[str]:
         return list(dict.fromkeys((*self.features, *self.roles.others, *self.roles.kept)))
 
