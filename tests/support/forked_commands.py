@@ -170,12 +170,13 @@ def _started(request: dict[str, Any]) -> tuple[int, list[int]]:
 
 def _status(process: int, after: float | None) -> int:
     """Wait until a process stops or ends; kill it after so many seconds."""
-    end = time.monotonic() + (SECONDS if after is None else after)
-    while time.monotonic() < end:
+    end, pause = time.monotonic() + (SECONDS if after is None else after), 5e-4
+    while (left := end - time.monotonic()) > 0:
         found, status = os.waitpid(process, os.WUNTRACED | os.WNOHANG)
         if found:
             return status
-        time.sleep(5e-4)
+        time.sleep(min(pause, left))
+        pause = min(1.5 * pause, 0.01)
     os.kill(process, signal.SIGKILL)
     return os.waitpid(process, 0)[1]
 
