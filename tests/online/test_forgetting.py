@@ -135,7 +135,7 @@ def test_a_ridge_of_features_that_are_never_seen_stays():
     assert model.n_repairs == 0
 
 
-@pytest.mark.parametrize("forgetting", [0.0, 1.1, np.nan, "no"])
+@pytest.mark.parametrize("forgetting", [0.0, 1.1, np.nan, "no", None])
 def test_a_rate_that_is_none_is_refused(forgetting):
     with pytest.raises(InvalidInputError, match="`forgetting` must be"):
         RecursiveLSTD(2, forgetting=forgetting)

@@ -528,7 +528,8 @@ class RecursiveLSTD(Recursion):
 def _check_rate(forgetting: Any) -> float:
     """Check a rate of forgetting; 1 for "auto", of whose recursions the estimator itself is the one that does not."""
     if isinstance(forgetting, str):
-        check_choice("forgetting", forgetting, ("auto",))
+        if forgetting != "auto":
+            raise InvalidInputError(f'`forgetting` must be a number in (0, 1] or "auto"; got {forgetting!r}.')
         return 1.0
     return check_real("forgetting", forgetting, 0.0, 1.0, open_low=True)
 
