@@ -41,7 +41,8 @@ def watch(*words, data="a.csv"):
 
 
 def predictions(path="p.csv"):
-    return {int(row): float(value) for row, value in (line.split(",") for line in Path(path).read_text().split()[1:])}
+    lines = (line.split(",") for line in Path(path).read_text().split()[1:])
+    return {int(row): float(value) for row, value, *_ in lines}
 
 
 # What is predicted
@@ -78,7 +79,10 @@ def test_csv_json_and_standard_input_give_the_same(rows, monkeypatch, capfd):
 
 def test_copied_columns_come_first(rows):
     assert watch("--out", "p.csv", "--id", "id,u") == 0
-    assert Path("p.csv").read_text().split()[:2] == ["row,id,u,prediction", f"1,0,{rows[1].split(',')[1]},0.0"]
+    assert Path("p.csv").read_text().split()[:2] == [
+        "row,id,u,prediction,standard_error",
+        f"1,0,{rows[1].split(',')[1]},0.0,",
+    ]
 
 
 @pytest.mark.parametrize(("text", "count"), [("", 0), ("id,u,v,r,done\n", 0), ("id,u,v,r,done\n0,1,1,1,0\n", 1)])
@@ -263,4 +267,25 @@ def test_a_pipe_gives_lines_until_its_end():
 def test_progress_names_the_last_prediction(rows, capsys, monkeypatch):
     monkeypatch.setattr("lstd.cli.watch.SECONDS_BETWEEN_LINES", 0.0)
     assert watch("--out", "p.csv") == 0
-    assert f"row {N}, " in capsys.readouterr().err
+    error = capsys.readouterr().err
+    assert f"row {N}, " in error
+    assert " ± " in error
+    assert "error of complete returns" in error
+
+
+def test_standard_errors_follow_the_model(rows):
+    assert watch("--out", "p.csv", "--no-intercept") == 0
+    errors = [line.split(",")[2] for line in Path("p.csv").read_text().split()[1:]]
+    assert errors[0] == ""
+    assert all(float(error) > 0.0 for error in errors[N // 2 :])
+
+
+@pytest.mark.filterwarnings("always")
+def test_a_change_is_reported(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    written("a.csv", ["u,r", *(f"{rng.normal():.3f},{rng.normal() + 2 * (t >= 6000):.3f}" for t in range(6500))])
+    words = ["watch", "a.csv", "--features", "u", "--reward", "r", "--gamma", "0.9", "--no-wait", "--out", "p.csv"]
+    assert run([*words, "--forgetting", "0.999"]) == 0
+    error = capsys.readouterr().err
+    assert "recent errors are larger than the stream's own history allows: rewards higher than predicted" in error

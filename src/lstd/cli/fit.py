@@ -122,7 +122,7 @@ def fit(
         terminated=terminated, truncated=truncated, groups=groups, discount=discount, time=time,
         importance_ratio=importance_ratio, trace_coefficient=trace_coefficient, weight=weight,
     )  # fmt: skip
-    numbers = gamma, _number("lmbda", lmbda), _number("alpha", alpha)
+    numbers = gamma, number("lmbda", lmbda), number("alpha", alpha)
     settings = Settings.with_choice(*numbers, variant, not no_intercept, names(unpenalised))
     n_jobs, n_bytes = jobs_of(jobs), bytes_of(memory)
     page = None if report is None else _check_report(report, out, force, data)
@@ -171,7 +171,7 @@ def roles_of(
     return Roles(None if all_others else names(features), rewards, excluded=excluded, **named)
 
 
-def _number(name: str, text: str) -> float | str:
+def number(name: str, text: str) -> float | str:
     """Parse the value of an option: a number or auto."""
     from lstd.data.settings import AUTO
 

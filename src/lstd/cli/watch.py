@@ -11,7 +11,7 @@ import typer
 
 from lstd.cli.console import closed_output, lost_output
 from lstd.cli.exit_codes import DONE
-from lstd.cli.fit import roles_of
+from lstd.cli.fit import number, roles_of
 from lstd.cli.interruption import advise
 from lstd.cli.options import (
     NAMES,
@@ -70,6 +70,15 @@ def watch(
     unpenalised: Unpenalised = None,
     variant: Variant = "boyan",
     no_intercept: NoIntercept = False,
+    forgetting: Annotated[
+        str,
+        typer.Option(
+            metavar="NUMBER|auto",
+            help="Factor of the weights of earlier rows at each row; auto: chosen from the "
+            "errors of recent predictions.",
+            show_default=True,
+        ),
+    ] = "1",
     state: Annotated[
         str | None, typer.Option(metavar="FILE", help="File to keep the state in, and to go on from if it is there.")
     ] = None,
@@ -113,7 +122,9 @@ def watch(
         terminated=terminated, truncated=truncated, groups=None, discount=discount, time=time,
         importance_ratio=importance_ratio, trace_coefficient=trace_coefficient, weight=weight, kept=names(keep),
     )  # fmt: skip
-    settings = WatchSettings(gamma, lmbda, alpha, variant, not no_intercept, names(unpenalised))
+    settings = WatchSettings(
+        gamma, lmbda, alpha, variant, not no_intercept, names(unpenalised), number("forgetting", forgetting)
+    )
     settings.model(("a", *settings.unpenalised))  # checks the numbers
     if out is None and sys.stdout is None:
         return closed_output("the predictions")

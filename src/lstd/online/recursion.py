@@ -307,7 +307,7 @@ class Recursion(OnlinePredictor):
             the stream has too few blocks.
         """
         if return_std is not False and check_flag("return_std", return_std):
-            return self.predict(x), self._shaped(x, self.reader._influence().standard_error(self._rows_of(x)))
+            return self.predict(x), self._shaped(x, self.reader.influence().standard_error(self._rows_of(x)))
         if type(x) is ndarray and self._typed:  # no conversion needed
             state = self._state if self._single else self.reader._state
             try:
@@ -343,7 +343,7 @@ class Recursion(OnlinePredictor):
         """
         level = check_real("level", level, 0.0, 1.0, open_low=True, open_high=True)
         phi, predictions = self._rows_of(x), self.predict(x)
-        interval = self.reader._influence().interval(phi, np.reshape(predictions, (phi.shape[0], -1)), level)
+        interval = self.reader.influence().interval(phi, np.reshape(predictions, (phi.shape[0], -1)), level)
         arrays = {name: value for name, value in vars(interval).items() if name != "level"}
         return replace(interval, **{name: self._shaped(x, value) for name, value in arrays.items()})
 
@@ -516,8 +516,11 @@ class Recursion(OnlinePredictor):
         chart: Array = self._state[kernels.CHART : kernels.PHI].reshape(-1)[: error_chart.N_CHART]
         return chart
 
-    def _influence(self) -> Influence:
-        """Compute the influence of each block of the stream on the weights."""
+    def influence(self) -> Influence:
+        """Compute the influence of each block of the stream on the weights, of which standard errors are made.
+
+        Raises InvalidInputError when the stream has too few blocks.
+        """
         fraction = self._boundary_fraction(self.variant)
         weights = np.atleast_2d(self._weights(fraction)).T
         b = np.stack([moment for _, moment in self._columns()], axis=1)
@@ -656,8 +659,10 @@ def rotation(n: int, forgetting: float) -> int:
 
 def change_message(chart: Array, n_updates: int, forgetting: Any) -> str:
     """Say what has changed, and what to do."""
-    which = int(np.argmax(chart[error_chart.UP : error_chart.LARGE + 1]))
-    found = ("rewards higher than predicted", "rewards lower than predicted", "errors larger than before")[which]
+    up, down = chart[[error_chart.UP, error_chart.DOWN]].tolist()
+    found = f"rewards {'higher' if up > down else 'lower'} than predicted"
+    if max(up, down) < 2.0 * error_chart.LOW:
+        found = "errors larger than before"
     remedy = "Set `forgetting` below 1 (0.999 keeps about the last 1000 transitions), or begin a new model."
     if forgetting != 1.0:
         rate = "some time" if isinstance(forgetting, str) else f"some {1 / (1 - forgetting):.0f} transitions"

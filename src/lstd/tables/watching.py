@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import csv
 import io
+import math
 import os
 import warnings
 from collections.abc import Iterator, Mapping
@@ -24,13 +25,19 @@ from lstd.errors import ConfigurationMismatchError, IllConditionedWarning, Inval
 from lstd.io import archive
 from lstd.io.files import reason
 from lstd.online import RecursiveLSTD
+from lstd.online.completed_returns import CompletedReturns, horizon_of
+from lstd.statistics.intervals import Influence
 from lstd.tables.live_lines import LiveLines
 from lstd.tables.live_rows import LiveRows
 from lstd.tables.roles import Roles
 from lstd.tables.row_reader import Chunk
 
 KIND = "watch"
+_REFRESHED = 32  # predictions, after which standard errors are computed again; or a fiftieth of all
+_RECENT = 1000  # complete returns whose errors count
+_INFLUENCE = ("vectors", "shift", "shares")
 Array = NDArray[np.float64]
+Learned = tuple[list[bytes], list[Any], InvalidInputError | None]  # lines, rows of the output, what was wrong
 
 
 @dataclass(frozen=True)
@@ -43,6 +50,7 @@ class WatchSettings:
     variant: str
     fit_intercept: bool
     unpenalised: tuple[str, ...] = ()
+    forgetting: float | str = 1.0
 
     def model(self, features: tuple[str, ...]) -> RecursiveLSTD:
         """Make a model for these features, to which the column of ones is added last."""
@@ -51,7 +59,8 @@ class WatchSettings:
         alpha: float | list[float] = self.alpha
         if self.fit_intercept or self.unpenalised:
             alpha = [0.0 if name in self.unpenalised else self.alpha for name in features] + [0.0] * self.fit_intercept
-        return RecursiveLSTD(len(features) + self.fit_intercept, self.gamma, self.lmbda, alpha, self.variant)
+        n = len(features) + self.fit_intercept
+        return RecursiveLSTD(n, self.gamma, self.lmbda, alpha, self.variant, forgetting=self.forgetting)
 
 
 class Watch:
@@ -72,7 +81,10 @@ class Watch:
         self._roles, self._settings = roles, settings
         self.model: RecursiveLSTD | None = None
         self.n_predicted = self.n_left_out = 0
-        self.last: float | None = None  # prediction
+        self.last: tuple[float, float] | None = None  # prediction and standard error
+        self._influence: Influence | None = None  # as of some rows ago,
+        self._due = _REFRESHED  # and after how many predictions it is computed again
+        self._errors = _ReturnErrors(settings.gamma)
         before = None if state is None else state.document
         if before is not None:
             _check_same(before["configuration"], self._configuration())
@@ -80,32 +92,49 @@ class Watch:
         self.rows = LiveRows(file, roles, before and before["rows"])
         if state is not None and state.arrays:
             self.model = RecursiveLSTD.restore(_restored(state))
+            self._due = int(state.document["due"])
+            vectors, shift, shares = (state.arrays[f"influence_{name}"] for name in _INFLUENCE)
+            if shares.size:
+                marks = np.zeros((len(shares), 2), np.uint64)
+                self._influence = Influence(vectors, shift, shares, False, marks)
 
     def _configuration(self) -> dict[str, Any]:
         roles = {name: value for name, value in asdict(self._roles).items() if value}
         return {**asdict(self._settings), **roles}
 
     def summary(self) -> str:
-        """Describe the last prediction."""
-        return f"last prediction {self.last:.6g}"
+        """Describe the last prediction, and the errors of those whose returns are complete."""
+        value, error = self.last or (math.nan, math.nan)
+        text = f"last prediction {value:.6g}" + ("" if math.isnan(error) else f" ± {error:.2g}")
+        return text if self._errors.size is None else f"{text}; error of complete returns {self._errors.size:.3g}"
 
     @property
     def header(self) -> list[str]:
         """Names of the columns of predictions."""
-        return ["row", *self._roles.kept, "prediction"]
+        return ["row", *self._roles.kept, "prediction", "standard_error"]
 
-    def take(self, lines: list[bytes]) -> Iterator[tuple[list[bytes], list[Any], InvalidInputError | None]]:
+    def take(self, lines: list[bytes]) -> Iterator[Learned]:
         """Learn from lines; yield parts of them with the rows of the output, or what is wrong."""
         for part in self.rows.take(lines):
             self.n_left_out += part.error is not None and len(part.lines)
             if part.chunk is None:
                 yield part.lines, [], part.error
             else:
-                yield from self._learned(part.lines, part.chunk)
+                yield from self._in_pieces(part.lines, part.chunk)
 
-    def _learned(
-        self, lines: list[bytes], chunk: Chunk
-    ) -> Iterator[tuple[list[bytes], list[Any], InvalidInputError | None]]:
+    def _in_pieces(self, lines: list[bytes], chunk: Chunk) -> Iterator[Learned]:
+        """Learn from a chunk, with standard errors that are computed again after numbers of rows fixed in advance."""
+        first, gaps = 0, self.rows.gaps
+        while first < len(chunk):
+            stop = min(len(chunk), first + max(1, self._due - self.n_predicted))
+            yield from self._learned(lines[first:stop], _part(chunk, first, stop, self.rows.gaps - gaps))
+            first = stop
+            if self.n_predicted >= self._due and self.model is not None:
+                self._due += max(_REFRESHED, self._due // 50)
+                with contextlib.suppress(InvalidInputError):  # too few blocks yet
+                    self._influence = self.model.reader.influence()
+
+    def _learned(self, lines: list[bytes], chunk: Chunk) -> Iterator[Learned]:
         """Learn from a chunk, or row by row if sums would overflow."""
         try:
             yield lines, self._output(chunk, self._fit(chunk)), None
@@ -114,13 +143,13 @@ class Watch:
             wrong, gaps = error, self.rows.gaps
         if len(lines) > 1:
             for i, line in enumerate(lines):
-                yield from self._learned([line], _row(chunk, i, self.rows.gaps - gaps))
+                yield from self._learned([line], _part(chunk, i, i + 1, self.rows.gaps - gaps))
             return
         self.rows.gaps += 1
         place = f"row {chunk.first + 1} (the first row of data is 1), or the row before it"
         wrong = InvalidInputError(f"{chunk.file}: {place}: {wrong}")
         try:
-            predictions = self._fit(_row(chunk, 0, 1))
+            predictions = self._fit(_part(chunk, 0, 1, 1))
         except InvalidInputError:
             self.n_left_out += 1
             yield lines, [], wrong
@@ -148,9 +177,15 @@ class Watch:
 
     def _output(self, chunk: Chunk, predictions: Array) -> list[Any]:
         self.n_predicted += len(chunk)
-        self.last = float(predictions[-1])
+        self._errors.add(chunk, predictions)
+        errors = np.full(len(chunk), np.nan)
+        if self._influence is not None:
+            errors = self._influence.standard_error(self._with_ones(chunk.X))[:, 0]
+        self.last = float(predictions[-1]), float(errors[-1])
         kept = [column.to_pylist() for column in chunk.kept]
-        return list(zip(range(chunk.first + 1, chunk.first + 1 + len(chunk)), *kept, predictions.tolist(), strict=True))
+        shown = [None if error != error else error for error in errors.tolist()]
+        rows = range(chunk.first + 1, chunk.first + 1 + len(chunk))
+        return list(zip(rows, *kept, predictions.tolist(), shown, strict=True))
 
     def save(self, path: Path, lines: LiveLines, written: int | None) -> None:
         """Write the state, whole or not at all, with the bytes of the output, if that is a file.
@@ -160,22 +195,61 @@ class Watch:
         document = {
             "configuration": self._configuration(), "bytes": lines.bytes, "fingerprint": lines.fingerprint(),
             "written": written, "n_predicted": self.n_predicted, "n_left_out": self.n_left_out,
-            "rows": self.rows.packed(),
+            "rows": self.rows.packed(), "due": self._due,
         }  # fmt: skip
         snapshot = {} if self.model is None else self.model.snapshot()
         texts = {name: str(value) for name, value in snapshot.items() if value.dtype.kind == "U"}
         arrays = {name: value for name, value in snapshot.items() if name not in texts}
         forms = {name: [value.dtype.str, list(value.shape)] for name, value in arrays.items()}
+        if self.model is not None:
+            known, nothing = self._influence, np.zeros(0)
+            arrays |= {f"influence_{name}": nothing if known is None else getattr(known, name) for name in _INFLUENCE}
         archive.write(path, KIND, {**document, "texts": texts, "forms": forms}, arrays, locked=True)
 
 
-def _row(chunk: Chunk, i: int, later: int = 0) -> Chunk:
-    """Return row `i` of a chunk, with its number of the episode raised by `later`."""
-    one = slice(i, i + 1)
+class _ReturnErrors:
+    """Root mean square error of recent predictions whose returns are complete."""
+
+    def __init__(self, gamma: float) -> None:
+        self._gamma, self._window = gamma, CompletedReturns(horizon_of(gamma))
+        self._last: tuple[int, float, float, float] | None = None  # episode, prediction, reward, discount
+        self._square, self._count = 0.0, 0
+
+    @property
+    def size(self) -> float | None:
+        """The error; None if no return is complete."""
+        return math.sqrt(self._square) if self._count else None
+
+    def add(self, chunk: Chunk, predictions: Array) -> None:
+        """Add rows; nothing if their successors are not the next rows."""
+        if chunk.X_next is not None:
+            return
+        discount = chunk.transitions.get("discount", np.full(len(chunk), self._gamma))
+        rows = zip(chunk.episode.tolist(), predictions.tolist(), chunk.y[:, 0].tolist(), discount.tolist(), strict=True)
+        for row, over in zip(rows, chunk.terminated.tolist(), strict=True):
+            if self._last is not None and self._last[0] != row[0]:
+                self._note(self._window.close([self._last[1]]))
+            elif self._last is not None:
+                self._note(self._window.add([self._last[1]], [self._last[2]], self._last[3]))
+            self._last = None if over else row
+            if over:
+                self._note(self._window.add([row[1]], [row[2]], 0.0))
+                self._note(self._window.close())
+
+    def _note(self, errors: Array) -> None:
+        for error in errors[:, 0].tolist():
+            self._count += 1
+            self._square += (error * error - self._square) / min(self._count, _RECENT)
+
+
+def _part(chunk: Chunk, first: int, stop: int, later: int) -> Chunk:
+    """Return some rows of a chunk, with their numbers of episodes raised by `later`."""
+    part = slice(first, stop)
     return Chunk(
-        chunk.file, chunk.first + i, chunk.X[one], chunk.y[one], chunk.episode[one] + later, chunk.terminated[one],
-        None, [column[one] for column in chunk.kept], {name: a[one] for name, a in chunk.transitions.items()},
-        None if chunk.X_next is None else chunk.X_next[one], chunk.names,
+        chunk.file, chunk.first + first, chunk.X[part], chunk.y[part], chunk.episode[part] + later,
+        chunk.terminated[part], None, [column[part] for column in chunk.kept],
+        {name: values[part] for name, values in chunk.transitions.items()},
+        None if chunk.X_next is None else chunk.X_next[part], chunk.names,
     )  # fmt: skip
 
 
