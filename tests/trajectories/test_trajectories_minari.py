@@ -213,3 +213,18 @@ def test_actions_are_kept():
     parts = {"turn": np.array([1, 2]), "push": np.array([0.5, 0.25])}
     data = Trajectories.from_minari(Dataset([made(0, [[1.0], [2.0], [3.0]], [1, 2], truncated=True, actions=parts)]))
     assert data.actions.tolist() == [{"turn": 1, "push": 0.5}, {"turn": 2, "push": 0.25}, None]
+
+
+def test_probabilities_of_actions_come_from_a_function_of_episodes():
+    episodes = [
+        made(0, [[0.0], [0.5], [0.9]], [1.0, 1.0], truncated=True, infos={"p": np.array([0.1, 0.5, 0.25])}),
+        made(1, [[0.0], [0.5]], [1.0], terminated=True, infos={"p": np.array([0.0, 1.0])}),
+    ]
+    data = Trajectories.from_minari(Dataset(episodes), behavior_probability=lambda episode: episode.infos["p"][1:])
+    assert_array_equal(data.behavior_probability[~data.horizon], [0.5, 0.25, 1.0])
+    with pytest.raises(InvalidInputError, match=r"one entry per step; episode 0 has 2 steps and shape \(3,\)"):
+        Trajectories.from_minari(Dataset(episodes), behavior_probability=lambda episode: episode.infos["p"])
+    with pytest.raises(InvalidInputError, match=r"`behavior_probability` must be above 0 and finite.*; row 3 has 0"):
+        Trajectories.from_minari(Dataset(episodes), behavior_probability=lambda episode: episode.infos["p"][:-1])
+    with pytest.raises(InvalidInputError, match="`behavior_probability` must be a function of one episode"):
+        Trajectories.from_minari(Dataset(episodes), behavior_probability="p")

@@ -20,6 +20,7 @@ def read_dataset(
     dataset: Any,
     features: Callable[[Any], ArrayLike] | None = None,
     reward: Callable[[Any], ArrayLike] | None = None,
+    behavior_probability: Callable[[Any], ArrayLike] | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> dict[str, Any]:
     """Read a dataset and return the arguments of `Trajectories`; see `Trajectories.from_minari`."""
@@ -27,14 +28,17 @@ def read_dataset(
         raise InvalidInputError(
             f"`dataset` must be a Minari dataset; got {dataset!r:.80}. Load it with minari.load_dataset."
         )
-    if reward is not None and not callable(reward):
-        raise InvalidInputError(f"`reward` must be a function of one episode, or None; got {reward!r:.80}.")
+    for name, function in (("reward", reward), ("behavior_probability", behavior_probability)):
+        if function is not None and not callable(function):
+            raise InvalidInputError(f"`{name}` must be a function of one episode, or None; got {function!r:.80}.")
     phi = ObservationFeatures(features, getattr(dataset, "observation_space", None))
     episodes: list[Episode] = []
     undecided: list[int] = []
     total = len(dataset) if hasattr(dataset, "__len__") else 0
     for number, episode in enumerate(dataset):
         rows, ended = _read_episode(number, episode, phi, reward)
+        if behavior_probability is not None:
+            rows = rows._replace(probabilities=_probabilities(number, episode, behavior_probability))
         episodes.append(rows)
         if not ended:
             undecided.append(number)
@@ -116,6 +120,16 @@ def _rewards(number: int, episode: Any, reward: Callable[[Any], ArrayLike] | Non
             "with filter_episodes."
         )
     return rewards
+
+
+def _probabilities(number: int, episode: Any, function: Callable[[Any], ArrayLike]) -> list[float]:
+    given, n_steps = np.asarray(function(episode)), len(episode.rewards)
+    if given.shape != (n_steps,):
+        raise InvalidInputError(
+            f"`behavior_probability` must have one entry per step; episode {number} has {n_steps} steps and shape "
+            f"{given.shape}."
+        )
+    return list(given)
 
 
 def _features(number: int, observations: Any, n_rows: int, phi: ObservationFeatures) -> Array:

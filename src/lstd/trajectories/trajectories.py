@@ -329,6 +329,7 @@ class Trajectories:
         *,
         features: Callable[[Any], ArrayLike] | None = None,
         reward: Callable[[Any], ArrayLike] | None = None,
+        behavior_probability: Callable[[Any], ArrayLike] | None = None,
         progress: Callable[[int, int], None] | None = None,
     ) -> Self:
         """Read the episodes of a Minari dataset.
@@ -344,6 +345,9 @@ class Trajectories:
             Called with one observation; returns its features, shape (n,). Default as in `from_gymnasium`.
         reward : callable, optional
             Called with a Minari episode; returns its rewards, shape (steps,) or (steps, m), by default ``.rewards``.
+        behavior_probability : callable, optional
+            Called with a Minari episode; returns the probability with which each action was taken, shape (steps,), such
+            as one of its ``.infos``.
         progress : callable, optional
             Called with the number of episodes read, and the total.
 
@@ -370,7 +374,7 @@ class Trajectories:
         """
         from lstd.trajectories.minari_dataset import read_dataset
 
-        return cls(**read_dataset(dataset, features, reward, progress))
+        return cls(**read_dataset(dataset, features, reward, behavior_probability, progress))
 
     @classmethod
     def concat(cls, parts: Iterable[Trajectories], *, renumber: bool = False) -> Self:
