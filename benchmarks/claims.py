@@ -28,6 +28,7 @@ from ratios import note, table
 TITLES = {
     "paper": "The paper's experiments",
     "batch": "Whole data at once",
+    "in_memory": "Data in memory",
     "online": "One transition at a time",
     "selection": "Settings from the data",
     "intervals": "Intervals",
@@ -41,7 +42,7 @@ RESULTS, DOCS = HERE / "results", HERE.parent / "docs" / "results"
 WHOLE = "benchmarks.md"  # the page with every part
 PAGES = {
     WHOLE: NAMES,
-    "performance-estimators.md": ("batch", "online"),
+    "performance-estimators.md": ("batch", "in_memory", "online"),
     "selection.md": ("selection",),
     "intervals.md": ("intervals",),
 }
@@ -144,7 +145,7 @@ def page_text(results: dict[str, Any], page: str) -> str:
         f"{source}{machine['cpu']}, {machine['cores']} cores, load {results['load_before']} before it; Python "
         f"{machine['python']}, {versions}."
     ]
-    for name in names:
+    for name in (name for name in names if name in results["parts"]):
         part = results["parts"][name]
         lines += ["", *[f"## {TITLES[name]}", ""] * (len(names) > 1)]
         lines += [part["how"], "", *table(part["ratios"], pages=page == WHOLE)]

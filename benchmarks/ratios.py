@@ -20,7 +20,8 @@ class Ratio:
 
     The ratio is beside / ours, how many times as fast `lstd` is, and `goal` is its least value. For a `cost`, the ratio
     is ours / beside, how many times as long `lstd` takes, and `goal` is its largest value. `seconds_goal` is the
-    largest value for `ours`. `page` makes the claim. `skipped` says why there are no seconds.
+    largest value for `ours`. With `unit="bytes"`, they are bytes of memory. `page` makes the claim. `skipped` says why
+    there are no seconds.
     """
 
     claim: str
@@ -31,6 +32,7 @@ class Ratio:
     seconds_goal: float | None = None
     page: str = ""
     skipped: str = ""
+    unit: str = "s"
 
     def row(self) -> dict[str, Any]:
         """The claim and its numbers as plain JSON values."""
@@ -45,10 +47,16 @@ class Ratio:
             if self.goal is not None:
                 met = met and (ratio["median"] <= self.goal if self.cost else ratio["median"] >= self.goal)
         return {
-            "claim": self.claim, "page": self.page, "kind": "the time" if self.cost else "as fast", "ratio": ratio,
+            "claim": self.claim, "page": self.page, "kind": self._kind, "ratio": ratio,
             "goal": self.goal, "seconds_goal": self.seconds_goal, "met": met, "pairs": len(pairs),
             "seconds": {"lstd": ours, "beside": _spread(self.beside)},
         }  # fmt: skip
+
+    @property
+    def _kind(self) -> str:
+        if self.unit == "bytes":
+            return "the memory"
+        return "the time" if self.cost else "as fast"
 
 
 def in_turn(ours: Callable[[], Any], beside: Callable[[], Any], pairs: int) -> tuple[list[float], list[float]]:
@@ -107,7 +115,8 @@ def _cells(row: dict[str, Any]) -> list[str]:
         return [row["claim"], f"skipped: {row['skipped']}", *[""] * (len(HEAD) - 3), page]
     ratio, seconds = row["ratio"], row["seconds"]
     shown = f"{_number(ratio['median'])}× {row['kind']} ({_number(ratio['low'])} to {_number(ratio['high'])})"
-    ours, beside = (_duration(seconds[side]["median"]) for side in ("lstd", "beside"))
+    amount = _size if row["kind"] == "the memory" else _duration
+    ours, beside = (amount(seconds[side]["median"]) for side in ("lstd", "beside"))
     return [row["claim"], shown, _goal(row), ours, beside, str(row["pairs"]), page]
 
 
@@ -125,6 +134,10 @@ def _goal(row: dict[str, Any]) -> str:
 def _number(value: float) -> str:
     """Three significant digits; larger numbers in whole."""
     return f"{value:.0f}" if value >= 99.5 else f"{value:.3g}"
+
+
+def _size(n_bytes: float) -> str:
+    return f"{_number(n_bytes / 1e6)} MB"
 
 
 def _duration(seconds: float) -> str:

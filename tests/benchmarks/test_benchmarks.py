@@ -21,7 +21,7 @@ from lstd.experiments.reproduce.provenance import describe_machine
 
 ROOT = Path(__file__).parents[2]
 BENCHMARKS, DOCS = ROOT / "benchmarks", ROOT / "docs" / "results"
-PARTS = ("paper", "batch", "online", "selection", "intervals", "scaling", "startup", "neighbours")
+PARTS = ("paper", "batch", "in_memory", "online", "selection", "intervals", "scaling", "startup", "neighbours")
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import tracemalloc
 import warnings
 from contextlib import nullcontext
 from dataclasses import replace
@@ -145,6 +146,37 @@ def test_prediction_does_not_depend_on_what_was_predicted_before():
     alone = [model.predict(X[t : t + 1])[0] for t in range(30)]
     assert_close(alone, model.predict(X), "sums")
     assert model.predict(X[:0]).shape == (0,)
+
+
+@pytest.mark.parametrize("given", [False, True])
+def test_float32_gives_the_model_of_the_same_numbers_in_float64(given):
+    single = X.astype(np.float32)
+    models = []
+    for phi in (single, single.astype(np.float64)):
+        columns = EPISODES | ({"X_next": phi[::-1]} if given else {})
+        model = LSTD(0.9).fit(phi, y, **columns)
+        for part in (slice(0, 1), slice(1, 20), slice(20, 30)):
+            model.partial_fit(phi[part], y[part], **{name: values[part] for name, values in columns.items()} | {
+                "episode": columns["episode"][part] + 100
+            })  # fmt: skip
+        models.append(model)
+    assert_close(models[0].statistics_.A, models[1].statistics_.A, "sums")
+    assert_close(models[0].coef_, models[1].coef_, "solve")
+    assert models[0].statistics_.A.dtype == np.float64
+
+
+@pytest.mark.parametrize(("dtype", "bytes_per_row"), [(np.float64, 64), (np.float32, 64)])
+def test_a_fit_takes_no_copy_of_the_features(dtype, bytes_per_row):
+    """A row of 100 features has 400 or 800 bytes; blocks and batches take some megabytes."""
+    phi, rewards = np.ones((40_000, 100), dtype), np.ones(40_000)
+    model = LSTD(0.9, n_blocks=0, alpha=1e3)
+    model.fit(phi[:200], rewards[:200])
+    tracemalloc.start()
+    try:
+        model.fit(phi, rewards)
+        assert tracemalloc.get_traced_memory()[1] < bytes_per_row * len(phi) + 4 * 2**20
+    finally:
+        tracemalloc.stop()
 
 
 @pytest.mark.parametrize("kind", [np.float64, np.float32, sparse.csr_array])

@@ -37,7 +37,7 @@ def marks_of(rows: Rows) -> Callable[[int, int], int]:
     else:
         bits = np.ascontiguousarray(some[:, :n], dtype=np.float64).view(np.uint64)
         until = np.zeros(len(bits) + 1, np.uint64)
-        np.cumsum((bits * odd).sum(axis=1), out=until[1:])
+        np.cumsum(bits @ odd, out=until[1:])
 
     def count(row: int) -> int:
         return min(row, head) + max(0, -((tail - row) // _EVERY))
