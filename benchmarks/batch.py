@@ -6,19 +6,22 @@ python benchmarks/batch.py [--quick]
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped,unused-ignore]
 
 from lstd import LSTD, LSTDStatistics
-from ratios import Ratio, in_turn, run_alone
+from lstd.ope import LSTDQ, policy_value
+from ratios import Ratio, in_turn, run_alone, timed
 
 HOW = """\
 Independent normal features and rewards, one stream. Sums: `LSTDStatistics.from_arrays` with every check of its input,
 beside Zᵀ X for two different matrices of that shape, which A = Σ (z_t − γ z_{t−1}) φ_tᵀ needs at least. Fit: `LSTD.fit`
 as it is by default, beside one step of NumPy per row for z, A and b and a solve, which checks nothing; both have the
-same weights, on one thread."""
+same weights, on one thread. Logged actions: `LSTDQ.fit` of 10 actions with a block of 50 columns each, in episodes of
+100 rows, beside `LSTD.fit` of the 50 dense features; the goal is 3 times the number of actions."""
 PAGE = "performance-estimators.md"
 GAMMA, LMBDA, ALPHA = 0.99, 0.9, 1.0
 N_FEATURES = 100
@@ -46,6 +49,30 @@ def ratios(quick: bool = False) -> Iterator[Ratio]:
         np.testing.assert_allclose(loop(X, y), weights, rtol=0, atol=1e-9 * np.abs(weights).max())
         seconds = in_turn(lambda: model.fit(X, y), lambda: loop(X, y), 3 if quick else 7)
     yield Ratio(f"`LSTD.fit` of {len(X)} rows of {N_FEATURES} features beside a NumPy loop", *seconds)
+    with threadpool_limits(limits=1, user_api="blas"):
+        yield from logged_actions(20_000 if quick else 1_000_000)
+
+
+def logged_actions(n_rows: int, n: int = 50, n_actions: int = 10) -> Iterator[Ratio]:
+    """Time the action values of two policies beside a fit to the features of states."""
+    random = np.random.default_rng(0)
+    X, y, actions = random.standard_normal((n_rows, n)), random.standard_normal(n_rows), np.arange(n_rows) % n_actions
+    ends = {"episode": np.arange(n_rows) // 100, "terminated": np.arange(n_rows) % 100 == 99}
+    policies = {
+        "greedy": np.eye(n_actions)[random.integers(n_actions, size=n_rows)],
+        "random": random.dirichlet(np.ones(n_actions), size=n_rows),
+    }
+    behavior, states = np.full(n_rows, 1.0 / n_actions), LSTD(GAMMA, LMBDA, ALPHA)
+    for name, lmbda in ((name, lmbda) for name in policies for lmbda in (0.0, LMBDA)):
+        model = LSTDQ(GAMMA, lmbda)
+        data = {"actions": actions, "target_policy": policies[name], "behavior_probability": behavior, **ends}
+        seconds = in_turn(partial(model.fit, X, y, **data), partial(states.fit, X, y, **ends), 3)
+        claim = f"`LSTDQ.fit` of {n_rows} rows, {n_actions} blocks of {n}, a {name} policy, λ = {lmbda:g}"
+        yield Ratio(f"{claim}, beside `LSTD.fit` of {n} features", *seconds, cost=True, goal=3.0 * n_actions)
+        policy_value(model)  # works out the influence of the blocks, once
+        taken = [timed(partial(policy_value, model)) for _ in range(5)]
+        claim = f"`policy_value` after it, λ = {lmbda:g}, a {name} policy, beside that fit"
+        yield Ratio(claim, taken, [float(np.median(seconds[0]))] * 5, cost=True, seconds_goal=0.05)
 
 
 def loop(X: Any, y: Any) -> Any:

@@ -30,7 +30,7 @@ from pages import write_between
 Array = NDArray[np.float64]
 
 S, A, GAMMA, LENGTH, SEED = 6, 3, 0.9, 20, 41_000
-EPISODES = (30, 100, 300)
+EPISODES = (30, 100)
 ESTIMATORS = (("none", 0.0), ("retrace", 0.9), ("tree_backup", 0.9), ("importance", 0.5), ("ratios", 0.0))
 TITLES = {"retrace": "Retrace({:g})", "tree_backup": "tree backup({:g})", "importance": "importance({:g})"}
 
