@@ -59,6 +59,17 @@ def test_trajectories_with_episodes_and_a_first_policy():
     assert found.path[-1].value > found.path[0].value
 
 
+def test_columns_may_have_names():
+    pandas = pytest.importorskip("pandas")
+    data = chain(500)
+    frames = {name: pandas.DataFrame(data[name], columns=list("abcd")) for name in ("X", "X_next")}
+    labels = pandas.Series(np.array(["left", "right"])[data["actions"]], dtype="object")
+    found = lspi(data | frames | {"actions": labels}, StateActionFeatures(["left", "right"]), gamma=0.9)
+    plain = lspi(data, StateActionFeatures(2), gamma=0.9)
+    assert_close([one.value for one in found.path], [one.value for one in plain.path], "sums")
+    assert found.policy(frames["X"][:1]).shape == (1, 2)
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

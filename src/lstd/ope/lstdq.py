@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from lstd.data.check_rows import PerRow
 from lstd.data.checks import check_choice
-from lstd.data.feature_matrix import Features
+from lstd.data.feature_matrix import Features, check_features
 from lstd.data.settings import ALPHA, GAMMA, VARIANT, Settings
 from lstd.errors import InvalidInputError
 from lstd.estimators.inputs import checked_features, checked_rows
@@ -66,6 +66,13 @@ class LSTDQ(BaseEstimator):  # type: ignore[misc]
         pairs: no data bears on them.
     n_features_in_ : int
         Number of features of states.
+
+    Notes
+    -----
+    A fitted model keeps the states and actions, for the dual weights and initial states of :func:`policy_value`.
+
+    For continuous actions, fit :class:`lstd.LSTD` to features of pairs, with `X_next` their means over actions drawn
+    from the target policy, or over a grid, and `trace_coefficient` for λ > 0.
 
     References
     ----------
@@ -181,7 +188,14 @@ class LSTDQ(BaseEstimator):  # type: ignore[misc]
     def action_values(self, X: Any) -> Array:
         """Return the values of all actions in each state (T, n), an ndarray of shape (T, n_actions)."""
         check_is_fitted(self, "lstd_")
-        return self.features_.action_values(checked_features(self, X), self.coef_) + self.intercept_
+        return self.values_at(checked_features(self, X))
+
+    def values_at(self, X: Features) -> Array:
+        """Return the values of all actions, (T, n_actions), in states without names of columns."""
+        phi = check_features("X", X)
+        if phi.shape[1] != self.n_features_in_:
+            raise InvalidInputError(f"`X` must have {self.n_features_in_} features; got {phi.shape[1]}.")
+        return self.features_.action_values(phi, self.coef_) + self.intercept_
 
     def state_values(self, X: Any, target_policy: Any = None) -> Array:
         """Return the values of states (T, n) under the target policy, an ndarray of shape (T,).

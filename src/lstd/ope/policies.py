@@ -40,6 +40,7 @@ class EpsilonGreedy:
 
     def __init__(self, values: Any, epsilon: float = 0.0) -> None:
         self.values = getattr(values, "action_values", values)
+        self._of_arrays = getattr(values, "values_at", self.values)  # without a look at the names of columns
         if not callable(self.values):
             raise InvalidInputError(f"`values` must be a fitted LSTDQ or callable; got {shown(values)}.")
         self.epsilon = check_real("epsilon", epsilon, 0.0, 1.0)
@@ -53,7 +54,7 @@ class EpsilonGreedy:
 
     def best(self, X: Any) -> NDArray[np.bool_]:
         """Return which actions have the largest value, (T, n_actions)."""
-        values = as_real("values(X)", self.values(X))
+        values = as_real("values(X)", (self.values if hasattr(X, "columns") else self._of_arrays)(X))
         if values.ndim != 2 or not np.isfinite(values).all():
             raise InvalidInputError(f"`values(X)` must be finite, of shape (T, n_actions); got shape {values.shape}.")
         largest = values.max(axis=1, keepdims=True)
