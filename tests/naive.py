@@ -750,3 +750,65 @@ def interval_rows(table, gamma):
         if is_last and not event:
             rows.append((subject, features, math.nan, None, False))
     return rows
+
+
+# ---------------------------------------------------------------- changes of a stream
+
+
+def change_levels(errors, length, skipped):
+    """After each block of one-step errors, the height of the highest chart over its limit; see `error_chart`."""
+    cut, sizes, means, roots = [], [], [], []
+    for error in errors:
+        most = 8.0 * np.mean(sizes) if len(sizes) >= length else np.inf
+        cut.append(float(np.clip(error, -most, most)))
+        sizes.append(abs(cut[-1]))
+        if len(cut) % length == 0 and len(cut) > skipped:
+            means.append(np.mean(cut[-length:]))
+            roots.append(np.sqrt(np.mean(sizes[-length:])))
+    scores = [np.clip(normal_scores(means), -3.0, 3.0), np.clip(normal_scores(roots), -5.0, 5.0)]
+    up, down, large = climbs(scores[0]), climbs(-scores[0]), climbs(scores[1])
+    levels = []
+    for j in range(len(means)):
+        of_mean = excesses(up[: j + 1]) + excesses(down[: j + 1])
+        limits = [(8.0 * expected + sum(over)) / (8.0 + len(over)) for expected, over in (
+            (0.5, of_mean), (0.5, of_mean), (0.75, excesses(large[: j + 1])))]  # fmt: skip
+        heights = [chart[j] / (1.5 + 8.0 * m) for chart, m in zip((up, down, large), limits, strict=True)]
+        levels.append(max(heights) if j >= 100 else 0.0)
+    return levels
+
+
+def normal_scores(values):
+    """Each value given the one before: studentised residual of a regression on all earlier pairs, as a normal score."""
+    scores = []
+    for j, value in enumerate(values):
+        x, y = np.array(values[: max(0, j - 1)]), np.array(values[1:j])
+        n = len(y)
+        if n < 8:
+            scores.append(0.0)
+            continue
+        dx, dy = x - x.mean(), y - y.mean()
+        slope = dx @ dy / (dx @ dx)
+        slope = np.clip(slope - 2.0 * (1.0 - slope) / np.sqrt(n), 0.0, 0.98)
+        here = values[j - 1] - x.mean()
+        spread = np.sum((dy - slope * dx) ** 2) / (n - 2) * (1.0 + 1.0 / n + here**2 / (dx @ dx))
+        t, nu = (value - y.mean() - slope * here) / np.sqrt(spread), n - 2
+        scores.append(np.sign(t) * (8 * nu + 1) / (8 * nu + 3) * np.sqrt(nu * np.log1p(t**2 / nu)))
+    return np.array(scores)
+
+
+def climbs(scores):
+    """A chart: the sum of scores less 1, never below 0."""
+    heights = [0.0]
+    for score in scores:
+        heights.append(max(0.0, heights[-1] + score - 1.0))
+    return heights[1:]
+
+
+def excesses(heights):
+    """By how much the highest point of each excursion that is over exceeds 1.5, where it does."""
+    found, highest = [], 0.0
+    for height in heights:
+        if height == 0.0 and highest > 1.5:
+            found.append(highest - 1.5)
+        highest = max(highest, height) if height > 0.0 else 0.0
+    return found

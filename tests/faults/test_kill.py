@@ -165,15 +165,15 @@ def test_at_random_moments(folder, command, name):
 def test_watch_at_random_moments_and_before_steps(tmp_path, monkeypatch, command):
     """Killed again and again, the same command gets to the end: no row is lost, none is there twice."""
     monkeypatch.chdir(tmp_path)
-    write_tables(8000)
+    write_tables(6000)
     words = [*WATCH, "--state", "state", "--out", "w.csv"]
     whole = command(*WATCH, "--out", "whole.csv", "--state", "other")
     usual = usual_seconds(command, [*words, "--force"])
     expected, rng, lengths = content("whole.csv"), np.random.default_rng(2), set()
-    troubles = [{"at": at} for at in some_steps(whole.steps, 6)]
-    troubles += [{"after": usual * rng.uniform(0.0, 1.0)} for _ in range(3)]
+    troubles = [{"at": at} for at in some_steps(whole.steps, 4)]
+    troubles += [{"after": usual * rng.uniform(0.0, 1.0)} for _ in range(2)]
     for begin_anew in (True, False):
-        for trouble in troubles if begin_anew else troubles[:6]:
+        for trouble in troubles if begin_anew else troubles[:4]:
             if begin_anew:
                 Path("state").unlink(missing_ok=True)
                 Path("w.csv").unlink(missing_ok=True)

@@ -1,0 +1,86 @@
+"""The chart of errors that says when a stream has changed: its definition, jumps that it notices, and its messages."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+
+import naive
+from lstd import RecursiveLSTD
+from lstd.errors import ChangeWarning
+from tolerances import assert_close
+
+BEFORE = 6000
+
+
+def rows(n_rows, seed=0, jump=0.0, episodes=False):
+    """Normal features and a constant; the mean reward jumps after `BEFORE` rows."""
+    random = np.random.default_rng(seed)
+    X = np.column_stack([random.normal(size=(n_rows, 2)), np.ones(n_rows)])
+    y = X[:, 0] + random.standard_t(4, size=n_rows) + jump * (np.arange(n_rows) >= BEFORE)
+    terminated = (random.random(n_rows) < 0.05) & episodes
+    return X, y, {"terminated": terminated, "episode": np.cumsum(terminated) - terminated} if episodes else {}
+
+
+def learned(model, X, y, first, size):
+    """Learn rows from a place on, so many at a time."""
+    for at in range(first, len(y), size):
+        model.partial_fit(X[at : at + size], y[at : at + size])
+
+
+def updated(model, X, y, first):
+    for t in range(first, len(y) - 1):
+        model.update(X[t], y[t], X[t + 1])
+
+
+@pytest.mark.parametrize("episodes", [False, True])
+@pytest.mark.parametrize("gamma", [0.5, 0.97])
+def test_drift_is_that_of_the_definition(gamma, episodes):
+    X, y, ends = rows(5500, episodes=episodes)
+    model = RecursiveLSTD(3, gamma)
+    values = model.partial_fit(X, y, return_predictions=True, **ends)
+    following = np.append(values[1:], 0.0)
+    if episodes:
+        following[ends["terminated"]] = 0.0
+    errors = y + gamma * following - values
+    length = 16 if gamma == 0.5 else 32
+    levels = naive.change_levels(errors[: len(y) - 1], length, 10 * length)
+    assert len(levels) > 120
+    assert_close(model.drift_, levels[-1], "solve")
+    assert max(levels) < 1.0
+
+
+@pytest.mark.parametrize(("jump", "words"), [(1.5, "higher"), (-1.5, "lower")])
+@pytest.mark.parametrize("forgetting", [1.0, 0.999, "auto"])
+def test_a_jump_is_noticed_and_the_history_begins_anew(jump, words, forgetting):
+    X, y, _ = rows(BEFORE + 400, jump=jump)
+    model = RecursiveLSTD(3, 0.97, forgetting=forgetting)
+    model.partial_fit(X[:BEFORE], y[:BEFORE])
+    with pytest.warns(ChangeWarning, match=f"rewards {words} than predicted") as given:
+        learned(model, X, y, BEFORE, 20)
+    assert len(given) == 1
+    assert int(str(given[0].message).split()[1]) < BEFORE + 5 / 0.03
+    assert ("Set `forgetting` below 1" in str(given[0].message)) == (forgetting == 1.0)
+    assert model.drift_ == 0.0
+
+
+def test_update_warns_as_recorded_rows_do():
+    X, y, _ = rows(BEFORE + 300, jump=2.0)
+    model = RecursiveLSTD(3, 0.97).partial_fit(X[:BEFORE], y[:BEFORE])
+    again = RecursiveLSTD.restore(model.snapshot())
+    with pytest.warns(ChangeWarning) as one:
+        model.partial_fit(X[BEFORE:], y[BEFORE:])
+    with pytest.warns(ChangeWarning) as other:
+        updated(again, X, y, BEFORE - 1)
+    assert [str(warning.message) for warning in one] == [str(warning.message) for warning in other]
+    assert again.drift_ == model.drift_
+
+
+def test_steady_streams_give_no_warning():
+    for seed in range(3):
+        X, y, ends = rows(20_000, seed, episodes=seed == 1)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", ChangeWarning)
+            RecursiveLSTD(3, 0.97).partial_fit(X, y, **ends)
