@@ -23,7 +23,7 @@ from numpy import ndarray
 from numpy.typing import ArrayLike, NDArray
 
 from lstd._kernels import recursive_update as kernels
-from lstd._kernels.recursive_update import DONE, JUMP, step, step_sparse
+from lstd._kernels.recursive_update import BAD, DONE, JUMP, step, step_sparse
 from lstd.data.check_rows import PerRow, check_rows
 from lstd.data.checks import check_choice, check_flag, check_integer, check_real, is_single
 from lstd.data.feature_matrix import by_name
@@ -224,7 +224,7 @@ class RecursiveLSTD(Recursion):
         if (  # no conversion needed
             self._direct and weight is _ONE and trace_coefficient is _ONE and terminated is False and truncated is False
         ):
-            ahead, code = self.gamma if discount is None else discount, kernels.BAD
+            ahead, code = self.gamma if discount is None else discount, BAD
             try:
                 if type(x) is ndarray:
                     code = step(x, x_next, reward, ahead, importance_ratio, False, self._state)
