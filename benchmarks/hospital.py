@@ -34,7 +34,7 @@ class Log(NamedTuple):
     @property
     def first(self) -> NDArray[np.bool_]:
         """Whether each row begins an episode, (T,)."""
-        return np.diff(self.episode, prepend=-1) != 0
+        return np.asarray(np.diff(self.episode, prepend=-1) != 0)
 
 
 class Hospital:
@@ -108,7 +108,7 @@ def _keys(rows: Array, row: Ints, column: Ints) -> Array:
     last = np.append(row[1:] != row[:-1], True)
     values = np.minimum(values, np.nextafter(1.0, 0.0))
     values[last] = 1.0
-    return row + values
+    return np.asarray(row + values)
 
 
 class Task(NamedTuple):
@@ -150,4 +150,4 @@ def groups(model: Hospital, k: int) -> Array:
     from sklearn.cluster import KMeans
 
     measured = np.column_stack([model.measurements, model.sofa / model.sofa.std()])
-    return np.eye(k)[KMeans(k, n_init=3, random_state=0).fit_predict(measured)]
+    return np.asarray(np.eye(k)[KMeans(k, n_init=3, random_state=0).fit_predict(measured)])

@@ -51,8 +51,8 @@ class Data:
         self.task, self.log = one, log
         self.policy, self.behavior = one.target[log.state], one.behavior[log.state, log.action]
         self.ratio = self.policy[np.arange(len(log.state)), log.action] / self.behavior
-        self.common = {"y": log.reward, "episode": log.episode, "terminated": log.terminated}
-        self.actions = {
+        self.common: dict[str, Any] = {"y": log.reward, "episode": log.episode, "terminated": log.terminated}
+        self.actions: dict[str, Any] = {
             "actions": log.action, "target_policy": self.policy, "behavior_probability": self.behavior
         }  # fmt: skip
 
