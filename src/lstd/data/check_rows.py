@@ -76,7 +76,7 @@ def check_rows(
     if weight is not None:
         weights, missing = check_per_transition("weight", weight, horizon, missing)
     first, final = (None, None) if ids is None or not n_rows else (ids[0], ids[-1])
-    rows = Rows(
+    rows = Rows.of(
         X=phi, y=rewards, y_missing=missing, discount=discounts, ratios=ratios,
         last=last, terminated=ended, X_next=phi_next, first_episode=first, last_episode=final, single=single,
         gamma=gamma, assumed=assumed, names=names, ratios_given=importance_ratio is not None,

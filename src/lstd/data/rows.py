@@ -94,6 +94,13 @@ class Rows:
         phi = features[t] if isinstance(features, np.ndarray) else rows_of(features, slice(t, t + 1)).toarray()[0]
         return np.concatenate([phi, np.ones(self.appended)])
 
+    @classmethod
+    def of(cls, **fields: Any) -> Rows:
+        """Return rows with these values, and defaults for other fields, in less time than the initialiser takes."""
+        rows = object.__new__(cls)
+        rows.__dict__.update(fields)
+        return rows
+
     def changed(self, **changes: Any) -> Rows:
         """Return a copy with other values of some fields, as `dataclasses.replace` does in five times the time."""
         other = object.__new__(Rows)

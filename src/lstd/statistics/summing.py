@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -43,8 +42,7 @@ _ZERO = bytes(8)
 _memory = threading.local()
 
 
-@dataclass(frozen=True, eq=False)
-class Sums:
+class Sums(NamedTuple):
     """Sums over the rows of one chunk; n features, m rewards."""
 
     A: Array  # (n, n)
@@ -195,7 +193,7 @@ class _Running:
         rows, n = self.rows, self.rows.n_features
         most = min(4096, max(_LEAST_BATCH, _BATCH_ENTRIES // max(1, n))) if self._dense else SPARSE_BATCH
         size = -(-len(rows) // -(-len(rows) // most))  # batches of equal length, as a short one is slow per row
-        lmbdas, ones = np.full(size + 1, self._lmbda), np.ones(size + 1)
+        lmbdas, ones = _constant(self._lmbda), _constant(1.0)
 
         def column(values: Array | None, same: Array, part: slice, first: tuple[float, ...]) -> Array:
             if values is None and first in ((), (1.0,)):
@@ -364,6 +362,12 @@ class _Running:
             h += _zero(ahead, ~batch.cut[near]) @ phi_next
         elif batch.cut[near].any():
             h += of_h @ phi
+
+
+@lru_cache(maxsize=4)
+def _constant(value: float) -> Array:
+    """Return a column of one value, longer than any batch, that is not written to."""
+    return np.full(max(4096, SPARSE_BATCH) + 1, value)
 
 
 def _scratch(name: str, n_rows: int, n: int) -> Array:
