@@ -264,7 +264,8 @@ class _CsvTable(Table):
         text = text.slice(offset)
         while True:
             more = stream.read_buffer(READ_BYTES)
-            ends = self._ends(np.frombuffer(text, np.uint8), not more.size) if offset else None
+            values = np.frombuffer(text, np.uint8) if text.size else np.empty(0, np.uint8)
+            ends = self._ends(values, not more.size) if offset else None
             if ends is None:
                 yield TextBlock(text.slice(0, 0), offset, first, np.empty(0, np.intp))
                 return
