@@ -17,6 +17,7 @@ from lstd import LSTD, RecursiveLSTD
 from lstd.errors import BrokenEpisodeWarning, IllConditionedWarning, InvalidInputError, LostDigitsWarning
 from online_streams import FORMS, UNIT, VARIANTS, check_reading, read_weights, streams, system
 from tolerances import assert_close
+from twins import compiled_only
 
 RATES = (0.05, 0.5, 0.9, 0.97, 0.999)
 
@@ -65,6 +66,7 @@ def drawn(n_rows=400, n=4, m=None, seed=0):
     return random.normal(size=(n_rows, n)), random.normal(size=shape), rows
 
 
+@compiled_only
 @pytest.mark.parametrize("forgetting", [0.5, 0.9, 0.99])
 @pytest.mark.parametrize("m", [None, 2])
 @pytest.mark.parametrize("variant", VARIANTS)
@@ -124,6 +126,7 @@ def test_a_change_is_forgotten():
     assert still.weights[0] < 0.2
 
 
+@compiled_only
 def test_a_ridge_of_features_that_are_never_seen_stays():
     X, y, _ = drawn(3000, n=3)
     X[:, 2] = 0.0

@@ -188,7 +188,7 @@ class Recursion(OnlinePredictor):
 
         `predictions`, (T, m) or with no rows, is filled with those for each row before its transition is learned.
         """
-        if not self._single:
+        if not (self._single and self._typed):
             return first
         compiled(kernels, "stream")
         while first < len(block.y):
