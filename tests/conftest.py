@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections import Counter
 from itertools import chain
 from pathlib import Path
 
-import joblib
 import pytest
+
+if "PYTEST_XDIST_WORKER" in os.environ:  # processes that share the cores: threads of a BLAS would wait for one another
+    for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
+        os.environ.setdefault(variable, "1")
 
 ROOT = Path(__file__).parent
 MOST_PROCESSES = 8
@@ -26,6 +30,8 @@ SLOW = (  # files that start first, the longest at the beginning, so that none i
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers():
     """Number of processes of ``-n auto``: twice as many as cores, since tests of workers, commands and disks wait."""
+    import joblib
+
     return min(joblib.cpu_count() * 2, MOST_PROCESSES)
 
 
