@@ -101,6 +101,15 @@ def test_sparse_rows_give_the_sums_of_dense_rows(dense_from, stream, short):
 
 
 @pytest.mark.parametrize("lmbda", [0.0, 0.8])
+def test_a_sparse_entry_that_meets_no_other_must_be_finite(lmbda):
+    X = np.zeros((4, 6))
+    X[2, 1] = np.nan  # a horizon row after a row of zeros
+    columns = {"episode": [0, 0, 0, 1], "terminated": [False] * 4}
+    with pytest.raises(InvalidInputError, match="`X` must be finite.*row 2 has nan in column 1"):
+        LSTDStatistics.from_arrays(sparse.csr_array(X), np.ones(4), gamma=0.9, lmbda=lmbda, **columns)
+
+
+@pytest.mark.parametrize("lmbda", [0.0, 0.8])
 @pytest.mark.parametrize("bias", [False, True])
 def test_features_of_actions_with_the_mean_of_their_successors(lmbda, bias):
     """Each row has the features of its state in the columns of its action; the successor has some in all columns."""

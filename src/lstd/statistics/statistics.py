@@ -828,6 +828,9 @@ def check_sums(statistics: LSTDStatistics, rows: Rows) -> None:
     Such a feature makes the diagonal of A or the pending row NaN, as 0·inf is NaN. So only if the sums are not finite
     does it take a pass over all features.
     """
+    for name, phi in (("X", rows.X), ("X_next", rows.X_next)):
+        if phi is not None and not isinstance(phi, np.ndarray):  # entries may meet no others
+            check_finite(name, phi)
     s = statistics
     sums = [s.A, *([] if is_no_sum(s.B) else [s.B])]
     vectors = [s.b.ravel(), s.incoming_trace, s.carry.matrix, s.carry.boundary, s.carry.rewards, s.carry.first]
