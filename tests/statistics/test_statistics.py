@@ -105,7 +105,7 @@ def test_a_sparse_entry_that_meets_no_other_must_be_finite(lmbda):
     X = np.zeros((4, 6))
     X[2, 1] = np.nan  # a horizon row after a row of zeros
     columns = {"episode": [0, 0, 0, 1], "terminated": [False] * 4}
-    with pytest.raises(InvalidInputError, match="`X` must be finite.*row 2 has nan in column 1"):
+    with pytest.raises(InvalidInputError, match=r"`X` must be finite.*row 2 has nan in column 1"):
         LSTDStatistics.from_arrays(sparse.csr_array(X), np.ones(4), gamma=0.9, lmbda=lmbda, **columns)
 
 
