@@ -9,32 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
+from lstd.cli import options
 from lstd.cli.console import closed_output, lost_output
 from lstd.cli.exit_codes import DONE
 from lstd.cli.fit import number, roles_of
 from lstd.cli.interruption import advise
-from lstd.cli.options import (
-    NAMES,
-    AllOthers,
-    Coefficient,
-    Discount,
-    Episode,
-    Exclude,
-    Features,
-    Gamma,
-    NextFeatures,
-    NoIntercept,
-    Ratio,
-    Terminated,
-    Time,
-    Truncated,
-    Unpenalised,
-    Variant,
-    Weight,
-    check_out,
-    check_packages,
-    names,
-)
+from lstd.cli.options import NAMES, check_out, check_packages, names
 from lstd.cli.progress import QUIET, SECONDS_BETWEEN_LINES, Lines, Reporter, reporting
 from lstd.errors import InvalidInputError
 
@@ -49,27 +29,27 @@ ON_ERROR = ("stop", "skip")
 def watch(
     data: Annotated[str, typer.Argument(metavar="DATA", help="A file that grows, or - for standard input.")],
     reward: Annotated[str, typer.Option(metavar="NAME", help="Reward received on leaving the row.")],
-    gamma: Gamma,
-    features: Features = None,
-    all_others: AllOthers = False,
-    exclude: Exclude = None,
-    episode: Episode = None,
-    terminated: Terminated = None,
-    truncated: Truncated = None,
-    discount: Discount = None,
-    importance_ratio: Ratio = None,
-    trace_coefficient: Coefficient = None,
-    weight: Weight = None,
-    next_features: NextFeatures = None,
-    time: Time = None,
+    gamma: options.Gamma,
+    features: options.Features = None,
+    all_others: options.AllOthers = False,
+    exclude: options.Exclude = None,
+    episode: options.Episode = None,
+    terminated: options.Terminated = None,
+    truncated: options.Truncated = None,
+    discount: options.Discount = None,
+    importance_ratio: options.Ratio = None,
+    trace_coefficient: options.Coefficient = None,
+    weight: options.Weight = None,
+    next_features: options.NextFeatures = None,
+    time: options.Time = None,
     keep: Annotated[
         list[str] | None, typer.Option("--id", metavar=NAMES, help="Columns to copy to the output.")
     ] = None,
     lmbda: Annotated[float, typer.Option(metavar="NUMBER", help="Trace decay, in [0, 1].", show_default=True)] = 0.9,
     alpha: Annotated[float, typer.Option(metavar="NUMBER", help="Ridge coefficient.", show_default=True)] = 1.0,
-    unpenalised: Unpenalised = None,
-    variant: Variant = "boyan",
-    no_intercept: NoIntercept = False,
+    unpenalised: options.Unpenalised = None,
+    variant: options.Variant = "boyan",
+    no_intercept: options.NoIntercept = False,
     forgetting: Annotated[
         str,
         typer.Option(
