@@ -1,6 +1,6 @@
 """Measure how often intervals for values of policies hold the fixed point, and how often they hold the truth.
 
-    python benchmarks/policy_intervals.py [--repeats 500] [--write docs/results/policy-intervals.md]
+    python benchmarks/policy_intervals.py [--repeats 500] [--episodes 30 100] [--write docs/results/policy-intervals.md]
 
 A process of 6 states and 3 actions with known transitions, discount 0.9, logged by a random policy in episodes of 20
 steps that are cut off. The features of states are unit vectors, or two coarse ones: the index of the state, from 0 to
@@ -16,7 +16,7 @@ import datetime
 import os
 import platform
 import sys
-from collections.abc import Callable
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -143,23 +143,23 @@ def together(process: Process, phi: Array, n: int, repeats: int) -> float:
     return hits / repeats
 
 
-def report(repeats: int) -> str:
+def report(repeats: int, episodes: Sequence[int] = EPISODES) -> str:
     process = Process.random()
     features = {"unit vectors": np.eye(S), "coarse": np.column_stack([np.arange(S) / (S - 1), np.ones(S)])}
     lines = [
         "| features | episodes | estimator | fixed point | truth | half width | bias of the fixed point |",
         "|---|---|---|---|---|---|---|",
     ]
-    for (name, phi), n in ((item, n) for item in features.items() for n in EPISODES):
+    for (name, phi), n in ((item, n) for item in features.items() for n in episodes):
         for trace, lmbda in ESTIMATORS:
             title = {"none": "`LSTDQ(0)`", "ratios": "`LSTD(0)`, ratios"}.get(trace) or TITLES[trace].format(lmbda)
             exact, truth, half, bias = coverage(process, phi, n, (trace, lmbda), repeats)
             goal = " (goal 0.93–0.97: %s)" % ("met" if 0.93 <= exact <= 0.97 else "missed") if n >= 100 else ""
             lines.append(f"| {name} | {n} | {title} | {exact:.3f}{goal} | {truth:.3f} | {half:.3f} | {bias:+.3f} |")
             print(lines[-1], flush=True)
-    shares = [f"{together(process, features['unit vectors'], n, repeats):.3f} ({n} episodes)" for n in EPISODES]
+    shares = [f"{together(process, features['unit vectors'], n, repeats):.3f} ({n} episodes)" for n in episodes]
     lines += ["", f"All three differences of three policies at once, Retrace(0.9), unit vectors: {', '.join(shares)}."]
-    command = " ".join(["python", "benchmarks/policy_intervals.py", "--repeats", str(repeats)])
+    command = f"python benchmarks/policy_intervals.py --repeats {repeats} --episodes {' '.join(map(str, episodes))}"
     heading = (
         f"Printed by `{command}` on {datetime.date.today()}: {os.cpu_count()} cores, Python "
         f"{platform.python_version()}, NumPy {np.__version__}. {repeats} data sets per row; the standard error of a "
@@ -168,12 +168,13 @@ def report(repeats: int) -> str:
     return "\n".join([heading, "", *lines])
 
 
-def main(words: list[str] | None = None, measure: Callable[[int], str] = report) -> None:
+def main(words: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repeats", type=int, default=500)
+    parser.add_argument("--episodes", type=int, nargs="+", default=EPISODES)
     parser.add_argument("--write", type=Path, metavar="PAGE", help="replace the table of this page")
     options = parser.parse_args(words)
-    text = measure(options.repeats)
+    text = report(options.repeats, options.episodes)
     print(text)
     if options.write is not None:
         write_between(options.write, "benchmarks/policy_intervals.py", text)
