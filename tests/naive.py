@@ -759,7 +759,8 @@ def change_levels(errors, length, skipped):
     """After each block of one-step errors, the height of the highest chart over its limit; see `error_chart`."""
     cut, sizes, means, roots = [], [], [], []
     for error in errors:
-        most = 8.0 * np.mean(sizes) if len(sizes) >= length else np.inf
+        known = sizes[: len(sizes) // length * length]
+        most = 8.0 * np.mean(known) if known else np.inf
         cut.append(float(np.clip(error, -most, most)))
         sizes.append(abs(cut[-1]))
         if len(cut) % length == 0 and len(cut) > skipped:

@@ -21,12 +21,12 @@ def rows(n_rows, seed=0):
 
 
 @pytest.mark.parametrize("variant", ["boyan", "mixed", "uncorrected"])
-@pytest.mark.parametrize("n_rows", [300, 2500])
+@pytest.mark.parametrize("n_rows", [600, 2500])
 def test_one_stream_has_the_blocks_and_the_errors_of_the_batch(variant, n_rows):
     X, y = rows(n_rows)
     model = RecursiveLSTD(N, 0.9, variant=variant).partial_fit(X, y)
     batch = LSTD(0.9, variant=variant, fit_intercept=False).fit(X, y)
-    if n_rows == 300:  # blocks of a short stream are longer than the batch's
+    if n_rows == 600:  # blocks of a short stream are longer than the batch's
         batch = LSTD(0.9, variant=variant, fit_intercept=False, n_blocks=10).fit(X, y)
     for found, expected in zip(
         model.predict(X[:7], return_std=True), batch.predict(X[:7], return_std=True), strict=True
@@ -40,8 +40,8 @@ def test_one_stream_has_the_blocks_and_the_errors_of_the_batch(variant, n_rows):
 @pytest.mark.parametrize(("cut_off", "tolerance"), [(False, "solve"), (True, "shares")])
 @pytest.mark.parametrize("variant", ["boyan", "mixed", "uncorrected"])
 def test_episodes_have_the_errors_of_the_batch_on_the_same_blocks(variant, cut_off, tolerance):
-    """Blocks of 32 transitions or more that end with an episode; half of the episodes are cut off, or none."""
-    n_rows, length = 640, 8
+    """Blocks of 64 transitions or more that end with an episode; half of the episodes are cut off, or none."""
+    n_rows, length = 1280, 8
     X, y = rows(n_rows)
     episode = np.arange(n_rows) // length
     terminated = (np.arange(n_rows) % length == length - 1) & (episode % 2 == 0 if cut_off else True)
@@ -110,7 +110,7 @@ def test_a_refused_chunk_leaves_the_blocks_as_they_were():
 @pytest.mark.parametrize(
     ("settings", "n_rows", "message"),
     [
-        ({}, 100, "at least 5 blocks of the stream, 32 transitions each; there are 4"),
+        ({}, 100, "at least 5 blocks of the stream, 64 transitions each; there are 2"),
         ({"n_blocks": 0}, 500, "`n_blocks` of at least 10; the model keeps 0"),
     ],
 )

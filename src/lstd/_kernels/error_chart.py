@@ -25,13 +25,13 @@ from lstd._kernels.compilation import kernel
 
 # Entries of the chart. Of the block: its length (0 for no chart), errors in it, their sum and the sum of their sizes.
 # Of the errors: their number, and their mean size. Blocks so far, and errors before the first. Prediction and reward of
-# the last transition, and whether the next error needs them. The highest chart over its limit. The charts, and the
-# maxima of their excursions; number and sum of the excesses of those that are over, of the mean and of the size. Two
-# regressions.
-LENGTH, COUNT, SUM, SIZE, ERRORS, SCALE, BLOCKS, SKIPPED, VALUE, REWARD, OPEN, LEVEL = range(12)
-UP, DOWN, LARGE, MOST, EXCESS, OVER = 12, 13, 14, 15, 18, 20
-MEAN_OF, SIZE_OF = 22, 30
-N_CHART = 38
+# the last transition, and whether the next error needs them. The highest chart over its limit. The size at which errors
+# are cut. The charts, and the maxima of their excursions; number and sum of the excesses of those that are over, of the
+# mean and of the size. Two regressions.
+LENGTH, COUNT, SUM, SIZE, ERRORS, SCALE, BLOCKS, SKIPPED, VALUE, REWARD, OPEN, LEVEL, LARGEST_ERROR = range(13)
+UP, DOWN, LARGE, MOST, EXCESS, OVER = 13, 14, 15, 16, 19, 21
+MEAN_OF, SIZE_OF = 23, 31
+N_CHART = 39
 # Of a regression: number of pairs, means of x and y, sums of squares and products, the last y, whether there is one.
 PAIRS, MEAN_X, MEAN_Y, XX, XY, YY, LAST, HAS_LAST = range(8)
 
@@ -43,17 +43,11 @@ PRIOR, EXCESS_MEAN, EXCESS_SIZE = 8.0, 0.5, 0.75  # excursions known in advance,
 
 
 @kernel
-def push(error, chart):  # type: ignore[no-untyped-def]
-    """Add a one-step error to the chart; return whether it says that the stream has changed."""
-    most = CUT * chart[SCALE] if chart[ERRORS] >= chart[LENGTH] else abs(error)
-    error = min(max(error, -most), most)
-    chart[ERRORS] += 1.0
-    chart[SCALE] += (abs(error) - chart[SCALE]) / chart[ERRORS]
-    chart[SUM] += error
-    chart[SIZE] += abs(error)
-    chart[COUNT] += 1.0
-    if chart[COUNT] < chart[LENGTH]:
-        return False
+def end_block(chart):  # type: ignore[no-untyped-def]
+    """End a block, with COUNT, SUM and SIZE of its errors; return whether it says that the stream has changed."""
+    chart[ERRORS] += chart[LENGTH]
+    chart[SCALE] += (chart[SIZE] - chart[LENGTH] * chart[SCALE]) / chart[ERRORS]
+    chart[LARGEST_ERROR] = CUT * chart[SCALE]
     mean, size = chart[SUM] / chart[LENGTH], math.sqrt(chart[SIZE] / chart[LENGTH])
     chart[COUNT] = chart[SUM] = chart[SIZE] = 0.0
     if chart[ERRORS] <= chart[SKIPPED]:

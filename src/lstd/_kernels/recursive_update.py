@@ -47,7 +47,19 @@ from lstd._kernels.blocked import (
     valid,
 )
 from lstd._kernels.compilation import kernel
-from lstd._kernels.error_chart import LENGTH, LEVEL, N_CHART, OPEN, REWARD, VALUE, push
+from lstd._kernels.error_chart import (
+    COUNT,
+    LARGEST_ERROR,
+    LENGTH,
+    LEVEL,
+    N_CHART,
+    OPEN,
+    REWARD,
+    SIZE,
+    SUM,
+    VALUE,
+    end_block,
+)  # fmt: skip
 
 # The state is one array. Its rows are these vectors, then four panels with a row per gathered change, then the two
 # matrices, then θ of each reward after the first, then b of these. P = INVERSE − Σ_k Q_kᵀR_k over the rows of the first
@@ -355,8 +367,22 @@ def note_error(reward, phi_theta, phi_y, state, counts):  # type: ignore[no-unty
     here = phi_theta / (1.0 - state[SCALARS, FRACTION] * state[SCALARS, BOOTSTRAP] * phi_y)  # `value` of φ = φ₊
     if state[CHART, OPEN] == 1.0 and counts[READING] == FAST:
         error = state[CHART, REWARD] + state[SCALARS, DECAY] * here - state[CHART, VALUE]
-        counts[CHANGES] += abs(error) <= LARGEST and push(error, chart_of(state))
+        add_error(error, state, counts)
     state[CHART, VALUE], state[CHART, REWARD], state[CHART, OPEN] = here, reward, 1.0
+
+
+@kernel
+def add_error(error, state, counts):  # type: ignore[no-untyped-def]
+    """Add a one-step error to the block of the chart, unless it is NaN."""
+    if error != error:
+        return
+    most = state[CHART, LARGEST_ERROR]
+    error = min(max(error, -most), most)
+    state[CHART, SUM] += error
+    state[CHART, SIZE] += abs(error)
+    state[CHART, COUNT] += 1.0
+    if state[CHART, COUNT] >= state[CHART, LENGTH]:
+        counts[CHANGES] += end_block(chart_of(state))
 
 
 @kernel
@@ -429,7 +455,7 @@ def finish(lost, discount, terminated, state, counts):  # type: ignore[no-untype
         counts[EPISODES] += 1
         if state[CHART, OPEN] == 1.0 and counts[READING] == FAST:
             error = state[CHART, REWARD] - state[CHART, VALUE]
-            counts[CHANGES] += abs(error) <= LARGEST and push(error, chart_of(state))
+            add_error(error, state, counts)
         state[CHART, OPEN] = 0.0
     if lost or counts[UPDATES] >= counts[CHECK_AT]:
         return CHECK

@@ -494,9 +494,12 @@ class Recursion(OnlinePredictor):
             compiled(kernels, "transposed_system")
             transposed = np.empty((self.n_features, self.n_features))
             kernels.transposed_system(0.0 if episodes else 1.0, self._state, transposed)
-            self._blocks.add(self.n_updates, transposed, np.stack([b for _, b in self._columns()]), episodes)
+            b = self._state[[MOMENT], : self.n_features]
+            if self.n_rewards is not None:
+                b = np.concatenate([b, self._others[1, :, : self.n_features]])
+            self._blocks.add(self.n_updates, transposed, b, episodes)
             counts[kernels.BLOCK_AT] = self._blocks.next_end
-        if self._chart[error_chart.LEVEL] > 1.0:
+        if self._state[kernels.CHART, error_chart.LEVEL] > 1.0:
             warn(change_message(self._chart, self.n_updates, vars(self).get("forgetting", 1.0)), ChangeWarning)
             self._begin_chart(*self._chart[[error_chart.LENGTH, error_chart.SKIPPED]])
 
@@ -504,6 +507,7 @@ class Recursion(OnlinePredictor):
         """Begin the chart of errors anew, with blocks of this length after this number of errors."""
         self._chart[:] = 0.0
         self._chart[[error_chart.LENGTH, error_chart.SKIPPED]] = length, skipped
+        self._chart[error_chart.LARGEST_ERROR] = kernels.HUGE
 
     @property
     def drift_(self) -> float:

@@ -21,7 +21,7 @@ from lstd.statistics.intervals import FEWEST_BLOCKS, BlockSums, Influence, influ
 Array = NDArray[np.float64]
 
 BYTES = 2**25  # of all sums, with "auto"
-_SHORTEST = 32  # rows of a block: shorter ones depend on their neighbours, and would be dropped soon
+_SHORTEST = 64  # rows of a block: shorter ones depend on their neighbours, and would be dropped soon
 
 
 class StreamBlocks:
