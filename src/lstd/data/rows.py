@@ -141,8 +141,13 @@ class Rows:
 
 
 def _with_ones(phi: Features) -> Features:
-    ones = np.ones((phi.shape[0], 1))
-    return sparse.hstack([phi, ones], format="csr") if sparse.issparse(phi) else np.hstack([phi, ones])
+    T, n = phi.shape
+    if not sparse.issparse(phi):
+        return np.hstack([phi, np.ones((T, 1))])
+    ends = phi.indptr[1:]
+    kind = np.int32 if max(phi.nnz + T, n + 1) < 2**31 else np.int64
+    indices, indptr = np.insert(phi.indices, ends, n).astype(kind), (phi.indptr + np.arange(T + 1)).astype(kind)
+    return sparse.csr_array((np.insert(phi.data, ends, 1.0), indices, indptr), shape=(T, n + 1))
 
 
 def traces_run_on(rows: Rows, lmbda: float) -> bool:
