@@ -131,16 +131,18 @@ class Task(NamedTuple):
 
 
 @cache
-def task() -> Task:
+def task(far: bool = False) -> Task:
     """Return the task: doctors who act at random one time in ten log, and the target leans to what is best.
 
     The behaviour is μ = 0.9 · expert + 0.1 / 25, the target π ∝ μ exp(Q*/0.01), with the optimal action values Q*: a
-    dose that saves one patient in a hundred more than another is 2.7 times as frequent as before, beside it.
+    dose that saves one patient in a hundred more than another is 2.7 times as frequent as before, beside it. The target
+    `far` from the doctors has π ∝ exp(Q*/0.005), whatever they do.
     """
     model = Hospital()
     behavior = (1.0 - RANDOM) * model.expert + RANDOM / N_ACTIONS
     q = model.optimal_action_values(GAMMA)
-    target = behavior * np.exp((q - q.max(1, keepdims=True)) / TEMPERATURE)
+    better = (q - q.max(1, keepdims=True)) / TEMPERATURE
+    target = np.exp(2.0 * better) if far else behavior * np.exp(better)
     target /= target.sum(1, keepdims=True)
     return Task(model, target, behavior, groups(model, 169), groups(model, 20))
 

@@ -172,9 +172,9 @@ METHODS: dict[str, Method] = {
 SLOW = {"LSTDQ": 60, "DR": 60, "WDR": 60, "fitted Q": 20}  # repeats of slow methods
 
 
-def measure(size: int, repeats: int, names: list[str], first_seed: int) -> dict[str, list[Estimate]]:
+def measure(one: Task, size: int, repeats: int, names: list[str], first_seed: int) -> dict[str, list[Estimate]]:
     """Return the estimates of each method, and print what they amount to."""
-    one, seconds = task(), dict.fromkeys(names, 0.0)
+    seconds = dict.fromkeys(names, 0.0)
     table: dict[str, list[Estimate]] = {name: [] for name in names}
     for repeat in range(repeats):
         if repeat >= max(repeats_of(name, repeats) for name in names):
@@ -212,6 +212,7 @@ def main() -> None:
     parser.add_argument("--sizes", type=int, nargs="+", default=SIZES)
     parser.add_argument("--only", nargs="+", help="methods whose names contain one of these words")
     parser.add_argument("--develop", action="store_true", help="seeds on which the rule was found")
+    parser.add_argument("--far", action="store_true", help="a target policy far from the one that logged")
     parser.add_argument("--results", type=Path, metavar="FILE", help="add the estimates to this file")
     parser.add_argument("--docs", action="store_true", help="write the tables of the page from the newest results")
     a = parser.parse_args()
@@ -223,18 +224,20 @@ def main() -> None:
     with warnings.catch_warnings(), threadpool_limits(1):
         warnings.simplefilter("ignore")
         for size in a.sizes:
-            found = measure(size, a.repeats, names, DEVELOPMENT if a.develop else SEED)
+            found = measure(task(a.far), size, a.repeats, names, DEVELOPMENT if a.develop else SEED)
             if a.results:
-                store(a.results, size, found)
+                store(a.results, size, found, a.far)
 
 
-def store(path: Path, size: int, found: dict[str, list[Estimate]]) -> None:
+def store(path: Path, size: int, found: dict[str, list[Estimate]], far: bool) -> None:
     """Add estimates to a file of results."""
-    results = json.loads(path.read_text()) if path.exists() else {"estimates": {}}
+    results = json.loads(path.read_text()) if path.exists() else {}
     results |= {"date": str(datetime.date.today()), "source": source_digest(), "machine": describe_machine()}
-    results |= {"truth": task().truth, "bound": task().bound, "seed": SEED}
+    values = {"truth": task(far).truth, "bound": task(far).bound}
+    results |= {"far": results.get("far", {}) | values} if far else values | {"seed": SEED}
     rounded = {name: [[round(x, 4) if x == x else None for x in one] for one in of] for name, of in found.items()}
-    results["estimates"].setdefault(str(size), {}).update(rounded)
+    place = results["far"] if far else results
+    place.setdefault("estimates", {}).setdefault(str(size), {}).update(rounded)
     path.write_text(json.dumps(results, ensure_ascii=False) + "\n")
 
 
@@ -264,7 +267,24 @@ def tables(results: dict[str, Any]) -> list[str]:
         cells = [found.get((name, size)) for size in sizes]
         if any(c and np.isfinite(c[2]) for c in cells):
             lines.append(f"| {name} | {' | '.join(f'{c[2]:.2f}' if c else '—' for c in cells)} |")
-    return [*lines, "", *goals(found, sizes, bound)]
+    return [*lines, "", *goals(found, sizes, bound), *far_away(results)]
+
+
+def far_away(results: dict[str, Any]) -> list[str]:
+    """Return a table of the target far from the doctors."""
+    if "far" not in results:
+        return []
+    far = results["far"]
+    lines = ["", "The target far from the doctors; errors as multiples of that on policy:", ""]
+    lines += ["| episodes | method | error | intervals that hold the truth | repeats |", "|---|---|---|---|---|"]
+    for size, table in far["estimates"].items():
+        for name, of in table.items():
+            error, _, cover = summary(of, far["truth"])
+            times = error / far["bound"] * np.sqrt(int(size))
+            lines.append(
+                f"| {size} | {name} | {times:.1f} | {'—' if np.isnan(cover) else f'{cover:.2f}'} | {len(of)} |"
+            )
+    return lines
 
 
 def goals(found: dict[tuple[str, str], Any], sizes: list[str], bound: dict[str, float]) -> list[str]:
