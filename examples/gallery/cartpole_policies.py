@@ -4,7 +4,7 @@ Is the steadier controller better? CartPole
 
 A cart balances a pole under a controller that acts at random eight times in ten. Would a steadier one, at random six
 times in ten, keep the pole up for longer, and by how much? LSTD of action values answers from the log alone. The
-baseline is per-decision importance sampling with weights: its products of ratios grow with the length of an episode.
+baseline is weighted per-decision importance sampling, whose products of ratios grow with the length of an episode.
 """
 
 import gymnasium
@@ -35,14 +35,14 @@ def run(epsilon, n_episodes, seed):
 
 
 # %%
-# The value is the discounted number of steps until the pole falls. The steadier one is run only to know the truth.
+# The value is the discounted number of steps until the pole falls. The steadier controller runs only to give the truth.
 
 log, target = run(0.8, 200, seed=0), controller(0.6)
 truth = importance_sampling(**run(0.6, 300, seed=1).to_arrays(), gamma=gamma)
 print(f"truth {truth.value:.1f}, from {truth.lower:.1f} to {truth.upper:.1f}")
 
 # %%
-# Features are bumps around 60 logged states, and what the controllers look at. Squares cannot follow the values.
+# Features are bumps around 60 logged states, and what the controllers use. Squares cannot represent the values.
 
 scale = log.X.std(axis=0)
 centres = log.X[np.random.default_rng(0).choice(len(log), 60, replace=False)]
