@@ -54,13 +54,13 @@ def watch(
         str,
         typer.Option(
             metavar="NUMBER|auto",
-            help="Factor of the weights of earlier rows at each row; auto: chosen from the "
+            help="Factor by which each row multiplies the weights of earlier rows; auto: chosen from the "
             "errors of recent predictions.",
             show_default=True,
         ),
     ] = "1",
     state: Annotated[
-        str | None, typer.Option(metavar="FILE", help="File to keep the state in, and to go on from if it is there.")
+        str | None, typer.Option(metavar="FILE", help="File that keeps the state; resume from it if it exists.")
     ] = None,
     save_every: Annotated[
         float, typer.Option(metavar="SECONDS", help="Seconds between two saves of the state.", show_default=True)
@@ -71,16 +71,16 @@ def watch(
     on_error: Annotated[
         str, typer.Option(metavar="stop|skip", help="What to do after a bad row.", show_default=True)
     ] = "stop",
-    no_wait: Annotated[bool, typer.Option("--no-wait", help="End at the end of DATA.")] = False,
-    force: Annotated[bool, typer.Option("--force", help="Replace existing files, and begin anew.")] = False,
+    no_wait: Annotated[bool, typer.Option("--no-wait", help="Stop at the end of DATA.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace existing files, and start over.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help=QUIET)] = False,
 ) -> int:
     """Predict the discounted future rewards of rows as they come, and learn from them.
 
-    DATA has a row per line, in time order: CSV with a header, or an object of JSON. The prediction for a row is made
-    before its reward is learned. A row counts once its line has ended. With --state, the same command goes on where the
+    DATA has a row per line, in time order: CSV with a header, or JSON objects. The prediction for a row is made
+    before its reward is learned. A row counts once its line has ended. With --state, the same command resumes where the
     state was saved, also after a crash: no row of a file is lost or counted twice, and --out is cut back to the rows of
-    the state. Standard input must go on after the last row of the state; the first line on stderr says which that is.
+    the state. Standard input must resume after the last row of the state, which the first line on stderr names.
     A row that was skipped ends its episode as cut off.
 
     Exit codes: 0 done, 1 a file could not be written, 2 bad usage or input, 3 the state was made with other options,
@@ -203,10 +203,10 @@ def _follow(files: _Files, roles: Roles, settings: WatchSettings, reporter: Repo
     lines = files.lines()
     watched = Watch(lines.file, roles, settings, files.before)
     if watched.rows.rows:
-        reporter.note(f"goes on after row {watched.rows.rows} (the first row of data is 1)")
+        reporter.note(f"resumes after row {watched.rows.rows} (the first row of data is 1)")
     sink, progress = _Sink(files, lines, watched), _Progress(reporter, watched)
     sink.save()
-    where = "" if files.state is None else f"; the same command goes on from {files.state}"
+    where = "" if files.state is None else f"; the same command resumes from {files.state}"
     advise(where)
     try:
         for batch in lines.lines(rules.wait):
@@ -223,7 +223,7 @@ def _follow(files: _Files, roles: Roles, settings: WatchSettings, reporter: Repo
         return lost_output("the predictions", error)
     sink.save()
     if lines.unfinished:
-        reporter.fail(f"the last line of {lines.file} has no end, and was not read")
+        reporter.fail(f"the last line of {lines.file} does not end in a newline, and was not read")
     left_out = f", {watched.n_left_out} left out" if watched.n_left_out else ""
     reporter.note(f"{watched.n_predicted} rows{left_out}{where}")
     return DONE

@@ -103,7 +103,7 @@ class GrowingFile(LiveLines):
         if status.st_size < self.bytes or fingerprint != self.fingerprint():
             raise InvalidInputError(
                 f"{self.file} is not the file that was read before, or its first {self.bytes} bytes have changed. To "
-                "go on with the rows of another file, pipe them into `lstd watch -`; to begin anew, use --force."
+                "go on with the rows of another file, pipe them into `lstd watch -`; to start over, use --force."
             )
 
     def fingerprint(self) -> str:

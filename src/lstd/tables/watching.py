@@ -295,7 +295,7 @@ def _check_same(before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
         name = different[0]
         raise ConfigurationMismatchError(
             f"the state was made with {name} {before.get(name)!r}, and now it is {now.get(name)!r}; give the same "
-            "options, or another --state, or --force to begin anew."
+            "options, or another --state, or --force to start over."
         )
 
 
@@ -310,7 +310,7 @@ class PredictionsFile:
                 self.close()
                 raise InvalidInputError(
                     f"{path} has fewer than the {written} bytes that the state knows of; give the file that was "
-                    "written, or --force to begin anew."
+                    "written, or --force to start over."
                 )
             self._file.truncate(written)
             self.written = self._file.seek(written)
