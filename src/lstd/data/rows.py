@@ -159,7 +159,7 @@ def warn_of_breaks(rows: Rows, lmbda: float, before: Array | None = None) -> boo
     """Warn if a trace connects two rows of which the second is not the successor of the first; return whether it does.
 
     `before` is the successor, by `X_next`, of the row before these, if its episode continues. With `lmbda=0` there are
-    no traces, and trace coefficients say where they end. In both cases, ratios beside such successors have a warning.
+    no traces, and trace coefficients say where they end. In both cases, ratios with such successors get a warning.
     """
     if rows.X_next is None or not len(rows):
         return False
@@ -190,8 +190,8 @@ def warn_of_break(row: str, ratios: bool = False) -> None:
     if ratios:
         remedy = (
             ", and rows have an `importance_ratio`. If `X_next` holds expected successors under the target policy, "
-            "leave the ratio out: it would count that policy twice. It belongs into `trace_coefficient` only, as in "
-            "lstd.ope.LSTDQ. Give transitions that do not follow one another different ids in `episode`."
+            "leave the ratio out: it would count that policy twice. Use it only in `trace_coefficient`, as "
+            "lstd.ope.LSTDQ does. Give transitions that do not follow one another different ids in `episode`."
         )
     else:
         remedy = (

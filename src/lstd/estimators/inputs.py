@@ -34,7 +34,7 @@ def checked_rows(
 
 
 def checked_features(estimator: BaseEstimator, X: Any, *, raw: bool = False) -> Features:
-    """Check the features of rows to predict for; columns of a data frame may be in any order, among others.
+    """Check the features of rows to predict for; a data frame may have the columns in any order, and others too.
 
     With `raw`, they may be of float32, NaN and infinite: :func:`lstd.data.feature_matrix.product` takes them.
     """

@@ -667,10 +667,10 @@ def change_message(chart: Array, n_updates: int, forgetting: Any) -> str:
     found = f"rewards {'higher' if up > down else 'lower'} than predicted"
     if max(up, down) < 2.0 * error_chart.LOW:
         found = "errors larger than before"
-    remedy = "Set `forgetting` below 1 (0.999 keeps about the last 1000 transitions), or begin a new model."
+    remedy = "Set `forgetting` below 1 (0.999 keeps about the last 1000 transitions), or start a new model."
     if forgetting != 1.0:
-        rate = "some time" if isinstance(forgetting, str) else f"some {1 / (1 - forgetting):.0f} transitions"
-        remedy = f"The model forgets the time before within {rate}; begin a new one if that is too slow."
+        rate = "gradually" if isinstance(forgetting, str) else f"within some {1 / (1 - forgetting):.0f} transitions"
+        remedy = f"The model forgets earlier transitions {rate}; start a new one if that is too slow."
     return (
         f"After {n_updates} updates, recent errors are larger than the stream's own history allows: {found}. The "
         f"stream has probably changed. {remedy}"

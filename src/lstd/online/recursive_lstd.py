@@ -91,7 +91,7 @@ class RecursiveLSTD(Recursion):
         Rate of forgetting of the weights that are read: `forgetting`, or the rate chosen by "auto".
     drift_ : float
         Size of recent errors over the largest that the stream's own history allows. Above 1 a ChangeWarning is given,
-        and the history begins anew; 0 until there is one, of some 100 blocks of 16 to 32 transitions.
+        and the history starts over. 0 until the history has some 100 blocks of 16 to 32 transitions.
 
     Warns
     -----
@@ -127,8 +127,8 @@ class RecursiveLSTD(Recursion):
     `X_next` of the batch estimator, and the trace continues. The usual cause is a forgotten ``truncated=True``.
 
     Standard errors are those of :class:`lstd.LSTD`, from the sums up to the ends of blocks of the stream, kept in
-    O(n²) once a block; with forgetting, from blocks of its effective sample. A reading corrects one solution per block
-    by the inverse, in O(n²).
+    O(n²) once a block; with forgetting, from blocks of its effective sample. Reading them corrects one solution per
+    block by the inverse, in O(n²).
 
     Updates from several threads at once are not safe.
 

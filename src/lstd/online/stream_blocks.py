@@ -111,12 +111,12 @@ class StreamBlocks:
         if self.limit < 2 * FEWEST_BLOCKS:
             return (
                 f"Standard errors need `n_blocks` of at least {2 * FEWEST_BLOCKS}; the model keeps {self.limit}. Make "
-                "it again with more, or with fewer features."
+                "it again with a larger `n_blocks`, or with fewer features."
             )
         unit = "whole episodes of " if self.by_episode else ""
         return (
             f"Standard errors need at least {FEWEST_BLOCKS} blocks of the stream, {unit}{self.size} transitions each; "
-            f"there are {found}. Learn from more."
+            f"there are {found}. Learn from more transitions."
         )
 
     def packed(self) -> dict[str, NDArray[Any]]:

@@ -35,9 +35,9 @@ def action_calibration(
     actions : array-like of shape (T,)
         The logged actions, without those of horizon rows.
     behavior_probability : array-like of shape (T, n_actions) or (T,)
-        Probabilities of all actions in each row, or of the logged ones. Those of all actions say much more.
+        Probabilities of all actions in each row, or of the logged ones. Those of all actions test much more.
     n_bins : int, default 10
-        Most bins of probabilities; unused with those of logged actions, where each action is a bin.
+        Largest number of bins; unused with probabilities of logged actions, where each action is a bin.
     labels : sequence, optional
         Labels of the actions, in the order of the columns; by default 0, 1, ….
 
@@ -108,7 +108,7 @@ def _warn_of(table: Calibration, at_most: bool, labels: Any) -> None:
     if z[worst] > stats.norm.isf(_CHANCE / (count if at_most else 2 * count)):
         of, p, f = labels[worst] if at_most else "", table.predicted[worst], table.observed[worst]
         found = (
-            f"The mean of 1 / `behavior_probability`, counted where action {of} was taken, is {f:.3g} and cannot be "
+            f"The mean of 1 / `behavior_probability`, counted where action {of} was taken, is {f:.3g} but cannot be "
             "above 1: the probabilities of this action are too low"
             if at_most
             else f"Actions with a `behavior_probability` of {p:.2g} on average were taken in {f:.2g} of the rows"

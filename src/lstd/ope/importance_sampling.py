@@ -8,8 +8,8 @@ R_t = ρ_0 ⋯ ρ_t, and after the end of the episode R as it was. With action v
     dr      mean_i v(s_0) + Σ_t D_t R_t δ_t                wdr     mean_i v(s_0) + Σ_t Σ_i D_t δ_t R_t / Σ_i R_t
 
 with δ_t = r_{t+1} + γ_{t+1} v(s_{t+1}) − q(s_t, a_t). Without ratios all are the mean return. Where an episode was cut
-off, "dr" and "wdr" go on with v; the others take it as ended. Standard errors are those of a jackknife over episodes or
-groups.
+off, "dr" and "wdr" continue with v; the others treat it as terminated. Standard errors are those of a jackknife over
+episodes or groups.
 
 J. Jiang and L. Li, "Doubly robust off-policy value evaluation for reinforcement learning", ICML 2016.
 P. S. Thomas and E. Brunskill, "Data-efficient off-policy policy evaluation for reinforcement learning", ICML 2016.
@@ -55,8 +55,8 @@ def importance_sampling(
         returns (Monte Carlo).
     gamma : float in [0, 1]
     estimator : {"is", "pdis", "wis", "wpdis", "dr", "wdr"}, default "wpdis"
-        Ratios of whole episodes, per decision, each of them weighted (divided by the sum of the ratios: biased, with
-        less variance), or doubly robust with `q`.
+        Ratios of whole episodes ("is") or per decision ("pdis"); with "w", divided by the sum of the ratios, which adds
+        bias and reduces variance; "dr" is doubly robust with `q`.
     q : fitted LSTDQ or callable, optional
         For "dr" and "wdr": a model, or a function that returns the values of all actions, (T, n_actions), for states.
     level : float in (0, 1), default 0.95

@@ -26,12 +26,12 @@ class PolicyIteration:
     Attributes
     ----------
     stopped : {"repeated", "cycle", "limit"}
-        Whether the last two policies take the same actions in all logged states, an earlier policy came back, or
-        neither within the number of iterations.
+        "repeated" if the last two policies take the same actions in all logged states, "cycle" if an earlier policy
+        came back, "limit" if neither happened within the number of iterations.
     cycle : int
         Number of policies in the cycle; 1 for "repeated", 0 for "limit".
     path : tuple of PolicyValue
-        Value of each policy, of the first one first.
+        Value of each policy, in order of evaluation.
     model : LSTDQ
         Action values of the last policy.
     policy : EpsilonGreedy
@@ -52,8 +52,8 @@ def lspi(
 ) -> PolicyIteration:  # fmt: skip
     """Improve a policy on stored data: evaluate it by :class:`LSTDQ`, take its greedy policy, and so on.
 
-    A recipe and not a promise: with features that cannot represent the values, policies may get worse or cycle, and the
-    values of greedy policies are too high on the data that chose them.
+    There is no guarantee of improvement: with features that cannot represent the values, policies may get worse or
+    cycle. The values of greedy policies are too high on the data that chose them.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ def lspi(
     gamma, alpha, lmbda, trace, fit_intercept, epsilon
         Settings of :class:`LSTDQ` and :class:`EpsilonGreedy`.
     initial_policy : callable, optional
-        Function of states that returns probabilities; by default, all actions alike.
+        Function of states that returns probabilities; by default, uniform.
     initial_states : array-like of shape (m, n), optional
         As in :func:`policy_value`.
     level : float, default 0.95
@@ -111,7 +111,7 @@ def lspi(
 
 
 class _Uniform:
-    """All actions alike."""
+    """The same probability for all actions."""
 
     def __init__(self, features: Any) -> None:
         if not isinstance(features, StateActionFeatures):

@@ -36,7 +36,8 @@ class LSTDQ(BaseEstimator):  # type: ignore[misc]
     gamma : float in [0, 1], default 0.99
         Discount per transition, unless `discount` gives one per row.
     lmbda : float in [0, 1], default 0.0
-        Trace decay. 0 bootstraps from the next row; larger values correct features that cannot represent the values.
+        Trace decay. 0 bootstraps from the next row; larger values reduce the bias of features that cannot represent
+        the values.
     trace : {"retrace", "tree_backup", "importance", "none"}, default "retrace"
         Trace coefficient c_t for λ > 0: min(1, π/μ), π, π/μ or 0, with the probabilities π and μ that the target policy
         and the policy that logged the data take the logged action. "retrace" never exceeds 1; the products of
@@ -62,8 +63,8 @@ class LSTDQ(BaseEstimator):  # type: ignore[misc]
     coef_ : ndarray of shape (n_pair_features,)
     intercept_ : float
     unlogged_share_ : float
-        Share of the pairs under the target policy, over logged successors, with a feature that is zero in all logged
-        pairs: no data bears on them.
+        Share of the pairs under the target policy, over logged successors, that no data bears on: with a feature that
+        is zero in all logged pairs.
     n_features_in_ : int
         Number of features of states.
 

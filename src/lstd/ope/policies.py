@@ -74,7 +74,7 @@ def probabilities_of(policy: Any, X: Features, n_actions: int | None, name: str 
     if (row := first_true(np.abs(P.sum(axis=1) - 1.0) > _SUM)) is not None:
         raise InvalidInputError(
             f"`{of}` must sum to 1 over the actions; row {row} sums to {P[row].sum():.6g}. Divide each row by its sum, "
-            "and see that no action is left out."
+            "and check that no action is left out."
         )
     return P
 

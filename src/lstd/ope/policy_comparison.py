@@ -65,7 +65,7 @@ class PolicyComparison:
 
     @property
     def best(self) -> tuple[Any, ...]:
-        """Names of the policies that the data cannot tell apart from the one of the largest value, which is first."""
+        """Names of the policies that the data cannot tell apart from the best one, which comes first."""
         first = self.order[0]
         return tuple(self.names[j] for j in self.order if j == first or not self.apart[first, j])
 

@@ -100,7 +100,7 @@ def policy_value(
     Parameters
     ----------
     model : fitted LSTDQ, or fitted LSTD or LSTDCV
-        An LSTD has the values of states, off policy by ``importance_ratio``.
+        An LSTD has the values of states; fit it with ``importance_ratio`` for another policy than the logged one.
     initial_states : array-like, DataFrame or sparse of shape (m, n), optional
         Features of states. By default for LSTDQ, the first state of each logged episode.
     level : float in (0, 1), default 0.95
@@ -112,8 +112,8 @@ def policy_value(
         Weight of each initial state; by default, all count alike.
     sample : {"auto", "episodes", "independent", "fixed"}, default "auto"
         "episodes": state i began episode i of the data, in the order of the fit, so its scatter counts together with
-        what the episode says about the weights. "independent": another sample of independent states. "fixed": exactly
-        these states. "auto" is "episodes" if there are as many states as episodes, "fixed" for one state, and
+        the influence of the episode on the weights. "independent": another sample of independent states. "fixed":
+        exactly these states. "auto" is "episodes" if there is one state per episode, "fixed" for one state, and
         otherwise "independent".
 
     Returns

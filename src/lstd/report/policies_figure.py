@@ -21,8 +21,8 @@ def plot_policy_values(
 ) -> ErrorbarContainer:  # fmt: skip
     """Draw the values of policies with their intervals, the largest value first.
 
-    Of a comparison, policies that the data cannot tell apart from the first one have filled points, and the others open
-    ones.
+    Of a comparison, policies that the data cannot tell apart from the first one have filled points, and the others
+    have open ones.
 
     Parameters
     ----------
