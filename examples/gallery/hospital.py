@@ -75,6 +75,6 @@ sources = ("LSTD(0), 95 %", found.values), ("baseline: weighted importance sampl
 for shift, (label, values) in zip((-0.1, 0.1), sources, strict=True):
     middle, low, high = np.array([(one.value, one.lower, one.upper) for one in values]).T
     ax.errorbar(np.arange(5) + shift, middle, (middle - low, high - middle), fmt="o", capsize=4, label=label)
-ax.plot(range(5), truth, "k_", markersize=36, label="truth")
+ax.hlines(truth, np.arange(5) - 0.25, np.arange(5) + 0.25, color="k", label="truth")
 ax.set(xticks=range(5), xticklabels=policies, ylabel="share of patients who survive", ylim=(0.55, 1.05))
 _ = ax.legend(loc="lower left")
