@@ -7,6 +7,7 @@ from pathlib import Path
 
 from docutils import nodes
 from docutils.utils.math import latex2mathml
+from sphinx.util.math import get_node_equation_number
 from sphinx_gallery.scrapers import figure_rst
 
 import lstd
@@ -57,6 +58,7 @@ html_theme_options = {
 }
 html_sidebars = {"index": [], "first-model": [], "tutorial/*": []}
 html_math_renderer = "mathml"
+numfig, numfig_secnum_depth = True, 0  # one count of equations over all pages, as pages refer to those of others
 
 
 def returned_figure(block, block_vars, gallery_conf):
@@ -90,7 +92,8 @@ def math_renderer(block):
     """Return a Sphinx visitor that writes formulas as MathML, which browsers draw without scripts or network."""
 
     def visit(translator, node):
-        number = f'<span class="eqno">({node["number"]})</span>' if block and node.get("number") else ""
+        numbered = block and node.get("number")
+        number = f'<span class="eqno">({get_node_equation_number(translator, node)})</span>' if numbered else ""
         identity = f' id="{node["ids"][0]}"' if block and node.get("ids") else ""
         formula = latex2mathml.tex2mathml(node.astext(), as_block=block)
         if block:
