@@ -62,7 +62,8 @@ def test_wrong_probabilities_are_told_and_right_ones_never():
     [
         ([0, 1], [[0.5, 0.5]], r"one row for each of the `actions`.*got \(1, 2\)"),
         ([0, 1], [0.5, 1.5], r"`behavior_probability` must hold probabilities in \[0, 1\]; row 1 has 1.5"),
-        ([0, 1], [0.5, 0.0], "`behavior_probability` must be above 0 for actions that were logged; transition 1"),
+        ([0, 1], [0.5, 0.0], "`behavior_probability` must be above 0 for actions that were logged; row 1"),
+        ([0, 1], [[0.5, 0.5], [0.5, 0.4]], "`behavior_probability` must sum to 1 over the actions; row 1 sums to 0.9"),
         ([0, 2], [[0.5, 0.5]] * 2, r"`actions` must hold integers in \[0, 1\]; row 1 has 2"),
         ([], [], "got"),
     ],

@@ -214,10 +214,11 @@ def changed(name, **entries):
         (lambda data: {"actions": np.column_stack([data["actions"]] * 2)}, "integers .*, one per row"),
         (lambda data: {"actions": data["actions"][1:]}, "`actions` must have one entry per row"),
         (lambda data: {"behavior_probability": None}, "`behavior_probability` must be given for trace='retrace'"),
-        (changed("behavior_probability", r1=0.0), "above 0 for actions that were logged; transition 1 has 0"),
+        (changed("behavior_probability", r1=0.0), "above 0 for actions that were logged; row 1 has 0"),
         (changed("behavior_probability", r1=-0.1), r"`behavior_probability` must hold .*; row 1 has -0.1"),
         (changed("behavior_probability", r1=np.nan), "row 1 has nan"),
         (lambda data: {"behavior_probability": np.ones((len(data["y"]), 2)) / 2}, "3 in each"),
+        (lambda data: {"behavior_probability": np.ones((len(data["y"]), 3)) / 6}, "sum to 1 .*; row 0 sums to 0.5"),
         (lambda data: {"behavior_probability": 0.5}, "one entry per row"),
         (lambda data: {"y": np.column_stack([data["y"]] * 2)}, "`y` must have one reward per row"),
         (lambda data: {"X": data["X"][:, :0]}, "at least one feature"),
@@ -238,7 +239,9 @@ def test_an_action_that_was_never_taken_is_refused_if_the_target_policy_takes_it
     data = PROCESS.simulate(6, 4, 1)
     mu = np.tile([0.5, 0.5, 0.0], (len(data["y"]), 1))
     data["actions"] = np.minimum(data["actions"], 1)
-    with pytest.raises(InvalidInputError, match="0 for action 2, which the target policy takes with probability"):
+    with pytest.raises(
+        InvalidInputError, match="row 0 has 0 for action 2, which the target policy takes with probability"
+    ):
         LSTDQ(0.9, 0.5).fit(**data | {"behavior_probability": mu})
     LSTDQ(0.9, 0.5).fit(**data | {"behavior_probability": mu, "target_policy": mu})
 

@@ -18,7 +18,7 @@ from lstd.data.checks import check_integer
 from lstd.data.feature_matrix import as_real
 from lstd.errors import InvalidInputError, ProbabilityWarning, warn
 from lstd.metrics import Calibration, calibration
-from lstd.ope.policies import check_probabilities, logged_probabilities
+from lstd.ope.policies import check_probabilities, check_sums, logged_probabilities
 from lstd.ope.state_action_features import StateActionFeatures
 
 _CHANCE = 1e-3  # of a warning about correct probabilities
@@ -51,7 +51,8 @@ def action_calibration(
     Raises
     ------
     InvalidInputError
-        When a probability is not in [0, 1], that of a logged action is 0, or a shape is wrong.
+        When a probability is not in [0, 1], those of a row do not sum to 1, that of a logged action is 0, or a shape is
+        wrong.
 
     Warns
     -----
@@ -75,6 +76,8 @@ def action_calibration(
             f"{P.shape} for actions of shape {given.shape}."
         )
     check_probabilities("behavior_probability", P)
+    if P.ndim == 2:
+        check_sums("behavior_probability", P)
     known = P.shape[1] if labels is None and P.ndim == 2 else np.unique(given) if labels is None else labels
     features = StateActionFeatures(known)
     codes = features.codes(given)

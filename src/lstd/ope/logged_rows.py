@@ -20,7 +20,7 @@ from lstd.data.feature_matrix import Features, as_real
 from lstd.data.returns import run_backwards
 from lstd.data.rows import Rows, warn_of_breaks
 from lstd.errors import InvalidInputError
-from lstd.ope.policies import check_probabilities, logged_probabilities, probabilities_of
+from lstd.ope.policies import check_probabilities, check_sums, logged_probabilities, probabilities_of
 from lstd.ope.state_action_features import Codes, StateActionFeatures
 from lstd.statistics.unused_rewards import count_unused, warn_of_unused
 
@@ -123,12 +123,13 @@ def logged_rows(
         P = P if callable(policy) or rows.order is None else P[rows.order]
     successors = _in_successors(rows, full, P, policies, known)
     features = _features(features, successors.shape[1])
-    codes = features.codes(_per_row("actions", actions, rows)[full], full if rows.order is None else rows.order[full])
+    numbers = full if rows.order is None else rows.order[full]
+    codes = features.codes(_per_row("actions", actions, rows)[full], numbers)
     coefficients = None if lmbda == 0.0 else np.zeros(len(full))
     if has_traces:
         assert P is not None
         warn_of_breaks(rows, lmbda)
-        coefficients = _coefficients(trace, lmbda, P[full], codes, _behavior(behavior, rows, full))
+        coefficients = _coefficients(trace, lmbda, P[full], codes, _behavior(behavior, rows, full), numbers)
     lost = count_unused(rows)
     warn_of_unused(lost, lost + bool(not rows.full[-1] and not rows.y_missing[-1] and rows.y[-1].any()))
     return LoggedRows(rows, full, codes, features, P, successors, coefficients)
@@ -178,12 +179,17 @@ def _behavior(behavior: Any, rows: Rows, full: Places) -> Array | None:
         return None
     given = as_real("behavior_probability", behavior)
     ordered = _per_row("behavior_probability", given, rows)[full]
-    check_probabilities("behavior_probability", ordered, full if rows.order is None else rows.order[full])
+    numbers = full if rows.order is None else rows.order[full]
+    check_probabilities("behavior_probability", ordered, numbers)
+    if ordered.ndim == 2:
+        check_sums("behavior_probability", ordered, numbers)
     return ordered
 
 
-def _coefficients(trace: str, lmbda: float, P: Array, codes: Codes, behavior: Array | None) -> Array:
-    """Return the trace coefficients of transitions, (N,), from probabilities (N, n_actions)."""
+def _coefficients(
+    trace: str, lmbda: float, P: Array, codes: Codes, behavior: Array | None, numbers: NDArray[Any]
+) -> Array:
+    """Return the trace coefficients of transitions, (N,), in these rows, from probabilities (N, n_actions)."""
     target = P[np.arange(len(codes)), codes]
     if trace == "tree_backup":
         return target
@@ -192,5 +198,5 @@ def _coefficients(trace: str, lmbda: float, P: Array, codes: Codes, behavior: Ar
             f"`behavior_probability` must be given for trace={trace!r} with lmbda={lmbda:g}: the probability with "
             'which each action was taken. Without it, use trace="tree_backup" or lmbda=0.'
         )
-    ratio = target / logged_probabilities(behavior, P, codes)
+    ratio = target / logged_probabilities(behavior, P, codes, numbers)
     return np.minimum(1.0, ratio) if trace == "retrace" else ratio

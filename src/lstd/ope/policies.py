@@ -71,11 +71,7 @@ def probabilities_of(policy: Any, X: Features, n_actions: int | None, name: str 
             f"{n_actions or 'n_actions'}); got {P.shape}."
         )
     check_probabilities(of, P)
-    if (row := first_true(np.abs(P.sum(axis=1) - 1.0) > _SUM)) is not None:
-        raise InvalidInputError(
-            f"`{of}` must sum to 1 over the actions; row {row} sums to {P[row].sum():.6g}. Divide each row by its sum, "
-            "and check that no action is left out."
-        )
+    check_sums(of, P)
     return P
 
 
@@ -88,9 +84,19 @@ def check_probabilities(name: str, P: Array, rows: NDArray[Any] | None = None) -
         raise InvalidInputError(f"`{name}` must hold probabilities in [0, 1]; row {row} has {P[where]:g}{of}.")
 
 
-def logged_probabilities(behavior: Array, P: Array, codes: NDArray[np.intp]) -> Array:
+def check_sums(name: str, P: Array, rows: NDArray[Any] | None = None) -> None:
+    """Refuse probabilities of all actions, (N, n_actions), that do not sum to 1; `rows` as above."""
+    if (i := first_true(np.abs(P.sum(axis=1) - 1.0) > _SUM)) is not None:
+        raise InvalidInputError(
+            f"`{name}` must sum to 1 over the actions; row {i if rows is None else rows[i]} sums to "
+            f"{P[i].sum():.6g}. Divide each row by its sum, and check that no action is left out."
+        )
+
+
+def logged_probabilities(behavior: Array, P: Array, codes: NDArray[np.intp], rows: NDArray[Any] | None = None) -> Array:
     """Return the probabilities of the logged actions, (N,), of `behavior`: these, or those of all actions.
 
+    `rows` are the numbers of the rows in messages.
     Raises InvalidInputError if one is zero, or if the target policy takes an action that was never taken.
     """
     if behavior.ndim == 1:
@@ -105,14 +111,14 @@ def logged_probabilities(behavior: Array, P: Array, codes: NDArray[np.intp]) -> 
         if never.any():
             i, action = np.argwhere(never)[0].tolist()
             raise InvalidInputError(
-                f"`behavior_probability` must be above 0 for actions that the target policy takes; transition {i} has "
-                f"0 for action {action}, which the target policy takes with probability {P[i, action]:g}. The data "
-                "say nothing about it: choose a target policy that avoids it."
+                f"`behavior_probability` must be above 0 for actions that the target policy takes; row "
+                f"{i if rows is None else rows[i]} has 0 for action {action}, which the target policy takes with "
+                f"probability {P[i, action]:g}. The data say nothing about it: choose a target policy that avoids it."
             )
         logged = behavior[np.arange(len(codes)), codes]
     if (i := first_true(logged == 0.0)) is not None:
         raise InvalidInputError(
-            f"`behavior_probability` must be above 0 for actions that were logged; transition {i} has 0. Correct it, "
-            "or drop the row's episode."
+            f"`behavior_probability` must be above 0 for actions that were logged; row "
+            f"{i if rows is None else rows[i]} has 0. Correct it, or drop the row's episode."
         )
     return logged
