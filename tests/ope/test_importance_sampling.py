@@ -1,12 +1,15 @@
 """Importance sampling against its definitions, and its identities with LSTD."""
 
+import warnings
+
 import numpy as np
+import pandas as pd
 import pytest
 
 import naive
 from logged_actions import PROCESS, logged
 from lstd import LSTD
-from lstd.errors import InvalidInputError
+from lstd.errors import InvalidInputError, UnusedRewardWarning
 from lstd.ope import LSTDQ, StateActionFeatures, importance_sampling
 from tolerances import assert_close
 
@@ -104,6 +107,22 @@ def test_a_start_row_with_importance_traces_is_doubly_robust_with_the_values_of_
     assert_close(fit.coef_[0], robust.value, "solve")
 
 
+def test_labels_of_actions_and_data_frames_change_nothing():
+    data = logged(8)
+    model = LSTDQ(0.9).fit(**data)
+    by_name = data | {"X": pd.DataFrame(data["X"], columns=[f"x{i}" for i in range(data["X"].shape[1])])}
+    of_frame = LSTDQ(0.9).fit(**by_name)
+    labels = np.array(["c", "a", "b"])
+    by_label = data | {"actions": labels[data["actions"].astype(int)]}
+    plain = importance_sampling(gamma=0.9, estimator="dr", q=model, **data)
+    assert plain == importance_sampling(gamma=0.9, estimator="dr", q=model, labels=labels, **by_label)
+    mixed = by_name | {"X": by_name["X"].iloc[:, ::-1]}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warnings.simplefilter("ignore", UnusedRewardWarning)
+        assert plain == importance_sampling(gamma=0.9, estimator="dr", q=of_frame, **mixed)
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -115,6 +134,10 @@ def test_a_start_row_with_importance_traces_is_doubly_robust_with_the_values_of_
         ({"target_policy": None}, "`target_policy` must be given"),
         ({"behavior_probability": None}, "`behavior_probability` must be given with `target_policy`.*use an LSTDQ"),
         ({"gamma": 1.5}, "`gamma`"),
+        (
+            {"estimator": "wis", "target_policy": np.eye(3)[(logged(8)["actions"].astype(int) + 1) % 3]},
+            "`target_policy` must take all logged actions of an episode",
+        ),
         ({"groups": np.zeros(len(logged(8)["y"]))}, "at least two episodes or groups"),
     ],
 )

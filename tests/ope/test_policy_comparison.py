@@ -83,7 +83,9 @@ def test_the_ranking_names_what_the_data_cannot_tell_apart():
     [
         (lambda one: {"models": [one]}, "`models` must be at least two; got 1"),
         (lambda one: {"models": [one, LSTDQ(0.9).fit(**logged(31))]}, "same rows in the same order"),
+        (lambda one: {"models": one}, "`models` must be a dict or a list of fitted models; got LSTDQ"),
         (lambda one: {"models": [one, one], "target_policies": [None]}, "one for each of the 2 models"),
+        (lambda one: {"models": [one, one], "target_policies": {0: None, "b": None}}, r"same names, \[0, 1\]; got"),
         (lambda one: {"models": [one, one], "seed": -1}, "`seed`"),
         (lambda one: {"models": [one, one], "level": 2.0}, "`level`"),
         (lambda one: {"models": [one, "two"]}, "`model` must be a fitted LSTDQ"),

@@ -2,11 +2,12 @@
 
 import numpy as np
 import pytest
+from sklearn.exceptions import NotFittedError
 
 import naive
 from logged_actions import PROCESS, TRACES, logged, systems
 from lstd import LSTD
-from lstd.ope import LSTDQ, policy_value
+from lstd.ope import LSTDQ, EpsilonGreedy, policy_value
 from tolerances import assert_close
 
 
@@ -131,3 +132,9 @@ def test_bad_input_is_refused(options, message):
     arguments = {"model": LSTDQ(0.9).fit(**logged(30))} | options
     with pytest.raises(ValueError, match=message):
         policy_value(**arguments)
+
+
+def test_models_that_were_not_fitted_are_told():
+    for function in (lambda: policy_value(LSTD(), [[1.0]]), lambda: EpsilonGreedy(LSTDQ())([[1.0]])):
+        with pytest.raises(NotFittedError, match="not fitted yet"):
+            function()

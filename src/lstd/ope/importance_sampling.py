@@ -26,13 +26,14 @@ from sklearn.base import BaseEstimator
 
 from lstd.data.check_rows import PerRow
 from lstd.data.checks import check_choice, check_real
-from lstd.data.feature_matrix import Features, as_real
+from lstd.data.feature_matrix import as_real
 from lstd.data.rows import Rows
 from lstd.errors import InvalidInputError
 from lstd.estimators.base import check_level
 from lstd.estimators.inputs import checked_rows
 from lstd.ope.logged_rows import LoggedRows, logged_rows
 from lstd.ope.policy_value import PolicyValue
+from lstd.ope.state_action_features import StateActionFeatures
 from lstd.statistics.intervals import FEW, degrees_of_freedom
 from lstd.statistics.solve import check_range
 
@@ -44,7 +45,7 @@ ESTIMATORS = ("is", "pdis", "wis", "wpdis", "dr", "wdr")
 def importance_sampling(
     X: Any, y: ArrayLike, *, gamma: float, estimator: str = "wpdis", actions: Any = None, target_policy: Any = None,
     behavior_probability: PerRow = None, q: Any = None, episode: PerRow = None, terminated: PerRow = None,
-    discount: PerRow = None, groups: PerRow = None, level: float = 0.95,
+    discount: PerRow = None, groups: PerRow = None, level: float = 0.95, labels: Any = None,
 ) -> PolicyValue:  # fmt: skip
     """Estimate the value of a policy from whole episodes, by importance ratios.
 
@@ -58,9 +59,12 @@ def importance_sampling(
         Ratios of whole episodes ("is") or per decision ("pdis"); with "w", divided by the sum of the ratios, which adds
         bias and reduces variance; "dr" is doubly robust with `q`.
     q : fitted LSTDQ or callable, optional
-        For "dr" and "wdr": a model, or a function that returns the values of all actions, (T, n_actions), for states.
+        For "dr" and "wdr": a model, or a function that returns the values of all actions, (T, n_actions), for an array
+        of states.
     level : float in (0, 1), default 0.95
         Probability that the interval contains the value.
+    labels : sequence, optional
+        Labels of the actions, in the order of the columns; by default those of `q`, or 0, 1, ….
 
     Returns
     -------
@@ -70,7 +74,8 @@ def importance_sampling(
     Raises
     ------
     InvalidInputError
-        When an argument breaks a rule, or there are fewer than two episodes or groups.
+        When an argument breaks a rule, there are fewer than two episodes or groups, or a weighted estimate would
+        divide by zero, as all ratios or products of them are zero.
 
     Examples
     --------
@@ -88,11 +93,12 @@ def importance_sampling(
     gamma, level = check_real("gamma", gamma, 0.0, 1.0), check_level(level)
     data = (X, y, episode, terminated, None, discount, None, None, None, groups)
     rows = checked_rows(BaseEstimator(), data, gamma, reset=True, warn=True, finite=True, sort=True)
-    logged = _logged(rows, actions, target_policy, behavior_probability, getattr(q, "features_", None))
+    features = getattr(q, "features_", None) if labels is None else StateActionFeatures(labels)
+    logged = _logged(rows, actions, target_policy, behavior_probability, features)
     number = np.cumsum(logged.begins) - 1
     step = np.arange(len(number)) - np.flatnonzero(logged.begins)[number]
     shape = (int(number[-1]) + 1, int(step.max()) + 1)
-    rewards, start = _rewards(logged, q, estimator)
+    rewards, start = _rewards(logged, q, X, estimator)
     D, R, r = (np.full(shape, value) for value in (1.0, 1.0, 0.0))
     D[number, step] = rows.discount[logged.full]
     D = np.cumprod(np.hstack([np.ones((shape[0], 1)), D[:, :-1]]), axis=1)
@@ -125,7 +131,7 @@ def _logged(rows: Rows, actions: Any, policy: Any, behavior: Any, features: Any)
     return logged_rows(rows, actions, features, (policy, None), behavior, "importance", 1.0)
 
 
-def _rewards(logged: LoggedRows, q: Any, estimator: str) -> tuple[Array, Array]:
+def _rewards(logged: LoggedRows, q: Any, X: Any, estimator: str) -> tuple[Array, Array]:
     """Return what takes the place of rewards, (N,), and the value at the start of each episode."""
     rewards = logged.rows.y[logged.full, 0]
     if estimator not in ("dr", "wdr"):
@@ -133,7 +139,7 @@ def _rewards(logged: LoggedRows, q: Any, estimator: str) -> tuple[Array, Array]:
     if q is None:
         raise InvalidInputError(f"`q` must be given for estimator={estimator!r}: a fitted LSTDQ, or a function.")
     assert logged.policy is not None
-    values = _action_values(q, logged.rows.X, logged.features.n_actions)
+    values = _action_values(q, X, logged.rows, logged.features.n_actions)
     after = values[np.minimum(logged.full + 1, len(values) - 1)]
     delta = rewards + logged.rows.discount[logged.full] * (logged.successors * after).sum(axis=1)
     delta -= values[logged.full, logged.codes]
@@ -141,14 +147,18 @@ def _rewards(logged: LoggedRows, q: Any, estimator: str) -> tuple[Array, Array]:
     return delta, (logged.policy[first] * values[first]).sum(axis=1)
 
 
-def _action_values(q: Any, X: Features, n_actions: int) -> Array:
-    function = getattr(q, "action_values", q)
-    if not callable(function):
+def _action_values(q: Any, X: Any, rows: Rows, n_actions: int) -> Array:
+    """Return q of all actions in `rows`, of which `X` are the features as they were given."""
+    if hasattr(q, "action_values"):  # a model finds its columns in a data frame
+        values = as_real("q(X)", q.action_values(X))
+        values = values if rows.order is None else values[rows.order]
+    elif callable(q):
+        values = as_real("q(X)", q(rows.X))
+    else:
         raise InvalidInputError(f"`q` must be a fitted LSTDQ or callable; got {type(q).__name__}.")
-    values = as_real("q(X)", function(X))
-    if values.shape != (X.shape[0], n_actions) or not np.isfinite(values).all():
+    if values.shape != (len(rows), n_actions) or not np.isfinite(values).all():
         raise InvalidInputError(
-            f"`q(X)` must be finite values of all actions, shape ({X.shape[0]}, {n_actions}); got shape {values.shape}."
+            f"`q(X)` must be finite values of all actions, shape ({len(rows)}, {n_actions}); got shape {values.shape}."
         )
     return values
 
@@ -161,7 +171,13 @@ def _estimate(estimator: str, R: Array, x: Array, start: Array, units: NDArray[n
         x, R = (start + (R * x).sum(axis=1))[:, np.newaxis], np.ones((len(R), 1))
     elif estimator == "wdr":
         x, R = np.column_stack([start, x]), np.column_stack([np.ones(len(R)), R])
-    share = R / R.sum(axis=0)
+    total = R.sum(axis=0)
+    if not total.all():
+        raise InvalidInputError(
+            f"`target_policy` must take all logged actions of an episode, up to its last step, for estimator="
+            f"{estimator!r}; the products of ratios are 0 in every episode. Soften the policy, or use an LSTDQ."
+        )
+    share = R / total
     mean = (share * x).sum(axis=0)
     change, left_out = share * (x - mean), share
     if units is not None:

@@ -193,6 +193,7 @@ class LSTDQ(BaseEstimator):  # type: ignore[misc]
 
     def values_at(self, X: Features) -> Array:
         """Return the values of all actions, (T, n_actions), in states without names of columns."""
+        check_is_fitted(self, "lstd_")
         phi = check_features("X", X)
         if phi.shape[1] != self.n_features_in_:
             raise InvalidInputError(f"`X` must have {self.n_features_in_} features; got {phi.shape[1]}.")

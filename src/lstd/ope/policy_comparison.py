@@ -137,6 +137,8 @@ def compare_policies(
 
 
 def _names(models: Any) -> list[Any]:
+    if not isinstance(models, (Mapping, Sequence)) or isinstance(models, str):
+        raise InvalidInputError(f"`models` must be a dict or a list of fitted models; got {type(models).__name__}.")
     names = list(models) if isinstance(models, Mapping) else list(range(len(models)))
     if len(names) < 2:
         raise InvalidInputError(f"`models` must be at least two; got {len(names)}.")
@@ -144,8 +146,12 @@ def _names(models: Any) -> list[Any]:
 
 
 def _policies(policies: Any, names: list[Any]) -> list[Any]:
-    if len(policies) != len(names):
-        raise InvalidInputError(f"`target_policies` must have one for each of the {len(names)} models.")
+    given = list(policies) if isinstance(policies, Mapping) else list(range(len(policies)))
+    if {*given} != {*names}:
+        raise InvalidInputError(
+            f"`target_policies` must have one for each of the {len(names)} models, under the same names, "
+            f"{names!r:.80}; got {given!r:.80}."
+        )
     return [policies[name] for name in names]
 
 

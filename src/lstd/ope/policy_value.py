@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
+from sklearn.utils.validation import check_is_fitted
 
 from lstd.data.check_rows import check_per_row
 from lstd.data.checks import check_choice
@@ -174,6 +175,7 @@ def contributions(model: Any, initial_states: Any, target_policy: Any, weights: 
         fitted: Model = model.lstd_.model_
         values = (model.features_.action_values(X, model.coef_) * P).sum(axis=1) + model.intercept_
     elif isinstance(model, Predictor):
+        check_is_fitted(model)
         X, P = _states(model, initial_states, target_policy), None
         fitted = model.model_
         values = fitted.predict(X)
