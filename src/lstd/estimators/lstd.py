@@ -231,8 +231,8 @@ class LSTD(Predictor):
         and `fit_intercept` may not.
 
         MissingTerminationWarning and BrokenEpisodeWarning are each given once per stream. The rows of an episode, and
-        of a group, follow one another, in this chunk and the next ones: an id of either that reappears after others is
-        refused. A model that was loaded knows only the last ids of its stream.
+        of a group, follow one another, in this chunk and the next ones: an id of either that reappears after others
+        raises an error. A model that was loaded knows only the last ids of its stream.
 
         Parameters
         ----------
@@ -240,7 +240,7 @@ class LSTD(Predictor):
             As in :meth:`fit`, with the same errors and warnings.
         forgetting : float in (0, 1], default 1.0
             Factor of the weights of all rows of earlier chunks, in the sums, the blocks of intervals and the effective
-            sample. With 0.9 and a chunk a day, a row of k days ago counts 0.9^k. The ridge term does not fade.
+            sample. With 0.9 and one chunk per day, a row from k days ago counts 0.9^k. The ridge term does not fade.
 
         Returns
         -------

@@ -1,8 +1,8 @@
 """Errors of the predictions of a stream, beside the returns that followed.
 
 A prediction is compared with the rewards of the next `horizon` transitions, and with the prediction made there for what
-comes later; where the episode terminates first, with its rewards alone, and where it is cut off, with the prediction at
-the cut. So which rows have an error never depends on what came after them.
+comes later. If the episode terminates first, it is compared with the rewards alone; if the episode is cut off, with the
+prediction at the cut in addition. So which rows have an error never depends on what came after them.
 """
 
 from __future__ import annotations

@@ -42,7 +42,9 @@ class LiveLines:
                 break
             *lines, self._rest = (self._rest + data).split(b"\n")
             if len(self._rest) > _LONGEST:
-                raise InvalidInputError(f"{self.file}: a line is longer than {_LONGEST >> 20} MiB; write a row a line.")
+                raise InvalidInputError(
+                    f"{self.file}: a line is longer than {_LONGEST >> 20} MiB; write one row per line."
+                )
             yield from _parts(lines)
 
     def count(self, lines: list[bytes]) -> None:

@@ -195,16 +195,16 @@ def _values(text: str) -> list[str]:
     try:
         return next(csv.reader([text.strip("\r")], strict=True), [])
     except csv.Error as error:
-        raise ValueError(f"is not a row of CSV: {error}; write a row a line.") from error
+        raise ValueError(f"is not a row of CSV: {error}; write one row per line.") from error
 
 
 def _object(text: str) -> dict[str, Any]:
     try:
         found = json.loads(text, parse_float=str, parse_int=str, parse_constant=str)
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"is not JSON: {str(error).rstrip('.')}; write an object a line.") from error
+        raise ValueError(f"is not JSON: {str(error).rstrip('.')}; write one object per line.") from error
     if not isinstance(found, dict):
-        raise ValueError("is not an object of JSON; write an object a line.")
+        raise ValueError("is not an object of JSON; write one object per line.")
     return found
 
 

@@ -309,7 +309,7 @@ class PredictionsFile:
             if self._file.seek(0, io.SEEK_END) < written:
                 self.close()
                 raise InvalidInputError(
-                    f"{path} has fewer than the {written} bytes that the state knows of; give the file that was "
+                    f"{path} has fewer than the {written} bytes that the state records; give the file that was "
                     "written, or --force to start over."
                 )
             self._file.truncate(written)
