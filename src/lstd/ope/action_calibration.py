@@ -66,7 +66,7 @@ def action_calibration(
     >>> from lstd.ope import action_calibration
     >>> actions = np.array([0, 1, 1, 1] * 50)
     >>> table = action_calibration(actions, np.full((200, 2), [0.25, 0.75]))
-    >>> table.predicted.tolist(), table.observed.tolist()
+    >>> table.predicted.round(2).tolist(), table.observed.round(2).tolist()
     ([0.25, 0.75], [0.25, 0.75])
     """
     given, P = np.asarray(actions), as_real("behavior_probability", behavior_probability)
