@@ -756,7 +756,7 @@ def interval_rows(table, gamma):
 
 
 def change_levels(errors, length, skipped):
-    """After each block of one-step errors, the height of the highest chart over its limit; see `error_chart`."""
+    """After each block of one-step errors, the height of the highest chart over its limit; see `change_detection`."""
     cut, sizes, means, roots = [], [], [], []
     for error in errors:
         known = sizes[: len(sizes) // length * length]

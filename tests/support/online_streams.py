@@ -14,7 +14,7 @@ import numpy as np
 from hypothesis import strategies as st
 from scipy import sparse
 
-from lstd._kernels import blocked, error_chart
+from lstd._kernels import blocked, change_detection
 from lstd._kernels import recursive_update as recursive
 from lstd._kernels import td_update as td_online
 from lstd.errors import IllConditionedWarning
@@ -23,7 +23,12 @@ from streams import draw_rows
 from tolerances import TOLERANCES
 
 VARIANTS = ("boyan", "uncorrected", "mixed")
-PLACES = {"blocked": "blocked", "error_chart": "error_chart", "recursive": "recursive_update", "td_online": "td_update"}
+PLACES = {
+    "blocked": "blocked",
+    "change_detection": "change_detection",
+    "recursive": "recursive_update",
+    "td_online": "td_update",
+}
 ENDS = [(1.0, 0.0, 0.0), (0.8, 0.2, 0.0), (0.8, 0.0, 0.2), (0.6, 0.2, 0.2)]  # chances: none, terminated, truncated
 UNIT = st.one_of(st.sampled_from([0.0, 1.0]), st.floats(0.01, 0.99))
 
@@ -41,7 +46,7 @@ def python_bodies():
     return SimpleNamespace(**bodies)
 
 
-COMPILED = SimpleNamespace(blocked=blocked, error_chart=error_chart, recursive=recursive, td_online=td_online)
+COMPILED = SimpleNamespace(blocked=blocked, change_detection=change_detection, recursive=recursive, td_online=td_online)
 PYTHON = python_bodies()
 
 

@@ -46,8 +46,7 @@ from lstd._kernels.blocked import (
     sum_beyond,
     valid,
 )
-from lstd._kernels.compilation import kernel
-from lstd._kernels.error_chart import (
+from lstd._kernels.change_detection import (
     COUNT,
     LARGEST_ERROR,
     LENGTH,
@@ -60,13 +59,14 @@ from lstd._kernels.error_chart import (
     VALUE,
     end_block,
 )  # fmt: skip
+from lstd._kernels.compilation import kernel
 
 # The state is one array. Its rows are these vectors, then four panels with a row per gathered change, then the two
 # matrices, then θ of each reward after the first, then b of these. P = INVERSE − Σ_k Q_kᵀR_k over the rows of the first
 # two panels, Aᵀ = SYSTEM − Σ_k Q_kᵀR_k over those of the others. P_NEXT and NEXT_P are products with INVERSE alone;
 # SCALE is the caller's; RIDGE is the diagonal of R, ALPHA what it is restored to. COUNTS are integers in the same
-# memory, as each array among the arguments of a call takes 50 ns. CHART, of three vectors, is that of `error_chart`.
-# Vectors after it are scratch.
+# memory, as each array among the arguments of a call takes 50 ns. CHART, of three vectors, is that of
+# `change_detection`. Vectors after it are scratch.
 Y, WEIGHTS, TRACE, MOMENT, NEXT, P_NEXT, NEXT_P, SCALE, RIDGE, ALPHA, SCALARS, COUNTS, CHART = range(13)
 PHI, P_PHI, PHI_P, CHANGE, LANES = range(16, 21)
 N_VECTORS = LANES + 8

@@ -24,7 +24,7 @@ from numpy import ndarray
 from numpy.typing import NDArray
 from scipy import sparse
 
-from lstd._kernels import error_chart
+from lstd._kernels import change_detection
 from lstd._kernels import recursive_update as kernels
 from lstd._kernels.recursive_update import (
     CHECK_AT,
@@ -217,7 +217,7 @@ class Recursion(OnlinePredictor):
             if fraction != 0.0:
                 code = self._add_boundary_term(fraction)
         self._scalars[kernels.DECAY] = self._scalars[kernels.BOOTSTRAP] = 0.0
-        self._chart[error_chart.OPEN] = 0.0
+        self._chart[change_detection.OPEN] = 0.0
         self._counts[kernels.EPISODES] += 1
         due = 0 < self._counts[kernels.BLOCK_AT] <= self._counts[UPDATES]
         return max(code, kernels.MARK) if due else code
@@ -499,25 +499,25 @@ class Recursion(OnlinePredictor):
                 b = np.concatenate([b, self._others[1, :, : self.n_features]])
             self._blocks.add(self.n_updates, transposed, b, episodes)
             counts[kernels.BLOCK_AT] = self._blocks.next_end
-        if self._state[kernels.CHART, error_chart.LEVEL] > 1.0:
+        if self._state[kernels.CHART, change_detection.LEVEL] > 1.0:
             warn(change_message(self._chart, self.n_updates, vars(self).get("forgetting", 1.0)), ChangeWarning)
-            self._begin_chart(*self._chart[[error_chart.LENGTH, error_chart.SKIPPED]])
+            self._begin_chart(*self._chart[[change_detection.LENGTH, change_detection.SKIPPED]])
 
     def _begin_chart(self, length: float, skipped: float) -> None:
         """Begin the chart of errors anew, with blocks of this length after this number of errors."""
         self._chart[:] = 0.0
-        self._chart[[error_chart.LENGTH, error_chart.SKIPPED]] = length, skipped
-        self._chart[error_chart.LARGEST_ERROR] = kernels.HUGE
+        self._chart[[change_detection.LENGTH, change_detection.SKIPPED]] = length, skipped
+        self._chart[change_detection.LARGEST_ERROR] = kernels.HUGE
 
     @property
     def drift_(self) -> float:
         """Size of recent errors over the largest that the stream's own history allows; above 1 it has changed."""
-        return float(self._chart[error_chart.LEVEL])
+        return float(self._chart[change_detection.LEVEL])
 
     @property
     def _chart(self) -> Array:
         """View of the chart of errors."""
-        chart: Array = self._state[kernels.CHART : kernels.PHI].reshape(-1)[: error_chart.N_CHART]
+        chart: Array = self._state[kernels.CHART : kernels.PHI].reshape(-1)[: change_detection.N_CHART]
         return chart
 
     def influence(self) -> Influence:
@@ -663,9 +663,9 @@ def rotation(n: int, forgetting: float) -> int:
 
 def change_message(chart: Array, n_updates: int, forgetting: Any) -> str:
     """Say what has changed, and what to do."""
-    up, down = chart[[error_chart.UP, error_chart.DOWN]].tolist()
+    up, down = chart[[change_detection.UP, change_detection.DOWN]].tolist()
     found = f"rewards {'higher' if up > down else 'lower'} than predicted"
-    if max(up, down) < 2.0 * error_chart.LOW:
+    if max(up, down) < 2.0 * change_detection.LOW:
         found = "errors larger than before"
     remedy = "Set `forgetting` below 1 (0.999 keeps about the last 1000 transitions), or start a new model."
     if forgetting != 1.0:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lstd._kernels import recursive_update as kernels
-from lstd._kernels.error_chart import N_CHART
+from lstd._kernels.change_detection import N_CHART
 from lstd.errors import InvalidInputError
 from lstd.online.rate_choice import RateChoice
 from lstd.online.recorded_rows import OpenEnd
