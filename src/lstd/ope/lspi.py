@@ -36,6 +36,17 @@ class PolicyIteration:
         Action values of the last policy.
     policy : EpsilonGreedy
         The greedy policy of `model`: the result.
+
+    Examples
+    --------
+    One state, and two actions, of which the second pays:
+
+    >>> import numpy as np
+    >>> from lstd.ope import StateActionFeatures, lspi
+    >>> data = {"X": np.ones((40, 1)), "y": np.tile([0.0, 1.0], 20), "actions": np.tile([0, 1], 20)}
+    >>> found = lspi(data | {"terminated": np.ones(40, dtype=bool)}, StateActionFeatures(2), gamma=0.9)
+    >>> found.stopped, [round(one.value, 2) for one in found.path], found.policy(np.ones((1, 1))).tolist()
+    ('repeated', [0.5, 1.0], [[0.0, 1.0]])
     """
 
     stopped: str

@@ -43,6 +43,20 @@ class PolicyComparison:
     order : ndarray of shape (n_policies,)
         Policies from the largest value to the smallest.
     level : float
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from lstd.ope import LSTDQ, compare_policies
+    >>> data = {"actions": np.arange(400) % 2, "terminated": np.ones(400, dtype=bool)}
+    >>> rewards = data["actions"] + np.random.default_rng(0).normal(size=400)
+    >>> wait, treat = (
+    ...     LSTDQ(alpha=0.0, fit_intercept=False).fit(np.ones((400, 1)), rewards, target_policy=policy, **data)
+    ...     for policy in (np.eye(2)[[0] * 400], np.eye(2)[[1] * 400])
+    ... )
+    >>> comparison = compare_policies({"wait": wait, "treat": treat})
+    >>> comparison.best, bool(comparison.apart[0, 1]), round(float(comparison.difference[1, 0]), 1)
+    (('treat',), True, 1.1)
     """
 
     names: tuple[Any, ...]

@@ -61,6 +61,16 @@ class PolicyValue:
         with a feature that is zero in all logged pairs. None for an LSTD.
     dual_weights : ndarray of shape (n_transitions,), or None
         Weight g_t of each transition, in the order of the fit: the value is Σ g_t r_{t+1} at α = 0.
+
+    Examples
+    --------
+    Without a target policy, the value is the mean return of the policy that logged the data:
+
+    >>> import numpy as np
+    >>> from lstd.ope import importance_sampling
+    >>> found = importance_sampling(np.ones((100, 1)), np.arange(100) % 2, gamma=1.0, terminated=np.ones(100, bool))
+    >>> round(found.value, 3), round(found.lower, 2), round(found.upper, 2), found.sample
+    (0.5, 0.4, 0.6, 'independent')
     """
 
     value: float
