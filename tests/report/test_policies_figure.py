@@ -40,7 +40,7 @@ def test_values_alone_are_drawn_too(comparison):
         )
 
 
-@pytest.mark.parametrize("values", [[], [1.0], {}, {"a": None}])
+@pytest.mark.parametrize("values", [[], [1.0], {}, {"a": None}, None])
 def test_other_values_are_refused(values):
     with pytest.raises(InvalidInputError, match="`values` must be a PolicyComparison"):
         plot_policy_values(values)

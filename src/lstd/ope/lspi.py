@@ -18,6 +18,10 @@ from lstd.ope.policies import EpsilonGreedy
 from lstd.ope.policy_value import PolicyValue, policy_value
 from lstd.ope.state_action_features import StateActionFeatures
 
+_ARGUMENTS = (
+    "X", "y", "actions", "behavior_probability", "episode", "terminated", "X_next", "discount", "weight", "groups",
+)  # fmt: skip
+
 
 @dataclass(frozen=True, eq=False)
 class PolicyIteration:
@@ -143,4 +147,9 @@ def _arrays(data: Any) -> dict[str, Any]:
                 arrays[name] = getattr(data, name)
     if missing := [name for name in ("X", "y", "actions") if arrays.get(name) is None]:
         raise InvalidInputError(f"`data` must have {missing[0]!r}: X, y, actions, and episode and terminated if known.")
+    if other := [name for name in arrays if name not in _ARGUMENTS]:
+        raise InvalidInputError(
+            f"`data` must hold arguments of `LSTDQ.fit` other than the target policy, {', '.join(_ARGUMENTS)}; got "
+            f"{other[0]!r:.80}. Leave it out."
+        )
     return arrays

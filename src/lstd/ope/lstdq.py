@@ -131,7 +131,7 @@ class LSTDQ(BaseEstimator):  # type: ignore[misc]
             The logged action of each row; ignored in the last row of an episode that did not terminate.
         target_policy : array-like of shape (T, n_actions) or callable
             Probabilities of all actions in each row, also in last ones; or a function that returns them for features
-            of states, such as :class:`EpsilonGreedy`.
+            of states, such as :class:`EpsilonGreedy`. It is called with an array, or a sparse one, of all columns.
         behavior_probability : array-like of shape (T,) or (T, n_actions), optional
             Probability with which the logged action was taken, or those of all actions.
         target_policy_next : array-like of shape (T, n_actions), optional

@@ -60,7 +60,8 @@ class PolicyValue:
         Share of state–action pairs under the policy, over logged successors and initial states, that no data bears on:
         with a feature that is zero in all logged pairs. None for an LSTD.
     dual_weights : ndarray of shape (n_transitions,), or None
-        Weight g_t of each transition, in the order of the fit: the value is Σ g_t r_{t+1} at α = 0.
+        Weight g_t of each transition, in the order of the fit, with `groups` sorted by them: the value is Σ g_t r_{t+1}
+        at α = 0.
 
     Examples
     --------
@@ -122,10 +123,10 @@ def policy_value(
     weights : array-like of shape (m,), optional
         Weight of each initial state; by default, all count alike.
     sample : {"auto", "episodes", "independent", "fixed"}, default "auto"
-        "episodes": state i began episode i of the data, in the order of the fit, so its scatter counts together with
-        the influence of the episode on the weights. "independent": another sample of independent states. "fixed":
-        exactly these states. "auto" is "episodes" if there is one state per episode, "fixed" for one state, and
-        otherwise "independent".
+        "episodes": state i began episode i of the data, in the order of the fit (with `groups`, sorted by them), so
+        its scatter counts together with the influence of the episode on the weights. "independent": another sample of
+        independent states. "fixed": exactly these states. "auto" is "episodes" if there is one state per episode,
+        "fixed" for one state, and otherwise "independent".
 
     Returns
     -------

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -75,10 +75,11 @@ def plot_policy_values(
 def _named(values: Any) -> dict[Any, PolicyValue]:
     if isinstance(values, PolicyComparison):
         return dict(zip(values.names, values.values, strict=True))
-    found = dict(values) if isinstance(values, Mapping) else dict(enumerate(values))
+    items = values if isinstance(values, Iterable) else ()
+    found = dict(values) if isinstance(values, Mapping) else dict(enumerate(items))
     if not found or not all(isinstance(one, PolicyValue) for one in found.values()):
         raise InvalidInputError(
             "`values` must be a PolicyComparison, or one or more PolicyValue by name or in a list; got "
-            f"{type(values).__name__} of {len(found)}."
+            f"{type(values).__name__}{f' of {len(found)}' if isinstance(values, Iterable) else ''}."
         )
     return found
