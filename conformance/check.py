@@ -34,7 +34,8 @@ def answers(steps, lmbda, share, alpha):
 
 folder = Path(sys.argv[1] if len(sys.argv) > 1 else Path(__file__).parent)
 for name in ("lstd.json", "steps.json", "weights.json", "actions.json"):
-    for case in json.loads((folder / name).read_text(encoding="utf-8"))["cases"]:
+    file = json.loads((folder / name).read_text(encoding="utf-8"))
+    for case in file["cases"] if file["version"] == 1 else sys.exit(f"{name}: its version must be 1"):
         steps = [step for step in zip(*(numbers(case[column]) for column in COLUMNS), strict=True) if step[3]]
         lmbda, expected = numbers(case["lmbda"]), case["expected"]
         for s in expected["solutions"]:
