@@ -235,15 +235,16 @@ def test_bad_input_is_refused_in_one_line_and_changes_nothing(change, message):
     np.testing.assert_array_equal(model.coef_, before)
 
 
-def test_an_action_that_was_never_taken_is_refused_if_the_target_policy_takes_it():
+@pytest.mark.parametrize(("lmbda", "trace"), [(0.5, "retrace"), (0.0, "retrace"), (0.5, "tree_backup"), (0.5, "none")])
+def test_an_action_that_was_never_taken_is_refused_if_the_target_policy_takes_it(lmbda, trace):
     data = PROCESS.simulate(6, 4, 1)
     mu = np.tile([0.5, 0.5, 0.0], (len(data["y"]), 1))
     data["actions"] = np.minimum(data["actions"], 1)
     with pytest.raises(
         InvalidInputError, match="row 0 has 0 for action 2, which the target policy takes with probability"
     ):
-        LSTDQ(0.9, 0.5).fit(**data | {"behavior_probability": mu})
-    LSTDQ(0.9, 0.5).fit(**data | {"behavior_probability": mu, "target_policy": mu})
+        LSTDQ(0.9, lmbda, trace).fit(**data | {"behavior_probability": mu})
+    LSTDQ(0.9, lmbda, trace).fit(**data | {"behavior_probability": mu, "target_policy": mu})
 
 
 @pytest.mark.parametrize(

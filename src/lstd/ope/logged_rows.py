@@ -118,7 +118,7 @@ def logged_rows(
     has_traces = lmbda > 0.0 and trace != "none"
     known = features.n_actions if isinstance(features, StateActionFeatures) else None
     P = None
-    if rows.X_next is None or has_traces or not callable(policy):
+    if rows.X_next is None or has_traces or behavior is not None or not callable(policy):
         P = probabilities_of(policy, rows.X, known)
         P = P if callable(policy) or rows.order is None else P[rows.order]
     successors = _in_successors(rows, full, P, policies, known)
@@ -126,10 +126,11 @@ def logged_rows(
     numbers = full if rows.order is None else rows.order[full]
     codes = features.codes(_per_row("actions", actions, rows)[full], numbers)
     coefficients = None if lmbda == 0.0 else np.zeros(len(full))
+    logged = None if behavior is None or P is None else _behavior(behavior, rows, full, P[full], codes)
     if has_traces:
         assert P is not None
         warn_of_breaks(rows, lmbda)
-        coefficients = _coefficients(trace, lmbda, P[full], codes, _behavior(behavior, rows, full), numbers)
+        coefficients = _coefficients(trace, lmbda, P[full, codes], logged)
     lost = count_unused(rows)
     warn_of_unused(lost, lost + bool(not rows.full[-1] and not rows.y_missing[-1] and rows.y[-1].any()))
     return LoggedRows(rows, full, codes, features, P, successors, coefficients)
@@ -173,30 +174,25 @@ def _per_row(name: str, values: Any, rows: Rows) -> NDArray[Any]:
     return array if rows.order is None else array[rows.order]
 
 
-def _behavior(behavior: Any, rows: Rows, full: Places) -> Array | None:
-    """Return the probabilities of the logged actions, (N,), or of all actions, (N, n_actions)."""
-    if behavior is None:
-        return None
+def _behavior(behavior: Any, rows: Rows, full: Places, P: Array, codes: Codes) -> Array:
+    """Return the probabilities with which the actions of transitions were logged, (N,)."""
     given = as_real("behavior_probability", behavior)
     ordered = _per_row("behavior_probability", given, rows)[full]
     numbers = full if rows.order is None else rows.order[full]
     check_probabilities("behavior_probability", ordered, numbers)
     if ordered.ndim == 2:
         check_sums("behavior_probability", ordered, numbers)
-    return ordered
+    return logged_probabilities(ordered, P, codes, numbers)
 
 
-def _coefficients(
-    trace: str, lmbda: float, P: Array, codes: Codes, behavior: Array | None, numbers: NDArray[Any]
-) -> Array:
-    """Return the trace coefficients of transitions, (N,), in these rows, from probabilities (N, n_actions)."""
-    target = P[np.arange(len(codes)), codes]
+def _coefficients(trace: str, lmbda: float, target: Array, logged: Array | None) -> Array:
+    """Return the trace coefficients of transitions, (N,), from the probabilities of their actions."""
     if trace == "tree_backup":
         return target
-    if behavior is None:
+    if logged is None:
         raise InvalidInputError(
             f"`behavior_probability` must be given for trace={trace!r} with lmbda={lmbda:g}: the probability with "
             'which each action was taken. Without it, use trace="tree_backup" or lmbda=0.'
         )
-    ratio = target / logged_probabilities(behavior, P, codes, numbers)
+    ratio = target / logged
     return np.minimum(1.0, ratio) if trace == "retrace" else ratio

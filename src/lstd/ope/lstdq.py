@@ -133,7 +133,8 @@ class LSTDQ(BaseEstimator):  # type: ignore[misc]
             Probabilities of all actions in each row, also in last ones; or a function that returns them for features
             of states, such as :class:`EpsilonGreedy`. It is called with an array, or a sparse one, of all columns.
         behavior_probability : array-like of shape (T,) or (T, n_actions), optional
-            Probability with which the logged action was taken, or those of all actions.
+            Probability with which the logged action was taken, or those of all actions. With those of all actions, a
+            target policy that takes one of probability 0 is refused, whatever `trace` and `lmbda`.
         target_policy_next : array-like of shape (T, n_actions), optional
             With `X_next` and an array as `target_policy`: probabilities in successors.
         episode, terminated, discount, weight, groups : array-like of shape (T,), optional
