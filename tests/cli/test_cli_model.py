@@ -311,7 +311,7 @@ def test_reader_that_goes_away_is_no_failure(folder):
 def long_table(tmp_path_factory):
     """A file that takes seconds to read."""
     path = tmp_path_factory.mktemp("long") / "long.csv"
-    write_csv(pa.concat_tables([table(100_000)] * 12).set_column(3, "id", pa.array(np.arange(1_200_000))), path)
+    write_csv(pa.concat_tables([table(100_000)] * 24).set_column(3, "id", pa.array(np.arange(2_400_000))), path)
     return path
 
 
@@ -328,7 +328,7 @@ def test_interruption_leaves_nothing_half_written(folder, long_table, number, co
     before = files()
     process = start(*words)
     assert process.stderr.readline().startswith("lstd: 0 %")
-    time.sleep(0.2)
+    time.sleep(0.05)
     process.send_signal(getattr(signal, number))
     found, output, errors = finish(process)
     assert (found, output) == (code, "")
