@@ -80,7 +80,7 @@ def test_with_forgetting_errors_are_of_the_effective_sample():
     for first in range(0, len(X), 5000):
         model.partial_fit(X[first : first + 5000], y[first : first + 5000])
         found.append(model.predict(X[:200], return_std=True)[1].mean())
-    batch = LSTD(0.9, fit_intercept=False).fit(X[:1000], y[:1000])  # as many as 1/Σ w² for weights f^k
+    batch = LSTD(0.9, fit_intercept=False).fit(X[:1000], y[:1000])  # 1/Σ w² rows, for weights f^k that sum to 1
     expected = batch.predict(X[:200], return_std=True)[1].mean()
     assert 0.7 < np.mean(found) / expected < 1.4
     assert len(model.snapshot()["blocks"]) - 3 <= 28
