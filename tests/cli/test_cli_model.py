@@ -341,6 +341,26 @@ def test_interruption_leaves_nothing_half_written(folder, long_table, number, co
         assert errors.splitlines()[-1] == f"lstd: {'interrupted' if code == 130 else 'terminated'}; {said}."
 
 
+@POSIX
+def test_signals_are_not_taken_over_while_a_table_is_read(folder):
+    program = (
+        "import io, os, signal, sys, pyarrow, pyarrow.csv\n"
+        "from lstd.cli import main\n"
+        "class SignalledFile(io.BytesIO):\n"
+        "    def read(self, size=-1):\n"
+        "        os.kill(os.getpid(), signal.SIGINT)\n"
+        "        return super().read(size)\n"
+        "def rows():\n"
+        "    return pyarrow.csv.read_csv(pyarrow.PythonFile(SignalledFile(b'a' + 100 * b'\\n1'), mode='r')).num_rows\n"
+        "signal.signal(signal.SIGINT, lambda *_: None)\n"
+        "signal.set_wakeup_fd = lambda *_, **__: -1\n"
+        "assert main(sys.argv[1:]) == 0\n"
+        "assert {rows() for _ in range(10)} == {100}\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program, *FIT, "--quiet"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
 # Imports
 
 

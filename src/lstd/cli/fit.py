@@ -35,6 +35,7 @@ from lstd.cli.options import (
     check_packages,
     jobs_of,
     names,
+    prepare_tables,
     reading,
     sorted_files,
 )
@@ -111,7 +112,7 @@ def fit(
 
     Exit codes: 0 done, 1 a file could not be written, 2 bad usage or input, 130 interrupted (143 by SIGTERM).
     """
-    check_packages("fit")
+    prepare_tables("fit")
     from lstd.cli.describe import fit_json, fit_text
     from lstd.data.settings import Settings
     from lstd.estimators.saving import write_model

@@ -62,10 +62,18 @@ _UNITS = {"KB": 2**10, "MB": 2**20, "GB": 2**30, "TB": 2**40}
 _BYTES_PER_SECOND = 5e7  # until the speed of this machine is known
 
 
-def check_packages(command: str, package: str = "pyarrow") -> None:
+def check_packages(command: str, package: str) -> None:
     """Check that a package is installed."""
     if find_spec(package) is None:
         raise InvalidInputError(f"`lstd {command}` needs the package {package}; install it: {INSTALL}")
+
+
+def prepare_tables(command: str) -> None:
+    """Check that pyarrow is installed, and keep the handlers of `lstd.cli.interruption` while it reads."""
+    check_packages(command, "pyarrow")
+    import pyarrow
+
+    pyarrow.enable_signal_handlers(False)  # its own would raise ArrowCancelled while the process ends
 
 
 def names(words: Sequence[str] | None) -> tuple[str, ...]:

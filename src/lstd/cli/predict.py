@@ -10,7 +10,7 @@ import typer
 from lstd.cli.console import closed_output, lost_output, output, say
 from lstd.cli.exit_codes import DONE
 from lstd.cli.interruption import advise
-from lstd.cli.options import DATA_HELP, NAMES, check_out, check_packages, names, reading
+from lstd.cli.options import DATA_HELP, NAMES, check_out, names, prepare_tables, reading
 from lstd.cli.progress import QUIET
 from lstd.errors import InvalidInputError, LSTDError
 
@@ -46,7 +46,7 @@ def predict(
     stdout gets rows as they are predicted. Exit codes: 0 done, 1 output could not be written, 2 bad usage or input, 130
     interrupted (143 by SIGTERM).
     """
-    check_packages("predict")
+    prepare_tables("predict")
     from lstd.cli.describe import document
     from lstd.estimators.saving import read_model
 

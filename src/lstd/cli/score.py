@@ -11,8 +11,8 @@ from lstd.cli.options import (
     DATA_HELP,
     NAMES,
     Sort,
-    check_packages,
     names,
+    prepare_tables,
     reading,
     score_roles,
     sorted_files,
@@ -63,7 +63,7 @@ def score(
     the discounted returns was observed: a small one says little about the model. Exit codes: 0 done, 1 output could not
     be written, 2 bad usage or input, 130 interrupted (143 by SIGTERM).
     """
-    check_packages("score")
+    prepare_tables("score")
     from lstd.distributed.memory import MEMORY
     from lstd.estimators.saving import read_model
     from lstd.tables.scoring import score_tables

@@ -14,7 +14,7 @@ from lstd.cli.console import closed_output, lost_output
 from lstd.cli.exit_codes import DONE
 from lstd.cli.fit import number, roles_of
 from lstd.cli.interruption import advise
-from lstd.cli.options import NAMES, check_out, check_packages, names
+from lstd.cli.options import NAMES, check_out, names, prepare_tables
 from lstd.cli.progress import QUIET, SECONDS_BETWEEN_LINES, Lines, Reporter, reporting
 from lstd.errors import InvalidInputError
 
@@ -86,7 +86,7 @@ def watch(
     Exit codes: 0 done, 1 a file could not be written, 2 bad usage or input, 3 the state was made with other options,
     130 interrupted (143 by SIGTERM).
     """
-    check_packages("watch")
+    prepare_tables("watch")
     from lstd.tables.watching import WatchSettings
 
     if on_error not in ON_ERROR:
