@@ -19,6 +19,7 @@ from scipy import sparse
 
 from lstd.data import parsing
 from lstd.data.feature_matrix import Features, rows_of
+from lstd.data.records import Record
 from lstd.errors import BrokenEpisodeWarning, MissingTerminationWarning
 from lstd.errors import warn as give_warning
 
@@ -29,7 +30,7 @@ _SAME = 1e-9  # relative difference between equal features that were computed in
 
 
 @dataclass(frozen=True)
-class Rows:
+class Rows(Record):
     """Checked rows of one chunk of a stream; T rows, n features, m rewards."""
 
     X: Features  # (T, n)
@@ -93,21 +94,6 @@ class Rows:
         """Return a copy of row t of `X` or `X_next` as float64, with the column of ones, (n,)."""
         phi = features[t] if isinstance(features, np.ndarray) else rows_of(features, slice(t, t + 1)).toarray()[0]
         return np.concatenate([phi, np.ones(self.appended)])
-
-    @classmethod
-    def of(cls, **fields: Any) -> Rows:
-        """Return rows with these values, and defaults for other fields, in less time than the initialiser takes."""
-        rows = object.__new__(cls)
-        rows.__dict__.update(fields)
-        return rows
-
-    def changed(self, **changes: Any) -> Rows:
-        """Return a copy with other values of some fields, as `dataclasses.replace` does in five times the time."""
-        other = object.__new__(Rows)
-        other.__dict__.update(self.__dict__)
-        other.__dict__.pop("ends", None)
-        other.__dict__.update(changes)
-        return other
 
     def split(self, size: int, at: Iterable[int] = ()) -> list[Rows]:
         """Split into consecutive chunks of at most `size` rows; the rows `at` begin chunks too.

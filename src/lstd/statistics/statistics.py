@@ -38,7 +38,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -50,6 +50,7 @@ from lstd.data.effective_sample import SampleSums, merged
 from lstd.data.feature_matrix import all_finite, check_finite
 from lstd.data.observed_share import NOTHING_BEHIND, BehindCuts
 from lstd.data.parsing import same_id
+from lstd.data.records import ReadOnly
 from lstd.data.rows import Rows, warn_of_breaks
 from lstd.data.seen_ids import groups_seen
 from lstd.data.settings import VARIANTS, check_ridge
@@ -65,37 +66,6 @@ from lstd.statistics.unused_rewards import count_unused
 Array = NDArray[np.float64]
 
 _UNKNOWN = About()
-
-
-class ReadOnly:
-    """Base of dataclasses whose arrays cannot be written to, nor those of their copies and pickles."""
-
-    def __post_init__(self) -> None:
-        for value in self.__dict__.values():
-            if type(value) is np.ndarray:
-                value.flags.writeable = False
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self.__post_init__()
-
-    @classmethod
-    def of(cls, **fields: Any) -> Self:
-        """Return an object with these values of all fields, in less time than the initialiser takes."""
-        one = object.__new__(cls)
-        one.__dict__.update(fields)
-        one.__post_init__()
-        return one
-
-    def changed(self, **changes: Any) -> Self:
-        """Return a copy with other values of some fields, as `dataclasses.replace` does in five times the time."""
-        other = object.__new__(type(self))
-        other.__dict__.update(self.__dict__)
-        other.__dict__.update(changes)
-        for value in changes.values():
-            if type(value) is np.ndarray:
-                value.flags.writeable = False
-        return other
 
 
 @dataclass(frozen=True, eq=False)
