@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from lstd import LSTD, LSTDStatistics, RecursiveLSTD
 from lstd.errors import IllConditionedWarning, LSTDWarning
 from lstd.statistics.solve import solve
-from pages import write_between
+from pages import show
 
 Array = NDArray[np.float64]
 GAMMA, LMBDA, DIGITS = 0.95, 0.8, 50
@@ -196,10 +196,7 @@ def main(arguments: Any = None) -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
     parser.add_argument("--write", type=Path, metavar="PAGE", help="also put the tables into this Markdown page")
     chosen = parser.parse_args(arguments)
-    lines = page()
-    print("\n".join(lines))
-    if chosen.write:
-        write_between(chosen.write, "benchmarks/accuracy.py", "\n".join(lines))
+    show("\n".join(page()), "benchmarks/accuracy.py", chosen.write)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import datetime
-import json
 import math
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,11 +20,10 @@ import numpy as np
 
 import cluster_measure
 from lstd.report.style import COLOURS, LINES, REFERENCE, WIDE, figure_style, new_figure
-from pages import write_between
+from pages import newest, store, write_between
 from provenance import describe_machine
 
 SOURCE = "benchmarks/cluster.py"
-RESULTS = Path(__file__).parent / "results"
 DOCS = Path(__file__).parents[1] / "docs" / "results"
 FEATURES, TRANSITIONS, WORKERS = (100, 1000, 10_000), (1e9, 1e12), (1, 10, 100, 1000, 10_000)
 ASSUMED = {"bandwidth": 1.25e9, "latency": 1e-3, "task": 1e-3, "reading": 1e9, "chunk": 1e9}  # bytes, seconds
@@ -245,15 +243,6 @@ def draw(results: Results, path: Path) -> None:
 _KINDS = {"processes": "executor", "dask": "Dask"}
 
 
-def newest() -> Results:
-    """Read the results of the latest day."""
-    paths = sorted(RESULTS.glob("cluster-*.json"))
-    if not paths:
-        raise SystemExit(f"{RESULTS} has no cluster-*.json. Run without --docs.")
-    results: Results = json.loads(paths[-1].read_text(encoding="utf-8"))
-    return results
-
-
 def main() -> None:
     """Measure, unless --docs is given, and write the page."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
@@ -263,11 +252,12 @@ def main() -> None:
         date = datetime.datetime.now(tz=datetime.UTC).date().isoformat()
         results = {"date": date, "machine": describe_machine(), "assumed": ASSUMED}
         results |= cluster_measure.everything(FEATURES)
-        (RESULTS / f"cluster-{date}.json").write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
-    for name, text in sections(newest()).items():
+        store("cluster", results)
+    results = newest("cluster")
+    for name, text in sections(results).items():
         write_between(DOCS / "cluster-costs.md", f"{SOURCE}: {name}", text)
         print(text, end="\n\n")
-    draw(newest(), DOCS / "figures" / "cluster-costs.png")
+    draw(results, DOCS / "figures" / "cluster-costs.png")
 
 
 if __name__ == "__main__":

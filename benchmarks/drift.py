@@ -15,7 +15,6 @@ from __future__ import annotations
 import argparse
 import datetime
 import importlib.util
-import json
 import os
 import platform
 import warnings
@@ -30,11 +29,11 @@ from scipy.signal import lfilter
 from lstd import RecursiveLSTD
 from lstd.errors import ChangeWarning
 from lstd.mrp import RandomMRP, make_features
-from pages import write_between
+from pages import measure_or_write
 
 Array = NDArray[np.float64]
 ROOT = Path(__file__).parents[1]
-RESULTS, PAGE, SOURCE = ROOT / "benchmarks" / "results", ROOT / "docs" / "results" / "drift.md", "benchmarks/drift.py"
+PAGE, SOURCE = ROOT / "docs" / "results" / "drift.md", "benchmarks/drift.py"
 
 SEED = 10_000
 STEPS, BEFORE, WORN = 100_000, 20_000, 12_000
@@ -229,14 +228,8 @@ def main() -> None:
     parser.add_argument("--coverage", type=int, default=300, help="streams for the coverage of intervals")
     parser.add_argument("--docs", action="store_true", help="write the documentation's page; measure nothing")
     arguments = parser.parse_args()
-    if not arguments.docs:
-        found = measured(arguments.steady, arguments.changed, arguments.coverage)
-        path = RESULTS / f"drift-{found['date']}.json"
-        path.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-    found = json.loads(max(RESULTS.glob("drift-*.json")).read_text(encoding="utf-8"))
-    print(text := "\n".join(table(found)))
-    if arguments.docs:
-        write_between(PAGE, SOURCE, text)
+    size = arguments.steady, arguments.changed, arguments.coverage
+    measure_or_write("drift", SOURCE, PAGE, lambda: measured(*size), table, docs=arguments.docs)
 
 
 if __name__ == "__main__":

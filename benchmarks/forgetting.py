@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import argparse
 import datetime
-import json
 import sys
 import time
 from collections.abc import Callable
@@ -29,14 +28,14 @@ from threadpoolctl import threadpool_limits
 
 from lstd import LSTD, RecursiveLSTD
 from lstd.data.returns import discounted_returns
-from pages import write_between
+from pages import measure_or_write
 from provenance import describe_machine
 
 Array = NDArray[np.float64]
 
 SOURCE = "benchmarks/forgetting.py"
 HERE = Path(__file__).resolve().parent
-RESULTS, PAGE = HERE / "results", HERE.parent / "docs" / "results" / "which-estimator.md"
+PAGE = HERE.parent / "docs" / "results" / "which-estimator.md"
 LENGTHS = (12, 25, 50, 100, 200, 400, 800, 1600, 3200, 6400, 12_800)  # 1 / (1 − f) of the fixed rates, beside f = 1
 FIRST_SEED = {"sensor": 0, "jumps": 2000, "rare jumps": 3000, "steady": 4000}
 NEGLIGIBLE = 1e-3  # rows of which more of the return is not observed have no error
@@ -190,14 +189,7 @@ def main() -> None:
         if arguments.long:
             long_run(arguments.long)
             return
-        if not arguments.docs:
-            found = measured(arguments.streams)
-            path = RESULTS / f"forgetting-{found['date']}.json"
-            path.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-    found = json.loads(max(RESULTS.glob("forgetting-*.json")).read_text(encoding="utf-8"))
-    print(text := "\n".join(table(found)))
-    if arguments.docs:
-        write_between(PAGE, SOURCE, text)
+        measure_or_write("forgetting", SOURCE, PAGE, lambda: measured(arguments.streams), table, docs=arguments.docs)
 
 
 if __name__ == "__main__":

@@ -34,7 +34,7 @@ import arms
 from lstd import LSTD
 from lstd.experiments.protocol import FEATURES, GAMMA
 from lstd.mrp import RandomMRP, make_features
-from pages import write_between
+from pages import show
 from problems import Case, Data, Windows, episodic_cases
 from ratios import Ratio, timed
 
@@ -82,9 +82,7 @@ def main() -> None:
     for name in [arguments.only] if arguments.only else TABLES:
         about = [] if name == "arms" else [explained(arguments.repeats), ""]
         page = "\n".join([heading(), "", *about, *TABLES[name](arguments.repeats)])
-        print(page)
-        if arguments.write:
-            write_between(arguments.write, f"benchmarks/intervals.py {name}", page)
+        show(page, f"benchmarks/intervals.py {name}", arguments.write)
 
 
 def of_groups(repeats: int) -> list[str]:

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import datetime
-import json
 import sys
 import warnings
 from collections.abc import Callable
@@ -26,7 +25,7 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from lstd import LSTD
-from pages import write_between
+from pages import measure_or_write
 from provenance import describe_machine
 
 Array = NDArray[np.float64]
@@ -34,7 +33,7 @@ Data = tuple[Array, Array, dict[str, Any], float]  # features, rewards, other co
 
 SOURCE = "benchmarks/misfit.py"
 HERE = Path(__file__).resolve().parent
-RESULTS, PAGE = HERE / "results", HERE.parent / "docs" / "results" / "intervals.md"
+PAGE = HERE.parent / "docs" / "results" / "intervals.md"
 SEED = 71_000
 SIZE = 4.0
 PARTS: dict[str, Callable[[Array], Array]] = {
@@ -51,14 +50,8 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--docs", action="store_true", help="write the documentation's table; measure nothing")
     arguments = parser.parse_args()
-    if not arguments.docs:
-        found = measured(arguments.repeats, arguments.jobs)
-        path = RESULTS / f"misfit-{found['date']}.json"
-        path.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-    found = json.loads(max(RESULTS.glob("misfit-*.json")).read_text(encoding="utf-8"))
-    print(text := "\n".join(table(found)))
-    if arguments.docs:
-        write_between(PAGE, SOURCE, text)
+    size = arguments.repeats, arguments.jobs
+    measure_or_write("misfit", SOURCE, PAGE, lambda: measured(*size), table, docs=arguments.docs)
 
 
 # ---------------------------------------------------------------- data

@@ -31,7 +31,7 @@ import pyarrow.parquet as pq
 
 import lstd
 from lstd.distributed import local_processes
-from pages import write_between
+from pages import newest, store, write_between
 from provenance import describe_machine
 
 FEATURES = (100, 1000)
@@ -43,7 +43,7 @@ KINDS = {1: "one job", 2: "two jobs", PROCESSES: "two processes"}
 ROLES: dict[str, Any] = {"features": None, "reward": "reward", "episode": "episode", "terminated": "terminated"}
 SOURCE = "benchmarks/out_of_core.py"
 HERE = Path(__file__).resolve().parent
-RESULTS, PAGE = HERE / "results", HERE.parent / "docs" / "results" / "out-of-core.md"
+PAGE = HERE.parent / "docs" / "results" / "out-of-core.md"
 HEAD = ("features", "data, MB", "with", "s", "processor s", "peak above start, MB", "as fast as one job", "same bits")
 
 
@@ -59,11 +59,11 @@ def main() -> None:
     if arguments.fit:
         print(json.dumps(fit(Path(arguments.fit[0]), int(arguments.fit[1]), int(arguments.fit[2]))))
     elif arguments.docs:
-        write_between(PAGE, SOURCE, page_text(newest()))
+        write_between(PAGE, SOURCE, page_text(newest("out-of-core")))
     else:
         found = run(arguments.megabytes, arguments.memory, arguments.repeats)
         print(page_text(found))
-        write(found)
+        store("out-of-core", found)
 
 
 def run(megabytes: int, memory: int, repeats: int) -> dict[str, Any]:
@@ -79,20 +79,6 @@ def run(megabytes: int, memory: int, repeats: int) -> dict[str, Any]:
             size = make_files(Path(folder), n, megabytes * 2**20)
             turns = [[measure(folder, kind, memory * 2**20) for kind in KINDS] for _ in range(repeats)]
         found["fits"][str(n)] = {"bytes": size, "turns": turns}
-    return found
-
-
-def write(found: dict[str, Any]) -> None:
-    """Whole or not at all, in place of an earlier run of that day."""
-    path = RESULTS / f"out-of-core-{found['date']}.json"
-    temporary = path.with_suffix(".tmp")
-    temporary.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-    temporary.replace(path)
-
-
-def newest() -> dict[str, Any]:
-    """The latest results."""
-    found: dict[str, Any] = json.loads(max(RESULTS.glob("out-of-core-*.json")).read_text(encoding="utf-8"))
     return found
 
 

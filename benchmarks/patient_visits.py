@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import argparse
 import datetime
-import json
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -27,14 +26,14 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from lstd import LSTD
-from pages import write_between
+from pages import measure_or_write
 from provenance import describe_machine
 
 Array = NDArray[np.float64]
 
 SOURCE = "benchmarks/patient_visits.py"
 HERE = Path(__file__).resolve().parent
-RESULTS, PAGE = HERE / "results", HERE.parent / "docs" / "guide" / "remaining-time.md"
+PAGE = HERE.parent / "docs" / "guide" / "remaining-time.md"
 HORIZON, SHORT = 5.0, 2.0  # years
 TARGETS = ("years lost within 5", "death within 5 years", "death within 2 years")
 HIGH = np.array([HORIZON, 1.0, 1.0])  # predictions are clipped to [0, HIGH]
@@ -50,15 +49,12 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=10, help="random splits of the patients in three")
     parser.add_argument("--docs", action="store_true", help="write the documentation's table; measure nothing")
     arguments = parser.parse_args()
-    if not arguments.docs:
-        with threadpool_limits(1):
-            found = measured(read_visits(arguments.wheel), arguments.repeats)
-        path = RESULTS / f"visits-{found['date']}.json"
-        path.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-    found = json.loads(max(RESULTS.glob("visits-*.json")).read_text(encoding="utf-8"))
-    print(text := "\n".join(table(found)))
-    if arguments.docs:
-        write_between(PAGE, SOURCE, text)
+
+    def found() -> dict[str, Any]:
+        return measured(read_visits(arguments.wheel), arguments.repeats)
+
+    with threadpool_limits(1):
+        measure_or_write("visits", SOURCE, PAGE, found, table, docs=arguments.docs)
 
 
 # ---------------------------------------------------------------- data

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from lstd import LSTD
 from lstd.ope import LSTDQ, compare_policies, policy_value
-from pages import write_between
+from pages import show
 
 Array = NDArray[np.float64]
 
@@ -174,10 +174,7 @@ def main(words: list[str] | None = None) -> None:
     parser.add_argument("--episodes", type=int, nargs="+", default=EPISODES)
     parser.add_argument("--write", type=Path, metavar="PAGE", help="replace the table of this page")
     options = parser.parse_args(words)
-    text = report(options.repeats, options.episodes)
-    print(text)
-    if options.write is not None:
-        write_between(options.write, "benchmarks/policy_intervals.py", text)
+    show(report(options.repeats, options.episodes), "benchmarks/policy_intervals.py", options.write)
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lstd.ope import PolicyIteration, StateActionFeatures, lspi
-from pages import write_between
+from pages import show
 
 Array = NDArray[Any]
 
@@ -144,10 +144,7 @@ def main(words: list[str] | None = None) -> None:
     parser.add_argument("--seeds", type=int, default=100)
     parser.add_argument("--write", type=Path, metavar="PAGE", help="replace the table of this page")
     options = parser.parse_args(words)
-    text = report(options.seeds)
-    print(text)
-    if options.write is not None:
-        write_between(options.write, "benchmarks/policy_iteration.py", text)
+    show(report(options.seeds), "benchmarks/policy_iteration.py", options.write)
 
 
 if __name__ == "__main__":

@@ -227,7 +227,7 @@ def test_the_page_on_large_data_shows_the_newest_results(load):
     module = load("out_of_core")
     text = module.PAGE.read_text(encoding="utf-8")
     shown = text.split(f"<!-- begin: {module.SOURCE} -->")[1].split(f"<!-- end: {module.SOURCE} -->")[0]
-    assert shown == f"\n\n{module.page_text(module.newest())}\n\n"
+    assert shown == f"\n\n{module.page_text(module.newest('out-of-core'))}\n\n"
 
 
 def test_results_cover_every_part_and_name_no_one(claims):

@@ -25,7 +25,7 @@ PAGE = (ROOT / "docs" / "results" / "cluster-costs.md").read_text(encoding="utf-
 @pytest.fixture(scope="module")
 def checked():
     """The results that also have a simulation and whole sums."""
-    return json.loads((cluster.RESULTS / "cluster-2026-11-20.json").read_text(encoding="utf-8"))
+    return json.loads((ROOT / "benchmarks" / "results" / "cluster-2026-11-20.json").read_text(encoding="utf-8"))
 
 
 def fit(**changes):
@@ -77,7 +77,7 @@ def test_the_worse_of_what_is_assumed_and_what_was_measured_counts(checked):
 
 
 def test_the_tables_of_the_page_are_those_of_the_newest_results():
-    for name, text in cluster.sections(cluster.newest()).items():
+    for name, text in cluster.sections(cluster.newest("cluster")).items():
         assert f"<!-- begin: benchmarks/cluster.py: {name} -->\n\n{text}\n\n<!-- end: " in PAGE
 
 
