@@ -31,6 +31,18 @@ def test_linked_pages_exist():
     assert [link for link in links if not (ROOT / link).exists()] == []
 
 
+def test_links_become_absolute_for_a_release(tmp_path):
+    contributing = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    commands = re.search(r"^(address=ADDRESS .*?)^python", contributing, re.DOTALL | re.MULTILINE)[1]
+    (tmp_path / "README.md").write_text(README, encoding="utf-8")
+    subprocess.run(["bash", "-ec", commands.replace("ADDRESS", "https://host/lstd")], cwd=tmp_path, check=True)
+    changed = (tmp_path / "README.md").read_text(encoding="utf-8")
+    addresses = re.findall(r"\]\(https://host/lstd/(blob|raw)/v0.1.0/([^)#]+)(?:#[^)]*)?\)", changed)
+    assert len(addresses) == changed.count("](") == README.count("](")
+    assert {way for way, path in addresses if path == "docs/readme.png"} == {"raw"}
+    assert [path for _, path in addresses if not (ROOT / path).exists()] == []
+
+
 def test_continuous_integration_finds_exactly_one_test_command():
     pattern = re.search(r"grep -E '(.+?)'", (ROOT / ".ci/run").read_text(encoding="utf-8"))[1]
     assert len(re.findall(pattern, README, re.MULTILINE)) == 1
