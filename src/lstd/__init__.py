@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from lstd.estimators.lstd import LSTD
     from lstd.estimators.lstd_cv import LSTDCV
     from lstd.online import TD, RecursiveLSTD, TrueOnlineTD
-    from lstd.statistics.statistics import LSTDStatistics
+    from lstd.statistics.merging import LSTDStatistics
     from lstd.tables.fit_tables import fit_tables
     from lstd.trajectories import Trajectories
 
@@ -69,7 +69,7 @@ _MODULES = {
 _HOMES = {
     "LSTD": "lstd.estimators.lstd",
     "LSTDCV": "lstd.estimators.lstd_cv",
-    "LSTDStatistics": "lstd.statistics.statistics",
+    "LSTDStatistics": "lstd.statistics.merging",
     "RecursiveLSTD": "lstd.online",
     "TD": "lstd.online",
     "Trajectories": "lstd.trajectories",

@@ -31,7 +31,7 @@ from lstd.errors import (
 )
 from lstd.metrics import calibration, observed_returns
 from lstd.report import plot_calibration
-from lstd.statistics.statistics import LSTDStatistics
+from lstd.statistics.merging import LSTDStatistics
 from lstd.tables.row_reader import Roles
 from lstd.tables.scoring import score_tables
 from streams import Stream, cut, definition, streams

@@ -16,7 +16,7 @@ from lstd import LSTD
 from lstd.data.settings import VARIANTS
 from lstd.errors import InvalidInputError
 from lstd.statistics.intervals import FEW
-from lstd.statistics.statistics import LSTDStatistics
+from lstd.statistics.merging import LSTDStatistics
 from streams import Stream, cut, definition
 from tolerances import assert_close
 

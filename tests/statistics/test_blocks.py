@@ -11,7 +11,7 @@ from lstd.data.check_rows import check_rows
 from lstd.data.settings import VARIANTS
 from lstd.errors import InvalidInputError
 from lstd.statistics.blocks import Blocks, default_limit
-from lstd.statistics.statistics import LSTDStatistics
+from lstd.statistics.merging import LSTDStatistics
 from streams import Stream, cut, definition, streams
 from tolerances import assert_close
 

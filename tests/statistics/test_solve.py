@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 import naive
 from lstd.data.settings import VARIANTS
 from lstd.errors import IllConditionedWarning, InvalidInputError
+from lstd.statistics.merging import LSTDStatistics
 from lstd.statistics.solve import equilibration, solve, sure_digits, without_rounding
-from lstd.statistics.statistics import LSTDStatistics
 from tolerances import TOLERANCES, assert_close
 
 EPS = np.finfo(float).eps

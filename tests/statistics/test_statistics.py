@@ -21,7 +21,7 @@ import naive
 from lstd.data.check_rows import check_rows
 from lstd.data.settings import VARIANTS
 from lstd.errors import InvalidInputError, MissingTerminationWarning
-from lstd.statistics.statistics import LSTDStatistics, chunk_statistics
+from lstd.statistics.merging import LSTDStatistics, chunk_statistics
 from streams import Stream, cut, definition, streams
 from tolerances import assert_close
 

@@ -20,8 +20,8 @@ from lstd.errors import InvalidInputError
 from lstd.io.archive import read, write
 from lstd.io.files import checked_path
 from lstd.statistics.blocks import Blocks
+from lstd.statistics.merging import unpack_statistics
 from lstd.statistics.packing import pack
-from lstd.statistics.statistics import unpack_statistics
 
 _LOG = logging.getLogger("lstd")
 

@@ -22,7 +22,7 @@ from lstd.distributed.ahead import Ahead
 from lstd.distributed.store import keep, look_up, pickled, status
 from lstd.distributed.sums import Leaf, Part, called
 from lstd.errors import InvalidInputError
-from lstd.statistics.statistics import LSTDStatistics
+from lstd.statistics.merging import LSTDStatistics
 
 _TABLES = (".csv", ".csv.gz", ".parquet")
 COLUMNS = (

@@ -12,7 +12,7 @@ from lstd.distributed import memory as shares
 from lstd.distributed.ahead import Ahead
 from lstd.errors import InvalidInputError, LSTDError
 from lstd.statistics.blocks import Blocks, empty_blocks
-from lstd.statistics.statistics import LSTDStatistics
+from lstd.statistics.merging import LSTDStatistics
 from lstd.statistics.threads import one_blas_thread
 
 

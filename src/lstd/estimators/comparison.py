@@ -14,7 +14,7 @@ from lstd.data.rows import Rows
 from lstd.errors import InvalidInputError
 from lstd.estimators.inputs import checked_rows
 from lstd.estimators.model import Model
-from lstd.statistics.statistics import LSTDStatistics
+from lstd.statistics.merging import LSTDStatistics
 
 Array = NDArray[np.float64]
 

@@ -35,8 +35,8 @@ from lstd.data.rows import Rows
 from lstd.data.settings import ALPHA, LMBDA, LMBDAS, VARIANT, alphas_for
 from lstd.errors import InvalidInputError, NothingToChooseWarning, warn
 from lstd.estimators.model import Selection
+from lstd.statistics.merging import LSTDStatistics, check_weighted
 from lstd.statistics.solve import check_range, solve, without_rounding
-from lstd.statistics.statistics import LSTDStatistics, check_weighted
 from lstd.statistics.threads import one_blas_thread
 
 Array = NDArray[np.float64]

@@ -14,7 +14,7 @@ from lstd.estimators.lstd_cv import LSTDCV
 from lstd.estimators.model import Model
 from lstd.estimators.saving import unpack_model
 from lstd.io.archive import read
-from lstd.statistics.statistics import LSTDStatistics, unpack_statistics
+from lstd.statistics.merging import LSTDStatistics, unpack_statistics
 
 Build = Callable[[dict[str, Any], dict[str, NDArray[np.float64]]], Model | LSTDStatistics]
 

@@ -24,7 +24,7 @@ from lstd.estimators.base import Predictor
 from lstd.estimators.inputs import checked_rows
 from lstd.estimators.model import Model
 from lstd.statistics.blocks import Blocks, empty_blocks, no_blocks
-from lstd.statistics.statistics import LSTDStatistics, check_weighted
+from lstd.statistics.merging import LSTDStatistics, check_weighted
 
 Array = NDArray[np.float64]
 

@@ -40,8 +40,8 @@ from lstd.estimators.check_results import SIGNIFICANT, MisfitCheck
 from lstd.estimators.cross_validation import folds_of, lambda_returns, without_each
 from lstd.estimators.model import Model
 from lstd.statistics.blocks import Blocks, default_limit, no_blocks
+from lstd.statistics.merging import LSTDStatistics
 from lstd.statistics.solve import check_range, solve
-from lstd.statistics.statistics import LSTDStatistics
 from lstd.statistics.threads import one_blas_thread
 
 Array = NDArray[np.float64]

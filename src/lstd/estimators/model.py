@@ -18,9 +18,9 @@ from lstd.errors import InvalidInputError
 from lstd.estimators.check_results import Checks, MisfitCheck
 from lstd.statistics.blocks import Blocks
 from lstd.statistics.intervals import Influence, Interval, influence_of
+from lstd.statistics.merging import LSTDStatistics, check_weighted
 from lstd.statistics.ridge import warn_of_ridge
 from lstd.statistics.solve import Solution, check_range, solve, without_rounding
-from lstd.statistics.statistics import LSTDStatistics, check_weighted
 from lstd.statistics.unused_rewards import warn_of_unused
 
 Array = NDArray[np.float64]

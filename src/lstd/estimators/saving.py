@@ -16,9 +16,9 @@ from lstd.estimators.model import LSTD_OPTIONS, LSTDCV_OPTIONS, Model, Origin, S
 from lstd.io.archive import read, write
 from lstd.statistics.blocks import Blocks
 from lstd.statistics.intervals import Influence
+from lstd.statistics.merging import unpack_statistics
 from lstd.statistics.packing import count, finite, flag, number, pack, shaped, texts
 from lstd.statistics.solve import Solution
-from lstd.statistics.statistics import unpack_statistics
 
 Array = NDArray[np.float64]
 T = TypeVar("T", BiasCheck, MisfitCheck)

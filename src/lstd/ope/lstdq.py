@@ -18,7 +18,7 @@ from lstd.estimators.inputs import checked_features, checked_rows
 from lstd.estimators.lstd import LSTD
 from lstd.ope.logged_rows import TRACES, LoggedRows, logged_rows
 from lstd.ope.policies import probabilities_of
-from lstd.statistics.statistics import check_weighted
+from lstd.statistics.merging import check_weighted
 
 Array = NDArray[np.float64]
 

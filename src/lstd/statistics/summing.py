@@ -1,6 +1,6 @@
 """Sums over checked rows: a kernel for the traces of a batch of rows, a matrix product for the rest.
 
-The quantities are defined in :mod:`lstd.statistics.statistics`. Large data is summed in chunks, by threads. Sparse rows
+The quantities are defined in :mod:`lstd.statistics.merging`. Large data is summed in chunks, by threads. Sparse rows
 are multiplied entry by entry where that is less work; `A` and `B` then are in Fortran order.
 """
 

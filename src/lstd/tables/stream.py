@@ -20,7 +20,7 @@ from lstd.errors import InvalidInputError
 from lstd.estimators.choose_and_check import Choice, choose
 from lstd.estimators.cross_validation import OnProgress
 from lstd.estimators.model import Model, Origin, model_of
-from lstd.statistics.statistics import LSTDStatistics
+from lstd.statistics.merging import LSTDStatistics
 from lstd.statistics.threads import available_cores, one_blas_thread
 from lstd.tables.readers import Table, watched
 from lstd.tables.roles import Roles

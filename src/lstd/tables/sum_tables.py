@@ -28,8 +28,8 @@ from lstd.distributed.store import keep, look_up
 from lstd.distributed.sums import Leaf, Part, called
 from lstd.errors import InvalidInputError, LSTDError
 from lstd.statistics.blocks import Layout
+from lstd.statistics.merging import LSTDStatistics, chunk_statistics
 from lstd.statistics.names_and_labels import About
-from lstd.statistics.statistics import LSTDStatistics, chunk_statistics
 from lstd.tables.frames import FrameTable, is_frame
 from lstd.tables.readers import EXTENSIONS, Table
 from lstd.tables.roles import Roles

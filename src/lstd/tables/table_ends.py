@@ -17,7 +17,7 @@ from lstd.data.parsing import EPISODE_AGAIN, Ids, id_key
 from lstd.data.seen_ids import SeenIds, group_key
 from lstd.errors import InvalidInputError
 from lstd.statistics.blocks import Blocks
-from lstd.statistics.statistics import LSTDStatistics
+from lstd.statistics.merging import LSTDStatistics
 from lstd.tables.episodes import Episodes, Marks, Row, typed_id
 from lstd.tables.roles import Roles
 from lstd.tables.table_errors import at_row
