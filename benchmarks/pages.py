@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +33,7 @@ def show(text: str, source: str, page: Path | None) -> None:
 
 def measure_or_write(
     name: str, source: str, page: Path, measured: Callable[[], dict[str, Any]],
-    table: Callable[[dict[str, Any]], list[str]], *, docs: bool,
+    table: Callable[[dict[str, Any]], Iterable[str]], *, docs: bool,
 ) -> None:  # fmt: skip
     """Measure, store and print a table; or put the table of the newest results into the page of the documentation."""
     if not docs:

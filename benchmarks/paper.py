@@ -3,7 +3,7 @@
     python benchmarks/paper.py [--write docs/results/performance.md]
 
 For each problem and features, prints the seconds per run of 340 pairs (λ, α), their ratio and its goal. The compiled
-sweep and the NumPy loop of `lstd.experiments.loop` run in turn on one thread. Then fresh processes compute the whole
+sweep and the loop of `lstd.experiments.numpy_loop` run in turn on one thread. Then fresh processes compute the whole
 paper (9 problems × 50 runs × three LSTD(λ)s over 340 pairs and true online TD(λ) over 600) on all cores, first with an
 empty cache of compiled kernels, then with a filled one. With `--write`, the tables become a page of the documentation.
 """

@@ -1,7 +1,7 @@
 """Results of inference: intervals of predictions, differences between two models, checks for bias and misfit."""
 
 from lstd.estimators.check_results import BiasCheck, MisfitCheck
-from lstd.estimators.contrast import Difference, difference
+from lstd.estimators.model_difference import Difference, difference
 from lstd.estimators.summary import Summary
 from lstd.statistics.intervals import Interval
 

@@ -18,11 +18,10 @@ from lstd.data.settings import Settings
 from lstd.estimators.choose_and_check import choose
 from lstd.estimators.loading import estimator_of
 from lstd.estimators.saving import read_model
-from lstd.tables import stream
+from lstd.tables.first_rows import Sample
+from lstd.tables.fit_stream import first_rows, fit_stream
 from lstd.tables.roles import Roles
 from lstd.tables.row_reader import RowReader
-from lstd.tables.sample import Sample
-from lstd.tables.stream import first_rows, fit_stream
 from table_files import ROLES, episodes, write
 from tolerances import assert_close
 
@@ -295,7 +294,7 @@ def test_report(folder, capsys, words):
 
 
 def test_report_on_the_first_rows(folder, capsys, monkeypatch):
-    monkeypatch.setattr(stream, "SAMPLE_ENTRIES", 2 * 410)
+    monkeypatch.setattr("lstd.tables.fit_stream.SAMPLE_ENTRIES", 2 * 410)
     assert run([*FIT, "--report", "fit.html", "--quiet"]) == 0
     assert "  report      fit.html, on the first 400 of 1000 rows\n" in capsys.readouterr().out
     assert "LSTD(λ) for data.csv, the first 400 of 1000 rows" in Path("fit.html").read_text()

@@ -18,11 +18,11 @@ import pytest
 import lstd.report
 from lstd.experiments.plan import Cell
 from lstd.experiments.protocol import ALPHAS, LMBDAS, STEP_SIZES
-from lstd.experiments.reproduce.composing import compose, draw
 from lstd.experiments.reproduce.figures import figure2, sensitivity
 from lstd.experiments.reproduce.panels import points_above, sensitivity_limits
 from lstd.experiments.reproduce.paper_page import page
 from lstd.experiments.reproduce.paper_tables import best_table, table_files, timing_table, to_latex, to_markdown
+from lstd.experiments.reproduce.report_files import compose, draw
 from lstd.experiments.reproduce.results import Sweep, gather
 from lstd.experiments.reproduce.results_table import write_table
 from lstd.experiments.reproduce.verdicts import AGREES, DISAGREES, NOT_COVERED, TESTS, UNDECIDED, evaluate
@@ -198,7 +198,7 @@ def write_again(full, folder):
 
 def test_composing_imports_no_library_for_drawing_or_models():
     program = (
-        "import sys, lstd.experiments.reproduce.composing; "
+        "import sys, lstd.experiments.reproduce.report_files; "
         "sys.exit(sorted({'matplotlib', 'sklearn', 'numba', 'pyarrow'} & set(sys.modules)) or 0)"
     )
     subprocess.run([sys.executable, "-c", program], check=True)

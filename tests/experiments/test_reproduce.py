@@ -17,7 +17,7 @@ import pytest
 
 from lstd.errors import InvalidInputError, LSTDError, OutputError
 from lstd.experiments import timing
-from lstd.experiments.loop import LOOPS, run_loop, simulate_run
+from lstd.experiments.numpy_loop import LOOPS, run_loop, simulate_run
 from lstd.experiments.plan import make_plan
 from lstd.experiments.protocol import ALPHAS, FEATURES, LMBDAS, PROBLEMS, STEP_SIZES
 from lstd.experiments.reproduce.folder import PROVENANCE, TABLE

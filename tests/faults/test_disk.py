@@ -50,7 +50,7 @@ MODULES = (
     "test_disk",
     "lstd.cli.app",
     "lstd.cli.describe",
-    "lstd.tables.stream",
+    "lstd.tables.fit_stream",
     "lstd.tables.predicting",
     "lstd.estimators.model",
     "lstd.statistics.intervals",

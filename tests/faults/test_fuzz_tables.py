@@ -26,9 +26,9 @@ from lstd.data.settings import Settings
 from lstd.errors import InvalidInputError
 from lstd.estimators.model import Model
 from lstd.estimators.saving import write_model
+from lstd.tables.fit_stream import fit_stream
 from lstd.tables.predicting import CsvSink, ParquetSink, predict_tables
 from lstd.tables.scoring import Score, score_tables
-from lstd.tables.stream import fit_stream
 from table_files import ROLES, episodes, write
 
 CASES = 40  # per seed

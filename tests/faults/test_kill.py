@@ -41,7 +41,7 @@ MODULES = (
     "test_kill",
     "lstd.cli.app",
     "lstd.cli.describe",
-    "lstd.tables.stream",
+    "lstd.tables.fit_stream",
     "lstd.tables.predicting",
     "lstd.estimators.model",
     "lstd.statistics.intervals",

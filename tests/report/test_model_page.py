@@ -28,7 +28,7 @@ from lstd.report import (
     write_fit_report,
 )
 from lstd.report.degrees_of_freedom_figure import draw_degrees_of_freedom
-from lstd.report.evaluation import evaluate
+from lstd.report.figure_data import evaluate
 from lstd.report.grid_figure import grid_of
 from lstd.report.style import plain, svg_of
 from other_user import other_user

@@ -20,7 +20,7 @@ from lstd.data.settings import Settings
 from lstd.errors import InvalidInputError
 from lstd.estimators.saving import write_model
 from lstd.tables.arrow_datasets import dataset_tables
-from lstd.tables.stream import fit_stream
+from lstd.tables.fit_stream import fit_stream
 from table_files import ROLES, episodes, write
 from tolerances import assert_close
 

@@ -24,8 +24,8 @@ from lstd.distributed.ahead import Ahead
 from lstd.distributed.memory import MEMORY
 from lstd.errors import InvalidInputError, MissingTerminationWarning
 from lstd.estimators.saving import read_model, write_model
+from lstd.tables.fit_stream import fit_stream
 from lstd.tables.roles import Roles
-from lstd.tables.stream import fit_stream
 from table_files import ROLES, episodes, write
 from tolerances import assert_close
 

@@ -31,9 +31,9 @@ from lstd.data.settings import Settings
 from lstd.errors import InvalidInputError
 from lstd.tables import readers as files
 from lstd.tables.arrow_datasets import dataset_tables
+from lstd.tables.fit_stream import fit_stream
 from lstd.tables.roles import Roles
 from lstd.tables.row_reader import RowReader
-from lstd.tables.stream import fit_stream
 from table_files import episodes, statistics, write
 from tolerances import assert_close
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from lstd.estimators.model import Model, Origin
-    from lstd.tables.sample import Sample
+    from lstd.tables.first_rows import Sample
 
 
 def fit_text(model: Model, sample: Sample | None, file: str, report: Path | None) -> str:

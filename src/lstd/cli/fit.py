@@ -46,8 +46,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from lstd.estimators.model import Model
+    from lstd.tables.first_rows import Sample
     from lstd.tables.roles import Roles
-    from lstd.tables.sample import Sample
 
 
 def fit(
@@ -116,7 +116,7 @@ def fit(
     from lstd.cli.describe import fit_json, fit_text
     from lstd.data.settings import Settings
     from lstd.estimators.saving import write_model
-    from lstd.tables.stream import SAMPLE_ENTRIES, fit_stream
+    from lstd.tables.fit_stream import SAMPLE_ENTRIES, fit_stream
 
     roles = roles_of(
         features, all_others, names(reward), names(exclude), next_features=names(next_features), episode=episode,
@@ -197,7 +197,7 @@ def _write_report(model: Model, sample: Sample, page: Path) -> None:
     import warnings
 
     from lstd.estimators.loading import estimator_of
-    from lstd.report.evaluation import evaluate
+    from lstd.report.figure_data import evaluate
     from lstd.report.model_page import write_page
 
     origin = model.origin

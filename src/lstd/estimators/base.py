@@ -22,12 +22,12 @@ from lstd.errors import InvalidInputError
 from lstd.errors import warn as give_warning
 from lstd.estimators.bias_check import check_bias
 from lstd.estimators.check_results import BiasCheck, MisfitCheck
-from lstd.estimators.comparison import Comparison, check_rewards, compare
-from lstd.estimators.inputs import checked_features, checked_rows
+from lstd.estimators.compare_with_returns import Comparison, check_rewards, compare
 from lstd.estimators.misfit_check import check_misfit
 from lstd.estimators.model import Model
 from lstd.estimators.saving import read_model, write_model
 from lstd.estimators.summary import Summary
+from lstd.estimators.validation import checked_features, checked_rows
 from lstd.statistics.intervals import SCALES, Interval
 
 Array = NDArray[np.float64]

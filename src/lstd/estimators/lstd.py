@@ -21,8 +21,8 @@ from lstd.data.seen_ids import episodes_seen
 from lstd.data.settings import ALPHA, GAMMA, LMBDA, VARIANT, Settings
 from lstd.errors import InvalidInputError
 from lstd.estimators.base import Predictor
-from lstd.estimators.inputs import checked_rows
 from lstd.estimators.model import Model
+from lstd.estimators.validation import checked_rows
 from lstd.statistics.blocks import Blocks, empty_blocks, no_blocks
 from lstd.statistics.merging import LSTDStatistics, check_weighted
 

@@ -15,8 +15,8 @@ from lstd.data.settings import GAMMA, VARIANT, Settings
 from lstd.estimators.base import Fitted, Predictor
 from lstd.estimators.check_results import Checks
 from lstd.estimators.choose_and_check import choose_settings
-from lstd.estimators.inputs import checked_rows
 from lstd.estimators.model import LSTDCV_OPTIONS, Model, Selection
+from lstd.estimators.validation import checked_rows
 from lstd.statistics.blocks import no_blocks
 
 Array = NDArray[np.float64]

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from lstd.experiments import protocol
-from lstd.experiments.loop import Run, run_loop, simulate_run
+from lstd.experiments.numpy_loop import Run, run_loop, simulate_run
 from lstd.experiments.protocol import FEATURES, LMBDAS, LSTD_VARIANTS, PROBLEMS
 from lstd.experiments.sweep import run_sweep
 from lstd.statistics.threads import one_blas_thread

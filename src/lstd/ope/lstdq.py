@@ -14,8 +14,8 @@ from lstd.data.checks import check_choice
 from lstd.data.feature_matrix import Features, check_features
 from lstd.data.settings import ALPHA, GAMMA, VARIANT, Settings
 from lstd.errors import InvalidInputError
-from lstd.estimators.inputs import checked_features, checked_rows
 from lstd.estimators.lstd import LSTD
+from lstd.estimators.validation import checked_features, checked_rows
 from lstd.ope.logged_rows import TRACES, LoggedRows, logged_rows
 from lstd.ope.policies import probabilities_of
 from lstd.statistics.merging import check_weighted

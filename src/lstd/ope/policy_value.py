@@ -28,8 +28,8 @@ from lstd.data.checks import check_choice
 from lstd.data.feature_matrix import Features, dense
 from lstd.errors import InvalidInputError
 from lstd.estimators.base import Predictor, check_level
-from lstd.estimators.inputs import checked_features
 from lstd.estimators.model import Model
+from lstd.estimators.validation import checked_features
 from lstd.ope.lstdq import LSTDQ
 from lstd.statistics.intervals import FEW, degrees_of_freedom
 from lstd.statistics.solve import check_range, solve, without_rounding

@@ -12,8 +12,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from lstd.estimators.base import Predictor
 from lstd.metrics import Calibration
-from lstd.report.evaluation import MAX_REWARDS, Evaluation, Options, evaluate, half_widths
-from lstd.report.numbers import share
+from lstd.report.figure_data import MAX_REWARDS, Evaluation, Options, evaluate, half_widths
+from lstd.report.formatting import share
 from lstd.report.style import BLUE, REFERENCE, WIDE, figure_style, given_axes, new_figure, plain
 
 

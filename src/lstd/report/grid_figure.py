@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from lstd.data.checks import check_array, check_real
 from lstd.errors import InvalidInputError
-from lstd.report.numbers import share
+from lstd.report.formatting import share
 from lstd.report.style import BLUE, VERMILION, WIDE, figure_style, given_axes, new_figure
 
 Array = NDArray[np.float64]

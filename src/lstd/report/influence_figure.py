@@ -12,10 +12,10 @@ from sklearn.utils.validation import check_is_fitted
 from lstd.data.checks import check_integer
 from lstd.errors import InvalidInputError
 from lstd.estimators.base import Predictor, check_level
-from lstd.estimators.inputs import checked_features
 from lstd.estimators.model import Model
 from lstd.estimators.summary import coefficient_interval
-from lstd.report.evaluation import LEVEL
+from lstd.estimators.validation import checked_features
+from lstd.report.figure_data import LEVEL
 from lstd.report.style import BLUE, REFERENCE, figure_style, given_axes, new_figure, plain
 
 

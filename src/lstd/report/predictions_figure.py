@@ -13,8 +13,8 @@ from matplotlib.ticker import MaxNLocator
 from numpy.typing import ArrayLike, NDArray
 
 from lstd.estimators.base import Predictor
-from lstd.report.evaluation import MAX_REWARDS, Evaluation, Options, evaluate
-from lstd.report.numbers import share
+from lstd.report.figure_data import MAX_REWARDS, Evaluation, Options, evaluate
+from lstd.report.formatting import share
 from lstd.report.style import BLUE, REFERENCE, VERMILION, WIDE, figure_style, given_axes, new_figure, plain
 from lstd.statistics.intervals import Interval
 

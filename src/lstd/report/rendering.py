@@ -10,7 +10,7 @@ from typing import Any
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from lstd.report.numbers import compact, decimals, grouped, listed, share
+from lstd.report.formatting import compact, decimals, grouped, listed, share
 
 _POWER = re.compile(r"(?<=\d)\^(-?\d+)")
 

@@ -9,8 +9,8 @@ from numpy.typing import ArrayLike
 
 from lstd.data.checks import check_integer
 from lstd.errors import InvalidInputError
-from lstd.trajectories.extras import import_gymnasium
 from lstd.trajectories.observations import ObservationFeatures, check_reset, check_step
+from lstd.trajectories.optional_imports import import_gymnasium
 from lstd.trajectories.recorder import Recorder, Run, assemble
 from lstd.trajectories.vector_environment import record_vector
 

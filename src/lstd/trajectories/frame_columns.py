@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from lstd.data import parsing as rules
 from lstd.data.parsing import Array, Fault, Flags, first_true
 from lstd.errors import InvalidInputError
-from lstd.trajectories.extras import import_narwhals
+from lstd.trajectories.optional_imports import import_narwhals
 
 
 class Table:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from lstd.errors import InvalidInputError
-from lstd.trajectories.extras import import_gymnasium
+from lstd.trajectories.optional_imports import import_gymnasium
 
 Array = NDArray[np.float64]
 _OLD = "Wrap it for Gymnasium, for example with shimmy's GymV21CompatibilityV0."

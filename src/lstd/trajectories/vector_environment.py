@@ -23,8 +23,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lstd.errors import InvalidInputError
-from lstd.trajectories.extras import import_gymnasium
 from lstd.trajectories.observations import check_reset, check_step
+from lstd.trajectories.optional_imports import import_gymnasium
 from lstd.trajectories.recorder import Recorder, Run
 
 Flags = NDArray[np.bool_]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lstd.experiments.protocol import PROBLEMS
-from lstd.report.numbers import VARIANT_NAMES
+from lstd.report.formatting import VARIANT_NAMES
 
 ALGORITHM_NAMES = {**VARIANT_NAMES, "true_online_td": "true online TD(λ)"}
 SHORT_NAMES = {

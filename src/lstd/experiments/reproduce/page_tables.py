@@ -11,7 +11,7 @@ from lstd.experiments.protocol import LSTD_VARIANTS
 from lstd.experiments.reproduce.display_names import FEATURE_NAMES, SHORT_NAMES
 from lstd.experiments.reproduce.paper_tables import Table, alpha_text
 from lstd.experiments.reproduce.results import Results, Row, Sweep, column, levels, select
-from lstd.report.numbers import compact, grouped
+from lstd.report.formatting import compact, grouped
 
 
 def observed_tables(results: Results) -> list[Table]:

@@ -7,7 +7,7 @@ import numpy as np
 from lstd.experiments.protocol import FEATURES
 from lstd.experiments.reproduce.display_names import FEATURE_NAMES, SHORT_NAMES
 from lstd.experiments.reproduce.results import Results, Sweep
-from lstd.report.numbers import compact
+from lstd.report.formatting import compact
 
 FIGURE2_ALGORITHMS = ("uncorrected", "mixed", "boyan", "true_online_td")
 SENSITIVITY_ROWS = ("mixed", "uncorrected", "boyan")

@@ -14,7 +14,7 @@ from tabulate import tabulate
 from lstd.experiments.protocol import FEATURES, LSTD_VARIANTS
 from lstd.experiments.reproduce.display_names import FEATURE_NAMES, PROBLEM_NAMES, SHORT_NAMES, TABLE_OF
 from lstd.experiments.reproduce.results import Results, Sweep, Timing
-from lstd.report.numbers import seconds
+from lstd.report.formatting import seconds
 
 Value = str | float | int | None
 TIMED = ("boyan", "uncorrected", "mixed", "true_online_td", "lstd_one_pass")

@@ -146,11 +146,11 @@ class _Session:
         return self.folder.read_json(TIMINGS) or {}
 
     def _report(self, errors: Mapping[Cell, Errors], timings: Mapping[str, Any]) -> None:
-        from lstd.experiments.reproduce import composing
+        from lstd.experiments.reproduce import report_files
 
         results = gather(errors, timings, self.about)
         with self._step("report", "drawing figures and writing the report", self.report_seconds) as part:
-            products = composing.compose(results, self._theory, self.n_jobs)
+            products = report_files.compose(results, self._theory, self.n_jobs)
             for done, (name, content, n_products) in enumerate(products, start=1):
                 with replacing(self.folder.path / name) as file:
                     file.write(content)

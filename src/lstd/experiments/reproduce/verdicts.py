@@ -10,7 +10,7 @@ import numpy as np
 from lstd.experiments.protocol import ALPHAS_OF, GROUPS, LMBDAS, N_RUNS
 from lstd.experiments.reproduce.display_names import SHORT_NAMES
 from lstd.experiments.reproduce.results import Array, Results, Row, column, levels, select
-from lstd.report.numbers import compact, grouped, percent
+from lstd.report.formatting import compact, grouped, percent
 
 AGREES = "agrees"
 DISAGREES = "does not agree"

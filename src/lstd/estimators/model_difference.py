@@ -20,7 +20,7 @@ from lstd.data.checks import check_array, check_flag
 from lstd.data.feature_matrix import Features
 from lstd.errors import InvalidInputError
 from lstd.estimators.base import Predictor, check_level
-from lstd.estimators.inputs import checked_features
+from lstd.estimators.validation import checked_features
 from lstd.statistics.intervals import FEW, Influence, Interval, degrees_of_freedom
 from lstd.statistics.solve import check_range
 

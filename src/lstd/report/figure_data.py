@@ -20,7 +20,7 @@ from lstd.errors import InvalidInputError
 from lstd.estimators.base import Predictor
 from lstd.estimators.check_results import Checks
 from lstd.estimators.choose_and_check import checks_for_report
-from lstd.estimators.comparison import Comparison, compare
+from lstd.estimators.compare_with_returns import Comparison, compare
 from lstd.estimators.model import Model
 from lstd.metrics import Calibration, calibration
 from lstd.statistics.intervals import Interval

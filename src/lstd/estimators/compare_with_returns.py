@@ -12,8 +12,8 @@ from sklearn.base import BaseEstimator
 from lstd.data.returns import ObservedReturns, check_treatment, observed
 from lstd.data.rows import Rows
 from lstd.errors import InvalidInputError
-from lstd.estimators.inputs import checked_rows
 from lstd.estimators.model import Model
+from lstd.estimators.validation import checked_rows
 from lstd.statistics.merging import LSTDStatistics
 
 Array = NDArray[np.float64]
