@@ -52,11 +52,14 @@ html_theme_options = {
     "navbar_end": ["theme-switcher"],
     "navigation_with_keys": False,
     "show_toc_level": 2,
-    "secondary_sidebar_items": ["page-toc"],
+    "secondary_sidebar_items": [],  # one sidebar leaves room for lines of code of 120 columns
     "footer_start": ["copyright"],
     "footer_end": [],
 }
-html_sidebars = {"index": [], "first-model": [], "tutorial/*": []}
+html_sidebars = {"index": [], "first-model": ["page-toc"], "tutorial/*": ["page-toc"]}
+html_sidebars["reference/**"] = ["page-toc", "sidebar-nav-bs"]  # the list of all names is long
+for folder in ("guide", "gallery", "theory", "results", "development"):
+    html_sidebars[f"{folder}/*"] = ["sidebar-nav-bs", "page-toc"]
 html_math_renderer = "mathml"
 numfig, numfig_secnum_depth = True, 0  # one count of equations over all pages, as pages refer to those of others
 
