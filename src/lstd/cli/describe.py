@@ -161,7 +161,7 @@ def _origin(origin: Origin, n_groups: int | None) -> Iterator[str]:
 
 
 def _unused(model: Model) -> Iterator[str]:
-    from lstd.statistics.unused_rewards import unused_rewards
+    from lstd.data.horizon_rows import unused_rewards
 
     if count := model.statistics.n_unused_rewards:
         yield f"              {unused_rewards(count)}"

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from lstd.data import parsing
-from lstd.data.checks import check_real, check_values_known, is_single, shown_id
+from lstd.data.checks import check_values_known, shown_id
 from lstd.data.feature_matrix import (
     Features,
     all_finite,
@@ -22,6 +22,8 @@ from lstd.data.feature_matrix import (
     check_finite,
     column_names,
 )
+from lstd.data.horizon_rows import check_missing_rewards, check_per_transition
+from lstd.data.per_row import check_length
 from lstd.data.rows import Rows, warn_of_assumed
 from lstd.errors import InvalidInputError
 
@@ -61,7 +63,7 @@ def check_rows(
     last = np.ones(n_rows, dtype=np.bool_)
     last[:-1] = _episode_changes(ids, ended)
     horizon = last & ~ended if phi_next is None else np.zeros_like(last)
-    missing = _check_missing_rewards(rewards, horizon)
+    missing = check_missing_rewards(rewards, horizon)
     if missing.any():
         rewards = np.where(np.isnan(rewards), 0.0, rewards)
     discounts, missing = check_per_transition("discount", discount, horizon, missing, 1.0, gamma)
@@ -115,20 +117,6 @@ def _check_rewards(y: Any, n_rows: int) -> tuple[Array, bool]:
     return (rewards[:, np.newaxis] if single else rewards), single
 
 
-def _check_missing_rewards(rewards: Array, may_be_missing: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Rows whose reward is NaN, which is allowed only in horizon rows."""
-    if all_finite(rewards):
-        return np.zeros(len(rewards), dtype=np.bool_)
-    missing = np.asarray(np.isnan(rewards).any(axis=1))
-    bad = (missing & ~may_be_missing) | np.isinf(rewards).any(axis=1)
-    if (row := parsing.first_true(bad)) is not None:
-        raise InvalidInputError(
-            f"`y` must be finite on every row but the last one of an episode that did not terminate; row {row} has "
-            f"{rewards[row].tolist() if rewards.shape[1] > 1 else rewards[row, 0]}. Drop or impute such rewards first."
-        )
-    return missing
-
-
 def _check_vector(name: str, values: ArrayLike, what: str, n_rows: int) -> NDArray[Any]:
     """Return a vector of ids or flags, of any dtype."""
     check_values_known(name, values)
@@ -136,13 +124,8 @@ def _check_vector(name: str, values: ArrayLike, what: str, n_rows: int) -> NDArr
         array = np.asarray(values)
     except Exception as error:  # ragged lists; `__array__` may raise anything
         raise InvalidInputError(f"`{name}` must be a vector of {what}s: {error}.") from error
-    _check_length(name, array, what, n_rows)
+    check_length(name, array, what, n_rows)
     return array
-
-
-def _check_length(name: str, array: NDArray[Any], what: str, n_rows: int) -> None:
-    if array.shape != (n_rows,):
-        raise InvalidInputError(f"`{name}` must have one {what} per row of `X`, shape ({n_rows},); got {array.shape}.")
 
 
 def _check_ids(name: str, values: ArrayLike, n_rows: int) -> NDArray[Any]:
@@ -247,45 +230,6 @@ def _check_flags(name: str, flags: PerRow, n_rows: int) -> NDArray[np.bool_]:
         row = fault.row
         raise InvalidInputError(f"`{name}` must hold True and False; row {row} has {array[row]}. Convert it to bool.")
     return parsed
-
-
-def check_per_row(
-    name: str, values: PerRow, n_rows: int, high: float = np.inf, default: float = 1.0, what: str = "value"
-) -> Array:
-    """Return one number in [0, high] per row; `values` may be a single number, or None for the default."""
-    if values is None:
-        return np.full(n_rows, default)
-    array = as_real(name, values).copy()
-    if array.ndim == 0:
-        array = np.full(n_rows, check_real(name, np.asarray(values).item(), 0.0, high))
-    _check_length(name, array, what, n_rows)
-    bad = ~((array >= 0.0) & (array <= high)) | np.isinf(array)
-    if (row := parsing.first_true(bad)) is not None:
-        rule = "finite and at least 0" if high == np.inf else f"in [0, {high:g}]"
-        raise InvalidInputError(
-            f"`{name}` must be {rule}; row {row} has {array[row]:g}. Correct it, or drop the row's episode."
-        )
-    return array
-
-
-def check_per_transition(
-    name: str, values: PerRow, horizon: NDArray[np.bool_], missing: NDArray[np.bool_], high: float = np.inf,
-    default: float = 1.0,
-) -> tuple[Array, NDArray[np.bool_]]:  # fmt: skip
-    """Return one number per row, 1 where it is NaN in a horizon row, and the rows whose transition misses something."""
-    if values is None or is_single(values):
-        return check_per_row(name, values, len(horizon), high, default), missing
-    array = as_real(name, values)
-    _check_length(name, array, "value", len(horizon))
-    unknown = np.isnan(array)
-    if (row := parsing.first_true(unknown & ~horizon)) is not None:
-        raise InvalidInputError(
-            f"`{name}` must be finite on every row but the last one of an episode that did not terminate; row {row} "
-            "has nan. Fill it in, or drop the row's episode."
-        )
-    if unknown.any():
-        array, missing = np.where(unknown, 1.0, array), missing | unknown
-    return check_per_row(name, array, len(horizon), high), missing
 
 
 def _episode_changes(ids: NDArray[Any] | None, ended: NDArray[np.bool_]) -> NDArray[np.bool_]:

@@ -13,6 +13,7 @@ from scipy import special
 
 from lstd.data.effective_sample import warn_of_ratios
 from lstd.data.feature_matrix import Features, product
+from lstd.data.horizon_rows import warn_of_unused
 from lstd.data.settings import Settings
 from lstd.errors import InvalidInputError
 from lstd.estimators.check_results import Checks, MisfitCheck
@@ -21,7 +22,6 @@ from lstd.statistics.intervals import Influence, Interval, influence_of
 from lstd.statistics.merging import LSTDStatistics, check_weighted
 from lstd.statistics.ridge import warn_of_ridge
 from lstd.statistics.solve import Solution, check_range, solve, without_rounding
-from lstd.statistics.unused_rewards import warn_of_unused
 
 Array = NDArray[np.float64]
 

@@ -1,9 +1,7 @@
 """Logged rows with actions, as transitions from pair to expected pair: the rows that LSTD is fitted to.
 
-Transition t has the features φ_t = φ(s_t, a_t), the expected successor φ̄_t = Σ_a π(a|s_{t+1}) φ(s_{t+1}, a) and, with
-π_t = π(a_t|s_t) and μ_t = μ(a_t|s_t), the trace coefficient
-
-    Retrace  min(1, π_t/μ_t)       tree backup  π_t       importance sampling  π_t/μ_t       none  0
+Transition t has the features φ_t = φ(s_t, a_t), the expected successor φ̄_t = Σ_a π(a|s_{t+1}) φ(s_{t+1}, a), and a
+trace coefficient from `lstd.ope.trace_coefficients`.
 """
 
 from __future__ import annotations
@@ -17,18 +15,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lstd.data.feature_matrix import Features, as_real
+from lstd.data.horizon_rows import count_unused, warn_of_unused
 from lstd.data.returns import run_backwards
 from lstd.data.rows import Rows, warn_of_breaks
 from lstd.errors import InvalidInputError
 from lstd.ope.policies import check_probabilities, check_sums, logged_probabilities, probabilities_of
 from lstd.ope.state_action_features import Codes, StateActionFeatures
-from lstd.statistics.unused_rewards import count_unused, warn_of_unused
+from lstd.ope.trace_coefficients import trace_coefficients
 
 Array = NDArray[np.float64]
 Places = NDArray[np.intp]
 
 ENTRIES_AT_ONCE = 2**22  # of expected successors at a time, 32 MiB
-TRACES = ("retrace", "tree_backup", "importance", "none")
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,7 +128,7 @@ def logged_rows(
     if has_traces:
         assert P is not None
         warn_of_breaks(rows, lmbda)
-        coefficients = _coefficients(trace, lmbda, P[full, codes], logged)
+        coefficients = trace_coefficients(trace, lmbda, P[full, codes], logged)
     lost = count_unused(rows)
     warn_of_unused(lost, lost + bool(not rows.full[-1] and not rows.y_missing[-1] and rows.y[-1].any()))
     return LoggedRows(rows, full, codes, features, P, successors, coefficients)
@@ -183,16 +181,3 @@ def _behavior(behavior: Any, rows: Rows, full: Places, P: Array, codes: Codes) -
     if ordered.ndim == 2:
         check_sums("behavior_probability", ordered, numbers)
     return logged_probabilities(ordered, P, codes, numbers)
-
-
-def _coefficients(trace: str, lmbda: float, target: Array, logged: Array | None) -> Array:
-    """Return the trace coefficients of transitions, (N,), from the probabilities of their actions."""
-    if trace == "tree_backup":
-        return target
-    if logged is None:
-        raise InvalidInputError(
-            f"`behavior_probability` must be given for trace={trace!r} with lmbda={lmbda:g}: the probability with "
-            'which each action was taken. Without it, use trace="tree_backup" or lmbda=0.'
-        )
-    ratio = target / logged
-    return np.minimum(1.0, ratio) if trace == "retrace" else ratio

@@ -16,8 +16,9 @@ from lstd.data.settings import ALPHA, GAMMA, VARIANT, Settings
 from lstd.errors import InvalidInputError
 from lstd.estimators.lstd import LSTD
 from lstd.estimators.validation import checked_features, checked_rows
-from lstd.ope.logged_rows import TRACES, LoggedRows, logged_rows
+from lstd.ope.logged_rows import LoggedRows, logged_rows
 from lstd.ope.policies import probabilities_of
+from lstd.ope.trace_coefficients import TRACES
 from lstd.statistics.merging import check_weighted
 
 Array = NDArray[np.float64]

@@ -11,6 +11,7 @@ import numpy as np
 from matplotlib.artist import Artist
 from numpy.typing import ArrayLike
 
+from lstd.data.horizon_rows import unused_rewards
 from lstd.errors import InvalidInputError
 from lstd.estimators.base import Predictor
 from lstd.io.files import checked_path, replacing
@@ -25,7 +26,6 @@ from lstd.report.rendering import render
 from lstd.report.style import svg_of
 from lstd.statistics.intervals import FEW
 from lstd.statistics.solve import sure_digits
-from lstd.statistics.unused_rewards import unused_rewards
 
 SECTIONS = {
     "model": "What was fitted",

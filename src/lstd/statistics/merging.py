@@ -48,6 +48,7 @@ from lstd.data.check_rows import PerRow, check_rows
 from lstd.data.checks import check_choice, check_flag, check_integer, check_real, is_single, shown, shown_id
 from lstd.data.effective_sample import SampleSums, merged
 from lstd.data.feature_matrix import all_finite, check_finite
+from lstd.data.horizon_rows import count_unused
 from lstd.data.observed_share import NOTHING_BEHIND, BehindCuts
 from lstd.data.parsing import same_id
 from lstd.data.records import ReadOnly
@@ -62,7 +63,6 @@ from lstd.statistics.names_and_labels import About
 from lstd.statistics.packing import pack, unpack
 from lstd.statistics.solve import Solution, check_range, solve
 from lstd.statistics.summing import Start, Sums, is_no_sum, no_sum, split_rows, sum_chunks, sum_rows
-from lstd.statistics.unused_rewards import count_unused
 
 Array = NDArray[np.float64]
 

@@ -1,0 +1,75 @@
+"""Horizon rows, the last rows of episodes that were cut off: what they may leave out, and what of them is not used.
+
+Only the features of a horizon row count, as the successor of the row before. Its reward, discount, ratio, coefficient
+and weight belong to a transition that nobody saw: they may be NaN, and a reward in its place is not used.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from lstd.data.checks import is_single
+from lstd.data.feature_matrix import all_finite, as_real
+from lstd.data.parsing import first_true
+from lstd.data.per_row import check_length, check_per_row
+from lstd.data.rows import Rows
+from lstd.errors import InvalidInputError, UnusedRewardWarning, warn
+
+Array = NDArray[np.float64]
+
+_REMEDY = "Append a row with the features of the state that followed and no reward, or flag the episode as terminated."
+
+
+def check_missing_rewards(rewards: Array, horizon: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Rows whose reward is NaN, which is allowed only in horizon rows."""
+    if all_finite(rewards):
+        return np.zeros(len(rewards), dtype=np.bool_)
+    missing = np.asarray(np.isnan(rewards).any(axis=1))
+    bad = (missing & ~horizon) | np.isinf(rewards).any(axis=1)
+    if (row := first_true(bad)) is not None:
+        raise InvalidInputError(
+            f"`y` must be finite on every row but the last one of an episode that did not terminate; row {row} has "
+            f"{rewards[row].tolist() if rewards.shape[1] > 1 else rewards[row, 0]}. Drop or impute such rewards first."
+        )
+    return missing
+
+
+def check_per_transition(
+    name: str, values: ArrayLike | None, horizon: NDArray[np.bool_], missing: NDArray[np.bool_], high: float = np.inf,
+    default: float = 1.0,
+) -> tuple[Array, NDArray[np.bool_]]:  # fmt: skip
+    """Return one number per row, 1 where it is NaN in a horizon row, and the rows whose transition misses something."""
+    if values is None or is_single(values):
+        return check_per_row(name, values, len(horizon), high, default), missing
+    array = as_real(name, values)
+    check_length(name, array, "value", len(horizon))
+    unknown = np.isnan(array)
+    if (row := first_true(unknown & ~horizon)) is not None:
+        raise InvalidInputError(
+            f"`{name}` must be finite on every row but the last one of an episode that did not terminate; row {row} "
+            "has nan. Fill it in, or drop the row's episode."
+        )
+    if unknown.any():
+        array, missing = np.where(unknown, 1.0, array), missing | unknown
+    return check_per_row(name, array, len(horizon), high), missing
+
+
+def count_unused(rows: Rows) -> int:
+    """Count the horizon rows with rewards other than 0 and NaN; the last row, which may be pending, does not count."""
+    if rows.X_next is not None or not rows.last[:-1].any():
+        return 0
+    horizon = np.flatnonzero((rows.last & ~rows.terminated & ~rows.y_missing)[:-1])
+    return int(rows.y[horizon].any(axis=1).sum())
+
+
+def warn_of_unused(lost: int, count: int) -> None:
+    """Warn of `count` unused rewards if any is `lost`; that of a pending row is not, as the next chunk may use it."""
+    if lost:
+        warn(f"{unused_rewards(count)} {_REMEDY}", UnusedRewardWarning)
+
+
+def unused_rewards(count: int) -> str:
+    """Return a sentence about rewards that are not used."""
+    what = "1 reward of a last row is" if count == 1 else f"{count} rewards of last rows are"
+    return f"{what} not used: {'its' if count == 1 else 'their'} successor is unknown."

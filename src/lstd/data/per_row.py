@@ -1,0 +1,39 @@
+"""Checks of arguments with one number per row: weights, discounts, ratios and trace coefficients."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from lstd.data.checks import check_real
+from lstd.data.feature_matrix import as_real
+from lstd.data.parsing import first_true
+from lstd.errors import InvalidInputError
+
+Array = NDArray[np.float64]
+
+
+def check_per_row(
+    name: str, values: ArrayLike | None, n_rows: int, high: float = np.inf, default: float = 1.0, what: str = "value"
+) -> Array:
+    """Return one number in [0, high] per row; `values` may be a single number, or None for the default."""
+    if values is None:
+        return np.full(n_rows, default)
+    array = as_real(name, values).copy()
+    if array.ndim == 0:
+        array = np.full(n_rows, check_real(name, np.asarray(values).item(), 0.0, high))
+    check_length(name, array, what, n_rows)
+    bad = ~((array >= 0.0) & (array <= high)) | np.isinf(array)
+    if (row := first_true(bad)) is not None:
+        rule = "finite and at least 0" if high == np.inf else f"in [0, {high:g}]"
+        raise InvalidInputError(
+            f"`{name}` must be {rule}; row {row} has {array[row]:g}. Correct it, or drop the row's episode."
+        )
+    return array
+
+
+def check_length(name: str, array: NDArray[Any], what: str, n_rows: int) -> None:
+    if array.shape != (n_rows,):
+        raise InvalidInputError(f"`{name}` must have one {what} per row of `X`, shape ({n_rows},); got {array.shape}.")
