@@ -71,9 +71,9 @@ def check_packages(command: str, package: str) -> None:
 def prepare_tables(command: str) -> None:
     """Check that pyarrow is installed, and keep the handlers of `lstd.cli.interruption` while it reads."""
     check_packages(command, "pyarrow")
-    import pyarrow
+    from lstd.tables.readers import keep_signal_handlers
 
-    pyarrow.enable_signal_handlers(False)  # its own would raise ArrowCancelled while the process ends
+    keep_signal_handlers()
 
 
 def names(words: Sequence[str] | None) -> tuple[str, ...]:

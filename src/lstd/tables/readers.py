@@ -66,6 +66,11 @@ _silent = 0
 _hook: Any = None  # sys.unraisablehook while it is replaced
 
 
+def keep_signal_handlers() -> None:
+    """Keep the signal handlers of the process while pyarrow reads CSV; its own would raise ArrowCancelled."""
+    pa.enable_signal_handlers(False)
+
+
 class Table:
     """A file with named columns, read in batches; `file` is its name as given, `size` its bytes."""
 
