@@ -1,6 +1,7 @@
 """Action values against their definition, and the identities between them."""
 
 import pickle
+import warnings
 
 import numpy as np
 import pytest
@@ -71,6 +72,65 @@ def test_wide_blocks_are_sparse_and_give_the_same_values(monkeypatch):
     chunks = LSTDQ(0.9, 0.5).fit(**data, groups=data["episode"])
     assert_close(chunks.action_values(data["X"]), one.action_values(data["X"]), "solve")
     assert_close(policy_value(chunks).upper, policy_value(one).upper, "solve")
+
+
+def without_arrays(monkeypatch):
+    """Have the pairs summed without arrays of their features, as many of them are, in batches of a few rows."""
+    for name, value in (
+        ("logged_rows.ENTRIES_AT_ONCE", 1),
+        ("pair_rows._ENTRIES", 1),
+        ("pair_rows._ROWS_PER_ACTION", 2),
+    ):
+        monkeypatch.setattr(f"lstd.ope.{name}", value)
+
+
+@pytest.mark.parametrize("trace", TRACES)
+@pytest.mark.parametrize("variant", ["boyan", "uncorrected", "mixed"])
+def test_weights_of_pairs_without_arrays_are_those_of_the_definition(trace, variant, monkeypatch):
+    without_arrays(monkeypatch)
+    data, random = logged(), np.random.default_rng(2)
+    weight, discount = random.uniform(0.2, 2.0, len(data["y"])), random.uniform(0.5, 1.0, len(data["y"]))
+    model = LSTDQ(0.9, 0.7, trace, alpha=0.5, fit_intercept=False, variant=variant)
+    model.fit(**data, weight=weight, discount=discount)
+    A, b = systems(data, 0.7, trace, variant, 0.9, weight, discount)
+    assert_close(model.coef_, np.linalg.solve(A + 0.5 * np.eye(len(A)), b), "solve")
+
+
+@pytest.mark.parametrize("lmbda", [0.0, 0.8])
+@pytest.mark.parametrize("kind", ["one episode", "groups", "successors"])
+def test_sums_of_pairs_without_arrays_are_those_of_arrays(kind, lmbda, monkeypatch):
+    data, random = logged(20, 9, 0.1), np.random.default_rng(3)
+    data["behavior_probability"] = np.nan_to_num(data["behavior_probability"], nan=0.5)
+    if kind == "one episode":  # blocks of rows, through which traces go on
+        data |= {"y": np.nan_to_num(data["y"]), "episode": None, "terminated": np.zeros(len(data["y"]), dtype=bool)}
+    elif kind == "groups":
+        data |= {"groups": random.permutation(20)[data["episode"]] // 2, "weight": random.uniform(size=len(data["y"]))}
+    else:
+        data |= {"y": np.nan_to_num(data["y"]), "X_next": random.normal(size=data["X"].shape)}
+        data |= {"target_policy_next": data["target_policy"][::-1], "episode": np.arange(len(data["y"])) // 2}
+        data["terminated"] &= data["episode"] % 2 == 1
+        data["terminated"][::2] = False
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", BrokenEpisodeWarning)
+        arrays = LSTDQ(0.9, lmbda).fit(**data)
+        without_arrays(monkeypatch)
+        model = LSTDQ(0.9, lmbda).fit(**data)
+    one, two = arrays.lstd_.statistics_, model.lstd_.statistics_
+    for name in ("A", "B", "b", "incoming_trace"):
+        assert_close(getattr(two, name), getattr(one, name), "sums")
+    assert (one.n_rows, one.n_transitions, one.n_episodes, one.mark) == (
+        two.n_rows, two.n_transitions, two.n_episodes, two.mark,
+    )  # fmt: skip
+    values = [policy_value(each, data["X"][:20], target_policy=data["target_policy"][:20]) for each in (arrays, model)]
+    for name in ("upper", "effective_sample_size", "degrees_of_freedom"):
+        assert_close(getattr(values[1], name), getattr(values[0], name), "solve")
+
+
+def test_sums_of_pairs_without_arrays_that_overflow_are_refused(monkeypatch):
+    without_arrays(monkeypatch)
+    data = logged()
+    with pytest.raises(InvalidInputError, match="Scale features"):
+        LSTDQ(0.9).fit(**data | {"X": 1e200 * data["X"]})
 
 
 def test_labels_are_actions_too():

@@ -13,7 +13,7 @@ from lstd.data.checks import check_indices, check_real_dtype, to_real_array
 from lstd.errors import InvalidInputError
 
 Array = NDArray[np.float64]
-Features = Any  # Array | scipy.sparse.csr_array, which has no types
+Features = Any  # Array | scipy.sparse.csr_array, which has no types | features that sum themselves: lstd.ope.pair_rows
 
 ENTRIES_CONVERTED = 2**17  # of float32 features at a time, about one MiB, which stays in the cache
 
@@ -113,6 +113,8 @@ def rows_of(features: Features, part: slice) -> Features:
     """Return consecutive rows; those of a sparse array share its memory, as SciPy's do not."""
     if isinstance(features, np.ndarray):
         return features[part]
+    if not sparse.issparse(features):
+        return features.rows(part)
     if (part.start, part.stop) == (0, features.shape[0]):
         return features
     edges = features.indptr[part.start : part.stop + 1]

@@ -46,31 +46,56 @@ class LoggedRows:
         """Number of each transition's episode, (N,)."""
         return np.concatenate([[0], np.cumsum(self.rows.last[:-1])])[self.full]
 
-    @property
+    @cached_property
     def begins(self) -> NDArray[np.bool_]:
         """Whether each transition is the first one of its episode, (N,)."""
         return np.concatenate([[True], np.diff(self.episode) != 0])
 
+    @property
+    def width(self) -> int:
+        """Number of features of pairs in blocks of those of states."""
+        return self.rows.n_features * self.features.n_actions
+
+    @property
+    def wide(self) -> bool:
+        """Whether features of pairs are blocks of dense ones that would take much memory as an array."""
+        dense_blocks = isinstance(self.rows.X, np.ndarray) and self.features.phi is None
+        return dense_blocks and len(self.full) * self.width > ENTRIES_AT_ONCE
+
+    def places_after(self, part: slice) -> tuple[Features, Places]:
+        """Return features of states and the places in them of those after transitions; of terminal ones, any place."""
+        full = self.full[part]
+        if self.rows.X_next is not None:
+            return self.rows.X_next, full
+        return self.rows.X, np.minimum(full + 1, len(self.rows) - 1)
+
     def next_states(self, part: slice = slice(None)) -> Features:
         """Return the features of the states after transitions, (N, n); of terminal ones, anything."""
-        if self.rows.X_next is not None:
-            return self.rows.X_next[part]
-        return self.rows.X[np.minimum(self.full[part] + 1, len(self.rows) - 1)]
+        states, places = self.places_after(part)
+        return states[places]
+
+    def pairs(self, part: slice) -> Features:
+        """Return φ(s_t, a_t) of transitions."""
+        return self.features.of_pairs(self.rows.X[self.full[part]], self.codes[part])
+
+    def expected(self, part: slice) -> Features:
+        """Return φ̄_t of transitions."""
+        return self.features.of_mixtures(self.next_states(part), self.successors[part])
 
     def chunks(self) -> Iterator[dict[str, Any]]:
         """Yield consecutive arguments of ``LSTD.partial_fit``, as expected successors of wide blocks take memory."""
-        size = max(1, ENTRIES_AT_ONCE // (self.rows.n_features * self.features.n_actions))
+        size = max(1, ENTRIES_AT_ONCE // self.width)
         for first in range(0, len(self.full), size):
             yield self._arguments(slice(first, min(first + size, len(self.full))))
 
     def _arguments(self, part: slice) -> dict[str, Any]:
         rows, full = self.rows, self.full[part]
         return {
-            "X": self.features.of_pairs(rows.X[full], self.codes[part]),
+            "X": self.pairs(part),
             "y": rows.y[full, 0],
             "episode": self.episode[part],
             "terminated": rows.terminated[full],
-            "X_next": self.features.of_mixtures(self.next_states(part), self.successors[part]),
+            "X_next": self.expected(part),
             "discount": rows.discount[full],
             "trace_coefficient": None if self.coefficients is None else self.coefficients[part],
             "weight": None if rows.weights is None else rows.weights[full],

@@ -15,10 +15,13 @@ from lstd.data.feature_matrix import Features, check_features
 from lstd.data.settings import ALPHA, GAMMA, VARIANT, Settings
 from lstd.errors import InvalidInputError
 from lstd.estimators.lstd import LSTD
+from lstd.estimators.model import model_of
 from lstd.estimators.validation import checked_features, checked_rows
 from lstd.ope.logged_rows import LoggedRows, logged_rows
+from lstd.ope.pair_rows import pair_rows
 from lstd.ope.policies import probabilities_of
 from lstd.ope.trace_coefficients import TRACES
+from lstd.statistics.blocks import no_blocks
 from lstd.statistics.merging import check_weighted
 
 Array = NDArray[np.float64]
@@ -166,8 +169,9 @@ class LSTDQ(BaseEstimator):  # type: ignore[misc]
             rows, actions, self.features, (target_policy, target_policy_next), behavior_probability, trace,
             settings.lmbda,
         )  # fmt: skip
-        model = LSTD(self.gamma, self.lmbda, self.alpha, self.variant, self.fit_intercept, self.n_blocks)
-        self.lstd_ = _fitted(model, logged)
+        unfitted = LSTD(self.gamma, self.lmbda, self.alpha, self.variant, self.fit_intercept, self.n_blocks)
+        model = _fitted(unfitted, logged, settings)
+        self.lstd_ = model
         self.features_, self.logged_ = logged.features, logged
         self.target_policy_ = target_policy if callable(target_policy) else None
         self.unlogged_share_ = logged.unlogged_share(model.model_.unseen)
@@ -237,8 +241,13 @@ class LSTDQ(BaseEstimator):  # type: ignore[misc]
         return float(self.lstd_.intercept_)
 
 
-def _fitted(model: LSTD, logged: LoggedRows) -> LSTD:
-    """Fit to transitions at once, or in chunks if they take much memory."""
+def _fitted(model: LSTD, logged: LoggedRows, settings: Settings) -> LSTD:
+    """Fit to transitions: blocks that would take much memory by sums of their own, others as arrays, in chunks."""
+    if logged.wide:
+        settings.ridge(logged.width)  # checks the number of coefficients
+        rows = pair_rows(logged, settings.fit_intercept)
+        blocks = no_blocks(rows, settings.lmbda, model.n_blocks).extended(rows)
+        return model.of_model(model_of(blocks, settings, None, model.n_blocks, episodes=rows.episodes))
     for arguments in logged.chunks():
         if len(arguments["y"]) == len(logged.full):
             return model.fit(**arguments)

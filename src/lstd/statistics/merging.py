@@ -42,6 +42,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
 
 from lstd._kernels.add_outer import add_with_outer
 from lstd.data.check_rows import PerRow, check_rows
@@ -745,7 +746,7 @@ def check_sums(statistics: LSTDStatistics, rows: Rows) -> None:
     does it take a pass over all features.
     """
     for name, phi in (("X", rows.X), ("X_next", rows.X_next)):
-        if phi is not None and not isinstance(phi, np.ndarray):  # entries may meet no others
+        if sparse.issparse(phi):  # entries may meet no others
             check_finite(name, phi)
     s = statistics
     sums = [s.A, *([] if is_no_sum(s.B) else [s.B])]
@@ -756,9 +757,9 @@ def check_sums(statistics: LSTDStatistics, rows: Rows) -> None:
             return
     if all(np.isfinite(array).all() for array in sums):  # only their sum overflows
         return
-    check_finite("X", rows.X)
-    if rows.X_next is not None:
-        check_finite("X_next", rows.X_next)
+    for name, phi in (("X", rows.X), ("X_next", rows.X_next)):
+        if isinstance(phi, np.ndarray):
+            check_finite(name, phi)
     check_range(*sums)
 
 

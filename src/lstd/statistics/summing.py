@@ -9,10 +9,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache, partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 from scipy.linalg import blas
 
 from lstd._kernels.traces import (
@@ -122,6 +123,8 @@ def _is_short(rows: Rows, lmbda: float) -> bool:
 @np.errstate(over="ignore", invalid="ignore")  # the caller checks the sums
 def sum_rows(rows: Rows, lmbda: float, start: Start | None = None) -> Sums:
     """Sum rows, at least one; the last row's boundary term is left out unless it terminated."""
+    if not (isinstance(rows.X, np.ndarray) or sparse.issparse(rows.X)):
+        return cast(Sums, rows.X.sums(rows, lmbda))
     given = rows.X_next is not None
     end = len(rows) - 1
     is_open = not rows.terminated[end]
