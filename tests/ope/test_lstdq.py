@@ -271,6 +271,7 @@ def changed(name, **entries):
         (changed("actions", r0=7), r"`actions` must hold integers in \[0, 2\]; row 0 has 7.0"),
         (changed("actions", r0=np.nan), "row 0 has nan"),
         (lambda data: {"actions": np.array(["0"] * len(data["y"]))}, "`actions` must hold integers .*; row 0 has '0'"),
+        (lambda data: {"actions": np.array(["wait"] * len(data["y"]), object)}, "row 0 has 'wait'.* give the labels"),
         (lambda data: {"actions": np.column_stack([data["actions"]] * 2)}, "integers .*, one per row"),
         (lambda data: {"actions": data["actions"][1:]}, "`actions` must have one entry per row"),
         (lambda data: {"behavior_probability": None}, "`behavior_probability` must be given for trace='retrace'"),

@@ -74,21 +74,23 @@ class StateActionFeatures:
         """Return the place of each action among the labels; `rows` are their numbers in a message."""
         try:
             given = np.asarray(actions)
-            if given.ndim != 1:
-                raise ValueError
+        except ValueError:  # rows of different lengths
+            given = np.empty(())
+        if given.ndim != 1:
+            raise InvalidInputError(f"`actions` must hold {self._choices()}, one per row; got {shown(actions)}.")
+        found: Codes = np.zeros(len(given), np.intp)
+        try:
             order = np.argsort(self.labels, kind="stable")
             places = np.minimum(np.searchsorted(self.labels, given, sorter=order), self.n_actions - 1)
-            found: Codes = order[places]
+            found = order[places]
             unknown = np.asarray(self.labels[found] != given)
-        except (TypeError, ValueError) as error:
-            raise InvalidInputError(
-                f"`actions` must hold {self._choices()}, one per row; got {shown(actions)}."
-            ) from error
+        except TypeError:  # text and numbers have no order
+            unknown = np.array([action not in self.labels.tolist() for action in given.tolist()])
         if (i := first_true(unknown)) is not None:
             row = i if rows is None else rows[i]
             raise InvalidInputError(
-                f"`actions` must hold {self._choices()}; row {row} has {shown_id(given[i])}. Correct it, or name all "
-                "actions in `StateActionFeatures`."
+                f"`actions` must hold {self._choices()}; row {row} has {shown_id(given[i])}. Correct it, or give the "
+                "labels of all actions: `features=StateActionFeatures([…])`, or `labels`."
             )
         return found
 
