@@ -12,7 +12,7 @@ RESULTS = Path(__file__).resolve().parent / "results"
 
 def store(name: str, found: dict[str, Any]) -> None:
     """Write results, which have a date, in place of earlier ones of that day."""
-    _write_whole(RESULTS / f"{name}-{found['date']}.json", json.dumps(found, indent=1) + "\n")
+    write_whole(RESULTS / f"{name}-{found['date']}.json", json.dumps(found, indent=1) + "\n")
 
 
 def newest(name: str) -> dict[str, Any]:
@@ -49,10 +49,11 @@ def write_between(path: Path, source: str, text: str) -> None:
         raise SystemExit(f"{path} must have the lines {begin!r} and {end!r}, once each.")
     head, rest = page.split(begin)
     tail = rest.split(end)[1]
-    _write_whole(path, f"{head}{begin}\n\n{text}\n\n{end}{tail}")
+    write_whole(path, f"{head}{begin}\n\n{text}\n\n{end}{tail}")
 
 
-def _write_whole(path: Path, text: str) -> None:
+def write_whole(path: Path, text: str) -> None:
+    """Write a file whole or not at all."""
     temporary = path.with_suffix(".tmp")
     temporary.write_text(text, encoding="utf-8")
     temporary.replace(path)

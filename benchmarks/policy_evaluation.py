@@ -3,15 +3,17 @@
     python benchmarks/policy_evaluation.py [--repeats 200] [--sizes 100 300 …] [--only NAME …] [--results FILE]
     python benchmarks/policy_evaluation.py --docs
 
-Estimates and intervals of each repeat go to a file of results, from which `--docs` writes the tables of the page. Seeds
-from 8000 judge; `--develop` takes those from 5000, on which the rule of `chosen` was found. `hospital.task` says which
-policies and features.
+Estimates and intervals of each repeat go to a file of results, from which `--docs` writes the tables of the page. A run
+that was stopped goes on where the file ends, if neither `lstd` nor this file has changed. Seeds from 8000 judge;
+`--develop` takes those from 5000, on which the rule of `chosen` was found. `hospital.task` says which policies and
+features.
 """
 
 from __future__ import annotations
 
 import argparse
 import datetime
+import hashlib
 import json
 import time
 import warnings
@@ -28,20 +30,21 @@ from threadpoolctl import threadpool_limits
 from hospital import GAMMA, N_ACTIONS, N_STATES, Log, Task, task
 from lstd import LSTD
 from lstd.ope import LSTDQ, PolicyValue, StateActionFeatures, importance_sampling, policy_value
-from pages import write_between
-from provenance import describe_machine, source_digest
+from pages import newest, write_between, write_whole
+from provenance import describe_machine, revision, source_digest
 
 Array = NDArray[np.float64]
 Estimate = tuple[float, float, float]  # value and interval; NaN for none
 
 SIZES = (100, 300, 1000, 3000)
 FEATURES, LMBDAS, ALPHA = ("fine", "coarse"), (0.0, 0.3, 0.9), 1.0
-N_BLOCKS = 20  # of LSTDQ: intervals solve 500 equations for each
+N_BLOCKS = 20  # of LSTDQ: intervals keep a matrix of 500 columns, or up to 2300, for each
 SEED, DEVELOPMENT = 8000, 5000
+REPEATS_AT_ONCE = 10  # of a size, before they are stored
 NONE = float("nan")
 RULE = "lstd: chosen by the rule"
-HERE = Path(__file__).resolve().parent
-PAGE = HERE.parent / "docs" / "results" / "policy-evaluation.md"
+CODE = ("hospital.py", "policy_evaluation.py")
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "results" / "policy-evaluation.md"
 
 
 class Data:
@@ -63,9 +66,29 @@ class Data:
         return np.asarray(getattr(self.task, features)[self.log.state])
 
 
-def fitted(lmbda: float, trace: str, data: Data) -> LSTDQ:
-    model = LSTDQ(GAMMA, lmbda, trace, ALPHA, features=StateActionFeatures(N_ACTIONS), n_blocks=N_BLOCKS)
-    return model.fit(sparse.csr_array(data.rows("coarse")), **data.common, **data.actions)
+class LoggedPairs:
+    """φ(s, a) with a column for each logged pair of a group of states and an action.
+
+    Pairs that were never logged have rows of zeros: with α > 0, their weights in columns of their own would be zero.
+    """
+
+    def __init__(self, group: Any, action: Any) -> None:
+        logged = np.unique(group * N_ACTIONS + action)
+        self.n, self.column = len(logged), np.full((group.max() + 1) * N_ACTIONS, -1)
+        self.column[logged] = np.arange(self.n)
+
+    def __call__(self, X: Any, actions: Any) -> Any:
+        pair = X.indices * N_ACTIONS + actions
+        column = np.where(pair < len(self.column), self.column[np.minimum(pair, len(self.column) - 1)], -1)
+        row = np.flatnonzero(column >= 0)
+        return sparse.csr_array((np.ones(len(row)), (row, column[row])), shape=(len(pair), self.n))
+
+
+def fitted(features: str, lmbda: float, trace: str, data: Data) -> LSTDQ:
+    X = sparse.csr_array(data.rows(features))
+    pairs = StateActionFeatures(N_ACTIONS, LoggedPairs(X.indices, data.log.action))
+    model = LSTDQ(GAMMA, lmbda, trace, ALPHA, features=pairs, n_blocks=N_BLOCKS)
+    return model.fit(X, **data.common, **data.actions)
 
 
 def state_values(features: str, lmbda: float, alpha: float, data: Data) -> PolicyValue:
@@ -87,15 +110,18 @@ def chosen(data: Data) -> PolicyValue:
     return min(near, key=lambda one: one.standard_error)
 
 
-def action_values(lmbda: float, trace: str, data: Data) -> PolicyValue:
+def action_values(features: str, lmbda: float, trace: str, data: Data) -> PolicyValue:
     """LSTD(λ) of action values."""
-    return policy_value(data.fitted(lmbda, trace))
+    return policy_value(data.fitted(features, lmbda, trace))
 
 
 def sampling(estimator: str, data: Data) -> PolicyValue:
-    """The family of importance sampling; "dr" and "wdr" with the action values of LSTDQ(0)."""
-    q = data.fitted(0.0, "none") if estimator.endswith("dr") else None
+    """The family of importance sampling; "dr" and "wdr" with the action values of LSTDQ(1), Retrace."""
     X = sparse.csr_array(data.rows("coarse"))
+    q = None
+    if estimator.endswith("dr"):
+        values = data.fitted("coarse", 1.0, "retrace").action_values(sparse.eye_array(X.shape[1], format="csr"))
+        q = lambda states: values[states.indices]  # noqa: E731
     return importance_sampling(X, **data.common, **data.actions, gamma=GAMMA, estimator=estimator, q=q)
 
 
@@ -130,22 +156,31 @@ def averages(group: Any, n: int) -> Any:
     return sparse.csr_array((1.0 / count[group], (group, np.arange(len(group)))), shape=(n, len(group)))
 
 
-def fitted_q(data: Data, iterations: int = 20) -> float:
-    """Fitted Q evaluation with scikit-learn's gradient boosting on the measurements and the two levels of a dose."""
+def fitted_q(data: Data, iterations: int = 10) -> float:
+    """Fitted Q evaluation with scikit-learn's gradient boosting on the measurements and the two levels of a dose.
+
+    It begins with a fit of the logged returns, from which it converges in few iterations.
+    """
     from sklearn.ensemble import HistGradientBoostingRegressor
 
-    log, model = data.log, data.task.model
-    state = np.column_stack([model.measurements, model.sofa])
-    levels = np.column_stack(np.divmod(np.arange(N_ACTIONS), 5)).astype(float)
-    X = np.hstack([state[log.state], levels[log.action]])
-    pairs = np.hstack([np.repeat(state, N_ACTIONS, axis=0), np.tile(levels, (N_STATES, 1))])
-    v, inner = np.zeros(N_STATES), np.where(log.terminated, 0, log.next_state)
-    for _ in range(iterations):
-        target = log.reward + GAMMA * np.where(log.terminated, 0.0, v[inner])
-        booster = HistGradientBoostingRegressor(max_iter=50, max_leaf_nodes=15, random_state=0).fit(X, target)
-        q = booster.predict(pairs).reshape(N_STATES, N_ACTIONS)
-        v = np.einsum("sa,sa->s", data.task.target, q)
-    return float(v[log.state[log.first]].mean())
+    log, model, T = data.log, data.task.model, len(data.log.state)
+    states, at = np.unique(log.state, return_inverse=True)  # what was never reached has no part in it
+    measured = np.column_stack([model.measurements, model.sofa])[states]
+    dose = np.column_stack(np.divmod(np.arange(N_ACTIONS), 5)).astype(float)
+    pairs = np.hstack([np.repeat(measured, N_ACTIONS, axis=0), np.tile(dose, (len(states), 1))])
+    inner = np.where(log.terminated, 0, np.append(at[1:], 0))
+    moves = sparse.csr_array((GAMMA * ~log.terminated, (np.arange(T), inner)), shape=(T, len(states)))
+    X = pairs[at * N_ACTIONS + log.action]
+    booster = HistGradientBoostingRegressor(
+        learning_rate=0.3, max_iter=12, max_leaf_nodes=15, max_bins=32, early_stopping=False, random_state=0
+    )
+    last = np.flatnonzero(log.terminated)[log.episode]
+    target = log.reward[last] * GAMMA ** (last - np.arange(T))
+    for _ in range(iterations + 1):
+        q = booster.fit(X, target).predict(pairs)
+        v = np.einsum("sa,sa->s", data.task.target[states], q.reshape(-1, N_ACTIONS))
+        target = log.reward + moves @ v
+    return float(v[at[log.first]].mean())
 
 
 def of_states(features: str, lmbda: float, alpha: float, data: Data) -> PolicyValue:
@@ -162,40 +197,32 @@ METHODS: dict[str, Method] = {
             ("fine", 0.0, 0.01), ("fine", 0.0, 10.0),
         )
     },
-    "LSTDQ(0), coarse features": partial(action_values, 0.0, "none"),
-    "LSTDQ(1), Retrace, coarse features": partial(action_values, 1.0, "retrace"),
-    "LSTDQ(1), tree backup, coarse features": partial(action_values, 1.0, "tree_backup"),
+    "LSTDQ(0), coarse features": partial(action_values, "coarse", 0.0, "none"),
+    "LSTDQ(1), Retrace, coarse features": partial(action_values, "coarse", 1.0, "retrace"),
+    "LSTDQ(1), Retrace, fine features": partial(action_values, "fine", 1.0, "retrace"),
+    "LSTDQ(1), tree backup, coarse features": partial(action_values, "coarse", 1.0, "tree_backup"),
     **{name.upper(): partial(sampling, name) for name in ("is", "pdis", "wis", "wpdis", "dr", "wdr")},
     "tabular model": tabular_model,
     "fitted Q, gradient boosting": fitted_q,
 }  # fmt: skip
-SLOW = {"LSTDQ": 60, "DR": 60, "WDR": 60, "fitted Q": 20}  # repeats of slow methods
+Table = dict[str, list[Estimate]]
 
 
-def measure(one: Task, size: int, repeats: int, names: list[str], first_seed: int) -> dict[str, list[Estimate]]:
-    """Return the estimates of each method, and print what they amount to."""
-    seconds = dict.fromkeys(names, 0.0)
-    table: dict[str, list[Estimate]] = {name: [] for name in names}
-    for repeat in range(repeats):
-        if repeat >= max(repeats_of(name, repeats) for name in names):
-            break
-        data = Data(one, one.model.episodes(one.behavior, size, first_seed + repeat))
-        for name in names:
-            if repeat < repeats_of(name, repeats):
-                begun = time.process_time()
+def measure(one: Task, size: int, repeats: range, names: list[str], first_seed: int, table: Table) -> None:
+    """Add the estimates of each method to those in a table, unless they are there."""
+    for repeat in repeats:
+        missing = [name for name in names if len(table.setdefault(name, [])) == repeat]
+        if missing:
+            data = Data(one, one.model.episodes(one.behavior, size, first_seed + repeat))
+            for name in missing:
                 table[name].append(of(METHODS[name](data)))
-                seconds[name] += time.process_time() - begun
-        data.state_values.cache_clear()
-        data.fitted.cache_clear()
-    print(f"{size} episodes", flush=True)
+
+
+def show(size: int, table: Table, names: list[str], truth: float, seconds: float) -> None:
+    print(f"{size} episodes, {seconds:.0f} s of processor time", flush=True)
     for name in names:
-        error, bias, cover = summary(table[name], one.truth)
-        print(f"  {name:46} {1e3 * error:8.1f} {1e3 * bias:8.1f} {cover:6.2f} {seconds[name]:8.1f} s", flush=True)
-    return table
-
-
-def repeats_of(name: str, repeats: int) -> int:
-    return min([repeats, *(few for start, few in SLOW.items() if name.startswith(start))])
+        error, bias, cover = summary(table[name], truth)
+        print(f"  {name:46} {1e3 * error:8.1f} {1e3 * bias:8.1f} {cover:6.2f} {len(table[name])}", flush=True)
 
 
 def summary(estimates: list[Estimate], truth: float) -> tuple[float, float, float]:
@@ -217,28 +244,43 @@ def main() -> None:
     parser.add_argument("--docs", action="store_true", help="write the tables of the page from the newest results")
     a = parser.parse_args()
     if a.docs:
-        newest = max((HERE / "results").glob("policies-*.json"))
-        write_between(PAGE, "benchmarks/policy_evaluation.py", "\n".join(tables(json.loads(newest.read_text()))))
+        write_between(PAGE, "benchmarks/policy_evaluation.py", "\n".join(tables(newest("policies"))))
         return
     names = [name for name in METHODS if not a.only or any(word in name for word in a.only)]
+    results = begun(a.results)
+    one, place = task(a.far), results.setdefault("far", {}) if a.far else results
+    place |= {"truth": one.truth, "bound": one.bound, "seed": DEVELOPMENT if a.develop else SEED}
     with warnings.catch_warnings(), threadpool_limits(1):
         warnings.simplefilter("ignore")
         for size in a.sizes:
-            found = measure(task(a.far), size, a.repeats, names, DEVELOPMENT if a.develop else SEED)
-            if a.results:
-                store(a.results, size, found, a.far)
+            table, began = place.setdefault("estimates", {}).setdefault(str(size), {}), time.process_time()
+            for first in range(0, a.repeats, REPEATS_AT_ONCE):
+                repeats = range(first, min(first + REPEATS_AT_ONCE, a.repeats))
+                measure(one, size, repeats, names, place["seed"], table)
+                if a.results:
+                    write_whole(a.results, json.dumps(rounded(results), ensure_ascii=False) + "\n")
+            show(size, table, names, one.truth, time.process_time() - began)
 
 
-def store(path: Path, size: int, found: dict[str, list[Estimate]], far: bool) -> None:
-    """Add estimates to a file of results."""
-    results = json.loads(path.read_text()) if path.exists() else {}
-    results |= {"date": str(datetime.date.today()), "source": source_digest(), "machine": describe_machine()}
-    values = {"truth": task(far).truth, "bound": task(far).bound}
-    results |= {"far": results.get("far", {}) | values} if far else values | {"seed": SEED}
-    rounded = {name: [[round(x, 4) if x == x else None for x in one] for one in of] for name, of in found.items()}
-    place = results["far"] if far else results
-    place.setdefault("estimates", {}).setdefault(str(size), {}).update(rounded)
-    path.write_text(json.dumps(results, ensure_ascii=False) + "\n")
+def begun(path: Path | None) -> dict[str, Any]:
+    """Return the results in a file, which must come from the same source."""
+    code = hashlib.sha256(b"".join((Path(__file__).parent / name).read_bytes() for name in CODE))
+    source = {"source": source_digest(), "benchmark": code.hexdigest()[:12], "revision": revision()}
+    results = json.loads(path.read_text(encoding="utf-8")) if path and path.exists() else source
+    if found := [name for name in source if results[name] != source[name]]:
+        raise SystemExit(
+            f"{path} was measured with {found[0]} {results[found[0]]}, not {source[found[0]]}: name another file."
+        )
+    return results | {"date": str(datetime.date.today()), "machine": describe_machine()}
+
+
+def rounded(results: Any) -> Any:
+    """Return results with four digits of each estimate."""
+    if isinstance(results, dict):
+        return {name: one if name in ("truth", "bound") else rounded(one) for name, one in results.items()}
+    if isinstance(results, (list, tuple)):
+        return [rounded(one) for one in results]
+    return (round(results, 4) if results == results else None) if isinstance(results, float) else results
 
 
 def tables(results: dict[str, Any]) -> list[str]:
@@ -250,12 +292,11 @@ def tables(results: dict[str, Any]) -> list[str]:
     names = [name for name in METHODS if any((name, size) in found for size in sizes)]
     bound = {size: results["bound"] / np.sqrt(int(size)) for size in sizes}
     machine = results["machine"]
-    repeats = max(len(of) for of in results["estimates"][sizes[0]].values())
-    fewer = ", ".join(f"{few} of {name}" for name, few in SLOW.items())
     head = [f"| episodes | {' | '.join(sizes)} |", "|---|" + "---|" * len(sizes)]
     lines = [
         f"Printed by `python benchmarks/policy_evaluation.py` on {results['date']}, {machine['cores']} cores, Python "
-        f"{machine['python']}; source {results['source']}; seeds from {results['seed']}, {repeats} repeats ({fewer}).",
+        f"{machine['python']}; revision {results['revision']}; "
+        f"seeds from {results['seed']}, {repeats(results['estimates'])}.",
         "", "Root mean squared error × 1000, with the bias × 1000 in brackets:", "", *head,
         f"| on policy | {' | '.join(f'{1e3 * bound[size]:.1f}' for size in sizes)} |",
     ]  # fmt: skip
@@ -270,6 +311,14 @@ def tables(results: dict[str, Any]) -> list[str]:
     return [*lines, "", *goals(found, sizes, bound), *far_away(results)]
 
 
+def repeats(estimates: dict[str, Table]) -> str:
+    """Say how many repeats there are, and of which methods there are fewer."""
+    count = {(name, size): len(of) for size, table in estimates.items() for name, of in table.items()}
+    most = max(count.values())
+    fewer = [f"{n} of {name} with {size} episodes" for (name, size), n in count.items() if n < most]
+    return f"{most} repeats" + (f" ({'; '.join(fewer)})" if fewer else "")
+
+
 def far_away(results: dict[str, Any]) -> list[str]:
     """Return a table of the target far from the doctors."""
     if "far" not in results:
@@ -277,9 +326,9 @@ def far_away(results: dict[str, Any]) -> list[str]:
     far = results["far"]
     lines = ["", "The target far from the doctors; errors as multiples of that on policy:", ""]
     lines += ["| episodes | method | error | intervals that hold the truth | repeats |", "|---|---|---|---|---|"]
-    for size, table in far["estimates"].items():
-        for name, of in table.items():
-            error, _, cover = summary(of, far["truth"])
+    for size, table in sorted(far["estimates"].items(), key=lambda one: int(one[0])):
+        for name in (name for name in METHODS if name in table):
+            error, _, cover = summary(of := table[name], far["truth"])
             times = error / far["bound"] * np.sqrt(int(size))
             lines.append(
                 f"| {size} | {name} | {times:.1f} | {'—' if np.isnan(cover) else f'{cover:.2f}'} | {len(of)} |"

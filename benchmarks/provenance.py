@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import platform
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -24,3 +25,10 @@ def source_digest(folder: Path = SOURCE) -> str:
     for path in sorted(folder.rglob("*.py"), key=lambda path: path.relative_to(folder).as_posix()):
         digest.update(path.read_bytes())
     return digest.hexdigest()[:12]
+
+
+def revision(folder: Path = SOURCE) -> str:
+    """Return the commit of a checkout, with "-dirty" if files differ from it; otherwise the version of `lstd`."""
+    command = ["git", "describe", "--always", "--dirty", "--exclude=*"]
+    found = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    return found.stdout.strip() or lstd.__version__
