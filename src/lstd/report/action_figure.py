@@ -11,7 +11,7 @@ from scipy import stats
 
 from lstd.ope.action_calibration import action_calibration
 from lstd.report.calibration_figure import draw_points
-from lstd.report.style import BLUE, REFERENCE, figure_style, given_axes, new_figure
+from lstd.report.style import BLUE, REFERENCE, axes_for
 
 
 def plot_action_calibration(
@@ -47,9 +47,7 @@ def plot_action_calibration(
     """
     table = action_calibration(actions, behavior_probability, n_bins, labels=labels)
     half = table.standard_error * stats.norm.ppf(0.5 + 0.5 * level)
-    given = given_axes(ax)
-    with figure_style():
-        (panel,) = given or [new_figure(4.3, 4.1).subplots()]
+    with axes_for(ax, 4.3, 4.1) as panel:
         if np.ndim(behavior_probability) == 2:
             panel.set(xlabel="probability of the action", ylabel="share of rows with the action")
             return [draw_points(panel, table, half)]
@@ -57,16 +55,9 @@ def plot_action_calibration(
         panel.axhline(1.0, color=REFERENCE, linewidth=0.9, zorder=1)
         places = np.arange(len(names))
         points: Artist = panel.errorbar(
-            places,
-            table.observed,
-            yerr=half,
-            fmt="o",
-            color=BLUE,
-            markersize=4.2,
-            elinewidth=0.9,
-            capsize=2.2,
+            places, table.observed, yerr=half, fmt="o", color=BLUE, markersize=4.2, elinewidth=0.9, capsize=2.2,
             zorder=3,
-        )[0]
+        )[0]  # fmt: skip
         panel.set(xlabel="action", ylabel="mean of 1 / probability where taken", ylim=(0.0, None))
         if len(names) <= 30:
             panel.set_xticks(places, [str(name) for name in names])

@@ -16,7 +16,7 @@ from lstd.estimators.model import Model
 from lstd.estimators.summary import coefficient_interval
 from lstd.estimators.validation import checked_features
 from lstd.report.figure_data import LEVEL
-from lstd.report.style import BLUE, REFERENCE, figure_style, given_axes, new_figure, plain
+from lstd.report.style import BLUE, REFERENCE, axes_for, plain
 
 
 def plot_coefficients(
@@ -53,17 +53,16 @@ def plot_coefficients(
     >>> [label.get_text() for label in artists[0].axes.get_yticklabels()]
     ['x0', 'x1']
     """
-    fitted, given = _fitted(model, reward), given_axes(ax)
+    fitted = _fitted(model, reward)
     n, found = fitted.n_features, coefficient_interval(fitted, check_level(level))
     coef, low, high = (a[:n, reward] for a in (found.prediction, found.lower, found.upper))
     bars = np.stack([coef - low, high - coef])
-    with figure_style():
-        ax = given[0] if given else new_figure(4.4, 0.9 + 0.2 * max(2, n), "tight").subplots()
-        artists = ax.errorbar(coef, np.arange(n), xerr=bars, fmt="o", color=BLUE, elinewidth=0.9, capsize=2.2)
-        ax.axvline(0.0, color=REFERENCE, linewidth=0.9, zorder=1)
-        ax.set_yticks(np.arange(n), [plain(name, 26) for name in fitted.feature_names])
-        ax.set_ylim(n - 0.4, -0.6)
-        ax.set_xlabel(f"coefficient, {100 * level:g} % interval")
+    with axes_for(ax, 4.4, 0.9 + 0.2 * max(2, n)) as panel:
+        artists = panel.errorbar(coef, np.arange(n), xerr=bars, fmt="o", color=BLUE, elinewidth=0.9, capsize=2.2)
+        panel.axvline(0.0, color=REFERENCE, linewidth=0.9, zorder=1)
+        panel.set_yticks(np.arange(n), [plain(name, 26) for name in fitted.feature_names])
+        panel.set_ylim(n - 0.4, -0.6)
+        panel.set_xlabel(f"coefficient, {100 * level:g} % interval")
     return artists
 
 
@@ -92,22 +91,20 @@ def plot_blocks(model: Predictor, x: Any, *, reward: int = 0, ax: Axes | None = 
     >>> len(plot_blocks(LSTD().fit(X, y, terminated=done), [[1.0, 0.0]]))
     20
     """
-    fitted, given = _fitted(model, reward), given_axes(ax)
+    fitted = _fitted(model, reward)
     phi = checked_features(model, x)
     if phi.shape[0] != 1:
         raise InvalidInputError(f"`x` must be one row of features, shape (1, {fitted.n_features}); got {phi.shape}.")
     ((_, u, _),) = fitted.influence.along(phi)
-    with figure_style():
-        ax = given[0] if given else new_figure(6.0, 2.8, "tight").subplots()
-        artists = ax.bar(np.arange(1, u.shape[1] + 1), u[0, :, reward], color=BLUE)
-        ax.set_xlabel("block of the data, in order")
-        ax.set_ylabel("influence on the prediction")
+    with axes_for(ax, 6.0, 2.8) as panel:
+        artists = panel.bar(np.arange(1, u.shape[1] + 1), u[0, :, reward], color=BLUE)
+        panel.set(xlabel="block of the data, in order", ylabel="influence on the prediction")
     return artists
 
 
 def _fitted(model: Predictor, reward: int) -> Model:
     check_is_fitted(model)
-    m = model.model_.statistics.b.reshape(model.model_.statistics.b.shape[0], -1).shape[1]
+    m = model.model_.statistics.n_rewards
     if check_integer("reward", reward, 0) >= m:
         raise InvalidInputError(f"`reward` must be one of the {m} rewards, 0 to {m - 1}; got {reward}.")
     return model.model_

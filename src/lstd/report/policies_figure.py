@@ -12,7 +12,7 @@ from matplotlib.container import ErrorbarContainer
 from lstd.errors import InvalidInputError
 from lstd.ope.policy_comparison import PolicyComparison
 from lstd.ope.policy_value import PolicyValue
-from lstd.report.style import BLUE, REFERENCE, figure_style, given_axes, new_figure, plain
+from lstd.report.style import BLUE, REFERENCE, axes_for, plain
 
 
 def plot_policy_values(
@@ -53,22 +53,20 @@ def plot_policy_values(
     >>> [label.get_text() for label in artists[0].axes.get_yticklabels()]
     ['1.0', '0.5']
     """
-    given, comparison = given_axes(ax), values if isinstance(values, PolicyComparison) else None
     found = _named(values)
     order = sorted(found, key=lambda name: -found[name].value)
-    best = set(order) if comparison is None else set(comparison.best)
+    best = values.best if isinstance(values, PolicyComparison) else order
     x, low, high = (np.array([getattr(found[name], of) for name in order]) for of in ("value", "lower", "upper"))
     faces = np.array([name in best for name in order])
-    with figure_style():
-        ax = given[0] if given else new_figure(4.4, 0.9 + 0.28 * max(2, len(order)), "tight").subplots()
+    with axes_for(ax, 4.4, 0.9 + 0.28 * max(2, len(order))) as panel:
         places = np.arange(len(order))
         if truth is not None:
-            ax.axvline(truth, color=REFERENCE, linewidth=0.9, zorder=1)
-        artists = ax.errorbar(x, places, xerr=[x - low, high - x], fmt="o", color=BLUE, mfc="white", capsize=2.2)
-        ax.plot(x[faces], places[faces], "o", color=BLUE, zorder=3)
-        ax.set_yticks(places, [plain(str(name), 26) for name in order])
-        ax.set_ylim(len(order) - 0.4, -0.6)
-        ax.set_xlabel(f"value of the policy, {100 * found[order[0]].level:g} % interval")
+            panel.axvline(truth, color=REFERENCE, linewidth=0.9, zorder=1)
+        artists = panel.errorbar(x, places, xerr=[x - low, high - x], fmt="o", color=BLUE, mfc="white", capsize=2.2)
+        panel.plot(x[faces], places[faces], "o", color=BLUE, zorder=3)
+        panel.set_yticks(places, [plain(str(name), 26) for name in order])
+        panel.set_ylim(len(order) - 0.4, -0.6)
+        panel.set_xlabel(f"value of the policy, {100 * found[order[0]].level:g} % interval")
     return artists
 
 

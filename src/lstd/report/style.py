@@ -101,6 +101,14 @@ def given_axes(ax: Any, n: int = 1) -> list[Axes]:
     return axes
 
 
+@contextmanager
+def axes_for(ax: Any, width: float, height: float) -> Iterator[Axes]:
+    """Give the axes to draw one panel into, in the style of all figures; by default those of a new figure."""
+    given = given_axes(ax)
+    with figure_style():
+        yield given[0] if given else new_figure(width, height, "tight").subplots()
+
+
 def rendered(figure: Figure) -> dict[str, bytes]:
     """Render a figure as .svg, .pdf and .png, without dates; returns the contents by suffix."""
     contents = {}
