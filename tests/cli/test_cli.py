@@ -298,11 +298,14 @@ def test_ignored_signal_stays_ignored(tmp_path):
     assert process.wait(timeout=300) == 0
 
 
+@POSIX
 def test_second_process_on_a_folder_is_refused(tmp_path):
     words = ["reproduce", "small", "--runs", "2", "--quiet", "--out", tmp_path]
     first = start(*words, seconds="0.2")
     wait_for(lambda: (tmp_path / CONFIGURATION).exists())
+    first.send_signal(signal.SIGSTOP)  # until the second one has ended, however long that takes
     code, output, errors = finish(start(*words))
+    first.send_signal(signal.SIGCONT)
     assert (code, output, errors.count("\n")) == (2, "", 1)
     assert f"`out` must not be in use; process {first.pid} is writing to" in errors
     assert finish(first)[0] == 0

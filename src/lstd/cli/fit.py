@@ -8,28 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from lstd.cli import options
 from lstd.cli.console import fail_with, output
 from lstd.cli.interruption import advise
 from lstd.cli.options import (
-    DATA_HELP,
     NAMES,
-    AllOthers,
-    Coefficient,
-    Discount,
-    Episode,
-    Exclude,
-    Features,
-    Gamma,
-    NextFeatures,
-    NoIntercept,
-    Ratio,
-    Sort,
-    Terminated,
-    Time,
-    Truncated,
-    Unpenalised,
-    Variant,
-    Weight,
     bytes_of,
     check_out,
     check_packages,
@@ -39,7 +22,6 @@ from lstd.cli.options import (
     reading,
     sorted_files,
 )
-from lstd.cli.progress import QUIET
 from lstd.errors import InvalidInputError, LSTDError
 
 if TYPE_CHECKING:
@@ -51,26 +33,26 @@ if TYPE_CHECKING:
 
 
 def fit(
-    data: Annotated[list[str], typer.Argument(metavar="DATA", help=DATA_HELP, show_default=False)],
+    data: options.Data,
     reward: Annotated[list[str], typer.Option(metavar=NAMES, help="Reward received on leaving the row.")],
-    gamma: Gamma,
+    gamma: options.Gamma,
     out: Annotated[str, typer.Option("--out", "-o", metavar="FILE", help="File to write the model to.")],
-    features: Features = None,
-    all_others: AllOthers = False,
-    exclude: Exclude = None,
-    episode: Episode = None,
-    terminated: Terminated = None,
-    truncated: Truncated = None,
+    features: options.Features = None,
+    all_others: options.AllOthers = False,
+    exclude: options.Exclude = None,
+    episode: options.Episode = None,
+    terminated: options.Terminated = None,
+    truncated: options.Truncated = None,
     groups: Annotated[
         str | None, typer.Option(metavar="NAME", help="Id of the group of the episode, such as a patient.")
     ] = None,
-    discount: Discount = None,
-    importance_ratio: Ratio = None,
-    trace_coefficient: Coefficient = None,
-    weight: Weight = None,
-    next_features: NextFeatures = None,
-    time: Time = None,
-    sort: Sort = False,
+    discount: options.Discount = None,
+    importance_ratio: options.Ratio = None,
+    trace_coefficient: options.Coefficient = None,
+    weight: options.Weight = None,
+    next_features: options.NextFeatures = None,
+    time: options.Time = None,
+    sort: options.Sort = False,
     lmbda: Annotated[
         str,
         typer.Option(
@@ -83,9 +65,9 @@ def fit(
             metavar="NUMBER|auto", help="Ridge coefficient; auto: chosen by cross-validation.", show_default=True
         ),
     ] = "1",
-    unpenalised: Unpenalised = None,
-    variant: Variant = "boyan",
-    no_intercept: NoIntercept = False,
+    unpenalised: options.Unpenalised = None,
+    variant: options.Variant = "boyan",
+    no_intercept: options.NoIntercept = False,
     independent: Annotated[
         bool, typer.Option("--independent", help="Each file begins a new episode; files may reuse ids.")
     ] = False,
@@ -100,8 +82,8 @@ def fit(
         str | None, typer.Option(metavar="FILE", help="HTML file for a report with figures.", show_default=False)
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace existing files.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help=QUIET)] = False,
+    as_json: options.Json = False,
+    quiet: options.Quiet = False,
 ) -> int:
     """Fit a model of discounted future rewards to tables.
 

@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-import typer
-
+from lstd.cli import options
 from lstd.cli.console import output
 
 
-def inspect(
-    model: Annotated[str, typer.Argument(metavar="MODEL", help="A file that `lstd fit` wrote.", show_default=False)],
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-) -> int:
+def inspect(model: options.ModelFile, as_json: options.Json = False) -> int:
     """Show a model: its data, condition and coefficients.
 
     Exit codes: 0 done, 1 output could not be written, 2 bad usage or input.

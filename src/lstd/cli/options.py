@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lstd.cli.console import INSTALL
-from lstd.cli.progress import make_reporter, reporting
+from lstd.cli.progress import QUIET, make_reporter, reporting
 from lstd.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -22,11 +22,18 @@ if TYPE_CHECKING:
     from lstd.estimators.model import Model
     from lstd.tables.roles import Roles
 
-DATA_HELP = "Tables, .csv, .csv.gz or .parquet; several are read as one, in this order."
 NAMES = "NAME[,NAME...]"
 _OF_TRANSITION = "of the transition that leaves the row"
 
-
+ModelFile = Annotated[str, typer.Argument(metavar="MODEL", help="A file that `lstd fit` wrote.", show_default=False)]
+Data = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="DATA",
+        help="Tables, .csv, .csv.gz or .parquet; several are read as one, in this order.",
+        show_default=False,
+    ),
+]
 Gamma = Annotated[float, typer.Option(metavar="NUMBER", help="Discount per row, in [0, 1].")]
 Features = Annotated[list[str] | None, typer.Option(metavar=NAMES, help="Columns of features.")]
 AllOthers = Annotated[bool, typer.Option("--all-others", help="Every column that no other option names is a feature.")]
@@ -56,6 +63,9 @@ NextFeatures = Annotated[
     typer.Option(metavar=NAMES, help="Features of the successor, in the order of --features, or a pattern: next_*."),
 ]
 Sort = Annotated[bool, typer.Option("--sort", help="Sort the rows by group, episode and --time, in memory.")]
+Kept = Annotated[list[str] | None, typer.Option("--id", metavar=NAMES, help="Columns to copy to the output.")]
+Json = Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")]
+Quiet = Annotated[bool, typer.Option("--quiet", help=QUIET)]
 _COUNT = re.compile(r"-?[0-9]{1,18}")
 _SIZE = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,12})?) ?([KMGT]B)", re.IGNORECASE)
 _UNITS = {"KB": 2**10, "MB": 2**20, "GB": 2**30, "TB": 2**40}
@@ -98,10 +108,16 @@ def check_out(out: str, force: bool, inputs: Sequence[str], option: str = "--out
 
 def jobs_of(text: str | None) -> int | None:
     """Parse a number of threads."""
-    from lstd.data.checks import check_integer
     from lstd.distributed.ahead import MAX_JOBS
 
-    return None if text is None else check_integer("--jobs", int(text) if _COUNT.fullmatch(text) else text, 1, MAX_JOBS)
+    return None if text is None else count_of("--jobs", text, MAX_JOBS)
+
+
+def count_of(option: str, text: str, most: int) -> int:
+    """Parse a whole number, at least 1."""
+    from lstd.data.checks import check_integer
+
+    return check_integer(option, int(text) if _COUNT.fullmatch(text) else text, 1, most)
 
 
 def bytes_of(text: str) -> int:

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from lstd.cli import options
 from lstd.cli.console import closed_output, lost_output, output, say
 from lstd.cli.exit_codes import DONE
 from lstd.cli.interruption import advise
-from lstd.cli.options import DATA_HELP, NAMES, check_out, names, prepare_tables, reading
-from lstd.cli.progress import QUIET
+from lstd.cli.options import check_out, names, prepare_tables, reading
 from lstd.errors import InvalidInputError, LSTDError
 
 if TYPE_CHECKING:
@@ -21,11 +21,9 @@ if TYPE_CHECKING:
 
 
 def predict(
-    model: Annotated[str, typer.Argument(metavar="MODEL", help="A file that `lstd fit` wrote.", show_default=False)],
-    data: Annotated[list[str], typer.Argument(metavar="DATA", help=DATA_HELP, show_default=False)],
-    keep: Annotated[
-        list[str] | None, typer.Option("--id", metavar=NAMES, help="Columns to copy to the output.")
-    ] = None,
+    model: options.ModelFile,
+    data: options.Data,
+    keep: options.Kept = None,
     interval: Annotated[
         float | None,
         typer.Option(metavar="LEVEL", help="Add intervals of this level, such as 0.95.", show_default=False),
@@ -36,7 +34,7 @@ def predict(
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace FILE if it exists.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON; needs --out.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help=QUIET)] = False,
+    quiet: options.Quiet = False,
 ) -> int:
     """Predict the discounted future rewards of rows.
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from lstd.cli import options
 from lstd.cli.console import INSTALL, fail, fail_with, output
 from lstd.cli.exit_codes import BAD_INPUT
 from lstd.cli.interruption import advise
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from lstd.experiments.plan import Plan
 
 PROBLEMS = "small|large|deterministic|all"
-MAX_JOBS = 1024
 NEEDED = ("matplotlib", "pyarrow", "jinja2", "tabulate")
 
 
@@ -32,7 +31,7 @@ def reproduce(
         ),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Remove results in DIR and start over.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
+    as_json: options.Json = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress on stderr.")] = False,
 ) -> int:
     """Reproduce the experiments of Osogami (AAAI-20): figures, tables, data and a report.
@@ -53,19 +52,13 @@ def reproduce(
 
 
 def _checked(problem: str, runs: str, jobs: str | None, out: str) -> tuple[Plan, int | None]:
-    from lstd.data.checks import check_integer
     from lstd.errors import InvalidInputError
     from lstd.experiments.plan import MAX_RUNS, make_plan
 
     if not out:
         raise InvalidInputError("`--out` must name a folder; got ''.")
-    n_jobs = None if jobs is None else check_integer("--jobs", _number(jobs), 1, MAX_JOBS)
-    return make_plan(problem, check_integer("--runs", _number(runs), 1, MAX_RUNS)), n_jobs
-
-
-def _number(text: str) -> int | str:
-    """Convert plain digits to an integer; leave other text for the check to refuse."""
-    return int(text) if re.fullmatch(r"-?[0-9]{1,18}", text) else text
+    n_jobs = options.jobs_of(jobs)
+    return make_plan(problem, options.count_of("--runs", runs, MAX_RUNS)), n_jobs
 
 
 def _carry_out(plan: Plan, out: str, arguments: dict[str, Any], as_json: bool, quiet: bool) -> int:

@@ -6,18 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from lstd.cli import options
 from lstd.cli.console import output
-from lstd.cli.options import (
-    DATA_HELP,
-    NAMES,
-    Sort,
-    names,
-    prepare_tables,
-    reading,
-    score_roles,
-    sorted_files,
-)
-from lstd.cli.progress import QUIET
+from lstd.cli.options import NAMES, names, prepare_tables, reading, score_roles, sorted_files
 
 if TYPE_CHECKING:
     from lstd.tables.scoring import Score
@@ -27,8 +18,8 @@ AsInFit = Annotated[str | None, typer.Option(metavar="NAME", help=AS_IN_FIT)]
 
 
 def score(
-    model: Annotated[str, typer.Argument(metavar="MODEL", help="A file that `lstd fit` wrote.", show_default=False)],
-    data: Annotated[list[str], typer.Argument(metavar="DATA", help=DATA_HELP, show_default=False)],
+    model: options.ModelFile,
+    data: options.Data,
     reward: Annotated[list[str] | None, typer.Option(metavar=NAMES, help="Default: the columns given to fit.")] = None,
     episode: AsInFit = None,
     terminated: AsInFit = None,
@@ -39,7 +30,7 @@ def score(
     weight: AsInFit = None,
     next_features: Annotated[list[str] | None, typer.Option(metavar=NAMES, help=AS_IN_FIT)] = None,
     time: AsInFit = None,
-    sort: Sort = False,
+    sort: options.Sort = False,
     unobserved: Annotated[
         str,
         typer.Option(
@@ -52,8 +43,8 @@ def score(
             metavar="NUMBER", help="A return is complete after h rows if gamma^h is below this.", show_default=True
         ),
     ] = 0.01,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help=QUIET)] = False,
+    as_json: options.Json = False,
+    quiet: options.Quiet = False,
 ) -> int:
     """Compare predictions with the discounted returns observed in tables.
 

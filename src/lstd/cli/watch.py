@@ -14,8 +14,8 @@ from lstd.cli.console import closed_output, lost_output
 from lstd.cli.exit_codes import DONE
 from lstd.cli.fit import number, roles_of
 from lstd.cli.interruption import advise
-from lstd.cli.options import NAMES, check_out, names, prepare_tables
-from lstd.cli.progress import QUIET, SECONDS_BETWEEN_LINES, Lines, Reporter, reporting
+from lstd.cli.options import check_out, names, prepare_tables
+from lstd.cli.progress import SECONDS_BETWEEN_LINES, Lines, Reporter, reporting
 from lstd.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -42,9 +42,7 @@ def watch(
     weight: options.Weight = None,
     next_features: options.NextFeatures = None,
     time: options.Time = None,
-    keep: Annotated[
-        list[str] | None, typer.Option("--id", metavar=NAMES, help="Columns to copy to the output.")
-    ] = None,
+    keep: options.Kept = None,
     lmbda: Annotated[float, typer.Option(metavar="NUMBER", help="Trace decay, in [0, 1].", show_default=True)] = 0.9,
     alpha: Annotated[float, typer.Option(metavar="NUMBER", help="Ridge coefficient.", show_default=True)] = 1.0,
     unpenalised: options.Unpenalised = None,
@@ -73,7 +71,7 @@ def watch(
     ] = "stop",
     no_wait: Annotated[bool, typer.Option("--no-wait", help="Stop at the end of DATA.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace existing files, and start over.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help=QUIET)] = False,
+    quiet: options.Quiet = False,
 ) -> int:
     """Predict the discounted future rewards of rows as they come, and learn from them.
 
