@@ -136,7 +136,7 @@ def test_labels_of_actions_and_data_frames_change_nothing():
         ({"gamma": 1.5}, "`gamma`"),
         (
             {"estimator": "wis", "target_policy": np.eye(3)[(logged(8)["actions"].astype(int) + 1) % 3]},
-            "`target_policy` must take all logged actions of an episode",
+            "`target_policy` must be able to take all logged actions",
         ),
         ({"groups": np.zeros(len(logged(8)["y"]))}, "at least two episodes or groups"),
     ],

@@ -1,4 +1,4 @@
-"""Policy evaluation from logged actions: the value of a policy that was not the one that logged the data.
+"""Policy evaluation from logged actions: the value of a policy other than the one that logged the data.
 
 States, actions and rewards that one policy logged come in, with the probabilities of another, the target policy. Action
 values, values of policies with intervals, and differences between policies go out. Weights and intervals are those of

@@ -35,7 +35,7 @@ def action_calibration(
     actions : array-like of shape (T,)
         The logged actions, without those of horizon rows.
     behavior_probability : array-like of shape (T, n_actions) or (T,)
-        Probabilities of all actions in each row, or of the logged ones. Those of all actions test much more.
+        Probabilities of all actions in each row, or of the logged ones. Those of all actions make a stronger test.
     n_bins : int, default 10
         Largest number of bins; unused with probabilities of logged actions, where each action is a bin.
     labels : sequence, optional
@@ -44,15 +44,16 @@ def action_calibration(
     Returns
     -------
     Calibration
-        In `predicted` the mean probability of each bin of pairs of a row and an action, in `observed` how often that
-        action was taken. With probabilities of logged actions, one entry per action, in order: 1, and the mean of
-        1{a_t = a} / p_t, which is 1 if the action is possible in every row, and never more.
+        Pairs of a row and an action are in bins by their probability. `predicted` has the mean probability of each bin,
+        `observed` how often its actions were taken. With probabilities of logged actions, there is one entry per
+        action: 1 in `predicted`, and in `observed` the mean of 1{a_t = a} / p_t over all rows. That should be 1 if the
+        action is possible in every row, and is less on average if it is not.
 
     Raises
     ------
     InvalidInputError
-        When a probability is not in [0, 1], those of a row do not sum to 1, that of a logged action is 0, or a shape is
-        wrong.
+        When a probability is not in [0, 1], the probabilities of a row do not sum to 1, a logged action has probability
+        0, or a shape is wrong.
 
     Warns
     -----

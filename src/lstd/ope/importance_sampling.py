@@ -52,15 +52,16 @@ def importance_sampling(
     Parameters
     ----------
     X, y, actions, target_policy, behavior_probability, episode, terminated, discount, groups
-        As in :meth:`LSTDQ.fit`. Without `target_policy`, the policy that logged the data is evaluated: the mean of its
-        returns (Monte Carlo).
+        As in :meth:`LSTDQ.fit`. Without `target_policy`, the result is the value of the policy that logged the data: its
+        mean return (Monte Carlo).
     gamma : float in [0, 1]
     estimator : {"is", "pdis", "wis", "wpdis", "dr", "wdr"}, default "wpdis"
-        Ratios of whole episodes ("is") or per decision ("pdis"); with "w", divided by the sum of the ratios, which adds
-        bias and reduces variance; "dr" is doubly robust with `q`.
+        "is" multiplies the return of an episode by the product of its ratios, "pdis" each reward by the product up to
+        it. "wis" and "wpdis" divide by the sum of these products, which adds bias and reduces variance. "dr" and "wdr"
+        are doubly robust: they do so with the errors of `q`, and add its values.
     q : fitted LSTDQ or callable, optional
-        For "dr" and "wdr": a model, or a function that returns the values of all actions, (T, n_actions), for an array
-        of states.
+        For "dr" and "wdr": a model of action values, or a function that returns those of all actions, (T, n_actions),
+        for an array of states.
     level : float in (0, 1), default 0.95
         Probability that the interval contains the value.
     labels : sequence, optional
@@ -69,7 +70,7 @@ def importance_sampling(
     Returns
     -------
     PolicyValue
-        Its `effective_sample_size` is that of the products of ratios at the ends of episodes, in episodes.
+        Its `effective_sample_size` counts episodes: it is that of the products of all ratios of an episode.
 
     Raises
     ------
@@ -174,8 +175,9 @@ def _estimate(estimator: str, R: Array, x: Array, start: Array, units: NDArray[n
     total = R.sum(axis=0)
     if not total.all():
         raise InvalidInputError(
-            f"`target_policy` must take all logged actions of an episode, up to its last step, for estimator="
-            f"{estimator!r}; the products of ratios are 0 in every episode. Soften the policy, or use an LSTDQ."
+            f"`target_policy` must be able to take all logged actions of at least one episode for estimator="
+            f"{estimator!r}; the product of ratios is 0 in every episode. Give all actions some probability, or use an "
+            "LSTDQ."
         )
     share = R / total
     mean = (share * x).sum(axis=0)

@@ -68,14 +68,14 @@ def lspi(
     """Improve a policy on stored data: evaluate it by :class:`LSTDQ`, take its greedy policy, and so on.
 
     There is no guarantee of improvement: with features that cannot represent the values, policies may get worse or
-    cycle. The values of greedy policies are too high on the data that chose them.
+    cycle. On the data that chose a greedy policy, its estimated value is too high.
 
     Parameters
     ----------
     data : Trajectories or mapping
         Arguments of :meth:`LSTDQ.fit`: X, y, actions, and episode, terminated, X_next, … where known.
     features : StateActionFeatures or callable
-        Features of pairs, with the actions there are.
+        Features of pairs, with the labels of the actions.
     gamma, alpha, lmbda, trace, fit_intercept, epsilon
         Settings of :class:`LSTDQ` and :class:`EpsilonGreedy`.
     initial_policy : callable, optional
@@ -146,7 +146,9 @@ def _arrays(data: Any) -> dict[str, Any]:
             if getattr(data, name, None) is not None:
                 arrays[name] = getattr(data, name)
     if missing := [name for name in ("X", "y", "actions") if arrays.get(name) is None]:
-        raise InvalidInputError(f"`data` must have {missing[0]!r}: X, y, actions, and episode and terminated if known.")
+        raise InvalidInputError(
+            f"`data` must have {missing[0]!r}; it needs X, y and actions, and episode and terminated if known."
+        )
     if other := [name for name in arrays if name not in _ARGUMENTS]:
         raise InvalidInputError(
             f"`data` must hold arguments of `LSTDQ.fit` other than the target policy, {', '.join(_ARGUMENTS)}; got "

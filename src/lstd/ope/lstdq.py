@@ -54,8 +54,8 @@ class LSTDQ(BaseEstimator):  # type: ignore[misc]
     variant : {"boyan", "uncorrected", "mixed"}, default "boyan"
         Which estimator to solve for.
     features : StateActionFeatures or callable, optional
-        Features of pairs, or φ(s, a) as :class:`StateActionFeatures` calls it. By default, one block of the features of
-        states for each action, with actions 0, 1, ….
+        Features of pairs, with the labels of the actions; or a function φ(s, a), see :class:`StateActionFeatures`. By
+        default, actions are 0, 1, …, and each has a block of columns for the features of states.
     n_blocks : int or "auto", default "auto"
         As in :class:`lstd.LSTD`.
 
@@ -67,8 +67,8 @@ class LSTDQ(BaseEstimator):  # type: ignore[misc]
     coef_ : ndarray of shape (n_pair_features,)
     intercept_ : float
     unlogged_share_ : float
-        Share of the pairs under the target policy, over logged successors, that no data bears on: with a feature that
-        is zero in all logged pairs.
+        Share of the target policy's actions, over logged successors, about which the data say nothing: a feature of the
+        pair is zero in all logged pairs.
     n_features_in_ : int
         Number of features of states.
 
@@ -134,13 +134,13 @@ class LSTDQ(BaseEstimator):  # type: ignore[misc]
         actions : array-like of shape (T,)
             The logged action of each row; ignored in the last row of an episode that did not terminate.
         target_policy : array-like of shape (T, n_actions) or callable
-            Probabilities of all actions in each row, also in last ones; or a function that returns them for features
-            of states, such as :class:`EpsilonGreedy`. It is called with an array, or a sparse one, of all columns.
+            Probabilities of all actions in each row, last rows included; or a function that returns them for features
+            of states, such as :class:`EpsilonGreedy`. It is called with a dense or sparse array of all columns.
         behavior_probability : array-like of shape (T,) or (T, n_actions), optional
             Probability with which the logged action was taken, or those of all actions. With those of all actions, a
             target policy that takes one of probability 0 is refused, whatever `trace` and `lmbda`.
         target_policy_next : array-like of shape (T, n_actions), optional
-            With `X_next` and an array as `target_policy`: probabilities in successors.
+            Probabilities of all actions in the states of `X_next`, needed if `target_policy` is an array.
         episode, terminated, discount, weight, groups : array-like of shape (T,), optional
             As in :meth:`lstd.LSTD.fit`.
         X_next : array-like, DataFrame or sparse of shape (T, n), optional
@@ -212,8 +212,8 @@ class LSTDQ(BaseEstimator):  # type: ignore[misc]
         ----------
         X : array-like, DataFrame or sparse of shape (T, n)
         target_policy : array-like of shape (T, n_actions) or callable, optional
-            By default, the function that the model was fitted with. The values after the first action are those of the
-            policy of `fit` whatever is given here.
+            By default, the function that the model was fitted with. It only decides the first action: after that, the
+            policy of `fit` acts.
         """
         values = self.action_values(X)
         return np.asarray((values * self.policy_at(checked_features(self, X), target_policy)).sum(axis=1))

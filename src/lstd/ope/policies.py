@@ -19,9 +19,9 @@ _SUM = 1e-6  # largest difference of a sum of probabilities from 1: they may com
 
 
 class EpsilonGreedy:
-    """The policy that takes the action of the largest value, or any action at random with probability ε.
+    """The policy that takes the action with the largest value, or any action at random with probability ε.
 
-    Of actions whose values are equal to ten digits it takes the first one.
+    If the largest values are equal to ten digits, it takes the first of their actions.
 
     Parameters
     ----------

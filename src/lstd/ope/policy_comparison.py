@@ -35,9 +35,10 @@ class PolicyComparison:
     ----------
     names : tuple
     values : tuple of PolicyValue
-        Of each policy alone.
+        Value of each policy, with its own interval.
     difference, standard_error, lower, upper : ndarray of shape (n_policies, n_policies)
-        Of row minus column; all intervals contain their differences together with probability `level`.
+        Value of the row's policy minus that of the column's. With probability `level`, all intervals contain their
+        differences at once.
     apart : ndarray of bool, (n_policies, n_policies)
         Whether the interval of a difference excludes zero.
     order : ndarray of shape (n_policies,)
@@ -102,15 +103,16 @@ def compare_policies(
     Parameters
     ----------
     models : dict or sequence of fitted LSTDQ, or of fitted LSTD
-        At least two, by name or numbered; of the same rows in the same order, with any target policies and settings.
+        At least two, fitted to the same rows in the same order. Target policies and settings may differ. In a sequence,
+        the names are 0, 1, ….
     initial_states, weights, sample
         As in :func:`policy_value`.
     level : float in (0, 1), default 0.95
-        Probability that all differences of fixed points lie in their intervals.
+        Probability that all intervals contain their differences of fixed points at once.
     target_policies : dict or sequence, optional
-        Of each model, as `target_policy` in :func:`policy_value`.
+        The `target_policy` of :func:`policy_value` for each model.
     seed : int, default 0
-        Of the draws for more than two policies.
+        Seed of the random draws that the half widths of more than two policies need.
 
     Returns
     -------

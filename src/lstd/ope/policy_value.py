@@ -41,7 +41,7 @@ SAMPLES = ("auto", "episodes", "independent", "fixed")
 
 @dataclass(frozen=True)
 class PolicyValue:
-    """The value of a policy, its interval, and how much of the data bears on it.
+    """The value of a policy, its interval, and how much data it rests on.
 
     Attributes
     ----------
@@ -49,16 +49,17 @@ class PolicyValue:
     shift : float
         Bias by the ridge term, to first order, which widens the interval.
     flagged : bool
-        Whether the interval may be wrong: fewer than 5 degrees of freedom, or initial pairs that no data bears on.
+        Whether the interval may be wrong: it has fewer than 5 degrees of freedom, or the data say nothing about an
+        action that the policy takes in an initial state.
     level : float
     sample : str
         How the initial states count: "episodes", "independent" or "fixed".
     effective_sample_size : float or None
-        Transitions of equal weight that would leave the same variance; for an LSTD, what its importance ratios leave.
-        None for an LSTD without ratios.
+        Number of transitions of equal weight that would have the same variance. For an LSTD, that of its importance
+        ratios, or None without ratios.
     unlogged_share : float or None
-        Share of state–action pairs under the policy, over logged successors and initial states, that no data bears on:
-        with a feature that is zero in all logged pairs. None for an LSTD.
+        Share of the policy's actions, over logged successors and initial states, about which the data say nothing: a
+        feature of the pair is zero in all logged pairs. None for an LSTD.
     dual_weights : ndarray of shape (n_transitions,), or None
         Weight g_t of each transition, in the order of the fit, with `groups` sorted by them: the value is Σ g_t r_{t+1}
         at α = 0.
@@ -112,7 +113,7 @@ def policy_value(
     Parameters
     ----------
     model : fitted LSTDQ, or fitted LSTD or LSTDCV
-        An LSTD has the values of states; fit it with ``importance_ratio`` for another policy than the logged one.
+        An LSTD predicts values of states. Fit it with ``importance_ratio`` unless the target policy logged the data.
     initial_states : array-like, DataFrame or sparse of shape (m, n), optional
         Features of states. By default for LSTDQ, the first state of each logged episode.
     level : float in (0, 1), default 0.95
@@ -256,7 +257,7 @@ def _blocks_of(fitted: Model, m: int, sample: str) -> tuple[str, NDArray[np.intp
 def _coverage(
     model: Any, fitted: Model, found: Contributions, initial: tuple[Features, Array] | None
 ) -> tuple[float | None, float | None, Array | None]:
-    """Return the effective sample size, the share of pairs that no data bears on, and the dual weights."""
+    """Return the effective sample size, the share of pairs about which the data say nothing, and the dual weights."""
     s = fitted.statistics
     if initial is None:
         return float(s.sample.size[0]) if s.sample is not None and s.sample.off_policy else None, None, None

@@ -25,15 +25,15 @@ class StateActionFeatures:
     """Features of pairs of a state and one of several actions.
 
     By default, each action has a block of columns of its own, which holds the features of the state; the other blocks
-    are zero. Wide ones are sparse.
+    are zero. With many columns, the features are sparse.
 
     Parameters
     ----------
     actions : int or sequence
         Number of actions, which are then 0, 1, …; or their labels, such as ``["wait", "treat"]``.
     phi : callable, optional
-        φ(s, a): called with the features of states (T, n) and one label for each, (T,), it returns the features of the
-        pairs, (T, k), dense or sparse.
+        Function φ(s, a). It is called with features of states (T, n) and the label of an action for each (T,), and
+        returns the features of the pairs (T, k), dense or sparse.
 
     Attributes
     ----------

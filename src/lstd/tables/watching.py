@@ -55,7 +55,7 @@ class WatchSettings:
     def model(self, features: tuple[str, ...]) -> RecursiveLSTD:
         """Make a model for these features, to which the column of ones is added last."""
         if unknown := [name for name in self.unpenalised if name not in features]:
-            raise InvalidInputError(f"`--unpenalised` must name features; {unknown[0]!r} is none.")
+            raise InvalidInputError(f"`--unpenalised` must name features; {unknown[0]!r} is not one of them.")
         alpha: float | list[float] = self.alpha
         if self.fit_intercept or self.unpenalised:
             alpha = [0.0 if name in self.unpenalised else self.alpha for name in features] + [0.0] * self.fit_intercept
