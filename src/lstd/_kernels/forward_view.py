@@ -46,13 +46,20 @@ def forward_rows(  # type: ignore[no-untyped-def]
 
 
 @kernel
-def dual_weights(states, at, actions, weights, ones, kept, g):  # type: ignore[no-untyped-def]
-    """Compute g_t = φ(s_t, a_t)ᵀω + kept_t g_{t−1} of rows as above, with ω in `weights` (n_actions, n) and `ones`."""
+def dual_weights(states, at, actions, weights, ones, begins, discounts, coefficients, lmbda, g):  # type: ignore[no-untyped-def]
+    """Compute g_t = φ(s_t, a_t)ᵀω + c_t λγ_{t−1} g_{t−1}, (T,), without the second term where an episode `begins`.
+
+    ω is in `weights` (n_actions, n) and `ones`. `discounts` (S,) are those of states; `coefficients` (T,) may be empty:
+    zeros. The rest as above.
+    """
     n, before = states.shape[1], 0.0
     whole = n - n % 4
     for t in range(len(actions)):
         state, omega, b, c, d = states[at[t]], weights[actions[t]], 0.0, 0.0, 0.0
-        before = ones + kept[t] * before
+        if begins[t] or not len(coefficients):
+            before = ones
+        else:
+            before = ones + coefficients[t] * lmbda * discounts[at[t - 1]] * before
         for i in range(0, whole, 4):  # four sums, of which none waits for another
             before += state[i] * omega[i]
             b += state[i + 1] * omega[i + 1]

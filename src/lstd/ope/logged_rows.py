@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lstd._kernels.forward_view import dual_weights
 from lstd.data.feature_matrix import Features, as_real
 from lstd.data.horizon_rows import count_unused, warn_of_unused
-from lstd.data.returns import run_backwards
 from lstd.data.rows import Rows, warn_of_breaks
 from lstd.errors import InvalidInputError
 from lstd.ope.policies import check_probabilities, check_sums, logged_probabilities, probabilities_of
@@ -57,10 +57,14 @@ class LoggedRows:
         return self.rows.n_features * self.features.n_actions
 
     @property
+    def has_dense_blocks(self) -> bool:
+        """Whether features of pairs are blocks of dense ones."""
+        return isinstance(self.rows.X, np.ndarray) and self.features.phi is None
+
+    @property
     def wide(self) -> bool:
         """Whether features of pairs are blocks of dense ones that would take much memory as an array."""
-        dense_blocks = isinstance(self.rows.X, np.ndarray) and self.features.phi is None
-        return dense_blocks and len(self.full) * self.width > ENTRIES_AT_ONCE
+        return self.has_dense_blocks and len(self.full) * self.width > ENTRIES_AT_ONCE
 
     def places_after(self, part: slice) -> tuple[Features, Places]:
         """Return features of states and the places in them of those after transitions; of terminal ones, any place."""
@@ -104,12 +108,13 @@ class LoggedRows:
 
     def dual_weights(self, omega: Array, ones: float, lmbda: float) -> Array:
         """Compute w_t ωᵀz_t of each transition, (N,), with the weight of the column of ones, or zero, in `ones`."""
-        along = self.features.action_values(self.rows.X, omega)[self.full, self.codes] + ones
-        if self.coefficients is not None and self.coefficients.any():
-            before = np.concatenate([[0.0], self.rows.discount[self.full][:-1]])
-            factor = np.where(self.begins, 0.0, lmbda * self.coefficients * before)
-            along = run_backwards(along[::-1].copy(), factor[::-1], self.begins[::-1])[::-1]
-        return along if self.rows.weights is None else along * self.rows.weights[self.full]
+        states, weights = self.rows.X, omega
+        if not self.has_dense_blocks:
+            states, weights = self.features.action_values(states, omega), np.eye(self.features.n_actions)
+        weights = weights.reshape(self.features.n_actions, -1)
+        g, c = np.empty(len(self.full)), np.empty(0) if self.coefficients is None else self.coefficients
+        dual_weights(states, self.full, self.codes, weights, ones, self.begins, self.rows.discount, c, lmbda, g)
+        return g if self.rows.weights is None else g * self.rows.weights[self.full]
 
     def unlogged_share(self, unseen: NDArray[np.bool_], initial: tuple[Features, Array] | None = None) -> float:
         """Compute the share of pairs under the target policy with a feature among those that are zero in logged pairs.
@@ -183,8 +188,9 @@ def _in_successors(
             )
         name = "target_policy" if callable(policies[0]) else "target_policy_next"
         after = probabilities_of(given, rows.X_next, n_actions, name)
-        after = after if callable(given) or rows.order is None else after[rows.order]
-    return np.where(rows.terminated[full, np.newaxis], 0.0, after)
+        after = after.copy() if callable(given) or rows.order is None else after[rows.order]
+    after[rows.terminated[full]] = 0.0
+    return after
 
 
 def _per_row(name: str, values: Any, rows: Rows) -> NDArray[Any]:
