@@ -15,9 +15,6 @@ are left out. `python benchmarks/claims.py --only intervals` measures what inter
 from __future__ import annotations
 
 import argparse
-import datetime
-import os
-import platform
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -36,6 +33,7 @@ from lstd.experiments.protocol import FEATURES, GAMMA
 from lstd.mrp import RandomMRP, make_features
 from pages import show
 from problems import Case, Data, Windows, episodic_cases
+from provenance import printed_by
 from ratios import Ratio, timed
 
 Array = NDArray[np.float64]
@@ -227,11 +225,7 @@ def fits(X: Array, y: Array, first: int) -> tuple[float, float, float]:
 
 
 def heading() -> str:
-    command = " ".join(["python", "benchmarks/intervals.py", *sys.argv[1:]])
-    return (
-        f"Printed by `{command}` on {datetime.date.today()}: {os.cpu_count()} cores, Python "
-        f"{platform.python_version()}, NumPy {np.__version__}."
-    )
+    return printed_by(" ".join(["python", "benchmarks/intervals.py", *sys.argv[1:]]))
 
 
 def explained(repeats: int) -> str:

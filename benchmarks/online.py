@@ -6,7 +6,7 @@ python benchmarks/online.py [--quick]
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -114,22 +114,29 @@ class NumpyTD:
 # ---------------------------------------------------------------- cases
 
 
-def lstd_case(n: int, ours_count: int, numpy_count: int, goal: float, seconds: float | None = None) -> Case:
-    """Make the case of dense rows."""
-    rows = list(np.random.RandomState(0).normal(size=(N_ROWS, n)) / np.sqrt(n))
-    model, plain, place = RecursiveLSTD(n, GAMMA, LMBDA, ALPHA), NumpyLSTD(n), [0]
+def updates(n: int, rows: Sequence[Any]) -> Callable[[int], None]:
+    """Make a function that learns from the next transitions of a stream of rows, which repeat."""
+    model, place = RecursiveLSTD(n, GAMMA, LMBDA, ALPHA), [0]
 
-    def ours(count: int) -> None:
+    def learn(count: int) -> None:
         first = place[0]
         for t in range(first, first + count):
             model.update(rows[t % N_ROWS], REWARD, rows[(t + 1) % N_ROWS])
         place[0] = first + count
 
+    return learn
+
+
+def lstd_case(n: int, ours_count: int, numpy_count: int, goal: float, seconds: float | None = None) -> Case:
+    """Make the case of dense rows."""
+    rows = list(np.random.RandomState(0).normal(size=(N_ROWS, n)) / np.sqrt(n))
+    plain = NumpyLSTD(n)
+
     def numpy(count: int) -> None:
         for t in range(count):
             plain.step(rows[t % N_ROWS], REWARD)
 
-    return Case(f"`RecursiveLSTD.update`, n = {n}", ours, numpy, ours_count, numpy_count, goal, seconds)
+    return Case(f"`RecursiveLSTD.update`, n = {n}", updates(n, rows), numpy, ours_count, numpy_count, goal, seconds)
 
 
 def read_case(n: int, ours_count: int, numpy_count: int, seconds: float) -> Case:
@@ -188,13 +195,7 @@ def sparse_case(n: int, ours_count: int, numpy_count: int, numpy_sparse: bool) -
     rows = np.zeros((N_ROWS, n))
     for row, (indices, values) in zip(rows, pairs, strict=True):
         row[indices] = values
-    model, plain, place = RecursiveLSTD(n, GAMMA, LMBDA, ALPHA), NumpyLSTD(n), [0]
-
-    def ours(count: int) -> None:
-        first = place[0]
-        for t in range(first, first + count):
-            model.update(pairs[t % N_ROWS], REWARD, pairs[(t + 1) % N_ROWS])
-        place[0] = first + count
+    plain = NumpyLSTD(n)
 
     def numpy(count: int) -> None:
         for t in range(count):
@@ -205,7 +206,7 @@ def sparse_case(n: int, ours_count: int, numpy_count: int, numpy_sparse: bool) -
 
     beside = "a NumPy step that uses the zeros" if numpy_sparse else "NumPy's dense step"
     what = f"`RecursiveLSTD.update`, {N_ENTRIES} entries of n = {n}, beside {beside}"
-    return Case(what, ours, numpy, ours_count, numpy_count, None if numpy_sparse else 20.0)
+    return Case(what, updates(n, pairs), numpy, ours_count, numpy_count, None if numpy_sparse else 20.0)
 
 
 def td_update_case(n: int, ours_count: int, numpy_count: int) -> Case:

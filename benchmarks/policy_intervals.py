@@ -12,9 +12,6 @@ must all hold.
 from __future__ import annotations
 
 import argparse
-import datetime
-import os
-import platform
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -26,6 +23,7 @@ from numpy.typing import NDArray
 from lstd import LSTD
 from lstd.ope import LSTDQ, compare_policies, policy_value
 from pages import show
+from provenance import printed_by
 
 Array = NDArray[np.float64]
 
@@ -161,9 +159,8 @@ def report(repeats: int, episodes: Sequence[int] = EPISODES) -> str:
     lines += ["", f"All three differences of three policies at once, Retrace(0.9), unit vectors: {', '.join(shares)}."]
     command = f"python benchmarks/policy_intervals.py --repeats {repeats} --episodes {' '.join(map(str, episodes))}"
     heading = (
-        f"Printed by `{command}` on {datetime.date.today()}: {os.cpu_count()} cores, Python "
-        f"{platform.python_version()}, NumPy {np.__version__}. {repeats} data sets per row; the standard error of a "
-        f"coverage of 0.95 is {np.sqrt(0.95 * 0.05 / repeats):.3f}. The value is {process.value(process.pi):.2f}."
+        f"{printed_by(command)} {repeats} data sets per row; the standard error of a coverage of 0.95 is "
+        f"{np.sqrt(0.95 * 0.05 / repeats):.3f}. The value is {process.value(process.pi):.2f}."
     )
     return "\n".join([heading, "", *lines])
 

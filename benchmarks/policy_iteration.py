@@ -15,9 +15,6 @@ further episodes.
 from __future__ import annotations
 
 import argparse
-import datetime
-import os
-import platform
 import sys
 import warnings
 from collections import Counter
@@ -30,6 +27,7 @@ from numpy.typing import NDArray
 
 from lstd.ope import PolicyIteration, StateActionFeatures, lspi
 from pages import show
+from provenance import printed_by
 
 Array = NDArray[Any]
 
@@ -132,11 +130,7 @@ def report(seeds: int, names: Sequence[str] = tuple(PROBLEMS)) -> str:
         )
         print(lines[-1], flush=True)
     command = f"python benchmarks/policy_iteration.py --seeds {seeds}"
-    heading = (
-        f"Printed by `{command}` on {datetime.date.today()}: {os.cpu_count()} cores, Python "
-        f"{platform.python_version()}, NumPy {np.__version__}."
-    )
-    return "\n".join([heading, "", *lines])
+    return "\n".join([printed_by(command), "", *lines])
 
 
 def main(words: list[str] | None = None) -> None:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import datetime
 import hashlib
+import os
 import platform
 import subprocess
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 import lstd
 from lstd.experiments.reproduce.provenance import describe_machine as describe
@@ -17,6 +21,12 @@ SOURCE = Path(lstd.__file__).parent
 def describe_machine() -> dict[str, Any]:
     """Describe the machine as `lstd` does, but with the operating system and the architecture without versions."""
     return describe() | {"platform": f"{platform.system()} {platform.machine()}"}
+
+
+def printed_by(command: str) -> str:
+    """Say what printed a table, when and on what."""
+    versions = f"Python {platform.python_version()}, NumPy {np.__version__}"
+    return f"Printed by `{command}` on {datetime.date.today()}: {os.cpu_count()} cores, {versions}."
 
 
 def source_digest(folder: Path = SOURCE) -> str:

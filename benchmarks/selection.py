@@ -16,9 +16,6 @@ first with none counted as more than 2. `python benchmarks/claims.py --only sele
 from __future__ import annotations
 
 import argparse
-import datetime
-import os
-import platform
 import sys
 import warnings
 from collections.abc import Callable, Iterator
@@ -39,6 +36,7 @@ from lstd.experiments.protocol import ALPHAS, LMBDAS, PROBLEMS
 from lstd.statistics.solve import solve
 from pages import write_between
 from problems import OTHER_DRAWS, Case, Data, cut_cases, episodic_cases, other_cases, paper_cases, wide_cases
+from provenance import printed_by
 from ratios import Ratio, in_turn, timed
 
 Array = NDArray[np.float64]
@@ -259,11 +257,11 @@ def _sum(X: Array, y: Array) -> LSTDStatistics:
 
 
 def heading(arguments: argparse.Namespace) -> list[str]:
+    command = f"python benchmarks/selection.py --seeds {arguments.seeds} --runs {arguments.runs}"
     return [
-        f"Printed by `python benchmarks/selection.py --seeds {arguments.seeds} --runs {arguments.runs}` on "
-        f"{datetime.date.today()}: {os.cpu_count()} cores, Python {platform.python_version()}, NumPy {np.__version__}; "
-        f"process seeds {FIRST_SEED} to {FIRST_SEED + arguments.seeds - 1}. Excess over the best pair in hindsight: "
-        "geometric mean over the problems with its standard error over processes, and the worst problem.",
+        f"{printed_by(command)} Process seeds {FIRST_SEED} to {FIRST_SEED + arguments.seeds - 1}. "
+        "Excess over the best pair in hindsight: geometric mean over the problems with its standard error over "
+        "processes, and the worst problem.",
     ]
 
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from chunk_loaders import EDGES, N_CHUNKS, N, chunk, load, process_context, slow, sum_chunks, whole
-from dask_commands import commands, local_client
+from dask_commands import commands
 from lstd import LSTD, LSTDStatistics, fit_chunks
 from lstd.distributed import local_processes
 from lstd.distributed.tree import Tree
@@ -69,20 +69,6 @@ def reference():
 def threads():
     with ThreadPoolExecutor(4) as pool:
         yield pool
-
-
-@pytest.fixture(scope="module")
-def cluster():
-    pytest.importorskip("distributed")
-    with local_client() as found:
-        yield found
-
-
-@pytest.fixture
-def client(cluster):
-    """A client of two processes, also after a test that killed some."""
-    cluster.wait_for_workers(2, timeout=240)
-    return cluster
 
 
 # ---------------------------------------------------------------- the tree

@@ -17,7 +17,6 @@ from test_distributed import assert_same_bits
 
 import lstd
 from chunk_loaders import EDGES, N, die_once, process_context, whole
-from dask_commands import local_client
 from lstd import LSTDStatistics, fit_chunks, fit_tables
 from lstd.data.check_rows import check_rows
 from lstd.errors import InvalidInputError, LSTDError, MissingTerminationWarning
@@ -102,19 +101,6 @@ def parquet(tmp_path_factory):
 @pytest.fixture(scope="module")
 def reference():
     return sum_tables(frames(), **ROLES, **SETTINGS, executor=Here())
-
-
-@pytest.fixture(scope="module")
-def cluster():
-    with local_client() as found:
-        yield found
-
-
-@pytest.fixture
-def client(cluster):
-    """A client of two processes, also after a test that killed some."""
-    cluster.wait_for_workers(2, timeout=240)
-    return cluster
 
 
 def assert_agrees(found, expected, *, ordered=True):

@@ -24,7 +24,7 @@ import pyarrow.csv
 import pytest
 
 import fake_experiments
-from forked_commands import Commands
+from forked_commands import COMMAND_MODULES, Commands
 from lstd import fit_chunks
 from lstd.errors import InvalidInputError, OutputError
 from lstd.estimators.saving import read_model, write_model
@@ -48,16 +48,7 @@ WORK = {  # what is written, and how
 }
 MODULES = (
     "test_disk",
-    "lstd.cli.app",
-    "lstd.cli.describe",
-    "lstd.tables.fit_stream",
-    "lstd.tables.predicting",
-    "lstd.estimators.model",
-    "lstd.statistics.intervals",
-    "lstd.experiments.reproduce.run",
-    "pyarrow.parquet",
-    "lstd.tables.watching",
-    "lstd.report.model_page",
+    *COMMAND_MODULES,
     "lstd.estimators.lstd",
     "matplotlib.backends.backend_svg",
 )

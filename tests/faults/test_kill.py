@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import fake_experiments
-from forked_commands import Commands
+from forked_commands import COMMAND_MODULES, Commands
 from lstd.estimators.saving import read_model, write_model
 from lstd.experiments.reproduce.folder import PROVENANCE
 
@@ -39,18 +39,9 @@ REPORT = [*FIT, "--report", "page.html"]
 REPRODUCE = ["small", "--runs", "3", "--quiet", "--out"]
 MODULES = (
     "test_kill",
-    "lstd.cli.app",
-    "lstd.cli.describe",
-    "lstd.tables.fit_stream",
-    "lstd.tables.predicting",
-    "lstd.estimators.model",
-    "lstd.statistics.intervals",
-    "lstd.experiments.reproduce.run",
+    *COMMAND_MODULES,
     "lstd.experiments.reproduce.results_table",
-    "pyarrow.parquet",
     "lstd.cli.reproduce_output",
-    "lstd.tables.watching",
-    "lstd.report.model_page",
 )
 
 

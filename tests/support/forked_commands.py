@@ -26,6 +26,18 @@ from typing import Any, NamedTuple
 import numpy as np
 
 SECONDS = 300  # for a command to end or to stop; then it is killed
+COMMAND_MODULES = (  # that commands load when they are first used; imported before the server forks
+    "lstd.cli.app",
+    "lstd.cli.describe",
+    "lstd.tables.fit_stream",
+    "lstd.tables.predicting",
+    "lstd.tables.watching",
+    "lstd.estimators.model",
+    "lstd.statistics.intervals",
+    "lstd.experiments.reproduce.run",
+    "lstd.report.model_page",
+    "pyarrow.parquet",
+)
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 _CHANGES = ("os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.truncate", "os.link", "os.symlink")
 
