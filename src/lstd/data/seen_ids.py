@@ -39,23 +39,15 @@ class SeenIds:
             if not self._integers.contains(integers).any():
                 self._integers.add(integers)
                 return None
-        places: dict[int | bytes, int] = {}
-        first = len(keys)
-        for place, one in enumerate(keys):
-            if places.setdefault(one, place) != place:
-                first = place
-                break
-        integers = np.array([one for one in places if isinstance(one, int)], dtype=np.int64)
-        texts = np.array([one for one in places if isinstance(one, bytes)], dtype=f"S{_WIDTH}")
-        for new, seen in ((integers, self._integers), (texts, self._texts)):
-            known = {*new[seen.contains(new)].tolist()} if len(new) else ()
-            if known:  # NumPy strips zeros at the end of bytes
-                again = (
-                    i for one, i in places.items() if (one.rstrip(b"\0") if isinstance(one, bytes) else one) in known
-                )
-                first = min(first, *again)
-        if first < len(keys):
-            return first
+        places: dict[int | bytes, int] = {}  # of keys before the first that occurs twice
+        twice = next((place for place, key in enumerate(keys) if places.setdefault(key, place) != place), None)
+        integers = np.array([key for key in places if isinstance(key, int)], dtype=np.int64)
+        texts = np.array([key for key in places if isinstance(key, bytes)], dtype=f"S{_WIDTH}")
+        known = [key for new, seen in ((integers, self._integers), (texts, self._texts)) for key in seen.common(new)]
+        if known:
+            return min(places[key] for key in known)
+        if twice is not None:
+            return twice
         self._integers.add(integers)
         self._texts.add(texts)
         return None
@@ -79,8 +71,6 @@ class SeenIds:
     def then(self, later: SeenIds, common: int | bytes | None) -> tuple[SeenIds, str | None]:
         """Return the ids of a stream and of the one that follows it, and one other than `common` that is in both."""
         both, again = SeenIds(), None
-        if isinstance(common, bytes):
-            common = common.rstrip(b"\0")  # as NumPy does
         for name in ("_integers", "_texts"):
             joined, clash = getattr(self, name).then(getattr(later, name), common)
             if clash is not None:
@@ -105,6 +95,11 @@ class _Intervals:
         for low, high in self.levels:
             place = np.searchsorted(low, keys, side="right") - 1
             found |= (place >= 0) & (keys <= high[place])
+        return found
+
+    def common(self, keys: NDArray[Any]) -> list[Any]:
+        """Return those of the keys that are present."""
+        found: list[Any] = keys[self.contains(keys)].tolist()
         return found
 
     def add(self, keys: NDArray[Any]) -> None:
@@ -224,4 +219,6 @@ def group_key(name: Any) -> int | bytes:
     if isinstance(key, int):
         return key
     text = str(name).encode()
-    return text if len(text) <= _WIDTH else text[: _WIDTH - len(key)] + key
+    if len(text) > _WIDTH:
+        text = text[: _WIDTH - len(key)] + key
+    return text.rstrip(b"\0")  # as NumPy does
