@@ -56,16 +56,7 @@ __all__ = [
     "load",
 ]
 
-_MODULES = {
-    "distributed": "lstd.distributed",
-    "errors": "lstd.errors",
-    "experiments": "lstd.experiments",
-    "inference": "lstd.inference",
-    "metrics": "lstd.metrics",
-    "mrp": "lstd.mrp",
-    "ope": "lstd.ope",
-    "report": "lstd.report",
-}
+_MODULES = ("distributed", "errors", "experiments", "inference", "metrics", "mrp", "ope", "report")
 _HOMES = {
     "LSTD": "lstd.estimators.lstd",
     "LSTDCV": "lstd.estimators.lstd_cv",
@@ -82,7 +73,7 @@ _HOMES = {
 
 def __getattr__(name: str) -> Any:
     if name in _MODULES:
-        return importlib.import_module(_MODULES[name])
+        return importlib.import_module(f"lstd.{name}")
     if name in _HOMES:
         return getattr(importlib.import_module(_HOMES[name]), name)
     raise AttributeError(f"module 'lstd' has no attribute {name!r}")

@@ -146,29 +146,13 @@ class Trajectories:
 
     @classmethod
     def from_frame(
-        cls,
-        frame: Any,
-        *,
-        features: str | Sequence[str],
-        reward: str | Sequence[str] | None = None,
-        episode: str | None = None,
-        terminated: str | None = None,
-        truncated: str | None = None,
-        time: str | None = None,
-        sort: bool = False,
-        discount: str | None = None,
-        importance_ratio: str | None = None,
-        trace_coefficient: str | None = None,
-        weight: str | None = None,
-        groups: str | None = None,
-        action: str | None = None,
-        behavior_probability: str | None = None,
-        start: str | None = None,
-        stop: str | None = None,
-        event: str | None = None,
-        gamma: float | None = None,
-        first_row: int = 0,
-    ) -> Self:
+        cls, frame: Any, *, features: str | Sequence[str], reward: str | Sequence[str] | None = None,
+        episode: str | None = None, terminated: str | None = None, truncated: str | None = None,
+        time: str | None = None, sort: bool = False, discount: str | None = None, importance_ratio: str | None = None,
+        trace_coefficient: str | None = None, weight: str | None = None, groups: str | None = None,
+        action: str | None = None, behavior_probability: str | None = None, start: str | None = None,
+        stop: str | None = None, event: str | None = None, gamma: float | None = None, first_row: int = 0,
+    ) -> Self:  # fmt: skip
         """Read a long table: one row per state, in time order within each episode.
 
         All arguments but `frame`, `sort`, `gamma` and `first_row` name columns. For an episode that did not terminate,
@@ -265,16 +249,10 @@ class Trajectories:
 
     @classmethod
     def from_gymnasium(
-        cls,
-        env: Any,
-        policy: Callable[[Any], Any],
-        *,
-        features: Callable[[Any], ArrayLike] | None = None,
-        n_episodes: int | None = None,
-        n_steps: int | None = None,
-        seed: int | None = None,
+        cls, env: Any, policy: Callable[[Any], Any], *, features: Callable[[Any], ArrayLike] | None = None,
+        n_episodes: int | None = None, n_steps: int | None = None, seed: int | None = None,
         progress: Callable[[int, int], None] | None = None,
-    ) -> Self:
+    ) -> Self:  # fmt: skip
         """Run a policy in a Gymnasium environment or vector environment and record the rows.
 
         Each step gives a row with the features of the observation before the step, and the reward. An episode that
