@@ -34,7 +34,7 @@ from lstd.data.settings import ALPHA, GAMMA, LMBDA, VARIANT, VARIANTS, check_rid
 from lstd.errors import BrokenEpisodeWarning, InvalidInputError, warn
 from lstd.online import snapshot as snapshots
 from lstd.online import transition
-from lstd.online.rate_choice import RateChoice, rates
+from lstd.online.forgetting_choice import RateChoice, rates
 from lstd.online.recorded_rows import OpenEnd, goes_on, learn
 from lstd.online.recursion import Recursion
 from lstd.online.transition import Array, SparseRow

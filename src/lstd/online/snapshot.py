@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from lstd._kernels import recursive_update as kernels
 from lstd._kernels.change_detection import N_CHART
 from lstd.errors import InvalidInputError
-from lstd.online.rate_choice import RateChoice
+from lstd.online.forgetting_choice import RateChoice
 from lstd.online.recorded_rows import OpenEnd
 from lstd.online.recursion import INTERVAL, SOLVED
 from lstd.online.transition import SparseRow
