@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all, a lock on a folder, and JSON documents."""
+"""Files that are written whole or not at all, and JSON documents."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import os
 import re
 import secrets
 import stat
-import sys
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -18,11 +17,10 @@ from typing import IO, Any
 
 from lstd.errors import InvalidInputError, OutputError
 
-_OWNED = re.compile(rb"(?:lstd (\d+))?")
 # No space, quota or file size left: a failed output. Any other error is the fault of the folder.
 _FULL = (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC), errno.EFBIG, errno.EIO)
 _SECONDS_LEFT_BEHIND = 3600.0  # processes of other machines may write to the same folder until then
-_locks: set[Path] = set()
+held_locks: set[Path] = set()  # of `lstd.io.folder_lock`
 _unfinished: set[Path] = set()
 
 
@@ -130,7 +128,7 @@ def _keep_permissions(file: IO[bytes], path: Path) -> None:
 
 def remove_unfinished() -> None:
     """Remove the temporary files and the locks of this process, before it exits at once."""
-    for path in (*_unfinished, *_locks):
+    for path in (*_unfinished, *held_locks):
         remove_quietly(path)
 
 
@@ -232,85 +230,3 @@ def read_json(path: Path) -> dict[str, Any] | None:
     except (OSError, ValueError):
         return None
     return document if isinstance(document, dict) else None
-
-
-class FolderLock:
-    """An exclusive lock on a file in a folder, which the operating system releases when the process ends.
-
-    Raises
-    ------
-    InvalidInputError
-        When another process holds it, `lstd` did not write the file, or the folder cannot be written.
-    OutputError
-        When the disk is full.
-    """
-
-    def __init__(self, path: Path, option: str = "out") -> None:
-        self._path, self._option, self._file = path, option, -1
-        # Releasing the lock removes the file, so a lock counts only on the file that still has this name.
-        while self._file < 0 or not _is_at(self._file, path):
-            if self._file >= 0:
-                os.close(self._file)
-            self._file = self._open()
-        os.ftruncate(self._file, 0)
-        os.lseek(self._file, 0, os.SEEK_SET)
-        with contextlib.suppress(OSError):
-            os.write(self._file, f"lstd {os.getpid()}".encode())
-        _locks.add(path)
-
-    def _open(self) -> int:
-        if self._path.is_symlink() or (self._path.exists() and not self._path.is_file()):
-            raise self._foreign()
-        try:
-            file = os.open(self._path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o666)
-        except OSError as error:
-            raise unusable(self._path.parent, error) from error
-        owned = _OWNED.fullmatch(os.read(file, 32))
-        if owned is None:
-            os.close(file)
-            raise self._foreign()
-        if not _lock(file):
-            os.close(file)
-            owner = f"process {int(owned[1])}" if owned[1] else "another process"
-            raise InvalidInputError(
-                f"`{self._option}` must not be in use; {owner} is writing to {str(self._path.parent)!r}; "
-                "wait until it is done or give another."
-            )
-        return file
-
-    def _foreign(self) -> InvalidInputError:
-        return InvalidInputError(
-            f"`out` must not have a {self._path.name} that lstd did not write; got {str(self._path.parent)!r}; "
-            "give another folder."
-        )
-
-    def release(self) -> None:
-        """Release the lock."""
-        _locks.discard(self._path)
-        remove_quietly(self._path)
-        os.close(self._file)
-
-
-def _is_at(file: int, path: Path) -> bool:
-    try:
-        return os.path.samestat(os.fstat(file), path.stat())
-    except OSError:
-        return False
-
-
-def _lock(file: int) -> bool:
-    """Try to lock an open file; return False if another process holds the lock."""
-    try:
-        if sys.platform == "win32":
-            import msvcrt
-
-            os.lseek(file, 1024, os.SEEK_SET)  # not the process number at the start: locked bytes cannot be read
-            msvcrt.locking(file, msvcrt.LK_NBLCK, 1)
-        else:
-            import fcntl
-
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        # Some network file systems have no locks; a folder there is used without one.
-        return error.errno not in (errno.EWOULDBLOCK, errno.EACCES)
-    return True

@@ -26,7 +26,6 @@ from lstd.experiments.plan import Cell
 from lstd.experiments.protocol import FEATURES, GROUPS, PROBLEMS
 from lstd.io import archive
 from lstd.io.files import (
-    FolderLock,
     check_not_a_file,
     json_bytes,
     partial_of,
@@ -36,6 +35,7 @@ from lstd.io.files import (
     replacing,
     unusable,
 )
+from lstd.io.folder_lock import FolderLock
 
 Errors = dict[str, NDArray[np.float64]]
 logger = logging.getLogger("lstd")
