@@ -68,21 +68,15 @@ def matrix_uncorrected(phi, lmbda, discounts, rho=None, weight=None):
 
     In general: Σ_t φ_t (w_tρ_t φ_t − Σ_{k=t+1}^{T−1} (w_{k−1} − w_kρ_k c_kλ) γ_k decay(t, k−1) φ_k)ᵀ.
     """
-    phi, discounts, rho = _stream(phi, discounts, rho)
-    _, _, weight = _stream(phi, discounts, weight)
-    n_steps, n = len(phi) - 1, phi.shape[1]
-    kept = weight * rho * lmbda
-    A = np.zeros((n, n))
-    for t in range(n_steps):
-        row = weight[t] * rho[t] * phi[t]
-        for k in range(t + 1, n_steps):
-            row = row - (weight[k - 1] - kept[k]) * discounts[k] * decay(t, k - 1, lmbda, discounts, rho) * phi[k]
-        A += np.outer(phi[t], row)
-    return A
+    return _matrix(phi, lmbda, discounts, rho, weight, bootstraps=False)
 
 
 def matrix_boyan(phi, lmbda, discounts, rho=None, weight=None):
     """(17): as (7), each row's bracket less w γ (λγ)^{T−t−1} φ_T, the bootstrap at the end of the data."""
+    return _matrix(phi, lmbda, discounts, rho, weight, bootstraps=True)
+
+
+def _matrix(phi, lmbda, discounts, rho, weight, bootstraps):
     phi, discounts, rho = _stream(phi, discounts, rho)
     _, _, weight = _stream(phi, discounts, weight)
     n_steps, n = len(phi) - 1, phi.shape[1]
@@ -92,8 +86,10 @@ def matrix_boyan(phi, lmbda, discounts, rho=None, weight=None):
         row = weight[t] * rho[t] * phi[t]
         for k in range(t + 1, n_steps):
             row = row - (weight[k - 1] - kept[k]) * discounts[k] * decay(t, k - 1, lmbda, discounts, rho) * phi[k]
-        end = weight[-1] * discounts[n_steps] * decay(t, n_steps - 1, lmbda, discounts, rho)
-        A += np.outer(phi[t], row - end * phi[n_steps])
+        if bootstraps:
+            end = weight[-1] * discounts[n_steps] * decay(t, n_steps - 1, lmbda, discounts, rho)
+            row = row - end * phi[n_steps]
+        A += np.outer(phi[t], row)
     return A
 
 

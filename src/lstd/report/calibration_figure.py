@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from lstd.estimators.base import Predictor
 from lstd.metrics import Calibration
-from lstd.report.figure_data import MAX_REWARDS, Evaluation, Options, evaluate, half_widths
+from lstd.report.figure_data import Evaluation, Options, evaluate, half_widths
 from lstd.report.formatting import share
 from lstd.report.style import BLUE, REFERENCE, WIDE, figure_style, given_axes, new_figure, plain
 
@@ -54,10 +54,9 @@ def plot_calibration(
 
 def draw_calibration(evaluation: Evaluation, n_bins: int = 10, ax: Any = None) -> list[Artist]:
     """Draw the figure of :func:`plot_calibration`."""
-    m = min(MAX_REWARDS, len(evaluation.rewards))
-    given = given_axes(ax, m)
+    given = given_axes(ax, evaluation.n_panels)
     with figure_style():
-        axes = given or _new_axes(m)
+        axes = given or _new_axes(evaluation.n_panels)
         artists = [_panel(panel, evaluation, reward, n_bins) for reward, panel in enumerate(axes)]
         if not given:
             figure: Any = artists[0].figure

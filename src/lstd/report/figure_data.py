@@ -98,6 +98,11 @@ class Evaluation:
         """Number of each row's episode."""
         return np.concatenate([[0], np.cumsum(self.rows.last[:-1])]).astype(np.intp)
 
+    @property
+    def n_panels(self) -> int:
+        """Number of rewards that are drawn, each in a panel."""
+        return min(MAX_REWARDS, len(self.rewards))
+
     @cached_property
     def checks(self) -> Checks:
         """Checks of the model for bias and misfit, of the first rows."""

@@ -144,8 +144,7 @@ def _digits(condition_number: float) -> int | None:
 
 def _calibration(evaluation: Evaluation) -> dict[str, Any]:
     """The figure, its numbers for each reward, and how many of the bars miss the diagonal."""
-    m = min(MAX_REWARDS, len(evaluation.rewards))
-    tables = [evaluation.calibration(reward, 10) for reward in range(m)]
+    tables = [evaluation.calibration(reward, 10) for reward in range(evaluation.n_panels)]
     halves = [half_widths(table, evaluation.level) for table in tables]
     missed = [np.abs(table.observed - table.predicted) > half for table, half in zip(tables, halves, strict=True)]
     numbers = {

@@ -13,7 +13,7 @@ from matplotlib.ticker import MaxNLocator
 from numpy.typing import ArrayLike, NDArray
 
 from lstd.estimators.base import Predictor
-from lstd.report.figure_data import MAX_REWARDS, Evaluation, Options, evaluate
+from lstd.report.figure_data import Evaluation, Options, evaluate
 from lstd.report.formatting import share
 from lstd.report.style import BLUE, REFERENCE, VERMILION, WIDE, figure_style, given_axes, new_figure, plain
 from lstd.statistics.intervals import Interval
@@ -78,9 +78,8 @@ def plot_predictions(
 
 def draw_predictions(evaluation: Evaluation, ax: Any = None) -> list[Line2D]:
     """Draw the figure of :func:`plot_predictions`."""
-    m = min(MAX_REWARDS, len(evaluation.rewards))
+    interval, step, m = evaluation.interval(evaluation.drawn), evaluation.step, evaluation.n_panels
     given = given_axes(ax, m)
-    interval, step = evaluation.interval(evaluation.drawn), evaluation.step
     with figure_style():
         handles = _handles(evaluation, interval is not None and bool(interval.flagged[:, :m].any()))
         axes = given or _new_axes(m, handles)
