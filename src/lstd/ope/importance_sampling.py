@@ -52,8 +52,8 @@ def importance_sampling(
     Parameters
     ----------
     X, y, actions, target_policy, behavior_probability, episode, terminated, discount, groups
-        As in :meth:`LSTDQ.fit`. Without `target_policy`, the result is the value of the policy that logged the data: its
-        mean return (Monte Carlo).
+        As in :meth:`LSTDQ.fit`. Without `target_policy`, the result is the value of the policy that logged the data:
+        the mean return (Monte Carlo).
     gamma : float in [0, 1]
     estimator : {"is", "pdis", "wis", "wpdis", "dr", "wdr"}, default "wpdis"
         "is" multiplies the return of an episode by the product of its ratios, "pdis" each reward by the product up to
