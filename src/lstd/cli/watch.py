@@ -76,10 +76,10 @@ def watch(
     """Predict the discounted future rewards of rows as they come, and learn from them.
 
     DATA has a row per line, in time order: CSV with a header, or JSON objects. The prediction for a row is made
-    before its reward is learned. A row counts once its line has ended. With --state, the same command resumes where the
-    state was saved, also after a crash: no row of a file is lost or counted twice, and --out is cut back to the rows of
-    the state. Standard input must resume after the last row of the state, which the first line on stderr names.
-    A row that was skipped ends its episode as cut off.
+    before its reward is learned. A row is read when its line is complete. With --state, the same command resumes where
+    the state was saved, also after a crash: no row of a file is lost or counted twice, and --out is cut back to the
+    rows of the state. Standard input must resume after the last row of the state, which the first line on stderr names.
+    A row that was skipped cuts its episode off.
 
     Exit codes: 0 done, 1 a file could not be written, 2 bad usage or input, 3 the state was made with other options,
     130 interrupted (143 by SIGTERM).

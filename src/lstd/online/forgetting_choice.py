@@ -3,12 +3,12 @@
 Each recursion's predictions are compared with the returns that follow, completed where less than 1 % of a return is
 left (`lstd.online.completed_returns`). Squared errors are averaged over blocks of 1/(1 − γ) transitions, as the errors
 of neighbouring rows share most of their returns. With d_j the mean of block j for no forgetting minus that of a rate f,
-and weights ρ^j that make the last hundred blocks or so count, f is eligible if
+and weights ρ^j with which about the last hundred blocks count, f is eligible if
 
     mean(d) > 3 √(Var(d) / n_eff),   n_eff = (Σ ρ^j)² / Σ ρ^2j − 1,
 
-and the eligible rate with the smallest mean error is read. Without the test, chance would choose a shorter memory too
-often in a stream that does not change.
+and predictions come from the eligible rate with the smallest mean error. Without the test, chance would choose a
+shorter memory too often in a stream that does not change.
 """
 
 from __future__ import annotations

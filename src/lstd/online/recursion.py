@@ -511,7 +511,7 @@ class Recursion(OnlinePredictor):
 
     @property
     def drift_(self) -> float:
-        """Size of recent errors over the largest that the stream's own history allows; above 1 it has changed."""
+        """Size of recent errors, divided by the largest that the stream's own history allows; above 1, a warning."""
         return float(self._chart[change_detection.LEVEL])
 
     @property

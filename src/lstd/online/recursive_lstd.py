@@ -61,21 +61,21 @@ class RecursiveLSTD(Recursion):
     lmbda : float in [0, 1], default 0.9
         Trace decay.
     alpha : float > 0, or array-like of shape (n_features,), default 1.0
-        Ridge coefficient, or one for each feature, where 0 leaves a feature without a penalty: until the data determine
-        the weights of such features, weights are solved for when they are read.
+        Ridge coefficient, or one for each feature; 0 leaves a feature without a penalty. Until the data determine the
+        weights of such features, each reading of the weights solves the system.
     variant : {"boyan", "uncorrected", "mixed"}, default "boyan"
         The estimator of :attr:`weights` and :meth:`predict`.
     forgetting : float in (0, 1] or "auto", default 1.0
-        Factor f of the weights of all earlier transitions at each transition. A transition k updates ago counts f^k, so
-        that about the last 1/(1 − f) count: 0.999 for about a thousand. 1 forgets nothing. "auto" learns with five
-        rates at once, in five times the time and memory, and predicts with the one whose predictions have recently been
-        closest to the returns that followed: no forgetting, unless another is better by three standard errors.
+        Factor f by which each transition multiplies the weights of all earlier ones. The transition k updates ago has
+        the weight f^k, so about the last 1/(1 − f) count: a thousand for 0.999. 1 forgets nothing. "auto" learns with
+        five rates at once, in five times the time and memory, and predicts with the one whose predictions were recently
+        closest to the returns that followed. It does not forget unless a rate is better by three standard errors.
     n_rewards : int, optional
         Number of rewards per transition, m. :attr:`weights` then has shape (m, n), and predictions a column for each.
         Without it a reward is a number.
     n_blocks : int or "auto", default "auto"
-        Largest number of blocks of the stream that standard errors come from, 0 for none: each takes 8 n² bytes.
-        "auto" is 64, or as few as fit in 32 MiB, and none if that is fewer than 10. One episode has at most 28.
+        Largest number of blocks of the stream to keep for standard errors, 0 for none. Each takes 8 n² bytes. "auto" is
+        64, or what fits in 32 MiB if that is fewer, and 0 if it is fewer than 10. A single episode has at most 28.
     check_every : int, optional
         Largest number of updates between two checks, by default the larger of 1000 and 10 n. The first check comes
         after the larger of n and 16 updates. Intervals then double until a check finds lost digits. A check takes
@@ -90,8 +90,8 @@ class RecursiveLSTD(Recursion):
     forgetting_ : float
         Rate of forgetting of the weights that are read: `forgetting`, or the rate chosen by "auto".
     drift_ : float
-        Size of recent errors over the largest that the stream's own history allows. Above 1 a ChangeWarning is given,
-        and the history starts over. 0 until the history has some 100 blocks of 16 to 32 transitions.
+        Size of recent errors, divided by the largest that the stream's own history allows. Above 1, a ChangeWarning is
+        given and the history starts over. 0 until the history has some 100 blocks of 16 to 32 transitions.
 
     Warns
     -----
@@ -117,18 +117,18 @@ class RecursiveLSTD(Recursion):
     until there are as many transitions as features.
 
     With forgetting, the weights after T transitions equal those of :class:`lstd.LSTD` with ``weight`` f^(T − 1 − t) for
-    transition t, times the weight given, and with a ridge that stays. Each transition multiplies the ridge of feature i
-    by f, as it does all sums, except that it is `alpha` again after transitions T ≡ ⌊iL/n⌋ (mod L). L is n, raised to a
-    tenth of 1/(1 − f) and cut to 1/(1 − f). So a ridge is never above `alpha`; never below 0.9 of it while n is at most
-    a tenth of 1/(1 − f); and never below about a third of it. This takes one more rank-one change per update, of O(n²),
-    and about n(1 − f) of them if n is above 1/(1 − f).
+    transition t, times the weight given, and with a ridge that does not fade. Each transition multiplies the ridge of
+    each feature by f, as it does all sums, and the ridge of feature i is set back to `alpha` after transitions
+    T ≡ ⌊iL/n⌋ (mod L). L is n, but at least a tenth of 1/(1 − f) and at most 1/(1 − f). So a ridge is never above
+    `alpha`, and never below about a third of it; with n up to a tenth of 1/(1 − f), never below 0.9 of it. This takes
+    one more rank-one change per update, of O(n²), and about n(1 − f) of them if n is above 1/(1 − f).
 
     Within an episode, `x_next` should be the next `x`. Otherwise each transition counts with its own two rows, as with
     `X_next` of the batch estimator, and the trace continues. The usual cause is a forgotten ``truncated=True``.
 
-    Standard errors are those of :class:`lstd.LSTD`, from the sums up to the ends of blocks of the stream, kept in
-    O(n²) once a block; with forgetting, from blocks of its effective sample. Reading them corrects one solution per
-    block by the inverse, in O(n²).
+    Standard errors are those of :class:`lstd.LSTD`, from blocks of the stream; with forgetting, from blocks of its
+    effective sample. The sums at the end of each block are kept, which takes O(n²) once a block. Computing the standard
+    errors takes O(n²) per block.
 
     Updates from several threads at once are not safe.
 
@@ -219,7 +219,7 @@ class RecursiveLSTD(Recursion):
         weight : float, at least 0, default 1.0
             Weight of the transition in the sums; see :meth:`lstd.LSTD.fit`.
         trace_coefficient : float, at least 0, default 1.0
-            Factor of the trace decay on arrival in `x`.
+            Factor of the decay of the incoming trace, beside γλ.
         """
         if (  # no conversion needed
             self._direct and weight is _ONE and trace_coefficient is _ONE and terminated is False and truncated is False
@@ -356,8 +356,9 @@ class RecursiveLSTD(Recursion):
         ----------
         X, y, episode, terminated, X_next, discount, importance_ratio, trace_coefficient, weight
             As in :meth:`lstd.LSTD.partial_fit`. The first row of the next call is the successor of the last row of this
-            one, unless that terminated or the ids differ. An :meth:`update` in between takes its place. An id that
-            reappears after others is refused; a model that was loaded knows none of those before.
+            one, unless that terminated or the ids differ. An :meth:`update` between two calls replaces the transition
+            from one row to the other. An id that reappears after others is refused; a restored model knows no earlier
+            ids.
         return_predictions : bool, default False
             Whether to return the prediction for each row before its transition is learned, as a live system would have
             made it.
