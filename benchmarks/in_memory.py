@@ -19,9 +19,10 @@ from ratios import Ratio, in_turn, run_alone
 
 HOW = """\
 Independent normal features and rewards, one BLAS thread. Chunks: `LSTD.partial_fit` with intervals, after 9000 rows,
-beside `Xᵀ X` of the chunk. Sparse rows: `LSTDStatistics.from_arrays`, 10 of 1000 entries, beside `X.T @ X` of SciPy;
-features of actions are 50 of 500 entries, with the mean of the successors over all actions, beside dense rows of the
-50. Peaks of memory are those of NumPy's arrays, by `tracemalloc`, without the data."""
+beside `Xᵀ X` of the chunk; the sums are read after every hundred chunks, or after each where said. Sparse rows:
+`LSTDStatistics.from_arrays`, 10 of 1000 entries, beside `X.T @ X` of SciPy; features of actions are 50 of 500 entries,
+with the mean of the successors over all actions, beside dense rows of the 50. Peaks of memory are those of NumPy's
+arrays, by `tracemalloc`, without the data."""
 PAGE = "performance-estimators.md"
 GAMMA, LMBDA = 0.99, 0.9
 CHUNKS = ((10, 1), (10, 10), (10, 100), (100, 1), (100, 10), (100, 100), (1000, 100))
@@ -46,29 +47,36 @@ def _summed(X: Any, y: Any, lmbda: float, **columns: Any) -> LSTDStatistics:
 
 
 def _often(
-    task: Callable[[], Any], beside: Callable[[], Any], count: int, pairs: int
+    task: Task, beside: Task, count: int, pairs: int, last: Task = lambda: None
 ) -> tuple[list[float], list[float]]:
-    """Measure the seconds of one call of each, from `count` calls at a time."""
+    """Measure the seconds of one call of each, from `count` calls at a time, with `last` after those of `task`."""
 
-    def repeat(one: Task) -> Callable[[], None]:
+    def repeat(one: Task, last: Task) -> Callable[[], None]:
         def run() -> None:
             for _ in range(count):
                 one()
+            last()
 
         return run
 
-    ours, other = in_turn(repeat(task), repeat(beside), pairs)
+    ours, other = in_turn(repeat(task, last), repeat(beside, lambda: None), pairs)
     return [seconds / count for seconds in ours], [seconds / count for seconds in other]
 
 
 def _chunks(quick: bool) -> Iterator[Ratio]:
     for n, n_rows in CHUNKS[::3] if quick else CHUNKS:
         model, (X, y) = LSTD(GAMMA, LMBDA).fit(*_normal(9000, n)), _normal(n_rows, n)
-
-        count = 2 if quick or n == 1000 else 100
-        seconds = _often(partial(model.partial_fit, X, y), partial(np.matmul, X.T, X), count, 3 if quick else 15)
+        (count, pairs), read = (2, 3) if quick else (100, 15), partial(getattr, model, "statistics_")
+        seconds = _often(partial(model.partial_fit, X, y), partial(np.matmul, X.T, X), count, pairs, read)
         goal = 5e-3 if n == 1000 else 120e-6
         yield Ratio(f"`LSTD.partial_fit` of {n_rows} rows, n = {n}", *seconds, cost=True, seconds_goal=goal, page=PAGE)
+        if (n, n_rows) == (10, 10):
+            seconds = _often(partial(_fit_and_read, model, X, y), partial(np.matmul, X.T, X), count, pairs)
+            yield Ratio("the same, the sums read after each chunk", *seconds, cost=True, page=PAGE)
+
+
+def _fit_and_read(model: LSTD, X: Any, y: Any) -> LSTDStatistics:
+    return model.partial_fit(X, y).statistics_
 
 
 def _blocks(quick: bool) -> Iterator[Ratio]:

@@ -16,12 +16,14 @@ from hypothesis import strategies as st
 from scipy import sparse
 from threadpoolctl import threadpool_info, threadpool_limits
 
+import lstd.statistics.running_sums as running_module
 import lstd.statistics.summing as summing_module
 import naive
 from lstd.data.check_rows import check_rows
 from lstd.data.settings import VARIANTS
 from lstd.errors import InvalidInputError, MissingTerminationWarning
-from lstd.statistics.merging import LSTDStatistics, chunk_statistics
+from lstd.statistics.merging import LSTDStatistics
+from lstd.statistics.summing import chunk_statistics
 from streams import Stream, cut, definition, streams
 from tolerances import assert_close
 
@@ -93,7 +95,7 @@ def test_transitions_and_episodes_are_counted(stream):
 @given(streams(), st.booleans())
 def test_sparse_rows_give_the_sums_of_dense_rows(dense_from, stream, short):
     stream = replace(stream, lmbda=0.0 if short else stream.lmbda)
-    with mock.patch.multiple(summing_module, DENSE_FROM=dense_from, SPARSE_BATCH=2):
+    with mock.patch.multiple(running_module, DENSE_FROM=dense_from, SPARSE_BATCH=2):
         found = of(stream.sparse)
     assert_alike(found, of(stream))
     for name in ("matrix", "boundary", "rewards"):
@@ -122,7 +124,7 @@ def test_features_of_actions_with_the_mean_of_their_successors(lmbda, bias):
         X, X_next = (np.column_stack([phi, np.ones(300)]) for phi in (X, X_next))
     episode, terminated = np.arange(300) // 20, np.arange(300) % 40 == 39
     stream = Stream(X, random.normal(size=300), 0.9, lmbda, episode=episode, terminated=terminated, X_next=X_next)
-    with mock.patch.object(summing_module, "DENSE_FROM", 0.5):
+    with mock.patch.object(running_module, "DENSE_FROM", 0.5):
         assert_alike(of(stream.sparse), of(stream))
 
 
@@ -158,11 +160,11 @@ def test_a_stream_of_a_million_steps_does_not_drift():
 @given(streams())
 def test_python_bodies_of_the_kernels_give_the_sums_of_the_compiled_ones(stream):
     names = ("dense_traces", "sparse_traces", "sparse_sums", "sparse_sums_of_pairs", "add_entries", "carry_factors")
-    bodies = {name: getattr(getattr(summing_module, name), "py_func", getattr(summing_module, name)) for name in names}
+    bodies = {name: getattr(getattr(running_module, name), "py_func", getattr(running_module, name)) for name in names}
     for one, dense_from in ((stream, 0.0), (stream.sparse, 0.0), (stream.sparse, np.inf)):
-        with mock.patch.object(summing_module, "DENSE_FROM", dense_from):
+        with mock.patch.object(running_module, "DENSE_FROM", dense_from):
             compiled = of(one)
-            with mock.patch.multiple(summing_module, **bodies):
+            with mock.patch.multiple(running_module, **bodies):
                 assert_alike(of(one), compiled)
 
 
@@ -601,10 +603,10 @@ def test_missing_termination_is_said_once():
 
 
 @thorough
-@given(streams(), st.sampled_from([1, 2, 3, 5]))
-def test_chunks_of_any_size_give_the_same(stream, size):
+@given(streams(), st.sampled_from([1, 2, 3, 5]), st.sampled_from([0, 2**24]))
+def test_chunks_of_any_size_give_the_same(stream, size, work):
     whole = of(stream)
-    with mock.patch.object(summing_module, "ENTRIES_AT_ONCE", size * stream.X.shape[1]):
+    with mock.patch.multiple(summing_module, ENTRIES_AT_ONCE=size * stream.X.shape[1], CHUNK_WORK=work):
         pieces = of(stream)
     assert_alike(pieces, whole)
     assert (pieces.first_episode, pieces.last_episode) == (whole.first_episode, whole.last_episode)
@@ -626,7 +628,7 @@ def test_chunks_that_are_left_undone_leave_the_blas_as_it_was():
     before = threadpool_info()
     rows = check_rows(np.ones((3000, 4)), np.ones(3000), gamma=0.9)
     with mock.patch.object(summing_module, "ENTRIES_AT_ONCE", 1000):
-        pieces = chunk_statistics(rows, 0.5)
+        pieces = chunk_statistics(rows, LSTDStatistics.empty_like(rows, 0.5))
         next(pieces)
         pieces.close()
     assert threadpool_info() == before

@@ -40,16 +40,17 @@ class SampleSums:
     square: Array  # (3, 3, 3) K of each
 
     @classmethod
-    def of(cls, rows: Rows, lmbda: float) -> SampleSums | None:
-        """Return the sums of a chunk, but for its last row if that is pending; None if no row has a factor."""
+    def of(cls, rows: Rows, lmbda: float, part: slice) -> SampleSums | None:
+        """Return the sums of some rows, none of them pending; None if no row has a factor."""
         if not rows.ratios_given and rows.weights is None and rows.coefficients is None:
             return None
-        full, ends = rows.full * 1.0, rows.last.copy()
-        ends[-1] = False
-        coefficients, weights = (full if x is None else x for x in (rows.coefficients, rows.weights))
-        end = len(rows) - (full[-1] == 0.0)
-        columns = (rows.ratios * full, coefficients, weights, np.where(ends, 0.0, lmbda * rows.discount), full)
-        return cls.of_transitions(*(np.asarray(column)[:end] for column in columns))
+        ends: NDArray[np.bool_] = rows.last[part].copy()
+        full: Array = rows.full[part].astype(np.float64)
+        if part.stop == len(rows):
+            ends[-1] = False  # its episode may go on
+        coefficients, weights = (full if x is None else x[part] for x in (rows.coefficients, rows.weights))
+        decay = np.where(ends, 0.0, lmbda * rows.discount[part])
+        return cls.of_transitions(rows.ratios[part] * full, coefficients, weights, decay, full)
 
     @classmethod
     def of_transitions(

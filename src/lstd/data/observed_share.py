@@ -27,13 +27,10 @@ class BehindCuts(NamedTuple):
     decay: float = 1.0  # share of it that leaves
 
     @classmethod
-    def of(cls, rows: Rows) -> BehindCuts | None:
-        """Return the sums of a chunk, but for a last row that is pending; None if successors were given."""
-        if rows.X_next is not None:
-            return None
-        end = len(rows) - (not rows.terminated[-1])
-        given = (_NONE if column is None else column[:end] for column in (rows.coefficients, rows.weights))
-        return cls(*behind_cuts(rows.discount[:end], rows.full[:end], *given))
+    def of(cls, rows: Rows, part: slice) -> BehindCuts:
+        """Return the sums of some rows, none of them pending, and without successors."""
+        given = (_NONE if column is None else column[part] for column in (rows.coefficients, rows.weights))
+        return cls(*behind_cuts(rows.discount[part], rows.terminated[part] | ~rows.last[part], *given))
 
     def step(self, discount: float, coefficient: float, weight: float) -> BehindCuts:
         """Return the sums with one more full transition."""

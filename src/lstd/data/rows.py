@@ -95,13 +95,13 @@ class Rows(Record):
         phi = features[t] if isinstance(features, np.ndarray) else rows_of(features, slice(t, t + 1)).toarray()[0]
         return np.concatenate([phi, np.ones(self.appended)])
 
-    def split(self, size: int, at: Iterable[int] = ()) -> list[Rows]:
-        """Split into consecutive chunks of at most `size` rows; the rows `at` begin chunks too.
+    def split(self, at: Iterable[int]) -> list[Rows]:
+        """Split into consecutive chunks, of which one begins with each of the rows `at`.
 
         Episode ids between the first and the last one are replaced by numbers.
         """
-        edges = sorted({*range(0, len(self), size), *at, len(self)})
-        if len(edges) == 2:
+        edges = sorted({0, *at, len(self)})
+        if len(edges) <= 2:
             return [self]
         chunks, number = [], 0
         for first, end in pairwise(edges):
@@ -121,6 +121,7 @@ class Rows(Record):
             first_episode=number if first else self.first_episode,
             last_episode=number + int(np.count_nonzero(last[:-1])) if end < len(self) else self.last_episode,
             groups=None if self.groups is None else self.groups[part], episodes=None, order=None,
+            place=self.place + first,
             coefficients=None if self.coefficients is None else self.coefficients[part],
             weights=None if self.weights is None else self.weights[part],
         )  # fmt: skip

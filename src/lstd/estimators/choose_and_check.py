@@ -111,4 +111,4 @@ def _first(rows: Rows, most: int) -> Rows:
     if len(rows) <= most:
         return rows
     starts = np.flatnonzero(rows.begins[: most + 1])
-    return rows.split(len(rows), [int(starts[-1]) or most])[0]
+    return rows.split([int(starts[-1]) or most])[0]

@@ -35,8 +35,9 @@ from lstd.data.rows import Rows
 from lstd.data.settings import ALPHA, LMBDA, LMBDAS, VARIANT, alphas_for
 from lstd.errors import InvalidInputError, NothingToChooseWarning, warn
 from lstd.estimators.model import Selection
-from lstd.statistics.merging import LSTDStatistics, check_weighted
+from lstd.statistics.merging import LSTDStatistics
 from lstd.statistics.solve import check_range, solve, without_rounding
+from lstd.statistics.summing import check_weighted
 from lstd.statistics.threads import one_blas_thread
 
 Array = NDArray[np.float64]
@@ -153,7 +154,7 @@ def folds_of(rows: Rows, full: NDArray[np.bool_], cv: Any) -> list[Rows]:
     else:
         count = min(int(full.sum()), wanted or _FOLDS)
         edges = np.arange(count) * len(rows) // count
-    return rows.split(len(rows), edges.tolist())
+    return rows.split(edges.tolist())
 
 
 def _whole(rows: Rows) -> bool:

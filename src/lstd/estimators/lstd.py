@@ -24,7 +24,9 @@ from lstd.estimators.base import Predictor
 from lstd.estimators.model import Model
 from lstd.estimators.validation import checked_rows
 from lstd.statistics.blocks import Blocks, empty_blocks, no_blocks
-from lstd.statistics.merging import LSTDStatistics, check_weighted
+from lstd.statistics.merging import LSTDStatistics
+from lstd.statistics.summing import check_weighted
+from lstd.statistics.waiting import NONE_WAIT
 
 Array = NDArray[np.float64]
 
@@ -234,6 +236,9 @@ class LSTD(Predictor):
         of a group, follow one another, in this chunk and the next ones: an id of either that reappears after others
         raises an error. A model that was loaded knows only the last ids of its stream.
 
+        A chunk takes about as long as its checks: rows of small dense chunks wait, in a copy of some megabytes, and are
+        summed together when an attribute or a prediction needs them.
+
         Parameters
         ----------
         X, y, episode, terminated, X_next, discount, importance_ratio, trace_coefficient, weight, groups
@@ -324,28 +329,27 @@ class LSTD(Predictor):
             settings.ridge(rows.n_features)  # checks the number of coefficients
         rows = rows.with_intercept() if settings.fit_intercept else rows
         episodes: Any = rows.episodes
-        if before is None or not before.statistics.n_rows:
-            blocks, successor = no_blocks(rows, settings.lmbda, self.n_blocks), None
+        if before is None or not before.stream[0].total.n_rows:
+            blocks, waiting, successor = no_blocks(rows, settings.lmbda, self.n_blocks), NONE_WAIT, None
+            blocks = blocks.extended(rows) if len(rows) else blocks
         else:
-            blocks, successor = before.blocks, _successor(before.statistics, rows)
-            goes_on = len(rows) > 0 and blocks.total.goes_on_with(rows.first_episode, rows.X_next is not None)
+            successor, goes_on = _successor(before, rows), len(rows) > 0 and before.goes_on_with(rows)
             episodes = episodes_seen(rows, before.episodes, continues=goes_on)
-            blocks = blocks if forgetting == 1.0 else blocks.scaled(forgetting)
-        extended = blocks.extended(rows) if len(rows) else blocks
+            blocks, waiting = before.followed_by(rows, goes_on, forgetting)
         broken = "breaks" not in warned and warn_of_breaks(rows, settings.lmbda, successor)
         return Model(
-            extended, settings,
+            blocks, settings, waiting=waiting,
             rewards=None if before is None else before.rewards, options={"n_blocks": self.n_blocks}, episodes=episodes,
             warned=warned | ({"ends"} if rows.assumed else set()) | ({"breaks"} if broken else set()),
         )  # fmt: skip
 
 
-def _successor(before: LSTDStatistics, rows: Rows) -> Array | None:
+def _successor(model: Model, rows: Rows) -> Array | None:
     """Return what `X_next` gave as the successor of the last row, if these rows continue its episode."""
-    row = before.pending
-    if row is None or not row.complete or not len(rows):
+    if rows.X_next is None or not len(rows):
         return None
-    return row.phi if before.goes_on_with(rows.first_episode, rows.X_next is not None) else None
+    row = model.statistics.pending
+    return row.phi if row is not None and row.complete and model.goes_on_with(rows) else None
 
 
 def _merged(statistics: Any, n_blocks: Any, independent: bool) -> Blocks:

@@ -14,14 +14,17 @@ from scipy import special
 from lstd.data.effective_sample import warn_of_ratios
 from lstd.data.feature_matrix import Features, product
 from lstd.data.horizon_rows import warn_of_unused
+from lstd.data.rows import Rows
 from lstd.data.settings import Settings
 from lstd.errors import InvalidInputError
 from lstd.estimators.check_results import Checks, MisfitCheck
 from lstd.statistics.blocks import Blocks
 from lstd.statistics.intervals import Influence, Interval, influence_of
-from lstd.statistics.merging import LSTDStatistics, check_weighted
+from lstd.statistics.merging import LSTDStatistics
 from lstd.statistics.ridge import warn_of_ridge
 from lstd.statistics.solve import Solution, check_range, solve, without_rounding
+from lstd.statistics.summing import check_weighted
+from lstd.statistics.waiting import NONE_WAIT, Waiting, may_wait
 
 Array = NDArray[np.float64]
 
@@ -87,7 +90,7 @@ class Selection:
 class Model:
     """A fitted model; n features, m rewards. Weights and influence are computed when first used."""
 
-    blocks: Blocks  # sums over the data; with an intercept, the last feature is the column of ones
+    summed: Blocks  # sums over the data; with an intercept, the last feature is the column of ones
     settings: Settings
     rewards: tuple[str, ...] | None = None  # names of the rewards, if given
     origin: Origin | None = None  # the files of the data, if any
@@ -99,6 +102,34 @@ class Model:
     threads: int | None = None  # that compute the influence of blocks; by default the limit of the BLAS
     saved_solution: Solution | None = None  # from a file; None if it is to be computed
     saved_influence: Influence | None = None
+    waiting: Waiting = NONE_WAIT  # rows that are not in `summed` yet
+
+    @cached_property
+    def blocks(self) -> Blocks:
+        """Sums over the data, in blocks."""
+        return self.summed.extended(self.waiting.joined()) if self.waiting.chunks else self.summed
+
+    @property
+    def stream(self) -> tuple[Blocks, Waiting]:
+        """Sums over the data, and the rows that wait to be added to them."""
+        return (self.blocks, NONE_WAIT) if "blocks" in vars(self) else (self.summed, self.waiting)
+
+    def goes_on_with(self, rows: Rows) -> bool:
+        """Return whether the next rows of the stream continue its last episode; raise if they break a rule."""
+        blocks, waiting = self.stream
+        blocks.total.check_successors(rows.X_next is not None)
+        return waiting.end(blocks.total).goes_on_with(rows.first_episode)
+
+    def followed_by(self, rows: Rows, goes_on: bool, forgetting: float = 1.0) -> tuple[Blocks, Waiting]:
+        """Return the `stream` with the next rows, which continue the last episode if it `goes_on`."""
+        blocks, waiting = self.stream
+        if forgetting == 1.0 and may_wait(rows, blocks.total):
+            if goes_on:
+                waiting.end(blocks.total).check_continued()
+            waiting = waiting.then(rows, goes_on)
+            return (blocks.extended(waiting.joined()), NONE_WAIT) if waiting.full else (blocks, waiting)
+        blocks = self.blocks if forgetting == 1.0 else self.blocks.scaled(forgetting)
+        return (blocks.extended(rows) if len(rows) else blocks), NONE_WAIT
 
     @property
     def statistics(self) -> LSTDStatistics:
@@ -113,12 +144,12 @@ class Model:
     @property
     def n_features(self) -> int:
         """Number of features, without the column of ones."""
-        return self.statistics.n_features - self.settings.fit_intercept
+        return self.summed.total.n_features - self.settings.fit_intercept
 
     @property
     def names(self) -> tuple[str, ...] | None:
         """Names of the features, if given."""
-        return self.statistics.feature_names
+        return self.summed.total.feature_names  # rows with names do not wait
 
     @property
     def feature_names(self) -> tuple[str, ...]:
@@ -148,17 +179,18 @@ class Model:
         """Weights of shape (n, m), in the last row the weights of the column of ones, if any."""
         if self.saved_solution is not None:
             return self.saved_solution
-        A, b = self.statistics.matrix(self.settings.variant), self.statistics.b
+        statistics, ridge = self.statistics, self.ridge
+        A, b = statistics.matrix(self.settings.variant), statistics.b
         if self.settings.fit_intercept:
-            A = without_rounding(A, self.statistics.total_weight)
-        solution = solve(A, b, self.ridge, penalty=self.penalty)
+            A = without_rounding(A, statistics.total_weight)
+        solution = solve(A, b, ridge, penalty=self.penalty)
         if "ratios" not in self.warned:
-            warn_of_ratios(self.statistics.sample, self.statistics.lmbda)
+            warn_of_ratios(statistics.sample, statistics.lmbda)
         if not {"ends", "unused"} & self.warned:
-            warn_of_unused(self.statistics.unused, self.statistics.n_unused_rewards)
+            warn_of_unused(statistics.unused, statistics.n_unused_rewards)
         if not solution.singular and "ridge" not in self.warned:
             warn_of_ridge(
-                A, b, self.ridge, solution.weights, self.statistics.gamma,
+                A, b, ridge, solution.weights, statistics.gamma,
                 intercept=self.settings.fit_intercept, chosen=self.selection is not None,
             )  # fmt: skip
         return solution

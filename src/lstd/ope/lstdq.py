@@ -22,7 +22,7 @@ from lstd.ope.pair_rows import pair_rows
 from lstd.ope.policies import probabilities_of
 from lstd.ope.trace_coefficients import TRACES
 from lstd.statistics.blocks import no_blocks
-from lstd.statistics.merging import check_weighted
+from lstd.statistics.summing import check_weighted
 
 Array = NDArray[np.float64]
 

@@ -12,6 +12,7 @@ A trace u that enters the first row adds u c_0 λ f_0ᵀ.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +21,8 @@ from lstd._kernels.forward_view import forward_rows
 from lstd.data.feature_matrix import Features, dense
 from lstd.data.rows import Rows
 from lstd.ope.logged_rows import LoggedRows
-from lstd.statistics.summing import Sums, no_sum
+from lstd.statistics.carry import Carry
+from lstd.statistics.running_sums import no_sum
 
 Array = NDArray[np.float64]
 
@@ -62,8 +64,8 @@ class PairRows:
         """Return the features as an array."""
         return dense(self[:])
 
-    def sums(self, rows: Rows, lmbda: float) -> Sums:
-        """Sum `rows`, of which these are the features."""
+    def sums(self, rows: Rows, lmbda: float) -> dict[str, Any]:
+        """Sum `rows`, of which these are the features; return fields of statistics."""
         lmbdas = np.full(len(rows), lmbda) if rows.coefficients is None else lmbda * rows.coefficients
         kept = np.where(rows.last, 0.0, rows.discount * np.append(lmbdas[1:], 0.0))
         weights = np.ones(len(rows)) if rows.weights is None else rows.weights
@@ -76,11 +78,11 @@ class PairRows:
             B, h = self._products(nothing, np.where(cut, -ahead, 0.0), nothing, kept, rows.appended)
             B, h = B[:, :-1].copy(), h[:-1]
         trace, decay = self._leaving(kept, rows.discount[-1], rows.appended)
-        weight = float(weights.sum())
-        return Sums(
-            A[:, :-1].copy(), B, A[:, -1:].copy(), trace, float(entering * decay),
-            entering * a[:-1], entering * h, entering * a[-1:], np.zeros(k), False, len(rows), weight,
+        carry = Carry.of(
+            decay=float(entering * decay), matrix=entering * a[:-1], boundary=entering * h, rewards=entering * a[-1:],
+            first=np.zeros(k), first_cut=False,
         )  # fmt: skip
+        return {"A": A[:, :-1].copy(), "B": B, "b": A[:, -1:].copy(), "incoming_trace": trace, "carry": carry}
 
     def _products(self, own: Array, ahead: Array, rewards: Array, kept: Array, ones: int) -> tuple[Array, Array]:
         """Return Σ φ_t f_tᵀ with the rewards as a last column, (k, k + 1), and f_0, of x_t = own φ_t − ahead φ̄_t."""

@@ -33,37 +33,37 @@ Independent data, which no trace enters, add up.
 
 from __future__ import annotations
 
-import math
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import sparse
+from scipy.linalg import blas
 
 from lstd._kernels.add_outer import add_with_outer
 from lstd.data.check_rows import PerRow, check_rows
 from lstd.data.checks import check_choice, check_flag, check_integer, check_real, is_single, shown, shown_id
 from lstd.data.effective_sample import SampleSums, merged
-from lstd.data.feature_matrix import all_finite, check_finite
-from lstd.data.horizon_rows import count_unused
+from lstd.data.feature_matrix import all_finite
 from lstd.data.observed_share import NOTHING_BEHIND, BehindCuts
 from lstd.data.parsing import same_id
 from lstd.data.records import ReadOnly
 from lstd.data.rows import Rows, warn_of_breaks
 from lstd.data.seen_ids import groups_seen
 from lstd.data.settings import VARIANTS, check_ridge
+from lstd.data.stream_end import StreamEnd
 from lstd.errors import InvalidInputError
 from lstd.io.archive import read, write
 from lstd.statistics.carry import Carry, Pending
-from lstd.statistics.fingerprints import MODULUS, marks_of
+from lstd.statistics.fingerprints import MODULUS
 from lstd.statistics.names_and_labels import About
 from lstd.statistics.packing import pack, unpack
-from lstd.statistics.solve import Solution, check_range, solve
-from lstd.statistics.summing import Start, Sums, is_no_sum, no_sum, split_rows, sum_chunks, sum_rows
+from lstd.statistics.running_sums import is_no_sum, no_sum
+from lstd.statistics.solve import Solution, solve
+from lstd.statistics.summing import check_sums, summed_until, totals
 
 Array = NDArray[np.float64]
 
@@ -314,7 +314,7 @@ class LSTDStatistics(ReadOnly):
 
     def _begins(self, later: LSTDStatistics, begins: bool | None = None) -> bool:
         """Return whether `later` begins with a new episode; check that it may follow."""
-        self._check_successors(later.successors)
+        self.check_successors(later.successors)
         if (self.n_groups is None) != (later.n_groups is None):
             raise InvalidInputError("`groups` must be given for all chunks of a stream or for none.")
         if begins is None:
@@ -329,22 +329,24 @@ class LSTDStatistics(ReadOnly):
             )
         return begins
 
-    def followed_by(self, rows: Rows, nothing: LSTDStatistics, mark: int) -> LSTDStatistics:
-        """Return the statistics with the next rows of the stream, not checked for overflow.
+    def followed_by(self, rows: Rows, ends: Sequence[int]) -> Iterator[LSTDStatistics]:
+        """Yield the statistics with the next rows of the stream up to each of `ends`, not checked for overflow.
 
-        They are those that :meth:`merged` gives with the statistics of the rows, which take longer: dense rows without
-        successors are added to a copy of the sums.
+        They are those that :meth:`merged` gives with the statistics of the rows, in one pass and without a merge.
         """
-        if self.n_rows == 0 or rows.X_next is not None or not isinstance(rows.X, np.ndarray):
-            return self.merged(_of_chunk(rows, sum_rows(rows, self.lmbda), nothing, mark))
-        later = _of_chunk(rows, None, nothing, mark)
-        about, begins, carry = _check_alike(self, later), self._begins(later), self.carry
-        start = (_closed if begins else _completed)(self, summed=False)
-        sums = sum_rows(rows, self.lmbda, Start(
-            (self.A, self.B, self.b, self.incoming_trace), carry.decay, (carry.matrix, carry.boundary, carry.rewards),
-            self.last_weight, (start.carry.first, start.carry.first_cut), self.pending, begins,
-        ))  # fmt: skip
-        return _joined(start, later, begins, sums)._with(about)
+        nothing = LSTDStatistics.empty_like(rows, self.lmbda)
+        about = _check_alike(self, nothing)
+        if not self.n_rows:
+            return summed_until(nothing._with(about), rows, ends)
+        first = {"first_episode": rows.first_episode, "successors": rows.X_next is not None}
+        if rows.groups is not None:
+            first |= {"n_groups": 1, "first_group": rows.groups[0]}
+        begins = self._begins(nothing.changed(**first))
+        with np.errstate(over="ignore", invalid="ignore"):  # `check_sums` reports overflow
+            start = (_closed if begins else _completed)(self)
+        for name in ("A", "B"):  # new arrays, which nobody else has, may be added to
+            getattr(start, name).flags.writeable = getattr(start, name) is not getattr(self, name)
+        return summed_until(start._with(about), rows, ends, begins)
 
     def goes_on_with(self, episode: Any, successors: bool | None) -> bool:
         """Return whether a next row, of id `episode` and given with its successor or not, continues the last episode.
@@ -354,28 +356,21 @@ class LSTDStatistics(ReadOnly):
         InvalidInputError
             When the id is that of an episode that terminated; when ids or successors were given for only some rows.
         """
-        self._check_successors(successors)
-        same = same_id(self.last_episode, episode)
-        if self.pending is None:
-            if same and episode is not None:
-                raise InvalidInputError(
-                    "`terminated` may be True on the last row of an episode only; it was on the last row of the chunk "
-                    f"before, and this one begins with the same `episode`, {shown_id(episode)}. Give the rows that "
-                    "follow another id."
-                )
-            return False
-        if (self.last_episode is None) != (episode is None):
-            raise InvalidInputError(
-                "`episode` must be given for all chunks of a stream or for none, because a chunk may continue the "
-                "episode of the previous chunk."
-            )
-        return same
+        self.check_successors(successors)
+        return self.end.goes_on_with(episode)
+
+    @property
+    def end(self) -> StreamEnd:
+        """The last row."""
+        row = self.pending
+        return StreamEnd(self.last_episode, row is None, row is not None and row.missing)
 
     def in_group(self, group: Any) -> bool:
         """Return whether the last row is of this group; also without groups."""
         return self.n_groups is None or (group is not None and same_id(self.last_group, group))
 
-    def _check_successors(self, successors: bool | None) -> None:
+    def check_successors(self, successors: bool | None) -> None:
+        """Raise InvalidInputError if successors were given for these rows, and not for the next ones, or vice versa."""
         if None not in (self.successors, successors) and self.successors != successors:
             raise InvalidInputError("`X_next` must be given for all chunks of a stream or for none.")
 
@@ -431,8 +426,13 @@ class LSTDStatistics(ReadOnly):
         weight = {"boyan": 1.0, "uncorrected": 0.0, "mixed": 1.0 - self.lmbda}[variant]
         if weight == 0.0:
             return self.A.copy()
+        row, A = self.pending, self.A
         with np.errstate(over="ignore", invalid="ignore"):  # `solve` reports overflow
-            return np.asarray(self.A - weight * _boundary(self))
+            if not is_no_sum(self.B):
+                A = A - weight * self.B
+            if row is not None:
+                A = _plus_outer(A, (-weight * _pending_weight(self, row)) * self.incoming_trace, row.phi)
+        return A.copy() if A is self.A else A
 
     def solve(self, alpha: float | ArrayLike = 1.0, variant: str = "boyan") -> Solution:
         """Solve (A + αI) θ = b.
@@ -531,31 +531,24 @@ def _in_range(s: LSTDStatistics) -> LSTDStatistics:
     return s
 
 
-def _joined(start: LSTDStatistics, later: LSTDStatistics, begins: bool, sums: Sums | None = None) -> LSTDStatistics:
-    """Join `start`, in which no row is pending, and the chunk that follows it; `sums` are those of both, if known."""
-    if sums is None:
-        u, carry = start.incoming_trace, later.carry.after(start.last_weight)
-        both = {
-            "A": _sum_and_outer(start.A, later.A, u, carry.matrix),
-            "B": _sum_and_outer(start.B, later.B, u, carry.boundary),
-            "b": start.b + later.b + np.outer(u, carry.rewards),
-            "incoming_trace": later.incoming_trace + carry.decay * u,
-            "carry": start.carry.then(carry),
-        }
-    else:
-        both = _fields_of(sums)
-    counted: LSTDStatistics | Sums = later if sums is None else sums
+def _joined(start: LSTDStatistics, later: LSTDStatistics, begins: bool) -> LSTDStatistics:
+    """Join `start`, in which no row is pending, and the chunk that follows it."""
+    u, carry = start.incoming_trace, later.carry.after(start.last_weight)
     return later.changed(
-        **both,
+        A=_sum_and_outer(start.A, later.A, u, carry.matrix),
+        B=_sum_and_outer(start.B, later.B, u, carry.boundary),
+        b=start.b + later.b + np.outer(u, carry.rewards),
+        incoming_trace=later.incoming_trace + carry.decay * u,
+        carry=start.carry.then(carry),
         first_episode=start.first_episode,
         apart=start.apart,
         n_rows=start.n_rows + later.n_rows,
-        n_transitions=start.n_transitions + counted.n_transitions,
+        n_transitions=start.n_transitions + later.n_transitions,
         n_episodes=start.n_episodes + later.n_episodes - (not begins),
         n_groups=_together(start, later, start.in_group(later.first_group)),
         first_group=start.first_group,
         unused=start.unused + later.unused,
-        total_weight=start.total_weight + counted.total_weight,
+        total_weight=start.total_weight + later.total_weight,
         mark=(start.mark + later.mark) % MODULUS,
         sample=merged(start.sample, later.sample),
         behind_cuts=_both_behind_cuts(start, later),
@@ -589,41 +582,44 @@ def _sum_and_outer(one: Array, two: Array, u: Array, v: Array) -> Array:
     return out
 
 
-def _completed(s: LSTDStatistics, summed: bool = True) -> LSTDStatistics:
-    """Return `s` with its pending row as a full transition; the trace then enters the row after it.
+def _plus_outer(A: Array, u: Array, v: Array) -> Array:
+    """Return A + u vᵀ; the result may be A, as statistics never change."""
+    if not (u.any() and v.any()):
+        return A
+    if is_no_sum(A):
+        return np.outer(u, v)
+    if A.flags.fnc:  # in Fortran order, as those of sparse rows
+        return _plus_outer(A.T, v, u).T
+    return np.asarray(blas.dger(1.0, v, u, a=A.copy().T, overwrite_a=True).T)
 
-    Unless `summed`, its sums are left as they are.
-    """
+
+def _completed(s: LSTDStatistics) -> LSTDStatistics:
+    """Return `s` with its pending row as a full transition; the trace then enters the row after it."""
     row, u, carry = s.pending, s.incoming_trace, s.carry
     assert row is not None  # `then` has checked
     if row.complete:
         carry = carry.changed(matrix=carry.matrix - row.weight * carry.decay * row.phi)
-        return s.changed(A=s.A - np.outer(row.weight * u, row.phi), carry=carry, pending=None)
-    if row.missing:
-        raise InvalidInputError(
-            "`y` must be finite on a row whose episode continues in the next chunk; the last row of the chunk before "
-            "has NaN. Pass that reward, or give the next chunk another `episode` id if the episode was truncated."
-        )
+        return s.changed(A=_plus_outer(s.A, -row.weight * u, row.phi), carry=carry, pending=None)
+    s.end.check_continued()
     before, w = s.last_weight, row.weight
-    s = s.changed(
+    z = row.ratio * (row.coefficient * s.lmbda * u + row.phi)
+    d = row.ratio * row.coefficient * s.lmbda * carry.decay
+    carry = carry.changed(
+        decay=row.discount * d, matrix=carry.matrix + (w * d - before * carry.decay) * row.phi,
+        rewards=carry.rewards + w * d * row.reward, first=row.phi if _is_first(s) else carry.first,
+    )  # fmt: skip
+    return s.changed(
+        A=_plus_outer(s.A, w * z - before * u, row.phi),
+        b=s.b + np.outer(w * z, row.reward),
+        incoming_trace=row.discount * z,
+        carry=carry,
         pending=None,
         n_transitions=s.n_transitions + 1,
         total_weight=s.total_weight + w,
         sample=s.sample and s.sample.then(_sample_of(row, s.lmbda)),
         behind_cuts=s.behind_cuts and s.behind_cuts.step(row.discount, row.coefficient, w),
         last_weight=w,
-        carry=carry if not _is_first(s) else carry.changed(first=row.phi),
     )
-    if not summed:
-        return s
-    z = row.ratio * (row.coefficient * s.lmbda * u + row.phi)
-    d = row.ratio * row.coefficient * s.lmbda * carry.decay
-    carry = s.carry.changed(
-        decay=row.discount * d, matrix=carry.matrix + (w * d - before * carry.decay) * row.phi,
-        rewards=carry.rewards + w * d * row.reward,
-    )  # fmt: skip
-    A, b = s.A + np.outer(w * z - before * u, row.phi), s.b + np.outer(w * z, row.reward)
-    return s.changed(A=A, b=b, incoming_trace=row.discount * z, carry=carry)
 
 
 def _both_behind_cuts(one: LSTDStatistics, two: LSTDStatistics) -> BehindCuts | None:
@@ -640,136 +636,29 @@ def _pending_weight(s: LSTDStatistics, row: Pending) -> float:
     return row.weight if row.complete else s.last_weight
 
 
-def _boundary(s: LSTDStatistics) -> Array:
-    """Return B, (n, n), with the end of the data as a cut."""
-    row = s.pending
-    return s.B if row is None else s.B + np.outer(_pending_weight(s, row) * s.incoming_trace, row.phi)
-
-
-def _closed(s: LSTDStatistics, summed: bool = True) -> LSTDStatistics:
-    """Return `s` with its end as a cut: its pending row is a horizon row. Unless `summed`, its sums are left."""
-    row, carry = s.pending, s.carry
-    if row is not None and _is_first(s):
-        carry = carry.changed(first=row.phi, first_cut=True)
-    closed = s.changed(
-        pending=None, unused=s.n_unused_rewards, carry=carry,
-        sample=s.sample and s.sample.closed(), behind_cuts=s.behind_cuts and s.behind_cuts.closed(),
-    )  # fmt: skip
-    if not summed:
-        return closed
-    boundary = carry.boundary
+def _closed(s: LSTDStatistics) -> LSTDStatistics:
+    """Return `s` with its end as a cut: its pending row is a horizon row."""
+    row, carry, B = s.pending, s.carry.changed(decay=0.0), s.B
     if row is not None:
-        boundary = boundary + _pending_weight(s, row) * carry.decay * row.phi
-    carry = carry.changed(decay=0.0, boundary=boundary)
-    return closed.changed(B=_boundary(s), incoming_trace=np.zeros_like(s.incoming_trace), carry=carry)
+        weight = _pending_weight(s, row)
+        B = _plus_outer(B, weight * s.incoming_trace, row.phi)
+        carry = carry.changed(boundary=carry.boundary + weight * s.carry.decay * row.phi)
+        if _is_first(s):
+            carry = carry.changed(first=row.phi, first_cut=True)
+    return s.changed(
+        B=B,
+        incoming_trace=np.zeros_like(s.incoming_trace),
+        carry=carry,
+        pending=None,
+        unused=s.n_unused_rewards,
+        sample=s.sample and s.sample.closed(),
+        behind_cuts=s.behind_cuts and s.behind_cuts.closed(),
+    )
 
 
 def _is_unused(row: Pending | None) -> bool:
     """Return whether a row has rewards other than 0 and NaN that are not in the sums."""
     return row is not None and not (row.complete or row.missing) and bool(row.reward.any())
-
-
-def chunk_statistics(
-    rows: Rows, lmbda: float, at: Iterable[int] = (), *, threads: int | None = None
-) -> Iterator[LSTDStatistics]:
-    """Yield statistics of consecutive chunks of rows, cut before each row of `at` too; not checked by `check_sums`."""
-    chunks, many = split_rows(rows, lmbda, at)
-    nothing, mark, end = LSTDStatistics.empty_like(rows, lmbda), marks_of(rows), 0
-    for chunk, sums in sum_chunks(chunks, lmbda, threads if many else 1):
-        first, end = end, end + len(chunk)
-        yield _of_chunk(chunk, sums, nothing, mark(first, end))
-
-
-def totals(
-    total: LSTDStatistics, rows: Rows, at: Iterable[int] = (), *, threads: int | None = None
-) -> Iterator[LSTDStatistics]:
-    """Yield the statistics of a stream after each of the chunks of its next rows; not checked by `check_sums`.
-
-    The chunks, and how they are summed, depend on the rows only, so the result does not depend on `threads`.
-    """
-    chunks, many = split_rows(rows, total.lmbda, at)
-    if many:
-        for chunk in chunk_statistics(rows, total.lmbda, at, threads=threads):
-            yield (total := total.merged(chunk))
-        return
-    nothing, mark, end = LSTDStatistics.empty_like(rows, total.lmbda), marks_of(rows), 0
-    for part in chunks:
-        first, end = end, end + len(part)
-        yield (total := total.followed_by(part, nothing, mark(first, end)))
-
-
-def _fields_of(sums: Sums) -> dict[str, Any]:
-    carry = Carry.of(
-        decay=sums.decay, matrix=sums.carry_matrix, boundary=sums.carry_boundary, rewards=sums.carry_rewards,
-        first=sums.first, first_cut=sums.first_cut,
-    )  # fmt: skip
-    return {"A": sums.A, "B": sums.B, "b": sums.b, "incoming_trace": sums.trace, "carry": carry}
-
-
-def _of_chunk(rows: Rows, sums: Sums | None, nothing: LSTDStatistics, mark: int) -> LSTDStatistics:
-    """Return the statistics of a chunk; without `sums`, all the rest."""
-    end, pending = len(rows) - 1, None
-    if not rows.terminated[end]:
-        given = rows.X_next is not None
-        phi = rows.row(rows.X_next if given else rows.X, end)
-        ratio, discount = float(rows.ratios[end]), float(rows.discount[end])
-        coefficient, weight = (1.0 if one is None else float(one[end]) for one in (rows.coefficients, rows.weights))
-        pending = Pending.of(
-            phi=phi, reward=rows.y[end].copy(), missing=bool(rows.y_missing[end]), ratio=ratio, discount=discount,
-            complete=given, coefficient=coefficient, weight=weight,
-        )  # fmt: skip
-    summed = {}
-    if sums is not None:
-        summed = _fields_of(sums) | {"n_transitions": sums.n_transitions, "total_weight": sums.total_weight}
-    return nothing.changed(
-        **summed,
-        pending=pending,
-        first_episode=rows.first_episode, last_episode=rows.last_episode,
-        **_groups_of(rows),
-        n_rows=len(rows), n_episodes=int(np.count_nonzero(rows.last)),
-        successors=rows.X_next is not None, unused=count_unused(rows),
-        sample=SampleSums.of(rows, nothing.lmbda), behind_cuts=BehindCuts.of(rows), mark=mark,
-        last_weight=1.0 if rows.weights is None or end == 0 else float(rows.weights[end - 1]),
-    )  # fmt: skip
-
-
-def _groups_of(rows: Rows) -> dict[str, Any]:
-    if rows.groups is None:
-        return {}
-    return {"n_groups": int(rows.begins.sum()), "first_group": rows.groups[0], "last_group": rows.groups[-1]}
-
-
-def check_sums(statistics: LSTDStatistics, rows: Rows) -> None:
-    """Raise if the last `rows` had features that are NaN or infinite, or the sums overflow.
-
-    Such a feature makes the diagonal of A or the pending row NaN, as 0·inf is NaN. So only if the sums are not finite
-    does it take a pass over all features.
-    """
-    for name, phi in (("X", rows.X), ("X_next", rows.X_next)):
-        if sparse.issparse(phi):  # entries may meet no others
-            check_finite(name, phi)
-    s = statistics
-    sums = [s.A, *([] if is_no_sum(s.B) else [s.B])]
-    vectors = [s.b.ravel(), s.incoming_trace, s.carry.matrix, s.carry.boundary, s.carry.rewards, s.carry.first]
-    sums.append(np.concatenate(vectors if s.pending is None else [*vectors, s.pending.phi]))
-    with np.errstate(over="ignore", invalid="ignore"):
-        if math.isfinite(s.carry.decay) and all(math.isfinite(array.sum()) for array in sums):
-            return
-    if all(np.isfinite(array).all() for array in sums):  # only their sum overflows
-        return
-    for name, phi in (("X", rows.X), ("X_next", rows.X_next)):
-        if isinstance(phi, np.ndarray):
-            check_finite(name, phi)
-    check_range(*sums)
-
-
-def check_weighted(total_weight: float, n_transitions: int) -> None:
-    """Refuse rows that all have weight zero."""
-    if n_transitions and not total_weight > 0.0:
-        raise InvalidInputError(
-            f"`weight` must be above 0 for some transition; got 0 for all {n_transitions}. Pass weights that are not "
-            "all zero, or none for weights of 1."
-        )
 
 
 def unpack_statistics(document: Mapping[str, Any], arrays: Mapping[str, Array]) -> LSTDStatistics:

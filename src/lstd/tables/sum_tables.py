@@ -28,8 +28,9 @@ from lstd.distributed.store import keep, look_up
 from lstd.distributed.sums import Leaf, Part, called
 from lstd.errors import InvalidInputError, LSTDError
 from lstd.statistics.blocks import Layout
-from lstd.statistics.merging import LSTDStatistics, chunk_statistics
+from lstd.statistics.merging import LSTDStatistics
 from lstd.statistics.names_and_labels import About
+from lstd.statistics.summing import chunk_statistics
 from lstd.tables.frames import FrameTable, is_frame
 from lstd.tables.readers import EXTENSIONS, Table
 from lstd.tables.roles import Roles
@@ -182,7 +183,8 @@ def _summed(work: _Work) -> tuple[_Work, Any, list[LSTDStatistics]]:
     settings = work.table.leaf.settings
     with memory_suffices(work.table.n - settings.fit_intercept):
         rows = replace(_rows(work.chunk, settings), place=work.chunk.first)
-        return work, rows, list(chunk_statistics(rows, settings.lmbda, work.starts, threads=1))
+        nothing = LSTDStatistics.empty_like(rows, settings.lmbda)
+        return work, rows, list(chunk_statistics(rows, nothing, work.starts, threads=1))
 
 
 def _rows(chunk: Chunk, settings: Settings) -> Rows:

@@ -1,0 +1,92 @@
+"""Rows of small chunks wait to be summed together: no attribute, prediction, error or file shows it."""
+
+from __future__ import annotations
+
+import pickle
+from unittest import mock
+
+import numpy as np
+import pytest
+
+from lstd import LSTD
+from lstd.errors import InvalidInputError
+from lstd.statistics import waiting
+
+T, N = 300, 3
+RANDOM = np.random.default_rng(5)
+X, Y = RANDOM.normal(size=(T, N)), RANDOM.normal(size=T)
+EPISODE = np.arange(T) // 11
+LAST = np.arange(T) % 11 == 10
+ENDED = LAST & (EPISODE % 3 > 0)  # others are cut off
+Y[LAST & ~ENDED] = 0.0
+
+
+def in_chunks(sizes, read_at=(), limit=waiting.MOST_CHUNKS):
+    """Fit in chunks, reading a prediction after some of them."""
+    model, first = LSTD(0.9, 0.8), 0
+    with mock.patch.object(waiting, "MOST_CHUNKS", limit):
+        for k, size in enumerate(sizes):
+            rows = slice(first, first + size)
+            model.partial_fit(X[rows], Y[rows], episode=EPISODE[rows], terminated=ENDED[rows])
+            if k in read_at:
+                model.predict(X[:1])
+            first += size
+    return model
+
+
+@pytest.mark.parametrize("limit", [1, 3, waiting.MOST_CHUNKS])
+@pytest.mark.parametrize("read_at", [(), (45, 46, 47, 80)])
+def test_chunks_of_any_size_give_the_model_of_the_whole(limit, read_at):
+    whole = LSTD(0.9, 0.8).fit(X, Y, episode=EPISODE, terminated=ENDED)
+    sizes = [1] * 90 + [0, 7, 40, 1, 1] + [1] * (T - 139)
+    model = in_chunks(sizes, read_at, limit)
+    for name in ("n_transitions_", "n_episodes_", "n_unused_rewards_"):
+        assert getattr(model, name) == getattr(whole, name)
+    np.testing.assert_allclose(model.coef_, whole.coef_, rtol=1e-9)
+    for found, expected in zip(model.predict(X, return_std=True), whole.predict(X, return_std=True), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-7)
+    np.testing.assert_array_equal(model.model_.influence.marks, whole.model_.influence.marks)
+
+
+def test_what_the_caller_writes_later_does_not_count():
+    x, y, ended = X[100:102].copy(), Y[100:102].copy(), np.array([False, True])
+    model = LSTD().fit(X[:100], Y[:100]).partial_fit(x, y, terminated=ended)
+    x[:], y[:], ended[:] = np.nan, np.inf, False
+    expected = LSTD().fit(X[:102], Y[:102], terminated=[False] * 101 + [True])
+    np.testing.assert_allclose(model.coef_, expected.coef_, rtol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "columns", "message"),
+    [
+        ([np.nan, 0, 0], 1.0, {}, r"`X` must be finite.*row 0 has nan in column 0"),
+        ([[1e200, 0, 0], [1, 0, 0]], [1.0, 1.0], {}, "overflow"),
+        ([1, 0, 0], [[1.0]], {}, "`y` must be a vector"),
+        ([1, 0, 0], 1.0, {"episode": [1], "terminated": [0]}, "`episode` must be given for all chunks"),
+        ([1, 0, 0], 1.0, {"X_next": [[1.0, 0.0, 0.0]]}, "`X_next` must be given for all chunks"),
+        ([1, 0, 0], 1.0, {"groups": [1]}, "`groups` must be given for all chunks"),
+    ],
+)
+def test_bad_rows_after_rows_that_wait_raise_at_once_and_change_nothing(x, y, columns, message):
+    model = LSTD().fit(X[:50], Y[:50]).partial_fit(X[50:52], Y[50:52])
+    with pytest.raises(InvalidInputError, match=message):
+        model.partial_fit(np.atleast_2d(x), np.atleast_1d(y), **columns)
+    np.testing.assert_allclose(model.coef_, LSTD().fit(X[:52], Y[:52]).coef_, rtol=1e-9)
+
+
+def test_an_episode_that_goes_on_after_a_row_that_waits_needs_its_reward():
+    model = LSTD().fit(X[:50], Y[:50], episode=np.zeros(50), terminated=np.zeros(50))
+    model.partial_fit(X[50:51], [np.nan], episode=[0], terminated=[0])
+    with pytest.raises(InvalidInputError, match="`y` must be finite on a row whose episode continues"):
+        model.partial_fit(X[51:52], [1.0], episode=[0], terminated=[0])
+    model.partial_fit(X[51:52], [1.0], episode=[1], terminated=[1])
+    with pytest.raises(InvalidInputError, match="this one begins with the same `episode`, 1"):
+        model.partial_fit(X[51:52], [1.0], episode=[1], terminated=[1])
+    assert (model.n_transitions_, model.n_episodes_) == (51, 2)
+
+
+def test_a_pickle_holds_rows_that_wait():
+    model = LSTD().fit(X[:50], Y[:50]).partial_fit(X[50:60], Y[50:60])
+    copy = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(copy.coef_, model.coef_)
+    assert copy.n_transitions_ == 59
