@@ -50,7 +50,7 @@ class SumArrays(Leaf):
         lmbda = self.settings.lmbda
         with naming(place):
             columns = columns_of(chunk)
-            rows = self.rows(columns)
+            rows = self.rows(columns, summed=True)
             blocks = self.no_blocks(LSTDStatistics.empty_like(rows, lmbda))
             kept = replace(blocks, limit=self.limit_of(blocks, len(rows))).extended(rows, threads=1)
         row = first_break(rows) if traces_run_on(rows, lmbda) else None
@@ -63,10 +63,12 @@ class SumArrays(Leaf):
             episodes_seen(rows, SeenIds()),
         )
 
-    def rows(self, columns: Mapping[str, Any]) -> Rows:
-        """Check arrays by name, and add the column of ones."""
-        rows = check_rows(**columns, gamma=self.settings.gamma, warn=False, finite=False)
-        return rows.with_ones() if self.settings.fit_intercept else rows
+    def rows(self, columns: Mapping[str, Any], *, summed: bool = False) -> Rows:
+        """Check arrays by name, and add the column of ones; where `summed`, as sums alone need it."""
+        rows = check_rows(**columns, gamma=self.settings.gamma, warn=False, finite=False, summed=summed)
+        if not self.settings.fit_intercept:
+            return rows
+        return rows.with_intercept() if summed else rows.with_ones()
 
     def merge(self, one: Part, two: Part) -> Part:
         """Merge the sums over chunks that follow one another."""

@@ -40,17 +40,18 @@ def numbers(array: pa.Array, column: str) -> tuple[Array, Fault | None]:
 
 
 def matrix(batch: pa.RecordBatch, names: Sequence[str]) -> Array | None:
-    """Columns side by side, shape (T, n), in one step; None unless all are float64, finite, and without gaps."""
+    """Columns side by side, shape (T, n), in one step; None unless a float type holds them, finite and without gaps."""
     if not _HAS_TENSORS or not len(batch):
         return None
-    columns = batch.select(list(names))
-    if {*columns.schema.types} != {pa.float64()}:
-        return None
+    first = tuple(batch.schema.names[: len(names)]) == tuple(names)
     try:
-        values: Array = columns.to_tensor(row_major=True).to_numpy()
-    except pa.ArrowException:  # a value is missing
+        tensor = batch.select(range(len(names)) if first else list(names)).to_tensor(row_major=True)
+    except pa.ArrowException:  # a value is missing, or is no number
         return None
-    return values if np.isfinite(values).all() else None
+    values = tensor.to_numpy()
+    if values.dtype.kind != "f" or not np.isfinite(values).all():  # unsigned among signed integers may have overflowed
+        return None
+    return np.asarray(values, np.float64)
 
 
 def flags(array: pa.Array, column: str) -> tuple[Flags, Fault | None]:

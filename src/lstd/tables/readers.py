@@ -548,9 +548,12 @@ class ParquetTable(Table):
         first, n_rows = self._rows_read, parquet.metadata.row_group(group).num_rows
         try:
             size = equal_parts(n_rows, most_rows)
-            for batch in parquet.iter_batches(size, [group], list(columns), use_threads=False):
-                self._rows_read += len(batch)
-                yield batch.select(list(columns))
+            for pair in parquet.iter_batches(2 * size, [group], list(columns), use_threads=False):
+                ordered = pair if pair.schema.names == columns else pair.select(list(columns))
+                for start in range(0, len(pair), size):
+                    batch = ordered[start : start + size]
+                    self._rows_read += len(batch)
+                    yield batch
         except _UNREADABLE as error:
             where = f"row group {group + 1} (rows {first + 1} to {first + n_rows})"
             raise could_not_be_read(f"{self.file}: {where}", error) from error

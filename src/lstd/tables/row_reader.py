@@ -143,7 +143,7 @@ class RowReader:
         width = 8 * (len(self.features) + len(self.roles.others))
         n_rows = sum(map(len, raw.batches))
         if not raw.table.text:  # adding up the bytes of many columns is slow in Arrow
-            return 2 * n_rows * width
+            return n_rows * width * 3 // 2  # most rows wait as read or as converted, few are both
         return n_rows * width + sum(int(batch.nbytes) for batch in raw.batches)
 
     def checked(self, table: Table, first: int, values: Values) -> Chunk:

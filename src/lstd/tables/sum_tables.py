@@ -127,11 +127,8 @@ class _Summed:
         limit = self.leaf.limit_of(self.blocks, self._layout.n_rows + len(chunk))
         self._layout, starts = replace(self._layout, limit=limit).extended(self._unit_begins(chunk, begins))
         self._episode = int(chunk.episode[-1])
-        copies = 1 + self.leaf.settings.fit_intercept  # of the features
         matrices = 1 + bool((begins[1:] & ~chunk.terminated[:-1]).any())  # A, and B if an episode was truncated
-        n_bytes = 8 * (
-            copies * chunk.X.size * (1 + (chunk.X_next is not None)) + matrices * self.n**2 * (1 + len(starts))
-        )
+        n_bytes = 8 * (chunk.X.size * (1 + (chunk.X_next is not None)) + matrices * self.n**2 * (1 + len(starts)))
         return _Work(self, chunk, self._layout, starts, n_bytes)
 
     def _unit_begins(self, chunk: Chunk, begins: NDArray[np.bool_]) -> NDArray[np.bool_]:
@@ -192,9 +189,9 @@ def _rows(chunk: Chunk, settings: Settings) -> Rows:
     transitions: dict[str, Any] = chunk.transitions
     rows = check_rows(
         chunk.X, y, gamma=settings.gamma, episode=chunk.episode, terminated=chunk.terminated, groups=chunk.groups,
-        X_next=chunk.X_next, **transitions, warn=False, finite=False,
+        X_next=chunk.X_next, **transitions, warn=False, finite=False, summed=True,
     )  # fmt: skip
-    return rows.with_ones() if settings.fit_intercept else rows
+    return rows.with_intercept() if settings.fit_intercept else rows
 
 
 @contextmanager
