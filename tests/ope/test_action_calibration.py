@@ -7,6 +7,7 @@ import warnings
 import numpy as np
 import pytest
 
+from lstd import Trajectories
 from lstd.errors import InvalidInputError, ProbabilityWarning
 from lstd.ope import action_calibration
 from lstd.report import plot_action_calibration
@@ -61,6 +62,7 @@ def test_wrong_probabilities_are_told_and_right_ones_never():
     ("actions", "probabilities", "message"),
     [
         ([0, 1], [[0.5, 0.5]], r"one row for each of the `actions`.*got \(1, 2\)"),
+        ([0, 1], [0.5, np.nan], "row 1 has nan. Leave out horizon rows, or pass the Trajectories"),
         ([0, 1], [0.5, 1.5], r"`behavior_probability` must hold probabilities in \[0, 1\]; row 1 has 1.5"),
         ([0, 1], [0.5, 0.0], "`behavior_probability` must be above 0 for actions that were logged; row 1"),
         ([0, 1], [[0.5, 0.5], [0.5, 0.4]], "`behavior_probability` must sum to 1 over the actions; row 1 sums to 0.9"),
@@ -71,6 +73,25 @@ def test_wrong_probabilities_are_told_and_right_ones_never():
 def test_bad_input_has_one_clear_line(actions, probabilities, message):
     with pytest.raises(InvalidInputError, match=message):
         action_calibration(actions, probabilities)
+
+
+def test_horizon_rows_of_trajectories_are_left_out():
+    actions, p, P = logged()
+    ends = {"X": np.ones((ROWS, 1)), "y": np.ones(ROWS), "episode": np.arange(ROWS) // 10}
+    last = np.arange(ROWS) % 10 == 9
+    data = Trajectories(**ends, terminated=last & (actions == "low"), actions=actions, behavior_probability=p)
+    full = ~data.horizon
+    assert 0 < full.sum() < ROWS
+    for found, expected in (
+        (action_calibration(data), action_calibration(actions[full], p[full])),
+        (action_calibration(data, P, labels=LABELS), action_calibration(actions[full], P[full], labels=LABELS)),
+    ):
+        np.testing.assert_array_equal(found.observed, expected.observed)
+    for other in (data.to_arrays(), data.to_arrays() | {"actions": actions}):
+        with pytest.raises(InvalidInputError, match="`actions` must be Trajectories with actions and their prob"):
+            action_calibration(Trajectories(**other))
+    with pytest.raises(InvalidInputError, match=r"`behavior_probability` with .* rows; got \(3,\)"):
+        action_calibration(data, p[:3])
 
 
 def test_the_figure_shows_every_bin_or_action():

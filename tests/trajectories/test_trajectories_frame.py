@@ -428,7 +428,7 @@ def test_sorted_intervals_rewards_groups_and_actions():
     assert_array_equal(data.y, [1, 2, 3, 4, np.nan, 5, 6, np.nan])
     assert "".join(data.groups) == "ppprrqqq"
     assert "".join(data.actions) == "xyzxxzzz"
-    assert data.behavior_probability.tolist() == [0.5] * 8
+    assert_array_equal(data.behavior_probability, np.where(data.horizon, np.nan, 0.5))
     assert_array_equal(data.discount, [1, 1, 0, 1, 1, 1, 1, 1])
 
 
@@ -480,7 +480,9 @@ def test_actions_and_their_probabilities(kind):
     assert read(columns, kind, action="why").actions.tolist() == [*"xyzxy", ""]
     assert sorted(data.to_arrays()) == ["X", "episode", "groups", "terminated", "y"]
     whole = read(COLUMNS | {"a": [2, 0, 1, 1, 1, 0]}, kind, action="a")
-    assert whole.actions.dtype.kind == "i"
+    assert (whole.actions.dtype.kind, data.behavior_probability[2]) == ("i", pytest.approx(np.nan, nan_ok=True))
+    flags = read(columns | {"a": [True, False, True, True, False, True]}, kind, action="a")
+    assert flags.actions.tolist() == [1, 0, 1, 1, 0, 1]
 
 
 def test_actions_that_break_a_rule():

@@ -16,26 +16,29 @@ from scipy import stats
 
 from lstd.data.checks import check_integer
 from lstd.data.feature_matrix import as_real
+from lstd.data.parsing import first_true
 from lstd.errors import InvalidInputError, ProbabilityWarning, warn
 from lstd.metrics import Calibration, calibration
 from lstd.ope.policies import check_probabilities, check_sums, logged_probabilities
 from lstd.ope.state_action_features import StateActionFeatures
+from lstd.trajectories.trajectories import Trajectories
 
 _CHANCE = 1e-3  # of a warning about correct probabilities
 _SMALL = 0.05  # relative differences below which there is no warning, however certain they are
 
 
 def action_calibration(
-    actions: ArrayLike, behavior_probability: ArrayLike, n_bins: int = 10, *, labels: Any = None
+    actions: Any, behavior_probability: ArrayLike | None = None, n_bins: int = 10, *, labels: Any = None
 ) -> Calibration:
     """Compare how often actions were logged with the probabilities of the policy that logged them.
 
     Parameters
     ----------
-    actions : array-like of shape (T,)
-        The logged actions, without those of horizon rows.
+    actions : Trajectories, or array-like of shape (T,)
+        Rows with actions, or the logged actions without those of horizon rows.
     behavior_probability : array-like of shape (T, n_actions) or (T,)
-        Probabilities of all actions in each row, or of the logged ones. Those of all actions make a stronger test.
+        Probabilities of all actions in each row, or of the logged ones. Those of all actions make a stronger test. By
+        default, those of the `Trajectories`.
     n_bins : int, default 10
         Largest number of bins; unused with probabilities of logged actions, where each action is a bin.
     labels : sequence, optional
@@ -70,11 +73,18 @@ def action_calibration(
     >>> table.predicted.round(2).tolist(), table.observed.round(2).tolist()
     ([0.25, 0.75], [0.25, 0.75])
     """
+    if isinstance(actions, Trajectories):
+        actions, behavior_probability = _transitions(actions, behavior_probability)
     given, P = np.asarray(actions), as_real("behavior_probability", behavior_probability)
     if P.ndim not in (1, 2) or given.shape != P.shape[:1] or not P.size:
         raise InvalidInputError(
             "`behavior_probability` must have one row for each of the `actions`, shape (T,) or (T, n_actions); got "
             f"{P.shape} for actions of shape {given.shape}."
+        )
+    if (row := first_true(np.isnan(P).reshape(len(P), -1).any(axis=1))) is not None:
+        raise InvalidInputError(
+            f"`behavior_probability` must be known in each row; row {row} has nan. Leave out horizon rows, or pass the "
+            "Trajectories instead of `actions`."
         )
     check_probabilities("behavior_probability", P)
     if P.ndim == 2:
@@ -90,6 +100,21 @@ def action_calibration(
         table = calibration(P.ravel(), taken.ravel() * 1.0, check_integer("n_bins", n_bins, 1))
     _warn_of(table, at_most=P.ndim == 1, labels=features.labels)
     return table
+
+
+def _transitions(data: Trajectories, behavior_probability: Any) -> tuple[Any, Any]:
+    """Return actions and probabilities without those of horizon rows."""
+    P = (
+        data.behavior_probability
+        if behavior_probability is None
+        else as_real("behavior_probability", behavior_probability)
+    )
+    if data.actions is None or P is None or P.shape[:1] != (len(data),):
+        raise InvalidInputError(
+            f"`actions` must be Trajectories with actions and their probabilities, or give `behavior_probability` with "
+            f"{len(data)} rows; got {'no actions' if data.actions is None else 'none' if P is None else P.shape}."
+        )
+    return data.actions[~data.horizon], P[~data.horizon]
 
 
 def _of_logged(inverse: Any) -> Calibration:

@@ -36,7 +36,7 @@ def check_actions(actions: ArrayLike, horizon: Flags) -> NDArray[Any]:
 
 
 def check_probabilities(values: PerRow, actions: NDArray[Any] | None, horizon: Flags) -> Array | None:
-    """Return the probabilities of actions, which must be in (0, 1], or above 0 if actions are floats."""
+    """Return the probabilities of actions, NaN on horizon rows; in (0, 1], or above 0 if actions are floats."""
     if values is None:
         return None
     if actions is None:
@@ -52,7 +52,7 @@ def check_probabilities(values: PerRow, actions: NDArray[Any] | None, horizon: F
         raise InvalidInputError(
             f"`behavior_probability` must be {rule}: the action was taken; row {row} has {array[row]:g}."
         )
-    return array
+    return np.where(horizon, np.nan, array)
 
 
 def rows_at(rows: slice | ArrayLike, episode: NDArray[Any]) -> NDArray[np.intp]:

@@ -141,13 +141,14 @@ class Table:
         return np.asarray(self._sorted(ids))
 
     def labels(self, role: str, horizon: Flags) -> NDArray[Any]:
-        """Parse a column of numbers or text, shape (T,), NaN or "" where it is missing on a horizon row."""
+        """Parse a column of numbers, flags as 0 and 1, or text, (T,); missing on a horizon row is 0, NaN or ""."""
         column = self.roles[role][0]
         series = self._data[column]
         missing = np.asarray(self._sorted(_is_null(series)))
+        is_whole = series.dtype.is_integer() or series.dtype == self._nw.Boolean
         if series.dtype.is_integer() and not missing.any():
             return np.asarray(self._sorted(series.to_numpy()))
-        if series.dtype.is_numeric() or series.dtype == self._nw.Boolean:
+        if series.dtype.is_numeric() or is_whole:
             values = self.numbers(role, may_miss=True)
             missing = np.isnan(values)
         else:
@@ -155,7 +156,7 @@ class Table:
             values = np.asarray(self._sorted(np.array(["" if none else str(one) for one, none in texts])))
         if (row := first_true(missing & ~horizon)) is not None:
             raise self.error(role, row, f"{rules.NO_VALUE}; it may be missing only on a horizon row. Fill it in.")
-        return values
+        return np.where(missing, 0.0, values).astype(np.int64) if is_whole else values
 
     def ranks(self) -> NDArray[Any]:
         """Rank the times, numbers or dates, from 0; equal times have equal ranks, shape (T,)."""

@@ -52,7 +52,7 @@ class Trajectories:
         Action taken in each row: numbers or text. Those of horizon rows have no meaning, and may be missing.
     behavior_probability : (T,) array-like, optional
         Probability with which the policy that recorded the data chose the action, in (0, 1]; a density, above 0, if
-        actions are floats. May be NaN on horizon rows.
+        actions are floats. NaN on horizon rows, whatever is given there.
     feature_names : sequence of n str, optional
 
     Attributes
