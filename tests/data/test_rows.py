@@ -316,7 +316,7 @@ def told(**columns):
 
 def test_the_remedy_for_expected_successors():
     """Traces need coefficients; ratios beside expected successors would count the target policy twice."""
-    assert "pass `trace_coefficient`, such as min(1, ratio), or use lstd.ope.LSTDQ" in told()
+    assert "pass `trace_coefficient`, such as min(1, ratio), in place of any `importance_ratio`, or use" in told()
     assert "pass `trace_coefficient`" in told(importance_ratio=[2.0, 1.0, 1.0])
     assert not told(trace_coefficient=[0.5, 1.0, 0.0])
     both = told(trace_coefficient=[0.5, 1.0, 0.0], importance_ratio=[2.0, 1.0, 1.0])
@@ -325,6 +325,28 @@ def test_the_remedy_for_expected_successors():
     assert breaks(one_step, lmbda=0.0) == 1
     assert breaks(transitions([0, 2, 4], importance_ratio=[2.0, 1.0, 1.0]), lmbda=0.0) is None  # not known to be rows
     assert breaks(transitions(episode=[7] * 8, importance_ratio=[2.0] * 8), lmbda=0.0) is None
+
+
+@pytest.mark.parametrize("form", [np.asarray, sparse.csr_array])
+def test_ratios_beside_mixed_successors_are_told_without_episodes(form):
+    """One-hot pairs, and successors that a policy expects: more entries than any row has."""
+    random = np.random.default_rng(0)
+    pairs, policy = np.eye(6)[random.integers(6, size=60)], random.dirichlet(np.ones(6), size=60)
+
+    def mixed(after, **columns):
+        rows = check_rows(form(pairs), np.zeros(60), gamma=0.9, X_next=form(after), **columns)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            return warn_of_breaks(rows, 0.0) and "Most rows of `X_next` .* leave the ratio out", caught
+
+    ratios = {"importance_ratio": random.uniform(0.5, 2.0, 60)}
+    pattern, caught = mixed(policy, **ratios)
+    assert re.match(pattern, str(caught[0].message))
+    assert mixed(policy, **ratios | {"terminated": np.arange(60) > 30})[0]
+    for after, columns in (
+        (policy, {}), (pairs[::-1], ratios), (policy, ratios | {"terminated": np.arange(60) > 9}),
+    ):  # fmt: skip
+        assert mixed(after, **columns) == (False, [])
 
 
 def test_rounding_is_no_break():

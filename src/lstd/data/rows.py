@@ -25,6 +25,12 @@ from lstd.errors import warn as give_warning
 
 Array = NDArray[np.float64]
 
+_MIXED = "Most rows of `X_next` have more entries other than zero than any row of `X`"
+_COUNTED_TWICE = (
+    ", and rows have an `importance_ratio`. If `X_next` holds expected successors under the target policy, leave the "
+    "ratio out: it would count that policy twice. Use it only in `trace_coefficient`, as lstd.ope.LSTDQ does."
+)
+_ROWS_COUNTED, _FEWEST_COUNTED = 2**12, 20  # rows of which entries are counted: the first ones, and the fewest
 ENTRIES_COMPARED = 2**17  # features compared at a time, about one MiB
 _SAME = 1e-9  # relative difference between equal features that were computed in another order of summation
 
@@ -146,11 +152,15 @@ def warn_of_breaks(rows: Rows, lmbda: float, before: Array | None = None) -> boo
     """Warn if a trace connects two rows of which the second is not the successor of the first; return whether it does.
 
     `before` is the successor, by `X_next`, of the row before these, if its episode continues. With `lmbda=0` there are
-    no traces, and trace coefficients say where they end. In both cases, ratios with such successors get a warning.
+    no traces, and trace coefficients say where they end. In both cases, ratios with such successors get a warning;
+    without episode ids, successors that mix features as no row does.
     """
     if rows.X_next is None or not len(rows):
         return False
     traced = traces_run_on(rows, lmbda)
+    if not traced and rows.ratios_given and _are_mixed(rows):
+        give_warning(_MIXED + _COUNTED_TWICE, BrokenEpisodeWarning)
+        return True
     if not (traced or (rows.ratios_given and rows.first_episode is not None)):
         return False
     row = (
@@ -175,18 +185,26 @@ def warn_of_break(row: str, ratios: bool = False) -> None:
     """Warn that `row` is not the successor of the row before it, if only because of `ratios`."""
     found = f"{row} is not the successor that `X_next` gives for the row before it, in the same episode"
     if ratios:
-        remedy = (
-            ", and rows have an `importance_ratio`. If `X_next` holds expected successors under the target policy, "
-            "leave the ratio out: it would count that policy twice. Use it only in `trace_coefficient`, as "
-            "lstd.ope.LSTDQ does. Give transitions that do not follow one another different ids in `episode`."
-        )
+        remedy = f"{_COUNTED_TWICE} Give transitions that do not follow one another different ids in `episode`."
     else:
         remedy = (
             ". The trace continues, because rows are taken in time order. If `X_next` holds expected successors, as "
-            "for action values, pass `trace_coefficient`, such as min(1, ratio), or use lstd.ope.LSTDQ. Give "
-            "transitions that do not follow one another different ids in `episode`, or use lmbda=0."
+            "for action values, pass `trace_coefficient`, such as min(1, ratio), in place of any `importance_ratio`, "
+            "or use lstd.ope.LSTDQ. Give transitions that do not follow one another different ids in `episode`, or "
+            "use lmbda=0."
         )
     give_warning(found + remedy, BrokenEpisodeWarning)
+
+
+def _are_mixed(rows: Rows) -> bool:
+    """Whether most successors have more entries other than zero than any row, as expected ones of one-hot actions do.
+
+    Observed successors are rows like others. With dense features, or a policy that takes one action, it does not show.
+    """
+    first = slice(0, _ROWS_COUNTED)
+    X, X_next = ((phi[first] != 0.0).sum(axis=1) for phi in (rows.X, rows.X_next))
+    of_inner = X_next[~rows.terminated[first]]
+    return len(of_inner) >= _FEWEST_COUNTED and bool(np.mean(of_inner > X.max()) > 0.5)
 
 
 def first_break(rows: Rows) -> int | None:

@@ -188,7 +188,8 @@ class LSTD(Predictor):
         MissingTerminationWarning
             When `episode` is given without `terminated`: the episodes are taken as truncated.
         BrokenEpisodeWarning
-            When a row is not the successor that `X_next` gives for the row before it.
+            When a row is not the successor that `X_next` gives for the row before it; or when rows have importance
+            ratios beside successors that look like expected ones, of more entries other than zero than any row.
         RidgeWarning
             When halving `alpha` moves the predictions by more than half of their size, or, with an intercept, of their
             spread: the ridge term decides them.
