@@ -13,7 +13,7 @@ RecursiveLSTD, TD, TrueOnlineTD
 Trajectories
     Rows of the data contract from tables, Gymnasium environments and Minari datasets.
 load
-    Whatever `save` wrote: an LSTD, an LSTDCV or LSTDStatistics.
+    Whatever `save` wrote: an LSTD, an LSTDCV, an LSTDQ or LSTDStatistics.
 inference, metrics, report
     Intervals and checks; errors against exact values; figures and pages.
 ope
@@ -33,10 +33,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from lstd.distributed.fit_chunks import fit_chunks
-    from lstd.estimators.loading import load
     from lstd.estimators.lstd import LSTD
     from lstd.estimators.lstd_cv import LSTDCV
     from lstd.online import TD, RecursiveLSTD, TrueOnlineTD
+    from lstd.ope.saved_models import load
     from lstd.statistics.merging import LSTDStatistics
     from lstd.tables.fit_tables import fit_tables
     from lstd.trajectories import Trajectories
@@ -67,7 +67,7 @@ _HOMES = {
     "TrueOnlineTD": "lstd.online",
     "fit_chunks": "lstd.distributed.fit_chunks",
     "fit_tables": "lstd.tables.fit_tables",
-    "load": "lstd.estimators.loading",
+    "load": "lstd.ope.saved_models",
 }
 
 

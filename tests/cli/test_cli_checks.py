@@ -7,8 +7,8 @@ import pyarrow as pa
 import pyarrow.csv
 import pytest
 
+from lstd import load
 from lstd.cli.app import run
-from lstd.estimators.loading import load
 
 COLUMNS = ["--reward", "reward", "--episode", "id", "--terminated", "end", "--gamma", "0"]
 

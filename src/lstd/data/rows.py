@@ -202,7 +202,8 @@ def _are_mixed(rows: Rows) -> bool:
     Observed successors are rows like others. With dense features, or a policy that takes one action, it does not show.
     """
     first = slice(0, _ROWS_COUNTED)
-    X, X_next = ((phi[first] != 0.0).sum(axis=1) for phi in (rows.X, rows.X_next))
+    both: tuple[Features, Features] = (rows.X, rows.X_next)
+    X, X_next = ((phi[first] != 0.0).sum(axis=1) for phi in both)
     of_inner = X_next[~rows.terminated[first]]
     return len(of_inner) >= _FEWEST_COUNTED and bool(np.mean(of_inner > X.max()) > 0.5)
 

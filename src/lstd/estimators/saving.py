@@ -32,6 +32,11 @@ _GONE = (
 
 def write_model(model: Model, path: str | os.PathLike[str]) -> None:
     """Write a model to a file; see :meth:`lstd.LSTD.save`."""
+    write(path, "model", *pack_model(model))
+
+
+def pack_model(model: Model) -> tuple[dict[str, Any], dict[str, Array]]:
+    """Return the document and the arrays of a model's file."""
     document, arrays = pack(model.statistics)
     no_intervals = model.no_intervals
     content: dict[str, Any] = {
@@ -53,7 +58,7 @@ def write_model(model: Model, path: str | os.PathLike[str]) -> None:
         choice = {name: value for name, value in vars(model.selection).items() if name != "results"}
         content["selection"] = choice | {"results": [*model.selection.results]}
         arrays |= {f"results_{name}": values for name, values in model.selection.results.items()}
-    write(path, "model", content, arrays)
+    return content, arrays
 
 
 def read_model(path: str | os.PathLike[str]) -> Model:
@@ -97,7 +102,7 @@ def _influence(arrays: Mapping[str, Array], m: int, n: int, intercept: bool, mar
     shares = arrays["influence_shares"]
     return Influence(
         finite(shaped(arrays["influence_vectors"], len(shares), m, n)), finite(shaped(arrays["influence_shift"], m, n)),
-        finite(shaped(shares, len(shares))), intercept, np.array(marks, dtype=np.uint64).reshape(len(shares), 2),
+        finite(shaped(shares, len(shares))), intercept, np.array(marks, dtype=np.uint64).reshape(len(shares), 3),
     )  # fmt: skip
 
 

@@ -24,7 +24,7 @@ from lstd.io.files import checked_path, json_bytes, reason, replacing
 Array = NDArray[np.float64]
 T = TypeVar("T")
 
-VERSION = 7
+VERSION = 8
 _DOCUMENT = "document.json"
 _PREFIX = b"sha256:"
 SEAL = len(_PREFIX) + 2 * hashlib.sha256().digest_size

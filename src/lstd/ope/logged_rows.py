@@ -116,16 +116,16 @@ class LoggedRows:
         dual_weights(states, self.full, self.codes, weights, ones, self.begins, self.rows.discount, c, lmbda, g)
         return g if self.rows.weights is None else g * self.rows.weights[self.full]
 
-    def unlogged_share(self, unseen: NDArray[np.bool_], initial: tuple[Features, Array] | None = None) -> float:
-        """Compute the share of pairs under the target policy with a feature among those that are zero in logged pairs.
+    def unlogged(self, unseen: NDArray[np.bool_]) -> tuple[float, float]:
+        """Count the pairs under the target policy, over successors, with a feature that is zero in all logged pairs.
 
-        The pairs are those of successors and, if given, of initial states with their probabilities.
+        Return it and the number of all pairs. `unseen` (k,) are these features.
         """
-        if not unseen.any():
-            return 0.0
-        pairs = [(self.next_states(), self.successors), *([] if initial is None else [initial])]
-        unlogged = sum(float((P * self.features.touching(X, unseen)).sum()) for X, P in pairs)
-        return unlogged / (sum(float(P.sum()) for _, P in pairs) or 1.0)
+        found, size = 0.0, max(1, ENTRIES_AT_ONCE // self.width)
+        for first in range(0, len(self.full) if unseen.any() else 0, size):
+            part = slice(first, first + size)
+            found += float((self.successors[part] * self.features.touching(self.next_states(part), unseen)).sum())
+        return found, float(self.successors.sum())
 
 
 def logged_rows(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any, Self
 
 import numpy as np
@@ -15,11 +16,14 @@ from lstd.data.feature_matrix import Features, check_features
 from lstd.data.settings import ALPHA, GAMMA, VARIANT, Settings
 from lstd.errors import InvalidInputError
 from lstd.estimators.lstd import LSTD
-from lstd.estimators.model import model_of
+from lstd.estimators.model import Model, model_of
 from lstd.estimators.validation import checked_features, checked_rows
+from lstd.io.archive import read, write
+from lstd.ope.action_value_files import KIND, pack_action_values, unpack_action_values
 from lstd.ope.logged_rows import LoggedRows, logged_rows
 from lstd.ope.pair_rows import pair_rows
 from lstd.ope.policies import probabilities_of
+from lstd.ope.state_action_features import StateActionFeatures
 from lstd.ope.trace_coefficients import TRACES
 from lstd.statistics.blocks import no_blocks
 from lstd.statistics.summing import check_weighted
@@ -175,10 +179,11 @@ class LSTDQ(BaseEstimator):  # type: ignore[misc]
         )  # fmt: skip
         unfitted = LSTD(self.gamma, self.lmbda, self.alpha, self.variant, self.fit_intercept, self.n_blocks)
         model = _fitted(unfitted, logged, settings)
-        self.lstd_ = model
-        self.features_, self.logged_ = logged.features, logged
+        unlogged = logged.unlogged(model.model_.unseen)
+        self.lstd_, self.unlogged_ = model, unlogged
+        self.features_ = logged.features
+        self.logged_: LoggedRows | None = logged
         self.target_policy_ = target_policy if callable(target_policy) else None
-        self.unlogged_share_ = logged.unlogged_share(model.model_.unseen)
         self.__dict__.pop("feature_names_in_", None)
         self.__dict__.update(vars(names))
         return self
@@ -227,10 +232,71 @@ class LSTDQ(BaseEstimator):  # type: ignore[misc]
         policy = self.target_policy_ if target_policy is None else target_policy
         if policy is None:
             raise InvalidInputError(
-                "`target_policy` must be given for a model that was fitted with an array of probabilities: those of "
-                "all actions in these states."
+                "`target_policy` must be given for a model that was fitted with an array of probabilities, or loaded "
+                "from a file: the probabilities of all actions in these states."
             )
         return probabilities_of(policy, X, self.features_.n_actions)
+
+    def first_states(self, target_policy: Any = None) -> tuple[Features, Array]:
+        """Return the first state of each episode, (m, n), and the probabilities of actions there, (m, n_actions)."""
+        logged = self.logged_
+        if logged is None:
+            X, P = self.initial_
+            return X, P if target_policy is None else self.policy_at(X, target_policy)
+        first = logged.full[logged.begins]
+        X = logged.rows.X[first]
+        if target_policy is None and logged.policy is not None:
+            return X, logged.policy[first]
+        return X, self.policy_at(X, target_policy)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write to a file, whole or not at all; replaces an existing file. The file contains nothing executable.
+
+        It keeps the first state of each episode and the target policy there, but no other rows, and no target policy
+        that is a function: give `target_policy` to a loaded model for other states. :func:`policy_value` of it has no
+        dual weights and no effective sample size.
+
+        Parameters
+        ----------
+        path : path-like
+
+        Raises
+        ------
+        InvalidInputError
+            When `features` has a function, or labels that are neither numbers nor text.
+        OutputError
+            When the file could not be written.
+        """
+        check_is_fitted(self, "lstd_")
+        names = vars(self).get("feature_names_in_")
+        write(path, KIND, *pack_action_values(
+            self.lstd_.model_, self.features_, self.first_states(), trace=self.trace, unlogged=self.unlogged_,
+            names=None if names is None else names.tolist(),
+        ))  # fmt: skip
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """Read a file that :meth:`save` wrote; see :func:`lstd.load`."""
+        return cls.of_parts(**read(path, {KIND: unpack_action_values}))
+
+    @classmethod
+    def of_parts(cls, model: Model, features: StateActionFeatures, trace: str, **parts: Any) -> Self:
+        """Return the estimator of what a file held, as :func:`unpack_action_values` returns it."""
+        lstd = LSTD.of_model(model)
+        estimator = cls(trace=trace, features=features, **lstd.get_params())
+        estimator.lstd_, estimator.features_, estimator.logged_ = lstd, features, None
+        estimator.target_policy_, estimator.initial_ = None, parts["initial"]
+        estimator.unlogged_, estimator.n_features_in_ = parts["unlogged"], parts["n_features"]
+        if parts["names"] is not None:
+            estimator.feature_names_in_ = np.array(parts["names"], dtype=object)
+        return estimator
+
+    @property
+    def unlogged_share_(self) -> float:
+        """Share of the pairs under the target policy, over successors, that contain a feature no logged pair has."""
+        check_is_fitted(self, "lstd_")
+        unlogged, pairs = self.unlogged_
+        return unlogged / (pairs or 1.0)
 
     @property
     def coef_(self) -> Array:

@@ -214,16 +214,10 @@ def contributions(model: Any, initial_states: Any, target_policy: Any, weights: 
 
 def _initial(model: LSTDQ, states: Any, target_policy: Any) -> tuple[Features, Array]:
     """Return initial states and the probabilities of actions there."""
-    coef = model.coef_  # raises if the model is not fitted
-    if states is not None:
-        X = checked_features(model, states)
-        return X, model.policy_at(X, target_policy)
-    logged = model.logged_
-    first = logged.full[logged.begins]
-    X = logged.rows.X[first]
-    if target_policy is None and logged.policy is not None:
-        return X, logged.policy[first]
-    assert coef is not None
+    check_is_fitted(model, "lstd_")
+    if states is None:
+        return model.first_states(target_policy)
+    X = checked_features(model, states)
     return X, model.policy_at(X, target_policy)
 
 
@@ -240,13 +234,12 @@ def _states(model: Predictor, states: Any, target_policy: Any) -> Features:
 
 def _blocks_of(fitted: Model, m: int, sample: str) -> tuple[str, NDArray[np.intp] | None]:
     """Return how initial states count, and the block of each, (m,), if they began the episodes of the data."""
-    until = [s.n_episodes for s in (*fitted.blocks.prefixes, fitted.statistics)]
-    known = len(until) == len(fitted.influence.shares)
+    until = np.cumsum(fitted.influence.marks[:, 2].astype(np.intp))
     if sample == "auto":
-        sample = "fixed" if m == 1 else "episodes" if m == until[-1] and known else "independent"
+        sample = "fixed" if m == 1 else "episodes" if m == until[-1] else "independent"
     if sample != "episodes":
         return sample, None
-    if m != until[-1] or not known:
+    if m != until[-1]:
         raise InvalidInputError(
             f'With sample="episodes", `initial_states` must have one row for each of the {until[-1]} episodes of the '
             f'fit; got {m}. Use sample="independent", or "fixed".'
@@ -261,6 +254,12 @@ def _coverage(
     s = fitted.statistics
     if initial is None:
         return float(s.sample.size[0]) if s.sample is not None and s.sample.off_policy else None, None, None
+    (unlogged, pairs), (X, P) = model.unlogged_, initial
+    if fitted.unseen.any():
+        unlogged += float((P * model.features_.touching(X, fitted.unseen)).sum())
+    share = unlogged / (pairs + float(P.sum()))
+    if model.logged_ is None:
+        return None, share, None
     A = s.matrix(fitted.settings.variant)
     has_ones = fitted.settings.fit_intercept
     A = without_rounding(A, s.total_weight) if has_ones else A
@@ -270,4 +269,4 @@ def _coverage(
     g = model.logged_.dual_weights(omega[: len(found.phi)], ones, s.lmbda)
     squares = float(g @ g)
     size = float(g.sum() ** 2 / squares) if squares else 0.0
-    return size, model.logged_.unlogged_share(fitted.unseen, initial), g
+    return size, share, g

@@ -137,9 +137,9 @@ class Blocks:
 
     @property
     def marks(self) -> NDArray[np.uint64]:
-        """Number of rows and fingerprint of each block, which identify its rows, shape (n_blocks, 2)."""
-        until = np.array([(s.n_rows, s.mark) for s in (*self.prefixes, self.total)], dtype=np.uint64)
-        return np.diff(until, axis=0, prepend=np.zeros((1, 2), np.uint64))
+        """Number of rows, fingerprint, and number of episodes begun, which identify each block, shape (n_blocks, 3)."""
+        until = np.array([(s.n_rows, s.mark, s.n_episodes) for s in (*self.prefixes, self.total)], dtype=np.uint64)
+        return np.diff(until, axis=0, prepend=np.zeros((1, 3), np.uint64))
 
     @property
     def layout(self) -> Layout:

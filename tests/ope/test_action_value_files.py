@@ -1,0 +1,111 @@
+"""Action values in files: the same values, intervals and shares after loading."""
+
+import numpy as np
+import pytest
+from scipy import sparse
+from sklearn.exceptions import NotFittedError
+
+import lstd
+from logged_actions import PROCESS, logged
+from lstd.errors import InvalidInputError
+from lstd.io.archive import write
+from lstd.ope import LSTDQ, EpsilonGreedy, StateActionFeatures, policy_value
+from lstd.ope.action_value_files import KIND, pack_action_values
+
+COMPARED = ("value", "lower", "upper", "standard_error", "degrees_of_freedom", "flagged", "sample", "unlogged_share")
+
+
+def same_values(one, two, **arguments):
+    one, two = policy_value(one, **arguments), policy_value(two, **arguments)
+    assert [getattr(one, name) for name in COMPARED] == [getattr(two, name) for name in COMPARED]
+
+
+@pytest.mark.parametrize("kind", ["array", "sparse", "function", "successors", "labels"])
+def test_a_loaded_model_is_that_saved(kind, tmp_path):
+    data, states = PROCESS.simulate(12, 5, 1), np.eye(4)[:3]
+    options = {}
+    if kind == "sparse":
+        data["X"] = sparse.csr_array(data["X"])
+    elif kind == "function":
+        data["target_policy"] = EpsilonGreedy(lambda X: X @ PROCESS.r, 0.1)
+    elif kind == "successors":
+        data |= {"y": np.nan_to_num(data["y"]), "X_next": data["X"], "target_policy": lambda X: X @ PROCESS.pi}
+        del data["behavior_probability"]
+    elif kind == "labels":
+        names = np.array(["wait", "treat", "operate"])
+        data["actions"], options["features"] = names[data["actions"]], StateActionFeatures(names)
+    lmbda = 0.0 if kind == "successors" else 0.5
+    model = LSTDQ(0.9, lmbda, alpha=0.3, **options).fit(**data)
+    model.save(tmp_path / "model")
+    again = lstd.load(tmp_path / "model")
+    np.testing.assert_array_equal(again.action_values(states), model.action_values(states))
+    actions = model.features_.labels[[2, 0, 1]]
+    np.testing.assert_array_equal(again.predict(states, actions), model.predict(states, actions))
+    np.testing.assert_array_equal(
+        again.state_values(states, PROCESS.pi[:3]), model.state_values(states, PROCESS.pi[:3])
+    )
+    same_values(model, again)
+    for sample in ("auto", "independent", "fixed"):
+        same_values(model, again, initial_states=states, target_policy=PROCESS.pi[:3], sample=sample)
+    assert again.unlogged_share_ == model.unlogged_share_
+    assert policy_value(again).effective_sample_size is None
+    assert (again.gamma, again.lmbda, again.trace, again.alpha) == (0.9, lmbda, "retrace", 0.3)
+    assert again.fit(**data).coef_.tolist() == model.coef_.tolist()
+    with pytest.raises(InvalidInputError, match="or loaded from a file"):
+        LSTDQ.load(tmp_path / "model").state_values(states)
+
+
+def test_names_of_columns_are_kept(tmp_path):
+    pandas = pytest.importorskip("pandas")
+    data = logged()
+    frame = pandas.DataFrame(data["X"], columns=["u", "v", "w"])
+    model = LSTDQ(0.9).fit(**data | {"X": frame})
+    model.save(tmp_path / "model")
+    again = lstd.load(tmp_path / "model")
+    assert again.feature_names_in_.tolist() == ["u", "v", "w"]
+    np.testing.assert_array_equal(again.action_values(frame[["w", "u", "v"]]), model.action_values(frame))
+
+
+def test_first_states_of_blocks_are_known_to_a_loaded_lstd(tmp_path):
+    data = PROCESS.simulate(12, 5, 1)
+    model = lstd.LSTD(0.9, 0.0).fit(data["X"], data["y"], episode=data["episode"], terminated=data["terminated"])
+    model.save(tmp_path / "model")
+    first = data["X"][np.flatnonzero(np.diff(data["episode"], prepend=-1))]
+    same_values(model, lstd.load(tmp_path / "model"), initial_states=first, sample="episodes")
+
+
+def test_what_a_file_cannot_hold_is_refused(tmp_path):
+    data = logged()
+    with pytest.raises(NotFittedError):
+        LSTDQ().save(tmp_path / "model")
+    function = LSTDQ(0.9, features=lambda X, actions: X * actions[:, np.newaxis]).fit(**data)
+    with pytest.raises(InvalidInputError, match=r"`features` must be without a function .* Save `lstd_`"):
+        function.save(tmp_path / "model")
+    labels = np.array(["a", 1, 2.5], dtype=object)
+    mixed = LSTDQ(0.9, features=StateActionFeatures(labels)).fit(**data | {"actions": labels[data["actions"]]})
+    with pytest.raises(InvalidInputError, match="labels of one type"):
+        mixed.save(tmp_path / "model")
+    assert not list(tmp_path.iterdir())
+
+
+def test_files_of_other_models_and_content_are_refused(tmp_path):
+    model = LSTDQ(0.9).fit(**logged())
+    model.save(tmp_path / "values")
+    model.lstd_.save(tmp_path / "pairs")
+    with pytest.raises(InvalidInputError, match="format 'lstd model'; it is of format 'lstd model of action values'"):
+        lstd.LSTD.load(tmp_path / "values")
+    with pytest.raises(InvalidInputError, match="must be a file of format 'lstd model of action values'"):
+        LSTDQ.load(tmp_path / "pairs")
+    packed = model.lstd_.model_, model.features_, model.first_states()
+    about = {"trace": "retrace", "unlogged": (0.0, 1.0), "names": None}
+    X, P = packed[2]
+    for wrong in (
+        {"trace": "q"}, {"names": ["u"]}, {"unlogged": (None, 1.0)}, {"labels": [0, 1]}, {"labels": [0, 1, 1]},
+        {"n_features": 2}, {"initial_policy": P[:1]}, {"initial_policy": np.nan * P}, {"initial_states": X[:, :1]},
+    ):  # fmt: skip
+        document, arrays = pack_action_values(*packed, **about)
+        goal = arrays if next(iter(wrong)) in arrays else document[KIND]
+        goal.update(wrong)
+        write(tmp_path / "wrong", KIND, document, arrays)
+        with pytest.raises(InvalidInputError, match="does not hold a model of action values written by lstd"):
+            lstd.load(tmp_path / "wrong")
