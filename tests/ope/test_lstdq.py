@@ -223,6 +223,34 @@ def test_the_greedy_rule_is_a_policy():
     assert LSTDQ(0.9).fit(**data | {"target_policy": greedy}).coef_.shape == (9,)
 
 
+def test_policies_may_be_sparse():
+    data = logged()
+    assert_close(
+        LSTDQ(0.9).fit(**data | {"target_policy": sparse.csr_array(data["target_policy"])}).coef_,
+        LSTDQ(0.9).fit(**data).coef_, "sums",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ([[1.0, 2.0], [np.nan, 0.0]], "must be finite; row 1 has nan for action 0"),
+        ([[], []], r"one value for each row and action; got \(2, 0\)"),
+        ([1.0, 2.0], r"got \(2,\)"),
+    ],
+)
+def test_bad_values_of_the_greedy_rule_are_refused(values, message):
+    with pytest.raises(InvalidInputError, match=message):
+        EpsilonGreedy(lambda X: np.array(values))(np.eye(2))
+
+
+def test_action_values_that_overflow_are_refused():
+    data = logged()
+    model = LSTDQ(0.9).fit(**data | {"y": 1e10 * data["y"]})
+    with pytest.raises(InvalidInputError, match="predictions overflow"):
+        model.action_values(1e300 * data["X"])
+
+
 def test_it_follows_the_conventions_of_scikit_learn():
     model = LSTDQ(0.8, 0.3, "tree_backup", features=StateActionFeatures(3))
     copy = clone(model)

@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from lstd.data.check_rows import PerRow
 from lstd.data.checks import check_choice
-from lstd.data.feature_matrix import Features, check_features
+from lstd.data.feature_matrix import Features, check_features, check_not_overflowed
 from lstd.data.settings import ALPHA, GAMMA, VARIANT, Settings
 from lstd.errors import InvalidInputError
 from lstd.estimators.lstd import LSTD
@@ -212,7 +212,10 @@ class LSTDQ(BaseEstimator):  # type: ignore[misc]
         phi = check_features("X", X)
         if phi.shape[1] != self.n_features_in_:
             raise InvalidInputError(f"`X` must have {self.n_features_in_} features; got {phi.shape[1]}.")
-        return self.features_.action_values(phi, self.coef_) + self.intercept_
+        with np.errstate(over="ignore", invalid="ignore"):
+            values = self.features_.action_values(phi, self.coef_) + self.intercept_
+        check_not_overflowed("X", values)
+        return values
 
     def state_values(self, X: Any, target_policy: Any = None) -> Array:
         """Return the values of states (T, n) under the target policy, an ndarray of shape (T,).

@@ -28,6 +28,7 @@ Array = NDArray[np.float64]
 
 _ENTRIES = 2**18  # of f in a batch, 2 MiB, which stay in the cache until they are multiplied,
 _ROWS_PER_ACTION = 64  # but with so many rows for each action, on average
+_SMALLEST = 1e-290  # entries of f that are far below the rounding of any sum; denormal ones are slow
 _LEAST_SHARE = 2.0**-200  # of a row in a later trace: smaller ones are far below rounding at any scale of the features
 
 
@@ -99,6 +100,7 @@ class PairRows:
             places = np.empty_like(order)
             places[order] = np.arange(len(order))
             states = logged.rows.X, logged.full[whole], *logged.places_after(whole)
+            running[np.abs(running) < _SMALLEST] = 0.0
             forward_rows(*states, codes, logged.successors[whole], *columns, places, running, left, right)
             for a, (start, end) in enumerate(zip([0, *edges[:-1]], edges, strict=True)):
                 if start < end:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from lstd.data.checks import check_real, shown
 from lstd.data.feature_matrix import Features, as_real
@@ -55,8 +56,15 @@ class EpsilonGreedy:
     def best(self, X: Any) -> NDArray[np.bool_]:
         """Return which actions have the largest value, (T, n_actions)."""
         values = as_real("values(X)", (self.values if hasattr(X, "columns") else self._of_arrays)(X))
-        if values.ndim != 2 or not np.isfinite(values).all():
-            raise InvalidInputError(f"`values(X)` must be finite, of shape (T, n_actions); got shape {values.shape}.")
+        if values.ndim != 2 or not values.shape[1]:
+            raise InvalidInputError(f"`values(X)` must have one value for each row and action; got {values.shape}.")
+        bad = ~np.isfinite(values)
+        if bad.any():
+            row, action = np.argwhere(bad)[0].tolist()
+            raise InvalidInputError(
+                f"`values(X)` must be finite; row {row} has {values[row, action]} for action {action}. Correct the "
+                "function, or fit the model to other data."
+            )
         largest = values.max(axis=1, keepdims=True)
         return np.asarray(values >= largest - _SAME * np.abs(values).max(axis=1, keepdims=True))
 
@@ -64,7 +72,8 @@ class EpsilonGreedy:
 def probabilities_of(policy: Any, X: Features, n_actions: int | None, name: str = "target_policy") -> Array:
     """Return the checked probabilities (T, n_actions) of a policy, an array or a callable, in states (T, n)."""
     of = f"{name}(X)" if callable(policy) else name
-    P = as_real(of, policy(X) if callable(policy) else policy)
+    given = policy(X) if callable(policy) else policy
+    P = as_real(of, given.toarray() if sparse.issparse(given) else given)
     if P.ndim != 2 or len(P) != X.shape[0] or P.shape[1] != (n_actions or max(1, P.shape[1])):
         raise InvalidInputError(
             f"`{of}` must have one probability for each row and action, shape ({X.shape[0]}, "
