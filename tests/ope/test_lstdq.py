@@ -358,6 +358,25 @@ def test_bad_actions_are_refused(actions):
         StateActionFeatures(actions)
 
 
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_columns_of_probabilities_are_found_by_the_labels_of_actions(library):
+    frame = pytest.importorskip(library).DataFrame
+    data = {"X": np.ones((4, 1)), "y": [1.0, 2.0, 3.0, 4.0], "actions": ["a", "b", "c", "a"], "terminated": [True] * 4}
+    model = LSTDQ(0.5, 1.0, features=StateActionFeatures(["a", "b", "c"]))
+    mu, pi = np.full((4, 3), [0.5, 0.25, 0.25]), np.full((4, 3), [0.1, 0.2, 0.7])
+    expected = model.fit(**data, behavior_probability=mu, target_policy=pi).state_values([[1.0]], pi[:1])
+
+    def mixed(P):
+        return frame({"c": P[:, 2], "a": P[:, 0], "b": P[:, 1]})
+
+    assert (
+        model.fit(**data, behavior_probability=mixed(mu), target_policy=mixed(pi)).state_values([[1.0]], mixed(pi[:1]))
+        == expected
+    )
+    with pytest.raises(InvalidInputError, match=r"`target_policy` must have a column for each action, \['a', 'b', 'c'"):
+        model.fit(**data, target_policy=frame({"c": pi[:, 2], "b": pi[:, 1], "d": pi[:, 0]}))
+
+
 def test_actions_and_probabilities_of_horizon_rows_are_not_used():
     data = logged(p_end=0.0)
     last = np.isnan(data["y"])

@@ -19,7 +19,7 @@ from lstd.data.feature_matrix import as_real
 from lstd.data.parsing import first_true
 from lstd.errors import InvalidInputError, ProbabilityWarning, warn
 from lstd.metrics import Calibration, calibration
-from lstd.ope.policies import check_probabilities, check_sums, logged_probabilities
+from lstd.ope.policies import by_action, check_probabilities, check_sums, logged_probabilities
 from lstd.ope.state_action_features import StateActionFeatures
 from lstd.trajectories.trajectories import Trajectories
 
@@ -75,13 +75,14 @@ def action_calibration(
     """
     if isinstance(actions, Trajectories):
         actions, behavior_probability = _transitions(actions, behavior_probability)
-    given, P = np.asarray(actions), as_real("behavior_probability", behavior_probability)
+    names = None if labels is None else np.asarray(labels)
+    given, P = np.asarray(actions), by_action("behavior_probability", behavior_probability, names)
     if P.ndim not in (1, 2) or given.shape != P.shape[:1] or not P.size:
         raise InvalidInputError(
             "`behavior_probability` must have one row for each of the `actions`, shape (T,) or (T, n_actions); got "
             f"{P.shape} for actions of shape {given.shape}."
         )
-    if (row := first_true(np.isnan(P).reshape(len(P), -1).any(axis=1))) is not None:
+    if (row := first_true(np.asarray(np.isnan(P).reshape(len(P), -1).any(axis=1)))) is not None:
         raise InvalidInputError(
             f"`behavior_probability` must be known in each row; row {row} has nan. Leave out horizon rows, or pass the "
             "Trajectories instead of `actions`."

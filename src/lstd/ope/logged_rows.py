@@ -15,11 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lstd._kernels.forward_view import dual_weights
-from lstd.data.feature_matrix import Features, as_real
+from lstd.data.feature_matrix import Features
 from lstd.data.horizon_rows import unused_rows, warn_of_unused
 from lstd.data.rows import Rows, warn_of_breaks
 from lstd.errors import InvalidInputError
-from lstd.ope.policies import check_probabilities, check_sums, logged_probabilities, probabilities_of
+from lstd.ope.policies import by_action, check_probabilities, check_sums, logged_probabilities, probabilities_of
 from lstd.ope.state_action_features import Codes, StateActionFeatures
 from lstd.ope.trace_coefficients import trace_coefficients
 
@@ -144,7 +144,7 @@ def logged_rows(
             "of its episode, terminated, or given with `X_next`."
         )
     has_traces = lmbda > 0.0 and trace != "none"
-    known = features.n_actions if isinstance(features, StateActionFeatures) else None
+    known = features.labels if isinstance(features, StateActionFeatures) else None
     P = None
     if rows.X_next is None or has_traces or behavior is not None or not callable(policy):
         P = probabilities_of(policy, rows.X, known)
@@ -154,7 +154,7 @@ def logged_rows(
     numbers = full if rows.order is None else rows.order[full]
     codes = features.codes(_per_row("actions", actions, rows)[full], numbers)
     coefficients = None if lmbda == 0.0 else np.zeros(len(full))
-    logged = None if behavior is None or P is None else _behavior(behavior, rows, full, P[full], codes)
+    logged = None if behavior is None or P is None else _behavior(behavior, rows, full, (P[full], codes), known)
     if has_traces:
         assert P is not None
         warn_of_breaks(rows, lmbda)
@@ -173,7 +173,7 @@ def _features(features: Any, n_actions: int) -> StateActionFeatures:
 
 
 def _in_successors(
-    rows: Rows, full: Places, P: Array | None, policies: tuple[Any, Any], n_actions: int | None
+    rows: Rows, full: Places, P: Array | None, policies: tuple[Any, Any], labels: NDArray[Any] | None
 ) -> Array:
     """Return the probabilities of the target policy in successors, (N, n_actions), zero in terminal ones."""
     if rows.X_next is None:
@@ -187,7 +187,7 @@ def _in_successors(
                 "of the actions in successors. Or pass a function of states as `target_policy`."
             )
         name = "target_policy" if callable(policies[0]) else "target_policy_next"
-        after = probabilities_of(given, rows.X_next, n_actions, name)
+        after = probabilities_of(given, rows.X_next, labels, name)
         after = after.copy() if callable(given) or rows.order is None else after[rows.order]
     after[rows.terminated[full]] = 0.0
     return after
@@ -203,12 +203,14 @@ def _per_row(name: str, values: Any, rows: Rows) -> NDArray[Any]:
     return array if rows.order is None else array[rows.order]
 
 
-def _behavior(behavior: Any, rows: Rows, full: Places, P: Array, codes: Codes) -> Array:
+def _behavior(
+    behavior: Any, rows: Rows, full: Places, taken: tuple[Array, Codes], labels: NDArray[Any] | None
+) -> Array:
     """Return the probabilities with which the actions of transitions were logged, (N,)."""
-    given = as_real("behavior_probability", behavior)
+    given = by_action("behavior_probability", behavior, labels)
     ordered = _per_row("behavior_probability", given, rows)[full]
     numbers = full if rows.order is None else rows.order[full]
     check_probabilities("behavior_probability", ordered, numbers)
     if ordered.ndim == 2:
         check_sums("behavior_probability", ordered, numbers)
-    return logged_probabilities(ordered, P, codes, numbers)
+    return logged_probabilities(ordered, *taken, numbers)

@@ -143,7 +143,8 @@ class LSTDQ(BaseEstimator):  # type: ignore[misc]
             The logged action of each row; ignored in the last row of an episode that did not terminate.
         target_policy : array-like of shape (T, n_actions) or callable
             Probabilities of all actions in each row, last rows included; or a function that returns them for features
-            of states, such as :class:`EpsilonGreedy`. It is called with a dense or sparse array of all columns.
+            of states, such as :class:`EpsilonGreedy`. Columns of a data frame that bear the labels of the actions may
+            be in any order. A function is called with a dense or sparse array of all columns.
         behavior_probability : array-like of shape (T,) or (T, n_actions), optional
             Probability with which the logged action was taken, or those of all actions. With those of all actions, a
             target policy that takes one of probability 0 is refused, whatever `trace` and `lmbda`.
@@ -238,7 +239,7 @@ class LSTDQ(BaseEstimator):  # type: ignore[misc]
                 "`target_policy` must be given for a model that was fitted with an array of probabilities, or loaded "
                 "from a file: the probabilities of all actions in these states."
             )
-        return probabilities_of(policy, X, self.features_.n_actions)
+        return probabilities_of(policy, X, self.features_.labels)
 
     def first_states(self, target_policy: Any = None) -> tuple[Features, Array]:
         """Return the first state of each episode, (m, n), and the probabilities of actions there, (m, n_actions)."""

@@ -69,11 +69,13 @@ class EpsilonGreedy:
         return np.asarray(values >= largest - _SAME * np.abs(values).max(axis=1, keepdims=True))
 
 
-def probabilities_of(policy: Any, X: Features, n_actions: int | None, name: str = "target_policy") -> Array:
-    """Return the checked probabilities (T, n_actions) of a policy, an array or a callable, in states (T, n)."""
-    of = f"{name}(X)" if callable(policy) else name
-    given = policy(X) if callable(policy) else policy
-    P = as_real(of, given.toarray() if sparse.issparse(given) else given)
+def probabilities_of(policy: Any, X: Features, labels: NDArray[Any] | None, name: str = "target_policy") -> Array:
+    """Return the checked probabilities (T, n_actions) of a policy, an array or a callable, in states (T, n).
+
+    `labels` are those of the actions, if known.
+    """
+    of, n_actions = f"{name}(X)" if callable(policy) else name, None if labels is None else len(labels)
+    P = by_action(of, policy(X) if callable(policy) else policy, labels)
     if P.ndim != 2 or len(P) != X.shape[0] or P.shape[1] != (n_actions or max(1, P.shape[1])):
         raise InvalidInputError(
             f"`{of}` must have one probability for each row and action, shape ({X.shape[0]}, "
@@ -82,6 +84,18 @@ def probabilities_of(policy: Any, X: Features, n_actions: int | None, name: str 
     check_probabilities(of, P)
     check_sums(of, P)
     return P
+
+
+def by_action(name: str, values: Any, labels: NDArray[Any] | None) -> Array:
+    """Convert probabilities to an array; columns of a data frame that bear the labels of actions go in their order."""
+    columns, actions = list(getattr(values, "columns", ())), [] if labels is None else labels.tolist()
+    if columns and columns != actions and {*columns} == {*actions}:
+        values = values[actions]
+    elif columns != actions and all(isinstance(one, str) for one in (*columns, *actions)) and columns and actions:
+        raise InvalidInputError(
+            f"`{name}` must have a column for each action, {actions!r:.80}; got {columns!r:.80}. Rename its columns."
+        )
+    return as_real(name, values.toarray() if sparse.issparse(values) else values)
 
 
 def check_probabilities(name: str, P: Array, rows: NDArray[Any] | None = None) -> None:
