@@ -79,7 +79,7 @@ def test_what_a_file_cannot_hold_is_refused(tmp_path):
     with pytest.raises(NotFittedError):
         LSTDQ().save(tmp_path / "model")
     function = LSTDQ(0.9, features=lambda X, actions: X * actions[:, np.newaxis]).fit(**data)
-    with pytest.raises(InvalidInputError, match=r"`features` must be without a function .* Save `lstd_`"):
+    with pytest.raises(InvalidInputError, match=r"`features` must have no function .* Save `lstd_`"):
         function.save(tmp_path / "model")
     labels = np.array(["a", 1, 2.5], dtype=object)
     mixed = LSTDQ(0.9, features=StateActionFeatures(labels)).fit(**data | {"actions": labels[data["actions"]]})

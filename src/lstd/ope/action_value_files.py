@@ -32,14 +32,14 @@ def pack_action_values(
     """
     if features.phi is not None:
         raise InvalidInputError(
-            "`features` must be without a function for a file, which holds nothing executable; got "
+            "`features` must have no function to be saved, as files hold nothing executable; got "
             f"{features.phi!r:.80}. Save `lstd_`, the model of the pairs, and predict from "
             "`features_.transform(X, actions)`."
         )
     if features.labels.dtype.kind not in "biufU":
         raise InvalidInputError(
-            "`features` must have labels of one type for a file, numbers or text; got "
-            f"{features.labels.tolist()!r:.80}. Use their places, 0, 1, …, as actions."
+            "`features` must have labels of one type to be saved, numbers or text; got "
+            f"{features.labels.tolist()!r:.80}. Number the actions 0, 1, …."
         )
     document, arrays = pack_model(model)
     X, P = initial
