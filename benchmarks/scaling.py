@@ -29,10 +29,12 @@ from ratios import Ratio, in_turn, note, run_alone
 
 HOW = """\
 Files: `lstd.fit_tables` on eight Parquet files of 400 MB in all within 64 MB, in fresh processes, after a fit to a
-small file; all models have the same bits. One file of 20 features: `lstd.fit_tables` beside pyarrow, which reads its
-batches in one thread (Parquet); by two jobs beside one (CSV). Chunks: `lstd.fit_chunks` on one warm worker of each,
-which has the data in its memory, beside `from_arrays` and `then` in a loop, BLAS at one thread. Merges: `then` of two
-statistics, beside `from_arrays` of 100 rows, a share of the time of many."""
+small file; all models have the same bits. Two processes: two such fits by one job each at the same time, which share
+nothing but the machine, so two jobs cannot gain more; the seconds are per fit. One file of 20 features:
+`lstd.fit_tables` beside pyarrow, which reads its batches in one thread (Parquet); by two jobs beside one (CSV). Chunks:
+`lstd.fit_chunks` on one warm worker of each, which has the data in its memory, beside `from_arrays` and `then` in a
+loop, BLAS at one thread. Merges: `then` of two statistics, beside `from_arrays` of 100 rows, a share of the time of
+many."""
 FILES_PAGE, PAGE = "out-of-core.md", "cluster-costs.md"
 SETTINGS: dict[str, Any] = {"gamma": 0.99, "lmbda": 0.9}
 FIT: dict[str, Any] = SETTINGS | {"fit_intercept": False, "n_blocks": 0}
@@ -45,23 +47,30 @@ MERGED_ROWS = 100
 def ratios(quick: bool = False) -> Iterator[Ratio]:
     """Files by two jobs, chunks by workers, and merges."""
     for n in out_of_core.FEATURES[:1] if quick else out_of_core.FEATURES:
-        yield _files(n, 1 if quick else MEGABYTES, 1 if quick else 5)
+        yield from _files(n, 1 if quick else MEGABYTES, 1 if quick else 5)
     yield from _one_file(1000 if quick else 1_000_000, 1 if quick else 7)
     for n, n_rows, n_chunks in ((10, 1000, 3),) if quick else CHUNKS:
         yield from _chunks(n, n_rows, n_chunks, 2 if quick else 5)
         yield _merges(n, 2 if quick else 15)
 
 
-def _files(n: int, megabytes: int, pairs: int) -> Ratio:
-    """Two jobs beside one."""
+def _files(n: int, megabytes: int, pairs: int) -> Iterator[Ratio]:
+    """Two jobs beside one, and two processes."""
     note(f"scaling: files of {n} features")
     with tempfile.TemporaryDirectory() as folder:
         out_of_core.make_files(Path(folder), n, megabytes * 2**20)
-        found = [[out_of_core.measure(folder, n_jobs, MEMORY) for n_jobs in (1, 2)] for _ in range(pairs)]
-    if len({each["digest"] for pair in found for each in pair}) > 1:
+        fit = partial(out_of_core.measure, folder, memory=MEMORY)
+        found, at_once = [], []
+        for _ in range(pairs):
+            found.append([fit(n_jobs=1), fit(n_jobs=2)])
+            with ThreadPoolExecutor(2) as pool:  # one thread waits for each process
+                at_once.append([*pool.map(lambda _: fit(n_jobs=1), range(2))])
+    if len({each["digest"] for fits in (*found, *at_once) for each in fits}) > 1:
         raise RuntimeError(f"fit_tables gave models of different bits for n = {n}")
     one, two = ([pair[i]["seconds"] for pair in found] for i in (0, 1))
-    return Ratio(f"`fit_tables`, n = {n}, two jobs beside one", two, one, goal=GOAL, page=FILES_PAGE)
+    yield Ratio(f"`fit_tables`, n = {n}, two jobs beside one", two, one, goal=GOAL, page=FILES_PAGE)
+    per_fit = [sum(each["seconds"] for each in fits) / 4 for fits in at_once]
+    yield Ratio(f"`fit_tables`, n = {n}, two processes at the same time beside one", per_fit, one, page=FILES_PAGE)
 
 
 def _one_file(n_rows: int, pairs: int) -> Iterator[Ratio]:

@@ -5,6 +5,7 @@ python benchmarks/startup.py [--quick]
 
 from __future__ import annotations
 
+import compileall
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,12 +13,14 @@ from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import lstd
 from ratios import Ratio, in_turn, run_alone
 
 HOW = """\
-Fresh processes, from start to end, files in the system's cache and kernels compiled before: `import lstd`, and
-`lstd --help` by the function that the command calls, beside the import of scikit-learn's linear models; `LSTD` fitted
-to 1000 rows of 10 features beside `Ridge` fitted to the same; `lstd fit` of a small table, by the function that the
+Fresh processes, from start to end, files in the system's cache, kernels compiled before and modules to bytecode, as
+after an installation: `import lstd`, and `lstd --help` by the function that the command calls, beside the import of
+scikit-learn's linear models; `LSTD` fitted to 1000 rows of 10 features, and the mere import of `sklearn.base` and
+`numba`, which it needs, beside `Ridge` fitted to the same; `lstd fit` of a small table, by the function that the
 command calls, beside the same `Ridge`."""
 PAGE = ""
 FIT = """
@@ -39,12 +42,15 @@ BESIDE = "import sklearn.linear_model"
 
 def ratios(quick: bool = False) -> Iterator[Ratio]:
     """Time each start beside the import."""
+    compileall.compile_dir(Path(lstd.__file__).parent, quiet=1)
     for name, code in STARTS.items():
         seconds = in_turn(partial(_python, code), partial(_python, BESIDE), 1 if quick else 9)
         yield Ratio(f"{name} beside `{BESIDE}`", *seconds, page=PAGE)
     ridge = partial(_python, FIT.format("sklearn.linear_model", "Ridge"))
     seconds = in_turn(partial(_python, FIT.format("lstd", "LSTD")), ridge, 1 if quick else 9)
     yield Ratio("start to a fitted `LSTD` beside `Ridge`", *seconds, cost=True, goal=0.9, seconds_goal=1.5, page=PAGE)
+    seconds = in_turn(partial(_python, "import sklearn.base, numba"), ridge, 1 if quick else 9)
+    yield Ratio("`import sklearn.base, numba` beside the start to a fitted `Ridge`", *seconds, cost=True, page=PAGE)
     with TemporaryDirectory() as folder:
         table = Path(folder, "table")
         table.with_suffix(".csv").write_text("x,r\n" + "1,2\n" * 1000)
