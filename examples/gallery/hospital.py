@@ -57,9 +57,8 @@ policies["always the best"] = best
 truth = [start @ (policy * chances(policy)).sum(axis=1) / start.sum() for policy in policies.values()]
 
 # %%
-# One model per policy, LSTD(0) on 48 measurements. The ratio of a row says how many times as likely its dose is under
-# the policy as under the doctors. Where doctors rarely give the doses of a policy, the data say little: intervals are
-# wide, and may miss the truth.
+# One model per policy, LSTD(0) with ratios: how many times as likely each dose is as under the doctors. Where doctors
+# rarely give the doses of a policy, the data say little: intervals are wide, and may miss the truth.
 
 state, dose, survived, patient, end = treat(doctors, 1000, seed=1)
 X, y, rows = measurements[state], survived.astype(float), {"episode": patient, "terminated": end}
