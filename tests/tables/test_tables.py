@@ -29,9 +29,10 @@ from lstd.data.parsing import id_key
 from lstd.data.seen_ids import SeenIds
 from lstd.data.settings import Settings
 from lstd.errors import InvalidInputError
-from lstd.tables import readers as files
+from lstd.tables import csv_table as files
 from lstd.tables.arrow_datasets import dataset_tables
 from lstd.tables.fit_stream import fit_stream
+from lstd.tables.readers import open_table
 from lstd.tables.roles import Roles
 from lstd.tables.row_reader import RowReader
 from table_files import episodes, statistics, write
@@ -284,7 +285,7 @@ def test_no_thread_holds_a_python_object_afterwards(tmp_path, monkeypatch, end, 
     content = b"x,y\n" + b"1,2\n" * 200_000 + last
     path = tmp_path / f"a{extension}"
     path.write_bytes(gzip.compress(content, 1) if extension == ".csv.gz" else content)
-    batches = files.open_table(path).batches(["x", "y"])
+    batches = open_table(path).batches(["x", "y"])
     next(batches)
     if end == "early":
         batches.close()
@@ -312,7 +313,7 @@ def test_an_interrupt_leaves_no_python_object_with_threads(tmp_path, monkeypatch
 
     monkeypatch.setattr(files, "RaggedRows", Watched)
     (tmp_path / "a.csv").write_text("x,y\n" + "1,2\n" * 200_000)
-    batches = files.open_table(tmp_path / "a.csv").batches(["x", "y"])
+    batches = open_table(tmp_path / "a.csv").batches(["x", "y"])
     next(batches)
     monkeypatch.setattr(files, "silent_on_undecodable_rows", interrupted)
     with pytest.raises(KeyboardInterrupt) as caught:
@@ -366,7 +367,7 @@ def test_blocks_for_threads_have_the_rows_and_errors_of_one_thread(tmp_path, mon
         path = tmp_path / ("a.csv.gz" if rng.random() < 0.2 else "a.csv")
         path.write_bytes(gzip.compress(content, 1) if path.suffix == ".gz" else content)
         try:
-            table = files.open_table(path)
+            table = open_table(path)
         except InvalidInputError:  # the first line
             continue
         columns = table.names[: int(rng.integers(1, len(table.names) + 1))]

@@ -81,7 +81,7 @@ def check_packages(command: str, package: str) -> None:
 def prepare_tables(command: str) -> None:
     """Check that pyarrow is installed, and keep the handlers of `lstd.cli.interruption` while it reads."""
     check_packages(command, "pyarrow")
-    from lstd.tables.readers import keep_signal_handlers
+    from lstd.tables.csv_table import keep_signal_handlers
 
     keep_signal_handlers()
 

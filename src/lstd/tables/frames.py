@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from lstd.errors import InvalidInputError
-from lstd.tables.readers import Table
+from lstd.tables.table import Table
 
 
 def is_frame(value: Any) -> bool:

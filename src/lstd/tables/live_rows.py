@@ -16,10 +16,10 @@ import pyarrow as pa
 
 from lstd.data.parsing import Fault
 from lstd.errors import InvalidInputError
-from lstd.tables.arrow_parsing import from_texts
-from lstd.tables.readers import Table
+from lstd.tables.column_parsing import from_texts
 from lstd.tables.roles import Roles
 from lstd.tables.row_reader import Chunk, RowReader, Values
+from lstd.tables.table import Table
 from lstd.tables.table_errors import at_row
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from lstd.errors import InvalidInputError
-from lstd.tables.readers import Table
+from lstd.tables.table import Table
 
 _INDEX = re.compile(r"__index_level_\d+__")
 PER_TRANSITION = ("discount", "importance_ratio", "trace_coefficient", "weight")

@@ -16,10 +16,11 @@ from lstd.data.parsing import Fault, Ids, check_finite, check_not_infinite, chec
 from lstd.distributed import memory as shares
 from lstd.distributed.ahead import Ahead
 from lstd.errors import InvalidInputError
-from lstd.tables import arrow_parsing as convert
+from lstd.tables import column_parsing as convert
 from lstd.tables.episodes import Episodes, Marks
-from lstd.tables.readers import Table, TextBlock, equal_parts, open_table
+from lstd.tables.readers import open_table
 from lstd.tables.roles import Roles
+from lstd.tables.table import Table, TextBlock, equal_parts
 from lstd.tables.table_errors import at_row, could_not_be_read, overflow_at
 
 Array = NDArray[np.float64]

@@ -34,9 +34,10 @@ from lstd.data.returns import (
 from lstd.errors import InvalidInputError
 from lstd.estimators.model import Model
 from lstd.tables.predicting import predictions_of
-from lstd.tables.readers import Table, watched
+from lstd.tables.readers import watched
 from lstd.tables.roles import Roles
 from lstd.tables.row_reader import Chunk, RowReader
+from lstd.tables.table import Table
 
 if TYPE_CHECKING:
     from lstd.estimators.cross_validation import OnProgress

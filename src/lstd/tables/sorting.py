@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 from lstd.data.parsing import id_key
 from lstd.distributed.dask_collections import is_future
 from lstd.errors import InvalidInputError
-from lstd.tables import arrow_parsing as convert
+from lstd.tables import column_parsing as convert
 from lstd.tables.frames import FrameTable
-from lstd.tables.readers import Table
 from lstd.tables.roles import Roles
 from lstd.tables.row_reader import RowReader
+from lstd.tables.table import Table
 from lstd.tables.table_errors import at_row
 
 

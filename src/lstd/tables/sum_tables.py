@@ -32,9 +32,10 @@ from lstd.statistics.merging import LSTDStatistics
 from lstd.statistics.names_and_labels import About
 from lstd.statistics.summing import chunk_statistics
 from lstd.tables.frames import FrameTable, is_frame
-from lstd.tables.readers import EXTENSIONS, Table
+from lstd.tables.readers import EXTENSIONS
 from lstd.tables.roles import Roles
 from lstd.tables.row_reader import Chunk, RowReader, chunks_of
+from lstd.tables.table import Table
 from lstd.tables.table_ends import Ends, Following
 
 T = TypeVar("T")

@@ -1,0 +1,73 @@
+"""Parquet files as batches of typed columns, row group by row group."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet
+
+from lstd.errors import InvalidInputError
+from lstd.tables.table import UNREADABLE, Table, equal_parts
+from lstd.tables.table_errors import could_not_be_read
+
+_BUFFER, _BUFFERS = 2**20, 2**23  # bytes of a column, and of all columns together
+_PRE_BUFFERED = 2**25  # bytes of a row group that are worth the time of many small requests
+
+
+class ParquetTable(Table):
+    text = False
+    _pre_buffer = False  # whether the bytes of a row group are read at once and held
+
+    def __init__(self, file: str, size: int) -> None:
+        super().__init__(file, size)
+        self._rows_read = self._n_rows = 0
+        self.names = []
+        with self._open() as parquet:
+            self.names = self.own = list(parquet.schema_arrow.names)
+            about = parquet.metadata
+            self._n_rows = about.num_rows
+            sizes = (about.row_group(group).total_byte_size for group in range(about.num_row_groups))
+            self._pre_buffer = self._pre_buffer or max(sizes, default=0) <= _PRE_BUFFERED
+
+    def done(self) -> float:
+        return self._rows_read / self._n_rows if self._n_rows else 0.0
+
+    def batches(self, columns: Sequence[str], most_rows: int = 2**15) -> Iterator[pa.RecordBatch]:
+        self._rows_read = 0
+        try:
+            with self._open() as parquet:
+                for group in range(parquet.num_row_groups):
+                    yield from self._group(parquet, group, columns, most_rows)
+        except InvalidInputError:
+            raise
+        except UNREADABLE as error:
+            raise could_not_be_read(f"{self.file}, after row {self._rows_read},", error) from error
+
+    def _group(self, parquet: Any, group: int, columns: Sequence[str], most_rows: int) -> Iterator[pa.RecordBatch]:
+        first, n_rows = self._rows_read, parquet.metadata.row_group(group).num_rows
+        try:
+            size = equal_parts(n_rows, most_rows)
+            for pair in parquet.iter_batches(2 * size, [group], list(columns), use_threads=False):
+                ordered = pair if pair.schema.names == columns else pair.select(list(columns))
+                for start in range(0, len(pair), size):
+                    batch = ordered[start : start + size]
+                    self._rows_read += len(batch)
+                    yield batch
+        except UNREADABLE as error:
+            where = f"row group {group + 1} (rows {first + 1} to {first + n_rows})"
+            raise could_not_be_read(f"{self.file}: {where}", error) from error
+        if self._rows_read - first != n_rows:
+            raise could_not_be_read(self.file, f"row group {group + 1} has fewer rows than its metadata says")
+
+    def _open(self) -> Any:
+        # Arrow allocates a buffer for each column that is read.
+        n_bytes = max(2**14, min(_BUFFER, _BUFFERS // max(1, len(self.names))))
+        return pyarrow.parquet.ParquetFile(
+            self._source(), buffer_size=n_bytes, page_checksum_verification=True, pre_buffer=self._pre_buffer
+        )
+
+    def _source(self) -> Any:
+        return pa.OSFile(os.fsencode(self.file), "rb")
