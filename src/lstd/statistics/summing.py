@@ -29,7 +29,7 @@ Statistics = Any  # LSTDStatistics, whose module imports this one
 
 ENTRIES_AT_ONCE = 2**22  # of the rows that one thread sums at a time, 32 MiB
 CHUNK_WORK = 2**24  # products in a chunk's sums, half a millisecond, that are worth a thread's while
-_MERGE_SHARE = 32  # of the work of a chunk of sparse rows to n², which merging takes
+_MERGE_SHARE = 128  # of the work of a chunk of sparse rows to n², which merging takes
 
 
 def totals(
