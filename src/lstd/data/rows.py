@@ -98,8 +98,11 @@ class Rows(Record):
 
     def row(self, features: Features, t: int) -> Array:
         """Return a copy of row t of `X` or `X_next` as float64, with the column of ones, (n,)."""
-        phi = features[t] if isinstance(features, np.ndarray) else rows_of(features, slice(t, t + 1)).toarray()[0]
-        return np.concatenate([phi, np.ones(self.appended)])
+        row = np.ones(self.n_features)
+        row[: features.shape[1]] = (
+            features[t] if isinstance(features, np.ndarray) else rows_of(features, slice(t, t + 1)).toarray()[0]
+        )
+        return row
 
     def split(self, at: Iterable[int]) -> list[Rows]:
         """Split into consecutive chunks, of which one begins with each of the rows `at`.

@@ -229,7 +229,8 @@ class LSTDStatistics(ReadOnly):
         """
         total = cls.empty_like(rows, lmbda)
         if len(rows):
-            *_, total = totals(total, rows, threads=threads)
+            with np.errstate(over="ignore", invalid="ignore"):  # `check_sums` reports overflow
+                *_, total = totals(total, rows, threads=threads)
         check_sums(total, rows)
         return total
 
@@ -342,8 +343,7 @@ class LSTDStatistics(ReadOnly):
         if rows.groups is not None:
             first |= {"n_groups": 1, "first_group": rows.groups[0]}
         begins = self._begins(nothing.changed(**first))
-        with np.errstate(over="ignore", invalid="ignore"):  # `check_sums` reports overflow
-            start = (_closed if begins else _completed)(self)
+        start = (_closed if begins else _completed)(self)
         for name in ("A", "B"):  # new arrays, which nobody else has, may be added to
             getattr(start, name).flags.writeable = getattr(start, name) is not getattr(self, name)
         return summed_until(start._with(about), rows, ends, begins)

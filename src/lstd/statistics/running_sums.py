@@ -103,9 +103,11 @@ class RunningSums:
             self._inner = ~self._cut
             self._inner[-1] = False
 
-    @np.errstate(over="ignore", invalid="ignore")  # the caller checks the sums
     def add_until(self, end: int) -> None:
-        """Add the rows up to `end`, without the boundary term of the last row unless it terminated."""
+        """Add the rows up to `end`, without the boundary term of the last row unless it terminated.
+
+        The caller checks the sums, and ignores warnings of NumPy.
+        """
         if not (isinstance(self.rows.X, np.ndarray) or sparse.issparse(self.rows.X)):
             self._own = self.rows.X.sums(self.rows, self._lmbda)
             return
@@ -172,7 +174,7 @@ class RunningSums:
     def _add_products(self, batch: _Batch) -> None:
         """Add rows of which at least one factor is dense."""
         given, left = self.rows.X_next is not None, _scratch("left", *batch.phi.shape)
-        ends = np.flatnonzero(batch.cut)
+        (ends,) = batch.cut.nonzero()
         if given:  # no row is a horizon row
             batch = batch._replace(cut=np.zeros_like(batch.cut))
         if not isinstance(batch.phi, np.ndarray):
@@ -187,7 +189,7 @@ class RunningSums:
         else:
             right = batch.phi
             if len(ends):
-                self._B = _plus(self._B, -left[ends].T @ right[ends])
+                self._B = _plus_product(self._B, left.take(ends, 0), right.take(ends, 0), -1.0)
                 left[ends] = 0.0
         self._A = _plus_product(self._A, left, right)
 
@@ -328,12 +330,12 @@ def _plus(one: Array, two: Array) -> Array:
     return np.add(one, two, out=one if one.flags.writeable else None)
 
 
-def _plus_product(A: Array, left: Array, right: Array) -> Array:
-    """Return A + leftᵀ right, in the memory of A if it may be written to."""
-    if is_no_sum(A):
+def _plus_product(A: Array, left: Array, right: Array, factor: float = 1.0) -> Array:
+    """Return A + factor leftᵀ right, in the memory of A if it may be written to."""
+    if is_no_sum(A) and factor == 1.0:
         return np.asarray(left.T @ right)
     A = _writable(A)
-    blas.dgemm(1.0, right.T, left.T, 1.0, A.T, trans_b=True, overwrite_c=True)  # in the Fortran order of transposes
+    blas.dgemm(factor, right.T, left.T, 1.0, A.T, trans_b=True, overwrite_c=True)  # in the Fortran order of transposes
     return A
 
 

@@ -37,6 +37,7 @@ def totals(
 ) -> Iterator[Statistics]:
     """Yield the statistics of a stream after each of the chunks of its next rows; not checked by `check_sums`.
 
+    The caller ignores warnings of NumPy, which overflow gives.
     The chunks are cut before each row of `at` too. They, and how they are summed, depend on the rows only, so the
     result does not depend on `threads`.
     """
@@ -60,6 +61,7 @@ def chunk_statistics(
     yield from in_threads(partial(_summed, nothing), rows.split(edges), (threads or blas_threads()) if many else 1)
 
 
+@np.errstate(over="ignore", invalid="ignore")
 def _summed(nothing: Statistics, rows: Rows) -> Statistics:
     (statistics,) = summed_until(nothing, rows, [len(rows)])
     return statistics
