@@ -7,8 +7,8 @@
 Every prediction is made before the rewards that it is for. Its error is that against the discounted sum that came. The
 best fixed rate is the best of all streams of a kind and of a period in hindsight. The rule of the choice was made on
 other seeds, from 1000 on. With `--long`, the weights after so many transitions are compared with those of the batch
-estimator on the last of them. The numbers go to results/forgetting-DATE.json; with `--docs`, the table in
-docs/results/which-estimator.md is made from the newest of these.
+estimator on the last of them. The numbers go to results/forgetting-DATE.json and results/forgetting-long-DATE.json;
+with `--docs`, the texts in docs/results/which-estimator.md are made from the newest of these.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ import datetime
 import sys
 import time
 from collections.abc import Callable
-from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
+import sensor_stream
 from lstd import LSTD, RecursiveLSTD
 from lstd.data.returns import discounted_returns
 from pages import measure_or_write
@@ -51,14 +51,12 @@ class Stream(NamedTuple):
 
 
 def sensor(seed: int) -> Stream:
-    """Simulate the machine of examples/sensor_stream.py, whose cooling wears out after 12 000 of 20 000 readings."""
-    if (folder := str(HERE.parent / "examples")) not in sys.path:
-        sys.path.append(folder)
-    example: Any = import_module("sensor_stream")
-    temperature, vibration = example.simulate(20_001, seed)
-    excess = np.maximum(0.0, temperature - example.LIMIT)
+    """Simulate the machine of sensor_stream.py, whose cooling wears out after 12 000 of 20 000 readings."""
+    temperature, vibration = sensor_stream.simulate(20_001, seed)
+    excess = np.maximum(0.0, temperature - sensor_stream.LIMIT)
     periods = {"before the wear": slice(0, 12_000), "after the wear": slice(12_000, 20_000)}
-    return Stream(example.features_of(temperature, vibration)[:-1], excess[1:], example.GAMMA, periods)
+    phi = sensor_stream.features_of(temperature, vibration)[:-1]
+    return Stream(phi, excess[1:], sensor_stream.GAMMA, periods)
 
 
 def jumps(seed: int, gap: float = 1500.0, size: float = 3.0, n_rows: int = 20_000) -> Stream:
@@ -159,7 +157,7 @@ def table(found: dict[str, Any]) -> list[str]:
     return lines
 
 
-def long_run(n_steps: int, forgetting: float = 0.999, n: int = 5, chunk: int = 100_000) -> None:
+def long_run(n_steps: int, forgetting: float = 0.999, n: int = 5, chunk: int = 100_000) -> dict[str, Any]:
     """Compare the weights after many transitions with the batch estimator on the last 100 000 of them."""
     random = np.random.default_rng(7)
     X, y = random.normal(size=(chunk, n)) + 0.5, random.normal(size=chunk) + 1.0
@@ -171,25 +169,37 @@ def long_run(n_steps: int, forgetting: float = 0.999, n: int = 5, chunk: int = 1
     since = (done - np.arange(n) * rotation // n) % rotation  # transitions since each ridge was restored
     weight = np.append(forgetting ** np.arange(chunk - 2, -1, -1.0), 1.0)
     batch = LSTD(0.9, 0.8, forgetting**since, fit_intercept=False, n_blocks=0).fit(X, y, weight=weight)
-    apart = np.abs(model.weights - batch.coef_).max() / np.abs(batch.coef_).max()
-    print(
-        f"{done:,} transitions, n = {n}, f = {forgetting}: relative distance from the batch weights {apart:.1e}, "
-        f"residual {model.residual():.1e}, repairs {model.n_repairs}, {1e6 * seconds / done:.2f} µs per transition"
-    )
+    return {
+        "steps": n_steps, "n": n, "forgetting": forgetting, "residual": model.residual(), "repairs": model.n_repairs,
+        "apart": float(np.abs(model.weights - batch.coef_).max() / np.abs(batch.coef_).max()),
+        "seconds": seconds, "date": datetime.date.today().isoformat(), "machine": describe_machine(),
+    }  # fmt: skip
+
+
+def sentence(found: dict[str, Any]) -> list[str]:
+    """Say how many digits a long stream kept."""
+    return [
+        f"Printed by `python {SOURCE} --long {found['steps']}` on {found['date']}: after {found['steps']:,} "
+        f"transitions of {found['n']} features with f = {found['forgetting']}, the weights are within "
+        f"{found['apart']:.0e} of the batch estimator's, and the error of the inverse is {found['residual']:.0e}. "
+        f"Repairs of the inverse: {found['repairs']}. "
+        f"One transition took {1e6 * found['seconds'] / found['steps']:.1f} µs."
+    ]
 
 
 def main() -> None:
-    """Measure, print and store; or write the documentation's table."""
+    """Measure, print and store; or write the documentation's texts."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
     parser.add_argument("--streams", type=int, default=10, help="streams of each kind")
     parser.add_argument("--long", type=int, metavar="STEPS", help="compare weights after so many transitions instead")
-    parser.add_argument("--docs", action="store_true", help="write the documentation's table; measure nothing")
-    arguments = parser.parse_args()
+    parser.add_argument("--docs", action="store_true", help="write the documentation's texts; measure nothing")
+    asked = parser.parse_args()
     with threadpool_limits(limits=1):
-        if arguments.long:
-            long_run(arguments.long)
-            return
-        measure_or_write("forgetting", SOURCE, PAGE, lambda: measured(arguments.streams), table, docs=arguments.docs)
+        if not asked.long:
+            measure_or_write("forgetting", SOURCE, PAGE, lambda: measured(asked.streams), table, docs=asked.docs)
+        if asked.long or asked.docs:
+            source = f"{SOURCE} --long"
+            measure_or_write("forgetting-long", source, PAGE, lambda: long_run(asked.long), sentence, docs=asked.docs)
 
 
 if __name__ == "__main__":

@@ -751,53 +751,68 @@ def interval_rows(table, gamma):
 # ---------------------------------------------------------------- changes of a stream
 
 
-def change_levels(errors, length, skipped):
-    """After each block of one-step errors, the height of the highest chart over its limit; see `change_detection`."""
-    cut, sizes, means, roots = [], [], [], []
+def change_levels(errors, gamma, n_features):
+    """After each short block of one-step errors, how high the charts are over their limits; see `change_detection`."""
+    ahead = max(16.0, 1.0 / (1.0 - gamma))
+    length = round(min(ahead, 32.0))
+    slow_length = length * round(5.0 * ahead / length)
+    cut = []
     for error in errors:
-        known = sizes[: len(sizes) // length * length]
-        most = 8.0 * np.mean(known) if known else np.inf
-        cut.append(float(np.clip(error, -most, most)))
-        sizes.append(abs(cut[-1]))
-        if len(cut) % length == 0 and len(cut) > skipped:
-            means.append(np.mean(cut[-length:]))
-            roots.append(np.sqrt(np.mean(sizes[-length:])))
-    scores = [np.clip(normal_scores(means), -3.0, 3.0), np.clip(normal_scores(roots), -5.0, 5.0)]
-    up, down, large = climbs(scores[0]), climbs(-scores[0]), climbs(scores[1])
-    levels = []
-    for j in range(len(means)):
+        known = np.abs(cut[: len(cut) // length * length])
+        cut.append(float(np.clip(error, -8.0 * np.mean(known), 8.0 * np.mean(known))) if known.any() else error)
+    fast = chart_levels(cut, length, 10 * max(n_features, length), 1.0, 8.0, 100, np.inf, (0.5, 0.75))
+    slow = chart_levels(cut, slow_length, 10 * max(n_features, slow_length), 0.5, 7.0, 24, 2.5, (1.0, 1.25))
+    return [max(level, slow[(j + 1) * length // slow_length - 1]) if (j + 1) * length >= slow_length else level
+            for j, level in enumerate(fast)]  # fmt: skip
+
+
+def chart_levels(errors, length, skipped, less, rare, warm, outlying, expected):
+    """After each block of errors, the height of the highest of three sums over its limit; 0 before there are enough."""
+    ends = [end for end in range(length, len(errors) + 1, length) if end > skipped]
+    means = [np.mean(errors[end - length : end]) for end in ends]
+    roots = [np.sqrt(np.mean(np.abs(errors[end - length : end]))) for end in ends]
+    scores = np.clip(normal_scores(means, outlying), -3.0, 3.0), np.clip(normal_scores(roots, outlying), -5.0, 5.0)
+    up, down, large = climbs(scores[0], less), climbs(-scores[0], less), climbs(scores[1], less)
+    levels = [0.0] * (len(errors) // length - len(ends))
+    for j in range(len(ends)):
         of_mean = excesses(up[: j + 1]) + excesses(down[: j + 1])
-        limits = [(8.0 * expected + sum(over)) / (8.0 + len(over)) for expected, over in (
-            (0.5, of_mean), (0.5, of_mean), (0.75, excesses(large[: j + 1])))]  # fmt: skip
-        heights = [chart[j] / (1.5 + 8.0 * m) for chart, m in zip((up, down, large), limits, strict=True)]
-        levels.append(max(heights) if j >= 100 else 0.0)
+        means = [(4.0 * known + sum(over)) / (4.0 + len(over)) for known, over in (
+            (expected[0], of_mean), (expected[0], of_mean), (expected[1], excesses(large[: j + 1])))]  # fmt: skip
+        heights = [chart[j] / (1.5 + rare * m) for chart, m in zip((up, down, large), means, strict=True)]
+        levels.append(max(heights) if j >= warm else 0.0)
     return levels
 
 
-def normal_scores(values):
-    """Each value given the one before: studentised residual of a regression on all earlier pairs, as a normal score."""
-    scores = []
+def normal_scores(values, outlying):
+    """Each value given the one before: studentised residual of a regression on all earlier pairs, as a normal score.
+
+    Later regressions have a residual beyond `outlying` cut to that.
+    """
+    scores, kept = [], []
     for j, value in enumerate(values):
-        x, y = np.array(values[: max(0, j - 1)]), np.array(values[1:j])
+        x, y = np.array(kept[: max(0, j - 1)]), np.array(kept[1:j])
         n = len(y)
         if n < 8:
             scores.append(0.0)
+            kept.append(value)
             continue
         dx, dy = x - x.mean(), y - y.mean()
         slope = dx @ dy / (dx @ dx)
         slope = np.clip(slope - 2.0 * (1.0 - slope) / np.sqrt(n), 0.0, 0.98)
-        here = values[j - 1] - x.mean()
+        here = kept[j - 1] - x.mean()
         spread = np.sum((dy - slope * dx) ** 2) / (n - 2) * (1.0 + 1.0 / n + here**2 / (dx @ dx))
-        t, nu = (value - y.mean() - slope * here) / np.sqrt(spread), n - 2
+        expected = y.mean() + slope * here
+        t, nu = (value - expected) / np.sqrt(spread), n - 2
         scores.append(np.sign(t) * (8 * nu + 1) / (8 * nu + 3) * np.sqrt(nu * np.log1p(t**2 / nu)))
+        kept.append(expected + np.clip(t, -outlying, outlying) * np.sqrt(spread))
     return np.array(scores)
 
 
-def climbs(scores):
-    """A chart: the sum of scores less 1, never below 0."""
+def climbs(scores, less):
+    """A chart: the sum of scores less a reference value, never below 0."""
     heights = [0.0]
     for score in scores:
-        heights.append(max(0.0, heights[-1] + score - 1.0))
+        heights.append(max(0.0, heights[-1] + score - less))
     return heights[1:]
 
 

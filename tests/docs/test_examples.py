@@ -20,7 +20,7 @@ from tolerances import assert_close
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "results" / "which-estimator.md").read_text(encoding="utf-8")
-FOLDERS = {"pendulum": "benchmarks", "customer_value": "benchmarks", "sensor_stream": "examples"}
+SCRIPTS = "pendulum", "customer_value", "sensor_stream"
 SNIPPETS = re.findall(r"```python\n(.*?)```\n\n```text\n(.*?)```", PAGE, re.DOTALL)
 PRINTED = re.findall(r"```text\n(.*?)```", PAGE, re.DOTALL)
 
@@ -42,7 +42,7 @@ LIVE = told(next(block for block in PRINTED if block.startswith("first 10 %")), 
 
 
 def load(name):
-    folder = str(ROOT / FOLDERS[name])
+    folder = str(ROOT / "benchmarks")
     sys.path.insert(0, folder)
     try:
         return importlib.import_module(name)
@@ -325,8 +325,8 @@ def test_page_snippets_print_what_the_page_shows(number):
 
 def test_page_has_its_snippets_commands_and_figures():
     assert len(SNIPPETS) == PAGE.count("```python")
-    for name, folder in FOLDERS.items():
-        assert f"python {folder}/{name}.py" in PAGE
+    for name in SCRIPTS:
+        assert f"python benchmarks/{name}.py" in PAGE
         figure = ROOT / "docs" / "results" / "figures" / f"{name}.png"
         assert figure.stat().st_size < 150_000
         assert f"figures/{name}.png" in PAGE
@@ -352,5 +352,5 @@ def test_page_says_in_words_what_was_printed():
 
 
 def test_examples_are_short():
-    for path in sorted((ROOT / "examples").glob("*.py")):
-        assert len(path.read_text(encoding="utf-8").splitlines()) <= 260, path.name
+    for name in SCRIPTS:
+        assert len((ROOT / "benchmarks" / f"{name}.py").read_text(encoding="utf-8").splitlines()) <= 260, name

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import warnings
 
 import numpy as np
 import pytest
+from scipy.signal import lfilter
 
 import naive
 from lstd import RecursiveLSTD
@@ -38,18 +40,36 @@ def updated(model, X, y, first):
 @pytest.mark.parametrize("episodes", [False, True])
 @pytest.mark.parametrize("gamma", [0.5, 0.97])
 def test_drift_is_that_of_the_definition(gamma, episodes):
-    X, y, ends = rows(5500, episodes=episodes)
-    model = RecursiveLSTD(3, gamma)
-    values = model.partial_fit(X, y, return_predictions=True, **ends)
+    X, y, ends = rows(8000, episodes=episodes)
+    model, stops, values, drifts = RecursiveLSTD(3, gamma), range(5000, 8001, 50), [], []
+    for first, stop in itertools.pairwise([0, *stops]):
+        chunk = {name: each[first:stop] for name, each in ends.items()}
+        values += model.partial_fit(X[first:stop], y[first:stop], return_predictions=True, **chunk).tolist()
+        drifts.append(model.drift_)
     following = np.append(values[1:], 0.0)
     if episodes:
         following[ends["terminated"]] = 0.0
-    errors = y + gamma * following - values
-    length = 16 if gamma == 0.5 else 32
-    levels = naive.change_levels(errors[: len(y) - 1], length, 10 * length)
-    assert len(levels) > 120
-    assert_close(model.drift_, levels[-1], "solve")
-    assert max(levels) < 1.0
+    length, errors = 16 if gamma == 0.5 else 32, y + gamma * following - values
+    levels = naive.change_levels(errors, gamma, 3)
+    known = [stop - 2 + bool(episodes and ends["terminated"][stop - 1]) for stop in stops]
+    assert_close(drifts, [levels[count // length - 1] for count in known], "solve")
+    assert 0.1 < max(drifts) < 1.0
+
+
+def test_errors_that_were_all_zero_do_not_hide_those_that_come_later():
+    X, y, _ = rows(BEFORE + 400, jump=2.0)
+    y[:500] = 0.0
+    with pytest.warns(ChangeWarning):
+        RecursiveLSTD(3, 0.97).partial_fit(X, y)
+
+
+def test_errors_that_are_correlated_do_not_hide_a_jump():
+    random = np.random.default_rng(0)
+    noise = lfilter([np.sqrt(1.0 - 0.95**2)], [1.0, -0.95], random.normal(size=20_000))
+    y = noise + 0.5 * random.normal(size=20_000)
+    model = RecursiveLSTD(1, 0.98).partial_fit(np.ones((15_000, 1)), y[:15_000])
+    with pytest.warns(ChangeWarning, match="higher than predicted"):
+        model.partial_fit(np.ones((5000, 1)), y[15_000:] + 0.6)
 
 
 @pytest.mark.parametrize(("jump", "words"), [(1.5, "higher"), (-1.5, "lower")])

@@ -1,13 +1,15 @@
-"""Chart of the one-step errors of a stream, which tells a change from what the model's own history allows.
+"""Charts of the one-step errors of a stream, which tell a change from what the model's own history allows.
 
 The errors δ_t = r_{t+1} + γ v_{t+1} − v_t, each v predicted before its transition was learned, sum to the error against
 the completed return: G_t − v_t = Σ_k γ^k δ_{t+k}. While neighbouring errors of returns share most of their rewards,
 one-step errors are nearly uncorrelated, and show a change at once.
 
-Errors are cut to a multiple of their mean size, and averaged in blocks. A block's mean, and the square root of its mean
-size, are each regressed on those of the block before. What is left, over its standard deviation, is made a normal score
-z, exact from the first blocks on (Hawkins 1987, self-starting; the approximation to Student's t by Wallace 1959). With
-a reference value K the charts are
+Errors are cut to a multiple of their mean size, and averaged in blocks: short ones for the fast chart, whole numbers of
+these for the slow one, which notices what is small beside the noise of a short block, or shows at rare moments. A
+block's mean, and the square root of its mean size, are each regressed on those of the block before. What is left, over
+its standard deviation, is made a normal score z, exact from the first blocks on (Hawkins 1987, self-starting; the
+approximation to Student's t by Wallace 1959). In the regressions of the slow chart, which has few blocks, values count
+as if their scores were at most OUTLYING, so that a change does not hide itself. With a reference value K, a chart has
 
     S⁺ = max(0, S⁺ + z − K),   S⁻ = max(0, S⁻ − z − K)          of the mean
     S  = max(0, S + z − K)                                      of the size
@@ -21,64 +23,105 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+from numpy.typing import NDArray
+
 from lstd._kernels.compilation import kernel
 
-# Entries of the chart. Of the block: its length (0 for no chart), errors in it, their sum and the sum of their sizes.
-# Of the errors: their number, and their mean size. Blocks so far, and errors before the first. Prediction and reward of
-# the last transition, and whether the next error needs them. The highest chart over its limit. The size at which errors
-# are cut. The charts, and the maxima of their excursions; number and sum of the excesses of those that are over, of the
-# mean and of the size. Two regressions.
-LENGTH, COUNT, SUM, SIZE, ERRORS, SCALE, BLOCKS, SKIPPED, VALUE, REWARD, OPEN, LEVEL, LARGEST_ERROR = range(13)
-UP, DOWN, LARGE, MOST, EXCESS, OVER = 13, 14, 15, 16, 19, 21
-MEAN_OF, SIZE_OF = 23, 31
-N_CHART = 39
+# Entries of a chart. Of the block: its length (0 for no chart), errors in it, their sum and the sum of their sizes. Of
+# the errors: their number, and their mean size. Blocks so far, and errors before the first. The highest of the three
+# sums over its limit, and which it is. In the fast chart alone: prediction and reward of the last transition, whether
+# the next error needs them, and the size at which errors are cut. The sums, and the maxima of their excursions; number
+# and sum of the excesses of those that are over, of the mean and of the size. Two regressions.
+LENGTH, COUNT, SUM, SIZE, ERRORS, SCALE, BLOCKS, SKIPPED, LEVEL, HIGHEST, VALUE, REWARD, OPEN, LARGEST_ERROR = range(14)
+UP, DOWN, LARGE, MOST, EXCESS, OVER = 14, 15, 16, 17, 20, 22
+MEAN_OF, SIZE_OF = 24, 32
+N_CHART = 40
+FAST, SLOW = range(2)
 # Of a regression: number of pairs, means of x and y, sums of squares and products, the last y, whether there is one.
 PAIRS, MEAN_X, MEAN_Y, XX, XY, YY, LAST, HAS_LAST = range(8)
 
-FEWEST, WARM = 8, 100  # blocks with which scores begin, and alarms
+SHORTEST, LONGEST = 16.0, 32.0  # errors in a block of the fast chart; between them 1/(1 − γ)
+SLOWER = 5.0  # times SHORTEST or 1/(1 − γ), errors in a block of the slow chart
+FARTHEST = 10_000.0  # errors taken for 1/(1 − γ) where γ is 1
+FEWEST = 8  # blocks with which scores begin
 CUT = 8.0  # times their mean size, at which errors are cut
 MOST_MEAN, MOST_SIZE = 3.0, 5.0  # largest scores
-K, LOW, RARE = 1.0, 1.5, 8.0
-PRIOR, EXCESS_MEAN, EXCESS_SIZE = 8.0, 0.5, 0.75  # excursions known in advance, and the mean of their excesses
+LOW = 1.5
+PRIOR = 4.0  # excursions known in advance
+# Of the fast and of the slow chart: blocks with which alarms begin; K; RARE; the score beyond which a value is cut in
+# the regression; the mean excess known in advance, of the mean and of the size.
+WARM, K, RARE, OUTLYING = (100.0, 24.0), (1.0, 0.5), (8.0, 7.0), (np.inf, 2.5)
+EXPECTED = ((0.5, 0.75), (1.0, 1.25))
+
+
+def begin(charts: NDArray[np.float64], gamma: float, n_features: int) -> None:
+    """Begin the charts (2, N_CHART) anew."""
+    ahead = 1.0 / max(1.0 - gamma, 1.0 / FARTHEST)
+    charts[:] = 0.0
+    charts[:, LENGTH] = length = round(min(max(SHORTEST, ahead), LONGEST))
+    charts[SLOW, LENGTH] = length * round(SLOWER * max(SHORTEST, ahead) / length)
+    charts[:, SKIPPED] = 10.0 * np.maximum(n_features, charts[:, LENGTH])
+    charts[FAST, LARGEST_ERROR] = np.finfo(np.float64).max
 
 
 @kernel
-def end_block(chart):  # type: ignore[no-untyped-def]
-    """End a block, with COUNT, SUM and SIZE of its errors; return whether it says that the stream has changed."""
+def end_block(charts):  # type: ignore[no-untyped-def]
+    """End a block of the fast chart, with COUNT, SUM and SIZE of its errors; return whether the stream has changed."""
+    fast, slow = charts[FAST], charts[SLOW]
+    for entry in range(COUNT, SIZE + 1):
+        slow[entry] += fast[entry]
+    read_block(fast, FAST)
+    if fast[SCALE] > 0.0:
+        fast[LARGEST_ERROR] = CUT * fast[SCALE]
+    if slow[COUNT] >= slow[LENGTH]:
+        read_block(slow, SLOW)
+    return max(fast[LEVEL], slow[LEVEL]) > 1.0
+
+
+@kernel
+def read_block(chart, which):  # type: ignore[no-untyped-def]
+    """Add a block to a chart."""
     chart[ERRORS] += chart[LENGTH]
     chart[SCALE] += (chart[SIZE] - chart[LENGTH] * chart[SCALE]) / chart[ERRORS]
-    chart[LARGEST_ERROR] = CUT * chart[SCALE]
     mean, size = chart[SUM] / chart[LENGTH], math.sqrt(chart[SIZE] / chart[LENGTH])
     chart[COUNT] = chart[SUM] = chart[SIZE] = 0.0
     if chart[ERRORS] <= chart[SKIPPED]:
-        return False
+        return
     chart[BLOCKS] += 1.0
-    z = min(max(score(mean, chart[MEAN_OF:SIZE_OF]), -MOST_MEAN), MOST_MEAN)
-    w = min(max(score(size, chart[SIZE_OF:N_CHART]), -MOST_SIZE), MOST_SIZE)
-    level = climb(z, UP, 0, EXCESS_MEAN, chart)
-    level = max(level, climb(-z, DOWN, 0, EXCESS_MEAN, chart))
-    level = max(level, climb(w, LARGE, 1, EXCESS_SIZE, chart))
-    chart[LEVEL] = level if chart[BLOCKS] > WARM else 0.0
-    return chart[LEVEL] > 1.0
+    z = min(max(score(mean, OUTLYING[which], chart[MEAN_OF:SIZE_OF]), -MOST_MEAN), MOST_MEAN)
+    w = min(max(score(size, OUTLYING[which], chart[SIZE_OF:N_CHART]), -MOST_SIZE), MOST_SIZE)
+    climb(z, UP, 0, K[which], chart)
+    climb(-z, DOWN, 0, K[which], chart)
+    climb(w, LARGE, 1, K[which], chart)
+    up, down, large = height(UP, 0, which, chart), height(DOWN, 0, which, chart), height(LARGE, 1, which, chart)
+    chart[LEVEL] = max(up, down, large) if chart[BLOCKS] > WARM[which] else 0.0
+    chart[HIGHEST] = LARGE if large > max(up, down) else UP if up > down else DOWN
 
 
 @kernel
-def climb(score, which, kind, expected, chart):  # type: ignore[no-untyped-def]
-    """Move a chart by a score; return its height over its limit."""
-    chart[which] = max(0.0, chart[which] + score - K)
-    most = MOST + which - UP
-    if chart[which] == 0.0:
+def climb(score, at, kind, less, chart):  # type: ignore[no-untyped-def]
+    """Move a sum by a score less the reference value; count its excursion if that is over."""
+    chart[at] = max(0.0, chart[at] + score - less)
+    most = MOST + at - UP
+    if chart[at] == 0.0:
         if chart[most] > LOW:
             chart[EXCESS + kind] += 1.0
             chart[OVER + kind] += chart[most] - LOW
         chart[most] = 0.0
-    chart[most] = max(chart[most], chart[which])
-    return chart[which] / (LOW + RARE * (PRIOR * expected + chart[OVER + kind]) / (PRIOR + chart[EXCESS + kind]))
+    chart[most] = max(chart[most], chart[at])
 
 
 @kernel
-def score(y, pairs):  # type: ignore[no-untyped-def]
-    """Return the normal score of y given the one before, 0 with few pairs; then add it to the regression."""
+def height(at, kind, which, chart):  # type: ignore[no-untyped-def]
+    """Return the height of a sum over its limit."""
+    expected = PRIOR * EXPECTED[which][kind]
+    return chart[at] / (LOW + RARE[which] * (expected + chart[OVER + kind]) / (PRIOR + chart[EXCESS + kind]))
+
+
+@kernel
+def score(y, outlying, pairs):  # type: ignore[no-untyped-def]
+    """Return the normal score of y given the one before, 0 with few pairs; then add y, cut, to the regression."""
     n, z = pairs[PAIRS], 0.0
     if n >= FEWEST:
         # A slope within its error of zero only adds noise.
@@ -88,9 +131,12 @@ def score(y, pairs):  # type: ignore[no-untyped-def]
         if square > 0.0:
             x = pairs[LAST] - pairs[MEAN_X]
             spread = 1.0 + 1.0 / n + (x * x / pairs[XX] if pairs[XX] > 0.0 else 0.0)
-            t = (y - pairs[MEAN_Y] - slope * x) / math.sqrt(square * spread)
+            expected, error = pairs[MEAN_Y] + slope * x, math.sqrt(square * spread)
+            t = (y - expected) / error
             nu = n - 2.0
             z = math.copysign((8.0 * nu + 1.0) / (8.0 * nu + 3.0) * math.sqrt(nu * math.log1p(t * t / nu)), t)
+            if abs(t) > outlying:
+                y = expected + math.copysign(outlying * error, t)
     if pairs[HAS_LAST] == 1.0:
         pairs[PAIRS] = n + 1.0
         dx, dy = pairs[LAST] - pairs[MEAN_X], y - pairs[MEAN_Y]

@@ -50,7 +50,6 @@ from lstd._kernels.change_detection import (
     COUNT,
     LARGEST_ERROR,
     LENGTH,
-    LEVEL,
     N_CHART,
     OPEN,
     REWARD,
@@ -65,10 +64,10 @@ from lstd._kernels.compilation import kernel
 # matrices, then θ of each reward after the first, then b of these. P = INVERSE − Σ_k Q_kᵀR_k over the rows of the first
 # two panels, Aᵀ = SYSTEM − Σ_k Q_kᵀR_k over those of the others. P_NEXT and NEXT_P are products with INVERSE alone;
 # SCALE is the caller's; RIDGE is the diagonal of R, ALPHA what it is restored to. COUNTS are integers in the same
-# memory, as each array among the arguments of a call takes 50 ns. CHART, of three vectors, is that of
+# memory, as each array among the arguments of a call takes 50 ns. CHART, of six vectors, are those of
 # `change_detection`. Vectors after it are scratch.
 Y, WEIGHTS, TRACE, MOMENT, NEXT, P_NEXT, NEXT_P, SCALE, RIDGE, ALPHA, SCALARS, COUNTS, CHART = range(13)
-PHI, P_PHI, PHI_P, CHANGE, LANES = range(16, 21)
+PHI, P_PHI, PHI_P, CHANGE, LANES = range(18, 23)
 N_VECTORS = LANES + 8
 Q_INVERSE, R_INVERSE, Q_SYSTEM, R_SYSTEM = range(4)
 INVERSE, SYSTEM = range(2)
@@ -82,8 +81,8 @@ N_SCALARS = 7  # of the state between transitions
 # transitions in which the ridge of each feature is restored once.
 FEATURES, PANEL, OTHERS, WAITING_INVERSE, WAITING_SYSTEM, AHEAD, UPDATES, CHECK_AT, READING, ROTATION = range(10)
 # The transition from which on a block of the stream may end, 0 for none; with episodes, it ends with one. Episodes that
-# are over, and changes of the stream.
-BLOCK_AT, EPISODES, CHANGES = range(10, 13)
+# are over, and whether the charts say that the stream has changed.
+BLOCK_AT, EPISODES, CHANGED = range(10, 13)
 N_COUNTS = 16  # the others are the caller's
 FAST = 0  # the READING that needs no correction
 GROWN = 100.0  # a read-out that may multiply errors by more than this is corrected
@@ -382,7 +381,7 @@ def add_error(error, state, counts):  # type: ignore[no-untyped-def]
     state[CHART, SIZE] += abs(error)
     state[CHART, COUNT] += 1.0
     if state[CHART, COUNT] >= state[CHART, LENGTH]:
-        counts[CHANGES] += end_block(chart_of(state))
+        counts[CHANGED] = end_block(charts_of(state))
 
 
 @kernel
@@ -401,9 +400,9 @@ def transposed_system(fraction, state, out):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def chart_of(state):  # type: ignore[no-untyped-def]
-    """Return a view of the chart of errors."""
-    return state[CHART:PHI].reshape(-1)[:N_CHART]
+def charts_of(state):  # type: ignore[no-untyped-def]
+    """Return a view of the charts of errors, (2, N_CHART)."""
+    return state[CHART:PHI].reshape(-1)[: 2 * N_CHART].reshape((2, N_CHART))
 
 
 @kernel
@@ -460,7 +459,7 @@ def finish(lost, discount, terminated, state, counts):  # type: ignore[no-untype
     if lost or counts[UPDATES] >= counts[CHECK_AT]:
         return CHECK
     ends = terminated or counts[EPISODES] == 0
-    if state[CHART, LEVEL] > 1.0 or (ends and 0 < counts[BLOCK_AT] <= counts[UPDATES]):
+    if counts[CHANGED] == 1 or (ends and 0 < counts[BLOCK_AT] <= counts[UPDATES]):
         return MARK
     return RESCALE if state[SCALARS, GROWTH] >= RESCALED_AT else DONE
 

@@ -54,7 +54,7 @@ from lstd.statistics.solve import solve
 
 # Counts that follow the counts of the kernels: the transition of the last check, repairs, and transitions between two
 # checks.
-CHECKED_AT, REPAIRS, INTERVAL = range(kernels.CHANGES + 1, kernels.N_COUNTS)
+CHECKED_AT, REPAIRS, INTERVAL = range(kernels.CHANGED + 1, kernels.N_COUNTS)
 CORRECTED, SOLVED = FAST + 1, FAST + 2
 
 # Each update may add the unit roundoff times the condition number to the error of P. Up to FAST_BELOW, the error stays
@@ -217,7 +217,7 @@ class Recursion(OnlinePredictor):
             if fraction != 0.0:
                 code = self._add_boundary_term(fraction)
         self._scalars[kernels.DECAY] = self._scalars[kernels.BOOTSTRAP] = 0.0
-        self._chart[change_detection.OPEN] = 0.0
+        self._charts[:, change_detection.OPEN] = 0.0
         self._counts[kernels.EPISODES] += 1
         due = 0 < self._counts[kernels.BLOCK_AT] <= self._counts[UPDATES]
         return max(code, kernels.MARK) if due else code
@@ -499,26 +499,25 @@ class Recursion(OnlinePredictor):
                 b = np.concatenate([b, self._others[1, :, : self.n_features]])
             self._blocks.add(self.n_updates, transposed, b, episodes)
             counts[kernels.BLOCK_AT] = self._blocks.next_end
-        if self._state[kernels.CHART, change_detection.LEVEL] > 1.0:
-            warn(change_message(self._chart, self.n_updates, vars(self).get("forgetting", 1.0)), ChangeWarning)
-            self._begin_chart(*self._chart[[change_detection.LENGTH, change_detection.SKIPPED]])
+        if counts[kernels.CHANGED]:
+            warn(change_message(self._charts, self.n_updates, vars(self).get("forgetting", 1.0)), ChangeWarning)
+            self._begin_charts()
 
-    def _begin_chart(self, length: float, skipped: float) -> None:
-        """Begin the chart of errors anew, with blocks of this length after this number of errors."""
-        self._chart[:] = 0.0
-        self._chart[[change_detection.LENGTH, change_detection.SKIPPED]] = length, skipped
-        self._chart[change_detection.LARGEST_ERROR] = kernels.HUGE
+    def _begin_charts(self) -> None:
+        """Begin the charts of errors anew."""
+        change_detection.begin(self._charts, vars(self).get("gamma", 1.0), self.n_features)
+        self._counts[kernels.CHANGED] = 0
 
     @property
     def drift_(self) -> float:
         """Size of recent errors, divided by the largest that the stream's own history allows; above 1, a warning."""
-        return float(self._chart[change_detection.LEVEL])
+        return float(self._charts[:, change_detection.LEVEL].max())
 
     @property
-    def _chart(self) -> Array:
-        """View of the chart of errors."""
-        chart: Array = self._state[kernels.CHART : kernels.PHI].reshape(-1)[: change_detection.N_CHART]
-        return chart
+    def _charts(self) -> Array:
+        """View of the charts of errors, (2, entries)."""
+        charts: Array = self._state[kernels.CHART : kernels.PHI].reshape(-1)[: 2 * change_detection.N_CHART]
+        return charts.reshape(2, -1)
 
     def influence(self) -> Influence:
         """Compute the influence of each block of the stream on the weights, of which standard errors are made.
@@ -661,12 +660,12 @@ def rotation(n: int, forgetting: float) -> int:
     return min(max(n, round(effective / 10.0)), max(1, round(effective)))
 
 
-def change_message(chart: Array, n_updates: int, forgetting: Any) -> str:
+def change_message(charts: Array, n_updates: int, forgetting: Any) -> str:
     """Say what has changed, and what to do."""
-    up, down = chart[[change_detection.UP, change_detection.DOWN]].tolist()
-    found = f"rewards {'higher' if up > down else 'lower'} than predicted"
-    if max(up, down) < 2.0 * change_detection.LOW:
-        found = "errors larger than before"
+    highest = charts[charts[:, change_detection.LEVEL].argmax(), change_detection.HIGHEST]
+    found = {
+        change_detection.UP: "rewards higher than predicted", change_detection.DOWN: "rewards lower than predicted",
+    }.get(int(highest), "errors larger than before")  # fmt: skip
     remedy = "Set `forgetting` below 1 (0.999 keeps about the last 1000 transitions), or start a new model."
     if forgetting != 1.0:
         rate = "gradually" if isinstance(forgetting, str) else f"within some {1 / (1 - forgetting):.0f} transitions"

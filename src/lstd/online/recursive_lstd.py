@@ -39,7 +39,6 @@ from lstd.online.recorded_rows import OpenEnd, goes_on, learn
 from lstd.online.recursion import Recursion
 from lstd.online.transition import Array, SparseRow
 
-_SHORTEST_BLOCK, _LONGEST_BLOCK = 16, 32  # errors; between them about the 1/(1 − γ) that a return looks ahead
 _ONE = 1.0  # the default of `weight` and `trace_coefficient`, by which a call without them is known
 
 
@@ -176,8 +175,7 @@ class RecursiveLSTD(Recursion):
             n_blocks,
         )
         self.forgetting, self.n_blocks = forgetting, n_blocks
-        length = round(min(max(_SHORTEST_BLOCK, 1.0 / max(1.0 - self.gamma, 1e-9)), _LONGEST_BLOCK))
-        self._begin_chart(length, 10 * max(n, length))
+        self._begin_charts()
         self._warned = False
         self._open: OpenEnd | None = None  # of the rows of `partial_fit`,
         self._episodes: Any = None  # and the ids of their episodes
@@ -192,7 +190,7 @@ class RecursiveLSTD(Recursion):
                 for f in tried[:-1]
             ]
             for model in self._rates:
-                model._begin_chart(0, 0)  # the errors of one are enough
+                model._charts[:] = 0.0  # the errors of one are enough
             self._choice = RateChoice(self.gamma, len(tried), n_rewards or 1)
 
     # ------------------------------------------------------------ learning
@@ -464,7 +462,7 @@ class RecursiveLSTD(Recursion):
             "check_every": np.array(self.check_every),
             "warned": np.array(self._warned),
             "boundary": np.zeros((0, 0)) if self._boundary is None else self._boundary.copy(),
-            "chart": self._chart.copy(),
+            "charts": self._charts.copy(),
             **self._blocks.packed(),
             **snapshots.packed_end(self._open, self.n_updates, self.n_features),
             **{name: view.copy() for name, view in self._views().items()},
@@ -507,7 +505,7 @@ class RecursiveLSTD(Recursion):
         for name, view in model._views().items():
             view[...] = state[name]
         model._boundary = state["boundary"].copy() if state["boundary"].size else None
-        model._chart[:] = state["chart"]
+        model._charts[:] = state["charts"]
         model._blocks.unpack(state)
         model._warned = bool(state["warned"])
         model._open = snapshots.unpacked_end(state, n_rewards)

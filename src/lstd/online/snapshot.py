@@ -16,10 +16,10 @@ from lstd.online.recorded_rows import OpenEnd
 from lstd.online.recursion import INTERVAL, SOLVED
 from lstd.online.transition import SparseRow
 
-VERSION = 7
+VERSION = 8
 _NUMBERS = (
     "parameters", "alpha", "vectors", "panels", "matrices", "boundary", "scalars", "others", "end", "end_x",
-    "chart", "blocks", "block_matrices", "block_moments",
+    "charts", "blocks", "block_matrices", "block_moments",
 )  # fmt: skip
 _KINDS = {"version": "iu", "variant": "U", "check_every": "iu", "warned": "b", "counts": "iu", "end_episode": "U"}
 _KINDS |= dict.fromkeys(_NUMBERS, "f")
@@ -57,7 +57,7 @@ def check_snapshot(snapshot: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
         raise not_a_snapshot(f"'end' has shape {arrays['end'].shape}")
     kept = max(0, arrays["blocks"].size - 3)
     shapes |= {
-        "chart": (N_CHART,), "blocks": (3 + kept,), "block_matrices": (kept, n, n) if kept else (0, 0, 0),
+        "charts": (2, N_CHART), "blocks": (3 + kept,), "block_matrices": (kept, n, n) if kept else (0, 0, 0),
         "block_moments": (kept, m, n) if kept else (0, 0, 0),
     }  # fmt: skip
     for name, shape in shapes.items():
@@ -97,7 +97,7 @@ def _check_values(arrays: Mapping[str, NDArray[Any]]) -> None:
     sums = {
         "others": arrays["others"], "vectors": vectors[_SUMS],
         "matrices": arrays["matrices"][kernels.SYSTEM], "boundary": arrays["boundary"],
-        **{name: arrays[name] for name in ("blocks", "block_matrices", "block_moments", "chart")},
+        **{name: arrays[name] for name in ("blocks", "block_matrices", "block_moments", "charts")},
         "panels": arrays["panels"][2:, : arrays["counts"][kernels.WAITING_SYSTEM]],
     }  # fmt: skip
     for name, values in sums.items():

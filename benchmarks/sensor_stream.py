@@ -5,7 +5,7 @@ the vibration depends on the load, and after 60 % of the time the cooling wears 
 next temperature over a limit, in kelvin. Its discounted sum is predicted, with half of the weight on about the next 20
 minutes. Every prediction is made before the readings that it predicts, and is compared with them afterwards.
 
-    python examples/sensor_stream.py [--quick] [--figure PATH]
+    python benchmarks/sensor_stream.py [--quick] [--figure PATH]
 
 RecursiveLSTD is compared with the present excess continued forever, with an autoregression of the excess that is
 refitted at every step, and with TrueOnlineTD at the step size that is best in hindsight. The figure needs lstd[cli].
@@ -16,13 +16,16 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import stats
 
 from lstd import RecursiveLSTD, TrueOnlineTD
 from lstd.data.returns import discounted_returns
 
+Array = NDArray[np.float64]
 GAMMA, LMBDA, ALPHA = 0.966, 0.9, 1.0
 STEP_SIZES = tuple(2.0**k for k in range(-13, -2, 2))  # of TrueOnlineTD
 LIMIT, WEAR = 60.0, 0.6  # degrees Celsius; fraction of the stream after which the cooling is worn
@@ -34,7 +37,7 @@ NAMES = {
 }
 
 
-def simulate(n_steps, seed):
+def simulate(n_steps: int, seed: int, wear: float = WEAR) -> tuple[Array, Array]:
     """Simulate temperature in degrees Celsius and vibration in mm/s, one reading a minute."""
     rng = np.random.default_rng(seed)
     temperature, vibration = np.empty((2, n_steps))
@@ -42,7 +45,7 @@ def simulate(n_steps, seed):
     for t in range(n_steps):
         if rng.random() < 1 / 60:
             load = rng.choice([0.2, 0.6, 1.0], p=[0.4, 0.4, 0.2])
-        worn = t > WEAR * n_steps
+        worn = t > wear * n_steps
         ambient = 20.0 + 5.0 * np.sin(2 * np.pi * t / 1440)
         warm += 0.05 * (ambient + (55.0 if worn else 45.0) * load - warm) + rng.normal(0.0, 0.15)
         temperature[t] = warm + rng.normal(0.0, 0.3)
@@ -50,9 +53,9 @@ def simulate(n_steps, seed):
     return temperature, vibration
 
 
-def features_of(temperature, vibration):
+def features_of(temperature: Array, vibration: Array) -> Array:
     """Compute recent temperatures, smoothed vibrations, and hinges of the temperature expected soon, shape (T, 14)."""
-    smooth = {0.1: vibration[0], 0.4: vibration[0], "warm": temperature[0]}
+    smooth: dict[Any, float] = {0.1: vibration[0], 0.4: vibration[0], "warm": temperature[0]}
     rows = np.empty((len(temperature), 14))
     for t, (warm, shake) in enumerate(zip(temperature, vibration, strict=True)):
         for rate in (0.1, 0.4):
@@ -66,7 +69,7 @@ def features_of(temperature, vibration):
     return rows
 
 
-def follow(model, phi, rewards):
+def follow(model: Any, phi: Array, rewards: Array) -> tuple[Array, float]:
     """Return the predictions before each update and the seconds that all updates took."""
     predictions, seconds = np.empty(len(rewards)), 0.0
     for t, reward in enumerate(rewards):
@@ -77,7 +80,7 @@ def follow(model, phi, rewards):
     return predictions, seconds
 
 
-def autoregression(excess, order=3):
+def autoregression(excess: Array, order: int = 3) -> Array:
     """Forecast discounted sums by a linear autoregression, which is RecursiveLSTD with a discount of zero."""
     model, predictions = RecursiveLSTD(order + 1, gamma=0.0, alpha=ALPHA), np.empty(len(excess) - 1)
     window = np.zeros(order + 1)
@@ -92,7 +95,7 @@ def autoregression(excess, order=3):
     return predictions
 
 
-def run(n_steps, seed):
+def run(n_steps: int, seed: int) -> tuple[dict[str, Array], Array, dict[str, float]]:
     """Return predictions of all methods, the realised sums, and updates per second."""
     temperature, vibration = simulate(n_steps + 1, seed)
     phi = features_of(temperature, vibration)
@@ -101,13 +104,14 @@ def run(n_steps, seed):
         np.append(excess[1:], np.nan), GAMMA, np.arange(n_steps + 1) == n_steps, False
     )
     known = behind[:-1] < 1e-3
-    found, per_second = {}, {}
+    found: dict[str, Array] = {}
+    per_second: dict[str, float] = {}
     found["lstd"], seconds = follow(RecursiveLSTD(phi.shape[1], GAMMA, LMBDA, ALPHA), phi, excess[1:])
     per_second["lstd"] = n_steps / seconds
     best = np.inf
     for step_size in STEP_SIZES:
         predicted, seconds = follow(TrueOnlineTD(phi.shape[1], GAMMA, LMBDA, step_size), phi, excess[1:])
-        error = np.mean((predicted - realised[:-1])[known] ** 2)
+        error = float(np.mean((predicted - realised[:-1])[known] ** 2))
         if error < best:
             found["td"], best, per_second["td"] = predicted, error, n_steps / seconds
     found["ar"] = autoregression(excess)
@@ -115,7 +119,7 @@ def run(n_steps, seed):
     return {method: predicted[known] for method, predicted in found.items()}, realised[:-1][known], per_second
 
 
-def blocks(found, realised, n_blocks):
+def blocks(found: dict[str, Array], realised: Array, n_blocks: int) -> dict[str, Array]:
     """Compute root mean square errors by block of the stream, divided by the spread of the realised sums."""
     return {
         method: np.array([np.sqrt(np.mean(e**2)) for e in np.array_split(predicted - realised, n_blocks)])
@@ -124,7 +128,7 @@ def blocks(found, realised, n_blocks):
     }
 
 
-def verdict(errors):
+def verdict(errors: dict[str, Array]) -> dict[str, dict[str, Any]]:
     """Compare RecursiveLSTD's error with that of each other method: mean difference over streams, 95 % interval."""
     judged = {}
     for method in ("td", "ar", "present"):
@@ -137,10 +141,10 @@ def verdict(errors):
     return judged
 
 
-def draw(by_block, sample, n_steps, path):
+def draw(by_block: dict[str, Array], sample: tuple[dict[str, Array], Array], n_steps: int, path: str) -> None:
     from lstd.report.style import COLOURS, LINES, REFERENCE, figure_style, new_figure
 
-    looks = {
+    looks: dict[str, Any] = {
         "lstd": {"color": COLOURS["boyan"]},
         "td": {"color": COLOURS["true_online_td"], "linestyle": LINES["true_online_td"]},
         "ar": {"color": COLOURS["mixed"], "linestyle": LINES["mixed"]},
@@ -167,7 +171,7 @@ def draw(by_block, sample, n_steps, path):
         figure.savefig(path, dpi=110, metadata={"Software": None})
 
 
-def main(quick=False, figure=None):
+def main(quick: bool = False, figure: str | None = None) -> dict[str, Any]:
     """Print the table and verdicts; `quick` uses fewer and shorter streams."""
     n_steps, n_streams = (10000, 4) if quick else (20000, 10)
     runs = []
@@ -177,7 +181,7 @@ def main(quick=False, figure=None):
     listed = [blocks(found, realised, 20) for found, realised, _ in runs]
     by_block = {method: np.array([errors[method] for errors in listed]) for method in NAMES}
     edges = {"first 10 %": (0, 2), "until the wear": (2, round(WEAR * 20)), "worn": (round(WEAR * 20), 20)}
-    verdicts = {}
+    verdicts: dict[str, Any] = {}
     for name, (first, stop) in edges.items():
         errors = {method: np.sqrt((e[:, first:stop] ** 2).mean(axis=1)) for method, e in by_block.items()}
         verdicts[name] = verdict(errors)
