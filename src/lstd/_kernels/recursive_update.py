@@ -59,15 +59,16 @@ from lstd._kernels.change_detection import (
     end_block,
 )  # fmt: skip
 from lstd._kernels.compilation import kernel
+from lstd._kernels.sample_size import BEGUN, add_to_sample
 
 # The state is one array. Its rows are these vectors, then four panels with a row per gathered change, then the two
 # matrices, then θ of each reward after the first, then b of these. P = INVERSE − Σ_k Q_kᵀR_k over the rows of the first
 # two panels, Aᵀ = SYSTEM − Σ_k Q_kᵀR_k over those of the others. P_NEXT and NEXT_P are products with INVERSE alone;
 # SCALE is the caller's; RIDGE is the diagonal of R, ALPHA what it is restored to. COUNTS are integers in the same
 # memory, as each array among the arguments of a call takes 50 ns. CHART, of six vectors, are those of
-# `change_detection`. Vectors after it are scratch.
-Y, WEIGHTS, TRACE, MOMENT, NEXT, P_NEXT, NEXT_P, SCALE, RIDGE, ALPHA, SCALARS, COUNTS, CHART = range(13)
-PHI, P_PHI, PHI_P, CHANGE, LANES = range(18, 23)
+# `change_detection`, SAMPLE that of `sample_size`. Vectors after it are scratch.
+Y, WEIGHTS, TRACE, MOMENT, NEXT, P_NEXT, NEXT_P, SCALE, RIDGE, ALPHA, SCALARS, COUNTS, CHART, SAMPLE = *range(13), 18
+PHI, P_PHI, PHI_P, CHANGE, LANES = range(19, 24)
 N_VECTORS = LANES + 8
 Q_INVERSE, R_INVERSE, Q_SYSTEM, R_SYSTEM = range(4)
 INVERSE, SYSTEM = range(2)
@@ -348,6 +349,7 @@ def advance(reward, ratio, state, counts):  # type: ignore[no-untyped-def]
     ahead = bootstrap - weight * ratio * decay
     denominator = 1.0 + weight * ratio * phi_p - ahead * phi_y
     note_error(reward, phi_theta, phi_y, state, counts)
+    note_factors(ratio, state, counts)
     k = counts[WAITING_INVERSE]
     move(
         1.0 / denominator, ratio, weight, decay, bootstrap, reward, phi_y, phi_p, phi_theta,
@@ -356,6 +358,17 @@ def advance(reward, ratio, state, counts):  # type: ignore[no-untyped-def]
     )  # fmt: skip
     counts[WAITING_INVERSE] = k + 1
     return lost_digits(denominator, 1.0 + abs(weight * ratio * phi_p) + abs(ahead * phi_y))
+
+
+@kernel
+def note_factors(ratio, state, counts):  # type: ignore[no-untyped-def]
+    """Add the transition to the effective sample size, from the first one on that has a factor."""
+    weight, coefficient = state[SCALARS, WEIGHT], state[SCALARS, COEFFICIENT]
+    if ratio != 1.0 or weight != 1.0 or coefficient != 1.0 or state[SAMPLE, BEGUN] == 1.0:
+        add_to_sample(
+            ratio, weight, coefficient, state[SCALARS, LMBDA] * state[SCALARS, DECAY], state[SCALARS, FORGETTING],
+            counts[UPDATES], state[SAMPLE],
+        )  # fmt: skip
 
 
 @kernel
@@ -402,7 +415,7 @@ def transposed_system(fraction, state, out):  # type: ignore[no-untyped-def]
 @kernel
 def charts_of(state):  # type: ignore[no-untyped-def]
     """Return a view of the charts of errors, (2, N_CHART)."""
-    return state[CHART:PHI].reshape(-1)[: 2 * N_CHART].reshape((2, N_CHART))
+    return state[CHART:SAMPLE].reshape(-1)[: 2 * N_CHART].reshape((2, N_CHART))
 
 
 @kernel

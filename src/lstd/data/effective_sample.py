@@ -97,10 +97,8 @@ class SampleSums:
         return np.asarray(self.weight[:, 0] ** 2 / self.square[:, 0, 0])
 
     def small(self, lmbda: float) -> tuple[bool, bool]:
-        """Return whether ratios and weights leave little of much data; at λ = 0 there are no products of ratios."""
-        ratios, weights, without = self.size
-        few = min(FEW, _SHARE * without) if without >= FEW else 0.0
-        return bool(lmbda > 0.0 and ratios < few), bool(weights < few)
+        """Return what :func:`small` does."""
+        return small(self.size, lmbda)
 
 
 def merged(one: SampleSums | None, two: SampleSums | None) -> SampleSums | None:
@@ -119,16 +117,23 @@ def _sums(ratios: Array, weights: Array, coefficients: Array, decay: Array) -> t
     return step, weight, square
 
 
-def warn_of_ratios(sums: SampleSums | None, lmbda: float) -> None:
-    """Give an EffectiveSampleWarning if the importance ratios or the weights leave little of much data."""
-    if sums is None:
-        return
+def small(size: Array, lmbda: float) -> tuple[bool, bool]:
+    """Return whether ratios and weights leave little of much data; at λ = 0 there are no products of ratios."""
+    ratios, weights, without = size
+    few = min(FEW, _SHARE * without) if without >= FEW else 0.0
+    return bool(lmbda > 0.0 and ratios < few), bool(weights < few)
+
+
+def warn_of_ratios(sizes: Array, off_policy: bool, lmbda: float) -> bool:
+    """Give an EffectiveSampleWarning if ratios, or weights, leave little of much data; return whether it was given.
+
+    `sizes` (3,) and `off_policy` are those of :class:`SampleSums`.
+    """
     products = f"at `lmbda` {lmbda:g}, a few products of ratios decide the solution. Use a smaller `lmbda`"
     rows = "a few rows decide the solution. Limit `weight` to a few times its mean, or fit more data"
-    without = sums.size[2]
-    factors = "importance ratios" if sums.off_policy else "trace coefficients"
-    causes = zip((factors, "weights"), sums.size, sums.small(lmbda), (products, rows), strict=False)
-    for what, size, small, why in causes:
-        if small:
-            sample = f"the effective sample from {without:.0f} to {size:.2g} runs of rows"
+    factors, few = "importance ratios" if off_policy else "trace coefficients", small(sizes, lmbda)
+    for what, size, is_small, why in zip((factors, "weights"), sizes, few, (products, rows), strict=False):
+        if is_small:
+            sample = f"the effective sample from {sizes[2]:.0f} to {size:.2g} runs of rows"
             warn(f"The {what} reduce {sample}: {why}.", EffectiveSampleWarning)
+    return any(few)

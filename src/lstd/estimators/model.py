@@ -184,8 +184,8 @@ class Model:
         if self.settings.fit_intercept:
             A = without_rounding(A, statistics.total_weight)
         solution = solve(A, b, ridge, penalty=self.penalty)
-        if "ratios" not in self.warned:
-            warn_of_ratios(statistics.sample, statistics.lmbda)
+        if "ratios" not in self.warned and (sample := statistics.sample) is not None:
+            warn_of_ratios(sample.size, sample.off_policy, statistics.lmbda)
         if not {"ends", "unused"} & self.warned:
             warn_of_unused(statistics.unused, statistics.n_unused_rewards)
         if not solution.singular and "ridge" not in self.warned:

@@ -24,7 +24,7 @@ from numpy import ndarray
 from numpy.typing import NDArray
 from scipy import sparse
 
-from lstd._kernels import change_detection
+from lstd._kernels import change_detection, sample_size
 from lstd._kernels import recursive_update as kernels
 from lstd._kernels.recursive_update import (
     CHECK_AT,
@@ -43,6 +43,7 @@ from lstd._kernels.recursive_update import (
     Y,
 )  # fmt: skip
 from lstd.data.checks import check_flag, check_real, to_real_array
+from lstd.data.effective_sample import warn_of_ratios
 from lstd.data.feature_matrix import by_name, check_features
 from lstd.errors import ChangeWarning, InvalidInputError, LostDigitsWarning, warn
 from lstd.online.precision import condition_number, factorise, relative_size, scales
@@ -503,6 +504,17 @@ class Recursion(OnlinePredictor):
             warn(change_message(self._charts, self.n_updates, vars(self).get("forgetting", 1.0)), ChangeWarning)
             self._begin_charts()
 
+    @np.errstate(all="ignore")
+    def _warn_of_ratios(self) -> None:
+        """Give the EffectiveSampleWarning of the batch estimator, once until the sample is large again."""
+        sample = self._state[kernels.SAMPLE, : sample_size.N_SAMPLE]
+        if sample[sample_size.BEGUN] == 0.0:
+            return
+        sums = sample[sample_size.FIRST :].reshape(3, 4)
+        size, off_policy = sums[:, sample_size.TOTAL] ** 2 / sums[:, sample_size.SQUARE], sample[sample_size.OFF_POLICY]
+        if sample[sample_size.SILENT] == 0.0:
+            sample[sample_size.SILENT] = warn_of_ratios(size, bool(off_policy), self.lmbda)
+
     def _begin_charts(self) -> None:
         """Begin the charts of errors anew."""
         change_detection.begin(self._charts, vars(self).get("gamma", 1.0), self.n_features)
@@ -516,7 +528,7 @@ class Recursion(OnlinePredictor):
     @property
     def _charts(self) -> Array:
         """View of the charts of errors, (2, entries)."""
-        charts: Array = self._state[kernels.CHART : kernels.PHI].reshape(-1)[: 2 * change_detection.N_CHART]
+        charts: Array = self._state[kernels.CHART : kernels.SAMPLE].reshape(-1)[: 2 * change_detection.N_CHART]
         return charts.reshape(2, -1)
 
     def influence(self) -> Influence:
@@ -579,6 +591,7 @@ class Recursion(OnlinePredictor):
         """Choose how weights are read until the next check; recompute P if its error is too large."""
         counts = self._counts
         before, counts[CHECKED_AT] = int(counts[CHECKED_AT]), counts[UPDATES]
+        self._warn_of_ratios()
         with np.errstate(all="ignore"):  # an overflow shows as NaN
             M = self._system()
             np.einsum("ii->i", M)[:] += self._ridge

@@ -23,6 +23,7 @@ from numpy import ndarray
 from numpy.typing import ArrayLike, NDArray
 
 from lstd._kernels import recursive_update as kernels
+from lstd._kernels import sample_size
 from lstd._kernels.recursive_update import BAD, DONE, JUMP, step, step_sparse
 from lstd.data.check_rows import PerRow, check_rows
 from lstd.data.checks import check_choice, check_flag, check_integer, check_real, is_single
@@ -97,6 +98,8 @@ class RecursiveLSTD(Recursion):
     LostDigitsWarning
         By :meth:`update`, when lost digits made it recompute the inverse, or when weights are solved for from now on
         because the system is ill-conditioned. Do not repeat the update: it was learned.
+    EffectiveSampleWarning
+        Once, at a check or after recorded rows, when a few products of importance ratios, or a few weights, decide.
     ChangeWarning
         By :meth:`update`, when recent errors say that the stream has changed.
     BrokenEpisodeWarning
@@ -190,7 +193,8 @@ class RecursiveLSTD(Recursion):
                 for f in tried[:-1]
             ]
             for model in self._rates:
-                model._charts[:] = 0.0  # the errors of one are enough
+                model._charts[:] = 0.0  # the errors of one are enough,
+                model._state[kernels.SAMPLE, sample_size.SILENT] = 1.0  # and so is one warning
             self._choice = RateChoice(self.gamma, len(tried), n_rewards or 1)
 
     # ------------------------------------------------------------ learning
@@ -398,6 +402,7 @@ class RecursiveLSTD(Recursion):
         predictions = np.empty(expected) if check_flag("return_predictions", return_predictions) else None
         if len(rows):
             self._learn_rows(rows, predictions)
+            self._warn_of_ratios()
         self._names = self._names or rows.names
         return self if predictions is None else predictions
 
@@ -463,6 +468,7 @@ class RecursiveLSTD(Recursion):
             "warned": np.array(self._warned),
             "boundary": np.zeros((0, 0)) if self._boundary is None else self._boundary.copy(),
             "charts": self._charts.copy(),
+            "sample": self._state[kernels.SAMPLE, : sample_size.N_SAMPLE].copy(),
             **self._blocks.packed(),
             **snapshots.packed_end(self._open, self.n_updates, self.n_features),
             **{name: view.copy() for name, view in self._views().items()},
@@ -506,6 +512,7 @@ class RecursiveLSTD(Recursion):
             view[...] = state[name]
         model._boundary = state["boundary"].copy() if state["boundary"].size else None
         model._charts[:] = state["charts"]
+        model._state[kernels.SAMPLE, : sample_size.N_SAMPLE] = state["sample"]
         model._blocks.unpack(state)
         model._warned = bool(state["warned"])
         model._open = snapshots.unpacked_end(state, n_rewards)

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from lstd._kernels import recursive_update as kernels
 from lstd._kernels.change_detection import N_CHART
+from lstd._kernels.sample_size import N_SAMPLE
 from lstd.errors import InvalidInputError
 from lstd.online.forgetting_choice import RateChoice
 from lstd.online.recorded_rows import OpenEnd
@@ -19,7 +20,7 @@ from lstd.online.transition import SparseRow
 VERSION = 8
 _NUMBERS = (
     "parameters", "alpha", "vectors", "panels", "matrices", "boundary", "scalars", "others", "end", "end_x",
-    "charts", "blocks", "block_matrices", "block_moments",
+    "charts", "sample", "blocks", "block_matrices", "block_moments",
 )  # fmt: skip
 _KINDS = {"version": "iu", "variant": "U", "check_every": "iu", "warned": "b", "counts": "iu", "end_episode": "U"}
 _KINDS |= dict.fromkeys(_NUMBERS, "f")
@@ -57,7 +58,8 @@ def check_snapshot(snapshot: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
         raise not_a_snapshot(f"'end' has shape {arrays['end'].shape}")
     kept = max(0, arrays["blocks"].size - 3)
     shapes |= {
-        "charts": (2, N_CHART), "blocks": (3 + kept,), "block_matrices": (kept, n, n) if kept else (0, 0, 0),
+        "charts": (2, N_CHART), "sample": (N_SAMPLE,), "blocks": (3 + kept,),
+        "block_matrices": (kept, n, n) if kept else (0, 0, 0),
         "block_moments": (kept, m, n) if kept else (0, 0, 0),
     }  # fmt: skip
     for name, shape in shapes.items():
