@@ -35,7 +35,7 @@ Array = NDArray[np.float64]
 ROOT = Path(__file__).parents[1]
 PAGE, SOURCE = ROOT / "docs" / "results" / "drift.md", "benchmarks/drift.py"
 
-SEED = 10_000
+SEED = 20_000
 STEPS, BEFORE, WORN = 100_000, 20_000, 12_000
 LOOK = 16  # rows learned between two looks after a change
 GIVEN_UP = 200.0  # times 1/(1 − γ), steps after a change

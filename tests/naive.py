@@ -756,12 +756,13 @@ def change_levels(errors, gamma, n_features):
     ahead = max(16.0, 1.0 / (1.0 - gamma))
     length = round(min(ahead, 32.0))
     slow_length = length * round(5.0 * ahead / length)
-    cut = []
+    cut, most = [], np.inf
     for error in errors:
-        known = np.abs(cut[: len(cut) // length * length])
-        cut.append(float(np.clip(error, -8.0 * np.mean(known), 8.0 * np.mean(known))) if known.any() else error)
-    fast = chart_levels(cut, length, 10 * max(n_features, length), 1.0, 8.0, 100, np.inf, (0.5, 0.75))
-    slow = chart_levels(cut, slow_length, 10 * max(n_features, slow_length), 0.5, 7.0, 24, 2.5, (1.0, 1.25))
+        cut.append(float(np.clip(error, -most, most)))
+        if len(cut) % length == 0 and any(cut):
+            most = 8.0 * np.mean(np.abs(cut))
+    fast = chart_levels(cut, length, 10 * max(n_features, length), 1.0, 8.0, 100, np.inf, (0.5, 1.0))
+    slow = chart_levels(cut, slow_length, 10 * max(n_features, slow_length), 0.5, 9.0, 24, 2.5, (1.0, 1.5))
     return [max(level, slow[(j + 1) * length // slow_length - 1]) if (j + 1) * length >= slow_length else level
             for j, level in enumerate(fast)]  # fmt: skip
 
@@ -769,8 +770,10 @@ def change_levels(errors, gamma, n_features):
 def chart_levels(errors, length, skipped, less, rare, warm, outlying, expected):
     """After each block of errors, the height of the highest of three sums over its limit; 0 before there are enough."""
     ends = [end for end in range(length, len(errors) + 1, length) if end > skipped]
-    means = [np.mean(errors[end - length : end]) for end in ends]
-    roots = [np.sqrt(np.mean(np.abs(errors[end - length : end]))) for end in ends]
+    means, sizes = ([np.mean(f(errors[end - length : end])) for end in ends] for f in (np.array, np.abs))
+    if outlying == np.inf:  # the fast chart
+        means = [mean / size if size else 0.0 for mean, size in zip(means, sizes, strict=True)]
+    roots = np.sqrt(sizes)
     scores = np.clip(normal_scores(means, outlying), -3.0, 3.0), np.clip(normal_scores(roots, outlying), -5.0, 5.0)
     up, down, large = climbs(scores[0], less), climbs(-scores[0], less), climbs(scores[1], less)
     levels = [0.0] * (len(errors) // length - len(ends))

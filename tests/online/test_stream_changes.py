@@ -69,7 +69,7 @@ def test_errors_that_are_correlated_do_not_hide_a_jump():
     y = noise + 0.5 * random.normal(size=20_000)
     model = RecursiveLSTD(1, 0.98).partial_fit(np.ones((15_000, 1)), y[:15_000])
     with pytest.warns(ChangeWarning, match="higher than predicted"):
-        model.partial_fit(np.ones((5000, 1)), y[15_000:] + 0.6)
+        model.partial_fit(np.ones((5000, 1)), y[15_000:] + 1.2)
 
 
 @pytest.mark.parametrize(("jump", "words"), [(1.5, "higher"), (-1.5, "lower")])

@@ -5,11 +5,13 @@ the completed return: G_t − v_t = Σ_k γ^k δ_{t+k}. While neighbouring error
 one-step errors are nearly uncorrelated, and show a change at once.
 
 Errors are cut to a multiple of their mean size, and averaged in blocks: short ones for the fast chart, whole numbers of
-these for the slow one, which notices what is small beside the noise of a short block, or shows at rare moments. A
-block's mean, and the square root of its mean size, are each regressed on those of the block before. What is left, over
-its standard deviation, is made a normal score z, exact from the first blocks on (Hawkins 1987, self-starting; the
-approximation to Student's t by Wallace 1959). In the regressions of the slow chart, which has few blocks, values count
-as if their scores were at most OUTLYING, so that a change does not hide itself. With a reference value K, a chart has
+these for the slow one, which notices what is small beside the noise of a short block, or shows at rare moments. The
+mean of a short block is taken over the mean size of its errors, so that clusters of large errors look like no change
+of the mean. A block's mean, and the square root of its mean size, are each regressed on those of the block before.
+What is left, over its standard deviation, is made a normal score z, exact from the first blocks on (Hawkins 1987,
+self-starting; the approximation to Student's t by Wallace 1959). In the regressions of the slow chart, which has few
+blocks, values count as if their scores were at most OUTLYING, so that a change does not hide itself. With a reference
+value K, a chart has
 
     S⁺ = max(0, S⁺ + z − K),   S⁻ = max(0, S⁻ − z − K)          of the mean
     S  = max(0, S + z − K)                                      of the size
@@ -51,8 +53,8 @@ LOW = 1.5
 PRIOR = 4.0  # excursions known in advance
 # Of the fast and of the slow chart: blocks with which alarms begin; K; RARE; the score beyond which a value is cut in
 # the regression; the mean excess known in advance, of the mean and of the size.
-WARM, K, RARE, OUTLYING = (100.0, 24.0), (1.0, 0.5), (8.0, 7.0), (np.inf, 2.5)
-EXPECTED = ((0.5, 0.75), (1.0, 1.25))
+WARM, K, RARE, OUTLYING = (100.0, 24.0), (1.0, 0.5), (8.0, 9.0), (np.inf, 2.5)
+EXPECTED = ((0.5, 1.0), (1.0, 1.5))
 
 
 def begin(charts: NDArray[np.float64], gamma: float, n_features: int) -> None:
@@ -84,7 +86,8 @@ def read_block(chart, which):  # type: ignore[no-untyped-def]
     """Add a block to a chart."""
     chart[ERRORS] += chart[LENGTH]
     chart[SCALE] += (chart[SIZE] - chart[LENGTH] * chart[SCALE]) / chart[ERRORS]
-    mean, size = chart[SUM] / chart[LENGTH], math.sqrt(chart[SIZE] / chart[LENGTH])
+    over = chart[SIZE] if which == FAST and chart[SIZE] > 0.0 else chart[LENGTH]
+    mean, size = chart[SUM] / over, math.sqrt(chart[SIZE] / chart[LENGTH])
     chart[COUNT] = chart[SUM] = chart[SIZE] = 0.0
     if chart[ERRORS] <= chart[SKIPPED]:
         return
