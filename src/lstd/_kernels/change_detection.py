@@ -32,9 +32,10 @@ from lstd._kernels.compilation import kernel
 
 # Entries of a chart. Of the block: its length (0 for no chart), errors in it, their sum and the sum of their sizes. Of
 # the errors: their number, and their mean size. Blocks so far, and errors before the first. The highest of the three
-# sums over its limit, and which it is. In the fast chart alone: prediction and reward of the last transition, whether
-# the next error needs them, and the size at which errors are cut. The sums, and the maxima of their excursions; number
-# and sum of the excesses of those that are over, of the mean and of the size. Two regressions.
+# sums over its limit, and which it is, those of the mean preferred. In the fast chart alone: prediction and reward of
+# the last transition, whether the next error needs them, and the size at which errors are cut. The sums, and the maxima
+# of their excursions; number and sum of the excesses of those that are over, of the mean and of the size. Two
+# regressions.
 LENGTH, COUNT, SUM, SIZE, ERRORS, SCALE, BLOCKS, SKIPPED, LEVEL, HIGHEST, VALUE, REWARD, OPEN, LARGEST_ERROR = range(14)
 UP, DOWN, LARGE, MOST, EXCESS, OVER = 14, 15, 16, 17, 20, 22
 MEAN_OF, SIZE_OF = 24, 32
@@ -99,7 +100,7 @@ def read_block(chart, which):  # type: ignore[no-untyped-def]
     climb(w, LARGE, 1, K[which], chart)
     up, down, large = height(UP, 0, which, chart), height(DOWN, 0, which, chart), height(LARGE, 1, which, chart)
     chart[LEVEL] = max(up, down, large) if chart[BLOCKS] > WARM[which] else 0.0
-    chart[HIGHEST] = LARGE if large > max(up, down) else UP if up > down else DOWN
+    chart[HIGHEST] = LARGE if large > 2.0 * max(up, down) else UP if up > down else DOWN
 
 
 @kernel

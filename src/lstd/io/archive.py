@@ -28,6 +28,7 @@ VERSION = 8
 _DOCUMENT = "document.json"
 _PREFIX = b"sha256:"
 SEAL = len(_PREFIX) + 2 * hashlib.sha256().digest_size
+_EXACT = "biU"  # kinds of arrays that are not written as float64
 _BATCH = 2**20  # bytes read at a time
 _BROKEN = (LookupError, ValueError, TypeError, AttributeError)  # what reading content of another form raises
 
@@ -36,11 +37,13 @@ def write(
     path: str | os.PathLike[str],
     kind: str,
     document: Mapping[str, Any],
-    arrays: Mapping[str, Array],
+    arrays: Mapping[str, NDArray[Any]],
     *,
     locked: bool = False,
 ) -> None:
     """Write a file, whole or not at all; if `path` is a link, the file that it points to is replaced.
+
+    Arrays of integers, flags and texts keep their types; others are written as float64.
 
     `locked` is that of :func:`lstd.io.files.replacing`.
 
@@ -60,7 +63,8 @@ def write(
             archive.writestr(zipfile.ZipInfo(_DOCUMENT), json_bytes({**head, **document}))
             for name, array in arrays.items():
                 with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=True) as entry:
-                    np.lib.format.write_array(entry, np.ascontiguousarray(array, np.float64), allow_pickle=False)
+                    kept = np.asarray(array, None if array.dtype.kind in _EXACT else np.float64, order="C")
+                    np.lib.format.write_array(entry, kept, allow_pickle=False)
             archive.comment = bytes(SEAL)
         sealed.close()
 
@@ -185,14 +189,14 @@ def _check_head(path: Path, kinds: list[str], document: dict[str, Any]) -> str:
     return kind
 
 
-def _array(content: bytes) -> Array:
+def _array(content: bytes) -> NDArray[Any]:
     stream = io.BytesIO(content)
     if np.lib.format.read_magic(stream) != (1, 0):
         raise ValueError(content[:8])
     shape, fortran_order, dtype = np.lib.format.read_array_header_1_0(stream)
-    if dtype != np.float64 or fortran_order:
+    if (dtype != np.float64 and dtype.kind not in _EXACT) or (fortran_order and len(shape) > 1):
         raise ValueError(dtype)
-    return np.frombuffer(content, np.float64, offset=stream.tell()).reshape(shape).copy()
+    return np.frombuffer(content, dtype, offset=stream.tell()).reshape(shape).copy()
 
 
 def _refuse(constant: str) -> None:

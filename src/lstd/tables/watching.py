@@ -91,7 +91,7 @@ class Watch:
             self.n_predicted, self.n_left_out = before["n_predicted"], before["n_left_out"]
         self.rows = LiveRows(file, roles, before and before["rows"])
         if state is not None and state.arrays:
-            self.model = RecursiveLSTD.restore(_restored(state))
+            self.model = RecursiveLSTD.restore(state.arrays)
             self._due = int(state.document["due"])
             vectors, shift, shares = (state.arrays[f"influence_{name}"] for name in _INFLUENCE)
             if shares.size:
@@ -197,14 +197,11 @@ class Watch:
             "written": written, "n_predicted": self.n_predicted, "n_left_out": self.n_left_out,
             "rows": self.rows.packed(), "due": self._due,
         }  # fmt: skip
-        snapshot = {} if self.model is None else self.model.snapshot()
-        texts = {name: str(value) for name, value in snapshot.items() if value.dtype.kind == "U"}
-        arrays = {name: value for name, value in snapshot.items() if name not in texts}
-        forms = {name: [value.dtype.str, list(value.shape)] for name, value in arrays.items()}
+        arrays = {} if self.model is None else self.model.snapshot()
         if self.model is not None:
             known, nothing = self._influence, np.zeros(0)
             arrays |= {f"influence_{name}": nothing if known is None else getattr(known, name) for name in _INFLUENCE}
-        archive.write(path, KIND, {**document, "texts": texts, "forms": forms}, arrays, locked=True)
+        archive.write(path, KIND, document, arrays, locked=True)
 
 
 class _ReturnErrors:
@@ -279,13 +276,6 @@ class WatchState:
 def read_state(path: Path) -> WatchState:
     """Read what `Watch.save` wrote; raises InvalidInputError when it is damaged or of another kind or version."""
     return archive.read(path, {KIND: WatchState})
-
-
-def _restored(state: WatchState) -> Mapping[str, Any]:
-    """Return the snapshot of the model."""
-    forms, texts = state.document["forms"], state.document["texts"]
-    arrays = {name: state.arrays[name].astype(kind).reshape(shape) for name, (kind, shape) in forms.items()}
-    return {**arrays, **{name: np.array(text) for name, text in texts.items()}}
 
 
 def _check_same(before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
