@@ -9,8 +9,7 @@ import pytest
 
 import naive
 from lstd import LSTD, RecursiveLSTD
-from lstd._kernels import recursive_update as kernels
-from lstd._kernels.sample_size import FIRST, N_SAMPLE, SQUARE, TOTAL
+from lstd._kernels.sample_size import FIRST, SQUARE, TOTAL
 from lstd.errors import EffectiveSampleWarning
 from tolerances import assert_close
 
@@ -34,7 +33,7 @@ def updated(model, X, y, terminated, importance_ratio, episode):
 
 
 def sizes(model):
-    sums = model._state[kernels.SAMPLE, FIRST:N_SAMPLE].reshape(3, 4)
+    sums = model.snapshot()["sample"][FIRST:].reshape(3, 4)
     return sums[:, TOTAL] ** 2 / sums[:, SQUARE]
 
 
@@ -77,4 +76,4 @@ def test_transitions_before_the_first_factor_count():
     from_first[0] = 1.0 + 1e-12
     exact = RecursiveLSTD(2, 0.9, 0.8).partial_fit(**data, importance_ratio=from_first)
     np.testing.assert_allclose(sizes(every), sizes(exact), rtol=0.2)  # as if they were one episode
-    assert (RecursiveLSTD(2, 0.9, 0.8).partial_fit(**data)._state[kernels.SAMPLE] == 0.0).all()
+    assert (RecursiveLSTD(2, 0.9, 0.8).partial_fit(**data).snapshot()["sample"] == 0.0).all()

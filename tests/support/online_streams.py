@@ -14,7 +14,7 @@ import numpy as np
 from hypothesis import strategies as st
 from scipy import sparse
 
-from lstd._kernels import blocked, change_detection
+from lstd._kernels import blocked, change_detection, sample_size
 from lstd._kernels import recursive_update as recursive
 from lstd._kernels import td_update as td_online
 from lstd.errors import IllConditionedWarning
@@ -26,6 +26,7 @@ VARIANTS = ("boyan", "uncorrected", "mixed")
 PLACES = {
     "blocked": "blocked",
     "change_detection": "change_detection",
+    "sample_size": "sample_size",
     "recursive": "recursive_update",
     "td_online": "td_update",
 }
@@ -46,7 +47,13 @@ def python_bodies():
     return SimpleNamespace(**bodies)
 
 
-COMPILED = SimpleNamespace(blocked=blocked, change_detection=change_detection, recursive=recursive, td_online=td_online)
+COMPILED = SimpleNamespace(
+    blocked=blocked,
+    change_detection=change_detection,
+    sample_size=sample_size,
+    recursive=recursive,
+    td_online=td_online,
+)
 PYTHON = python_bodies()
 
 
