@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped,unused-ignore]
 
-from lstd._kernels.recursive_update import GOES_ON
+from lstd._kernels.compilation import kernel
+from lstd._kernels.recursive_update import GOES_ON, SIGNATURES
 from lstd.online import TD, RecursiveLSTD, TrueOnlineTD
 from lstd.online.recursion import Block
 from ratios import Ratio, in_turn, run_alone
@@ -179,6 +180,27 @@ def recorded_case(n: int, count: int, asked: bool) -> Ratio:
     return Ratio(claim, ours, beside, cost=True, goal=1.2, page=PAGE)
 
 
+def call_case(n: int, count: int) -> Ratio:
+    """Time updates beside calls of a compiled function that takes the same arguments and does nothing."""
+    rows = list(np.random.RandomState(0).normal(size=(N_ROWS, n)) / np.sqrt(n))
+    pairs = [(rows[t % N_ROWS], rows[(t + 1) % N_ROWS]) for t in range(count)]  # count: a multiple of N_ROWS
+    model = RecursiveLSTD(n, GAMMA, LMBDA, ALPHA)
+    nothing = kernel(lambda x, x_next, reward, discount, ratio, terminated, state: 0)
+    nothing.compile(SIGNATURES["step"])
+    state = np.zeros((4, 4))
+
+    def ours() -> None:
+        for x, x_next in pairs:
+            model.update(x, REWARD, x_next)
+
+    def beside() -> None:
+        for x, x_next in pairs:
+            nothing(x, x_next, REWARD, GAMMA, 1.0, False, state)
+
+    claim = f"{count} calls of `RecursiveLSTD.update`, n = {n}, beside compiled calls that do nothing"
+    return Ratio(claim, *in_turn(ours, beside, PAIRS), cost=True, goal=3.75, page=PAGE)
+
+
 def forgetting_case(n: int, count: int) -> Ratio:
     """Time updates with forgetting beside those without."""
     X, y = np.random.RandomState(0).normal(size=(count, n)) / np.sqrt(n), np.full(count, REWARD)
@@ -291,6 +313,7 @@ def ratios(quick: bool = False) -> Iterator[Ratio]:
     for n, asked in ((10, False), (10, True), (100, True)):
         with threadpool_limits(limits=1):
             yield recorded_case(n, 2000 if quick else 20_000, asked)
+    yield call_case(10, N_ROWS * (4 if quick else 100))
     for n in (10, 100):
         with threadpool_limits(limits=1):
             yield forgetting_case(n, 2000 if quick else 20_000)

@@ -774,7 +774,10 @@ def chart_levels(errors, length, skipped, less, rare, warm, outlying, expected):
     if outlying == np.inf:  # the fast chart
         means = [mean / size if size else 0.0 for mean, size in zip(means, sizes, strict=True)]
     roots = np.sqrt(sizes)
-    scores = np.clip(normal_scores(means, outlying), -3.0, 3.0), np.clip(normal_scores(roots, outlying), -5.0, 5.0)
+    scale = np.array([np.mean(np.abs(errors[:end])) for end in ends])
+    least = 0.02 * (np.ones(len(ends)) if outlying == np.inf else scale), 0.01 * np.sqrt(scale)
+    scores = [np.clip(normal_scores(values, floor, outlying), -most, most)
+              for values, floor, most in ((means, least[0], 3.0), (roots, least[1], 5.0))]  # fmt: skip
     up, down, large = climbs(scores[0], less), climbs(-scores[0], less), climbs(scores[1], less)
     levels = [0.0] * (len(errors) // length - len(ends))
     for j in range(len(ends)):
@@ -786,10 +789,11 @@ def chart_levels(errors, length, skipped, less, rare, warm, outlying, expected):
     return levels
 
 
-def normal_scores(values, outlying):
+def normal_scores(values, least, outlying):
     """Each value given the one before: studentised residual of a regression on all earlier pairs, as a normal score.
 
-    Later regressions have a residual beyond `outlying` cut to that.
+    The standard deviation of residual j is at least `least[j]`. Later regressions have a residual beyond `outlying`
+    cut to that.
     """
     scores, kept = [], []
     for j, value in enumerate(values):
@@ -803,7 +807,7 @@ def normal_scores(values, outlying):
         slope = dx @ dy / (dx @ dx)
         slope = np.clip(slope - 2.0 * (1.0 - slope) / np.sqrt(n), 0.0, 0.98)
         here = kept[j - 1] - x.mean()
-        spread = np.sum((dy - slope * dx) ** 2) / (n - 2) * (1.0 + 1.0 / n + here**2 / (dx @ dx))
+        spread = max(np.sum((dy - slope * dx) ** 2) / (n - 2), least[j] ** 2) * (1.0 + 1.0 / n + here**2 / (dx @ dx))
         expected = y.mean() + slope * here
         t, nu = (value - expected) / np.sqrt(spread), n - 2
         scores.append(np.sign(t) * (8 * nu + 1) / (8 * nu + 3) * np.sqrt(nu * np.log1p(t**2 / nu)))

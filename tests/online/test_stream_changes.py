@@ -63,6 +63,13 @@ def test_errors_that_were_all_zero_do_not_hide_those_that_come_later():
         RecursiveLSTD(3, 0.97).partial_fit(X, y)
 
 
+def test_learning_without_noise_is_no_change():
+    X = np.tile(np.random.default_rng(0).normal(size=(64, 10)), (400, 1))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ChangeWarning)
+        RecursiveLSTD(10, 0.99).partial_fit(X, np.ones(len(X)))
+
+
 def test_errors_that_are_correlated_do_not_hide_a_jump():
     random = np.random.default_rng(0)
     noise = lfilter([np.sqrt(1.0 - 0.95**2)], [1.0, -0.95], random.normal(size=20_000))

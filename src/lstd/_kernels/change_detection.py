@@ -48,6 +48,7 @@ SHORTEST, LONGEST = 16.0, 32.0  # errors in a block of the fast chart; between t
 SLOWER = 5.0  # times SHORTEST or 1/(1 − γ), errors in a block of the slow chart
 FARTHEST = 10_000.0  # errors taken for 1/(1 − γ) where γ is 1
 FEWEST = 8  # blocks with which scores begin
+NEGLIGIBLE = 0.02  # times the mean size of errors, a change of their mean; without noise, learning itself is a trend
 CUT = 8.0  # times their mean size, at which errors are cut
 MOST_MEAN, MOST_SIZE = 3.0, 5.0  # largest scores
 LOW = 1.5
@@ -89,12 +90,16 @@ def read_block(chart, which):  # type: ignore[no-untyped-def]
     chart[SCALE] += (chart[SIZE] - chart[LENGTH] * chart[SCALE]) / chart[ERRORS]
     over = chart[SIZE] if which == FAST and chart[SIZE] > 0.0 else chart[LENGTH]
     mean, size = chart[SUM] / over, math.sqrt(chart[SIZE] / chart[LENGTH])
+    least, least_size = (
+        NEGLIGIBLE * (1.0 if which == FAST else chart[SCALE]),
+        NEGLIGIBLE * math.sqrt(chart[SCALE]) / 2.0,
+    )
     chart[COUNT] = chart[SUM] = chart[SIZE] = 0.0
     if chart[ERRORS] <= chart[SKIPPED]:
         return
     chart[BLOCKS] += 1.0
-    z = min(max(score(mean, OUTLYING[which], chart[MEAN_OF:SIZE_OF]), -MOST_MEAN), MOST_MEAN)
-    w = min(max(score(size, OUTLYING[which], chart[SIZE_OF:N_CHART]), -MOST_SIZE), MOST_SIZE)
+    z = min(max(score(mean, least, OUTLYING[which], chart[MEAN_OF:SIZE_OF]), -MOST_MEAN), MOST_MEAN)
+    w = min(max(score(size, least_size, OUTLYING[which], chart[SIZE_OF:N_CHART]), -MOST_SIZE), MOST_SIZE)
     climb(z, UP, 0, K[which], chart)
     climb(-z, DOWN, 0, K[which], chart)
     climb(w, LARGE, 1, K[which], chart)
@@ -124,14 +129,18 @@ def height(at, kind, which, chart):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def score(y, outlying, pairs):  # type: ignore[no-untyped-def]
-    """Return the normal score of y given the one before, 0 with few pairs; then add y, cut, to the regression."""
+def score(y, least, outlying, pairs):  # type: ignore[no-untyped-def]
+    """Return the normal score of y given the one before, 0 with few pairs; then add y, cut, to the regression.
+
+    The standard deviation of what is left is at least `least`.
+    """
     n, z = pairs[PAIRS], 0.0
     if n >= FEWEST:
         # A slope within its error of zero only adds noise.
         slope = pairs[XY] / pairs[XX] if pairs[XX] > 0.0 else 0.0
         slope = min(max(slope - 2.0 * (1.0 - slope) / math.sqrt(n), 0.0), 0.98)
         square = (pairs[YY] - 2.0 * slope * pairs[XY] + slope * slope * pairs[XX]) / (n - 2.0)
+        square = max(square, least * least)
         if square > 0.0:
             x = pairs[LAST] - pairs[MEAN_X]
             spread = 1.0 + 1.0 / n + (x * x / pairs[XX] if pairs[XX] > 0.0 else 0.0)
