@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from lstd.data.checks import check_integer
 from lstd.data.parsing import not_contiguous
+from lstd.data.records import Record
 from lstd.data.rows import Rows
 from lstd.data.seen_ids import SeenIds, group_key, groups_seen
 from lstd.errors import InvalidInputError
@@ -84,7 +85,7 @@ class Layout:
 
 
 @dataclass(frozen=True, eq=False)
-class Blocks:
+class Blocks(Record):
     """Sums over a stream, and its prefix sums at the ends of blocks.
 
     Attributes
@@ -165,7 +166,7 @@ class Blocks:
         """
         total = self.total
         if not len(rows):
-            return replace(self, total=total.then(LSTDStatistics.from_rows(rows, total.lmbda)))
+            return self.changed(total=total.then(LSTDStatistics.from_rows(rows, total.lmbda)))
         goes_on = total.goes_on_with(rows.first_episode, rows.X_next is not None)
         if rows.groups is not None:
             goes_on = self._in_last_group(rows)
@@ -199,7 +200,7 @@ class Blocks:
                     prefixes.append(total)
                 total = after
         check_sums(total, rows)
-        return replace(self, total=total, prefixes=tuple(prefixes), size=layout.size, seen=seen)
+        return self.changed(total=total, prefixes=tuple(prefixes), size=layout.size, seen=seen)
 
     def _in_last_group(self, rows: Rows) -> bool:
         """Return whether the first of the next rows is of the last group."""
@@ -220,16 +221,16 @@ class Blocks:
         """
         one, two = self.total, later.total
         if not (one.n_rows and two.n_rows):
-            return replace(self if one.n_rows else later, total=one.then(two))
+            return (self if one.n_rows else later).changed(total=one.then(two))
         if begins is None:
             begins = two.apart or not one.goes_on_with(two.first_episode, two.successors)
-        both = replace(self, total=one.then(two, begins=begins), prefixes=(), size=1)
+        both = self.changed(total=one.then(two, begins=begins), prefixes=(), size=1)
         goes_on = one.in_group(two.first_group) if one.n_groups is not None else not begins
         if self.seen is not None and later.seen is not None:
             seen, again = self.seen.then(later.seen, group_key(two.first_group) if goes_on else None)
             if again is not None:
                 raise not_contiguous("groups", again)
-            both = replace(both, seen=seen)
+            both = both.changed(seen=seen)
         if not self.limit:
             return both
         prefixes, others = (part.prefixes if part.by_episode == both.by_episode else () for part in (self, later))
@@ -243,7 +244,7 @@ class Blocks:
 
     def scaled(self, factor: float) -> Blocks:
         """Return the blocks of the same rows with their weights times `factor`."""
-        return replace(self, total=factor * self.total, prefixes=tuple(factor * prefix for prefix in self.prefixes))
+        return self.changed(total=factor * self.total, prefixes=tuple(factor * prefix for prefix in self.prefixes))
 
     def thinned(self, most: int) -> Blocks:
         """Return at most `most` blocks: the smallest neighbours are joined."""
@@ -253,7 +254,7 @@ class Blocks:
     def _resized(self, prefixes: Sequence[LSTDStatistics]) -> Blocks:
         """Return blocks with these prefix sums; further data is cut into blocks of about their size."""
         size = 2 ** ((self.count(self.total) // (len(prefixes) + 1)).bit_length() - 1)
-        return replace(self, prefixes=tuple(prefixes), size=max(1, size))
+        return self.changed(prefixes=tuple(prefixes), size=max(1, size))
 
 
 def _kept(ends: Sequence[int], most: int) -> list[int]:

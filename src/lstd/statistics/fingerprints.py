@@ -9,8 +9,10 @@ few values and the counts of these agree in every block.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import sparse
 
 from lstd.data.feature_matrix import Features
@@ -29,7 +31,7 @@ def marks_of(rows: Rows) -> Callable[[int, int], int]:
     if not head and tail >= len(rows):
         return lambda first, last: 0
     some = rows.X[:head] if tail >= len(rows) else _both(rows.X[:head], rows.X[tail::_EVERY])
-    odd = np.uint64(_ODD) * np.arange(1, 2 * n, 2, dtype=np.uint64)
+    odd = _factors(n)
     if sparse.issparse(some):
         kept = some.indices < n
         terms = np.where(kept, some.data.view(np.uint64) * odd[np.where(kept, some.indices, 0)], np.uint64(0))
@@ -43,6 +45,12 @@ def marks_of(rows: Rows) -> Callable[[int, int], int]:
         return min(row, head) + max(0, -((tail - row) // _EVERY))
 
     return lambda first, last: (int(until[count(last)]) - int(until[count(first)])) % MODULUS
+
+
+@lru_cache(maxsize=8)
+def _factors(n: int) -> NDArray[np.uint64]:
+    """Return the odd numbers k_j of n features."""
+    return np.uint64(_ODD) * np.arange(1, 2 * n, 2, dtype=np.uint64)
 
 
 def _both(one: Features, two: Features) -> Features:

@@ -22,14 +22,15 @@ class Waiting(NamedTuple):
 
     chunks: tuple[Rows, ...] = ()
     continues: tuple[bool, ...] = ()
+    entries: int = 0  # of their features
 
     def then(self, rows: Rows, continues: bool) -> Waiting:
         """Add a copy of the next rows."""
-        X = np.ones((len(rows), rows.n_features))
-        X[:, : rows.X.shape[1]] = rows.X
+        X, n = np.empty((len(rows), rows.n_features)), rows.X.shape[1]
+        X[:, :n], X[:, n:] = rows.X, 1.0
         # The other columns are not those of the caller.
         rows = rows.changed(X=X, appended=0, y=rows.y.copy(), terminated=rows.terminated.copy())
-        return Waiting((*self.chunks, rows), (*self.continues, continues))
+        return Waiting((*self.chunks, rows), (*self.continues, continues), self.entries + X.size)
 
     def end(self, before: LSTDStatistics) -> StreamEnd:
         """Return the end of the stream, of which `before` are the statistics before these rows."""
@@ -38,7 +39,7 @@ class Waiting(NamedTuple):
     @property
     def full(self) -> bool:
         """Whether no more rows should wait."""
-        return len(self.chunks) >= MOST_CHUNKS or sum(rows.X.size for rows in self.chunks) >= _ENTRIES
+        return len(self.chunks) >= MOST_CHUNKS or self.entries >= _ENTRIES
 
     def joined(self) -> Rows:
         """Return all rows as one chunk."""
