@@ -17,7 +17,7 @@ from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse, special
+from scipy import sparse
 
 from lstd.data.feature_matrix import Features, check_finite, dense
 from lstd.data.rows import Rows
@@ -133,6 +133,8 @@ def _p_value(difference: float, W: Array, shares: Array, n_features: int) -> flo
     squares *= float(np.sum((W / trace) ** 2)) - 1.0 / (n_blocks - 1)  # in units of the squared trace
     nu1 = float(np.clip(1.0 / max(squares, 1e-300), 1.0, n_features))
     nu2 = float(degrees_of_freedom(np.diag(W)[np.newaxis, :, np.newaxis], shares)[0, 0])
+    from scipy import special  # takes 0.1 s to import
+
     return float(special.fdtrc(nu1, nu2, difference / trace))
 
 

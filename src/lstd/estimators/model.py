@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import special
 
 from lstd.data.effective_sample import warn_of_ratios
 from lstd.data.feature_matrix import Features, product
@@ -71,6 +70,8 @@ class Selection:
         It does if, over the folds, no mean difference to the chosen pair exceeds its standard error times the 0.975
         quantile of Student's t.
         """
+        from scipy import special  # takes 0.1 s to import
+
         lmbdas = self.results["lmbda"]
         mean = np.where(np.isnan(self.results["mean_test_score"]), -np.inf, self.results["mean_test_score"])
         best = [i[np.argmax(mean[i])] for i in (np.flatnonzero(lmbdas == lmbda) for lmbda in np.unique(lmbdas))]
