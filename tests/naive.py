@@ -34,18 +34,22 @@ def _stream(phi, discounts, rho):
 # ---------------------------------------------------------------- least squares: double sums, forward view
 
 
-def decay(i, t, lmbda, discounts, rho):
-    """Share of φ_i that is left in z_t: Π_{j=i..t} ρ_j Π_{j=i+1..t} c_jλγ_j; (λγ)^{t−i} in the paper."""
-    lmbda = np.broadcast_to(lmbda, len(rho))[i + 1 : t + 1]
-    return math.prod(rho[i : t + 1]) * math.prod(lmbda * discounts[i + 1 : t + 1])
+def decay_of(lmbda, discounts, rho):
+    """A function of i and t, the share of φ_i that is left in z_t: Π_{j=i..t} ρ_j Π_{j=i+1..t} c_jλγ_j.
+
+    In the paper it is (λγ)^{t−i}.
+    """
+    ratios, steps = rho.tolist(), (lmbda * discounts[:-1]).tolist()  # products of floats are quicker than of an array
+    return lambda i, t: math.prod(ratios[i : t + 1]) * math.prod(steps[i + 1 : t + 1])
 
 
 def trace(phi, t, lmbda, discounts, rho=None):
     """Eligibility trace z_t = Σ_{i≤t} (λγ)^{t−i} φ_i, Theorem 1; z_{−1} = 0."""
     phi, discounts, rho = _stream(phi, discounts, rho)
+    decay = decay_of(lmbda, discounts, rho)
     z = np.zeros(phi.shape[1])
     for i in range(t + 1):
-        z += decay(i, t, lmbda, discounts, rho) * phi[i]
+        z += decay(i, t) * phi[i]
     return z
 
 
@@ -55,11 +59,11 @@ def vector_b(phi, rewards, lmbda, discounts, rho=None, weight=None):
     _, _, weight = _stream(phi, discounts, weight)
     rewards = np.asarray(rewards, dtype=float)
     n_steps = len(phi) - 1
+    decay = decay_of(lmbda, discounts, rho)
     b = np.zeros(phi.shape[1:] + rewards.shape[1:])
     for t in range(n_steps):
-        for m in range(n_steps - t):
-            share = weight[t + m] * decay(t, t + m, lmbda, discounts, rho)
-            b += np.multiply.outer(phi[t], share * rewards[t + m])
+        shares = [decay(t, t + m) for m in range(n_steps - t)]
+        b += np.multiply.outer(phi[t], (weight[t:] * shares) @ rewards[t:])
     return b
 
 
@@ -80,14 +84,14 @@ def _matrix(phi, lmbda, discounts, rho, weight, bootstraps):
     phi, discounts, rho = _stream(phi, discounts, rho)
     _, _, weight = _stream(phi, discounts, weight)
     n_steps, n = len(phi) - 1, phi.shape[1]
-    kept = weight * rho * lmbda
+    decay = decay_of(lmbda, discounts, rho)
+    factors = (weight[:-1] - (weight * rho * lmbda)[1:]) * discounts[1:-1]
     A = np.zeros((n, n))
     for t in range(n_steps):
-        row = weight[t] * rho[t] * phi[t]
-        for k in range(t + 1, n_steps):
-            row = row - (weight[k - 1] - kept[k]) * discounts[k] * decay(t, k - 1, lmbda, discounts, rho) * phi[k]
+        shares = [decay(t, k - 1) for k in range(t + 1, n_steps)]
+        row = weight[t] * rho[t] * phi[t] - (factors[t:] * shares) @ phi[t + 1 : n_steps]
         if bootstraps:
-            end = weight[-1] * discounts[n_steps] * decay(t, n_steps - 1, lmbda, discounts, rho)
+            end = weight[-1] * discounts[n_steps] * decay(t, n_steps - 1)
             row = row - end * phi[n_steps]
         A += np.outer(phi[t], row)
     return A
@@ -563,12 +567,8 @@ def reference_returns(phi, rewards, w, lmbda, discounts, rho=None):
     """λ-returns bootstrapped by weights w, (T,): G_t = φ_tᵀw + Σ_{j≥t} decay(t, j) δ_j, to the end of the stream."""
     phi, discounts, rho = _stream(phi, discounts, rho)
     errors = [r + discounts[j + 1] * phi[j + 1] @ w - phi[j] @ w for j, r in enumerate(rewards)]
-    return np.array(
-        [
-            phi[t] @ w + sum(decay(t, j, lmbda, discounts, rho) * errors[j] for j in range(t, len(rewards)))
-            for t in range(len(rewards))
-        ]
-    )
+    decay, last = decay_of(lmbda, discounts, rho), len(rewards)
+    return np.array([phi[t] @ w + sum(decay(t, j) * errors[j] for j in range(t, last)) for t in range(last)])
 
 
 # ---------------------------------------------------------------- returns that were cut off
