@@ -121,6 +121,18 @@ def _load() -> None:
             _draw_quickly()
             with tempfile.TemporaryDirectory() as folder:
                 write_fit_report(f"{folder}/page.html", model, X, y, **ends)
+        if "lstd.tables.watching" in sys.modules:
+            _watch_a_table(run)
+
+
+def _watch_a_table(run: Callable[[list[str]], int]) -> None:
+    """Load the kernels of the recursion, from the cache where another process has compiled them."""
+    with tempfile.TemporaryDirectory() as folder:
+        table, out = f"{folder}/table.csv", f"{folder}/out.csv"
+        with open(table, "w", encoding="utf-8") as file:
+            file.write("x,y,r\n" + "1,0,1\n0,1,2\n" * 1000)  # enough for a block of data
+        words = ["--features", "x,y", "--reward", "r", "--gamma", "0.9", "--no-wait", "--quiet", "--out", out]
+        assert run(["watch", table, *words]) == 0
 
 
 def _draw_quickly() -> None:
