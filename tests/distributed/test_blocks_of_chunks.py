@@ -123,7 +123,7 @@ def test_intervals_are_those_of_the_whole_data(kind, tmp_path):
 @pytest.mark.parametrize("kind", ["arrays", "tables"])
 @pytest.mark.parametrize("choose", [("lmbda",), ("alpha",), ("lmbda", "alpha")])
 def test_settings_are_chosen_on_every_runner(kind, choose, tmp_path):
-    """Both of them on each runner and from each kind of source, one of them on one."""
+    """Both of them on each runner and from each kind of source, one of them on a runner of its own."""
     fit, source = {
         "arrays": (fit_chunks, [chunk(place) for place in range(N_CHUNKS)]),
         "tables": (partial(fit_tables, **ROLES), frames()),
@@ -133,7 +133,8 @@ def test_settings_are_chosen_on_every_runner(kind, choose, tmp_path):
     grids |= {} if "alpha" in choose else {"alphas": [1.0]}
     expected = LSTDCV(gamma=0.9, **grids).fit(**whole())
     ways = [(how, one) for how in ({"n_jobs": 2}, THREADS, {"store": tmp_path}) for one in (list, iter)]
-    for how, one in ways if len(choose) == 2 else [ways[choose == ("alpha",)]]:
+    alone = {("arrays", "lmbda"): 0, ("arrays", "alpha"): 5, ("tables", "lmbda"): 3, ("tables", "alpha"): 4}
+    for how, one in ways if len(choose) == 2 else [ways[alone[kind, *choose]]]:
         model = fit(one(source), **given, **how)
         assert isinstance(model, LSTDCV)
         assert model.lmbda_ == expected.lmbda_

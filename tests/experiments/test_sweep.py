@@ -60,12 +60,12 @@ def expected_entry(model, features, algorithm, lmbda, alpha, seed, n_steps):
 
 @pytest.mark.parametrize(("problem", "features"), NINE)
 def test_lstd_equals_direct_solves_at_every_step(problem, features):
-    """Fewer pairs of Boyan's and Mixed, which are read out of the same recursion."""
+    """One pair less of Boyan's and Mixed, which are read out of the same recursion; they differ at λ = 0 and 0.5."""
     lmbdas, alphas, seeds = [0.0, 0.5, 0.99, 1.0], [2.0**-8, 1.0, 2.0**8], [1, 50]
     results = run_sweep(problem, features, list(VARIANTS), lmbdas=lmbdas, alphas=alphas, run_seeds=seeds, n_steps=STEPS)
     for algorithm in VARIANTS:
-        pairs = ((1, 2, 0), (0, 3, 0), (0, 2, 2), (0, 0, 0), (1, 1, 1))
-        for run, i, j in pairs if algorithm == "uncorrected" else pairs[:3]:
+        pairs = ((0, 2, 2), (1, 2, 0), (0, 3, 0), (0, 0, 0), (1, 1, 1))
+        for run, i, j in pairs if algorithm == "uncorrected" else pairs[1:]:
             pair = lmbdas[i], alphas[j], seeds[run]
             expected = naive.sweep_entry(problem, features, algorithm, *pair, n_steps=STEPS)
             assert_close(results[algorithm][run, i, j], expected, TOLERANCE[algorithm], err_msg=f"{algorithm} {pair}")
@@ -313,7 +313,7 @@ def test_progress_is_reported_in_the_calling_thread():
 @pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
 def test_an_error_in_progress_stops_the_sweep(monkeypatch, error):
     calls, solved = [], []
-    monkeypatch.setattr(sweep_module, "lstd_dense", lambda phi, *_: (time.sleep(0.002), solved.append(len(phi))))
+    monkeypatch.setattr(sweep_module, "lstd_dense", lambda phi, *_: (time.sleep(0.05), solved.append(len(phi))))
 
     def stop(done, total):
         calls.append(done)
