@@ -9,10 +9,15 @@ from itertools import chain
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 if "PYTEST_XDIST_WORKER" in os.environ:  # processes that share the cores: threads of a BLAS would wait for one another
     for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
         os.environ.setdefault(variable, "1")
+
+# Examples do not change from run to run, and a machine that is slow or busy fails no test.
+settings.register_profile("lstd", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("lstd")
 
 ROOT = Path(__file__).parent
 MOST_PROCESSES = 8

@@ -73,7 +73,7 @@ def start(code, **variables):
 
 def finish(process):
     """What the process printed, as a dict, and all it logged."""
-    output, log = process.communicate(timeout=120)
+    output, log = process.communicate(timeout=300)
     return checked(process.returncode, output, log)
 
 

@@ -69,7 +69,7 @@ def rows(load, monkeypatch):
 
 def command(*words):
     return subprocess.run(
-        [sys.executable, BENCHMARKS / "claims.py", *words], check=True, capture_output=True, text=True, timeout=120
+        [sys.executable, BENCHMARKS / "claims.py", *words], check=True, capture_output=True, text=True, timeout=300
     )
 
 

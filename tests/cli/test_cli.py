@@ -45,7 +45,7 @@ def finish(process):
 
 
 def wait_for(condition):
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 300
     while not condition() and time.monotonic() < deadline:
         time.sleep(0.01)
     assert condition()
@@ -76,12 +76,14 @@ def test_help_imports_nothing_slow():
 
 
 def test_help_is_quick():
-    times = []
-    for _ in range(3):
+    """Not three times as long as importing NumPy, by the processor time of the quickest of three."""
+    programs = {"help": [*COMMAND, "--help"], "numpy": [sys.executable, "-c", "import numpy"]}
+    times = {name: [] for name in programs}
+    for name in [*programs] * 3:
         with cpu_seconds() as seconds:
-            assert finish(start("--help", program=COMMAND))[0] == 0
-        times += seconds
-    assert min(times) < 0.4
+            assert finish(start(program=programs[name]))[0] == 0
+        times[name] += seconds
+    assert min(times["help"]) < 3 * min(times["numpy"]), times
 
 
 def test_version_and_bare_command(capsys):
@@ -264,12 +266,10 @@ def test_closed_streams_are_no_failure(tmp_path):
 @pytest.mark.parametrize(("number", "code", "word"), [("SIGINT", 130, "interrupted"), ("SIGTERM", 143, "terminated")])
 def test_signal_ends_at_once_and_the_same_command_resumes(tmp_path, number, code, word):
     words = ["reproduce", "small", "--runs", "2", "--out", tmp_path]
-    process = start(*words, "--quiet", seconds="3")
+    process = start(*words, "--quiet", seconds="0,1")  # the second cell never ends
     wait_for(lambda: len(list(tmp_path.glob("cells/*.npz"))) == 1)
-    began = time.monotonic()
     process.send_signal(getattr(signal, number))
     found, output, errors = finish(process)
-    assert time.monotonic() - began < 2.5  # less than a cell takes
     assert (found, output) == (code, "")
     assert errors == f"lstd: {word}; what is finished is kept, and the same command resumes.\n"
     assert not [file for file in tmp_path.rglob("*") if file.name.startswith(".")]
@@ -280,7 +280,7 @@ def test_signal_ends_at_once_and_the_same_command_resumes(tmp_path, number, code
 
 @POSIX
 def test_interruption_says_that_force_would_start_over(tmp_path):
-    process = start("reproduce", "small", "--force", "--quiet", "--out", tmp_path, seconds="5")
+    process = start("reproduce", "small", "--force", "--quiet", "--out", tmp_path, seconds="0,0")
     wait_for(lambda: (tmp_path / CONFIGURATION).exists())
     process.send_signal(signal.SIGINT)
     assert finish(process)[2].endswith("the same command without --force resumes.\n")
@@ -300,12 +300,11 @@ def test_ignored_signal_stays_ignored(tmp_path):
 
 @POSIX
 def test_second_process_on_a_folder_is_refused(tmp_path):
-    words = ["reproduce", "small", "--runs", "2", "--quiet", "--out", tmp_path]
-    first = start(*words, seconds="0.2")
-    wait_for(lambda: (tmp_path / CONFIGURATION).exists())
-    first.send_signal(signal.SIGSTOP)  # until the second one has ended, however long that takes
+    words, ended = ["reproduce", "small", "--runs", "2", "--quiet", "--out", tmp_path / "out"], tmp_path / "ended"
+    first = start(*words, seconds=f"0,0,{ended}")
+    wait_for(lambda: (tmp_path / "out" / CONFIGURATION).exists())
     code, output, errors = finish(start(*words))
-    first.send_signal(signal.SIGCONT)
+    ended.touch()
     assert (code, output, errors.count("\n")) == (2, "", 1)
     assert f"`out` must not be in use; process {first.pid} is writing to" in errors
     assert finish(first)[0] == 0
@@ -317,7 +316,7 @@ def test_terminal_gets_a_bar_and_its_cursor_back(tmp_path):
 
     master, slave = pty.openpty()
     environment = {**os.environ, "TERM": "xterm", "COLUMNS": "100"}
-    process = start("reproduce", "small", "--out", tmp_path, stderr=slave, env=environment)
+    process = start("reproduce", "small", "--out", tmp_path, seconds="0.3,1", stderr=slave, env=environment)
     os.close(slave)
     wait_for(lambda: list(tmp_path.glob("cells/*.npz")))
     process.send_signal(signal.SIGINT)
@@ -351,7 +350,8 @@ def test_real_command_on_the_small_problem(tmp_path):
     assert {name for name in OUR_FILES if not (tmp_path / name).exists()} == {
         name for name in OUR_FILES if any(other in name for other in others)
     }
-    with cpu_seconds() as seconds:
-        code, output, _ = finish(start(*words, program=COMMAND))
+    before = {file: file.stat().st_mtime_ns for file in written}
+    code, output, _ = finish(start(*words, program=COMMAND))
     assert (code, json.loads(output)["cells"]) == (0, {"computed": 0, "reused": 6})
-    assert seconds[0] < 5
+    after = {file: file.stat().st_mtime_ns for file in written}
+    assert [file.name for file in written if after[file] != before[file]] == []

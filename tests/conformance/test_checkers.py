@@ -30,7 +30,7 @@ def run_checker(language, folder):
     program, script = CHECKERS[language]
     if shutil.which(program) is None:
         pytest.skip("Node.js is not installed, so conformance/check.mjs was not run; .ci/run does not pass without it")
-    return subprocess.run([program, FOLDER / script, folder], capture_output=True, text=True, timeout=120)
+    return subprocess.run([program, FOLDER / script, folder], capture_output=True, text=True, timeout=300)
 
 
 def agreeing(result):

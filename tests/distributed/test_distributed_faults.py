@@ -260,7 +260,7 @@ def test_a_worker_without_lstd_that_comes_later_is_refused(kind, dask_commands, 
 def test_a_scheduler_that_is_lost_ends_in_an_error(kind, dask_commands, tmp_path):
     started, client = dask_commands
     started.add_worker()
-    chunks = data("graph" if kind == "graph" else "functions", loaders(tmp_path / "calls", seconds=0.2))
+    chunks = data("graph" if kind == "graph" else "functions", loaders(tmp_path / "calls", seconds=60.0))
     chunks = chunks * 3 if kind == "many" else chunks[:3]
     with ThreadPoolExecutor(1) as beside:
         found = beside.submit(sum_chunks, chunks, **SETTINGS, client=client)
@@ -316,7 +316,7 @@ def test_tasks_that_are_cancelled_end_in_an_error(kind, dask_commands, tmp_path)
     started, client = dask_commands
     started.add_worker()
     with ThreadPoolExecutor(1) as beside:
-        chunks = data(kind, loaders(tmp_path / "calls", seconds=0.5))
+        chunks = data(kind, loaders(tmp_path / "calls", seconds=60.0))
         found = beside.submit(sum_chunks, chunks, **SETTINGS, client=client)
         wait_for(lambda: n_calls(tmp_path / "calls"))
         client.cancel([distributed.Future(key, client) for key in list(client.futures)])

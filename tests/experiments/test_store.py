@@ -61,7 +61,7 @@ def full_disk():
             "getattr(test_store, sys.argv[1])(Path(sys.argv[2]), limit)"
         )
         words = [sys.executable, "-c", program, name, path, str(size)]
-        subprocess.run(words, check=True, cwd=Path(__file__).parent, timeout=60)
+        subprocess.run(words, check=True, cwd=Path(__file__).parent, timeout=300)
 
     return run
 

@@ -1,12 +1,15 @@
 """Quick stand-ins for what `lstd.experiments.reproduce.run` calls: sweep, timings, theory, report.
 
-As a program, the command ``lstd`` with these in place: ``python fake_experiments.py SECONDS_PER_CELL WORDS...``
+As a program, the command ``lstd`` with these in place: ``python fake_experiments.py SECONDS_PER_CELL WORDS...``.
+``SECONDS,N,FILE`` in place of the seconds: cells after the first N wait for a file, for ever if it is not named.
 """
 
 from __future__ import annotations
 
 import importlib
 import io
+import itertools
+import os
 import sys
 import time
 import zlib
@@ -101,13 +104,25 @@ def set_for_good(name: str, module: Any) -> None:
     setattr(importlib.import_module(package), attribute, module)
 
 
-def install_for_good(seconds: float) -> None:
-    """Put the stand-ins in place for as long as the process lives; a cell takes so many seconds."""
-    Fakes(on_cell=lambda *cell: time.sleep(seconds)).install(set_for_good)
+def install_for_good(seconds: float, n_free: float = np.inf, file: str = "") -> None:
+    """Put the stand-ins in place for as long as the process lives; a cell takes so many seconds.
+
+    Cells after the first `n_free` wait until a file exists.
+    """
+    number = itertools.count(1)
+
+    def on_cell(*_: Any) -> None:
+        time.sleep(seconds)
+        waits = next(number) > n_free
+        while waits and not os.path.exists(file):
+            time.sleep(0.01)
+
+    Fakes(on_cell).install(set_for_good)
 
 
 if __name__ == "__main__":
-    install_for_good(float(sys.argv[1]))
+    seconds, n_free, file, *_ = [*sys.argv[1].split(","), "inf", ""]
+    install_for_good(float(seconds), float(n_free), file)
     from lstd.cli import main
 
     sys.exit(main(sys.argv[2:]))
