@@ -13,7 +13,8 @@ import numpy as np
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped,unused-ignore]
 
 from lstd._kernels.compilation import kernel
-from lstd._kernels.recursive_update import GOES_ON, SIGNATURES
+from lstd._kernels.recursive_state import GOES_ON
+from lstd._kernels.recursive_update import SIGNATURES
 from lstd.online import TD, RecursiveLSTD, TrueOnlineTD
 from lstd.online.recursion import Block
 from ratios import Ratio, in_turn, run_alone

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 import naive
-from lstd._kernels.recursive_update import N_COUNTS, READING
+from lstd._kernels.recursive_state import N_COUNTS, READING
 from lstd.errors import BrokenEpisodeWarning, IllConditionedWarning, InvalidInputError, LostDigitsWarning
 from lstd.online import TD, RecursiveLSTD, TrueOnlineTD
 from online_streams import (

@@ -51,7 +51,7 @@ def test_apply_subtracts_the_pairs(n, n_rows, n_changes):
     expected[n_rows:] = M[n_rows:]
     for modules in list(BOTH.values())[n > 100 :]:
         found = M.copy()
-        modules.recursive.apply(found, Q, R, n_rows)
+        modules.products.apply(found, Q, R, n_rows)
         assert_close(found, expected, "sums")
 
 
@@ -66,7 +66,7 @@ def test_project_multiplies_by_the_inverse_and_its_panel(waiting, how):
     phi[indices], following[:n] = [1.0, -2.0, 0.5], random.normal(size=n)
     P = M - Q[:waiting].T @ R[:waiting]
     for modules in BOTH.values():
-        k = modules.recursive
+        k, products = modules.state, modules.products
         state = np.full((k.N_VECTORS + 4 * 8 + 2 * length, length), 7.0)
         state[[k.P_PHI, k.P_NEXT]] = 0.0  # of these only rows that may not be zero are written
         counts = np.zeros(k.N_COUNTS, np.int64)
@@ -75,16 +75,16 @@ def test_project_multiplies_by_the_inverse_and_its_panel(waiting, how):
         k.matrix(state, counts, k.INVERSE)[:] = M
         state[k.PHI], state[k.NEXT] = phi, following
         if how == "sparse":
-            k.project_sparse(indices, phi[indices], state, counts)
+            products.project_sparse(indices, phi[indices], state, counts)
         else:
-            k.project(state, counts, how == "two")
+            products.project(state, counts, how == "two")
         assert counts[k.WAITING_INVERSE] == waiting % 8
         assert counts[k.AHEAD] == (how == "two")
         assert_close(state[k.P_PHI], P @ phi, "sums")
         assert_close(state[k.PHI_P], phi @ P, "sums")
         if how == "two":
             state[k.PHI] = following
-            k.project(state, counts, True)
+            products.project(state, counts, True)
             assert counts[k.AHEAD] == 0
             assert_close(state[k.P_PHI], P @ following, "sums")
             assert_close(state[k.PHI_P], following @ P, "sums")
@@ -111,7 +111,7 @@ def test_padding_stays_zero():
         if t == 20:
             rows[t + 1] = random.normal(size=5)
     (state,) = (array for array in vars(model).values() if np.shape(array)[1:] == (padded(5),))
-    k, counts = COMPILED.recursive, model.snapshot()["counts"]
+    k, counts = COMPILED.state, model.snapshot()["counts"]
     assert state[: k.SCALARS, :5].any()
     assert not state[: k.SCALARS, 5:].any()
     for which in (k.Q_INVERSE, k.R_INVERSE, k.Q_SYSTEM, k.R_SYSTEM):

@@ -71,7 +71,7 @@ def checks(model, stream):
 
 
 def way_of_reading(model):
-    return int(model.snapshot()["counts"][recursion.kernels.READING])
+    return int(model.snapshot()["counts"][recursion.layout.READING])
 
 
 # ---------------------------------------------------------------- against 50 digits

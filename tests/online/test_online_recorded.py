@@ -13,6 +13,7 @@ from scipy import sparse
 
 import naive
 from lstd import LSTD, RecursiveLSTD
+from lstd._kernels import recursive_state as layout
 from lstd._kernels import recursive_update as kernels
 from lstd._kernels.blocked import BLOCK
 from lstd.errors import InvalidInputError, LostDigitsWarning
@@ -124,11 +125,11 @@ def test_several_rewards_survive_lost_digits():
 @compiled_only
 def test_the_compiled_kernel_of_several_rewards_is_its_python_body():
     random = np.random.default_rng(0)
-    state = random.normal(size=(kernels.N_VECTORS + 16 + 2 * BLOCK + 2 * 3, BLOCK))
-    counts = state[kernels.COUNTS].view(np.int64)
+    state = random.normal(size=(layout.N_VECTORS + 16 + 2 * BLOCK + 2 * 3, BLOCK))
+    counts = state[layout.COUNTS].view(np.int64)
     counts[:] = 0
-    counts[[kernels.FEATURES, kernels.PANEL, kernels.OTHERS, kernels.WAITING_INVERSE]] = BLOCK, 4, 3, 2
-    counts[kernels.ROTATION], state[kernels.SCALARS, kernels.FORGETTING] = 8, 0.9
+    counts[[layout.FEATURES, layout.PANEL, layout.OTHERS, layout.WAITING_INVERSE]] = BLOCK, 4, 3, 2
+    counts[layout.ROTATION], state[layout.SCALARS, layout.FORGETTING] = 8, 0.9
     rewards, twin = random.normal(size=3), state.copy()
     kernels.follow(rewards, state)
     PYTHON.recursive.follow(rewards, twin)

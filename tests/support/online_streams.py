@@ -14,7 +14,14 @@ import numpy as np
 from hypothesis import strategies as st
 from scipy import sparse
 
-from lstd._kernels import blocked, change_detection, sample_size
+from lstd._kernels import (
+    blocked,
+    change_detection,
+    inverse_products,
+    recursive_state,
+    ridge_restoration,
+    sample_size,
+)
 from lstd._kernels import recursive_update as recursive
 from lstd._kernels import td_update as td_online
 from lstd.errors import IllConditionedWarning
@@ -27,6 +34,9 @@ PLACES = {
     "blocked": "blocked",
     "change_detection": "change_detection",
     "sample_size": "sample_size",
+    "state": "recursive_state",
+    "products": "inverse_products",
+    "ridge": "ridge_restoration",
     "recursive": "recursive_update",
     "td_online": "td_update",
 }
@@ -51,6 +61,9 @@ COMPILED = SimpleNamespace(
     blocked=blocked,
     change_detection=change_detection,
     sample_size=sample_size,
+    state=recursive_state,
+    products=inverse_products,
+    ridge=ridge_restoration,
     recursive=recursive,
     td_online=td_online,
 )

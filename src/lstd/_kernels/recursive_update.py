@@ -13,14 +13,8 @@ than P along φ by that factor, and loses as many digits. If the terms of d canc
 beside P, so that lost digits can be measured and P recomputed.
 
 With forgetting f, each transition weighs 1/f times the one before it: relative to the last weight, they are f^{T−1−t}.
-The ridge shrinks beside them, and is restored one feature i at a time, with g the weight now:
-
-    R_ii' = g α_i,  P' = P − q (e_iᵀP),  q = c P e_i / (1 + c P_ii),  c = g α_i − R_ii,  θ' = θ − q θ_i,  y' = y − q y_i
-
-Most of the time is spent reading P from memory. Rank-one changes are therefore gathered in panels and applied together.
-As φ₊ is the φ of the next transition, one pass over P forms the products with both, and every other transition needs
-none. A is kept transposed, so that a sparse φ changes few of its rows. Each row of the state is padded with zeros to
-whole blocks, so that no loop has a remainder.
+The ridge shrinks beside them, and is restored one feature at a time (`ridge_restoration`). Passes over P are in
+`inverse_products`. A is kept transposed, so that a sparse φ changes few of its rows.
 """
 
 from __future__ import annotations
@@ -29,16 +23,12 @@ import numpy as np
 from numba import types
 
 from lstd._kernels.blocked import (
-    BLOCK,
     LARGEST,
     add,
-    add_both,
     beyond,
-    clear,
     copy,
     differs,
     dots,
-    fold,
     increasing,
     load,
     negate,
@@ -46,103 +36,73 @@ from lstd._kernels.blocked import (
     sum_beyond,
     valid,
 )
-from lstd._kernels.change_detection import (
-    COUNT,
-    LARGEST_ERROR,
-    LENGTH,
-    N_CHART,
-    OPEN,
-    REWARD,
-    SIZE,
-    SUM,
-    VALUE,
-    end_block,
-)  # fmt: skip
+from lstd._kernels.change_detection import COUNT, LARGEST_ERROR, LENGTH, OPEN, REWARD, SIZE, SUM, VALUE, end_block
 from lstd._kernels.compilation import kernel
+from lstd._kernels.inverse_products import apply, project, project_sparse
+from lstd._kernels.recursive_state import (
+    AHEAD,
+    ASK,
+    BAD,
+    BLOCK_AT,
+    BOOTSTRAP,
+    CHANGE,
+    CHANGED,
+    CHART,
+    CHECK,
+    CHECK_AT,
+    COEFFICIENT,
+    DECAY,
+    DONE,
+    EPISODES,
+    FAST,
+    FEATURES,
+    FORGETTING,
+    FRACTION,
+    GROWN,
+    GROWTH,
+    HUGE,
+    IS_CUT,
+    JUMP,
+    LMBDA,
+    MARK,
+    MOMENT,
+    NEXT,
+    OTHERS,
+    P_PHI,
+    PHI,
+    PHI_P,
+    Q_INVERSE,
+    Q_SYSTEM,
+    R_INVERSE,
+    R_SYSTEM,
+    READING,
+    RESCALE,
+    RESCALED_AT,
+    SAMPLE,
+    SCALARS,
+    SYSTEM,
+    TERMINATES,
+    TRACE,
+    UPDATES,
+    WAITING_INVERSE,
+    WAITING_SYSTEM,
+    WAITS,
+    WEIGHT,
+    WEIGHTS,
+    Y,
+    charts_of,
+    counts_of,
+    decay_of,
+    lanes_of,
+    lost_digits,
+    matrix,
+    others_of,
+    panel,
+    rows_of,
+    weight_of,
+)
+from lstd._kernels.ridge_restoration import restore_ridge
 from lstd._kernels.sample_size import BEGUN, add_to_sample
-
-# The state is one array. Its rows are these vectors, then four panels with a row per gathered change, then the two
-# matrices, then θ of each reward after the first, then b of these. P = INVERSE − Σ_k Q_kᵀR_k over the rows of the first
-# two panels, Aᵀ = SYSTEM − Σ_k Q_kᵀR_k over those of the others. P_NEXT and NEXT_P are products with INVERSE alone;
-# SCALE is the caller's; RIDGE is the diagonal of R, ALPHA what it is restored to. COUNTS are integers in the same
-# memory, as each array among the arguments of a call takes 50 ns. CHART, of six vectors, are those of
-# `change_detection`, SAMPLE that of `sample_size`. Vectors after it are scratch.
-Y, WEIGHTS, TRACE, MOMENT, NEXT, P_NEXT, NEXT_P, SCALE, RIDGE, ALPHA, SCALARS, COUNTS, CHART, SAMPLE = *range(13), 18
-PHI, P_PHI, PHI_P, CHANGE, LANES = range(19, 24)
-N_VECTORS = LANES + 8
-Q_INVERSE, R_INVERSE, Q_SYSTEM, R_SYSTEM = range(4)
-INVERSE, SYSTEM = range(2)
-# Entries of SCALARS: λ; the discount of the transition before, for the trace, and times its weight, for A (0 where that
-# one is closed); one entry of the caller's; the fraction of the boundary term that weights are read with; f and g;
-# weight and trace coefficient of the transition to take, 1 between calls.
-LMBDA, DECAY, BOOTSTRAP, CONDITION, FRACTION, FORGETTING, GROWTH, WEIGHT, COEFFICIENT = range(9)
-N_SCALARS = 7  # of the state between transitions
-# Counts: features, rows of a panel, rewards after the first; changes waiting in the panels; whether P_NEXT and NEXT_P
-# are products with NEXT; transitions so far, the transition to check at, how weights are read, and the number of
-# transitions in which the ridge of each feature is restored once.
-FEATURES, PANEL, OTHERS, WAITING_INVERSE, WAITING_SYSTEM, AHEAD, UPDATES, CHECK_AT, READING, ROTATION = range(10)
-# The transition from which on a block of the stream may end, 0 for none; with episodes, it ends with one. Episodes that
-# are over, and whether the charts say that the stream has changed.
-BLOCK_AT, EPISODES, CHANGED = range(10, 13)
-N_COUNTS = 16  # the others are the caller's
-FAST = 0  # the READING that needs no correction
-GROWN = 100.0  # a read-out that may multiply errors by more than this is corrected
-
-# What a transition returns. RESCALE: done, and all is to be divided by g; MARK: done, and a block ends or the stream
-# has changed; CHECK: done, and a check is due. After a
-# negative code nothing has changed. BAD: an argument is invalid, or so large that the sums would overflow. JUMP: `x` is
-# not the `x_next` of the last transition. ASK: of recorded rows, one that the caller must learn.
-DONE, RESCALE, MARK, CHECK = range(4)
-BAD, JUMP, ASK = -1, -2, -3
-# Kinds of recorded rows: the successor is the next row, or terminal; none is known; the episode is cut off there.
-GOES_ON, TERMINATES, WAITS, IS_CUT = range(4)
-
-COLUMNS = 512  # of a matrix changed at a time: as much of a panel stays in the cache
-LOST = 1e-6  # a denominator this much smaller than its terms, or larger than 1 / LOST, loses six digits: check at once
-RESCALED_AT = 2.0**32  # g at which all is divided
-# Largest feature and entry of the trace, and its square the largest product of trace and reward: products are then so
-# far below the largest float64, 1.8e308, that no stream is long enough for their sums to reach it.
-HUGE = 1e145
-
-
-@kernel
-def counts_of(state):  # type: ignore[no-untyped-def]
-    """Return a view of the counts."""
-    return state[COUNTS].view(np.int64)
-
-
-@kernel
-def panel(state, counts, which):  # type: ignore[no-untyped-def]
-    """Return a view of a panel."""
-    first = N_VECTORS + which * counts[PANEL]
-    return state[first : first + counts[PANEL]]
-
-
-@kernel
-def matrix(state, counts, which):  # type: ignore[no-untyped-def]
-    """Return a view of a matrix."""
-    length = state.shape[1]
-    first = N_VECTORS + 4 * counts[PANEL] + which * length
-    return state[first : first + length]
-
-
-@kernel
-def others_of(state, counts):  # type: ignore[no-untyped-def]
-    """Return a view (2, m, …) of θ and b of the rewards after the first."""
-    first, more = N_VECTORS + 4 * counts[PANEL] + 2 * state.shape[1], counts[OTHERS]
-    return state[first : first + 2 * more].reshape((2, more, state.shape[1]))
-
-
-@kernel
-def rows_of(counts):  # type: ignore[no-untyped-def]
-    """Return how many rows of a matrix may be other than zero, rounded up to a multiple of four."""
-    return (counts[FEATURES] + 3) // 4 * 4
-
-
-@kernel
-def lanes_of(state):  # type: ignore[no-untyped-def]
-    """Return a view of scratch for eight blocks of lanes."""
-    return state[LANES:N_VECTORS].reshape(-1)[: 8 * BLOCK]
 
 
 @kernel
@@ -320,27 +280,6 @@ def overflows(reward, ratio, state):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def decay_of(state):  # type: ignore[no-untyped-def]
-    """Return cλγ, what is left of the trace on arrival."""
-    return state[SCALARS, COEFFICIENT] * state[SCALARS, LMBDA] * state[SCALARS, DECAY]
-
-
-@kernel
-def weight_of(state):  # type: ignore[no-untyped-def]
-    """Return the weight of the transition to take."""
-    return state[SCALARS, WEIGHT] * state[SCALARS, GROWTH]
-
-
-@kernel
-def lost_digits(denominator, size):  # type: ignore[no-untyped-def]
-    """Return whether `denominator`, a sum of terms of this size, cancelled, is large or is NaN: digits are lost."""
-    return not (abs(denominator) >= LOST * size and LOST * abs(denominator) <= 1.0)
-
-
-# ---------------------------------------------------------------- the O(n) part
-
-
-@kernel
 def advance(reward, ratio, state, counts):  # type: ignore[no-untyped-def]
     """Update y, θ, z and b, and put (q, φᵀP) into the panel and u into CHANGE; return whether digits were lost."""
     phi, p, y, theta = state[PHI], state[P_PHI], state[Y], state[WEIGHTS]
@@ -413,12 +352,6 @@ def transposed_system(fraction, state, out):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def charts_of(state):  # type: ignore[no-untyped-def]
-    """Return a view of the charts of errors, (2, N_CHART)."""
-    return state[CHART:SAMPLE].reshape(-1)[: 2 * N_CHART].reshape((2, N_CHART))
-
-
-@kernel
 def move(  # type: ignore[no-untyped-def]
     scale, ratio, weight, decay, bootstrap, reward, phi_y, phi_p, phi_theta, phi, p, row, y, theta, z, b, change, q, r
 ):
@@ -487,180 +420,6 @@ def add_dense(state, counts):  # type: ignore[no-untyped-def]
     negate(state[PHI], Q[counts[WAITING_SYSTEM]])
     copy(state[CHANGE], R[counts[WAITING_SYSTEM]])
     counts[WAITING_SYSTEM] += 1
-
-
-# ---------------------------------------------------------------- the ridge beside growing weights
-
-
-@kernel
-def restore_ridge(state, counts):  # type: ignore[no-untyped-def]
-    """Restore the ridge of the features i with ⌊iL/n⌋ = T mod L, L = ROTATION; return whether digits were lost."""
-    n, rotation, lost = counts[FEATURES], counts[ROTATION], False
-    phase = counts[UPDATES] % rotation
-    for i in range((phase * n + rotation - 1) // rotation, n):
-        if i * rotation // n != phase:
-            break
-        more = state[SCALARS, GROWTH] * state[ALPHA, i] - state[RIDGE, i]
-        if more > 0.0:
-            lost = add_ridge(i, more, state, counts) or lost
-    return lost
-
-
-@kernel
-def add_ridge(i, more, state, counts):  # type: ignore[no-untyped-def]
-    """Add `more` to the ridge of feature i; return whether digits were lost."""
-    make_room(state, counts)
-    M, Q, R = matrix(state, counts, INVERSE), panel(state, counts, Q_INVERSE), panel(state, counts, R_INVERSE)
-    k, theta, y, others = counts[WAITING_INVERSE], state[WEIGHTS], state[Y], others_of(state, counts)
-    q, r = Q[k], R[k]
-    copy(M[i], r)
-    for j in range(len(q)):
-        q[j] = M[j, i]
-    for earlier in range(k):
-        add_both(-R[earlier, i], Q[earlier], q, -Q[earlier, i], R[earlier], r)
-    denominator = 1.0 + more * q[i]
-    lost = lost_digits(denominator, 1.0 + abs(more * q[i]))
-    factor = more / denominator
-    for j in range(len(q)):
-        q[j] *= factor
-    add_both(-theta[i], q, theta, -y[i], q, y)
-    for other in others[0]:
-        add(-other[i], q, other)
-    counts[WAITING_INVERSE] += 1
-    state[RIDGE, i] += more
-    return lost
-
-
-@kernel
-def make_room(state, counts):  # type: ignore[no-untyped-def]
-    """Apply the panel of P if it is full."""
-    Q, R = panel(state, counts, Q_INVERSE), panel(state, counts, R_INVERSE)
-    if counts[WAITING_INVERSE] == len(Q):
-        apply(matrix(state, counts, INVERSE), Q, R, rows_of(counts))
-        counts[WAITING_INVERSE] = counts[AHEAD] = 0
-
-
-# ---------------------------------------------------------------- passes over the matrices
-
-
-@kernel
-def project(state, counts, with_next):  # type: ignore[no-untyped-def]
-    """Compute P_PHI = Pφ and PHI_P = φᵀP, with a pass over P unless the pass before has formed them."""
-    Q, R = panel(state, counts, Q_INVERSE), panel(state, counts, R_INVERSE)
-    p, phi_p = state[P_PHI], state[PHI_P]
-    make_room(state, counts)
-    if counts[AHEAD] == 1:
-        copy(state[P_NEXT], p)
-        copy(state[NEXT_P], phi_p)
-        counts[AHEAD] = 0
-    else:
-        pass_over(state, counts)
-        counts[AHEAD] = with_next and counts[WAITING_INVERSE] + 1 < len(Q)
-    lanes = lanes_of(state)
-    for k in range(counts[WAITING_INVERSE]):
-        phi_r, phi_q, _ = dots(state[PHI], R[k], Q[k], p, lanes)
-        add_both(-phi_r, Q[k], p, -phi_q, R[k], phi_p)
-
-
-@kernel
-def pass_over(state, counts):  # type: ignore[no-untyped-def]
-    """Compute the products of INVERSE with φ and φ₊; those with φ₊ add a third to the time."""
-    M = matrix(state, counts, INVERSE)
-    phi, p, phi_m = state[PHI], state[P_PHI], state[PHI_P]
-    psi, p_next, psi_m = state[NEXT], state[P_NEXT], state[NEXT_P]
-    clear(phi_m)
-    clear(psi_m)
-    lanes = lanes_of(state)
-    lane0, lane1 = lanes[:BLOCK], lanes[BLOCK : 2 * BLOCK]
-    lane2, lane3 = lanes[2 * BLOCK : 3 * BLOCK], lanes[3 * BLOCK : 4 * BLOCK]
-    lane4, lane5 = lanes[4 * BLOCK : 5 * BLOCK], lanes[5 * BLOCK : 6 * BLOCK]
-    lane6, lane7 = lanes[6 * BLOCK : 7 * BLOCK], lanes[7 * BLOCK :]
-    for i in range(0, rows_of(counts), 4):
-        clear(lanes)
-        read(
-            i, M[i], M[i + 1], M[i + 2], M[i + 3], phi, phi_m, psi, psi_m,
-            lane0, lane1, lane2, lane3, lane4, lane5, lane6, lane7,
-        )  # fmt: skip
-        p[i], p[i + 1], p[i + 2], p[i + 3] = fold(lane0), fold(lane1), fold(lane2), fold(lane3)
-        p_next[i], p_next[i + 1], p_next[i + 2], p_next[i + 3] = fold(lane4), fold(lane5), fold(lane6), fold(lane7)
-
-
-@kernel
-def read(  # type: ignore[no-untyped-def]
-    first_row, row0, row1, row2, row3, phi, phi_m, psi, psi_m,
-    lane0, lane1, lane2, lane3, lane4, lane5, lane6, lane7,
-):  # fmt: skip
-    """Add the terms of row_jᵀφ to lane j, those of row_jᵀψ to lane 4 + j, φ_j row_j to φᵀM, ψ_j row_j to ψᵀM."""
-    phi0, phi1, phi2, phi3 = phi[first_row], phi[first_row + 1], phi[first_row + 2], phi[first_row + 3]
-    psi0, psi1, psi2, psi3 = psi[first_row], psi[first_row + 1], psi[first_row + 2], psi[first_row + 3]
-    for first in range(0, len(phi), BLOCK):
-        for k in range(BLOCK):
-            i = np.uint64(first + k)
-            a, b, c, d, phi_i, psi_i = row0[i], row1[i], row2[i], row3[i], phi[i], psi[i]
-            phi_m[i] += (phi0 * a + phi1 * b) + (phi2 * c + phi3 * d)
-            psi_m[i] += (psi0 * a + psi1 * b) + (psi2 * c + psi3 * d)
-            lane0[k] += a * phi_i
-            lane1[k] += b * phi_i
-            lane2[k] += c * phi_i
-            lane3[k] += d * phi_i
-            lane4[k] += a * psi_i
-            lane5[k] += b * psi_i
-            lane6[k] += c * psi_i
-            lane7[k] += d * psi_i
-
-
-@kernel
-def project_sparse(indices, values, state, counts):  # type: ignore[no-untyped-def]
-    """Compute what `project` does, from the rows and columns of P at these indices."""
-    M, Q, R = matrix(state, counts, INVERSE), panel(state, counts, Q_INVERSE), panel(state, counts, R_INVERSE)
-    p, phi_p = state[P_PHI], state[PHI_P]
-    make_room(state, counts)
-    counts[AHEAD] = 0
-    clear(phi_p)
-    for i in range(counts[FEATURES]):
-        total = 0.0
-        for j in range(len(indices)):
-            total += values[j] * M[i, np.uint64(indices[j])]
-        p[i] = total
-    for j in range(len(indices)):
-        add(values[j], M[indices[j]], phi_p)
-    for k in range(counts[WAITING_INVERSE]):
-        phi_q, phi_r = 0.0, 0.0
-        for j in range(len(indices)):
-            phi_q += values[j] * Q[k, indices[j]]
-            phi_r += values[j] * R[k, indices[j]]
-        add_both(-phi_r, Q[k], p, -phi_q, R[k], phi_p)
-
-
-@kernel
-def apply(M, Q, R, n_rows):  # type: ignore[no-untyped-def]
-    """M ← M − Σ_k Q_kᵀR_k, in the first `n_rows` rows of M, a multiple of four as is the number of changes."""
-    n = len(M)
-    for first in range(0, n, COLUMNS):
-        part = slice(first, min(first + COLUMNS, n))
-        for i in range(0, n_rows, 4):
-            for k in range(0, len(Q), 4):
-                apply_four(
-                    M[i][part], M[i + 1][part], M[i + 2][part], M[i + 3][part], Q,
-                    R[k][part], R[k + 1][part], R[k + 2][part], R[k + 3][part], i, k,
-                )  # fmt: skip
-
-
-@kernel
-def apply_four(row0, row1, row2, row3, Q, r0, r1, r2, r3, i, k):  # type: ignore[no-untyped-def]
-    """The loop of `apply` for rows i … i + 3 of M and changes k … k + 3: 16 coefficients stay in registers."""
-    a0, a1, a2, a3 = -Q[k, i], -Q[k + 1, i], -Q[k + 2, i], -Q[k + 3, i]
-    b0, b1, b2, b3 = -Q[k, i + 1], -Q[k + 1, i + 1], -Q[k + 2, i + 1], -Q[k + 3, i + 1]
-    c0, c1, c2, c3 = -Q[k, i + 2], -Q[k + 1, i + 2], -Q[k + 2, i + 2], -Q[k + 3, i + 2]
-    d0, d1, d2, d3 = -Q[k, i + 3], -Q[k + 1, i + 3], -Q[k + 2, i + 3], -Q[k + 3, i + 3]
-    for first in range(0, len(row0), BLOCK):
-        for column in range(BLOCK):
-            j = np.uint64(first + column)
-            e, f, g, h = r0[j], r1[j], r2[j], r3[j]
-            row0[j] = row0[j] + a0 * e + a1 * f + a2 * g + a3 * h
-            row1[j] = row1[j] + b0 * e + b1 * f + b2 * g + b3 * h
-            row2[j] = row2[j] + c0 * e + c1 * f + c2 * g + c3 * h
-            row3[j] = row3[j] + d0 * e + d1 * f + d2 * g + d3 * h
 
 
 # ---------------------------------------------------------------- signatures: other argument types are not compiled

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from lstd._kernels.recursive_update import GOES_ON, IS_CUT, TERMINATES, WAITS
+from lstd._kernels.recursive_state import GOES_ON, IS_CUT, TERMINATES, WAITS
 from lstd.data.parsing import same_id
 from lstd.data.rows import Rows
 from lstd.errors import InvalidInputError

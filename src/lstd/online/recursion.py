@@ -25,8 +25,9 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from lstd._kernels import change_detection, sample_size
+from lstd._kernels import recursive_state as layout
 from lstd._kernels import recursive_update as kernels
-from lstd._kernels.recursive_update import (
+from lstd._kernels.recursive_state import (
     CHECK_AT,
     DONE,
     FAST,
@@ -41,7 +42,7 @@ from lstd._kernels.recursive_update import (
     UPDATES,
     WEIGHTS,
     Y,
-)  # fmt: skip
+)
 from lstd.data.checks import check_flag, check_real, to_real_array
 from lstd.data.effective_sample import warn_of_ratios
 from lstd.data.feature_matrix import by_name, check_features
@@ -55,7 +56,7 @@ from lstd.statistics.solve import solve
 
 # Counts that follow the counts of the kernels: the transition of the last check, repairs, and transitions between two
 # checks.
-CHECKED_AT, REPAIRS, INTERVAL = range(kernels.CHANGED + 1, kernels.N_COUNTS)
+CHECKED_AT, REPAIRS, INTERVAL = range(layout.CHANGED + 1, layout.N_COUNTS)
 CORRECTED, SOLVED = FAST + 1, FAST + 2
 
 # Each update may add the unit roundoff times the condition number to the error of P. Up to FAST_BELOW, the error stays
@@ -64,7 +65,7 @@ CORRECTED, SOLVED = FAST + 1, FAST + 2
 # few thousand updates.
 FAST_BELOW, TOLERANCE = 1e6, 1e-8
 SOLVED_ABOVE, CORRECTABLE = 1e8, 1e-3
-_INVERSE_VECTORS = [WEIGHTS, Y, kernels.P_NEXT, kernels.NEXT_P, kernels.P_PHI, kernels.PHI_P]
+_INVERSE_VECTORS = [WEIGHTS, Y, layout.P_NEXT, layout.NEXT_P, layout.P_PHI, layout.PHI_P]
 _EPS = float(np.finfo(np.float64).eps)
 _CORRECTIONS = 6
 _SOLVER_STEPS, _SOLVED = 40, 1e-10  # corrections of a system without a block, and the relative size of the last one
@@ -98,22 +99,22 @@ class Recursion(OnlinePredictor):
         self.lmbda, self.alpha, self.variant, self.check_every = lmbda, alpha, variant, check_every
         length, waiting = padded(n), _panel(n)
         others = 0 if n_rewards is None else n_rewards - 1
-        self._state = aligned(kernels.N_VECTORS + 4 * waiting + 2 * length + 2 * others, length)
+        self._state = aligned(layout.N_VECTORS + 4 * waiting + 2 * length + 2 * others, length)
         self._counts = self._view_of_counts()
         first = min(check_every, max(_SHORTEST, n))
-        self._counts[[kernels.FEATURES, kernels.PANEL, kernels.OTHERS]] = n, waiting, others
-        self._counts[[CHECK_AT, INTERVAL, kernels.ROTATION]] = first, first, rotation(n, forgetting)
-        self._scalars[[kernels.CONDITION, kernels.GROWTH, kernels.WEIGHT, kernels.COEFFICIENT]] = 1.0
-        self._scalars[[kernels.LMBDA, kernels.FRACTION]] = lmbda, self._boundary_fraction(variant)
-        self._scalars[kernels.FORGETTING] = forgetting
+        self._counts[[layout.FEATURES, layout.PANEL, layout.OTHERS]] = n, waiting, others
+        self._counts[[CHECK_AT, INTERVAL, layout.ROTATION]] = first, first, rotation(n, forgetting)
+        self._scalars[[layout.CONDITION, layout.GROWTH, layout.WEIGHT, layout.COEFFICIENT]] = 1.0
+        self._scalars[[layout.LMBDA, layout.FRACTION]] = lmbda, self._boundary_fraction(variant)
+        self._scalars[layout.FORGETTING] = forgetting
         self._state[SCALE, :n] = 1.0
-        self._state[[RIDGE, kernels.ALPHA], :n] = alpha
+        self._state[[RIDGE, layout.ALPHA], :n] = alpha
         self._matrices[INVERSE, np.arange(n), np.arange(n)] = 1.0 / np.where(alpha > 0.0, alpha, 1.0)
         if not np.all(alpha > 0.0):  # no inverse yet: a check recomputes it once the data determine the weights
             self._counts[READING] = SOLVED
         self._boundary: Array | None = None  # B, from the first truncated end on
         self._blocks = StreamBlocks(n, n_blocks, forgetting)
-        self._counts[kernels.BLOCK_AT] = self._blocks.next_end
+        self._counts[layout.BLOCK_AT] = self._blocks.next_end
         self._read: tuple[int, float, Array] | None = None  # update, fraction and weights of the last slow reading
         self._compile()
 
@@ -125,7 +126,7 @@ class Recursion(OnlinePredictor):
         self._compile()  # a new process compiles its own
 
     def _view_of_counts(self) -> NDArray[np.int64]:
-        counts: NDArray[np.int64] = self._state[kernels.COUNTS].view(np.int64)[: kernels.N_COUNTS]
+        counts: NDArray[np.int64] = self._state[layout.COUNTS].view(np.int64)[: layout.N_COUNTS]
         return counts
 
     def _compile(self) -> None:
@@ -147,7 +148,7 @@ class Recursion(OnlinePredictor):
     @property
     def n_effective(self) -> float:
         """Effective number of transitions, Σ f^k, k < `n_updates`; with forgetting f < 1 it approaches 1/(1 − f)."""
-        f, n_updates = float(self.reader._scalars[kernels.FORGETTING]), self.n_updates
+        f, n_updates = float(self.reader._scalars[layout.FORGETTING]), self.n_updates
         return float(n_updates) if f == 1.0 else float(-np.expm1(n_updates * np.log(f)) / (1.0 - f))
 
     @property
@@ -163,25 +164,25 @@ class Recursion(OnlinePredictor):
 
     @property
     def _scalars(self) -> Array:
-        scalars: Array = self._state[kernels.SCALARS]
+        scalars: Array = self._state[layout.SCALARS]
         return scalars
 
     @property
     def _panels(self) -> Array:
         """View of the panels of rank-one changes, (4, changes, columns)."""
-        waiting = int(self._counts[kernels.PANEL])
-        return self._state[kernels.N_VECTORS :][: 4 * waiting].reshape(4, waiting, -1)
+        waiting = int(self._counts[layout.PANEL])
+        return self._state[layout.N_VECTORS :][: 4 * waiting].reshape(4, waiting, -1)
 
     @property
     def _matrices(self) -> Array:
         """View of the matrices, (2, rows, columns)."""
-        length, first = self._state.shape[1], kernels.N_VECTORS + 4 * int(self._counts[kernels.PANEL])
+        length, first = self._state.shape[1], layout.N_VECTORS + 4 * int(self._counts[layout.PANEL])
         return self._state[first : first + 2 * length].reshape(2, length, length)
 
     @property
     def _others(self) -> Array:
         """View of θ and b of the rewards after the first, (2, m − 1, columns)."""
-        more = int(self._counts[kernels.OTHERS])
+        more = int(self._counts[layout.OTHERS])
         return self._state[len(self._state) - 2 * more :].reshape(2, more, self._state.shape[1])
 
     def learn_block(self, block: Block, first: int, predictions: Array) -> int:
@@ -209,7 +210,7 @@ class Recursion(OnlinePredictor):
     @np.errstate(over="ignore", invalid="ignore")
     def _truncate(self) -> int:
         """Add the boundary term of the last transition to A and end the episode; returns a code of `kernels`."""
-        code, ahead = DONE, self._scalars[kernels.BOOTSTRAP]
+        code, ahead = DONE, self._scalars[layout.BOOTSTRAP]
         if ahead != 0.0:
             n, fraction = self.n_features, self._boundary_fraction(self.variant)
             if self._boundary is None:
@@ -217,11 +218,11 @@ class Recursion(OnlinePredictor):
             self._boundary += np.outer(ahead * self._state[TRACE, :n], self._state[NEXT, :n])
             if fraction != 0.0:
                 code = self._add_boundary_term(fraction)
-        self._scalars[kernels.DECAY] = self._scalars[kernels.BOOTSTRAP] = 0.0
+        self._scalars[layout.DECAY] = self._scalars[layout.BOOTSTRAP] = 0.0
         self._charts[:, change_detection.OPEN] = 0.0
-        self._counts[kernels.EPISODES] += 1
-        due = 0 < self._counts[kernels.BLOCK_AT] <= self._counts[UPDATES]
-        return max(code, kernels.MARK) if due else code
+        self._counts[layout.EPISODES] += 1
+        due = 0 < self._counts[layout.BLOCK_AT] <= self._counts[UPDATES]
+        return max(code, layout.MARK) if due else code
 
     @np.errstate(all="ignore")  # an overflow shows as NaN
     def _add_boundary_term(self, fraction: float) -> int:
@@ -230,9 +231,9 @@ class Recursion(OnlinePredictor):
         P' = P − q ρ with ρ = φ₊ᵀP and q = −c y / (1 − c φ₊ᵀy);  y' = y − q φ₊ᵀy,  θ' = θ − q φ₊ᵀθ.
         """
         phi, y, theta = self._state[NEXT], self._state[Y], self._state[WEIGHTS]
-        c = fraction * self._scalars[kernels.BOOTSTRAP]
-        waiting = self._counts[kernels.WAITING_INVERSE]
-        Q, R = self._panels[kernels.Q_INVERSE, :waiting], self._panels[kernels.R_INVERSE, :waiting]
+        c = fraction * self._scalars[layout.BOOTSTRAP]
+        waiting = self._counts[layout.WAITING_INVERSE]
+        Q, R = self._panels[layout.Q_INVERSE, :waiting], self._panels[layout.R_INVERSE, :waiting]
         next_y = c * float(phi @ y)
         q = y * (-c / (1.0 - next_y))
         self._subtract_outer(INVERSE, q, phi @ self._matrices[INVERSE] - (Q @ phi) @ R)
@@ -241,24 +242,24 @@ class Recursion(OnlinePredictor):
         theta -= q * (phi @ theta)
         for theta in self._others[0]:
             theta -= q * (phi @ theta)
-        self._scalars[kernels.BOOTSTRAP] = 0.0
-        kept = abs(1.0 - next_y) >= kernels.LOST * (1.0 + abs(next_y)) and abs(1.0 - next_y) * kernels.LOST <= 1.0
-        return DONE if kept else kernels.CHECK
+        self._scalars[layout.BOOTSTRAP] = 0.0
+        kept = abs(1.0 - next_y) >= layout.LOST * (1.0 + abs(next_y)) and abs(1.0 - next_y) * layout.LOST <= 1.0
+        return DONE if kept else layout.CHECK
 
     def _subtract_outer(self, which: int, q: Array, r: Array) -> None:
         """Subtract q rᵀ from a matrix by appending it to the panel."""
         Q, R = self._panels[2 * which], self._panels[2 * which + 1]
-        place = kernels.WAITING_INVERSE + which
+        place = layout.WAITING_INVERSE + which
         if self._counts[place] == len(Q):
             self._matrices[which] -= Q.T @ R
             self._counts[place] = 0
-            self._counts[kernels.AHEAD] = 0
+            self._counts[layout.AHEAD] = 0
         Q[self._counts[place]], R[self._counts[place]] = q, r
         self._counts[place] += 1
 
     def _parts(self, which: int) -> tuple[Array, Array, Array]:
         """Return M (n, n), Q and R (waiting, n), of which P or Aᵀ is M − QᵀR."""
-        n, waiting = self.n_features, self._counts[kernels.WAITING_INVERSE + which]
+        n, waiting = self.n_features, self._counts[layout.WAITING_INVERSE + which]
         return self._matrices[which, :n, :n], *self._panels[2 * which : 2 * which + 2, :waiting, :n]
 
     @np.errstate(over="ignore", invalid="ignore")
@@ -280,7 +281,7 @@ class Recursion(OnlinePredictor):
         A = self._system()
         if self._boundary is not None:
             A += (self._boundary_fraction(self.variant) - fraction) * self._boundary
-        c = fraction * self._scalars[kernels.BOOTSTRAP]
+        c = fraction * self._scalars[layout.BOOTSTRAP]
         if c != 0.0:
             A -= np.outer(c * self._state[TRACE, :n], self._state[NEXT, :n])
         return A
@@ -389,8 +390,8 @@ class Recursion(OnlinePredictor):
         found, corrected = [], False
         for column, moment in self._columns():
             theta, grown = self._read_out(column, fraction)
-            if not (self._counts[READING] == FAST and grown <= kernels.GROWN and np.isfinite(theta).all()):
-                within = self._scalars[kernels.CONDITION] * grown <= SOLVED_ABOVE
+            if not (self._counts[READING] == FAST and grown <= layout.GROWN and np.isfinite(theta).all()):
+                within = self._scalars[layout.CONDITION] * grown <= SOLVED_ABOVE
                 if not (within and self._correct(theta, moment, fraction)):
                     return None
                 corrected = True
@@ -407,7 +408,7 @@ class Recursion(OnlinePredictor):
 
     def _read_out(self, column: Array, fraction: float) -> tuple[Array, float]:
         """Compute θ_c = θ + c y (φ₊ᵀθ) / (1 − c φ₊ᵀy), and the factor by which this may multiply errors."""
-        n, c = self.n_features, fraction * self._scalars[kernels.BOOTSTRAP]
+        n, c = self.n_features, fraction * self._scalars[layout.BOOTSTRAP]
         theta: Array = column.copy()
         if c == 0.0:
             return theta, 1.0
@@ -419,7 +420,7 @@ class Recursion(OnlinePredictor):
     def _correct(self, theta: Array, moment: Array, fraction: float) -> bool:
         """Add P_c (b − (A_c + αI)θ_c) to θ_c until it changes by rounding only; False if it does not converge."""
         scale = self._state[SCALE, : self.n_features]
-        enough = max(1e-13, 4.0 * _EPS * self._scalars[kernels.CONDITION])
+        enough = max(1e-13, 4.0 * _EPS * self._scalars[layout.CONDITION])
         for _ in range(_CORRECTIONS):
             move = self._times_inverse(moment - self._times_system(theta, fraction), fraction)
             theta += move
@@ -432,14 +433,14 @@ class Recursion(OnlinePredictor):
 
     def _times_system(self, v: Array, fraction: float) -> Array:
         """Compute (A_c + αI) v for the estimator's variant, or before the first truncated end for any variant."""
-        n, c = self.n_features, fraction * self._scalars[kernels.BOOTSTRAP]
+        n, c = self.n_features, fraction * self._scalars[layout.BOOTSTRAP]
         M, Q, R = self._parts(SYSTEM)
         product = v @ M - (Q @ v) @ R + self._ridge * v
         return np.asarray(product - self._state[TRACE, :n] * (c * float(self._state[NEXT, :n] @ v)))
 
     def _times_inverse(self, w: Array, fraction: float) -> Array:
         """Compute (A_c + αI)⁻¹ w from P."""
-        n, c = self.n_features, fraction * self._scalars[kernels.BOOTSTRAP]
+        n, c = self.n_features, fraction * self._scalars[layout.BOOTSTRAP]
         M, Q, R = self._parts(INVERSE)
         product, phi, y = M @ w - (R @ w) @ Q, self._state[NEXT, :n], self._state[Y, :n]
         return product if c == 0.0 else product + y * (c * float(phi @ product) / (1.0 - c * float(phi @ y)))
@@ -473,15 +474,15 @@ class Recursion(OnlinePredictor):
     def _check(self, code: int) -> None:
         """Run a check if one is due; an update that lost digits brings the next check forward."""
         counts = self._counts
-        if self._scalars[kernels.GROWTH] >= kernels.RESCALED_AT:
+        if self._scalars[layout.GROWTH] >= layout.RESCALED_AT:
             self._rescale()
         self._mark()
-        if code != kernels.CHECK:
+        if code != layout.CHECK:
             return
         if counts[UPDATES] < counts[CHECK_AT]:  # digits were lost
             if counts[READING] == SOLVED:
                 return
-            counts[READING], self._scalars[kernels.CONDITION] = CORRECTED, np.inf
+            counts[READING], self._scalars[layout.CONDITION] = CORRECTED, np.inf
             if counts[CHECKED_AT]:  # before the first check, there may be too few transitions for a regular system
                 counts[CHECK_AT] = min(counts[CHECK_AT], max(counts[UPDATES], counts[CHECKED_AT] + self._shortest()))
         if counts[UPDATES] >= counts[CHECK_AT]:
@@ -489,9 +490,9 @@ class Recursion(OnlinePredictor):
 
     def _mark(self) -> None:
         """Keep the sums if a block ends here, and warn of a change of the stream."""
-        counts, episodes = self._counts, int(self._counts[kernels.EPISODES])
-        ends = not episodes or self._scalars[kernels.DECAY] == 0.0
-        if ends and 0 < counts[kernels.BLOCK_AT] <= counts[UPDATES]:
+        counts, episodes = self._counts, int(self._counts[layout.EPISODES])
+        ends = not episodes or self._scalars[layout.DECAY] == 0.0
+        if ends and 0 < counts[layout.BLOCK_AT] <= counts[UPDATES]:
             compiled(kernels, "transposed_system")
             transposed = np.empty((self.n_features, self.n_features))
             kernels.transposed_system(0.0 if episodes else 1.0, self._state, transposed)
@@ -499,15 +500,15 @@ class Recursion(OnlinePredictor):
             if self.n_rewards is not None:
                 b = np.concatenate([b, self._others[1, :, : self.n_features]])
             self._blocks.add(self.n_updates, transposed, b, episodes)
-            counts[kernels.BLOCK_AT] = self._blocks.next_end
-        if counts[kernels.CHANGED]:
+            counts[layout.BLOCK_AT] = self._blocks.next_end
+        if counts[layout.CHANGED]:
             warn(change_message(self._charts, self.n_updates, vars(self).get("forgetting", 1.0)), ChangeWarning)
             self._begin_charts()
 
     @np.errstate(all="ignore")
     def _warn_of_ratios(self) -> None:
         """Give the EffectiveSampleWarning of the batch estimator, once until the sample is large again."""
-        sample = self._state[kernels.SAMPLE, : sample_size.N_SAMPLE]
+        sample = self._state[layout.SAMPLE, : sample_size.N_SAMPLE]
         if sample[sample_size.BEGUN] == 0.0:
             return
         sums = sample[sample_size.FIRST :].reshape(3, 4)
@@ -518,7 +519,7 @@ class Recursion(OnlinePredictor):
     def _begin_charts(self) -> None:
         """Begin the charts of errors anew."""
         change_detection.begin(self._charts, vars(self).get("gamma", 1.0), self.n_features)
-        self._counts[kernels.CHANGED] = 0
+        self._counts[layout.CHANGED] = 0
 
     @property
     def drift_(self) -> float:
@@ -528,7 +529,7 @@ class Recursion(OnlinePredictor):
     @property
     def _charts(self) -> Array:
         """View of the charts of errors, (2, entries)."""
-        charts: Array = self._state[kernels.CHART : kernels.SAMPLE].reshape(-1)[: 2 * change_detection.N_CHART]
+        charts: Array = self._state[layout.CHART : layout.SAMPLE].reshape(-1)[: 2 * change_detection.N_CHART]
         return charts.reshape(2, -1)
 
     def influence(self) -> Influence:
@@ -545,7 +546,7 @@ class Recursion(OnlinePredictor):
 
     def _solver(self, fraction: float) -> Callable[[Array, Array], Array | None]:
         """Return a solver of systems near A + αI: residuals are corrected by P, in O(n²) each."""
-        n, c, scale = self.n_features, fraction * self._scalars[kernels.BOOTSTRAP], self._state[SCALE]
+        n, c, scale = self.n_features, fraction * self._scalars[layout.BOOTSTRAP], self._state[SCALE]
         inverse, phi, y = self._inverse(), self._state[NEXT, :n], self._state[Y, :n]
         if c != 0.0:
             inverse += np.outer(y * (c / (1.0 - c * float(phi @ y))), phi @ inverse)
@@ -570,15 +571,15 @@ class Recursion(OnlinePredictor):
     @np.errstate(over="ignore", invalid="ignore")  # an overflow of the inverse shows as NaN
     def _rescale(self) -> None:
         """Divide the sums by the growth of the weights, rounded to a power of two, so that nothing else is rounded."""
-        down = 1.0 / np.exp2(np.floor(np.log2(self._scalars[kernels.GROWTH])))
-        self._scalars[[kernels.GROWTH, kernels.BOOTSTRAP]] *= down
+        down = 1.0 / np.exp2(np.floor(np.log2(self._scalars[layout.GROWTH])))
+        self._scalars[[layout.GROWTH, layout.BOOTSTRAP]] *= down
         self._state[[MOMENT, RIDGE]] *= down
-        self._state[[Y, kernels.P_NEXT, kernels.NEXT_P]] /= down
+        self._state[[Y, layout.P_NEXT, layout.NEXT_P]] /= down
         self._others[1] *= down
         self._matrices[SYSTEM] *= down
         self._matrices[INVERSE] /= down
-        self._panels[kernels.R_SYSTEM] *= down
-        self._panels[kernels.R_INVERSE] /= down
+        self._panels[layout.R_SYSTEM] *= down
+        self._panels[layout.R_INVERSE] /= down
         self._blocks.scale(float(down))
         if self._boundary is not None:
             self._boundary *= down
@@ -606,7 +607,7 @@ class Recursion(OnlinePredictor):
 
     def _accept(self, condition: float, interval: int) -> None:
         """Accept P and schedule the next check."""
-        self._scalars[kernels.CONDITION] = condition
+        self._scalars[layout.CONDITION] = condition
         self._counts[READING] = FAST if condition <= FAST_BELOW else CORRECTED
         self._counts[INTERVAL] = interval
         self._counts[CHECK_AT] = self._counts[UPDATES] + interval
@@ -620,9 +621,9 @@ class Recursion(OnlinePredictor):
             self._solve_from_now_on(solution.condition)
             return
         self._matrices[INVERSE] = self._state[_INVERSE_VECTORS] = 0.0  # the padding may hold NaN
-        self._panels[[kernels.Q_INVERSE, kernels.R_INVERSE]] = 0.0
+        self._panels[[layout.Q_INVERSE, layout.R_INVERSE]] = 0.0
         self._matrices[INVERSE, :n, :n] = solution.inverse
-        counts[kernels.WAITING_INVERSE] = counts[kernels.AHEAD] = 0
+        counts[layout.WAITING_INVERSE] = counts[layout.AHEAD] = 0
         for theta, moment in self._columns():
             theta[:] = solution.inverse @ moment
         self._state[Y, :n] = solution.inverse @ self._state[TRACE, :n]

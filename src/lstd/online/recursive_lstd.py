@@ -22,9 +22,11 @@ import numpy as np
 from numpy import ndarray
 from numpy.typing import ArrayLike, NDArray
 
+from lstd._kernels import recursive_state as layout
 from lstd._kernels import recursive_update as kernels
 from lstd._kernels import sample_size
-from lstd._kernels.recursive_update import BAD, DONE, JUMP, step, step_sparse
+from lstd._kernels.recursive_state import BAD, DONE, JUMP
+from lstd._kernels.recursive_update import step, step_sparse
 from lstd.data.check_rows import PerRow, check_rows
 from lstd.data.checks import check_choice, check_flag, check_integer, check_real, is_single
 from lstd.data.feature_matrix import by_name
@@ -194,7 +196,7 @@ class RecursiveLSTD(Recursion):
             ]
             for model in self._rates:
                 model._charts[:] = 0.0  # the errors of one are enough,
-                model._state[kernels.SAMPLE, sample_size.SILENT] = 1.0  # and so is one warning
+                model._state[layout.SAMPLE, sample_size.SILENT] = 1.0  # and so is one warning
             self._choice = RateChoice(self.gamma, len(tried), n_rewards or 1)
 
     # ------------------------------------------------------------ learning
@@ -233,7 +235,7 @@ class RecursiveLSTD(Recursion):
                 elif self._typed_sparse and len(x) == 2 and len(x_next) == 2:
                     code = step_sparse(*x, *x_next, reward, ahead, importance_ratio, False, self._state)
             except Exception:  # arguments of other types are converted below, or raise
-                code = kernels.BAD
+                code = layout.BAD
             if code == DONE:
                 return
             if code > DONE:
@@ -254,11 +256,11 @@ class RecursiveLSTD(Recursion):
             check_real("weight", weight, 0.0, np.inf),
             check_real("trace_coefficient", trace_coefficient, 0.0, np.inf),
         )
-        self._scalars[kernels.WEIGHT : kernels.COEFFICIENT + 1] = given
+        self._scalars[layout.WEIGHT : layout.COEFFICIENT + 1] = given
         try:
             self.update(*row, **numbers)
         finally:
-            self._scalars[kernels.WEIGHT : kernels.COEFFICIENT + 1] = 1.0
+            self._scalars[layout.WEIGHT : layout.COEFFICIENT + 1] = 1.0
 
     def _update_all(self, x: Any, reward: Any, x_next: Any, **numbers: Any) -> None:
         """Learn with each rate of forgetting, and compare predictions with the returns that are complete."""
@@ -282,7 +284,7 @@ class RecursiveLSTD(Recursion):
     def _cut_off(self) -> None:
         """Cut the episode off at the last successor."""
         if self._choice is not None and len(self._choice.window):
-            x = self._state[kernels.NEXT, : self.n_features].copy()
+            x = self._state[layout.NEXT, : self.n_features].copy()
             own = x @ self._weights(self._boundary_fraction(self.variant)).T
             values = np.ravel([*(model.predict(x) for model in self._rates), own])
             self._choice.add(self._choice.window.close(values))
@@ -302,7 +304,7 @@ class RecursiveLSTD(Recursion):
             rest = transition.check_rewards(reward, self.n_rewards)
             reward, rest = float(rest[0]), rest[1:]
         numbers = (reward, discount, importance_ratio, terminated)
-        code = kernels.BAD
+        code = layout.BAD
         if self._typed:
             with contextlib.suppress(Exception):
                 if type(x) is ndarray:
@@ -433,7 +435,7 @@ class RecursiveLSTD(Recursion):
     @property
     def forgetting_(self) -> float:
         """Rate of forgetting of the weights that are read."""
-        return float(self.reader._scalars[kernels.FORGETTING])
+        return float(self.reader._scalars[layout.FORGETTING])
 
     @property
     def weights(self) -> Array:
@@ -468,7 +470,7 @@ class RecursiveLSTD(Recursion):
             "warned": np.array(self._warned),
             "boundary": np.zeros((0, 0)) if self._boundary is None else self._boundary.copy(),
             "charts": self._charts.copy(),
-            "sample": self._state[kernels.SAMPLE, : sample_size.N_SAMPLE].copy(),
+            "sample": self._state[layout.SAMPLE, : sample_size.N_SAMPLE].copy(),
             **self._blocks.packed(),
             **snapshots.packed_end(self._open, self.n_updates, self.n_features),
             **{name: view.copy() for name, view in self._views().items()},
@@ -512,7 +514,7 @@ class RecursiveLSTD(Recursion):
             view[...] = state[name]
         model._boundary = state["boundary"].copy() if state["boundary"].size else None
         model._charts[:] = state["charts"]
-        model._state[kernels.SAMPLE, : sample_size.N_SAMPLE] = state["sample"]
+        model._state[layout.SAMPLE, : sample_size.N_SAMPLE] = state["sample"]
         model._blocks.unpack(state)
         model._warned = bool(state["warned"])
         model._open = snapshots.unpacked_end(state, n_rewards)
@@ -525,7 +527,7 @@ class RecursiveLSTD(Recursion):
         """Return views of the arrays of the state without their padding."""
         n = self.n_features
         return {
-            "vectors": self._state[: kernels.SCALARS, :n], "scalars": self._scalars[: kernels.N_SCALARS],
+            "vectors": self._state[: layout.SCALARS, :n], "scalars": self._scalars[: layout.N_SCALARS],
             "panels": self._panels[:, :, :n], "matrices": self._matrices[:, :n, :n], "counts": self._counts,
             "others": np.zeros(0) if self.n_rewards is None else self._others[:, :, :n],
         }  # fmt: skip

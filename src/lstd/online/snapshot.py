@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lstd._kernels import recursive_update as kernels
+from lstd._kernels import recursive_state as layout
 from lstd._kernels.change_detection import N_CHART
 from lstd._kernels.sample_size import N_SAMPLE
 from lstd.errors import InvalidInputError
@@ -26,7 +26,7 @@ _KINDS = {"version": "iu", "variant": "U", "check_every": "iu", "warned": "b", "
 _KINDS |= dict.fromkeys(_NUMBERS, "f")
 _PENDING = ("discount", "importance_ratio", "weight", "trace_coefficient")
 # Vectors of sums over the data; the others belong to the inverse and may have overflowed.
-_SUMS = [kernels.TRACE, kernels.MOMENT, kernels.NEXT, kernels.SCALE, kernels.RIDGE, kernels.ALPHA]
+_SUMS = [layout.TRACE, layout.MOMENT, layout.NEXT, layout.SCALE, layout.RIDGE, layout.ALPHA]
 
 
 def not_a_snapshot(why: str) -> InvalidInputError:
@@ -48,9 +48,9 @@ def check_snapshot(snapshot: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
     n, waiting = vectors.shape[1], panels.shape[1]
     shapes: dict[str, tuple[int, ...]] = {
         "parameters": (3,), "alpha": (n,) if arrays["alpha"].ndim else (), "variant": (), "check_every": (),
-        "warned": (), "vectors": (kernels.SCALARS, n),
-        "panels": (4, waiting, n), "matrices": (2, n, n), "scalars": (kernels.N_SCALARS,),
-        "counts": (kernels.N_COUNTS,), "boundary": (0, 0) if boundary.shape == (0, 0) else (n, n),
+        "warned": (), "vectors": (layout.SCALARS, n),
+        "panels": (4, waiting, n), "matrices": (2, n, n), "scalars": (layout.N_SCALARS,),
+        "counts": (layout.N_COUNTS,), "boundary": (0, 0) if boundary.shape == (0, 0) else (n, n),
         "others": (0,) if arrays["others"].ndim == 1 else (2, *arrays["others"].shape[1:2], n), "end_episode": (),
     }  # fmt: skip
     m = arrays["others"].shape[1] + 1 if arrays["others"].ndim > 1 else 1
@@ -65,10 +65,10 @@ def check_snapshot(snapshot: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
     for name, shape in shapes.items():
         if arrays[name].shape != shape:
             raise not_a_snapshot(f"{name!r} has shape {arrays[name].shape}, not {shape}")
-    fits = counts[kernels.FEATURES] == n and counts[kernels.PANEL] == waiting and bool((counts >= 0).all())
-    fits &= counts[kernels.OTHERS] == m - 1 and counts[kernels.ROTATION] >= 1
-    fits &= max(counts[kernels.WAITING_INVERSE], counts[kernels.WAITING_SYSTEM]) <= waiting
-    if not (fits and counts[kernels.AHEAD] <= 1 and counts[INTERVAL] >= 1 and counts[kernels.READING] <= SOLVED):
+    fits = counts[layout.FEATURES] == n and counts[layout.PANEL] == waiting and bool((counts >= 0).all())
+    fits &= counts[layout.OTHERS] == m - 1 and counts[layout.ROTATION] >= 1
+    fits &= max(counts[layout.WAITING_INVERSE], counts[layout.WAITING_SYSTEM]) <= waiting
+    if not (fits and counts[layout.AHEAD] <= 1 and counts[INTERVAL] >= 1 and counts[layout.READING] <= SOLVED):
         raise not_a_snapshot("its counts do not fit its arrays")
     _check_values(arrays)
     return arrays
@@ -90,24 +90,24 @@ def _array(snapshot: Mapping[str, Any], name: str) -> NDArray[Any]:
 def _check_values(arrays: Mapping[str, NDArray[Any]]) -> None:
     """Raise InvalidInputError unless discounts are in [0, 1], sums finite and scales positive."""
     scalars, vectors = arrays["scalars"], arrays["vectors"]
-    known = 0.0 <= scalars[kernels.DECAY] <= 1.0 and 0.0 <= scalars[kernels.BOOTSTRAP] < np.inf
-    known &= 0.0 <= scalars[kernels.FRACTION] <= 1.0 <= scalars[kernels.GROWTH] < np.inf
+    known = 0.0 <= scalars[layout.DECAY] <= 1.0 and 0.0 <= scalars[layout.BOOTSTRAP] < np.inf
+    known &= 0.0 <= scalars[layout.FRACTION] <= 1.0 <= scalars[layout.GROWTH] < np.inf
     rate = arrays["parameters"][2]
-    known &= scalars[kernels.FORGETTING] == (1.0 if np.isnan(rate) else rate)  # NaN: chosen from the stream
-    if scalars[kernels.LMBDA] != arrays["parameters"][1] or not known:
+    known &= scalars[layout.FORGETTING] == (1.0 if np.isnan(rate) else rate)  # NaN: chosen from the stream
+    if scalars[layout.LMBDA] != arrays["parameters"][1] or not known:
         raise not_a_snapshot(f"its 'scalars' are {scalars.tolist()}")
     sums = {
         "others": arrays["others"], "vectors": vectors[_SUMS],
-        "matrices": arrays["matrices"][kernels.SYSTEM], "boundary": arrays["boundary"],
+        "matrices": arrays["matrices"][layout.SYSTEM], "boundary": arrays["boundary"],
         **{name: arrays[name] for name in ("blocks", "block_matrices", "block_moments", "charts")},
-        "panels": arrays["panels"][2:, : arrays["counts"][kernels.WAITING_SYSTEM]],
+        "panels": arrays["panels"][2:, : arrays["counts"][layout.WAITING_SYSTEM]],
     }  # fmt: skip
     for name, values in sums.items():
         if not np.isfinite(values).all():
             raise not_a_snapshot(f"{name!r} has sums that are not finite")
-    if not (vectors[[kernels.RIDGE, kernels.ALPHA]] >= 0.0).all():
+    if not (vectors[[layout.RIDGE, layout.ALPHA]] >= 0.0).all():
         raise not_a_snapshot("'vectors' has a negative ridge")
-    if not (vectors[kernels.SCALE] > 0.0).all():
+    if not (vectors[layout.SCALE] > 0.0).all():
         raise not_a_snapshot("'vectors' has scales that are not positive")
 
 
@@ -137,7 +137,7 @@ def unpacked_end(state: Mapping[str, NDArray[Any]], n_rewards: int | None) -> Op
         pending = dict(zip(_PENDING, end[2:6].tolist(), strict=True)) | {"x": state["end_x"].copy()}
         pending["reward"] = float(end[6]) if n_rewards is None else end[6:].copy()
     episode = str(state["end_episode"]) if end[0] else None
-    return OpenEnd(int(state["counts"][kernels.UPDATES]), episode, pending, bool(end[1]))
+    return OpenEnd(int(state["counts"][layout.UPDATES]), episode, pending, bool(end[1]))
 
 
 def packed_rates(snapshots: list[dict[str, NDArray[Any]]], choice: RateChoice | None) -> dict[str, NDArray[Any]]:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from lstd._kernels.blocked import BLOCK
-from lstd._kernels.recursive_update import HUGE
+from lstd._kernels.recursive_state import HUGE
 from lstd.data.checks import check_array, check_indices, check_real, to_real_array
 from lstd.errors import InvalidInputError
 
