@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+import warnings
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from scipy import stats
 
 from lstd import RecursiveLSTD, TrueOnlineTD
 from lstd.data.returns import discounted_returns
+from lstd.errors import ChangeWarning
 
 Array = NDArray[np.float64]
 GAMMA, LMBDA, ALPHA = 0.966, 0.9, 1.0
@@ -177,7 +179,9 @@ def main(quick: bool = False, figure: str | None = None) -> dict[str, Any]:
     runs = []
     for seed in range(n_streams):
         print(f"stream {seed + 1} of {n_streams}", file=sys.stderr)
-        runs.append(run(n_steps, seed))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ChangeWarning)  # the cooling wears out
+            runs.append(run(n_steps, seed))
     listed = [blocks(found, realised, 20) for found, realised, _ in runs]
     by_block = {method: np.array([errors[method] for errors in listed]) for method in NAMES}
     edges = {"first 10 %": (0, 2), "until the wear": (2, round(WEAR * 20)), "worn": (round(WEAR * 20), 20)}
