@@ -45,7 +45,7 @@ class SampleSums:
         if not rows.ratios_given and rows.weights is None and rows.coefficients is None:
             return None
         ends: NDArray[np.bool_] = rows.last[part].copy()
-        full: Array = rows.full[part].astype(np.float64)
+        full: Array = rows.full_among(part).astype(np.float64)
         if part.stop == len(rows):
             ends[-1] = False  # its episode may go on
         coefficients, weights = (full if x is None else x[part] for x in (rows.coefficients, rows.weights))

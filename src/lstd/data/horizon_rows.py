@@ -55,12 +55,12 @@ def check_per_transition(
     return check_per_row(name, array, len(horizon), high), missing
 
 
-def unused_rows(rows: Rows) -> NDArray[np.intp]:
-    """Return the horizon rows with rewards other than 0 and NaN, but for the last row, which may be pending."""
-    if rows.X_next is not None or not rows.last[:-1].any():
-        return np.empty(0, np.intp)
-    horizon = np.flatnonzero((rows.last & ~rows.terminated & ~rows.y_missing)[:-1])
-    return horizon[rows.y[horizon].any(axis=1)]
+def count_unused(rows: Rows, part: slice) -> int:
+    """Count the horizon rows with rewards other than 0 and NaN among some rows, none of them pending."""
+    if rows.X_next is not None or not rows.last[part].any():
+        return 0
+    (horizon,) = (rows.last[part] & ~rows.terminated[part] & ~rows.y_missing[part]).nonzero()
+    return int(rows.y[part][horizon].any(axis=1).sum())
 
 
 def warn_of_unused(lost: int, count: int) -> None:

@@ -30,7 +30,7 @@ class BehindCuts(NamedTuple):
     def of(cls, rows: Rows, part: slice) -> BehindCuts:
         """Return the sums of some rows, none of them pending, and without successors."""
         given = (_NONE if column is None else column[part] for column in (rows.coefficients, rows.weights))
-        return cls(*behind_cuts(rows.discount[part], rows.terminated[part] | ~rows.last[part], *given))
+        return cls(*behind_cuts(rows.discount[part], rows.full_among(part), *given))
 
     def step(self, discount: float, coefficient: float, weight: float) -> BehindCuts:
         """Return the sums with one more full transition."""

@@ -80,7 +80,12 @@ class Rows(Record):
     @property
     def full(self) -> NDArray[np.bool_]:
         """Whether each row is a full transition, (T,)."""
-        return np.ones(len(self), np.bool_) if self.X_next is not None else self.terminated | ~self.last
+        return self.full_among(slice(len(self)))
+
+    def full_among(self, part: slice) -> NDArray[np.bool_]:
+        """Return whether each of some rows is a full transition."""
+        last, given = self.last[part], self.X_next is not None
+        return np.ones(len(last), np.bool_) if given else self.terminated[part] | ~last
 
     @cached_property
     def ends(self) -> NDArray[np.bool_]:

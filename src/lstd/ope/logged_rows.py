@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from lstd._kernels.forward_view import dual_weights
 from lstd.data.feature_matrix import Features
-from lstd.data.horizon_rows import unused_rows, warn_of_unused
+from lstd.data.horizon_rows import count_unused, warn_of_unused
 from lstd.data.rows import Rows, warn_of_breaks
 from lstd.errors import InvalidInputError
 from lstd.ope.policies import by_action, check_probabilities, check_sums, logged_probabilities, probabilities_of
@@ -159,7 +159,7 @@ def logged_rows(
         assert P is not None
         warn_of_breaks(rows, lmbda)
         coefficients = trace_coefficients(trace, lmbda, P[full, codes], logged)
-    lost = len(unused_rows(rows))
+    lost = count_unused(rows, slice(len(rows) - 1))
     warn_of_unused(lost, lost + bool(not rows.full[-1] and not rows.y_missing[-1] and rows.y[-1].any()))
     return LoggedRows(rows, full, codes, features, P, successors, coefficients)
 

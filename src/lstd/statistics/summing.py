@@ -15,7 +15,7 @@ from scipy import sparse
 
 from lstd.data.effective_sample import SampleSums, merged
 from lstd.data.feature_matrix import check_finite
-from lstd.data.horizon_rows import unused_rows
+from lstd.data.horizon_rows import count_unused
 from lstd.data.observed_share import BehindCuts
 from lstd.data.rows import Rows
 from lstd.errors import InvalidInputError
@@ -94,14 +94,16 @@ def summed_until(start: Statistics, rows: Rows, ends: Sequence[int], begins: boo
     successors have one end.
     """
     sums, mark, given = RunningSums(rows, start), marks_of(rows), rows.X_next is not None
-    full, unused, first = rows.full, unused_rows(rows), 0
+    unused, first = start.unused, 0
     groups, known, count, weight = _groups_until(start, rows), start.n_rows > 0, start.n_transitions, start.total_weight
     sample, behind, total_mark = start.sample, None if given else start.behind_cuts, start.mark
     for end in ends:
         part = slice(sums.at, end - (not given and not rows.terminated[end - 1]))  # but for a pending row
         sums.add_until(part.stop)
-        count += (more := int(np.count_nonzero(full[part])))
-        weight += more if rows.weights is None else float(rows.weights[part] @ full[part])
+        full = rows.full_among(part)
+        count += (more := int(np.count_nonzero(full)))
+        weight += more if rows.weights is None else float(rows.weights[part] @ full)
+        unused += count_unused(rows, part)
         later, ended = SampleSums.of(rows, start.lmbda, part), int(np.count_nonzero(rows.last[: end - 1]))
         sample = merged(sample, later) if known or first else later
         behind = behind and behind.then(BehindCuts.of(rows, part))
@@ -111,7 +113,7 @@ def summed_until(start: Statistics, rows: Rows, ends: Sequence[int], begins: boo
             first_episode=start.first_episode if known else rows.first_episode,
             last_episode=rows.last_episode if end == len(rows) else ended,
             n_rows=start.n_rows + end, n_transitions=count, n_episodes=start.n_episodes + begins + ended,
-            total_weight=weight, unused=start.unused + int(np.searchsorted(unused, part.stop)),
+            total_weight=weight, unused=unused,
             mark=total_mark, sample=sample, behind_cuts=behind, last_weight=sums.before,
         )  # fmt: skip
 
