@@ -93,7 +93,8 @@ class RecursiveLSTD(Recursion):
         Rate of forgetting of the weights that are read: `forgetting`, or the rate chosen by "auto".
     drift_ : float
         Size of recent errors, divided by the largest that the stream's own history allows. Above 1, a ChangeWarning is
-        given and the history starts over. 0 until the history has some 100 blocks of 16 to 32 transitions.
+        given and the history starts over. 0 until the history has some 100 blocks of 16 to 32 transitions. With
+        importance ratios, false alarms are more frequent.
 
     Warns
     -----
