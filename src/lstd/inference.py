@@ -1,4 +1,8 @@
-"""Results of inference: intervals of predictions, differences between two models, checks for bias and misfit."""
+"""Results of inference: intervals of predictions, differences between two models, checks for bias and misfit.
+
+The names gather here for import. The sandwich covariance is computed in `lstd.statistics.covariance`, intervals in
+`lstd.statistics.intervals`, the rest in `lstd.estimators`.
+"""
 
 from lstd.estimators.check_results import BiasCheck, MisfitCheck
 from lstd.estimators.model_difference import Difference, difference

@@ -14,7 +14,7 @@ from numpy.testing import assert_array_equal
 from lstd.data import parsing
 
 pa = pytest.importorskip("pyarrow")
-arrow = pytest.importorskip("lstd.tables.column_parsing")
+arrow = pytest.importorskip("lstd.tables.arrow_columns")
 
 NUMBERS = ["1", "1.0", " 1 ", "+1", "-.5", "5.", "1e3", "inf", "-Infinity", "1e999", "", "NA", " n/a", "nan", "<NA>"]
 NO_NUMBERS = ["one", "1,5", "0x10", "1_0", "١", "1 2", "$4", "True", "--1"]

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 from threadpoolctl import threadpool_info, threadpool_limits
 
-import lstd.statistics.running_sums as running_module
+import lstd.statistics.batch_sums as running_module
 import lstd.statistics.summing as summing_module
 import naive
 from lstd.data.check_rows import check_rows

@@ -122,7 +122,7 @@ class _Files:
 
     def __init__(self, data: str, state: str | None, out: str | None, force: bool, stack: ExitStack) -> None:
         from lstd.io.folder_lock import FolderLock
-        from lstd.tables.watching import read_state
+        from lstd.tables.watch_state import read_state
 
         self.data, self.state, self.before, self.stack = data, None, None, stack
         inputs = [] if data == "-" else [data]

@@ -1,10 +1,13 @@
-"""Horizon rows, the last rows of episodes that were cut off: what they may leave out, and what of them is not used.
+"""Horizon rows, the last rows of episodes that were cut off: made, what they may leave out, and what is not used.
 
 Only the features of a horizon row count, as the successor of the row before. Its reward, discount, ratio, coefficient
 and weight belong to a transition that nobody saw: they may be NaN, and a reward in its place is not used.
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -19,6 +22,22 @@ from lstd.errors import InvalidInputError, UnusedRewardWarning, warn
 Array = NDArray[np.float64]
 
 _REMEDY = "Append a row with the features of the state that followed and no reward, or flag the episode as terminated."
+
+
+def with_horizon_rows(
+    arrays: Mapping[str, NDArray[Any] | None], cut: NDArray[np.bool_], now: Mapping[int, Array]
+) -> dict[str, Any]:
+    """Repeat the last rows of episodes that were cut off, `cut` (T,), as their horizon rows, which have no reward.
+
+    Their features at the positions of `now` are those values, (T,) each, at the time when observation stopped.
+    """
+    order = np.repeat(np.arange(len(cut)), 1 + cut)
+    added = np.flatnonzero(np.append(False, order[1:] == order[:-1]))
+    longer: dict[str, Any] = {name: None if values is None else values[order] for name, values in arrays.items()}
+    longer["y"][added] = np.nan
+    for position, values in now.items():
+        longer["X"][added, position] = values[cut]
+    return longer
 
 
 def check_missing_rewards(rewards: Array, horizon: NDArray[np.bool_]) -> NDArray[np.bool_]:

@@ -1,7 +1,7 @@
 """One parser of columns: what counts as a number, a missing value, a flag and an id, in files and in data frames.
 
 The rules apply to NumPy arrays and Python values, so that they need no other package. Readers convert their columns to
-this form: `lstd.tables.column_parsing` for CSV and Parquet, `lstd.trajectories.frame_columns` for data frames.
+this form: `lstd.tables.arrow_columns` for CSV and Parquet, `lstd.trajectories.frame_columns` for data frames.
 """
 
 from __future__ import annotations

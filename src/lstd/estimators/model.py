@@ -18,7 +18,8 @@ from lstd.data.settings import Settings
 from lstd.errors import InvalidInputError
 from lstd.estimators.check_results import Checks, MisfitCheck
 from lstd.statistics.blocks import Blocks
-from lstd.statistics.intervals import Influence, Interval, influence_of
+from lstd.statistics.covariance import Influence, influence_of
+from lstd.statistics.intervals import Interval
 from lstd.statistics.merging import LSTDStatistics
 from lstd.statistics.ridge import warn_of_ridge
 from lstd.statistics.solve import Solution, check_range, solve, without_rounding

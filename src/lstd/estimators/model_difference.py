@@ -1,6 +1,6 @@
 """The difference of the predictions of two models, such as those of the two arms of an experiment.
 
-With u_e and v_e the influence of block e on the two predictions (:mod:`lstd.statistics.intervals`), the squared
+With u_e and v_e the influence of block e on the two predictions (:mod:`lstd.statistics.covariance`), the squared
 standard error of the difference is Σ (u_e − v_e)² if both models were fitted to the same blocks, and Σ u_e² + Σ v_e²
 if their data are independent. The degrees of freedom of independent data are those of Welch and Satterthwaite,
 
@@ -21,7 +21,8 @@ from lstd.data.feature_matrix import Features
 from lstd.errors import InvalidInputError
 from lstd.estimators.base import Predictor, check_level
 from lstd.estimators.validation import checked_features
-from lstd.statistics.intervals import FEW, Influence, Interval, degrees_of_freedom
+from lstd.statistics.covariance import Influence
+from lstd.statistics.intervals import FEW, Interval, degrees_of_freedom
 from lstd.statistics.solve import check_range
 
 Array = NDArray[np.float64]

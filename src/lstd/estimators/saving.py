@@ -15,7 +15,7 @@ from lstd.estimators.check_results import BiasCheck, Checks, MisfitCheck
 from lstd.estimators.model import LSTD_OPTIONS, LSTDCV_OPTIONS, Model, Origin, Selection
 from lstd.io.archive import read, write
 from lstd.statistics.blocks import Blocks
-from lstd.statistics.intervals import Influence
+from lstd.statistics.covariance import Influence
 from lstd.statistics.merging import unpack_statistics
 from lstd.statistics.packing import count, finite, flag, number, pack, shaped, texts
 from lstd.statistics.solve import Solution

@@ -51,7 +51,8 @@ from lstd.online.precision import condition_number, factorise, relative_size, sc
 from lstd.online.predictor import OnlinePredictor
 from lstd.online.stream_blocks import StreamBlocks
 from lstd.online.transition import Array, aligned, check_sparse_row, compiled, padded
-from lstd.statistics.intervals import Influence, Interval
+from lstd.statistics.covariance import Influence
+from lstd.statistics.intervals import Interval
 from lstd.statistics.solve import solve
 
 # Counts that follow the counts of the kernels: the transition of the last check, repairs, and transitions between two

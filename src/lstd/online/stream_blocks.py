@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from lstd.data.checks import check_integer
 from lstd.errors import InvalidInputError
 from lstd.statistics.blocks import MOST_OF_ROWS, default_limit
-from lstd.statistics.intervals import FEWEST_BLOCKS, BlockSums, Influence, influence_from
+from lstd.statistics.covariance import FEWEST_BLOCKS, BlockSums, Influence, influence_from
 
 Array = NDArray[np.float64]
 

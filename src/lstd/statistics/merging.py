@@ -57,11 +57,11 @@ from lstd.data.settings import VARIANTS, check_ridge
 from lstd.data.stream_end import StreamEnd
 from lstd.errors import InvalidInputError
 from lstd.io.archive import read, write
+from lstd.statistics.batch_sums import is_no_sum, no_sum
 from lstd.statistics.carry import Carry, Pending
 from lstd.statistics.fingerprints import MODULUS
 from lstd.statistics.names_and_labels import About
 from lstd.statistics.packing import pack, unpack
-from lstd.statistics.running_sums import is_no_sum, no_sum
 from lstd.statistics.solve import Solution, solve
 from lstd.statistics.summing import check_sums, summed_until, totals
 

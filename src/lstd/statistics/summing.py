@@ -19,9 +19,9 @@ from lstd.data.horizon_rows import count_unused
 from lstd.data.observed_share import BehindCuts
 from lstd.data.rows import Rows
 from lstd.errors import InvalidInputError
+from lstd.statistics.batch_sums import BatchSums, is_dense, is_no_sum, is_short
 from lstd.statistics.carry import Pending
 from lstd.statistics.fingerprints import MODULUS, marks_of
-from lstd.statistics.running_sums import RunningSums, is_dense, is_no_sum, is_short
 from lstd.statistics.solve import check_range
 from lstd.statistics.threads import blas_threads, in_threads
 
@@ -93,7 +93,7 @@ def summed_until(start: Statistics, rows: Rows, ends: Sequence[int], begins: boo
     In `start` no row is pending. `begins` says whether the first row begins a new episode. Rows that are given with
     successors have one end.
     """
-    sums, mark, given = RunningSums(rows, start), marks_of(rows), rows.X_next is not None
+    sums, mark, given = BatchSums(rows, start), marks_of(rows), rows.X_next is not None
     unused, first = start.unused, 0
     groups, known, count, weight = _groups_until(start, rows), start.n_rows > 0, start.n_transitions, start.total_weight
     sample, behind, total_mark = start.sample, None if given else start.behind_cuts, start.mark

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from lstd.data.parsing import Fault
 from lstd.errors import InvalidInputError
-from lstd.tables.column_parsing import from_texts
+from lstd.tables.arrow_columns import from_texts
 from lstd.tables.roles import Roles
 from lstd.tables.row_reader import Chunk, RowReader, Values
 from lstd.tables.table import Table

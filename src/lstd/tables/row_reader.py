@@ -16,7 +16,7 @@ from lstd.data.parsing import Fault, Ids, check_finite, check_not_infinite, chec
 from lstd.distributed import memory as shares
 from lstd.distributed.ahead import Ahead
 from lstd.errors import InvalidInputError
-from lstd.tables import column_parsing as convert
+from lstd.tables import arrow_columns as convert
 from lstd.tables.episodes import Episodes, Marks
 from lstd.tables.readers import open_table
 from lstd.tables.roles import Roles

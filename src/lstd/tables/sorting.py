@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from lstd.data.parsing import id_key
 from lstd.distributed.dask_collections import is_future
 from lstd.errors import InvalidInputError
-from lstd.tables import column_parsing as convert
+from lstd.tables import arrow_columns as convert
 from lstd.tables.frames import FrameTable
 from lstd.tables.roles import Roles
 from lstd.tables.row_reader import RowReader

@@ -13,7 +13,7 @@ import io
 import math
 import os
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -21,18 +21,17 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lstd.errors import ConfigurationMismatchError, IllConditionedWarning, InvalidInputError, OutputError
-from lstd.io import archive
+from lstd.errors import IllConditionedWarning, InvalidInputError, OutputError
 from lstd.io.files import reason
 from lstd.online import RecursiveLSTD
 from lstd.online.completed_returns import CompletedReturns, horizon_of
-from lstd.statistics.intervals import Influence
+from lstd.statistics.covariance import Influence
 from lstd.tables.live_lines import LiveLines
 from lstd.tables.live_rows import LiveRows
 from lstd.tables.roles import Roles
 from lstd.tables.row_reader import Chunk
+from lstd.tables.watch_state import WatchState, check_same, write_state
 
-KIND = "watch"
 _REFRESHED = 32  # predictions, after which standard errors are computed again; or a fiftieth of all
 _RECENT = 1000  # complete returns whose errors count
 _INFLUENCE = ("vectors", "shift", "shares")
@@ -87,7 +86,7 @@ class Watch:
         self._errors = _ReturnErrors(settings.gamma)
         before = None if state is None else state.document
         if before is not None:
-            _check_same(before["configuration"], self._configuration())
+            check_same(before["configuration"], self._configuration())
             self.n_predicted, self.n_left_out = before["n_predicted"], before["n_left_out"]
         self.rows = LiveRows(file, roles, before and before["rows"])
         if state is not None and state.arrays:
@@ -201,7 +200,7 @@ class Watch:
         if self.model is not None:
             known, nothing = self._influence, np.zeros(0)
             arrays |= {f"influence_{name}": nothing if known is None else getattr(known, name) for name in _INFLUENCE}
-        archive.write(path, KIND, document, arrays, locked=True)
+        write_state(path, document, arrays)
 
 
 class _ReturnErrors:
@@ -248,45 +247,6 @@ def _part(chunk: Chunk, first: int, stop: int, later: int) -> Chunk:
         {name: values[part] for name, values in chunk.transitions.items()},
         None if chunk.X_next is None else chunk.X_next[part], chunk.names,
     )  # fmt: skip
-
-
-@dataclass(frozen=True, eq=False)
-class WatchState:
-    """What `Watch.save` wrote."""
-
-    document: dict[str, Any]
-    arrays: dict[str, Array]
-
-    @property
-    def bytes(self) -> int:
-        """Bytes of the data that count."""
-        return int(self.document["bytes"])
-
-    @property
-    def fingerprint(self) -> str:
-        return str(self.document["fingerprint"])
-
-    @property
-    def written(self) -> int | None:
-        """Bytes of the output; None if that was no file."""
-        written = self.document["written"]
-        return None if written is None else int(written)
-
-
-def read_state(path: Path) -> WatchState:
-    """Read what `Watch.save` wrote; raises InvalidInputError when it is damaged or of another kind or version."""
-    return archive.read(path, {KIND: WatchState})
-
-
-def _check_same(before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
-    now = {name: list(value) if isinstance(value, tuple) else value for name, value in now.items()}
-    different = [name for name in {**before, **now} if before.get(name) != now.get(name)]
-    if different:
-        name = different[0]
-        raise ConfigurationMismatchError(
-            f"the state was made with {name} {before.get(name)!r}, and now it is {now.get(name)!r}; give the same "
-            "options, or another --state, or --force to start over."
-        )
 
 
 class PredictionsFile:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from lstd.data.checks import check_choice, check_integer
+from lstd.data.horizon_rows import with_horizon_rows
 from lstd.data.parsing import (
     EARLIER,
     EPISODE_AGAIN,
@@ -30,7 +31,7 @@ from lstd.data.rows import warn_of_assumed
 from lstd.errors import InvalidInputError
 from lstd.trajectories.frame_columns import Table
 from lstd.trajectories.optional_imports import import_narwhals
-from lstd.trajectories.time_intervals import interval_roles, read_lengths, rewards_of, with_horizon_rows
+from lstd.trajectories.time_intervals import interval_roles, read_lengths, rewards_of
 
 
 def read_frame(

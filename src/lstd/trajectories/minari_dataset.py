@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from lstd.errors import InvalidInputError, MissingTerminationWarning, warn
 from lstd.trajectories.observations import ObservationFeatures
-from lstd.trajectories.recorder import Episode, assemble
+from lstd.trajectories.recorded_steps import Episode, assemble
 
 Array = NDArray[np.float64]
 _NEEDED = ("observations", "rewards", "terminations", "truncations")

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from lstd.data.checks import check_real
 from lstd.data.parsing import Array, Flags, first_true
@@ -62,22 +61,3 @@ def rewards_of(lengths: Array, gamma: float | None) -> tuple[Array, Array]:
         return lengths * gamma, np.full(len(lengths), gamma)
     rate = -np.log(gamma)
     return -np.expm1(-rate * lengths) / rate, np.exp(-rate * lengths)
-
-
-def with_horizon_rows(arrays: Mapping[str, Any], cut: Flags, now: Mapping[int, Array]) -> dict[str, Any]:
-    """Repeat the last row of subjects without event, `cut`, for the time at which observation stopped.
-
-    The repeated row has no reward. Its features at the positions of `now` are those values, (T,) each.
-    """
-    order = np.repeat(np.arange(len(cut)), 1 + cut)
-    added = np.flatnonzero(np.append(False, order[1:] == order[:-1]))
-    longer: dict[str, NDArray[Any] | None] = {
-        name: None if values is None else values[order] for name, values in arrays.items()
-    }
-    y, X = longer["y"], longer["X"]
-    assert y is not None
-    assert X is not None
-    y[added] = np.nan
-    for position, values in now.items():
-        X[added, position] = values[cut]
-    return longer

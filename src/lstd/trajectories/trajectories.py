@@ -296,7 +296,7 @@ class Trajectories:
         >>> data.n_episodes, data.n_features, bool(data.terminated[-1])
         (3, 16, True)
         """
-        from lstd.trajectories.environment import collect
+        from lstd.trajectories.record_environment import collect
 
         return cls(**collect(env, policy, features, n_episodes, n_steps, seed, progress))
 

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from lstd.errors import InvalidInputError
 from lstd.trajectories.observations import check_reset, check_step
 from lstd.trajectories.optional_imports import import_gymnasium
-from lstd.trajectories.recorder import Recorder, Run
+from lstd.trajectories.recorded_steps import Recorder, Run
 
 Flags = NDArray[np.bool_]
 _MOST_BY_CHANCE = 2  # final observations of a sub-environment that may all equal the first one of the next episode

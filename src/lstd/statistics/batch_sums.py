@@ -77,7 +77,7 @@ class _Batch(NamedTuple):
         return self.y, self.discount, self.ratios, self.lmbdas, self.weights, self.cut
 
 
-class RunningSums:
+class BatchSums:
     """The sums of a stream, to which rows are added; the state is that before row `at`.
 
     `start` are statistics in which no row is pending; they are not changed.
