@@ -33,6 +33,24 @@ def test_it_stops_on_a_repeated_policy_which_is_the_best_one():
     assert_close(best, found.policy.values(np.eye(4)).max(axis=1), "solve")
 
 
+@pytest.mark.parametrize("given", [True, False])
+def test_policies_are_compared_in_states_that_only_begin_episodes(given):
+    episodes = [([0], [0], [0.6]), ([0, 1], [1, 0], [0.0, 0.0]), ([0, 1], [1, 1], [0.0, 1.0])]  # states, actions, y
+    episodes = [episodes[i] for i in (0, 0, 1, 2)] * 10
+    states, actions, y = (np.concatenate(column) for column in zip(*episodes, strict=True))
+    data = {
+        "X": np.eye(2)[states], "y": y, "actions": actions,
+        "episode": np.repeat(np.arange(40), [len(one[0]) for one in episodes]),
+    }  # fmt: skip
+    data["terminated"] = np.append(np.diff(data["episode"]) != 0, True)
+    if given:
+        data["X_next"] = np.where(data["terminated"][:, np.newaxis], 0.0, np.roll(data["X"], -1, axis=0))
+    found = lspi(data, StateActionFeatures(2), gamma=1.0, alpha=1e-9)
+    assert found.stopped == "repeated"
+    np.testing.assert_allclose([one.value for one in found.path], [0.55, 0.6, 1.0], atol=1e-6)
+    assert found.policy(np.eye(2)).argmax(axis=1).tolist() == [1, 1]
+
+
 def test_it_says_when_the_limit_was_reached():
     found = lspi(chain(), StateActionFeatures(2), gamma=0.9, max_iterations=1)
     assert (found.stopped, found.cycle, len(found.path)) == ("limit", 0, 1)

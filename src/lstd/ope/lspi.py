@@ -30,8 +30,8 @@ class PolicyIteration:
     Attributes
     ----------
     stopped : {"repeated", "cycle", "limit"}
-        "repeated" if the last two policies take the same actions in all logged states, "cycle" if an earlier policy
-        came back, "limit" if neither happened within the number of iterations.
+        "repeated" if the last two policies take the same actions in all logged states, those of `X_next`
+        included; "cycle" if an earlier policy came back, "limit" if neither happened within the number of iterations.
     cycle : int
         Number of policies in the cycle; 1 for "repeated", 0 for "limit".
     path : tuple of PolicyValue
@@ -108,7 +108,7 @@ def lspi(
     arrays = _arrays(data)
     most = check_integer("max_iterations", max_iterations, 1)
     policy: Any = initial_policy if initial_policy is not None else _Uniform(features)
-    states = arrays["X"] if arrays.get("X_next") is None else arrays["X_next"]
+    states = [arrays[name] for name in ("X", "X_next") if arrays.get(name) is not None]
     seen: dict[bytes, int] = {}
     path: list[PolicyValue] = []
     while True:
@@ -116,7 +116,7 @@ def lspi(
         model.fit(**arrays, target_policy=policy)
         path.append(policy_value(model, initial_states, level))
         policy = EpsilonGreedy(model, epsilon)
-        key = policy.best(states).argmax(axis=1).tobytes()
+        key = b"".join(policy.best(X).argmax(axis=1).tobytes() for X in states)
         if key in seen:
             cycle = len(path) - seen[key]
             return PolicyIteration("repeated" if cycle == 1 else "cycle", cycle, tuple(path), model, policy)
