@@ -12,7 +12,14 @@ import naive
 from logged_actions import PROCESS, TRACES, DecisionProcess, logged, systems
 from lstd import LSTD
 from lstd.errors import BrokenEpisodeWarning, EffectiveSampleWarning, InvalidInputError, UnusedRewardWarning
-from lstd.ope import LSTDQ, EpsilonGreedy, StateActionFeatures, policy_value
+from lstd.ope import (
+    LSTDQ,
+    EpsilonGreedy,
+    StateActionFeatures,
+    action_calibration,
+    importance_sampling,
+    policy_value,
+)
 from tolerances import assert_close
 
 
@@ -405,3 +412,36 @@ def test_products_of_ratios_that_leave_little_data_are_told():
     with pytest.warns(EffectiveSampleWarning, match="smaller `lmbda`"):
         LSTDQ(0.99, 0.99, "importance").fit(**data, **policies)
     LSTDQ(0.99, 0.99, "retrace").fit(**data, **policies)
+
+
+@pytest.mark.parametrize("known", [None, StateActionFeatures(3), StateActionFeatures([0.0, 1.0, 2.0])])
+@pytest.mark.parametrize(("library", "names"), [("pandas", [1, 2, 0]), ("polars", "120"), ("pyarrow", "120")])
+def test_columns_named_as_numbers_are_those_of_labels(library, names, known):
+    frames, data = pytest.importorskip(library), logged()
+    order = [int(name) for name in names]
+    columns = {name: data["target_policy"][:, i] for name, i in zip(names, order, strict=True)}
+    make = frames.table if library == "pyarrow" else frames.DataFrame
+    labels = None if known is None else known.labels
+    found = LSTDQ(0.9, 0.5, features=known).fit(**data | {"target_policy": make(columns)})
+    assert_close(found.coef_, LSTDQ(0.9, 0.5).fit(**data).coef_, "sums")
+    options = {"gamma": 0.9, "labels": labels, "target_policy": make(columns)}
+    assert_close(
+        importance_sampling(**data | options).value, importance_sampling(**data | {"gamma": 0.9}).value, "sums"
+    )
+    P = np.random.default_rng(0).dirichlet(np.ones(3), 40)
+    table = [
+        action_calibration(np.arange(40) % 3, given, labels=labels)
+        for given in (make(dict(zip(names, P[:, order].T, strict=True))), P)
+    ]
+    np.testing.assert_array_equal(table[0].predicted, table[1].predicted)
+    np.testing.assert_array_equal(table[0].observed, table[1].observed)
+
+
+def test_columns_of_which_some_are_no_labels_are_refused():
+    pandas, data = pytest.importorskip("pandas"), logged()
+    for names in (["1", "0", "p"], [1, 2, 3], ["0", "0", "1"]):
+        frame = pandas.DataFrame(data["target_policy"], columns=names)
+        with pytest.raises(InvalidInputError, match=r"`target_policy` must have a column for each action, \[0, 1, 2\]"):
+            LSTDQ(0.9).fit(**data | {"target_policy": frame})
+    frame = pandas.DataFrame(data["target_policy"], columns=["wait", "low", "high"])
+    assert_close(LSTDQ(0.9).fit(**data | {"target_policy": frame}).coef_, LSTDQ(0.9).fit(**data).coef_, "sums")

@@ -15,7 +15,6 @@ from numpy.typing import ArrayLike
 from scipy import stats
 
 from lstd.data.checks import check_integer
-from lstd.data.feature_matrix import as_real
 from lstd.data.parsing import first_true
 from lstd.errors import InvalidInputError, ProbabilityWarning, warn
 from lstd.metrics import Calibration, calibration
@@ -73,9 +72,9 @@ def action_calibration(
     >>> table.predicted.round(2).tolist(), table.observed.round(2).tolist()
     ([0.25, 0.75], [0.25, 0.75])
     """
-    if isinstance(actions, Trajectories):
-        actions, behavior_probability = _transitions(actions, behavior_probability)
     names = None if labels is None else np.asarray(labels)
+    if isinstance(actions, Trajectories):
+        actions, behavior_probability = _transitions(actions, behavior_probability, names)
     given, P = np.asarray(actions), by_action("behavior_probability", behavior_probability, names)
     if P.ndim not in (1, 2) or given.shape != P.shape[:1] or not P.size:
         raise InvalidInputError(
@@ -103,12 +102,12 @@ def action_calibration(
     return table
 
 
-def _transitions(data: Trajectories, behavior_probability: Any) -> tuple[Any, Any]:
+def _transitions(data: Trajectories, behavior_probability: Any, labels: Any) -> tuple[Any, Any]:
     """Return actions and probabilities without those of horizon rows."""
     P = (
         data.behavior_probability
         if behavior_probability is None
-        else as_real("behavior_probability", behavior_probability)
+        else by_action("behavior_probability", behavior_probability, labels)
     )
     if data.actions is None or P is None or P.shape[:1] != (len(data),):
         raise InvalidInputError(

@@ -143,8 +143,9 @@ class LSTDQ(BaseEstimator):  # type: ignore[misc]
             The logged action of each row; ignored in the last row of an episode that did not terminate.
         target_policy : array-like of shape (T, n_actions) or callable
             Probabilities of all actions in each row, last rows included; or a function that returns them for features
-            of states, such as :class:`EpsilonGreedy`. Columns of a data frame that bear the labels of the actions may
-            be in any order. A function is called with a dense or sparse array of all columns.
+            of states, such as :class:`EpsilonGreedy`. Columns of a data frame that bear the labels of the actions, as
+            they are or as text, may be in any order; by default, labels are 0, 1, …. A function is called with a dense
+            or sparse array of all columns.
         behavior_probability : array-like of shape (T,) or (T, n_actions), optional
             Probability with which the logged action was taken, or those of all actions. With those of all actions, a
             target policy that takes one of probability 0 is refused, whatever `trace` and `lmbda`.

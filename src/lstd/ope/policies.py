@@ -87,15 +87,33 @@ def probabilities_of(policy: Any, X: Features, labels: NDArray[Any] | None, name
 
 
 def by_action(name: str, values: Any, labels: NDArray[Any] | None) -> Array:
-    """Convert probabilities to an array; columns of a data frame that bear the labels of actions go in their order."""
-    columns, actions = list(getattr(values, "columns", ())), [] if labels is None else labels.tolist()
-    if columns and columns != actions and {*columns} == {*actions}:
-        values = values[actions]
-    elif columns != actions and all(isinstance(one, str) for one in (*columns, *actions)) and columns and actions:
+    """Convert probabilities to an array; columns of a data frame that bear the labels of actions go in their order.
+
+    Labels are 0, 1, … unless they are known. A name may be the text of a label. Columns of which none
+    has such a name are in the order of the labels, unless both are text.
+    """
+    columns = getattr(values, "column_names", None)  # of a table of Arrow, whose `columns` are values
+    columns = list(getattr(values, "columns", ()) if columns is None else columns)
+    array = as_real(name, values.toarray() if sparse.issparse(values) else values)
+    actions: list[Any] = [*range(len(columns))] if labels is None else labels.tolist()
+    places = {_written(action): i for i, action in enumerate(actions)} | {action: i for i, action in enumerate(actions)}
+    found = [places.get(one, places.get(_written(one))) for one in columns]
+    if columns and {*found} == {*range(len(actions))} and len(found) == len(actions):
+        return array[:, np.argsort(found)]
+    if {*found} - {None} or (columns and all(isinstance(one, str) for one in (*columns, *actions))):
         raise InvalidInputError(
-            f"`{name}` must have a column for each action, {actions!r:.80}; got {columns!r:.80}. Rename its columns."
+            f"`{name}` must have a column for each action, {actions!r:.80}; got {columns!r:.80}. Rename its columns, "
+            "or pass an array with columns in this order."
         )
-    return as_real(name, values.toarray() if sparse.issparse(values) else values)
+    return array
+
+
+def _written(label: Any) -> str:
+    """Return a label as text, the same for 1, 1.0 and "1"."""
+    try:
+        return str(label) if isinstance(label, bool) else f"{float(label):.17g}"
+    except (TypeError, ValueError, OverflowError):
+        return str(label)
 
 
 def check_probabilities(name: str, P: Array, rows: NDArray[Any] | None = None) -> None:
