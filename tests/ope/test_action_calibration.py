@@ -25,14 +25,43 @@ def logged(seed=0):
     return np.array(LABELS)[codes], P[np.arange(ROWS), codes], P
 
 
-def test_frequencies_of_bins_are_those_of_pairs():
+def test_frequencies_of_bins_are_those_of_each_action():
     actions, _, P = logged()
     table = action_calibration(actions, P, 4, labels=LABELS)
-    pairs = [(P[t, a], actions[t] == name) for t in range(ROWS) for a, name in enumerate(LABELS)]
-    assert table.count.sum() == len(pairs)
-    upper = [taken for p, taken in sorted(pairs)][-int(table.count[-1]) :]
-    np.testing.assert_allclose(table.observed[-1], np.mean(upper))
+    for a, name in enumerate(LABELS):
+        mine = table.action == name
+        pairs = sorted(zip(P[:, a], actions == name, strict=True))
+        assert table.count[mine].sum() == ROWS
+        upper = [taken for _, taken in pairs][-int(table.count[mine][-1]) :]
+        np.testing.assert_allclose(table.observed[mine][-1], np.mean(upper))
     assert np.all(np.abs(table.observed - table.predicted) <= 4.0 * np.maximum(table.standard_error, 1e-3))
+
+
+def test_an_action_taken_too_often_is_told_where_another_is_taken_too_rarely():
+    with pytest.warns(ProbabilityWarning, match="Action 0 was taken in 1 of the rows with .* of 0.5 on average, by 20"):
+        table = action_calibration(np.zeros(400, int), np.full((400, 2), 0.5))
+    np.testing.assert_allclose([table.observed, table.predicted, table.action], [[1, 0], [0.5, 0.5], [0, 1]])
+    random = np.random.default_rng(0)
+    greedy, explores = random.integers(4, size=3000), random.uniform(size=3000) < 0.15
+    P = np.full((3000, 4), 0.05)
+    P[np.arange(3000), greedy] = 0.85
+    right = np.where(explores, (greedy + random.integers(1, 4, 3000)) % 4, greedy)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        action_calibration(right, P)
+    only_one = np.where(explores, np.where(greedy == 3, 0, 3), greedy)  # every exploring step takes 3, or else 0
+    with pytest.warns(ProbabilityWarning, match="Action 3 was taken in 0.1"):
+        action_calibration(only_one, P)
+
+
+def test_rare_actions_of_correct_probabilities_are_never_told():
+    for seed in range(30):
+        random = np.random.default_rng(seed)
+        P = random.dirichlet(np.full(12, 0.2), 200)
+        actions = (random.uniform(size=(200, 1)) > np.cumsum(P, axis=1)[:, :-1]).sum(axis=1)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            action_calibration(actions, P)
 
 
 def test_inverse_probabilities_give_the_share_of_rows_where_an_action_is_possible():
@@ -52,7 +81,9 @@ def test_wrong_probabilities_are_told_and_right_ones_never():
             action_calibration(actions, P, labels=LABELS)
             action_calibration(actions, p)
     sharp = P**2 / (P**2).sum(axis=1, keepdims=True)
-    with pytest.warns(ProbabilityWarning, match=r"were taken in .* of the rows, by \d+\.\d standard errors"):
+    with pytest.warns(
+        ProbabilityWarning, match=r"taken in .* of the rows with .* on average, by \d+\.\d standard errors"
+    ):
         action_calibration(actions, sharp, labels=LABELS)
     with pytest.warns(ProbabilityWarning, match="where action low was taken, is .* the probabilities of this action"):
         action_calibration(actions, np.where(actions == "low", p / 2.0, p))

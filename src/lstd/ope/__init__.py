@@ -5,7 +5,7 @@ values, values of policies with intervals, and differences between policies go o
 :class:`lstd.LSTD`, fitted to features of state–action pairs.
 """
 
-from lstd.ope.action_calibration import action_calibration
+from lstd.ope.action_calibration import ActionCalibration, action_calibration
 from lstd.ope.importance_sampling import importance_sampling
 from lstd.ope.lspi import PolicyIteration, lspi
 from lstd.ope.lstdq import LSTDQ
@@ -16,6 +16,7 @@ from lstd.ope.state_action_features import StateActionFeatures
 
 __all__ = [
     "LSTDQ",
+    "ActionCalibration",
     "EpsilonGreedy",
     "PolicyComparison",
     "PolicyIteration",

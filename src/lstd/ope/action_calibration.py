@@ -1,17 +1,19 @@
 """Do the logged actions agree with the probabilities that are said to have chosen them?
 
 If action a was taken with probability p_ta in row t, the mean of 1{a_t = a} − p_ta is zero over any rows chosen by
-their probabilities. If only p_t of the logged action is known, the mean of 1{a_t = a} / p_t is the share of the rows in
-which a is possible at all: at most 1. In both cases the rows count as independent, because the differences from what is
-expected are uncorrelated, whatever the states.
+their probabilities, for each action a. (Over all actions of a row, the sum is always zero.) If only p_t of the logged
+action is known, the mean of 1{a_t = a} / p_t is the share of the rows in which a is possible at all: at most 1. In both
+cases the rows count as independent, because the differences from what is expected are uncorrelated, whatever the
+states.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
 from lstd.data.checks import check_integer
@@ -26,9 +28,31 @@ _CHANCE = 1e-3  # of a warning about correct probabilities
 _SMALL = 0.05  # relative differences below which there is no warning, however certain they are
 
 
+@dataclass(frozen=True, eq=False)
+class ActionCalibration(Calibration):
+    """Frequencies of actions against their probabilities: what :func:`action_calibration` returns.
+
+    Attributes
+    ----------
+    predicted, observed, share, standard_error, count, n_groups : ndarray of shape (n_entries,)
+        As in :class:`lstd.metrics.Calibration`, of the rows in a bin by the probability of one action.
+    action : ndarray of shape (n_entries,)
+        Label of the action.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from lstd.ope import action_calibration
+    >>> action_calibration(np.array(["wait", "treat"] * 50), np.full(100, 0.5)).action.tolist()
+    ['treat', 'wait']
+    """
+
+    action: NDArray[Any]
+
+
 def action_calibration(
     actions: Any, behavior_probability: ArrayLike | None = None, n_bins: int = 10, *, labels: Any = None
-) -> Calibration:
+) -> ActionCalibration:
     """Compare how often actions were logged with the probabilities of the policy that logged them.
 
     Parameters
@@ -36,20 +60,22 @@ def action_calibration(
     actions : Trajectories, or array-like of shape (T,)
         Rows with actions, or the logged actions without those of horizon rows.
     behavior_probability : array-like of shape (T, n_actions) or (T,)
-        Probabilities of all actions in each row, or of the logged ones. Those of all actions make a stronger test. By
-        default, those of the `Trajectories`.
+        Probabilities of all actions in each row, or of the logged ones. Those of all actions make a stronger test: they
+        show actions that were taken too often or too rarely. Those of logged actions only show some that were taken too
+        often. By default, those of the `Trajectories`.
     n_bins : int, default 10
-        Largest number of bins; unused with probabilities of logged actions, where each action is a bin.
+        Largest number of bins of each action; unused with probabilities of logged actions.
     labels : sequence, optional
         Labels of the actions, in the order of the columns; by default 0, 1, ….
 
     Returns
     -------
-    Calibration
-        Pairs of a row and an action are in bins by their probability. `predicted` has the mean probability of each bin,
-        `observed` how often its actions were taken. With probabilities of logged actions, there is one entry per
-        action: 1 in `predicted`, and in `observed` the mean of 1{a_t = a} / p_t over all rows. That should be 1 if the
-        action is possible in every row, and is less on average if it is not.
+    ActionCalibration
+        For each action, in the order of the labels, the rows are in bins by its probability. `predicted` has the mean
+        probability of each bin, `observed` how often the action was taken, and `action` its label. With probabilities
+        of logged actions, there is one entry per action: 1 in `predicted`, and in `observed` the mean of
+        1{a_t = a} / p_t over all rows. That should be 1 if the action is possible in every row, and is less on average
+        if it is not.
 
     Raises
     ------
@@ -60,8 +86,8 @@ def action_calibration(
     Warns
     -----
     ProbabilityWarning
-        When frequencies differ from probabilities by more than 5 % and more than chance explains. Importance ratios and
-        trace coefficients are then wrong.
+        When frequencies differ from probabilities by more than 5 % and more than chance explains, of one action or of
+        all together. Importance ratios and trace coefficients are then wrong.
 
     Examples
     --------
@@ -69,8 +95,8 @@ def action_calibration(
     >>> from lstd.ope import action_calibration
     >>> actions = np.array([0, 1, 1, 1] * 50)
     >>> table = action_calibration(actions, np.full((200, 2), [0.25, 0.75]))
-    >>> table.predicted.round(2).tolist(), table.observed.round(2).tolist()
-    ([0.25, 0.75], [0.25, 0.75])
+    >>> table.predicted.round(2).tolist(), table.observed.round(2).tolist(), table.action.tolist()
+    ([0.25, 0.75], [0.25, 0.75], [0, 1])
     """
     names = None if labels is None else np.asarray(labels)
     if isinstance(actions, Trajectories):
@@ -95,10 +121,18 @@ def action_calibration(
     taken = codes[:, np.newaxis] == np.arange(features.n_actions)
     logged = logged_probabilities(P, np.zeros_like(P), codes)
     if P.ndim == 1:
-        table = _of_logged(taken / logged[:, np.newaxis])
+        ones, bins, found = np.ones_like(taken, dtype=np.float64), 1, taken / logged[:, np.newaxis]
     else:
-        table = calibration(P.ravel(), taken.ravel() * 1.0, check_integer("n_bins", n_bins, 1))
-    _warn_of(table, at_most=P.ndim == 1, labels=features.labels)
+        ones, bins, found = P, check_integer("n_bins", n_bins, 1), taken * 1.0
+    tables = [calibration(*columns, bins) for columns in zip(ones.T, found.T, strict=True)]
+    action = np.repeat(features.labels, [len(one.count) for one in tables])
+    joined = {name: np.concatenate([getattr(one, name) for one in tables]) for name in vars(tables[0])}
+    if P.ndim == 1:
+        table = ActionCalibration(**joined | {"predicted": np.ones(len(action))}, action=action)
+        _warn_of_logged(table)
+    else:
+        table = ActionCalibration(**joined, action=action)
+        _warn_of_all(table, calibration(P.ravel(), found.ravel(), bins))
     return table
 
 
@@ -117,33 +151,49 @@ def _transitions(data: Trajectories, behavior_probability: Any, labels: Any) -> 
     return data.actions[~data.horizon], P[~data.horizon]
 
 
-def _of_logged(inverse: Any) -> Calibration:
-    """Return one entry for each action from 1{a_t = a} / p_t, (T, n_actions)."""
-    ones = np.ones(len(inverse))
-    tables = [calibration(ones, column, 1) for column in inverse.T]
-    joined = {name: np.concatenate([getattr(one, name) for one in tables]) for name in vars(tables[0])}
-    return Calibration(**joined | {"predicted": np.ones(len(tables))})
-
-
-def _warn_of(table: Calibration, at_most: bool, labels: Any) -> None:
-    """Warn of the bin whose frequency differs most from its probability, in standard errors."""
-    difference, count = table.observed - table.predicted, len(table.predicted)
+def _warn_of_logged(table: ActionCalibration) -> None:
+    """Warn of the action whose mean of inverse probabilities is furthest above 1, in standard errors."""
+    difference = table.observed - 1.0
     with np.errstate(divide="ignore", invalid="ignore"):
-        # A bin in which no action was ever taken has the standard error of its probabilities.
-        least = np.sqrt(table.predicted * np.maximum(1.0 - table.predicted, 0.0) / table.count)
-        z = difference / np.maximum(table.standard_error, least)
-    z = np.where(np.isfinite(z) & (np.abs(difference) > _SMALL * table.predicted), z if at_most else np.abs(z), 0.0)
+        z = difference / table.standard_error
+    z = np.where(np.isfinite(z) & (difference > _SMALL), z, 0.0)
     worst = int(z.argmax())
-    if z[worst] > stats.norm.isf(_CHANCE / (count if at_most else 2 * count)):
-        of, p, f = labels[worst] if at_most else "", table.predicted[worst], table.observed[worst]
-        found = (
-            f"The mean of 1 / `behavior_probability`, counted where action {of} was taken, is {f:.3g} but cannot be "
-            "above 1: the probabilities of this action are too low"
-            if at_most
-            else f"Actions with a `behavior_probability` of {p:.2g} on average were taken in {f:.2g} of the rows"
+    if z[worst] > stats.norm.isf(_CHANCE / len(z)):
+        _warn(
+            f"The mean of 1 / `behavior_probability`, counted where action {table.action[worst]} was taken, is "
+            f"{table.observed[worst]:.3g} but cannot be above 1: the probabilities of this action are too low",
+            z[worst],
         )
-        warn(
-            f"{found}, by {z[worst]:.1f} standard errors. Importance ratios and trace coefficients from them are "
-            "wrong: correct the probabilities, or estimate them from the data.",
-            ProbabilityWarning,
+
+
+def _warn_of_all(table: ActionCalibration, pooled: Calibration) -> None:
+    """Warn of the bin of an action, or of all actions, whose frequency differs most from its probability.
+
+    The number of times that an action is taken, of different probabilities, scatters less than a binomial number of
+    their mean. Its tails hold for rare actions too.
+    """
+    p, observed, n = (
+        np.concatenate([getattr(one, name) for one in (table, pooled)]) for name in ("predicted", "observed", "count")
+    )
+    p, times = np.clip(p, 0.0, 1.0), np.rint(observed * n)
+    chance = 2.0 * np.minimum(stats.binom.cdf(times, n, p), stats.binom.sf(times - 1.0, n, p))
+    difference = np.abs(observed - p)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        z = difference / np.sqrt(p * (1.0 - p) / n)
+    z = np.where(np.isfinite(z) & (difference > _SMALL * p) & (chance < _CHANCE / len(p)), z, 0.0)
+    worst = int(z.argmax())
+    if z[worst]:
+        one = f"Action {table.action[worst]} was" if worst < len(table.action) else "Actions were"
+        _warn(
+            f"{one} taken in {observed[worst]:.2g} of the rows with a `behavior_probability` of {p[worst]:.2g} on "
+            "average",
+            z[worst],
         )
+
+
+def _warn(found: str, z: float) -> None:
+    warn(
+        f"{found}, by {z:.1f} standard errors. Importance ratios and trace coefficients from them are wrong: correct "
+        "the probabilities, or estimate them from the data.",
+        ProbabilityWarning,
+    )

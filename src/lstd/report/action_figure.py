@@ -20,6 +20,7 @@ def plot_action_calibration(
 ) -> list[Artist]:  # fmt: skip
     """Draw how often actions were taken against their probabilities, with the diagonal.
 
+    With probabilities of all actions, there is a point for each bin of each action.
     With probabilities of logged actions only, one point per action shows the mean over all rows of 1 / probability
     where the action was taken, and 0 elsewhere. That should be 1 if the action is possible in every row. It is below 1
     if it is not, and above only by chance.
