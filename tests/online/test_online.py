@@ -94,6 +94,8 @@ def test_weights_by_the_python_bodies(stream, variant, lmbda, form):
         quiet(),
         mock.patch("lstd.online.recursive_lstd.kernels", PYTHON.recursive),
         mock.patch("lstd.online.recursion.kernels", PYTHON.recursive),
+        mock.patch("lstd.online.recursive_predictions.kernels", PYTHON.recursive),
+        mock.patch("lstd.online.recursive_system.kernels", PYTHON.recursive),
         np.errstate(all="ignore"),
     ):
         check_against_definition(stream, variant, lmbda, 0.5, FORMS[form])

@@ -12,7 +12,8 @@ from scipy import signal
 
 from lstd import LSTD
 from lstd.errors import BrokenEpisodeWarning, IllConditionedWarning, LostDigitsWarning, RidgeWarning
-from lstd.online import RecursiveLSTD, recursion
+from lstd.online import RecursiveLSTD, recursive_predictions
+from lstd.online import recursive_system as system
 from lstd.statistics.solve import solve
 from online_streams import VARIANTS, Transition, check_reading, exact_every_step, read_weights, transitions
 from tolerances import assert_close
@@ -55,7 +56,7 @@ def check_after(model, step):
     """Feed a transition after which a check is due."""
 
     def change(state):
-        state["counts"][recursion.CHECK_AT] = model.n_updates + 1
+        state["counts"][system.CHECK_AT] = model.n_updates + 1
 
     return feed(altered(model, change), [step])
 
@@ -65,13 +66,13 @@ def checks(model, stream):
     made = []
     for step in stream:
         step.feed(model)
-        if model.snapshot()["counts"][recursion.CHECKED_AT] == model.n_updates:
+        if model.snapshot()["counts"][system.CHECKED_AT] == model.n_updates:
             made.append(model.n_updates)
     return made
 
 
 def way_of_reading(model):
-    return int(model.snapshot()["counts"][recursion.layout.READING])
+    return int(model.snapshot()["counts"][system.READING])
 
 
 # ---------------------------------------------------------------- against 50 digits
@@ -182,7 +183,7 @@ def test_a_long_stream_does_not_drift():
     assert_close(model.weights, np.linalg.solve(A + 0.01 * np.eye(n), b), "long_recursion")
     assert model.residual() < 1e-13
     assert model.n_repairs == 0
-    assert way_of_reading(model) == recursion.FAST
+    assert way_of_reading(model) == system.FAST
 
 
 # ---------------------------------------------------------------- found, told, mended
@@ -232,7 +233,7 @@ def test_eight_digits_are_kept_where_weights_are_read_from_the_recursion(off, fo
     rows = random.normal(size=(101, 4))
     stream = transitions(rows, random.normal(size=101))
     model = feed(RecursiveLSTD(4, alpha=1.0), stream[:-1])
-    assert way_of_reading(model) == recursion.FAST
+    assert way_of_reading(model) == system.FAST
     model = altered(model, scaled_inverse(1.0 + off))
     assert 0.1 * off < model.residual() < 10 * off
     with warnings.catch_warnings(record=True) as given:
@@ -248,16 +249,16 @@ def test_eight_digits_are_kept_where_weights_are_read_from_the_recursion(off, fo
 @lost_digits_allowed
 @pytest.mark.parametrize(
     ("alpha", "reading"),
-    [(1e-1, recursion.FAST), (1e-4, recursion.CORRECTED), (1e-7, recursion.SOLVED), (1e-300, recursion.SOLVED)],
+    [(1e-1, system.FAST), (1e-4, system.CORRECTED), (1e-7, system.SOLVED), (1e-300, system.SOLVED)],
 )
 def test_the_condition_number_decides_how_weights_are_read(alpha, reading):
     random = np.random.default_rng(0)
     X, y = repeated(random, 301), random.normal(size=301)
     model = feed(RecursiveLSTD(8, 0.95, 0.8, alpha), transitions(X, y))
     assert way_of_reading(model) == reading
-    with mock.patch.object(recursion, "solve", side_effect=solve) as solved:
+    with mock.patch.object(recursive_predictions, "solve", side_effect=solve) as solved:
         found, _ = read_weights(model, "boyan")
-    assert solved.called == (reading == recursion.SOLVED)
+    assert solved.called == (reading == system.SOLVED)
     expected = LSTD(0.95, 0.8, alpha, fit_intercept=False)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -269,10 +270,10 @@ def test_a_correction_is_needed_and_made_where_the_recursion_alone_is_not_enough
     random = np.random.default_rng(0)
     X, y = repeated(random, 301), random.normal(size=301)
     stream = transitions(X, y)
-    model = altered(feed(RecursiveLSTD(8, 0.95, 0.8, 1e-4), stream), scaled_vector(recursion.WEIGHTS, 1.01))
+    model = altered(feed(RecursiveLSTD(8, 0.95, 0.8, 1e-4), stream), scaled_vector(system.WEIGHTS, 1.01))
     (exact,) = exact_every_step(stream, ["boyan"], 0.8, 1e-4, last_only=True)
     assert_close(X @ model.weights, X @ exact["boyan"][1], "solve")
-    with mock.patch.object(recursion, "solve", side_effect=AssertionError):
+    with mock.patch.object(recursive_predictions, "solve", side_effect=AssertionError):
         assert_close(model.weights, model.weights_for("boyan"), "solve")  # the second time from memory
     first = model.weights
     first[:] = np.nan
@@ -292,15 +293,15 @@ def ill_conditioned():
 
 def test_corrections_go_on_until_they_change_nothing():
     stream, X, exact = ill_conditioned()
-    model = altered(feed(RecursiveLSTD(8, 0.95, 0.8, 1e-4), stream), scaled_vector(recursion.WEIGHTS, 1.01))
+    model = altered(feed(RecursiveLSTD(8, 0.95, 0.8, 1e-4), stream), scaled_vector(system.WEIGHTS, 1.01))
     model = altered(model, scaled_inverse(1.01))  # each correction leaves a hundredth
-    with mock.patch.object(recursion, "solve", side_effect=AssertionError):
+    with mock.patch.object(recursive_predictions, "solve", side_effect=AssertionError):
         assert_close(X @ model.weights, X @ exact, "solve")
 
 
 def test_an_inverse_that_corrections_cannot_use_is_not_used():
     stream, X, exact = ill_conditioned()
-    model = altered(feed(RecursiveLSTD(8, 0.95, 0.8, 1e-4), stream), scaled_vector(recursion.WEIGHTS, 1.01))
+    model = altered(feed(RecursiveLSTD(8, 0.95, 0.8, 1e-4), stream), scaled_vector(system.WEIGHTS, 1.01))
     model = altered(model, scaled_inverse(3.0))
     assert_close(X @ model.weights, X @ exact, "solve")
 
@@ -314,18 +315,18 @@ def test_an_inverse_is_kept_while_it_can_correct(off, found):
         model = check_after(model, stream[-1])
     assert [w.category for w in given] == [LostDigitsWarning] * found
     assert model.n_repairs == found
-    assert way_of_reading(model) == recursion.CORRECTED
+    assert way_of_reading(model) == system.CORRECTED
     assert_close(X @ model.weights, X @ exact, "solve")
 
 
 def test_a_read_out_that_would_multiply_errors_is_corrected():
     random = np.random.default_rng(0)
     stream = transitions(random.normal(size=(41, 3)), random.normal(size=41))
-    y = feed(RecursiveLSTD(3, 0.95, 0.8, 1.0), stream).snapshot()["vectors"][recursion.Y]
+    y = feed(RecursiveLSTD(3, 0.95, 0.8, 1.0), stream).snapshot()["vectors"][system.Y]
     stream[-1] = stream[-1]._replace(x_next=y * ((1.0 - 1e-4) / (0.95 * float(y @ y))))
     model = feed(RecursiveLSTD(3, 0.95, 0.8, 1.0), stream)
-    assert way_of_reading(model) == recursion.FAST
-    model = altered(model, scaled_vector(recursion.Y, 1.0 + 3e-9))  # as much as a check lets through
+    assert way_of_reading(model) == system.FAST
+    model = altered(model, scaled_vector(system.Y, 1.0 + 3e-9))  # as much as a check lets through
     (exact,) = exact_every_step(stream, ["boyan"], 0.8, 1.0, last_only=True)
     assert_close(model.weights, exact["boyan"][1], "solve")
 
@@ -337,7 +338,7 @@ def test_one_update_that_loses_digits_is_enough_to_distrust_the_recursion():
     rows[100:, 2] *= 1e9  # six digits of P and more are lost at update 100
     stream = transitions(rows, random.normal(size=201))
     model = feed(RecursiveLSTD(3, 0.95, 0.8, 1.0), stream[:99])
-    assert way_of_reading(model) == recursion.FAST
+    assert way_of_reading(model) == system.FAST
     with pytest.warns(LostDigitsWarning, match="were corrected, or solved for"):
         feed(model, stream[99:120])
     for end in (100, 101, 102, 120, 200):
@@ -348,7 +349,7 @@ def test_one_update_that_loses_digits_is_enough_to_distrust_the_recursion():
             feed(again, stream[:end])
         for variant in VARIANTS:
             check_reading(*read_weights(again, variant), *exact[variant])
-    assert way_of_reading(again) == recursion.FAST
+    assert way_of_reading(again) == system.FAST
 
 
 @compiled_only
@@ -385,7 +386,7 @@ def test_denominators_of_read_outs_may_nearly_vanish(excess):
     random = np.random.default_rng(0)
     stream = transitions(random.normal(size=(41, 3)), random.normal(size=41))
     model = feed(RecursiveLSTD(3, 0.95, 0.8, 1.0), stream)
-    y = model.snapshot()["vectors"][recursion.Y]
+    y = model.snapshot()["vectors"][system.Y]
     x_next = y * ((1.0 - excess) / (0.95 * float(y @ y)))  # 1 − γ φ₊ᵀy is the excess
     last = Transition(stream[-1].x, 1.0, x_next, False, False, 0.95, 1.0)
     again = feed(RecursiveLSTD(3, 0.95, 0.8, 1.0), [*stream[:-1], last])

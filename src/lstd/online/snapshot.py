@@ -14,7 +14,7 @@ from lstd._kernels.sample_size import N_SAMPLE
 from lstd.errors import InvalidInputError
 from lstd.online.forgetting_choice import RateChoice
 from lstd.online.recorded_rows import OpenEnd
-from lstd.online.recursion import INTERVAL, SOLVED
+from lstd.online.recursive_system import INTERVAL, SOLVED
 from lstd.online.transition import SparseRow
 
 VERSION = 8
