@@ -22,8 +22,9 @@ settings.load_profile("lstd")
 ROOT = Path(__file__).parent
 MOST_PROCESSES = 8
 SLOW = (  # files that start first, the longest at the beginning, so that none is waited for
+    "test_compilation.py",  # compiles what sweeps in other files then load
     "test_distributed_faults.py", "test_kill.py", "test_cli.py", "test_report.py", "test_examples.py",
-    "test_disk.py", "test_compilation.py", "test_fuzz_files.py", "test_cli_model.py", "test_distributed.py",
+    "test_disk.py", "test_fuzz_files.py", "test_cli_model.py", "test_distributed.py",
     "test_distributed_collections.py", "test_sklearn.py", "test_selection.py", "test_sweep.py",
     "test_blocks_of_chunks.py", "test_memory.py", "test_fuzz_tables.py", "test_cli_output.py",
     "test_misfit_check.py", "test_cli_intervals.py", "test_tables_scores.py", "test_reproduce.py",

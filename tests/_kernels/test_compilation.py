@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import lstd
-from lstd._kernels import compilation
+from lstd._kernels import compilation, kernel_lock
 from lstd.errors import CompilationCacheWarning, LSTDWarning
 
 # `padded` is the smallest kernel. Two signatures make two uses of the cache in one process.
@@ -62,8 +62,8 @@ for line in sys.stdin:
 
 def environment(**variables):
     """The variables of a process that says itself where its cache is."""
-    own = {name: value for name, value in os.environ.items() if name != "LSTD_CACHE_DIR"}
-    return own | {"NUMBA_DISABLE_JIT": "0", **{name: str(value) for name, value in variables.items()}}
+    own = {name: value for name, value in os.environ.items() if name not in ("LSTD_CACHE_DIR", "NUMBA_DISABLE_JIT")}
+    return own | {name: str(value) for name, value in variables.items()}
 
 
 def start(code, **variables):
@@ -111,8 +111,8 @@ def run_smallest(run_code):
     return run
 
 
-def start_smallest(**variables):
-    return start(SMALLEST.replace("ARGUMENTS", "(9,)"), **variables)
+def start_smallest(before="", **variables):
+    return start(before + SMALLEST.replace("ARGUMENTS", "(9,)"), **variables)
 
 
 def sound(found):
@@ -196,6 +196,15 @@ print(json.dumps({
 """
 
 
+def share_with_other_tests(folder):
+    """Copy compiled kernels to where the tests look for them, since those of a sweep take 20 s to compile."""
+    shared = compilation.folder()
+    for file in kernels(folder) if shared else []:
+        shared.mkdir(parents=True, exist_ok=True)
+        copy = shutil.copy(file, shared / f"{file.name}.{os.getpid()}.tmp")
+        os.replace(copy, shared / file.name)
+
+
 def test_a_second_sweep_compiles_nothing_and_gives_the_same_bits(tmp_path, run_code):
     first = run_code(WHOLE_SWEEP, LSTD_CACHE_DIR=tmp_path)
     second = run_code(WHOLE_SWEEP, LSTD_CACHE_DIR=tmp_path)
@@ -204,14 +213,48 @@ def test_a_second_sweep_compiles_nothing_and_gives_the_same_bits(tmp_path, run_c
     assert first["hits"] == second["misses"] == [0] * 6
     assert (first["log"].count("compiling"), second["log"]) == (1, "")
     assert first["digest"] == second["digest"]
+    share_with_other_tests(tmp_path)
+
+
+WAIT = "from lstd._kernels import kernel_lock; kernel_lock.PATIENCE = {}\n"
+needs_locks = pytest.mark.skipif(sys.platform == "win32", reason="needs locks that are released by the system")
 
 
 def test_two_processes_at_once_with_an_empty_cache(tmp_path):
-    processes = [start_smallest(LSTD_CACHE_DIR=tmp_path / "cache") for _ in range(2)]
-    for found in [finish(process) for process in processes]:
+    processes = [start_smallest(WAIT.format("1e9"), LSTD_CACHE_DIR=tmp_path / "cache") for _ in range(2)]
+    both = [finish(process) for process in processes]
+    for found in both:
         assert (found["results"], found["warnings"]) == ([16], [])
+    if sys.platform != "win32":
+        assert sum(found["misses"] for found in both) == 1  # the other waited
     (file,) = kernels(tmp_path / "cache")
     assert is_sound(file)
+
+
+@needs_locks
+def test_a_lock_that_is_not_released_only_delays(copied, run_smallest):
+    (file,) = kernels(copied)
+    file.unlink()
+    assert kernel_lock.acquire(file)
+    try:
+        found = run_smallest(before=WAIT.format("0"), LSTD_CACHE_DIR=copied)
+    finally:
+        kernel_lock.release(file)
+    assert (found["hits"], found["misses"], found["warnings"]) == (0, 1, [])
+    assert kernels(copied) == [file]
+
+
+@needs_locks
+def test_a_process_that_is_killed_releases_its_lock(copied, run_smallest):
+    (file,) = kernels(copied)
+    file.unlink()
+    kill = f"from pathlib import Path; import os, signal; kernel_lock.acquire(Path({str(file)!r}))"
+    with start(f"{WAIT.format('0')}{kill}; os.kill(os.getpid(), signal.SIGKILL)") as process:
+        process.communicate()
+    assert list(copied.iterdir()) == [file.with_suffix(".lock")]
+    found = run_smallest(before=WAIT.format("1e9"), LSTD_CACHE_DIR=copied)
+    assert (found["hits"], found["misses"], found["warnings"]) == (0, 1, [])
+    assert kernels(copied) == [file]
 
 
 # ---------------------------------------------------------------- other names for other kernels
