@@ -108,6 +108,9 @@ def test_all_ways_in_say_when_a_few_products_decide(tmp_path):
     chunks = [part(data, first, first + 1000) for first in range(0, 6000, 1000)]
     with pytest.warns(EffectiveSampleWarning, **WORDS):
         model = LSTD(1.0, 1.0).fit(**data)
+    with pytest.warns(EffectiveSampleWarning, **WORDS) as given:
+        sums(data, 1.0, 1.0).solve(0.1)
+    assert len(given) == 1
     with pytest.warns(EffectiveSampleWarning):
         LSTDCV(1.0, lmbdas=[1.0]).fit(**data)
     for _ in range(2):  # sums of the store too
@@ -126,6 +129,14 @@ def test_a_stream_says_it_once_when_its_weights_are_used():
     streamed.partial_fit(**{**part(data, 0, 1000), "episode": data["episode"][:1000] + 100})
     assert any(streamed.statistics_.sample.small(1.0))
     _ = streamed.coef_
+
+
+def test_no_size_below_one_is_told():
+    data = episodes(100, 60)
+    few = sums({**data, "trace_coefficient": np.full(6000, 1.3)}, 1.0, 1.0)
+    assert few.sample.size[0] < 1.0
+    with pytest.warns(EffectiveSampleWarning, match="to less than one run of rows"):
+        few.solve(0.1)
 
 
 def test_silence_where_products_are_short_data_is_little_or_the_policy_is_the_same():

@@ -27,7 +27,10 @@ from lstd.statistics.summing import chunk_statistics
 from streams import Stream, cut, definition, streams
 from tolerances import assert_close
 
-pytestmark = pytest.mark.filterwarnings("ignore::lstd.errors.BrokenEpisodeWarning")  # successors are drawn at random
+pytestmark = [  # successors, ratios and weights are drawn at random
+    pytest.mark.filterwarnings(f"ignore::lstd.errors.{name}")
+    for name in ("BrokenEpisodeWarning", "EffectiveSampleWarning")
+]
 
 thorough = settings(derandomize=True, deadline=None, max_examples=120)
 quick = settings(derandomize=True, deadline=None, max_examples=40)

@@ -134,6 +134,7 @@ def warn_of_ratios(sizes: Array, off_policy: bool, lmbda: float) -> bool:
     factors, few = "importance ratios" if off_policy else "trace coefficients", small(sizes, lmbda)
     for what, size, is_small, why in zip((factors, "weights"), sizes, few, (products, rows), strict=False):
         if is_small:
-            sample = f"the effective sample from {sizes[2]:.0f} to {size:.2g} runs of rows"
+            left = "less than one run" if size < 1.0 else f"{size:.2g} runs"  # products above 1 count as correlations
+            sample = f"the effective sample from {sizes[2]:.0f} to {left} of rows"
             warn(f"The {what} reduce {sample}: {why}.", EffectiveSampleWarning)
     return any(few)

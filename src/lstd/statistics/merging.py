@@ -46,7 +46,7 @@ from scipy.linalg import blas
 from lstd._kernels.add_outer import add_with_outer
 from lstd.data.check_rows import PerRow, check_rows
 from lstd.data.checks import check_choice, check_flag, check_integer, check_real, is_single, shown, shown_id
-from lstd.data.effective_sample import SampleSums, merged
+from lstd.data.effective_sample import SampleSums, merged, warn_of_ratios
 from lstd.data.feature_matrix import all_finite
 from lstd.data.observed_share import NOTHING_BEHIND, BehindCuts
 from lstd.data.parsing import same_id
@@ -458,6 +458,8 @@ class LSTDStatistics(ReadOnly):
         -----
         IllConditionedWarning
             When the system is singular or nearly so.
+        EffectiveSampleWarning
+            When importance ratios, trace coefficients or weights leave little of the data.
         """
         if is_single(alpha):
             ridge = np.full(self.n_features, check_real("alpha", alpha, 0.0, np.inf))
@@ -466,6 +468,8 @@ class LSTDStatistics(ReadOnly):
             short = self.has_intercept and len(given) == self.n_features - 1
             ridge = np.append(check_ridge("alpha", given, self.n_features - short), [0.0] * short)
         solution = solve(self.matrix(variant), self.b, ridge)
+        if self.sample is not None:
+            warn_of_ratios(self.sample.size, self.sample.off_policy, self.lmbda)
         return replace(solution, weights=solution.weights[:, 0]) if self.single else solution
 
     def save(self, path: str | os.PathLike[str]) -> None:
