@@ -99,6 +99,7 @@ def test_wrong_probabilities_are_told_and_right_ones_never():
         ([0, 1], [[0.5, 0.5], [0.5, 0.4]], "`behavior_probability` must sum to 1 over the actions; row 1 sums to 0.9"),
         ([0, 2], [[0.5, 0.5]] * 2, r"`actions` must hold integers in \[0, 1\]; row 1 has 2"),
         ([], [], "got"),
+        ([[0], [0, 1]], [0.5, 0.5], "`actions` must have one number or text for each"),
     ],
 )
 def test_bad_input_has_one_clear_line(actions, probabilities, message):

@@ -298,6 +298,20 @@ def changed(name, **entries):
     [
         (changed("target_policy", r2=0.5), r"`target_policy` must sum to 1 .* row 2 sums to 1.5"),
         (changed("target_policy", r1=[-0.5, 1.0, 0.5]), r"in \[0, 1\]; row 1 has -0.5 for action 0"),
+        (changed("target_policy", r1=40.0), "row 1 has 40 for action 0. Divide percentages by 100"),
+        (changed("behavior_probability", r1=-0.1), "row 1 has -0.1. Correct it"),
+        (lambda data: {"actions": [[0], [0, 1]]}, "`actions` must have one number or text for each"),
+        (lambda data: {"actions": [{0}] * len(data["y"])}, "`actions` must have one number or text for each"),
+        (lambda data: {"target_policy_next": data["target_policy"]}, "must not be given without `X_next`, .* Leave it"),
+        (
+            lambda data: {
+                "X_next": data["X"], "y": np.zeros(len(data["y"])), "target_policy_next": data["target_policy"],
+                "target_policy": lambda X: np.full((len(X), 3), 1 / 3),
+            },
+            "must not be given with a function as `target_policy`",
+        ),
+        (lambda data: {"importance_ratio": np.ones(len(data["y"]))}, "`importance_ratio` must not .* `trace` decide"),
+        (lambda data: {"episodes": data["episode"]}, "`episodes` must not be given: .* correct its name"),
         (changed("target_policy", r1=np.nan), r"in \[0, 1\]; row 1 has nan for action 0"),
         (changed("target_policy", r1=np.inf), r"row 1 has inf for action 0"),
         (lambda data: {"target_policy": data["target_policy"][:-1]}, "one probability for each row and action"),
@@ -359,7 +373,7 @@ def test_bad_parameters_are_refused(options, message):
         LSTDQ(**{"gamma": 0.9} | options).fit(**logged())
 
 
-@pytest.mark.parametrize("actions", [0, [], [1, 1], [[1, 2]], 2.5])
+@pytest.mark.parametrize("actions", [0, [], [1, 1], [[1, 2]], 2.5, [[1], [1, 2]], [{1}, {2}]])
 def test_bad_actions_are_refused(actions):
     with pytest.raises(InvalidInputError, match="`actions`"):
         StateActionFeatures(actions)

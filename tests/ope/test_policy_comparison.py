@@ -6,6 +6,7 @@ from scipy import special
 
 import naive
 from logged_actions import PROCESS, logged
+from lstd import LSTD
 from lstd.errors import InvalidInputError
 from lstd.ope import LSTDQ, compare_policies, policy_value
 from tolerances import assert_close
@@ -61,6 +62,26 @@ def test_differences_are_covered():
     assert hits >= 10  # of 12 with probability 0.95 each: fewer in one case of 50
 
 
+def changed(**columns):
+    """A model of the same rows but for some columns."""
+    return LSTDQ(0.9).fit(**logged(30) | columns)
+
+
+WIDE = len(logged(30)["y"]) + 1
+
+
+def test_weights_of_all_models_are_the_same():
+    data, n = logged(30), len(logged(30)["y"])
+    plain, weighted = (
+        LSTD(0.9).fit(data["X"], data["y"], weight=w, episode=data["episode"], terminated=data["terminated"])
+        for w in (np.ones(n), np.linspace(1.0, 2.0, n))
+    )
+    with pytest.raises(InvalidInputError, match="the weights of 'a' and 'b' differ"):
+        compare_policies({"a": plain, "b": weighted}, data["X"][:3])
+    compare_policies([plain, plain], data["X"][:3])
+    compare_policies([changed(), changed(weight=np.ones(n))])
+
+
 def test_the_ranking_names_what_the_data_cannot_tell_apart():
     X, actions, done = np.ones((400, 1)), np.arange(400) % 2, np.ones(400, dtype=bool)
     y = 1.0 + 2.0 * actions + np.random.default_rng(0).normal(size=400)
@@ -83,6 +104,8 @@ def test_the_ranking_names_what_the_data_cannot_tell_apart():
     [
         (lambda one: {"models": [one]}, "`models` must be at least two; got 1"),
         (lambda one: {"models": [one, LSTDQ(0.9).fit(**logged(31))]}, "same rows in the same order"),
+        (lambda one: {"models": [one, changed(y=logged(30)["y"] + 1.0)]}, "same .*; the rewards of 0 and 1 differ"),
+        (lambda one: {"models": [one, changed(weight=np.arange(1.0, WIDE))]}, "the weights of 0 and 1 differ"),
         (lambda one: {"models": one}, "`models` must be a dict or a list of fitted models; got LSTDQ"),
         (lambda one: {"models": [one, one], "target_policies": [None]}, "one for each of the 2 models"),
         (lambda one: {"models": [one, one], "target_policies": {0: None, "b": None}}, r"same names, \[0, 1\]; got"),

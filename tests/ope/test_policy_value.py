@@ -123,6 +123,8 @@ def test_intervals_cover_the_value_of_the_fixed_point():
         ({"initial_states": np.ones((2, 2))}, "2 features"),
         ({"weights": np.zeros(30)}, "`weights` one above 0"),
         ({"weights": -np.ones(30)}, "`weights` must be finite and at least 0"),
+        ({"weights": [np.nan] * 30}, "row 0 has nan. Correct it, or drop this row of `initial_states`"),
+        ({"weights": np.ones(3)}, r"`weights` must have one weight per row of `initial_states`, shape \(30,\)"),
         ({"target_policy": np.ones((30, 3))}, "must sum to 1|must hold probabilities"),
         ({"model": "model"}, "`model` must be a fitted LSTDQ"),
         ({"model": LSTD(0.9).fit(np.ones((9, 1)), np.ones(9))}, "`initial_states` must be given"),

@@ -16,24 +16,26 @@ Array = NDArray[np.float64]
 
 
 def check_per_row(
-    name: str, values: ArrayLike | None, n_rows: int, high: float = np.inf, default: float = 1.0, what: str = "value"
-) -> Array:
+    name: str, values: ArrayLike | None, n_rows: int, high: float = np.inf, default: float = 1.0, what: str = "value",
+    of: str = "X",
+) -> Array:  # fmt: skip
     """Return one number in [0, high] per row; `values` may be a single number, or None for the default."""
     if values is None:
         return np.full(n_rows, default)
     array = as_real(name, values).copy()
     if array.ndim == 0:
         array = np.full(n_rows, check_real(name, np.asarray(values).item(), 0.0, high))
-    check_length(name, array, what, n_rows)
+    check_length(name, array, what, n_rows, of)
     bad = ~((array >= 0.0) & (array <= high)) | np.isinf(array)
     if (row := first_true(bad)) is not None:
         rule = "finite and at least 0" if high == np.inf else f"in [0, {high:g}]"
-        raise InvalidInputError(
-            f"`{name}` must be {rule}; row {row} has {array[row]:g}. Correct it, or drop the row's episode."
-        )
+        drop = "the row's episode" if of == "X" else f"this row of `{of}`"
+        raise InvalidInputError(f"`{name}` must be {rule}; row {row} has {array[row]:g}. Correct it, or drop {drop}.")
     return array
 
 
-def check_length(name: str, array: NDArray[Any], what: str, n_rows: int) -> None:
+def check_length(name: str, array: NDArray[Any], what: str, n_rows: int, of: str = "X") -> None:
     if array.shape != (n_rows,):
-        raise InvalidInputError(f"`{name}` must have one {what} per row of `X`, shape ({n_rows},); got {array.shape}.")
+        raise InvalidInputError(
+            f"`{name}` must have one {what} per row of `{of}`, shape ({n_rows},); got {array.shape}."
+        )

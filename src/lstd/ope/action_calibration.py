@@ -21,7 +21,7 @@ from lstd.data.parsing import first_true
 from lstd.errors import InvalidInputError, ProbabilityWarning, warn
 from lstd.metrics import Calibration, calibration
 from lstd.ope.policies import by_action, check_probabilities, check_sums, logged_probabilities
-from lstd.ope.state_action_features import StateActionFeatures
+from lstd.ope.state_action_features import StateActionFeatures, one_per_row
 from lstd.trajectories.trajectories import Trajectories
 
 _CHANCE = 1e-3  # of a warning about correct probabilities
@@ -98,10 +98,10 @@ def action_calibration(
     >>> table.predicted.round(2).tolist(), table.observed.round(2).tolist(), table.action.tolist()
     ([0.25, 0.75], [0.25, 0.75], [0, 1])
     """
-    names = None if labels is None else np.asarray(labels)
+    names = None if labels is None else StateActionFeatures(labels).labels
     if isinstance(actions, Trajectories):
         actions, behavior_probability = _transitions(actions, behavior_probability, names)
-    given, P = np.asarray(actions), by_action("behavior_probability", behavior_probability, names)
+    given, P = one_per_row(actions), by_action("behavior_probability", behavior_probability, names)
     if P.ndim not in (1, 2) or given.shape != P.shape[:1] or not P.size:
         raise InvalidInputError(
             "`behavior_probability` must have one row for each of the `actions`, shape (T,) or (T, n_actions); got "

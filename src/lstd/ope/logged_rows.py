@@ -18,9 +18,9 @@ from lstd._kernels.forward_view import dual_weights
 from lstd.data.feature_matrix import Features
 from lstd.data.horizon_rows import count_unused, warn_of_unused
 from lstd.data.rows import Rows, warn_of_breaks
-from lstd.errors import InvalidInputError
+from lstd.errors import InvalidInputError, InvalidTypeError
 from lstd.ope.policies import by_action, check_probabilities, check_sums, logged_probabilities, probabilities_of
-from lstd.ope.state_action_features import Codes, StateActionFeatures
+from lstd.ope.state_action_features import Codes, StateActionFeatures, one_per_row
 from lstd.ope.trace_coefficients import trace_coefficients
 
 Array = NDArray[np.float64]
@@ -77,6 +77,11 @@ class LoggedRows:
         """Return the features of the states after transitions, (N, n); of terminal ones, anything."""
         states, places = self.places_after(part)
         return states[places]
+
+    def transitions(self) -> tuple[Array, Array]:
+        """Return rewards and weights of transitions, (N,) each."""
+        weights = np.ones(len(self.rows)) if self.rows.weights is None else self.rows.weights
+        return self.rows.y[self.full, 0], weights[self.full]
 
     def pairs(self, part: slice) -> Features:
         """Return φ(s_t, a_t) of transitions."""
@@ -152,7 +157,7 @@ def logged_rows(
     successors = _in_successors(rows, full, P, policies, known)
     features = _features(features, successors.shape[1])
     numbers = full if rows.order is None else rows.order[full]
-    codes = features.codes(_per_row("actions", actions, rows)[full], numbers)
+    codes = features.codes(_per_row("actions", one_per_row(actions), rows)[full], numbers)
     coefficients = None if lmbda == 0.0 else np.zeros(len(full))
     logged = None if behavior is None or P is None else _behavior(behavior, rows, full, (P[full], codes), known)
     if has_traces:
@@ -162,6 +167,17 @@ def logged_rows(
     lost = count_unused(rows, slice(len(rows) - 1))
     warn_of_unused(lost, lost + bool(not rows.full[-1] and not rows.y_missing[-1] and rows.y[-1].any()))
     return LoggedRows(rows, full, codes, features, P, successors, coefficients)
+
+
+def refuse_others(others: dict[str, Any]) -> None:
+    """Refuse arguments that an LSTD takes, or none does."""
+    for name in others:
+        remedy = (
+            " Leave it out: `target_policy`, `behavior_probability` and `trace` decide ratios and coefficients."
+            if name in ("importance_ratio", "trace_coefficient")
+            else " Leave it out, or correct its name."
+        )
+        raise InvalidTypeError(f"`{name}` must not be given: it is no argument of an LSTDQ.{remedy}")
 
 
 def _features(features: Any, n_actions: int) -> StateActionFeatures:
@@ -176,6 +192,12 @@ def _in_successors(
     rows: Rows, full: Places, P: Array | None, policies: tuple[Any, Any], labels: NDArray[Any] | None
 ) -> Array:
     """Return the probabilities of the target policy in successors, (N, n_actions), zero in terminal ones."""
+    if policies[1] is not None and (rows.X_next is None or callable(policies[0])):
+        why = "without `X_next`" if rows.X_next is None else "with a function as `target_policy`"
+        raise InvalidInputError(
+            f"`target_policy_next` must not be given {why}, where it is not used. Leave it out"
+            f"{', or give `X_next`' if rows.X_next is None else ''}."
+        )
     if rows.X_next is None:
         assert P is not None
         after = P[np.minimum(full + 1, len(rows) - 1)]

@@ -20,10 +20,10 @@ from lstd.estimators.model import Model, model_of
 from lstd.estimators.validation import checked_features, checked_rows
 from lstd.io.archive import read, write
 from lstd.ope.action_value_files import KIND, pack_action_values, unpack_action_values
-from lstd.ope.logged_rows import LoggedRows, logged_rows
+from lstd.ope.logged_rows import LoggedRows, logged_rows, refuse_others
 from lstd.ope.pair_rows import pair_rows
 from lstd.ope.policies import probabilities_of
-from lstd.ope.state_action_features import StateActionFeatures
+from lstd.ope.state_action_features import StateActionFeatures, one_per_row
 from lstd.ope.trace_coefficients import TRACES
 from lstd.statistics.blocks import no_blocks
 from lstd.statistics.summing import check_weighted
@@ -129,7 +129,7 @@ class LSTDQ(BaseEstimator):  # type: ignore[misc]
     def fit(
         self, X: Any, y: ArrayLike, *, actions: ArrayLike, target_policy: Any, behavior_probability: PerRow = None,
         target_policy_next: Any = None, episode: PerRow = None, terminated: PerRow = None, X_next: Any = None,
-        discount: PerRow = None, weight: PerRow = None, groups: PerRow = None,
+        discount: PerRow = None, weight: PerRow = None, groups: PerRow = None, **others: Any,
     ) -> Self:  # fmt: skip
         """Fit to logged rows in time order; any earlier fit is forgotten.
 
@@ -155,6 +155,9 @@ class LSTDQ(BaseEstimator):  # type: ignore[misc]
             As in :meth:`lstd.LSTD.fit`.
         X_next : array-like, DataFrame or sparse of shape (T, n), optional
             Features of the states that followed; by default, those of the next row of the episode.
+        **others
+            Any other argument is refused. Ratios and trace coefficients follow from `target_policy`,
+            `behavior_probability` and `trace`.
 
         Returns
         -------
@@ -170,6 +173,7 @@ class LSTDQ(BaseEstimator):  # type: ignore[misc]
         IllConditionedWarning, RidgeWarning, EffectiveSampleWarning, MissingTerminationWarning, UnusedRewardWarning
             As :meth:`lstd.LSTD.fit` does.
         """
+        refuse_others(others)
         trace = check_choice("trace", self.trace, TRACES)
         settings = Settings(self.gamma, self.lmbda, self.alpha, self.variant, self.fit_intercept)  # type: ignore[arg-type]
         names = BaseEstimator()
@@ -196,7 +200,7 @@ class LSTDQ(BaseEstimator):  # type: ignore[misc]
         Returns an ndarray of shape (T,).
         """
         values = self.action_values(X)
-        given = np.asarray(actions)
+        given = one_per_row(actions)
         if given.shape != (len(values),):
             raise InvalidInputError(
                 f"`actions` must have one action per row of `X`, shape ({len(values)},); got {given.shape}."

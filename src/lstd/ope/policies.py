@@ -98,9 +98,10 @@ def by_action(name: str, values: Any, labels: NDArray[Any] | None) -> Array:
     actions: list[Any] = [*range(len(columns))] if labels is None else labels.tolist()
     places = {_written(action): i for i, action in enumerate(actions)} | {action: i for i, action in enumerate(actions)}
     found = [places.get(one, places.get(_written(one))) for one in columns]
-    if columns and {*found} == {*range(len(actions))} and len(found) == len(actions):
-        return array[:, np.argsort(found)]
-    if {*found} - {None} or (columns and all(isinstance(one, str) for one in (*columns, *actions))):
+    known = [place for place in found if place is not None]
+    if columns and len(found) == len(actions) and {*known} == {*range(len(actions))}:
+        return np.asarray(array[:, np.argsort(known)])
+    if known or (columns and all(isinstance(one, str) for one in (*columns, *actions))):
         raise InvalidInputError(
             f"`{name}` must have a column for each action, {actions!r:.80}; got {columns!r:.80}. Rename its columns, "
             "or pass an array with columns in this order."
@@ -122,7 +123,8 @@ def check_probabilities(name: str, P: Array, rows: NDArray[Any] | None = None) -
     if bad.any():
         where = tuple(np.argwhere(bad)[0].tolist())
         row, of = where[0] if rows is None else rows[where[0]], f" for action {where[1]}" if P.ndim == 2 else ""
-        raise InvalidInputError(f"`{name}` must hold probabilities in [0, 1]; row {row} has {P[where]:g}{of}.")
+        remedy = "Divide percentages by 100, and weights by their sum." if P[where] > 1.0 else "Correct it."
+        raise InvalidInputError(f"`{name}` must hold probabilities in [0, 1]; row {row} has {P[where]:g}{of}. {remedy}")
 
 
 def check_sums(name: str, P: Array, rows: NDArray[Any] | None = None) -> None:

@@ -55,7 +55,8 @@ class PolicyValue:
     sample : str
         How the initial states count: "episodes", "independent" or "fixed".
     effective_sample_size : float or None
-        Number of transitions of equal weight that would have the same variance. For an LSTD, that of its importance
+        Number of transitions of equal weight that would have the same variance; 1 if weights of opposite signs would
+        make it smaller. For an LSTD, that of its importance
         ratios, or None without ratios.
     unlogged_share : float or None
         Share of the policy's actions, over logged successors and initial states, about which the data say nothing: a
@@ -193,7 +194,7 @@ def contributions(model: Any, initial_states: Any, target_policy: Any, weights: 
         values = fitted.predict(X)
     else:
         raise InvalidInputError(f"`model` must be a fitted LSTDQ, LSTD or LSTDCV; got {type(model).__name__}.")
-    share = check_per_row("weights", weights, len(values), what="weight")
+    share = check_per_row("weights", weights, len(values), what="weight", of="initial_states")
     if not share.sum() > 0.0:
         raise InvalidInputError("`initial_states` must have at least one row, and `weights` one above 0.")
     share /= share.sum()
@@ -268,5 +269,5 @@ def _coverage(
     ones = float(omega[-1]) if has_ones else 0.0
     g = model.logged_.dual_weights(omega[: len(found.phi)], ones, s.lmbda)
     squares = float(g @ g)
-    size = float(g.sum() ** 2 / squares) if squares else 0.0
+    size = max(1.0, float(g.sum() ** 2 / squares)) if squares else 0.0
     return size, share, g

@@ -21,6 +21,19 @@ _DENSE_WIDTH = 128  # up to which a product of dense rows is faster than one of 
 _DENSE_SHARE = 0.25  # and share of the blocks that are not zero, from which it is
 
 
+def one_per_row(actions: Any, name: str = "actions") -> NDArray[Any]:
+    """Return actions or labels as an array; refuse those of several numbers each, but for the same count in all."""
+    try:
+        array = np.asarray(actions)
+        if array.dtype.kind == "O":
+            hash(tuple(array.ravel().tolist()))
+    except (TypeError, ValueError) as error:  # lists of different lengths
+        raise InvalidInputError(
+            f"`{name}` must have one number or text for each; got {shown(actions)}. Give each action one label."
+        ) from error
+    return array
+
+
 class StateActionFeatures:
     """Features of pairs of a state and one of several actions.
 
@@ -56,7 +69,7 @@ class StateActionFeatures:
         if isinstance(actions, (int, np.integer)):
             self.labels: NDArray[Any] = np.arange(check_integer("actions", actions, 1))
         else:
-            self.labels = np.asarray(actions)
+            self.labels = one_per_row(actions)
             if self.labels.ndim != 1 or not len(self.labels) or len({*self.labels.tolist()}) < len(self.labels):
                 raise InvalidInputError(
                     f"`actions` must be a number of actions or their labels, all different; got {shown(actions)}."
@@ -72,10 +85,7 @@ class StateActionFeatures:
 
     def codes(self, actions: Any, rows: NDArray[Any] | None = None) -> Codes:
         """Return the place of each action among the labels; `rows` are their numbers in a message."""
-        try:
-            given = np.asarray(actions)
-        except ValueError:  # rows of different lengths
-            given = np.empty(())
+        given = one_per_row(actions)
         if given.ndim != 1:
             raise InvalidInputError(f"`actions` must hold {self._choices()}, one per row; got {shown(actions)}.")
         found: Codes = np.zeros(len(given), np.intp)
@@ -101,7 +111,7 @@ class StateActionFeatures:
 
     def transform(self, X: Any, actions: Any) -> Features:
         """Return φ(s, a) of states (T, n) and actions (T,): (T, n_actions · n), or the result of `phi`."""
-        X, given = check_features("X", X), np.asarray(actions)
+        X, given = check_features("X", X), one_per_row(actions)
         if given.shape != (X.shape[0],):
             raise InvalidInputError(
                 f"`actions` must have one action per row of `X`, shape ({X.shape[0]},); got {given.shape}."

@@ -50,7 +50,8 @@ def check_probabilities(values: PerRow, actions: NDArray[Any] | None, horizon: F
     if row is not None:
         rule = "above 0 and finite" if most > 1.0 else "in (0, 1]"
         raise InvalidInputError(
-            f"`behavior_probability` must be {rule}: the action was taken; row {row} has {array[row]:g}."
+            f"`behavior_probability` must be {rule}: the action was taken; row {row} has {array[row]:g}. Correct it, "
+            "or drop its episode."
         )
     return np.where(horizon, np.nan, array)
 
