@@ -127,3 +127,16 @@ def test_an_example_of_the_gallery_is_short_and_draws(path):
     assert len(text.splitlines()) <= 80
     assert "plt." in text
     assert "baseline" in text
+
+
+RULE = "lstd: chosen by the rule"
+
+
+def test_importance_sampling_is_as_far_from_the_rule_as_the_guide_says():
+    lines = (DOCS / "results" / "policy-evaluation.md").read_text(encoding="utf-8").splitlines()
+    rows = {name: next(line for line in lines if line.startswith(f"| {name} |")) for name in ("WIS", RULE)}
+    of_rule, weighted = (
+        [float(cell.split()[0]) for cell in rows[name].split("|")[3:6]] for name in (RULE, "WIS")
+    )  # from 300 episodes on
+    assert min(b / a for a, b in zip(of_rule, weighted, strict=True)) >= 2.5
+    assert "at least two and a half times the error" in (DOCS / "guide" / "which-policy.md").read_text(encoding="utf-8")
