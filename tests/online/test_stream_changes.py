@@ -11,6 +11,7 @@ from scipy.signal import lfilter
 
 import naive
 from lstd import RecursiveLSTD
+from lstd._kernels.change_detection import COUNT, ERRORS
 from lstd.errors import ChangeWarning
 from tolerances import assert_close
 
@@ -54,6 +55,18 @@ def test_drift_is_that_of_the_definition(gamma, episodes):
     known = [stop - 2 + bool(episodes and ends["terminated"][stop - 1]) for stop in stops]
     assert_close(drifts, [levels[count // length - 1] for count in known], "solve")
     assert 0.1 < max(drifts) < 1.0
+
+
+def test_errors_are_monitored_while_ratios_leave_enough_runs_of_rows():
+    X, y, _ = rows(110)
+    ratios = np.random.default_rng(0).choice([0.7, 1.3], size=110)
+    ratios[:5] = 1.0
+    model = RecursiveLSTD(3, 0.5, 0.2, 1.0)
+    values = model.partial_fit(X, y, importance_ratio=ratios, return_predictions=True)
+    kept = naive.monitored_errors(y[:-2] + 0.5 * values[1:-1] - values[:-2], ratios[:-2], 0.1)
+    chart = model.snapshot()["charts"][0]
+    assert 5 < len(kept) < 60
+    assert chart[ERRORS] + chart[COUNT] == len(kept)
 
 
 def test_errors_that_were_all_zero_do_not_hide_those_that_come_later():

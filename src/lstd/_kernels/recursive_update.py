@@ -102,7 +102,7 @@ from lstd._kernels.recursive_state import (
     weight_of,
 )
 from lstd._kernels.ridge_restoration import restore_ridge
-from lstd._kernels.sample_size import BEGUN, add_to_sample
+from lstd._kernels.sample_size import BEGUN, add_to_sample, few_runs
 
 
 @kernel
@@ -316,10 +316,16 @@ def note_error(reward, phi_theta, phi_y, state, counts):  # type: ignore[no-unty
     if state[CHART, LENGTH] == 0.0:
         return
     here = phi_theta / (1.0 - state[SCALARS, FRACTION] * state[SCALARS, BOOTSTRAP] * phi_y)  # `value` of φ = φ₊
-    if state[CHART, OPEN] == 1.0 and counts[READING] == FAST:
+    if monitored(state, counts):
         error = state[CHART, REWARD] + state[SCALARS, DECAY] * here - state[CHART, VALUE]
         add_error(error, state, counts)
     state[CHART, VALUE], state[CHART, REWARD], state[CHART, OPEN] = here, reward, 1.0
+
+
+@kernel
+def monitored(state, counts):  # type: ignore[no-untyped-def]
+    """Return whether the error of the last transition, once known, is added to the chart."""
+    return state[CHART, OPEN] == 1.0 and counts[READING] == FAST and not few_runs(state[SAMPLE])
 
 
 @kernel
@@ -398,7 +404,7 @@ def finish(lost, discount, terminated, state, counts):  # type: ignore[no-untype
         lost = restore_ridge(state, counts) or lost
     if terminated:
         counts[EPISODES] += 1
-        if state[CHART, OPEN] == 1.0 and counts[READING] == FAST:
+        if monitored(state, counts):
             error = state[CHART, REWARD] - state[CHART, VALUE]
             add_error(error, state, counts)
         state[CHART, OPEN] = 0.0

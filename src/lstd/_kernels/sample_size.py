@@ -18,6 +18,7 @@ from lstd._kernels.compilation import kernel
 BEGUN, OFF_POLICY, SILENT = range(3)
 FIRST, E, F, TOTAL, SQUARE = 3, 0, 1, 2, 3
 N_SAMPLE = FIRST + 3 * 4
+RUNS = 50.0  # of rows, with which errors are those of the stream and not of weights that few products of ratios decide
 
 
 @kernel
@@ -37,6 +38,12 @@ def add_to_sample(ratio, weight, coefficient, decay, forgetting, n_before, sampl
         sums[F] = g + left * forgetting * sums[F]
         sums[TOTAL] = forgetting * sums[TOTAL] + g
         sums[SQUARE] = forgetting * forgetting * sums[SQUARE] + g * (2.0 * sums[F] - g)
+
+
+@kernel
+def few_runs(sample):  # type: ignore[no-untyped-def]
+    """Return whether importance ratios leave fewer than RUNS runs of rows."""
+    return sample[OFF_POLICY] == 1.0 and sample[FIRST + TOTAL] ** 2 < RUNS * sample[FIRST + SQUARE]
 
 
 @kernel

@@ -94,7 +94,7 @@ class RecursiveLSTD(Recursion):
     drift_ : float
         Size of recent errors, divided by the largest that the stream's own history allows. Above 1, a ChangeWarning is
         given and the history starts over. 0 until the history has some 100 blocks of 16 to 32 transitions. With
-        importance ratios, false alarms are more frequent.
+        importance ratios, errors count only while the effective sample is at least 50 runs of rows.
 
     Warns
     -----
