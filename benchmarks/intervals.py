@@ -41,7 +41,7 @@ Draw = Callable[..., Data]  # called with a case and a seed
 
 HOW = """\
 `LSTD.fit` on one stream of independent normal features and rewards, on one thread, with what intervals need (by
-default) and without (`n_blocks=0`); the first interval of a row, which the covariances are worked out for, after it."""
+default) and without (`n_blocks=0`); then the first interval of a row, which computes the covariances."""
 PAGE = "intervals.md"
 N_FEATURES = 100
 COST_ROWS = ((10_000, 41), (100_000, 21), (1_000_000, 9))  # rows and pairs
