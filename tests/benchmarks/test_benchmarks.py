@@ -61,7 +61,7 @@ def rows(load, monkeypatch):
         elif name == "scaling":
             monkeypatch.setattr(module, "WORKERS", dict.fromkeys(module.WORKERS, lambda: contextlib.nullcontext({})))
             monkeypatch.setattr(module.out_of_core, "make_files", lambda folder, n, n_bytes: 0)
-            monkeypatch.setattr(module.out_of_core, "measure", lambda *words: {"seconds": 1.0, "digest": ""})
+            monkeypatch.setattr(module.out_of_core, "measure", lambda *words, **options: {"seconds": 1.0, "digest": ""})
         return [ratio.row() for ratio in module.ratios(name != "paper")]
 
     return of
