@@ -56,8 +56,7 @@ class PolicyValue:
         How the initial states count: "episodes", "independent" or "fixed".
     effective_sample_size : float or None
         Number of transitions of equal weight that would have the same variance; 1 if weights of opposite signs would
-        make it smaller. For an LSTD, that of its importance
-        ratios, or None without ratios.
+        make it smaller. For an LSTD, that of its importance ratios, or None without ratios.
     unlogged_share : float or None
         Share of the policy's actions, over logged successors and initial states, about which the data say nothing: a
         feature of the pair is zero in all logged pairs. None for an LSTD.
