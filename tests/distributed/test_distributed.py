@@ -343,6 +343,9 @@ def test_what_was_assumed_is_said_once(where, request):
     with pytest.warns(BrokenEpisodeWarning, match=r"`source\[0\]`: row 1 of") as told:
         fit_chunks([broken, broken], **SETTINGS, **how)
     assert len(told) == 1
+    ratios = {"importance_ratio": np.full(3, 2.0), "episode": np.zeros(3)}
+    with pytest.warns(BrokenEpisodeWarning, match=r"`source\[0\]`: row 1 of .* leave the ratio out"):
+        fit_chunks([broken | ratios], **SETTINGS | {"lmbda": 0.0}, **how)
 
 
 @pytest.mark.parametrize("names", [(1, 2, 3, 9), ("a", "b", "c", "d")])

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,11 +25,16 @@ from lstd.errors import warn as give_warning
 
 Array = NDArray[np.float64]
 
-_MIXED = "Most rows of `X_next` have more entries other than zero than any row of `X`"
 _COUNTED_TWICE = (
-    ", and rows have an `importance_ratio`. If `X_next` holds expected successors under the target policy, leave the "
+    ", and rows have an `importance_ratio`. If `{X_next}` holds expected successors under the target policy, leave the "
     "ratio out: it would count that policy twice. Use it only in `trace_coefficient`, as lstd.ope.LSTDQ does."
 )
+_TRACED = (
+    ". The trace continues, because rows are taken in time order. If `{X_next}` holds expected successors, as for "
+    "action values, pass `trace_coefficient`, such as min(1, ratio), in place of any `importance_ratio`, or use "
+    "lstd.ope.LSTDQ. Give transitions that do not follow one another different ids in `episode`, or use lmbda=0."
+)
+_APART = " Give transitions that do not follow one another different ids in `episode`."
 _ROWS_COUNTED, _FEWEST_COUNTED = 2**12, 20  # rows of which entries are counted: the first ones, and the fewest
 ENTRIES_COMPARED = 2**17  # features compared at a time, about one MiB
 _SAME = 1e-9  # relative difference between equal features that were computed in another order of summation
@@ -151,33 +156,45 @@ def _with_ones(phi: Features) -> Features:
     return sparse.csr_array((np.insert(phi.data, ends, 1.0), indices, indptr), shape=(T, n + 1))
 
 
-def traces_run_on(rows: Rows, lmbda: float) -> bool:
-    """Whether traces run from row to row although successors are given, and no coefficient says where they end."""
-    return lmbda > 0.0 and rows.X_next is not None and rows.coefficients is None
+class Break(NamedTuple):
+    """Successors that disagree with the rows after them, in what they are used for."""
+
+    row: int | None  # that is not the successor given for the row before; None if most successors mix features
+    traced: bool  # whether a trace connects the rows; if not, ratios count for the successors
+    place: Any = None  # chunk or file
+
+
+def find_break(rows: Rows, lmbda: float, before: Array | None = None, *, ids: bool | None = None) -> Break | None:
+    """Return the first row that is not the successor of the row before it, if that makes the sums wrong.
+
+    It does if a trace connects the two rows. At `lmbda` 0 there are no traces, and trace coefficients say where they
+    end. In both cases it does if there are ratios, and `ids` of episodes (by default: those of `rows`) that connect the
+    rows. Without ids, successors that mix features as no row does show that they are expected ones.
+
+    `before` is the successor, by `X_next`, of the row before these, if its episode continues.
+    """
+    if rows.X_next is None or not len(rows):
+        return None
+    traced = lmbda > 0.0 and rows.coefficients is None
+    if not traced and rows.ratios_given and _are_mixed(rows):
+        return Break(None, traced)
+    if not traced and not (rows.ratios_given and (rows.first_episode is not None if ids is None else ids)):
+        return None
+    if before is not None and _differ(rows.X[:1], before[np.newaxis, : rows.X.shape[1]])[0]:
+        row: int | None = 0
+    elif (after := parsing.first_true(_breaks(rows))) is not None:
+        row = after + 1
+    else:
+        return None
+    return Break(row if rows.order is None else int(rows.order[row]), traced)
 
 
 def warn_of_breaks(rows: Rows, lmbda: float, before: Array | None = None) -> bool:
-    """Warn if a trace connects two rows of which the second is not the successor of the first; return whether it does.
-
-    `before` is the successor, by `X_next`, of the row before these, if its episode continues. With `lmbda=0` there are
-    no traces, and trace coefficients say where they end. In both cases, ratios with such successors get a warning;
-    without episode ids, successors that mix features as no row does.
-    """
-    if rows.X_next is None or not len(rows):
-        return False
-    traced = traces_run_on(rows, lmbda)
-    if not traced and rows.ratios_given and _are_mixed(rows):
-        give_warning(_MIXED + _COUNTED_TWICE, BrokenEpisodeWarning)
-        return True
-    if not (traced or (rows.ratios_given and rows.first_episode is not None)):
-        return False
-    row = (
-        0 if before is not None and _differ(rows.X[:1], before[np.newaxis, : rows.X.shape[1]])[0] else first_break(rows)
-    )
-    if row is None:
-        return False
-    warn_of_break(f"Row {row if rows.order is None else rows.order[row]} of `X`", ratios=not traced)
-    return True
+    """Warn of what :func:`find_break` returns; return whether there is one."""
+    found = find_break(rows, lmbda, before)
+    if found is not None:
+        warn_of_break(found)
+    return found is not None
 
 
 def warn_of_assumed(what: str) -> None:
@@ -189,19 +206,18 @@ def warn_of_assumed(what: str) -> None:
     )
 
 
-def warn_of_break(row: str, ratios: bool = False) -> None:
-    """Warn that `row` is not the successor of the row before it, if only because of `ratios`."""
-    found = f"{row} is not the successor that `X_next` gives for the row before it, in the same episode"
-    if ratios:
-        remedy = f"{_COUNTED_TWICE} Give transitions that do not follow one another different ids in `episode`."
+def warn_of_break(found: Break, where: str = "", *, columns: bool = False) -> None:
+    """Warn of a break in the arrays X and X_next, or in named `columns`, of the data named by `where`."""
+    X, X_next, of = ("X", "X_next", " of `X`")
+    if columns:
+        X, X_next, of = ("features", "next_features", " (the first row of data is 1)")
+    if found.row is None:
+        text = "most rows of `{X_next}` have more entries other than zero than any row of `{X}`" + _COUNTED_TWICE
     else:
-        remedy = (
-            ". The trace continues, because rows are taken in time order. If `X_next` holds expected successors, as "
-            "for action values, pass `trace_coefficient`, such as min(1, ratio), in place of any `importance_ratio`, "
-            "or use lstd.ope.LSTDQ. Give transitions that do not follow one another different ids in `episode`, or "
-            "use lmbda=0."
-        )
-    give_warning(found + remedy, BrokenEpisodeWarning)
+        text = "row {row}{of} is not the successor that `{X_next}` gives for the row before it, in the same episode"
+        text += _TRACED if found.traced else _COUNTED_TWICE + _APART
+    text = text.format(X=X, X_next=X_next, of=of, row=found.row)
+    give_warning(f"{where}: {text}" if where else text[0].upper() + text[1:], BrokenEpisodeWarning)
 
 
 def _are_mixed(rows: Rows) -> bool:
@@ -214,12 +230,6 @@ def _are_mixed(rows: Rows) -> bool:
     X, X_next = ((phi[first] != 0.0).sum(axis=1) for phi in both)
     of_inner = X_next[~rows.terminated[first]]
     return len(of_inner) >= _FEWEST_COUNTED and bool(np.mean(of_inner > X.max()) > 0.5)
-
-
-def first_break(rows: Rows) -> int | None:
-    """First row that is not the successor of the row before it, within an episode."""
-    row = parsing.first_true(_breaks(rows))
-    return None if row is None else row + 1
 
 
 def _breaks(rows: Rows) -> NDArray[np.bool_]:

@@ -129,8 +129,7 @@ def fit_chunks(
     if part.assumed is not None:
         warn_of_assumed(f"`source[{part.assumed}]` has `episode` without `terminated`")
     if part.broken is not None:
-        place, row = part.broken
-        warn_of_break(f"`source[{place}]`: row {row} of `X`")
+        warn_of_break(part.broken, f"`source[{part.broken.place}]`")
     warned = frozenset({"ends"} if part.assumed is not None else ())
     ids = None if leaf.independent else part.ends
     return estimator_of(

@@ -16,7 +16,7 @@ from lstd.data.check_rows import check_rows
 from lstd.data.checks import shown
 from lstd.data.feature_matrix import column_names
 from lstd.data.parsing import EPISODE_AGAIN, same_id
-from lstd.data.rows import Rows, first_break, traces_run_on
+from lstd.data.rows import Rows, find_break
 from lstd.data.seen_ids import SeenIds, episodes_seen, group_key
 from lstd.distributed.ahead import Ahead
 from lstd.distributed.store import keep, look_up, pickled, status
@@ -53,13 +53,13 @@ class SumArrays(Leaf):
             rows = self.rows(columns, summed=True)
             blocks = self.no_blocks(LSTDStatistics.empty_like(rows, lmbda))
             kept = replace(blocks, limit=self.limit_of(blocks, len(rows))).extended(rows, threads=1)
-        row = first_break(rows) if traces_run_on(rows, lmbda) else None
+        broken = find_break(rows, lmbda)
         return Part(
             replace(kept, limit=blocks.limit),
             place,
             place,
             place if rows.assumed else None,
-            None if row is None else (place, row),
+            broken and broken._replace(place=place),
             episodes_seen(rows, SeenIds()),
         )
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from lstd.data.rows import Break
 from lstd.data.settings import Settings
 from lstd.distributed import memory as shares
 from lstd.distributed.ahead import Ahead
@@ -24,7 +25,7 @@ class Part:
     first: int  # place of the first chunk
     last: int
     assumed: int | None = None  # a chunk with `episode` and without `terminated`
-    broken: tuple[Any, int] | None = None  # a chunk, or a file, and its row that does not follow the row before it
+    broken: Break | None = None  # the first one
     ends: Any = None  # for rules that concern two chunks: ids of episodes, and of tables the rows at both ends
 
 

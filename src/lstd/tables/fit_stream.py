@@ -95,7 +95,7 @@ def fit_leaf(tables: Any, leaf: SumTables, runner: Runner, on_progress: OnProgre
                 "of the table before, unless that ended its episode"
             )
     if part.broken is not None:
-        warn_of_break(f"{part.broken[0]}: row {part.broken[1]} (the first row of data is 1)")
+        warn_of_break(part.broken, part.broken.place, columns=True)
     blocks = replace(part.blocks, total=part.ends.named(part.blocks.total))
     # The BLAS has one thread for any number of jobs: its threads divide sums, which changes the last bits.
     with one_blas_thread(), memory_suffices(len(part.ends.roles.features)):

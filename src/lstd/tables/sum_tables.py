@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from lstd.data.check_rows import check_rows
 from lstd.data.checks import check_values_known, shown
 from lstd.data.parsing import same_id
-from lstd.data.rows import Rows, first_break, traces_run_on
+from lstd.data.rows import Break, Rows, find_break
 from lstd.data.settings import Settings
 from lstd.distributed import memory as shares
 from lstd.distributed.ahead import Ahead
@@ -117,7 +117,7 @@ class _Summed:
         self.blocks = leaf.no_blocks(nothing)
         self._layout, self._episode = Layout(self.blocks.limit, by_episode=leaf.roles.groups is not None), -1
         self._group: Any = None
-        self.broken: tuple[str, int] | None = None
+        self.broken: Break | None = None
         self.most_bytes = shares.bytes_under_way(leaf.memory, n, self.blocks.limit, alone=leaf.alone)
 
     def work(self, chunk: Chunk | None) -> _Work:
@@ -142,13 +142,18 @@ class _Summed:
     def add(self, work: _Work, rows: Rows, pieces: list[LSTDStatistics]) -> None:
         """Add the sums of a chunk, which was divided into pieces."""
         assert work.chunk is not None
-        if self.broken is None and traces_run_on(rows, self.leaf.settings.lmbda):
-            row = first_break(rows)
-            self.broken = None if row is None else (work.chunk.file, work.chunk.first + row + 1)
+        if self.broken is None:
+            self.broken = self._break(work.chunk, rows)
         try:
             self.blocks = self.blocks.joined(rows, pieces, work.layout, work.starts)
         except InvalidInputError as error:
             raise work.chunk.overflow(error) from error
+
+    def _break(self, chunk: Chunk, rows: Rows) -> Break | None:
+        """Return the first break in a chunk, with its file and the row there."""
+        found = find_break(rows, self.leaf.settings.lmbda, ids=self.leaf.roles.episode is not None)
+        row = None if found is None or found.row is None else chunk.first + found.row + 1
+        return found and found._replace(row=row, place=chunk.file)
 
     def finished(self) -> Part:
         """Return the sums over the table, and add them to the store; check both ends if tables are independent."""
