@@ -108,14 +108,16 @@ def math_renderer(block):
     return visit
 
 
-def draw_pictures(app):
-    """Draw the pictures that follow from the code or from a few numbers, in light and dark."""
+def generate(app):
+    """Draw the pictures that follow from the code or from a few numbers, in light and dark; list the files."""
+    import files
     import pictures
 
     pictures.draw_all(HERE / "_static" / "generated")
+    files.write_list(HERE / "_static" / "generated" / "files.md")
 
 
 def setup(app):
-    """Register the renderer of formulas and the pictures."""
+    """Register the renderer of formulas, the pictures and the list of files."""
     app.add_html_math_renderer("mathml", (math_renderer(False), None), (math_renderer(True), None))
-    app.connect("builder-inited", draw_pictures)
+    app.connect("builder-inited", generate)
