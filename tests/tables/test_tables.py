@@ -444,8 +444,8 @@ def test_ratios_beside_expected_successors_are_told_without_traces(tmp_path, epi
     columns |= {"r": random.normal(size=60), "id": np.zeros(60, int), "ratio": np.full(60, 2.0)}
     file = str(tmp_path / "data.csv")
     pyarrow.csv.write_csv(pa.table(columns), file)
-    names = {"features": ["x0", "x1", "x2"], "next_features": ["next0", "next1", "next2"], "reward": "r", "gamma": 0.9, "lmbda": 0.0}
-    names |= {"episode": "id"} if episodes else {}
+    names = {"features": ["x0", "x1", "x2"], "next_features": ["next0", "next1", "next2"], "reward": "r"}
+    names |= {"gamma": 0.9, "lmbda": 0.0, **({"episode": "id"} if episodes else {})}
     with pytest.warns(BrokenEpisodeWarning, match=rf"{message}.* leave the ratio out") as caught:
         fit_tables(file, **names, importance_ratio="ratio")
     assert len(caught) == 1
