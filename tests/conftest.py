@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections import Counter
@@ -48,6 +49,23 @@ def pytest_xdist_make_scheduler(config, log):
 
     config.option.loadscopereorder = False
     return LoadFileScheduling(config, log)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_setupnodes(config, specs):
+    """Fork the processes from one that has imported all tests: importing takes 8 s, 15 s in a new environment."""
+    from forked_workers import start
+
+    start(config, specs)
+
+
+def pytest_sessionstart():
+    gc.disable()  # what is imported and collected stays until the end
+
+
+def pytest_collection_finish():
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_collection_modifyitems(items):

@@ -1,0 +1,100 @@
+"""Processes of pytest-xdist forked from one that has collected the tests: all that is imported is imported once.
+
+As a program it stands in for Python where pytest-xdist starts a process: it asks the server for a fork that reads and
+writes in its place, and waits until that ends.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import sys
+import types
+
+
+def start(config, specs):
+    """Start the server, and let pytest-xdist start `specs` from it; where that cannot be, change nothing."""
+    if not sys.platform.startswith("linux") or config.pluginmanager.hasplugin("_cov") or len(specs) < 2:
+        return
+    if os.environ.get("OPENBLAS_NUM_THREADS", "1") != "1":  # a process of one thread forks safely
+        return
+    import shlex
+    import subprocess
+    import tempfile
+
+    folder = tempfile.TemporaryDirectory()
+    config.add_cleanup(folder.cleanup)
+    address = f"{folder.name}/socket"
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(address)
+    listener.listen()
+    options = ["-c", str(config.inipath)] if config.inipath else []
+    command = [sys.executable, __file__, f"--serve={listener.fileno()}", *options, *config.args]
+    server = subprocess.Popen(command, stdin=subprocess.PIPE, pass_fds=[listener.fileno()])
+    listener.close()
+    config.add_cleanup(lambda: server.communicate(timeout=60))
+    for spec in specs:
+        if spec.popen and not spec.python:
+            spec.python = shlex.join([sys.executable, "-S", "-I", __file__, f"--ask={address}"])
+
+
+def _serve(listener, arguments):
+    """Collect the tests that pytest finds by `arguments`; then fork until standard input is closed."""
+    import contextlib
+    import gc
+    import select
+    import warnings
+
+    import pytest
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.environ |= {"PYTEST_XDIST_WORKER": "server"}
+    with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere), contextlib.redirect_stderr(nowhere):
+        gc.disable()
+        pytest.main([*arguments, "--collect-only", "-qq", "-n0", "-p", "no:cacheprovider"])
+        gc.freeze()  # forked processes share the pages of what is imported until they write there
+        gc.enable()
+    while listener in select.select([listener, sys.stdin], [], [])[0]:
+        connection, _ = listener.accept()
+        _, streams, _, _ = socket.recv_fds(connection, 1, 3)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # allocators of Arrow and Polars have threads, which mind forks
+            process = os.fork()
+        if not process:
+            listener.close()
+            for place, stream in enumerate(streams):
+                os.dup2(stream, place)
+                os.close(stream)
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+            _run_line()
+        for stream in streams:
+            os.close(stream)
+        connection.close()
+    with contextlib.suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+
+
+def _run_line():
+    """Do what pytest-xdist lets each of its processes do, as ``python -c`` does it."""
+    sys.argv = ["-c"]
+    sys.modules["__main__"] = types.ModuleType("__main__")
+    exec(eval(sys.stdin.readline()), vars(sys.modules["__main__"]))
+    sys.exit()
+
+
+def _ask(address):
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.connect(address)
+        socket.send_fds(connection, [b" "], [0, 1, 2])
+        connection.recv(1)  # nothing, when the process has ended
+
+
+if __name__ == "__main__":
+    role, _, where = sys.argv[1].partition("=")
+    if role == "--ask":
+        _ask(where)
+    elif role == "--serve":
+        _serve(socket.socket(fileno=int(where)), sys.argv[2:])
