@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from lstd import LSTD, LSTDCV, LSTDStatistics
-from lstd.estimators import cross_validation
+from lstd.estimators import choose_settings
 from lstd.experiments.protocol import ALPHAS, LMBDAS, PROBLEMS
 from lstd.statistics.solve import solve
 from pages import write_between
@@ -141,12 +141,12 @@ def weights_chosen(data: Data, gamma: float, intercept: bool, earlier: bool) -> 
 @contextmanager
 def earlier_constants() -> Iterator[None]:
     """Give the choice the constants that it had before."""
-    kept = cross_validation.STAGES, cross_validation.CAUTION_OF_ROWS
-    cross_validation.STAGES, cross_validation.CAUTION_OF_ROWS = (0.98, 0.98, 1.0), 0.5
+    kept = choose_settings.STAGES, choose_settings.CAUTION_OF_ROWS
+    choose_settings.STAGES, choose_settings.CAUTION_OF_ROWS = (0.98, 0.98, 1.0), 0.5
     try:
         yield
     finally:
-        cross_validation.STAGES, cross_validation.CAUTION_OF_ROWS = kept
+        choose_settings.STAGES, choose_settings.CAUTION_OF_ROWS = kept
 
 
 def all_weights(data: Data, gamma: float, intercept: bool) -> dict[float, dict[float, Array]]:

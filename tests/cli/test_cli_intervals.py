@@ -15,8 +15,8 @@ from test_cli_model import COLUMNS, FIT, table, write_csv
 from lstd import LSTD, LSTDCV
 from lstd.cli.app import run
 from lstd.data.settings import Settings
-from lstd.estimators.choose_and_check import choose
-from lstd.estimators.loading import estimator_of
+from lstd.estimators.choose_settings import choose
+from lstd.estimators.lstd_cv import estimator_of
 from lstd.estimators.saving import read_model
 from lstd.tables.first_rows import Sample
 from lstd.tables.fit_stream import first_rows, fit_stream

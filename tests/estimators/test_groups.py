@@ -17,7 +17,7 @@ import naive
 from lstd import LSTD, LSTDCV, LSTDStatistics, Trajectories
 from lstd.data.check_rows import check_rows
 from lstd.errors import BrokenEpisodeWarning, InvalidInputError
-from lstd.estimators import cross_validation
+from lstd.estimators import choose_settings
 from lstd.statistics.blocks import no_blocks
 from streams import Stream, cut, definition
 from tolerances import assert_close
@@ -124,9 +124,9 @@ def test_no_fold_divides_a_group(seed, n_groups, cv):
     stream = grouped(seed, n_groups)
     seen = []
     with pytest.MonkeyPatch.context() as patch:
-        solved = cross_validation.LSTDStatistics.from_rows
+        solved = choose_settings.LSTDStatistics.from_rows
         patch.setattr(
-            cross_validation.LSTDStatistics, "from_rows", lambda fold, lmbda: seen.append(fold) or solved(fold, lmbda)
+            choose_settings.LSTDStatistics, "from_rows", lambda fold, lmbda: seen.append(fold) or solved(fold, lmbda)
         )
         LSTDCV(0.9, lmbdas=[0.5], alphas=[1.0, 2.0], cv=cv).fit(stream.X, stream.y, **stream.columns)
     folds = [{*fold.groups.tolist()} for fold in seen]

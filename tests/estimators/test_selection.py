@@ -10,12 +10,13 @@ import pytest
 from scipy import sparse
 from sklearn.base import clone
 
-import lstd.estimators.cross_validation as rule
+import lstd.estimators.choose_settings as rule
 import naive
 from lstd import LSTD, LSTDCV
 from lstd.data.check_rows import check_rows
+from lstd.data.settings import Settings
 from lstd.errors import InvalidInputError, NothingToChooseWarning, UnobservedWarning
-from lstd.estimators.cross_validation import select
+from lstd.estimators.choose_settings import select
 from lstd.metrics import observed_returns
 from streams import Stream, definition
 from tolerances import assert_close
@@ -47,6 +48,10 @@ def stream_of(seed=0, n_rows=60, n=3, episodes=0, m=None):
 
 def rows_of(stream):
     return check_rows(stream.X, stream.y, gamma=GAMMA, warn=False, **stream.columns)
+
+
+def chosen(rows, variant="boyan", **options):
+    return select(rows, Settings(variant=variant, fit_intercept=False), **options)
 
 
 def folds_of(stream, count):
@@ -123,7 +128,7 @@ def test_it_is_the_choice_by_refitting(variant, episodes, monkeypatch):
     stages = [(0.8, 0.0), (0.9, 0.0), (1.0, 1.0 if episodes else 0.25)]
     for seed in range(2):
         stream = stream_of(seed, episodes=episodes)
-        found = select(rows_of(stream), lmbdas=LMBDAS, alphas=ALPHAS, variant=variant, cv=5)
+        found = chosen(rows_of(stream), lmbdas=LMBDAS, alphas=ALPHAS, variant=variant, cv=5)
         pair, scores = chosen_by_definition(stream, 5, variant, stages)
         assert (found.lmbda, found.alpha) == (LMBDAS[pair[0]], ALPHAS[pair[1]])
         for k, score in enumerate(scores):
@@ -135,7 +140,7 @@ def test_it_is_the_choice_by_refitting(variant, episodes, monkeypatch):
 
 
 def test_results_are_a_table_of_the_grid():
-    found = select(rows_of(stream_of()), lmbdas=LMBDAS, alphas=ALPHAS)
+    found = chosen(rows_of(stream_of()), lmbdas=LMBDAS, alphas=ALPHAS)
     assert set(map(len, found.results.values())) == {16}
     assert found.results["lmbda"].tolist() == np.repeat(LMBDAS, 4).tolist()
     assert found.results["alpha"].tolist() == ALPHAS * 4
@@ -145,15 +150,15 @@ def test_results_are_a_table_of_the_grid():
 
 def test_the_number_of_jobs_makes_no_difference():
     rows = rows_of(stream_of(episodes=12))
-    one, two = (select(rows, n_jobs=n_jobs) for n_jobs in (1, 2))
+    one, two = (chosen(rows, n_jobs=n_jobs) for n_jobs in (1, 2))
     assert (one.lmbda, one.alpha) == (two.lmbda, two.alpha)
     assert_close(two.results["mean_test_score"], one.results["mean_test_score"], "solve")
 
 
 def test_units_of_rewards_and_features_make_no_difference():
     stream = stream_of(episodes=10)
-    plain = select(rows_of(stream))
-    scaled = select(rows_of(replace(stream, X=4 * stream.X, y=100 * stream.y)))
+    plain = chosen(rows_of(stream))
+    scaled = chosen(rows_of(replace(stream, X=4 * stream.X, y=100 * stream.y)))
     assert scaled.lmbda == plain.lmbda
     assert_close(scaled.alpha, 16 * plain.alpha, "solve")
     assert_close(scaled.score, plain.score, "solve")
@@ -161,7 +166,7 @@ def test_units_of_rewards_and_features_make_no_difference():
 
 def test_a_reward_twice_is_chosen_for_like_once():
     stream = stream_of(episodes=10)
-    once, twice = select(rows_of(stream)), select(rows_of(replace(stream, y=np.column_stack([stream.y, 5 * stream.y]))))
+    once, twice = chosen(rows_of(stream)), chosen(rows_of(replace(stream, y=np.column_stack([stream.y, 5 * stream.y]))))
     assert (twice.lmbda, twice.alpha) == (once.lmbda, once.alpha)
     assert_close(twice.score, once.score, "solve")
 

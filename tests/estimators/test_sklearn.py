@@ -22,7 +22,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from lstd import LSTD, LSTDCV
 from lstd.errors import InvalidInputError
-from lstd.estimators import cross_validation
+from lstd.estimators import choose_settings
 from tolerances import assert_close
 
 MODELS = [
@@ -37,9 +37,9 @@ MODELS = [
 @pytest.fixture
 def few_pairs(monkeypatch):
     """The first, a middle and the last of the default trace decays and ridge coefficients."""
-    monkeypatch.setattr(cross_validation, "LMBDAS", cross_validation.LMBDAS[[0, 9, 19]])
-    alphas_for = cross_validation.alphas_for
-    monkeypatch.setattr(cross_validation, "alphas_for", lambda *numbers: alphas_for(*numbers)[::4])
+    monkeypatch.setattr(choose_settings, "LMBDAS", choose_settings.LMBDAS[[0, 9, 19]])
+    alphas_for = choose_settings.alphas_for
+    monkeypatch.setattr(choose_settings, "alphas_for", lambda *numbers: alphas_for(*numbers)[::4])
 
 
 @pytest.mark.filterwarnings("ignore::lstd.errors.RidgeWarning")  # targets are often noise, of which little is predicted

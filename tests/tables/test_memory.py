@@ -25,7 +25,7 @@ MODULES = (
     "lstd.tables.fit_tables",
     "lstd.tables.predicting",
     "lstd.tables.scoring",
-    "lstd.estimators.loading",
+    "lstd.estimators.lstd_cv",
 )
 COLUMNS = ["--reward", "r", "--episode", "id", "--terminated", "done", "--gamma", "0.9"]
 

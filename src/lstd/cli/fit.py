@@ -118,7 +118,7 @@ def fit(
             sample_entries=0 if page is None else SAMPLE_ENTRIES, on_progress=on_progress,
         )  # fmt: skip
         if sample is not None:
-            from lstd.estimators.choose_and_check import checks_for_report
+            from lstd.estimators.run_checks import checks_for_report
 
             fitted = fitted.with_checks(checks_for_report(sample.checked(fitted.settings.gamma), fitted))
         # Said before it is true, so that an interruption never denies a model that is there.
@@ -178,7 +178,7 @@ def _check_report(report: str, out: str, force: bool, inputs: list[str]) -> Path
 def _write_report(model: Model, sample: Sample, page: Path) -> None:
     import warnings
 
-    from lstd.estimators.loading import estimator_of
+    from lstd.estimators.lstd_cv import estimator_of
     from lstd.report.figure_data import evaluate
     from lstd.report.model_page import write_page
 

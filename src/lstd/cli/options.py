@@ -18,7 +18,7 @@ from lstd.cli.progress import QUIET, make_reporter, reporting
 from lstd.errors import InvalidInputError
 
 if TYPE_CHECKING:
-    from lstd.estimators.cross_validation import OnProgress
+    from lstd.estimators.choose_settings import OnProgress
     from lstd.estimators.model import Model
     from lstd.tables.roles import Roles
 

@@ -113,8 +113,8 @@ def fit_chunks(
     >>> model.n_transitions_, model.predict([[1.0]])
     (5, array([2.]))
     """
-    from lstd.estimators.choose_and_check import choose  # scikit-learn takes two seconds to import
-    from lstd.estimators.loading import estimator_of
+    from lstd.estimators.choose_settings import choose  # scikit-learn takes two seconds to import
+    from lstd.estimators.lstd_cv import estimator_of
 
     runner = Runner(n_jobs, executor, client)
     settings = Settings.with_choice(gamma, lmbda, alpha, variant, fit_intercept)

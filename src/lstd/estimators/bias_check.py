@@ -17,12 +17,12 @@ from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
 from lstd.data.feature_matrix import Features, check_finite, dense
 from lstd.data.rows import Rows
 from lstd.errors import BiasWarning, InvalidInputError, warn
 from lstd.estimators.check_results import SIGNIFICANT, BiasCheck, two_digits
+from lstd.estimators.folds import times_weights
 from lstd.estimators.model import QUIET, Model
 from lstd.statistics.blocks import Blocks, no_blocks
 from lstd.statistics.intervals import degrees_of_freedom
@@ -89,9 +89,7 @@ def total_weight(rows: Rows) -> float:
 
 def mean_product(rows: Rows, one: Features, two: Features) -> Array:
     """Compute the mean over the rows of products of two functions of them, (T, n) and (T, m), by weight."""
-    if rows.weights is not None:
-        two = sparse.diags_array(rows.weights) @ two if sparse.issparse(two) else rows.weights[:, np.newaxis] * two
-    return dense(one.T @ two) / total_weight(rows)
+    return dense(one.T @ times_weights(two, rows.weights)) / total_weight(rows)
 
 
 def check_enough(what: str, rows: Rows, n_groups: int, n_rows: int) -> None:

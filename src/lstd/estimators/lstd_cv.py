@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from operator import attrgetter
 from typing import Any, Self
 
 import numpy as np
@@ -13,9 +14,9 @@ from lstd.data.check_rows import PerRow
 from lstd.data.rows import warn_of_breaks
 from lstd.data.settings import GAMMA, VARIANT, Settings
 from lstd.estimators.base import Fitted, Predictor
-from lstd.estimators.check_results import Checks
-from lstd.estimators.choose_and_check import choose_settings
-from lstd.estimators.model import LSTDCV_OPTIONS, Model, Selection
+from lstd.estimators.choose_settings import choose_settings
+from lstd.estimators.lstd import LSTD
+from lstd.estimators.model import LSTDCV_OPTIONS, Model
 from lstd.estimators.validation import checked_rows
 from lstd.statistics.blocks import no_blocks
 
@@ -83,15 +84,15 @@ class LSTDCV(Predictor):
     array([1.1, 2.3, 2.6])
     """
 
-    lmbda_ = Fitted(lambda model: _selection(model).lmbda)
-    alpha_ = Fitted(lambda model: _selection(model).alpha)
-    best_score_ = Fitted(lambda model: _selection(model).score)
-    observed_share_ = Fitted(lambda model: _selection(model).observed_share)
-    cv_results_ = Fitted(lambda model: _selection(model).results)
-    n_folds_ = Fitted(lambda model: _selection(model).n_folds)
-    arbitrary_scores_ = Fitted(lambda model: _selection(model).arbitrary_scores)
-    bias_check_ = Fitted(lambda model: _checks(model).bias)
-    misfit_check_ = Fitted(lambda model: _checks(model).misfit)
+    lmbda_ = Fitted(attrgetter("selection.lmbda"))
+    alpha_ = Fitted(attrgetter("selection.alpha"))
+    best_score_ = Fitted(attrgetter("selection.score"))
+    observed_share_ = Fitted(attrgetter("selection.observed_share"))
+    cv_results_ = Fitted(attrgetter("selection.results"))
+    n_folds_ = Fitted(attrgetter("selection.n_folds"))
+    arbitrary_scores_ = Fitted(attrgetter("selection.arbitrary_scores"))
+    bias_check_ = Fitted(attrgetter("checks.bias"))
+    misfit_check_ = Fitted(attrgetter("checks.misfit"))
 
     def __init__(
         self,
@@ -149,14 +150,9 @@ class LSTDCV(Predictor):
         return self._adopt(Model(blocks, settings, selection=selection, options=options, checks=checks, warned=warned))
 
 
-def _selection(model: Model) -> Selection:
-    assert model.selection is not None
-    return model.selection
-
-
-def _checks(model: Model) -> Checks:
-    assert model.checks is not None
-    return model.checks
+def estimator_of(model: Model) -> LSTD | LSTDCV:
+    """Return an estimator with this fitted state: an LSTDCV if its settings were chosen, else an LSTD."""
+    return LSTD.of_model(model) if model.selection is None else LSTDCV.of_model(model)
 
 
 def _report_progress(text: str, done: float, total: float) -> None:

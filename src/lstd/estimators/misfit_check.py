@@ -37,7 +37,7 @@ from lstd.data.rows import Rows
 from lstd.errors import MisfitWarning, warn
 from lstd.estimators.bias_check import check_enough, mean_product, total_weight
 from lstd.estimators.check_results import SIGNIFICANT, MisfitCheck
-from lstd.estimators.cross_validation import folds_of, lambda_returns, without_each
+from lstd.estimators.folds import folds_of, lambda_returns, without_each
 from lstd.estimators.model import Model
 from lstd.statistics.blocks import Blocks, default_limit, no_blocks
 from lstd.statistics.merging import LSTDStatistics
@@ -167,7 +167,7 @@ def _boosted(rows: Rows, phi: Features, gram: Array, model: Model) -> Array:
     """Predict returns less predictions by a tree that is grown without the row's fold; shape (T, m)."""
     from sklearn.ensemble import HistGradientBoostingRegressor  # takes a second to import
 
-    folds = folds_of(rows, rows.full, _FOLDS)
+    folds = folds_of(rows, _FOLDS)
     sums = [LSTDStatistics.from_rows(fold, model.settings.lmbda) for fold in folds]
     fold = np.repeat(np.arange(len(folds)), [len(part) for part in folds])
     residuals = []

@@ -6,9 +6,8 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from lstd.estimators.loading import estimator_of
 from lstd.estimators.lstd import LSTD
-from lstd.estimators.lstd_cv import LSTDCV
+from lstd.estimators.lstd_cv import LSTDCV, estimator_of
 from lstd.estimators.model import Model
 from lstd.estimators.saving import unpack_model
 from lstd.io.archive import read

@@ -19,9 +19,9 @@ from lstd.data.rows import Rows
 from lstd.errors import InvalidInputError
 from lstd.estimators.base import Predictor
 from lstd.estimators.check_results import Checks
-from lstd.estimators.choose_and_check import checks_for_report
 from lstd.estimators.compare_with_returns import Comparison, compare
 from lstd.estimators.model import Model
+from lstd.estimators.run_checks import checks_for_report
 from lstd.metrics import Calibration, calibration
 from lstd.statistics.intervals import Interval
 

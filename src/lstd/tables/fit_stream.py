@@ -17,8 +17,7 @@ from lstd.distributed.fit_chunks import split
 from lstd.distributed.memory import LEAST_MEMORY, MEMORY, choice_entries
 from lstd.distributed.runners import Runner
 from lstd.errors import InvalidInputError
-from lstd.estimators.choose_and_check import Choice, choose
-from lstd.estimators.cross_validation import OnProgress
+from lstd.estimators.choose_settings import Choice, OnProgress, choose
 from lstd.estimators.model import Model, Origin, model_of
 from lstd.statistics.merging import LSTDStatistics
 from lstd.statistics.threads import available_cores, one_blas_thread

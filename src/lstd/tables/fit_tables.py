@@ -156,7 +156,7 @@ def fit_tables(
 
         tables = sorted_tables(tables, roles, memory, independent)
     # These need pyarrow, and scikit-learn, which takes two seconds to import.
-    from lstd.estimators.loading import estimator_of
+    from lstd.estimators.lstd_cv import estimator_of
     from lstd.tables.fit_stream import fit_leaf
     from lstd.tables.sum_tables import SumTables
 

@@ -21,7 +21,7 @@ from lstd.tables.roles import Roles
 from lstd.tables.row_reader import Chunk, RowReader
 
 if TYPE_CHECKING:
-    from lstd.estimators.cross_validation import OnProgress
+    from lstd.estimators.choose_settings import OnProgress
 
 Array = NDArray[np.float64]
 

@@ -40,7 +40,7 @@ from lstd.tables.row_reader import Chunk, RowReader
 from lstd.tables.table import Table
 
 if TYPE_CHECKING:
-    from lstd.estimators.cross_validation import OnProgress
+    from lstd.estimators.choose_settings import OnProgress
 
 Array = NDArray[np.float64]
 

@@ -1,4 +1,4 @@
-"""Choice of λ and α by cross-validation on returns, in three stages.
+"""Choose λ and α by cross-validation on returns, in three stages.
 
 Folds have consecutive groups or episodes, or consecutive rows if there are no groups and few episodes. Without fold k,
 the rows before it are a stream that is cut there, and the rows after it are another stream, so no trace crosses the
@@ -18,8 +18,8 @@ The constants were chosen on random Markov reward processes, and confirmed on ot
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import pairwise
 from typing import Any
@@ -30,11 +30,14 @@ from scipy import sparse
 
 from lstd.data.checks import check_grid, check_integer
 from lstd.data.feature_matrix import check_finite, dense
-from lstd.data.returns import completed_returns, unobserved_shares
+from lstd.data.returns import unobserved_shares
 from lstd.data.rows import Rows
-from lstd.data.settings import ALPHA, LMBDA, LMBDAS, VARIANT, alphas_for
-from lstd.errors import InvalidInputError, NothingToChooseWarning, warn
+from lstd.data.settings import ALPHA, LMBDA, LMBDAS, Settings, alphas_for
+from lstd.errors import InvalidInputError, NothingToChooseWarning, UnobservedWarning, warn
+from lstd.estimators.check_results import Checks
+from lstd.estimators.folds import are_whole, folds_of, lambda_returns, times_weights, without_each
 from lstd.estimators.model import Selection
+from lstd.estimators.run_checks import checks_of_choice
 from lstd.statistics.merging import LSTDStatistics
 from lstd.statistics.solve import check_range, solve, without_rounding
 from lstd.statistics.summing import check_weighted
@@ -42,28 +45,56 @@ from lstd.statistics.threads import one_blas_thread
 
 Array = NDArray[np.float64]
 OnProgress = Callable[[str, float, float], None]  # called with the name of the task, the work done and in all
+Choice = tuple[Settings, Selection, Checks]
 
 _START = (LMBDA, ALPHA)  # pair of the first reference, α in units of the mean squared length of a row
 STAGES = (0.9, 0.9, 1.0)  # λ* of the targets
 CAUTION_OF_EPISODES, CAUTION_OF_ROWS = 1.0, 0.25  # standard errors, in the last stage
-_FOLDS, _FEWEST_EPISODES = 10, 5
 _LARGEST_CONDITION = 1e10
 _MOST_JOBS = 1024  # threads
+_OPERATIONS_PER_BYTE = 100.0  # that take as long as reading a byte does
+
+
+def choose(rows: Rows, settings: Settings, on_progress: OnProgress | None = None) -> Choice:
+    """Choose the settings in `settings.choose` from the first rows of large data.
+
+    `on_progress` is given the work in bytes that could be read meanwhile. Raises as :func:`select` does.
+    """
+    if isinstance(settings.alpha, tuple):
+        settings = replace(settings, alpha=1.0, penalty=settings.alpha)
+    n = rows.n_features
+    work = (len(rows) * n**2 + 200.0 * n**3) / _OPERATIONS_PER_BYTE
+
+    def report(text: str, done: float, total: float) -> None:
+        if on_progress is not None:
+            on_progress(text, done * work, total * work)
+
+    return choose_settings(
+        rows, settings,
+        lmbdas=None if "lmbda" in settings.choose else [settings.lmbda],
+        alphas=None if "alpha" in settings.choose else [settings.alpha], on_progress=report,
+    )  # fmt: skip
+
+
+def choose_settings(rows: Rows, settings: Settings, **options: Any) -> Choice:
+    """Choose λ and α, then check the model of the first rows for bias and misfit; `options` are those of `select`."""
+    selection = select(rows, settings, **options)
+    settings = replace(settings, lmbda=selection.lmbda, alpha=selection.alpha)
+    if settings.gamma == 1.0 and selection.observed_share < 0.5:
+        warn(
+            f"Only {100 * selection.observed_share:.0f} % of the discounted weight of the held-out returns was "
+            "observed; predictions complete the rest. So the data can hardly tell which `lmbda` and `alpha` are best, "
+            "and predictions may be far off. Use a `gamma` below 1, or longer episodes.",
+            UnobservedWarning,
+        )
+    return settings, selection, checks_of_choice(rows, settings)
 
 
 def select(
-    rows: Rows,
-    *,
-    lmbdas: ArrayLike | None = None,
-    alphas: ArrayLike | None = None,
-    variant: str = VARIANT,
-    fit_intercept: bool = False,
-    penalty: tuple[float, ...] | None = None,
-    cv: int | None = None,
-    n_jobs: int | None = None,
-    on_progress: OnProgress | None = None,
-) -> Selection:
-    """Choose λ and α for rows from `check_rows`; with `fit_intercept`, the rows must have the column of ones.
+    rows: Rows, settings: Settings, *, lmbdas: ArrayLike | None = None, alphas: ArrayLike | None = None,
+    cv: int | None = None, n_jobs: int | None = None, on_progress: OnProgress | None = None,
+) -> Selection:  # fmt: skip
+    """Choose λ and α for rows from `check_rows`; with an intercept, the rows must have the column of ones.
 
     The other parameters are those of :class:`LSTDCV`. After each trace decay, `on_progress` is called.
 
@@ -76,18 +107,18 @@ def select(
     from joblib import Parallel, delayed  # takes 0.1 s to import, for the shell
 
     check_finite("X", rows.X)
-    full = rows.full
-    if full.sum() < 2:
+    n_full = int(rows.full.sum())
+    if n_full < 2:
         raise InvalidInputError(
             f"`X` must hold at least two full transitions to choose from; got n_samples={len(rows)} with "
-            f"{int(full.sum())}. Pass more rows, or set `lmbda` and `alpha` of LSTD yourself."
+            f"{n_full}. Pass more rows, or set `lmbda` and `alpha` of LSTD yourself."
         )
-    check_weighted(float(_row_weights(rows, full).sum()), int(full.sum()))
+    check_weighted(float(_row_weights(rows).sum()), n_full)
     if n_jobs is not None and check_integer("n_jobs", n_jobs, -_MOST_JOBS, _MOST_JOBS) == 0:
         raise InvalidInputError("`n_jobs` must be None or an integer other than 0; got 0.")
-    folds = folds_of(rows, full, cv)
-    grid = _Grid.of(rows, full, lmbdas, alphas, fit_intercept, penalty)
-    tasks = (delayed(_solved)(folds, lmbda, grid, variant) for lmbda in grid.lmbdas)
+    folds = folds_of(rows, cv)
+    grid = _Grid.of(rows, lmbdas, alphas, settings)
+    tasks = (delayed(_solved)(folds, lmbda, grid, settings.variant) for lmbda in grid.lmbdas)
     solved = []
     parallel = Parallel(n_jobs=n_jobs, prefer="threads", return_as="generator")
     with one_blas_thread():  # several threads would be slower: the systems are small
@@ -96,12 +127,12 @@ def select(
             if on_progress is not None:
                 on_progress("choosing lmbda and alpha", done, len(grid.lmbdas))
     weights, outside, condition = (np.stack(arrays) for arrays in zip(*solved, strict=True))
-    return _chosen(rows, full, [len(fold) for fold in folds], grid, weights, outside, condition)
+    return _chosen(rows, [len(fold) for fold in folds], grid, weights, outside, condition)
 
 
-def _row_weights(rows: Rows, full: NDArray[np.bool_]) -> Array:
+def _row_weights(rows: Rows) -> Array:
     """Return the weight of each row, (T,); zero for horizon rows."""
-    return full.astype(np.float64) if rows.weights is None else full * rows.weights
+    return rows.full.astype(np.float64) if rows.weights is None else rows.full * rows.weights
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,52 +145,29 @@ class _Grid:
 
     @classmethod
     @np.errstate(over="ignore")
-    def of(
-        cls, rows: Rows, full: NDArray[np.bool_], lmbdas: Any, alphas: Any, fit_intercept: bool,
-        penalty: tuple[float, ...] | None,
-    ) -> _Grid:  # fmt: skip
-        X, n = rows.X, rows.n_features
-        ridge = np.append(np.ones(n - fit_intercept) if penalty is None else penalty, [0.0] * fit_intercept)
-        if penalty is None:
+    def of(cls, rows: Rows, lmbdas: Any, alphas: Any, settings: Settings) -> _Grid:
+        X, n, full = rows.X, rows.n_features - settings.fit_intercept, rows.full
+        ones = [0.0] * settings.fit_intercept
+        ridge = np.append(np.ones(n) if settings.penalty is None else settings.penalty, ones)
+        if settings.penalty is None:
             lengths = X.multiply(X).sum(axis=1) if sparse.issparse(X) else np.einsum("ij,ij->i", X, X)
-            lengths = np.asarray(lengths).reshape(-1) - fit_intercept
+            lengths = np.asarray(lengths).reshape(-1) - len(ones)
         else:  # of features scaled so that the penalty of each is one
-            scale = np.divide(1.0, ridge, out=np.zeros(n), where=ridge > 0.0)
+            scale = np.divide(1.0, ridge, out=np.zeros(len(ridge)), where=ridge > 0.0)
             lengths = np.asarray((X.multiply(X) if sparse.issparse(X) else X * X) @ scale).reshape(-1)
         lengths = lengths if rows.weights is None else lengths * rows.weights
         unit = float(lengths[full].mean()) or 1.0
-        default = alphas_for(n - fit_intercept, int(full.sum()))
+        default = alphas_for(n, int(full.sum()))
         values = default * unit if alphas is None else check_grid("alphas", alphas, 0.0, np.inf)
         check_range(values, np.array(unit))
-        return cls(
-            LMBDAS if lmbdas is None else check_grid("lmbdas", lmbdas, 0.0, 1.0), values, unit, ridge, fit_intercept
-        )
+        lmbdas = LMBDAS if lmbdas is None else check_grid("lmbdas", lmbdas, 0.0, 1.0)
+        return cls(lmbdas, values, unit, ridge, settings.fit_intercept)
 
     @np.errstate(over="ignore")  # of units near the least float
     def start(self) -> tuple[int, int]:
         """Indices of the pair nearest to the first reference."""
         distance = np.abs(np.log(np.maximum(self.alphas, 1e-300) / (_START[1] * self.unit)))
         return int(np.argmin(np.abs(self.lmbdas - _START[0]))), int(np.argmin(distance))
-
-
-def folds_of(rows: Rows, full: NDArray[np.bool_], cv: Any) -> list[Rows]:
-    """Split into folds of consecutive groups or episodes, or of consecutive rows, which may cut an episode."""
-    starts = np.flatnonzero(rows.begins)
-    wanted = None if cv is None else check_integer("cv", cv, 2)
-    if rows.groups is not None and len(starts) < 2:
-        raise InvalidInputError("`groups` must have at least two groups to hold some out; got one.")
-    if _whole(rows):
-        count = min(len(starts), wanted or _FOLDS)
-        edges = starts[-(-np.arange(count) * len(starts) // count)]
-    else:
-        count = min(int(full.sum()), wanted or _FOLDS)
-        edges = np.arange(count) * len(rows) // count
-    return rows.split(edges.tolist())
-
-
-def _whole(rows: Rows) -> bool:
-    """Return whether folds have whole groups or episodes."""
-    return rows.groups is not None or int(rows.begins.sum()) >= _FEWEST_EPISODES
 
 
 def _solved(folds: list[Rows], lmbda: float, grid: _Grid, variant: str) -> tuple[Array, Array, Array]:
@@ -186,24 +194,7 @@ def _solved(folds: list[Rows], lmbda: float, grid: _Grid, variant: str) -> tuple
     return weights, outside, condition
 
 
-def without_each(sums: list[LSTDStatistics]) -> Iterator[LSTDStatistics]:
-    """Sum the data without each fold: the rows before it and the rows after it are two streams."""
-    after: list[LSTDStatistics | None] = [None]
-    for fold in reversed(sums[1:]):
-        after.append(fold if after[-1] is None else fold.then(after[-1]))
-    before: LSTDStatistics | None = None
-    for fold, rest in zip(sums, reversed(after), strict=True):
-        if before is None or rest is None:
-            yield before if rest is None else rest  # type: ignore[misc]  # there are two folds at least
-        else:
-            yield before + rest
-        before = fold if before is None else before.then(fold)
-
-
-def _chosen(
-    rows: Rows, full: NDArray[np.bool_], lengths: list[int], grid: _Grid, weights: Array, outside: Array,
-    condition: Array,
-) -> Selection:  # fmt: skip
+def _chosen(rows: Rows, lengths: list[int], grid: _Grid, weights: Array, outside: Array, condition: Array) -> Selection:
     """Choose a pair in three stages, from weights of all data and without each fold."""
     allowed = condition < _LARGEST_CONDITION
     if not allowed.any() and grid.intercept and rows.gamma == 1.0 and np.isinf(condition).all():
@@ -222,8 +213,8 @@ def _chosen(
         i, j = near[np.abs(near - pair).sum(axis=1).argmin()].tolist()
         pair = (i, j)
     with np.errstate(over="ignore", invalid="ignore"):  # `check_range` checks the results
-        errors = _HeldOut(rows, _row_weights(rows, full), lengths, outside)
-    caution = CAUTION_OF_EPISODES if _whole(rows) else CAUTION_OF_ROWS
+        errors = _HeldOut(rows, lengths, outside)
+    caution = CAUTION_OF_EPISODES if are_whole(rows) else CAUTION_OF_ROWS
     for stage, decay in enumerate(STAGES, 1):
         with np.errstate(over="ignore", invalid="ignore"):
             squared, variance = errors.of(lambda_returns(rows, decay, weights[pair]))
@@ -257,10 +248,10 @@ def _least(cost: Array, pair: tuple[int, int]) -> tuple[int, int]:
 class _HeldOut:
     """Weighted squared errors on the held-out rows of K folds, from sums over them; `outside` is (λ, K, α, n, m)."""
 
-    def __init__(self, rows: Rows, weights: Array, lengths: list[int], outside: Array) -> None:
-        edges = np.cumsum([0, *lengths])
+    def __init__(self, rows: Rows, lengths: list[int], outside: Array) -> None:
+        weights, edges = _row_weights(rows), np.cumsum([0, *lengths])
         self._folds = [np.flatnonzero(weights[a:b]) + a for a, b in pairwise(edges.tolist())]
-        self._X, self._outside, self._weights = rows.X, outside, None if rows.weights is None else weights
+        self._X, self._outside, self._weights = rows.X, outside, rows.weights
         self.counts = np.array([weights[fold].sum() for fold in self._folds])
         self._quadratic = np.stack([self._squares(k, fold) for k, fold in enumerate(self._folds)])  # (K, λ, α, m)
 
@@ -273,11 +264,7 @@ class _HeldOut:
         )
 
     def _weighted(self, columns: Any, fold: NDArray[np.intp]) -> Any:
-        """Multiply rows of a fold, dense or sparse, by their weights."""
-        if self._weights is None:
-            return columns
-        weights = self._weights[fold]
-        return sparse.diags_array(weights) @ columns if sparse.issparse(columns) else weights[:, np.newaxis] * columns
+        return times_weights(columns, None if self._weights is None else self._weights[fold])
 
     def of(self, targets: Array) -> tuple[Array, Array]:
         """Compute Σ (target − prediction)² on each fold, (K, λ, α, m), and the variance of the targets, (m,)."""
@@ -288,17 +275,9 @@ class _HeldOut:
             crossed = np.einsum("lanm,nm->lam", self._outside[:, k], along)
             squared[k] = self._quadratic[k] - 2.0 * crossed + np.sum(targets[fold] * weighted, axis=0)
         held = np.concatenate(self._folds)
-        if self._weights is None:
-            return np.maximum(squared, 0.0), targets[held].var(axis=0)
-        mean = np.average(targets[held], axis=0, weights=self._weights[held])
-        variance = np.average((targets[held] - mean) ** 2, axis=0, weights=self._weights[held])
-        return np.maximum(squared, 0.0), variance
-
-
-def lambda_returns(rows: Rows, lmbda: float, weights: Array) -> Array:
-    """Compute λ-returns (T, m), bootstrapped by weights (n, m)."""
-    ahead = None if rows.X_next is None else np.asarray(rows.X_next @ weights)
-    return completed_returns(rows, np.asarray(rows.X @ weights), ahead, lmbda)
+        weights = None if self._weights is None else self._weights[held]
+        mean = np.average(targets[held], axis=0, weights=weights)
+        return np.maximum(squared, 0.0), np.average((targets[held] - mean) ** 2, axis=0, weights=weights)
 
 
 @np.errstate(over="ignore")  # a spread of scores beyond float64 counts as infinite
