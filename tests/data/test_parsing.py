@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import math
+import re
 from decimal import Decimal
 
 import numpy as np
@@ -73,6 +75,66 @@ def test_numbers_and_flags_of_other_types(values):
     assert (fault is None) == (None not in values)
 
 
+@pytest.mark.parametrize(
+    ("value", "remedy"),
+    [
+        ("True", "write 1 for true and 0 for false"), ("1,5", "write a point before decimals"),
+        (dt.date(2024, 1, 31), "convert it to numbers, such as days"), ("red", "encode the column in numbers"),
+    ],
+)  # fmt: skip
+def test_the_remedy_fits_the_value(value, remedy):
+    assert remedy in parsing.numbers(objects([value]), "x")[1].text
+
+
+ZONE = dt.timezone(dt.timedelta(hours=2))
+TIMES = {  # three increasing times: as objects of Python, and in microseconds since 1970 where they are dates
+    "integers": ([2**60, 2**60 + 1, 2**60 + 2], None),
+    "floats": ([0.5, 1.0, 2.5], None),
+    "text of numbers": (["9", " 10", "11.5"], None),
+    "dates": ([dt.date(1970, 1, day) for day in (1, 2, 4)], 86400 * 10**6 * np.array([0, 1, 3])),
+    "text of dates": (["1970-01-01", "1970-01-01 00:00:01", "1970-01-02T00:00:00"], 10**6 * np.array([0, 1, 86400])),
+    "times": ([dt.datetime(1970, 1, 1, 0, 0, 0, i) for i in range(3)], np.arange(3)),
+    "times of a zone": ([dt.datetime(1970, 1, 1, 2, 0, i, tzinfo=ZONE) for i in range(3)], 10**6 * np.arange(3)),
+    "text with zones": (
+        ["1970-01-01T00:00Z", "1970-01-01T02:30+02:00", "1970-01-01T01:00Z"],
+        18 * 10**8 * np.arange(3),
+    ),
+    "times of day": ([dt.time(hour) for hour in (1, 2, 4)], 3600 * 10**6 * np.array([1, 2, 4])),
+    "durations": ([dt.timedelta(microseconds=i) for i in range(3)], np.arange(3)),
+}
+
+
+@pytest.mark.parametrize("kind", TIMES)
+def test_times(kind):
+    values, expected = TIMES[kind]
+    for parsed, fault in (
+        parsing.times(np.array(values) if kind == "integers" else objects(values), "t"),
+        arrow.times(pa.array(values), "t"),
+    ):
+        assert fault is None
+        assert (np.diff(parsed) > 0).all()
+        if expected is not None:
+            assert_array_equal(parsed, expected)
+
+
+@pytest.mark.parametrize(
+    ("values", "row", "text"),
+    [
+        (["10:00", "11:00"], 0, "'10:00', which is neither a number nor a date such as 2024-01-31"),
+        (["2024-01-01", "01/02/2024"], 1, "'01/02/2024', which is neither"),
+        (["2024-01-01", None], 1, "has no value .*; drop or impute"),
+        ([dt.datetime(2024, 1, 1), None], 1, "has no value .*; drop or impute"),
+        (["2024-01-01 05:00", "2024-01-01T05:00Z"], 1, "all times or none must have a time zone"),
+        ([1.0, math.inf], 1, "is infinite; drop"), ([1, None], 1, "has no value .*; drop"),
+        (["1", ""], 1, "has no value"),
+    ],
+)  # fmt: skip
+def test_times_that_cannot_be_ordered(values, row, text):
+    for _, fault in (parsing.times(objects(values), "t"), arrow.times(pa.array(values), "t")):
+        assert fault.row == row
+        assert re.search(text, fault.text)
+
+
 def test_an_integer_beyond_float64_is_infinite():
     assert parsing.numbers(objects([10**400]), "x")[0][0] == math.inf
 
@@ -82,11 +144,12 @@ def test_the_first_bad_value_of_several_rules():
     assert parsing.check_finite(values, "x", fault) == parsing.Fault(
         1, "x", "has no value (it is empty or NaN); drop or impute such rows first."
     )
-    assert parsing.check_not_infinite(values, "x", fault) == parsing.Fault(2, "x", "has 'two', which is not a number.")
+    text = "has 'two', which is not a number; correct it, or encode the column in numbers."
+    assert parsing.check_not_infinite(values, "x", fault) == parsing.Fault(2, "x", text)
 
 
 def test_long_values_are_cut_in_messages():
-    assert parsing.numbers(objects(["9" * 50 + "x"]), "x")[1].text == f"has '{'9' * 40}…', which is not a number."
+    assert parsing.numbers(objects(["9" * 50 + "x"]), "x")[1].text.startswith(f"has '{'9' * 40}…', which is not")
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Sequence
-from datetime import date, datetime
+from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from numbers import Real
 from typing import Any, NamedTuple
@@ -55,6 +55,9 @@ _TRUTHS = dict.fromkeys(("1", "1.0", "true", "t", "yes", "y"), True)
 _TRUTHS |= dict.fromkeys(("0", "0.0", "false", "f", "no", "n"), False)
 # Types of ids; subclasses come first: bool before int, datetime before date.
 _ID_DTYPES: dict[type, str | None] = {str: "U", bool: "?", int: None, datetime: "M8[us]", date: "M8[D]"}
+_AS_DAYS = "convert it to numbers, such as days since a fixed date."
+DROP = "; drop or impute such rows first."
+_EPOCH = datetime(1970, 1, 1)
 _SHOWN = 40  # characters of a bad value in a message
 _EXACT = 2**53  # whole floats below are integers exactly
 
@@ -114,9 +117,26 @@ def numbers(values: NDArray[Any], column: str) -> tuple[Array, Fault | None]:
     for row, value in enumerate(values.tolist()):
         number = _number(value)
         if number is None:
-            return parsed, Fault(row, column, f"{_describe(value)}, which is not a number.")
+            return parsed, Fault(row, column, f"{_describe(value)}, which is not a number; {_remedy(value)}")
         parsed[row] = number
     return parsed, None
+
+
+def _remedy(value: Any) -> str:
+    """Say what to do with a value that is not a number."""
+    if isinstance(value, date):
+        return _AS_DAYS
+    if isinstance(value, str) and value.strip().lower() in _TRUTHS:
+        return "write 1 for true and 0 for false."
+    if isinstance(value, str) and "," in value:
+        return "write a point before decimals, and no other separators."
+    return "correct it, or encode the column in numbers."
+
+
+def not_numeric(column: str, kind: Any, *, temporal: bool) -> Fault:
+    """Return the fault of a column whose type `kind` holds no numbers."""
+    remedy = _AS_DAYS if temporal else "encode it in numbers."
+    return Fault(0, column, f"is not numeric; the column is of type {kind}: {remedy}")
 
 
 def _number(value: Any) -> float | None:
@@ -139,6 +159,12 @@ def _number(value: Any) -> float | None:
         return math.inf
 
 
+def no_value(missing: Flags, column: str) -> Fault | None:
+    """Return the fault of the first row without a value."""
+    row = first_true(missing)
+    return None if row is None else Fault(row, column, NO_VALUE + DROP)
+
+
 def check_finite(values: Array, column: str, fault: Fault | None) -> Fault | None:
     """Find the first value that is missing, infinite, or not a number according to `fault`."""
     row = int(np.argmin(np.isfinite(values))) if len(values) else 0
@@ -147,7 +173,7 @@ def check_finite(values: Array, column: str, fault: Fault | None) -> Fault | Non
     if fault is not None and fault.row <= row:
         return fault
     text = NO_VALUE if np.isnan(values[row]) else "is infinite"
-    return Fault(row, column, f"{text}; drop or impute such rows first.")
+    return Fault(row, column, text + DROP)
 
 
 def check_not_outside(values: Array, column: str, fault: Fault | None, high: float) -> Fault | None:
@@ -164,7 +190,67 @@ def check_not_infinite(values: Array, column: str, fault: Fault | None) -> Fault
     row = first_true(np.isinf(values))
     if fault is not None and (row is None or fault.row <= row):
         return fault
-    return None if row is None else Fault(row, column, "is infinite; drop or impute such rows first.")
+    return None if row is None else Fault(row, column, "is infinite" + DROP)
+
+
+# ------------------------------------------------------------ times
+
+
+def times(values: NDArray[Any], column: str) -> tuple[NDArray[Any], Fault | None]:
+    """Parse times, none of which may be missing.
+
+    Parameters
+    ----------
+    values : ndarray of shape (T,)
+        Numbers, or times of NumPy; or Python objects: all numbers or all dates, as they are or as text in ISO format.
+    column : str
+        Name of the column.
+
+    Returns
+    -------
+    parsed : ndarray of shape (T,)
+        Integers or floats; of dates that are objects or text, microseconds since 1970 in UTC.
+    fault : Fault or None
+    """
+    if values.dtype.kind in "mM":
+        return values.view(np.int64), no_value(np.isnat(values), column)
+    if values.dtype.kind in "biu":
+        return values.astype(values.dtype if values.dtype.kind == "u" else np.int64), None
+    parsed, fault = numbers(values, column)
+    if fault is None or _number(values[0]) is not None:
+        return parsed, check_finite(parsed, column, fault)
+    found = [_microseconds(value) for value in values.tolist()]
+    for row, moment in enumerate(found):
+        if moment is None:
+            rule = ", which is neither a number nor a date such as 2024-01-31 12:00; correct it."
+            text = _describe(values[row])
+            return parsed, Fault(row, column, text + (DROP if text == NO_VALUE else rule))
+        if found[0] is not None and moment[1] != found[0][1]:
+            return parsed, Fault(row, column, f"{_describe(values[row])}; all times or none must have a time zone.")
+    return np.array([moment[0] for moment in found if moment is not None], dtype=np.int64), None
+
+
+def _microseconds(value: Any) -> tuple[int, bool] | None:
+    """Convert a date, or ISO text of one, to microseconds since 1970, and whether it has a time zone; else None.
+
+    Durations and times of day count from zero.
+    """
+    if isinstance(value, timedelta):
+        value = _EPOCH + value
+    if isinstance(value, str):
+        try:
+            value = datetime.fromisoformat(value.strip())
+        except ValueError:
+            return None
+    if isinstance(value, time):
+        value = datetime.combine(_EPOCH, value)
+    elif isinstance(value, date) and not isinstance(value, datetime):
+        value = datetime.combine(value, time.min)
+    if not isinstance(value, datetime) or value != value:  # NaT of pandas is a datetime
+        return None
+    offset = value.utcoffset()
+    since = value.replace(tzinfo=None) - _EPOCH - (offset or timedelta(0))
+    return since // timedelta(microseconds=1), offset is not None
 
 
 # ------------------------------------------------------------ flags
@@ -200,8 +286,13 @@ def flags(values: NDArray[Any], column: str, codes: NDArray[Any] | None = None) 
     if row is None:
         return parsed, None
     parsed[row:] = False
-    found = _describe(values[row if codes is None else codes[row]])
-    return parsed, Fault(row, column, f"{found}, which is neither 0 nor 1, true nor false, yes nor no; recode it.")
+    text = _describe(values[row if codes is None else codes[row]])
+    rule = (
+        "; fill in 0 or 1."
+        if text == NO_VALUE
+        else ", which is neither 0 nor 1, true nor false, yes nor no; recode it."
+    )
+    return parsed, Fault(row, column, text + rule)
 
 
 def _truth(value: Any) -> bool | None:

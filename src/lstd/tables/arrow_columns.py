@@ -20,6 +20,7 @@ from lstd.data.parsing import Array, Fault, Flags, Ids
 
 _HAS_TENSORS = int(pa.__version__.partition(".")[0]) >= 17  # in the order of rows
 _DTYPES = {"double": "float64", "float": "float32", "halffloat": "float16"}  # the others have the same names
+_UNITS = {"is_time": pa.time64("us"), "is_duration": pa.duration("us")}  # of other times, timestamps
 _CONVERT = "convert it to text or integers first."
 _NO_IDS = f"which cannot be ids; {_CONVERT}"
 
@@ -35,7 +36,8 @@ def numbers(array: pa.Array, column: str) -> tuple[Array, Fault | None]:
             return _parsed(array, column)
     if not _is_numeric(kind):
         values = np.full(len(array), np.nan)
-        return values, Fault(0, column, f"is not numeric; the column is of type {kind}.") if len(array) else None
+        fault = rules.not_numeric(column, kind, temporal=pa.types.is_temporal(kind))
+        return values, fault if len(array) else None
     return _as_floats(array), None
 
 
@@ -65,16 +67,24 @@ def flags(array: pa.Array, column: str) -> tuple[Flags, Fault | None]:
 
 
 def times(array: pa.Array, column: str) -> tuple[NDArray[Any], Fault | None]:
-    """Parse times: numbers, or dates as microseconds."""
-    array = _plain(array)
-    if pa.types.is_string(array.type):
-        values, fault = numbers(array, column)
-        if fault is not None or np.isnan(values).any():
-            with contextlib.suppress(pa.ArrowException):
-                array = array.cast(pa.timestamp("us"))
-    if pa.types.is_temporal(array.type) and not array.null_count:
-        return to_numpy(array.cast(pa.timestamp("us"), safe=False).cast(pa.int64())), None
+    """Parse times; dates are microseconds since 1970. See `lstd.data.parsing.times`."""
+    array, types = _plain(array), pa.types
+    if types.is_string(array.type):
+        for kind in (pa.int64(), pa.timestamp("us"), pa.timestamp("us", "UTC")):
+            with contextlib.suppress(pa.ArrowInvalid):
+                array = array.cast(kind)
+                break
+    if types.is_temporal(array.type):
+        unit = next((one for test, one in _UNITS.items() if getattr(types, test)(array.type)), pa.timestamp("us"))
+        array = array.cast(unit, safe=False).cast(pa.int64())
+    if types.is_signed_integer(array.type):
+        row = rules.first_true(to_numpy(pc.is_null(array)))
+        return to_numpy(array.cast(pa.int64())), None if row is None else Fault(
+            row, column, rules.NO_VALUE + rules.DROP
+        )
     values, fault = numbers(array, column)
+    if fault is not None and types.is_string(array.type):
+        return rules.times(_objects(array), column)
     return values, rules.check_finite(values, column, fault)
 
 
@@ -177,10 +187,13 @@ def _plain(array: pa.Array) -> pa.Array:
         array = array.dictionary_decode()
     if isinstance(array, pa.ExtensionArray):
         array = array.storage
-    kind = array.type
-    if pa.types.is_large_string(kind) or str(kind) == "string_view":
-        array = array.cast(pa.string())
-    return array
+    return array.cast(pa.string()) if pa.types.is_large_string(array.type) else without_views(array)
+
+
+def without_views(array: pa.Array) -> pa.Array:
+    """Text and bytes as Arrow has kernels for them: those of Polars are views, which it can neither take nor trim."""
+    plain = {"string_view": pa.string(), "binary_view": pa.binary()}.get(str(array.type))
+    return array if plain is None else array.cast(plain)
 
 
 def _is_numeric(kind: Any) -> bool:

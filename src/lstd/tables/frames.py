@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from lstd.errors import InvalidInputError
+from lstd.tables import arrow_columns as convert
 from lstd.tables.table import Table
 
 
@@ -45,7 +46,9 @@ class FrameTable(Table):
     def batches(self, columns: Sequence[str], most_rows: int = 2**15) -> Iterator[pa.RecordBatch]:
         """Yield batches of these columns, converted one by one."""
         if not _is_pandas(self._frame):
-            yield from self._frame.select(list(columns)).to_batches(max_chunksize=most_rows)
+            for batch in self._frame.select(list(columns)).to_batches(max_chunksize=most_rows):
+                arrays = [convert.without_views(array) for array in batch.columns]
+                yield pa.RecordBatch.from_arrays(arrays, list(columns))
             return
         places = [self.names.index(name) for name in columns]
         for first in range(0, len(self._frame), most_rows):
@@ -57,7 +60,10 @@ class FrameTable(Table):
         try:
             return make()
         except Exception as error:  # pandas and Arrow raise errors of many types for columns of objects
-            raise InvalidInputError(f"{self.file} could not be read as a table: {error!r:.300}.") from error
+            raise InvalidInputError(
+                f"{self.file} could not be read as a table: {error!r:.300}. Give all values of a column one type, such "
+                "as text."
+            ) from error
 
 
 def _is_pandas(frame: Any) -> bool:

@@ -116,13 +116,13 @@ def _read_ids(table: Table, sort: bool) -> NDArray[Any] | None:
     """Read and check the ids of episodes, None without them, and sort the table."""
     ids = table.ids() if "episode" in table.roles else None
     if sort:
-        ranks = table.ranks()
+        times = table.times()
         if ids is None:
-            table.sort(np.argsort(ranks, kind="stable"))
+            table.sort(np.argsort(times, kind="stable"))
         else:
             _, first, number = np.unique(ids, return_index=True, return_inverse=True)
             appearance = np.argsort(np.argsort(first))[number.reshape(-1)]
-            order = np.lexsort((ranks, appearance))
+            order = np.lexsort((times, appearance))
             table.sort(order)
             ids = ids[order]
     if ids is not None and (row := first_repeat(ids)) is not None:
@@ -145,10 +145,10 @@ def _read_ends(table: Table, ids: NDArray[Any] | None) -> tuple[Flags, Flags]:
     last = terminated.copy() if ids is None else last_rows(ids)
     last[-1] = True
     if "time" in table.roles:  # first: in rows out of order, ends are out of place too
-        ranks = table.ranks()
-        row = first_true(np.append(False, ~last[:-1] & (ranks[1:] <= ranks[:-1])))
+        times = table.times()
+        row = first_true(np.append(False, ~last[:-1] & (times[1:] <= times[:-1])))
         if row is not None:
-            raise table.error("time", row, SAME_TIME if ranks[row] == ranks[row - 1] else EARLIER)
+            raise table.error("time", row, SAME_TIME if times[row] == times[row - 1] else EARLIER)
     early = first_true(terminated & ~last)
     if early is not None:
         raise table.error("terminated", early, LATE_ROW)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping, Sequence
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -100,14 +99,15 @@ class Table:
         """Return a column as float64, or as Python objects with None for missing ones."""
         series = self._data[column]
         kind = series.dtype
-        if kind.is_numeric() or kind == self._nw.Boolean:
+        if kind.is_float() or kind == self._nw.Boolean:
             return np.array(series.cast(self._nw.Float64).to_numpy(), dtype=np.float64)
         missing = _is_null(series)
         if missing.all():
             return np.full(len(self), np.nan)
-        if kind not in (self._nw.Object, self._nw.String, self._nw.Categorical, self._nw.Enum):
-            remedy = " Convert it to numbers, such as days since a fixed date." if kind.is_temporal() else ""
-            raise self._error(role, Fault(0, column, f"is not numeric; the column is of type {kind}.{remedy}"))
+        if not (kind.is_numeric() or kind in (self._nw.Object, self._nw.String, self._nw.Categorical, self._nw.Enum)):
+            raise self._error(role, rules.not_numeric(column, kind, temporal=kind.is_temporal()))
+        if kind.is_numeric() and not missing.any():
+            return np.array(series.to_numpy(), dtype=np.float64)
         values = np.empty(len(self), dtype=object)
         values[:] = series.to_list()
         values[missing] = None
@@ -158,27 +158,15 @@ class Table:
             raise self.error(role, row, f"{rules.NO_VALUE}; it may be missing only on a horizon row. Fill it in.")
         return np.where(missing, 0.0, values).astype(np.int64) if is_whole else values
 
-    def ranks(self) -> NDArray[Any]:
-        """Rank the times, numbers or dates, from 0; equal times have equal ranks, shape (T,)."""
-        return np.asarray(self._sorted(self._ranks))
-
-    @cached_property
-    def _ranks(self) -> NDArray[Any]:
+    def times(self) -> NDArray[Any]:
+        """Parse the column of times, numbers or dates, as numbers in their order, shape (T,)."""
         if "start" in self.roles:  # lengths of intervals need numbers
-            return np.unique(self.numbers("time"), return_inverse=True)[1].reshape(-1)
+            return self.numbers("time")
         column = self.roles["time"][0]
-        series = self._data[column]
-        kind = series.dtype
-        if not (kind.is_numeric() or kind.is_temporal()):
-            rule = f"must hold numbers or dates; the column is of type {kind}. Convert it, for example to a datetime."
-            raise self._error("time", Fault(0, column, rule))
-        missing = _is_null(series)
-        if kind.is_float():
-            missing |= np.isnan(np.asarray(series.to_numpy(), dtype=np.float64))
-        row = first_true(missing)
-        if row is not None:
-            raise self._error("time", Fault(row, column, f"{rules.NO_VALUE}; drop or impute such rows first."))
-        return np.unique(np.asarray(series.to_numpy()), return_inverse=True)[1].reshape(-1)
+        values, fault = rules.times(np.asarray(self._data[column].to_numpy()), column)
+        if fault is not None:
+            raise self._error("time", fault)
+        return np.asarray(self._sorted(values))
 
 
 def _is_null(series: Any) -> Flags:

@@ -181,7 +181,8 @@ class Trajectories:
             after the last step needs a row. A row that is both terminated and truncated counts as terminated, as in
             Gymnasium. Requires `episode`.
         time : str, optional
-            Column of numbers or dates that increase within each episode.
+            Column of numbers, dates or durations that increase within each episode; text in ISO format is read as
+            dates.
         sort : bool, default False
             Whether to sort the rows by episode, in order of first appearance, and by `time`.
         discount, importance_ratio, trace_coefficient, weight : str, optional
