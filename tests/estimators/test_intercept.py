@@ -91,6 +91,23 @@ def test_states_seen_in_horizon_rows_only_have_the_predictions_and_flags_of_the_
     assert models[0].intercept_ == 0.0
 
 
+@pytest.mark.parametrize("lmbda", [0.0, 0.9])
+def test_states_from_which_no_end_is_reached_do_not_change_the_others(lmbda):
+    X, y, columns = walk(120)  # all episodes terminate
+    loop = np.tile(np.eye(6)[[4, 5, 4, 5]], (6, 1))
+    X = np.vstack([np.insert(X, [4, 4], 0.0, axis=1), loop])
+    y = np.append(y, np.tile([1.0, 2.0, 1.0, np.nan], 6))
+    episode, ends = np.append(columns["episode"], 10 + np.arange(24) // 4), np.append(columns["terminated"], [0] * 24)
+    models = [LSTD(1.0, lmbda, alpha=0.0, fit_intercept=fitted) for fitted in (True, False)]
+    with pytest.warns(IllConditionedWarning, match="grow without bound"):
+        one, two = (model.fit(X, y, episode=episode, terminated=ends).predict_interval(np.eye(6)) for model in models)
+    alone = LSTD(1.0, lmbda, alpha=0.0, fit_intercept=False).fit(X[:120, :4], y[:120], **columns)
+    for found in (one, two):
+        assert_close(found.prediction[:4], alone.predict(STATES), "solve")
+        assert found.standard_error[4:].min() > 1e6  # any value is possible there
+    np.testing.assert_allclose(one.standard_error[:4], two.standard_error[:4], rtol=1e-6)
+
+
 def test_an_intercept_that_horizon_rows_need_stays():
     """Rows of zeros have no value but the intercept; two one-hot groups have more than one way to do without it."""
     X, y, columns = horizon_states()

@@ -23,7 +23,8 @@ intercept wᵀDθ / wᵀDw, and the condition number is that of the system witho
 A state that occurs in horizon rows only has the equation 0 = 0. Its prediction in that limit would be the intercept,
 which the penalties alone determine. So the column of ones is left out: the weights are (θ, 0), θ the limit without it.
 That is so if (w, −1) is in both null spaces, and the system without the ones and the equations 0 = 0 is
-well-conditioned.
+well-conditioned. It is so too if weights grow without bound: the intercept would spread the growth over all states,
+those with well-determined values included.
 """
 
 from __future__ import annotations
@@ -61,6 +62,7 @@ class Solution:
     condition_number: float  # estimate in the 1-norm of the equilibrated A + αI; infinite when singular
     singular: bool
     unbounded: bool = False  # the system is singular, and the weights grow without bound as the ridge term vanishes
+    left_out: bool = False  # the system is singular, and solved without the column of ones, which repeats the others
 
 
 @np.errstate(over="ignore", invalid="ignore")  # `check_range` reports overflow
@@ -115,13 +117,15 @@ def solve(A: Array, b: Array, alpha: float | Array, *, penalty: Array | None = N
         condition = np.inf if singular else limit.condition_number
     elif singular:
         weights, unbounded = _limit(M, b, np.ones(len(M)) if penalty is None else penalty)
+        if unbounded and penalty is not None and (left_out := _ones_repeat(M, b, penalty)):
+            weights = np.append(_limit(M[:-1, :-1], b[:-1], penalty[:-1])[0], np.zeros((1, b.shape[1])), axis=0)
     else:
         weights = np.ldexp(lapack.dgetrs(factors, pivots, right)[0], columns[:, np.newaxis])
     check_range(weights)
     if warn and condition > _WARN_FROM:
         n_unseen = int(np.sum(~M.any(axis=1) & ~b.any(axis=1)))
         give_warning(_message(condition, singular, unbounded, n_unseen, left_out), IllConditionedWarning)
-    return Solution(weights, float(condition), singular, unbounded)
+    return Solution(weights, float(condition), singular, unbounded, left_out)
 
 
 def without_rounding(A: Array, total_weight: float) -> Array:
@@ -154,10 +158,18 @@ def _without_ones(M: Array, b: Array, penalty: Array) -> Solution | None:
 
 def ones_left_out(A: Array, b: Array) -> bool:
     """Return whether `solve` leaves out the last column, the only one without a penalty, at a vanishing ridge term."""
-    if A.any(axis=1).all():
+    penalty = np.asarray(np.arange(len(A)) < len(A) - 1, dtype=np.float64)
+    return solve(A, b, 0.0, penalty=penalty, warn=False).left_out
+
+
+def _ones_repeat(M: Array, b: Array, penalty: Array) -> bool:
+    """Return whether the last column, without a penalty, repeats the others: see `_others`; M may be singular."""
+    if len(M) < 2 or penalty[-1] != 0.0 or not penalty[:-1].any():
         return False
-    kept = _others(A, b, np.asarray(np.arange(len(A)) < len(A) - 1, dtype=np.float64))
-    return kept is not None and len(kept) < len(A) - 1
+    terms = np.vstack([M[:, :-1], M[:-1].T, b[:-1].T])  # times w, if it exists, they are:
+    wanted = np.concatenate([M[:, -1], M[-1], b[-1]])
+    w = np.linalg.lstsq(terms, wanted)[0]
+    return _equal(terms @ w, wanted, abs(terms) @ abs(w) + abs(wanted))
 
 
 def _others(M: Array, b: Array, penalty: Array) -> NDArray[np.intp] | None:
