@@ -6,7 +6,7 @@ from scipy import special
 
 import naive
 from logged_actions import PROCESS, logged
-from lstd import LSTD
+from lstd import LSTD, load
 from lstd.errors import InvalidInputError
 from lstd.ope import LSTDQ, compare_policies, policy_value
 from tolerances import assert_close
@@ -76,10 +76,30 @@ def test_weights_of_all_models_are_the_same():
         LSTD(0.9).fit(data["X"], data["y"], weight=w, episode=data["episode"], terminated=data["terminated"])
         for w in (np.ones(n), np.linspace(1.0, 2.0, n))
     )
-    with pytest.raises(InvalidInputError, match="the weights of 'a' and 'b' differ"):
+    with pytest.raises(InvalidInputError, match="rewards and weights; those of 'a' and 'b' differ"):
         compare_policies({"a": plain, "b": weighted}, data["X"][:3])
     compare_policies([plain, plain], data["X"][:3])
     compare_policies([changed(), changed(weight=np.ones(n))])
+
+
+def test_rewards_of_models_of_states_and_of_loaded_models_are_the_same(tmp_path):
+    data = logged(30)
+    X, y, rows = data["X"], data["y"], {"episode": data["episode"], "terminated": data["terminated"]}
+    swapped = y.copy()
+    swapped[:2] = y[1::-1]
+    assert swapped[0] != y[0]  # the same rewards in another order
+    one, other = (LSTD(0.9).fit(X, rewards, **rows) for rewards in (y, swapped))
+    with pytest.raises(InvalidInputError, match="rewards and weights; those of 0 and 1 differ"):
+        compare_policies([one, other], X[:3])
+    in_chunks = LSTD(0.9).partial_fit(X[:7], y[:7], **{name: values[:7] for name, values in rows.items()})
+    in_chunks.partial_fit(X[7:], y[7:], **{name: values[7:] for name, values in rows.items()})
+    one.save(tmp_path / "one")
+    compare_policies([load(tmp_path / "one"), in_chunks], X[:3])
+    changed().save(tmp_path / "actions")
+    loaded = load(tmp_path / "actions")
+    compare_policies([loaded, changed()])
+    with pytest.raises(InvalidInputError, match="rewards and weights; those of 0 and 1 differ"):
+        compare_policies([loaded, changed(y=swapped)])
 
 
 def test_the_ranking_names_what_the_data_cannot_tell_apart():
@@ -104,8 +124,14 @@ def test_the_ranking_names_what_the_data_cannot_tell_apart():
     [
         (lambda one: {"models": [one]}, "`models` must be at least two; got 1"),
         (lambda one: {"models": [one, LSTDQ(0.9).fit(**logged(31))]}, "same rows in the same order"),
-        (lambda one: {"models": [one, changed(y=logged(30)["y"] + 1.0)]}, "same .*; the rewards of 0 and 1 differ"),
-        (lambda one: {"models": [one, changed(weight=np.arange(1.0, WIDE))]}, "the weights of 0 and 1 differ"),
+        (
+            lambda one: {"models": [one, changed(y=logged(30)["y"] + 1.0)]},
+            "rewards and weights; those of 0 and 1 differ",
+        ),
+        (
+            lambda one: {"models": [one, changed(weight=np.arange(1.0, WIDE))]},
+            "rewards and weights; those of 0 and 1 differ",
+        ),
         (lambda one: {"models": one}, "`models` must be a dict or a list of fitted models; got LSTDQ"),
         (lambda one: {"models": [one, one], "target_policies": [None]}, "one for each of the 2 models"),
         (lambda one: {"models": [one, one], "target_policies": {0: None, "b": None}}, r"same names, \[0, 1\]; got"),

@@ -647,3 +647,26 @@ def test_the_number_of_threads_does_not_change_a_bit():
                 found.append(LSTDStatistics.from_arrays(X, y, gamma=0.9, lmbda=0.8))
     for name in ("A", "B", "b", "incoming_trace"):
         np.testing.assert_array_equal(getattr(found[0], name), getattr(found[1], name))
+
+
+@pytest.mark.parametrize("m", [1, 2])
+def test_the_mark_of_rewards_is_its_definition(m):
+    """Those of horizon rows do not count; whether the sums are in one piece or in several does not either."""
+    random = np.random.default_rng(m)
+    y, weight, episode = random.normal(size=(40, m)).round(1), random.integers(1, 3, 40) / 2, np.arange(40) // 8
+    y[7::8] = np.nan
+    data = {
+        "X": random.normal(size=(40, 2)),
+        "y": y,
+        "weight": weight,
+        "episode": episode,
+        "terminated": np.zeros(40, bool),
+    }
+    full = np.arange(40) % 8 != 7
+    expected = naive.reward_mark(y[full], weight[full])
+    parts = [
+        LSTDStatistics.from_arrays(**{name: values[i:j] for name, values in data.items()}, gamma=0.9, lmbda=0.5)
+        for i, j in ((0, 3), (3, 20), (20, 40))
+    ]
+    assert parts[0].then(parts[1]).then(parts[2]).reward_mark == expected
+    assert parts[0].then(parts[1].then(parts[2])).reward_mark == expected

@@ -120,7 +120,7 @@ def difference(
     two = _predicted(b, "X" if X_b is None else "X_b", X if X_b is None else X_b, weights)
     if one[1].shape != two[1].shape:
         raise InvalidInputError(f"`X_b` must have as many rows as `X`, {len(one[1])}; got {len(two[1])}.")
-    paired = _same_blocks(a.model_.influence, b.model_.influence)
+    paired = a.model_.influence.of_same_rows(b.model_.influence)
     error, freedom, shift = (_paired if paired else _independent)(a.model_.influence, one, b.model_.influence, two)
     prediction = one[1] - two[1]
     half = special.stdtrit(freedom, 0.5 + 0.5 * level) * np.hypot(error, shift)
@@ -177,10 +177,6 @@ def _predicted(estimator: Predictor, name: str, X: Any, weights: ArrayLike | Non
         phi, values = np.asarray(phi.T @ along)[np.newaxis], (along @ values)[np.newaxis]
     check_range(phi, values)
     return phi, values, float(along.sum())
-
-
-def _same_blocks(one: Influence, two: Influence) -> bool:
-    return np.array_equal(one.marks, two.marks)
 
 
 def _paired(one: Influence, rows: Rows, two: Influence, others: Rows) -> tuple[Array, Array, Array]:

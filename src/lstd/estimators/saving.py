@@ -102,7 +102,7 @@ def _influence(arrays: Mapping[str, Array], m: int, n: int, intercept: bool, mar
     shares = arrays["influence_shares"]
     return Influence(
         finite(shaped(arrays["influence_vectors"], len(shares), m, n)), finite(shaped(arrays["influence_shift"], m, n)),
-        finite(shaped(shares, len(shares))), intercept, np.array(marks, dtype=np.uint64).reshape(len(shares), 3),
+        finite(shaped(shares, len(shares))), intercept, np.array(marks, dtype=np.uint64).reshape(len(shares), 4),
     )  # fmt: skip
 
 

@@ -78,11 +78,6 @@ class LoggedRows:
         states, places = self.places_after(part)
         return states[places]
 
-    def transitions(self) -> tuple[Array, Array]:
-        """Return rewards and weights of transitions, (N,) each."""
-        weights = np.ones(len(self.rows)) if self.rows.weights is None else self.rows.weights
-        return self.rows.y[self.full, 0], weights[self.full]
-
     def pairs(self, part: slice) -> Features:
         """Return φ(s_t, a_t) of transitions."""
         return self.features.of_pairs(self.rows.X[self.full[part]], self.codes[part])

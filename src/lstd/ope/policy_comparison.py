@@ -20,11 +20,11 @@ from lstd.data.checks import check_integer
 from lstd.errors import InvalidInputError
 from lstd.estimators.base import check_level
 from lstd.ope.policy_value import Contributions, PolicyValue, contributions, evaluated
+from lstd.statistics.covariance import Influence
 from lstd.statistics.intervals import degrees_of_freedom
 
 Array = NDArray[np.float64]
 
-_COLUMNS = ("rewards", "weights")  # in the order of `LoggedRows.transitions`
 _DRAWS = 20_000  # of which the quantile at 0.95 has a standard error of half a percent
 
 
@@ -104,9 +104,8 @@ def compare_policies(
     Parameters
     ----------
     models : dict or sequence of fitted LSTDQ, or of fitted LSTD
-        At least two, fitted to the same rows in the same order. Target policies and settings may differ. Rewards are
-        checked if the models are LSTDQ that were not loaded from files. In a sequence,
-        the names are 0, 1, ….
+        At least two, fitted to the same rows, rewards and weights, in the same order. Target policies and settings may
+        differ. In a sequence, the names are 0, 1, ….
     initial_states, weights, sample
         As in :func:`policy_value`.
     level : float in (0, 1), default 0.95
@@ -123,7 +122,7 @@ def compare_policies(
     Raises
     ------
     InvalidInputError
-        When an argument breaks a rule, the models were not fitted to the same rows, or one has no intervals.
+        When an argument breaks a rule, the models were not fitted to the same data, or one has no intervals.
 
     Examples
     --------
@@ -145,8 +144,8 @@ def compare_policies(
     parts = [
         contributions(one, initial_states, policy, weights, sample) for one, policy in zip(ones, policies, strict=True)
     ]
-    _check_rows([fitted.influence.marks for _, fitted, _ in parts], names)
-    _check_transitions(ones, [fitted.influence.shares for _, fitted, _ in parts], names)
+    for name, (_, fitted, _) in zip(names[1:], parts[1:], strict=True):
+        _check_same_data(parts[0][1].influence, fitted.influence, (names[0], name))
     values = tuple(evaluated(one, part, level) for one, part in zip(ones, parts, strict=True))
     shares = np.mean([fitted.influence.shares for _, fitted, _ in parts], axis=0)
     half, error = _half_widths([found for found, _, _ in parts], shares, level, check_integer("seed", seed, 0))
@@ -174,30 +173,17 @@ def _policies(policies: Any, names: list[Any]) -> list[Any]:
     return [policies[name] for name in names]
 
 
-def _check_rows(marks: list[NDArray[np.uint64]], names: list[Any]) -> None:
-    for mark, name in zip(marks[1:], names[1:], strict=True):
-        if not np.array_equal(mark, marks[0]):
-            raise InvalidInputError(
-                f"`models` must be fitted to the same rows in the same order, with the same features; {names[0]!r} and "
-                f"{name!r} were not. Fit all of them to the same data, or use `lstd.inference.difference`."
-            )
-
-
-def _check_transitions(models: list[Any], shares: list[Array], names: list[Any]) -> None:
-    """Refuse models of other rewards or weights, as far as the models know them."""
-    known = [getattr(model, "logged_", None) for model in models]
-    for i in range(1, len(models)):
-        one, other = known[0], known[i]
-        differs = None if np.allclose(shares[0], shares[i], rtol=1e-6, atol=0.0) else "weights"
-        if one is not None and other is not None:
-            pairs = zip(one.transitions(), other.transitions(), strict=True)
-            same = {name: np.array_equal(a, b) for name, (a, b) in zip(_COLUMNS, pairs, strict=True)}
-            differs = next((name for name in _COLUMNS if not same[name]), None)
-        if differs is not None:
-            raise InvalidInputError(
-                f"`models` must be fitted to the same rewards and weights; the {differs} of {names[0]!r} and "
-                f"{names[i]!r} differ. Fit all of them to the same data."
-            )
+def _check_same_data(one: Influence, two: Influence, names: tuple[Any, Any]) -> None:
+    if not one.of_same_rows(two):
+        raise InvalidInputError(
+            f"`models` must be fitted to the same rows in the same order, with the same features; {names[0]!r} and "
+            f"{names[1]!r} were not. Fit all of them to the same data, or use `lstd.inference.difference`."
+        )
+    if not (np.array_equal(one.marks, two.marks) and np.allclose(one.shares, two.shares, rtol=1e-6, atol=0.0)):
+        raise InvalidInputError(
+            f"`models` must be fitted to the same rewards and weights; those of {names[0]!r} and {names[1]!r} differ. "
+            "Fit all of them to the same data."
+        )
 
 
 def _half_widths(parts: list[Contributions], shares: Array, level: float, seed: int) -> tuple[Array, Array]:

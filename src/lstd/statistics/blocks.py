@@ -138,9 +138,12 @@ class Blocks(Record):
 
     @property
     def marks(self) -> NDArray[np.uint64]:
-        """Number of rows, fingerprint, and number of episodes begun, which identify each block, shape (n_blocks, 3)."""
-        until = np.array([(s.n_rows, s.mark, s.n_episodes) for s in (*self.prefixes, self.total)], dtype=np.uint64)
-        return np.diff(until, axis=0, prepend=np.zeros((1, 3), np.uint64))
+        """What identifies each block, (n_blocks, 4): counts of rows and of episodes begun, and marks of both kinds.
+
+        The last is that of rewards and weights: two blocks of the same rows may differ in it.
+        """
+        until = [(s.n_rows, s.mark, s.n_episodes, s.reward_mark) for s in (*self.prefixes, self.total)]
+        return np.diff(np.array(until, dtype=np.uint64), axis=0, prepend=np.zeros((1, 4), np.uint64))
 
     @property
     def layout(self) -> Layout:

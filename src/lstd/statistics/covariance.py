@@ -51,7 +51,11 @@ class Influence:
     shift: Array  # (m, n) α S⁻¹ θ for each reward
     shares: Array  # (E,) w_e; their sum is one
     intercept: bool  # whether the last of the n features is the column of ones, which rows to predict do not have
-    marks: NDArray[np.uint64]  # (E, 3) number of rows, fingerprint and number of episodes of each block
+    marks: NDArray[np.uint64]  # (E, 4) as those of `Blocks`
+
+    def of_same_rows(self, other: Influence) -> bool:
+        """Return whether the blocks have the same rows, but for rewards and weights."""
+        return np.array_equal(self.marks[:, :3], other.marks[:, :3])
 
     def covariance(self) -> Array:
         """Compute the covariance of the weights, shape (m, n, n), n without the column of ones."""
@@ -178,7 +182,7 @@ def influence_from(
             ridge = ridge + _TINY * square * penalty
             weights = solve(A, b[kept], ridge, penalty=penalty, warn=False).weights
             vectors[..., kept], _ = _vectors(sums, weights, ridge, penalty, threads)
-    return Influence(vectors, shift, sums.shares, intercept, np.zeros((len(sums.shares), 3), np.uint64))
+    return Influence(vectors, shift, sums.shares, intercept, np.zeros((len(sums.shares), 4), np.uint64))
 
 
 def _solved(A: Array, right: Array, ridge: Array, penalty: Array, solver: Solver | None = None) -> Solution:

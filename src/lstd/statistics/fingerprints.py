@@ -1,9 +1,13 @@
-"""Fingerprints of rows, called marks: two models whose blocks have equal marks were fitted to the same rows.
+"""Fingerprints of rows, called marks: two models whose blocks have equal marks were fitted to the same data.
 
-The mark of rows is Σ_t Σ_j k_j bits(x_tj) modulo 2⁶⁴, with odd numbers k_j and the bits of a feature as an integer.
-Marks of consecutive rows add up, whatever λ, weights and rewards are. For speed, the sum takes all of the first 1024
-rows of a stream and then every 64th. Other features have another mark but for one case in 2⁶⁴, unless features have
-few values and the counts of these agree in every block.
+The mark of the features of rows is Σ_t Σ_j k_j bits(x_tj) modulo 2⁶⁴, with odd numbers k_j and the bits of a feature as
+an integer. Marks of consecutive rows add up. For speed, the sum takes all of the first 1024 rows of a stream and then
+every 64th. Other features have another mark but for one case in 2⁶⁴, unless features have few values and the counts of
+these agree in every block.
+
+The mark of rewards and weights takes all full transitions, t = 0, 1, …, in their order: Σ_t gᵗ h_t modulo 2⁶⁴, with the
+sum h_t above over the rewards and the weight of a row. The marks M and N of consecutive data, n transitions and later
+ones, join to M + gⁿ N. Independent data add up.
 """
 
 from __future__ import annotations
@@ -17,6 +21,8 @@ from scipy import sparse
 
 from lstd.data.feature_matrix import Features
 from lstd.data.rows import Rows
+
+Array = NDArray[np.float64]
 
 MODULUS = 2**64
 _ALL, _EVERY = 1024, 64
@@ -51,6 +57,38 @@ def marks_of(rows: Rows) -> Callable[[int, int], int]:
 def _factors(n: int) -> NDArray[np.uint64]:
     """Return the odd numbers k_j of n features."""
     return np.uint64(_ODD) * np.arange(1, 2 * n, 2, dtype=np.uint64)
+
+
+def reward_marks_of(rows: Rows, mark: int, count: int) -> Callable[[int], int]:
+    """Return a function of k that gives the mark of the rewards of `count` transitions, `mark`, and the next k ones."""
+    full = rows.full
+    terms = _terms(rows.y[full], np.ones(1) if rows.weights is None else rows.weights[full])
+    powers = np.full(len(terms), _ODD, np.uint64)
+    powers[:1] = 1
+    terms *= np.multiply.accumulate(powers, out=powers)
+    until, factor = np.append(np.uint64(0), np.cumsum(terms, out=terms)), pow(_ODD, count, MODULUS)
+    return lambda k: (mark + factor * int(until[k])) % MODULUS
+
+
+def reward_mark_of(reward: Array, weight: float) -> int:
+    """Return the mark of the rewards (m,) of one transition."""
+    return int(_terms(reward[np.newaxis], np.array([weight]))[0])
+
+
+def joined(one: int, two: int, count: int) -> int:
+    """Return the mark of the rewards of `count` transitions and of later ones."""
+    return (one + pow(_ODD, count, MODULUS) * two) % MODULUS
+
+
+def _terms(rewards: Array, weights: Array) -> NDArray[np.uint64]:
+    odd = _factors(rewards.shape[1] + 1)
+    return _bits(rewards) @ odd[1:] + _bits(weights) * odd[0]
+
+
+def _bits(values: Array) -> NDArray[np.uint64]:
+    """Return floats as integers, whose lowest bits differ between small integers and halves."""
+    bits = np.ascontiguousarray(values).view(np.uint64)
+    return bits >> np.uint64(52) | bits << np.uint64(12)
 
 
 def _both(one: Features, two: Features) -> Features:

@@ -59,7 +59,7 @@ from lstd.errors import InvalidInputError
 from lstd.io.archive import read, write
 from lstd.statistics.batch_sums import is_no_sum, no_sum
 from lstd.statistics.carry import Carry, Pending
-from lstd.statistics.fingerprints import MODULUS
+from lstd.statistics.fingerprints import MODULUS, joined, reward_mark_of
 from lstd.statistics.names_and_labels import About
 from lstd.statistics.packing import pack, unpack
 from lstd.statistics.solve import Solution, solve
@@ -142,6 +142,7 @@ class LSTDStatistics(ReadOnly):
     sample: SampleSums | None = None  # but for the pending row, unless it is complete; None without such columns
     behind_cuts: BehindCuts | None = NOTHING_BEHIND  # but for the pending row; None if successors were given
     mark: int = 0  # of the rows: see `lstd.statistics.fingerprints`
+    reward_mark: int = 0  # of rewards and weights
     last_weight: float = 1.0  # of the row that `incoming_trace` leaves; 1 as long as that row is of a chunk before
 
     @classmethod
@@ -393,7 +394,7 @@ class LSTDStatistics(ReadOnly):
             n_groups=_together(one, two, shared=False), first_group=None, last_group=None,
             successors=given.pop() if len(given) == 1 else None,
             unused=one.unused + two.unused, about=about, total_weight=one.total_weight + two.total_weight,
-            mark=(one.mark + two.mark) % MODULUS,
+            mark=(one.mark + two.mark) % MODULUS, reward_mark=(one.reward_mark + two.reward_mark) % MODULUS,
             sample=merged(one.sample, two.sample) if one.n_rows and two.n_rows else one.sample or two.sample,
             behind_cuts=_both_behind_cuts(one, two),
         ))  # fmt: skip
@@ -554,6 +555,7 @@ def _joined(start: LSTDStatistics, later: LSTDStatistics, begins: bool) -> LSTDS
         unused=start.unused + later.unused,
         total_weight=start.total_weight + later.total_weight,
         mark=(start.mark + later.mark) % MODULUS,
+        reward_mark=joined(start.reward_mark, later.reward_mark, start.n_transitions),
         sample=merged(start.sample, later.sample),
         behind_cuts=_both_behind_cuts(start, later),
         last_weight=start.last_weight if _is_first(later) else later.last_weight,
@@ -620,6 +622,7 @@ def _completed(s: LSTDStatistics) -> LSTDStatistics:
         pending=None,
         n_transitions=s.n_transitions + 1,
         total_weight=s.total_weight + w,
+        reward_mark=joined(s.reward_mark, reward_mark_of(row.reward, w), s.n_transitions),
         sample=s.sample and s.sample.then(_sample_of(row, s.lmbda)),
         behind_cuts=s.behind_cuts and s.behind_cuts.step(row.discount, row.coefficient, w),
         last_weight=w,

@@ -22,7 +22,7 @@ _ARRAYS = ("A", "B", "b", "incoming_trace")
 _CARRIED = ("matrix", "boundary", "rewards", "first")
 _WEIGHTS = ("total_weight", "last_weight")
 _SAMPLE = {"step": (3, 3, 3), "weight": (3, 3), "square": (3, 3, 3)}
-_COUNTS = ("n_rows", "n_transitions", "n_episodes", "unused", "mark")
+_COUNTS = ("n_rows", "n_transitions", "n_episodes", "unused", "mark", "reward_mark")
 _NAMES = ("first_episode", "last_episode", "first_group", "last_group")
 _ID_TYPES = {"int": int, "float": float, "str": str}
 

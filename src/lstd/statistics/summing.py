@@ -21,7 +21,7 @@ from lstd.data.rows import Rows
 from lstd.errors import InvalidInputError
 from lstd.statistics.batch_sums import BatchSums, is_dense, is_no_sum, is_short
 from lstd.statistics.carry import Pending
-from lstd.statistics.fingerprints import MODULUS, marks_of
+from lstd.statistics.fingerprints import MODULUS, marks_of, reward_marks_of
 from lstd.statistics.solve import check_range
 from lstd.statistics.threads import blas_threads, in_threads
 
@@ -96,7 +96,8 @@ def summed_until(start: Statistics, rows: Rows, ends: Sequence[int], begins: boo
     sums, mark, given = BatchSums(rows, start), marks_of(rows), rows.X_next is not None
     unused, first = start.unused, 0
     groups, known, count, weight = _groups_until(start, rows), start.n_rows > 0, start.n_transitions, start.total_weight
-    sample, behind, total_mark = start.sample, None if given else start.behind_cuts, start.mark
+    sample, behind = start.sample, None if given else start.behind_cuts
+    total_mark, reward_mark = start.mark, reward_marks_of(rows, start.reward_mark, count)
     for end in ends:
         part = slice(sums.at, end - (not given and not rows.terminated[end - 1]))  # but for a pending row
         sums.add_until(part.stop)
@@ -114,7 +115,8 @@ def summed_until(start: Statistics, rows: Rows, ends: Sequence[int], begins: boo
             last_episode=rows.last_episode if end == len(rows) else ended,
             n_rows=start.n_rows + end, n_transitions=count, n_episodes=start.n_episodes + begins + ended,
             total_weight=weight, unused=unused,
-            mark=total_mark, sample=sample, behind_cuts=behind, last_weight=sums.before,
+            mark=total_mark, reward_mark=reward_mark(count - start.n_transitions), sample=sample, behind_cuts=behind,
+            last_weight=sums.before,
         )  # fmt: skip
 
 

@@ -94,7 +94,7 @@ class Watch:
             self._due = int(state.document["due"])
             vectors, shift, shares = (state.arrays[f"influence_{name}"] for name in _INFLUENCE)
             if shares.size:
-                marks = np.zeros((len(shares), 2), np.uint64)
+                marks = np.zeros((len(shares), 4), np.uint64)
                 self._influence = Influence(vectors, shift, shares, False, marks)
 
     def _configuration(self) -> dict[str, Any]:
