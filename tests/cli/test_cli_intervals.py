@@ -223,8 +223,8 @@ def test_choice_reports_its_progress(tmp_path):
     [
         (["--lmbda", "best"], "`--lmbda` must be a number or auto; got 'best'."),
         (["--alpha", ""], "`--alpha` must be a number or auto; got ''."),
-        (["--lmbda", "1.5", "--alpha", "auto"], "`lmbda` must be in [0, 1]; got 1.5"),
-        (["--lmbda", "nan"], "`lmbda` must be in [0, 1]; got nan"),
+        (["--lmbda", "1.5", "--alpha", "auto"], "`--lmbda` must be in [0, 1]; got 1.5"),
+        (["--lmbda", "nan"], "`--lmbda` must be in [0, 1]; got nan"),
     ],
 )
 def test_settings_that_are_none(folder, capsys, words, message):

@@ -225,9 +225,15 @@ BAD = "x,y,r,id,t,done\n1,1,1,0,0,0\n2,oops,2,0,1,0\n"
             "data.csv: column 'z' is missing; the file has",
         ),
         (["fit", "data.csv", *COLUMNS, "-o", "m", "--features", "x,r"], "column 'r' is named 2 times"),
-        (["fit", "data.csv", *COLUMNS, "-o", "m", "--features", "x", "--gamma", "1.3"], "`gamma` must be in [0, 1]; g"),
-        (["fit", "data.csv", *COLUMNS, "-o", "m", "--features", "x", "--alpha", "-1"], "`alpha` must be in [0, ∞)"),
-        (["fit", "data.csv", *COLUMNS, "-o", "m", "--features", "x", "--variant", "best"], "`variant` must be one of"),
+        (
+            ["fit", "data.csv", *COLUMNS, "-o", "m", "--features", "x", "--gamma", "1.3"],
+            "`--gamma` must be in [0, 1]; g",
+        ),
+        (["fit", "data.csv", *COLUMNS, "-o", "m", "--features", "x", "--alpha", "-1"], "`--alpha` must be in [0, ∞)"),
+        (
+            ["fit", "data.csv", *COLUMNS, "-o", "m", "--features", "x", "--variant", "best"],
+            "`--variant` must be one of",
+        ),
         (["fit", "data.csv", *COLUMNS[:4], "--gamma", "1", "-o", "m", "--features", "x", "--truncated", "t"], "--term"),
         (["fit", "bad.csv", *COLUMNS, "-o", "m", "--features", "x,y"], "bad.csv: column 'y', row 2 (the first row of"),
         (["fit", "none.csv", *COLUMNS, "-o", "m", "--features", "x"], "none.csv could not be read: No such file"),

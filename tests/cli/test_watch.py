@@ -13,6 +13,7 @@ import pytest
 from lstd import RecursiveLSTD
 from lstd.cli.app import run
 from lstd.errors import InvalidInputError
+from lstd.io.folder_lock import FolderLock
 from lstd.tables.live_lines import GrowingFile, StandardInput
 from tolerances import assert_close
 
@@ -145,7 +146,7 @@ def test_an_output_that_is_not_of_the_state_is_refused(rows, capsys):
     assert watch("--state", "state", "--out", "q.csv") == 0
     Path("q.csv").write_text("row,prediction\n")
     assert watch("--state", "state", "--out", "q.csv") == 2
-    assert "fewer than the" in capsys.readouterr().err
+    assert "q.csv has 15 bytes, and the state records" in capsys.readouterr().err
 
 
 # Bad rows
@@ -157,6 +158,7 @@ BAD = {
     "quotes": ('3,"1,1,1,0', "row 101 (the first row of data is 1) is not a row of CSV"),
     "flag": ("5,1,1,1,perhaps", "column 'done', row 101 (the first row of data is 1): has 'perhaps'"),
     "again": ("2,1,1,1,0", "column 'id', row 101 (the first row of data is 1): '2' reappears after other episodes"),
+    "too large": ("3,1e300,1,1,0", "column 'u', row 101 (the first row of data is 1): has 1e+300; features must be"),
 }
 
 
@@ -165,10 +167,14 @@ def test_a_bad_row_is_left_out_or_ends_it(rows, capsys, kind):
     line, message = BAD[kind]
     written("b.csv", [*rows[:101], line, *rows[101:]])
     assert watch("--out", "p.csv", data="b.csv") == 2
-    assert message in capsys.readouterr().err
+    error = capsys.readouterr().err
+    assert message in error
+    assert "See line 102." in error
     assert watch("--out", "p.csv", "--force", "--on-error", "skip", data="b.csv") == 0
     error = capsys.readouterr().err
     assert message in error
+    assert "Line 102 is left out." in error
+    assert "sort" not in error
     assert f"{N} rows, 1 left out" in error
     assert watch("--out", "q.csv") == 0  # the row stood between two episodes, so nothing else changes
     assert list(predictions().values()) == list(predictions("q.csv").values())
@@ -181,12 +187,64 @@ def test_a_reward_that_cannot_be_learned_leaves_a_gap(rows, capsys, value):
     fields[3] = value
     written("b.csv", [*rows[:110], ",".join(fields), *rows[111:]])
     assert watch("--out", "p.csv", "--on-error", "skip", data="b.csv") == 0
-    assert "row 11" in capsys.readouterr().err
+    error = capsys.readouterr().err
+    assert "row 110 (the first row of data is 1)" in error
+    assert "Its episode is cut off at line 111." in error
+    assert f"{N} rows, 1 episodes cut off by bad rows" in error
     assert list(predictions()) == list(range(1, N + 1))
     later = [f"{int(line.split(',')[0]) + (t > 110)},{line.partition(',')[2]}" for t, line in enumerate(rows[1:], 1)]
     written("c.csv", [rows[0], *later])
     assert watch("--out", "q.csv", data="c.csv") == 0
     assert predictions() == predictions("q.csv")
+
+
+def test_lines_are_counted_with_blank_ones_and_from_state_to_state(rows, capsys):
+    written("b.csv", ["", rows[0], *rows[1:10], "", "", *rows[10:12]])
+    assert watch("--state", "state", data="b.csv") == 0
+    with open("b.csv", "ab") as file:
+        file.write(b"\n0,x,1,1,0\n0,\xff,1,1,0\n")
+    assert watch("--state", "state", "--on-error", "skip", data="b.csv") == 0
+    error = capsys.readouterr().err
+    assert "row 12 (the first row of data is 1): has 'x', which is not a number. Line 17 is left out." in error
+    assert "row 13 (the first row of data is 1) is not text in UTF-8." in error
+    assert "codec" not in error
+
+
+def test_time_that_goes_back_is_told_without_a_remedy_that_watch_has_not(rows, capsys):
+    written("b.csv", ["u,r,day", "1,1,2", "1,1,1"])
+    assert (
+        run(["watch", "b.csv", "--features", "u", "--reward", "r", "--time", "day", "--gamma", "0.9", "--no-wait"]) == 2
+    )
+    error = capsys.readouterr().err
+    assert "column 'day', row 2" in error
+    assert "is earlier than the row before it" in error
+    assert "sort" not in error
+
+
+def test_an_output_without_rows_is_not_left_behind(rows, capsys):
+    words = ["watch", "a.csv", "--reward", "r", "--gamma", "0.9", "--no-wait", "--out", "p.csv", "--state", "state"]
+    assert run([*words, "--features", "nothing"]) == 2
+    assert {path.name for path in Path().iterdir()} == {"a.csv"}
+    assert run([*words, "--features", "u"]) == 0
+
+
+def test_an_output_that_was_deleted_is_missed(rows, capsys):
+    assert watch("--out", "p.csv", "--state", "state") == 0
+    Path("p.csv").unlink()
+    assert watch("--out", "p.csv", "--state", "state") == 2
+    error = capsys.readouterr().err
+    assert "p.csv is missing, and the state records" in error
+    assert "space" not in error
+    assert not Path("p.csv").exists()
+
+
+def test_a_state_in_use_is_named(rows, capsys):
+    lock = FolderLock(Path(".lstd-state.lock"), "--state")
+    try:
+        assert watch("--state", "state") == 2
+    finally:
+        lock.release()
+    assert f"process {os.getpid()} is writing to 'state'" in capsys.readouterr().err
 
 
 def test_broken_json_is_left_out(rows, capsys):
@@ -204,7 +262,8 @@ def test_broken_json_is_left_out(rows, capsys):
     ("words", "message"),
     [
         (["--reward", "nothing"], "column 'nothing' is missing"),
-        (["--gamma", "2"], "`gamma` must be in [0, 1]"),
+        (["--gamma", "2"], "`--gamma` must be in [0, 1]"),
+        (["--forgetting", "3"], "`--forgetting` must be in (0, 1]"),
         (["--on-error", "ignore"], "`--on-error` must be stop or skip"),
         (["--save-every", "-1"], "`--save-every` must be at least 0"),
         (["--out", "p.parquet"], "`--out` must end in .csv"),
@@ -289,3 +348,5 @@ def test_a_change_is_reported(tmp_path, monkeypatch, capsys):
     assert run([*words, "--forgetting", "0.999"]) == 0
     error = capsys.readouterr().err
     assert "recent errors are larger than the stream's own history allows: rewards higher than predicted" in error
+    assert run([*words, "--force"]) == 0
+    assert "Set `--forgetting` below 1" in capsys.readouterr().err

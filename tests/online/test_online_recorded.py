@@ -159,9 +159,11 @@ def test_an_update_in_between_takes_the_place_of_the_next_row():
     ("arguments", "message"),
     [
         ({"X": np.ones((4, 2))}, "`X` must have 3 features; got 2"),
-        ({"y": np.ones((4, 2))}, r"`y` must have shape \(4,\), as `n_rewards` says; got \(4, 2\)"),
+        ({"y": np.ones((4, 2))}, r"`y` must have shape \(4,\), one reward per row; .* `n_rewards` .* got \(4, 2\)"),
         ({"y": [1.0, np.nan, 1.0, 1.0]}, "`y` must be finite on every row but"),
-        ({"X": np.array([[1e200, 1.0, 1.0]] * 4)}, r"`x_next` must be below 1e\+145, so that sums"),
+        ({"X": np.array([[1e200, 1.0, 1.0]] * 4)}, r"`X\[0\]` must be below 1e\+145, so that sums"),
+        ({"X": np.diag([1.0, 1.0, 1e200, 1.0])[:, :3]}, r"`X\[2\]` must be below 1e\+145, so that sums"),
+        ({"y": [1.0, 1e300, 1.0, 1.0]}, "At row 1: `reward` and `importance_ratio` must be so small"),
         ({"weight": -1.0}, "`weight` must be"),
         ({"return_predictions": 2}, "`return_predictions` must be"),
     ],
@@ -176,6 +178,12 @@ def test_rows_that_are_refused_change_nothing(arguments, message):
         assert np.array_equal(values, before[name]), name
     rest = np.random.default_rng(0).normal(size=(5, 3)), np.ones(5)
     assert model.partial_fit(*rest).weights.tolist() == twin.partial_fit(*rest).weights.tolist()
+
+
+def test_a_successor_that_is_too_large_is_named():
+    X_next = np.array([[0.0, 1.0], [1e200, 0.0]])
+    with pytest.raises(InvalidInputError, match=r"`X_next\[1\]` must be below 1e\+145"):
+        RecursiveLSTD(2).partial_fit(np.eye(2), np.ones(2), X_next=X_next)
 
 
 def test_rewards_that_are_refused():

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import sys
 
 from lstd.cli.exit_codes import DONE, FAILED, exit_code
 from lstd.errors import LSTDError, OutputError
 
 INSTALL = 'pip install "lstd[cli]"'
+_SETTINGS = re.compile("`(gamma|lmbda|alpha|variant|forgetting|unpenalised)`")
 
 
 def say(text: str) -> None:
@@ -18,9 +20,14 @@ def say(text: str) -> None:
         print(text, file=sys.stderr, flush=True)
 
 
+def in_the_shell(message: str) -> str:
+    """Return a message of the package in one line, with settings named as options."""
+    return _SETTINGS.sub(r"`--\1`", " ".join(message.split()))
+
+
 def fail(message: str, code: int) -> int:
     """Write an error in one line to stderr; returns the exit code."""
-    say(f"lstd: {' '.join(message.split())}")
+    say(f"lstd: {in_the_shell(message)}")
     return code
 
 

@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Iterator
 from typing import Any
 
-from lstd.cli.console import say
+from lstd.cli.console import in_the_shell, say
 from lstd.errors import CompilationCacheWarning, LSTDWarning
 
 QUIET = "Hide progress and warnings, except those of the cache of kernels."
@@ -147,6 +147,6 @@ def _as_note(reporter: Reporter) -> Any:
         kind = "" if issubclass(category, LSTDWarning) else f"{category.__name__}: "
         # Shown in spite of --quiet: it is why every start takes so long.
         note = reporter.fail if issubclass(category, CompilationCacheWarning) else reporter.note
-        note(kind + " ".join(str(message).split()))
+        note(kind + in_the_shell(str(message)))
 
     return show

@@ -20,6 +20,7 @@ from lstd.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from lstd.tables.live_lines import LiveLines
+    from lstd.tables.predictions_file import PredictionsFile
     from lstd.tables.roles import Roles
     from lstd.tables.watching import Watch, WatchSettings
 
@@ -128,7 +129,7 @@ class _Files:
         inputs = [] if data == "-" else [data]
         if state is not None:
             self.state = check_out(state, True, inputs, "--state")
-            lock = FolderLock(self.state.with_name(f".lstd-{self.state.name}.lock"), "--state")
+            lock = FolderLock(self.state.with_name(f".lstd-{self.state.name}.lock"), "--state", self.state)
             stack.callback(lock.release)
             if self.state.exists() and not force:
                 self.before = read_state(self.state)
@@ -147,32 +148,44 @@ class _Files:
 
 
 class _Sink:
-    """Where predictions go, and the state with which they are saved."""
+    """Where predictions go, and the state with which they are saved; both are begun once the columns are known."""
 
     def __init__(self, files: _Files, lines: LiveLines, watched: Watch) -> None:
-        from lstd.tables.watching import PredictionsFile, csv_bytes
+        self._files, self._state, self._lines, self._watched = files, files.state, lines, watched
+        self._file: PredictionsFile | None = None
+        self._begun, self._saved = False, (-1, 0.0)
+        if files.before is not None:
+            self.begin()
 
-        self._state, self._lines, self._watched = files.state, lines, watched
-        self._file, self._as_csv, self._saved = None, csv_bytes, (-1, 0.0)
-        if files.out is None:
-            self.add([watched.header])
+    def begin(self) -> None:
+        """Begin the state and the output, unless that is done."""
+        from lstd.tables.predictions_file import PredictionsFile
+
+        if self._begun:
             return
-        if files.written is None and self._state is not None:
-            watched.save(self._state, lines, 0)  # first, so that a file without a header is known
-        written = PredictionsFile(files.out, watched.header, files.written or 0)
-        self._file = files.stack.enter_context(closing(written))
+        files, header, self._begun = self._files, self._watched.header, True
+        if files.out is None:
+            self.add([header])
+        else:
+            if files.written is None and self._state is not None:
+                self._watched.save(self._state, self._lines, 0)  # first, so that a file without a header is known
+            self._file = files.stack.enter_context(closing(PredictionsFile(files.out, header, files.written or 0)))
+        self.save()
 
     def add(self, rows: list[Any]) -> None:
+        from lstd.tables.predictions_file import csv_bytes
+
+        self.begin()
         if self._file is not None:
             self._file.add(rows)
         elif rows:
-            sys.stdout.buffer.write(self._as_csv(rows))
+            sys.stdout.buffer.write(csv_bytes(rows))
             sys.stdout.buffer.flush()
 
     def save(self, every: float = 0.0) -> None:
         """Save the state if rows came since the last time, at least so many seconds ago."""
         count, when = self._saved
-        if self._state is None or count == self._lines.bytes or monotonic() - when < every:
+        if not self._begun or self._state is None or count == self._lines.bytes or monotonic() - when < every:
             return
         if self._file is not None:
             self._file.sync()
@@ -200,28 +213,27 @@ def _follow(files: _Files, roles: Roles, settings: WatchSettings, reporter: Repo
 
     lines = files.lines()
     watched = Watch(lines.file, roles, settings, files.before)
+    sink, progress = _Sink(files, lines, watched), _Progress(reporter, watched)
     if watched.rows.rows:
         reporter.note(f"resumes after row {watched.rows.rows} (the first row of data is 1)")
-    sink, progress = _Sink(files, lines, watched), _Progress(reporter, watched)
-    sink.save()
     where = "" if files.state is None else f"; the same command resumes from {files.state}"
     advise(where)
     try:
         for batch in lines.lines(rules.wait):
-            for part, rows, error in watched.take(batch):
-                if error is not None and not rules.skip:
-                    raise error
-                if error is not None:
-                    reporter.fail(f"{error} The row is left out.")
+            for part, rows, bad in watched.take(batch):
+                if bad is not None and not rules.skip:
+                    raise InvalidInputError(f"{bad.error} See line {bad.line}.")
+                if bad is not None:
+                    reporter.fail(str(bad))
                 sink.add(rows)
                 lines.count(part)
             progress.show()
             sink.save(rules.save_every)
+        sink.begin()
     except BrokenPipeError as error:
         return lost_output("the predictions", error)
     sink.save()
     if lines.unfinished:
         reporter.fail(f"the last line of {lines.file} does not end in a newline, and was not read")
-    left_out = f", {watched.n_left_out} left out" if watched.n_left_out else ""
-    reporter.note(f"{watched.n_predicted} rows{left_out}{where}")
+    reporter.note(f"{watched.counts()}{where}")
     return DONE

@@ -18,6 +18,14 @@ _OWNED = re.compile(rb"(?:lstd (\d+))?")
 class FolderLock:
     """An exclusive lock on a file in a folder, which the operating system releases when the process ends.
 
+    Parameters
+    ----------
+    path : Path
+    option : str
+        Name of the option in messages.
+    what : Path, optional
+        What the lock protects, if not the folder.
+
     Raises
     ------
     InvalidInputError
@@ -26,8 +34,8 @@ class FolderLock:
         When the disk is full.
     """
 
-    def __init__(self, path: Path, option: str = "out") -> None:
-        self._path, self._option, self._file = path, option, -1
+    def __init__(self, path: Path, option: str = "out", what: Path | None = None) -> None:
+        self._path, self._option, self._what, self._file = path, option, what or path.parent, -1
         # Releasing the lock removes the file, so a lock counts only on the file that still has this name.
         while self._file < 0 or not _is_at(self._file, path):
             if self._file >= 0:
@@ -54,15 +62,15 @@ class FolderLock:
             os.close(file)
             owner = f"process {int(owned[1])}" if owned[1] else "another process"
             raise InvalidInputError(
-                f"`{self._option}` must not be in use; {owner} is writing to {str(self._path.parent)!r}; "
+                f"`{self._option}` must not be in use; {owner} is writing to {str(self._what)!r}; "
                 "wait until it is done or give another."
             )
         return file
 
     def _foreign(self) -> InvalidInputError:
         return InvalidInputError(
-            f"`out` must not have a {self._path.name} that lstd did not write; got {str(self._path.parent)!r}; "
-            "give another folder."
+            f"`{self._option}` must not have a {self._path.name} that lstd did not write; got "
+            f"{str(self._path.parent)!r}; give another folder."
         )
 
     def release(self) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -55,7 +57,8 @@ def learn(model: Recursion, rows: Rows, before: OpenEnd | None, predictions: Arr
     """
     end, kinds = len(rows) - 1, _kinds(rows)
     if before is not None and before.pending is not None:
-        model.update(x_next=_row(rows.X, 0), truncated=end > 0 and bool(kinds[0] == WAITS), **before.pending)
+        with _named(rows, -1):
+            model.update(x_next=_row(rows.X, 0), truncated=end > 0 and bool(kinds[0] == WAITS), **before.pending)
     asked = np.empty((0, rows.y.shape[1])) if predictions is None else predictions.reshape(rows.y.shape)
     first = 0
     while first <= end:
@@ -113,7 +116,22 @@ def _learn_row(model: Recursion, rows: Rows, kinds: NDArray[np.int8], t: int) ->
     if not terminated:
         x_next = _row(rows.X, t + 1) if rows.X_next is None else _row(rows.X_next, t)
     numbers = _numbers(rows, t, _row(rows.X, t))
-    model.update(x_next=x_next, terminated=terminated, truncated=bool(kinds[t] == IS_CUT), **numbers)
+    with _named(rows, t):
+        model.update(x_next=x_next, terminated=terminated, truncated=bool(kinds[t] == IS_CUT), **numbers)
+
+
+@contextlib.contextmanager
+def _named(rows: Rows, t: int) -> Iterator[None]:
+    """Name the row in errors of its transition; -1 is the last row of the chunk before."""
+    try:
+        yield
+    except InvalidInputError as error:
+        text = str(error)
+        successor = f"X[{t + 1}]" if rows.X_next is None else f"X_next[{t}]"
+        for name, place in (("`x_next`", successor), ("`x`", f"X[{t}]")):
+            if text.startswith(name):
+                raise InvalidInputError(text.replace(name, f"`{place}`", 1)) from error
+        raise InvalidInputError(f"{f'At row {t}' if t >= 0 else 'At the last row before'}: {text}") from error
 
 
 def _numbers(rows: Rows, t: int, x: Any) -> dict[str, Any]:

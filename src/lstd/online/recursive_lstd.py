@@ -401,7 +401,8 @@ class RecursiveLSTD(Recursion):
         expected = (len(rows),) if self.n_rewards is None else (len(rows), self.n_rewards)
         given = (len(rows),) if rows.single else rows.y.shape
         if given != expected:
-            raise InvalidInputError(f"`y` must have shape {expected}, as `n_rewards` says; got {given}.")
+            one = "" if self.n_rewards else ", one reward per row; an estimator made with `n_rewards` takes several"
+            raise InvalidInputError(f"`y` must have shape {expected}{one}; got {given}.")
         predictions = np.empty(expected) if check_flag("return_predictions", return_predictions) else None
         if len(rows):
             self._learn_rows(rows, predictions)

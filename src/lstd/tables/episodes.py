@@ -83,10 +83,12 @@ class Episodes:
     ----------
     roles : Roles
         The columns, for messages.
+    again, earlier : str
+        What is wrong with an id that reappears and with a time that goes back, and the remedies.
     """
 
-    def __init__(self, roles: Any) -> None:
-        self._roles = roles
+    def __init__(self, roles: Any, again: str = f"{EPISODE_AGAIN} {SORT}", earlier: str = EARLIER) -> None:
+        self._roles, self._again, self._earlier = roles, again, earlier
         self._columns = (*roles.rewards, *roles.transitions.values())  # that may be missing in last rows
         self._n_rewards, self._successors = len(roles.rewards), bool(roles.next_features)
         self._count = 0
@@ -214,7 +216,7 @@ class Episodes:
         before = None if self._last is None else self._last.time
         step = np.diff(times[: len(begins)], prepend=times[0] - 1 if before is None else before)
         row = first_true((step <= 0) & ~begins)
-        return None if row is None else Fault(row, str(self._roles.time), EARLIER if step[row] < 0 else SAME_TIME)
+        return None if row is None else Fault(row, str(self._roles.time), self._earlier if step[row] < 0 else SAME_TIME)
 
     def _episode_again(self, ids: Ids | None, begins: Flags) -> Fault | None:
         """Find the first row whose id is that of an episode that is over."""
@@ -223,7 +225,7 @@ class Episodes:
         new = _begun(ids, len(begins), bool(begins[0]))
         kinds = {type(name) for _, name in new}
         self._types.update(kinds if kinds == {int} else (_type(name) for _, name in new))
-        return _again(new, self._seen, self._roles.episode, f"{EPISODE_AGAIN} {SORT}")
+        return _again(new, self._seen, self._roles.episode, self._again)
 
     def _group_fault(self, groups: Ids | None, begins: Flags) -> Fault | None:
         """Find the first row of another group than the row before, of the same episode, or of a group that is over."""

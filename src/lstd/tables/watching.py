@@ -8,26 +8,22 @@ is counted twice or lost. Rows of a pipe cannot be read again: their sender must
 from __future__ import annotations
 
 import contextlib
-import csv
-import io
 import math
-import os
 import warnings
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lstd.errors import IllConditionedWarning, InvalidInputError, OutputError
-from lstd.io.files import reason
+from lstd.errors import IllConditionedWarning, InvalidInputError
 from lstd.online import RecursiveLSTD
 from lstd.online.completed_returns import CompletedReturns, horizon_of
 from lstd.statistics.covariance import Influence
 from lstd.tables.live_lines import LiveLines
-from lstd.tables.live_rows import LiveRows
+from lstd.tables.live_rows import BadLine, LiveRows
 from lstd.tables.roles import Roles
 from lstd.tables.row_reader import Chunk
 from lstd.tables.watch_state import WatchState, check_same, write_state
@@ -36,7 +32,14 @@ _REFRESHED = 32  # predictions, after which standard errors are computed again; 
 _RECENT = 1000  # complete returns whose errors count
 _INFLUENCE = ("vectors", "shift", "shares")
 Array = NDArray[np.float64]
-Learned = tuple[list[bytes], list[Any], InvalidInputError | None]  # lines, rows of the output, what was wrong
+
+
+class Learned(NamedTuple):
+    """What was made of some lines."""
+
+    lines: list[bytes]
+    rows: list[Any]  # of the output
+    bad: BadLine | None = None
 
 
 @dataclass(frozen=True)
@@ -79,15 +82,15 @@ class Watch:
     def __init__(self, file: str, roles: Roles, settings: WatchSettings, state: WatchState | None = None) -> None:
         self._roles, self._settings = roles, settings
         self.model: RecursiveLSTD | None = None
-        self.n_predicted = self.n_left_out = 0
+        self.n_predicted = self.n_left_out = self.n_cut_off = 0  # rows, and episodes that a bad row cut off
         self.last: tuple[float, float] | None = None  # prediction and standard error
         self._influence: Influence | None = None  # as of some rows ago,
         self._due = _REFRESHED  # and after how many predictions it is computed again
-        self._errors = _ReturnErrors(settings.gamma)
+        self._returns, self._squares = CompletedReturns(horizon_of(settings.gamma)), (0.0, 0)  # mean and number
         before = None if state is None else state.document
         if before is not None:
             check_same(before["configuration"], self._configuration())
-            self.n_predicted, self.n_left_out = before["n_predicted"], before["n_left_out"]
+            self.n_predicted, self.n_left_out, self.n_cut_off = before["n_rows"]
         self.rows = LiveRows(file, roles, before and before["rows"])
         if state is not None and state.arrays:
             self.model = RecursiveLSTD.restore(state.arrays)
@@ -105,7 +108,14 @@ class Watch:
         """Describe the last prediction, and the errors of those whose returns are complete."""
         value, error = self.last or (math.nan, math.nan)
         text = f"last prediction {value:.6g}" + ("" if math.isnan(error) else f" ± {error:.2g}")
-        return text if self._errors.size is None else f"{text}; error of complete returns {self._errors.size:.3g}"
+        square, count = self._squares
+        return f"{text}; error of complete returns {math.sqrt(square):.3g}" if count else text
+
+    def counts(self) -> str:
+        """Say how many rows there were."""
+        left_out = f", {self.n_left_out} left out" if self.n_left_out else ""
+        cut_off = f", {self.n_cut_off} episodes cut off by bad rows" if self.n_cut_off else ""
+        return f"{self.n_predicted} rows{left_out}{cut_off}"
 
     @property
     def header(self) -> list[str]:
@@ -115,11 +125,17 @@ class Watch:
     def take(self, lines: list[bytes]) -> Iterator[Learned]:
         """Learn from lines; yield parts of them with the rows of the output, or what is wrong."""
         for part in self.rows.take(lines):
-            self.n_left_out += part.error is not None and len(part.lines)
-            if part.chunk is None:
-                yield part.lines, [], part.error
-            else:
+            if part.chunk is not None:
                 yield from self._in_pieces(part.lines, part.chunk)
+            elif part.bad is not None:
+                yield self._bad(part.lines, part.bad)
+            else:
+                yield Learned(part.lines, [])
+
+    def _bad(self, lines: list[bytes], bad: BadLine) -> Learned:
+        self.n_left_out += bad.left_out
+        self.n_cut_off += not bad.left_out
+        return Learned(lines, [], bad)
 
     def _in_pieces(self, lines: list[bytes], chunk: Chunk) -> Iterator[Learned]:
         """Learn from a chunk, with standard errors that are computed again after numbers of rows fixed in advance."""
@@ -136,7 +152,7 @@ class Watch:
     def _learned(self, lines: list[bytes], chunk: Chunk) -> Iterator[Learned]:
         """Learn from a chunk, or row by row if sums would overflow."""
         try:
-            yield lines, self._output(chunk, self._fit(chunk)), None
+            yield Learned(lines, self._output(chunk, self._fit(chunk)))
             return
         except InvalidInputError as error:
             wrong, gaps = error, self.rows.gaps
@@ -145,16 +161,18 @@ class Watch:
                 yield from self._learned([line], _part(chunk, i, i + 1, self.rows.gaps - gaps))
             return
         self.rows.gaps += 1
-        place = f"row {chunk.first + 1} (the first row of data is 1), or the row before it"
-        wrong = InvalidInputError(f"{chunk.file}: {place}: {wrong}")
-        try:
+        try:  # without the transition from the row before, or its trace
             predictions = self._fit(_part(chunk, 0, 1, 1))
         except InvalidInputError:
-            self.n_left_out += 1
-            yield lines, [], wrong
+            yield self._bad(lines, self._cannot_learn(chunk, chunk.first, wrong, True))
             return
-        yield [], [], wrong
-        yield lines, self._output(chunk, predictions), None
+        row = chunk.first if chunk.X_next is not None else chunk.first - 1
+        yield self._bad([], self._cannot_learn(chunk, row, wrong, False))
+        yield Learned(lines, self._output(chunk, predictions))
+
+    def _cannot_learn(self, chunk: Chunk, row: int, error: InvalidInputError, left_out: bool) -> BadLine:
+        place = f"{chunk.file}: row {row + 1} (the first row of data is 1)"
+        return BadLine(InvalidInputError(f"{place}: {error}"), self.rows.line_of(row), left_out)
 
     def _fit(self, chunk: Chunk) -> Array:
         """Return the prediction for each row, made before its transition is learned."""
@@ -176,7 +194,7 @@ class Watch:
 
     def _output(self, chunk: Chunk, predictions: Array) -> list[Any]:
         self.n_predicted += len(chunk)
-        self._errors.add(chunk, predictions)
+        self._note_errors(chunk, predictions)
         errors = np.full(len(chunk), np.nan)
         if self._influence is not None:
             errors = self._influence.standard_error(self._with_ones(chunk.X))[:, 0]
@@ -186,6 +204,17 @@ class Watch:
         rows = range(chunk.first + 1, chunk.first + 1 + len(chunk))
         return list(zip(rows, *kept, predictions.tolist(), shown, strict=True))
 
+    def _note_errors(self, chunk: Chunk, predictions: Array) -> None:
+        """Average squared errors of recent predictions whose returns are complete."""
+        if chunk.X_next is not None:  # successors are not the next rows
+            return
+        usual = {"discount": self._settings.gamma, "importance_ratio": 1.0, "trace_coefficient": 1.0}
+        columns = [chunk.transitions.get(name, np.full(len(chunk), value)) for name, value in usual.items()]
+        rows = predictions[:, np.newaxis], chunk.y, chunk.episode, chunk.terminated, np.column_stack(columns)
+        for error in self._returns.add_rows(*rows)[:, 0].tolist():
+            square, count = self._squares[0], self._squares[1] + 1
+            self._squares = square + (error * error - square) / min(count, _RECENT), count
+
     def save(self, path: Path, lines: LiveLines, written: int | None) -> None:
         """Write the state, whole or not at all, with the bytes of the output, if that is a file.
 
@@ -193,7 +222,7 @@ class Watch:
         """
         document = {
             "configuration": self._configuration(), "bytes": lines.bytes, "fingerprint": lines.fingerprint(),
-            "written": written, "n_predicted": self.n_predicted, "n_left_out": self.n_left_out,
+            "written": written, "n_rows": [self.n_predicted, self.n_left_out, self.n_cut_off],
             "rows": self.rows.packed(), "due": self._due,
         }  # fmt: skip
         arrays = {} if self.model is None else self.model.snapshot()
@@ -201,41 +230,6 @@ class Watch:
             known, nothing = self._influence, np.zeros(0)
             arrays |= {f"influence_{name}": nothing if known is None else getattr(known, name) for name in _INFLUENCE}
         write_state(path, document, arrays)
-
-
-class _ReturnErrors:
-    """Root mean square error of recent predictions whose returns are complete."""
-
-    def __init__(self, gamma: float) -> None:
-        self._gamma, self._window = gamma, CompletedReturns(horizon_of(gamma))
-        self._last: tuple[int, float, float, float] | None = None  # episode, prediction, reward, discount
-        self._square, self._count = 0.0, 0
-
-    @property
-    def size(self) -> float | None:
-        """The error; None if no return is complete."""
-        return math.sqrt(self._square) if self._count else None
-
-    def add(self, chunk: Chunk, predictions: Array) -> None:
-        """Add rows; nothing if their successors are not the next rows."""
-        if chunk.X_next is not None:
-            return
-        discount = chunk.transitions.get("discount", np.full(len(chunk), self._gamma))
-        rows = zip(chunk.episode.tolist(), predictions.tolist(), chunk.y[:, 0].tolist(), discount.tolist(), strict=True)
-        for row, over in zip(rows, chunk.terminated.tolist(), strict=True):
-            if self._last is not None and self._last[0] != row[0]:
-                self._note(self._window.close([self._last[1]]))
-            elif self._last is not None:
-                self._note(self._window.add([self._last[1]], [self._last[2]], self._last[3]))
-            self._last = None if over else row
-            if over:
-                self._note(self._window.add([row[1]], [row[2]], 0.0))
-                self._note(self._window.close())
-
-    def _note(self, errors: Array) -> None:
-        for error in errors[:, 0].tolist():
-            self._count += 1
-            self._square += (error * error - self._square) / min(self._count, _RECENT)
 
 
 def _part(chunk: Chunk, first: int, stop: int, later: int) -> Chunk:
@@ -247,52 +241,3 @@ def _part(chunk: Chunk, first: int, stop: int, later: int) -> Chunk:
         {name: values[part] for name, values in chunk.transitions.items()},
         None if chunk.X_next is None else chunk.X_next[part], chunk.names,
     )  # fmt: skip
-
-
-class PredictionsFile:
-    """A CSV file that predictions are added to; it is cut to `written` bytes first."""
-
-    def __init__(self, path: Path, header: list[str], written: int = 0) -> None:
-        self._path = path
-        with self._named():
-            self._file: IO[bytes] = open(path, "r+b" if written or path.exists() else "w+b", buffering=0)  # noqa: SIM115
-            if self._file.seek(0, io.SEEK_END) < written:
-                self.close()
-                raise InvalidInputError(
-                    f"{path} has fewer than the {written} bytes that the state records; give the file that was "
-                    "written, or --force to start over."
-                )
-            self._file.truncate(written)
-            self.written = self._file.seek(written)
-        if not written:
-            self.add([header])
-
-    def add(self, rows: list[Any]) -> None:
-        """Add rows; raises OutputError when there is no room."""
-        data = memoryview(csv_bytes(rows))
-        with self._named():
-            while data:
-                data = data[self._file.write(data) :]
-            self.written = self._file.tell()
-
-    def close(self) -> None:
-        self._file.close()
-
-    def sync(self) -> None:
-        """Return when the rows are on the disk."""
-        with self._named():
-            os.fsync(self._file.fileno())
-
-    @contextlib.contextmanager
-    def _named(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            raise OutputError(f"{self._path} could not be written: {reason(error)}; free some space.") from error
-
-
-def csv_bytes(rows: list[Any]) -> bytes:
-    """Return rows as lines of CSV; numbers in the fewest digits that give the same float64."""
-    text = io.StringIO(newline="")
-    csv.writer(text, lineterminator="\n").writerows(rows)
-    return text.getvalue().encode("utf-8", "surrogateescape")
