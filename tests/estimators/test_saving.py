@@ -257,6 +257,10 @@ def test_existing_file_is_replaced_and_a_link_stays(tmp_path):
 
 # What is damaged is refused
 
+A = "statistics.A.npy"
+PARTS = ("A", "B", "b", "incoming_trace", "carry.matrix", "carry.boundary", "carry.rewards", "pending.phi")
+SUMS = [f"statistics.{name}" for name in PARTS]
+
 
 def test_any_changed_bit_and_any_cut_is_found(tmp_path):
     path = tmp_path / "m"
@@ -304,21 +308,28 @@ def test_kinds_are_not_mixed_up(tmp_path):
         lambda document, entries: {**document, "version": "1"},
         lambda document, entries: document["settings"].update(gamma=2.0),
         lambda document, entries: document["settings"].update(variant="none"),
-        lambda document, entries: document["statistics"].update(feature_names=["a"]),
-        lambda document, entries: document["statistics"].update(feature_names="abc"),
-        lambda document, entries: document["statistics"].update(intercept=False),
-        lambda document, entries: document["statistics"].update(intercept=1),
-        lambda document, entries: document["statistics"].update(labels="Monday"),
-        lambda document, entries: document["statistics"].pop("labels") and None,
+        lambda document, entries: document["statistics"]["about"].update(feature_names=["a"]),
+        lambda document, entries: document["statistics"]["about"].update(feature_names="abc"),
+        lambda document, entries: document["statistics"]["about"].update(intercept=False),
+        lambda document, entries: document["statistics"]["about"].update(intercept=1),
+        lambda document, entries: document["statistics"]["about"].update(labels="Monday"),
+        lambda document, entries: document["statistics"]["about"].pop("labels") and None,
         lambda document, entries: document["statistics"].update(unused=-1),
         lambda document, entries: document["settings"].update(fit_intercept=1),
         lambda document, entries: document["settings"].update(gamma=0.8),
-        lambda document, entries: document["selection"].update(results=["lmbda", "none"]),
-        lambda document, entries: document["selection"].update(results=["lmbda"]),
+        lambda document, entries: document["selection"]["results"].update(none=[1]),
+        lambda document, entries: document["selection"].update(results={"lmbda": [1]}),
         lambda document, entries: document["selection"].update(score=None),
         lambda document, entries: document.update(selection=None),
         lambda document, entries: document.update(options={"n_features": 3}),
-        lambda document, entries: document.update(singular=1),
+        lambda document, entries: document["solution"].update(singular=1),
+        lambda document, entries: document["solution"].update(condition_number=float("nan")),
+        lambda document, entries: document["solution"].update(condition_number=-1.0),
+        lambda document, entries: document["solution"].update(condition_number="1.0"),
+        lambda document, entries: document["statistics"].update(A=[2, 8]),
+        lambda document, entries: document["statistics"].update(total_weight=None),
+        lambda document, entries: document["statistics"].update(about=None),
+        lambda document, entries: document["settings"].update(choose=["lmbda"]),
         lambda document, entries: document["origin"].update(rows=-1),
         lambda document, entries: document["origin"].update(date=None),
         lambda document, entries: document["statistics"].update(n_rows=1.5),
@@ -328,24 +339,22 @@ def test_kinds_are_not_mixed_up(tmp_path):
         lambda document, entries: document.pop("no_intervals") and None,
         lambda document, entries: document["statistics"].update(first_episode={"type": "int", "value": "x"}),
         lambda document, entries: document["statistics"].update(pending={"missing": False}),
-        lambda document, entries: document["statistics"].update(decay=float("nan")),
-        lambda document, entries: document["statistics"].update(decay=10**400),
+        lambda document, entries: document["statistics"]["carry"].update(decay=float("nan")),
+        lambda document, entries: document["statistics"]["carry"].update(decay=10**400),
         *(
             lambda document, entries, name=name, value=value: entries.update(
                 {f"{name}.npy": entries[f"{name}.npy"][:-8] + np.float64(value).tobytes()}
             )
-            for name in ("A", "B", "b", "incoming_trace", "matrix", "boundary", "rewards", "pending_phi")
+            for name in SUMS
             for value in (np.nan, -np.inf)
         ),
-        lambda document, entries: entries.pop("A.npy") and None,
-        lambda document, entries: entries.update({"A.npy": entries["b.npy"]}),
-        lambda document, entries: entries.update({"A.npy": b"no array"}),
-        lambda document, entries: entries.update({"A.npy": entries["A.npy"].replace(b"<f8", b"<c8")}),
-        lambda document, entries: entries.update({"A.npy": entries["A.npy"].replace(b"'<f8'", b"'|O' ")}),
-        lambda document, entries: entries.update({"A.npy": entries["A.npy"].replace(b"(4, 4)", b"(9**9, )")}),
-        lambda document, entries: entries.update(
-            {"A.npy": entries["A.npy"].replace(b"(4, 4), } ", b"(999999999999,)}")}
-        ),
+        lambda document, entries: entries.pop(A) and None,
+        lambda document, entries: entries.update({A: entries["statistics.b.npy"]}),
+        lambda document, entries: entries.update({A: b"no array"}),
+        lambda document, entries: entries.update({A: entries[A].replace(b"<f8", b"<c8")}),
+        lambda document, entries: entries.update({A: entries[A].replace(b"'<f8'", b"'|O' ")}),
+        lambda document, entries: entries.update({A: entries[A].replace(b"(4, 4)", b"(9**9, )")}),
+        lambda document, entries: entries.update({A: entries[A].replace(b"(4, 4), } ", b"(999999999999,)}")}),
     ],
 )
 def test_content_of_another_form_is_refused(tmp_path, change):
@@ -406,7 +415,7 @@ def test_pickles_are_not_loaded(tmp_path):
 
     path = tmp_path / "m"
     write_model(model(), path)
-    reseal(path, lambda document, entries: entries.update({"A.npy": pickle.dumps(Bomb())}))
+    reseal(path, lambda document, entries: entries.update({A: pickle.dumps(Bomb())}))
     with pytest.raises(InvalidInputError):
         read_model(path)
     path.write_bytes(pickle.dumps(Bomb()))

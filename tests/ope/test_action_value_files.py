@@ -9,8 +9,8 @@ import lstd
 from logged_actions import PROCESS, logged
 from lstd.errors import InvalidInputError
 from lstd.io.archive import write
+from lstd.io.packing import pack
 from lstd.ope import LSTDQ, EpsilonGreedy, StateActionFeatures, policy_value
-from lstd.ope.action_value_files import KIND, pack_action_values
 
 COMPARED = ("value", "lower", "upper", "standard_error", "degrees_of_freedom", "flagged", "sample", "unlogged_share")
 
@@ -96,16 +96,18 @@ def test_files_of_other_models_and_content_are_refused(tmp_path):
         lstd.LSTD.load(tmp_path / "values")
     with pytest.raises(InvalidInputError, match="must be a file of format 'lstd model of action values'"):
         LSTDQ.load(tmp_path / "pairs")
-    packed = model.lstd_.model_, model.features_, model.first_states()
-    about = {"trace": "retrace", "unlogged": (0.0, 1.0), "names": None}
-    X, P = packed[2]
     for wrong in (
-        {"trace": "q"}, {"names": ["u"]}, {"unlogged": (None, 1.0)}, {"labels": [0, 1]}, {"labels": [0, 1, 1]},
-        {"n_features": 2}, {"initial_policy": P[:1]}, {"initial_policy": np.nan * P}, {"initial_states": X[:, :1]},
+        {"trace": "q"}, {"names": ["u"]}, {"unlogged": [None, 1.0]}, {"unlogged": [0.0]}, {"labels": [0, 1]},
+        {"labels": [0, 1, 1]}, {"n_features": 2}, {"policy": [1, 2]}, {"policy": np.nan}, {"states": [3, 1]},
     ):  # fmt: skip
-        document, arrays = pack_action_values(*packed, **about)
-        goal = arrays if next(iter(wrong)) in arrays else document[KIND]
-        goal.update(wrong)
-        write(tmp_path / "wrong", KIND, document, arrays)
+        document, arrays = pack(model.to_record())
+        (name, value), *_ = wrong.items()
+        if value is np.nan:
+            arrays[name] = np.nan * arrays[name]
+        elif name in arrays:
+            document[name], arrays[name] = value, np.zeros(value)
+        else:
+            document[name] = value
+        write(tmp_path / "wrong", "model of action values", document, arrays)
         with pytest.raises(InvalidInputError, match="does not hold a model of action values written by lstd"):
             lstd.load(tmp_path / "wrong")

@@ -16,6 +16,7 @@ v = λγf enter a chunk. So they are wᵀs and sᵀKs, and the next chunk has s'
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,9 +36,9 @@ class SampleSums:
     """Sums over full transitions of a chunk: with ratios alone, with weights alone, and without both."""
 
     off_policy: bool  # a ratio is not one
-    step: Array  # (3, 3, 3) M of each
-    weight: Array  # (3, 3) w of each
-    square: Array  # (3, 3, 3) K of each
+    step: Annotated[Array, "3 3 3 nan"]  # M of each
+    weight: Annotated[Array, "3 3 nan"]  # w of each
+    square: Annotated[Array, "3 3 3 nan"]  # K of each
 
     @classmethod
     def of(cls, rows: Rows, lmbda: float, part: slice) -> SampleSums | None:

@@ -10,18 +10,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 import lstd
-from lstd.data.seen_ids import SeenIds
 from lstd.distributed.sums import Leaf, Part
 from lstd.errors import InvalidInputError
 from lstd.io.archive import read, write
 from lstd.io.files import checked_path
+from lstd.io.packing import pack, unpack
 from lstd.statistics.blocks import Blocks
-from lstd.statistics.merging import unpack_statistics
-from lstd.statistics.packing import pack
 
 _LOG = logging.getLogger("lstd")
 
@@ -83,19 +80,12 @@ def _kept(leaf: Leaf, path: Path, place: int) -> Part | None:
     if not path.exists():
         return None
 
-    def build(document: Mapping[str, Any], arrays: Mapping[str, NDArray[np.float64]]) -> Part:
-        about = document["blocks"]
-        prefixes = tuple(
-            unpack_statistics(prefix, {name: arrays[f"prefix{i}_{name}"] for name in about["arrays"][i]})
-            for i, prefix in enumerate(about["prefixes"])
-        )
-        more = {name: about[name] for name in ("limit", "size", "reason")}
-        seen = None if about["seen"] is None else SeenIds.unpacked(about["seen"])
-        blocks = Blocks(unpack_statistics(document, arrays), prefixes=prefixes, seen=seen, **more)
-        return Part(blocks, place, place, ends=leaf.unpack_ends(document["ends"]))
+    def build(document: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Part:
+        ends = unpack(leaf.ends_kind, document["ends"], {})
+        return Part(unpack(Blocks, document, arrays), place, place, ends=ends)
 
     try:
-        return read(path, {"statistics": build})
+        return read(path, {"sums": build})
     except InvalidInputError as error:
         _LOG.warning("%s It is summed again.", error)
         return None
@@ -103,17 +93,9 @@ def _kept(leaf: Leaf, path: Path, place: int) -> Part | None:
 
 def keep(path: Path | None, part: Part) -> None:
     """Write a chunk's sums to the store, if there is one."""
-    if path is None:
-        return
-    blocks = part.blocks
-    document, arrays = pack(blocks.total)
-    prefixes = [pack(prefix) for prefix in blocks.prefixes]
-    about = {name: getattr(blocks, name) for name in ("limit", "size", "reason")}
-    about["seen"] = None if blocks.seen is None else blocks.seen.packed()
-    about |= {"prefixes": [prefix for prefix, _ in prefixes], "arrays": [[*own] for _, own in prefixes]}
-    arrays |= {f"prefix{i}_{name}": array for i, (_, own) in enumerate(prefixes) for name, array in own.items()}
-    content = {**document, "blocks": about, "ends": part.ends and part.ends.packed()}
-    write(path, "statistics", content, arrays)
+    if path is not None:
+        (document, arrays), (ends, _) = pack(part.blocks), pack(part.ends)
+        write(path, "sums", {**document, "ends": ends}, arrays)
 
 
 def status(path: str | os.PathLike[str]) -> os.stat_result:

@@ -34,6 +34,8 @@ COLUMNS = (
 class SumArrays(Leaf):
     """Sum one chunk of arrays; errors name its place."""
 
+    ends_kind = SeenIds
+
     def parts(self, tasks: Iterable[tuple[int, Any, bytes | None]], ahead: Ahead) -> Iterator[Part]:
         """Yield the sums of chunks in their order; each is summed in one thread."""
         return ahead.map(lambda task: self._part(*task), tasks)
@@ -88,10 +90,6 @@ class SumArrays(Leaf):
                 )
         assumed = two.assumed if one.assumed is None else one.assumed
         return Part(blocks, one.first, two.last, assumed, one.broken or two.broken, ids)
-
-    def unpack_ends(self, document: Any) -> SeenIds:
-        """Return the ids of episodes from a document."""
-        return SeenIds.unpacked(document)
 
     def add_content(self, digest: Any, place: int, chunk: Any) -> None:
         """Add arrays to a digest."""

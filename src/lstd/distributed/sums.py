@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from lstd.data.rows import Break
 from lstd.data.settings import Settings
@@ -39,6 +39,7 @@ class Leaf:
     store: str | None  # full name of a folder
     independent: bool  # each chunk begins a new episode
     alone: bool = field(default=False, kw_only=True)  # there is only one chunk
+    ends_kind: ClassVar[Any]  # type of `Part.ends`
 
     def __call__(self, place: int, chunk: Any, key: bytes | None = None) -> Part:
         """Sum a chunk on a worker; `key` identifies a function in the store."""
@@ -57,9 +58,6 @@ class Leaf:
     @abstractmethod
     def add_content(self, digest: Any, place: int, chunk: Any) -> None:
         """Add the content of a chunk that is neither a function nor a path to a digest."""
-
-    def unpack_ends(self, document: Any) -> Any:
-        """Rebuild `Part.ends` from the document that its `packed` returned."""
 
     def no_blocks(self, nothing: LSTDStatistics) -> Blocks:
         """Return empty blocks with the limit for the whole data; `nothing` is the statistics of no data."""

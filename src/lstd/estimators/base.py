@@ -26,9 +26,10 @@ from lstd.estimators.check_results import BiasCheck, MisfitCheck
 from lstd.estimators.compare_with_returns import Comparison, check_rewards, compare
 from lstd.estimators.misfit_check import check_misfit
 from lstd.estimators.model import Model
-from lstd.estimators.saving import read_model, write_model
+from lstd.estimators.saving import SavedModel
 from lstd.estimators.summary import Summary
 from lstd.estimators.validation import checked_features, checked_rows
+from lstd.io.saved import Saved
 from lstd.statistics.intervals import SCALES, Interval
 
 Array = NDArray[np.float64]
@@ -50,12 +51,14 @@ class Fitted(Generic[T]):
         raise AttributeError("Fitted attributes cannot be set; fit the estimator instead.")
 
 
-class Predictor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
+class Predictor(Saved, RegressorMixin, BaseEstimator):  # type: ignore[misc]
     """A regressor whose fitted state is one :class:`Model`."""
 
     # Routed by default, since what divides the data in a search divides it here; `score` has no use for them.
     __metadata_request__fit: ClassVar = {"groups": True}
     __metadata_request__score: ClassVar = {"groups": False}
+
+    record_kind = SavedModel
 
     model_: Model
     statistics_ = Fitted(lambda model: model.statistics)
@@ -368,32 +371,19 @@ class Predictor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             raise AttributeError(f"This {type(self).__name__} was fitted to features without names.")
         return np.array(names, dtype=object)
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write to a file, whole or not at all; replaces an existing file. The file contains nothing executable.
-
-        Parameters
-        ----------
-        path : path-like
-
-        Raises
-        ------
-        InvalidInputError
-            When the id of the first or the last episode is not a number or text.
-        OutputError
-            When the file could not be written.
-        """
-        write_model(self._model, path)
+    def to_record(self) -> SavedModel:
+        """Return what a file holds of the fitted model."""
+        return SavedModel.of(self._model)
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Self:
-        """Read a file that :meth:`save` of this class wrote; see :func:`lstd.load`."""
-        model = read_model(path)
-        saved = "LSTD" if model.selection is None else "LSTDCV"
+    def of_record(cls, record: SavedModel, path: str | os.PathLike[str]) -> Self:
+        """Return the estimator that was read from a path; raises InvalidInputError if it is of the other class."""
+        saved = "LSTD" if record.selection is None else "LSTDCV"
         if saved != cls.__name__:
             raise InvalidInputError(
                 f"{path} must hold an {cls.__name__}; it holds an {saved}. Load it with `lstd.load`."
             )
-        return cls.of_model(model)
+        return cls.of_model(record.model())
 
     @classmethod
     def of_model(cls, model: Model) -> Self:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
+
+PerReward = float | Annotated[Array, "m"]
+Flags = bool | Annotated[NDArray[np.bool_], "m"]
 
 SIGNIFICANT = 0.01  # p-value below which there is a warning
 
@@ -56,11 +59,11 @@ class BiasCheck:
     True
     """
 
-    difference: float | Array
-    expected: float | Array
-    size: float | Array
-    p_value: float | Array
-    biased: bool | NDArray[np.bool_]
+    difference: PerReward
+    expected: PerReward
+    size: PerReward
+    p_value: PerReward
+    biased: Flags
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,11 +92,11 @@ class MisfitCheck:
     True
     """
 
-    systematic: float | Array
-    expected: float | Array
-    standard_error: float | Array | None
-    p_value: float | Array
-    misfit: bool | NDArray[np.bool_]
+    systematic: PerReward
+    expected: PerReward
+    standard_error: PerReward | None
+    p_value: PerReward
+    misfit: Flags
 
     @property
     def dominates(self) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +27,8 @@ from lstd.statistics.summing import check_weighted
 from lstd.statistics.waiting import NONE_WAIT, Waiting, may_wait
 
 Array = NDArray[np.float64]
+
+Results = Annotated[NDArray[np.intp], "k"] | Annotated[Array, "k nan"]
 
 LSTD_OPTIONS = ("n_blocks",)  # parameters of the estimators that are not settings
 QUIET = frozenset({"ratios", "unused", "ridge"})  # for models beside the one that a user fits
@@ -57,7 +59,7 @@ class Selection:
     score: float  # R² of the chosen pair on held-out rows; the mean over several rewards
     n_folds: int
     n_rows: int  # in all folds
-    results: dict[str, Array]  # as `LSTDCV.cv_results_`
+    results: dict[str, Results]  # as `LSTDCV.cv_results_`
 
     @property
     def observed_share(self) -> float:

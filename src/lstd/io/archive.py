@@ -20,17 +20,17 @@ from numpy.typing import NDArray
 
 from lstd.errors import InvalidInputError
 from lstd.io.files import checked_path, json_bytes, reason, replacing
+from lstd.io.packing import BROKEN
 
 Array = NDArray[np.float64]
 T = TypeVar("T")
 
-VERSION = 8
+VERSION = 9
 _DOCUMENT = "document.json"
 _PREFIX = b"sha256:"
 SEAL = len(_PREFIX) + 2 * hashlib.sha256().digest_size
-_EXACT = "biU"  # kinds of arrays that are not written as float64
+_EXACT = "biuU"  # kinds of arrays that are not written as float64
 _BATCH = 2**20  # bytes read at a time
-_BROKEN = (LookupError, ValueError, TypeError, AttributeError)  # what reading content of another form raises
 
 
 def write(
@@ -93,7 +93,7 @@ def read(path: str | os.PathLike[str], builds: Mapping[str, Callable[[dict[str, 
         raise InvalidInputError(f"{path} could not be read: {reason(error)}.") from error
     try:
         return builds[kind](document, arrays)
-    except _BROKEN as error:
+    except BROKEN as error:
         raise _foreign(path, kind) from error
 
 
@@ -156,7 +156,7 @@ def _read_archive(path: Path, kinds: list[str], file: IO[bytes]) -> tuple[str, d
             return kind, document, {name: _array(archive.read(f"{name}.npy")) for name in names}
     except InvalidInputError:
         raise
-    except (*_BROKEN, MemoryError, RuntimeError, zipfile.BadZipFile, EOFError) as error:
+    except (*BROKEN, MemoryError, RuntimeError, zipfile.BadZipFile, EOFError) as error:
         raise _foreign(path, kind) from error
 
 

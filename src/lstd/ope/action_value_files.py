@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,25 +12,66 @@ from scipy import sparse
 
 from lstd.data.feature_matrix import Features
 from lstd.errors import InvalidInputError
-from lstd.estimators.model import Model
-from lstd.estimators.saving import pack_model, unpack_model
+from lstd.estimators.saving import SavedModel
 from lstd.ope.state_action_features import StateActionFeatures
 from lstd.ope.trace_coefficients import TRACES
-from lstd.statistics.packing import count, finite, number, shaped, texts
 
 Array = NDArray[np.float64]
-
-KIND = "model of action values"
-_PARTS = ("data", "indices", "indptr")  # of sparse states
+Indices = NDArray[np.int64]
 
 
-def pack_action_values(
-    model: Model, features: StateActionFeatures, initial: tuple[Features, Array], **about: Any
-) -> tuple[dict[str, Any], dict[str, Array]]:
-    """Return the document and the arrays of a file; `about` has the trace, the names of features and counts of pairs.
+class SparseStates(NamedTuple):
+    """Sparse features of states, by rows."""
 
-    Raises InvalidInputError if the features of pairs are a function, or labels are neither numbers nor text.
-    """
+    data: Annotated[Array, "entries"]
+    indices: Annotated[Indices, "entries"]
+    indptr: Annotated[Indices, "ends"]
+
+
+@dataclass(frozen=True, eq=False)
+class SavedActionValues:
+    """What a file holds of an LSTDQ; raises ValueError if the parts do not fit together."""
+
+    file_kind = "model of action values"
+
+    pairs: SavedModel
+    labels: Any
+    n_features: int
+    names: tuple[str, ...] | None
+    trace: str
+    unlogged: tuple[float, float]
+    states: Annotated[Array, "episodes features"] | SparseStates
+    policy: Annotated[Array, "episodes actions"]
+
+    def __post_init__(self) -> None:
+        (X, P), n, n_actions = self.initial, self.n_features, self.features.n_actions
+        fitting = (
+            X.shape == (len(P), n),
+            P.shape[1] == n_actions,
+            self.pairs.model().n_features == n * n_actions,
+            self.names is None or len(self.names) == n,
+            self.trace in TRACES,
+        )
+        if not all(fitting):
+            raise ValueError(fitting)
+
+    @cached_property
+    def features(self) -> StateActionFeatures:
+        """Features of pairs."""
+        return StateActionFeatures(self.labels)
+
+    @cached_property
+    def initial(self) -> tuple[Features, Array]:
+        """The first state of each episode, and the probabilities of actions there."""
+        X = self.states
+        if isinstance(X, SparseStates):
+            X = sparse.csr_array(tuple(X), shape=(len(self.policy), self.n_features))
+            X.check_format()
+        return X, self.policy
+
+
+def check_can_be_saved(features: StateActionFeatures) -> None:
+    """Refuse features of pairs that are a function, and labels that are neither numbers nor text."""
     if features.phi is not None:
         raise InvalidInputError(
             "`features` must have no function to be saved, as files hold nothing executable; got "
@@ -41,32 +83,10 @@ def pack_action_values(
             "`features` must have labels of one type to be saved, numbers or text; got "
             f"{features.labels.tolist()!r:.80}. Number the actions 0, 1, …."
         )
-    document, arrays = pack_model(model)
-    X, P = initial
-    states = {"initial_states": X}
-    if sparse.issparse(X):
-        states = {f"initial_{part}": getattr(X, part).astype(np.float64) for part in _PARTS}
-    document[KIND] = {"labels": features.labels.tolist(), "n_features": X.shape[1], **about}
-    return document, arrays | states | {"initial_policy": P}
 
 
-def unpack_action_values(document: Mapping[str, Any], arrays: Mapping[str, Array]) -> dict[str, Any]:
-    """Return what a fitted LSTDQ consists of; raises the errors that :func:`lstd.io.archive.read` catches."""
-    about, model = document[KIND], unpack_model(document, arrays)
-    features, n, names = StateActionFeatures(about["labels"]), count(about["n_features"]), about["names"]
-    P = finite(arrays["initial_policy"])
-    if "initial_states" in arrays:
-        X: Features = finite(shaped(arrays["initial_states"], len(P), n))
-    else:
-        data, indices, indptr = (arrays[f"initial_{part}"] for part in _PARTS)
-        X = sparse.csr_array((finite(data), indices.astype(np.int64), indptr.astype(np.int64)), shape=(len(P), n))
-        X.check_format()
-    if P.shape[1] != features.n_actions or n * features.n_actions != model.n_features or about["trace"] not in TRACES:
-        raise ValueError(about)
-    if names is not None and len(texts(names)) != n:
-        raise ValueError(names)
-    unlogged, pairs = map(number, about["unlogged"])
-    return {
-        "model": model, "features": features, "n_features": n, "names": names, "trace": about["trace"],
-        "initial": (X, P), "unlogged": (unlogged, pairs),
-    }  # fmt: skip
+def states_to_save(X: Features) -> Array | SparseStates:
+    """Return features of states as a file holds them."""
+    if isinstance(X, np.ndarray):
+        return np.asarray(X, np.float64)
+    return SparseStates(X.data.astype(np.float64), X.indices.astype(np.int64), X.indptr.astype(np.int64))

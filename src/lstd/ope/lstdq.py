@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any, Self
 
 import numpy as np
@@ -16,14 +15,14 @@ from lstd.data.feature_matrix import Features, check_features, check_not_overflo
 from lstd.data.settings import ALPHA, GAMMA, VARIANT, Settings
 from lstd.errors import InvalidInputError
 from lstd.estimators.lstd import LSTD
-from lstd.estimators.model import Model, model_of
+from lstd.estimators.model import model_of
 from lstd.estimators.validation import checked_features, checked_rows
-from lstd.io.archive import read, write
-from lstd.ope.action_value_files import KIND, pack_action_values, unpack_action_values
+from lstd.io.saved import Saved
+from lstd.ope.action_value_files import SavedActionValues, check_can_be_saved, states_to_save
 from lstd.ope.logged_rows import LoggedRows, logged_rows, refuse_others
 from lstd.ope.pair_rows import pair_rows
 from lstd.ope.policies import probabilities_of
-from lstd.ope.state_action_features import StateActionFeatures, one_per_row
+from lstd.ope.state_action_features import one_per_row
 from lstd.ope.trace_coefficients import TRACES
 from lstd.statistics.blocks import no_blocks
 from lstd.statistics.summing import check_weighted
@@ -31,7 +30,7 @@ from lstd.statistics.summing import check_weighted
 Array = NDArray[np.float64]
 
 
-class LSTDQ(BaseEstimator):  # type: ignore[misc]
+class LSTDQ(Saved, BaseEstimator):  # type: ignore[misc]
     """Action values of a target policy from logged actions, by least-squares temporal differences.
 
     With features φ_t = φ(s_t, a_t) of pairs, and φ̄_t = Σ_a π(a|s_{t+1}) φ(s_{t+1}, a) expected under the target policy,
@@ -78,7 +77,10 @@ class LSTDQ(BaseEstimator):  # type: ignore[misc]
 
     Notes
     -----
-    A fitted model keeps the states and actions, for the dual weights and initial states of :func:`policy_value`.
+    A fitted model keeps the states and actions, for the dual weights and initial states of :func:`policy_value`. A file
+    of `save` keeps the first state of each episode and the target policy there, but no other rows, and no target policy
+    that is a function: give `target_policy` to a loaded model for other states. :func:`policy_value` of it has no dual
+    weights and no effective sample size.
 
     The sums of many rows with dense features of states take some n·k products per row, n features of states and k of
     pairs, whatever λ is, and no array of k columns. Their rounding is then another one than in :class:`lstd.LSTD` with
@@ -105,6 +107,8 @@ class LSTDQ(BaseEstimator):  # type: ignore[misc]
     >>> model.action_values([[1.0]]).round(2), model.state_values([[1.0]], [[0.25, 0.75]]).round(2)
     (array([[2.43, 3.  ]]), array([2.86]))
     """
+
+    record_kind = SavedActionValues
 
     def __init__(
         self,
@@ -258,46 +262,27 @@ class LSTDQ(BaseEstimator):  # type: ignore[misc]
             return X, logged.policy[first]
         return X, self.policy_at(X, target_policy)
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write to a file, whole or not at all; replaces an existing file. The file contains nothing executable.
-
-        It keeps the first state of each episode and the target policy there, but no other rows, and no target policy
-        that is a function: give `target_policy` to a loaded model for other states. :func:`policy_value` of it has no
-        dual weights and no effective sample size.
-
-        Parameters
-        ----------
-        path : path-like
-
-        Raises
-        ------
-        InvalidInputError
-            When `features` has a function, or labels that are neither numbers nor text.
-        OutputError
-            When the file could not be written.
-        """
+    def to_record(self) -> SavedActionValues:
+        """Return what a file holds of the fitted model."""
         check_is_fitted(self, "lstd_")
-        names = vars(self).get("feature_names_in_")
-        write(path, KIND, *pack_action_values(
-            self.lstd_.model_, self.features_, self.first_states(), trace=self.trace, unlogged=self.unlogged_,
-            names=None if names is None else names.tolist(),
-        ))  # fmt: skip
+        check_can_be_saved(self.features_)
+        names, (X, P) = vars(self).get("feature_names_in_"), self.first_states()
+        return SavedActionValues(
+            pairs=self.lstd_.to_record(), labels=self.features_.labels, n_features=X.shape[1],
+            names=None if names is None else tuple(names.tolist()), trace=self.trace, unlogged=self.unlogged_,
+            states=states_to_save(X), policy=P,
+        )  # fmt: skip
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Self:
-        """Read a file that :meth:`save` wrote; see :func:`lstd.load`."""
-        return cls.of_parts(**read(path, {KIND: unpack_action_values}))
-
-    @classmethod
-    def of_parts(cls, model: Model, features: StateActionFeatures, trace: str, **parts: Any) -> Self:
-        """Return the estimator of what a file held, as :func:`unpack_action_values` returns it."""
-        lstd = LSTD.of_model(model)
-        estimator = cls(trace=trace, features=features, **lstd.get_params())
-        estimator.lstd_, estimator.features_, estimator.logged_ = lstd, features, None
-        estimator.target_policy_, estimator.initial_ = None, parts["initial"]
-        estimator.unlogged_, estimator.n_features_in_ = parts["unlogged"], parts["n_features"]
-        if parts["names"] is not None:
-            estimator.feature_names_in_ = np.array(parts["names"], dtype=object)
+    def of_record(cls, record: SavedActionValues, path: Any = None) -> Self:
+        """Return the estimator of what a file held."""
+        lstd = LSTD.of_model(record.pairs.model())
+        estimator = cls(trace=record.trace, features=record.features, **lstd.get_params())
+        estimator.lstd_, estimator.features_, estimator.logged_ = lstd, record.features, None
+        estimator.target_policy_, estimator.initial_ = None, record.initial
+        estimator.unlogged_, estimator.n_features_in_ = record.unlogged, record.n_features
+        if record.names is not None:
+            estimator.feature_names_in_ = np.array(record.names, dtype=object)
         return estimator
 
     @property

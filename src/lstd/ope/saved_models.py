@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from typing import Any
 
 from lstd.estimators.lstd import LSTD
 from lstd.estimators.lstd_cv import LSTDCV, estimator_of
-from lstd.estimators.model import Model
-from lstd.estimators.saving import unpack_model
-from lstd.io.archive import read
-from lstd.ope.action_value_files import KIND, unpack_action_values
+from lstd.estimators.saving import SavedModel
+from lstd.io.saved import read_record
+from lstd.ope.action_value_files import SavedActionValues
 from lstd.ope.lstdq import LSTDQ
-from lstd.statistics.merging import LSTDStatistics, unpack_statistics
+from lstd.statistics.merging import LSTDStatistics
 
 
 def load(path: str | os.PathLike[str]) -> LSTD | LSTDCV | LSTDStatistics | LSTDQ:
@@ -43,10 +41,7 @@ def load(path: str | os.PathLike[str]) -> LSTD | LSTDCV | LSTDStatistics | LSTDQ
     ...     lstd.load(f"{folder}/model").predict([[1.0]])
     array([2.])
     """
-    builds: dict[str, Callable[[dict[str, Any], dict[str, Any]], Any]] = {
-        "model": unpack_model, "statistics": unpack_statistics, KIND: unpack_action_values,
-    }  # fmt: skip
-    content = read(path, builds)
-    if isinstance(content, dict):
-        return LSTDQ.of_parts(**content)
-    return estimator_of(content) if isinstance(content, Model) else content
+    saved: Any = read_record(path, SavedModel, LSTDStatistics, SavedActionValues)
+    if isinstance(saved, SavedModel):
+        return estimator_of(saved.model())
+    return LSTDQ.of_record(saved) if isinstance(saved, SavedActionValues) else saved

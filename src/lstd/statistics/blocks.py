@@ -143,7 +143,8 @@ class Blocks(Record):
         The last is that of rewards and weights: two blocks of the same rows may differ in it.
         """
         until = [(s.n_rows, s.mark, s.n_episodes, s.reward_mark) for s in (*self.prefixes, self.total)]
-        return np.diff(np.array(until, dtype=np.uint64), axis=0, prepend=np.zeros((1, 4), np.uint64))
+        marks = np.array([(0, 0, 0, 0), *until], dtype=np.uint64)
+        return np.asarray(marks[1:] - marks[:-1])
 
     @property
     def layout(self) -> Layout:

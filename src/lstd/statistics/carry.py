@@ -6,6 +6,7 @@ The quantities are defined in :mod:`lstd.statistics.merging`.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,10 +21,10 @@ class Carry(ReadOnly):
     """Changes that a trace u which enters a chunk makes to its sums; it leaves the chunk as decay · u."""
 
     decay: float
-    matrix: Array  # (n,); A += u matrixᵀ
-    boundary: Array  # (n,); B += u boundaryᵀ
-    rewards: Array  # (m,); b += u rewardsᵀ
-    first: Array  # (n,) φ_0, to which the weight before the chunk applies; zero if a successor was given in its place
+    matrix: Annotated[Array, "n"]  # A += u matrixᵀ
+    boundary: Annotated[Array, "n"]  # B += u boundaryᵀ
+    rewards: Annotated[Array, "m"]  # b += u rewardsᵀ
+    first: Annotated[Array, "n"]  # φ_0, which the weight before the chunk multiplies; zero if a successor was given
     first_cut: bool  # whether φ_0 is in the boundary, not in the matrix
 
     @classmethod
@@ -60,8 +61,8 @@ class Carry(ReadOnly):
 class Pending(ReadOnly):
     """The last row of a stream that did not terminate: a transition if the stream continues, else a horizon row."""
 
-    phi: Array  # (n,) its features; with successors given, those of its successor
-    reward: Array  # (m,)
+    phi: Annotated[Array, "n"]  # its features; with successors given, those of its successor
+    reward: Annotated[Array, "m nan"]
     missing: bool  # the reward is NaN
     ratio: float
     discount: float

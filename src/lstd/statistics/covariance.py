@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,11 +47,11 @@ _FEATURES_FOR_THREADS = 200  # with fewer, threads wait longer than they compute
 class Influence:
     """Influence of each of E blocks on the weights; m rewards, n features including the column of ones, if any."""
 
-    vectors: Array  # (E, m, n) q_e for each reward
-    shift: Array  # (m, n) α S⁻¹ θ for each reward
-    shares: Array  # (E,) w_e; their sum is one
+    vectors: Annotated[Array, "E m n"]  # q_e for each reward
+    shift: Annotated[Array, "m n"]  # α S⁻¹ θ for each reward
+    shares: Annotated[Array, "E"]  # w_e; their sum is one
     intercept: bool  # whether the last of the n features is the column of ones, which rows to predict do not have
-    marks: NDArray[np.uint64]  # (E, 4) as those of `Blocks`
+    marks: Annotated[NDArray[np.uint64], "E 4"]  # as those of `Blocks`
 
     def of_same_rows(self, other: Influence) -> bool:
         """Return whether the blocks have the same rows, but for rewards and weights."""

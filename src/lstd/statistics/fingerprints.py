@@ -82,7 +82,7 @@ def joined(one: int, two: int, count: int) -> int:
 
 def _terms(rewards: Array, weights: Array) -> NDArray[np.uint64]:
     odd = _factors(rewards.shape[1] + 1)
-    return _bits(rewards) @ odd[1:] + _bits(weights) * odd[0]
+    return np.asarray(_bits(rewards) @ odd[1:] + _bits(weights) * odd[0])
 
 
 def _bits(values: Array) -> NDArray[np.uint64]:

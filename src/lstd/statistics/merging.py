@@ -33,11 +33,10 @@ Independent data, which no trace enters, add up.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -56,12 +55,11 @@ from lstd.data.seen_ids import groups_seen
 from lstd.data.settings import VARIANTS, check_ridge
 from lstd.data.stream_end import StreamEnd
 from lstd.errors import InvalidInputError
-from lstd.io.archive import read, write
+from lstd.io.saved import Saved
 from lstd.statistics.batch_sums import is_no_sum, no_sum
 from lstd.statistics.carry import Carry, Pending
 from lstd.statistics.fingerprints import MODULUS, joined, reward_mark_of
 from lstd.statistics.names_and_labels import About
-from lstd.statistics.packing import pack, unpack
 from lstd.statistics.solve import Solution, solve
 from lstd.statistics.summing import check_sums, summed_until, totals
 
@@ -71,7 +69,7 @@ _UNKNOWN = About()
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class LSTDStatistics(ReadOnly):
+class LSTDStatistics(ReadOnly, Saved):
     """Sums over a stream, or over independent streams, for one γ and λ; n features, m rewards.
 
     Make them with :meth:`from_arrays`. Merge them with :meth:`then` for the next chunk of the same stream, and with
@@ -117,16 +115,18 @@ class LSTDStatistics(ReadOnly):
     LSTDStatistics(n_features=1, n_rewards=1, gamma=0.5, lmbda=0.0, n_transitions=3, n_episodes=1)
     """
 
-    gamma: float
-    lmbda: float
-    A: Array
-    B: Array
-    b: Array
-    incoming_trace: Array  # (n,) u that enters the pending row
+    file_kind = "statistics"
+
+    gamma: Annotated[float, (0.0, 1.0)]
+    lmbda: Annotated[float, (0.0, 1.0)]
+    A: Annotated[Array, "n n"]
+    B: Annotated[Array, "n n"]
+    b: Annotated[Array, "n m"]
+    incoming_trace: Annotated[Array, "n"]  # u that enters the pending row
     carry: Carry
     pending: Pending | None
-    first_episode: Any
-    last_episode: Any
+    first_episode: Annotated[Any, "episode"]
+    last_episode: Annotated[Any, "episode"]
     n_rows: int
     n_transitions: int
     n_episodes: int
@@ -134,8 +134,8 @@ class LSTDStatistics(ReadOnly):
     successors: bool | None  # `X_next` was given; None without data, or in a sum of data with it and without
     apart: bool = False  # begins with a sum of independent data, which continues no stream
     n_groups: int | None = None  # None without `groups`
-    first_group: Any = None
-    last_group: Any = None
+    first_group: Annotated[Any, "groups"] = None
+    last_group: Annotated[Any, "groups"] = None
     unused: int = 0  # rewards of horizon rows, other than 0 and NaN, without the pending row
     about: About = _UNKNOWN
     total_weight: float = 0.0
@@ -144,6 +144,12 @@ class LSTDStatistics(ReadOnly):
     mark: int = 0  # of the rows: see `lstd.statistics.fingerprints`
     reward_mark: int = 0  # of rewards and weights
     last_weight: float = 1.0  # of the row that `incoming_trace` leaves; 1 as long as that row is of a chunk before
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        names = self.feature_names
+        if names is not None and len(names) != self.n_features - self.has_intercept:
+            raise InvalidInputError(f"`about` must name the {self.n_features} features; it has {len(names)} names.")
 
     @classmethod
     def empty(
@@ -473,29 +479,6 @@ class LSTDStatistics(ReadOnly):
             warn_of_ratios(self.sample.size, self.sample.off_policy, self.lmbda)
         return replace(solution, weights=solution.weights[:, 0]) if self.single else solution
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write to a file, whole or not at all; an existing file is replaced. The file holds nothing executable.
-
-        Raises
-        ------
-        InvalidInputError
-            When the first or last episode id is neither an integer nor a float nor text.
-        OutputError
-            When the file could not be written.
-        """
-        write(path, "statistics", *pack(self))
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> LSTDStatistics:
-        """Read what :meth:`save` wrote; the statistics are the same to the last bit.
-
-        Raises
-        ------
-        InvalidInputError
-            When there is no such file, or it is damaged, of another kind, or of another version of the format.
-        """
-        return read(path, {"statistics": unpack_statistics})
-
     def __repr__(self) -> str:
         names = ("n_features", "n_rewards", "gamma", "lmbda", "n_transitions", "n_episodes")
         return f"{type(self).__name__}({', '.join(f'{name}={getattr(self, name)}' for name in names)})"
@@ -666,10 +649,3 @@ def _closed(s: LSTDStatistics) -> LSTDStatistics:
 def _is_unused(row: Pending | None) -> bool:
     """Return whether a row has rewards other than 0 and NaN that are not in the sums."""
     return row is not None and not (row.complete or row.missing) and bool(row.reward.any())
-
-
-def unpack_statistics(document: Mapping[str, Any], arrays: Mapping[str, Array]) -> LSTDStatistics:
-    """Make statistics of the document and arrays of `pack`; raises what :func:`lstd.io.archive.read` expects."""
-    fields = unpack(document, arrays)
-    pending = fields["pending"] and Pending(**fields["pending"])
-    return LSTDStatistics(**fields | {"carry": Carry(**fields["carry"]), "pending": pending})

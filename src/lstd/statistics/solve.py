@@ -31,7 +31,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,8 +58,8 @@ _LARGEST = 2.0**300  # of an entry while scales are sought, so that no sum overf
 class Solution:
     """Weights, and how accurate they are."""
 
-    weights: Array  # (n, m)
-    condition_number: float  # estimate in the 1-norm of the equilibrated A + αI; infinite when singular
+    weights: Annotated[Array, "n m"]
+    condition_number: Annotated[float, (0.0, np.inf)]  # estimate, in the 1-norm, for S; infinite when singular
     singular: bool
     unbounded: bool = False  # the system is singular, and the weights grow without bound as the ridge term vanishes
     left_out: bool = False  # the system is singular, and solved without the column of ones, which repeats the others

@@ -6,7 +6,7 @@ import copy
 import math
 from collections.abc import Mapping, Set
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,11 +53,11 @@ class Row(NamedTuple):
 
     file: str
     place: int  # in the file, from 0
-    name: Any  # id of its episode; None without ids
-    group: Any  # None without groups
+    name: Annotated[Any, "episode"]  # id of its episode; None without ids
+    group: Annotated[Any, "groups"]  # None without groups
     terminated: bool
     truncated: bool  # and not terminated
-    time: float | None
+    time: Annotated[Any, "time"]  # a number, or None
     missing: tuple[bool, ...]  # of each reward and number of the transition, whether it has no value
 
     @classmethod
@@ -280,13 +280,13 @@ def _n_known(marks: Marks, n_sure: int) -> int:
     return n_sure + has_more
 
 
-def typed_id(name: Any, types: Set[type]) -> Any:
-    """Return an id; as a number if it is text and all ids of the stream, of these types, are numbers."""
+def typed_id(name: Any, types: Set[str]) -> Any:
+    """Return an id; as a number if it is text and all ids of the stream, of types of these names, are numbers."""
     if not isinstance(name, str):
         return name
-    if types == {int}:
+    if types == {"int"}:
         return id_key(name)
-    return float(name) if types <= {int, float} else name
+    return float(name) if types <= {"int", "float"} else name
 
 
 def _type(name: Any) -> type:

@@ -47,6 +47,7 @@ class SumTables(Leaf):
 
     roles: Roles
     chunk_rows: int | None = None
+    ends_kind = Ends
 
     def parts(self, tasks: Iterable[Task], ahead: Ahead) -> Iterator[Part]:
         """Yield the sums of tables in their order. Threads share the chunks; this one reads and merges."""
@@ -84,10 +85,6 @@ class SumTables(Leaf):
         for batch in table.batches(list(dict.fromkeys(columns))):
             digest.update(f"{batch.schema.names} {batch.schema.types}".encode())
             digest.update(batch.serialize())
-
-    def unpack_ends(self, document: Any) -> Ends:
-        """Return the ends of tables from a document."""
-        return Ends.unpacked(document, self.roles)
 
 
 class _Work(NamedTuple):

@@ -6,7 +6,7 @@ consecutive tables are kept, and checked again by the same rules together with t
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,8 +21,6 @@ from lstd.statistics.merging import LSTDStatistics
 from lstd.tables.episodes import Episodes, Marks, Row, typed_id
 from lstd.tables.roles import Roles
 from lstd.tables.table_errors import at_row
-
-_TYPES = {kind.__name__: kind for kind in (int, float, str)}
 
 
 class Following(Episodes):
@@ -47,7 +45,7 @@ class Following(Episodes):
     def ends(self, file: str, features: tuple[str, ...]) -> Ends:
         """Return both ends of the table."""
         roles = replace(self._roles, features=features)
-        return Ends(file, roles, self._head, self._tail, frozenset(self._types), self._seen)
+        return Ends(file, roles, self._head, self._tail, frozenset(kind.__name__ for kind in self._types), self._seen)
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,7 +56,7 @@ class Ends:
     roles: Roles  # with all features by name
     head: tuple[Row, ...]  # the first two rows, or fewer
     tail: tuple[Row, ...]  # the last two rows, or fewer
-    types: frozenset[type]  # of the ids
+    types: frozenset[str]  # of the ids, by name
     ids: SeenIds
 
     def then(self, after: Ends, *, independent: bool) -> tuple[Ends, bool]:
@@ -113,28 +111,6 @@ class Ends:
         every = np.array([*order, *range(len(order), blocks.total.n_features)])
         prefixes = tuple(_reordered(prefix, every, names) for prefix in blocks.prefixes)
         return replace(blocks, total=_reordered(blocks.total, every, names), prefixes=prefixes)
-
-    def packed(self) -> dict[str, Any]:
-        """Return a JSON document."""
-        return {
-            "file": self.file,
-            "features": self.roles.features,
-            "head": self.head,
-            "tail": self.tail,
-            "types": sorted(kind.__name__ for kind in self.types),
-            "ids": self.ids.packed(),
-        }
-
-    @classmethod
-    def unpacked(cls, document: Mapping[str, Any], roles: Roles) -> Ends:
-        """Return the ends of a document; a broken one raises an error that `lstd.io.archive.read` expects."""
-        head, tail = (
-            tuple(Row(*row[:-1], missing=tuple(row[-1])) for row in document[part])  # type: ignore[misc]
-            for part in ("head", "tail")
-        )
-        types = frozenset(_TYPES[name] for name in document["types"])
-        roles = replace(roles, features=tuple(document["features"]))
-        return cls(document["file"], roles, head, tail, types, SeenIds.unpacked(document["ids"]))
 
 
 def _sure(marks: Marks) -> Marks:
