@@ -463,20 +463,25 @@ def test_score_with_ratios_is_that_of_the_target_policy():
     assert on.score(phi, rewards) > off.score(phi, rewards, importance_ratio=1.0)
 
 
-def test_returns_of_another_policy_are_refused(tmp_path):
+@pytest.mark.parametrize(
+    ("name", "of", "same"), [("importance_ratio", "another policy", 1.0), ("discount", "other discounts", 0.9)]
+)
+def test_returns_of_another_policy_or_discount_are_refused(name, of, same, tmp_path):
     random = np.random.default_rng(0)
     X, y, ends = random.normal(size=(60, 2)), random.normal(size=60), np.arange(60) % 6 == 5
-    model = LSTD(0.9, 0.5).fit(X, y, terminated=ends, importance_ratio=random.uniform(0.5, 1.5, 60))
+    model = LSTD(0.9, 0.5).fit(X, y, terminated=ends, **{name: random.uniform(0.5, 1.0, 60)})
     model.save(tmp_path / "model")
-    for ways in (model, lstd.load(tmp_path / "model")):
+    chunked = LSTD(0.9, 0.5).fit(X[:6], y[:6], terminated=ends[:6])
+    chunked.partial_fit(X[6:], y[6:], terminated=ends[6:], **{name: random.uniform(0.5, 1.0, 54)})
+    for ways in (model, lstd.load(tmp_path / "model"), chunked):
         for method in (ways.score, ways.bias_check, ways.misfit_check, partial(plot_calibration, ways)):
-            with pytest.raises(InvalidInputError, match=r"`importance_ratio` must be given .* another policy\. Pass"):
+            with pytest.raises(InvalidInputError, match=rf"`{name}` must be given .* {of}\. Pass"):
                 method(X, y, terminated=ends)
-    model.score(X, y, terminated=ends, importance_ratio=1.0)
+    model.score(X, y, terminated=ends, **{name: same})
     pd.DataFrame({"a": X[:, 0], "b": X[:, 1], "y": y, "end": ends}).to_csv(tmp_path / "table.csv", index=False)
-    with pytest.raises(InvalidInputError, match=r"another policy\. Name the column of the ratios"):
+    with pytest.raises(InvalidInputError, match=rf"{of}\. Name its column\."):
         score_tables(model.model_, [str(tmp_path / "table.csv")], Roles(("a", "b"), ("y",), terminated="end"))
-    LSTD(0.9).fit(X, y, terminated=ends, importance_ratio=1.0).score(X, y, terminated=ends)  # the same policy
+    LSTD(0.9).fit(X, y, terminated=ends, **{name: same}).score(X, y, terminated=ends)  # the same policy and discount
 
 
 def test_score_asks_for_the_episodes_that_fit_was_given():

@@ -92,6 +92,11 @@ class Rows(Record):
         last, given = self.last[part], self.X_next is not None
         return np.ones(len(last), np.bool_) if given else self.terminated[part] | ~last
 
+    @property
+    def own_discounts(self) -> bool:
+        """Whether some row that does not terminate has another discount than `gamma`."""
+        return bool(np.any((self.discount != self.gamma) & ~self.terminated))
+
     @cached_property
     def ends(self) -> NDArray[np.bool_]:
         """Whether rewards after each row are not those of its future, (T,): at ends of episodes and at breaks."""

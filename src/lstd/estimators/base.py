@@ -282,7 +282,7 @@ class Predictor(Saved, RegressorMixin, BaseEstimator):  # type: ignore[misc]
         model = self._model
         rows = checked_rows(self, data, model.settings.gamma, sort=True)
         check_rewards(rows, model)
-        model.check_policy(rows.ratios_given)
+        model.check_given(importance_ratio=data[6], discount=data[5])
         return rows.with_ones() if model.settings.fit_intercept else rows
 
     def score(

@@ -59,7 +59,7 @@ def compare(
     if data[2] is None and data[3] is None and data[4] is None:  # episode, terminated, X_next
         _check_one_stream(model.statistics)
     rows = checked_rows(estimator, data, model.settings.gamma, warn=warn, finite=True)
-    model.check_policy(rows.ratios_given)
+    model.check_given(importance_ratio=data[6], discount=data[5])
     check_rewards(rows, model)
     shape = rows.y.shape
     prediction = model.predict(rows.X).reshape(shape)

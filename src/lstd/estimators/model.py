@@ -33,6 +33,7 @@ Results = Annotated[NDArray[np.intp], "k"] | Annotated[Array, "k nan"]
 LSTD_OPTIONS = ("n_blocks",)  # parameters of the estimators that are not settings
 QUIET = frozenset({"ratios", "unused", "ridge"})  # for models beside the one that a user fits
 _RATIOS = "Pass the ratios of these rows, or 1 if the policy of the model chose the actions."
+_DISCOUNTS = "Pass the discounts of these rows, or a single number."
 LSTDCV_OPTIONS = ("lmbdas", "alphas", "cv", "n_jobs", "n_blocks", "verbose")
 
 
@@ -271,14 +272,18 @@ class Model:
             return str(error)
         return ""
 
-    def check_policy(self, ratios_given: bool, remedy: str = _RATIOS) -> None:
-        """Refuse to compare a model of one policy with returns of another: it was fitted with importance ratios."""
+    def check_given(self, importance_ratio: Any, discount: Any, remedy: str = "") -> None:
+        """Refuse to compare predictions with returns of another kind: neither argument of the fit may be left out."""
         sample = self.statistics.sample
-        if sample is not None and sample.off_policy and not ratios_given:
-            raise InvalidInputError(
-                "`importance_ratio` must be given for a model that was fitted with importance ratios: without them, "
-                f"its predictions would be compared with returns of another policy. {remedy}"
-            )
+        for name, given, fitted, of, usual in (
+            ("importance_ratio", importance_ratio, sample and sample.off_policy, "another policy", _RATIOS),
+            ("discount", discount, self.statistics.about.own_discounts, "other discounts", _DISCOUNTS),
+        ):
+            if fitted and given is None:
+                raise InvalidInputError(
+                    f"`{name}` must be given for a model that was fitted with it: without it, predictions would be "
+                    f"compared with returns of {of}. {remedy or usual}"
+                )
 
     def predict(self, phi: Features) -> Array:
         """Predict values, shape (T,) or (T, m), from features (T, n); refuse those that are not finite."""

@@ -185,7 +185,7 @@ class LSTDStatistics(ReadOnly, Saved):
     @classmethod
     def empty_like(cls, rows: Rows, lmbda: float) -> LSTDStatistics:
         """Statistics of no data, for data like `rows`."""
-        about = About(rows.names, rows.intercept)
+        about = About(rows.names, rows.intercept, own_discounts=rows.own_discounts)
         return _empty(rows.n_features, rows.y.shape[1], rows.gamma, lmbda, rows.single, about)
 
     @classmethod

@@ -1,4 +1,4 @@
-"""What statistics are sums of: the names of the features, whether the last is the intercept, and labels of the data."""
+"""What statistics are sums of: names of the features, whether the last is the intercept, labels, own discounts."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ class About:
     feature_names: tuple[str, ...] | None = None  # without the column of ones
     intercept: bool | None = None  # whether the last feature is the column of ones
     labels: frozenset[str] = frozenset()
+    own_discounts: bool = False  # whether some row has another discount than `gamma`
 
     def check_intercept(self, other: About) -> None:
         """Raise InvalidInputError if one has an intercept and the other has none."""
@@ -41,4 +42,5 @@ class About:
                 "second one, or give different data different labels."
             )
         intercept = other.intercept if self.intercept is None else self.intercept
-        return About(others if names is None else names, intercept, self.labels | other.labels)
+        own_discounts = self.own_discounts or other.own_discounts
+        return About(others if names is None else names, intercept, self.labels | other.labels, own_discounts)

@@ -114,7 +114,7 @@ def score_tables(
     Raises InvalidInputError at the first bad row, when fewer than two rows are scored, or when `unobserved` has no
     answer. Warns if little was observed.
     """
-    model.check_policy(roles.importance_ratio is not None, "Name the column of the ratios, `importance_ratio`.")
+    model.check_given(roles.importance_ratio, roles.discount, remedy="Name its column.")
     tolerance = check_treatment(unobserved, tolerance)
     reader = RowReader(watched(paths, on_progress), roles, chunk_rows=chunk_rows)
     files = [table.file for table in reader.tables]
