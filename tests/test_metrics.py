@@ -148,6 +148,16 @@ def test_score_is_over_these_returns(unobserved):
     assert fitted.score(X, y, unobserved=unobserved) == pytest.approx(expected, rel=1e-12)
 
 
+@pytest.mark.parametrize("unobserved", ["predict", "ipcw"])
+def test_weights_of_observed_returns_are_those_of_the_rows_times_those_of_the_treatment(unobserved):
+    rows = {"gamma": 0.5, "prediction": np.zeros(6), "episode": [1, 1, 1, 2, 2, 2], "terminated": [0, 0, 1, 0, 0, 0]}
+    weight = np.array([2.0, 2.0, 2.0, 0.5, 0.5, np.nan])  # the last row is a horizon row
+    plain = observed_returns(np.ones(6), unobserved=unobserved, tolerance=0.6, **rows)
+    found = observed_returns(np.ones(6), unobserved=unobserved, tolerance=0.6, weight=weight, **rows)
+    assert found.returns.tolist() == plain.returns.tolist()
+    assert_close(found.weight, plain.weight * np.nan_to_num(weight), "sums")
+
+
 def test_observed_returns_of_a_stream_and_of_nothing():
     found = observed_returns([1.0, 1.0, np.nan], gamma=0.5, unobserved="drop", tolerance=0.3)
     assert found.returns.tolist() == [1.5, 1.0, 0.0]

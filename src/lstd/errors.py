@@ -22,7 +22,7 @@ class InvalidInputError(LSTDError, ValueError):
 
 
 class InvalidTypeError(InvalidInputError, TypeError):
-    """An array holds objects that are not numbers."""
+    """Raised when an array holds objects that are not numbers, or a method has no argument of the name."""
 
 
 class OutputError(LSTDError, OSError):

@@ -129,8 +129,8 @@ def _shares(weights: ArrayLike, k: int) -> Array:
 
 def observed_returns(
     y: ArrayLike, *, gamma: float, prediction: ArrayLike | None = None, episode: PerRow = None,
-    terminated: PerRow = None, discount: PerRow = None, importance_ratio: PerRow = None, unobserved: str = "predict",
-    tolerance: float = TOLERANCE,
+    terminated: PerRow = None, discount: PerRow = None, importance_ratio: PerRow = None, weight: PerRow = None,
+    unobserved: str = "predict", tolerance: float = TOLERANCE,
 ) -> ObservedReturns:  # fmt: skip
     """Compute the discounted returns that :meth:`lstd.LSTD.score` compares with predictions, and the rows' weights.
 
@@ -140,7 +140,7 @@ def observed_returns(
         Discount per transition, unless `discount` gives one per row.
     prediction : array-like of the shape of `y`, optional
         Prediction for each row, which completes the returns; 0 unless given, which ``unobserved="predict"`` refuses.
-    y, episode, terminated, discount, importance_ratio, unobserved, tolerance
+    y, episode, terminated, discount, importance_ratio, weight, unobserved, tolerance
         As in :meth:`lstd.LSTD.score`, with the same errors and warnings about arrays.
 
     Returns
@@ -162,8 +162,9 @@ def observed_returns(
     gamma = check_real("gamma", gamma, 0.0, 1.0)
     tolerance = check_treatment(unobserved, tolerance)
     rewards = to_real_array("y", y)
-    columns = {
-        "episode": episode, "terminated": terminated, "discount": discount, "importance_ratio": importance_ratio
+    columns: dict[str, Any] = {
+        "episode": episode, "terminated": terminated, "discount": discount, "importance_ratio": importance_ratio,
+        "weight": weight,
     }  # fmt: skip
     if rewards.ndim not in (1, 2):
         raise InvalidInputError(f"`y` must have shape (n_rows,) or (n_rows, n_rewards); got {rewards.shape}.")
@@ -173,7 +174,7 @@ def observed_returns(
                 f"`{name}` must have one entry per row of `y`, shape ({len(rewards)},); got {np.shape(column)}."
             )
     ones = np.ones((len(rewards), 1))
-    rows = check_rows(ones, rewards, episode, terminated, None, discount, importance_ratio, gamma=gamma)
+    rows = check_rows(ones, rewards, **columns, gamma=gamma)
     if prediction is None and unobserved == "predict":
         raise InvalidInputError(
             '`prediction` must be given with unobserved="predict": it completes the returns. Pass what a model '

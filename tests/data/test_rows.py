@@ -377,3 +377,11 @@ def test_the_same_ids_are_one_wherever_they_come_from(ids, tmp_path):
             reward = rewards[part] if row % 2 == 0 else [NAN]
             model.partial_fit(X[part], reward, episode=form(ids[part]), terminated=[False])
         assert (model.n_episodes_, model.n_transitions_) == (2, 2)
+
+
+def test_a_number_and_its_text_are_one_id_beside_one_another():
+    ids = np.array([1, "1.0", 1.0, " 1", "01", 2, "2"], dtype=object)
+    model = LSTD().fit(np.ones((7, 1)), [1.0, 1, 1, 0, 0, 1, 0], episode=ids, terminated=np.zeros(7))
+    assert model.n_episodes_ == 3
+    with pytest.raises(InvalidInputError, match="at row 2, id 1 reappears"):
+        LSTD().fit(np.ones((3, 1)), np.ones(3), episode=np.array([1, 2, "1"], dtype=object), terminated=np.zeros(3))

@@ -19,6 +19,7 @@ from sklearn.model_selection import GridSearchCV, GroupKFold, cross_val_score
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
+from sklearn.utils.validation import has_fit_parameter
 
 from lstd import LSTD, LSTDCV
 from lstd.errors import InvalidInputError
@@ -106,6 +107,15 @@ def test_a_search_over_a_pipeline_scores_what_loops_by_hand_score(data):
     assert search.best_estimator_["lstd"].n_transitions_ == 117
     assert np.isfinite(search.score(X, y, sample_weight=weight, **columns))
     assert search.predict(X).shape == (120,)
+
+
+@pytest.mark.parametrize("method", [LSTD().fit, LSTD().partial_fit, LSTDCV().fit])
+def test_weights_have_the_name_weight(method):
+    with pytest.raises(TypeError, match=r"`sample_weight` must not be given: .*fit\. Weights of rows are given as `w"):
+        method(np.eye(3), np.ones(3), sample_weight=np.ones(3))
+    with pytest.raises(InvalidInputError, match=r"`weights` must not be given: .*Leave it out, or correct its name\."):
+        method(np.eye(3), np.ones(3), weights=np.ones(3))
+    assert not has_fit_parameter(method.__self__, "sample_weight")  # of which scikit-learn expects what `weight` is not
 
 
 @pytest.mark.usefixtures("routing")

@@ -1,10 +1,11 @@
 """Inverse probability of censoring weights (IPCW), from the Kaplan-Meier curve of the ages at which episodes are cut.
 
 S(a) is the Kaplan-Meier probability that an episode is cut after age a, in steps since its first row; an
-episode that terminates at age a is at risk of cuts before a. A return from age a is complete at k, the age where the
-episode terminates or that is H steps later, γ^H below the tolerance. Its row has the weight S(a)/S(k−). If no
-episode has more rows than one that was cut at age L, S is zero from L on: rows with a + H > L might never be complete,
-and none of them is scored.
+episode that terminates at age a is at risk of cuts before a. Each episode counts once, whatever the weights of its
+rows, as cuts are taken to depend on nothing else. A return from age a is complete at k, the age where the episode
+terminates or that is H steps later, γ^H below the tolerance. Its row has the weight S(a)/S(k−). If no episode has more
+rows than one that was cut at age L, S is zero from L on: rows with a + H > L might never be complete, and none of them
+is scored.
 
 Source: Robins and Rotnitzky (1992).
 """

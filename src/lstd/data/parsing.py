@@ -385,19 +385,27 @@ def first_repeat(ids: NDArray[Any]) -> int | None:
 
 
 def plain_texts(ids: NDArray[Any]) -> NDArray[Any]:
-    """Normalise those of the ids, (T,), that are text, as `ids_of_text` does: strip white space, read "7.0" as "7"."""
+    """Normalise those of the ids, (T,), that are text, as `ids_of_text` does: strip white space, read "7.0" as "7".
+
+    Beside numbers, the text of an integer is that integer.
+    """
     starts = np.flatnonzero(np.roll(last_rows(ids), 1))
-    names = [_plain_text(name) if isinstance(name, str) else name for name in ids[starts].tolist()]
-    if names == ids[starts].tolist():
+    given = ids[starts].tolist()
+    beside_numbers = any(isinstance(name, Real) for name in given)
+    names = [_plain_text(name, beside_numbers) if isinstance(name, str) else name for name in given]
+    if names == given:
         return ids
     held = np.empty(len(names), dtype=object)
     held[:] = names
     return np.repeat(held.astype(ids.dtype), np.diff(starts, append=len(ids)))
 
 
-def _plain_text(name: str) -> str:
+def _plain_text(name: str, beside_numbers: bool) -> str | int:
     name = name.strip()
-    return name.removesuffix(".0") if name.endswith(".0") and whole_number(name) is not None else name
+    number = whole_number(name)
+    if number is None:
+        return name
+    return number if beside_numbers else name.removesuffix(".0")
 
 
 def ids_of_text(changes: NDArray[np.intp], names: Sequence[str], column: str, fault: Fault | None = None) -> Ids:

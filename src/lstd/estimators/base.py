@@ -311,7 +311,8 @@ class Predictor(Saved, RegressorMixin, BaseEstimator):  # type: ignore[misc]
         unobserved : {"predict", "ipcw", "drop"}, default "predict"
             "predict" completes returns by the prediction at the cut. "ipcw" scores rows whose return is complete,
             weighted by the inverse Kaplan-Meier probability that it is, by steps since the first row of the episode:
-            right if cuts do not depend on what would have followed. "drop" scores the same rows with weight 1, and
+            right if cuts do not depend on what would have followed. Episodes count alike in that probability, whatever
+            their weights. "drop" scores the same rows with weight 1, and
             raises if some episodes terminated and others were cut off. The prediction completes what is left.
         tolerance : float in (0, 1], default 0.01
             For "ipcw" and "drop": a return is complete if the share γ^h of what follows its h observed transitions is

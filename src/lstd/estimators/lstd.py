@@ -22,7 +22,7 @@ from lstd.data.settings import ALPHA, GAMMA, LMBDA, VARIANT, Settings
 from lstd.errors import InvalidInputError
 from lstd.estimators.base import Predictor
 from lstd.estimators.model import Model
-from lstd.estimators.validation import checked_rows
+from lstd.estimators.validation import checked_rows, refuse_others
 from lstd.statistics.blocks import Blocks, empty_blocks, no_blocks
 from lstd.statistics.merging import LSTDStatistics
 from lstd.statistics.summing import check_weighted
@@ -136,7 +136,7 @@ class LSTD(Predictor):
     def fit(
         self, X: Any, y: ArrayLike, *, episode: PerRow = None, terminated: PerRow = None, X_next: Any = None,
         discount: PerRow = None, importance_ratio: PerRow = None, trace_coefficient: PerRow = None,
-        weight: PerRow = None, groups: PerRow = None,
+        weight: PerRow = None, groups: PerRow = None, **others: Any,
     ) -> Self:  # fmt: skip
         """Fit to rows in time order; any earlier fit is forgotten.
 
@@ -171,6 +171,8 @@ class LSTD(Predictor):
             Id of what each row's episode belongs to, such as the patient with several episodes: episodes of a group
             may depend on one another or overlap, those of different groups are independent. Blocks for intervals never
             divide a group. Groups may come in any order: the result is that of episodes sorted by group.
+        **others
+            Any other argument is refused. For scikit-learn's `sample_weight`, there is `weight`.
 
         Returns
         -------
@@ -211,6 +213,7 @@ class LSTD(Predictor):
         >>> model.fit(X, y, terminated=done, groups=np.arange(12) // 2).predict([[1.0]], return_std=True)[1].round(2)
         array([1.53])
         """
+        refuse_others(others, "LSTD.fit")
         data = (X, y, episode, terminated, X_next, discount, importance_ratio, trace_coefficient, weight, groups)
         model = self._extended(None, data, sort=True)
         if not model.statistics.n_transitions:
@@ -225,7 +228,7 @@ class LSTD(Predictor):
     def partial_fit(
         self, X: Any, y: ArrayLike, *, episode: PerRow = None, terminated: PerRow = None, X_next: Any = None,
         discount: PerRow = None, importance_ratio: PerRow = None, trace_coefficient: PerRow = None,
-        weight: PerRow = None, groups: PerRow = None, forgetting: float = 1.0,
+        weight: PerRow = None, groups: PerRow = None, forgetting: float = 1.0, **others: Any,
     ) -> Self:  # fmt: skip
         """Continue the stream: the first row is the successor of the last row of the previous chunk.
 
@@ -247,11 +250,14 @@ class LSTD(Predictor):
         forgetting : float in (0, 1], default 1.0
             Factor of the weights of all rows of earlier chunks, in the sums, the blocks of intervals and the effective
             sample. With 0.9 and one chunk per day, a row from k days ago counts 0.9^k. The ridge term does not fade.
+        **others
+            Any other argument is refused.
 
         Returns
         -------
         self
         """
+        refuse_others(others, "LSTD.partial_fit")
         data = (X, y, episode, terminated, X_next, discount, importance_ratio, trace_coefficient, weight, groups)
         rate = check_real("forgetting", forgetting, 0.0, 1.0, open_low=True)
         self.model_ = self._extended(vars(self).get("model_"), data, forgetting=rate)

@@ -17,7 +17,7 @@ from lstd.estimators.base import Fitted, Predictor
 from lstd.estimators.choose_settings import choose_settings
 from lstd.estimators.lstd import LSTD
 from lstd.estimators.model import LSTDCV_OPTIONS, Model
-from lstd.estimators.validation import checked_rows
+from lstd.estimators.validation import checked_rows, refuse_others
 from lstd.statistics.blocks import no_blocks
 
 Array = NDArray[np.float64]
@@ -121,7 +121,7 @@ class LSTDCV(Predictor):
     def fit(
         self, X: Any, y: ArrayLike, *, episode: PerRow = None, terminated: PerRow = None, X_next: Any = None,
         discount: PerRow = None, importance_ratio: PerRow = None, trace_coefficient: PerRow = None,
-        weight: PerRow = None, groups: PerRow = None,
+        weight: PerRow = None, groups: PerRow = None, **others: Any,
     ) -> Self:  # fmt: skip
         """Choose a pair, then fit to all rows; any earlier fit is forgotten.
 
@@ -132,6 +132,7 @@ class LSTDCV(Predictor):
         -------
         self
         """
+        refuse_others(others, "LSTDCV.fit")
         data = (X, y, episode, terminated, X_next, discount, importance_ratio, trace_coefficient, weight, groups)
         penalty: Any = self.penalty
         settings = Settings(self.gamma, variant=self.variant, fit_intercept=self.fit_intercept, penalty=penalty)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,9 @@ from lstd.data.check_rows import check_rows
 from lstd.data.checks import check_values_known, is_lazy
 from lstd.data.feature_matrix import Features, by_name, check_features, column_names
 from lstd.data.rows import Rows
+from lstd.errors import InvalidTypeError
+
+OTHER_NAMES = {"sample_weight": "Weights of rows are given as `weight`."}
 
 
 def checked_rows(
@@ -59,3 +63,10 @@ def _check_names(estimator: BaseEstimator, name: str, X: Any, phi: Features, *, 
     if not reset and names and names == tuple(getattr(estimator, "feature_names_in_", ())):
         return  # scikit-learn does not find the names of all kinds of frames
     validate_data(estimator, X if hasattr(X, "columns") else phi, reset=reset, skip_check_array=True)
+
+
+def refuse_others(others: Mapping[str, object], of: str, remedies: Mapping[str, str] = OTHER_NAMES) -> None:
+    """Refuse arguments that a method does not have, with what to do instead for some."""
+    for name in others:
+        remedy = remedies.get(name, "Leave it out, or correct its name.")
+        raise InvalidTypeError(f"`{name}` must not be given: it is no argument of {of}. {remedy}")

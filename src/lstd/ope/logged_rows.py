@@ -18,7 +18,7 @@ from lstd._kernels.forward_view import dual_weights
 from lstd.data.feature_matrix import Features
 from lstd.data.horizon_rows import count_unused, warn_of_unused
 from lstd.data.rows import Rows, warn_of_breaks
-from lstd.errors import InvalidInputError, InvalidTypeError
+from lstd.errors import InvalidInputError
 from lstd.ope.policies import by_action, check_probabilities, check_sums, logged_probabilities, probabilities_of
 from lstd.ope.state_action_features import Codes, StateActionFeatures, one_per_row
 from lstd.ope.trace_coefficients import trace_coefficients
@@ -162,17 +162,6 @@ def logged_rows(
     lost = count_unused(rows, slice(len(rows) - 1))
     warn_of_unused(lost, lost + bool(not rows.full[-1] and not rows.y_missing[-1] and rows.y[-1].any()))
     return LoggedRows(rows, full, codes, features, P, successors, coefficients)
-
-
-def refuse_others(others: dict[str, Any]) -> None:
-    """Refuse arguments that an LSTD takes, or none does."""
-    for name in others:
-        remedy = (
-            " Leave it out: `target_policy`, `behavior_probability` and `trace` decide ratios and coefficients."
-            if name in ("importance_ratio", "trace_coefficient")
-            else " Leave it out, or correct its name."
-        )
-        raise InvalidTypeError(f"`{name}` must not be given: it is no argument of an LSTDQ.{remedy}")
 
 
 def _features(features: Any, n_actions: int) -> StateActionFeatures:

@@ -16,10 +16,10 @@ from lstd.data.settings import ALPHA, GAMMA, VARIANT, Settings
 from lstd.errors import InvalidInputError
 from lstd.estimators.lstd import LSTD
 from lstd.estimators.model import model_of
-from lstd.estimators.validation import checked_features, checked_rows
+from lstd.estimators.validation import OTHER_NAMES, checked_features, checked_rows, refuse_others
 from lstd.io.saved import Saved
 from lstd.ope.action_value_files import SavedActionValues, check_can_be_saved, states_to_save
-from lstd.ope.logged_rows import LoggedRows, logged_rows, refuse_others
+from lstd.ope.logged_rows import LoggedRows, logged_rows
 from lstd.ope.pair_rows import pair_rows
 from lstd.ope.policies import probabilities_of
 from lstd.ope.state_action_features import one_per_row
@@ -28,6 +28,9 @@ from lstd.statistics.blocks import no_blocks
 from lstd.statistics.summing import check_weighted
 
 Array = NDArray[np.float64]
+
+_DECIDED = "Leave it out: `target_policy`, `behavior_probability` and `trace` decide ratios and coefficients."
+_OTHER_NAMES = OTHER_NAMES | {"importance_ratio": _DECIDED, "trace_coefficient": _DECIDED}
 
 
 class LSTDQ(Saved, BaseEstimator):  # type: ignore[misc]
@@ -177,7 +180,7 @@ class LSTDQ(Saved, BaseEstimator):  # type: ignore[misc]
         IllConditionedWarning, RidgeWarning, EffectiveSampleWarning, MissingTerminationWarning, UnusedRewardWarning
             As :meth:`lstd.LSTD.fit` does.
         """
-        refuse_others(others)
+        refuse_others(others, "LSTDQ.fit", _OTHER_NAMES)
         trace = check_choice("trace", self.trace, TRACES)
         settings = Settings(self.gamma, self.lmbda, self.alpha, self.variant, self.fit_intercept)  # type: ignore[arg-type]
         names = BaseEstimator()
