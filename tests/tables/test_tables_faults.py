@@ -48,7 +48,13 @@ GOOD = "x,y,r,id,done\n1,1,1,a,0\n2,2,2,a,1\n3,3,3,b,0\n4,4,4,b,0\n5,5,5,c,0\n"
         ("5,c", "5,NA", "column 'id', row 5 (the first row of data is 1): has 'NA', which counts as no value"),
         ("5,5,5,c,0", "5,5,5,c", "row 5 (the first row of data is 1) has 4 values where the header names 5 columns"),
         ("3,3,3,b,0", "3,3,3,b,0,9", "row 3 (the first row of data is 1) has 6 values where the header names 5 colu"),
-        ("3,3,3,b,0", '3,3,3,"b,0', "row 3 (the first row of data is 1) has 4 values where the header names 5"),
+        ("3,3,3,b,0", '3,3,3,"b,0', "row 3 (the first row of data is 1): a quote is not closed by the end of the file"),
+        (
+            "3,3,3,b,0",
+            '\n"3",3,3,"b","0"\n\n\n3,3,3',
+            "row 4 (the first row of data is 1) has 3 values where the heade",
+        ),
+        ("3,3,3,b,0", '3,3,3,"b\nb\n",0\r\n\r\n3,3,oh,c,0', "column 'r', row 4 (the first row of data is 1): has 'oh'"),
         ("x,y", "x,z", "column 'y' is missing; the file has 'x', 'z', 'r', 'id', 'done'."),
         ("x,y", "x,x", "column 'x' appears 2 times; rename all but one."),
         (
@@ -88,13 +94,13 @@ def test_first_of_several_faults_is_named(tmp_path, chunk_rows):
 def test_quote_that_is_not_closed(tmp_path):
     path = tmp_path / "a.csv"
     path.write_text("x,y,r,id,done,note\n" + '1,1,1,a,0,5" wide\n' * 4 + '2,2,2,a,0,"\n1,1,1,a,0,\n')
-    with pytest.raises(InvalidInputError, match=r"a\.csv: a quote is not closed by the end of the file"):
+    with pytest.raises(InvalidInputError, match=r"a\.csv: row 5 \(.*\): a quote is not closed by the end of the file"):
         statistics([str(path)])
     path.write_text("x,y,r,id,done,note\n" + '1,1,1,a,0,5" wide\n' * 3)
     assert statistics([str(path)]).n_rows == 3
     path.write_text("x,y,r,id,done,note\n" + '1,1,1,a,0,"\n' + 12_000_000 * "x")
     with pytest.raises(
-        InvalidInputError, match=r"a\.csv: a row after row 0 .* is longer than 256 KiB. Most likely a .*if a text is "
+        InvalidInputError, match=r"a\.csv: row 1 .* is longer than 1024 KiB. Most likely a .*if a text is "
     ):
         statistics([str(path)])
 
@@ -114,7 +120,7 @@ def test_text_that_is_not_utf8(tmp_path):
     path = tmp_path / "a.csv"
     path.write_bytes(GOOD.encode().replace(b"4,b", b"4,\xff"))
     with pytest.raises(
-        InvalidInputError, match=r"column 'id', row 4 \(the first row of data is 1\): is not UTF-8 text"
+        InvalidInputError, match=r"column 'id', row 4 \(the first row of data is 1\): is not UTF-8 text \(byte 0xff\)"
     ):
         statistics([str(path)])
 

@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from ctypes import CFUNCTYPE, byref, c_char, c_double, c_int, c_void_p
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba.extending import get_cython_function_address
 from numpy.typing import NDArray
 from scipy import sparse
 
+from lstd._kernels.dense_product import add_product
 from lstd._kernels.traces import (
     add_entries,
     carry_factors,
@@ -39,8 +38,6 @@ DENSE_FROM = 0.25  # share of entries from which a matrix product is faster than
 _ALIKE = 16  # rows with entries in the same columns, on average, that are worth a product of their own
 _ZERO = bytes(8)
 _memory = threading.local()
-# `scipy.linalg.blas.dgemm` is the same function, but keeps Python's lock, so that one thread at a time would sum.
-_dgemm = CFUNCTYPE(None, *[c_void_p] * 13)(get_cython_function_address("scipy.linalg.cython_blas", "dgemm"))
 
 
 def no_sum(*shape: int) -> Array:
@@ -337,15 +334,8 @@ def _plus_product(A: Array, left: Array, right: Array, factor: float = 1.0) -> A
     """Return A + factor leftᵀ right, in the memory of A if it may be written to."""
     if is_no_sum(A) and factor == 1.0:
         return np.asarray(left.T @ right)
-    A, left, right = _writable(A), np.ascontiguousarray(left, float), np.ascontiguousarray(right, float)
-    (n_rows, n), n_right = left.shape, right.shape[1]
-    k, m, width = byref(c_int(n_rows)), byref(c_int(n)), byref(c_int(n_right))
-    one, scale = byref(c_double(1.0)), byref(c_double(factor))
-    # Aᵀ += factor rightᵀ left in the Fortran order of the BLAS
-    _dgemm(
-        byref(c_char(b"N")), byref(c_char(b"T")), width, m, k, scale, right.ctypes.data, width, left.ctypes.data, m,
-        one, A.ctypes.data, width,
-    )  # fmt: skip
+    A = _writable(A)
+    add_product(A, left, right, factor)
     return A
 
 

@@ -17,11 +17,12 @@ from lstd.distributed import memory as shares
 from lstd.distributed.ahead import Ahead
 from lstd.errors import InvalidInputError
 from lstd.tables import arrow_columns as convert
+from lstd.tables.csv_table import TextBlock
 from lstd.tables.episodes import Episodes, Marks
 from lstd.tables.readers import open_table
 from lstd.tables.roles import Roles
-from lstd.tables.table import Table, TextBlock, equal_parts
-from lstd.tables.table_errors import at_row, could_not_be_read, overflow_at
+from lstd.tables.table import Table, equal_parts
+from lstd.tables.table_errors import at_row, overflow_at
 
 Array = NDArray[np.float64]
 T = TypeVar("T")
@@ -66,13 +67,23 @@ class Chunk:
         return overflow_at(self.file, self.first, np.column_stack([self.X, self.y]), self.names, error)
 
 
-class _Raw(NamedTuple):
+class Raw(NamedTuple):
     """Rows as they were read."""
 
     table: Table
     first: int  # place of its first row in the file
     batches: list[Any]  # RecordBatch or TextBlock
     columns: list[str]
+
+    def parsed(self) -> tuple[list[pa.RecordBatch], InvalidInputError | None]:
+        """Return batches of the rows before the first one that cannot be read, and the error for that one, if any."""
+        batches: list[pa.RecordBatch] = []
+        for batch in self.batches:
+            sound, failure = batch.parsed(self.columns) if isinstance(batch, TextBlock) else ([batch], None)
+            batches += sound
+            if failure is not None:
+                return batches, failure
+        return batches, None
 
 
 class RowReader:
@@ -118,28 +129,21 @@ class RowReader:
         """Return another reader of the same rows, from the first."""
         return RowReader(self.tables, self.roles, chunk_rows=self._chunk_rows)
 
-    def raw(self, *, parsed: bool = True) -> Iterator[_Raw]:
-        """Yield rows as they are read; unless `parsed`, blocks of text among them are for other threads to parse."""
+    def raw(self) -> Iterator[Raw]:
+        """Yield rows as they are read."""
         most = max(64, min(2**15, self._chunk_rows))
         for table in self.tables:
-            batches = (table.batches if parsed else table.blocks)(self._columns, most)
-            yield from self._groups(table, 0, batches)
-
-    def rest(self, table: Table, block: TextBlock) -> Iterator[_Raw]:
-        """Yield the rows of a file from a block on that could not be parsed by itself, until an error is raised."""
-        yield from self._groups(table, block.first, table.rest(block, self._columns))
+            first = 0
+            for group in _grouped(table.reported(table.batches(self._columns, most)), self._chunk_rows):
+                yield Raw(table, first, group, self._columns)
+                first += sum(map(len, group))
+                del group
 
     @cached_property
     def _columns(self) -> list[str]:
         return list(dict.fromkeys((*self.features, *self.roles.others, *self.roles.kept)))
 
-    def _groups(self, table: Table, first: int, batches: Iterator[Any]) -> Iterator[_Raw]:
-        for group in _grouped(batches, self._chunk_rows):
-            yield _Raw(table, first, group, self._columns)
-            first += sum(map(len, group))
-            del group
-
-    def n_bytes(self, raw: _Raw) -> int:
+    def n_bytes(self, raw: Raw) -> int:
         """Return the bytes of rows, as read and converted."""
         width = 8 * (len(self.features) + len(self.roles.others))
         n_rows = sum(map(len, raw.batches))
@@ -173,40 +177,38 @@ def chunks_of(
     Up to `most_bytes` are read ahead, also of the next readers, and converted in the threads of `ahead`.
     """
 
-    def read() -> Iterator[tuple[T, RowReader | None, _Raw | None]]:
+    def read() -> Iterator[tuple[T, RowReader | None, Raw | None]]:
         for owner, reader in readers:
-            for raw in () if reader is None else reader.raw(parsed=False):
+            for raw in () if reader is None else reader.raw():
                 yield owner, reader, raw
                 del raw
             yield owner, reader, None
 
-    for owner, reader, values in ahead.map(_converted, read(), _n_bytes, most_bytes):
+    for owner, reader, values, failure in ahead.map(_converted, read(), _n_bytes, most_bytes):
         chunk = None
-        if isinstance(values, _Raw):
-            for raw in reader.rest(values.table, values.batches[0]):
-                yield owner, reader.checked(*_converted((owner, reader, raw))[2])
-            raise could_not_be_read(values.table.file, "it changed while it was read")
         if values is not None:
             chunk = reader.checked(*values)
-        elif reader is not None:
+        elif reader is not None and failure is None:
             reader.episodes.finish()
         del values
-        yield owner, chunk
+        if chunk is not None or failure is None:
+            yield owner, chunk
+        if failure is not None:
+            raise failure
 
 
-def _n_bytes(item: tuple[T, Any, _Raw | None]) -> int:
+def _n_bytes(item: tuple[T, Any, Raw | None]) -> int:
     return 0 if item[2] is None else item[1].n_bytes(item[2])
 
 
-def _converted(item: tuple[T, Any, _Raw | None]) -> tuple[T, Any, Any]:
-    """Return the values of rows with their place, or the rows if they include text that cannot be parsed by itself."""
+def _converted(item: tuple[T, Any, Raw | None]) -> tuple[T, Any, Any, InvalidInputError | None]:
+    """Return the values of rows with their place, up to the first row that cannot be read, and the error for that."""
     owner, reader, raw = item
     if raw is None:
-        return owner, reader, None
-    batches = [raw.table.parsed(batch, raw.columns) if isinstance(batch, TextBlock) else batch for batch in raw.batches]
-    if any(batch is None for batch in batches):
-        return owner, reader, raw
-    return owner, reader, (raw.table, raw.first, Values(_together(batches), reader.roles))
+        return owner, reader, None, None
+    batches, failure = raw.parsed()
+    values = (raw.table, raw.first, Values(_together(batches), reader.roles)) if batches else None
+    return owner, reader, values, failure
 
 
 class Values:

@@ -40,20 +40,23 @@ def sorted_tables(tables: Any, roles: Roles, memory: int, independent: bool = Fa
     times: list[Any] = []
     n_bytes = 0
     for raw in reader.raw():
-        for batch in raw.batches:
+        parsed, failure = raw.parsed()
+        if failure is not None:
+            raise failure
+        for batch in parsed:
             n_bytes += batch.nbytes
             if 2 * n_bytes > memory:
                 raise InvalidInputError(
                     f"`sort`: the rows take more than half of `memory`, {memory >> 20} MB. Give more, or sort the "
                     "files beforehand by episode and time, for example with DuckDB or the command sort."
                 )
-        together = pa.Table.from_batches(raw.batches)
+        together = pa.Table.from_batches(parsed)
         times.append(_known(convert.times(together[roles.time], roles.time), raw))
         for column, parts in ids.items():
             found = convert.ids(together[column], column)
             lengths = np.diff(_known((found.changes, found.fault), raw), append=len(together))
             parts.append(np.repeat(np.array([id_key(name) for name in found.names], dtype=object), lengths))
-        batches.extend(raw.batches)
+        batches += parsed
     if not batches:
         return list(reader.tables)
     order = _order(np.concatenate(times), [_appearance(np.concatenate(parts)) for parts in ids.values()])

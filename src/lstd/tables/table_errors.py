@@ -10,12 +10,13 @@ from numpy.typing import NDArray
 
 from lstd.errors import InvalidInputError
 
+FROM_ONE = "(the first row of data is 1)"
 _SHOWN = 12  # names of columns listed in a message
 
 
 def at_row(file: str, column: str, row: int, text: str) -> InvalidInputError:
     """Return the error for a value; its row is counted from 0."""
-    return InvalidInputError(f"{file}: column {column!r}, row {row + 1} (the first row of data is 1): {text}")
+    return InvalidInputError(f"{file}: column {column!r}, row {row + 1} {FROM_ONE}: {text}")
 
 
 def overflow_at(
@@ -28,7 +29,7 @@ def overflow_at(
     sizes = np.where(np.isnan(values), 0.0, np.abs(values))
     row, column = divmod(int(sizes.argmax()), len(columns))
     return InvalidInputError(
-        f"{file}: rows {first + 1} to {first + len(values)} (the first row of data is 1): {error} Of these rows, row "
+        f"{file}: rows {first + 1} to {first + len(values)} {FROM_ONE}: {error} Of these rows, row "
         f"{first + row + 1} has the largest value: {values[row, column]:.3g} in column {columns[column]!r}."
     )
 
