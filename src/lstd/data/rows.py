@@ -109,7 +109,7 @@ class Rows(Record):
 
     def with_intercept(self) -> Rows:
         """Add a column of ones for sums, which takes no memory where features are dense."""
-        return self.changed(intercept=True, appended=1) if isinstance(self.X, np.ndarray) else self.with_ones()
+        return self.with_ones() if sparse.issparse(self.X) else self.changed(intercept=True, appended=1)
 
     def row(self, features: Features, t: int) -> Array:
         """Return a copy of row t of `X` or `X_next` as float64, with the column of ones, (n,)."""

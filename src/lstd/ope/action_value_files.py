@@ -13,8 +13,8 @@ from scipy import sparse
 from lstd.data.feature_matrix import Features
 from lstd.errors import InvalidInputError
 from lstd.estimators.saving import SavedModel
+from lstd.ope.logged_rows import TRACES
 from lstd.ope.state_action_features import StateActionFeatures
-from lstd.ope.trace_coefficients import TRACES
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]

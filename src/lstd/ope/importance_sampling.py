@@ -108,8 +108,8 @@ def importance_sampling(
     with np.errstate(over="ignore", invalid="ignore"):
         R = np.cumprod(R, axis=1)
         r[number, step] = rewards
-        units = None if rows.groups is None else np.cumsum(rows.begins, dtype=np.intp)[logged.full[logged.begins]]
-        value, u = _estimate(estimator, R, D * r, start, units)
+        group = np.cumsum(rows.begins)[logged.full[logged.begins]]  # of each episode; without groups, its number
+        value, u = _estimate(estimator, R, D * r, start, np.flatnonzero(np.diff(group, prepend=-1)))
     check_range(np.array([value]), u, R)
     return _with_interval(value, u, R[:, -1], level)
 
@@ -164,8 +164,11 @@ def _action_values(q: Any, X: Any, rows: Rows, n_actions: int) -> Array:
     return values
 
 
-def _estimate(estimator: str, R: Array, x: Array, start: Array, units: NDArray[np.intp] | None) -> tuple[float, Array]:
-    """Return the value, and what it changes by without each episode, or unit, from products and discounted rewards."""
+def _estimate(estimator: str, R: Array, x: Array, start: Array, first: NDArray[np.intp]) -> tuple[float, Array]:
+    """Return the value, and what it changes by without each group, from products and discounted rewards.
+
+    `first` are the first episodes of the groups.
+    """
     if estimator in ("is", "wis"):
         R, x = R[:, -1:], x.sum(axis=1, keepdims=True)
     if estimator[0] != "w":
@@ -181,14 +184,8 @@ def _estimate(estimator: str, R: Array, x: Array, start: Array, units: NDArray[n
         )
     share = R / total
     mean = (share * x).sum(axis=0)
-    change, left_out = share * (x - mean), share
-    if units is not None:
-        change, left_out = (_summed(values, units) for values in (change, share))
+    change, left_out = (np.add.reduceat(values, first) for values in (share * (x - mean), share))
     return float(mean.sum()), (change / np.maximum(1.0 - left_out, 1e-12)).sum(axis=1)
-
-
-def _summed(values: Array, units: NDArray[np.intp]) -> Array:
-    return np.add.reduceat(values, np.flatnonzero(np.diff(units, prepend=-1)), axis=0)
 
 
 def _with_interval(value: float, u: Array, products: Array, level: float) -> PolicyValue:

@@ -1,12 +1,15 @@
 """Logged rows with actions, as transitions from pair to expected pair: the rows that LSTD is fitted to.
 
 Transition t has the features φ_t = φ(s_t, a_t), the expected successor φ̄_t = Σ_a π(a|s_{t+1}) φ(s_{t+1}, a), and a
-trace coefficient from `lstd.ope.trace_coefficients`.
+trace coefficient. With π_t = π(a_t|s_t) of the target policy and μ_t = μ(a_t|s_t) of the policy that chose a_t, it is
+
+    Retrace  min(1, π_t/μ_t)       tree backup  π_t       importance sampling  π_t/μ_t       none  0
+
+(Retrace: Munos et al. 2016). The variance of importance sampling has no bound.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -19,13 +22,13 @@ from lstd.data.feature_matrix import Features
 from lstd.data.horizon_rows import count_unused, warn_of_unused
 from lstd.data.rows import Rows, warn_of_breaks
 from lstd.errors import InvalidInputError
-from lstd.ope.policies import by_action, check_probabilities, check_sums, logged_probabilities, probabilities_of
+from lstd.ope.policies import by_action, check_probabilities, logged_probabilities, probabilities_of
 from lstd.ope.state_action_features import Codes, StateActionFeatures, one_per_row
-from lstd.ope.trace_coefficients import trace_coefficients
 
 Array = NDArray[np.float64]
 Places = NDArray[np.intp]
 
+TRACES = ("retrace", "tree_backup", "importance", "none")
 ENTRIES_AT_ONCE = 2**22  # of expected successors at a time, 32 MiB
 
 
@@ -86,26 +89,6 @@ class LoggedRows:
         """Return φ̄_t of transitions."""
         return self.features.of_mixtures(self.next_states(part), self.successors[part])
 
-    def chunks(self) -> Iterator[dict[str, Any]]:
-        """Yield consecutive arguments of ``LSTD.partial_fit``, as expected successors of wide blocks take memory."""
-        size = max(1, ENTRIES_AT_ONCE // self.width)
-        for first in range(0, len(self.full), size):
-            yield self._arguments(slice(first, min(first + size, len(self.full))))
-
-    def _arguments(self, part: slice) -> dict[str, Any]:
-        rows, full = self.rows, self.full[part]
-        return {
-            "X": self.pairs(part),
-            "y": rows.y[full, 0],
-            "episode": self.episode[part],
-            "terminated": rows.terminated[full],
-            "X_next": self.expected(part),
-            "discount": rows.discount[full],
-            "trace_coefficient": None if self.coefficients is None else self.coefficients[part],
-            "weight": None if rows.weights is None else rows.weights[full],
-            "groups": None if rows.groups is None else rows.groups[full],
-        }
-
     def dual_weights(self, omega: Array, ones: float, lmbda: float) -> Array:
         """Compute w_t ωᵀz_t of each transition, (N,), with the weight of the column of ones, or zero, in `ones`."""
         states, weights = self.rows.X, omega
@@ -158,7 +141,7 @@ def logged_rows(
     if has_traces:
         assert P is not None
         warn_of_breaks(rows, lmbda)
-        coefficients = trace_coefficients(trace, lmbda, P[full, codes], logged)
+        coefficients = _trace_coefficients(trace, lmbda, P[full, codes], logged)
     lost = count_unused(rows, slice(len(rows) - 1))
     warn_of_unused(lost, lost + bool(not rows.full[-1] and not rows.y_missing[-1] and rows.y[-1].any()))
     return LoggedRows(rows, full, codes, features, P, successors, coefficients)
@@ -217,6 +200,17 @@ def _behavior(
     ordered = _per_row("behavior_probability", given, rows)[full]
     numbers = full if rows.order is None else rows.order[full]
     check_probabilities("behavior_probability", ordered, numbers)
-    if ordered.ndim == 2:
-        check_sums("behavior_probability", ordered, numbers)
     return logged_probabilities(ordered, *taken, numbers)
+
+
+def _trace_coefficients(trace: str, lmbda: float, target: Array, logged: Array | None) -> Array:
+    """Compute coefficients of transitions, (N,), from the probabilities of their actions, unless `trace` is none."""
+    if trace == "tree_backup":
+        return target
+    if logged is None:
+        raise InvalidInputError(
+            f"`behavior_probability` must be given for trace={trace!r} with lmbda={lmbda:g}: the probability with "
+            'which each action was taken. Without it, use trace="tree_backup" or lmbda=0.'
+        )
+    ratio = target / logged
+    return np.minimum(1.0, ratio) if trace == "retrace" else ratio

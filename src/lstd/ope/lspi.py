@@ -107,7 +107,7 @@ def lspi(
     """
     arrays = _arrays(data)
     most = check_integer("max_iterations", max_iterations, 1)
-    policy: Any = initial_policy if initial_policy is not None else _Uniform(features)
+    policy: Any = _uniform(features) if initial_policy is None else initial_policy
     states = [arrays[name] for name in ("X", "X_next") if arrays.get(name) is not None]
     seen: dict[bytes, int] = {}
     path: list[PolicyValue] = []
@@ -116,7 +116,7 @@ def lspi(
         model.fit(**arrays, target_policy=policy)
         path.append(policy_value(model, initial_states, level))
         policy = EpsilonGreedy(model, epsilon)
-        key = b"".join(policy.best(X).argmax(axis=1).tobytes() for X in states)
+        key = b"".join(policy(X).argmax(axis=1).tobytes() for X in states)
         if key in seen:
             cycle = len(path) - seen[key]
             return PolicyIteration("repeated" if cycle == 1 else "cycle", cycle, tuple(path), model, policy)
@@ -125,26 +125,19 @@ def lspi(
         seen[key] = len(path)
 
 
-class _Uniform:
-    """The same probability for all actions."""
-
-    def __init__(self, features: Any) -> None:
-        if not isinstance(features, StateActionFeatures):
-            raise InvalidInputError(
-                f"`features` must be StateActionFeatures unless `initial_policy` is given; got {shown(features)}."
-            )
-        self.n_actions = features.n_actions
-
-    def __call__(self, X: Any) -> Any:
-        return np.full((X.shape[0], self.n_actions), 1.0 / self.n_actions)
+def _uniform(features: Any) -> EpsilonGreedy:
+    """Return the policy that takes all actions with the same probability."""
+    if not isinstance(features, StateActionFeatures):
+        raise InvalidInputError(
+            f"`features` must be StateActionFeatures unless `initial_policy` is given; got {shown(features)}."
+        )
+    return EpsilonGreedy(lambda X: np.zeros((X.shape[0], features.n_actions)), epsilon=1.0)
 
 
 def _arrays(data: Any) -> dict[str, Any]:
     arrays = dict(data) if isinstance(data, Mapping) else getattr(data, "to_arrays", dict)()
     if not isinstance(data, Mapping):
-        for name in ("actions", "behavior_probability"):
-            if getattr(data, name, None) is not None:
-                arrays[name] = getattr(data, name)
+        arrays |= {name: getattr(data, name, None) for name in ("actions", "behavior_probability")}
     if missing := [name for name in ("X", "y", "actions") if arrays.get(name) is None]:
         raise InvalidInputError(
             f"`data` must have {missing[0]!r}; it needs X, y and actions, and episode and terminated if known."

@@ -15,17 +15,15 @@ from lstd.data.feature_matrix import Features, check_features, check_not_overflo
 from lstd.data.settings import ALPHA, GAMMA, VARIANT, Settings
 from lstd.errors import InvalidInputError
 from lstd.estimators.lstd import LSTD
-from lstd.estimators.model import model_of
+from lstd.estimators.model import Model, model_of
 from lstd.estimators.validation import OTHER_NAMES, checked_features, checked_rows, refuse_others
 from lstd.io.saved import Saved
 from lstd.ope.action_value_files import SavedActionValues, check_can_be_saved, states_to_save
-from lstd.ope.logged_rows import LoggedRows, logged_rows
+from lstd.ope.logged_rows import ENTRIES_AT_ONCE, TRACES, LoggedRows, logged_rows
 from lstd.ope.pair_rows import pair_rows
 from lstd.ope.policies import probabilities_of
-from lstd.ope.state_action_features import one_per_row
-from lstd.ope.trace_coefficients import TRACES
+from lstd.ope.state_action_features import StateActionFeatures, one_per_row
 from lstd.statistics.blocks import no_blocks
-from lstd.statistics.summing import check_weighted
 
 Array = NDArray[np.float64]
 
@@ -190,11 +188,8 @@ class LSTDQ(Saved, BaseEstimator):  # type: ignore[misc]
             rows, actions, self.features, (target_policy, target_policy_next), behavior_probability, trace,
             settings.lmbda,
         )  # fmt: skip
-        unfitted = LSTD(self.gamma, self.lmbda, self.alpha, self.variant, self.fit_intercept, self.n_blocks)
-        model = _fitted(unfitted, logged, settings)
-        unlogged = logged.unlogged(model.model_.unseen)
-        self.lstd_, self.unlogged_ = model, unlogged
-        self.features_ = logged.features
+        model = _fitted(logged, settings, self.n_blocks)
+        self._adopt(model, logged.features, logged.unlogged(model.unseen))
         self.logged_: LoggedRows | None = logged
         self.target_policy_ = target_policy if callable(target_policy) else None
         self.__dict__.pop("feature_names_in_", None)
@@ -279,51 +274,37 @@ class LSTDQ(Saved, BaseEstimator):  # type: ignore[misc]
     @classmethod
     def of_record(cls, record: SavedActionValues, path: Any = None) -> Self:
         """Return the estimator of what a file held."""
-        lstd = LSTD.of_model(record.pairs.model())
-        estimator = cls(trace=record.trace, features=record.features, **lstd.get_params())
-        estimator.lstd_, estimator.features_, estimator.logged_ = lstd, record.features, None
-        estimator.target_policy_, estimator.initial_ = None, record.initial
-        estimator.unlogged_, estimator.n_features_in_ = record.unlogged, record.n_features
+        model = record.pairs.model()
+        estimator = cls(trace=record.trace, features=record.features, **LSTD.of_model(model).get_params())
+        estimator._adopt(model, record.features, record.unlogged)
+        estimator.logged_, estimator.target_policy_ = None, None
+        estimator.initial_, estimator.n_features_in_ = record.initial, record.n_features
         if record.names is not None:
             estimator.feature_names_in_ = np.array(record.names, dtype=object)
         return estimator
 
-    @property
-    def unlogged_share_(self) -> float:
-        """Share of the pairs under the target policy, over successors, that contain a feature no logged pair has."""
-        check_is_fitted(self, "lstd_")
-        unlogged, pairs = self.unlogged_
-        return unlogged / (pairs or 1.0)
-
-    @property
-    def coef_(self) -> Array:
-        """Weights of the features of pairs, (n_pair_features,)."""
-        check_is_fitted(self, "lstd_")
-        return np.asarray(self.lstd_.coef_)
-
-    @property
-    def intercept_(self) -> float:
-        """Weight of the column of ones; zero without `fit_intercept`."""
-        check_is_fitted(self, "lstd_")
-        return float(self.lstd_.intercept_)
+    def _adopt(self, model: Model, features: StateActionFeatures, unlogged: tuple[float, float]) -> None:
+        """Take a fitted model of pairs, and the number of pairs without data, with that of all."""
+        self.lstd_, self.features_, self.unlogged_ = LSTD.of_model(model), features, unlogged
+        self.unlogged_share_ = unlogged[0] / (unlogged[1] or 1.0)
+        self.coef_, self.intercept_ = self.lstd_.coef_, float(self.lstd_.intercept_)
 
 
-def _fitted(model: LSTD, logged: LoggedRows, settings: Settings) -> LSTD:
+def _fitted(logged: LoggedRows, settings: Settings, n_blocks: Any) -> Model:
     """Fit to transitions: blocks that would take much memory by sums of their own, others as arrays, in chunks."""
-    if logged.wide:
-        settings.ridge(logged.width)  # checks the number of coefficients
-        rows = pair_rows(logged, settings.fit_intercept)
-        blocks = no_blocks(rows, settings.lmbda, model.n_blocks).extended(rows)
-        fitted = model_of(blocks, settings, None, model.n_blocks, episodes=rows.episodes)
-        # Of k weights, the influence of E blocks takes 2/3 E k³ operations, where the sums took 2 n k per row.
-        if 3 * len(rows) * logged.rows.n_features >= (len(blocks.prefixes) + 1) * logged.width**2:
-            _ = fitted.no_intervals  # computes it here, so that `policy_value` need not
-            logged.dual_weights(np.zeros(logged.width), 0.0, settings.lmbda)  # loads its kernel
-        return model.of_model(fitted)
-    for arguments in logged.chunks():
-        if len(arguments["y"]) == len(logged.full):
-            return model.fit(**arguments)
-        model.partial_fit(**arguments)
-    check_weighted(model.statistics_.total_weight, model.statistics_.n_transitions)
-    _ = model.coef_  # so that warnings about the system are given here
-    return model
+    rows = pair_rows(logged)
+    blocks: Any = None
+    size = len(rows) if logged.wide else max(1, ENTRIES_AT_ONCE // logged.width)
+    for chunk in rows.split(range(0, len(rows), size)):
+        part = chunk if logged.wide else chunk.changed(X=chunk.X[:], X_next=chunk.X_next[:])  # type: ignore[index]
+        part = part.with_intercept() if settings.fit_intercept else part
+        blocks = no_blocks(part, settings.lmbda, n_blocks) if blocks is None else blocks
+        settings.ridge(part.n_features - settings.fit_intercept)  # checks the number of coefficients
+        blocks = blocks.extended(part)
+    fitted = model_of(blocks, settings, None, n_blocks, episodes=rows.episodes)
+    # Of k weights, the influence of E blocks takes 2/3 E k³ operations, where the sums took 2 n k per row.
+    n_systems = len(blocks.prefixes) + 1
+    if logged.wide and 3 * len(rows) * logged.rows.n_features >= n_systems * logged.width**2:
+        _ = fitted.no_intervals  # computes it here, so that `policy_value` need not
+        logged.dual_weights(np.zeros(logged.width), 0.0, settings.lmbda)  # loads its kernel
+    return fitted

@@ -120,7 +120,7 @@ class PairRows:
         return np.append(z, [P.sum()] * ones), float(shares[0])
 
 
-def pair_rows(logged: LoggedRows, intercept: bool) -> Rows:
+def pair_rows(logged: LoggedRows) -> Rows:
     """Return the transitions as rows whose features are not arrays."""
     rows, full, N = logged.rows, logged.full, len(logged.full)
     groups, weights = (None if values is None else values[full] for values in (rows.groups, rows.weights))
@@ -129,5 +129,5 @@ def pair_rows(logged: LoggedRows, intercept: bool) -> Rows:
         y_missing=np.zeros(N, np.bool_), discount=rows.discount[full], ratios=np.ones(N),
         last=np.append(logged.begins[1:], True), terminated=rows.terminated[full], groups=groups, weights=weights,
         first_episode=int(logged.episode[0]), last_episode=int(logged.episode[-1]), episodes=np.unique(logged.episode),
-        names=None, order=None, coefficients=logged.coefficients, intercept=intercept, appended=int(intercept),
+        names=None, order=None, coefficients=logged.coefficients,
     )  # fmt: skip

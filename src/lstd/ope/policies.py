@@ -48,13 +48,6 @@ class EpsilonGreedy:
 
     def __call__(self, X: Any) -> Array:
         """Return the probabilities of all actions, (T, n_actions), in states (T, n)."""
-        best = self.best(X)
-        probabilities = np.full(best.shape, self.epsilon / best.shape[1])
-        probabilities[np.arange(len(best)), best.argmax(axis=1)] += 1.0 - self.epsilon
-        return probabilities
-
-    def best(self, X: Any) -> NDArray[np.bool_]:
-        """Return which actions have the largest value, (T, n_actions)."""
         values = as_real("values(X)", (self.values if hasattr(X, "columns") else self._of_arrays)(X))
         if values.ndim != 2 or not values.shape[1]:
             raise InvalidInputError(f"`values(X)` must have one value for each row and action; got {values.shape}.")
@@ -65,8 +58,10 @@ class EpsilonGreedy:
                 f"`values(X)` must be finite; row {row} has {values[row, action]} for action {action}. Correct the "
                 "function, or fit the model to other data."
             )
-        largest = values.max(axis=1, keepdims=True)
-        return np.asarray(values >= largest - _SAME * np.abs(values).max(axis=1, keepdims=True))
+        least = values.max(axis=1) - _SAME * np.abs(values).max(axis=1)
+        probabilities = np.full(values.shape, self.epsilon / values.shape[1])
+        probabilities[np.arange(len(values)), (values >= least[:, np.newaxis]).argmax(axis=1)] += 1.0 - self.epsilon
+        return probabilities
 
 
 def probabilities_of(policy: Any, X: Features, labels: NDArray[Any] | None, name: str = "target_policy") -> Array:
@@ -82,7 +77,6 @@ def probabilities_of(policy: Any, X: Features, labels: NDArray[Any] | None, name
             f"{n_actions or 'n_actions'}); got {P.shape}."
         )
     check_probabilities(of, P)
-    check_sums(of, P)
     return P
 
 
@@ -118,18 +112,17 @@ def _written(label: Any) -> str:
 
 
 def check_probabilities(name: str, P: Array, rows: NDArray[Any] | None = None) -> None:
-    """Refuse numbers outside of [0, 1]; `rows` are the numbers of the rows in the message."""
+    """Refuse numbers outside of [0, 1], and those of all actions, (N, n_actions), that do not sum to 1.
+
+    `rows` are the numbers of the rows in messages.
+    """
     bad = ~((P >= 0.0) & (P <= 1.0 + _SUM))
     if bad.any():
         where = tuple(np.argwhere(bad)[0].tolist())
         row, of = where[0] if rows is None else rows[where[0]], f" for action {where[1]}" if P.ndim == 2 else ""
         remedy = "Divide percentages by 100, and weights by their sum." if P[where] > 1.0 else "Correct it."
         raise InvalidInputError(f"`{name}` must hold probabilities in [0, 1]; row {row} has {P[where]:g}{of}. {remedy}")
-
-
-def check_sums(name: str, P: Array, rows: NDArray[Any] | None = None) -> None:
-    """Refuse probabilities of all actions, (N, n_actions), that do not sum to 1; `rows` as above."""
-    if (i := first_true(np.abs(P.sum(axis=1) - 1.0) > _SUM)) is not None:
+    if P.ndim == 2 and (i := first_true(np.abs(P.sum(axis=1) - 1.0) > _SUM)) is not None:
         raise InvalidInputError(
             f"`{name}` must sum to 1 over the actions; row {i if rows is None else rows[i]} sums to "
             f"{P[i].sum():.6g}. Divide each row by its sum, and check that no action is left out."

@@ -144,11 +144,12 @@ def compare_policies(
     parts = [
         contributions(one, initial_states, policy, weights, sample) for one, policy in zip(ones, policies, strict=True)
     ]
-    for name, (_, fitted, _) in zip(names[1:], parts[1:], strict=True):
-        _check_same_data(parts[0][1].influence, fitted.influence, (names[0], name))
+    influences = [part.fitted.influence for part in parts]
+    for name, influence in zip(names[1:], influences[1:], strict=True):
+        _check_same_data(influences[0], influence, (names[0], name))
     values = tuple(evaluated(one, part, level) for one, part in zip(ones, parts, strict=True))
-    shares = np.mean([fitted.influence.shares for _, fitted, _ in parts], axis=0)
-    half, error = _half_widths([found for found, _, _ in parts], shares, level, check_integer("seed", seed, 0))
+    shares = np.mean([influence.shares for influence in influences], axis=0)
+    half, error = _half_widths(parts, shares, level, check_integer("seed", seed, 0))
     value = np.array([one.value for one in values])
     difference = value[:, np.newaxis] - value
     return PolicyComparison(tuple(names), values, difference, error, difference - half, difference + half, level)
@@ -157,20 +158,24 @@ def compare_policies(
 def _names(models: Any) -> list[Any]:
     if not isinstance(models, (Mapping, Sequence)) or isinstance(models, str):
         raise InvalidInputError(f"`models` must be a dict or a list of fitted models; got {type(models).__name__}.")
-    names = list(models) if isinstance(models, Mapping) else list(range(len(models)))
+    names = _keys(models)
     if len(names) < 2:
         raise InvalidInputError(f"`models` must be at least two; got {len(names)}.")
     return names
 
 
 def _policies(policies: Any, names: list[Any]) -> list[Any]:
-    given = list(policies) if isinstance(policies, Mapping) else list(range(len(policies)))
+    given = _keys(policies)
     if {*given} != {*names}:
         raise InvalidInputError(
             f"`target_policies` must have one for each of the {len(names)} models, under the same names, "
             f"{names!r:.80}; got {given!r:.80}."
         )
     return [policies[name] for name in names]
+
+
+def _keys(values: Any) -> list[Any]:
+    return list(values) if isinstance(values, Mapping) else list(range(len(values)))
 
 
 def _check_same_data(one: Influence, two: Influence, names: tuple[Any, Any]) -> None:

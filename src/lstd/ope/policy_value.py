@@ -99,9 +99,8 @@ class Contributions:
     shift: float
     sample: str
     phi: Array  # (k,) φ̄₀
-
-
-Parts = tuple[Contributions, Model, tuple[Features, Array] | None]
+    fitted: Model
+    initial: tuple[Features, Array] | None  # initial states and probabilities of actions there; None for an LSTD
 
 
 def policy_value(
@@ -154,15 +153,14 @@ def policy_value(
     return evaluated(model, contributions(model, initial_states, target_policy, weights, sample), level)
 
 
-def evaluated(model: LSTDQ | Predictor, parts: Parts, level: float) -> PolicyValue:
+def evaluated(model: LSTDQ | Predictor, found: Contributions, level: float) -> PolicyValue:
     """Return the value of a policy and its interval from what `contributions` returned."""
-    found, fitted, initial = parts
-    squares = (found.blocks**2)[np.newaxis, :, np.newaxis]
+    fitted, squares = found.fitted, (found.blocks**2)[np.newaxis, :, np.newaxis]
     error, freedom = _combined(found, float(degrees_of_freedom(squares, fitted.influence.shares)[0, 0]))
     half = float(special.stdtrit(freedom, 0.5 + 0.5 * level)) * float(np.hypot(error, found.shift))
     check_range(np.array([found.value, half]))
     flagged = freedom < FEW or bool((found.phi != 0.0)[fitted.unseen].any())
-    size, unlogged, dual = _coverage(model, fitted, found, initial)
+    size, unlogged, dual = _coverage(model, found)
     return PolicyValue(
         found.value, found.value - half, found.value + half, error, freedom, -found.shift, flagged, level, found.sample,
         size, unlogged, dual,
@@ -179,11 +177,15 @@ def _combined(found: Contributions, freedom: float) -> tuple[float, float]:
     return error, 1.0 / known
 
 
-def contributions(model: Any, initial_states: Any, target_policy: Any, weights: Any, sample: str) -> Parts:
-    """Return the contributions of blocks, the fitted model and, of an LSTDQ, initial states with probabilities."""
+def contributions(model: Any, initial_states: Any, target_policy: Any, weights: Any, sample: str) -> Contributions:
+    """Return the value of a policy with the contributions of blocks; the arguments are those of `policy_value`."""
     check_choice("sample", sample, SAMPLES)
     if isinstance(model, LSTDQ):
-        X, P = _initial(model, initial_states, target_policy)
+        if initial_states is None:
+            X, P = model.first_states(target_policy)
+        else:
+            X = checked_features(model, initial_states)
+            P = model.policy_at(X, target_policy)
         fitted: Model = model.lstd_.model_
         values = (model.features_.action_values(X, model.coef_) * P).sum(axis=1) + model.intercept_
     elif isinstance(model, Predictor):
@@ -208,17 +210,8 @@ def contributions(model: Any, initial_states: Any, target_policy: Any, weights: 
         contributed += scatter / np.sqrt(np.maximum(1.0 - within, 1e-12))
     elif sample == "independent":
         of_states = share * (values - value) * np.sqrt(len(values) / max(1, len(values) - 1))
-    found = Contributions(value, contributed, of_states, float(shift[0, 0]), sample, mean)
-    return found, fitted, None if P is None else (X, P)
-
-
-def _initial(model: LSTDQ, states: Any, target_policy: Any) -> tuple[Features, Array]:
-    """Return initial states and the probabilities of actions there."""
-    check_is_fitted(model, "lstd_")
-    if states is None:
-        return model.first_states(target_policy)
-    X = checked_features(model, states)
-    return X, model.policy_at(X, target_policy)
+    initial = None if P is None else (X, P)
+    return Contributions(value, contributed, of_states, float(shift[0, 0]), sample, mean, fitted, initial)
 
 
 def _states(model: Predictor, states: Any, target_policy: Any) -> Features:
@@ -247,14 +240,12 @@ def _blocks_of(fitted: Model, m: int, sample: str) -> tuple[str, NDArray[np.intp
     return sample, np.searchsorted(until, np.arange(m), side="right")
 
 
-def _coverage(
-    model: Any, fitted: Model, found: Contributions, initial: tuple[Features, Array] | None
-) -> tuple[float | None, float | None, Array | None]:
+def _coverage(model: Any, found: Contributions) -> tuple[float | None, float | None, Array | None]:
     """Return the effective sample size, the share of pairs about which the data say nothing, and the dual weights."""
-    s = fitted.statistics
-    if initial is None:
+    fitted, s = found.fitted, found.fitted.statistics
+    if found.initial is None:
         return float(s.sample.size[0]) if s.sample is not None and s.sample.off_policy else None, None, None
-    (unlogged, pairs), (X, P) = model.unlogged_, initial
+    (unlogged, pairs), (X, P) = model.unlogged_, found.initial
     if fitted.unseen.any():
         unlogged += float((P * model.features_.touching(X, fitted.unseen)).sum())
     share = unlogged / (pairs + float(P.sum()))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import operator
+from collections.abc import Callable, Iterator, Sequence
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -136,37 +138,36 @@ class StateActionFeatures:
         if self.phi is None:
             rows, codes = np.nonzero(P)
             return self._blocks(X, rows, codes, P[rows, codes])
-        whole: Any = None
-        for code in range(self.n_actions):
+        if not P.any():
+            return np.zeros((X.shape[0], self._called(X[:1], np.zeros(1, np.intp)).shape[1]))
+        parts: list[Any] = []
+        for code in np.flatnonzero(P.any(axis=0)):
             rows = np.flatnonzero(P[:, code])
-            if len(rows):
-                part = self._called(X[rows], np.full(len(rows), code))
-                shares = sparse.csr_array((P[rows, code], (rows, np.arange(len(rows)))), (X.shape[0], len(rows)))
-                part = shares @ part
-                whole = part if whole is None else whole + part
-        return np.zeros((X.shape[0], self._called(X[:1], np.zeros(1, np.intp)).shape[1])) if whole is None else whole
+            shares = sparse.csr_array((P[rows, code], (rows, np.arange(len(rows)))), (X.shape[0], len(rows)))
+            parts.append(shares @ self._called(X[rows], np.full(len(rows), code)))
+        return reduce(operator.add, parts)
 
     def total(self, X: Features, P: Array) -> Array:
         """Return Σ_i Σ_a P_ia φ(s_i, a) of checked states, (k,)."""
         if self.phi is None:
             return dense(X.T @ P).T.reshape(-1)
-        codes = np.zeros(X.shape[0], np.intp)
-        return np.asarray(sum(self._called(X, codes + code).T @ P[:, code] for code in range(self.n_actions)))
+        return np.asarray(sum(phi.T @ p for phi, p in zip(self._of_each_action(X), P.T, strict=True)))
 
     def action_values(self, X: Features, weights: Array) -> Array:
         """Return φ(s, a)ᵀw of every action, (T, n_actions)."""
         if self.phi is None:
             return np.asarray(X @ weights.reshape(self.n_actions, -1).T)
-        codes = np.zeros(X.shape[0], np.intp)
-        return np.column_stack([self._called(X, codes + code) @ weights for code in range(self.n_actions)])
+        return np.column_stack([phi @ weights for phi in self._of_each_action(X)])
 
     def touching(self, X: Features, columns: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """Return the pairs that are not zero in one of these columns, (T, n_actions)."""
         if self.phi is None:
             return self.action_values(abs(X), np.asarray(columns, dtype=np.float64)) > 0.0
-        codes = np.zeros(X.shape[0], np.intp)
-        parts = (abs(self._called(X, codes + code))[:, columns] for code in range(self.n_actions))
-        return np.column_stack([np.asarray(part.sum(axis=1)) > 0.0 for part in parts])
+        return np.column_stack([abs(phi)[:, columns].sum(axis=1) > 0.0 for phi in self._of_each_action(X)])
+
+    def _of_each_action(self, X: Features) -> Iterator[Features]:
+        """Yield φ(s, a) of all states, (T, k), for each action."""
+        return (self._called(X, np.full(X.shape[0], code)) for code in range(self.n_actions))
 
     def _called(self, X: Features, codes: Codes) -> Features:
         assert self.phi is not None
