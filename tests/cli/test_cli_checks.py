@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv
@@ -46,3 +48,14 @@ def test_a_misfit_is_kept_with_the_model_and_said_beside_intervals(data, capfd, 
 def test_without_a_report_given_settings_are_not_checked(data, capfd):
     assert run(["fit", data, "--features", "x", *COLUMNS, "-o", "model", "--quiet"]) == 0
     assert "misfit" not in capfd.readouterr().out
+
+
+def test_a_misfit_is_said_once_when_settings_are_chosen_for_a_report(data, capfd, monkeypatch):
+    monkeypatch.setattr("lstd.report.model_page.write_page", lambda *_: None)
+    command = ["fit", data, "--features", "x", *COLUMNS, "--alpha", "auto", "--lmbda", "0.5", "-o", "model", "--force"]
+    for report in ([], ["--report", "page.html"]):
+        with warnings.catch_warnings(action="always"):
+            assert run([*command, *report]) == 0
+        out, err = capfd.readouterr()
+        assert "\n  misfit      found" in out
+        assert ("no weighted sum" in err) is (not report)

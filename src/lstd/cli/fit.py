@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -22,7 +25,7 @@ from lstd.cli.options import (
     reading,
     sorted_files,
 )
-from lstd.errors import InvalidInputError, LSTDError
+from lstd.errors import BiasWarning, InvalidInputError, LSTDError, MisfitWarning
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -111,7 +114,7 @@ def fit(
     page = None if report is None else _check_report(report, out, force, data)
     path = check_out(out, force, data)
     advise("; no model was written")
-    with reading(quiet) as on_progress:
+    with reading(quiet) as on_progress, _checked_once(page):
         tables = sorted_files(data, roles, sort, n_bytes)
         fitted, sample = fit_stream(
             tables, roles, settings, n_jobs=n_jobs, memory=n_bytes, independent=independent,
@@ -175,9 +178,16 @@ def _check_report(report: str, out: str, force: bool, inputs: list[str]) -> Path
     return check_out(report, force, inputs, "--report")
 
 
-def _write_report(model: Model, sample: Sample, page: Path) -> None:
-    import warnings
+@contextmanager
+def _checked_once(page: Path | None) -> Iterator[None]:
+    """Give no warnings of the checks after a choice if the checks for a report, of more rows, replace them."""
+    with warnings.catch_warnings():
+        for given in (BiasWarning, MisfitWarning) if page is not None else ():
+            warnings.simplefilter("ignore", given)
+        yield
 
+
+def _write_report(model: Model, sample: Sample, page: Path) -> None:
     from lstd.estimators.lstd_cv import estimator_of
     from lstd.report.figure_data import evaluate
     from lstd.report.model_page import write_page
