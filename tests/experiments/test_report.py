@@ -19,13 +19,12 @@ import lstd.report
 from lstd.experiments.plan import Cell
 from lstd.experiments.protocol import ALPHAS, LMBDAS, STEP_SIZES
 from lstd.experiments.reproduce.figures import figure2, sensitivity
-from lstd.experiments.reproduce.panels import points_above, sensitivity_limits
 from lstd.experiments.reproduce.paper_page import page
 from lstd.experiments.reproduce.paper_tables import best_table, table_files, timing_table, to_latex, to_markdown
 from lstd.experiments.reproduce.report_files import compose, draw
-from lstd.experiments.reproduce.results import Sweep, gather
-from lstd.experiments.reproduce.results_table import write_table
+from lstd.experiments.reproduce.results import Sweep, gather, write_table
 from lstd.experiments.reproduce.verdicts import AGREES, DISAGREES, NOT_COVERED, TESTS, UNDECIDED, evaluate
+from lstd.experiments.reproduce.wording import points_above, sensitivity_limits
 from lstd.report.style import figure_style
 from other_user import other_user
 from page_outline import assert_sound, outline

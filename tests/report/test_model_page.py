@@ -27,7 +27,7 @@ from lstd.report import (
     plot_predictions,
     write_fit_report,
 )
-from lstd.report.degrees_of_freedom_figure import draw_degrees_of_freedom
+from lstd.report.feature_figures import draw_degrees_of_freedom
 from lstd.report.figure_data import evaluate
 from lstd.report.grid_figure import grid_of
 from lstd.report.style import plain, svg_of

@@ -20,8 +20,7 @@ from typing import Any
 import numpy as np
 
 from lstd.experiments.protocol import ALPHAS, FEATURES, LMBDAS, STEP_SIZES
-from lstd.experiments.reproduce.results import Results
-from lstd.experiments.reproduce.results_table import write_table
+from lstd.experiments.reproduce.results import Results, write_table
 
 
 class Fakes:

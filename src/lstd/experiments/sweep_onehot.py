@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from lstd._kernels.alignment import aligned_zeros, padded
 from lstd._kernels.compilation import kernel
 
-PANEL = 8  # rank-one updates applied together, spelled out in `_apply_panel`
+PANEL = 8  # rank-one updates applied together, spelled out in `_factors` and `_combined`
 
 
 class Plan(NamedTuple):
@@ -142,9 +142,8 @@ def lstd_onehot(layout, rewards, discounts, weight, target, lmbdas, alphas, erro
         uncorrected=vectors[7],
         mixed=vectors[8],
     )
-    for i in range(n):
-        work.weight[i] = weight[layout.order[i]]
-        work.target[i] = target[layout.order[i]]
+    work.weight[:n] = weight[layout.order]
+    work.target[:n] = target[layout.order]
     rest = 0.0  # error of the rows not yet in use, whose weights are zero
     for panel in range(len(layout.n_rows)):
         steps = min(PANEL, len(rewards) - PANEL * panel)
@@ -190,8 +189,7 @@ def _start_columns(layout, panel, n_steps, inverse_alpha, work):  # type: ignore
     first = layout.first_slot[panel]
     for slot in range(first, layout.n_slots[panel]):
         row = layout.new_row[panel, slot - first]
-        for i in range(work.columns.shape[1]):
-            work.columns[slot, i] = 0.0
+        work.columns[slot] = 0.0
         work.columns[slot, row] = inverse_alpha
         for step in range(n_steps):
             same = layout.row[PANEL * panel + step] == row
@@ -201,38 +199,39 @@ def _start_columns(layout, panel, n_steps, inverse_alpha, work):  # type: ignore
 @kernel
 def _take_row_and_column(row, slot, step, n_rows, n_slots, work):  # type: ignore[no-untyped-def]
     """p = Pφ and ρ = φᵀP (into R) as they are after the steps of the panel so far."""
-    Q = work.Q
-    R = work.R
-    p = work.p
-    rho = work.rho
-    r0 = R[0, slot] if step > 0 else 0.0
-    r1 = R[1, slot] if step > 1 else 0.0
-    r2 = R[2, slot] if step > 2 else 0.0
-    r3 = R[3, slot] if step > 3 else 0.0
-    r4 = R[4, slot] if step > 4 else 0.0
-    r5 = R[5, slot] if step > 5 else 0.0
-    r6 = R[6, slot] if step > 6 else 0.0
-    r7 = R[7, slot] if step > 7 else 0.0
+    Q, R, p, rho = work.Q, work.R, work.p, work.rho
+    r = _factors(R, slot, step)
     for i in range(n_rows):
-        p[i] = work.columns[slot, i] - (
-            r0 * Q[0, i] + r1 * Q[1, i] + r2 * Q[2, i] + r3 * Q[3, i]
-            + r4 * Q[4, i] + r5 * Q[5, i] + r6 * Q[6, i] + r7 * Q[7, i]
-        )  # fmt: skip
-    q0 = Q[0, row] if step > 0 else 0.0
-    q1 = Q[1, row] if step > 1 else 0.0
-    q2 = Q[2, row] if step > 2 else 0.0
-    q3 = Q[3, row] if step > 3 else 0.0
-    q4 = Q[4, row] if step > 4 else 0.0
-    q5 = Q[5, row] if step > 5 else 0.0
-    q6 = Q[6, row] if step > 6 else 0.0
-    q7 = Q[7, row] if step > 7 else 0.0
+        p[i] = work.columns[slot, i] - _combined(r, Q, i)
+    q = _factors(Q, row, step)
     for j in range(n_slots):
-        rho[j] = work.picked[step, j] - (
-            q0 * R[0, j] + q1 * R[1, j] + q2 * R[2, j] + q3 * R[3, j]
-            + q4 * R[4, j] + q5 * R[5, j] + q6 * R[6, j] + q7 * R[7, j]
-        )  # fmt: skip
+        rho[j] = work.picked[step, j] - _combined(q, R, j)
     for j in range(n_slots):
         R[step, j] = rho[j]
+
+
+@kernel
+def _factors(panel, i, n_steps):  # type: ignore[no-untyped-def]
+    """Entry i of the first `n_steps` rows of a panel, then zeros."""
+    return (
+        panel[0, i] if n_steps > 0 else 0.0,
+        panel[1, i] if n_steps > 1 else 0.0,
+        panel[2, i] if n_steps > 2 else 0.0,
+        panel[3, i] if n_steps > 3 else 0.0,
+        panel[4, i] if n_steps > 4 else 0.0,
+        panel[5, i] if n_steps > 5 else 0.0,
+        panel[6, i] if n_steps > 6 else 0.0,
+        panel[7, i] if n_steps > 7 else 0.0,
+    )
+
+
+@kernel
+def _combined(f, panel, i):  # type: ignore[no-untyped-def]
+    """Entry i of the sum of the rows of a panel, each times its factor."""
+    return (
+        f[0] * panel[0, i] + f[1] * panel[1, i] + f[2] * panel[2, i] + f[3] * panel[3, i]
+        + f[4] * panel[4, i] + f[5] * panel[5, i] + f[6] * panel[6, i] + f[7] * panel[7, i]
+    )  # fmt: skip
 
 
 @kernel
@@ -264,29 +263,24 @@ def _update_weights(  # type: ignore[no-untyped-def]
         q[i] = q_i
         y[i] = y_i
         theta[i] = theta_i
-        uncorrected_error = theta_i - work.target[i]
-        boyan_error = uncorrected_error + boyan * y_i
-        mixed_error = uncorrected_error + mixed * y_i
+        error = theta_i - work.target[i]
+        boyan_error = error + boyan * y_i
+        mixed_error = error + mixed * y_i
         work.boyan[i] += work.weight[i] * boyan_error * boyan_error
-        work.uncorrected[i] += work.weight[i] * uncorrected_error * uncorrected_error
+        work.uncorrected[i] += work.weight[i] * error * error
         work.mixed[i] += work.weight[i] * mixed_error * mixed_error
 
 
 @kernel
 def _apply_panel(n_rows, n_slots, next_rows, work):  # type: ignore[no-untyped-def]
     """P ← P − Σ qρ over a full panel; in the same pass, pick the rows of P that the next panel starts from."""
-    columns = work.columns
-    Q = work.Q
+    columns, Q = work.columns, work.Q
     for j in range(n_slots):
-        r0, r1, r2, r3 = work.R[0, j], work.R[1, j], work.R[2, j], work.R[3, j]
-        r4, r5, r6, r7 = work.R[4, j], work.R[5, j], work.R[6, j], work.R[7, j]
+        r = _factors(work.R, j, PANEL)
         for i in range(n_rows):
-            columns[j, i] -= (
-                r0 * Q[0, i] + r1 * Q[1, i] + r2 * Q[2, i] + r3 * Q[3, i]
-                + r4 * Q[4, i] + r5 * Q[5, i] + r6 * Q[6, i] + r7 * Q[7, i]
-            )  # fmt: skip
+            columns[j, i] -= _combined(r, Q, i)
         for step in range(len(next_rows)):
-            work.picked[step, j] = columns[j, next_rows[step]]
+            work.picked[step, j] = work.columns[j, next_rows[step]]
 
 
 @kernel
@@ -297,7 +291,5 @@ def _drop_columns(move_from, move_to, work):  # type: ignore[no-untyped-def]
             break
         source = move_from[move]
         goal = move_to[move]
-        for i in range(work.columns.shape[1]):
-            work.columns[goal, i] = work.columns[source, i]
-        for step in range(PANEL):
-            work.picked[step, goal] = work.picked[step, source]
+        work.columns[goal] = work.columns[source]
+        work.picked[:, goal] = work.picked[:, source]

@@ -9,11 +9,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from lstd.report.action_figure import plot_action_calibration
-    from lstd.report.calibration_figure import plot_calibration
-    from lstd.report.degrees_of_freedom_figure import plot_degrees_of_freedom
+    from lstd.report.calibration_figure import plot_action_calibration, plot_calibration
+    from lstd.report.feature_figures import plot_coefficients, plot_degrees_of_freedom
     from lstd.report.grid_figure import plot_grid
-    from lstd.report.influence_figure import plot_blocks, plot_coefficients
+    from lstd.report.influence_figure import plot_blocks
     from lstd.report.model_page import write_fit_report
     from lstd.report.policies_figure import plot_policy_values
     from lstd.report.predictions_figure import plot_predictions
@@ -35,9 +34,8 @@ def __getattr__(name: str) -> Any:  # other pages need neither scikit-learn nor 
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from lstd.report import (
-        action_figure,
         calibration_figure,
-        degrees_of_freedom_figure,
+        feature_figures,
         grid_figure,
         influence_figure,
         model_page,
@@ -45,8 +43,5 @@ def __getattr__(name: str) -> Any:  # other pages need neither scikit-learn nor 
         predictions_figure,
     )
 
-    modules = (
-        action_figure, calibration_figure, degrees_of_freedom_figure, grid_figure, influence_figure, model_page,
-        policies_figure, predictions_figure,
-    )  # fmt: skip
-    return next(getattr(module, name) for module in modules if hasattr(module, name))
+    figures = (calibration_figure, feature_figures, grid_figure, influence_figure, policies_figure, predictions_figure)
+    return next(getattr(module, name) for module in (*figures, model_page) if hasattr(module, name))

@@ -13,7 +13,7 @@ from scipy import stats
 from sklearn.utils.validation import check_is_fitted
 
 from lstd.data.check_rows import PerRow
-from lstd.data.checks import check_real
+from lstd.data.checks import check_integer, check_real
 from lstd.data.returns import TOLERANCE
 from lstd.data.rows import Rows
 from lstd.errors import InvalidInputError
@@ -234,6 +234,15 @@ def evaluate(
         raise InvalidInputError("`X` must have at least one row; got none.")
     names = _names(y, model.model_.reward_names, rewards)
     return Evaluation(model, compared, names, level, unobserved, episode is not None and terminated is None)
+
+
+def fitted_with(model: Predictor, reward: int) -> Model:
+    """Return the sums and settings of a fitted model; raise InvalidInputError if it has no reward of that number."""
+    check_is_fitted(model)
+    m = model.model_.statistics.n_rewards
+    if check_integer("reward", reward, 0) >= m:
+        raise InvalidInputError(f"`reward` must be one of the {m} rewards, 0 to {m - 1}; got {reward}.")
+    return model.model_
 
 
 def _names(y: Any, fitted: tuple[str, ...], given: Sequence[str] | None) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
 from matplotlib.lines import Line2D
@@ -157,33 +158,34 @@ def plot_grid(cv_results: Mapping[str, Any], lmbda: float, alpha: float, *, ax: 
     return draw_grid(grid_of(cv_results, lmbda, alpha), ax)
 
 
+@figure_style()
 def draw_grid(grid: Grid, ax: Any = None) -> list[Artist]:
     """Draw the figure of :func:`plot_grid`."""
-    given = given_axes(ax)
+    panels, scale, whole = given_axes(ax), None, ax is None
     observed = "" if grid.observed is None else f"{share(grid.observed)} of the returns observed"
-    with figure_style():
-        legend: dict[str, Any] = {"handles": _legend_handles(grid), "ncols": 3, "fontsize": 8.5, "handlelength": 1.2}
-        if given:
-            scale, panels = None, given
-            given[0].legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), borderaxespad=0.2, **legend)
-        else:
-            height = float(np.clip(1.9 + 0.13 * len(grid.lmbdas), 2.9, 5.5))
-            figure = new_figure(WIDE, height)
-            bottom, top = 0.5 / height, 1 - 0.35 / height
-            spans = ((0.075, 0.54), (0.63, 0.014), (0.745, 0.235))
-            main, scale, side = (figure.add_axes((left, bottom, width, top - bottom)) for left, width in spans)
-            panels = [main, side]
-            figure.legend(loc="upper left", bbox_to_anchor=(0.065, 1.0), borderaxespad=0.2, **legend)
-            _lowest_by_lmbda(side, grid)
-            side.set_title(observed, fontsize=8.5)
-        artists = _map(panels[0], scale, grid, observed if given else "")
-        for panel in panels:
-            _category_ticks(panel, "y", [f"{lmbda:.4g}" for lmbda in grid.lmbdas], 21)
-            panel.set_ylim(-0.5, len(grid.lmbdas) - 0.5)
-            panel.tick_params(labelleft=panel is panels[0])
-        panels[0].set_ylabel("trace decay λ")
-        _category_ticks(panels[0], "x", _alpha_labels(grid.alphas), 5 if given else 9)
-        panels[0].set_xlabel("ridge coefficient α")
+    legend: dict[str, Any] = {
+        "handles": _legend_handles(grid), "ncols": 3, "fontsize": 8.5, "handlelength": 1.2, "borderaxespad": 0.2,
+    }  # fmt: skip
+    if whole:
+        height = float(np.clip(1.9 + 0.13 * len(grid.lmbdas), 2.9, 5.5))
+        figure = new_figure(WIDE, height)
+        bottom, top = 0.5 / height, 1 - 0.35 / height
+        spans = ((0.075, 0.54), (0.63, 0.014), (0.745, 0.235))
+        main, scale, side = (figure.add_axes((left, bottom, width, top - bottom)) for left, width in spans)
+        panels = [main, side]
+        figure.legend(loc="upper left", bbox_to_anchor=(0.065, 1.0), **legend)
+        _lowest_by_lmbda(side, grid)
+        side.set_title(observed, fontsize=8.5)
+    else:
+        panels[0].legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), **legend)
+    artists = _map(panels[0], scale, grid, "" if whole else observed)
+    for panel in panels:
+        _category_ticks(panel.yaxis, [f"{lmbda:.4g}" for lmbda in grid.lmbdas], 21)
+        panel.set_ylim(-0.5, len(grid.lmbdas) - 0.5)
+        panel.tick_params(labelleft=panel is panels[0])
+    panels[0].set_ylabel("trace decay λ")
+    _category_ticks(panels[0].xaxis, _alpha_labels(grid.alphas), 9 if whole else 5)
+    panels[0].set_xlabel("ridge coefficient α")
     return artists
 
 
@@ -245,11 +247,9 @@ def _lowest_by_lmbda(ax: Axes, grid: Grid) -> None:
     ax.ticklabel_format(axis="x", useOffset=False)
 
 
-def _category_ticks(ax: Axes, axis: str, labels: Sequence[str], most: int) -> None:
+def _category_ticks(axis: Axis, labels: Sequence[str], most: int) -> None:
     step = max(1, -(-len(labels) // most))
-    at = np.arange(len(labels))[::step]
-    setter = ax.set_xticks if axis == "x" else ax.set_yticks
-    setter(at, [labels[i] for i in at])
+    axis.set_ticks(range(0, len(labels), step), labels[::step])
 
 
 def _alpha_labels(alphas: Array) -> list[str]:

@@ -17,7 +17,7 @@ from lstd.estimators.base import Predictor
 from lstd.io.files import checked_path, replacing
 from lstd.metrics import effective_degrees_of_freedom
 from lstd.report.calibration_figure import draw_calibration
-from lstd.report.degrees_of_freedom_figure import MAX_NAMED, draw_degrees_of_freedom, flagged_features
+from lstd.report.feature_figures import MAX_NAMED, draw_degrees_of_freedom, flagged_features
 from lstd.report.figure_data import MAX_REWARDS, MIN_GROUPS, Evaluation, Options, evaluate, half_widths
 from lstd.report.formatting import VARIANT_NAMES, grouped, share
 from lstd.report.grid_figure import Grid, draw_grid, grid_of

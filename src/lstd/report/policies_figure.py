@@ -12,7 +12,7 @@ from matplotlib.container import ErrorbarContainer
 from lstd.errors import InvalidInputError
 from lstd.ope.policy_comparison import PolicyComparison
 from lstd.ope.policy_value import PolicyValue
-from lstd.report.style import BLUE, REFERENCE, axes_for, plain
+from lstd.report.style import BLUE, REFERENCE, axes_for, name_rows
 
 
 def plot_policy_values(
@@ -64,8 +64,7 @@ def plot_policy_values(
             panel.axvline(truth, color=REFERENCE, linewidth=0.9, zorder=1)
         artists = panel.errorbar(x, places, xerr=[x - low, high - x], fmt="o", color=BLUE, mfc="white", capsize=2.2)
         panel.plot(x[faces], places[faces], "o", color=BLUE, zorder=3)
-        panel.set_yticks(places, [plain(str(name), 26) for name in order])
-        panel.set_ylim(len(order) - 0.4, -0.6)
+        name_rows(panel, list(map(str, order)))
         panel.set_xlabel(f"value of the policy, {100 * found[order[0]].level:g} % interval")
     return artists
 

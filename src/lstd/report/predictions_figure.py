@@ -76,19 +76,19 @@ def plot_predictions(
     return draw_predictions(evaluate(model, X, y, **data), ax)
 
 
+@figure_style()
 def draw_predictions(evaluation: Evaluation, ax: Any = None) -> list[Line2D]:
     """Draw the figure of :func:`plot_predictions`."""
     interval, step, m = evaluation.interval(evaluation.drawn), evaluation.step, evaluation.n_panels
     given = given_axes(ax, m)
-    with figure_style():
-        handles = _handles(evaluation, interval is not None and bool(interval.flagged[:, :m].any()))
-        axes = given or _new_axes(m, handles)
-        artists = [_panel(panel, evaluation, reward, interval) for reward, panel in enumerate(axes)]
-        for panel in given or axes[-1:]:
-            panel.set_xlabel("row" if step == 1 else f"row (one in {step} is drawn)")
-            panel.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=9))
-        if given:
-            given[0].legend(handles=handles, fontsize=8.5)
+    handles = _handles(evaluation, interval is not None and bool(interval.flagged[:, :m].any()))
+    axes = given or _new_axes(m, handles)
+    artists = [_panel(panel, evaluation, reward, interval) for reward, panel in enumerate(axes)]
+    for panel in given or axes[-1:]:
+        panel.set_xlabel("row" if step == 1 else f"row (one in {step} is drawn)")
+        panel.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=9))
+    if given:
+        given[0].legend(handles=handles, fontsize=8.5)
     return artists
 
 

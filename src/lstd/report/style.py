@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -125,6 +125,12 @@ def svg_of(figure: Figure) -> bytes:
     with figure_style():
         figure.savefig(buffer, format="svg", metadata=_NO_DATES[".svg"])
     return buffer.getvalue()
+
+
+def name_rows(ax: Axes, names: Sequence[str]) -> None:
+    """Name the rows of a panel, the first on top."""
+    ax.set_yticks(np.arange(len(names)), [plain(name, 26) for name in names])
+    ax.set_ylim(len(names) - 0.4, -0.6)
 
 
 def plain(name: str, most: int = 60) -> str:

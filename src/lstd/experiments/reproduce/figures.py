@@ -1,4 +1,4 @@
-"""Figures 2 to 5 of the paper's supplement."""
+"""Figures 2 to 5 of the paper's supplement, and Proposition 1 and Theorem 2 as figures."""
 
 from __future__ import annotations
 
@@ -12,69 +12,82 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.colors import BoundaryNorm, ListedColormap
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter, NullLocator
-from numpy.typing import NDArray
+from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullFormatter, NullLocator
 
 from lstd.experiments.protocol import FEATURES
-from lstd.experiments.reproduce.display_names import ALGORITHM_NAMES, FEATURE_NAMES, PROBLEM_NAMES
-from lstd.experiments.reproduce.panels import FIGURE2_ALGORITHMS, SENSITIVITY_ROWS, points_above, sensitivity_limits
-from lstd.experiments.reproduce.results import Array, Results, Sweep
+from lstd.experiments.reproduce.results import Array, Results, Row, Sweep, column, levels, select
+from lstd.experiments.reproduce.wording import (
+    ALGORITHM_NAMES,
+    FEATURE_NAMES,
+    FIGURE2_ALGORITHMS,
+    PROBLEM_NAMES,
+    SENSITIVITY_ROWS,
+    points_above,
+    sensitivity_limits,
+)
 from lstd.report.style import COLOURS, LINES, MARKERS, REFERENCE, new_figure
 
 # Best errors that differ by more than this factor within one panel are drawn on a log axis.
 LOG_SPAN = 20.0
+THEOREM2_VARIANTS = {"uncorrected": 2.2, "mixed": 1.6, "boyan": 1.8}  # and the widths of their lines
+QUANTITIES = (("error_A", "A / T"), ("error_b", "b / T"), ("error_theta", "weights θ"))
+# Error bars of simulated values, in standard errors: about 95 % of them cover the exact value.
+BAR = 2.0
+LEADING: dict[str, Any] = {"color": "black", "linestyle": (0, (4, 2)), "linewidth": 1.0}
+_TINY = 1e-300
 
 
 def figure2(results: Results) -> Figure:
     """Draw Figure 2, the best error over α against λ: a row of panels per problem, columns are features."""
-    rows = results.problems
-    height = 0.95 + 2.55 * len(rows)
+    n_rows = len(results.problems)
+    height = 0.95 + 2.55 * n_rows
     figure = new_figure(9.6, height)
-    axes = figure.subplots(len(rows), 3, squeeze=False)
+    axes = figure.subplots(n_rows, 3, squeeze=False)
     figure.subplots_adjust(
         left=0.075, right=0.985, bottom=0.46 / height, top=1 - 0.92 / height, wspace=0.2, hspace=0.42
     )
-    for row, problem in enumerate(rows):
-        for column, features in enumerate(FEATURES):
-            ax = axes[row, column]
+    for row, problem in zip(axes, results.problems, strict=True):
+        for ax, features in zip(row, FEATURES, strict=True):
             ax.set_title(f"{FEATURE_NAMES[features]} features")
             _best_panel(ax, results, problem, features)
-            if row == len(rows) - 1:
-                ax.set_xlabel("λ")
-        axes[row, 0].set_ylabel("normalised MSE")
-        _row_heading(figure, axes[row], PROBLEM_NAMES[problem])
-    _variant_legend(figure)
+        row[0].set_ylabel("normalised MSE")
+        _row_heading(figure, row, PROBLEM_NAMES[problem])
+    for ax in axes[-1]:
+        ax.set_xlabel("λ")
+    handles = [_handle(algorithm, markersize=4.5, **_line(algorithm)) for algorithm in FIGURE2_ALGORITHMS]
+    _legend(figure, handles, ncols=4, handlelength=3.4)
     return figure
+
+
+def _handle(algorithm: str, **look: Any) -> Line2D:
+    return Line2D([], [], marker=MARKERS[algorithm], label=ALGORITHM_NAMES[algorithm], **look)
+
+
+def _legend(figure: Figure, handles: Sequence[Line2D], top: float = 1.0, **options: Any) -> None:
+    figure.legend(handles=handles, loc="upper center", bbox_to_anchor=(0.53, top), borderaxespad=0.4, **options)
 
 
 def _best_panel(ax: Axes, results: Results, problem: str, features: str) -> None:
     means, spreads = [], []
     for position, algorithm in enumerate(FIGURE2_ALGORITHMS):
         sweep = results.sweeps[problem, features, algorithm]
-        rows = np.arange(len(sweep.lmbdas))
-        mean, std = sweep.mean[rows, sweep.best_alpha], sweep.std[rows, sweep.best_alpha]
-        ax.plot(sweep.lmbdas, np.where(np.isfinite(mean), mean, np.nan), **_line(algorithm))
-        _error_bars(ax, sweep.lmbdas, mean, std, algorithm, shift=0.007 * (position - 1.5))
+        lmbdas, best = sweep.lmbdas, (np.arange(len(sweep.lmbdas)), sweep.best_alpha)
+        mean, std = sweep.mean[best], sweep.std[best]
+        on_tenths = np.abs(lmbdas * 10 - np.round(lmbdas * 10)) < 1e-9  # with an error bar in the paper's Figure 2
+        ax.plot(lmbdas, np.where(np.isfinite(mean), mean, np.nan), **_line(algorithm))
+        drawn = on_tenths & np.isfinite(mean)
+        error = np.nan_to_num(std[drawn])
+        ax.errorbar(
+            lmbdas[drawn] + 0.007 * (position - 1.5), mean[drawn],
+            error if error.any() else None,  # one run has no standard deviation: markers only
+            fmt=MARKERS[algorithm], color=COLOURS[algorithm], markersize=3.2, elinewidth=0.8, capsize=1.8, capthick=0.8,
+        )  # fmt: skip
         means.append(mean)
-        spreads.append(np.nan_to_num(np.where(_on_tenths(sweep.lmbdas), std, 0.0)))
+        spreads.append(np.nan_to_num(np.where(on_tenths, std, 0.0)))
     ax.set_xlim(-0.03, 1.03)
     ax.set_xticks(np.linspace(0, 1, 6))
     _best_limits(ax, np.concatenate(means), np.concatenate(spreads))
     ax.axhline(1.0, color=REFERENCE, linewidth=0.7, zorder=1)
-
-
-def _on_tenths(lmbdas: Array) -> NDArray[np.bool_]:
-    """Find the λ that are i/10: the only ones with an error bar in the paper's Figure 2."""
-    return np.asarray(np.abs(lmbdas * 10 - np.round(lmbdas * 10)) < 1e-9)
-
-
-def _error_bars(ax: Axes, lmbdas: Array, mean: Array, std: Array, algorithm: str, shift: float) -> None:
-    drawn = _on_tenths(lmbdas) & np.isfinite(mean)
-    error = np.nan_to_num(std[drawn])
-    x, y, colour, marker = lmbdas[drawn] + shift, mean[drawn], COLOURS[algorithm], MARKERS[algorithm]
-    # One run has no standard deviation: markers only.
-    yerr = error if error.any() else None
-    ax.errorbar(x, y, yerr, fmt=marker, color=colour, markersize=3.2, elinewidth=0.8, capsize=1.8, capthick=0.8)
 
 
 def _best_limits(ax: Axes, mean: Array, spread: Array) -> None:
@@ -97,16 +110,6 @@ def _line(algorithm: str) -> dict[str, Any]:
     return {"color": COLOURS[algorithm], "linestyle": LINES[algorithm], "linewidth": width}
 
 
-def _variant_legend(figure: Figure) -> None:
-    handles = [
-        Line2D([], [], marker=MARKERS[a], markersize=4.5, label=ALGORITHM_NAMES[a], **_line(a))
-        for a in FIGURE2_ALGORITHMS
-    ]
-    figure.legend(
-        handles=handles, loc="upper center", ncols=4, bbox_to_anchor=(0.53, 1.0), handlelength=3.4, borderaxespad=0.4
-    )
-
-
 def _row_heading(figure: Figure, axes: Sequence[Axes], text: str) -> None:
     """Centre `text` above a row of panels, over their titles."""
     left, right = axes[0].get_position(), axes[-1].get_position()
@@ -123,8 +126,13 @@ def sensitivity(results: Results, problem: str) -> Figure:
     figure = new_figure(9.6, 8.9)
     axes = figure.subplots(3, 3, sharex=False)
     figure.subplots_adjust(left=0.115, right=0.985, bottom=0.145, top=0.92, wspace=0.2, hspace=0.15)
-    for column, features in enumerate(FEATURES):
-        _alpha_column(axes[:, column], results, problem, features)
+    for panels, features in zip(axes.T, FEATURES, strict=True):
+        limits = sensitivity_limits(results, problem, features)
+        for ax, algorithm in zip(panels, SENSITIVITY_ROWS, strict=True):
+            _alpha_panel(ax, results.sweeps[problem, features, algorithm], *limits)
+            ax.tick_params(labelbottom=ax is panels[-1])
+        panels[0].set_title(f"{FEATURE_NAMES[features]} features", pad=17)
+        panels[-1].set_xlabel("regularisation coefficient α")
     for ax, algorithm in zip(axes[:, 0], SENSITIVITY_ROWS, strict=True):
         style: dict[str, Any] = {"rotation": 90, "ha": "right", "va": "center", "size": 9.5}
         ax.text(-0.165, 0.5, "normalised MSE", transform=ax.transAxes, **style)
@@ -134,22 +142,12 @@ def sensitivity(results: Results, problem: str) -> Figure:
     return figure
 
 
-def _alpha_column(axes: Sequence[Axes], results: Results, problem: str, features: str) -> None:
-    limits = sensitivity_limits(results, problem, features)
-    for ax, algorithm in zip(axes, SENSITIVITY_ROWS, strict=True):
-        _alpha_panel(ax, results.sweeps[problem, features, algorithm], limits)
-        ax.tick_params(labelbottom=algorithm == SENSITIVITY_ROWS[-1])
-    axes[0].set_title(f"{FEATURE_NAMES[features]} features", pad=17)
-    axes[-1].set_xlabel("regularisation coefficient α")
-
-
 def _rainbow(n: int) -> Array:
     """`n` colours of the rainbow, in the order of λ; equal steps, as λ is dense near 1."""
     return np.asarray(colormaps["rainbow"](np.linspace(0, 1, n)))
 
 
-def _alpha_panel(ax: Axes, sweep: Sweep, limits: tuple[float, float]) -> None:
-    bottom, top = limits
+def _alpha_panel(ax: Axes, sweep: Sweep, bottom: float, top: float) -> None:
     # Far above the axis: the line leaves it in the right direction, and no coordinate is infinite.
     mean = np.minimum(sweep.mean, 1e6 * top)
     for curve, colour in zip(mean, _rainbow(len(mean)), strict=True):
@@ -198,3 +196,96 @@ def _lmbda_bar(figure: Figure, lmbdas: Array) -> None:
     bar.ax.set_xticklabels(labels)
     bar.ax.tick_params(length=0, labelsize=8)
     bar.outline.set_visible(False)
+
+
+def proposition1(theory: Row) -> Figure:
+    """Draw Proposition 1 against T for each λ: bias of Uncorrected and Boyan's, variances, and their ratio minus 1."""
+    rows, ratios = theory["rows"], theory["ratio_rows"]
+    lmbdas = levels(rows, "lmbda")
+    colours = dict(zip(lmbdas, map(tuple, colormaps["viridis"](np.linspace(0, 0.88, len(lmbdas)))), strict=True))
+    figure = new_figure(9.6, 8.0)
+    axes = figure.subplots(2, 2)
+    figure.subplots_adjust(left=0.085, right=0.985, bottom=0.065, top=0.875, wspace=0.24, hspace=0.3)
+    sign = -1.0 if float(theory["mu"]) >= 0 else 1.0
+    for index, (lmbda, colour) in enumerate(colours.items()):
+        jitter = 1.05 ** (index - (len(lmbdas) - 1) / 2)
+        uncorrected, boyan = (select(rows, lmbda=lmbda, variant=name) for name in ("uncorrected", "boyan"))
+        ratio = select(ratios, lmbda=lmbda)
+        _curve(axes[0, 0], uncorrected, "bias", jitter, colour, factor=sign, leading=True)
+        _curve(axes[0, 1], boyan, "bias", jitter, colour, color="black", linewidth=1.0)
+        _curve(axes[1, 0], uncorrected, "variance", jitter, colour)
+        _curve(axes[1, 0], boyan, "variance", jitter, colour, linestyle=":")
+        _curve(axes[1, 1], ratio, "ratio", jitter, colour, offset=1.0, leading=True)
+    titles = (
+        "bias of Uncorrected LSTD(λ), sign reversed",
+        "bias of Boyan's LSTD(λ): none",
+        "variance: Uncorrected (solid) and Boyan's (dotted)",
+        "variance ratio Boyan's / Uncorrected, minus 1",
+    )
+    for ax, title in zip(axes.flat, titles, strict=True):
+        ax.set(title=title, xlabel="steps T", xscale="log")
+    for ax in axes.flat[[0, 2, 3]]:
+        ax.set_yscale("log", nonpositive="clip")
+    kinds = [
+        Line2D([], [], color=REFERENCE, label="exact"),
+        Line2D([], [], **LEADING, label="leading term"),
+        Line2D([], [], color=REFERENCE, marker="o", linestyle="", label="simulated ± 2 standard errors"),
+    ]
+    _legend(figure, kinds, ncols=3)
+    _legend(figure, [Line2D([], [], color=c, label=f"λ = {lmbda:g}") for lmbda, c in colours.items()], 0.968, ncols=8)
+    return figure
+
+
+def _curve(
+    ax: Axes, rows: Sequence[Row], name: str, jitter: float, colour: Any,
+    *, factor: float = 1.0, offset: float = 0.0, leading: bool = False, **line: Any,
+) -> None:  # fmt: skip
+    """Draw leading term and exact values as lines, simulated values as points with error bars."""
+    T = column(rows, "T")
+    if leading:
+        values = factor * column(rows, f"{name}_asymptotic") - offset
+        ax.plot(T, values, **LEADING, zorder=3)
+    ax.plot(T, factor * column(rows, f"{name}_exact") - offset, **{"color": colour, **line})
+    simulated, error = factor * column(rows, f"{name}_simulated") - offset, column(rows, f"{name}_stderr")
+    yerr = BAR * np.nan_to_num(error)
+    ax.errorbar(T * jitter, simulated, yerr, fmt="o", color=colour, markersize=3.4, elinewidth=0.9, capsize=1.8)
+
+
+def theorem2(theory: Row) -> Figure:
+    """Draw Theorem 2, distances to the limit against T: rows are A/T, b/T, θ; columns are λ; the guide is T^(-1/2)."""
+    rows = theory["rows"]
+    lmbdas = levels(rows, "lmbda")
+    figure = new_figure(9.6, 8.0)
+    axes = figure.subplots(len(QUANTITIES), len(lmbdas), sharex=True, sharey="row", squeeze=False)
+    figure.subplots_adjust(left=0.085, right=0.985, bottom=0.065, top=0.915, wspace=0.1, hspace=0.12)
+    for i, (quantity, label) in enumerate(QUANTITIES):
+        for j, lmbda in enumerate(lmbdas):
+            _distance_panel(axes[i, j], select(rows, lmbda=lmbda), quantity)
+        axes[i, 0].set_ylabel(f"relative distance of {label}")
+    for j, lmbda in enumerate(lmbdas):
+        axes[0, j].set_title(f"λ = {lmbda:g}")
+        axes[-1, j].set_xlabel("steps T")
+    handles = [_handle(v, color=COLOURS[v], linestyle=LINES[v]) for v in THEOREM2_VARIANTS]
+    handles.append(Line2D([], [], color=REFERENCE, linewidth=1.0, label="slope −1/2"))
+    figure.legend(handles=handles, loc="upper center", ncols=4, bbox_to_anchor=(0.53, 1.0), handlelength=3.4)
+    return figure
+
+
+def _distance_panel(ax: Axes, rows: Sequence[Row], quantity: str) -> None:
+    for position, (variant, width) in enumerate(THEOREM2_VARIANTS.items()):
+        path = select(rows, variant=variant)
+        T, colour = column(path, "T"), COLOURS[variant]
+        look: dict[str, Any] = {"linestyle": LINES[variant], "marker": MARKERS[variant], "linewidth": width}
+        ax.plot(T, column(path, quantity), color=colour, markersize=3.4, **look)
+        if quantity == "error_theta":
+            low, high = (np.maximum(column(path, name), _TINY) for name in ("low_theta", "high_theta"))
+            ax.vlines(T * 1.06 ** (position - 1), low, high, color=colour, linewidth=0.9)
+    # A line of slope −1/2 a little below the Uncorrected estimator's distance at the longest T.
+    path = select(rows, variant="uncorrected")
+    T, error = column(path, "T"), column(path, quantity)
+    ax.plot(T, 0.6 * error[-1] * np.sqrt(T[-1] / T), color=REFERENCE, linewidth=1.0, zorder=1)
+    ax.set_xscale("log")
+    ax.set_yscale("log", nonpositive="clip")
+    for axis in (ax.xaxis, ax.yaxis):
+        axis.set_major_locator(LogLocator(numticks=7))
+        axis.set_minor_formatter(NullFormatter())

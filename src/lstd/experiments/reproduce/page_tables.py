@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from lstd.experiments.protocol import LSTD_VARIANTS
-from lstd.experiments.reproduce.display_names import FEATURE_NAMES, SHORT_NAMES
 from lstd.experiments.reproduce.paper_tables import Table, alpha_text
 from lstd.experiments.reproduce.results import Results, Row, Sweep, column, levels, select
+from lstd.experiments.reproduce.wording import FEATURE_NAMES, SHORT_NAMES
 from lstd.report.formatting import compact, grouped
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from lstd.experiments.protocol import FEATURES, PROBLEMS
-from lstd.experiments.reproduce.display_names import FEATURE_NAMES, FIGURE_OF, PROBLEM_NAMES
 from lstd.experiments.reproduce.page_tables import (
     diverged_table,
     identities_table,
@@ -13,10 +12,10 @@ from lstd.experiments.reproduce.page_tables import (
     proposition1_table,
     theorem2_table,
 )
-from lstd.experiments.reproduce.panels import TOP, above_text, lowest_text
 from lstd.experiments.reproduce.paper_tables import Table
 from lstd.experiments.reproduce.results import Results, Row
 from lstd.experiments.reproduce.verdicts import evaluate, simulated_text
+from lstd.experiments.reproduce.wording import FEATURE_NAMES, FIGURE_OF, PROBLEM_NAMES, TOP, above_text, lowest_text
 from lstd.report.rendering import render
 
 TITLE = "Uncorrected, Mixed and Boyan's LSTD(λ): the paper's experiments, run again"

@@ -12,8 +12,8 @@ import numpy as np
 from tabulate import tabulate
 
 from lstd.experiments.protocol import FEATURES, LSTD_VARIANTS
-from lstd.experiments.reproduce.display_names import FEATURE_NAMES, PROBLEM_NAMES, SHORT_NAMES, TABLE_OF
 from lstd.experiments.reproduce.results import Results, Sweep, Timing
+from lstd.experiments.reproduce.wording import FEATURE_NAMES, PROBLEM_NAMES, SHORT_NAMES, TABLE_OF
 from lstd.report.formatting import seconds
 
 Value = str | float | int | None

@@ -13,11 +13,10 @@ from contextlib import contextmanager
 from dataclasses import replace
 from multiprocessing import connection, resource_tracker
 
-from lstd.experiments.reproduce.display_names import FIGURE_OF
 from lstd.experiments.reproduce.paper_page import page
 from lstd.experiments.reproduce.paper_tables import best_table, table_files, timing_table
-from lstd.experiments.reproduce.results import Results, Row
-from lstd.experiments.reproduce.results_table import write_table
+from lstd.experiments.reproduce.results import Results, Row, write_table
+from lstd.experiments.reproduce.wording import FIGURE_OF
 
 THEORY_FIGURES = ("proposition1", "theorem2")
 Drawn = dict[str, bytes]  # suffix -> content
@@ -63,8 +62,7 @@ def compose(results: Results, theory: Callable[[], Row], n_jobs: int = 1) -> Ite
 
 def draw(name: str, results: Results) -> Drawn:
     """Draw one figure as .svg, .pdf and .png."""
-    from lstd.experiments.reproduce.figures import figure2, sensitivity
-    from lstd.experiments.reproduce.theory_figures import proposition1, theorem2
+    from lstd.experiments.reproduce.figures import figure2, proposition1, sensitivity, theorem2
     from lstd.report.style import figure_style, rendered
 
     with figure_style():

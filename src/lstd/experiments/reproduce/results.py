@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lstd.experiments.plan import Cell
-from lstd.experiments.protocol import ALPHAS_OF, LMBDAS
+from lstd.experiments.protocol import ALGORITHMS, ALPHAS_OF, FEATURES, LMBDAS, PROBLEMS
 
 Array = NDArray[np.float64]
 Key = tuple[str, str, str]
-KEY = ("problem", "features", "algorithm")
+KEY = {"problem": list(PROBLEMS), "features": list(FEATURES), "algorithm": list(ALGORITHMS)}  # and the possible values
 Row = Mapping[str, Any]
 
 
@@ -29,7 +29,6 @@ class Sweep:
 
     @property
     def n_runs(self) -> int:
-        """Number of runs."""
         return len(self.errors)
 
     @cached_property
@@ -70,7 +69,6 @@ class Sweep:
 
     @property
     def largest_finite(self) -> float:
-        """The largest finite error; 0 if there is none."""
         return float(np.where(np.isfinite(self.errors), self.errors, 0.0).max())
 
     @property
@@ -120,22 +118,19 @@ class Results:
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """The problems in the order of the protocol."""
         return tuple(dict.fromkeys(problem for problem, _, _ in self.sweeps))
 
     @property
     def algorithms(self) -> tuple[str, ...]:
-        """The algorithms in the order of the protocol."""
         return tuple(dict.fromkeys(algorithm for _, _, algorithm in self.sweeps))
 
     @property
     def panels(self) -> tuple[tuple[str, str], ...]:
-        """The pairs (problem, features) in the order of the protocol."""
+        """The pairs (problem, features)."""
         return tuple(dict.fromkeys((problem, features) for problem, features, _ in self.sweeps))
 
     @property
     def n_runs(self) -> int:
-        """Number of runs of each sweep."""
         return next(iter(self.sweeps.values())).n_runs
 
 
@@ -146,11 +141,35 @@ def gather(cells: Mapping[Cell, Mapping[str, Array]], timings: Row, provenance: 
         for cell, arrays in cells.items()
         for algorithm, errors in arrays.items()
     }
-    seconds = {}
+    seconds: dict[Key, Timing] = {}
     for row in timings["rows"]:
-        key, numbers = [row[name] for name in KEY], {name: row[name] for name in row if name not in KEY}
-        seconds[*key] = Timing(**numbers)
+        numbers = dict(row)
+        key = numbers.pop("problem"), numbers.pop("features"), numbers.pop("algorithm")
+        seconds[key] = Timing(**numbers)
     return Results(sweeps, seconds, timings["sample"], provenance)
+
+
+def write_table(file: IO[bytes], sweeps: Mapping[Key, Sweep]) -> None:
+    """Write errors as Parquet: one row per problem, features, algorithm, λ, α and run; each sweep is a row group.
+
+    The columns are problem, features, algorithm (dictionary-encoded strings), lmbda, alpha (float64; the step size of
+    true online TD), run (int32, the run seed) and error (float64, infinite where the run diverged).
+    """
+    import pyarrow as pa  # loaded only when a table is written
+    import pyarrow.parquet as pq
+
+    numbers = {"lmbda": pa.float64(), "alpha": pa.float64(), "run": pa.int32(), "error": pa.float64()}
+    schema = pa.schema(dict.fromkeys(KEY, pa.dictionary(pa.int8(), pa.string())) | numbers)
+    with pq.ParquetWriter(file, schema, compression="zstd") as writer:
+        for key, sweep in sweeps.items():
+            errors = sweep.errors.transpose(1, 2, 0)
+            lmbda, alpha, run = np.indices(errors.shape).reshape(3, -1)
+            labels = [
+                pa.DictionaryArray.from_arrays(np.full(errors.size, words.index(word), np.int8), words)
+                for word, words in zip(key, KEY.values(), strict=True)
+            ]
+            columns = [sweep.lmbdas[lmbda], sweep.alphas[alpha], run.astype(np.int32) + np.int32(1), errors.reshape(-1)]
+            writer.write_table(pa.table([*labels, *columns], schema=schema))
 
 
 def select(rows: Iterable[Row], **where: object) -> list[Row]:
@@ -161,13 +180,12 @@ def select(rows: Iterable[Row], **where: object) -> list[Row]:
     >>> select([{"T": 2, "lmbda": 0.0}, {"T": 1, "lmbda": 0.0}, {"T": 1, "lmbda": 1.0}], lmbda=0.0)
     [{'T': 1, 'lmbda': 0.0}, {'T': 2, 'lmbda': 0.0}]
     """
-    chosen = [row for row in rows if all(row[name] == value for name, value in where.items())]
-    return sorted(chosen, key=lambda row: float(row["T"]))
+    return sorted((row for row in rows if where.items() <= row.items()), key=lambda row: float(row["T"]))
 
 
 def column(rows: Sequence[Row], name: str) -> Array:
     """Return one entry of every row; null is NaN."""
-    return np.array([np.nan if row[name] is None else float(row[name]) for row in rows])
+    return np.array([row[name] for row in rows], dtype=np.float64)
 
 
 def levels(rows: Iterable[Row], name: str) -> list[float]:

@@ -8,8 +8,8 @@ from typing import NamedTuple
 import numpy as np
 
 from lstd.experiments.protocol import ALPHAS_OF, GROUPS, LMBDAS, N_RUNS
-from lstd.experiments.reproduce.display_names import SHORT_NAMES
 from lstd.experiments.reproduce.results import Array, Results, Row, column, levels, select
+from lstd.experiments.reproduce.wording import SHORT_NAMES
 from lstd.report.formatting import compact, grouped, percent
 
 AGREES = "agrees"

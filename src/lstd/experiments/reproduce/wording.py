@@ -1,14 +1,29 @@
-"""What the panels of Figures 2 to 5 show, for the figures and the words about them."""
+"""The words of figures, tables and pages: display names, and what the panels of Figures 2 to 5 show."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from lstd.experiments.protocol import FEATURES
-from lstd.experiments.reproduce.display_names import FEATURE_NAMES, SHORT_NAMES
+from lstd.experiments.protocol import FEATURES, PROBLEMS
 from lstd.experiments.reproduce.results import Results, Sweep
-from lstd.report.formatting import compact
+from lstd.report.formatting import VARIANT_NAMES, compact
 
+ALGORITHM_NAMES = {**VARIANT_NAMES, "true_online_td": "true online TD(λ)"}
+SHORT_NAMES = {
+    "boyan": "Boyan's",
+    "uncorrected": "Uncorrected",
+    "mixed": "Mixed",
+    "true_online_td": "true online TD(λ)",
+    "lstd_one_pass": "three LSTDs in one pass",
+}
+# The paper writes "non-binary" for what the code of van Seijen et al. calls "normal".
+FEATURE_NAMES = {"tabular": "tabular", "binary": "binary", "normal": "non-binary"}
+FIGURE_OF = {"small": "figure3", "large": "figure4", "deterministic": "figure5"}
+TABLE_OF = {"small": "table1", "large": "table2", "deterministic": "table3"}
+PROBLEM_NAMES = {
+    name: f"{name} MRP ({problem.n_states}, {problem.branching}, {problem.reward_std:g})"
+    for name, problem in PROBLEMS.items()
+}
 FIGURE2_ALGORITHMS = ("uncorrected", "mixed", "boyan", "true_online_td")
 SENSITIVITY_ROWS = ("mixed", "uncorrected", "boyan")
 # Predicting zero everywhere has a normalised error of exactly 1, so most of what matters lies below;
@@ -18,8 +33,7 @@ TOP = 2.5
 
 def sensitivity_limits(results: Results, problem: str, features: str) -> tuple[float, float]:
     """Vertical limits shared by the three variants: from their lowest mean error up to at most `TOP`."""
-    means = [results.sweeps[problem, features, algorithm].mean.ravel() for algorithm in SENSITIVITY_ROWS]
-    values = np.concatenate(means)
+    values = np.array([results.sweeps[problem, features, algorithm].mean for algorithm in SENSITIVITY_ROWS])
     values = values[np.isfinite(values) & (values > 0)]
     if not len(values):
         return 0.5, TOP

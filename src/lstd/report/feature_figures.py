@@ -1,4 +1,4 @@
-"""Effective degrees of freedom of each feature: how far the data, rather than the ridge term, decides its weight."""
+"""The coefficient of each feature with its interval, and how far the data, rather than the ridge term, decides it."""
 
 from __future__ import annotations
 
@@ -7,12 +7,25 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.container import ErrorbarContainer
 from matplotlib.lines import Line2D
 from numpy.typing import NDArray
 
-from lstd.estimators.base import Predictor
+from lstd.estimators.base import Predictor, check_level
+from lstd.estimators.summary import coefficient_interval
 from lstd.metrics import effective_degrees_of_freedom
-from lstd.report.style import BLUE, VERMILION, WIDE, figure_style, given_axes, new_figure, plain
+from lstd.report.figure_data import LEVEL, fitted_with
+from lstd.report.style import (
+    BLUE,
+    REFERENCE,
+    VERMILION,
+    WIDE,
+    axes_for,
+    figure_style,
+    given_axes,
+    name_rows,
+    new_figure,
+)
 from lstd.statistics.intervals import FEW
 
 Array = NDArray[np.float64]
@@ -23,6 +36,52 @@ _PLAIN: dict[str, Any] = {"color": BLUE, "marker": "o", "linestyle": ""}
 _FLAGGED: dict[str, Any] = {"color": VERMILION, "marker": "D", "linestyle": ""}
 
 
+def plot_coefficients(
+    model: Predictor, *, level: float = LEVEL, reward: int = 0, ax: Axes | None = None
+) -> ErrorbarContainer:
+    """Draw the coefficient of each feature with its interval, without the intercept.
+
+    Parameters
+    ----------
+    model : fitted LSTD or LSTDCV
+    level : float in (0, 1), default 0.95
+        Level of the intervals.
+    reward : int, default 0
+        Which of several rewards.
+    ax : matplotlib.axes.Axes, optional
+        As in :func:`plot_predictions`.
+
+    Returns
+    -------
+    matplotlib.container.ErrorbarContainer
+
+    Raises
+    ------
+    InvalidInputError
+        When the model has no intervals, or an argument breaks a rule.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from lstd import LSTD
+    >>> from lstd.report import plot_coefficients
+    >>> X, y, done = np.tile(np.eye(2), (20, 1)), np.ones(40), np.tile([False, True], 20)
+    >>> artists = plot_coefficients(LSTD().fit(X, y, terminated=done))
+    >>> [label.get_text() for label in artists[0].axes.get_yticklabels()]
+    ['x0', 'x1']
+    """
+    fitted = fitted_with(model, reward)
+    n, found = fitted.n_features, coefficient_interval(fitted, check_level(level))
+    coef, low, high = (a[:n, reward] for a in (found.prediction, found.lower, found.upper))
+    bars = np.stack([coef - low, high - coef])
+    with axes_for(ax, 4.4, 0.9 + 0.2 * max(2, n)) as panel:
+        artists = panel.errorbar(coef, np.arange(n), xerr=bars, fmt="o", color=BLUE, elinewidth=0.9, capsize=2.2)
+        panel.axvline(0.0, color=REFERENCE, linewidth=0.9, zorder=1)
+        name_rows(panel, fitted.feature_names)
+        panel.set_xlabel(f"coefficient, {100 * level:g} % interval")
+    return artists
+
+
 def plot_degrees_of_freedom(model: Predictor, *, ax: Axes | None = None) -> list[Line2D]:
     """Draw the effective degrees of freedom of each feature: 0 if the ridge term decides, 1 if the data does.
 
@@ -31,10 +90,8 @@ def plot_degrees_of_freedom(model: Predictor, *, ax: Axes | None = None) -> list
 
     Parameters
     ----------
-    model : fitted estimator
-        A fitted :class:`lstd.LSTD`.
-    ax : matplotlib.axes.Axes, optional
-        As in :func:`plot_predictions`.
+    model, ax
+        As in :func:`plot_coefficients`.
 
     Returns
     -------
@@ -63,37 +120,34 @@ def flagged_features(model: Predictor) -> NDArray[np.bool_]:
     return np.asarray(model.model_.interval(np.eye(n), 0.95).flagged.reshape(n, -1).any(axis=1))
 
 
+@figure_style()
 def draw_degrees_of_freedom(
     values: Array, names: Sequence[str], flagged: NDArray[np.bool_], ax: Any = None
 ) -> list[Line2D]:
     """Draw the figure of :func:`plot_degrees_of_freedom`."""
-    given, named = given_axes(ax), len(values) <= MAX_NAMED
+    given, named, any_flagged = given_axes(ax), len(values) <= MAX_NAMED, bool(flagged.any())
     width, height = (4.4, 0.9 + 0.2 * max(2, len(values))) if named else (WIDE, 3.2)
+    panel = given[0] if given else new_figure(width, height).subplots()
+    artists = _named(panel, values, names, flagged) if named else _ranked(panel, values, flagged)
     words = f"fewer than {FEW:g} degrees of freedom for this feature alone"
-    with figure_style():
-        handle = Line2D([], [], **_FLAGGED, markersize=4, label=words)
-        panel = given[0] if given else new_figure(width, height).subplots()
-        artists = _named(panel, values, names, flagged) if named else _ranked(panel, values, flagged)
-        if given and flagged.any():
-            panel.legend(handles=[handle], fontsize=8.5)
-        elif not given:
-            figure: Any = panel.figure
-            figure.tight_layout(rect=(0, 0, 1, 1 - (0.26 if flagged.any() else 0.05) / height), pad=0.5)
-            if flagged.any():
-                top = 1 - 0.04 / height
-                figure.legend(handles=[handle], loc="upper center", bbox_to_anchor=(0.5, top), fontsize=8.5)
+    legend: dict[str, Any] = {"handles": [Line2D([], [], **_FLAGGED, markersize=4, label=words)], "fontsize": 8.5}
+    if given and any_flagged:
+        panel.legend(**legend)
+    elif not given:
+        figure: Any = panel.figure
+        figure.tight_layout(rect=(0, 0, 1, 1 - (0.26 if any_flagged else 0.05) / height), pad=0.5)
+        if any_flagged:
+            figure.legend(**legend, loc="upper center", bbox_to_anchor=(0.5, 1 - 0.04 / height))
     return artists
 
 
 def _named(ax: Axes, values: Array, names: Sequence[str], flagged: NDArray[np.bool_]) -> list[Line2D]:
-    n = len(values)
-    at, artists = np.arange(n), []
+    at, artists = np.arange(len(values)), []
     for kind, look in ((~flagged, _PLAIN), (flagged, _FLAGGED)):
         ax.hlines(at[kind], 0.0, values[kind], color=look["color"], linewidth=1.1)
         # Layouts take an empty line that is not clipped to lie in the corner of the figure.
         artists += ax.plot(values[kind], at[kind], **look, markersize=4.5, clip_on=not kind.any())
-    ax.set_yticks(at, [plain(name, 26) for name in names])
-    ax.set_ylim(n - 0.4, -0.6)
+    name_rows(ax, names)
     ax.grid(False, axis="y")
     ax.set_xlim(min(0.0, values.min(initial=0.0)), max(1.0, values.max(initial=1.0)))
     ax.set_xlabel("effective degrees of freedom")
