@@ -246,7 +246,7 @@ def test_workers_of_another_version_are_refused(version, named, dask_commands, t
 def test_a_worker_without_lstd_that_comes_later_is_refused(kind, dask_commands, tmp_path):
     started, client = dask_commands
     started.add_worker()
-    chunks = data(kind, loaders(tmp_path / "calls", seconds=3.0))
+    chunks = data(kind, loaders(tmp_path / "calls", seconds=SECONDS))
     with ThreadPoolExecutor(1) as beside:
         found = beside.submit(sum_chunks, chunks, **SETTINGS, client=client)
         wait_for(lambda: n_calls(tmp_path / "calls"))
@@ -260,7 +260,7 @@ def test_a_worker_without_lstd_that_comes_later_is_refused(kind, dask_commands, 
 def test_a_scheduler_that_is_lost_ends_in_an_error(kind, dask_commands, tmp_path):
     started, client = dask_commands
     started.add_worker()
-    chunks = data("graph" if kind == "graph" else "functions", loaders(tmp_path / "calls", seconds=60.0))
+    chunks = data("graph" if kind == "graph" else "functions", loaders(tmp_path / "calls", seconds=SECONDS))
     chunks = chunks * 3 if kind == "many" else chunks[:3]
     with ThreadPoolExecutor(1) as beside:
         found = beside.submit(sum_chunks, chunks, **SETTINGS, client=client)
@@ -316,7 +316,7 @@ def test_tasks_that_are_cancelled_end_in_an_error(kind, dask_commands, tmp_path)
     started, client = dask_commands
     started.add_worker()
     with ThreadPoolExecutor(1) as beside:
-        chunks = data(kind, loaders(tmp_path / "calls", seconds=60.0))
+        chunks = data(kind, loaders(tmp_path / "calls", seconds=SECONDS))
         found = beside.submit(sum_chunks, chunks, **SETTINGS, client=client)
         wait_for(lambda: n_calls(tmp_path / "calls"))
         client.cancel([distributed.Future(key, client) for key in list(client.futures)])

@@ -113,7 +113,7 @@ def check(models, path, rng, done):
 def test_other_bytes(models, tmp_path, extension, seed):
     rng = np.random.default_rng([1, seed])
     path = tmp_path / f"a{extension}"
-    write(episodes([5] * 20, seed), path)
+    write(episodes([5] * 8, seed), path)
     content = path.read_bytes()
     for case in range(CASES):
         changed, done = damaged(content, rng)
@@ -125,7 +125,7 @@ def test_other_bytes(models, tmp_path, extension, seed):
 def test_other_cells(models, tmp_path, seed):
     rng = np.random.default_rng([2, seed])
     path = tmp_path / "a.csv"
-    write(episodes([5] * 20, seed), path)
+    write(episodes([5] * 8, seed), path)
     cells = [line.split(",") for line in path.read_text().splitlines()]
     for case in range(CASES):
         changed = [list(line) for line in cells]
@@ -197,7 +197,7 @@ def test_other_schemas(models, tmp_path, seed):
     path = tmp_path / "a.parquet"
     n_read = 0
     for case in range(2 * CASES):
-        table, done = changed_schema(episodes([5] * 20, seed), rng)
+        table, done = changed_schema(episodes([5] * 8, seed), rng)
         pq.write_table(table, path, row_group_size=7)
         n_read += check(models, path, rng, f"case {case}: {done}")
     assert CASES // 5 < n_read < 2 * CASES
@@ -208,7 +208,7 @@ def test_values_of_all_sizes(models, tmp_path, seed):
     rng = np.random.default_rng([5, seed])
     path = tmp_path / "a.parquet"
     for case in range(CASES):
-        table, powers = episodes([5] * 20, seed), rng.choice([-320, -200, -155, 0, 0, 0, 100, 155, 200, 307], 3)
+        table, powers = episodes([5] * 8, seed), rng.choice([-320, -200, -155, 0, 0, 0, 100, 155, 200, 307], 3)
         for name, power in zip(("x", "y", "r"), powers, strict=True):
             values = table[name].to_numpy() * 10.0 ** (power // 2) * 10.0 ** (power - power // 2)
             table = table.set_column(table.column_names.index(name), name, pa.array(values))
