@@ -253,6 +253,20 @@ def test_truncated_says_that_nothing_terminated(flag):
         assert read(columns, terminated=None, truncated="cut").n_transitions == 3
 
 
+def test_without_ids_an_episode_ends_where_it_is_cut_off():
+    columns = {"x": [1, 2, 3, 4], "r": [1.0, None, 3.0, 4.0], "cut": [0, 1, 0, 0], "end": [0, 0, 0, 1]}
+    data = Trajectories.from_frame(
+        pl.DataFrame(columns), features="x", reward="r", truncated="cut", terminated="end", time="x"
+    )
+    assert (data.episode.tolist(), data.horizon.tolist()) == ([0, 0, 1, 1], [False, True, False, False])
+
+
+def test_rows_out_of_order_are_named_before_their_ends():
+    """A flag may be in mid-episode only because rows are not sorted: to give the rows after it an id would be wrong."""
+    with pytest.raises(InvalidInputError, match=r"'t' \(`time`\), row 1 .* is earlier than the row before it"):
+        read(COLUMNS | {"end": [1, 0, 0, 0, 0, 0], "t": [1, 0, 0, 5, 6, 9]}, time="t")
+
+
 def test_both_flags_mean_terminated():
     data = read(changed("cut", [False, True, True, False, True, False]), truncated="cut")
     assert data.terminated.tolist() == COLUMNS["end"]
@@ -276,7 +290,7 @@ REFUSED = {
     "null boolean": ({"on": [True, None, True, True, True, True]}, {}, r"'on' \(`features`\), row 1 .* has no value"),
     "reward inside": ({"r": [1.0, 2.0, None, None, 5.0, 6.0]}, {}, r"'r' \(`reward`\), row 3 .* has no value"),
     "reward at an end": ({"r": [1.0, None, None, 1.0, 5.0, 6.0]}, {}, r"'r' \(`reward`\), row 1 .* may be missing"),
-    "not contiguous": ({"id": list("aabbab")}, {}, r"'id' \(`episode`\), row 4 .* a reappears .*sort"),
+    "not contiguous": ({"id": list("aabbab")}, {}, r"'id' \(`episode`\), row 4 .* 'a' reappears .*sort"),
     "null id": ({"id": ["a", "a", "b", None, "c", "c"]}, {}, r"'id' \(`episode`\), row 3 .* has no value"),
     "missing id": ({"id": ["a", "a", "b", "N/A", "c", "c"]}, {}, r"'id' \(`episode`\), row 3 .* 'N/A', which"),
     "null integer id": ({"id": [1, 1, 2, None, 3, 3]}, {}, r"'id' \(`episode`\), row 3 .* has no value"),
@@ -304,7 +318,6 @@ REFUSED = {
     "no name": ({}, {"features": [0]}, r"`features` must name columns by str; got 0"),
     "not names": ({}, {"features": 0}, r"`features` must be a column's name"),
     "sort by nothing": ({}, {"sort": True}, r"`sort` needs `time`"),
-    "cut without ids": ({}, {"episode": None, "truncated": "cut"}, r"`truncated` needs `episode`"),
     "first row": ({}, {"first_row": -1}, r"`first_row` must be at least 0"),
 }  # fmt: skip
 

@@ -26,26 +26,6 @@ Flags = NDArray[np.bool_]
 MISSING = frozenset(("", "na", "n/a", "#n/a", "nan", "-nan", "null", "none", "<na>"))
 NO_VALUE = "has no value (it is empty or NaN)"
 NEEDS_ID = "every row needs an id."
-LATE_ROW = "is true, but the next row is of the same episode; give the rows after it another id."
-NOT_CUT = (
-    "is true, but the episode continues: only the last two rows of an episode that did not terminate may be true. "
-    "Give the rows after it another id."
-)
-NO_SUCCESSOR = (
-    "is true in the last row of its episode, which has a reward but no row for the state that followed. Append a row "
-    "with the features of that state and no reward, or clear the reward to leave out the last step."
-)
-LOST_REWARD = (
-    f"{NO_VALUE}; a reward may be missing only in the last row of an episode that did not terminate. Drop or impute "
-    "such rows first."
-)
-LOST_VALUE = f"{NO_VALUE}; it may be missing only in the last row of an episode that did not terminate. Fill it in."
-LOST_WITH_SUCCESSOR = (
-    f"{NO_VALUE}; with features of successors, every row is a transition. Drop or impute such rows first."
-)
-SAME_TIME = "has the time of the row before it, of the same episode; drop or merge such rows."
-EARLIER = "is earlier than the row before it, of the same episode; sort the rows by it, or pass sort=True (--sort)."
-ONE_GROUP = "an episode lies in one group. Give rows of different groups different ids of episodes."
 EPISODE_AGAIN = (
     "reappears after other episodes; sort the rows by episode and time (a stable sort by episode keeps the order of "
     "time), or give new episodes new ids."
@@ -161,36 +141,34 @@ def _number(value: Any) -> float | None:
 
 def no_value(missing: Flags, column: str) -> Fault | None:
     """Return the fault of the first row without a value."""
-    row = first_true(missing)
-    return None if row is None else Fault(row, column, NO_VALUE + DROP)
+    return _first(None, first_true(missing), column, NO_VALUE + DROP)
 
 
 def check_finite(values: Array, column: str, fault: Fault | None) -> Fault | None:
     """Find the first value that is missing, infinite, or not a number according to `fault`."""
-    row = int(np.argmin(np.isfinite(values))) if len(values) else 0
-    if not len(values) or np.isfinite(values[row]):
-        return None
-    if fault is not None and fault.row <= row:
-        return fault
-    text = NO_VALUE if np.isnan(values[row]) else "is infinite"
-    return Fault(row, column, text + DROP)
+    row = first_true(~np.isfinite(values))
+    return _first(
+        fault, row, column, "is infinite" + DROP if row is not None and np.isinf(values[row]) else NO_VALUE + DROP
+    )
+
+
+def check_not_infinite(values: Array, column: str, fault: Fault | None) -> Fault | None:
+    """Find the first value that is infinite, or not a number according to `fault`; values may be missing."""
+    return _first(fault, first_true(np.isinf(values)), column, "is infinite" + DROP)
 
 
 def check_not_outside(values: Array, column: str, fault: Fault | None, high: float) -> Fault | None:
     """Find the first value below 0, above `high` or infinite, or not a number by `fault`; values may be missing."""
     row = first_true((values < 0.0) | (values > high) | np.isinf(values))
-    if fault is not None and (row is None or fault.row <= row):
-        return fault
     rule = "finite and at least 0" if high == np.inf else f"in [0, {high:g}]"
-    return None if row is None else Fault(row, column, f"has {values[row]:g}; it must be {rule}. Correct it.")
+    return _first(fault, row, column, "" if row is None else f"has {values[row]:g}; it must be {rule}. Correct it.")
 
 
-def check_not_infinite(values: Array, column: str, fault: Fault | None) -> Fault | None:
-    """Find the first value that is infinite, or not a number according to `fault`; values may be missing."""
-    row = first_true(np.isinf(values))
-    if fault is not None and (row is None or fault.row <= row):
+def _first(fault: Fault | None, row: int | None, column: str, text: str) -> Fault | None:
+    """Return the earlier one of a fault and a bad row, if there is any."""
+    if row is None or (fault is not None and fault.row <= row):
         return fault
-    return None if row is None else Fault(row, column, "is infinite" + DROP)
+    return Fault(row, column, text)
 
 
 # ------------------------------------------------------------ times
@@ -384,6 +362,13 @@ def first_repeat(ids: NDArray[Any]) -> int | None:
     return None
 
 
+def ids_of_runs(ids: NDArray[Any]) -> Ids:
+    """Return ids, (T,), by their runs; times of NumPy become text."""
+    changes = np.flatnonzero(np.roll(last_rows(ids), 1))
+    names = ids[changes]
+    return Ids(changes, (names.astype(str) if names.dtype.kind in "mM" else names).tolist(), None)
+
+
 def plain_texts(ids: NDArray[Any]) -> NDArray[Any]:
     """Normalise those of the ids, (T,), that are text, as `ids_of_text` does: strip white space, read "7.0" as "7".
 
@@ -458,6 +443,8 @@ def plain_ids(values: ArrayLike) -> tuple[NDArray[Any], int | None]:
         return ids, first_true(np.isnat(ids))
     if ids.dtype.kind in "biuUS" or ids.ndim != 1 or not len(ids):
         return ids, None
+    if {*map(type, ids.tolist())} == {str}:
+        return ids.astype(str), None
     plain = [_plain_id(value) for value in ids.tolist()]
     kinds = [next((kind for kind in _ID_DTYPES if isinstance(value, kind)), None) for value in plain]
     bad = next((row for row, kind in enumerate(kinds) if kind is None or kind is not kinds[0]), None)

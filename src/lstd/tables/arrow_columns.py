@@ -78,10 +78,7 @@ def times(array: pa.Array, column: str) -> tuple[NDArray[Any], Fault | None]:
         unit = next((one for test, one in _UNITS.items() if getattr(types, test)(array.type)), pa.timestamp("us"))
         array = array.cast(unit, safe=False).cast(pa.int64())
     if types.is_signed_integer(array.type):
-        row = rules.first_true(to_numpy(pc.is_null(array)))
-        return to_numpy(array.cast(pa.int64())), None if row is None else Fault(
-            row, column, rules.NO_VALUE + rules.DROP
-        )
+        return to_numpy(array.cast(pa.int64())), rules.no_value(to_numpy(pc.is_null(array)), column)
     values, fault = numbers(array, column)
     if fault is not None and types.is_string(array.type):
         return rules.times(_objects(array), column)

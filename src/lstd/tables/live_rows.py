@@ -16,10 +16,10 @@ import numpy as np
 import pyarrow as pa
 
 from lstd._kernels.recursive_state import HUGE
+from lstd.data.episode_rules import Episodes
 from lstd.data.parsing import Fault
 from lstd.errors import InvalidInputError
 from lstd.tables.arrow_columns import from_texts
-from lstd.tables.episodes import Episodes
 from lstd.tables.roles import Roles
 from lstd.tables.row_reader import Chunk, RowReader, Values
 from lstd.tables.table import Table
@@ -85,7 +85,7 @@ class LiveRows:
 
     def _open(self, names: list[str]) -> RowReader:
         self.reader = RowReader([_LiveTable(self.file, names)], self._roles)
-        self.reader.episodes = Episodes(self._roles, AGAIN, EARLIER)
+        self.reader.episodes = Episodes(self._roles, at_row, AGAIN, EARLIER)
         roles = self.reader.roles
         self._columns = list(dict.fromkeys((*self.reader.features, *roles.others, *roles.next_features, *roles.kept)))
         return self.reader

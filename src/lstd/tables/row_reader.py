@@ -12,13 +12,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from lstd.data.episode_rules import Episodes, Marks
 from lstd.data.parsing import Fault, Ids, check_finite, check_not_infinite, check_not_outside
 from lstd.distributed import memory as shares
 from lstd.distributed.ahead import Ahead
 from lstd.errors import InvalidInputError
 from lstd.tables import arrow_columns as convert
 from lstd.tables.csv_table import TextBlock
-from lstd.tables.episodes import Episodes, Marks
 from lstd.tables.readers import open_table
 from lstd.tables.roles import Roles
 from lstd.tables.table import Table, equal_parts
@@ -114,7 +114,7 @@ class RowReader:
         self.tables = with_names_shared(path if isinstance(path, Table) else open_table(path) for path in paths)
         self.roles = roles.resolved(self.tables)
         self.features = self.roles.features or ()
-        self.episodes = Episodes(roles)
+        self.episodes = Episodes(roles, at_row)
         self._chunk_rows = chunk_rows or shares.chunk_rows(memory, len(self.features))
 
     def chunks(self) -> Iterator[Chunk]:

@@ -1,6 +1,6 @@
 """The ends of tables that are summed apart: which episodes continue, and the rules that concern rows of two tables.
 
-A rule of :mod:`lstd.tables.episodes` concerns a row, the one before and the one after. So two rows at either end of
+A rule of :mod:`lstd.data.episode_rules` concerns a row, the one before and the one after. So two rows at either end of
 consecutive tables are kept, and checked again by the same rules together with those of the neighbouring tables.
 """
 
@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lstd.data.episode_rules import Episodes, Marks, Row, typed_id
 from lstd.data.parsing import EPISODE_AGAIN, Ids, id_key
 from lstd.data.seen_ids import SeenIds, group_key
 from lstd.errors import InvalidInputError
 from lstd.statistics.blocks import Blocks
 from lstd.statistics.merging import LSTDStatistics
-from lstd.tables.episodes import Episodes, Marks, Row, typed_id
 from lstd.tables.roles import Roles
 from lstd.tables.table_errors import at_row
 
@@ -27,7 +27,7 @@ class Following(Episodes):
     """Follow the episodes of one table, and leave to :class:`Ends` the rules that need the tables before and after."""
 
     def __init__(self, roles: Roles) -> None:
-        super().__init__(roles)
+        super().__init__(roles, at_row)
         self._head: tuple[Row, ...] = ()
         self._tail: tuple[Row, ...] = ()
 
@@ -127,7 +127,7 @@ def _sure(marks: Marks) -> Marks:
 
 def _follow(roles: Roles, rows: Sequence[Row], *, is_first: bool = False, is_last: bool = False) -> None:
     """Check consecutive rows; with `is_first` and `is_last` there are none before and after."""
-    episodes = Episodes(roles)
+    episodes = Episodes(roles, at_row)
     for place, row in enumerate(rows):
         truncated = row.truncated
         if not place and not is_first and len(rows) > 1 and row.name is not None:

@@ -3,28 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from lstd.data.checks import check_choice, check_integer
+from lstd.data.checks import check_choice, check_integer, shown_id
+from lstd.data.episode_rules import Episodes, Marks
 from lstd.data.horizon_rows import with_horizon_rows
 from lstd.data.parsing import (
-    EARLIER,
     EPISODE_AGAIN,
-    LATE_ROW,
-    LOST_REWARD,
-    NO_SUCCESSOR,
-    NO_VALUE,
-    NOT_CUT,
-    ONE_GROUP,
-    SAME_TIME,
-    Array,
     Flags,
+    check_not_infinite,
+    check_not_outside,
     first_repeat,
     first_true,
+    ids_of_runs,
     last_rows,
 )
 from lstd.data.rows import warn_of_assumed
@@ -32,6 +29,8 @@ from lstd.errors import InvalidInputError
 from lstd.trajectories.frame_columns import Table
 from lstd.trajectories.optional_imports import import_narwhals
 from lstd.trajectories.time_intervals import interval_roles, read_lengths, rewards_of
+
+_PER_TRANSITION = ("discount", "importance_ratio", "trace_coefficient", "weight", "behavior_probability")
 
 
 def read_frame(
@@ -48,29 +47,27 @@ def read_frame(
     if "reward" not in roles and not spans:
         raise InvalidInputError("`reward` must name a column, unless `start`, `stop` and `event` do; got None.")
     table = Table(frame, roles, check_integer("first_row", first_row, 0))
-    ids = _read_ids(table, sort)
-    terminated, last = _read_ends(table, ids)
-    cut = last & ~terminated
-    horizon = np.zeros_like(cut) if spans else cut
-    arrays: dict[str, Any] = {"X": _read_features(table), "episode": ids, "terminated": terminated}
-    arrays["groups"] = _read_groups(table, last) if "groups" in roles else None
-    if spans:
-        arrays["y"], arrays["discount"] = rewards_of(read_lengths(table, last), gamma)
+    arrays: dict[str, Any] = {"episode": _read_ids(table, sort), "y": None}
+    arrays["groups"] = table.ids("groups") if "groups" in roles else None
     if "reward" in roles:
-        y = _read_rewards(table, horizon)
+        y = table.matrix("reward", check_not_infinite)
         arrays["y"] = np.ascontiguousarray(y[:, 0]) if isinstance(columns["reward"], str) else y
-    if "truncated" in roles:
-        _check_truncated(table, last, horizon, np.asarray(np.isnan(arrays["y"]).reshape(len(table), -1).all(axis=1)))
-    for role in ("discount", "importance_ratio", "trace_coefficient", "weight", "behavior_probability"):
-        if role in roles:
-            arrays[role] = _read_per_transition(table, role, 1.0 if role == "discount" else np.inf, horizon)
+    for role in roles:
+        if role in _PER_TRANSITION:
+            high = 1.0 if role == "discount" else np.inf
+            arrays[role] = table.numbers(role, check=partial(check_not_outside, high=high))
+    arrays["terminated"], last = _follow(table, arrays)
+    arrays["X"], cut = table.matrix("features"), last & ~arrays["terminated"]
+    if spans:
+        times, arrays["discount"] = rewards_of(read_lengths(table, last), gamma)
+        arrays["y"] = times if arrays["y"] is None else arrays["y"]
     if "action" in roles:
-        arrays["actions"] = table.labels("action", horizon)
+        arrays["actions"] = table.labels("action", cut & (not spans))
     if spans:
         names, stop = roles["features"], table.numbers("stop")
         now = {names.index(name): stop for name in roles["start"] if name in names}
         arrays = with_horizon_rows(arrays, cut, now)
-    if ids is not None and "terminated" not in roles and "truncated" not in roles:
+    if "episode" in roles and "terminated" not in roles and "truncated" not in roles:
         warn_of_assumed(f"`episode` ({columns['episode']!r}) was given without `terminated`")
     for value in arrays.values():
         if value is not None:
@@ -107,109 +104,64 @@ def _check_roles(columns: Mapping[str, Any]) -> dict[str, list[str]]:
                 f"`features` must not contain the `{known_later[name]}` column {name!r}, which is not known "
                 "until the row is left. Drop it, or use a copy of it shifted by one row within each episode."
             )
-    if "truncated" in roles and "episode" not in roles:
-        raise InvalidInputError("`truncated` needs `episode`, a column of ids; got None.")
     return roles
 
 
 def _read_ids(table: Table, sort: bool) -> NDArray[Any] | None:
-    """Read and check the ids of episodes, None without them, and sort the table."""
-    ids = table.ids() if "episode" in table.roles else None
+    """Read the ids of episodes, None without them, and sort by episode, in order of first appearance, and by time."""
+    ids = table.ids("episode") if "episode" in table.roles else None
     if sort:
-        times = table.times()
-        if ids is None:
-            table.sort(np.argsort(times, kind="stable"))
-        else:
+        keys = [table.times()]
+        if ids is not None:
             _, first, number = np.unique(ids, return_index=True, return_inverse=True)
-            appearance = np.argsort(np.argsort(first))[number.reshape(-1)]
-            order = np.lexsort((times, appearance))
-            table.sort(order)
-            ids = ids[order]
+            keys.append(first[number.reshape(-1)])
+        order = np.lexsort(keys)
+        table.sort(order)
+        ids = None if ids is None else ids[order]
     if ids is not None and (row := first_repeat(ids)) is not None:
         remedy = " With sort=True, rows are sorted by the column of time." if "time" in table.roles else ""
-        raise table.error("episode", row, f"{ids[row]!s} {EPISODE_AGAIN}{remedy}")
+        raise table.error(table.roles["episode"][0], row, f"{shown_id(ids[row])} {EPISODE_AGAIN}{remedy}")
     return ids
 
 
-def _read_features(table: Table) -> Array:
-    """Read the features, (T, n)."""
-    X = np.empty((len(table), len(table.roles["features"])))
-    for position, name in enumerate(table.roles["features"]):
-        X[:, position] = table.numbers("features", name)
-    return X
+def _follow(table: Table, arrays: dict[str, Any]) -> tuple[Flags, Flags]:
+    """Flag the rows that terminate and the last rows of episodes, which are numbered if they have no ids.
 
-
-def _read_ends(table: Table, ids: NDArray[Any] | None) -> tuple[Flags, Flags]:
-    """Flag the rows that terminate and the last rows of episodes; raises if times do not increase within episodes."""
-    terminated = table.flags("terminated") if "terminated" in table.roles else np.zeros(len(table), dtype=np.bool_)
-    last = terminated.copy() if ids is None else last_rows(ids)
-    last[-1] = True
-    if "time" in table.roles:  # first: in rows out of order, ends are out of place too
-        times = table.times()
-        row = first_true(np.append(False, ~last[:-1] & (times[1:] <= times[:-1])))
-        if row is not None:
-            raise table.error("time", row, SAME_TIME if times[row] == times[row - 1] else EARLIER)
-    early = first_true(terminated & ~last)
-    if early is not None:
-        raise table.error("terminated", early, LATE_ROW)
-    return terminated, last
-
-
-def _read_groups(table: Table, last: Flags) -> NDArray[Any]:
-    """Read the ids of groups; raises if an episode lies in two."""
-    groups = table.ids("groups")
-    row = first_true(last_rows(groups) & ~last)
-    if row is not None:
-        raise table.error(
-            "groups", row + 1, f"has {groups[row + 1]!s}, and the row before it {groups[row]!s}; {ONE_GROUP}"
-        )
-    return groups
-
-
-def _read_rewards(table: Table, horizon: Flags) -> Array:
-    """Read the rewards, shape (T, m), NaN where they are missing on a horizon row."""
-    names = table.roles["reward"]
-    y = np.stack([table.numbers("reward", name, may_miss=True) for name in names], axis=1)
-    for position, name in enumerate(names):
-        row = first_true(np.isnan(y[:, position]) & ~horizon)
-        if row is not None:
-            raise table.error("reward", row, LOST_REWARD, name)
-    return y
-
-
-def _check_truncated(table: Table, last: Flags, horizon: Flags, no_reward: Flags) -> None:
-    """Raise unless flags are on horizon rows, on rows before them, or on rows that terminated."""
-    flags = table.flags("truncated")
-    before_horizon = np.append(~last[:-1] & horizon[1:], False)
-    row = first_true(flags & ~last & ~before_horizon)
-    if row is not None:
-        raise table.error("truncated", row, NOT_CUT)
-    step_recorded = np.append(False, (flags & before_horizon)[:-1])
-    row = first_true(horizon & ~flags & ~step_recorded)
-    if row is not None and "terminated" not in table.roles:
+    Raises InvalidInputError where rows break a rule about their neighbours.
+    """
+    roles, size = table.roles, len(table)
+    terminated, truncated = (
+        table.flags(role) if role in roles else np.zeros(size, dtype=np.bool_) for role in ("terminated", "truncated")
+    )
+    columns = SimpleNamespace(
+        **{role: roles.get(role, [None])[0] for role in ("episode", "terminated", "truncated", "groups", "time")},
+        rewards=roles.get("reward", []),
+        transitions={role: roles[role][0] for role in roles if role in _PER_TRANSITION},
+        next_features="start" in roles,  # every interval is a full transition
+    )
+    rewards = [] if arrays["y"] is None else [arrays["y"]]
+    missing = np.isnan(
+        np.column_stack([np.empty((size, 0)), *rewards, *(arrays[role] for role in columns.transitions)])
+    )
+    ids, groups = (None if arrays[role] is None else ids_of_runs(arrays[role]) for role in ("episode", "groups"))
+    times = table.times() if "time" in roles else None
+    episodes = Episodes(columns, lambda _, column, row, text: table.error(column, row, text), whole=True)
+    numbers, fault = episodes.follow("", 0, Marks(ids, groups, terminated, truncated, missing, times), size)
+    if fault is not None:
+        raise table.error(fault.column, fault.row, fault.text)
+    episodes.finish()
+    last = last_rows(numbers)
+    flagged = truncated | np.append(False, truncated[:-1] & ~last[:-1])
+    row = first_true(last & ~flagged)
+    if row is not None and "truncated" in roles and "terminated" not in roles:
         text = (
             "is false at the end of its episode, but without `terminated` every episode must be truncated. Name a "
             "column for `terminated`."
         )
-        raise table.error("truncated", row, text)
-    row = first_true(flags & horizon & ~step_recorded & ~no_reward)
-    if row is not None:
-        raise table.error("truncated", row, NO_SUCCESSOR)
-
-
-def _read_per_transition(table: Table, role: str, high: float, horizon: Flags) -> Array:
-    """Read discounts or ratios, 1 where they are missing on a horizon row."""
-    values = table.numbers(role, may_miss=True)
-    values[horizon & np.isnan(values)] = 1.0
-    row = first_true(~((values >= 0.0) & (values <= high)))
-    if row is not None:
-        value = NO_VALUE if np.isnan(values[row]) else f"has {values[row]:g}"
-        rule = "at least 0" if high == np.inf else f"in [0, {high:g}]"
-        text = (
-            f"{value}; it must be {rule}, and may be missing only in the last row of an episode that did not terminate."
-        )
-        raise table.error(role, row, text)
-    return values
+        raise table.error(roles["truncated"][0], row, text)
+    if arrays["episode"] is None:
+        arrays["episode"] = numbers
+    return terminated, last
 
 
 def to_frame(X: Any, names: Sequence[str] | None, library: str) -> Any:

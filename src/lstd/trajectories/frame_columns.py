@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,8 @@ from lstd.data import parsing as rules
 from lstd.data.parsing import Array, Fault, Flags, first_true
 from lstd.errors import InvalidInputError
 from lstd.trajectories.optional_imports import import_narwhals
+
+Check = Callable[[Array, str, Fault | None], Fault | None]  # values, name and first fault of a column -> first bad one
 
 
 class Table:
@@ -60,40 +62,47 @@ class Table:
         return data.collect() if lazy else data
 
     def sort(self, order: NDArray[np.intp]) -> None:
-        """Put the rows of all columns that are parsed from now on in this order, shape (T,)."""
-        self._order = order
+        """Put the rows in this order, shape (T,); errors name their places before."""
+        self._data, self._order = self._data[order], order
 
-    def _sorted(self, values: Any) -> Any:
-        return values if self._order is None else values[self._order]
-
-    def error(self, role: str, row: int, text: str, column: str | None = None) -> InvalidInputError:
-        """Make the error for a row of the sorted table; `column` is the first one of the role unless given."""
-        row = row if self._order is None else int(self._order[row])
-        return self._error(role, Fault(row, column or self.roles[role][0], text))
-
-    def _error(self, role: str, fault: Fault) -> InvalidInputError:
+    def error(self, column: str, row: int, text: str, role: str = "") -> InvalidInputError:
+        """Make the error for a row; without `role`, it is that of the column other than a feature."""
+        role = role or next(role for role, names in self.roles.items() if column in names and role != "features")
         if "start" in self.roles:  # a table of intervals
             role = {"time": "start", "terminated": "event"}.get(role, role)
-        where = f"row {self._first_row + fault.row} (counting from {self._first_row})"
-        return InvalidInputError(f"Column {fault.column!r} (`{role}`), {where}: {fault.text}")
+        place = self._first_row + (row if self._order is None else int(self._order[row]))
+        return InvalidInputError(f"Column {column!r} (`{role}`), row {place} (counting from {self._first_row}): {text}")
 
-    def numbers(self, role: str, column: str | None = None, *, may_miss: bool = False) -> Array:
-        """Parse a column of finite numbers, shape (T,); with `may_miss`, missing ones are NaN instead of an error."""
-        column = column or self.roles[role][0]
-        check = rules.check_not_infinite if may_miss else rules.check_finite
-        values, fault = rules.numbers(self._values(role, column), column)
-        fault = check(values, column, fault)
+    def _known(self, role: str, parsed: tuple[NDArray[Any], Fault | None]) -> NDArray[Any]:
+        values, fault = parsed
         if fault is not None:
-            raise self._error(role, fault)
-        return np.asarray(self._sorted(values))
+            raise self.error(fault.column, fault.row, fault.text, role)
+        return values
+
+    def numbers(self, role: str, column: str | None = None, check: Check = rules.check_finite) -> Array:
+        """Parse a column of numbers, shape (T,); `check` finds the first bad one."""
+        column = column or self.roles[role][0]
+        values, fault = rules.numbers(self._values(role, column), column)
+        return self._known(role, (values, check(values, column, fault)))
+
+    def matrix(self, role: str, check: Check = rules.check_finite) -> Array:
+        """Parse the columns of a role, shape (T, n)."""
+        values = np.empty((len(self), len(self.roles[role])))
+        for place, name in enumerate(self.roles[role]):
+            values[:, place] = self.numbers(role, name, check)
+        return values
 
     def flags(self, role: str) -> Flags:
         """Parse a column of flags, shape (T,)."""
         column = self.roles[role][0]
-        values, fault = rules.flags(self._values(role, column), column)
-        if fault is not None:
-            raise self._error(role, fault)
-        return np.asarray(self._sorted(values))
+        return self._known(role, rules.flags(self._values(role, column), column))
+
+    def times(self) -> NDArray[Any]:
+        """Parse the column of times as numbers in their order, shape (T,)."""
+        if "start" in self.roles:  # lengths of intervals need numbers
+            return self.numbers("time")
+        column = self.roles["time"][0]
+        return self._known("time", rules.times(np.asarray(self._data[column].to_numpy()), column))
 
     def _values(self, role: str, column: str) -> NDArray[Any]:
         """Return a column as float64, or as Python objects with None for missing ones."""
@@ -105,7 +114,7 @@ class Table:
         if missing.all():
             return np.full(len(self), np.nan)
         if not (kind.is_numeric() or kind in (self._nw.Object, self._nw.String, self._nw.Categorical, self._nw.Enum)):
-            raise self._error(role, rules.not_numeric(column, kind, temporal=kind.is_temporal()))
+            raise self.error(column, 0, rules.not_numeric(column, kind, temporal=kind.is_temporal()).text, role)
         if kind.is_numeric() and not missing.any():
             return np.array(series.to_numpy(), dtype=np.float64)
         values = np.empty(len(self), dtype=object)
@@ -113,7 +122,7 @@ class Table:
         values[missing] = None
         return values
 
-    def ids(self, role: str = "episode") -> NDArray[Any]:
+    def ids(self, role: str) -> NDArray[Any]:
         """Parse a column of ids, integers, text, categories or dates, shape (T,)."""
         column, fault = self.roles[role][0], None
         series = self._data[column]
@@ -123,50 +132,38 @@ class Table:
         if series.dtype == self._nw.Date and values.dtype == object:  # as pandas gives Arrow's dates
             values = values.astype("M8[D]")
         if values.ndim != 1:  # as NumPy reads a column of arrays
-            raise self._error("episode", Fault(0, column, f"must hold one id; the column is of type {series.dtype}."))
+            raise self.error(column, 0, f"must hold one id; the column is of type {series.dtype}.", role)
         ids, bad = rules.plain_ids(values)
         if bad is not None and ids.dtype == object:
             text = f"has {ids[bad]!r}, which is not an id, or not of the same type as the others; convert all to text."
-            raise self._error(role, Fault(bad, column, text))
+            raise self.error(column, bad, text, role)
         row = missing if bad is None else bad
         if row is not None:
             text = "is infinite" if bad is not None and np.isinf(ids[bad]) else rules.NO_VALUE
             fault = Fault(row, column, f"{text}; {rules.NEEDS_ID}")
         if ids.dtype.kind == "U":
-            changes = np.flatnonzero(np.roll(rules.last_rows(ids), 1))
-            runs = rules.ids_of_text(changes, ids[changes].tolist(), column, fault)
+            runs = rules.ids_of_text(*rules.ids_of_runs(ids)[:2], column, fault)
             ids, fault = np.repeat(runs.names, np.diff(runs.changes, append=len(ids))), runs.fault
-        if fault is not None:
-            raise self._error(role, fault)
-        return np.asarray(self._sorted(ids))
+        return self._known(role, (ids, fault))
 
     def labels(self, role: str, horizon: Flags) -> NDArray[Any]:
         """Parse a column of numbers, flags as 0 and 1, or text, (T,); missing on a horizon row is 0, NaN or ""."""
         column = self.roles[role][0]
         series = self._data[column]
-        missing = np.asarray(self._sorted(_is_null(series)))
+        missing = _is_null(series)
         is_whole = series.dtype.is_integer() or series.dtype == self._nw.Boolean
         if series.dtype.is_integer() and not missing.any():
-            return np.asarray(self._sorted(series.to_numpy()))
+            return np.asarray(series.to_numpy())
         if series.dtype.is_numeric() or is_whole:
-            values = self.numbers(role, may_miss=True)
+            values = self.numbers(role, check=rules.check_not_infinite)
             missing = np.isnan(values)
         else:
-            texts = zip(series.cast(self._nw.String).to_list(), _is_null(series).tolist(), strict=True)
-            values = np.asarray(self._sorted(np.array(["" if none else str(one) for one, none in texts])))
+            texts = zip(series.cast(self._nw.String).to_list(), missing.tolist(), strict=True)
+            values = np.array(["" if none else str(one) for one, none in texts])
         if (row := first_true(missing & ~horizon)) is not None:
-            raise self.error(role, row, f"{rules.NO_VALUE}; it may be missing only on a horizon row. Fill it in.")
+            text = f"{rules.NO_VALUE}; it may be missing only on a horizon row. Fill it in."
+            raise self.error(column, row, text, role)
         return np.where(missing, 0.0, values).astype(np.int64) if is_whole else values
-
-    def times(self) -> NDArray[Any]:
-        """Parse the column of times, numbers or dates, as numbers in their order, shape (T,)."""
-        if "start" in self.roles:  # lengths of intervals need numbers
-            return self.numbers("time")
-        column = self.roles["time"][0]
-        values, fault = rules.times(np.asarray(self._data[column].to_numpy()), column)
-        if fault is not None:
-            raise self._error("time", fault)
-        return np.asarray(self._sorted(values))
 
 
 def _is_null(series: Any) -> Flags:

@@ -42,7 +42,7 @@ def read_lengths(table: Table, last: Flags) -> Array:
     lengths = np.asarray(stop - start)
     if (row := first_true(~(lengths > 0.0))) is not None:
         what = "equals the start" if lengths[row] == 0.0 else f"is before the start, {start[row]:g}"
-        raise table.error("stop", row, f"has {stop[row]:g}, which {what}; correct it, or drop the row.")
+        raise table.error(table.roles["stop"][0], row, f"has {stop[row]:g}, which {what}; correct it, or drop the row.")
     ahead = np.where(last[:-1], 0.0, start[1:] - stop[:-1])
     row = first_true(np.abs(ahead) > _SAME * np.maximum(np.abs(start[1:]), lengths[1:]))
     if row is not None:
@@ -50,7 +50,7 @@ def read_lengths(table: Table, last: Flags) -> Array:
         remedy = "they overlap: cut or merge them."
         if ahead[row] > 0.0:
             remedy = "add a row for the gap, with the features that held then, or give the rows after it another id."
-        raise table.error("start", row + 1, f"has {what}; {remedy}")
+        raise table.error(table.roles["start"][0], row + 1, f"has {what}; {remedy}")
     return lengths
 
 

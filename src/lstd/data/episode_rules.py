@@ -1,39 +1,46 @@
-"""Episodes of a stream in chunks: where they begin, and the rules that concern more than one row."""
+"""Episodes of a stream in chunks: where they begin, and the rules that concern more than one row.
+
+The same rules hold for data frames, files and lines that arrive one by one; only how an error names a place differs.
+"""
 
 from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Mapping, Set
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lstd.data.parsing import (
-    EARLIER,
-    EPISODE_AGAIN,
-    GROUP_AGAIN,
-    LATE_ROW,
-    LOST_REWARD,
-    LOST_VALUE,
-    LOST_WITH_SUCCESSOR,
-    NO_SUCCESSOR,
-    NOT_CUT,
-    ONE_GROUP,
-    SAME_TIME,
-    Fault,
-    Ids,
-    first_true,
-    id_key,
-)
+from lstd.data.parsing import EPISODE_AGAIN, GROUP_AGAIN, NO_VALUE, Fault, Ids, first_true, id_key
 from lstd.data.seen_ids import SeenIds, group_keys
-from lstd.tables.table_errors import at_row
 
 Flags = NDArray[np.bool_]
+RowError = Callable[[str, str, int, str], Exception]
 
-SORT = "Sort here by naming the column of time with sort=True (--sort)."
+_LATE_ROW = "is true, but the next row is of the same episode; give the rows after it another id."
+_NOT_CUT = (
+    "is true, but the episode continues: only the last two rows of an episode that did not terminate may be true. "
+    "Give the rows after it another id."
+)
+_NO_SUCCESSOR = (
+    "is true in the last row of its episode, which has a reward but no row for the state that followed. Append a row "
+    "with the features of that state and no reward, or clear the reward to leave out the last step."
+)
+_LOST_REWARD = (
+    f"{NO_VALUE}; a reward may be missing only in the last row of an episode that did not terminate. Drop or impute "
+    "such rows first."
+)
+_LOST_VALUE = f"{NO_VALUE}; it may be missing only in the last row of an episode that did not terminate. Fill it in."
+_LOST_WITH_SUCCESSOR = (
+    f"{NO_VALUE}; with features of successors, every row is a transition. Drop or impute such rows first."
+)
+_SAME_TIME = "has the time of the row before it, of the same episode; drop or merge such rows."
+EARLIER = "is earlier than the row before it, of the same episode; sort the rows by it, or pass sort=True (--sort)."
+_ONE_GROUP = "an episode lies in one group. Give rows of different groups different ids of episodes."
+AGAIN_IN_TABLES = f"{EPISODE_AGAIN} Sort here by naming the column of time with sort=True (--sort)."
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,14 +88,21 @@ class Episodes:
 
     Parameters
     ----------
-    roles : Roles
-        The columns, for messages.
+    roles : lstd.tables.roles.Roles
+        The columns, for messages; or what has the same attributes.
+    error : callable
+        Makes the error of a value: from the file, the column, the row in the file, from 0, and the rule and remedy.
     again, earlier : str
         What is wrong with an id that reappears and with a time that goes back, and the remedies.
+    whole : bool, default False
+        Whether all rows are followed at once. Then the caller has found no id of an episode that reappears, groups may
+        be in any order, and rows that are not sorted are named first.
     """
 
-    def __init__(self, roles: Any, again: str = f"{EPISODE_AGAIN} {SORT}", earlier: str = EARLIER) -> None:
-        self._roles, self._again, self._earlier = roles, again, earlier
+    def __init__(
+        self, roles: Any, error: RowError, again: str = AGAIN_IN_TABLES, earlier: str = EARLIER, *, whole: bool = False
+    ) -> None:
+        self._roles, self._error, self._again, self._earlier, self._whole = roles, error, again, earlier, whole
         self._columns = (*roles.rewards, *roles.transitions.values())  # that may be missing in last rows
         self._n_rewards, self._successors = len(roles.rewards), bool(roles.next_features)
         self._count = 0
@@ -174,28 +188,31 @@ class Episodes:
         if is_over:
             rewarded = not all(last.missing[: self._n_rewards]) and not self._successors
             if last.truncated and self._cut is None and rewarded:
-                raise at_row(last.file, str(self._roles.truncated), last.place, NO_SUCCESSOR)
+                raise self._error(last.file, str(self._roles.truncated), last.place, _NO_SUCCESSOR)
             return
         if self._cut is not None:
-            raise at_row(self._cut[0], str(self._roles.truncated), self._cut[1], NOT_CUT)
+            raise self._error(self._cut[0], str(self._roles.truncated), self._cut[1], _NOT_CUT)
         if last.terminated:
-            raise at_row(last.file, str(self._roles.terminated), last.place, LATE_ROW)
+            raise self._error(last.file, str(self._roles.terminated), last.place, _LATE_ROW)
         if any(last.missing):
-            raise at_row(last.file, *self._lost(last.missing.index(True), last.place))
+            raise self._error(last.file, *self._lost(last.missing.index(True), last.place))
 
     def _first_fault(self, rows: _Followed, marks: Marks) -> Fault | None:
+        unsorted = self._time_fault(marks.times, rows.begins)
+        if self._whole and unsorted is not None:
+            return unsorted  # last rows are out of place too, so what they lack is not at fault
         not_cut = rows.cut_before & (rows.goes_on | rows.terminated)
         if not_cut[0] and self._last is not None:
-            raise at_row(self._last.file, str(self._roles.truncated), self._last.place, NOT_CUT)
+            raise self._error(self._last.file, str(self._roles.truncated), self._last.place, _NOT_CUT)
         no_reward = rows.missing[:, : self._n_rewards].all(axis=1)
         unrewarded = rows.truncated & rows.is_over & ~rows.cut_before & ~no_reward & (not self._successors)
         faults = [
-            _first(rows.terminated & rows.goes_on, self._roles.terminated, LATE_ROW),
-            _first(not_cut[1:], self._roles.truncated, NOT_CUT),
-            _first(unrewarded, self._roles.truncated, NO_SUCCESSOR),
+            unsorted,
             self._episode_again(marks.ids, rows.begins),
+            _first(rows.terminated & rows.goes_on, self._roles.terminated, _LATE_ROW),
+            _first(not_cut[1:], self._roles.truncated, _NOT_CUT),
+            _first(unrewarded, self._roles.truncated, _NO_SUCCESSOR),
             self._group_fault(marks.groups, rows.begins),
-            self._time_fault(marks.times, rows.begins),
         ]
         lost = rows.missing & (rows.goes_on | rows.terminated | self._successors)[:, np.newaxis]
         if lost.any():
@@ -206,8 +223,8 @@ class Episodes:
 
     def _lost(self, column: int, row: int) -> tuple[str, int, str]:
         """Return the column that has no value, the row and what is wrong."""
-        text = LOST_REWARD if column < self._n_rewards else LOST_VALUE
-        return self._columns[column], row, LOST_WITH_SUCCESSOR if self._successors else text
+        text = _LOST_REWARD if column < self._n_rewards else _LOST_VALUE
+        return self._columns[column], row, _LOST_WITH_SUCCESSOR if self._successors else text
 
     def _time_fault(self, times: NDArray[Any] | None, begins: Flags) -> Fault | None:
         """Find the first row whose time is not later than that of the row before, of the same episode."""
@@ -216,11 +233,13 @@ class Episodes:
         before = None if self._last is None else self._last.time
         step = np.diff(times[: len(begins)], prepend=times[0] - 1 if before is None else before)
         row = first_true((step <= 0) & ~begins)
-        return None if row is None else Fault(row, str(self._roles.time), self._earlier if step[row] < 0 else SAME_TIME)
+        return (
+            None if row is None else Fault(row, str(self._roles.time), self._earlier if step[row] < 0 else _SAME_TIME)
+        )
 
     def _episode_again(self, ids: Ids | None, begins: Flags) -> Fault | None:
         """Find the first row whose id is that of an episode that is over."""
-        if ids is None:
+        if ids is None or self._whole:
             return None
         new = _begun(ids, len(begins), bool(begins[0]))
         kinds = {type(name) for _, name in new}
@@ -236,8 +255,8 @@ class Episodes:
         new = _begun(groups, len(begins), first)
         within = next(((row, name) for row, name in new if not begins[row]), None)
         if within is not None:
-            return Fault(within[0], str(self._roles.groups), f"has {within[1]!r}, but {ONE_GROUP}")
-        return _again(new, self._groups, self._roles.groups, GROUP_AGAIN)
+            return Fault(within[0], str(self._roles.groups), f"has {within[1]!r}, but {_ONE_GROUP}")
+        return None if self._whole else _again(new, self._groups, self._roles.groups, GROUP_AGAIN)
 
 
 def _begun(ids: Ids, n: int, first: bool) -> list[tuple[int, Any]]:
