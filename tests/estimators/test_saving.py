@@ -46,7 +46,8 @@ def statistics(n_rows=20, *, n=3, m=None, episode=None, terminated=None, X_next=
 
 def model(**options):
     about = About(("a", "b,c", "é"), True, frozenset({"Monday", "ü"}))
-    s = replace(statistics(n=4, **options), about=about, unused=3)
+    s = statistics(n=4, **options)
+    s = replace(s, about=about, tally=replace(s.tally, unused=3))
     weights = s.solve(1.0).weights.reshape(4, -1)
     results = {name: np.array([value]) for name, value in (("lmbda", 0.8), ("mean_test_score", np.nan))}
     results |= {"observed_share": np.array([0.5]), "rank_test_score": np.array([1])}
@@ -314,7 +315,7 @@ def test_kinds_are_not_mixed_up(tmp_path):
         lambda document, entries: document["statistics"]["about"].update(intercept=1),
         lambda document, entries: document["statistics"]["about"].update(labels="Monday"),
         lambda document, entries: document["statistics"]["about"].pop("labels") and None,
-        lambda document, entries: document["statistics"].update(unused=-1),
+        lambda document, entries: document["statistics"]["tally"].update(unused=-1),
         lambda document, entries: document["settings"].update(fit_intercept=1),
         lambda document, entries: document["settings"].update(gamma=0.8),
         lambda document, entries: document["selection"]["results"].update(none=[1]),
@@ -327,12 +328,12 @@ def test_kinds_are_not_mixed_up(tmp_path):
         lambda document, entries: document["solution"].update(condition_number=-1.0),
         lambda document, entries: document["solution"].update(condition_number="1.0"),
         lambda document, entries: document["statistics"].update(A=[2, 8]),
-        lambda document, entries: document["statistics"].update(total_weight=None),
+        lambda document, entries: document["statistics"]["tally"].update(total_weight=None),
         lambda document, entries: document["statistics"].update(about=None),
         lambda document, entries: document["settings"].update(choose=["lmbda"]),
         lambda document, entries: document["origin"].update(rows=-1),
         lambda document, entries: document["origin"].update(date=None),
-        lambda document, entries: document["statistics"].update(n_rows=1.5),
+        lambda document, entries: document["statistics"]["tally"].update(n_rows=1.5),
         lambda document, entries: document["statistics"].update(gamma=1.5),
         lambda document, entries: document["statistics"].pop("gamma") and None,
         lambda document, entries: document.update(no_intervals=""),

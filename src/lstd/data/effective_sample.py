@@ -66,6 +66,11 @@ class SampleSums:
         ]
         return cls(bool((ratios != ones).any()), *(np.array(sums) for sums in zip(*three, strict=True)))
 
+    def with_transition(self, ratio: float, coefficient: float, weight: float, decay: float) -> SampleSums:
+        """Return the sums with one more full transition."""
+        row = (np.array([value]) for value in (ratio, coefficient, weight, decay, 1.0))
+        return self.then(SampleSums.of_transitions(*row))
+
     @np.errstate(all="ignore")
     def then(self, later: SampleSums) -> SampleSums:
         """Return the sums of this chunk and the next one."""

@@ -32,7 +32,7 @@ class BehindCuts(NamedTuple):
         given = (_NONE if column is None else column[part] for column in (rows.coefficients, rows.weights))
         return cls(*behind_cuts(rows.discount[part], rows.full_among(part), *given))
 
-    def step(self, discount: float, coefficient: float, weight: float) -> BehindCuts:
+    def with_transition(self, discount: float, coefficient: float, weight: float) -> BehindCuts:
         """Return the sums with one more full transition."""
         kept = min(coefficient, 1.0)
         return self.then(BehindCuts(0.0, discount * weight, 1.0 - kept, discount * kept))

@@ -189,10 +189,10 @@ class Model:
         if self.settings.fit_intercept:
             A = without_rounding(A, statistics.total_weight)
         solution = solve(A, b, ridge, penalty=self.penalty)
-        if "ratios" not in self.warned and (sample := statistics.sample) is not None:
+        if "ratios" not in self.warned and (sample := statistics.tally.sample) is not None:
             warn_of_ratios(sample.size, sample.off_policy, statistics.lmbda)
         if not {"ends", "unused"} & self.warned:
-            warn_of_unused(statistics.unused, statistics.n_unused_rewards)
+            warn_of_unused(statistics.tally.unused, statistics.n_unused_rewards)
         if not solution.singular and "ridge" not in self.warned:
             warn_of_ridge(
                 A, b, ridge, solution.weights, statistics.gamma,
@@ -206,8 +206,8 @@ class Model:
         if "solution" not in vars(self):
             return self.warned
         s = self.statistics
-        small = s.sample is not None and any(s.sample.small(s.lmbda))
-        return self.warned | ({"ratios"} if small else set()) | ({"unused"} if s.unused else set())
+        small = s.tally.sample is not None and any(s.tally.sample.small(s.lmbda))
+        return self.warned | ({"ratios"} if small else set()) | ({"unused"} if s.tally.unused else set())
 
     @cached_property
     def coef(self) -> Array:
@@ -274,7 +274,7 @@ class Model:
 
     def check_given(self, importance_ratio: Any, discount: Any, remedy: str = "") -> None:
         """Refuse to compare predictions with returns of another kind: neither argument of the fit may be left out."""
-        sample = self.statistics.sample
+        sample = self.statistics.tally.sample
         for name, given, fitted, of, usual in (
             ("importance_ratio", importance_ratio, sample and sample.off_policy, "another policy", _RATIOS),
             ("discount", discount, self.statistics.about.own_discounts, "other discounts", _DISCOUNTS),

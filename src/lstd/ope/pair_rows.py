@@ -21,8 +21,8 @@ from lstd._kernels.forward_view import forward_rows
 from lstd.data.feature_matrix import Features, dense
 from lstd.data.rows import Rows
 from lstd.ope.logged_rows import LoggedRows
-from lstd.statistics.batch_sums import no_sum
 from lstd.statistics.carry import Carry
+from lstd.statistics.matrices import no_sum
 
 Array = NDArray[np.float64]
 

@@ -244,7 +244,8 @@ def _coverage(model: Any, found: Contributions) -> tuple[float | None, float | N
     """Return the effective sample size, the share of pairs about which the data say nothing, and the dual weights."""
     fitted, s = found.fitted, found.fitted.statistics
     if found.initial is None:
-        return float(s.sample.size[0]) if s.sample is not None and s.sample.off_policy else None, None, None
+        sample = s.tally.sample
+        return float(sample.size[0]) if sample is not None and sample.off_policy else None, None, None
     (unlogged, pairs), (X, P) = model.unlogged_, found.initial
     if fitted.unseen.any():
         unlogged += float((P * model.features_.touching(X, fitted.unseen)).sum())

@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from lstd._kernels.dense_product import add_product
 from lstd._kernels.traces import (
     add_entries,
     carry_factors,
@@ -27,6 +26,7 @@ from lstd._kernels.traces import (
 from lstd.data.feature_matrix import Features, dense, rows_of
 from lstd.data.rows import Rows
 from lstd.statistics.carry import Carry
+from lstd.statistics.matrices import plus, plus_product, transposed, writable
 
 Array = NDArray[np.float64]
 Flags = NDArray[np.bool_]
@@ -36,18 +36,7 @@ _LEAST_BATCH = 512  # rows: each batch passes over A, which is larger than any c
 SPARSE_BATCH = 2**13  # rows, with whose traces no array is filled
 DENSE_FROM = 0.25  # share of entries from which a matrix product is faster than a loop over entries
 _ALIKE = 16  # rows with entries in the same columns, on average, that are worth a product of their own
-_ZERO = bytes(8)
 _memory = threading.local()
-
-
-def no_sum(*shape: int) -> Array:
-    """Return zeros that take no memory and cannot be written to."""
-    return np.ndarray(shape, np.float64, _ZERO, strides=(0,) * len(shape))
-
-
-def is_no_sum(array: Array) -> bool:
-    """Return whether an array is one of `no_sum`."""
-    return not any(array.strides)
 
 
 def is_dense(features: Features) -> bool:
@@ -185,13 +174,13 @@ class BatchSums:
         if given:
             right, outgoing, phi_next = self._differences(batch)
             if len(ends):
-                self._B = _plus(self._B, (left[ends] * outgoing[ends, np.newaxis]).T @ phi_next[ends])
+                self._B = plus(self._B, (left[ends] * outgoing[ends, np.newaxis]).T @ phi_next[ends])
         else:
             right = batch.phi
             if len(ends):
-                self._B = _plus_product(self._B, left.take(ends, 0), right.take(ends, 0), -1.0)
+                self._B = plus_product(self._B, left.take(ends, 0), right.take(ends, 0), -1.0)
                 left[ends] = 0.0
-        self._A = _plus_product(self._A, left, right)
+        self._A = plus_product(self._A, left, right)
 
     def _differences(self, batch: _Batch) -> tuple[Array, Array, Array]:
         """Return φ_t − γ_t φ'_t, without the second term where it is not in A; γ_t; and φ'_t."""
@@ -241,10 +230,10 @@ class BatchSums:
         phi, ends = batch.phi, np.flatnonzero(batch.cut)
         if self._dense:
             right, outgoing, phi_next = self._differences(batch)
-            self._A = _writable(self._A)
+            self._A = writable(self._A)
             _add_alike(self._A, phi, z, right)
             if len(ends):
-                self._B = _plus(self._B, np.asarray(phi[ends].T @ ((z * outgoing)[ends, np.newaxis] * phi_next[ends])))
+                self._B = plus(self._B, np.asarray(phi[ends].T @ ((z * outgoing)[ends, np.newaxis] * phi_next[ends])))
             return
         self._make_transposed(len(ends) > 0)
         outgoing, parts = self.rows.discount[batch.rows] * z, _parts(phi)
@@ -256,9 +245,9 @@ class BatchSums:
 
     def _make_transposed(self, cuts: bool) -> None:
         """Make A, and B for `cuts`, arrays in Fortran order that can be added to."""
-        self._A = _transposed(self._A)
+        self._A = transposed(self._A)
         if cuts:
-            self._B = _transposed(self._B)
+            self._B = transposed(self._B)
 
     def _add_carry(self, batch: _Batch) -> None:
         """Add what a trace that enters the chunk changes; then the state is that after the batch."""
@@ -312,33 +301,6 @@ def _zero(values: Array, where: Flags) -> Array:
     return np.where(where, 0.0, values) if where.any() else values
 
 
-def _writable(A: Array) -> Array:
-    return A if A.flags.writeable else np.array(A, order="C")
-
-
-def _transposed(A: Array) -> Array:
-    """Return a matrix, or a copy, in Fortran order that can be written to."""
-    if is_no_sum(A):
-        return np.zeros(A.shape, order="F")
-    return A if A.flags.writeable and A.flags.f_contiguous else np.array(A, order="F")
-
-
-def _plus(one: Array, two: Array) -> Array:
-    """Return one + two, in the memory of `one` if it may be written to."""
-    if is_no_sum(one):
-        return two
-    return np.add(one, two, out=one if one.flags.writeable else None)
-
-
-def _plus_product(A: Array, left: Array, right: Array, factor: float = 1.0) -> Array:
-    """Return A + factor leftᵀ right, in the memory of A if it may be written to."""
-    if is_no_sum(A) and factor == 1.0:
-        return np.asarray(left.T @ right)
-    A = _writable(A)
-    add_product(A, left, right, factor)
-    return A
-
-
 def _add_alike(A: Array, phi: Features, z: Array, right: Array) -> None:
     """Add Σ_t z_t φ_t right_tᵀ to A, by products of rows with entries in the same columns, if they are many."""
     counts = np.diff(phi.indptr)
@@ -349,7 +311,7 @@ def _add_alike(A: Array, phi: Features, z: Array, right: Array) -> None:
             for k, columns in enumerate(indices[place]):
                 rows, first = np.flatnonzero(kind == k), columns[0]
                 if columns[-1] - first == len(columns) - 1:
-                    _plus_product(A[first : first + len(columns)], values[rows], right[rows])
+                    plus_product(A[first : first + len(columns)], values[rows], right[rows])
                 else:
                     A[columns] += values[rows].T @ right[rows]
             return

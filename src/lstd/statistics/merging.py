@@ -36,40 +36,29 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
-from scipy.linalg import blas
+from numpy.typing import NDArray
 
-from lstd._kernels.add_outer import add_with_outer
 from lstd.data.check_rows import PerRow, check_rows
-from lstd.data.checks import check_choice, check_flag, check_integer, check_real, is_single, shown, shown_id
-from lstd.data.effective_sample import SampleSums, merged, warn_of_ratios
+from lstd.data.checks import check_flag, check_integer, check_real, shown, shown_id
 from lstd.data.feature_matrix import all_finite
-from lstd.data.observed_share import NOTHING_BEHIND, BehindCuts
-from lstd.data.parsing import same_id
-from lstd.data.records import ReadOnly
 from lstd.data.rows import Rows, warn_of_breaks
 from lstd.data.seen_ids import groups_seen
-from lstd.data.settings import VARIANTS, check_ridge
-from lstd.data.stream_end import StreamEnd
 from lstd.errors import InvalidInputError
 from lstd.io.saved import Saved
-from lstd.statistics.batch_sums import is_no_sum, no_sum
-from lstd.statistics.carry import Carry, Pending
-from lstd.statistics.fingerprints import MODULUS, joined, reward_mark_of
-from lstd.statistics.names_and_labels import About
-from lstd.statistics.solve import Solution, solve
+from lstd.statistics.carry import Carry
+from lstd.statistics.matrices import no_sum, plus_outer, sum_and_outer
+from lstd.statistics.names_and_labels import UNKNOWN, About
+from lstd.statistics.stream_sums import Sums
 from lstd.statistics.summing import check_sums, summed_until, totals
 
 Array = NDArray[np.float64]
 
-_UNKNOWN = About()
-
 
 @dataclass(frozen=True, eq=False, repr=False)
-class LSTDStatistics(ReadOnly, Saved):
+class LSTDStatistics(Sums, Saved):
     """Sums over a stream, or over independent streams, for one γ and λ; n features, m rewards.
 
     Make them with :meth:`from_arrays`. Merge them with :meth:`then` for the next chunk of the same stream, and with
@@ -117,44 +106,10 @@ class LSTDStatistics(ReadOnly, Saved):
 
     file_kind = "statistics"
 
-    gamma: Annotated[float, (0.0, 1.0)]
-    lmbda: Annotated[float, (0.0, 1.0)]
-    A: Annotated[Array, "n n"]
-    B: Annotated[Array, "n n"]
-    b: Annotated[Array, "n m"]
-    incoming_trace: Annotated[Array, "n"]  # u that enters the pending row
-    carry: Carry
-    pending: Pending | None
-    first_episode: Annotated[Any, "episode"]
-    last_episode: Annotated[Any, "episode"]
-    n_rows: int
-    n_transitions: int
-    n_episodes: int
-    single: bool  # one reward, given as a vector
-    successors: bool | None  # `X_next` was given; None without data, or in a sum of data with it and without
-    apart: bool = False  # begins with a sum of independent data, which continues no stream
-    n_groups: int | None = None  # None without `groups`
-    first_group: Annotated[Any, "groups"] = None
-    last_group: Annotated[Any, "groups"] = None
-    unused: int = 0  # rewards of horizon rows, other than 0 and NaN, without the pending row
-    about: About = _UNKNOWN
-    total_weight: float = 0.0
-    sample: SampleSums | None = None  # but for the pending row, unless it is complete; None without such columns
-    behind_cuts: BehindCuts | None = NOTHING_BEHIND  # but for the pending row; None if successors were given
-    mark: int = 0  # of the rows: see `lstd.statistics.fingerprints`
-    reward_mark: int = 0  # of rewards and weights
-    last_weight: float = 1.0  # of the row that `incoming_trace` leaves; 1 as long as that row is of a chunk before
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        names = self.feature_names
-        if names is not None and len(names) != self.n_features - self.has_intercept:
-            raise InvalidInputError(f"`about` must name the {self.n_features} features; it has {len(names)} names.")
-
     @classmethod
     def empty(
         cls, n_features: int, n_rewards: int = 1, *, gamma: float, lmbda: float, single: bool = True,
-        about: About = _UNKNOWN,
+        about: About = UNKNOWN,
     ) -> LSTDStatistics:  # fmt: skip
         """Statistics of no data, the unit of the monoid.
 
@@ -178,7 +133,7 @@ class LSTDStatistics(ReadOnly, Saved):
             A=no_sum(n, n), B=no_sum(n, n), b=np.zeros((n, m)),
             incoming_trace=np.zeros(n), carry=Carry.of_nothing(n, m, decay=1.0),
             pending=None, first_episode=None, last_episode=None,
-            n_rows=0, n_transitions=0, n_episodes=0, single=single and m == 1, successors=None,
+            n_episodes=0, single=single and m == 1, successors=None,
             about=about,
         )  # fmt: skip
 
@@ -241,47 +196,6 @@ class LSTDStatistics(ReadOnly, Saved):
         check_sums(total, rows)
         return total
 
-    @property
-    def n_features(self) -> int:
-        """Number of features, n."""
-        return len(self.b)
-
-    @property
-    def n_rewards(self) -> int:
-        """Number of rewards, m."""
-        return int(self.b.shape[1])
-
-    @property
-    def n_unused_rewards(self) -> int:
-        """Number of rewards of horizon rows, other than 0 and NaN, the end of the data included."""
-        return self.unused + _is_unused(self.pending)
-
-    @property
-    def observed_share(self) -> float | None:
-        """Share of the discounted weight of all returns that was observed; None if successors were given.
-
-        The mean over full transitions of 1 − γ^h, where h transitions are left to the cut, and of 1 where the episode
-        terminated. For rows given with successors, see :func:`lstd.metrics.observed_returns`.
-        """
-        if self.behind_cuts is None or not self.total_weight > 0.0:
-            return None
-        return 1.0 - (self.behind_cuts.behind + self.behind_cuts.leaving) / self.total_weight
-
-    @property
-    def feature_names(self) -> tuple[str, ...] | None:
-        """Names of the features, without the column of ones; None if they are not known."""
-        return self.about.feature_names
-
-    @property
-    def has_intercept(self) -> bool:
-        """Whether the last feature is the column of ones."""
-        return bool(self.about.intercept)
-
-    @property
-    def labels(self) -> frozenset[str]:
-        """Labels of the data."""
-        return self.about.labels
-
     def _with(self, about: About) -> LSTDStatistics:
         return self if about == self.about else self.changed(about=about)
 
@@ -311,7 +225,7 @@ class LSTDStatistics(ReadOnly, Saved):
 
     def merged(self, later: LSTDStatistics, *, begins: bool | None = None) -> LSTDStatistics:
         """Merge as :meth:`then` does, without the check for overflow, which :func:`check_sums` may do later."""
-        about = _check_alike(self, later)
+        about = self.check_alike(later)
         if later.n_rows == 0:
             return self._with(about)
         if self.n_rows == 0:
@@ -343,7 +257,7 @@ class LSTDStatistics(ReadOnly, Saved):
         They are those that :meth:`merged` gives with the statistics of the rows, in one pass and without a merge.
         """
         nothing = LSTDStatistics.empty_like(rows, self.lmbda)
-        about = _check_alike(self, nothing)
+        about = self.check_alike(nothing)
         if not self.n_rows:
             return summed_until(nothing._with(about), rows, ends)
         first = {"first_episode": rows.first_episode, "successors": rows.X_next is not None}
@@ -355,37 +269,11 @@ class LSTDStatistics(ReadOnly, Saved):
             getattr(start, name).flags.writeable = getattr(start, name) is not getattr(self, name)
         return summed_until(start._with(about), rows, ends, begins)
 
-    def goes_on_with(self, episode: Any, successors: bool | None) -> bool:
-        """Return whether a next row, of id `episode` and given with its successor or not, continues the last episode.
-
-        Raises
-        ------
-        InvalidInputError
-            When the id is that of an episode that terminated; when ids or successors were given for only some rows.
-        """
-        self.check_successors(successors)
-        return self.end.goes_on_with(episode)
-
-    @property
-    def end(self) -> StreamEnd:
-        """The last row."""
-        row = self.pending
-        return StreamEnd(self.last_episode, row is None, row is not None and row.missing)
-
-    def in_group(self, group: Any) -> bool:
-        """Return whether the last row is of this group; also without groups."""
-        return self.n_groups is None or (group is not None and same_id(self.last_group, group))
-
-    def check_successors(self, successors: bool | None) -> None:
-        """Raise InvalidInputError if successors were given for these rows, and not for the next ones, or vice versa."""
-        if None not in (self.successors, successors) and self.successors != successors:
-            raise InvalidInputError("`X_next` must be given for all chunks of a stream or for none.")
-
     def __add__(self, other: LSTDStatistics) -> LSTDStatistics:
         """Merge independent data: pending rows become horizon rows, and no chunk continues an episode of the sum."""
         if not isinstance(other, LSTDStatistics):
             return NotImplemented
-        about = _check_alike(self, other)
+        about = self.check_alike(other)
         with np.errstate(over="ignore", invalid="ignore"):  # `_in_range` reports overflow
             one, two = _closed(self), _closed(other)
             A, B, b = one.A + two.A, one.B + two.B, one.b + two.b
@@ -394,15 +282,10 @@ class LSTDStatistics(ReadOnly, Saved):
             A=A, B=B, b=b,
             carry=Carry.of_nothing(self.n_features, self.n_rewards, 0.0),
             first_episode=None, last_episode=None, apart=True,
-            n_rows=one.n_rows + two.n_rows,
-            n_transitions=one.n_transitions + two.n_transitions,
             n_episodes=one.n_episodes + two.n_episodes,
             n_groups=_together(one, two, shared=False), first_group=None, last_group=None,
             successors=given.pop() if len(given) == 1 else None,
-            unused=one.unused + two.unused, about=about, total_weight=one.total_weight + two.total_weight,
-            mark=(one.mark + two.mark) % MODULUS, reward_mark=(one.reward_mark + two.reward_mark) % MODULUS,
-            sample=merged(one.sample, two.sample) if one.n_rows and two.n_rows else one.sample or two.sample,
-            behind_cuts=_both_behind_cuts(one, two),
+            about=about, tally=one.tally + two.tally,
         ))  # fmt: skip
 
     def __radd__(self, other: Any) -> LSTDStatistics:
@@ -416,95 +299,19 @@ class LSTDStatistics(ReadOnly, Saved):
         """
         factor, row = check_real("factor", factor, 0.0, np.inf), self.pending
         with np.errstate(over="ignore", invalid="ignore"):  # `_in_range` reports overflow
-            sums = {name: factor * getattr(self, name) for name in ("A", "B", "b", "total_weight")}
-            carry = self.carry.scaled(factor)
+            sums = {name: factor * getattr(self, name) for name in ("A", "B", "b")}
+            carry, tally = self.carry.scaled(factor), self.tally.scaled(factor)
         return _in_range(self.changed(
-            **sums, carry=carry, pending=None if row is None else row.changed(weight=factor * row.weight),
-            last_weight=1.0 if _is_first(self) else factor * self.last_weight,
-            sample=self.sample and self.sample.scaled(factor),
-            behind_cuts=self.behind_cuts and self.behind_cuts.scaled(factor),
+            **sums, carry=carry, tally=tally, pending=None if row is None else row.changed(weight=factor * row.weight),
+            last_weight=1.0 if self.is_first else factor * self.last_weight,
         ))  # fmt: skip
 
     __rmul__ = __mul__
-
-    def matrix(self, variant: str = "boyan") -> Array:
-        """Return a copy of A of the variant "boyan", "uncorrected" or "mixed", (n, n), without the ridge term."""
-        check_choice("variant", variant, VARIANTS)
-        weight = {"boyan": 1.0, "uncorrected": 0.0, "mixed": 1.0 - self.lmbda}[variant]
-        if weight == 0.0:
-            return self.A.copy()
-        row, A = self.pending, self.A
-        with np.errstate(over="ignore", invalid="ignore"):  # `solve` reports overflow
-            if not is_no_sum(self.B):
-                A = A - weight * self.B
-            if row is not None:
-                A = _plus_outer(A, (-weight * _pending_weight(self, row)) * self.incoming_trace, row.phi)
-        return A.copy() if A is self.A else A
-
-    def solve(self, alpha: float | ArrayLike = 1.0, variant: str = "boyan") -> Solution:
-        """Solve (A + αI) θ = b.
-
-        Parameters
-        ----------
-        alpha : float, at least 0, or array-like of shape (n,), default 1.0
-            Ridge coefficient, or one for each feature. An array may leave out the column of ones, which then has no
-            penalty.
-        variant : {"boyan", "uncorrected", "mixed"}, default "boyan"
-
-        Returns
-        -------
-        Solution
-            With `weights` of shape (n,) or (n, m), `condition_number` and `singular`.
-
-        Raises
-        ------
-        InvalidInputError
-            When an argument breaks a rule, or the sums or the weights overflow.
-
-        Warns
-        -----
-        IllConditionedWarning
-            When the system is singular or nearly so.
-        EffectiveSampleWarning
-            When importance ratios, trace coefficients or weights leave little of the data.
-        """
-        if is_single(alpha):
-            ridge = np.full(self.n_features, check_real("alpha", alpha, 0.0, np.inf))
-        else:
-            given = check_ridge("alpha", alpha)
-            short = self.has_intercept and len(given) == self.n_features - 1
-            ridge = np.append(check_ridge("alpha", given, self.n_features - short), [0.0] * short)
-        solution = solve(self.matrix(variant), self.b, ridge)
-        if self.sample is not None:
-            warn_of_ratios(self.sample.size, self.sample.off_policy, self.lmbda)
-        return replace(solution, weights=solution.weights[:, 0]) if self.single else solution
-
-    def __repr__(self) -> str:
-        names = ("n_features", "n_rewards", "gamma", "lmbda", "n_transitions", "n_episodes")
-        return f"{type(self).__name__}({', '.join(f'{name}={getattr(self, name)}' for name in names)})"
 
 
 @lru_cache(maxsize=8)
 def _empty(n: int, m: int, gamma: float, lmbda: float, single: bool, about: About) -> LSTDStatistics:
     return LSTDStatistics.empty(n, m, gamma=gamma, lmbda=lmbda, single=single, about=about)
-
-
-def _check_alike(one: LSTDStatistics, two: Any) -> About:
-    """Check that statistics fit together; return the description of both."""
-    if not isinstance(two, LSTDStatistics):
-        raise InvalidInputError(f"Statistics merge with statistics only; got {two!r:.80}.")
-    one.about.check_intercept(two.about)
-    for name, left, right in (
-        ("gamma", one.gamma, two.gamma),
-        ("lmbda", one.lmbda, two.lmbda),
-        ("number of features", one.n_features, two.n_features),
-        ("number of rewards", one.n_rewards, two.n_rewards),
-    ):
-        if left != right:
-            raise InvalidInputError(f"Statistics merge only with the same {name}; got {left} and {right}.")
-    if one.single != two.single:
-        raise InvalidInputError("`y` must be a vector in all data that are merged, or have shape (T, 1) in all.")
-    return one.about.merged(two.about)
 
 
 def _in_range(s: LSTDStatistics) -> LSTDStatistics:
@@ -523,31 +330,19 @@ def _joined(start: LSTDStatistics, later: LSTDStatistics, begins: bool) -> LSTDS
     """Join `start`, in which no row is pending, and the chunk that follows it."""
     u, carry = start.incoming_trace, later.carry.after(start.last_weight)
     return later.changed(
-        A=_sum_and_outer(start.A, later.A, u, carry.matrix),
-        B=_sum_and_outer(start.B, later.B, u, carry.boundary),
+        A=sum_and_outer(start.A, later.A, u, carry.matrix),
+        B=sum_and_outer(start.B, later.B, u, carry.boundary),
         b=start.b + later.b + np.outer(u, carry.rewards),
         incoming_trace=later.incoming_trace + carry.decay * u,
         carry=start.carry.then(carry),
         first_episode=start.first_episode,
         apart=start.apart,
-        n_rows=start.n_rows + later.n_rows,
-        n_transitions=start.n_transitions + later.n_transitions,
         n_episodes=start.n_episodes + later.n_episodes - (not begins),
         n_groups=_together(start, later, start.in_group(later.first_group)),
         first_group=start.first_group,
-        unused=start.unused + later.unused,
-        total_weight=start.total_weight + later.total_weight,
-        mark=(start.mark + later.mark) % MODULUS,
-        reward_mark=joined(start.reward_mark, later.reward_mark, start.n_transitions),
-        sample=merged(start.sample, later.sample),
-        behind_cuts=_both_behind_cuts(start, later),
-        last_weight=start.last_weight if _is_first(later) else later.last_weight,
+        tally=start.tally.then(later.tally),
+        last_weight=start.last_weight if later.is_first else later.last_weight,
     )
-
-
-def _is_first(s: LSTDStatistics) -> bool:
-    """Return whether the pending row is the only row, so that any trace before it comes from an earlier chunk."""
-    return s.n_rows == 1 and s.pending is not None and not s.pending.complete
 
 
 def _together(one: LSTDStatistics, two: LSTDStatistics, shared: bool) -> int | None:
@@ -557,95 +352,45 @@ def _together(one: LSTDStatistics, two: LSTDStatistics, shared: bool) -> int | N
     return None if one.n_groups is None or two.n_groups is None else one.n_groups + two.n_groups - shared
 
 
-def _sum_and_outer(one: Array, two: Array, u: Array, v: Array) -> Array:
-    """Return one + two + u vᵀ; the result may share memory with an argument, as statistics never change."""
-    if not (u.any() and v.any()):
-        if is_no_sum(one) or is_no_sum(two):
-            return two if is_no_sum(one) else one
-        return np.add(one, two)
-    if one.flags.fnc and two.flags.fnc:  # in Fortran order, as those of sparse rows
-        return _sum_and_outer(one.T, two.T, v, u).T
-    out = np.empty(one.shape)
-    # In one pass, and without the BLAS, whose threads take longer to start than to add.
-    add_with_outer(np.ascontiguousarray(one), np.ascontiguousarray(two), u, v, out)
-    return out
-
-
-def _plus_outer(A: Array, u: Array, v: Array) -> Array:
-    """Return A + u vᵀ; the result may be A, as statistics never change."""
-    if not (u.any() and v.any()):
-        return A
-    if is_no_sum(A):
-        return np.outer(u, v)
-    if A.flags.fnc:  # in Fortran order, as those of sparse rows
-        return _plus_outer(A.T, v, u).T
-    return np.asarray(blas.dger(1.0, v, u, a=A.copy().T, overwrite_a=True).T)
-
-
 def _completed(s: LSTDStatistics) -> LSTDStatistics:
     """Return `s` with its pending row as a full transition; the trace then enters the row after it."""
     row, u, carry = s.pending, s.incoming_trace, s.carry
     assert row is not None  # `then` has checked
     if row.complete:
         carry = carry.changed(matrix=carry.matrix - row.weight * carry.decay * row.phi)
-        return s.changed(A=_plus_outer(s.A, -row.weight * u, row.phi), carry=carry, pending=None)
+        return s.changed(A=plus_outer(s.A, -row.weight * u, row.phi), carry=carry, pending=None)
     s.end.check_continued()
     before, w = s.last_weight, row.weight
     z = row.ratio * (row.coefficient * s.lmbda * u + row.phi)
     d = row.ratio * row.coefficient * s.lmbda * carry.decay
     carry = carry.changed(
         decay=row.discount * d, matrix=carry.matrix + (w * d - before * carry.decay) * row.phi,
-        rewards=carry.rewards + w * d * row.reward, first=row.phi if _is_first(s) else carry.first,
+        rewards=carry.rewards + w * d * row.reward, first=row.phi if s.is_first else carry.first,
     )  # fmt: skip
     return s.changed(
-        A=_plus_outer(s.A, w * z - before * u, row.phi),
+        A=plus_outer(s.A, w * z - before * u, row.phi),
         b=s.b + np.outer(w * z, row.reward),
         incoming_trace=row.discount * z,
         carry=carry,
         pending=None,
-        n_transitions=s.n_transitions + 1,
-        total_weight=s.total_weight + w,
-        reward_mark=joined(s.reward_mark, reward_mark_of(row.reward, w), s.n_transitions),
-        sample=s.sample and s.sample.then(_sample_of(row, s.lmbda)),
-        behind_cuts=s.behind_cuts and s.behind_cuts.step(row.discount, row.coefficient, w),
+        tally=s.tally.with_transition(row, s.lmbda),
         last_weight=w,
     )
-
-
-def _both_behind_cuts(one: LSTDStatistics, two: LSTDStatistics) -> BehindCuts | None:
-    return one.behind_cuts and two.behind_cuts and one.behind_cuts.then(two.behind_cuts)
-
-
-def _sample_of(row: Pending, lmbda: float) -> SampleSums:
-    values = (row.ratio, row.coefficient, row.weight, lmbda * row.discount, 1.0)
-    return SampleSums.of_transitions(*(np.array([value]) for value in values))
-
-
-def _pending_weight(s: LSTDStatistics, row: Pending) -> float:
-    """Return the weight of the boundary term of the pending row."""
-    return row.weight if row.complete else s.last_weight
 
 
 def _closed(s: LSTDStatistics) -> LSTDStatistics:
     """Return `s` with its end as a cut: its pending row is a horizon row."""
     row, carry, B = s.pending, s.carry.changed(decay=0.0), s.B
     if row is not None:
-        weight = _pending_weight(s, row)
-        B = _plus_outer(B, weight * s.incoming_trace, row.phi)
+        weight = s.pending_weight
+        B = plus_outer(B, weight * s.incoming_trace, row.phi)
         carry = carry.changed(boundary=carry.boundary + weight * s.carry.decay * row.phi)
-        if _is_first(s):
+        if s.is_first:
             carry = carry.changed(first=row.phi, first_cut=True)
     return s.changed(
         B=B,
         incoming_trace=np.zeros_like(s.incoming_trace),
         carry=carry,
         pending=None,
-        unused=s.n_unused_rewards,
-        sample=s.sample and s.sample.closed(),
-        behind_cuts=s.behind_cuts and s.behind_cuts.closed(),
+        tally=s.tally.closed(row),
     )
-
-
-def _is_unused(row: Pending | None) -> bool:
-    """Return whether a row has rewards other than 0 and NaN that are not in the sums."""
-    return row is not None and not (row.complete or row.missing) and bool(row.reward.any())

@@ -44,3 +44,6 @@ class About:
         intercept = other.intercept if self.intercept is None else self.intercept
         own_discounts = self.own_discounts or other.own_discounts
         return About(others if names is None else names, intercept, self.labels | other.labels, own_discounts)
+
+
+UNKNOWN = About()

@@ -13,16 +13,14 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from lstd.data.effective_sample import SampleSums, merged
 from lstd.data.feature_matrix import check_finite
-from lstd.data.horizon_rows import count_unused
-from lstd.data.observed_share import BehindCuts
 from lstd.data.rows import Rows
 from lstd.errors import InvalidInputError
-from lstd.statistics.batch_sums import BatchSums, is_dense, is_no_sum, is_short
+from lstd.statistics.batch_sums import BatchSums, is_dense, is_short
 from lstd.statistics.carry import Pending
-from lstd.statistics.fingerprints import MODULUS, marks_of, reward_marks_of
+from lstd.statistics.matrices import is_no_sum
 from lstd.statistics.solve import check_range
+from lstd.statistics.tally import tallies
 from lstd.statistics.threads import blas_threads, in_threads
 
 Statistics = Any  # LSTDStatistics, whose module imports this one
@@ -93,30 +91,17 @@ def summed_until(start: Statistics, rows: Rows, ends: Sequence[int], begins: boo
     In `start` no row is pending. `begins` says whether the first row begins a new episode. Rows that are given with
     successors have one end.
     """
-    sums, mark, given = BatchSums(rows, start), marks_of(rows), rows.X_next is not None
-    unused, first = start.unused, 0
-    groups, known, count, weight = _groups_until(start, rows), start.n_rows > 0, start.n_transitions, start.total_weight
-    sample, behind = start.sample, None if given else start.behind_cuts
-    total_mark, reward_mark = start.mark, reward_marks_of(rows, start.reward_mark, count)
+    sums, given = BatchSums(rows, start), rows.X_next is not None
+    groups, known, tally = _groups_until(start, rows), start.n_rows > 0, tallies(start.tally, rows, start.lmbda)
     for end in ends:
         part = slice(sums.at, end - (not given and not rows.terminated[end - 1]))  # but for a pending row
         sums.add_until(part.stop)
-        full = rows.full_among(part)
-        count += (more := int(np.count_nonzero(full)))
-        weight += more if rows.weights is None else float(rows.weights[part] @ full)
-        unused += count_unused(rows, part)
-        later, ended = SampleSums.of(rows, start.lmbda, part), int(np.count_nonzero(rows.last[: end - 1]))
-        sample = merged(sample, later) if known or first else later
-        behind = behind and behind.then(BehindCuts.of(rows, part))
-        total_mark, first = (total_mark + mark(first, end)) % MODULUS, end
+        ended = int(np.count_nonzero(rows.last[: end - 1]))
         yield start.changed(
             **sums.fields(), **groups(end), pending=_pending(rows, end - 1), successors=given,
             first_episode=start.first_episode if known else rows.first_episode,
             last_episode=rows.last_episode if end == len(rows) else ended,
-            n_rows=start.n_rows + end, n_transitions=count, n_episodes=start.n_episodes + begins + ended,
-            total_weight=weight, unused=unused,
-            mark=total_mark, reward_mark=reward_mark(count - start.n_transitions), sample=sample, behind_cuts=behind,
-            last_weight=sums.before,
+            n_episodes=start.n_episodes + begins + ended, tally=tally(part, end), last_weight=sums.before,
         )  # fmt: skip
 
 
