@@ -114,7 +114,7 @@ def test_problems_are_those_of_the_protocol():
         (["produce"], "produce"),
         (
             ["reproduce", "--out", "file"],
-            "`out` must be a folder that can be written; got 'file' (Not a directory); give another.",
+            "`--out` must be a folder that can be written; got 'file' (Not a directory); give another.",
         ),
         (["reproduce", "--out", 300 * "a"], "(File name too long); give another."),
         (["reproduce", "--out", "file", "--force"], "got 'file' (Not a directory); give another."),
@@ -188,7 +188,7 @@ def test_file_named_cells_is_bad_input(small, capsys):
 @pytest.mark.skipif(not os.path.ismount("/proc"), reason="needs /proc")
 def test_folder_that_cannot_be_made_is_bad_input(small, capsys):
     assert small("--out", "/proc/x") == 2
-    assert "`out` must be a folder that can be written; got '/proc/x' (" in capsys.readouterr().err
+    assert "`--out` must be a folder that can be written; got '/proc/x' (" in capsys.readouterr().err
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs file names that are no text")
@@ -306,7 +306,7 @@ def test_second_process_on_a_folder_is_refused(tmp_path):
     code, output, errors = finish(start(*words))
     ended.touch()
     assert (code, output, errors.count("\n")) == (2, "", 1)
-    assert f"`out` must not be in use; process {first.pid} is writing to" in errors
+    assert f"`--out` must not be in use; process {first.pid} is writing to" in errors
     assert finish(first)[0] == 0
 
 

@@ -123,7 +123,7 @@ def test_what_people_read(folder, capsys):
     assert run(["score", "model", "data.csv"]) == 0
     assert "195 of 200 rows scored; observed share of their returns: 80 %\n" in capsys.readouterr().out
     assert run(["score", "model", "data.csv", "--unobserved", "drop"]) == 2
-    assert '`unobserved` "drop" must have episodes that all terminated or were all' in capsys.readouterr().err
+    assert '`--unobserved` "drop" must have episodes that all terminated or were all' in capsys.readouterr().err
     assert run(["score", "model", "data.csv", "--unobserved", "ipcw", "--tolerance", "0.5"]) == 0
     assert " of 200 rows scored; " in capsys.readouterr().out
 

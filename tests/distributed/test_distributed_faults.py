@@ -9,7 +9,6 @@ import threading
 import time
 import warnings
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
-from contextlib import closing
 from functools import partial
 
 import numpy as np
@@ -17,7 +16,7 @@ import pytest
 from scipy import sparse
 from test_distributed import SETTINGS, assert_same_bits, loaders, n_calls, processes
 
-from chunk_loaders import N_CHUNKS, chunk, load_and_die_sending, process_context, sum_chunks
+from chunk_loaders import N_CHUNKS, chunk, load, load_and_die_sending, process_context, sum_chunks
 from dask_commands import commands
 from lstd import LSTDStatistics
 from lstd.distributed import executors, local_processes
@@ -83,7 +82,7 @@ def test_an_error_is_told_though_another_process_dies_while_it_sends(tmp_path, m
 
 
 @pytest.mark.parametrize("options", [{}, {"max_tasks_per_child": 1}])
-def test_a_pool_that_only_takes_its_time_is_waited_for(options, monkeypatch):
+def test_a_pool_that_only_takes_its_time_is_waited_for(options, monkeypatch, reference, tmp_path):
     monkeypatch.setattr(executors, "SECONDS_TO_LOOK", 0.02)
     made = []
 
@@ -91,8 +90,10 @@ def test_a_pool_that_only_takes_its_time_is_waited_for(options, monkeypatch):
         made.append(ProcessPoolExecutor(2, mp_context=process_context(), **options))
         return made[-1]
 
-    with closing(executors.on_executor(time.sleep, [(0.3,)] * 3, make, None)) as finished:
-        assert [future.result() for _, future in finished] == [None] * 3
+    chunks = [chunk(place) for place in range(N_CHUNKS - 1)]
+    chunks.append(partial(load, str(tmp_path), N_CHUNKS - 1, seconds=0.3))
+    found = within(sum_chunks, chunks, **SETTINGS, executor=make)
+    assert_same_bits(found, reference)
     assert len(made) == 1
 
 

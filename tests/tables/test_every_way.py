@@ -152,7 +152,7 @@ def test_times_that_go_back_are_refused_by_row(tmp_path):
         write(pa.table(table), tmp_path / "a.csv")
         row = 4 if source is path else 1
         with pytest.raises(
-            InvalidInputError, match=rf"column 't', row {row} .* is earlier than the row before it.*--sort"
+            InvalidInputError, match=rf"column 't', row {row} .* is earlier than the row before it.*`sort=True`"
         ):
             lstd.fit_tables(source, **roles, **SETTINGS)
 

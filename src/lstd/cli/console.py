@@ -11,7 +11,11 @@ from lstd.cli.exit_codes import DONE, FAILED, exit_code
 from lstd.errors import LSTDError, OutputError
 
 INSTALL = 'pip install "lstd[cli]"'
-_SETTINGS = re.compile("`(gamma|lmbda|alpha|variant|forgetting|unpenalised)`")
+_OPTIONS = (
+    "gamma|lmbda|alpha|variant|forgetting|unpenalised|features|reward|next_features|episode|terminated|truncated|groups|"
+    "discount|importance_ratio|trace_coefficient|weight|time|sort|independent|memory|unobserved|tolerance|out"
+)
+_ARGUMENT = re.compile(rf'`({_OPTIONS})(?:=(?:True|"([a-z]+)"))?`')
 
 
 def say(text: str) -> None:
@@ -21,8 +25,13 @@ def say(text: str) -> None:
 
 
 def in_the_shell(message: str) -> str:
-    """Return a message of the package in one line, with settings named as options."""
-    return _SETTINGS.sub(r"`--\1`", " ".join(message.split()))
+    """Return a message of the package in one line, with arguments of Python named as options."""
+    return _ARGUMENT.sub(_as_option, " ".join(message.split()))
+
+
+def _as_option(argument: re.Match[str]) -> str:
+    name, value = argument[1].replace("_", "-"), argument[2]
+    return f"`--{name} {value}`" if value else f"`--{name}`"
 
 
 def fail(message: str, code: int) -> int:

@@ -149,11 +149,6 @@ def roles_of(
         raise InvalidInputError("`--exclude` needs `--all-others`.")
     if not rewards:
         raise InvalidInputError("`--reward` must name a column.")
-    if named["truncated"] is not None and named["terminated"] is None:
-        raise InvalidInputError(
-            "`--truncated` needs `--terminated`: an episode that is not flagged as truncated may have "
-            "terminated or not."
-        )
     return Roles(None if all_others else names(features), rewards, excluded=excluded, **named)
 
 

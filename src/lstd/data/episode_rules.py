@@ -38,9 +38,9 @@ _LOST_WITH_SUCCESSOR = (
     f"{NO_VALUE}; with features of successors, every row is a transition. Drop or impute such rows first."
 )
 _SAME_TIME = "has the time of the row before it, of the same episode; drop or merge such rows."
-EARLIER = "is earlier than the row before it, of the same episode; sort the rows by it, or pass sort=True (--sort)."
+EARLIER = "is earlier than the row before it, of the same episode; sort the rows by it, or pass `sort=True`."
 _ONE_GROUP = "an episode lies in one group. Give rows of different groups different ids of episodes."
-AGAIN_IN_TABLES = f"{EPISODE_AGAIN} Sort here by naming the column of time with sort=True (--sort)."
+AGAIN_IN_TABLES = f"{EPISODE_AGAIN} Sort here by naming the column of time with `sort=True`."
 
 
 @dataclass(frozen=True, eq=False)

@@ -124,7 +124,7 @@ def check_unbiased(n_complete: int, n_incomplete: int, n_terminated: int) -> Non
         raise InvalidInputError(
             f'`unobserved` "drop" must have episodes that all terminated or were all cut off; {n_terminated} '
             f"terminated, and {n_incomplete} of {n_complete + n_incomplete} rows have returns that were cut off. The "
-            'complete returns are a biased sample: all that ended early are kept. Use "predict" or "ipcw".'
+            'complete returns are a biased sample: all that ended early are kept. Use "predict".'
         )
 
 

@@ -1,4 +1,4 @@
-"""Tasks on a Dask cluster: calls, results, versions of the workers, and errors in plain words."""
+"""Sums on a Dask cluster: calls, results, versions of the workers, and errors in plain words."""
 
 from __future__ import annotations
 
@@ -10,10 +10,13 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import CancelledError
+from functools import partial
 from typing import Any
 
 import lstd
-from lstd.distributed.executors import Task
+from lstd.distributed.store import keyed
+from lstd.distributed.sums import AHEAD, Leaf, Part
+from lstd.distributed.tree import Tree
 from lstd.errors import InvalidInputError, LSTDError
 
 _LOG = logging.getLogger("lstd")
@@ -22,6 +25,38 @@ SECONDS_TO_LOOK = 1.0  # between checks of a cluster without results
 _CALL = "(lambda function, arguments, more: function(*arguments, *more))(*__import__('pickle').loads(call), more)"
 _VERSION = "__import__('lstd').__version__"  # evaluated where lstd may be missing or another one
 _OWN = f"lstd {lstd.__version__}"
+
+
+def on_cluster(leaf: Leaf, chunks: Iterable[Any], client: Any) -> Part | None:
+    """Sum chunks and merge their sums on the workers of a Dask cluster.
+
+    If a worker dies, the scheduler repeats the sums and merges whose results are lost. The tree stays the same.
+    """
+    tree: Tree[Any] = Tree(lambda one, two: submit(client, "merge", leaf.merge, (), one, two))
+    running: set[Any] = set()
+    watch = Watch(client)
+    try:
+        threads = watch.threads()
+        for place, chunk, key in keyed(leaf, chunks):
+            future = submit(client, "sum", leaf, (place,), chunk, key)
+            running.add(future)
+            tree.add(place, future)
+            while len(running) >= AHEAD * max(1, threads):
+                done = watch.finished(running)
+                threads = watch.threads()
+                for future in filter(_failed, done):
+                    computed(partial(watch.result, future))
+                running -= done
+        root = tree.result()
+        return None if root is None else computed(partial(watch.result, root))
+    finally:
+        running.clear()  # the scheduler drops what nobody refers to, after an error too
+        tree.clear()
+
+
+def _failed(future: Any) -> bool:
+    """Whether a future failed, or was cancelled because the scheduler was lost."""
+    return future.status in ("error", "cancelled")
 
 
 def _check_versions(client: Any) -> None:
@@ -54,7 +89,7 @@ def _version(answer: Any) -> str:
     return "none" if isinstance(answer, (ImportError, AttributeError)) else _OWN
 
 
-def submit(client: Any, name: str, function: Callable[..., Any], arguments: Task, *more: Any) -> Any:
+def submit(client: Any, name: str, function: Callable[..., Any], arguments: tuple[Any, ...], *more: Any) -> Any:
     """Return the future of a call with these arguments followed by `more`, which may hold futures.
 
     Only `arguments` may contain objects of lstd.
@@ -130,3 +165,18 @@ def as_lost(client: Any) -> Iterator[None]:
         if not isinstance(error, (CancelledError, OSError)) and getattr(client, "status", "running") == "running":
             raise
         raise LSTDError("The connection to the Dask scheduler was lost, or tasks were cancelled there.") from error
+
+
+def computed(result: Callable[[], Any]) -> Any:
+    """Call a function that waits for Dask; raises LSTDError where Dask did not compute its result."""
+    try:
+        return result()
+    except LSTDError:
+        raise
+    except Exception as error:
+        if type(error).__name__ == "KilledWorker":
+            raise LSTDError(
+                f"A chunk killed its workers repeatedly: {error}. Often the reason is too little memory: use "
+                "smaller chunks. With a `store`, finished sums are kept."
+            ) from error
+        raise LSTDError(f"`source` could not be computed by Dask: {error!r:.500}.") from error

@@ -6,7 +6,7 @@ import importlib
 import itertools
 import math
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -15,12 +15,12 @@ import numpy as np
 from scipy import sparse
 
 from lstd.data.checks import shown
-from lstd.distributed.cluster import Watch, as_lost
+from lstd.distributed.cluster import Watch, as_lost, computed
 from lstd.distributed.store import keyed
 from lstd.distributed.sum_arrays import COLUMNS
 from lstd.distributed.sums import Leaf, Part
 from lstd.distributed.tree import Tree
-from lstd.errors import InvalidInputError, LSTDError
+from lstd.errors import InvalidInputError
 
 
 @dataclass(frozen=True)
@@ -160,21 +160,6 @@ def _default_client(collection: Any) -> Any:
     dask: Any = importlib.import_module("dask.base")
     found = getattr(dask.get_scheduler(collections=[collection]), "__self__", None)
     return found if hasattr(found, "nthreads") else None
-
-
-def computed(result: Callable[[], Any]) -> Any:
-    """Call a function that waits for Dask; raises LSTDError where Dask did not compute its result."""
-    try:
-        return result()
-    except LSTDError:
-        raise
-    except Exception as error:
-        if type(error).__name__ == "KilledWorker":
-            raise LSTDError(
-                f"A chunk killed its workers repeatedly: {error}. Often the reason is too little memory: use "
-                "smaller chunks. With a `store`, finished sums are kept."
-            ) from error
-        raise LSTDError(f"`source` could not be computed by Dask: {error!r:.500}.") from error
 
 
 def _client_of(collection: Any) -> Any:

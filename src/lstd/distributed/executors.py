@@ -1,10 +1,10 @@
-"""Tasks on an executor: results as they finish, and tasks repeated on a new executor if a worker dies."""
+"""Sums on a `concurrent.futures` executor; chunks of a worker that died are summed again on a new executor."""
 
 from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import (
     ALL_COMPLETED,
     FIRST_COMPLETED,
@@ -14,20 +14,37 @@ from concurrent.futures import (
     ProcessPoolExecutor,
     wait,
 )
-from typing import Any, Generic, TypeVar
+from contextlib import closing
+from typing import Any
 
 from lstd.data.checks import shown
+from lstd.distributed.store import keyed
+from lstd.distributed.sums import AHEAD, Leaf, Part, Task
+from lstd.distributed.tree import Tree
 from lstd.errors import InvalidInputError, LSTDError
+from lstd.statistics.threads import one_blas_thread
 
-R = TypeVar("R")
-Task = tuple[Any, ...]  # arguments of the function
 Given = Executor | Callable[[], Executor]
-Lost = Callable[[str, list[Task]], LSTDError]
 
-AHEAD = 4  # tasks under way per worker
 _WORKERS = 64  # assumed of an executor that does not give their number
 _BREAKS = 3  # of new executors in a row, with no task finished in between
 SECONDS_TO_LOOK = 1.0  # between checks of a pool without results
+
+
+def on_executor(leaf: Leaf, chunks: Iterable[Any], given: Given) -> Part | None:
+    """Sum chunks on workers, and merge their sums in this process.
+
+    Chunks are drawn as workers become free. If `given` is a function, the executor that it makes is replaced when it
+    breaks, and shut down at the end. An error cancels tasks that have not begun.
+
+    Raises LSTDError with the unfinished chunks when an executor that cannot be replaced breaks.
+    """
+    tree: Tree[Part] = Tree(leaf.merge)
+    # With several threads of the BLAS, a merge takes ten times as long, and the threads keep spinning after it.
+    with closing(_Run(leaf, keyed(leaf, chunks), given)) as run, one_blas_thread():
+        for place, future in run.results():
+            tree.add(place, future.result())
+        return tree.result()
 
 
 def _made(make: Callable[[], Executor]) -> Executor:
@@ -39,35 +56,20 @@ def _made(make: Callable[[], Executor]) -> Executor:
     return executor
 
 
-def on_executor(
-    function: Callable[..., R], tasks: Iterable[Task], given: Given, lost: Lost
-) -> Generator[tuple[Task, Future[R]]]:
-    """Call a function with the arguments of each task on a worker; yield tasks and futures as they finish.
-
-    Tasks are drawn as workers become free. If `given` is a function, the executor that it makes is replaced when it
-    breaks, and shut down at the end. Otherwise, after finished tasks have been yielded, `lost` makes the error from the
-    reason and the unfinished tasks. Closing the iterator cancels tasks that have not begun.
-    """
-    run: _Run[R] = _Run(function, tasks, given, lost)
-    try:
-        yield from run.results()
-    finally:
-        run.close()
-
-
-class _Run(Generic[R]):
+class _Run:
     """Tasks under way on an executor; each stays among them until its future is yielded, once."""
 
-    def __init__(self, function: Callable[..., R], tasks: Iterable[Task], given: Given, lost: Lost) -> None:
-        self._function, self._source, self._lost = function, iter(tasks), lost
+    def __init__(self, leaf: Leaf, tasks: Iterator[Task], given: Given) -> None:
+        self._leaf, self._source = leaf, tasks
         self._make: Callable[[], Executor] | None = None if isinstance(given, Executor) else given
         self._executor: Executor = given if isinstance(given, Executor) else _made(given)
         self._watch = _Watch(self._executor)
         self._again: deque[Task] = deque()
-        self._running: dict[Future[R], Task] = {}
+        self._running: dict[Future[Part], Task] = {}
         self._breaks = 0
 
-    def results(self) -> Iterator[tuple[Task, Future[R]]]:
+    def results(self) -> Iterator[tuple[int, Future[Part]]]:
+        """Yield places of chunks and their futures as they finish."""
         while True:
             broken = self._submit()
             if broken is None:
@@ -77,11 +79,16 @@ class _Run(Generic[R]):
                     if isinstance(error := future.exception(), BrokenExecutor):
                         broken = error
                     else:
-                        self._breaks = 0
-                        yield self._running.pop(future), future
+                        yield self._finished(future)
             if broken is not None:
-                yield from self._finished_yet()
+                self._waited(ALL_COMPLETED)
+                for future in [one for one in self._running if not isinstance(one.exception(), BrokenExecutor)]:
+                    yield self._finished(future)
                 self._renew(broken)
+
+    def _finished(self, future: Future[Part]) -> tuple[int, Future[Part]]:
+        self._breaks = 0
+        return self._running.pop(future)[0], future
 
     def _submit(self) -> BrokenExecutor | None:
         """Keep workers busy; returns the error of an executor that accepts no more tasks."""
@@ -92,7 +99,7 @@ class _Run(Generic[R]):
             if task is None:
                 return None
             try:
-                future = self._executor.submit(self._function, *task)
+                future = self._executor.submit(self._leaf, *task)
             except BrokenExecutor as error:
                 self._again.appendleft(task)
                 return error
@@ -101,30 +108,25 @@ class _Run(Generic[R]):
             self._running[future] = task
         return None
 
-    def _finished_yet(self) -> Iterator[tuple[Task, Future[R]]]:
-        """Yield the tasks that the broken executor did finish."""
-        self._waited(ALL_COMPLETED)
-        for future in [one for one in self._running if not isinstance(one.exception(), BrokenExecutor)]:
-            self._breaks = 0
-            yield self._running.pop(future), future
-
     def _renew(self, error: BrokenExecutor) -> None:
         """Continue on a new executor with the tasks that the broken one did not finish."""
         self._again.extend(self._running.values())
         self._running.clear()
         self._breaks += 1
         if self._make is None or self._breaks > _BREAKS:
-            why = (
-                "an executor object is not replaced"
-                if self._make is None
-                else f"{self._breaks} executors in a row broke"
-            )
-            raise self._lost(why, list(self._again)) from error
+            broke = f"{self._breaks} executors in a row broke"
+            why = "an executor object is not replaced" if self._make is None else broke
+            raise LSTDError(
+                f"A worker died, and {why}; unfinished chunks of `source`, besides those not begun: "
+                f"{sorted(place for place, *_ in self._again)!r:.200}. A worker often dies of too little memory: use "
+                "smaller chunks or fewer workers. With a `store`, finished sums are kept. To have a broken executor "
+                "replaced, pass a function that makes one."
+            ) from error
         self._executor.shutdown(wait=False)
         self._executor = _made(self._make)
         self._watch = _Watch(self._executor)
 
-    def _waited(self, return_when: str) -> set[Future[R]]:
+    def _waited(self, return_when: str) -> set[Future[Part]]:
         """Wait for futures, all or at least one."""
         while True:
             done, left = wait(self._running, timeout=SECONDS_TO_LOOK, return_when=return_when)

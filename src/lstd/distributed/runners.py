@@ -7,26 +7,23 @@ all runners give the same bits, in whatever order chunks finish and whichever wo
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Sized
+from collections.abc import Iterable, Sized
 from concurrent.futures import Executor, ProcessPoolExecutor
-from contextlib import closing
 from dataclasses import dataclass, replace
-from functools import partial
 from multiprocessing import get_context
 from typing import Any
 
 from threadpoolctl import threadpool_limits
 
 from lstd.data.checks import check_integer, shown
-from lstd.distributed import executors
 from lstd.distributed.ahead import MAX_JOBS, Ahead
-from lstd.distributed.cluster import Watch, submit
-from lstd.distributed.dask_collections import Partitions, computed, is_future, on_graph
-from lstd.distributed.executors import AHEAD, Task
+from lstd.distributed.cluster import on_cluster
+from lstd.distributed.dask_collections import Partitions, is_future, on_graph
+from lstd.distributed.executors import on_executor
 from lstd.distributed.store import keyed
 from lstd.distributed.sums import Leaf, Part
 from lstd.distributed.tree import Tree
-from lstd.errors import InvalidInputError, LSTDError
+from lstd.errors import InvalidInputError
 from lstd.statistics.threads import available_cores, one_blas_thread
 
 
@@ -125,55 +122,3 @@ def on_threads(leaf: Leaf, chunks: Iterable[Any], n_jobs: int) -> Part | None:
         for part in leaf.parts(keyed(leaf, chunks), ahead):
             tree.add(part.first, part)
         return tree.result()
-
-
-def on_executor(leaf: Leaf, chunks: Iterable[Any], executor: Executor | Callable[[], Executor]) -> Part | None:
-    """Sum chunks on an executor and merge their sums in this process; see :func:`executors.on_executor`."""
-    tree: Tree[Part] = Tree(leaf.merge)
-    # With several threads of the BLAS, a merge takes ten times as long, and the threads keep spinning after it.
-    with closing(executors.on_executor(leaf, keyed(leaf, chunks), executor, _lost)) as finished, one_blas_thread():
-        for (place, *_), future in finished:
-            tree.add(place, future.result())
-        return tree.result()
-
-
-def _lost(why: str, left: list[Task]) -> LSTDError:
-    places = sorted(task[0] for task in left)
-    return LSTDError(
-        f"A worker died, and {why}; unfinished chunks of `source`, besides those not begun: {places!r:.200}. A worker "
-        "often dies of too little memory: use smaller chunks or fewer workers. With a `store`, finished sums are kept. "
-        "To have a broken executor replaced, pass a function that makes one."
-    )
-
-
-def on_cluster(leaf: Leaf, chunks: Iterable[Any], client: Any) -> Part | None:
-    """Sum chunks and merge their sums on the workers of a Dask cluster.
-
-    If a worker dies, the scheduler repeats the sums and merges whose results are lost. The tree stays the same.
-    """
-
-    tree: Tree[Any] = Tree(lambda one, two: submit(client, "merge", leaf.merge, (), one, two))
-    running: set[Any] = set()
-    watch = Watch(client)
-    try:
-        threads = watch.threads()
-        for place, chunk, key in keyed(leaf, chunks):
-            future = submit(client, "sum", leaf, (place,), chunk, key)
-            running.add(future)
-            tree.add(place, future)
-            while len(running) >= AHEAD * max(1, threads):
-                done = watch.finished(running)
-                threads = watch.threads()
-                for future in filter(_failed, done):
-                    computed(partial(watch.result, future))
-                running -= done
-        root = tree.result()
-        return None if root is None else computed(partial(watch.result, root))
-    finally:
-        running.clear()  # the scheduler drops what nobody refers to, after an error too
-        tree.clear()
-
-
-def _failed(future: Any) -> bool:
-    """Whether a future failed, or was cancelled because the scheduler was lost."""
-    return future.status in ("error", "cancelled")

@@ -13,7 +13,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 import lstd
-from lstd.distributed.sums import Leaf, Part
+from lstd.distributed.sums import Leaf, Part, Task
 from lstd.errors import InvalidInputError
 from lstd.io.archive import read, write
 from lstd.io.files import checked_path
@@ -41,7 +41,7 @@ def folder(store: str | os.PathLike[str] | None) -> str | None:
     return str(path)
 
 
-def keyed(leaf: Leaf, chunks: Iterable[Any]) -> Iterator[tuple[int, Any, bytes | None]]:
+def keyed(leaf: Leaf, chunks: Iterable[Any]) -> Iterator[Task]:
     """Yield the arguments of a leaf for each chunk.
 
     The keys of functions are computed in this process: in a worker, functions of a script belong to another

@@ -20,7 +20,7 @@ from lstd.data.rows import Rows, find_break
 from lstd.data.seen_ids import SeenIds, episodes_seen, group_key
 from lstd.distributed.ahead import Ahead
 from lstd.distributed.store import keep, look_up, pickled, status
-from lstd.distributed.sums import Leaf, Part, called
+from lstd.distributed.sums import Leaf, Part, Task, called
 from lstd.errors import InvalidInputError
 from lstd.statistics.merging import LSTDStatistics
 
@@ -36,7 +36,7 @@ class SumArrays(Leaf):
 
     ends_kind = SeenIds
 
-    def parts(self, tasks: Iterable[tuple[int, Any, bytes | None]], ahead: Ahead) -> Iterator[Part]:
+    def parts(self, tasks: Iterable[Task], ahead: Ahead) -> Iterator[Part]:
         """Yield the sums of chunks in their order; each is summed in one thread."""
         return ahead.map(lambda task: self._part(*task), tasks)
 

@@ -16,6 +16,9 @@ from lstd.statistics.blocks import Blocks, empty_blocks
 from lstd.statistics.merging import LSTDStatistics
 from lstd.statistics.threads import one_blas_thread
 
+AHEAD = 4  # chunks under way per worker
+Task = tuple[int, Any, bytes | None]  # place of a chunk, the chunk, and the key of a function in the store
+
 
 @dataclass(frozen=True)
 class Part:
@@ -48,7 +51,7 @@ class Leaf:
         return part
 
     @abstractmethod
-    def parts(self, tasks: Iterable[tuple[int, Any, bytes | None]], ahead: Ahead) -> Iterator[Part]:
+    def parts(self, tasks: Iterable[Task], ahead: Ahead) -> Iterator[Part]:
         """Yield the sums of chunks in their order, with the same bits for any number of threads."""
 
     @abstractmethod

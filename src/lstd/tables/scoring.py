@@ -1,9 +1,7 @@
 """Scores of a model on the discounted returns of tables, computed chunk by chunk.
 
-Rows wait until their returns are known: to the end of their episode, or for 41/(1−γ) rows, after which the rest is
-below rounding. With γ = 1 they need not wait. Let R_t be the sum of the rewards of the episode before row t, and R the
-sum of all, with the prediction at the cut if there is one. The return of the row is R − R_t, and the error of its
-prediction p_t is R − (R_t + p_t): so the means and spreads of R_t and of R_t + p_t are enough when the episode ends.
+The reward and the prediction of a row wait until its return is known: to the end of its episode, or for 41/(1−γ) rows,
+after which the rest is below rounding.
 
 Inverse probability weights need the length of every episode first, so with them the tables are read twice.
 
@@ -14,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -120,7 +117,8 @@ def score_tables(
     files = [table.file for table in reader.tables]
     treatment = _Treatment.of(reader, unobserved, tolerance, model.settings.gamma)
     moments = _Moments(len(roles.rewards))
-    waiting = _waiting(roles, moments, treatment, model)
+    whole = bool(roles.transitions or roles.next_features)
+    waiting: Any = _WholeEpisodes(moments, treatment, model) if whole else _Waiting(moments, treatment)
     rows = 0
     with np.errstate(over="ignore", invalid="ignore"):  # the results are checked
         for chunk in (reader if treatment.cuts is None else reader.again()).chunks():
@@ -140,12 +138,6 @@ def score_tables(
     share = moments.observed / moments.weight
     warn_if_little(share)
     return Score(moments.r2(), squares / moments.weight, rows, moments.count, share)
-
-
-def _waiting(roles: Roles, moments: _Moments, treatment: _Treatment, model: Model) -> Any:
-    if roles.transitions or roles.next_features:
-        return _WholeEpisodes(moments, treatment, model)
-    return (_Undiscounted if model.settings.gamma == 1.0 else _Waiting)(moments, treatment)
 
 
 def _cuts(reader: RowReader, gamma: float) -> tuple[Cuts, float]:
@@ -174,7 +166,7 @@ def _too_few(paths: Sequence[str], rows: int, count: int, treatment: _Treatment)
     gamma, tolerance = treatment.gamma, treatment.tolerance
     counts, remedy = "another row of its episode follows or it terminates", "Give longer episodes"
     if treatment.unobserved != "predict":
-        counts, remedy = "its episode terminates", "Use `--unobserved predict`, name the column of terminated episodes"
+        counts, remedy = "its episode terminates", 'Use `unobserved="predict"`, name the column of terminated episodes'
         if gamma < 1.0:
             counts += f" or goes on for {steps_to_complete(gamma, tolerance):g} steps (γ^h < {tolerance:g})"
             remedy += ", or give longer ones"
@@ -279,67 +271,6 @@ class _WholeEpisodes:
         self._moments.add(*(a[counted] for a in (returns, returns - values, given, 1.0 - shares)))
 
 
-class _Undiscounted:
-    """The current episode with γ = 1: its rewards so far, and moments of R_t and of R_t + p_t."""
-
-    def __init__(self, moments: _Moments, treatment: _Treatment) -> None:
-        self._whole, self._treatment = moments, treatment
-        self._begin(-1)
-
-    def _begin(self, episode: int) -> None:
-        m = len(self._whole.mean)
-        self._episode, self._length, self._before = episode, 0, _Moments(m)
-        self._rewards, self._predicted = np.zeros(m), np.zeros(m)  # before the last row, and of it
-        self._pending = np.empty((0, m))  # the reward of the last row
-
-    def add(self, chunk: Chunk, predicted: Array) -> None:
-        starts = np.flatnonzero(np.diff(chunk.episode, prepend=-1)) if len(chunk) else np.empty(0, np.intp)
-        for first, end in pairwise([*starts.tolist(), len(chunk)]):
-            if chunk.episode[first] != self._episode:
-                self._close(terminated=False)
-                self._begin(int(chunk.episode[first]))
-            self._extend(chunk.y[first:end], predicted[first:end])
-            if chunk.terminated[end - 1]:
-                self._transitions(self._pending, self._predicted[np.newaxis])
-                self._close(terminated=True)
-
-    def finish(self) -> None:
-        self._close(terminated=False)
-
-    def _extend(self, rewards: Array, predicted: Array) -> None:
-        """Add rows: all before the last one are transitions."""
-        rewards = np.vstack([self._pending, rewards])
-        if len(self._pending):
-            predicted = np.vstack([self._predicted, predicted])
-        self._transitions(rewards[:-1], predicted[:-1])
-        self._pending, self._predicted = rewards[-1:], predicted[-1]
-
-    def _transitions(self, rewards: Array, predicted: Array) -> None:
-        sums = self._rewards + np.cumsum(rewards, axis=0)
-        before = np.vstack([self._rewards, sums])
-        ages = self._length + np.arange(len(rewards))
-        cuts = self._treatment.cuts
-        weight = np.ones(len(rewards)) if cuts is None else cuts.after(ages)
-        self._before.add(before[:-1], before[:-1] + predicted, weight, np.ones(len(rewards)))
-        self._rewards, self._length = before[-1], self._length + len(rewards)
-
-    def _close(self, *, terminated: bool) -> None:
-        """Add the rows of the episode to the whole."""
-        moments, treatment = self._before, self._treatment
-        if terminated:
-            self._whole.terminated += 1
-            probability = (
-                1.0 if treatment.cuts is None else float(treatment.cuts.not_before(np.array([self._length]))[0])
-            )
-            self._whole.merge(moments.mirrored(self._rewards, 1.0 / probability))
-            self._begin(-1)
-        elif treatment.unobserved == "predict":
-            moments.observed = 0.0
-            self._whole.merge(moments.mirrored(self._rewards + self._predicted))
-        else:
-            self._whole.left_out += moments.count
-
-
 class _Moments:
     """Weight, mean and spread (sum of squared deviations) of returns and of errors, merged as by Chan et al. (1979)."""
 
@@ -376,14 +307,6 @@ class _Moments:
         self._spread_error = self._spread_error + other._spread_error + step_error**2 * weight
         self.mean, self._mean_error = self.mean + step * share, self._mean_error + step_error * share
         self.weight, self.count, self.observed = both, self.count + other.count, self.observed + other.observed
-
-    def mirrored(self, total: Array, scale: float = 1.0) -> _Moments:
-        """Return the moments of `total` less each value, with `scale` times the weights."""
-        mirror = _Moments(len(total))
-        mirror.count, mirror.weight, mirror.observed = self.count, scale * self.weight, scale * self.observed
-        mirror.spread, mirror._spread_error = scale * self.spread, scale * self._spread_error
-        mirror.mean, mirror._mean_error = total - self.mean, total - self._mean_error
-        return mirror
 
     def r2(self) -> Array:
         """Return R² for each reward; NaN where all returns are equal."""

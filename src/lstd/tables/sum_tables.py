@@ -23,9 +23,8 @@ from lstd.data.rows import Break, Rows, find_break
 from lstd.data.settings import Settings
 from lstd.distributed import memory as shares
 from lstd.distributed.ahead import Ahead
-from lstd.distributed.executors import Task
 from lstd.distributed.store import keep, look_up
-from lstd.distributed.sums import Leaf, Part, called
+from lstd.distributed.sums import Leaf, Part, Task, called
 from lstd.errors import InvalidInputError, LSTDError
 from lstd.statistics.blocks import Layout
 from lstd.statistics.merging import LSTDStatistics
