@@ -2,8 +2,8 @@
 A/B test: is the new version worth more?
 ========================================
 
-Customers see version A or B from their first visit. The test ran 20 weeks, most customers are still active, and what
-counts is what they bring in the long run. The baseline is what tests usually report: mean revenue during the test.
+Customers see version A or B from their first visit. The test ran for 20 weeks, and most customers are still active.
+What counts is what they spend in the long run. The baseline is what tests usually report: mean revenue during the test.
 """
 
 import matplotlib.pyplot as plt
@@ -63,8 +63,8 @@ true = [np.linalg.solve(np.eye(2) - gamma * chances[version], np.full(2, spends[
 print(f"true values: A {true[0]:.1f}, B {true[1]:.1f}; difference {true[1] - true[0]:+.1f}")
 
 # %%
-# Thirty tests of 1500 customers per version. ``lstd.inference.difference`` sees that the versions have different
-# customers.
+# Repeat the test thirty times, with 1500 customers per version. ``lstd.inference.difference`` treats the two versions
+# as independent, because their customers differ.
 
 names = {"LSTD: value of a new customer": value, "baseline: revenue during the test": revenue}
 fig, axes = plt.subplots(1, 2, figsize=(9, 4.5), sharex=True, sharey=True, layout="constrained")

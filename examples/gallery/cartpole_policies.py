@@ -42,8 +42,8 @@ truth = importance_sampling(**run(0.6, 300, seed=1).to_arrays(), gamma=gamma)
 print(f"truth {truth.value:.1f}, from {truth.lower:.1f} to {truth.upper:.1f}")
 
 # %%
-# Features are bumps around 60 logged states, and what the controllers look at. Squares of the state show what happens
-# with features that cannot represent the values: narrow intervals around a wrong number.
+# The features are bumps around 60 logged states, and the numbers that the controllers use. Squares of the state show
+# what happens with features that cannot represent the values: narrow intervals around a wrong number.
 
 scale = log.X.std(axis=0)
 centres = log.X[np.random.default_rng(0).choice(len(log), 60, replace=False)]

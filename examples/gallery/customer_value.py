@@ -3,8 +3,8 @@ Customer value: what will they buy next?
 ========================================
 
 2357 customers of an online shop (CDNOW, from the installed package ``lifetimes``). From 39 weeks of purchases, predict
-those of the next 39. The baselines are the same number as before, and a ridge regression on the purchases that were
-observed up to the end of the data.
+those of the next 39. One baseline predicts as many purchases as in the first 39 weeks. The other is a ridge regression
+on the purchases up to the end of the data.
 """
 
 from datetime import date

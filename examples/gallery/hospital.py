@@ -4,7 +4,7 @@ Which policy saves more patients? Logged doses of a hospital
 
 Doctors treated 1000 patients with sepsis. Would other rules for the doses have saved more of them? The patients come
 from ICU-Sepsis (Choudhary et al. 2024), a model with 713 states and 25 doses estimated from records of intensive care,
-so the true answer is known. The baseline is weighted importance sampling, which most textbooks give.
+so the true answer is known. The baseline is weighted importance sampling, the usual method in textbooks.
 """
 
 from importlib import metadata
@@ -57,8 +57,8 @@ policies["always the best"] = best
 truth = [start @ (policy * chances(policy)).sum(axis=1) / start.sum() for policy in policies.values()]
 
 # %%
-# One model per policy, LSTD(0) with ratios: how many times as likely each dose is as under the doctors. Where doctors
-# rarely give the doses of a policy, the data say little: intervals are wide, and may miss the truth.
+# Each policy has one model: LSTD(0) with ratios, which say how many times as likely each dose is as under the doctors.
+# If doctors rarely give the doses of a policy, the data say little: intervals are wide and may miss the truth.
 
 state, dose, survived, patient, end = treat(doctors, 1000, seed=1)
 X, y, rows = measurements[state], survived.astype(float), {"episode": patient, "terminated": end}

@@ -2,9 +2,9 @@
 Nightly files: all nights, or the last seven?
 =============================================
 
-Sum each night once, keep the sums, and fit from any of them. After a change of prices on night 60, the model of all
-nights is wrong for weeks, and that of the last seven nights is right after one. The baseline is a regression of the
-returns of the same seven nights on the features, which needs all their rows.
+Sum each night once, keep the sums, and fit to those of any nights. After prices change on night 60, the model of all
+nights is wrong for weeks. The model of the last seven nights is right again after a week. The baseline is a regression
+of the returns of the same seven nights on the features, which needs all their rows.
 """
 
 import tempfile
@@ -31,7 +31,7 @@ def night(number):
 
 
 # %%
-# A file per night. It is a few hundred bytes of sums and a label, which makes sure that no night counts twice.
+# Write one file per night. It has a few hundred bytes: the sums and a label, which ensures that no night counts twice.
 
 folder = Path(tempfile.mkdtemp())
 for number in range(100):
@@ -41,7 +41,7 @@ files = [lstd.load(path) for path in sorted(folder.glob("*.lstd"))]
 print(f"{len(files)} files of {(folder / '000.lstd').stat().st_size} bytes")
 
 # %%
-# Every morning: fit to all nights so far, and to the last seven. Each night is a block, so there are intervals.
+# Every morning, fit to all nights so far, and to the last seven. Each night is a block, so there are intervals.
 
 x = np.array([[1.0, 0.0]])
 mornings, curves = np.arange(10, 100, 2), {"all nights": [], "last seven nights": []}

@@ -34,5 +34,5 @@ fig.supylabel("normalised mean squared error at the best α")
 
 # %%
 # No estimator is best everywhere. On the small problem with tabular features, Mixed is ahead and Uncorrected behind; on
-# the large one the three are alike. The best α is chosen in hindsight here. :doc:`/guide/settings` says what can be
-# reached without knowing the answer.
+# the large one the three are alike. The best α is chosen in hindsight here. :doc:`/guide/settings` says how small the
+# error is if the data choose the settings.

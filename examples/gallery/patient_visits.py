@@ -4,7 +4,7 @@ Remaining life at every visit: survival, censoring, churn
 
 How long will a patient live, or a customer stay, given what the last visit showed? Visits come at irregular times, and
 a third of the patients are still alive when the data end. Here they are simulated, so the true answer is known. The
-baseline is the mean over the lives that were seen whole, which are the short ones.
+baseline is the mean over the lives that were observed whole, which are mostly short.
 """
 
 import matplotlib.pyplot as plt
@@ -36,7 +36,8 @@ def visits(n_patients, seed):
 
 # %%
 # An interval ends at the next visit, at death, or where observation stops. Its reward is the time that passed. The last
-# interval of a patient who was lost to follow-up counts in full: life goes on after it, by the prediction there.
+# interval of a patient who was lost to follow-up counts in full. The prediction at its end stands for the time after
+# it.
 
 table, names = visits(n_patients=500, seed=1), ["s0", "s1", "s2", "s3"]
 data = Trajectories.from_frame(table, features=names, episode="patient", start="start", stop="stop", event="died")

@@ -2,9 +2,9 @@
 A pendulum whose episodes are cut off
 =====================================
 
-Fifty episodes of 40 steps are cut off, and 40 % of the value lies beyond the cut. What is done with the cut decides how
-good the prediction is. The baseline is ridge regression on the returns up to the cut, with the best ridge coefficient
-in hindsight.
+Fifty episodes of 40 steps are cut off, and 40 % of the value lies beyond the cut. How a method treats the cut decides
+how good its predictions are. The baseline is ridge regression on the returns up to the cut, with the best ridge
+coefficient in hindsight.
 """
 
 import gymnasium
@@ -71,5 +71,6 @@ ax.set(xlabel="λ", ylabel="error ÷ spread of the values")
 ax.legend()
 
 # %%
-# Boyan's estimator predicts what comes after the cut from the features of the last row. Uncorrected takes it as
-# nothing, and is ridge regression on the returns up to the cut at λ = 1. Mixed does so in part, more so for larger λ.
+# Boyan's estimator predicts what comes after the cut from the features of the last row. Uncorrected treats it as worth
+# nothing; at λ = 1, it is ridge regression on the returns up to the cut. Mixed does so in part, the more the larger λ
+# is.

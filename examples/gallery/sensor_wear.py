@@ -4,7 +4,8 @@ A live sensor, and a machine that wears out
 
 How much will a machine overheat in the next hour? ``RecursiveLSTD`` learns from one reading a minute, and every
 prediction is made before the readings that it predicts. With ``forgetting="auto"`` it chooses from the stream how much
-old readings count. The baseline continues the present excess. True online TD has the best step size in hindsight.
+old readings count. The baseline predicts that the present excess of heat continues. True online TD has the best step
+size in hindsight.
 """
 
 import matplotlib.pyplot as plt

@@ -3,8 +3,8 @@ Several stays of one patient: groups
 ====================================
 
 A table of stays in hospital, with several stays per patient, some still going on. What will a patient's stay still
-cost? Stays of one patient are alike, so they are not independent. ``groups`` says so, and the intervals become honest.
-The baseline is the interval that takes all stays as independent.
+cost? Stays of one patient are alike, so they are not independent. With ``groups``, intervals allow for that. The
+baseline is the interval that treats all stays as independent.
 """
 
 import matplotlib.pyplot as plt
@@ -36,7 +36,7 @@ def stays(n_patients, seed):
 
 
 # %%
-# One column more, ``groups="patient"``, is all.
+# It takes one more argument: ``groups="patient"``.
 
 features = [f"severity{k}" for k in range(1, 5)]
 
@@ -51,7 +51,7 @@ def fit(table, **columns):
 
 # %%
 # Forty hospitals of 50 patients each, and one of 3000 patients, which stands for the truth. How many of the 95 %
-# intervals hold it?
+# intervals contain it?
 
 truth = fit(stays(3000, seed=1000)).predict(np.eye(4))
 hospitals = [stays(50, seed) for seed in range(40)]

@@ -2,8 +2,9 @@
 The limit of Theorem 2, as a picture
 ====================================
 
-With more and more data, Boyan's, Uncorrected and Mixed LSTD(λ) go to the same limit, which can be computed from the
-process. How fast, and how far is that limit from the truth? The baseline is the best fit that the features allow.
+With more and more data, Boyan's, Uncorrected and Mixed LSTD(λ) converge to the same limit, which can be computed from
+the process. How fast do they converge, and how far is that limit from the truth? The baseline is the best fit that the
+features allow.
 """
 
 import matplotlib.pyplot as plt
@@ -37,8 +38,8 @@ for seed in range(8):
             distances[seed, j] = distance(sums.solve(0.01, variant).weights, limit)
 
 # %%
-# Left: the distances shrink as 1/√T. Right: what the limit misses. λ = 1 reaches the best fit. Smaller λ do not,
-# however much data there is.
+# Left: the distances to the limit shrink as 1/√T. Right: the distance of the limit to the truth. λ = 1 reaches the best
+# fit. Smaller λ do not, however much data there are.
 
 lmbdas = np.linspace(0, 1, 41)
 size = np.sqrt(model.stationary @ model.values**2)

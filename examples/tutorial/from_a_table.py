@@ -6,7 +6,7 @@ One story, from a table of episodes to a model with intervals, chosen settings, 
 400 delivery vans. Every week it writes down what it spent on the repairs of each van. How much will each van still
 cost?
 
-Everything below was run when this page was built. Download it at the end, and replace the table by yours.
+Download the code at the end of the page, and replace the table by yours.
 """
 
 import warnings
@@ -73,8 +73,8 @@ test = data[data.episode >= 300].to_arrays(frame="pandas")
 # A first model
 # -------------
 #
-# With a discount of 0.97 per week, a cost in half a year counts about 0.45 times. A van of 100 weeks, with two warning
-# lights:
+# With a discount of 0.97 per week, a cost in half a year counts 0.45 times as much as one today. Here is the prediction
+# for a van of 100 weeks with two warning lights:
 
 model = LSTD(gamma=0.97, lmbda=0.9, alpha=1.0).fit(**train)
 van = pd.DataFrame({"age": [2.0], "driven": [2.0], "lights": [2]})
@@ -88,7 +88,7 @@ print(f"{interval.prediction[0]:.0f}, from {interval.lower[0]:.0f} to {interval.
 model.summary()
 
 # %%
-# The same as a figure. Does a single block of vans decide the prediction?
+# The figure shows the same coefficients. Does a single block of vans decide the prediction?
 
 fig, (left, right) = plt.subplots(1, 2, figsize=(9, 3), layout="constrained")
 plot_coefficients(model, ax=left)
@@ -117,8 +117,8 @@ figure = plot_grid(model.cv_results_, model.lmbda_, model.alpha_)[0].figure
 # How good is it?
 # ---------------
 #
-# R² on the vans that were kept back, beside the best constant. Then the mean cost in five groups of weeks, from low to
-# high predictions. Costs are noisy, so R² is small even for the best model; the groups say more.
+# First, R² on the vans that were kept back: 0 means as good as the best constant. Then the mean cost in five groups of
+# weeks, from low to high predictions. Costs are noisy, so R² is small even for the best model; the groups say more.
 
 print(f"R² {model.score(**test):.3f}")
 predicted = model.predict(test["X"])
@@ -141,7 +141,7 @@ figure = plot_predictions(model, **test)[0].figure
 # Use it
 # ------
 #
-# What will the vans that are in use today still cost, one by one and together?
+# What will each van that is in use today still cost, and what will all of them cost together?
 
 today = table[table["week"] == 150]
 interval = model.predict_interval(today[features])

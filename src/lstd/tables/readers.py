@@ -48,7 +48,7 @@ def open_table(path: str | os.PathLike[str]) -> Table:
 
 
 def watched(paths: Iterable[str | Table], on_progress: Callable[[str, float, float], None] | None) -> list[Table]:
-    """Open tables; while they are read, `on_progress` is told what is read, the bytes so far and those of all."""
+    """Open tables; while they are read, call `on_progress` with what is read, the bytes so far and all bytes."""
     tables = [path if isinstance(path, Table) else open_table(path) for path in paths]
     if on_progress is not None:
         total, before = float(sum(table.size for table in tables)), 0
