@@ -15,7 +15,7 @@ from sklearn.exceptions import UndefinedMetricWarning
 from sklearn.utils.validation import check_is_fitted
 
 from lstd.data.check_rows import PerRow
-from lstd.data.checks import check_array, check_choice, check_flag, check_real
+from lstd.data.checks import check_choice, check_flag, check_real
 from lstd.data.per_row import check_per_row
 from lstd.data.returns import TOLERANCE, warn_if_little
 from lstd.data.rows import Rows
@@ -161,9 +161,7 @@ class Predictor(Saved, RegressorMixin, BaseEstimator):  # type: ignore[misc]
         model = self._model
         check_choice("scale", scale, SCALES)
         level = check_level(level)
-        phi = checked_features(self, X)
-        along = None if weights is None else check_array("weights", weights, (phi.shape[0],))
-        return model.interval(phi, level, along, scale)
+        return model.interval(checked_features(self, X), level, weights, scale)
 
     def summary(self, level: float = 0.95) -> Summary:
         """Return a table of the coefficients with standard errors and intervals, and of what decides them.

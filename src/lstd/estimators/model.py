@@ -8,8 +8,9 @@ from functools import cached_property
 from typing import Annotated, Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
+from lstd.data.checks import check_array
 from lstd.data.effective_sample import warn_of_ratios
 from lstd.data.feature_matrix import Features, product
 from lstd.data.horizon_rows import warn_of_unused
@@ -289,24 +290,35 @@ class Model:
         """Predict values, shape (T,) or (T, m), from features (T, n); refuse those that are not finite."""
         return product("X", phi, self.coef.T, self.intercept)
 
-    def interval(self, phi: Features, level: float, weights: Array | None = None, scale: str = "identity") -> Interval:
+    def along(self, phi: Features, weights: ArrayLike | None) -> tuple[Features, Array, float]:
+        """Return features, predictions (T, m) and the column of ones, of rows or of their weighted sum."""
+        columns = self.predict(phi).reshape(phi.shape[0], self.statistics.n_rewards)
+        if weights is None:
+            return phi, columns, 1.0
+        along = check_array("weights", weights, (phi.shape[0],))
+        with np.errstate(over="ignore", invalid="ignore"):
+            phi, columns, ones = np.asarray(phi.T @ along)[np.newaxis], (along @ columns)[np.newaxis], along.sum()
+        check_range(phi, columns, np.array(ones))
+        return phi, columns, float(ones)
+
+    def interval(
+        self, phi: Features, level: float, weights: ArrayLike | None = None, scale: str = "identity"
+    ) -> Interval:
         """Compute intervals for values, arrays of shape (T,) or (T, m), from finite features (T, n).
 
         With `weights` (T,), compute one interval for the weighted sum of the values: numbers, or arrays of shape (m,).
         """
-        prediction, ones = self.predict(phi), 1.0
-        if weights is not None:
-            with np.errstate(over="ignore", invalid="ignore"):
-                phi, prediction = np.asarray(phi.T @ weights)[np.newaxis], np.asarray(weights @ prediction)
-                ones = float(weights.sum())
-            check_range(phi, prediction, np.array(ones))
-        columns = prediction.reshape(phi.shape[0], self.statistics.n_rewards)
+        phi, columns, ones = self.along(phi, weights)
         interval = self.influence.interval(phi, columns, level, ones=ones, scale=scale)
         if self.unseen.any():
             without_data = np.asarray((phi[:, self.unseen] != 0.0).sum(axis=1)).reshape(-1, 1) > 0
             interval = replace(interval, flagged=interval.flagged | without_data)
-        arrays = {name: v.reshape(prediction.shape)[()] for name, v in vars(interval).items() if name != "level"}
-        return Interval(**arrays, level=level)
+        return Interval(**self.shaped(interval, weights), level=level)
+
+    def shaped(self, interval: Interval, weights: ArrayLike | None) -> dict[str, Array]:
+        """Return the arrays of an interval, (T, m), in the shape of predictions of rows or of their weighted sum."""
+        rows, rewards = (slice(None) if weights is None else 0), (0 if self.statistics.single else slice(None))
+        return {name: array[rows, rewards] for name, array in vars(interval).items() if name != "level"}
 
 
 def model_of(blocks: Blocks, settings: Settings, selection: Selection | None, n_blocks: Any, **about: Any) -> Model:

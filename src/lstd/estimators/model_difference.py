@@ -14,15 +14,14 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import special
 
-from lstd.data.checks import check_array, check_flag
+from lstd.data.checks import check_flag
 from lstd.data.feature_matrix import Features
 from lstd.errors import InvalidInputError
 from lstd.estimators.base import Predictor, check_level
 from lstd.estimators.validation import checked_features
 from lstd.statistics.covariance import Influence
-from lstd.statistics.intervals import FEW, Interval, degrees_of_freedom
+from lstd.statistics.intervals import Interval, degrees_of_freedom, interval_of
 from lstd.statistics.solve import check_range
 
 Array = NDArray[np.float64]
@@ -116,24 +115,15 @@ def difference(
     """
     level = check_level(level)
     _check_alike(a, b, check_flag("any_gamma", any_gamma))
-    one = _predicted(a, "X", X, weights)
-    two = _predicted(b, "X" if X_b is None else "X_b", X if X_b is None else X_b, weights)
+    one = a.model_.along(checked_features(a, X), weights)
+    two = b.model_.along(checked_features(b, X if X_b is None else X_b), weights)
     if one[1].shape != two[1].shape:
         raise InvalidInputError(f"`X_b` must have as many rows as `X`, {len(one[1])}; got {len(two[1])}.")
     paired = a.model_.influence.of_same_rows(b.model_.influence)
     error, freedom, shift = (_paired if paired else _independent)(a.model_.influence, one, b.model_.influence, two)
-    prediction = one[1] - two[1]
-    half = special.stdtrit(freedom, 0.5 + 0.5 * level) * np.hypot(error, shift)
-    check_range(prediction, half)
-    arrays: dict[str, Any] = {
-        "prediction": prediction, "lower": prediction - half, "upper": prediction + half, "standard_error": error,
-        "degrees_of_freedom": freedom, "shift": -shift, "flagged": freedom < FEW,
-    }  # fmt: skip
-    of_rows = slice(None) if weights is None else 0
-    of_rewards = 0 if a.model_.statistics.single else slice(None)
-    return Difference(
-        **{name: array[of_rows, of_rewards] for name, array in arrays.items()}, level=level, paired=paired
-    )
+    interval = interval_of(one[1] - two[1], error, freedom, shift, level)
+    check_range(interval.lower, interval.upper)
+    return Difference(**a.model_.shaped(interval, weights), level=level, paired=paired)
 
 
 def _check_alike(a: Any, b: Any, any_gamma: bool) -> None:
@@ -163,20 +153,6 @@ def _check_alike(a: Any, b: Any, any_gamma: bool) -> None:
     for name, model in (("a", one), ("b", two)):
         if model.no_intervals:
             raise InvalidInputError(f"`{name}` has no intervals: {model.no_intervals}")
-
-
-def _predicted(estimator: Predictor, name: str, X: Any, weights: ArrayLike | None) -> Rows:
-    """Return features, predictions and ones of rows, or of their weighted sum."""
-    model = estimator.model_
-    phi = checked_features(estimator, X)
-    values = model.predict(phi).reshape(phi.shape[0], -1)
-    if weights is None:
-        return phi, values, 1.0
-    along = check_array("weights", weights, (phi.shape[0],))
-    with np.errstate(over="ignore", invalid="ignore"):
-        phi, values = np.asarray(phi.T @ along)[np.newaxis], (along @ values)[np.newaxis]
-    check_range(phi, values)
-    return phi, values, float(along.sum())
 
 
 def _paired(one: Influence, rows: Rows, two: Influence, others: Rows) -> tuple[Array, Array, Array]:

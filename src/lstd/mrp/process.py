@@ -16,10 +16,11 @@ from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import connected_components
 
 from lstd.data.checks import check_array, check_integer, check_real
 from lstd.errors import InvalidInputError
-from lstd.mrp.convergence import lstd_limit, stationary_distribution
 from lstd.mrp.simulate import Chain, Trajectory, simulate
 
 _SUM_TOLERANCE = 1e-12  # rows of probabilities are sums of k rounded terms
@@ -122,7 +123,7 @@ class MRP:
     @cached_property
     def stationary(self) -> Array:
         """Long-run fraction of time in each state, shape (k,); zero for transient states."""
-        return stationary_distribution(self.transition + np.outer(self.termination, self.start), self.start)
+        return _stationary_distribution(self.transition + np.outer(self.termination, self.start), self.start)
 
     def best_fit(self, features: ArrayLike) -> Array:
         """Compute the least-squares fit of the values, weighted by the stationary distribution.
@@ -158,7 +159,11 @@ class MRP:
         phi = check_array("features", features, (self.n_states, None))
         lmbda = check_real("lmbda", lmbda, 0.0, 1.0)
         self._check_convergence(lmbda * self.gamma)
-        return lstd_limit(phi, self.transition, self.expected_reward, self.stationary, self.gamma, lmbda)
+        identity, P = np.eye(self.n_states), self.transition
+        columns = np.column_stack([phi, self.expected_reward])
+        discounted = np.linalg.solve(identity - lmbda * self.gamma * P, columns)
+        weighted = phi.T * self.stationary
+        return weighted @ (identity - self.gamma * P) @ discounted[:, :-1], weighted @ discounted[:, -1]
 
     def fixed_point(self, features: ArrayLike, lmbda: float) -> Array:
         """Compute the weights to which all three LSTD(λ) estimators converge, shape (n,).
@@ -186,6 +191,27 @@ class MRP:
     def _chain(self) -> Chain:
         outcomes = np.column_stack([self.transition, self.termination])
         return Chain.of(outcomes, np.column_stack([self.reward, self.termination_reward]), self.start)
+
+
+def _stationary_distribution(P: Array, start: Array) -> Array:
+    """Compute the Cesàro limit of startᵀPᵗ: each closed class's distribution times the probability of entering it."""
+    _, label = connected_components(csr_array(P > 0), directed=True, connection="strong")
+    leaves = np.array([(P[i, label != label[i]] > 0).any() for i in range(len(P))])
+    closed = [c for c in range(label.max() + 1) if not leaves[label == c].any()]
+    recurrent = np.isin(label, closed)
+    visits = np.zeros(len(P))
+    if not recurrent.all():
+        Q = P[np.ix_(~recurrent, ~recurrent)]
+        visits[~recurrent] = np.linalg.solve((np.eye(len(Q)) - Q).T, start[~recurrent])
+    d = np.zeros(len(P))
+    for c in closed:
+        members = np.flatnonzero(label == c)
+        entered = start[members].sum() + (visits @ P[:, members]).sum()
+        ones = np.ones((len(members), len(members)))
+        # π(I − P + 11ᵀ) = 1ᵀ has the stationary distribution as its only solution for an irreducible class.
+        pi = np.linalg.solve((np.eye(len(members)) - P[np.ix_(members, members)] + ones).T, ones[0])
+        d[members] = entered * pi
+    return d / d.sum()
 
 
 def _frozen(array: Array) -> Array:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from functools import cache, partial
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -57,30 +57,25 @@ def simulate(chain: Chain, reward_std: float, gamma: float, n_steps: int, seed: 
     """Draw transitions in the order that :meth:`lstd.mrp.MRP.simulate` states."""
     from lstd._kernels.chain import walk
 
-    first, uniforms, normals, restarts = _draw(seed, n_steps, reward_std > 0, chain.random_start)
+    noisy = reward_std > 0
+    draw = _draw_by_steps if noisy and not _same_normals() else _draw_at_once
+    first, uniforms, normals, restarts = draw(_generator(seed), n_steps, noisy, chain.random_start)
     states, terminated = walk(chain.outcomes, chain.start, first, uniforms, restarts)
     received = chain.rewards[states[:-1], np.where(terminated, len(chain.start), states[1:])]
-    if reward_std > 0:
+    if noisy:
         received += reward_std * normals
     discounts = np.full(n_steps + 1, gamma)
     discounts[1:][terminated] = 0.0
     return Trajectory(states, received, discounts, terminated)
 
 
-def _draw(seed: int, n_steps: int, noisy: bool, random_start: bool) -> tuple[float, Array, Array, Array]:
+def _draw_at_once(
+    generator: np.random.RandomState, n_steps: int, noisy: bool, random_start: bool
+) -> tuple[float, Array, Array, Array]:
     """Draw a uniform for the first state, and uniforms for successors, normals and uniforms for restarts of each step.
 
     Arrays that are not needed are zero.
     """
-    generator = _generator(seed)
-    if noisy and not _same_normals():
-        return _draw_by_steps(generator, n_steps, random_start)
-    return _draw_at_once(generator, n_steps, noisy, random_start)
-
-
-def _draw_at_once(
-    generator: np.random.RandomState, n_steps: int, noisy: bool, random_start: bool
-) -> tuple[float, Array, Array, Array]:
     from lstd._kernels.chain import deal
 
     drawn = np.zeros((3, n_steps))
@@ -95,9 +90,9 @@ def _draw_at_once(
 
 
 def _draw_by_steps(
-    generator: np.random.RandomState, n_steps: int, random_start: bool
+    generator: np.random.RandomState, n_steps: int, noisy: bool, random_start: bool
 ) -> tuple[float, Array, Array, Array]:
-    """Draw as `_draw` does for rewards with noise, one number at a time."""
+    """Draw the same for rewards with noise, one number at a time."""
     uniforms, normals, restarts = np.zeros((3, n_steps))
     first = generator.random_sample() if random_start else 0.0
     for t in range(n_steps):
@@ -111,8 +106,7 @@ def _draw_by_steps(
 @cache
 def _same_normals() -> bool:
     """Return whether the kernel computes NumPy's normals to the last bit here; NumPy may fuse a product with a sum."""
-    ways = (partial(_draw_at_once, noisy=True), _draw_by_steps)
-    one, two = (way(np.random.RandomState(0), n_steps=1000, random_start=False)[2] for way in ways)
+    one, two = (draw(np.random.RandomState(0), 1000, True, False)[2] for draw in (_draw_at_once, _draw_by_steps))
     return np.array_equal(one, two)
 
 
