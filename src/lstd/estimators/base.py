@@ -23,12 +23,12 @@ from lstd.errors import InvalidInputError
 from lstd.errors import warn as give_warning
 from lstd.estimators.bias_check import check_bias
 from lstd.estimators.check_results import BiasCheck, MisfitCheck
-from lstd.estimators.compare_with_returns import Comparison, check_rewards, compare
+from lstd.estimators.compare_with_returns import Comparison, comparable_rows, compare
 from lstd.estimators.misfit_check import check_misfit
 from lstd.estimators.model import Model
 from lstd.estimators.saving import SavedModel
 from lstd.estimators.summary import Summary
-from lstd.estimators.validation import checked_features, checked_rows
+from lstd.estimators.validation import checked_features
 from lstd.io.saved import Saved
 from lstd.statistics.intervals import SCALES, Interval
 
@@ -278,9 +278,7 @@ class Predictor(Saved, RegressorMixin, BaseEstimator):  # type: ignore[misc]
     def _rows_to_check(self, *data: Any) -> Rows:
         """Check the arguments of a check; with an intercept, the rows have the column of ones."""
         model = self._model
-        rows = checked_rows(self, data, model.settings.gamma, sort=True)
-        check_rewards(rows, model)
-        model.check_given(importance_ratio=data[6], discount=data[5])
+        rows = comparable_rows(self, model, data, sort=True)
         return rows.with_ones() if model.settings.fit_intercept else rows
 
     def score(
@@ -393,9 +391,8 @@ class Predictor(Saved, RegressorMixin, BaseEstimator):  # type: ignore[misc]
         return estimator
 
     def _adopt(self, model: Model) -> Self:
-        """Take over a fitted model, after the warnings about its system."""
-        _ = model.solution
-        self.model_ = model
+        """Take over a fitted model, after the errors and warnings about its weights and its system."""
+        self.model_ = model.checked()
         return self
 
     def __sklearn_is_fitted__(self) -> bool:

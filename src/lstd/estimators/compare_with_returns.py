@@ -58,15 +58,23 @@ def compare(
     tolerance = check_treatment(unobserved, tolerance)
     if data[2] is None and data[3] is None and data[4] is None:  # episode, terminated, X_next
         _check_one_stream(model.statistics)
-    rows = checked_rows(estimator, data, model.settings.gamma, warn=warn, finite=True)
-    model.check_given(importance_ratio=data[6], discount=data[5])
-    check_rewards(rows, model)
+    rows = comparable_rows(estimator, model, data, warn=warn, finite=True)
     shape = rows.y.shape
     prediction = model.predict(rows.X).reshape(shape)
     ahead = None if rows.X_next is None else model.predict(rows.X_next).reshape(shape)
     with np.errstate(over="ignore", invalid="ignore"):  # `r2` checks the result
         returns = observed(rows, prediction, ahead, unobserved=unobserved, tolerance=tolerance)
     return Comparison(rows, prediction, returns)
+
+
+def comparable_rows(estimator: BaseEstimator, model: Model, data: tuple[Any, ...], **options: bool) -> Rows:
+    """Check rows as :func:`checked_rows` does, and that their returns are of the kind that the model predicts."""
+    rows = checked_rows(estimator, data, model.settings.gamma, **options)
+    model.check_given(importance_ratio=data[6], discount=data[5])
+    m = model.statistics.n_rewards
+    if rows.y.shape[1] != m:
+        raise InvalidInputError(f"`y` must have the rewards that the model predicts, {m}; got {rows.y.shape[1]}.")
+    return rows
 
 
 def _check_one_stream(statistics: LSTDStatistics) -> None:
@@ -81,10 +89,3 @@ def _check_one_stream(statistics: LSTDStatistics) -> None:
         f"`episode` or `terminated` must be given for a model that was fitted {was}. In a Pipeline or search, "
         "route them with set_score_request."
     )
-
-
-def check_rewards(rows: Rows, model: Model) -> None:
-    """Check the number of rewards."""
-    m = model.statistics.b.shape[1]
-    if rows.y.shape[1] != m:
-        raise InvalidInputError(f"`y` must have the rewards that the model predicts, {m}; got {rows.y.shape[1]}.")

@@ -16,7 +16,7 @@ from sklearn.base import BaseEstimator
 
 from lstd.data.check_rows import PerRow
 from lstd.data.checks import check_flag, check_real, shown
-from lstd.data.rows import Rows, warn_of_breaks
+from lstd.data.rows import warn_of_breaks
 from lstd.data.seen_ids import episodes_seen
 from lstd.data.settings import ALPHA, GAMMA, LMBDA, VARIANT, Settings
 from lstd.errors import InvalidInputError
@@ -25,7 +25,6 @@ from lstd.estimators.model import Model
 from lstd.estimators.validation import checked_rows, refuse_others
 from lstd.statistics.blocks import Blocks, empty_blocks, no_blocks
 from lstd.statistics.merging import LSTDStatistics
-from lstd.statistics.summing import check_weighted
 from lstd.statistics.waiting import NONE_WAIT
 
 Array = NDArray[np.float64]
@@ -222,7 +221,6 @@ class LSTD(Predictor):
                 "followed by a row of its episode, terminated, or given with `X_next`. Pass more rows, or call "
                 "`partial_fit` as they arrive."
             )
-        check_weighted(model.statistics.total_weight, model.statistics.n_transitions)
         return self._adopt(model)
 
     def partial_fit(
@@ -340,7 +338,9 @@ class LSTD(Predictor):
             blocks, waiting, successor = no_blocks(rows, settings.lmbda, self.n_blocks), NONE_WAIT, None
             blocks = blocks.extended(rows) if len(rows) else blocks
         else:
-            successor, goes_on = _successor(before, rows), len(rows) > 0 and before.goes_on_with(rows)
+            goes_on = len(rows) > 0 and before.goes_on_with(rows)
+            pending = before.statistics.pending if goes_on and rows.X_next is not None else None
+            successor = None if pending is None or not pending.complete else pending.phi
             episodes = episodes_seen(rows, before.episodes, continues=goes_on)
             blocks, waiting = before.followed_by(rows, goes_on, forgetting)
         broken = "breaks" not in warned and warn_of_breaks(rows, settings.lmbda, successor)
@@ -349,14 +349,6 @@ class LSTD(Predictor):
             rewards=None if before is None else before.rewards, options={"n_blocks": self.n_blocks}, episodes=episodes,
             warned=warned | ({"ends"} if rows.assumed else set()) | ({"breaks"} if broken else set()),
         )  # fmt: skip
-
-
-def _successor(model: Model, rows: Rows) -> Array | None:
-    """Return what `X_next` gave as the successor of the last row, if these rows continue its episode."""
-    if rows.X_next is None or not len(rows):
-        return None
-    row = model.statistics.pending
-    return row.phi if row is not None and row.complete and model.goes_on_with(rows) else None
 
 
 def _merged(statistics: Any, n_blocks: Any, independent: bool) -> Blocks:
@@ -382,13 +374,11 @@ def _check_statistics(statistics: LSTDStatistics, settings: Settings) -> None:
             raise InvalidInputError(f"`{name}` must equal the `{name}` of the statistics, {rule!r}; got {value!r}.")
     if not statistics.n_transitions:
         raise InvalidInputError("`statistics` must hold at least one full transition; got none.")
-    check_weighted(statistics.total_weight, statistics.n_transitions)
     if settings.fit_intercept != statistics.has_intercept:
         raise InvalidInputError(
             f"`fit_intercept` must be {statistics.has_intercept}, with which the statistics were summed; got "
             f"{settings.fit_intercept}. Change it, or sum the data again."
         )
-    settings.ridge(statistics.n_features - settings.fit_intercept)  # checks the number of coefficients
 
 
 def _check_unchanged(before: Settings, settings: Settings) -> None:

@@ -201,6 +201,12 @@ class Model:
             )  # fmt: skip
         return solution
 
+    def checked(self) -> Model:
+        """Return the model, solved, so that errors and warnings about its weights and its system are given here."""
+        check_weighted(self.statistics.total_weight, self.statistics.n_transitions)
+        _ = self.solution
+        return self
+
     @property
     def warnings_given(self) -> frozenset[str]:
         """Warnings given for the stream so far; those of its system are given when weights are first used."""
@@ -315,7 +321,7 @@ class Model:
             interval = replace(interval, flagged=interval.flagged | without_data)
         return Interval(**self.shaped(interval, weights), level=level)
 
-    def shaped(self, interval: Interval, weights: ArrayLike | None) -> dict[str, Array]:
+    def shaped(self, interval: Interval, weights: ArrayLike | None) -> dict[str, Any]:
         """Return the arrays of an interval, (T, m), in the shape of predictions of rows or of their weighted sum."""
         rows, rewards = (slice(None) if weights is None else 0), (0 if self.statistics.single else slice(None))
         return {name: array[rows, rewards] for name, array in vars(interval).items() if name != "level"}
@@ -333,8 +339,6 @@ def model_of(blocks: Blocks, settings: Settings, selection: Selection | None, n_
             f"{where}: of {blocks.total.n_rows} rows none is followed by a row of its episode or terminates; there is "
             "nothing to fit."
         )
-    check_weighted(blocks.total.total_weight, blocks.total.n_transitions)
-    settings.ridge(blocks.total.n_features - settings.fit_intercept)  # checks the number of coefficients
     options = {"n_blocks": n_blocks}
     if selection is not None:
         grids = {"lmbda": "lmbdas", "alpha": "alphas"}
@@ -344,6 +348,4 @@ def model_of(blocks: Blocks, settings: Settings, selection: Selection | None, n_
     elif settings.penalty is not None:  # LSTD has it in `alpha`
         ridge = settings.ridge(blocks.total.n_features - settings.fit_intercept)
         settings = replace(settings, alpha=tuple(ridge.tolist()), penalty=None)
-    model = Model(blocks, replace(settings, choose=()), selection=selection, options=options, **about)
-    _ = model.solution  # so that its warning is given here
-    return model
+    return Model(blocks, replace(settings, choose=()), selection=selection, options=options, **about).checked()

@@ -211,7 +211,7 @@ def _stationary_distribution(P: Array, start: Array) -> Array:
         # π(I − P + 11ᵀ) = 1ᵀ has the stationary distribution as its only solution for an irreducible class.
         pi = np.linalg.solve((np.eye(len(members)) - P[np.ix_(members, members)] + ones).T, ones[0])
         d[members] = entered * pi
-    return d / d.sum()
+    return np.asarray(d / d.sum())
 
 
 def _frozen(array: Array) -> Array:
