@@ -62,6 +62,8 @@ class _Walk:
     def value(self, value: Any, kind: Any, name: str) -> Any:
         """Return the other form of a value; `name` is that of its array, or the start of the names of its arrays."""
         kind, rule = get_args(kind) if get_origin(kind) is Annotated else (kind, None)
+        if hasattr(get_origin(kind), "__value__"):  # an alias of a type, as NDArray is from NumPy 2.5 on
+            kind = get_origin(kind).__value__[get_args(kind)]
         origin, inner = get_origin(kind), get_args(kind)
         if origin in (Union, UnionType):
             return self._of_first_kind(value, inner, name)
