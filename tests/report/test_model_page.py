@@ -530,7 +530,7 @@ def test_groups_are_taken_as_independent(tmp_path):
     groups = (np.cumsum(terminated) - terminated) // 5
     model = LSTD(gamma=0.95).fit(X, y, terminated=terminated, groups=groups)
     found = evaluate(model, X, y, terminated=terminated, groups=groups)
-    expected = calibration(found.prediction[:, 0], found.compared.observed, groups=groups)
+    expected = calibration(found.prediction[:, 0], found.observed, groups=groups)
     assert_close(found.calibration(0, 10).standard_error, expected.standard_error, "sums")
     path = write_fit_report(tmp_path / "fit.html", model, X, y, terminated=terminated, groups=groups)
     words = " ".join(path.read_text(encoding="utf-8").split())

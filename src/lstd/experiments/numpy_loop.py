@@ -50,8 +50,6 @@ class Run:
 def simulate_run(problem: str, features: str, run_seed: int) -> Run:
     """Simulate one run of the paper's protocol.
 
-    Examples
-    --------
     >>> simulate_run("small", "normal", 1).phi.shape
     (101, 5)
     """
@@ -113,8 +111,6 @@ def run_loop(algorithm: str, run: Run, lmbda: float, alpha: float) -> float:
 
     `algorithm` is a key of `LOOPS`; `alpha` is the ridge coefficient, or the step size of true online TD(λ).
 
-    Examples
-    --------
     >>> run = simulate_run("deterministic", "normal", 1)
     >>> round(run_loop("true_online_td", run, 0.0, 1e-3), 10)
     1.0023869926

@@ -25,8 +25,6 @@ RUN_SECONDS = {
 class Cell(NamedTuple):
     """The unit of work that is stored: all runs of one problem, its features and a group of algorithms.
 
-    Examples
-    --------
     >>> Cell("small", "tabular", "lstd", runs=50).algorithms
     ('boyan', 'uncorrected', 'mixed')
     """
@@ -83,8 +81,6 @@ def make_plan(problem: str = "all", runs: int = N_RUNS) -> Plan:
     InvalidInputError
         If the name is unknown, or `runs` is not between 1 and 100000.
 
-    Examples
-    --------
     >>> len(make_plan("small").cells)
     6
     """

@@ -68,13 +68,10 @@ def proposition1(
         Mean and standard deviation (> 0) of the rewards.
     gamma : float in [0, 1)
         Discount. Leading order in 1/T means T well above 1/(1−γ).
-    lmbdas : sequence of float in [0, 1]
-    n_steps : sequence of int
-        Lengths T of the data.
-    n_samples : int
-        Sample paths per estimator, at least 4.
-    seed : int
-        Seed of ``numpy.random.default_rng``.
+    lmbdas, n_steps : sequence
+        Trace decays λ and lengths T of the data.
+    n_samples, seed : int
+        Sample paths per estimator, at least 4, and the seed of their generator.
 
     Returns
     -------
@@ -101,26 +98,13 @@ def proposition1(
     for i, (lmbda, T) in enumerate(cases):
         exact, head = proposition1_exact(T, lmbda, gamma, mu, sigma), {"lmbda": lmbda, "T": T}
         leading = {"boyan": 0.0, "uncorrected": -gamma * mu / ((1 - gamma) ** 2 * T)}  # (18)
-        boyan, uncorrected = (
-            {
-                **head,
-                "variant": variant,
-                "bias_exact": exact[variant]["bias"],
-                "bias_asymptotic": leading[variant],
-                "variance_exact": exact[variant]["variance"],
-                **_moments(b[variant][:, i] / exact[variant]["A"], mu / (1 - gamma)),
-            }
-            for variant in PROPOSITION1_VARIANTS
-        )
-        rows += [boyan, uncorrected]
-        ratio_rows.append(
-            {
-                **head,
-                "ratio_exact": exact["ratio"],
-                "ratio_asymptotic": 1 + 2 * gamma / ((1 - gamma) * T),
-                **_simulated_ratio(boyan, uncorrected),
-            }
-        )
+        for variant in PROPOSITION1_VARIANTS:
+            A, bias, variance = exact[variant].values()
+            row = {"variant": variant, "bias_exact": bias, "bias_asymptotic": leading[variant]}
+            simulated = _moments(b[variant][:, i] / A, mu / (1 - gamma))
+            rows.append({**head, **row, "variance_exact": variance, **simulated})
+        ratio = {"ratio_exact": exact["ratio"], "ratio_asymptotic": 1 + 2 * gamma / ((1 - gamma) * T)}
+        ratio_rows.append({**head, **ratio, **_simulated_ratio(*rows[-2:])})
     head = {"mu": mu, "sigma": sigma, "gamma": gamma, "n_samples": n_samples}
     return head | {"rows": rows, "ratio_rows": ratio_rows}
 
@@ -140,14 +124,10 @@ def proposition1_exact(T: int, lmbda: float, gamma: float, mu: float, sigma: flo
     delta = gamma * float(w[-1])
     uncorrected = boyan + delta
     variance_b = sigma**2 * float(w @ w)
-    # E[θ_Boy] = μ/(1−γ), so the bias of Uncorrected is the difference of the two means, −Δ/A_Unc · μ/(1−γ).
+    bias = -delta / uncorrected * mu / (1 - gamma)  # E[θ_Unc] − E[θ_Boy], as E[θ_Boy] = μ/(1−γ)
     return {
         "boyan": {"A": boyan, "bias": 0.0, "variance": variance_b / boyan**2},
-        "uncorrected": {
-            "A": uncorrected,
-            "bias": -delta / uncorrected * mu / (1 - gamma),
-            "variance": variance_b / uncorrected**2,
-        },
+        "uncorrected": {"A": uncorrected, "bias": bias, "variance": variance_b / uncorrected**2},
         "ratio": (uncorrected / boyan) ** 2,
     }
 
@@ -165,11 +145,9 @@ def theorem2(
 
     Parameters
     ----------
-    lmbdas : sequence of float in [0, 1]
-    n_steps : sequence of int
-        Lengths T of the data, long enough to visit as many states as there are features.
-    seeds : sequence of int
-        Seeds of the runs.
+    lmbdas, n_steps, seeds : sequence
+        Trace decays λ, lengths T of the data, long enough to visit as many states as there are features, and the seeds
+        of the runs.
 
     Returns
     -------
@@ -184,7 +162,7 @@ def theorem2(
     >>> rows[0]["error_theta"] > rows[1]["error_theta"]
     True
     """
-    lengths = sorted(n_steps)
+    lengths, norm = sorted(n_steps), np.linalg.norm
     small = PROBLEMS["small"]
     model = RandomMRP(small.n_states, small.branching, small.reward_std, MRP_SEED, gamma=GAMMA)
     features = make_features(model, "normal")
@@ -195,7 +173,8 @@ def theorem2(
         phi = features[stream.states]
         for j, lmbda in enumerate(lmbdas):
             for i, estimates in enumerate(_estimates(phi, stream.rewards, lmbda, lengths)):
-                errors[s, j, i] = [_distances(estimate, limits[j]) for estimate in estimates]
+                pairs = [zip(estimate, limits[j], strict=True) for estimate in estimates]
+                errors[s, j, i] = [[norm(value - limit) / norm(limit) for value, limit in pair] for pair in pairs]
     low, median, high = np.quantile(errors, [0.25, 0.5, 0.75], axis=0)
     rows = [
         {
@@ -274,9 +253,3 @@ def _estimates(
         matrices = [A - end_share[variant] * end for variant in LSTD_VARIANTS]
         result.append([(matrix / T, b[0] / T, np.linalg.solve(matrix, b[0])) for matrix in matrices])
     return result
-
-
-def _distances(estimate: tuple[Array, Array, Array], limit: tuple[Array, Array, Array]) -> list[float]:
-    """Relative distances of A, b and θ to their limits."""
-    pairs = zip(estimate, limit, strict=True)
-    return [float(np.linalg.norm(value - end) / np.linalg.norm(end)) for value, end in pairs]

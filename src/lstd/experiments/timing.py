@@ -25,8 +25,7 @@ from lstd.statistics.threads import one_blas_thread
 TIMED: dict[str, tuple[str, ...]] = {"lstd_one_pass": LSTD_VARIANTS, "true_online_td": ("true_online_td",)}
 N_PAIRS = len(LMBDAS) * len(protocol.ALPHAS)
 REPEATS = 5
-REPEATS_SLOW = 3  # where one run takes longer than SLOW_SECONDS
-SLOW_SECONDS = 0.05
+REPEATS_SLOW = 3  # where one run takes longer than SWEEP_SECONDS
 SWEEP_SECONDS = 0.02  # shortest timing, far above the resolution of the clock
 LOOP_SECONDS = 0.05  # least time for the sample of the loop, per algorithm
 MAX_RUNS = 50  # in one timing: the number of runs of the paper's experiments
@@ -69,33 +68,22 @@ def measure(
     return {"threads": 1, "sample": sample, "rows": rows}
 
 
-def _runs_in(seconds: float) -> int:
-    """Number of runs in one timing if a run takes so many seconds."""
-    return min(MAX_RUNS, math.ceil(SWEEP_SECONDS / seconds))
-
-
 def _measure_pair(problem: str, features: str) -> list[dict[str, Any]]:
     for algorithms in TIMED.values():  # load or compile the kernels
         run_sweep(problem, features, list(algorithms), run_seeds=[1], n_steps=1, n_jobs=1)
-    first = {timed: _time_sweep(problem, features, timed, range(1, 2)) for timed in TIMED}
-    runs = {timed: _runs_in(seconds) for timed, seconds in first.items()}
-    for timed, n in runs.items():
-        if n > 1:  # the set-up is a smaller share of several runs
-            runs[timed] = _runs_in(_time_sweep(problem, features, timed, range(1, 1 + n)))
-    repeats = REPEATS if max(first.values()) < SLOW_SECONDS else REPEATS_SLOW
-    seconds = {timed: [first[timed]] if n == 1 else [] for timed, n in runs.items()}
+    n_runs = {timed: _runs_in_a_timing(problem, features, timed) for timed in TIMED}
+    repeats = REPEATS_SLOW if 1 in n_runs.values() else REPEATS
+    seconds: dict[str, list[float]] = {timed: [] for timed in TIMED}
     loop = _LoopSample(simulate_run(problem, features, 1))
     for repeat in range(repeats):
-        for timed, n in runs.items():
-            if repeat or n > 1:
-                seeds = range(1 + repeat * n, 1 + (repeat + 1) * n)
-                seconds[timed].append(_time_sweep(problem, features, timed, seeds))
+        for timed, n in n_runs.items():
+            seeds = range(1 + repeat * n, 1 + (repeat + 1) * n)
+            seconds[timed].append(_time_sweep(problem, features, timed, seeds))
         loop.extend(LOOP_SECONDS * (repeat + 1) / repeats)
     here = {
-        timed: {"seconds": float(np.median(s)), "low": min(s), "high": max(s), "runs": len(s) * runs[timed]}
+        timed: {"seconds": float(np.median(s)), "low": min(s), "high": max(s), "runs": len(s) * n_runs[timed]}
         for timed, s in seconds.items()
     }
-    names = {variant: (variant,) for variant in LSTD_VARIANTS} | TIMED
     return [
         {
             "problem": problem,
@@ -105,8 +93,17 @@ def _measure_pair(problem: str, features: str) -> list[dict[str, Any]]:
             **loop.summary(algorithms),
             **_paper(problem, features, algorithms),
         }
-        for name, algorithms in names.items()
+        for name, algorithms in ({variant: (variant,) for variant in LSTD_VARIANTS} | TIMED).items()
     ]
+
+
+def _runs_in_a_timing(problem: str, features: str, timed: str) -> int:
+    """Number of runs that take SWEEP_SECONDS; the set-up is a smaller share of several runs than of one."""
+    n = 1
+    for _ in range(2):
+        seconds = _time_sweep(problem, features, timed, range(1, 1 + n))
+        n = min(MAX_RUNS, math.ceil(SWEEP_SECONDS / seconds))
+    return n
 
 
 def _paper(problem: str, features: str, algorithms: Sequence[str]) -> dict[str, float]:
@@ -153,7 +150,7 @@ class _LoopSample:
                     break
 
     def summary(self, algorithms: Sequence[str]) -> dict[str, Any]:
-        """Return the mean over all pairs, the lowest and highest mean of those timed together, and their number."""
+        """Sum over the algorithms the mean over all pairs, and the lowest and highest mean of those timed together."""
         times = {name: [*chain(*self._times[name])] for name in algorithms}
         means = {
             name: [N_PAIRS * float(np.mean(part)) for part in (times[name], *self._times[name]) if part]
@@ -161,8 +158,8 @@ class _LoopSample:
         }
         samples = [f"{name}: {len(t)} of {len(_grid(name))} pairs, {sum(t):.2f} s" for name, t in times.items()]
         return {
-            "loop_seconds": sum(means[name][0] for name in algorithms),
-            "loop_low": sum(min(means[name]) for name in algorithms),
-            "loop_high": sum(max(means[name]) for name in algorithms),
+            "loop_seconds": sum(mean for mean, *_ in means.values()),
+            "loop_low": sum(map(min, means.values())),
+            "loop_high": sum(map(max, means.values())),
             "loop_sample": "; ".join(samples),
         }

@@ -15,7 +15,6 @@ from sklearn.utils.validation import check_is_fitted
 from lstd.data.check_rows import PerRow
 from lstd.data.checks import check_integer, check_real
 from lstd.data.returns import TOLERANCE
-from lstd.data.rows import Rows
 from lstd.errors import InvalidInputError
 from lstd.estimators.base import Predictor
 from lstd.estimators.check_results import Checks
@@ -57,11 +56,11 @@ class Options(TypedDict, total=False):
 
 
 @dataclass(frozen=True, eq=False)
-class Evaluation:
+class Evaluation(Comparison):
     """A fitted model and T rows that it is compared with; m rewards."""
 
     model: Predictor
-    compared: Comparison
+    fitted: Model  # its sums and settings
     rewards: tuple[str, ...]  # names
     level: float
     unobserved: str  # how returns that were cut off are treated
@@ -69,29 +68,14 @@ class Evaluation:
     checked: Checks | None = None  # results of the checks on these rows, where they are known
 
     @property
-    def fitted(self) -> Model:
-        """The model's sums and settings."""
-        return self.model.model_
-
-    @property
-    def rows(self) -> Rows:
-        """The rows."""
-        return self.compared.rows
-
-    @property
-    def prediction(self) -> Array:
-        """Predictions, shape (T, m)."""
-        return self.compared.prediction
-
-    @property
     def share(self) -> float:
         """Share of the discounted weight of the returns that was observed."""
-        return self.compared.observed.share
+        return self.observed.share
 
     @property
     def weight(self) -> Array:
         """Weight of each row, shape (T,); zero if it is not scored."""
-        return self.compared.observed.weight
+        return self.observed.weight
 
     @cached_property
     def episode(self) -> NDArray[np.intp]:
@@ -108,14 +92,9 @@ class Evaluation:
         """Checks of the model for bias and misfit, of the first rows."""
         return self.checked or checks_for_report(self.rows, self.fitted)
 
-    @cached_property
-    def no_intervals(self) -> str:
-        """Why there are no intervals; empty if there are."""
-        return self.fitted.no_intervals
-
     def interval(self, rows: NDArray[np.intp]) -> Interval | None:
         """Compute the intervals of some rows, arrays of shape (len(rows), m); None with too little data for them."""
-        if self.no_intervals:
+        if self.fitted.no_intervals:
             return None
         return self.fitted.influence.interval(self.rows.X[rows], self.prediction[rows], self.level)
 
@@ -172,7 +151,7 @@ class Evaluation:
             # Blocks of less than two horizons depend too much on their neighbours.
             n_blocks = int(np.clip(scored[-1] / (2.0 * self.horizon), 1, _MAX_BLOCKS))
             groups = (scored - 1) * n_blocks // scored[-1]
-        return calibration(self.prediction[:, reward], self.compared.observed.of_reward(reward), n_bins, groups=groups)
+        return calibration(self.prediction[:, reward], self.observed.of_reward(reward), n_bins, groups=groups)
 
     @cached_property
     def calibrates(self) -> bool:
@@ -180,19 +159,18 @@ class Evaluation:
         return self.share > 0.0 and bool(np.isfinite(self.calibration(0, 10).observed).any())
 
     @cached_property
-    def r2(self) -> list[float | None]:
+    def scores(self) -> list[float | None]:
         """R² of each reward; None with fewer than two scored rows, or if all returns are equal."""
-        returns = self.compared.returns[self.weight > 0.0]
+        returns = self.returns[self.weight > 0.0]
         if len(returns) < 2:
             return [None] * len(self.rewards)
         varies = np.ptp(returns, axis=0) > 0.0
-        scores = self.compared.r2(self.weight)
-        return [float(score) if varied else None for score, varied in zip(scores, varies, strict=True)]
+        return [float(score) if varied else None for score, varied in zip(self.r2(self.weight), varies, strict=True)]
 
     @cached_property
     def off_centre(self) -> str:
         """Name of the reward whose returns are on average furthest from predictions, if a model without intercept."""
-        differences, weight = self.compared.returns - self.prediction, self.weight
+        differences, weight = self.returns - self.prediction, self.weight
         if self.fitted.settings.fit_intercept or not weight.any():
             return ""
         mean, square = (np.average(values, axis=0, weights=weight) for values in (differences, differences**2))
@@ -232,8 +210,16 @@ def evaluate(
     compared = compare(model, model.model_, data, unobserved=unobserved, tolerance=tolerance, warn=warn)
     if not len(compared.rows):
         raise InvalidInputError("`X` must have at least one row; got none.")
-    names = _names(y, model.model_.reward_names, rewards)
-    return Evaluation(model, compared, names, level, unobserved, episode is not None and terminated is None)
+    names, ends_assumed = _names(y, model.model_.reward_names, rewards), episode is not None and terminated is None
+    return Evaluation(
+        **vars(compared),
+        model=model,
+        fitted=model.model_,
+        rewards=names,
+        level=level,
+        unobserved=unobserved,
+        ends_assumed=ends_assumed,
+    )
 
 
 def fitted_with(model: Predictor, reward: int) -> Model:

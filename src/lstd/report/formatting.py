@@ -10,8 +10,6 @@ import numpy as np
 def seconds(value: float | None) -> str:
     """Three significant digits, never in powers of ten.
 
-    Examples
-    --------
     >>> seconds(0.00123456), seconds(44.7), seconds(1234.5), seconds(None)
     ('0.00123', '44.7', '1234', '–')
     """
@@ -26,8 +24,6 @@ def seconds(value: float | None) -> str:
 def compact(value: float) -> str:
     """Two significant digits, with a power of ten from ten thousand on and below a thousandth.
 
-    Examples
-    --------
     >>> compact(1.26e7), compact(949.0), compact(2.6), compact(3.1e-05), compact(float("inf"))
     ('1.3 × 10^7', '950', '2.6', '3.1 × 10^-5', '∞')
     """
@@ -43,8 +39,6 @@ def compact(value: float) -> str:
 def percent(fraction: float) -> str:
     """A signed change in whole per cent.
 
-    Examples
-    --------
     >>> percent(0.197), percent(-0.051), percent(-0.001)
     ('+20 %', '−5 %', '±0 %')
     """
@@ -56,8 +50,6 @@ def percent(fraction: float) -> str:
 def grouped(number: float) -> str:
     """A whole number with its digits in threes, the space between them not breaking.
 
-    Examples
-    --------
     >>> grouped(1234567).split("\\u202f")
     ['1', '234', '567']
     """
@@ -67,8 +59,6 @@ def grouped(number: float) -> str:
 def decimals(value: float | None) -> str:
     """Three decimals; a dash for None.
 
-    Examples
-    --------
     >>> decimals(0.12345), decimals(-0.00001), decimals(None)
     ('0.123', '0.000', '–')
     """
@@ -78,8 +68,6 @@ def decimals(value: float | None) -> str:
 def share(fraction: float) -> str:
     """A share in whole per cent, or with one significant digit if it is small.
 
-    Examples
-    --------
     >>> share(0.345).split(), share(0.0123).split(), share(0.0).split()
     (['34', '%'], ['1', '%'], ['0', '%'])
     """
@@ -89,8 +77,6 @@ def share(fraction: float) -> str:
 def listed(names: Sequence[str], most: int = 12) -> str:
     """The first names, and how many more there are.
 
-    Examples
-    --------
     >>> listed(["a", "b", "c"], most=2)
     'a, b and 1 more'
     """

@@ -37,31 +37,15 @@ _LOWEST: dict[str, Any] = {
 
 @dataclass(frozen=True, eq=False)
 class Grid:
-    """Cross-validated errors of pairs (λ, α).
+    """Cross-validated errors of pairs (λ, α)."""
 
-    Attributes
-    ----------
-    lmbdas, alphas : ndarray
-        In ascending order.
-    error : ndarray of shape (lmbdas, alphas)
-        1 − R² for held-out rows; NaN if a pair was not tried or has no finite score.
-    spread : ndarray of the same shape
-        Standard deviation of the error over the folds.
-    chosen : tuple of int
-        Indices of the chosen pair, which need not have the lowest error.
-    cautious : bool
-        Whether the choice changes only if another pair is clearly better.
-    observed : float or None
-        Share of the discounted weight of held-out returns that was observed, if it is known.
-    """
-
-    lmbdas: Array
-    alphas: Array
-    error: Array
-    spread: Array
-    chosen: tuple[int, int]
-    cautious: bool
-    observed: float | None
+    lmbdas: Array  # in ascending order
+    alphas: Array  # in ascending order
+    error: Array  # (lmbdas, alphas) 1 − R² for held-out rows; NaN if a pair was not tried or has no finite score
+    spread: Array  # (lmbdas, alphas) standard deviation of the error over the folds
+    chosen: tuple[int, int]  # indices of the chosen pair, which need not have the lowest error
+    cautious: bool  # whether the choice changes only if another pair is clearly better
+    observed: float | None  # share of the discounted weight of held-out returns that was observed, if it is known
 
     @property
     def lowest(self) -> tuple[int, int]:

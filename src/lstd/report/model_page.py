@@ -97,7 +97,7 @@ def write_page(path: Path, evaluation: Evaluation, title: str) -> None:
 def _page(evaluation: Evaluation, title: str) -> str:
     grid, no_grid = _grid(evaluation.model)
     observed = evaluation.calibrates
-    missing = evaluation.no_intervals or no_grid or not observed or len(evaluation.rewards) > MAX_REWARDS
+    missing = evaluation.fitted.no_intervals or no_grid or not observed or len(evaluation.rewards) > MAX_REWARDS
     present = {"calibration": observed, "settings": grid is not None, "missing": bool(missing)}
     values, flagged = effective_degrees_of_freedom(evaluation.model), flagged_features(evaluation.model)
     names = evaluation.fitted.feature_names

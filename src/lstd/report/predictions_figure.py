@@ -126,8 +126,8 @@ def _curves(ax: Axes, evaluation: Evaluation, reward: int) -> Line2D:
         ax.axvspan(start - 0.5, stop - 0.5, color=_SHADE, linewidth=0, zorder=0)
     few = len(rows) <= _FEW_ROWS
     scored = rows[evaluation.weight[rows] > 0.0]
-    returns = evaluation.compared.returns[scored, reward]
-    alpha = 0.75 * np.clip(1.0 - evaluation.compared.observed.unobserved[scored], 0.2, 1.0)
+    returns = evaluation.returns[scored, reward]
+    alpha = 0.75 * np.clip(1.0 - evaluation.observed.unobserved[scored], 0.2, 1.0)
     ax.scatter(scored, returns, s=9 if few else 5, color=to_rgba_array(VERMILION, alpha), linewidths=0, zorder=3)
     at, value = _broken(evaluation, evaluation.prediction[rows, reward])
     (line,) = ax.plot(at, value, color=BLUE, linewidth=1.2, marker="." if few else "", markersize=3, zorder=4)
@@ -155,7 +155,7 @@ def _limit(ax: Axes, evaluation: Evaluation, reward: int, bands: bool) -> None:
     """Show predictions and returns whole, and as much of the bands as leaves those two readable."""
     rows = evaluation.drawn
     scored = rows[evaluation.weight[rows] > 0.0]
-    values = np.concatenate([evaluation.prediction[rows, reward], evaluation.compared.returns[scored, reward]])
+    values = np.concatenate([evaluation.prediction[rows, reward], evaluation.returns[scored, reward]])
     low, high = float(values.min()), float(values.max())
     margin = 0.05 * (high - low) or 0.05 * abs(high) or 0.05
     bottom, top = ax.get_ylim() if bands else (low, high)
@@ -167,7 +167,7 @@ def _limit(ax: Axes, evaluation: Evaluation, reward: int, bands: bool) -> None:
 
 def _handles(evaluation: Evaluation, flagged: bool) -> list[Any]:
     handles: list[Any] = [Line2D([], [], color=BLUE, label="prediction")]
-    if not evaluation.no_intervals:
+    if not evaluation.fitted.no_intervals:
         name = f"{100 * evaluation.level:g} % interval"
         handles.append(Patch(color=BLUE, alpha=0.25, linewidth=0, label=name))
     if evaluation.weight[evaluation.drawn].any():

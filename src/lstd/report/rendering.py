@@ -16,25 +16,11 @@ _POWER = re.compile(r"(?<=\d)\^(-?\d+)")
 
 
 def render(template: str, package: str = __package__, **values: Any) -> str:
-    """Render a page.
+    """Render a template, a file in the folder ``templates`` of `package` or of this one.
 
-    Parameters
-    ----------
-    template : str
-        A file in the folder ``templates`` of `package`, or of this one. A page extends ``page.html``, whose head says
-        what it must define; ``parts.html`` has tables and figures.
-    package : str, optional
-        Full name of the package that has the template.
-    **values
-        What the names in the template stand for. Text is escaped.
+    A page extends ``page.html``, whose head says what it must define; ``parts.html`` has tables and figures. `values`
+    are what the names in the template stand for; text is escaped.
 
-    Returns
-    -------
-    str
-        The same for the same values.
-
-    Examples
-    --------
     >>> page = render("page.html", title="A < B", sections={})
     >>> "<h1>A &lt; B</h1>" in page, "http" in page
     (True, False)
@@ -59,8 +45,6 @@ def _environment(package: str) -> Environment:
 def powers(text: object) -> Markup:
     """Escape text and raise its powers of numbers.
 
-    Examples
-    --------
     >>> powers("2^-8 < α")
     Markup('2<sup>−8</sup> &lt; α')
     """

@@ -136,8 +136,6 @@ def name_rows(ax: Axes, names: Sequence[str]) -> None:
 def plain(name: str, most: int = 60) -> str:
     """Put a name on one line, shorten it, and keep its dollar signs from starting mathematics.
 
-    Examples
-    --------
     >>> plain("price in $"), plain("a very long name", 7)
     ('price in \\\\$', 'a very…')
     """

@@ -47,8 +47,6 @@ class Table:
 def paper_seconds(timing: Timing) -> str:
     """Format the paper's seconds with as many decimals as it printed.
 
-    Examples
-    --------
     >>> paper_seconds(Timing(0.1, 0.1, 0.1, "", paper_seconds=1.1, paper_spread=0.01))
     '1.10 ± 0.01'
     """

@@ -15,15 +15,8 @@ PACKAGES = ("numpy", "scipy", "numba", "llvmlite", "scikit-learn", "matplotlib",
 
 
 def describe_machine(n_jobs: int | None = None) -> dict[str, Any]:
-    """Describe versions, processor and threads as JSON values.
+    """Describe versions, processor and threads (`n_jobs`; all cores by default) as JSON values.
 
-    Parameters
-    ----------
-    n_jobs : int, optional
-        Number of threads; all cores by default.
-
-    Examples
-    --------
     >>> sorted(describe_machine(n_jobs=2))
     ['cores', 'cpu', 'lstd', 'numba_threading', 'packages', 'platform', 'python', 'threads']
     """

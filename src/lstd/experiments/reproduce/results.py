@@ -173,13 +173,7 @@ def write_table(file: IO[bytes], sweeps: Mapping[Key, Sweep]) -> None:
 
 
 def select(rows: Iterable[Row], **where: object) -> list[Row]:
-    """Return the rows whose entries equal `where`, by growing T.
-
-    Examples
-    --------
-    >>> select([{"T": 2, "lmbda": 0.0}, {"T": 1, "lmbda": 0.0}, {"T": 1, "lmbda": 1.0}], lmbda=0.0)
-    [{'T': 1, 'lmbda': 0.0}, {'T': 2, 'lmbda': 0.0}]
-    """
+    """Return the rows whose entries equal `where`, by growing T."""
     return sorted((row for row in rows if where.items() <= row.items()), key=lambda row: float(row["T"]))
 
 
