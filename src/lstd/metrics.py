@@ -107,7 +107,7 @@ def value_error(
         return error
     size = float(share @ target**2)
     if not size > 0.0:
-        raise InvalidInputError("`normalise` must be False for values that are all zero, weighted by visits.")
+        raise InvalidInputError("`normalise` must be False if the weighted mean square of the values is zero.")
     return error / size
 
 
@@ -177,8 +177,8 @@ def observed_returns(
     rows = check_rows(ones, rewards, **columns, gamma=gamma)
     if prediction is None and unobserved == "predict":
         raise InvalidInputError(
-            '`prediction` must be given with unobserved="predict": it completes the returns. Pass what a model '
-            "predicts for each row."
+            '`prediction` must be given with unobserved="predict": it completes the returns. Pass the predictions '
+            "of a model for all rows."
         )
     values = np.zeros(rewards.shape) if prediction is None else check_array("prediction", prediction, rewards.shape)
     return observed(rows, values.reshape(rows.y.shape), unobserved=unobserved, tolerance=tolerance)

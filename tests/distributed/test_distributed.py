@@ -199,7 +199,7 @@ def test_a_cluster_worker_is_killed_without_a_store(client, reference, tmp_path)
 
 def test_a_chunk_that_kills_every_worker_is_given_up_and_the_rest_is_kept(tmp_path, reference):
     deadly = loaders(tmp_path / "calls", deadly=6, always=True)
-    with pytest.raises(LSTDError, match=r"4 executors in a row broke; unfinished chunks of `source`.*6"):
+    with pytest.raises(LSTDError, match=r"4 executors in a row broke. These chunks of `source` were begun.*6"):
         sum_chunks(deadly, **SETTINGS, executor=partial(processes, 1), store=tmp_path / "store")
     assert n_calls(tmp_path / "store") >= 6
 

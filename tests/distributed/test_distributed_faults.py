@@ -62,7 +62,7 @@ def test_a_process_that_dies_while_it_sends_is_replaced(executor, reference, tmp
 
 def test_an_executor_that_was_given_ends_in_an_error_when_a_process_dies_while_it_sends(tmp_path):
     pool = processes()
-    with pytest.raises(LSTDError, match=r"an executor object is not replaced; unfinished chunks of `source`.*6"):
+    with pytest.raises(LSTDError, match=r"an executor object is not replaced. These chunks of `source` were begun.*6"):
         within(sum_chunks, deadly(tmp_path / "calls"), **SETTINGS, executor=pool)
     within(pool.shutdown)
 

@@ -279,7 +279,7 @@ def test_fit_to_merged_statistics():
         LSTD().fit_statistics(nothing)
     for flag in (True, False):
         summed = LSTDStatistics.from_arrays(X, y, **settings, fit_intercept=not flag)
-        with pytest.raises(InvalidInputError, match=f"`fit_intercept` must be {not flag}, with which the statistics"):
+        with pytest.raises(InvalidInputError, match=f"`fit_intercept` must be {not flag}, as when the statistics"):
             LSTD(fit_intercept=flag).fit_statistics(summed)
 
 

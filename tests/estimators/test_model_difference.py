@@ -159,7 +159,7 @@ def test_other_models_are_refused():
         ((a, fitted((X[:, :2], y, columns)), NEW), r"same features; a has 3, b has 2"),
         ((*named, pd.DataFrame(NEW, columns=list("abc"))), "same order; a has 'c' where b has 'd'"),
         ((a, fitted((X, y, columns), gamma=0.5), NEW), "same `gamma`; got 0.9 and 0.5, whose .* any_gamma=True"),
-        ((a, fitted((X, y[:, np.newaxis], columns)), NEW), "as many rewards, given in the same form; got 1 and 1"),
+        ((a, fitted((X, y[:, np.newaxis], columns)), NEW), "the same number of rewards, in the same form; got 1 and 1"),
         ((a, fitted((X, y, columns), n_blocks=0), NEW), "`b` has no intervals: Intervals need `n_blocks`"),
         ((a, "b", NEW), "`b` must be a fitted LSTD or LSTDCV; got str"),
         ((a, a, NEW[:, :2]), "3 features"),

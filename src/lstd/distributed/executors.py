@@ -117,7 +117,7 @@ class _Run:
             broke = f"{self._breaks} executors in a row broke"
             why = "an executor object is not replaced" if self._make is None else broke
             raise LSTDError(
-                f"A worker died, and {why}; unfinished chunks of `source`, besides those not begun: "
+                f"A worker died, and {why}. These chunks of `source` were begun and not finished: "
                 f"{sorted(place for place, *_ in self._again)!r:.200}. A worker often dies of too little memory: use "
                 "smaller chunks or fewer workers. With a `store`, finished sums are kept. To have a broken executor "
                 "replaced, pass a function that makes one."

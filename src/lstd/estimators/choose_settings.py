@@ -199,8 +199,8 @@ def _chosen(rows: Rows, lengths: list[int], grid: _Grid, weights: Array, outside
     allowed = condition < _LARGEST_CONDITION
     if not allowed.any() and grid.intercept and rows.gamma == 1.0 and np.isinf(condition).all():
         raise InvalidInputError(
-            "`terminated` must be set for some row outside of each fold: an intercept has no value at `gamma` 1 if no "
-            "end is reached. Pass data that terminate more often, or use a `gamma` below 1."
+            "`terminated` must be set for some row outside of each fold: at `gamma` 1, data without an end determine "
+            "no intercept. Pass data that terminate more often, or use a `gamma` below 1."
         )
     if not allowed.any():
         raise InvalidInputError(

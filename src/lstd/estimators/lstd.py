@@ -376,7 +376,7 @@ def _check_statistics(statistics: LSTDStatistics, settings: Settings) -> None:
         raise InvalidInputError("`statistics` must hold at least one full transition; got none.")
     if settings.fit_intercept != statistics.has_intercept:
         raise InvalidInputError(
-            f"`fit_intercept` must be {statistics.has_intercept}, with which the statistics were summed; got "
+            f"`fit_intercept` must be {statistics.has_intercept}, as when the statistics were summed; got "
             f"{settings.fit_intercept}. Change it, or sum the data again."
         )
 

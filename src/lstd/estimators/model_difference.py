@@ -144,7 +144,9 @@ def _check_alike(a: Any, b: Any, any_gamma: bool) -> None:
         )
     m, k = one.statistics.n_rewards, two.statistics.n_rewards
     if (m, one.statistics.single) != (k, two.statistics.single):
-        raise InvalidInputError(f"`a` and `b` must predict as many rewards, given in the same form; got {m} and {k}.")
+        raise InvalidInputError(
+            f"`a` and `b` must predict the same number of rewards, in the same form; got {m} and {k}."
+        )
     if one.settings.gamma != two.settings.gamma and not any_gamma:
         raise InvalidInputError(
             f"`a` and `b` must have the same `gamma`; got {one.settings.gamma:g} and {two.settings.gamma:g}, whose "
