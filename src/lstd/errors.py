@@ -37,6 +37,11 @@ class MissingExtraError(LSTDError, ImportError):
     """Raised when an optional package is not installed; the message says how to install it."""
 
 
+def missing_extra(task: str, package: str, extra: str) -> MissingExtraError:
+    """Return the error of a task that needs a package of an extra."""
+    return MissingExtraError(f'{task} needs the package {package}. Install it with: pip install "lstd[{extra}]"')
+
+
 class LSTDWarning(UserWarning):
     """Base class of every warning given by `lstd`."""
 

@@ -447,7 +447,7 @@ def test_bad_rows_of_data_frames_are_named(change, message):
         (pd.Series([1.0]), ROLES, r"`source\[0\]`: must be the path of a table"),
         (lambda: 1 / 0, ROLES, r"`source\[0\]`: could not be loaded: ZeroDivisionError"),
         ("missing.csv", ROLES, "missing.csv could not be read"),
-        (pd.DataFrame({"x": [1.0]}), ROLES, r"`source\[0\]`: column 'x0' is missing; the data frame has \['x'\]"),
+        (pd.DataFrame({"x": [1.0]}), ROLES, r"`source\[0\]`: column 'x0' is missing; the data frame has 'x'"),
         ("a.csv", ROLES | {"reward": 3}, "`reward` must be the name of a column or several; got 3"),
         ("a.csv", ROLES | {"features": []}, "`features` must name at least one"),
         ("a.csv", ROLES | {"episode": ["ep"]}, "`episode` must be the name of a column"),

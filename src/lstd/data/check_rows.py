@@ -67,16 +67,16 @@ def check_rows(
     if missing.any():
         rewards = np.where(np.isnan(rewards), 0.0, rewards)
     discounts, missing = check_per_transition("discount", discount, horizon, missing, 1.0, gamma)
-    ratios = np.ndarray(n_rows, np.float64, _ONE, strides=(0,)) if summed else np.ones(n_rows)
-    if importance_ratio is not None:
-        ratios, missing = check_per_transition("importance_ratio", importance_ratio, horizon, missing)
     if terminated is not None:
         discounts[ended] = 0.0
-    coefficients, weights = None, None
-    if trace_coefficient is not None:
-        coefficients, missing = check_per_transition("trace_coefficient", trace_coefficient, horizon, missing)
-    if weight is not None:
-        weights, missing = check_per_transition("weight", weight, horizon, missing)
+    checked: dict[str, Array] = {}
+    given = {"importance_ratio": importance_ratio, "trace_coefficient": trace_coefficient, "weight": weight}
+    for name, values in given.items():
+        if values is not None:
+            checked[name], missing = check_per_transition(name, values, horizon, missing)
+    ratios = checked.get("importance_ratio")
+    if ratios is None:
+        ratios = np.ndarray(n_rows, np.float64, _ONE, strides=(0,)) if summed else np.ones(n_rows)
     first, final = (None, None) if ids is None or not n_rows else (ids[0], ids[-1])
     rows = Rows.of(
         X=phi, y=rewards, y_missing=missing, discount=discounts, ratios=ratios,
@@ -84,7 +84,7 @@ def check_rows(
         gamma=gamma, assumed=assumed, names=names, ratios_given=importance_ratio is not None,
         groups=None if groups is None else _check_groups(groups, last, ids),
         episodes=None if ids is None else ids[last],
-        coefficients=coefficients, weights=weights,
+        coefficients=checked.get("trace_coefficient"), weights=checked.get("weight"),
     )  # fmt: skip
     return _sorted(rows, ids) if sort else rows
 
@@ -201,10 +201,8 @@ def _sorted(rows: Rows, ids: NDArray[Any] | None) -> Rows:
 
 def _missing_ids(ids: NDArray[Any]) -> NDArray[np.bool_]:
     """Where an id is NaN, infinite, NaT or None."""
-    if ids.dtype.kind in "fc":
+    if ids.dtype.kind in "fcmM":
         return np.asarray(~np.isfinite(ids))
-    if ids.dtype.kind in "mM":
-        return np.asarray(np.isnat(ids))
     if ids.dtype.kind == "O":
         return np.array([_is_missing(name) for name in ids], dtype=np.bool_)
     return np.zeros(len(ids), dtype=np.bool_)

@@ -76,20 +76,10 @@ def first_true(mask: Flags) -> int | None:
 
 
 def numbers(values: NDArray[Any], column: str) -> tuple[Array, Fault | None]:
-    """Parse numbers, NaN where there is no value.
+    """Parse numbers, booleans, or Python objects: numbers, text that reads as a number, or None, shape (T,).
 
-    Parameters
-    ----------
-    values : ndarray of shape (T,)
-        Numbers, booleans, or Python objects: numbers, text that reads as a number, or None.
-    column : str
-        Name of the column.
-
-    Returns
-    -------
-    parsed : ndarray of shape (T,)
-        NaN from the first value on that is not a number.
-    fault : Fault or None
+    Returns floats, (T,), and the first value that is not a number; they are NaN where there is no value, and from that
+    one on.
     """
     if values.dtype.kind in "biuf":
         return values.astype(np.float64, copy=False), None
@@ -175,20 +165,11 @@ def _first(fault: Fault | None, row: int | None, column: str, text: str) -> Faul
 
 
 def times(values: NDArray[Any], column: str) -> tuple[NDArray[Any], Fault | None]:
-    """Parse times, none of which may be missing.
+    """Parse times, shape (T,), none of which may be missing.
 
-    Parameters
-    ----------
-    values : ndarray of shape (T,)
-        Numbers, or times of NumPy; or Python objects: all numbers or all dates, as they are or as text in ISO format.
-    column : str
-        Name of the column.
-
-    Returns
-    -------
-    parsed : ndarray of shape (T,)
-        Integers or floats; of dates that are objects or text, microseconds since 1970 in UTC.
-    fault : Fault or None
+    They are numbers or times of NumPy; or Python objects, all numbers or all dates, also as text in ISO format. Returns
+    integers or floats, (T,), and the first bad value; of dates that are objects or text, the integers are microseconds
+    since 1970 in UTC.
     """
     if values.dtype.kind in "mM":
         return values.view(np.int64), no_value(np.isnat(values), column)
@@ -235,22 +216,10 @@ def _microseconds(value: Any) -> tuple[int, bool] | None:
 
 
 def flags(values: NDArray[Any], column: str, codes: NDArray[Any] | None = None) -> tuple[Flags, Fault | None]:
-    """Parse zero and one, true and false, yes and no.
+    """Parse zero and one, true and false, yes and no: numbers, booleans, or Python objects, shape (T,).
 
-    Parameters
-    ----------
-    values : ndarray of shape (T,)
-        Numbers, booleans, or Python objects: numbers, text, or None.
-    column : str
-        Name of the column.
-    codes : ndarray of int, shape (T,), optional
-        Index in `values` of each row's value, if `values` holds distinct values only.
-
-    Returns
-    -------
-    parsed : ndarray of bool, shape (T,)
-        False from the first bad value on.
-    fault : Fault or None
+    With `codes`, (T,), `values` holds distinct values only, and `codes` the place of each row's value. Returns
+    booleans, (T,), and the first bad value; they are False from that one on.
     """
     if values.dtype.kind in "biuf":
         parsed, bad = values == 1, (values != 0) & (values != 1)
@@ -265,12 +234,8 @@ def flags(values: NDArray[Any], column: str, codes: NDArray[Any] | None = None) 
         return parsed, None
     parsed[row:] = False
     text = _describe(values[row if codes is None else codes[row]])
-    rule = (
-        "; fill in 0 or 1."
-        if text == NO_VALUE
-        else ", which is neither 0 nor 1, true nor false, yes nor no; recode it."
-    )
-    return parsed, Fault(row, column, text + rule)
+    rule = ", which is neither 0 nor 1, true nor false, yes nor no; recode it."
+    return parsed, Fault(row, column, text + ("; fill in 0 or 1." if text == NO_VALUE else rule))
 
 
 def _truth(value: Any) -> bool | None:
@@ -396,16 +361,8 @@ def _plain_text(name: str, beside_numbers: bool) -> str | int:
 def ids_of_text(changes: NDArray[np.intp], names: Sequence[str], column: str, fault: Fault | None = None) -> Ids:
     """Normalise ids of text up to the first missing id: strip white space, read "7.0" as "7".
 
-    Parameters
-    ----------
-    changes : ndarray of shape (k,)
-        Row 0, and the rows whose text differs from the row before.
-    names : sequence of k str
-        Texts of these rows.
-    column : str
-        Name of the column.
-    fault : Fault, optional
-        First row without an id, if it comes after these rows.
+    `names` are the texts of the rows `changes`, (k,): row 0, and those that differ from the row before. `fault` is the
+    first row without an id, if it comes after these rows.
     """
     rows: list[int] = []
     kept: list[str] = []
@@ -428,19 +385,11 @@ def plain_ids(values: ArrayLike) -> tuple[NDArray[Any], int | None]:
     """Convert ids to an array of one plain type.
 
     Integers, booleans, finite floats, dates and text are ids. Python objects are ids if all are of one of these types.
-    Finite decimal numbers and bytes of UTF-8 become text.
-
-    Returns
-    -------
-    ids : ndarray of shape (T,)
-    bad : int or None
-        The first row without a usable id.
+    Finite decimal numbers and bytes of UTF-8 become text. Returns the ids, (T,), and the first row without a usable id.
     """
     ids = np.array(values)
-    if ids.dtype.kind == "f":
+    if ids.dtype.kind in "fmM":
         return ids, first_true(~np.isfinite(ids))
-    if ids.dtype.kind in "mM":
-        return ids, first_true(np.isnat(ids))
     if ids.dtype.kind in "biuUS" or ids.ndim != 1 or not len(ids):
         return ids, None
     if {*map(type, ids.tolist())} == {str}:

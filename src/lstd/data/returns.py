@@ -41,26 +41,11 @@ TOLERANCE = 0.01  # a return is complete if the unobserved share is below
 def discounted_returns(
     y: ArrayLike, discount: ArrayLike, last: ArrayLike, terminated: ArrayLike, values: ArrayLike = 0.0
 ) -> tuple[Array, Array]:
-    """Compute discounted returns of rows in time order, and the share of each that was not observed.
+    """Compute discounted returns of rows in time order, (T,) or (T, m), and the share of each not observed, (T,).
 
-    Parameters
-    ----------
-    y : array-like of shape (T,) or (T, m)
-        Rewards received on leaving each row; ignored in horizon rows, where NaN is allowed.
-    discount : float or array-like of shape (T,)
-        Discount of each row's transition.
-    last : array-like of shape (T,)
-        Whether the row is the last one of its episode; always assumed of the last row of all.
-    terminated : array-like of shape (T,)
-        Whether the row's successor is terminal. A last row that is not terminated is a horizon row.
-    values : array-like, broadcast to the shape of `y`, default 0
-        Returns of horizon rows, such as predictions.
-
-    Returns
-    -------
-    returns : ndarray of shape (T,) or (T, m)
-    unobserved : ndarray of shape (T,)
-        One in horizon rows, zero where the episode terminated.
+    `last` and `terminated` say whether a row is the last one of its episode, as the last of all is, and whether its
+    successor is terminal. A last row that is not terminated is a horizon row: its reward is ignored, its return is that
+    of `values`, broadcast to the shape of `y`, and its unobserved share 1.
 
     Examples
     --------

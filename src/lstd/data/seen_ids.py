@@ -151,22 +151,14 @@ def _merged(low: NDArray[Any], high: NDArray[Any]) -> _Level:
 def groups_seen(rows: Rows, before: SeenIds | None = None, *, continues: bool = False) -> SeenIds | None:
     """Return the groups of a stream with those of the next rows; None without groups.
 
-    `before` are the groups so far, and `continues` says whether the first row is of the last one.
-
-    Raises
-    ------
-    InvalidInputError
-        When a group comes again after others.
+    `before` are the groups so far, and `continues` says whether the first row is of the last one. Raises
+    InvalidInputError when a group comes again after others.
     """
     if rows.groups is None:
         return None
-    names, starts = rows.groups[rows.begins], np.flatnonzero(rows.begins)
-    seen, place = _extended(SeenIds() if before is None else before, names, continues)
-    if place is not None:
-        raise not_contiguous(
-            "groups", shown_id(names[place]), starts[place], remedy=" `fit` takes groups in any order."
-        )
-    return seen
+    starts = np.flatnonzero(rows.begins)
+    remedy = " `fit` takes groups in any order."
+    return _extended(before or SeenIds(), "groups", rows.groups[starts], starts, continues, remedy)
 
 
 def episodes_seen(
@@ -174,34 +166,29 @@ def episodes_seen(
 ) -> SeenIds | NDArray[Any] | None:
     """Return the ids of the episodes of a stream with those of the next rows; None without ids.
 
-    Those of the first rows stay an array until others follow. `continues` says whether the first row is of the last
-    episode.
-
-    Raises
-    ------
-    InvalidInputError
-        When an id comes again after others.
+    As :func:`groups_seen`, but the ids of the first rows stay an array until others follow.
     """
     names = rows.episodes
     if names is None or before is None:
         return names if before is None else before
     if not isinstance(before, SeenIds):
-        before, _ = _extended(SeenIds(), before, False)
-    seen, place = _extended(before, names, continues)
-    if place is not None:
-        row = np.concatenate([[0], np.flatnonzero(rows.last) + 1])[place]
-        raise not_contiguous("episode", shown_id(names[place]), row)
-    return seen
+        before = _extended(SeenIds(), "episode", before, np.arange(len(before)), False)
+    return _extended(before, "episode", names, np.append(0, np.flatnonzero(rows.last) + 1), continues)
 
 
-def _extended(before: SeenIds, names: NDArray[Any], continues: bool) -> tuple[SeenIds, int | None]:
-    """Add `names` to ids, without the first if it `continues`; return them and the place of a repeated one."""
+def _extended(
+    before: SeenIds, what: str, names: NDArray[Any], starts: NDArray[np.intp], continues: bool, remedy: str = ""
+) -> SeenIds:
+    """Add `names`, of the rows `starts`, to ids, without the first if it `continues`."""
     new = names[continues:].tolist()
     if not new:
-        return before, None
+        return before
     seen = before.copy()
     place = seen.add(group_keys(new))
-    return seen, None if place is None else place + continues
+    if place is not None:
+        place += continues
+        raise not_contiguous(what, shown_id(names[place]), int(starts[place]), remedy=remedy)
+    return seen
 
 
 def group_keys(names: list[Any]) -> list[int | bytes]:

@@ -14,7 +14,7 @@ from lstd.distributed.dask_collections import Partitions, frame_partitions, is_d
 from lstd.distributed.memory import LEAST_MEMORY, MEMORY
 from lstd.distributed.runners import Runner
 from lstd.distributed.store import folder
-from lstd.errors import InvalidInputError, MissingExtraError
+from lstd.errors import InvalidInputError, missing_extra
 
 if TYPE_CHECKING:
     from lstd.estimators.lstd import LSTD
@@ -178,9 +178,7 @@ def roles_of(features: Any, reward: Any, next_features: Any = (), **named: Any) 
     try:
         from lstd.tables.roles import Roles
     except ModuleNotFoundError as error:
-        raise MissingExtraError(
-            'Reading tables needs the package pyarrow. Install it with: pip install "lstd[cli]"'
-        ) from error
+        raise missing_extra("Reading tables", "pyarrow", "cli") from error
     return Roles(columns, rewards, next_features=successors, **named)
 
 

@@ -23,21 +23,13 @@ def is_frame(value: Any) -> bool:
 class FrameTable(Table):
     """A data frame as a table; `file` names it in errors."""
 
-    text = False
+    text, kind = False, "data frame"
 
     def __init__(self, file: str, frame: Any) -> None:
         super().__init__(file, 1)
         self._frame = frame if _is_pandas(frame) else self._arrow(lambda: pa.table(frame))
         names = [str(name) for name in (frame.columns if _is_pandas(frame) else self._frame.column_names)]
         self.names = self.own = names
-
-    def require(self, columns: Sequence[str]) -> None:
-        """Check that columns are there, each once."""
-        if missing := [column for column in columns if column not in self.names]:
-            raise InvalidInputError(
-                f"{self.file}: column {missing[0]!r} is missing; the data frame has {self.names!r:.200}."
-            )
-        super().require(columns)
 
     def done(self) -> float:
         """Return 1.0: a frame is in memory."""

@@ -24,6 +24,7 @@ class Table:
     names: list[str]  # of columns
     own: list[str]  # of columns in the file itself; `names` may be fewer
     text: bool  # whether values are text
+    kind = "file"
     divisible = True  # whether it is a file or a frame, and not a stream of several
 
     def __init__(self, file: str, size: int) -> None:
@@ -36,7 +37,7 @@ class Table:
         for column in columns:
             found = counts[column]
             if not found:
-                raise no_column(self.file, column, self.own)
+                raise no_column(self.file, column, self.own, self.kind)
             if found > 1:
                 raise InvalidInputError(f"{self.file}: column {column!r} appears {found} times; rename all but one.")
 

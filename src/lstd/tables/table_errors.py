@@ -34,7 +34,7 @@ def overflow_at(
     )
 
 
-def no_column(file: str, column: str, names: Sequence[str]) -> InvalidInputError:
+def no_column(file: str, column: str, names: Sequence[str], kind: str = "file") -> InvalidInputError:
     """Return the error for a column that a file does not have."""
     listed = ", ".join(map(repr, names[:_SHOWN])) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
     hint = ""
@@ -42,7 +42,7 @@ def no_column(file: str, column: str, names: Sequence[str]) -> InvalidInputError
         hint = " Separate values by commas."
     elif close := next((name for name in names if name.strip() == column.strip()), None):
         hint = f" Spaces count: write '\"{close}\"' for {close!r}."
-    return InvalidInputError(f"{file}: column {column!r} is missing; the file has {listed}.{hint}")
+    return InvalidInputError(f"{file}: column {column!r} is missing; the {kind} has {listed}.{hint}")
 
 
 def could_not_be_read(file: str, why: object) -> InvalidInputError:

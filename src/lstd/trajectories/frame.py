@@ -26,8 +26,7 @@ from lstd.data.parsing import (
 )
 from lstd.data.rows import warn_of_assumed
 from lstd.errors import InvalidInputError
-from lstd.trajectories.frame_columns import Table
-from lstd.trajectories.optional_imports import import_narwhals
+from lstd.trajectories.frame_columns import Table, import_narwhals
 from lstd.trajectories.time_intervals import interval_roles, read_lengths, rewards_of
 
 _PER_TRANSITION = ("discount", "importance_ratio", "trace_coefficient", "weight", "behavior_probability")

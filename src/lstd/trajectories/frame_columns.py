@@ -11,10 +11,18 @@ from numpy.typing import NDArray
 
 from lstd.data import parsing as rules
 from lstd.data.parsing import Array, Fault, Flags, first_true
-from lstd.errors import InvalidInputError
-from lstd.trajectories.optional_imports import import_narwhals
+from lstd.errors import InvalidInputError, missing_extra
 
 Check = Callable[[Array, str, Fault | None], Fault | None]  # values, name and first fault of a column -> first bad one
+
+
+def import_narwhals() -> Any:
+    """Import narwhals; raises MissingExtraError."""
+    try:
+        import narwhals
+    except ImportError as error:
+        raise missing_extra("Reading a data frame", "narwhals", "data") from error
+    return narwhals
 
 
 class Table:

@@ -8,11 +8,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from lstd.errors import InvalidInputError
-from lstd.trajectories.optional_imports import import_gymnasium
+from lstd.errors import InvalidInputError, missing_extra
 
 Array = NDArray[np.float64]
 _OLD = "Wrap it for Gymnasium, for example with shimmy's GymV21CompatibilityV0."
+
+
+def import_gymnasium() -> Any:
+    """Import gymnasium with its vector environments; raises MissingExtraError."""
+    try:
+        import gymnasium
+        import gymnasium.vector.utils
+    except ImportError as error:
+        task = "Running an environment or flattening its observations"
+        raise missing_extra(task, "gymnasium", "gymnasium") from error
+    return gymnasium
 
 
 def check_reset(result: Any) -> Any:

@@ -9,8 +9,7 @@ from numpy.typing import ArrayLike
 
 from lstd.data.checks import check_integer
 from lstd.errors import InvalidInputError
-from lstd.trajectories.observations import ObservationFeatures, check_reset, check_step
-from lstd.trajectories.optional_imports import import_gymnasium
+from lstd.trajectories.observations import ObservationFeatures, check_reset, check_step, import_gymnasium
 from lstd.trajectories.record_vector_environment import record_vector
 from lstd.trajectories.recorded_steps import Recorder, Run, assemble
 

@@ -23,8 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lstd.errors import InvalidInputError
-from lstd.trajectories.observations import check_reset, check_step
-from lstd.trajectories.optional_imports import import_gymnasium
+from lstd.trajectories.observations import check_reset, check_step, import_gymnasium
 from lstd.trajectories.recorded_steps import Recorder, Run
 
 Flags = NDArray[np.bool_]

@@ -34,10 +34,8 @@ class Recorder:
     max_steps: int | None
     episodes: list[Episode] = field(default_factory=list)  # complete, or cut off by a limit
     n_steps: int = 0  # recorded so far
-    _phis: list[Array] = field(default_factory=list)
-    _rewards: list[Array] = field(default_factory=list)
-    _actions: list[Any] = field(default_factory=list)
-    _probabilities: list[float] = field(default_factory=list)
+    _phis: list[Array] = field(default_factory=list)  # of the current episode
+    _steps: list[tuple[Array, Any, float | None]] = field(default_factory=list)  # reward, action and its probability
 
     @property
     def finished(self) -> bool:
@@ -49,38 +47,30 @@ class Recorder:
     @property
     def where(self) -> str:
         """Where the recording is now, for messages."""
-        return f"after step {len(self._rewards)} of episode {len(self.episodes)} of environment {self.number}"
+        return f"after step {len(self._steps)} of episode {len(self.episodes)} of environment {self.number}"
 
     def begin(self, phi: Array) -> None:
         """Begin an episode with the features of its first observation, shape (n,)."""
-        self._phis, self._rewards, self._actions, self._probabilities = [phi], [], [], []
+        self._phis, self._steps = [phi], []
 
     def record(self, reward: Any, phi_next: Array | None, over: bool, action: Any, probability: float | None) -> None:
         """Record a step.
 
-        Parameters
-        ----------
-        reward : float or (m,) array
-        phi_next : (n,) array or None
-            Features of the observation after the step; None if the episode terminated.
-        over : bool
-            Whether the episode terminated or was truncated.
-        action : any
-            The environment may reuse its memory.
-        probability : float, optional
-            Probability of the action.
+        `phi_next`, (n,), are the features of the observation after it; None if the episode terminated. `over` says
+        whether the episode terminated or was truncated. The environment may reuse the memory of `action`.
         """
-        self._rewards.append(self._check_reward(reward))
-        self._actions.append(action if isinstance(action, (tuple, dict)) else np.array(action))
-        if probability is not None:
-            self._probabilities.append(probability)
+        action = action if isinstance(action, (tuple, dict)) else np.array(action)
+        self._steps.append((self._check_reward(reward), action, probability))
         self.n_steps += 1
         if phi_next is not None:
             self._phis.append(phi_next)
         if over or self.finished:
-            arrays = np.stack(self._phis), np.stack(self._rewards)
-            self.episodes.append(Episode(*arrays, phi_next is None, self._actions, self._probabilities or None))
-            self._phis, self._rewards, self._actions, self._probabilities = [], [], [], []
+            rewards, actions, given = zip(*self._steps, strict=True)
+            probabilities = [one for one in given if one is not None] or None
+            self.episodes.append(
+                Episode(np.stack(self._phis), np.stack(rewards), phi_next is None, actions, probabilities)
+            )
+            self._phis, self._steps = [], []
 
     def _check_reward(self, reward: Any) -> Array:
         try:
@@ -92,9 +82,9 @@ class Recorder:
                 f"`env.step` must give a finite reward, or a vector of finite rewards; got {reward!r:.80} "
                 f"{self.where}. Check the environment."
             )
-        if self._rewards and value.shape != self._rewards[0].shape:
+        if self._steps and value.shape != (first := self._steps[0][0].shape):
             raise InvalidInputError(
-                f"`env.step` must give rewards of one shape; got {self._rewards[0].shape}, then {value.shape} "
+                f"`env.step` must give rewards of one shape; got {first}, then {value.shape} "
                 f"{self.where}. Check the environment."
             )
         return value
@@ -165,15 +155,20 @@ def assemble(episodes: Sequence[Episode]) -> dict[str, Any]:
             f"has {two}."
         )
     lengths = [len(episode.X) for episode in episodes]
-    y = np.full((sum(lengths), *next(iter(shapes), ())), np.nan)
-    terminated = np.zeros(len(y), dtype=np.bool_)
-    for episode, end in zip(episodes, np.cumsum(lengths).tolist(), strict=True):
-        start = end - len(episode.X)
-        if len(episode.rewards):
-            y[start : start + len(episode.rewards)] = episode.rewards
-        terminated[end - 1] = episode.terminated
-    X = np.concatenate([episode.X for episode in episodes])
-    arrays = {"X": X, "y": y, "terminated": terminated, "episode": np.repeat(np.arange(len(episodes)), lengths)}
+    blank = np.full((1, *next(iter(shapes), ())), np.nan)  # of a horizon row
+    rewards = [
+        part
+        for one in episodes
+        for part in (one.rewards.reshape(-1, *blank.shape[1:]), blank[: len(one.X) - len(one.rewards)])
+    ]
+    terminated = np.zeros(sum(lengths), dtype=np.bool_)
+    terminated[np.cumsum(lengths) - 1] = [episode.terminated for episode in episodes]
+    arrays: dict[str, Any] = {
+        "X": np.concatenate([episode.X for episode in episodes]),
+        "y": np.concatenate(rewards),
+        "terminated": terminated,
+        "episode": np.repeat(np.arange(len(episodes)), lengths),
+    }
     for name, of_episodes in (
         ("actions", [episode.actions for episode in episodes]),
         ("behavior_probability", [episode.probabilities for episode in episodes]),
