@@ -19,6 +19,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 import lstd.statistics.batch_sums as running_module
 import lstd.statistics.summing as summing_module
 import naive
+from lstd._kernels.reward_marks import add_reward_marks
 from lstd.data.check_rows import check_rows
 from lstd.data.settings import VARIANTS
 from lstd.errors import InvalidInputError, MissingTerminationWarning
@@ -671,3 +672,21 @@ def test_the_mark_of_rewards_is_its_definition(m):
     ]
     assert parts[0].then(parts[1]).then(parts[2]).tally.reward_mark == expected
     assert parts[0].then(parts[1].then(parts[2])).tally.reward_mark == expected
+
+
+@pytest.mark.parametrize(
+    "kernel", [getattr(add_reward_marks, "py_func", add_reward_marks), add_reward_marks], ids=["Python", "compiled"]
+)
+@pytest.mark.parametrize("m", [1, 3])
+@pytest.mark.parametrize("T", [0, 1, 50])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_the_kernel_of_reward_marks_is_its_definition(kernel, m, T, weighted):
+    random = np.random.default_rng(T + m)
+    rewards, full = random.normal(size=(T, m)), random.random(T) < 0.7
+    weights = random.random(T) if weighted else np.ones(1)
+    g = np.uint64(0x9E3779B97F4A7C15)
+    state, factors = np.array([0, 1], np.uint64), g * np.arange(1, 2 * m + 3, 2, dtype=np.uint64)
+    with np.errstate(over="ignore"):
+        kernel(rewards.view(np.uint64), weights.view(np.uint64), full, factors, g, state)
+    expected = naive.reward_mark(rewards[full], weights[full] if weighted else np.ones(full.sum()))
+    assert (int(state[0]), int(state[1])) == (expected, pow(int(g), int(full.sum()), 2**64))

@@ -12,6 +12,7 @@ ones, join to M + gⁿ N. Independent data add up.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable
 from functools import lru_cache
 
@@ -19,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from lstd._kernels.reward_marks import add_reward_marks
 from lstd.data.feature_matrix import Features
 from lstd.data.rows import Rows
 
@@ -59,36 +61,30 @@ def _factors(n: int) -> NDArray[np.uint64]:
     return np.uint64(_ODD) * np.arange(1, 2 * n, 2, dtype=np.uint64)
 
 
-def reward_marks_of(rows: Rows, mark: int, count: int) -> Callable[[int], int]:
-    """Return a function of k that gives the mark of the rewards of `count` transitions, `mark`, and the next k ones."""
-    full = rows.full
-    terms = _terms(rows.y[full], np.ones(1) if rows.weights is None else rows.weights[full])
-    powers = np.full(len(terms), _ODD, np.uint64)
-    powers[:1] = 1
-    terms *= np.multiply.accumulate(powers, out=powers)
-    until, factor = np.append(np.uint64(0), np.cumsum(terms, out=terms)), pow(_ODD, count, MODULUS)
-    return lambda k: (mark + factor * int(until[k])) % MODULUS
+def reward_marks_of(rows: Rows, mark: int, count: int) -> Callable[[slice, NDArray[np.bool_]], int]:
+    """Return a function that adds the full transitions of the next rows to the `mark` of `count` transitions before."""
+    state = np.array([mark, pow(_ODD, count, MODULUS)], np.uint64)
+    factors, g = _factors(rows.y.shape[1] + 1), np.uint64(_ODD)
+
+    def add(part: slice, full: NDArray[np.bool_]) -> int:
+        weights = np.ones(1) if rows.weights is None else rows.weights[part]
+        bits = (np.ascontiguousarray(values).view(np.uint64) for values in (rows.y[part], weights))
+        add_reward_marks(*bits, full, factors, g, state)
+        return int(state[0])
+
+    return add
 
 
 def reward_mark_of(reward: Array, weight: float) -> int:
     """Return the mark of the rewards (m,) of one transition."""
-    return int(_terms(reward[np.newaxis], np.array([weight]))[0])
+    values = (weight, *reward.tolist())
+    bits: tuple[int, ...] = struct.unpack(f"={len(values)}Q", struct.pack(f"={len(values)}d", *values))
+    return sum((2 * j + 1) * _ODD * (b >> 52 | b << 12 & MODULUS - 1) for j, b in enumerate(bits)) % MODULUS
 
 
 def joined(one: int, two: int, count: int) -> int:
     """Return the mark of the rewards of `count` transitions and of later ones."""
     return (one + pow(_ODD, count, MODULUS) * two) % MODULUS
-
-
-def _terms(rewards: Array, weights: Array) -> NDArray[np.uint64]:
-    odd = _factors(rewards.shape[1] + 1)
-    return np.asarray(_bits(rewards) @ odd[1:] + _bits(weights) * odd[0])
-
-
-def _bits(values: Array) -> NDArray[np.uint64]:
-    """Return floats as integers, whose lowest bits differ between small integers and halves."""
-    bits = np.ascontiguousarray(values).view(np.uint64)
-    return bits >> np.uint64(52) | bits << np.uint64(12)
 
 
 def _both(one: Features, two: Features) -> Features:

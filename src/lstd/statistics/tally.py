@@ -102,7 +102,7 @@ def tallies(before: Tally, rows: Rows, lmbda: float) -> Callable[[slice, int], T
             total_weight=tally.total_weight + (more if rows.weights is None else float(rows.weights[part] @ full)),
             unused=tally.unused + count_unused(rows, part),
             mark=(tally.mark + mark(tally.n_rows - before.n_rows, end)) % MODULUS,
-            reward_mark=reward_mark(tally.n_transitions + more - before.n_transitions),
+            reward_mark=reward_mark(part, full),
             sample=merged(tally.sample, later) if tally.n_rows else later,
             behind_cuts=behind and behind.then(BehindCuts.of(rows, part)),
         )
