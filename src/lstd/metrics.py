@@ -1,9 +1,4 @@
-"""How good predictions are: against exact values, against returns, and how much of them the data decided.
-
-value error         Σ_s d(s) (v̂(s) − v(s))², d the stationary distribution of a model, v its values or their best fit
-calibration         mean return against mean prediction, in bins of the prediction
-effective degrees of freedom    the diagonal of (A + αI)⁻¹ A: 1 if the data decides a weight, 0 if α does
-"""
+"""How good predictions are: against exact values, against returns, and how much of them the data decided."""
 
 from __future__ import annotations
 
@@ -43,7 +38,7 @@ def value_error(
     prediction: Any, model: MRP, features: ArrayLike | None = None, *, reference: str = "values",
     weights: ArrayLike | None = None, normalise: bool = False,
 ) -> float:  # fmt: skip
-    """Compute the mean squared error of predictions against the exact values of a model, over its states.
+    """Compute Σ_s d(s) (v̂(s) − v(s))², the mean squared error of predictions against the exact values of a model.
 
     Parameters
     ----------
@@ -276,18 +271,17 @@ def calibration(
     if groups is not None and np.shape(groups) != predicted.shape:
         raise InvalidInputError(f"`groups` must have shape {predicted.shape}; got {np.shape(groups)}.")
     names = np.arange(len(predicted)) if groups is None else np.asarray(groups)
-    group = np.unique(names[kept], return_inverse=True)[1].reshape(-1)
-    place = _bins(predicted[kept], check_integer("n_bins", n_bins, 1))
-    bins, weight = place(predicted[kept]), returns.weight[kept]
+    arrays = (names, predicted, found, returns.unobserved, returns.completion, returns.weight)
+    names, predicted, found, unobserved, completion, weight = (array[kept] for array in arrays)
+    group = np.unique(names, return_inverse=True)[1].reshape(-1)
+    place = _bins(predicted, check_integer("n_bins", n_bins, 1))
+    bins, ahead = place(predicted), place(completion)
     n_rows, total = np.bincount(bins), np.bincount(bins, weight)
     average = sparse.csr_array((weight / total[bins], (bins, np.arange(len(bins)))))  # (n_bins, T)
-    expected, share = average @ predicted[kept], average @ (1.0 - returns.unobserved[kept])
-    completed = returns.unobserved[kept]
-    ahead = place(returns.completion[kept])
-    behind = average @ sparse.csr_array((completed, (np.arange(len(bins)), ahead)), shape=average.shape[::-1])
-    found = found[kept]
+    expected, share = average @ predicted, average @ (1.0 - unobserved)
+    behind = average @ sparse.csr_array((unobserved, (np.arange(len(bins)), ahead)), shape=average.shape[::-1])
     change = _corrections(behind, (average @ found - expected)[:, np.newaxis])[:, 0]
-    found = found + np.where(completed > 0.0, completed * change[ahead], 0.0)
+    found = found + np.where(unobserved > 0.0, unobserved * change[ahead], 0.0)
     mean = average @ found
     members = sparse.csr_array((np.ones(len(bins)), (np.arange(len(bins)), group)))
     sums = average.multiply(found - mean[bins]) @ members  # (n_bins, n_groups)

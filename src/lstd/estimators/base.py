@@ -64,7 +64,7 @@ class Predictor(Saved, RegressorMixin, BaseEstimator):  # type: ignore[misc]
     statistics_ = Fitted(lambda model: model.statistics)
     coef_ = Fitted(lambda model: model.coef)
     intercept_ = Fitted(lambda model: model.intercept)
-    coef_covariance_ = Fitted(lambda model: model.coef_covariance)
+    coef_covariance_ = Fitted(lambda model: model.influence.covariance()[0 if model.statistics.single else slice(None)])
     condition_number_ = Fitted(lambda model: model.solution.condition_number)
     n_transitions_ = Fitted(lambda model: model.statistics.n_transitions)
     n_unused_rewards_ = Fitted(lambda model: model.statistics.n_unused_rewards)
@@ -389,11 +389,6 @@ class Predictor(Saved, RegressorMixin, BaseEstimator):  # type: ignore[misc]
         estimator = cls(**{name: values[name] for name in inspect.signature(cls).parameters if name in values})
         estimator.model_ = model
         return estimator
-
-    def _adopt(self, model: Model) -> Self:
-        """Take over a fitted model, after the errors and warnings about its weights and its system."""
-        self.model_ = model.checked()
-        return self
 
     def __sklearn_is_fitted__(self) -> bool:
         return "model_" in vars(self)

@@ -221,7 +221,8 @@ class LSTD(Predictor):
                 "followed by a row of its episode, terminated, or given with `X_next`. Pass more rows, or call "
                 "`partial_fit` as they arrive."
             )
-        return self._adopt(model)
+        self.model_ = model.checked()
+        return self
 
     def partial_fit(
         self, X: Any, y: ArrayLike, *, episode: PerRow = None, terminated: PerRow = None, X_next: Any = None,
@@ -306,7 +307,8 @@ class LSTD(Predictor):
         settings = self._settings()
         blocks = _merged(statistics, self.n_blocks, check_flag("independent", independent))
         _check_statistics(blocks.total, settings)
-        return self._adopt(Model(blocks, settings, options={"n_blocks": self.n_blocks}))
+        self.model_ = Model(blocks, settings, options={"n_blocks": self.n_blocks}).checked()
+        return self
 
     def _settings(self, before: Model | None = None) -> Settings:
         """Return the checked parameters; those of the model so far, if they are the same objects."""

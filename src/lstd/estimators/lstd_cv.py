@@ -148,7 +148,9 @@ class LSTDCV(Predictor):
         warn_of_breaks(rows, settings.lmbda)
         options = {name: getattr(self, name) for name in LSTDCV_OPTIONS}
         warned = frozenset({"ends"} if rows.assumed else ())
-        return self._adopt(Model(blocks, settings, selection=selection, options=options, checks=checks, warned=warned))
+        model = Model(blocks, settings, selection=selection, options=options, checks=checks, warned=warned)
+        self.model_ = model.checked()
+        return self
 
 
 def estimator_of(model: Model) -> LSTD | LSTDCV:

@@ -78,7 +78,7 @@ class Selection:
         from scipy import special  # takes 0.1 s to import
 
         lmbdas = self.results["lmbda"]
-        mean = np.where(np.isnan(self.results["mean_test_score"]), -np.inf, self.results["mean_test_score"])
+        mean = np.nan_to_num(self.results["mean_test_score"], nan=-np.inf)
         best = [i[np.argmax(mean[i])] for i in (np.flatnonzero(lmbdas == lmbda) for lmbda in np.unique(lmbdas))]
         best = [i for i in best if np.isfinite(mean[i])]
         if len(best) < 2 or self.n_folds < 2:
@@ -263,12 +263,6 @@ class Model:
         A = self.statistics.matrix(self.settings.variant)
         diagonal = solve(A, A, self.ridge, penalty=self.penalty, warn=False).weights.diagonal()
         return np.array(diagonal[: self.n_features])
-
-    @property
-    def coef_covariance(self) -> Array:
-        """Covariance of the weights of the features, shape (n, n) for one reward given as a vector, else (m, n, n)."""
-        covariance = self.influence.covariance()
-        return covariance[0] if self.statistics.single else covariance
 
     @property
     def no_intervals(self) -> str:
