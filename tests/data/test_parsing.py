@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
 from lstd.data import parsing
+from lstd.data.ids import ids_of_text, same_id
 
 pa = pytest.importorskip("pyarrow")
-arrow = pytest.importorskip("lstd.tables.arrow_columns")
+arrow = pytest.importorskip("lstd.tables.parsing_arrow")
 
 NUMBERS = ["1", "1.0", " 1 ", "+1", "-.5", "5.", "1e3", "inf", "-Infinity", "1e999", "", "NA", " n/a", "nan", "<NA>"]
 NO_NUMBERS = ["one", "1,5", "0x10", "1_0", "١", "1 2", "$4", "True", "--1"]
@@ -50,7 +51,7 @@ def test_numbers_and_flags_of_text(name, good, bad, data):
 @settings(deadline=None)
 @given(texts(IDS, NO_IDS) | texts(IDS))
 def test_ids_of_text(words):
-    every_row = parsing.ids_of_text(np.arange(len(words)), words, "x")
+    every_row = ids_of_text(np.arange(len(words)), words, "x")
     from_arrow = arrow.ids(pa.array(words, pa.string()), "x")
     assert every_row.changes.tolist() == from_arrow.changes.tolist()
     assert every_row[1:] == from_arrow[1:]
@@ -59,7 +60,7 @@ def test_ids_of_text(words):
 
 
 def test_text_stands_for_the_same_id_as_the_number():
-    assert parsing.ids_of_text(np.arange(5), ["7", " 7.0", "7.00", "07", "07 "], "x").names == ["7", "7.00", "07"]
+    assert ids_of_text(np.arange(5), ["7", " 7.0", "7.00", "07", "07 "], "x").names == ["7", "7.00", "07"]
 
 
 @pytest.mark.parametrize(
@@ -162,4 +163,4 @@ def test_long_values_are_cut_in_messages():
     ],
 )  # fmt: skip
 def test_forms_of_one_id(one, two, expected):
-    assert parsing.same_id(one, two) is parsing.same_id(two, one) is expected
+    assert same_id(one, two) is same_id(two, one) is expected

@@ -24,7 +24,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lstd import LSTD, LSTDStatistics, fit_tables
-from lstd.data.parsing import id_key
+from lstd.data.ids import id_key
 from lstd.data.seen_ids import SeenIds
 from lstd.data.settings import Settings
 from lstd.errors import BrokenEpisodeWarning, InvalidInputError

@@ -23,6 +23,7 @@ from lstd.data.feature_matrix import (
     column_names,
 )
 from lstd.data.horizon_rows import check_missing_rewards, check_per_transition
+from lstd.data.ids import first_repeat, last_rows, not_contiguous, plain_texts
 from lstd.data.per_row import check_length
 from lstd.data.rows import Rows, warn_of_assumed
 from lstd.errors import InvalidInputError
@@ -137,7 +138,7 @@ def _check_ids(name: str, values: ArrayLike, n_rows: int) -> NDArray[Any]:
             f"`{name}` must have an id on every row; row {row} has {ids[row]}. Fill it in, or drop the episode."
         )
     with _comparing(name, ids):
-        return parsing.plain_texts(ids) if ids.dtype.kind in "OU" and len(ids) else ids
+        return plain_texts(ids) if ids.dtype.kind in "OU" and len(ids) else ids
 
 
 @contextmanager
@@ -154,9 +155,9 @@ def _comparing(name: str, ids: NDArray[Any]) -> Iterator[None]:
 def _check_episode(episode: ArrayLike, n_rows: int) -> NDArray[Any]:
     ids = _check_ids("episode", episode, n_rows)
     with _comparing("episode", ids):
-        row = parsing.first_repeat(ids)
+        row = first_repeat(ids)
     if row is not None:
-        raise parsing.not_contiguous("episode", shown_id(ids[row]), row, where="")
+        raise not_contiguous("episode", shown_id(ids[row]), row, where="")
     return ids
 
 
@@ -164,7 +165,7 @@ def _check_groups(groups: ArrayLike, last: NDArray[np.bool_], ids: NDArray[Any] 
     """Check ids of groups: every episode must lie in one."""
     names = _check_ids("groups", groups, len(last))
     with _comparing("groups", names):
-        within = parsing.last_rows(names) & ~last
+        within = last_rows(names) & ~last
     if (row := parsing.first_true(within)) is not None:
         of = ", in one episode," if ids is None else f" of episode {shown_id(ids[row])}"
         raise InvalidInputError(

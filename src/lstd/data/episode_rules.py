@@ -14,7 +14,8 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from lstd.data.parsing import EPISODE_AGAIN, GROUP_AGAIN, NO_VALUE, Fault, Ids, first_true, id_key
+from lstd.data.ids import EPISODE_AGAIN, GROUP_AGAIN, Ids, id_key
+from lstd.data.parsing import NO_VALUE, Fault, first_true
 from lstd.data.seen_ids import SeenIds, group_keys
 
 Flags = NDArray[np.bool_]

@@ -19,6 +19,7 @@ from scipy import sparse
 
 from lstd.data import parsing
 from lstd.data.feature_matrix import Features, rows_of
+from lstd.data.ids import last_rows
 from lstd.data.records import Record
 from lstd.errors import BrokenEpisodeWarning, MissingTerminationWarning
 from lstd.errors import warn as give_warning
@@ -79,7 +80,7 @@ class Rows(Record):
     def begins(self) -> NDArray[np.bool_]:
         """Whether each row is the first of its group or, without groups, of its episode, (T,)."""
         if self.groups is not None:
-            return np.roll(parsing.last_rows(self.groups), 1)
+            return np.roll(last_rows(self.groups), 1)
         return np.concatenate([[True], self.last[:-1]])
 
     @property

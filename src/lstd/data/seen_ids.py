@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lstd.data.checks import shown_id
-from lstd.data.parsing import id_key, not_contiguous
+from lstd.data.ids import id_key, not_contiguous
 from lstd.data.rows import Rows
 
 _WIDTH = 24  # most bytes of the key of a text
@@ -199,7 +199,7 @@ def group_keys(names: list[Any]) -> list[int | bytes]:
 
 
 def group_key(name: Any) -> int | bytes:
-    """Return the key of an id: the integer of :func:`lstd.data.parsing.id_key`, or text, with a digest if long."""
+    """Return the key of an id: the integer of :func:`lstd.data.ids.id_key`, or text, with a digest if long."""
     if not isinstance(name, (str, int, float)):
         name = str(name)
     key = id_key(name)

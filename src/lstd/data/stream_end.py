@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from lstd.data.checks import shown_id
-from lstd.data.parsing import same_id
+from lstd.data.ids import same_id
 from lstd.data.rows import Rows
 from lstd.errors import InvalidInputError
 

@@ -15,7 +15,7 @@ from scipy import sparse
 from lstd.data.check_rows import check_rows
 from lstd.data.checks import shown
 from lstd.data.feature_matrix import column_names
-from lstd.data.parsing import EPISODE_AGAIN, same_id
+from lstd.data.ids import EPISODE_AGAIN, same_id
 from lstd.data.rows import Rows, find_break
 from lstd.data.seen_ids import SeenIds, episodes_seen, group_key
 from lstd.distributed.ahead import Ahead

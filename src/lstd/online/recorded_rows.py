@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from lstd._kernels.recursive_state import GOES_ON, IS_CUT, TERMINATES, WAITS
-from lstd.data.parsing import same_id
+from lstd.data.ids import same_id
 from lstd.data.rows import Rows
 from lstd.errors import InvalidInputError
 from lstd.online.recursion import Block, Recursion

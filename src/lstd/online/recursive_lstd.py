@@ -30,7 +30,7 @@ from lstd._kernels.recursive_update import step, step_sparse
 from lstd.data.check_rows import PerRow, check_rows
 from lstd.data.checks import check_choice, check_flag, check_integer, check_real, is_single
 from lstd.data.feature_matrix import by_name
-from lstd.data.parsing import same_id
+from lstd.data.ids import same_id
 from lstd.data.rows import Rows
 from lstd.data.seen_ids import episodes_seen
 from lstd.data.settings import ALPHA, GAMMA, LMBDA, VARIANT, VARIANTS, check_ridge

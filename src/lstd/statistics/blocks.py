@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lstd.data.checks import check_integer
-from lstd.data.parsing import not_contiguous
+from lstd.data.ids import not_contiguous
 from lstd.data.records import Record
 from lstd.data.rows import Rows
 from lstd.data.seen_ids import SeenIds, group_key, groups_seen

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from lstd.data.checks import check_choice, check_real, is_single
 from lstd.data.effective_sample import warn_of_ratios
-from lstd.data.parsing import same_id
+from lstd.data.ids import same_id
 from lstd.data.records import ReadOnly
 from lstd.data.settings import VARIANTS, check_ridge
 from lstd.data.stream_end import StreamEnd

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from lstd.errors import InvalidInputError
-from lstd.tables import arrow_columns as convert
+from lstd.tables import parsing_arrow as convert
 from lstd.tables.table import Table
 
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from lstd.errors import InvalidInputError
 from lstd.estimators.model import Model
-from lstd.tables.arrow_columns import as_text, from_numpy
+from lstd.tables.parsing_arrow import as_text, from_numpy
 from lstd.tables.readers import watched
 from lstd.tables.roles import Roles
 from lstd.tables.row_reader import Chunk, RowReader

@@ -13,11 +13,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from lstd.data.episode_rules import Episodes, Marks
-from lstd.data.parsing import Fault, Ids, check_finite, check_not_infinite, check_not_outside
+from lstd.data.ids import Ids
+from lstd.data.parsing import Fault, check_finite, check_not_infinite, check_not_outside
 from lstd.distributed import memory as shares
 from lstd.distributed.ahead import Ahead
 from lstd.errors import InvalidInputError
-from lstd.tables import arrow_columns as convert
+from lstd.tables import parsing_arrow as convert
 from lstd.tables.csv_table import TextBlock
 from lstd.tables.readers import open_table
 from lstd.tables.roles import Roles

@@ -9,10 +9,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from lstd.data.parsing import id_key
+from lstd.data.ids import id_key
 from lstd.distributed.dask_collections import is_future
 from lstd.errors import InvalidInputError
-from lstd.tables import arrow_columns as convert
+from lstd.tables import parsing_arrow as convert
 from lstd.tables.frames import FrameTable
 from lstd.tables.roles import Roles
 from lstd.tables.row_reader import RowReader

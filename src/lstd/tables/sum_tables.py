@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from lstd.data.check_rows import check_rows
 from lstd.data.checks import check_values_known, shown
-from lstd.data.parsing import same_id
+from lstd.data.ids import same_id
 from lstd.data.rows import Break, Rows, find_break
 from lstd.data.settings import Settings
 from lstd.distributed import memory as shares

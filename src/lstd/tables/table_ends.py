@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lstd.data.episode_rules import Episodes, Marks, Row, typed_id
-from lstd.data.parsing import EPISODE_AGAIN, Ids, id_key
+from lstd.data.ids import EPISODE_AGAIN, Ids, id_key
 from lstd.data.seen_ids import SeenIds, group_key
 from lstd.errors import InvalidInputError
 from lstd.statistics.blocks import Blocks

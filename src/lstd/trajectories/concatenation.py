@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from lstd.data.parsing import last_rows
+from lstd.data.ids import last_rows
 from lstd.errors import InvalidInputError
 
 # Properties of `Trajectories` that must agree.

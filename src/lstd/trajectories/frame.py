@@ -14,19 +14,11 @@ from scipy import sparse
 from lstd.data.checks import check_choice, check_integer, shown_id
 from lstd.data.episode_rules import Episodes, Marks
 from lstd.data.horizon_rows import with_horizon_rows
-from lstd.data.parsing import (
-    EPISODE_AGAIN,
-    Flags,
-    check_not_infinite,
-    check_not_outside,
-    first_repeat,
-    first_true,
-    ids_of_runs,
-    last_rows,
-)
+from lstd.data.ids import EPISODE_AGAIN, first_repeat, ids_of_runs, last_rows
+from lstd.data.parsing import Flags, check_not_infinite, check_not_outside, first_true
 from lstd.data.rows import warn_of_assumed
 from lstd.errors import InvalidInputError
-from lstd.trajectories.frame_columns import Table, import_narwhals
+from lstd.trajectories.parsing_frames import FrameColumns, import_narwhals
 from lstd.trajectories.time_intervals import interval_roles, read_lengths, rewards_of
 
 _PER_TRANSITION = ("discount", "importance_ratio", "trace_coefficient", "weight", "behavior_probability")
@@ -45,7 +37,7 @@ def read_frame(
         raise InvalidInputError("`sort` needs `time`, a column to sort by; got None.")
     if "reward" not in roles and not spans:
         raise InvalidInputError("`reward` must name a column, unless `start`, `stop` and `event` do; got None.")
-    table = Table(frame, roles, check_integer("first_row", first_row, 0))
+    table = FrameColumns(frame, roles, check_integer("first_row", first_row, 0))
     arrays: dict[str, Any] = {"episode": _read_ids(table, sort), "y": None}
     arrays["groups"] = table.ids("groups") if "groups" in roles else None
     if "reward" in roles:
@@ -106,7 +98,7 @@ def _check_roles(columns: Mapping[str, Any]) -> dict[str, list[str]]:
     return roles
 
 
-def _read_ids(table: Table, sort: bool) -> NDArray[Any] | None:
+def _read_ids(table: FrameColumns, sort: bool) -> NDArray[Any] | None:
     """Read the ids of episodes, None without them, and sort by episode, in order of first appearance, and by time."""
     ids = table.ids("episode") if "episode" in table.roles else None
     if sort:
@@ -123,7 +115,7 @@ def _read_ids(table: Table, sort: bool) -> NDArray[Any] | None:
     return ids
 
 
-def _follow(table: Table, arrays: dict[str, Any]) -> tuple[Flags, Flags]:
+def _follow(table: FrameColumns, arrays: dict[str, Any]) -> tuple[Flags, Flags]:
     """Flag the rows that terminate and the last rows of episodes, which are numbered if they have no ids.
 
     Raises InvalidInputError where rows break a rule about their neighbours.

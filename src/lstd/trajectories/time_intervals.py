@@ -10,7 +10,7 @@ import numpy as np
 from lstd.data.checks import check_real
 from lstd.data.parsing import Array, Flags, first_true
 from lstd.errors import InvalidInputError
-from lstd.trajectories.frame_columns import Table
+from lstd.trajectories.parsing_frames import FrameColumns
 
 _SAME = 1e-9  # relative difference between equal times that were computed in different ways
 _NAMES = ("start", "stop", "event")
@@ -36,7 +36,7 @@ def interval_roles(roles: Mapping[str, list[str]], gamma: Any) -> dict[str, list
     return {**roles, "time": roles["start"], "terminated": roles["event"]}
 
 
-def read_lengths(table: Table, last: Flags) -> Array:
+def read_lengths(table: FrameColumns, last: Flags) -> Array:
     """Read the lengths of intervals, (T,); raises InvalidInputError unless those of a subject follow one another."""
     start, stop = table.numbers("start"), table.numbers("stop")
     lengths = np.asarray(stop - start)

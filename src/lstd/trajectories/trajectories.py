@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from lstd.data.check_rows import PerRow, check_rows
-from lstd.data.parsing import last_rows, plain_ids, plain_texts
+from lstd.data.ids import last_rows, plain_ids, plain_texts
 from lstd.errors import InvalidInputError
 from lstd.trajectories.actions import check_actions, check_probabilities, rows_at
 

@@ -16,7 +16,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from lstd.data import parsing as rules
-from lstd.data.parsing import Array, Fault, Flags, Ids
+from lstd.data.ids import NEEDS_ID, Ids, ids_of_text
+from lstd.data.parsing import Array, Fault, Flags
 
 _HAS_TENSORS = int(pa.__version__.partition(".")[0]) >= 17  # in the order of rows
 _DTYPES = {"double": "float64", "float": "float32", "halffloat": "float16"}  # the others have the same names
@@ -97,7 +98,7 @@ def ids(array: pa.Array, column: str) -> Ids:
     if missing.any():
         first = int(np.argmax(missing))
         text = "is infinite" if array[first].as_py() in (np.inf, -np.inf) else rules.NO_VALUE
-        fault = Fault(first, column, f"{text}; {rules.NEEDS_ID}")
+        fault = Fault(first, column, f"{text}; {NEEDS_ID}")
     known = array[:first]
     if not len(known):
         return Ids(np.empty(0, np.intp), [], fault)
@@ -124,7 +125,7 @@ def _named(array: pa.Array, changes: NDArray[np.intp], column: str, fault: Fault
         names = _decoded(array.to_pylist())
         text = f"is of type {kind}, and is not UTF-8 text; {_CONVERT}"
         fault = Fault(int(changes[len(names)]), column, text) if len(names) < len(changes) else fault
-    return rules.ids_of_text(changes[: len(names)], names, column, fault)
+    return ids_of_text(changes[: len(names)], names, column, fault)
 
 
 def _decoded(values: list[Any]) -> list[str]:

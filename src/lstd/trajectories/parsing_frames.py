@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lstd.data import parsing as rules
+from lstd.data.ids import NEEDS_ID, ids_of_runs, ids_of_text, plain_ids
 from lstd.data.parsing import Array, Fault, Flags, first_true
 from lstd.errors import InvalidInputError, missing_extra
 
@@ -25,7 +26,7 @@ def import_narwhals() -> Any:
     return narwhals
 
 
-class Table:
+class FrameColumns:
     """Named columns of a frame; a bad frame or value raises InvalidInputError.
 
     Parameters
@@ -141,16 +142,16 @@ class Table:
             values = values.astype("M8[D]")
         if values.ndim != 1:  # as NumPy reads a column of arrays
             raise self.error(column, 0, f"must hold one id; the column is of type {series.dtype}.", role)
-        ids, bad = rules.plain_ids(values)
+        ids, bad = plain_ids(values)
         if bad is not None and ids.dtype == object:
             text = f"has {ids[bad]!r}, which is not an id, or not of the same type as the others; convert all to text."
             raise self.error(column, bad, text, role)
         row = missing if bad is None else bad
         if row is not None:
             text = "is infinite" if bad is not None and np.isinf(ids[bad]) else rules.NO_VALUE
-            fault = Fault(row, column, f"{text}; {rules.NEEDS_ID}")
+            fault = Fault(row, column, f"{text}; {NEEDS_ID}")
         if ids.dtype.kind == "U":
-            runs = rules.ids_of_text(*rules.ids_of_runs(ids)[:2], column, fault)
+            runs = ids_of_text(*ids_of_runs(ids)[:2], column, fault)
             ids, fault = np.repeat(runs.names, np.diff(runs.changes, append=len(ids))), runs.fault
         return self._known(role, (ids, fault))
 
