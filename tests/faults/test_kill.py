@@ -28,7 +28,7 @@ from lstd.experiments.reproduce.folder import PROVENANCE
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs processes that fork")
 
 KILLS = 20  # of each command
-ROWS = 40_000
+ROWS = 10_000
 COLUMNS = ["--features", "x,y", "--reward", "r", "--episode", "id", "--terminated", "done", "--gamma", "0.9"]
 OPTIONS = ["--quiet", "--force", "--out"]
 FIT = ["fit", "a.csv", "b.parquet", *COLUMNS, *OPTIONS, "model"]
