@@ -49,4 +49,14 @@ TOLERANCES = {
 def assert_close(actual, desired, name, **options):
     """`numpy.testing.assert_allclose` with the tolerance of that name in the table."""
     tolerance = TOLERANCES[name]
-    np.testing.assert_allclose(actual, desired, rtol=tolerance.rtol, atol=tolerance.atol, **options)
+    if not _surely_close(np.asarray(actual), np.asarray(desired), tolerance):
+        np.testing.assert_allclose(actual, desired, rtol=tolerance.rtol, atol=tolerance.atol, **options)
+
+
+def _surely_close(actual, desired, tolerance):
+    """Whether finite floats of one shape are close, in a twentieth of the time of `assert_allclose`."""
+    if not (actual.dtype.kind == desired.dtype.kind == "f" and actual.shape == desired.shape):
+        return False
+    with np.errstate(all="ignore"):
+        within = abs(actual - desired) <= tolerance.atol + tolerance.rtol * abs(desired)
+    return bool(within.all() and np.isfinite(desired).all())
