@@ -13,6 +13,7 @@ from scipy import sparse
 from lstd.data.feature_matrix import Features
 from lstd.errors import InvalidInputError
 from lstd.estimators.saving import SavedModel
+from lstd.ope.dual_sums import DualSums
 from lstd.ope.logged_rows import TRACES
 from lstd.ope.state_action_features import StateActionFeatures
 
@@ -42,6 +43,7 @@ class SavedActionValues:
     unlogged: tuple[float, float]
     states: Annotated[Array, "episodes features"] | SparseStates
     policy: Annotated[Array, "episodes actions"]
+    dual_sums: DualSums
 
     def __post_init__(self) -> None:
         (X, P), n, n_actions = self.initial, self.n_features, self.features.n_actions
@@ -51,6 +53,7 @@ class SavedActionValues:
             self.pairs.model().n_features == n * n_actions,
             self.names is None or len(self.names) == n,
             self.trace in TRACES,
+            len(self.dual_sums.first) == len(self.pairs.model().ridge),
         )
         if not all(fitting):
             raise ValueError(fitting)

@@ -19,11 +19,11 @@ from lstd.estimators.model import Model, model_of
 from lstd.estimators.validation import OTHER_NAMES, checked_features, checked_rows, refuse_others
 from lstd.io.saved import Saved
 from lstd.ope.action_value_files import SavedActionValues, check_can_be_saved, states_to_save
-from lstd.ope.logged_rows import ENTRIES_AT_ONCE, TRACES, LoggedRows, logged_rows
-from lstd.ope.pair_rows import pair_rows
+from lstd.ope.dual_sums import DualSums, dual_sums
+from lstd.ope.logged_rows import TRACES, LoggedRows, logged_rows
+from lstd.ope.pair_rows import pair_rows, summed_pairs
 from lstd.ope.policies import probabilities_of
 from lstd.ope.state_action_features import StateActionFeatures, one_per_row
-from lstd.statistics.blocks import no_blocks
 
 Array = NDArray[np.float64]
 
@@ -80,8 +80,8 @@ class LSTDQ(Saved, BaseEstimator):  # type: ignore[misc]
     -----
     A fitted model keeps the states and actions, for the dual weights and initial states of :func:`policy_value`. A file
     of `save` keeps the first state of each episode and the target policy there, but no other rows, and no target policy
-    that is a function: give `target_policy` to a loaded model for other states. :func:`policy_value` of it has no dual
-    weights and no effective sample size.
+    that is a function: give `target_policy` to a loaded model for other states. Its dual weights are None, but its
+    effective sample size is known.
 
     The sums of many rows with dense features of states take some n·k products per row, n features of states and k of
     pairs, whatever λ is, and no array of k columns. Their rounding is then another one than in :class:`lstd.LSTD` with
@@ -268,8 +268,17 @@ class LSTDQ(Saved, BaseEstimator):  # type: ignore[misc]
         return SavedActionValues(
             pairs=self.lstd_.to_record(), labels=self.features_.labels, n_features=X.shape[1],
             names=None if names is None else tuple(names.tolist()), trace=self.trace, unlogged=self.unlogged_,
-            states=states_to_save(X), policy=P,
+            states=states_to_save(X), policy=P, dual_sums=self.dual_sums(),
         )  # fmt: skip
+
+    def dual_sums(self) -> DualSums:
+        """Return the sums over logged rows for the effective sample size."""
+        model, logged = self.lstd_.model_, self.logged_
+        known: DualSums | None = vars(self).get("dual_sums_")
+        if logged is None:
+            assert known is not None  # of a file
+            return known
+        return dual_sums(logged, model.statistics.lmbda, model.settings.fit_intercept)
 
     @classmethod
     def of_record(cls, record: SavedActionValues, path: Any = None) -> Self:
@@ -279,6 +288,7 @@ class LSTDQ(Saved, BaseEstimator):  # type: ignore[misc]
         estimator._adopt(model, record.features, record.unlogged)
         estimator.logged_, estimator.target_policy_ = None, None
         estimator.initial_, estimator.n_features_in_ = record.initial, record.n_features
+        estimator.dual_sums_ = record.dual_sums
         if record.names is not None:
             estimator.feature_names_in_ = np.array(record.names, dtype=object)
         return estimator
@@ -291,16 +301,9 @@ class LSTDQ(Saved, BaseEstimator):  # type: ignore[misc]
 
 
 def _fitted(logged: LoggedRows, settings: Settings, n_blocks: Any) -> Model:
-    """Fit to transitions: blocks that would take much memory by sums of their own, others as arrays, in chunks."""
+    """Fit to transitions."""
     rows = pair_rows(logged)
-    blocks: Any = None
-    size = len(rows) if logged.wide else max(1, ENTRIES_AT_ONCE // logged.width)
-    for chunk in rows.split(range(0, len(rows), size)):
-        part = chunk if logged.wide else chunk.changed(X=chunk.X[:], X_next=chunk.X_next[:])  # type: ignore[index]
-        part = part.with_intercept() if settings.fit_intercept else part
-        blocks = no_blocks(part, settings.lmbda, n_blocks) if blocks is None else blocks
-        settings.ridge(part.n_features - settings.fit_intercept)  # checks the number of coefficients
-        blocks = blocks.extended(part)
+    blocks = summed_pairs(logged, rows, settings.lmbda, settings.fit_intercept, n_blocks, settings.ridge)
     fitted = model_of(blocks, settings, None, n_blocks, episodes=rows.episodes)
     # Of k weights, the influence of E blocks takes 2/3 E k³ operations, where the sums took 2 n k per row.
     n_systems = len(blocks.prefixes) + 1

@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 from lstd._kernels.forward_view import forward_rows
 from lstd.data.feature_matrix import Features, dense
 from lstd.data.rows import Rows
-from lstd.ope.logged_rows import LoggedRows
+from lstd.ope.logged_rows import ENTRIES_AT_ONCE, LoggedRows
+from lstd.statistics.blocks import Blocks, no_blocks
 from lstd.statistics.carry import Carry
 from lstd.statistics.matrices import no_sum
 
@@ -131,3 +132,23 @@ def pair_rows(logged: LoggedRows) -> Rows:
         first_episode=int(logged.episode[0]), last_episode=int(logged.episode[-1]), episodes=np.unique(logged.episode),
         names=None, order=None, coefficients=logged.coefficients,
     )  # fmt: skip
+
+
+def summed_pairs(
+    logged: LoggedRows, rows: Rows, lmbda: float, intercept: bool, n_blocks: Any, check: Any = None
+) -> Blocks:
+    """Sum `rows`, those of `logged` but for weights and rewards; `check` is called with the number of features.
+
+    Blocks of columns that would take much memory have sums of their own; others are summed as arrays, in chunks.
+    """
+    size, blocks = len(rows) if logged.wide else max(1, ENTRIES_AT_ONCE // logged.width), None
+    for chunk in rows.split(range(0, len(rows), size)):
+        arrays: Any = {} if logged.wide else {"X": chunk.X[:], "X_next": chunk.X_next[:]}  # type: ignore[index]
+        part = chunk.changed(**arrays).with_intercept() if intercept else chunk.changed(**arrays)
+        if blocks is None:
+            blocks = no_blocks(part, lmbda, n_blocks)
+            if check is not None:
+                check(part.n_features - intercept)
+        blocks = blocks.extended(part)
+    assert blocks is not None
+    return blocks

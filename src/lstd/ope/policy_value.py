@@ -30,6 +30,7 @@ from lstd.errors import InvalidInputError
 from lstd.estimators.base import Predictor, check_level
 from lstd.estimators.model import Model
 from lstd.estimators.validation import checked_features
+from lstd.ope.dual_sums import effective_size
 from lstd.ope.lstdq import LSTDQ
 from lstd.statistics.intervals import FEW, degrees_of_freedom
 from lstd.statistics.solve import check_range, solve, without_rounding
@@ -62,7 +63,7 @@ class PolicyValue:
         feature of the pair is zero in all logged pairs. None for an LSTD.
     dual_weights : ndarray of shape (n_transitions,), or None
         Weight g_t of each transition, in the order of the fit, with `groups` sorted by them: the value is Σ g_t r_{t+1}
-        at α = 0.
+        at α = 0. None for an LSTD or a model from a file.
 
     Examples
     --------
@@ -250,15 +251,15 @@ def _coverage(model: Any, found: Contributions) -> tuple[float | None, float | N
     if fitted.unseen.any():
         unlogged += float((P * model.features_.touching(X, fitted.unseen)).sum())
     share = unlogged / (pairs + float(P.sum()))
-    if model.logged_ is None:
-        return None, share, None
     A = s.matrix(fitted.settings.variant)
     has_ones = fitted.settings.fit_intercept
     A = without_rounding(A, s.total_weight) if has_ones else A
     right = np.append(found.phi, [1.0] * has_ones)[:, np.newaxis]
     omega = solve(A.T, right, fitted.ridge, penalty=fitted.penalty, warn=False).weights[:, 0]
     ones = float(omega[-1]) if has_ones else 0.0
-    g = model.logged_.dual_weights(omega[: len(found.phi)], ones, s.lmbda)
-    squares = float(g @ g)
-    size = max(1.0, float(g.sum() ** 2 / squares)) if squares else 0.0
-    return size, share, g
+    if model.logged_ is None:
+        total, squares, g = omega @ model.dual_sums_.first, omega @ model.dual_sums_.second @ omega, None
+    else:
+        g = model.logged_.dual_weights(omega[: len(found.phi)], ones, s.lmbda)
+        total, squares = g.sum(), g @ g
+    return effective_size(float(total), float(squares)), share, g
