@@ -10,6 +10,7 @@ import lstd
 import naive
 from lstd import LSTD, LSTDCV, LSTDStatistics
 from lstd._kernels.traces import sample_sums
+from lstd.data.effective_sample import small
 from lstd.errors import EffectiveSampleWarning
 from tolerances import assert_close
 
@@ -129,7 +130,7 @@ def test_a_stream_says_it_once_when_its_weights_are_used():
     with pytest.warns(EffectiveSampleWarning, **WORDS):
         _ = streamed.coef_
     streamed.partial_fit(**{**part(data, 0, 1000), "episode": data["episode"][:1000] + 100})
-    assert any(streamed.statistics_.tally.sample.small(1.0))
+    assert any(small(streamed.statistics_.tally.sample.size, 1.0))
     _ = streamed.coef_
 
 

@@ -35,7 +35,7 @@ def test_it_is_the_movement_of_the_definition(intercept):
         ridge = alpha * np.array([1.0, 1.0, 1.0, not intercept])
         expected = [naive.ridge_movement(sums.matrix(), column, alpha, intercept) for column in sums.b.T]
         theta = np.linalg.solve(sums.matrix() + np.diag(ridge), sums.b)
-        assert_close(ridge_movement(sums.matrix(), sums.b, ridge, theta), expected, "solve")
+        assert_close(ridge_movement(sums.matrix(), sums.b, ridge, theta, intercept=intercept), expected, "solve")
 
 
 def test_for_independent_rows_it_is_near_the_movement_of_the_predictions():
@@ -48,7 +48,8 @@ def test_for_independent_rows_it_is_near_the_movement_of_the_predictions():
             one, two = (LSTD(0.0, 0.0, a).fit(X, y, terminated=np.ones(200, bool)) for a in (alpha, alpha / 2))
         moved = np.linalg.norm(two.predict(X) - one.predict(X)) / np.linalg.norm(one.predict(X) - one.predict(X).mean())
         model = one.model_
-        found = ridge_movement(model.statistics.matrix(), model.statistics.b, model.ridge, model.solution.weights)
+        sums, intercept = model.statistics, model.settings.fit_intercept
+        found = ridge_movement(sums.matrix(), sums.b, model.ridge, model.solution.weights, intercept=intercept)
         assert found == pytest.approx(moved, rel=0.1)
 
 

@@ -102,10 +102,6 @@ class SampleSums:
         """Effective sample sizes, (3,), in the order of the class; NaN if not known or beyond floats."""
         return np.asarray(self.weight[:, 0] ** 2 / self.square[:, 0, 0])
 
-    def small(self, lmbda: float) -> tuple[bool, bool]:
-        """Return what :func:`small` does."""
-        return small(self.size, lmbda)
-
 
 def merged(one: SampleSums | None, two: SampleSums | None) -> SampleSums | None:
     """Return the sums of two chunks; sizes are not known if only one of them has ratios or weights."""

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from lstd.data.checks import check_array
-from lstd.data.effective_sample import warn_of_ratios
+from lstd.data.effective_sample import small, warn_of_ratios
 from lstd.data.feature_matrix import Features, product
 from lstd.data.horizon_rows import warn_of_unused
 from lstd.data.rows import Rows
@@ -155,7 +155,7 @@ class Model:
     @property
     def names(self) -> tuple[str, ...] | None:
         """Names of the features, if given."""
-        return self.summed.total.feature_names  # rows with names do not wait
+        return self.summed.total.about.feature_names  # rows with names do not wait
 
     @property
     def feature_names(self) -> tuple[str, ...]:
@@ -213,8 +213,8 @@ class Model:
         if "solution" not in vars(self):
             return self.warned
         s = self.statistics
-        small = s.tally.sample is not None and any(s.tally.sample.small(s.lmbda))
-        return self.warned | ({"ratios"} if small else set()) | ({"unused"} if s.tally.unused else set())
+        little = s.tally.sample is not None and any(small(s.tally.sample.size, s.lmbda))
+        return self.warned | ({"ratios"} if little else set()) | ({"unused"} if s.tally.unused else set())
 
     @cached_property
     def coef(self) -> Array:

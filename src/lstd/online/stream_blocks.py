@@ -93,7 +93,7 @@ class StreamBlocks:
         if len(kept) + 1 < FEWEST_BLOCKS:
             raise InvalidInputError(self._too_few(len(kept) + 1))
         sums = BlockSums(
-            A, b, [self.matrices[i].T for i in kept], [self.moments[i].T for i in kept],
+            A, b, lambda e: self.matrices[kept[e]].T, [self.moments[i].T for i in kept],
             self._shares([self.ends[i] for i in kept], now), now,
         )  # fmt: skip
         return influence_from(sums, weights, ridge, solver=solver)

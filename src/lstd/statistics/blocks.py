@@ -250,11 +250,6 @@ class Blocks(Record):
         """Return the blocks of the same rows with their weights times `factor`."""
         return self.changed(total=factor * self.total, prefixes=tuple(factor * prefix for prefix in self.prefixes))
 
-    def thinned(self, most: int) -> Blocks:
-        """Return at most `most` blocks: the smallest neighbours are joined."""
-        kept = _kept(self._ends(), most)
-        return self if len(kept) == len(self.prefixes) else self._resized([self.prefixes[i] for i in kept])
-
     def _resized(self, prefixes: Sequence[LSTDStatistics]) -> Blocks:
         """Return blocks with these prefix sums; further data is cut into blocks of about their size."""
         size = 2 ** ((self.count(self.total) // (len(prefixes) + 1)).bit_length() - 1)
@@ -282,9 +277,9 @@ def default_limit(n_features: int, n_bytes: int = _BYTES) -> int:
     return affordable if affordable >= _FEWEST else 0
 
 
-def no_blocks(rows: Rows, lmbda: float, n_blocks: Any, n_bytes: int = _BYTES) -> Blocks:
-    """Return blocks of no data, for data like `rows`; the other arguments are those of `empty_blocks`."""
-    return empty_blocks(LSTDStatistics.empty_like(rows, lmbda), n_blocks, n_bytes)
+def no_blocks(rows: Rows, lmbda: float, n_blocks: Any) -> Blocks:
+    """Return blocks of no data, for data like `rows`; `n_blocks` is that of `empty_blocks`."""
+    return empty_blocks(LSTDStatistics.empty_like(rows, lmbda), n_blocks)
 
 
 def empty_blocks(nothing: LSTDStatistics, n_blocks: Any, n_bytes: int = _BYTES) -> Blocks:

@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -127,25 +127,11 @@ def influence_of(
     _check_blocks(blocks)
     of_block = variant if blocks.by_episode else "boyan"
     sums = BlockSums(
-        blocks.total.matrix(variant), blocks.total.b,
-        _Each(lambda e: blocks.prefixes[e].matrix(of_block), len(blocks.prefixes)),
+        blocks.total.matrix(variant), blocks.total.b, lambda e: blocks.prefixes[e].matrix(of_block),
         [prefix.b for prefix in blocks.prefixes], blocks.shares, blocks.total.n_transitions,
     )  # fmt: skip
     influence = influence_from(sums, weights, ridge, intercept=intercept, threads=threads)
     return replace(influence, marks=blocks.marks)
-
-
-class _Each(Sequence[Array]):
-    """A sequence whose items are computed when they are read."""
-
-    def __init__(self, item: Callable[[int], Array], length: int) -> None:
-        self._item, self._length = item, length
-
-    def __len__(self) -> int:
-        return self._length
-
-    def __getitem__(self, e: Any) -> Any:
-        return self._item(e)
 
 
 class BlockSums(NamedTuple):
@@ -153,7 +139,7 @@ class BlockSums(NamedTuple):
 
     A: Array  # (n, n)
     b: Array  # (n, m)
-    matrices: Sequence[Array]  # (n, n) each
+    matrix: Callable[[int], Array]  # (n, n) up to the end of block e
     moments: Sequence[Array]  # (n, m) each
     shares: Array  # (E,)
     n_transitions: int
@@ -207,7 +193,7 @@ def _vectors(
         """A and b of the data up to the end of a block."""
         if e == len(sums.moments):
             return A, b
-        return sums.matrices[e][kept, kept], sums.moments[e][kept]
+        return sums.matrix(e)[kept, kept], sums.moments[e][kept]
 
     def without(e: int) -> Solution:
         A_e, b_e = until(e)

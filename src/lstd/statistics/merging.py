@@ -183,16 +183,12 @@ class LSTDStatistics(Sums, Saved):
         return statistics if label is None else statistics._with(replace(statistics.about, labels=frozenset({label})))
 
     @classmethod
-    def from_rows(cls, rows: Rows, lmbda: float, *, threads: int | None = None) -> LSTDStatistics:
-        """Statistics of checked rows, whose features may still hold NaN and inf.
-
-        Rows are summed in chunks by `threads` threads (default: the BLAS limit). The chunks depend on the shape of the
-        data only, so the result does not depend on `threads`.
-        """
+    def from_rows(cls, rows: Rows, lmbda: float) -> LSTDStatistics:
+        """Statistics of checked rows, whose features may still hold NaN and inf."""
         total = cls.empty_like(rows, lmbda)
         if len(rows):
             with np.errstate(over="ignore", invalid="ignore"):  # `check_sums` reports overflow
-                *_, total = totals(total, rows, threads=threads)
+                *_, total = totals(total, rows)
         check_sums(total, rows)
         return total
 

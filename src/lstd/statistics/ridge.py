@@ -25,7 +25,7 @@ _NOTHING = 1e-12  # share of bᵀθ that is rounding
 
 def ridge_movement(
     A: Array, b: Array, ridge: Array, weights: Array, factor: float = 0.5, about_mean: bool = True, *,
-    intercept: bool | None = None,
+    intercept: bool = False,
 ) -> Array:  # fmt: skip
     """Compute how far θ moves as the ridge term falls by a factor, relative to its size, (m,); 0 where it cannot.
 
@@ -40,8 +40,8 @@ def ridge_movement(
     factor : float, default 0.5
     about_mean : bool, default True
         Whether the size leaves out the mean, which an intercept fits.
-    intercept : bool, optional
-        Whether the last weight is that of the column of ones; by default, if it has no penalty.
+    intercept : bool, default False
+        Whether the last weight is that of the column of ones.
 
     Examples
     --------
@@ -52,7 +52,7 @@ def ridge_movement(
     array([0.25, 1.  ])
     """
     total = np.zeros(b.shape[1])
-    if len(ridge) > 1 and (ridge[-1] == 0.0 if intercept is None else intercept):
+    if len(ridge) > 1 and intercept:
         if not A[-1, -1]:
             return total
         total = b[-1] ** 2 / abs(A[-1, -1])

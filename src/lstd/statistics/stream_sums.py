@@ -6,6 +6,7 @@ The sums are defined, and merged, in :mod:`lstd.statistics.merging`.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import Annotated, Any
 
 import numpy as np
@@ -70,20 +71,11 @@ class Sums(ReadOnly):
         """Number of rewards, m."""
         return int(self.b.shape[1])
 
-    @property
-    def n_rows(self) -> int:
-        """Number of rows."""
-        return self.tally.n_rows
-
-    @property
-    def n_transitions(self) -> int:
-        """Number of full transitions."""
-        return self.tally.n_transitions
-
-    @property
-    def total_weight(self) -> float:
-        """Sum of the weights of the full transitions."""
-        return self.tally.total_weight
+    n_rows = property(attrgetter("tally.n_rows"), doc="Number of rows.")
+    n_transitions = property(attrgetter("tally.n_transitions"), doc="Number of full transitions.")
+    total_weight = property(attrgetter("tally.total_weight"), doc="Sum of the weights of the full transitions.")
+    feature_names = property(attrgetter("about.feature_names"), doc="Names of the features but the ones, or None.")
+    labels = property(attrgetter("about.labels"), doc="Labels of the data.")
 
     @property
     def n_unused_rewards(self) -> int:
@@ -101,19 +93,9 @@ class Sums(ReadOnly):
         return 1.0 - (cuts.behind + cuts.leaving) / total if cuts is not None and total > 0.0 else None
 
     @property
-    def feature_names(self) -> tuple[str, ...] | None:
-        """Names of the features, without the column of ones; None if they are not known."""
-        return self.about.feature_names
-
-    @property
     def has_intercept(self) -> bool:
         """Whether the last feature is the column of ones."""
         return bool(self.about.intercept)
-
-    @property
-    def labels(self) -> frozenset[str]:
-        """Labels of the data."""
-        return self.about.labels
 
     def goes_on_with(self, episode: Any, successors: bool | None) -> bool:
         """Return whether a next row, of id `episode` and given with its successor or not, continues the last episode.
