@@ -535,6 +535,6 @@ def test_groups_are_taken_as_independent(tmp_path):
     path = write_fit_report(tmp_path / "fit.html", model, X, y, terminated=terminated, groups=groups)
     words = " ".join(path.read_text(encoding="utf-8").split())
     assert "They take groups as independent" in words
-    assert "each of one or more groups, are taken as independent" in words
+    assert "Each block has one or more groups, and blocks are taken as independent" in words
     names = {"terminated": terminated, "groups": groups}
     assert len(plot_predictions(model, X, y, **names)) == len(plot_calibration(model, X, y, **names)) == 1

@@ -58,11 +58,11 @@ def measure(
                 progress(done, len(pairs))
     n_td = len(_grid("true_online_td"))
     sample = (
-        f"Seconds per run of {N_PAIRS} pairs (λ, α), on one thread: median, lowest and highest of "
-        f"{REPEATS_SLOW} to {REPEATS} timings of a sweep over consecutive run seeds, with enough runs to take "
-        f"about {SWEEP_SECONDS} s (at most {MAX_RUNS}), compiled beforehand, set-up of the problem and "
-        "simulation included. The NumPy loop is timed in between, on pairs drawn at random from the grid, at "
-        f"least {LOOP_SECONDS} s for each algorithm, run seed 1, without simulation, and extrapolated to a run. "
+        f"Seconds per run of {N_PAIRS} pairs (λ, α), on one thread: median, lowest and highest of {REPEATS_SLOW} to "
+        f"{REPEATS} timings. Each timing is of a sweep over as many run seeds as take about {SWEEP_SECONDS} s, at most "
+        f"{MAX_RUNS}; it includes the set-up of the problem and the simulation, but no compilation. The NumPy loop is "
+        f"timed in between, for at least {LOOP_SECONDS} s for each algorithm, on run seed 1 and pairs drawn at random "
+        "from the grid, without simulation; its seconds are extrapolated to all pairs. "
         f"True online TD(λ) has {n_td} pairs per run: its seconds are multiplied by {N_PAIRS}/{n_td}."
     )
     return {"threads": 1, "sample": sample, "rows": rows}

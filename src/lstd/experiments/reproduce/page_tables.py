@@ -21,9 +21,9 @@ def observed_tables(results: Results) -> list[Table]:
         ("lowest", "error", "λ", "α or step size", "next", "behind by"),
         lambda problem, features: _ranking(results, problem, features),
         title="Lowest error of each problem and features",
-        caption="Each algorithm at its best λ and α (true online TD(λ): step size). The next one is behind by the mean "
-        "difference over the runs, which are the same for all; ± is the standard error of that mean. The settings were "
-        "chosen on these same runs.",
+        caption="The algorithm with the lowest mean error, at its best λ and α (true online TD(λ): step size), and the "
+        "next one. “Behind by” is the mean of their differences, run by run, ± its standard error. The settings were "
+        "chosen on the same runs.",
         n_labels=3,
     )
     spread = _sweep_table(

@@ -52,7 +52,7 @@ def _grids(results: Results) -> Outcome:
         np.array_equal(sweep.lmbdas, LMBDAS) and np.array_equal(sweep.alphas, alphas[algorithm])
         for (_, _, algorithm), sweep in results.sweeps.items()
     )
-    return Outcome(_verdict(agrees), f"So in all {len(results.sweeps)} stored sweeps.")
+    return Outcome(_verdict(agrees), f"All {len(results.sweeps)} stored sweeps have these values.")
 
 
 def _fifty_runs(results: Results) -> Outcome:
@@ -88,9 +88,10 @@ def _extra_time(results: Results, slow: str, fast: Sequence[str], limits: tuple[
     inside, outside = (least >= low) & (most <= high), (most < low) | (least > high)
     others = " and ".join(SHORT_NAMES[name] for name in fast)
     text = (
-        f"{SHORT_NAMES[slow]} against {others}: {_range_of(middle)} time, median {percent(float(np.median(middle)))}, "
-        f"from the lowest to the highest timings {_range_of(extras)}; of {len(least)} comparisons, {inside.sum()} lie "
-        f"wholly within {percent(low)} to {percent(high)} and {outside.sum()} wholly outside. "
+        f"Extra time of {SHORT_NAMES[slow]} over {others}: {_range_of(middle)}, median "
+        f"{percent(float(np.median(middle)))}; from the lowest to the highest timings, {_range_of(extras)}. "
+        f"Of {len(least)} comparisons: {inside.sum()} wholly within {percent(low)} to {percent(high)}, {outside.sum()} "
+        "wholly outside. "
         f"The paper's own tables on these problems: {_range_of(_extra(results, slow, fast, PAPER))}."
     )
     if inside.mean() >= MOST:
