@@ -22,13 +22,7 @@ Flags = NDArray[np.bool_]
 
 
 class Cuts:
-    """Kaplan-Meier curve S of the ages at which episodes are cut off.
-
-    Parameters
-    ----------
-    lengths : ndarray of int, shape (n_episodes,)
-        Transitions of each episode.
-    terminated : ndarray of bool, shape (n_episodes,)
+    """Kaplan-Meier curve S of the ages at which episodes are cut off, from their transitions `lengths`, (n_episodes,).
 
     Attributes
     ----------

@@ -27,13 +27,7 @@ _AGREE: dict[str, Callable[[Any], Any]] = {
 
 
 def join(parts: Sequence[Any], renumber: bool) -> dict[str, Any]:
-    """Join the rows of `parts` in order; returns the arguments of `Trajectories`.
-
-    Raises
-    ------
-    InvalidInputError
-        When `parts` is empty, or two parts do not fit together or share an id.
-    """
+    """Join the rows of `parts` in order; returns the arguments of `Trajectories`. See `Trajectories.concat`."""
     if not parts:
         raise InvalidInputError("`parts` must hold at least one Trajectories; got none.")
     for what, of in _AGREE.items():

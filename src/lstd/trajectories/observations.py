@@ -50,19 +50,10 @@ def check_step(result: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
 
 
 class ObservationFeatures:
-    """Function from one observation to its features, with checks.
+    """Function from one observation to its n features, with checks.
 
-    Parameters
-    ----------
-    features : callable, optional
-        Called with one observation; returns n numbers. By default, observations are flattened according to `space`.
-    space : gymnasium.Space, optional
-        Required unless `features` is given.
-
-    Raises
-    ------
-    InvalidInputError
-        When the space cannot be flattened into numbers; on a call, when features are not n finite numbers.
+    Without `features`, observations are flattened according to `space`. Raises InvalidInputError when the space cannot
+    be flattened into numbers; on a call, when features are not n finite numbers.
     """
 
     def __init__(self, features: Callable[[Any], ArrayLike] | None, space: Any) -> None:

@@ -27,15 +27,10 @@ def import_narwhals() -> Any:
 
 
 class FrameColumns:
-    """Named columns of a frame; a bad frame or value raises InvalidInputError.
+    """Columns of a frame, by the argument that names them; a bad frame or value raises InvalidInputError.
 
-    Parameters
-    ----------
-    frame : pandas, Polars or PyArrow table, or a lazy frame that narwhals supports
-    roles : mapping of str to list of str
-        Names of the columns for each argument of the caller; messages name both.
-    first_row : int
-        Number of the first row in messages.
+    `roles` holds the names of columns for each argument of the caller. Messages name both, and number rows from
+    `first_row`.
     """
 
     def __init__(self, frame: Any, roles: Mapping[str, list[str]], first_row: int = 0) -> None:

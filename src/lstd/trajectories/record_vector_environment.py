@@ -34,10 +34,7 @@ _MODES = ("NextStep", "SameStep", "Disabled")
 def record_vector(run: Run) -> None:
     """Step a vector environment until every recorder is finished.
 
-    Raises
-    ------
-    InvalidInputError
-        When the autoreset mode is not known, or a final observation is missing or was overwritten.
+    Raises InvalidInputError when the autoreset mode is not known, or a final observation is missing or was overwritten.
     """
     stepper = _Stepper(run)
     observations = stepper.start(run.seed)

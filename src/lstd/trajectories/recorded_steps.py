@@ -113,10 +113,7 @@ class Run(NamedTuple):
 
 
 def _placed(name: str, of_episodes: Sequence[Any], episodes: Sequence[Episode]) -> NDArray[Any]:
-    """Place the values of steps in rows; those of horizon rows are zero or None.
-
-    Raises InvalidInputError when they differ in shape, or are not known for all steps.
-    """
+    """Place the values of steps in rows; those of horizon rows are zero or None."""
     flat = [value for values in of_episodes for value in (() if values is None else values)]
     full = [np.arange(len(episode.X)) < len(episode.rewards) for episode in episodes]
     rows = np.flatnonzero(np.concatenate(full))
@@ -139,10 +136,7 @@ def _placed(name: str, of_episodes: Sequence[Any], episodes: Sequence[Episode]) 
 def assemble(episodes: Sequence[Episode]) -> dict[str, Any]:
     """Put the rows of episodes together as arguments of `Trajectories`; episodes are numbered from 0.
 
-    Raises
-    ------
-    InvalidInputError
-        When episodes differ in the shape of their rewards.
+    Raises InvalidInputError when episodes differ in the shape of their rewards.
     """
     shapes: dict[tuple[int, ...], int] = {}  # of the rewards of a step, with the first episode of each
     for number, episode in enumerate(episodes):

@@ -1,8 +1,4 @@
-"""`Trajectories`: rows of the data contract, checked once and never changed.
-
-A row holds the features of a state and the reward received on leaving it. The last row of an episode that did not
-terminate is a horizon row: only its features count.
-"""
+"""`Trajectories`: rows of the data contract, checked once and never changed."""
 
 from __future__ import annotations
 
@@ -438,11 +434,10 @@ class Trajectories:
             f"n_transitions={self.n_transitions}, n_terminated={int(self.terminated.sum())})"
         )
 
-    def __setattr__(self, name: str, value: Any) -> None:
-        raise AttributeError(f"Trajectories are immutable; `{name}` cannot be set. Build new ones from `to_arrays()`.")
+    def __setattr__(self, name: str, *value: Any) -> None:
+        raise AttributeError(f"Trajectories are immutable; `{name}` cannot change. Build new ones from `to_arrays()`.")
 
-    def __delattr__(self, name: str) -> None:
-        raise AttributeError(f"Trajectories are immutable; `{name}` cannot be deleted.")
+    __delattr__ = __setattr__
 
     def __reduce__(self) -> tuple[Callable[[], Trajectories], tuple[()]]:
         return partial(Trajectories, **{name: getattr(self, name) for name in _FIELDS}), ()
