@@ -23,7 +23,7 @@ from lstd.ope.dual_sums import DualSums, dual_sums
 from lstd.ope.logged_rows import TRACES, LoggedRows, logged_rows
 from lstd.ope.pair_rows import pair_rows, summed_pairs
 from lstd.ope.policies import probabilities_of
-from lstd.ope.state_action_features import StateActionFeatures, one_per_row
+from lstd.ope.state_action_features import StateActionFeatures
 
 Array = NDArray[np.float64]
 
@@ -202,12 +202,7 @@ class LSTDQ(Saved, BaseEstimator):  # type: ignore[misc]
         Returns an ndarray of shape (T,).
         """
         values = self.action_values(X)
-        given = one_per_row(actions)
-        if given.shape != (len(values),):
-            raise InvalidInputError(
-                f"`actions` must have one action per row of `X`, shape ({len(values)},); got {given.shape}."
-            )
-        return values[np.arange(len(values)), self.features_.codes(given)]
+        return values[np.arange(len(values)), self.features_.codes_of_rows(actions, len(values))]
 
     def action_values(self, X: Any) -> Array:
         """Return the values of all actions in each state (T, n), an ndarray of shape (T, n_actions)."""
@@ -303,7 +298,7 @@ class LSTDQ(Saved, BaseEstimator):  # type: ignore[misc]
 def _fitted(logged: LoggedRows, settings: Settings, n_blocks: Any) -> Model:
     """Fit to transitions."""
     rows = pair_rows(logged)
-    blocks = summed_pairs(logged, rows, settings.lmbda, settings.fit_intercept, n_blocks, settings.ridge)
+    blocks = summed_pairs(logged, rows, settings.lmbda, settings.fit_intercept, n_blocks)
     fitted = model_of(blocks, settings, None, n_blocks, episodes=rows.episodes)
     # Of k weights, the influence of E blocks takes 2/3 E k³ operations, where the sums took 2 n k per row.
     n_systems = len(blocks.prefixes) + 1

@@ -134,21 +134,16 @@ def pair_rows(logged: LoggedRows) -> Rows:
     )  # fmt: skip
 
 
-def summed_pairs(
-    logged: LoggedRows, rows: Rows, lmbda: float, intercept: bool, n_blocks: Any, check: Any = None
-) -> Blocks:
-    """Sum `rows`, those of `logged` but for weights and rewards; `check` is called with the number of features.
+def summed_pairs(logged: LoggedRows, rows: Rows, lmbda: float, intercept: bool, n_blocks: Any) -> Blocks:
+    """Sum `rows`, those of `logged` but for weights and rewards.
 
     Blocks of columns that would take much memory have sums of their own; others are summed as arrays, in chunks.
     """
     size, blocks = len(rows) if logged.wide else max(1, ENTRIES_AT_ONCE // logged.width), None
     for chunk in rows.split(range(0, len(rows), size)):
         arrays: Any = {} if logged.wide else {"X": chunk.X[:], "X_next": chunk.X_next[:]}  # type: ignore[index]
-        part = chunk.changed(**arrays).with_intercept() if intercept else chunk.changed(**arrays)
-        if blocks is None:
-            blocks = no_blocks(part, lmbda, n_blocks)
-            if check is not None:
-                check(part.n_features - intercept)
-        blocks = blocks.extended(part)
+        part = chunk.changed(**arrays)
+        part = part.with_intercept() if intercept else part
+        blocks = (no_blocks(part, lmbda, n_blocks) if blocks is None else blocks).extended(part)
     assert blocks is not None
     return blocks

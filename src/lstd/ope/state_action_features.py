@@ -106,6 +106,15 @@ class StateActionFeatures:
             )
         return found
 
+    def codes_of_rows(self, actions: Any, n_rows: int) -> Codes:
+        """Return the place of each action among the labels, (T,), of rows of `X`."""
+        given = one_per_row(actions)
+        if given.shape != (n_rows,):
+            raise InvalidInputError(
+                f"`actions` must have one action per row of `X`, shape ({n_rows},); got {given.shape}."
+            )
+        return self.codes(given)
+
     def _choices(self) -> str:
         if self.labels.dtype.kind in "iu" and np.array_equal(self.labels, np.arange(self.n_actions)):
             return f"integers in [0, {self.n_actions - 1}]"
@@ -113,12 +122,8 @@ class StateActionFeatures:
 
     def transform(self, X: Any, actions: Any) -> Features:
         """Return φ(s, a) of states (T, n) and actions (T,): (T, n_actions · n), or the result of `phi`."""
-        X, given = check_features("X", X), one_per_row(actions)
-        if given.shape != (X.shape[0],):
-            raise InvalidInputError(
-                f"`actions` must have one action per row of `X`, shape ({X.shape[0]},); got {given.shape}."
-            )
-        return self.of_pairs(X, self.codes(given))
+        X = check_features("X", X)
+        return self.of_pairs(X, self.codes_of_rows(actions, X.shape[0]))
 
     def expected(self, X: Any, probabilities: Any) -> Features:
         """Return φ̄(s) = Σ_a π(a|s) φ(s, a) of states (T, n) and probabilities (T, n_actions)."""
