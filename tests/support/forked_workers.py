@@ -12,6 +12,15 @@ import socket
 import sys
 import types
 
+# Tests wait longest for kernels of the recursion; they are compiled on another core while the tests are collected.
+COMPILES = """
+import numpy as np
+from lstd import RecursiveLSTD
+model, rows = RecursiveLSTD(2), np.eye(2)
+model.update(rows[0], 1.0, rows[1])
+model.partial_fit(rows, np.ones(2))
+"""
+
 
 def start(config, specs):
     """Start the server, and let pytest-xdist start `specs` from it; where that cannot be, change nothing."""
@@ -33,7 +42,8 @@ def start(config, specs):
     command = [sys.executable, __file__, f"--serve={listener.fileno()}", *options, *config.args]
     server = subprocess.Popen(command, stdin=subprocess.PIPE, pass_fds=[listener.fileno()])
     listener.close()
-    config.add_cleanup(lambda: server.communicate(timeout=60))
+    compiler = subprocess.Popen([sys.executable, "-c", COMPILES], stderr=subprocess.DEVNULL)
+    config.add_cleanup(lambda: (compiler.kill(), compiler.wait(), server.communicate(timeout=60)))
     for spec in specs:
         if spec.popen and not spec.python:
             spec.python = shlex.join([sys.executable, "-S", "-I", __file__, f"--ask={address}"])

@@ -54,7 +54,7 @@ def assert_close(actual, desired, name, **options):
 
 
 def _surely_close(actual, desired, tolerance):
-    """Whether finite floats of one shape are close, in a twentieth of the time of `assert_allclose`."""
+    """Whether finite floats of one shape are close, in a fifth of the time of `assert_allclose`."""
     if not (actual.dtype.kind == desired.dtype.kind == "f" and actual.shape == desired.shape):
         return False
     with np.errstate(all="ignore"):
