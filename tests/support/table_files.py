@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 from lstd.data.settings import Settings
 from lstd.distributed.memory import MEMORY
 from lstd.distributed.runners import on_threads
-from lstd.tables.readers import watched
 from lstd.tables.roles import Roles
+from lstd.tables.sources import watched
 from lstd.tables.sum_tables import SumTables
 
 ROLES = Roles(("x", "y"), ("r",), "id", "done")

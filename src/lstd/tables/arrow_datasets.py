@@ -18,8 +18,7 @@ import pyarrow.fs
 from lstd.errors import InvalidInputError
 from lstd.io.files import reason
 from lstd.tables.parquet_table import ParquetTable
-from lstd.tables.row_reader import with_names_shared
-from lstd.tables.table import Table
+from lstd.tables.table import Table, with_names_shared
 from lstd.tables.table_errors import could_not_be_read
 
 _IN_MEMORY, _FILTERED = "the dataset in memory", "the filtered dataset"

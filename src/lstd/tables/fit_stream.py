@@ -22,9 +22,9 @@ from lstd.estimators.model import Model, Origin, model_of
 from lstd.statistics.merging import LSTDStatistics
 from lstd.statistics.threads import available_cores, one_blas_thread
 from lstd.tables.first_rows import Sample
-from lstd.tables.readers import watched
 from lstd.tables.roles import Roles
 from lstd.tables.row_reader import Chunk, RowReader
+from lstd.tables.sources import watched
 from lstd.tables.sum_tables import SumTables, chunks_in_order, memory_suffices
 from lstd.tables.table import Table
 

@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 from collections.abc import Callable, Iterable
 from concurrent.futures import Executor
 from typing import TYPE_CHECKING, Any
 
-from lstd.data.checks import check_flag, check_integer, check_values_known, shown
+from lstd.data.checks import check_flag, check_integer, shown
 from lstd.data.settings import ALPHA, LMBDA, VARIANT, Settings
-from lstd.distributed.dask_collections import Partitions, frame_partitions, is_dask, is_future, is_kind, listed
 from lstd.distributed.memory import LEAST_MEMORY, MEMORY
 from lstd.distributed.runners import Runner
 from lstd.distributed.store import folder
 from lstd.errors import InvalidInputError, missing_extra
+from lstd.tables.roles import Roles
 
 if TYPE_CHECKING:
     from lstd.estimators.lstd import LSTD
     from lstd.estimators.lstd_cv import LSTDCV
-    from lstd.tables.roles import Roles
-
-_EXPECTED = "a Dask DataFrame, or a list of delayed objects or futures of data frames, if it is a Dask collection"
 
 
 def fit_tables(
@@ -150,23 +146,25 @@ def fit_tables(
         discount=discount, importance_ratio=importance_ratio, trace_coefficient=trace_coefficient, weight=weight,
         time=time,
     )  # fmt: skip
-    tables = tables_of(source, roles, independent)
-    if check_flag("sort", sort):
-        from lstd.tables.sorting import sorted_tables
-
-        tables = sorted_tables(tables, roles, memory, independent)
-    # These need pyarrow, and scikit-learn, which takes two seconds to import.
-    from lstd.estimators.lstd_cv import estimator_of
+    try:
+        from lstd.tables.sources import tables_of
+    except ModuleNotFoundError as error:
+        raise missing_extra("Reading tables", "pyarrow", "cli") from error
+    from lstd.estimators.lstd_cv import estimator_of  # scikit-learn takes two seconds to import
     from lstd.tables.fit_stream import fit_leaf
+    from lstd.tables.sorting import sorted_tables
     from lstd.tables.sum_tables import SumTables
 
+    tables = tables_of(source, roles, independent)
+    if check_flag("sort", sort):
+        tables = sorted_tables(tables, roles, memory, independent)
     return estimator_of(
         fit_leaf(tables, SumTables(settings, n_blocks, memory, folder(store), independent, roles), runner)
     )
 
 
 def roles_of(features: Any, reward: Any, next_features: Any = (), **named: Any) -> Roles:
-    """Return checked roles of columns; raises MissingExtraError when pyarrow is not installed."""
+    """Return checked roles of columns."""
     for name, column in named.items():
         if column is not None and not isinstance(column, str):
             raise InvalidInputError(f"`{name}` must be the name of a column, or None; got {shown(column)}.")
@@ -175,10 +173,6 @@ def roles_of(features: Any, reward: Any, next_features: Any = (), **named: Any) 
     successors = (
         () if isinstance(next_features, tuple) and not next_features else _names("next_features", next_features)
     )
-    try:
-        from lstd.tables.roles import Roles
-    except ModuleNotFoundError as error:
-        raise missing_extra("Reading tables", "pyarrow", "cli") from error
     return Roles(columns, rewards, next_features=successors, **named)
 
 
@@ -195,51 +189,3 @@ def _names(name: str, value: Any) -> tuple[str, ...]:
     if not names:
         raise InvalidInputError(f"`{name}` must name at least one column; got none.")
     return tuple(names)
-
-
-def tables_of(source: Any, roles: Roles, independent: bool) -> Any:
-    """Return the tables of a source: a list, partitions of Dask, or another iterable."""
-    from lstd.tables.frames import FrameTable, is_frame
-
-    check_values_known("source", source)
-    if isinstance(source, (str, os.PathLike)):
-        return [os.fspath(source)]
-    if is_kind(source, "DataFrame"):
-        columns = list(dict.fromkeys((*(roles.features or ()), *roles.others)))
-        return frame_partitions(source, columns, others=roles.features is None)
-    if type(source).__module__.partition(".")[0] == "pyarrow":  # no other source needs to wait for the import
-        import pyarrow.dataset
-
-        if isinstance(source, pyarrow.dataset.Dataset):
-            from lstd.tables.arrow_datasets import dataset_tables
-
-            return dataset_tables(source, independent=independent)
-    if is_frame(source):
-        return [FrameTable("`source`", source)]
-    if isinstance(source, (set, frozenset)):
-        raise InvalidInputError(f"`source` must have an order; got a {type(source).__name__}. Give a list.")
-    if isinstance(source, bytes) or not (isinstance(source, Iterable) or is_dask(source) or is_future(source)):
-        raise InvalidInputError(
-            f"`source` must be a path, a dataset, a data frame or several of them; got {shown(source)} of type "
-            f"{type(source).__name__}. Arrays go to `lstd.fit_chunks`."
-        )
-    return _opened(listed(source, _EXPECTED))
-
-
-def _opened(tables: Any) -> Any:
-    """Return a list of paths and data frames as tables; an iterator of paths as a list."""
-    from lstd.tables.sum_tables import opened
-
-    if isinstance(tables, Partitions):
-        return tables
-    if not isinstance(tables, (list, tuple)):
-        rest = iter(tables)
-        first = list(itertools.islice(rest, 1))
-        if first and not isinstance(first[0], (str, os.PathLike)):
-            return itertools.chain(first, rest)
-        tables = [*first, *rest]
-    if any(callable(table) or is_future(table) for table in tables):
-        return tables
-    if not tables:
-        raise InvalidInputError("`source` must hold at least one table; got none.")
-    return [opened(place, table) for place, table in enumerate(tables)]

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from lstd.errors import InvalidInputError
 from lstd.estimators.model import Model
 from lstd.tables.parsing_arrow import as_text, from_numpy
-from lstd.tables.readers import watched
 from lstd.tables.roles import Roles
 from lstd.tables.row_reader import Chunk, RowReader
+from lstd.tables.sources import watched
 
 if TYPE_CHECKING:
     from lstd.estimators.choose_settings import OnProgress

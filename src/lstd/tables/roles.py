@@ -6,9 +6,12 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from lstd.errors import InvalidInputError
-from lstd.tables.table import Table
+
+if TYPE_CHECKING:
+    from lstd.tables.table import Table
 
 _INDEX = re.compile(r"__index_level_\d+__")
 PER_TRANSITION = ("discount", "importance_ratio", "trace_coefficient", "weight")

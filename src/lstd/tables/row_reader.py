@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -20,28 +19,13 @@ from lstd.distributed.ahead import Ahead
 from lstd.errors import InvalidInputError
 from lstd.tables import parsing_arrow as convert
 from lstd.tables.csv_table import TextBlock
-from lstd.tables.readers import open_table
 from lstd.tables.roles import Roles
-from lstd.tables.table import Table, equal_parts
+from lstd.tables.sources import open_table
+from lstd.tables.table import Table, equal_parts, with_names_shared
 from lstd.tables.table_errors import at_row, overflow_at
 
 Array = NDArray[np.float64]
 T = TypeVar("T")
-
-
-def with_names_shared(tables: Iterable[Table]) -> list[Table]:
-    """Let tables with equal names share one list of them, since there may be many files."""
-    found: list[Table] = []
-    for table in tables:
-        held = [found[-1].names, found[-1].own] if found else []
-        table.names = _held(table.names, held)
-        table.own = _held(table.own, [table.names, *held])
-        found.append(table)
-    return found
-
-
-def _held(names: list[str], held: Sequence[list[str]]) -> list[str]:
-    return next((other for other in held if other == names), list(map(sys.intern, names)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,7 +96,7 @@ class RowReader:
         chunk_rows: int | None = None,
         memory: int = shares.MEMORY,
     ) -> None:
-        self.tables = with_names_shared(path if isinstance(path, Table) else open_table(path) for path in paths)
+        self.tables = with_names_shared(map(open_table, paths))
         self.roles = roles.resolved(self.tables)
         self.features = self.roles.features or ()
         self.episodes = Episodes(roles, at_row)
@@ -217,9 +201,7 @@ class Values:
 
     def __init__(self, batch: pa.RecordBatch, roles: Roles) -> None:
         self._faults: list[Fault] = []
-        features = roles.features or ()
-        X = convert.matrix(batch, features)
-        self.X = self._one_by_one(batch, features) if X is None else X
+        self.X = self._features(batch, roles.features or ())
         self.kept = [batch.column(name) for name in roles.kept]
         self.y = np.empty((len(batch), len(roles.rewards)))
         for j, name in enumerate(roles.rewards):
@@ -228,7 +210,8 @@ class Values:
         self.terminated, self.truncated = (self._flags(batch, name) for name in (roles.terminated, roles.truncated))
         self.ids, self.groups = (self._ids(batch, name) for name in (roles.episode, roles.groups))
         self.transitions = {role: self._numbers(batch, role, name) for role, name in roles.transitions.items()}
-        self.X_next = self._successors(batch, roles.next_features) if roles.next_features else None
+        successors = roles.next_features  # those of rows that terminated are not used
+        self.X_next = self._features(batch, successors, self.terminated) if successors else None
         self.times = None
         if roles.time is not None:
             self.times, fault = convert.times(batch.column(roles.time), roles.time)
@@ -237,23 +220,16 @@ class Values:
     def first_fault(self) -> Fault | None:
         return min(self._faults, default=None, key=lambda fault: fault.row)
 
-    def _one_by_one(self, batch: pa.RecordBatch, features: Sequence[str]) -> Array:
-        """Convert features one by one, and find the first bad value."""
-        X = np.empty((len(batch), len(features)))
-        for j, name in enumerate(features):
-            X[:, j], fault = convert.numbers(batch.column(name), name)
-            self._note(check_finite(X[:, j], name, fault))
-        return X
-
-    def _successors(self, batch: pa.RecordBatch, columns: Sequence[str]) -> Array:
-        """Convert the features of successors; those of terminal ones are not used, and may be missing."""
-        X = convert.matrix(batch, columns)
+    def _features(self, batch: pa.RecordBatch, names: Sequence[str], unused: NDArray[np.bool_] | None = None) -> Array:
+        """Convert columns, all at once unless a value is bad; those of `unused` rows may be."""
+        X = convert.matrix(batch, names)
         if X is not None:
             return X
-        X = np.empty((len(batch), len(columns)))
-        for j, name in enumerate(columns):
+        X = np.empty((len(batch), len(names)))
+        for j, name in enumerate(names):
             X[:, j], fault = convert.numbers(batch.column(name), name)
-            self._note(check_finite(np.where(self.terminated, 0.0, X[:, j]), name, fault) or fault)
+            used = X[:, j] if unused is None else np.where(unused, 0.0, X[:, j])
+            self._note(check_finite(used, name, fault) or fault)
         return X
 
     def _numbers(self, batch: pa.RecordBatch, role: str, name: str) -> Array:

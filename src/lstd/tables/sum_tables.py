@@ -6,8 +6,7 @@ worker and all tables here, where the next table is read ahead while the last on
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -17,23 +16,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lstd.data.check_rows import check_rows
-from lstd.data.checks import check_values_known, shown
 from lstd.data.ids import same_id
 from lstd.data.rows import Break, Rows, find_break
 from lstd.data.settings import Settings
 from lstd.distributed import memory as shares
 from lstd.distributed.ahead import Ahead
 from lstd.distributed.store import keep, look_up
-from lstd.distributed.sums import Leaf, Part, Task, called
-from lstd.errors import InvalidInputError, LSTDError
+from lstd.distributed.sums import Leaf, Part, Task
+from lstd.errors import InvalidInputError
 from lstd.statistics.blocks import Layout
 from lstd.statistics.merging import LSTDStatistics
 from lstd.statistics.names_and_labels import About
 from lstd.statistics.summing import chunk_statistics
-from lstd.tables.frames import FrameTable, is_frame
-from lstd.tables.readers import EXTENSIONS
 from lstd.tables.roles import Roles
 from lstd.tables.row_reader import Chunk, RowReader, chunks_of
+from lstd.tables.sources import opened
 from lstd.tables.table import Table
 from lstd.tables.table_ends import Ends, Following
 
@@ -206,33 +203,6 @@ def memory_suffices(n: int) -> Iterator[None]:
             f"Memory ran out ({error}). A fit of {n} features needs several matrices of {8 * n**2 / 2**20:.3g} MB, in "
             "addition to `memory`. Name fewer features, lower `memory`, or use a machine with more."
         ) from error
-
-
-def opened(place: int, chunk: Any) -> str | Table:
-    """Return a table: an open one, a path, a data frame, or what a function without arguments returns."""
-    name = f"`source[{place}]`"
-    if callable(chunk):
-        chunk = _naming(name, lambda: called(chunk))
-    if isinstance(chunk, Table):
-        return chunk
-    check_values_known(f"source[{place}]", chunk)
-    if isinstance(chunk, (str, os.PathLike)):
-        file = os.fspath(chunk)
-        if isinstance(file, str) and file.lower().endswith(EXTENSIONS):
-            return file
-    elif is_frame(chunk):
-        return FrameTable(name, chunk)
-    raise InvalidInputError(
-        f"{name}: must be the path of a table, which ends in {', '.join(EXTENSIONS)}, a data frame, or a function "
-        f"without arguments that returns one of these; got {shown(chunk)}. Arrays go to `lstd.fit_chunks`."
-    )
-
-
-def _naming(name: str, function: Callable[[], T]) -> T:
-    try:
-        return function()
-    except LSTDError as error:
-        raise InvalidInputError(f"{name}: {error}") from error
 
 
 def chunks_in_order(tables: Iterable[Any], leaf: SumTables) -> Iterator[Chunk]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -64,3 +64,14 @@ class Table:
 def equal_parts(n_rows: int, about: int) -> int:
     """Return the size of nearly equal parts of `n_rows` rows: about `about` rows, and at most half as many more."""
     return max(1, -(-n_rows // max(1, round(n_rows / about))))
+
+
+def with_names_shared(tables: Iterable[Table]) -> list[Table]:
+    """Let a table share its list of names with the table before it if they are equal, since there may be many files."""
+    found: list[Table] = []
+    for table in tables:
+        before = found[-1] if found else table
+        table.names = before.names if table.names == before.names else table.names
+        table.own = next((names for names in (table.names, before.own) if names == table.own), table.own)
+        found.append(table)
+    return found
