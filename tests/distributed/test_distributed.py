@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
-from chunk_loaders import EDGES, N_CHUNKS, N, chunk, load, process_context, slow, sum_chunks, whole
+from chunk_loaders import EDGES, N_CHUNKS, N, chunk, kept_total, load, process_context, slow, sum_chunks, whole
 from dask_commands import commands
-from lstd import LSTD, LSTDStatistics, fit_chunks
+from lstd import LSTD, fit_chunks
 from lstd.distributed import local_processes
 from lstd.distributed.tree import Tree
 from lstd.errors import (
@@ -244,7 +244,7 @@ def test_a_damaged_file_is_made_again(threads, reference, tmp_path):
     victim.write_bytes(content)
     assert_same_bits(run(), reference)
     assert n_calls(tmp_path / "calls") == len(chunks) + 1
-    assert LSTDStatistics.load(victim).n_rows == 30
+    assert kept_total(victim).n_rows == 30
 
 
 def test_other_content_is_another_chunk(threads, tmp_path):
@@ -324,7 +324,7 @@ def test_a_store_that_cannot_be_written_is_said(threads, tmp_path):
     run = partial(sum_chunks, [(np.ones((3, 1)), np.ones(3))], **SETTINGS, executor=threads, store=tmp_path)
     run()
     (kept,) = tmp_path.iterdir()
-    assert LSTDStatistics.load(kept).n_rows == 3
+    assert kept_total(kept).n_rows == 3
     kept.unlink()
     kept.mkdir()
     with pytest.raises(OutputError, match="could not be written"):

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from test_distributed import assert_same_bits
 
 import lstd
-from chunk_loaders import EDGES, N, die_once, process_context, whole
+from chunk_loaders import EDGES, N, die_once, kept_total, process_context, whole
 from lstd import LSTDStatistics, fit_chunks, fit_tables
 from lstd.data.check_rows import check_rows
 from lstd.errors import InvalidInputError, LSTDError, MissingTerminationWarning
@@ -356,7 +356,7 @@ def test_sums_of_tables_are_kept_by_file_and_roles(paths, tmp_path):
         found = run(paths, **ROLES)
         assert_same_bits(found, expected)
         assert len(list(store.iterdir())) == len(paths)
-    assert {LSTDStatistics.load(kept).n_features for kept in store.iterdir()} == {N + 1}  # with the column of ones
+    assert {kept_total(kept).n_features for kept in store.iterdir()} == {N + 1}  # with the column of ones
     other = ROLES | {"features": [*FEATURES[:2], "r"], "reward": FEATURES[2]}
     assert_same_bits(run(paths, **other), sum_tables(paths, **other, **SETTINGS, executor=here))
     assert len(list(store.iterdir())) == 2 * len(paths)
@@ -400,7 +400,7 @@ def test_a_damaged_sum_of_a_table_is_made_again(parquet, tmp_path, reference):
     victim = min(tmp_path.iterdir())
     victim.write_bytes(victim.read_bytes()[:-1])
     assert_same_bits(run(), reference)
-    assert LSTDStatistics.load(victim).n_rows == EDGES[1]
+    assert kept_total(victim).n_rows == EDGES[1]
 
 
 # ---------------------------------------------------------------- data frames

@@ -12,6 +12,10 @@ from multiprocessing.connection import Connection
 
 import numpy as np
 
+from lstd.io.archive import read
+from lstd.io.packing import unpack
+from lstd.statistics.blocks import Blocks
+
 N = 3
 EDGES = [0, 30, 30, 31, *range(60, 381, 40), 387]
 N_CHUNKS = len(EDGES) - 1
@@ -54,6 +58,11 @@ def sum_chunks(source, **options):
     from lstd import fit_chunks  # which workers do not need
 
     return fit_chunks(source, n_blocks=0, **options).statistics_
+
+
+def kept_total(path):
+    """Return the statistics in a file of a store."""
+    return read(path, {"sums": lambda document, arrays: unpack(Blocks, document, arrays).total})
 
 
 def chunk(place):
