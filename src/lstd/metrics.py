@@ -271,9 +271,9 @@ def calibration(
     if groups is not None and np.shape(groups) != predicted.shape:
         raise InvalidInputError(f"`groups` must have shape {predicted.shape}; got {np.shape(groups)}.")
     names = np.arange(len(predicted)) if groups is None else np.asarray(groups)
-    arrays = (names, predicted, found, returns.unobserved, returns.completion, returns.weight)
-    names, predicted, found, unobserved, completion, weight = (array[kept] for array in arrays)
-    group = np.unique(names, return_inverse=True)[1].reshape(-1)
+    group = np.unique(names[kept], return_inverse=True)[1].reshape(-1)
+    arrays = (predicted, found, returns.unobserved, returns.completion, returns.weight)
+    predicted, found, unobserved, completion, weight = (array[kept] for array in arrays)
     place = _bins(predicted, check_integer("n_bins", n_bins, 1))
     bins, ahead = place(predicted), place(completion)
     n_rows, total = np.bincount(bins), np.bincount(bins, weight)

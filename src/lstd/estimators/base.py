@@ -132,9 +132,8 @@ class Predictor(Saved, RegressorMixin, BaseEstimator):  # type: ignore[misc]
         Returns
         -------
         Interval
-            With `lower`, `upper`, `prediction`, `standard_error`, `degrees_of_freedom` and `flagged`, each of shape
-            (T,) or (T, m); with `weights`, numbers or arrays of shape (m,). A row is flagged if too little data bears
-            on it.
+            Arrays of shape (T,) or (T, m); with `weights`, numbers or arrays of shape (m,). A row is `flagged` if too
+            little data bears on it.
 
         Raises
         ------
@@ -294,22 +293,21 @@ class Predictor(Saved, RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
         Parameters
         ----------
-        X, y, episode, terminated, X_next, discount, importance_ratio, trace_coefficient, weight
-            As in :meth:`LSTD.fit`. Without `episode` and `terminated`, the rows are one continuing stream. With
-            `X_next`, a return goes on while each row is the successor of the row before; the prediction for `X_next`
-            completes it there. Importance ratios make the returns those of the target policy: G_t = v_t + ρ_t (r_{t+1}
-            + γ G_{t+1} − v_t), with predictions v. Their noise is in R², even for exact predictions. A trace
-            coefficient c_{t+1} replaces G_{t+1} by c_{t+1} G_{t+1} + (1 − c_{t+1}) v_{t+1}. Weights are those of R².
-        groups : array-like of shape (T,), optional
-            As in :meth:`LSTD.fit`. Checked, but R² does not depend on them.
+        X, y, episode, terminated, X_next, discount, importance_ratio, trace_coefficient, weight, groups
+            As in :meth:`LSTD.fit`; R² does not depend on groups. Without `episode` and `terminated`, the rows are one
+            continuing stream. With `X_next`, a return goes on while each row is the successor of the row before; the
+            prediction for `X_next` completes it there. Importance ratios make the returns those of the target policy:
+            G_t = v_t + ρ_t (r_{t+1} + γ G_{t+1} − v_t), with predictions v. Their noise is in R², even for exact
+            predictions. A trace coefficient c_{t+1} replaces G_{t+1} by c_{t+1} G_{t+1} + (1 − c_{t+1}) v_{t+1}. The
+            weights are those of R².
         sample_weight : array-like of shape (T,), optional
             Another weight of each row in R², as scikit-learn names it; the two are multiplied.
         unobserved : {"predict", "ipcw", "drop"}, default "predict"
             "predict" completes returns by the prediction at the cut. "ipcw" scores rows whose return is complete,
             weighted by the inverse Kaplan-Meier probability that it is, by steps since the first row of the episode:
             right if cuts do not depend on what would have followed. Episodes count alike in that probability, whatever
-            their weights. "drop" scores the same rows with weight 1, and
-            raises if some episodes terminated and others were cut off. The prediction completes what is left.
+            their weights. "drop" scores the same rows with weight 1, and raises if some episodes terminated and others
+            were cut off. The prediction completes what is left.
         tolerance : float in (0, 1], default 0.01
             For "ipcw" and "drop": a return is complete if the share γ^h of what follows its h observed transitions is
             below; 0.01 requires 459 transitions at γ = 0.99. At γ = 1 only episodes that terminated are complete.
@@ -325,7 +323,8 @@ class Predictor(Saved, RegressorMixin, BaseEstimator):  # type: ignore[misc]
         InvalidInputError
             When an array breaks a rule; when fewer than two rows are scored; when "ipcw" would need infinite weights,
             or "drop" a biased sample; when the model was fitted to several episodes, or with `X_next`, and neither
-            `episode` nor `terminated` is given; when it was fitted with importance ratios and none are given.
+            `episode` nor `terminated` is given; when it was fitted with importance ratios or discounts and none are
+            given.
 
         Warns
         -----

@@ -235,22 +235,20 @@ class LSTD(Predictor):
         the data gives the same model up to rounding. `alpha` and `variant` may change between chunks; `gamma`, `lmbda`
         and `fit_intercept` may not.
 
-        MissingTerminationWarning and BrokenEpisodeWarning are each given once per stream. The rows of an episode, and
-        of a group, follow one another, in this chunk and the next ones: an id of either that reappears after others
-        raises an error. A model that was loaded knows only the last ids of its stream.
-
-        A chunk takes about as long as its checks: rows of small dense chunks wait, in a copy of some megabytes, and are
-        summed together when an attribute or a prediction needs them.
+        The rows of an episode, and of a group, follow one another: an id that reappears after others, in this chunk or
+        a later one, raises an error. A model that was loaded knows only the last ids of its stream. A chunk takes about
+        as long as its checks: rows of small dense chunks wait, in a copy of some megabytes, and are summed together
+        when an attribute or a prediction needs them.
 
         Parameters
         ----------
         X, y, episode, terminated, X_next, discount, importance_ratio, trace_coefficient, weight, groups
-            As in :meth:`fit`, with the same errors and warnings.
+            As in :meth:`fit`, with the same errors and warnings; those of missing flags and broken episodes come once.
         forgetting : float in (0, 1], default 1.0
             Factor of the weights of all rows of earlier chunks, in the sums, the blocks of intervals and the effective
             sample. With 0.9 and one chunk per day, a row from k days ago counts 0.9^k. The ridge term does not fade.
         **others
-            Any other argument is refused.
+            As in :meth:`fit`.
 
         Returns
         -------

@@ -83,8 +83,7 @@ def difference(
     Returns
     -------
     Difference
-        With `prediction` (the difference), `lower`, `upper`, `standard_error`, `degrees_of_freedom`, `shift`,
-        `flagged` and `paired`, as :meth:`lstd.LSTD.predict_interval` returns them.
+        As :meth:`lstd.LSTD.predict_interval` returns an interval; its `prediction` is the difference.
 
     Raises
     ------
