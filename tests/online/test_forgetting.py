@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 import naive
 from lstd import LSTD, RecursiveLSTD
+from lstd._kernels import recursive_state as layout
 from lstd.errors import BrokenEpisodeWarning, IllConditionedWarning, InvalidInputError, LostDigitsWarning
 from online_streams import FORMS, UNIT, VARIANTS, check_reading, read_weights, streams, system
 from tolerances import assert_close
@@ -158,7 +159,7 @@ def test_the_rate_that_is_chosen_is_that_of_the_definition():
     """Errors of recursions that run by themselves, in blocks; then the rate after each block."""
     gamma, horizon, length = 0.8, 21, 5  # 0.8^21 < 1 %; 1 / (1 − γ)
     X, y = jumping()
-    tried = [1 - 1 / (5 * factor) for factor in (4, 16, 64, 256)] + [1.0]
+    tried = [1 - 1 / (5 * factor) for factor in (1, 5, 25, 125)] + [1.0]
     V = [RecursiveLSTD(2, gamma, 0.5, forgetting=f).partial_fit(X, y, return_predictions=True) for f in tried]
     V, powers = np.transpose(V), gamma ** np.arange(horizon)
     E = [V[t] - powers @ y[t : t + horizon] - gamma**horizon * V[t + horizon] for t in range(len(y) - horizon)]
@@ -193,9 +194,45 @@ def test_a_chosen_rate_survives_saving_and_chunks(m):
         file.seek(0)
         parts = pickle.loads(pickle.dumps(copy.deepcopy(RecursiveLSTD.restore(np.load(file)))))
         assert parts.forgetting == "auto"
-    assert np.concatenate(found).tolist() == expected.tolist()
+    # A chunk that ends with the horizon row of a cut shows the cut only in the next chunk: until then, the boundary
+    # term of the row before is read out, not yet added to the matrix, and the last bit may differ.
+    found, at_cut = np.concatenate(found), ends & ~rows["terminated"] & (np.arange(900) % 150 == 149)
+    assert found[~at_cut].tolist() == expected[~at_cut].tolist()
+    assert at_cut.sum() == 1
+    assert_close(found[at_cut], expected[at_cut], "recursions")
     assert parts.weights.tolist() == whole.weights.tolist()
     assert parts.forgetting_ == whole.forgetting_ < 1.0
+
+
+def test_near_a_singular_system_the_next_longer_memory_predicts():
+    """At row 1366 of this stream, reading the weights of the shortest memory out multiplies errors by more than ten."""
+    random, at = np.random.default_rng(8), 1366
+    X = np.column_stack([np.ones(1500), random.normal(size=(1500, 2))])
+    y = np.repeat(random.normal(0.0, 5.0, 15), 100) + random.normal(size=1500)
+    short, longer = (RecursiveLSTD(3, 0.8, 0.5, forgetting=1 - 1 / memory) for memory in (5, 25))
+    V = np.transpose([model.partial_fit(X, y, return_predictions=True) for model in (short, longer)])
+    found = RecursiveLSTD(3, 0.8, 0.5, forgetting="auto").partial_fit(X, y, return_predictions=True)
+    assert found[at - 1] == V[at - 1, 0]
+    assert found[at] == V[at, 1]
+    assert found[at + 1] == V[at + 1, 0]
+    for row, expected in ((at - 1, False), (at, True)):
+        model = RecursiveLSTD(3, 0.8, 0.5, forgetting=0.8)
+        for t in range(row):
+            model.update(X[t], y[t], X[t + 1])
+        state = model.snapshot()
+        phi, z_inverse, c = (
+            state["vectors"][layout.NEXT],
+            state["vectors"][layout.Y],
+            state["scalars"][layout.BOOTSTRAP],
+        )
+        growth = 1 + c * np.abs(phi) @ np.abs(z_inverse) / abs(1 - c * phi @ z_inverse)
+        assert (growth > 10) == expected
+
+
+def test_the_shortest_memory_is_of_two_transitions():
+    model = RecursiveLSTD(1, gamma=0.0, forgetting="auto")
+    model.partial_fit(np.ones((300, 1)), np.repeat([0.0, 9.0, 0.0, 9.0, 0.0], 60))
+    assert model.forgetting_ == 0.5
 
 
 def test_a_steady_stream_is_not_forgotten():

@@ -223,6 +223,14 @@ def along(x, state):  # type: ignore[no-untyped-def]
 
 
 @kernel
+def growth(state):  # type: ignore[no-untyped-def]
+    """Return the factor 1 + c |φ₊|ᵀ|y| / |1 − c φ₊ᵀy| by which reading weights out may multiply their errors."""
+    c = state[SCALARS, FRACTION] * state[SCALARS, BOOTSTRAP]
+    next_y, size = dot_and_size(state[NEXT], state[Y], counts_of(state)[FEATURES])
+    return 1.0 + c * size / abs(1.0 - c * next_y)
+
+
+@kernel
 def read_out(x, theta, a, state):  # type: ignore[no-untyped-def]
     """Return xᵀθ + a φ₊ᵀθ, NaN if `a` is."""
     if a == 0.0:
@@ -443,6 +451,7 @@ SIGNATURES = {
         _ROWS, _ROWS, _ROWS, types.float64[:, ::1], types.int8[::1], types.int64, types.float64[:, ::1], _STATE,
     ),
     "value": (_ROW, _STATE),
+    "growth": (_STATE,),
     "predict": (_ROW, types.float64[::1], _STATE),
     "transposed_system": (types.float64, _STATE, types.float64[:, ::1]),
 }  # fmt: skip

@@ -8,29 +8,35 @@ and weights ρ^j with which about the last hundred blocks count, f is eligible i
     mean(d) > 3 √(Var(d) / n_eff),   n_eff = (Σ ρ^j)² / Σ ρ^2j − 1,
 
 and predictions come from the eligible rate with the smallest mean error. Without the test, chance would choose a
-shorter memory too often in a stream that does not change.
+shorter memory too often in a stream that does not change. With a short memory, the system of Boyan's estimator is
+nearly singular at single rows, and predictions there are far off. Wherever reading the weights out would multiply
+errors by more than MOST_GROWTH, the prediction of the next longer memory takes their place.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lstd.online.completed_returns import CompletedReturns, horizon_of
+from lstd.online.snapshot import not_a_snapshot
 from lstd.online.transition import Array
 
-LENGTHS = (4.0, 16.0, 64.0, 256.0)  # of the memories, in units of n or 1/(1 − γ), whichever is larger
+LENGTHS = (1.0, 5.0, 25.0, 125.0)  # of the memories, in units of n or 1/(1 − γ), whichever is larger
+SHORTEST = 2.0  # transitions in such a unit: one would leave nothing but the last transition
 BLOCKS = 100.0  # that count in the choice
 ERRORS = 3.0  # standard errors by which a rate must be better than no forgetting
+MOST_GROWTH = 10.0  # of errors, with which weights are read out; above it, single predictions are far off
 FEWEST = 3.0  # effective number of blocks before the first choice
 LONGEST = 10_000.0  # transitions taken for 1/(1 − γ) where γ is 1
 
 
 def rates(n_features: int, gamma: float) -> tuple[float, ...]:
     """Return the rates that are tried, the last of which forgets nothing."""
-    unit = max(float(n_features), _unit(gamma))
+    unit = max(SHORTEST, float(n_features), _unit(gamma))
     return (*(1.0 - 1.0 / (length * unit) for length in LENGTHS), 1.0)
 
 
@@ -63,7 +69,7 @@ class RateChoice:
         """Number of the recursion that is read."""
         return int(self._about[1])
 
-    def add(self, errors: Array) -> None:
+    def note(self, errors: Array) -> None:
         """Add errors of rows in time order, (k, models · rewards); chooses again after each block."""
         for error in errors.reshape(-1, *self._squares.shape):
             self._squares += error * error
@@ -99,3 +105,78 @@ class RateChoice:
         places = 0 <= first < self.window.horizon and 0 <= older <= size <= self.window.horizon
         about = 0 <= self._about[0] < self._length and 0 <= self.chosen < len(self._squares)
         return bool(places and about and all(np.isfinite(array).all() for array in self.arrays().values()))
+
+
+def _read_from(models: list[Any], k: int) -> int:
+    """Return which recursion is read for the k-th: itself, or near a singular system the next that forgets less."""
+    while k < len(models) - 1 and models[k]._growth() > MOST_GROWTH:
+        k += 1
+    return k
+
+
+def _predictions(models: list[Any], x: Any) -> Array:
+    """Return the predictions for a row with each rate, (models · rewards,)."""
+    values = [model.predict(x) for model in models]
+    return np.ravel([values[_read_from(models, k)] for k in range(len(models))])
+
+
+class RateBank:
+    """Recursions that learn one stream at several rates of forgetting.
+
+    Parameters
+    ----------
+    others : list of RecursiveLSTD
+        All but the recursion that forgets nothing, which owns the bank and is given to each method.
+    gamma : float
+    n_rewards : int
+    """
+
+    def __init__(self, others: list[Any], gamma: float, n_rewards: int) -> None:
+        self.others, self._choice = others, RateChoice(gamma, len(others) + 1, n_rewards)
+
+    def chosen(self, own: Any) -> Any:
+        """Return the recursion that is read."""
+        models = [*self.others, own]
+        return models[_read_from(models, self._choice.chosen)]
+
+    def update(self, own: Any, x: Any, reward: Any, x_next: Any, **numbers: Any) -> None:
+        """Learn a transition with each rate, and compare predictions with the returns that are complete."""
+        models, ahead = [*self.others, own], None
+        with own._alone():
+            before = _predictions(models, x)
+            for model in reversed(models):
+                model.update(x, reward, x_next, **numbers)
+            if numbers["truncated"] and not numbers["terminated"]:
+                ahead = _predictions(models, x_next)
+        rewards, window = np.tile(np.asarray(reward, np.float64), len(models)), self._choice.window
+        about = (numbers[name] for name in ("discount", "importance_ratio", "trace_coefficient"))
+        self._choice.note(window.add(before, rewards, *about))
+        if numbers["terminated"] or numbers["truncated"]:
+            self._choice.note(window.close(ahead))
+
+    def cut_off(self, own: Any, x: Array) -> None:
+        """Cut the episode off at the features `x` (n,) of the last successor."""
+        if len(self._choice.window):
+            with own._alone():
+                ahead = _predictions([*self.others, own], x)
+            self._choice.note(self._choice.window.close(ahead))
+        for model in self.others:
+            model._cut_off()
+
+    def packed(self) -> dict[str, NDArray[Any]]:
+        """Return arrays for a snapshot."""
+        packed = {f"rate{k}_{key}": array for k, one in enumerate(self.others) for key, array in one.snapshot().items()}
+        return packed | {f"choice_{name}": array.copy() for name, array in self._choice.arrays().items()}
+
+    def unpack(self, snapshot: Mapping[str, Any], restore: Callable[[dict[str, Any]], Any]) -> None:
+        """Go on from the arrays of `packed`."""
+        for name, view in self._choice.arrays().items():
+            array = np.asarray(snapshot.get(f"choice_{name}"))
+            if array.shape != view.shape or array.dtype != view.dtype:
+                raise not_a_snapshot(f"'choice_{name}' has shape {array.shape} and dtype {array.dtype}")
+            view[...] = array
+        if not self._choice.fits():
+            raise not_a_snapshot("its choice of a rate has values out of range")
+        for k in range(len(self.others)):
+            names = [name for name in snapshot if name.startswith(f"rate{k}_")]
+            self.others[k] = restore({name.partition("_")[2]: snapshot[name] for name in names})

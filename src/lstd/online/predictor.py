@@ -1,25 +1,38 @@
-"""Interface of all estimators that learn from one transition at a time."""
+"""What all estimators have in common that learn from one transition at a time."""
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import inspect
 from abc import ABC, abstractmethod
 from typing import Any, Self
 
+from numpy import ndarray
+from numpy.typing import ArrayLike
 from scipy import sparse
 
+from lstd.data.check_rows import check_rows
 from lstd.data.checks import check_array, to_real_array
 from lstd.data.feature_matrix import by_name, check_features, product
+from lstd.data.rows import Rows
 from lstd.errors import InvalidInputError
-from lstd.online.transition import Array, check_sparse_row
+from lstd.online.open_end import OpenEnd
+from lstd.online.transition import Array, SparseRow, check_sparse_row, compiled, sparse_parts
+
+Numbers = tuple[float, float, float, bool]  # reward, discount, importance ratio, whether the transition terminates
 
 
 class OnlinePredictor(ABC):
     """Linear prediction of values whose weights change with every transition."""
 
     n_features: int
+    gamma: float
+    _kernels: Any  # module with the kernels `step` and `step_sparse`
+    _typed: bool  # whether Numba compiles them
+    _typed_sparse = False  # and the latter is compiled
     _names: tuple[str, ...] | None = None  # of the features, where they are known
+    _end: OpenEnd | None = None  # of the rows of `partial_fit`
 
     @property
     @abstractmethod
@@ -31,43 +44,10 @@ class OnlinePredictor(ABC):
     def weights(self) -> Array:
         """Copy of the weights after the last transition, shape (n,)."""
 
+    @property
     @abstractmethod
-    def update(
-        self,
-        x: Any,
-        reward: float,
-        x_next: Any,
-        *,
-        terminated: bool = False,
-        truncated: bool = False,
-        discount: float | None = None,
-        importance_ratio: float = 1.0,
-    ) -> None:
-        """Learn from one transition.
-
-        Parameters
-        ----------
-        x, x_next : array-like of shape (n,), sparse row, or tuple (indices, values)
-            Features of a row and of its successor. Float64 vectors in C order are fastest. `x_next` is not used, and
-            may be None, if the transition terminated.
-        reward : float
-            Reward received on the transition.
-        terminated : bool, default False
-            Whether the successor is terminal. Its value is zero, and the next update begins an episode.
-        truncated : bool, default False
-            Whether the episode was cut off after this transition. The successor has a value, and the next update begins
-            an episode. Ignored if `terminated`.
-        discount : float in [0, 1], optional
-            Discount of this transition, by default `gamma`. Not used if it terminated.
-        importance_ratio : float, default 1.0
-            Probability of the action under the target policy divided by its probability under the behaviour policy.
-            True online TD(λ) learns on-policy and requires 1.
-
-        Raises
-        ------
-        InvalidInputError
-            When an argument breaks a rule, or is so large that sums would overflow. The estimator is unchanged then.
-        """
+    def _arrays(self) -> tuple[Any, ...]:
+        """The state, as the kernels take it."""
 
     def predict(self, x: Any) -> Any:
         """Predict the value of a row, or of each row of a matrix.
@@ -94,10 +74,48 @@ class OnlinePredictor(ABC):
             x = to_real_array("x", x)
             if x.ndim == 1:
                 return _plain(product("x", check_array("x", x, (n,)), weights.T))
+        return product("x", self._checked_features(x), weights.T)
+
+    def _checked_features(self, x: Any) -> Any:
+        """Check a matrix of features, (k, n)."""
         phi = check_features("x", x)
-        if phi.shape[1] != n:
-            raise InvalidInputError(f"`x` must have {n} features, as the estimator has; got shape {phi.shape}.")
-        return product("x", phi, weights.T)
+        if phi.shape[1] != self.n_features:
+            raise InvalidInputError(
+                f"`x` must have {self.n_features} features, as the estimator has; got shape {phi.shape}."
+            )
+        return phi
+
+    # ------------------------------------------------------------ learning
+
+    def _step(self, x: Any, x_next: Any, numbers: Numbers) -> int:
+        """Learn from features that need no conversion; returns a code, negative for others and if a rule is broken."""
+        if self._typed:
+            with contextlib.suppress(Exception):
+                if type(x) is ndarray:
+                    return int(self._kernels.step(x, x_next, *numbers, *self._arrays))
+                self._typed_sparse = compiled(self._kernels, "step_sparse")
+                rows = *sparse_parts(x, self.n_features), *sparse_parts(x_next, self.n_features)
+                return int(self._kernels.step_sparse(*rows, *numbers, *self._arrays))
+        return int(self._kernels.BAD)
+
+    def _step_checked(self, row: Any, successor: Any, numbers: Numbers) -> int:
+        """Learn from the result of `check_pair`; returns a code."""
+        if isinstance(row, SparseRow):
+            compiled(self._kernels, "step_sparse")
+            return int(self._kernels.step_sparse(*row, *successor, *numbers, *self._arrays))
+        return int(self._kernels.step(row, successor, *numbers, *self._arrays))
+
+    def _checked_rows(self, X: Any, y: ArrayLike, **given: Any) -> Rows:
+        """Check the arguments of `partial_fit`."""
+        rows = check_rows(by_name("X", X, self._names), y, gamma=self.gamma, **given)
+        if rows.n_features != self.n_features:
+            raise InvalidInputError(f"`X` must have {self.n_features} features; got {rows.n_features}.")
+        return rows
+
+    @property
+    def _end_before(self) -> OpenEnd | None:
+        """The end of the rows of `partial_fit`, unless they terminated or an update came after them."""
+        return self._end if self._end is not None and self._end.n_updates == self.n_updates else None
 
     def __repr__(self) -> str:
         values = {name: getattr(self, name) for name in list(inspect.signature(type(self)).parameters)[1:]}

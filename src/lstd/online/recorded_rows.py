@@ -4,48 +4,19 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
 from lstd._kernels.recursive_state import GOES_ON, IS_CUT, TERMINATES, WAITS
-from lstd.data.ids import same_id
 from lstd.data.rows import Rows
 from lstd.errors import InvalidInputError
+from lstd.online.open_end import OpenEnd, end_of, numbers_of, row_of
 from lstd.online.recursion import Block, Recursion
 from lstd.online.transition import Array
 
 ENTRIES_AT_ONCE = 2**20  # of features, converted at a time
-
-
-class OpenEnd(NamedTuple):
-    """The end of recorded rows whose last episode did not terminate."""
-
-    n_updates: int  # an update after them replaces the transition to the next row
-    episode: Any  # id of the last row
-    pending: dict[str, Any] | None  # arguments of its transition but for the successor; None with `X_next`
-    missing: bool  # whether its reward or another of these has no value
-
-
-def goes_on(rows: Rows, episode: Any, successors: bool, missing: bool) -> bool:
-    """Return whether rows continue the last episode of a stream; raises InvalidInputError if the two do not fit."""
-    if successors != (rows.X_next is not None):
-        raise InvalidInputError("`X_next` must be given for all chunks of a stream or for none.")
-    if (episode is None) != (rows.first_episode is None):
-        raise InvalidInputError(
-            "`episode` must be given for all chunks of a stream or for none, because a chunk may continue the "
-            "episode of the previous chunk."
-        )
-    continues = same_id(episode, rows.first_episode)
-    if continues and missing:
-        raise InvalidInputError(
-            "`y` must be finite on a row whose episode continues in the next chunk; the last row of the chunk "
-            "before has NaN. Pass that reward, or give the next chunk another `episode` id if the episode was cut "
-            "off there."
-        )
-    return continues
 
 
 def learn(model: Recursion, rows: Rows, before: OpenEnd | None, predictions: Array | None) -> OpenEnd | None:
@@ -58,7 +29,7 @@ def learn(model: Recursion, rows: Rows, before: OpenEnd | None, predictions: Arr
     end, kinds = len(rows) - 1, _kinds(rows)
     if before is not None and before.pending is not None:
         with _named(rows, -1):
-            model.update(x_next=_row(rows.X, 0), truncated=end > 0 and bool(kinds[0] == WAITS), **before.pending)
+            model.update(x_next=row_of(rows.X, 0), truncated=end > 0 and bool(kinds[0] == WAITS), **before.pending)
     asked = np.empty((0, rows.y.shape[1])) if predictions is None else predictions.reshape(rows.y.shape)
     first = 0
     while first <= end:
@@ -69,14 +40,11 @@ def learn(model: Recursion, rows: Rows, before: OpenEnd | None, predictions: Arr
                 t = first + model.learn_block(block, t - first, asked[first:stop])
             if t < stop:
                 if predictions is not None:
-                    predictions[t] = model.predict(_row(rows.X, t))
+                    predictions[t] = model.predict(row_of(rows.X, t))
                 _learn_row(model, rows, kinds, t)
                 t += 1
         first = stop
-    if rows.terminated[end]:
-        return None
-    pending = None if rows.X_next is not None else _numbers(rows, end, _copy(_row(rows.X, end)))
-    return OpenEnd(model.n_updates, rows.last_episode, pending, bool(rows.y_missing[end]))
+    return end_of(rows, model.n_updates)
 
 
 def _kinds(rows: Rows) -> NDArray[np.int8]:
@@ -114,10 +82,10 @@ def _learn_row(model: Recursion, rows: Rows, kinds: NDArray[np.int8], t: int) ->
         return
     terminated, x_next = bool(kinds[t] == TERMINATES), None
     if not terminated:
-        x_next = _row(rows.X, t + 1) if rows.X_next is None else _row(rows.X_next, t)
-    numbers = _numbers(rows, t, _row(rows.X, t))
+        x_next = row_of(rows.X, t + 1) if rows.X_next is None else row_of(rows.X_next, t)
+    ends = {"terminated": terminated, "truncated": bool(kinds[t] == IS_CUT)}
     with _named(rows, t):
-        model.update(x_next=x_next, terminated=terminated, truncated=bool(kinds[t] == IS_CUT), **numbers)
+        model.update(x=row_of(rows.X, t), x_next=x_next, **ends, **numbers_of(rows, t))
 
 
 @contextlib.contextmanager
@@ -132,25 +100,3 @@ def _named(rows: Rows, t: int) -> Iterator[None]:
             if text.startswith(name):
                 raise InvalidInputError(text.replace(name, f"`{place}`", 1)) from error
         raise InvalidInputError(f"{f'At row {t}' if t >= 0 else 'At the last row before'}: {text}") from error
-
-
-def _numbers(rows: Rows, t: int, x: Any) -> dict[str, Any]:
-    """Return the arguments of `update` for a row, but for its successor."""
-    given: dict[str, Any] = {"x": x, "reward": float(rows.y[t, 0]) if rows.single else rows.y[t].copy()}
-    given |= {"discount": float(rows.discount[t]), "importance_ratio": float(rows.ratios[t])}
-    for name, values in (("weight", rows.weights), ("trace_coefficient", rows.coefficients)):
-        if values is not None:
-            given[name] = float(values[t])
-    return given
-
-
-def _row(X: Any, t: int) -> Any:
-    """Return a row as an argument of `update`."""
-    if not sparse.issparse(X):
-        return X[t]
-    part = slice(X.indptr[t], X.indptr[t + 1])
-    return X.indices[part].astype(np.int64), X.data[part]
-
-
-def _copy(row: Any) -> Any:
-    return tuple(part.copy() for part in row) if isinstance(row, tuple) else row.copy()

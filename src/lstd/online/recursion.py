@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +30,8 @@ class Block(NamedTuple):
 
 class Recursion(DigitChecks, ChangeCharts):
     """A recursive least-squares estimator that learns rows, keeps the sums of blocks, and gives warnings."""
+
+    update: Any  # of one transition; see `RecursiveLSTD`
 
     def learn_block(self, block: Block, first: int, predictions: Array) -> int:
         """Learn the rows of a block from `first` on; returns the row at which :meth:`update` must go on.

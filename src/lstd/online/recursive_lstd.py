@@ -13,7 +13,6 @@ can still be solved for.
 
 from __future__ import annotations
 
-import contextlib
 import copy
 from collections.abc import Mapping
 from typing import Any
@@ -27,20 +26,20 @@ from lstd._kernels import recursive_update as kernels
 from lstd._kernels import sample_size
 from lstd._kernels.recursive_state import BAD, DONE, JUMP
 from lstd._kernels.recursive_update import step, step_sparse
-from lstd.data.check_rows import PerRow, check_rows
+from lstd.data.check_rows import PerRow
 from lstd.data.checks import check_choice, check_flag, check_integer, check_real, is_single
-from lstd.data.feature_matrix import by_name
 from lstd.data.ids import same_id
 from lstd.data.rows import Rows
 from lstd.data.seen_ids import episodes_seen
 from lstd.data.settings import ALPHA, GAMMA, LMBDA, VARIANT, VARIANTS, check_ridge
 from lstd.errors import BrokenEpisodeWarning, InvalidInputError, warn
-from lstd.online import snapshot as snapshots
 from lstd.online import transition
-from lstd.online.forgetting_choice import RateChoice, rates
-from lstd.online.recorded_rows import OpenEnd, goes_on, learn
+from lstd.online.forgetting_choice import RateBank, rates
+from lstd.online.open_end import goes_on, packed_end, unpacked_end
+from lstd.online.recorded_rows import learn
 from lstd.online.recursion import Recursion
-from lstd.online.transition import Array, SparseRow
+from lstd.online.snapshot import VERSION, check_snapshot
+from lstd.online.transition import Array
 
 _ONE = 1.0  # the default of `weight` and `trace_coefficient`, by which a call without them is known
 
@@ -183,22 +182,19 @@ class RecursiveLSTD(Recursion):
         self.forgetting, self.n_blocks = forgetting, n_blocks
         self._begin_charts()
         self._warned = False
-        self._open: OpenEnd | None = None  # of the rows of `partial_fit`,
-        self._episodes: Any = None  # and the ids of their episodes
-        self._single = not isinstance(forgetting, str)
-        self._direct = self._direct and self._single
-        self._rates: list[RecursiveLSTD] = []  # beside this one, with "auto"
-        self._choice: RateChoice | None = None
-        if not self._single:
-            settings, tried = (self.gamma, self.lmbda, self.alpha, self.variant), rates(n, self.gamma)
-            self._rates = [
-                RecursiveLSTD(n, *settings, forgetting=f, n_rewards=n_rewards, n_blocks=n_blocks, check_every=every)
-                for f in tried[:-1]
+        self._episodes: Any = None  # ids of the rows of `partial_fit`
+        self._bank: RateBank | None = None
+        if isinstance(forgetting, str):
+            settings = (n, self.gamma, self.lmbda, self.alpha, self.variant)
+            others = [
+                RecursiveLSTD(*settings, forgetting=f, n_rewards=n_rewards, n_blocks=n_blocks, check_every=every)
+                for f in rates(n, self.gamma)[:-1]
             ]
-            for model in self._rates:
-                model._charts[:] = 0.0  # the errors of one are enough,
-                model._state[layout.SAMPLE, sample_size.SILENT] = 1.0  # and so is one warning
-            self._choice = RateChoice(self.gamma, len(tried), n_rewards or 1)
+            for model in others:  # the charts and warnings of one are enough
+                model._charts[:] = 0.0
+                model._state[layout.SAMPLE, sample_size.SILENT] = 1.0
+            self._bank = RateBank(others, self.gamma, n_rewards or 1)
+            self._single = self._direct = False
 
     # ------------------------------------------------------------ learning
 
@@ -236,7 +232,7 @@ class RecursiveLSTD(Recursion):
                 elif self._typed_sparse and len(x) == 2 and len(x_next) == 2:
                     code = step_sparse(*x, *x_next, reward, ahead, importance_ratio, False, self._state)
             except Exception:  # arguments of other types are converted below, or raise
-                code = layout.BAD
+                code = BAD
             if code == DONE:
                 return
             if code > DONE:
@@ -244,8 +240,9 @@ class RecursiveLSTD(Recursion):
                 return
         numbers = {"terminated": terminated, "truncated": truncated, "importance_ratio": importance_ratio}
         numbers["discount"] = self.gamma if discount is None else discount
-        if not self._single:
-            self._update_all(x, reward, x_next, **numbers, weight=weight, trace_coefficient=trace_coefficient)
+        if self._bank is not None and not self._single:
+            factors = {"weight": weight, "trace_coefficient": trace_coefficient}
+            self._bank.update(self, x, reward, x_next, **numbers, **factors)
         elif weight is not _ONE or trace_coefficient is not _ONE:
             self._update_weighted(weight, trace_coefficient, x, reward, x_next, **numbers)
         else:
@@ -263,34 +260,10 @@ class RecursiveLSTD(Recursion):
         finally:
             self._scalars[layout.WEIGHT : layout.COEFFICIENT + 1] = 1.0
 
-    def _update_all(self, x: Any, reward: Any, x_next: Any, **numbers: Any) -> None:
-        """Learn with each rate of forgetting, and compare predictions with the returns that are complete."""
-        assert self._choice is not None
-        models, ahead = [*self._rates, self], None
-        self._single = True
-        try:
-            before = [model.predict(x) for model in models]
-            for model in reversed(models):
-                model.update(x, reward, x_next, **numbers)
-            if numbers["truncated"] and not numbers["terminated"]:
-                ahead = np.ravel([model.predict(x_next) for model in models])
-        finally:
-            self._single = False
-        rewards, window = np.tile(np.asarray(reward, np.float64), len(models)), self._choice.window
-        about = (numbers[name] for name in ("discount", "importance_ratio", "trace_coefficient"))
-        self._choice.add(window.add(np.ravel(before), rewards, *about))
-        if numbers["terminated"] or numbers["truncated"]:
-            self._choice.add(window.close(ahead))
-
     def _cut_off(self) -> None:
         """Cut the episode off at the last successor."""
-        if self._choice is not None and len(self._choice.window):
-            x = self._state[layout.NEXT, : self.n_features].copy()
-            own = x @ self._weights(self._boundary_fraction(self.variant)).T
-            values = np.ravel([*(model.predict(x) for model in self._rates), own])
-            self._choice.add(self._choice.window.close(values))
-        for model in self._rates:
-            model._cut_off()
+        if self._bank is not None:
+            self._bank.cut_off(self, self._state[layout.NEXT, : self.n_features].copy())
         self._check(self._truncate())
 
     def _learn(
@@ -304,37 +277,21 @@ class RecursiveLSTD(Recursion):
         if self.n_rewards is not None:
             rest = transition.check_rewards(reward, self.n_rewards)
             reward, rest = float(rest[0]), rest[1:]
-        numbers = (reward, discount, importance_ratio, terminated)
-        code = layout.BAD
-        if self._typed:
-            with contextlib.suppress(Exception):
-                if type(x) is ndarray:
-                    code = kernels.step(x, x_next, *numbers, self._state)
-                else:
-                    self._typed_sparse = transition.compiled(kernels, "step_sparse")
-                    n = self.n_features
-                    rows = *transition.sparse_parts(x, n), *transition.sparse_parts(x_next, n)
-                    code = kernels.step_sparse(*rows, *numbers, self._state)
+        code = self._step(x, x_next, (reward, discount, importance_ratio, terminated))
         if code < DONE:
-            code = self._convert_and_step(x, x_next, *numbers)
+            code = self._convert_and_step(x, x_next, reward, discount, importance_ratio, terminated)
         if rest is not None:
             transition.compiled(kernels, "follow")
             code = max(code, kernels.follow(rest, self._state))
-        return max(int(code), self._truncate()) if truncated else int(code)
+        return max(code, self._truncate()) if truncated else code
 
     def _convert_and_step(
         self, x: Any, x_next: Any, reward: Any, discount: Any, importance_ratio: Any, terminated: bool
     ) -> int:
         """Check each argument and learn the transition; first adds a boundary term if `x` is not the last `x_next`."""
-        numbers = transition.check_numbers(reward, discount, importance_ratio)
-        row, successor = transition.check_pair(x, x_next, terminated, self.n_features)
-        rest = (*numbers, terminated, self._state)
-        if isinstance(row, SparseRow):
-            transition.compiled(kernels, "step_sparse")
-            learn, arguments = kernels.step_sparse, (*row, *successor, *rest)
-        else:
-            learn, arguments = kernels.step, (row, successor, *rest)
-        code = int(learn(*arguments))
+        numbers = *transition.check_numbers(reward, discount, importance_ratio), terminated
+        pair = transition.check_pair(x, x_next, terminated, self.n_features)
+        code = self._step_checked(*pair, numbers)
         if code == JUMP:
             if not self._warned:
                 warn(
@@ -345,9 +302,9 @@ class RecursiveLSTD(Recursion):
                 )
                 self._warned = True
             lost = self._add_boundary_term(1.0)
-            code = max(int(learn(*arguments)), lost)
+            code = max(self._step_checked(*pair, numbers), lost)
         if code < DONE:
-            raise transition.too_large(row, successor, numbers[0])
+            raise transition.too_large(*pair, numbers[0])
         return code
 
     def partial_fit(
@@ -392,12 +349,10 @@ class RecursiveLSTD(Recursion):
         >>> model.partial_fit(np.ones((4, 1)), np.ones(4), return_predictions=True).round(2)
         array([0.  , 0.67, 1.  , 1.2 ])
         """
-        rows = check_rows(
-            by_name("X", X, self._names), y, gamma=self.gamma, episode=episode, terminated=terminated, X_next=X_next,
-            discount=discount, importance_ratio=importance_ratio, trace_coefficient=trace_coefficient, weight=weight,
+        rows = self._checked_rows(
+            X, y, episode=episode, terminated=terminated, X_next=X_next, discount=discount,
+            importance_ratio=importance_ratio, trace_coefficient=trace_coefficient, weight=weight,
         )  # fmt: skip
-        if rows.n_features != self.n_features:
-            raise InvalidInputError(f"`X` must have {self.n_features} features; got {rows.n_features}.")
         expected = (len(rows),) if self.n_rewards is None else (len(rows), self.n_rewards)
         given = (len(rows),) if rows.single else rows.y.shape
         if given != expected:
@@ -413,15 +368,14 @@ class RecursiveLSTD(Recursion):
     def _learn_rows(self, rows: Rows, predictions: Array | None) -> None:
         """Learn from rows, or from none if one of them is refused."""
         kept = copy.deepcopy({name: value for name, value in vars(self).items() if name != "_episodes"})
-        end = self._open
-        before = end if end is not None and end.n_updates == self.n_updates else None
-        same = end is not None and same_id(end.episode, rows.first_episode)
+        before = self._end_before
+        same = self._end is not None and same_id(self._end.episode, rows.first_episode)
         episodes = episodes_seen(rows, self._episodes, continues=same)
         try:
-            if before is not None and not goes_on(rows, before.episode, before.pending is None, before.missing):
+            if before is not None and not goes_on(rows, before):
                 before = None
                 self._cut_off()
-            self._open = learn(self, rows, before, predictions)
+            self._end = learn(self, rows, before, predictions)
             self._episodes = episodes
         except BaseException:
             self.__setstate__(kept)
@@ -432,7 +386,7 @@ class RecursiveLSTD(Recursion):
     @property
     def reader(self) -> RecursiveLSTD:
         """The estimator from which weights are read: itself, or with "auto" the one whose rate is chosen."""
-        return self if self._single or self._choice is None else [*self._rates, self][self._choice.chosen]
+        return self if self._single or self._bank is None else self._bank.chosen(self)
 
     @property
     def forgetting_(self) -> float:
@@ -463,20 +417,20 @@ class RecursiveLSTD(Recursion):
 
         They can be saved with `numpy.savez`.
         """
+        rate = np.nan if isinstance(self.forgetting, str) else self.forgetting
         return {
-            "version": np.array(snapshots.VERSION),
-            "parameters": np.array([self.gamma, self.lmbda, self.forgetting if self._single else np.nan]),
+            "version": np.array(VERSION),
+            "parameters": np.array([self.gamma, self.lmbda, rate]),
             "alpha": np.array(self.alpha),
             "variant": np.array(self.variant),
+            "n_rewards": np.array(self.n_rewards or 0),
             "check_every": np.array(self.check_every),
             "warned": np.array(self._warned),
             "boundary": np.zeros((0, 0)) if self._boundary is None else self._boundary.copy(),
-            "charts": self._charts.copy(),
-            "sample": self._state[layout.SAMPLE, : sample_size.N_SAMPLE].copy(),
-            **self._blocks.packed(),
-            **snapshots.packed_end(self._open, self.n_updates, self.n_features),
+            **self._blocks.packed(self.n_features, self.n_rewards or 1),
+            **packed_end(self._end_before, self.n_features),
             **{name: view.copy() for name, view in self._views().items()},
-            **snapshots.packed_rates([model.snapshot() for model in self._rates], self._choice),
+            **({} if self._bank is None else self._bank.packed()),
         }
 
     @classmethod
@@ -502,37 +456,23 @@ class RecursiveLSTD(Recursion):
         >>> bool(again.weights[0] == model.weights[0])
         True
         """
-        state = snapshots.check_snapshot(snapshot)
-        alpha, every = state["alpha"], int(state["check_every"])
-        gamma, lmbda, forgetting = state["parameters"].tolist()
-        parameters = gamma, lmbda, alpha if alpha.ndim else float(alpha), str(state["variant"])
-        n_rewards = None if state["others"].ndim == 1 else state["others"].shape[1] + 1
-        n, blocks = state["vectors"].shape[1], "auto" if state["blocks"][0] < 0.0 else int(state["blocks"][0])
-        rate = "auto" if np.isnan(forgetting) else forgetting
-        model = cls(n, *parameters, forgetting=rate, n_rewards=n_rewards, n_blocks=blocks, check_every=every)
-        if state["panels"].shape[1] != model._panels.shape[1]:
-            raise snapshots.not_a_snapshot(f"'panels' has shape {state['panels'].shape}")
+        state = check_snapshot(snapshot)
+        gamma, lmbda, rate = state["parameters"].tolist()
+        alpha, blocks, n_rewards = state["alpha"], int(state["blocks"][0]), int(state["n_rewards"]) or None
+        model = cls(
+            state["vectors"].shape[1], gamma, lmbda, alpha if alpha.ndim else float(alpha), str(state["variant"]),
+            forgetting="auto" if np.isnan(rate) else rate, n_rewards=n_rewards,
+            n_blocks="auto" if blocks < 0 else blocks, check_every=int(state["check_every"]),
+        )  # fmt: skip
         for name, view in model._views().items():
             view[...] = state[name]
         model._boundary = state["boundary"].copy() if state["boundary"].size else None
-        model._charts[:] = state["charts"]
-        model._state[layout.SAMPLE, : sample_size.N_SAMPLE] = state["sample"]
         model._blocks.unpack(state)
         model._warned = bool(state["warned"])
-        model._open = snapshots.unpacked_end(state, n_rewards)
-        if model._choice is not None:
-            parts = snapshots.unpacked_rates(snapshot, len(model._rates), model._choice)
-            model._rates = [cls.restore(part) for part in parts]
+        model._end = unpacked_end(state, n_rewards)
+        if model._bank is not None:
+            model._bank.unpack(snapshot, cls.restore)
         return model
-
-    def _views(self) -> dict[str, NDArray[Any]]:
-        """Return views of the arrays of the state without their padding."""
-        n = self.n_features
-        return {
-            "vectors": self._state[: layout.SCALARS, :n], "scalars": self._scalars[: layout.N_SCALARS],
-            "panels": self._panels[:, :, :n], "matrices": self._matrices[:, :n, :n], "counts": self._counts,
-            "others": np.zeros(0) if self.n_rewards is None else self._others[:, :, :n],
-        }  # fmt: skip
 
 
 def _check_rate(forgetting: Any) -> float:

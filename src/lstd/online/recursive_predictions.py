@@ -23,11 +23,10 @@ from lstd._kernels import recursive_state as layout
 from lstd._kernels import recursive_update as kernels
 from lstd._kernels.recursive_state import FAST, INVERSE, NEXT, READING, SCALE, SYSTEM, TRACE, Y
 from lstd.data.checks import check_flag, check_real, to_real_array
-from lstd.data.feature_matrix import by_name, check_features
-from lstd.errors import InvalidInputError
+from lstd.data.feature_matrix import by_name
 from lstd.online.precision import relative_size
 from lstd.online.recursive_system import SOLVED, RecursiveSystem
-from lstd.online.transition import Array, check_sparse_row
+from lstd.online.transition import Array, check_sparse_row, compiled
 from lstd.statistics.covariance import Influence
 from lstd.statistics.intervals import Interval
 from lstd.statistics.solve import solve
@@ -107,12 +106,7 @@ class RecursivePredictions(RecursiveSystem):
         x = by_name("x", x, self._names)
         if isinstance(x, tuple):
             return check_sparse_row("x", x, self.n_features).dense(self.n_features)[np.newaxis]
-        phi = check_features("x", x if sparse.issparse(x) else np.atleast_2d(to_real_array("x", x)))
-        if phi.shape[1] != self.n_features:
-            raise InvalidInputError(
-                f"`x` must have {self.n_features} features, as the estimator has; got shape {phi.shape}."
-            )
-        return phi
+        return self._checked_features(x if sparse.issparse(x) else np.atleast_2d(to_real_array("x", x)))
 
     def _shaped(self, x: Any, values: NDArray[Any]) -> Any:
         """Return values (k, m) in the shape of predictions for `x`."""
@@ -122,6 +116,11 @@ class RecursivePredictions(RecursiveSystem):
         return values[0] if one else values
 
     # ------------------------------------------------------------ weights
+
+    def _growth(self) -> float:
+        """Return the factor by which reading the weights may multiply their errors; large near a singular system."""
+        compiled(kernels, "growth")
+        return float(kernels.growth(self._state))
 
     def _weights(self, fraction: float) -> Array:
         """Read the weights of the variant that subtracts a fraction of the boundary terms."""

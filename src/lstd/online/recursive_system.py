@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lstd._kernels import change_detection
+from lstd._kernels import change_detection, sample_size
 from lstd._kernels import recursive_state as layout
 from lstd._kernels import recursive_update as kernels
 from lstd._kernels.recursive_state import (
@@ -43,6 +45,7 @@ class RecursiveSystem(OnlinePredictor):
     A includes the variant's boundary terms of truncated ends, but not the boundary term of the last transition.
     """
 
+    _kernels = kernels
     _single = True  # whether it stands for itself, not for several rates of forgetting
 
     def __init__(
@@ -52,7 +55,7 @@ class RecursiveSystem(OnlinePredictor):
         self.n_features = n = n_features
         self.n_rewards = n_rewards
         self.lmbda, self.alpha, self.variant, self.check_every = lmbda, alpha, variant, check_every
-        length, waiting = padded(n), _panel(n)
+        length, waiting = padded(n), panel_rows(n)
         others = 0 if n_rewards is None else n_rewards - 1
         self._state = aligned(layout.N_VECTORS + 4 * waiting + 2 * length + 2 * others, length)
         self._counts = self._view_of_counts()
@@ -86,10 +89,21 @@ class RecursiveSystem(OnlinePredictor):
 
     def _compile(self) -> None:
         self._typed, self._typed_sparse = compiled(kernels, "step"), False
-        self._direct = (
-            self._typed and self.n_rewards is None and self._single
-        )  # an update with numbers needs no conversion
+        self._direct = self._typed and self.n_rewards is None and self._single  # numbers need no conversion
         compiled(kernels, "value" if self.n_rewards is None else "predict")
+
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Let the estimator stand for itself within the block."""
+        self._single = True
+        try:
+            yield
+        finally:
+            self._single = False
+
+    @property
+    def _arrays(self) -> tuple[Array]:
+        return (self._state,)
 
     @property
     def n_updates(self) -> int:
@@ -140,6 +154,16 @@ class RecursiveSystem(OnlinePredictor):
         """View of the charts of errors, (2, entries)."""
         charts: Array = self._state[layout.CHART : layout.SAMPLE].reshape(-1)[: 2 * change_detection.N_CHART]
         return charts.reshape(2, -1)
+
+    def _views(self) -> dict[str, NDArray[Any]]:
+        """Return views of the arrays of a snapshot, without their padding."""
+        n = self.n_features
+        return {
+            "vectors": self._state[: layout.SCALARS, :n], "scalars": self._scalars[: layout.N_SCALARS],
+            "panels": self._panels[:, :, :n], "matrices": self._matrices[:, :n, :n], "counts": self._counts,
+            "others": self._others[:, :, :n], "charts": self._charts,
+            "sample": self._state[layout.SAMPLE, : sample_size.N_SAMPLE],
+        }  # fmt: skip
 
     def _columns(self) -> list[tuple[Array, Array]]:
         """Return views of θ and b of each reward, (n,) each."""
@@ -262,6 +286,6 @@ def rotation(n: int, forgetting: float) -> int:
     return min(max(n, round(effective / 10.0)), max(1, round(effective)))
 
 
-def _panel(n: int) -> int:
+def panel_rows(n: int) -> int:
     """Choose how many rank-one changes to apply together: more make a transition dearer but save passes over P."""
     return 4 if n <= 48 else 8 if n <= 256 else 32

@@ -119,11 +119,9 @@ class StreamBlocks:
             f"there are {found}. Learn from more transitions."
         )
 
-    def packed(self) -> dict[str, NDArray[Any]]:
-        """Return arrays for a snapshot."""
+    def packed(self, n: int, m: int) -> dict[str, NDArray[Any]]:
+        """Return arrays for a snapshot, of n features and m rewards."""
         about = [-1.0 if self._n_blocks == "auto" else float(self.limit), float(self.size), float(self.by_episode)]
-        n = self.matrices[0].shape[0] if self.ends else 0
-        m = self.moments[0].shape[0] if self.ends else 0
         return {
             "blocks": np.array([*about, *self.ends], dtype=np.float64),
             "block_matrices": np.array(self.matrices).reshape(len(self.ends), n, n),

@@ -5,42 +5,33 @@ Recursions and sources are in `lstd._kernels.td_update`. A transition takes O(n)
 
 from __future__ import annotations
 
-import contextlib
-import math
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy import ndarray
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import sparse
 
 from lstd._kernels import td_update as kernels
 from lstd._kernels.td_update import step
-from lstd.data.check_rows import PerRow, check_rows
+from lstd.data.check_rows import PerRow
 from lstd.data.checks import check_choice, check_flag, check_integer, check_real
-from lstd.data.feature_matrix import Features, by_name, check_finite
+from lstd.data.feature_matrix import Features, check_finite
 from lstd.data.rows import Rows
 from lstd.data.settings import GAMMA, LMBDA
 from lstd.errors import InvalidInputError
 from lstd.online import transition
+from lstd.online.open_end import OpenEnd, end_of, goes_on
 from lstd.online.predictor import OnlinePredictor
-from lstd.online.recorded_rows import goes_on
 from lstd.online.transition import Array, SparseRow
 
 ENTRIES_AT_ONCE = 2**20  # of sparse rows made dense at a time, 8 MiB
 
 
-class _Pending(NamedTuple):
-    """Last row of a stream, whose successor is not known yet."""
-
-    phi: Array  # (n,)
-    reward: float  # NaN if it is missing
-    discount: float
-    ratio: float
-
-
 class TemporalDifference(OnlinePredictor):
     """Base class of the TD algorithms."""
+
+    _kernels = kernels
 
     def __init__(self, n_features: int, gamma: float, lmbda: float, step_size: float, kind: int) -> None:
         self.n_features = check_integer("n_features", n_features, 1)
@@ -50,12 +41,7 @@ class TemporalDifference(OnlinePredictor):
         self._state = transition.aligned(2, self.n_features)
         self._scalars = np.array([self.lmbda, self.step_size, 0.0, 0.0])
         self._counts = np.array([kind, 0], dtype=np.int64)
-        self._pending: _Pending | None = None
-        self._episode: Any = None  # id of the last row of `partial_fit`
-        self._open = False  # whether the last row of `partial_fit` did not terminate …
-        self._successors = False  # … and had features of its successor
         self._warned = False
-        self._names: tuple[str, ...] | None = None  # of the features, if `X` was a data frame
         self._typed = transition.compiled(kernels, "step")
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -88,47 +74,52 @@ class TemporalDifference(OnlinePredictor):
         discount: float | None = None,
         importance_ratio: float = 1.0,
     ) -> None:
+        """Learn from one transition.
+
+        Parameters
+        ----------
+        x, x_next : array-like of shape (n,), sparse row, or tuple (indices, values)
+            Features of a row and of its successor. Float64 vectors in C order are fastest. `x_next` is not used, and
+            may be None, if the transition terminated.
+        reward : float
+            Reward received on the transition.
+        terminated : bool, default False
+            Whether the successor is terminal. Its value is zero, and the next update begins an episode.
+        truncated : bool, default False
+            Whether the episode was cut off after this transition. The successor has a value, and the next update begins
+            an episode. Ignored if `terminated`.
+        discount : float in [0, 1], optional
+            Discount of this transition, by default `gamma`. Not used if it terminated.
+        importance_ratio : float, default 1.0
+            Probability of the action under the target policy divided by its probability under the behaviour policy.
+            True online TD(λ) learns on-policy and requires 1.
+
+        Raises
+        ------
+        InvalidInputError
+            When an argument breaks a rule, or is so large that sums would overflow. The estimator is unchanged then.
+        """
         if discount is None:
             discount = self.gamma
-        code = kernels.BAD
         if type(x) is ndarray and self._typed and terminated is False and truncated is False:  # no conversion needed
             try:
                 code = step(
                     x, x_next, reward, discount, importance_ratio, False, self._state, self._scalars, self._counts
                 )
+                if code == kernels.DONE:
+                    return
             except Exception:  # arguments of other types are converted below, or raise
-                code = kernels.BAD
-        if code != kernels.DONE:
-            self._convert_and_step(x, reward, x_next, terminated, truncated, discount, importance_ratio)
-        if self._open:
-            self._pending, self._open = None, False
-
-    def _convert_and_step(
-        self, x: Any, reward: Any, x_next: Any, terminated: Any, truncated: Any, discount: Any, importance_ratio: Any
-    ) -> None:
-        """Learn from arguments of any kind."""
-        terminated = check_flag("terminated", terminated)
-        truncated = check_flag("truncated", truncated)
-        numbers = transition.check_numbers(reward, discount, importance_ratio)
+                pass
+        terminated, truncated = check_flag("terminated", terminated), check_flag("truncated", truncated)
+        numbers = *transition.check_numbers(reward, discount, importance_ratio), terminated
         self._check_ratios(importance_ratio)
-        if self._step_sparse(x, x if terminated else x_next, (*numbers, terminated)) != kernels.DONE:
-            pair = transition.check_pair(x, x_next, terminated, self.n_features)
-            row, successor = (r.dense(self.n_features) if isinstance(r, SparseRow) else r for r in pair)
-            kernels.step(row, successor, *numbers, terminated, *self._arrays)
+        if self._step(x, x if terminated else x_next, numbers) != kernels.DONE:
+            self._step_checked(*transition.check_pair(x, x_next, terminated, self.n_features), numbers)
         if truncated:
             self._scalars[kernels.DECAY] = 0.0
 
-    def _step_sparse(self, x: Any, x_next: Any, numbers: tuple[float, float, float, bool]) -> int:
-        """Learn from sparse rows that need no conversion; returns BAD for other rows, or if they break a rule."""
-        if self._typed and type(x) is not ndarray:
-            with contextlib.suppress(Exception):
-                transition.compiled(kernels, "step_sparse")
-                rows = *transition.sparse_parts(x, self.n_features), *transition.sparse_parts(x_next, self.n_features)
-                return int(kernels.step_sparse(*rows, *numbers, *self._arrays))
-        return kernels.BAD
-
     @property
-    def _arrays(self) -> tuple[Array, Array, NDArray[np.int64]]:
+    def _arrays(self) -> tuple[Any, ...]:
         return self._state, self._scalars, self._counts
 
     def _check_ratios(self, ratios: Any) -> None:
@@ -151,13 +142,11 @@ class TemporalDifference(OnlinePredictor):
         -------
         self
         """
-        rows = check_rows(
-            by_name("X", X, self._names), y, gamma=self.gamma, episode=episode, terminated=terminated, X_next=X_next,
-            discount=discount, importance_ratio=importance_ratio, warn=not self._warned, finite=False,
+        rows = self._checked_rows(
+            X, y, episode=episode, terminated=terminated, X_next=X_next, discount=discount,
+            importance_ratio=importance_ratio, warn=not self._warned, finite=False,
         )  # fmt: skip
         self._warned |= rows.assumed
-        if rows.n_features != self.n_features:
-            raise InvalidInputError(f"`X` must have {self.n_features} features; got {rows.n_features}.")
         if rows.y.shape[1] != 1:
             raise InvalidInputError(f"`y` must hold one reward per row, shape ({len(rows)},); got {rows.y.shape}.")
         self._check_ratios(rows.ratios)
@@ -168,33 +157,28 @@ class TemporalDifference(OnlinePredictor):
 
     def _learn_stream(self, rows: Rows) -> None:
         """Learn from the rows; at a value that is not finite, restore the arrays and check the features."""
-        missing = self._pending is not None and math.isnan(self._pending.reward)
-        continues = self._open and goes_on(rows, self._episode, self._successors, missing)
+        end = self._end_before
+        continues = end is not None and goes_on(rows, end)
         before = [array.copy() for array in self._arrays]
-        if not self._learn(rows, continues, trusted=False):
+        if not self._learn(rows, end, continues, trusted=False):
             for array, old in zip(self._arrays, before, strict=True):
                 array[:] = old
             check_finite("X", rows.X)
             if rows.X_next is not None:
                 check_finite("X_next", rows.X_next)
-            self._learn(rows, continues, trusted=True)  # features are finite, so the weights diverged
-        self._open = not rows.terminated[-1]
-        self._episode, self._successors = rows.last_episode, rows.X_next is not None
-        self._pending = None
-        if self._open and rows.X_next is None:
-            reward = math.nan if rows.y_missing[-1] else float(rows.y[-1, 0])
-            phi = _dense(rows.X, len(rows) - 1, len(rows))[0].copy()
-            self._pending = _Pending(phi, reward, float(rows.discount[-1]), float(rows.ratios[-1]))
+            self._learn(rows, end, continues, trusted=True)  # features are finite, so the weights diverged
+        self._end = end_of(rows, self.n_updates)
 
-    def _learn(self, rows: Rows, continues: bool, trusted: bool) -> bool:
+    def _learn(self, rows: Rows, end: OpenEnd | None, continues: bool, trusted: bool) -> bool:
         """Learn from the pending row and the rows; returns False at the first value that is not finite."""
-        n_rows, given, pending = len(rows), rows.X_next is not None, self._pending
-        if self._open and not continues:
+        n_rows, given = len(rows), rows.X_next is not None
+        if end is not None and not continues:
             self._scalars[kernels.DECAY] = 0.0
-        elif continues and pending is not None:
-            successor = _dense(rows.X, 0, 1)[0]
-            numbers = (pending.reward, pending.discount, pending.ratio, False)
-            if kernels.step(pending.phi, successor, *numbers, *self._arrays) != kernels.DONE:
+        elif end is not None and end.pending is not None:
+            phi, known = end.pending["x"], end.pending
+            phi = SparseRow(*phi).dense(self.n_features) if isinstance(phi, tuple) else phi
+            numbers = float(np.ravel(known["reward"])[0]), known["discount"], known["importance_ratio"], False
+            if kernels.step(phi, _dense(rows.X, 0, 1)[0], *numbers, *self._arrays) != kernels.DONE:
                 return False
         full = np.ones(n_rows, np.bool_) if given else rows.terminated | ~rows.last
         ends = rows.last.copy()
