@@ -123,7 +123,7 @@ class _Files:
 
     def __init__(self, data: str, state: str | None, out: str | None, force: bool, stack: ExitStack) -> None:
         from lstd.io.folder_lock import FolderLock
-        from lstd.tables.watch_state import read_state
+        from lstd.tables.watching import read_state
 
         self.data, self.state, self.before, self.stack = data, None, None, stack
         inputs = [] if data == "-" else [data]
@@ -133,18 +133,17 @@ class _Files:
             stack.callback(lock.release)
             if self.state.exists() and not force:
                 self.before = read_state(self.state)
-        self.written = None if self.before is None else self.before.written
+        self.written: int | None = None if self.before is None else self.before.document["written"]
         known = self.written is not None
         self.out = None if out is None else check_out(out, force or known, [*inputs, *([state] if state else [])])
 
     def lines(self) -> LiveLines:
         from lstd.tables.live_lines import GrowingFile, StandardInput
 
-        begin = 0 if self.before is None else self.before.bytes
+        before: dict[str, Any] = {"bytes": 0, "fingerprint": ""} if self.before is None else self.before.document
         if self.data == "-":
-            return StandardInput(begin)
-        fingerprint = "" if self.before is None else self.before.fingerprint
-        return self.stack.enter_context(closing(GrowingFile(self.data, begin, fingerprint)))
+            return StandardInput(before["bytes"])
+        return self.stack.enter_context(closing(GrowingFile(self.data, before["bytes"], before["fingerprint"])))
 
 
 class _Sink:

@@ -127,6 +127,11 @@ class CompletedReturns:
         """Return views of the arrays of the state."""
         return {"columns": self._columns, "factors": self._factors, "tail": self._tail, "window": self._counts}
 
+    def fits(self) -> bool:
+        """Return whether the arrays, read from a file, are a state that can continue."""
+        first, size, older = self._counts
+        return bool(0 <= first < self.horizon and 0 <= older <= size <= self.horizon)
+
     @property
     def _state(self) -> tuple[Any, ...]:
         return self._columns, self._factors, self._tail, self._counts, self._errors

@@ -44,32 +44,71 @@ def _unit(gamma: float) -> float:
     return LONGEST if gamma >= 1.0 else min(LONGEST, 1.0 / (1.0 - gamma))
 
 
-class RateChoice:
-    """Recent errors of several recursions, and which of them is read.
+def _read_from(models: list[Any], k: int) -> int:
+    """Return which recursion is read for the k-th: itself, or near a singular system the next that forgets less."""
+    while k < len(models) - 1 and models[k]._growth() > MOST_GROWTH:
+        k += 1
+    return k
+
+
+def _predictions(models: list[Any], x: Any) -> Array:
+    """Return the predictions for a row with each rate, (models · rewards,)."""
+    values = [model.predict(x) for model in models]
+    return np.ravel([values[_read_from(models, k)] for k in range(len(models))])
+
+
+class RateBank:
+    """Recursions that learn one stream at several rates of forgetting, and which of them is read.
 
     Parameters
     ----------
+    others : list of RecursiveLSTD
+        All but the recursion that forgets nothing, which owns the bank and is given to each method.
     gamma : float
         Discount, from which the horizon and the length of blocks follow.
-    n_models, n_rewards : int
-        Numbers of recursions, the last of which forgets nothing, and of rewards. Errors of each reward count relative
-        to those of the last recursion.
+    n_rewards : int
+        Errors of each reward count relative to those of the recursion that forgets nothing.
     """
 
-    def __init__(self, gamma: float, n_models: int, n_rewards: int) -> None:
-        self.window = CompletedReturns(horizon_of(gamma), n_models * n_rewards)
+    def __init__(self, others: list[Any], gamma: float, n_rewards: int) -> None:
+        n_models = len(others) + 1
+        self.others, self._window = others, CompletedReturns(horizon_of(gamma), n_models * n_rewards)
         self._length = max(1, round(_unit(gamma)))  # of a block
         self._squares = np.zeros((n_models, n_rewards))  # sum over the block so far
         self._sums = np.zeros((3, n_models, n_rewards))  # over blocks: loss, d, d²
         self._counts = np.zeros(2)  # Σ ρ^j, Σ ρ^2j
-        self._about = np.array([0, n_models - 1])  # rows of the block so far, and which recursion is read
+        self._about = np.array([0, n_models - 1])  # rows of the block so far, and which recursion is chosen
 
-    @property
-    def chosen(self) -> int:
-        """Number of the recursion that is read."""
-        return int(self._about[1])
+    def chosen(self, own: Any) -> Any:
+        """Return the recursion that is read."""
+        models = [*self.others, own]
+        return models[_read_from(models, int(self._about[1]))]
 
-    def note(self, errors: Array) -> None:
+    def update(self, own: Any, x: Any, reward: Any, x_next: Any, **numbers: Any) -> None:
+        """Learn a transition with each rate, and compare predictions with the returns that are complete."""
+        models, ahead = [*self.others, own], None
+        with own._alone():
+            before = _predictions(models, x)
+            for model in reversed(models):
+                model.update(x, reward, x_next, **numbers)
+            if numbers["truncated"] and not numbers["terminated"]:
+                ahead = _predictions(models, x_next)
+        rewards = np.tile(np.asarray(reward, np.float64), len(models))
+        about = (numbers[name] for name in ("discount", "importance_ratio", "trace_coefficient"))
+        self._note(self._window.add(before, rewards, *about))
+        if numbers["terminated"] or numbers["truncated"]:
+            self._note(self._window.close(ahead))
+
+    def cut_off(self, own: Any, x: Array) -> None:
+        """Cut the episode off at the features `x` (n,) of the last successor."""
+        if len(self._window):
+            with own._alone():
+                ahead = _predictions([*self.others, own], x)
+            self._note(self._window.close(ahead))
+        for model in self.others:
+            model._cut_off()
+
+    def _note(self, errors: Array) -> None:
         """Add errors of rows in time order, (k, models · rewards); chooses again after each block."""
         for error in errors.reshape(-1, *self._squares.shape):
             self._squares += error * error
@@ -94,88 +133,25 @@ class RateChoice:
         better[-1] = True
         self._about[1] = np.argmin(np.where(better, (loss / scale).sum(axis=1), np.inf))
 
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        """Return views of the arrays of the state."""
+    def _arrays(self) -> dict[str, NDArray[Any]]:
+        """Return views of the arrays of the choice."""
         own = {"about": self._about, "squares": self._squares, "sums": self._sums, "blocks": self._counts}
-        return own | self.window.arrays()
-
-    def fits(self) -> bool:
-        """Return whether the arrays, read from a file, are a state that can continue."""
-        first, size, older = self.window.arrays()["window"]
-        places = 0 <= first < self.window.horizon and 0 <= older <= size <= self.window.horizon
-        about = 0 <= self._about[0] < self._length and 0 <= self.chosen < len(self._squares)
-        return bool(places and about and all(np.isfinite(array).all() for array in self.arrays().values()))
-
-
-def _read_from(models: list[Any], k: int) -> int:
-    """Return which recursion is read for the k-th: itself, or near a singular system the next that forgets less."""
-    while k < len(models) - 1 and models[k]._growth() > MOST_GROWTH:
-        k += 1
-    return k
-
-
-def _predictions(models: list[Any], x: Any) -> Array:
-    """Return the predictions for a row with each rate, (models · rewards,)."""
-    values = [model.predict(x) for model in models]
-    return np.ravel([values[_read_from(models, k)] for k in range(len(models))])
-
-
-class RateBank:
-    """Recursions that learn one stream at several rates of forgetting.
-
-    Parameters
-    ----------
-    others : list of RecursiveLSTD
-        All but the recursion that forgets nothing, which owns the bank and is given to each method.
-    gamma : float
-    n_rewards : int
-    """
-
-    def __init__(self, others: list[Any], gamma: float, n_rewards: int) -> None:
-        self.others, self._choice = others, RateChoice(gamma, len(others) + 1, n_rewards)
-
-    def chosen(self, own: Any) -> Any:
-        """Return the recursion that is read."""
-        models = [*self.others, own]
-        return models[_read_from(models, self._choice.chosen)]
-
-    def update(self, own: Any, x: Any, reward: Any, x_next: Any, **numbers: Any) -> None:
-        """Learn a transition with each rate, and compare predictions with the returns that are complete."""
-        models, ahead = [*self.others, own], None
-        with own._alone():
-            before = _predictions(models, x)
-            for model in reversed(models):
-                model.update(x, reward, x_next, **numbers)
-            if numbers["truncated"] and not numbers["terminated"]:
-                ahead = _predictions(models, x_next)
-        rewards, window = np.tile(np.asarray(reward, np.float64), len(models)), self._choice.window
-        about = (numbers[name] for name in ("discount", "importance_ratio", "trace_coefficient"))
-        self._choice.note(window.add(before, rewards, *about))
-        if numbers["terminated"] or numbers["truncated"]:
-            self._choice.note(window.close(ahead))
-
-    def cut_off(self, own: Any, x: Array) -> None:
-        """Cut the episode off at the features `x` (n,) of the last successor."""
-        if len(self._choice.window):
-            with own._alone():
-                ahead = _predictions([*self.others, own], x)
-            self._choice.note(self._choice.window.close(ahead))
-        for model in self.others:
-            model._cut_off()
+        return {f"choice_{name}": view for name, view in (own | self._window.arrays()).items()}
 
     def packed(self) -> dict[str, NDArray[Any]]:
         """Return arrays for a snapshot."""
         packed = {f"rate{k}_{key}": array for k, one in enumerate(self.others) for key, array in one.snapshot().items()}
-        return packed | {f"choice_{name}": array.copy() for name, array in self._choice.arrays().items()}
+        return packed | {name: view.copy() for name, view in self._arrays().items()}
 
     def unpack(self, snapshot: Mapping[str, Any], restore: Callable[[dict[str, Any]], Any]) -> None:
         """Go on from the arrays of `packed`."""
-        for name, view in self._choice.arrays().items():
-            array = np.asarray(snapshot.get(f"choice_{name}"))
-            if array.shape != view.shape or array.dtype != view.dtype:
-                raise not_a_snapshot(f"'choice_{name}' has shape {array.shape} and dtype {array.dtype}")
+        for name, view in self._arrays().items():
+            array = np.asarray(snapshot.get(name))
+            if array.shape != view.shape or array.dtype != view.dtype or not np.isfinite(array).all():
+                raise not_a_snapshot(f"{name!r} has shape {array.shape} and dtype {array.dtype}, or is not finite")
             view[...] = array
-        if not self._choice.fits():
+        chosen = 0 <= self._about[0] < self._length and 0 <= self._about[1] < len(self._squares)
+        if not (chosen and self._window.fits()):
             raise not_a_snapshot("its choice of a rate has values out of range")
         for k in range(len(self.others)):
             names = [name for name in snapshot if name.startswith(f"rate{k}_")]

@@ -1,4 +1,4 @@
-"""A recursive least-squares estimator while it learns: recorded rows, and what is due after an update."""
+"""A recursive least-squares estimator while it learns: recorded rows, and the checks and warnings after an update."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from lstd._kernels import change_detection, sample_size
 from lstd._kernels import recursive_state as layout
 from lstd._kernels import recursive_update as kernels
-from lstd._kernels import sample_size
 from lstd._kernels.recursive_state import CHECK_AT, DONE, MOMENT, READING, UPDATES
 from lstd.data.effective_sample import warn_of_ratios
-from lstd.online.change_warnings import ChangeCharts
+from lstd.errors import ChangeWarning, warn
 from lstd.online.lost_digits import DigitChecks
 from lstd.online.recursive_system import CHECKED_AT, CORRECTED, SOLVED
 from lstd.online.transition import Array, compiled
@@ -28,10 +28,26 @@ class Block(NamedTuple):
     kinds: NDArray[np.int8]
 
 
-class Recursion(DigitChecks, ChangeCharts):
+class Recursion(DigitChecks):
     """A recursive least-squares estimator that learns rows, keeps the sums of blocks, and gives warnings."""
 
     update: Any  # of one transition; see `RecursiveLSTD`
+
+    @property
+    def drift_(self) -> float:
+        """Size of recent errors, divided by the largest that the stream's own history allows; above 1, a warning."""
+        return float(self._charts[:, change_detection.LEVEL].max())
+
+    def _begin_charts(self) -> None:
+        """Begin the charts of errors anew."""
+        change_detection.begin(self._charts, vars(self).get("gamma", 1.0), self.n_features)
+        self._counts[layout.CHANGED] = 0
+
+    def _warn_of_change(self) -> None:
+        """Warn if the stream has changed, and begin the charts anew."""
+        if self._counts[layout.CHANGED]:
+            warn(_change_message(self._charts, self.n_updates, vars(self).get("forgetting", 1.0)), ChangeWarning)
+            self._begin_charts()
 
     def learn_block(self, block: Block, first: int, predictions: Array) -> int:
         """Learn the rows of a block from `first` on; returns the row at which :meth:`update` must go on.
@@ -92,3 +108,19 @@ class Recursion(DigitChecks, ChangeCharts):
         size, off_policy = sums[:, sample_size.TOTAL] ** 2 / sums[:, sample_size.SQUARE], sample[sample_size.OFF_POLICY]
         if sample[sample_size.SILENT] == 0.0:
             sample[sample_size.SILENT] = warn_of_ratios(size, bool(off_policy), self.lmbda)
+
+
+def _change_message(charts: Array, n_updates: int, forgetting: Any) -> str:
+    """Say what has changed, and what to do."""
+    highest = charts[charts[:, change_detection.LEVEL].argmax(), change_detection.HIGHEST]
+    found = {
+        change_detection.UP: "rewards higher than predicted", change_detection.DOWN: "rewards lower than predicted",
+    }.get(int(highest), "errors larger than before")  # fmt: skip
+    remedy = "Set `forgetting` below 1 (0.999 keeps about the last 1000 transitions), or start a new model."
+    if forgetting != 1.0:
+        rate = "gradually" if isinstance(forgetting, str) else f"within some {1 / (1 - forgetting):.0f} transitions"
+        remedy = f"The model forgets earlier transitions {rate}; start a new one if that is too slow."
+    return (
+        f"After {n_updates} updates, recent errors are larger than the stream's own history allows: {found}. The "
+        f"stream has probably changed. {remedy}"
+    )

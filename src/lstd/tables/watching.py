@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import math
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,7 +18,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from lstd.errors import IllConditionedWarning, InvalidInputError
+from lstd.errors import ConfigurationMismatchError, IllConditionedWarning, InvalidInputError
+from lstd.io import archive
 from lstd.online import RecursiveLSTD
 from lstd.online.completed_returns import CompletedReturns, horizon_of
 from lstd.statistics.covariance import Influence
@@ -26,12 +27,24 @@ from lstd.tables.live_lines import LiveLines
 from lstd.tables.live_rows import BadLine, LiveRows
 from lstd.tables.roles import Roles
 from lstd.tables.row_reader import Chunk
-from lstd.tables.watch_state import WatchState, check_same, write_state
 
+_KIND = "watch"  # of the file of the state
 _REFRESHED = 32  # predictions, after which standard errors are computed again; or a fiftieth of all
 _RECENT = 1000  # complete returns whose errors count
 _INFLUENCE = ("vectors", "shift", "shares")
 Array = NDArray[np.float64]
+
+
+class WatchState(NamedTuple):
+    """What :meth:`Watch.save` wrote."""
+
+    document: dict[str, Any]  # among others, the bytes of the data and of the output, None where that was no file
+    arrays: dict[str, Array]
+
+
+def read_state(path: Path) -> WatchState:
+    """Read a state; raises InvalidInputError when it is damaged or of another kind or version."""
+    return archive.read(path, {_KIND: WatchState})
 
 
 class Learned(NamedTuple):
@@ -89,7 +102,7 @@ class Watch:
         self._returns, self._squares = CompletedReturns(horizon_of(settings.gamma)), (0.0, 0)  # mean and number
         before = None if state is None else state.document
         if before is not None:
-            check_same(before["configuration"], self._configuration())
+            _check_same(before["configuration"], self._configuration())
             self.n_predicted, self.n_left_out, self.n_cut_off = before["n_rows"]
         self.rows = LiveRows(file, roles, before and before["rows"])
         if state is not None and state.arrays:
@@ -229,7 +242,19 @@ class Watch:
         if self.model is not None:
             known, nothing = self._influence, np.zeros(0)
             arrays |= {f"influence_{name}": nothing if known is None else getattr(known, name) for name in _INFLUENCE}
-        write_state(path, document, arrays)
+        archive.write(path, _KIND, document, arrays, locked=True)
+
+
+def _check_same(before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+    """Raise ConfigurationMismatchError if the options differ from those that the state was made with."""
+    now = {name: list(value) if isinstance(value, tuple) else value for name, value in now.items()}
+    different = [name for name in {**before, **now} if before.get(name) != now.get(name)]
+    if different:
+        name = different[0]
+        raise ConfigurationMismatchError(
+            f"the state was made with {name} {before.get(name)!r}, and now it is {now.get(name)!r}; give the same "
+            "options, or another --state, or --force to start over."
+        )
 
 
 def _part(chunk: Chunk, first: int, stop: int, later: int) -> Chunk:
