@@ -42,6 +42,7 @@ RESULTS, DOCS = HERE / "results", HERE.parent / "docs" / "results"
 WHOLE = "benchmarks.md"  # the page with every part
 PAGES = {
     WHOLE: NAMES,
+    "performance.md": ("paper",),
     "performance-estimators.md": ("batch", "in_memory", "online"),
     "selection.md": ("selection",),
     "intervals.md": ("intervals",),
