@@ -368,6 +368,41 @@ def test_content_of_another_form_is_refused(tmp_path, change):
         read_model(path)
 
 
+def places(content, place=()):
+    """Yield where the values of a document are."""
+    items = content.items() if isinstance(content, dict) else enumerate(content) if isinstance(content, list) else ()
+    for key, value in items:
+        yield (*place, key)
+        yield from places(value, (*place, key))
+
+
+@pytest.mark.parametrize("estimator", [LSTD(0.9, n_blocks=10), LSTDCV(0.9, lmbdas=[0.0, 0.5], alphas=[1.0], cv=3)])
+def test_a_document_with_any_other_value_is_refused_or_gives_a_sound_model(tmp_path, estimator):
+    path, rng, (X, y) = tmp_path / "m", np.random.default_rng(0), stream(2)
+    estimator.fit(X, y, weight=np.ones(len(y))).save(path)
+    sound = path.read_bytes()
+    others = [None, True, -1, 0, 1.5, 10**400, -1e308, "x", [], [1], ["a"], [3, 2], {}]
+    n_refused = 0
+    for _ in range(150):
+        path.write_bytes(sound)
+
+        def change(document, entries):
+            inner = [place for place in places(document) if place[0] not in ("format", "version", "arrays")]
+            *folder, name = inner[int(rng.integers(len(inner)))]
+            for key in folder:
+                document = document[key]
+            document[name] = others[int(rng.integers(len(others)))]
+
+        reseal(path, change)
+        try:
+            found = lstd.load(path)
+        except InvalidInputError:
+            n_refused += 1
+        else:
+            assert np.isfinite(found.predict_interval(X).upper).all()
+    assert n_refused > 100
+
+
 def test_sums_that_overflowed_are_not_saved(tmp_path):
     saved = statistics()
     with pytest.raises(InvalidInputError, match="The sums must be finite to be saved; they overflowed"):

@@ -79,7 +79,7 @@ def test_what_a_file_cannot_hold_is_refused(change, message):
         ("points", [{"at": [2]}]), ("points", [{"at": [2], "share": 1.5}]), ("points", [{"at": [2], "share": True}]),
         ("pair", [3]), ("pair", [-1, "b"]), ("pair", [3.0, "b"]), ("names", "ab"), ("names", [1]), ("columns", []),
         ("columns", {"y": [1]}), ("either", "1"), ("either", None), ("either", 10**400), ("condition", np.nan),
-        ("condition", "inf"), ("condition", -1.0), ("episode", []), ("episode", True),
+        ("condition", "inf"), ("condition", 10**400), ("condition", -1.0), ("episode", []), ("episode", True),
     ],
 )  # fmt: skip
 def test_documents_of_another_form_are_refused(name, value):

@@ -143,7 +143,7 @@ def _plain(value: Any, kind: Any, rule: Any = None) -> Any:
         low, high = rule or _FINITE
         if value is None and high == np.inf:  # which is null in JSON
             return high
-        if is_number and not low <= value <= high:
+        if is_number and not (low <= value <= high and (isinstance(value, float) or abs(value) <= _FINITE[1])):
             raise _overflow()
         value = float(value) if is_number else None
     if not isinstance(value, kind) or (kind is int and not (is_number and value >= 0)):

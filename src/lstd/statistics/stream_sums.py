@@ -60,6 +60,8 @@ class Sums(ReadOnly):
         names = self.feature_names
         if names is not None and len(names) != self.n_features - self.has_intercept:
             raise InvalidInputError(f"`about` must name the {self.n_features} features; it has {len(names)} names.")
+        if self.single and self.n_rewards > 1:
+            raise InvalidInputError(f"`single` must be False for {self.n_rewards} rewards; got True.")
 
     @property
     def n_features(self) -> int:
