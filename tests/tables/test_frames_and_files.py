@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import math
+import uuid
 
 import numpy as np
 import pytest
@@ -44,7 +45,7 @@ IDS = {
     "text of numbers": ["7", "07", "-7"],
     "floats": [1.5, 2.5, 3.5],
     "dates": [START.date() + dt.timedelta(i) for i in range(3)],
-    "flags": None,
+    "uuids": [uuid.UUID(int=7 + i) for i in range(3)],
 }
 TIMES = {
     "integers": lambda day: 2**60 + day,  # nanoseconds since 1970, which float64 rounds
@@ -100,9 +101,10 @@ def shuffled(log):
     return {name: [values[i] for i in ORDER] for name, values in log.items()}
 
 
-@pytest.mark.parametrize("kind", [kind for kind in IDS if IDS[kind]])
+@pytest.mark.parametrize("kind", IDS)
 def test_forms_of_ids(kind, tmp_path):
-    check(LOG | {"id": [IDS[kind][i] for i in LOG["id"]]}, ROLES, plain_loop(LOG), tmp_path)
+    kinds = ("pandas", "nullable") if kind == "uuids" else tuple(FRAMES)
+    check(LOG | {"id": [IDS[kind][i] for i in LOG["id"]]}, ROLES, plain_loop(LOG), tmp_path, kinds)
 
 
 @pytest.mark.parametrize("kind", FLAGS)
@@ -130,6 +132,24 @@ def test_mixed_objects_of_pandas_are_refused_with_a_remedy():
 def test_integers_beyond_float64_are_rounded_alike():
     log = LOG | {"x": [2**53 + 1, *range(7)]}
     check(log, ROLES, plain_loop(log), None)
+
+
+@pytest.mark.parametrize("kind", [pl.Categorical, pl.Enum(["no", "yes"])])
+def test_categories_of_polars(kind):
+    frame = pl.DataFrame(LOG | {"end": [("no", "yes")[i] for i in LOG["end"]]}).with_columns(pl.col("end").cast(kind))
+    for sort in ({}, {"time": "x", "sort": True}):
+        data = Trajectories.from_frame(frame, **ROLES, **sort)
+        assert data.terminated.tolist() == [bool(i) for i in LOG["end"]]
+        model = lstd.fit_tables(frame, **ROLES, **SETTINGS, **sort)
+        assert_allclose(model.coef_, LSTD(**SETTINGS).fit(**data.to_arrays()).coef_, rtol=1e-12)
+
+
+def test_sparse_columns_of_pandas():
+    frame = pd.DataFrame(LOG).astype({"x": "Sparse[float]", "end": pd.SparseDtype(int, 0)})
+    data = Trajectories.from_frame(frame, **ROLES)
+    assert (data.X[:, 0].tolist(), int(data.terminated.sum())) == (LOG["x"], 1)
+    model = lstd.fit_tables(frame, **ROLES, **SETTINGS)
+    assert_allclose(model.coef_, LSTD(**SETTINGS).fit(**data.to_arrays()).coef_, rtol=1e-12)
 
 
 def test_bytes_of_polars_are_ids():

@@ -11,6 +11,7 @@ from datetime import date, datetime
 from decimal import Decimal
 from numbers import Real
 from typing import Any, NamedTuple
+from uuid import UUID
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -180,7 +181,7 @@ def plain_ids(values: ArrayLike) -> tuple[NDArray[Any], int | None]:
     """Convert ids to an array of one plain type.
 
     Integers, booleans, finite floats, dates and text are ids. Python objects are ids if all are of one of these types.
-    Finite decimal numbers and bytes of UTF-8 become text. Returns the ids, (T,), and the first row without a usable id.
+    Finite decimal numbers, UUIDs and bytes of UTF-8 become text. Returns the ids, (T,), and the first row without one.
     """
     ids = np.array(values)
     if ids.dtype.kind in "fmM":
@@ -202,6 +203,8 @@ def _plain_id(value: Any) -> Any:
             return value.decode()
         except UnicodeDecodeError:
             return None
+    if isinstance(value, UUID):
+        return value.hex
     if isinstance(value, Decimal):
         return f"{value.normalize():f}" if value.is_finite() else None
     return None if isinstance(value, datetime) and value.tzinfo is not None else value

@@ -45,6 +45,8 @@ class FrameTable(Table):
         places = [self.names.index(name) for name in columns]
         for first in range(0, len(self._frame), most_rows):
             part = self._frame.iloc[first : first + most_rows, places].set_axis(list(columns), axis=1)
+            sparse = [name for name in columns if type(part[name].dtype).__name__ == "SparseDtype"]
+            part = part.astype({name: part[name].dtype.subtype for name in sparse})
             table = self._arrow(partial(pa.Table.from_pandas, part, preserve_index=False, nthreads=1))
             yield from table.combine_chunks().to_batches()
 

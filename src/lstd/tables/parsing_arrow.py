@@ -182,7 +182,7 @@ def _plain(array: pa.Array) -> pa.Array:
     if isinstance(array, pa.ChunkedArray):
         array = array.combine_chunks()
     if pa.types.is_dictionary(array.type):
-        array = array.dictionary_decode()
+        array = without_views(array).dictionary_decode()
     if isinstance(array, pa.ExtensionArray):
         array = array.storage
     return array.cast(pa.string()) if pa.types.is_large_string(array.type) else without_views(array)
@@ -190,6 +190,8 @@ def _plain(array: pa.Array) -> pa.Array:
 
 def without_views(array: pa.Array) -> pa.Array:
     """Text and bytes as Arrow has kernels for them: those of Polars are views, which it can neither take nor trim."""
+    if pa.types.is_dictionary(array.type):
+        return pa.DictionaryArray.from_arrays(array.indices, without_views(array.dictionary))
     plain = {"string_view": pa.string(), "binary_view": pa.binary()}.get(str(array.type))
     return array if plain is None else array.cast(plain)
 

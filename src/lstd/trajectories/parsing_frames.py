@@ -117,6 +117,8 @@ class FrameColumns:
         missing = _is_null(series)
         if missing.all():
             return np.full(len(self), np.nan)
+        if kind == self._nw.Unknown and (values := np.asarray(series.to_numpy())).dtype.kind in "biuf":
+            return values.astype(np.float64)  # sparse columns of pandas
         if not (kind.is_numeric() or kind in (self._nw.Object, self._nw.String, self._nw.Categorical, self._nw.Enum)):
             raise self.error(column, 0, rules.not_numeric(column, kind, temporal=kind.is_temporal()).text, role)
         if kind.is_numeric() and not missing.any():
