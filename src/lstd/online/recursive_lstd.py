@@ -43,6 +43,11 @@ from lstd.online.transition import Array
 
 _ONE = 1.0  # the default of `weight` and `trace_coefficient`, by which a call without them is known
 
+_COUNTED_TWICE = (
+    " If `x_next` is the expected successor under the target policy, leave `importance_ratio` out: it would count that "
+    "policy twice."
+)
+
 
 class RecursiveLSTD(Recursion):
     """Least-squares temporal-difference prediction, one transition at a time.
@@ -297,7 +302,8 @@ class RecursiveLSTD(Recursion):
                 warn(
                     f"`x` differs from `x_next` of update {self.n_updates}, which neither terminated nor was "
                     "truncated: the episode is assumed to continue, and each transition keeps its own `x` and "
-                    "`x_next`. Pass truncated=True with the last transition of an episode that was cut off.",
+                    "`x_next`. Pass truncated=True with the last transition of an episode that was cut off."
+                    + (_COUNTED_TWICE if numbers[2] != 1.0 else ""),
                     BrokenEpisodeWarning,
                 )
                 self._warned = True
