@@ -12,10 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from lstd.data.checks import is_single
-from lstd.data.feature_matrix import all_finite, as_real
+from lstd.data.feature_matrix import all_finite
 from lstd.data.parsing import first_true
-from lstd.data.per_row import check_length, check_per_row
+from lstd.data.per_row import check_per_row
 from lstd.data.rows import Rows
 from lstd.errors import InvalidInputError, UnusedRewardWarning, warn
 
@@ -59,19 +58,11 @@ def check_per_transition(
     default: float = 1.0,
 ) -> tuple[Array, NDArray[np.bool_]]:  # fmt: skip
     """Return one number per row, 1 where it is NaN in a horizon row, and the rows whose transition misses something."""
-    if values is None or is_single(values):
-        return check_per_row(name, values, len(horizon), high, default), missing
-    array = as_real(name, values)
-    check_length(name, array, "value", len(horizon))
+    array = check_per_row(name, values, len(horizon), high, default, may_miss=horizon)
     unknown = np.isnan(array)
-    if (row := first_true(unknown & ~horizon)) is not None:
-        raise InvalidInputError(
-            f"`{name}` must be finite on every row but the last one of an episode that did not terminate; row {row} "
-            "has nan. Fill it in, or drop the row's episode."
-        )
-    if unknown.any():
-        array, missing = np.where(unknown, 1.0, array), missing | unknown
-    return check_per_row(name, array, len(horizon), high), missing
+    if not unknown.any():
+        return array, missing
+    return np.where(unknown, 1.0, array), missing | unknown
 
 
 def count_unused(rows: Rows, part: slice) -> int:

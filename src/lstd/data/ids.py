@@ -169,8 +169,7 @@ def ids_of_text(changes: NDArray[np.intp], names: Sequence[str], column: str, fa
                 found = f"has {name!r}, which counts as no value" if name else NO_VALUE
                 fault = Fault(row, column, f"{found}; {NEEDS_ID}")
                 break
-            if name.endswith(".0") and whole_number(name) is not None:
-                name = name.removesuffix(".0")
+            name = str(_plain_text(name, beside_numbers=False))
         if not kept or kept[-1] != name:
             rows.append(row)
             kept.append(name)

@@ -17,9 +17,12 @@ Array = NDArray[np.float64]
 
 def check_per_row(
     name: str, values: ArrayLike | None, n_rows: int, high: float = np.inf, default: float = 1.0, what: str = "value",
-    of: str = "X",
+    of: str = "X", may_miss: NDArray[np.bool_] | None = None,
 ) -> Array:  # fmt: skip
-    """Return one number in [0, high] per row; `values` may be a single number, or None for the default."""
+    """Return one number in [0, high] per row; `values` may be a single number, or None for the default.
+
+    In rows that `may_miss` it, (T,), which are horizon rows, it may be NaN.
+    """
     if values is None:
         return np.full(n_rows, default)
     array = as_real(name, values).copy()
@@ -27,6 +30,14 @@ def check_per_row(
         array = np.full(n_rows, check_real(name, np.asarray(values).item(), 0.0, high))
     check_length(name, array, what, n_rows, of)
     bad = ~((array >= 0.0) & (array <= high)) | np.isinf(array)
+    if may_miss is not None:
+        unknown = np.isnan(array)
+        if (row := first_true(unknown & ~may_miss)) is not None:
+            raise InvalidInputError(
+                f"`{name}` must be finite on every row but the last one of an episode that did not terminate; row "
+                f"{row} has nan. Fill it in, or drop the row's episode."
+            )
+        bad &= ~unknown
     if (row := first_true(bad)) is not None:
         rule = "finite and at least 0" if high == np.inf else f"in [0, {high:g}]"
         drop = "the row's episode" if of == "X" else f"this row of `{of}`"

@@ -70,22 +70,19 @@ def _check_roles(columns: Mapping[str, Any]) -> dict[str, list[str]]:
     """Check the names of columns; returns the list of names of each argument that was given."""
     roles: dict[str, list[str]] = {}
     for role, given in columns.items():
-        if role == "features" or (role == "reward" and given is not None):
-            if not isinstance(given, Iterable):
-                raise InvalidInputError(f"`{role}` must be a column's name, or a list; got {given!r}.")
-            names = [given] if isinstance(given, str) else list(given)
-            if not names:
-                raise InvalidInputError(f"`{role}` must name at least one column; got none.")
-            twice = next((name for name in names if names.count(name) > 1), None)
-            if twice is not None:
-                raise InvalidInputError(f"`{role}` must name each column once; {twice!r} is in it twice.")
-            roles[role] = names
-        elif given is not None:
-            roles[role] = [given]
-    for role, names in roles.items():
+        if given is None and role != "features":
+            continue
+        several = role in ("features", "reward") and not isinstance(given, str)
+        if several and not isinstance(given, Iterable):
+            raise InvalidInputError(f"`{role}` must be a column's name, or a list; got {given!r}.")
+        names = roles[role] = list(given) if several else [given]
+        if not names:
+            raise InvalidInputError(f"`{role}` must name at least one column; got none.")
         for name in names:
             if not isinstance(name, str):
                 raise InvalidInputError(f"`{role}` must name columns by str; got {name!r}. Rename the column first.")
+            if names.count(name) > 1:
+                raise InvalidInputError(f"`{role}` must name each column once; {name!r} is in it twice.")
     known_later = {
         name: role for role in ("reward", "terminated", "truncated", "stop", "event") for name in roles.get(role, ())
     }
