@@ -136,8 +136,7 @@ class LSTDCV(Predictor):
         data = (X, y, episode, terminated, X_next, discount, importance_ratio, trace_coefficient, weight, groups)
         penalty: Any = self.penalty
         settings = Settings(self.gamma, variant=self.variant, fit_intercept=self.fit_intercept, penalty=penalty)
-        checker = BaseEstimator()
-        rows = checked_rows(checker, data, settings.gamma, reset=True, warn=True, sort=True)
+        rows = checked_rows(BaseEstimator(), data, settings.gamma, reset=True, warn=True, sort=True)
         settings.ridge(rows.n_features)  # checks the number of factors
         rows = rows.with_ones() if settings.fit_intercept else rows
         settings, selection, checks = choose_settings(

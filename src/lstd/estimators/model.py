@@ -335,10 +335,8 @@ def model_of(blocks: Blocks, settings: Settings, selection: Selection | None, n_
         )
     options = {"n_blocks": n_blocks}
     if selection is not None:
-        grids = {"lmbda": "lmbdas", "alpha": "alphas"}
-        options |= {
-            grid: None if name in settings.choose else [getattr(settings, name)] for name, grid in grids.items()
-        }
+        given = {name: None if name in settings.choose else [getattr(settings, name)] for name in ("lmbda", "alpha")}
+        options |= {"lmbdas": given["lmbda"], "alphas": given["alpha"]}
     elif settings.penalty is not None:  # LSTD has it in `alpha`
         ridge = settings.ridge(blocks.total.n_features - settings.fit_intercept)
         settings = replace(settings, alpha=tuple(ridge.tolist()), penalty=None)

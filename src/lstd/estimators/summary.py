@@ -69,22 +69,17 @@ class Summary:
 
     def table(self, reward: int = 0, *, ridge: bool = True) -> list[list[str]]:
         """Return the lines of the table of one reward, the heading first; the last column marks flagged intervals."""
-        low = 0.5 - 0.5 * self.level
-        lines = [[self.model.reward_names[reward], "coef"]]
-        lines += [[name, f"{value:.6g}"] for name, value in zip(self.names, self.coefficients[:, reward], strict=True)]
-        if (found := self.interval) is not None:
-            bounds = (found.standard_error, found.lower, found.upper)
-            columns = [["std err", f"{low:.4g}", f"{1.0 - low:.4g}"]]
-            columns += [
-                [two_digits(error), f"{lower:.4g}", f"{upper:.4g}"]
-                for error, lower, upper in zip(*(bound[:, reward] for bound in bounds), strict=True)
-            ]
-            lines = [line + more for line, more in zip(lines, columns, strict=True)]
+        low, found, marks = 0.5 - 0.5 * self.level, self.interval, [""] * len(self.names)
+        columns = [[self.model.reward_names[reward], *self.names]]
+        columns.append(["coef", *(f"{value:.6g}" for value in self.coefficients[:, reward])])
+        if found is not None:
+            columns.append(["std err", *map(two_digits, found.standard_error[:, reward])])
+            for quantile, bounds in ((low, found.lower), (1.0 - low, found.upper)):
+                columns.append([f"{quantile:.4g}", *(f"{bound:.4g}" for bound in bounds[:, reward])])
+            marks = np.where(found.flagged[:, reward], "*", "").tolist()
         if ridge:
-            shares = [*map(_percent, self.ridge_shares), *(["0 %"] if self.model.settings.fit_intercept else [])]
-            lines = [[*line, share] for line, share in zip(lines, ["ridge", *shares], strict=True)]
-        marks = np.zeros(len(self.names), dtype=np.bool_) if found is None else found.flagged[:, reward]
-        return [[*line, mark] for line, mark in zip(lines, ["", *np.where(marks, "*", "")], strict=True)]
+            columns.append(["ridge", *map(_percent, self.ridge_shares), *["0 %"] * self.model.settings.fit_intercept])
+        return [[*line] for line in zip(*columns, ["", *marks], strict=True)]
 
     @property
     def notes(self) -> Iterator[str]:
