@@ -20,7 +20,7 @@ from lstd.data.checks import check_integer
 from lstd.data.parsing import first_true
 from lstd.errors import InvalidInputError, ProbabilityWarning, warn
 from lstd.metrics import Calibration, calibration
-from lstd.ope.policies import by_action, check_probabilities, logged_probabilities
+from lstd.ope.policies import by_action, logged_probabilities
 from lstd.ope.state_action_features import StateActionFeatures, one_per_row
 from lstd.trajectories.trajectories import Trajectories
 
@@ -112,7 +112,6 @@ def action_calibration(
             f"`behavior_probability` must be known in each row; row {row} has nan. Leave out horizon rows, or pass the "
             "Trajectories instead of `actions`."
         )
-    check_probabilities("behavior_probability", P)
     known = P.shape[1] if labels is None and P.ndim == 2 else np.unique(given) if labels is None else labels
     features = StateActionFeatures(known)
     codes = features.codes(given)

@@ -151,8 +151,7 @@ def _rewards(logged: LoggedRows, q: Any, X: Any, estimator: str) -> tuple[Array,
 def _action_values(q: Any, X: Any, rows: Rows, n_actions: int) -> Array:
     """Return q of all actions in `rows`, of which `X` are the features as they were given."""
     if hasattr(q, "action_values"):  # a model finds its columns in a data frame
-        values = as_real("q(X)", q.action_values(X))
-        values = values if rows.order is None else values[rows.order]
+        values = as_real("q(X)", q.action_values(X))[slice(None) if rows.order is None else rows.order]
     elif callable(q):
         values = as_real("q(X)", q(rows.X))
     else:

@@ -22,7 +22,7 @@ from lstd.data.feature_matrix import Features
 from lstd.data.horizon_rows import count_unused, warn_of_unused
 from lstd.data.rows import Rows, warn_of_breaks
 from lstd.errors import InvalidInputError
-from lstd.ope.policies import by_action, check_probabilities, logged_probabilities, probabilities_of
+from lstd.ope.policies import by_action, logged_probabilities, probabilities_of
 from lstd.ope.state_action_features import Codes, StateActionFeatures, one_per_row
 
 Array = NDArray[np.float64]
@@ -126,20 +126,20 @@ def logged_rows(
             f"`X` must hold at least one full transition; got n_samples={len(rows)}, and no row is followed by a row "
             "of its episode, terminated, or given with `X_next`."
         )
-    has_traces = lmbda > 0.0 and trace != "none"
+    has_traces, order = lmbda > 0.0 and trace != "none", _order(rows)
     known = features.labels if isinstance(features, StateActionFeatures) else None
-    P = None
+    P: Any = None
     if rows.X_next is None or has_traces or behavior is not None or not callable(policy):
-        P = probabilities_of(policy, rows.X, known)
-        P = P if callable(policy) or rows.order is None else P[rows.order]
+        P = probabilities_of(policy, rows.X, known)[slice(None) if callable(policy) else order]
     successors = _in_successors(rows, full, P, policies, known)
     features = _features(features, successors.shape[1])
-    numbers = full if rows.order is None else rows.order[full]
+    numbers = np.arange(len(rows))[order][full]
     codes = features.codes(_per_row("actions", one_per_row(actions), rows)[full], numbers)
-    coefficients = None if lmbda == 0.0 else np.zeros(len(full))
-    logged = None if behavior is None or P is None else _behavior(behavior, rows, full, (P[full], codes), known)
+    coefficients, logged = None if lmbda == 0.0 else np.zeros(len(full)), None
+    if behavior is not None:
+        given = _per_row("behavior_probability", by_action("behavior_probability", behavior, known), rows)[full]
+        logged = logged_probabilities(given, P[full], codes, numbers)
     if has_traces:
-        assert P is not None
         warn_of_breaks(rows, lmbda)
         coefficients = _trace_coefficients(trace, lmbda, P[full, codes], logged)
     lost = count_unused(rows, slice(len(rows) - 1))
@@ -155,29 +155,31 @@ def _features(features: Any, n_actions: int) -> StateActionFeatures:
     return StateActionFeatures(n_actions, features)
 
 
-def _in_successors(
-    rows: Rows, full: Places, P: Array | None, policies: tuple[Any, Any], labels: NDArray[Any] | None
-) -> Array:
+def _order(rows: Rows) -> Any:
+    """Return an index that puts what was given per row in the order of `rows`."""
+    return slice(None) if rows.order is None else rows.order
+
+
+def _in_successors(rows: Rows, full: Places, P: Array, policies: tuple[Any, Any], labels: NDArray[Any] | None) -> Array:
     """Return the probabilities of the target policy in successors, (N, n_actions), zero in terminal ones."""
-    if policies[1] is not None and (rows.X_next is None or callable(policies[0])):
+    policy, policy_next = policies
+    if policy_next is not None and (rows.X_next is None or callable(policy)):
         why = "without `X_next`" if rows.X_next is None else "with a function as `target_policy`"
         raise InvalidInputError(
             f"`target_policy_next` must not be given {why}, where it is not used. Leave it out"
             f"{', or give `X_next`' if rows.X_next is None else ''}."
         )
     if rows.X_next is None:
-        assert P is not None
         after = P[np.minimum(full + 1, len(rows) - 1)]
+    elif callable(policy):
+        after = probabilities_of(policy, rows.X_next, labels).copy()
+    elif policy_next is not None:
+        after = probabilities_of(policy_next, rows.X_next, labels, "target_policy_next")[_order(rows)].copy()
     else:
-        given = policies[0] if callable(policies[0]) else policies[1]
-        if given is None:
-            raise InvalidInputError(
-                "`target_policy_next` must be given with `X_next` and an array as `target_policy`: the probabilities "
-                "of the actions in successors. Or pass a function of states as `target_policy`."
-            )
-        name = "target_policy" if callable(policies[0]) else "target_policy_next"
-        after = probabilities_of(given, rows.X_next, labels, name)
-        after = after.copy() if callable(given) or rows.order is None else after[rows.order]
+        raise InvalidInputError(
+            "`target_policy_next` must be given with `X_next` and an array as `target_policy`: the probabilities of "
+            "the actions in successors. Or pass a function of states as `target_policy`."
+        )
     after[rows.terminated[full]] = 0.0
     return after
 
@@ -189,18 +191,7 @@ def _per_row(name: str, values: Any, rows: Rows) -> NDArray[Any]:
         raise InvalidInputError(
             f"`{name}` must have one entry per row of `X`, shape ({len(rows)},); got {array.shape}."
         )
-    return array if rows.order is None else array[rows.order]
-
-
-def _behavior(
-    behavior: Any, rows: Rows, full: Places, taken: tuple[Array, Codes], labels: NDArray[Any] | None
-) -> Array:
-    """Return the probabilities with which the actions of transitions were logged, (N,)."""
-    given = by_action("behavior_probability", behavior, labels)
-    ordered = _per_row("behavior_probability", given, rows)[full]
-    numbers = full if rows.order is None else rows.order[full]
-    check_probabilities("behavior_probability", ordered, numbers)
-    return logged_probabilities(ordered, *taken, numbers)
+    return np.asarray(array[_order(rows)])
 
 
 def _trace_coefficients(trace: str, lmbda: float, target: Array, logged: Array | None) -> Array:

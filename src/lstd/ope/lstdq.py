@@ -84,8 +84,8 @@ class LSTDQ(Saved, BaseEstimator):  # type: ignore[misc]
     effective sample size is known.
 
     The sums of many rows with dense features of states take some n·k products per row, n features of states and k of
-    pairs, whatever λ is, and no array of k columns. Their rounding is then another one than in :class:`lstd.LSTD` with
-    `X_next` φ̄; of few rows, the weights are the same to the last bit.
+    pairs, whatever λ is, and no array of k columns. The weights then differ by rounding from those of
+    :class:`lstd.LSTD` with `X_next` φ̄; with few rows, they are the same to the last bit.
 
     For continuous actions, fit :class:`lstd.LSTD` to features of pairs, with `X_next` their means over actions drawn
     from the target policy, or over a grid, and `trace_coefficient` for λ > 0.
@@ -152,8 +152,8 @@ class LSTDQ(Saved, BaseEstimator):  # type: ignore[misc]
             they are or as text, may be in any order; by default, labels are 0, 1, …. A function is called with a dense
             or sparse array of all columns.
         behavior_probability : array-like of shape (T,) or (T, n_actions), optional
-            Probability with which the logged action was taken, or those of all actions. With those of all actions, a
-            target policy that takes one of probability 0 is refused, whatever `trace` and `lmbda`.
+            Probability with which the logged action was taken, or those of all actions. If all are given, a target
+            policy that takes an action of probability 0 raises an error, whatever `trace` and `lmbda`.
         target_policy_next : array-like of shape (T, n_actions), optional
             Probabilities of all actions in the states of `X_next`, needed if `target_policy` is an array.
         episode, terminated, discount, weight, groups : array-like of shape (T,), optional

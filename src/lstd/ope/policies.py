@@ -132,9 +132,10 @@ def check_probabilities(name: str, P: Array, rows: NDArray[Any] | None = None) -
 def logged_probabilities(behavior: Array, P: Array, codes: NDArray[np.intp], rows: NDArray[Any] | None = None) -> Array:
     """Return the probabilities of the logged actions, (N,), of `behavior`: these, or those of all actions.
 
-    `rows` are the numbers of the rows in messages.
-    Raises InvalidInputError if one is zero, or if the target policy takes an action that was never taken.
+    `rows` are the numbers of the rows in messages. Raises InvalidInputError if a number is no probability, if that of a
+    logged action is zero, or if the target policy takes an action that was never taken.
     """
+    check_probabilities("behavior_probability", behavior, rows)
     if behavior.ndim == 1:
         logged = behavior
     else:

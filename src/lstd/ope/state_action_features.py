@@ -23,15 +23,15 @@ _DENSE_WIDTH = 128  # up to which a product of dense rows is faster than one of 
 _DENSE_SHARE = 0.25  # and share of the blocks that are not zero, from which it is
 
 
-def one_per_row(actions: Any, name: str = "actions") -> NDArray[Any]:
-    """Return actions or labels as an array; refuse those of several numbers each, but for the same count in all."""
+def one_per_row(actions: Any) -> NDArray[Any]:
+    """Return actions or labels as an array; raise InvalidInputError if some are not numbers or text, such as lists."""
     try:
         array = np.asarray(actions)
         if array.dtype.kind == "O":
             hash(tuple(array.ravel().tolist()))
     except (TypeError, ValueError) as error:  # lists of different lengths
         raise InvalidInputError(
-            f"`{name}` must have one number or text for each; got {shown(actions)}. Give each action one label."
+            f"`actions` must have one number or text for each; got {shown(actions)}. Give each action one label."
         ) from error
     return array
 
