@@ -27,6 +27,7 @@ from lstd.data.feature_matrix import Features, dense, rows_of
 from lstd.data.rows import Rows
 from lstd.statistics.carry import Carry
 from lstd.statistics.matrices import plus, plus_product, transposed, writable
+from lstd.statistics.stream_sums import Sums
 
 Array = NDArray[np.float64]
 Flags = NDArray[np.bool_]
@@ -72,7 +73,7 @@ class BatchSums:
     `start` are statistics in which no row is pending; they are not changed.
     """
 
-    def __init__(self, rows: Rows, start: Any) -> None:
+    def __init__(self, rows: Rows, start: Sums) -> None:
         carry = start.carry
         self.rows, self._lmbda, self.at = rows, start.lmbda, 0
         self._A, self._B, self._b, self._u = start.A, start.B, start.b.T.copy(), start.incoming_trace.copy()

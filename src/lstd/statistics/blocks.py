@@ -28,7 +28,7 @@ from lstd.data.rows import Rows
 from lstd.data.seen_ids import SeenIds, group_key, groups_seen
 from lstd.errors import InvalidInputError
 from lstd.statistics.merging import LSTDStatistics
-from lstd.statistics.summing import check_sums, totals
+from lstd.statistics.summing import check_sums
 from lstd.statistics.threads import one_blas_thread
 
 _MOST = 64  # blocks: more would narrow the intervals by 2 %, 32 would widen them by 6 %
@@ -181,7 +181,7 @@ class Blocks(Record):
         layout, starts = layout.extended(begins)
         # Starting the threads of the BLAS takes longer than the sums of a short block.
         with one_blas_thread() if len(starts) > 1 else nullcontext():
-            return self._continued(rows, totals(total, rows, starts, threads=threads), layout, starts)
+            return self._continued(rows, total.totals(rows, starts, threads=threads), layout, starts)
 
     def joined(self, rows: Rows, chunks: Iterable[LSTDStatistics], layout: Layout, starts: Sequence[int]) -> Blocks:
         """Return the blocks with the next rows, summed in chunks that are cut where :meth:`Layout.extended` says.

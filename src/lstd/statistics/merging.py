@@ -33,7 +33,7 @@ Independent data, which no trace enters, add up.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -52,7 +52,7 @@ from lstd.statistics.carry import Carry
 from lstd.statistics.matrices import no_sum, plus_outer, sum_and_outer
 from lstd.statistics.names_and_labels import UNKNOWN, About
 from lstd.statistics.stream_sums import Sums
-from lstd.statistics.summing import check_sums, summed_until, totals
+from lstd.statistics.summing import check_sums, chunk_edges, chunk_statistics, summed_until
 
 Array = NDArray[np.float64]
 
@@ -188,7 +188,7 @@ class LSTDStatistics(Sums, Saved):
         total = cls.empty_like(rows, lmbda)
         if len(rows):
             with np.errstate(over="ignore", invalid="ignore"):  # `check_sums` reports overflow
-                *_, total = totals(total, rows)
+                *_, total = total.totals(rows)
         check_sums(total, rows)
         return total
 
@@ -246,6 +246,20 @@ class LSTDStatistics(Sums, Saved):
                 f"{shown_id(later.first_group)}. Give rows of different groups different ids in `episode`."
             )
         return begins
+
+    def totals(self, rows: Rows, at: Iterable[int] = (), *, threads: int | None = None) -> Iterator[LSTDStatistics]:
+        """Yield the statistics after each chunk of the next rows of the stream; not checked for overflow.
+
+        The caller ignores warnings of NumPy, which overflow gives. The chunks are cut before each row of `at` too.
+        They, and how they are summed, depend on the rows only, so the result does not depend on `threads`.
+        """
+        edges, many = chunk_edges(rows, self.lmbda, at)
+        if not many and rows.X_next is None:
+            yield from self.followed_by(rows, edges[1:])
+            return
+        total = self
+        for chunk in chunk_statistics(rows, self.empty_like(rows, self.lmbda), at, threads=threads):
+            yield (total := total.merged(chunk))
 
     def followed_by(self, rows: Rows, ends: Sequence[int]) -> Iterator[LSTDStatistics]:
         """Yield the statistics with the next rows of the stream up to each of `ends`, not checked for overflow.

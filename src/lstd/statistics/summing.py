@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from scipy import sparse
@@ -20,52 +20,34 @@ from lstd.statistics.batch_sums import BatchSums, is_dense, is_short
 from lstd.statistics.carry import Pending
 from lstd.statistics.matrices import is_no_sum
 from lstd.statistics.solve import check_range
+from lstd.statistics.stream_sums import Sums
 from lstd.statistics.tally import tallies
 from lstd.statistics.threads import blas_threads, in_threads
 
-Statistics = Any  # LSTDStatistics, whose module imports this one
+S = TypeVar("S", bound=Sums)
 
 ENTRIES_AT_ONCE = 2**22  # of the rows that one thread sums at a time, 32 MiB
 CHUNK_WORK = 2**24  # products in a chunk's sums, half a millisecond, that are worth a thread's while
 _MERGE_SHARE = 128  # of the work of a chunk of sparse rows to n², which merging takes
 
 
-def totals(
-    total: Statistics, rows: Rows, at: Iterable[int] = (), *, threads: int | None = None
-) -> Iterator[Statistics]:
-    """Yield the statistics of a stream after each of the chunks of its next rows; not checked by `check_sums`.
-
-    The caller ignores warnings of NumPy, which overflow gives.
-    The chunks are cut before each row of `at` too. They, and how they are summed, depend on the rows only, so the
-    result does not depend on `threads`.
-    """
-    edges, many = _edges(rows, total.lmbda, at)
-    if not many and rows.X_next is None:
-        yield from total.followed_by(rows, edges[1:])
-        return
-    for chunk in chunk_statistics(rows, total.empty_like(rows, total.lmbda), at, threads=threads):
-        yield (total := total.merged(chunk))
-
-
-def chunk_statistics(
-    rows: Rows, nothing: Statistics, at: Iterable[int] = (), *, threads: int | None = None
-) -> Iterator[Statistics]:
+def chunk_statistics(rows: Rows, nothing: S, at: Iterable[int] = (), *, threads: int | None = None) -> Iterator[S]:
     """Yield statistics of consecutive chunks of rows, cut before each row of `at` too; not checked by `check_sums`.
 
     They are summed by `threads` threads (default: the limit of the BLAS), each with a single-threaded BLAS. `nothing`
     are statistics of no data.
     """
-    edges, many = _edges(rows, nothing.lmbda, at)
+    edges, many = chunk_edges(rows, nothing.lmbda, at)
     yield from in_threads(partial(_summed, nothing), rows.split(edges), (threads or blas_threads()) if many else 1)
 
 
 @np.errstate(over="ignore", invalid="ignore")
-def _summed(nothing: Statistics, rows: Rows) -> Statistics:
+def _summed(nothing: S, rows: Rows) -> S:
     (statistics,) = summed_until(nothing, rows, [len(rows)])
     return statistics
 
 
-def _edges(rows: Rows, lmbda: float, at: Iterable[int]) -> tuple[list[int], bool]:
+def chunk_edges(rows: Rows, lmbda: float, at: Iterable[int]) -> tuple[list[int], bool]:
     """Return where chunks begin, and the end, and whether each has enough work for a thread.
 
     They are cut where memory requires it and before the rows `at`. That depends on the rows only.
@@ -85,7 +67,7 @@ def _chunk_length(rows: Rows, lmbda: float) -> int:
     return int(max(1, ENTRIES_AT_ONCE // n, _MERGE_SHARE * n**2 / work))
 
 
-def summed_until(start: Statistics, rows: Rows, ends: Sequence[int], begins: bool = True) -> Iterator[Statistics]:
+def summed_until(start: S, rows: Rows, ends: Sequence[int], begins: bool = True) -> Iterator[S]:
     """Yield statistics with the next rows of the stream up to each of `ends`, at least 1; not checked for overflow.
 
     In `start` no row is pending. `begins` says whether the first row begins a new episode. Rows that are given with
@@ -118,7 +100,7 @@ def _pending(rows: Rows, t: int) -> Pending | None:
     )  # fmt: skip
 
 
-def _groups_until(start: Statistics, rows: Rows) -> Callable[[int], dict[str, Any]]:
+def _groups_until(start: Sums, rows: Rows) -> Callable[[int], dict[str, Any]]:
     """Return a function that gives the fields about groups after `start` and the first rows."""
     if rows.groups is None:
         return lambda end: {}
@@ -130,7 +112,7 @@ def _groups_until(start: Statistics, rows: Rows) -> Callable[[int], dict[str, An
     }  # fmt: skip
 
 
-def check_sums(statistics: Statistics, rows: Rows) -> None:
+def check_sums(statistics: Sums, rows: Rows) -> None:
     """Raise if the last `rows` had features that are NaN or infinite, or the sums overflow.
 
     Such a feature makes the diagonal of A or the pending row NaN, as 0·inf is NaN. So only if the sums are not finite
