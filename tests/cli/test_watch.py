@@ -190,7 +190,7 @@ def test_a_reward_that_cannot_be_learned_leaves_a_gap(rows, capsys, value):
     error = capsys.readouterr().err
     assert "row 110 (the first row of data is 1)" in error
     assert "Its episode is cut off at line 111." in error
-    assert f"{N} rows, 1 episodes cut off by bad rows" in error
+    assert f"{N} rows, 1 episode cut off by bad rows" in error
     assert list(predictions()) == list(range(1, N + 1))
     later = [f"{int(line.split(',')[0]) + (t > 110)},{line.partition(',')[2]}" for t, line in enumerate(rows[1:], 1)]
     written("c.csv", [rows[0], *later])

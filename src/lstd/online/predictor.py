@@ -30,7 +30,6 @@ class OnlinePredictor(ABC):
     gamma: float
     _kernels: Any  # module with the kernels `step` and `step_sparse`
     _typed: bool  # whether Numba compiles them
-    _typed_sparse = False  # and the latter is compiled
     _names: tuple[str, ...] | None = None  # of the features, where they are known
     _end: OpenEnd | None = None  # of the rows of `partial_fit`
 
@@ -93,7 +92,7 @@ class OnlinePredictor(ABC):
             with contextlib.suppress(Exception):
                 if type(x) is ndarray:
                     return int(self._kernels.step(x, x_next, *numbers, *self._arrays))
-                self._typed_sparse = compiled(self._kernels, "step_sparse")
+                compiled(self._kernels, "step_sparse")
                 rows = *sparse_parts(x, self.n_features), *sparse_parts(x_next, self.n_features)
                 return int(self._kernels.step_sparse(*rows, *numbers, *self._arrays))
         return int(self._kernels.BAD)

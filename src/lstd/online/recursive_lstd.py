@@ -283,6 +283,7 @@ class RecursiveLSTD(Recursion):
             rest = transition.check_rewards(reward, self.n_rewards)
             reward, rest = float(rest[0]), rest[1:]
         code = self._step(x, x_next, (reward, discount, importance_ratio, terminated))
+        self._typed_sparse |= code >= DONE and type(x) is tuple
         if code < DONE:
             code = self._convert_and_step(x, x_next, reward, discount, importance_ratio, terminated)
         if rest is not None:

@@ -70,9 +70,10 @@ class LiveRows:
         self.lines = self._last_line = self._first = 0  # lines so far, the last one with a row; first row of a part
         self.reader: RowReader | None = None
         self._columns: list[str] = []
+        if state is not None:
+            self.lines, self._last_line = state["lines"]
         if state is not None and state["names"]:
             self.rows, self.header, self.gaps = state["rows"], state["header"], state["gaps"]
-            self.lines, self._last_line = state["lines"]
             self._open(state["names"]).episodes.unpack(state["episodes"])
 
     def packed(self) -> dict[str, Any]:

@@ -127,7 +127,8 @@ class Watch:
     def counts(self) -> str:
         """Say how many rows there were."""
         left_out = f", {self.n_left_out} left out" if self.n_left_out else ""
-        cut_off = f", {self.n_cut_off} episodes cut off by bad rows" if self.n_cut_off else ""
+        episodes = "1 episode" if self.n_cut_off == 1 else f"{self.n_cut_off} episodes"
+        cut_off = f", {episodes} cut off by bad rows" if self.n_cut_off else ""
         return f"{self.n_predicted} rows{left_out}{cut_off}"
 
     @property
