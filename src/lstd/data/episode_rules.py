@@ -36,7 +36,8 @@ _LOST_REWARD = (
 )
 _LOST_VALUE = f"{NO_VALUE}; it may be missing only in the last row of an episode that did not terminate. Fill it in."
 _LOST_WITH_SUCCESSOR = (
-    f"{NO_VALUE}; with features of successors, every row is a transition. Drop or impute such rows first."
+    f"{NO_VALUE}; every row is a transition, since successors are given or rows are intervals. Drop or impute such "
+    "rows first."
 )
 _SAME_TIME = "has the time of the row before it, of the same episode; drop or merge such rows."
 EARLIER = "is earlier than the row before it, of the same episode; sort the rows by it, or pass `sort=True`."

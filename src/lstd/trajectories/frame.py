@@ -139,14 +139,14 @@ def _follow(table: FrameColumns, arrays: dict[str, Any]) -> tuple[Flags, Flags]:
         raise table.error(fault.column, fault.row, fault.text)
     episodes.finish()
     last = last_rows(numbers)
-    flagged = truncated | np.append(False, truncated[:-1] & ~last[:-1])
-    row = first_true(last & ~flagged)
-    if row is not None and "truncated" in roles and "terminated" not in roles:
-        text = (
-            "is false at the end of its episode, but without `terminated` every episode must be truncated. Name a "
-            "column for `terminated`."
-        )
-        raise table.error(roles["truncated"][0], row, text)
+    if "truncated" in roles and "terminated" not in roles:
+        flagged = truncated | np.append(False, truncated[:-1] & ~last[:-1])
+        if (row := first_true(last & ~flagged)) is not None:
+            text = (
+                "is false at the end of its episode, but without `terminated` every episode must be truncated. Name a "
+                "column for `terminated`."
+            )
+            raise table.error(columns.truncated, row, text)
     if arrays["episode"] is None:
         arrays["episode"] = numbers
     return terminated, last
