@@ -135,3 +135,12 @@ def test_sums_for_the_effective_sample_size_are_their_definition(trace):
         traces.append(phi + (0.9 * 0.5 * c[t] * traces[-1] if goes_on else 0.0))
     for one, two in zip(model.dual_sums(), naive.dual_sums(traces, weight[full]), strict=True):
         assert_close(one, two, "sums")
+
+
+@pytest.mark.filterwarnings("ignore::lstd.errors.LSTDWarning")
+def test_a_model_whose_squared_traces_overflow_is_saved_without_them(tmp_path):
+    data = PROCESS.simulate(12, 5, 1)
+    data["behavior_probability"] = np.where(np.isnan(data["y"]), 1.0, 1e-45)
+    LSTDQ(0.9, 1.0, "importance").fit(**data).save(tmp_path / "model")
+    assert lstd.load(tmp_path / "model").dual_sums() is None
+    assert policy_value(lstd.load(tmp_path / "model"), sample="fixed").effective_sample_size is None

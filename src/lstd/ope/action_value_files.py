@@ -43,7 +43,7 @@ class SavedActionValues:
     unlogged: tuple[float, float]
     states: Annotated[Array, "episodes features"] | SparseStates
     policy: Annotated[Array, "episodes actions"]
-    dual_sums: DualSums
+    dual_sums: DualSums | None
 
     def __post_init__(self) -> None:
         (X, P), n, n_actions = self.initial, self.n_features, self.features.n_actions
@@ -53,7 +53,7 @@ class SavedActionValues:
             self.pairs.model().n_features == n * n_actions,
             self.names is None or len(self.names) == n,
             self.trace in TRACES,
-            len(self.dual_sums.first) == len(self.pairs.model().ridge),
+            self.dual_sums is None or len(self.dual_sums.first) == len(self.pairs.model().ridge),
         )
         if not all(fitting):
             raise ValueError(fitting)

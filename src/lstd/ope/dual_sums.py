@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lstd._kernels.traces import dense_traces
+from lstd.errors import InvalidInputError
 from lstd.ope.logged_rows import LoggedRows
 from lstd.ope.pair_rows import pair_rows, summed_pairs
 
@@ -37,8 +38,17 @@ def effective_size(total: float, squares: float) -> float:
     return max(1.0, total**2 / squares) if squares else 0.0
 
 
-def dual_sums(logged: LoggedRows, lmbda: float, intercept: bool) -> DualSums:
-    """Sum logged transitions for dual weights."""
+@np.errstate(over="ignore", invalid="ignore")
+def dual_sums(logged: LoggedRows, lmbda: float, intercept: bool) -> DualSums | None:
+    """Sum logged transitions for dual weights; None if squares of traces overflow."""
+    try:
+        found = _summed(logged, lmbda, intercept)
+    except InvalidInputError:  # of sums beyond 1e308
+        return None
+    return found if all(np.isfinite(sums).all() for sums in found) else None
+
+
+def _summed(logged: LoggedRows, lmbda: float, intercept: bool) -> DualSums:
     nothing_after = replace(logged, successors=np.zeros_like(logged.successors))
     rows = pair_rows(nothing_after)
     w = np.ones(len(rows)) if rows.weights is None else rows.weights

@@ -258,7 +258,9 @@ def _coverage(model: Any, found: Contributions) -> tuple[float | None, float | N
     omega = solve(A.T, right, fitted.ridge, penalty=fitted.penalty, warn=False).weights[:, 0]
     ones = float(omega[-1]) if has_ones else 0.0
     if model.logged_ is None:
-        total, squares, g = omega @ model.dual_sums_.first, omega @ model.dual_sums_.second @ omega, None
+        if (sums := model.dual_sums_) is None:
+            return None, share, None
+        total, squares, g = omega @ sums.first, omega @ sums.second @ omega, None
     else:
         g = model.logged_.dual_weights(omega[: len(found.phi)], ones, s.lmbda)
         total, squares = g.sum(), g @ g
