@@ -68,18 +68,9 @@ class Plan(NamedTuple):
 
 
 def make_plan(problem: str = "all", runs: int = N_RUNS) -> Plan:
-    """Plan the experiments of one problem or of all.
+    """Plan `runs` runs of one problem, or of "all".
 
-    Parameters
-    ----------
-    problem : {"small", "large", "deterministic", "all"}
-    runs : int
-        Number of runs.
-
-    Raises
-    ------
-    InvalidInputError
-        If the name is unknown, or `runs` is not between 1 and 100000.
+    Raises InvalidInputError if the name is unknown, or `runs` is not between 1 and 100000.
 
     >>> len(make_plan("small").cells)
     6

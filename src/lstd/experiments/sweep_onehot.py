@@ -189,7 +189,8 @@ def _start_columns(layout, panel, n_steps, inverse_alpha, work):  # type: ignore
     first = layout.first_slot[panel]
     for slot in range(first, layout.n_slots[panel]):
         row = layout.new_row[panel, slot - first]
-        work.columns[slot] = 0.0
+        for i in range(work.columns.shape[1]):  # loops: copies of slices take 4 % of the time of the whole kernel
+            work.columns[slot, i] = 0.0
         work.columns[slot, row] = inverse_alpha
         for step in range(n_steps):
             same = layout.row[PANEL * panel + step] == row
@@ -291,5 +292,7 @@ def _drop_columns(move_from, move_to, work):  # type: ignore[no-untyped-def]
             break
         source = move_from[move]
         goal = move_to[move]
-        work.columns[goal] = work.columns[source]
-        work.picked[:, goal] = work.picked[:, source]
+        for i in range(work.columns.shape[1]):
+            work.columns[goal, i] = work.columns[source, i]
+        for step in range(PANEL):
+            work.picked[step, goal] = work.picked[step, source]

@@ -18,6 +18,10 @@ from lstd.report.figure_data import Evaluation, Options, evaluate, half_widths
 from lstd.report.formatting import share
 from lstd.report.style import BLUE, REFERENCE, WIDE, axes_for, figure_style, given_axes, new_figure, plain
 
+_BARS: dict[str, Any] = {
+    "fmt": "o", "color": BLUE, "markersize": 4.2, "elinewidth": 0.9, "capsize": 2.2, "zorder": 3,
+}  # fmt: skip
+
 
 def plot_calibration(
     model: Predictor, X: Any, y: ArrayLike, *, n_bins: int = 10, ax: Any = None, **data: Unpack[Options]
@@ -89,8 +93,7 @@ def _panel(ax: Axes, evaluation: Evaluation, reward: int, n_bins: int) -> Artist
 def draw_points(ax: Axes, table: Calibration, half: NDArray[np.float64]) -> Artist:
     """Draw the bins of a calibration with bars of half a width each, NaN for none, and the diagonal."""
     known = np.isfinite(table.observed)
-    predicted, observed, half = table.predicted[known], table.observed[known], half[known]
-    half = np.nan_to_num(half)
+    predicted, observed, half = table.predicted[known], table.observed[known], np.nan_to_num(half[known])
     both = np.concatenate([predicted, observed])
     reach = np.ptp(both) or abs(both[0]) or 1.0
     # The bar of a bin with few groups can be many times longer than everything else.
@@ -100,10 +103,7 @@ def draw_points(ax: Axes, table: Calibration, half: NDArray[np.float64]) -> Arti
     if not high > low:
         low, high = low - 0.5 * reach, high + 0.5 * reach
     ax.plot([low, high], [low, high], color=REFERENCE, linewidth=0.9, zorder=1)
-    points: Artist = ax.errorbar(
-        predicted, observed, yerr=half if half.any() else None, fmt="o", color=BLUE, markersize=4.2,
-        elinewidth=0.9, capsize=2.2, zorder=3,
-    )[0]  # fmt: skip
+    points: Artist = ax.errorbar(predicted, observed, yerr=half if half.any() else None, **_BARS)[0]
     ax.set_xlim(low, high)
     ax.set_ylim(low, high)
     ax.set_aspect("equal")
@@ -130,7 +130,7 @@ def plot_action_calibration(
     level : float in (0, 1), default 0.95
         Level of the bars.
     ax : matplotlib.axes.Axes, optional
-        Axes to draw into; by default, those of a new figure.
+        As in :func:`plot_predictions`.
 
     Returns
     -------
@@ -154,10 +154,7 @@ def plot_action_calibration(
         names = np.unique(np.asarray(actions)) if labels is None else labels
         panel.axhline(1.0, color=REFERENCE, linewidth=0.9, zorder=1)
         places = np.arange(len(names))
-        points: Artist = panel.errorbar(
-            places, table.observed, yerr=half, fmt="o", color=BLUE, markersize=4.2, elinewidth=0.9, capsize=2.2,
-            zorder=3,
-        )[0]  # fmt: skip
+        points: Artist = panel.errorbar(places, table.observed, yerr=half, **_BARS)[0]
         panel.set(xlabel="action", ylabel="mean of 1 / probability where taken", ylim=(0.0, None))
         if len(names) <= 30:
             panel.set_xticks(places, [str(name) for name in names])

@@ -152,7 +152,7 @@ def _ranking(results: Results, problem: str, features: str) -> tuple[str, ...]:
             lowest.append((float(sweep.mean[i, j]), algorithm, sweep.errors[:, i, j], sweep.lmbdas[i], sweep.alphas[j]))
     lowest.sort(key=lambda entry: entry[0])
     if not lowest:
-        return ("every setting diverged", "–", "–", "–", "–", "–")
+        return ("every setting diverged", *["–"] * 5)
     mean, algorithm, errors, lmbda, alpha = lowest[0]
     first = (SHORT_NAMES[algorithm], f"{mean:.4f}", f"{lmbda:g}", alpha_text(algorithm, alpha))
     if len(lowest) == 1:
@@ -169,8 +169,6 @@ def _spread_at_one(sweep: Sweep) -> float:
 
 
 def _triple(row: Row, name: str) -> tuple[str, ...]:
-    exact, leading, simulated, error = (
-        row[f"{name}_{kind}"] for kind in ("exact", "asymptotic", "simulated", "stderr")
-    )
-    texts = (f"{exact:.4g}", f"{leading:.4g}", f"{simulated:.4g} ± {error:.1g}")
+    simulated = f"{row[f'{name}_simulated']:.4g} ± {row[f'{name}_stderr']:.1g}"
+    texts = (f"{row[f'{name}_exact']:.4g}", f"{row[f'{name}_asymptotic']:.4g}", simulated)
     return tuple(text.replace("-", "−") for text in texts)

@@ -5,13 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from lstd.experiments.protocol import FEATURES, PROBLEMS
-from lstd.experiments.reproduce.page_tables import (
-    diverged_table,
-    identities_table,
-    observed_tables,
-    proposition1_table,
-    theorem2_table,
-)
+from lstd.experiments.reproduce import page_tables
 from lstd.experiments.reproduce.paper_tables import Table
 from lstd.experiments.reproduce.results import Results, Row
 from lstd.experiments.reproduce.verdicts import evaluate, simulated_text
@@ -54,11 +48,11 @@ def page(results: Results, tables: Sequence[Table], svgs: Mapping[str, bytes]) -
         simulated=simulated_text(results.theory["proposition1"]),
         tables=tables,
         outcomes=evaluate(results),
-        observed=observed_tables(results),
-        diverged=diverged_table(results),
-        proposition1=proposition1_table(results),
-        theorem2=theorem2_table(results),
-        identities=identities_table(results),
+        observed=page_tables.observed_tables(results),
+        diverged=page_tables.diverged_table(results),
+        proposition1=page_tables.proposition1_table(results),
+        theorem2=page_tables.theorem2_table(results),
+        identities=page_tables.identities_table(results),
         command=f"lstd reproduce {results.problems[0] if len(results.problems) == 1 else 'all'}",
     )
 

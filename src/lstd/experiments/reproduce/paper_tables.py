@@ -104,13 +104,11 @@ def best_table(results: Results) -> Table:
     records: list[tuple[Value, ...]] = []
     n_algorithms = len(results.algorithms)
     for (problem, features, algorithm), sweep in results.sweeps.items():
-        first = len(rows) % n_algorithms == 0
-        labels = (problem if first else "", FEATURE_NAMES[features] if first else "", SHORT_NAMES[algorithm])
+        panel = ("", "") if len(rows) % n_algorithms else (problem, FEATURE_NAMES[features])
         texts, numbers = _best(algorithm, sweep)
-        records.append(
-            (problem, features, algorithm, *numbers, sweep.n_runs, sweep.diverged_entries, sweep.diverged_runs)
-        )
-        rows.append((*labels, *texts, str(sweep.n_runs)))
+        rows.append((*panel, SHORT_NAMES[algorithm], *texts, str(sweep.n_runs)))
+        counts = sweep.n_runs, sweep.diverged_entries, sweep.diverged_runs
+        records.append((problem, features, algorithm, *numbers, *counts))
     return Table(
         name="best",
         title="Best settings",

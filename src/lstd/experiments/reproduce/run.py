@@ -66,10 +66,6 @@ def reproduce(
     arguments : dict, optional
         Kept in provenance.json.
 
-    Returns
-    -------
-    Outcome
-
     Raises
     ------
     InvalidInputError
