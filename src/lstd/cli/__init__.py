@@ -23,10 +23,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns
     -------
     int
-        Exit code, one of `lstd.cli.exit_codes`.
+        Exit code, one of those in `lstd.cli.console`.
     """
-    from lstd.cli.console import INSTALL
-    from lstd.cli.exit_codes import BAD_INPUT
+    from lstd.cli.console import BAD_INPUT, INSTALL
     from lstd.cli.interruption import exit_on_signals
 
     exit_on_signals()

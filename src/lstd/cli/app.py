@@ -9,8 +9,7 @@ from typing import Annotated, Any
 import typer
 
 import lstd
-from lstd.cli.console import fail, fail_with, lost_output
-from lstd.cli.exit_codes import BAD_INPUT, DONE, INTERRUPTED
+from lstd.cli.console import BAD_INPUT, DONE, INTERRUPTED, fail, fail_with, lost_output
 from lstd.cli.fit import fit
 from lstd.cli.inspect import inspect
 from lstd.cli.interruption import advice

@@ -1,4 +1,4 @@
-"""Writing to the two standard streams without ever ending in a traceback."""
+"""Exit codes, and writing to the two standard streams without ever ending in a traceback."""
 
 from __future__ import annotations
 
@@ -7,8 +7,15 @@ import os
 import re
 import sys
 
-from lstd.cli.exit_codes import DONE, FAILED, exit_code
-from lstd.errors import LSTDError, OutputError
+from lstd.errors import ConfigurationMismatchError, InvalidInputError, LSTDError, OutputError
+
+# Exit codes, one per outcome
+DONE = 0
+FAILED = 1  # a step failed, or output could not be written
+BAD_INPUT = 2  # bad usage, options or data
+OTHER_CONFIGURATION = 3  # the results folder holds another configuration
+SIGNALLED = 128  # plus the number of the signal: 130 for SIGINT, 143 for SIGTERM
+INTERRUPTED = 130
 
 INSTALL = 'pip install "lstd[cli]"'
 _OPTIONS = (
@@ -32,6 +39,13 @@ def in_the_shell(message: str) -> str:
 def _as_option(argument: re.Match[str]) -> str:
     name, value = argument[1].replace("_", "-"), argument[2]
     return f"`--{name} {value}`" if value else f"`--{name}`"
+
+
+def exit_code(error: Exception) -> int:
+    """Return the exit code for an error."""
+    if isinstance(error, ConfigurationMismatchError):
+        return OTHER_CONFIGURATION
+    return BAD_INPUT if isinstance(error, InvalidInputError) else FAILED
 
 
 def fail(message: str, code: int) -> int:

@@ -16,7 +16,7 @@ import sys
 import threading
 from types import FrameType
 
-from lstd.cli.exit_codes import SIGNALLED
+from lstd.cli.console import SIGNALLED
 
 _SIGNALS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
 _SECONDS_TO_WRITE = 0.3

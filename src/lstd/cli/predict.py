@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lstd.cli import options
-from lstd.cli.console import closed_output, lost_output, output, say
-from lstd.cli.exit_codes import DONE
+from lstd.cli.console import DONE, closed_output, lost_output, output, say
 from lstd.cli.interruption import advise
 from lstd.cli.options import check_out, names, prepare_tables, reading
 from lstd.errors import InvalidInputError, LSTDError

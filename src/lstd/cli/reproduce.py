@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lstd.cli import options
-from lstd.cli.console import INSTALL, fail, fail_with, output
-from lstd.cli.exit_codes import BAD_INPUT
+from lstd.cli.console import BAD_INPUT, INSTALL, fail, fail_with, output
 from lstd.cli.interruption import advise
 from lstd.cli.reproduce_output import outcome_json, outcome_text
 

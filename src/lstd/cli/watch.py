@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from lstd.cli import options
-from lstd.cli.console import closed_output, lost_output
-from lstd.cli.exit_codes import DONE
+from lstd.cli.console import DONE, closed_output, lost_output
 from lstd.cli.fit import number, roles_of
 from lstd.cli.interruption import advise
 from lstd.cli.options import check_out, names, prepare_tables

@@ -34,25 +34,7 @@ def dataset_tables(dataset: pyarrow.dataset.Dataset, *, independent: bool = Fals
     """Return the tables of a dataset in the order of its fragments: one for each file.
 
     Data in memory, and a filtered dataset, are one table each: Arrow does not say which files the remaining rows come
-    from.
-
-    Parameters
-    ----------
-    dataset : pyarrow.dataset.Dataset
-    independent : bool, default False
-        Whether each file is to begin an episode.
-
-    Raises
-    ------
-    InvalidInputError
-        When there are no files, one cannot be read, or `independent` is given and it is not known where files begin.
-
-    Examples
-    --------
-    >>> import pyarrow as pa, pyarrow.dataset as ds
-    >>> [table] = dataset_tables(ds.dataset(pa.table({"x": [1.0, 2.0, 3.0]})))
-    >>> table.file, table.names
-    ('the dataset in memory', ['x'])
+    from. So `independent`, for which each file begins an episode, is refused for them.
     """
     try:
         fragments = list(dataset.get_fragments())

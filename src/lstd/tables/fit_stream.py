@@ -47,20 +47,8 @@ def fit_stream(
 ) -> tuple[Model, Sample | None]:
     """Fit a model to tables in threads of this process; arguments are the checked ones of :func:`lstd.fit_tables`.
 
-    Parameters
-    ----------
-    sample_entries : int, default 0
-        Number of features of the first rows to return.
-    chunk_rows : int, optional
-        Rows read at a time; by default about a million features, fewer with little memory.
-    on_progress : callable, optional
-        Called with a description, the bytes done and the bytes in all.
-
-    Returns
-    -------
-    Model
-    Sample or None
-        The first rows, if `sample_entries` is not 0.
+    With `sample_entries`, the first rows with so many features in all are returned beside the model. `on_progress` is
+    called with a description, the bytes done and the bytes in all.
     """
     memory = check_integer("memory", memory, LEAST_MEMORY)
     leaf = SumTables(settings, "auto", memory, None, independent, roles, chunk_rows)

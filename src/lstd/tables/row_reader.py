@@ -76,16 +76,9 @@ class RowReader:
 
     Memory holds the chunks read ahead and the ids so far.
 
-    Raises InvalidInputError when a file cannot be read or lacks a column.
+    Chunks have `chunk_rows` rows, give or take half; by default about a million features, fewer with little memory.
 
-    Parameters
-    ----------
-    paths : sequence of str or open Table
-    roles : Roles
-    chunk_rows : int, optional
-        Rows per chunk, give or take half; by default about a million features, fewer with little memory.
-    memory : int
-        Bytes, of which the size of a chunk is a share.
+    Raises InvalidInputError when a file cannot be read or lacks a column.
     """
 
     def __init__(
@@ -109,10 +102,6 @@ class RowReader:
                 if chunk is not None:
                     yield chunk
                 del chunk
-
-    def again(self) -> RowReader:
-        """Return another reader of the same rows, from the first."""
-        return RowReader(self.tables, self.roles, chunk_rows=self._chunk_rows)
 
     def raw(self) -> Iterator[Raw]:
         """Yield rows as they are read."""

@@ -121,7 +121,9 @@ def score_tables(
     waiting: Any = _WholeEpisodes(moments, treatment, model) if whole else _Waiting(moments, treatment)
     rows = 0
     with np.errstate(over="ignore", invalid="ignore"):  # the results are checked
-        for chunk in (reader if treatment.cuts is None else reader.again()).chunks():
+        if treatment.cuts is not None:  # for which all rows were read
+            reader = RowReader(reader.tables, roles, chunk_rows=chunk_rows)
+        for chunk in reader.chunks():
             rows += len(chunk)
             waiting.add(chunk, predictions_of(model, chunk))
         waiting.finish()

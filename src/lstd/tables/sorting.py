@@ -23,10 +23,8 @@ from lstd.tables.table_errors import at_row
 def sorted_tables(tables: Any, roles: Roles, memory: int, independent: bool = False) -> list[Table]:
     """Return one table of all rows, by group and episode in order of first appearance, and by time.
 
-    Raises
-    ------
-    InvalidInputError
-        When there is no column of time, rows take more than half of `memory`, or an id or a time has no value.
+    Raises InvalidInputError when there is no column of time, rows take more than half of `memory`, or an id or a time
+    has no value.
     """
     if roles.time is None:
         raise InvalidInputError("`sort` needs `time`, a column to sort by; got None.")

@@ -24,7 +24,7 @@ class Table:
     names: list[str]  # of columns
     own: list[str]  # of columns in the file itself; `names` may be fewer
     text: bool  # whether values are text
-    kind = "file"
+    kind = "file"  # in messages
     divisible = True  # whether it is a file or a frame, and not a stream of several
 
     def __init__(self, file: str, size: int) -> None:

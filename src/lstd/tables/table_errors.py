@@ -35,7 +35,7 @@ def overflow_at(
 
 
 def no_column(file: str, column: str, names: Sequence[str], kind: str = "file") -> InvalidInputError:
-    """Return the error for a column that a file does not have."""
+    """Return the error for a column that a file, or a table of another kind, does not have."""
     listed = ", ".join(map(repr, names[:_SHOWN])) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
     hint = ""
     if len(names) == 1 and {";", "\t", "|"} & set(names[0]):
