@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -51,7 +52,7 @@ def end_of(rows: Rows, n_updates: int) -> OpenEnd | None:
     end = len(rows) - 1
     if rows.terminated[end]:
         return None
-    pending = None if rows.X_next is not None else numbers_of(rows, end) | {"x": copied(row_of(rows.X, end))}
+    pending = None if rows.X_next is not None else numbers_of(rows, end) | {"x": copy.deepcopy(row_of(rows.X, end))}
     return OpenEnd(n_updates, rows.last_episode, pending, bool(rows.y_missing[end]))
 
 
@@ -71,11 +72,6 @@ def row_of(X: Any, t: int) -> Any:
         return X[t]
     part = slice(X.indptr[t], X.indptr[t + 1])
     return X.indices[part].astype(np.int64), X.data[part]
-
-
-def copied(row: Any) -> Any:
-    """Copy a result of `row_of`."""
-    return tuple(part.copy() for part in row) if isinstance(row, tuple) else row.copy()
 
 
 def packed_end(end: OpenEnd | None, n: int) -> dict[str, NDArray[Any]]:

@@ -31,6 +31,7 @@ class Block(NamedTuple):
 class Recursion(DigitChecks):
     """A recursive least-squares estimator that learns rows, keeps the sums of blocks, and gives warnings."""
 
+    forgetting: float | str
     update: Any  # of one transition; see `RecursiveLSTD`
 
     @property
@@ -40,13 +41,13 @@ class Recursion(DigitChecks):
 
     def _begin_charts(self) -> None:
         """Begin the charts of errors anew."""
-        change_detection.begin(self._charts, vars(self).get("gamma", 1.0), self.n_features)
+        change_detection.begin(self._charts, self.gamma, self.n_features)
         self._counts[layout.CHANGED] = 0
 
     def _warn_of_change(self) -> None:
         """Warn if the stream has changed, and begin the charts anew."""
         if self._counts[layout.CHANGED]:
-            warn(_change_message(self._charts, self.n_updates, vars(self).get("forgetting", 1.0)), ChangeWarning)
+            warn(_change_message(self._charts, self.n_updates, self.forgetting), ChangeWarning)
             self._begin_charts()
 
     def learn_block(self, block: Block, first: int, predictions: Array) -> int:
@@ -110,7 +111,7 @@ class Recursion(DigitChecks):
             sample[sample_size.SILENT] = warn_of_ratios(size, bool(off_policy), self.lmbda)
 
 
-def _change_message(charts: Array, n_updates: int, forgetting: Any) -> str:
+def _change_message(charts: Array, n_updates: int, forgetting: float | str) -> str:
     """Say what has changed, and what to do."""
     highest = charts[charts[:, change_detection.LEVEL].argmax(), change_detection.HIGHEST]
     found = {
