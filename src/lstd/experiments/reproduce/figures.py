@@ -15,16 +15,8 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullFormatter, NullLocator
 
 from lstd.experiments.protocol import FEATURES
+from lstd.experiments.reproduce import wording
 from lstd.experiments.reproduce.results import Array, Results, Row, Sweep, column, levels, select
-from lstd.experiments.reproduce.wording import (
-    ALGORITHM_NAMES,
-    FEATURE_NAMES,
-    FIGURE2_ALGORITHMS,
-    PROBLEM_NAMES,
-    SENSITIVITY_ROWS,
-    points_above,
-    sensitivity_limits,
-)
 from lstd.report.style import COLOURS, LINES, MARKERS, REFERENCE, new_figure
 
 # Best errors that differ by more than this factor within one panel are drawn on a log axis.
@@ -48,19 +40,19 @@ def figure2(results: Results) -> Figure:
     )
     for row, problem in zip(axes, results.problems, strict=True):
         for ax, features in zip(row, FEATURES, strict=True):
-            ax.set_title(f"{FEATURE_NAMES[features]} features")
+            ax.set_title(f"{wording.FEATURE_NAMES[features]} features")
             _best_panel(ax, results, problem, features)
         row[0].set_ylabel("normalised MSE")
-        _row_heading(figure, row, PROBLEM_NAMES[problem])
+        _row_heading(figure, row, wording.PROBLEM_NAMES[problem])
     for ax in axes[-1]:
         ax.set_xlabel("λ")
-    handles = [_handle(algorithm, markersize=4.5, **_line(algorithm)) for algorithm in FIGURE2_ALGORITHMS]
+    handles = [_handle(algorithm, markersize=4.5, **_line(algorithm)) for algorithm in wording.FIGURE2_ALGORITHMS]
     _legend(figure, handles, ncols=4, handlelength=3.4)
     return figure
 
 
 def _handle(algorithm: str, **look: Any) -> Line2D:
-    return Line2D([], [], marker=MARKERS[algorithm], label=ALGORITHM_NAMES[algorithm], **look)
+    return Line2D([], [], marker=MARKERS[algorithm], label=wording.ALGORITHM_NAMES[algorithm], **look)
 
 
 def _legend(figure: Figure, handles: Sequence[Line2D], top: float = 1.0, **options: Any) -> None:
@@ -69,7 +61,7 @@ def _legend(figure: Figure, handles: Sequence[Line2D], top: float = 1.0, **optio
 
 def _best_panel(ax: Axes, results: Results, problem: str, features: str) -> None:
     means, spreads = [], []
-    for position, algorithm in enumerate(FIGURE2_ALGORITHMS):
+    for position, algorithm in enumerate(wording.FIGURE2_ALGORITHMS):
         sweep = results.sweeps[problem, features, algorithm]
         lmbdas, best = sweep.lmbdas, (np.arange(len(sweep.lmbdas)), sweep.best_alpha)
         mean, std = sweep.mean[best], sweep.std[best]
@@ -127,17 +119,17 @@ def sensitivity(results: Results, problem: str) -> Figure:
     axes = figure.subplots(3, 3, sharex=False)
     figure.subplots_adjust(left=0.115, right=0.985, bottom=0.145, top=0.92, wspace=0.2, hspace=0.15)
     for panels, features in zip(axes.T, FEATURES, strict=True):
-        limits = sensitivity_limits(results, problem, features)
-        for ax, algorithm in zip(panels, SENSITIVITY_ROWS, strict=True):
+        limits = wording.sensitivity_limits(results, problem, features)
+        for ax, algorithm in zip(panels, wording.SENSITIVITY_ROWS, strict=True):
             _alpha_panel(ax, results.sweeps[problem, features, algorithm], *limits)
             ax.tick_params(labelbottom=ax is panels[-1])
-        panels[0].set_title(f"{FEATURE_NAMES[features]} features", pad=17)
+        panels[0].set_title(f"{wording.FEATURE_NAMES[features]} features", pad=17)
         panels[-1].set_xlabel("regularisation coefficient α")
-    for ax, algorithm in zip(axes[:, 0], SENSITIVITY_ROWS, strict=True):
+    for ax, algorithm in zip(axes[:, 0], wording.SENSITIVITY_ROWS, strict=True):
         style: dict[str, Any] = {"rotation": 90, "ha": "right", "va": "center", "size": 9.5}
         ax.text(-0.165, 0.5, "normalised MSE", transform=ax.transAxes, **style)
-        ax.text(-0.25, 0.5, ALGORITHM_NAMES[algorithm], transform=ax.transAxes, weight="bold", **style)
-    figure.suptitle(PROBLEM_NAMES[problem], fontsize=10.5, fontweight="bold", y=0.99, x=0.55)
+        ax.text(-0.25, 0.5, wording.ALGORITHM_NAMES[algorithm], transform=ax.transAxes, weight="bold", **style)
+    figure.suptitle(wording.PROBLEM_NAMES[problem], fontsize=10.5, fontweight="bold", y=0.99, x=0.55)
     _lmbda_bar(figure, next(iter(results.sweeps.values())).lmbdas)
     return figure
 
@@ -157,7 +149,7 @@ def _alpha_panel(ax: Axes, sweep: Sweep, bottom: float, top: float) -> None:
     ax.set_yscale("log")
     ax.set_ylim(bottom, top)
     _plain_log_ticks(ax, bottom, top)
-    if above := points_above(sweep, top):
+    if above := wording.points_above(sweep, top):
         text = f"↑ {above} of {sweep.mean.size} above"
         ax.text(1.0, 1.01, text, transform=ax.transAxes, ha="right", va="bottom", fontsize=8.5)
 
