@@ -408,7 +408,7 @@ def test_folders_of_results_and_stores_that_may_not_be_written(locked, command):
         done = command("test_disk:reproduce", "small", "--runs", "1", "--quiet", "--out", path / inner, bound=True)
         assert (done.code, done.out) == (2, "")
         assert done.err == (
-            f"lstd: `out` must be a folder that can be written; got '{path / inner}' ({reason}); give another.\n"
+            f"lstd: `--out` must be a folder that can be written; got '{path / inner}' ({reason}); give another.\n"
         )
     done = command("test_disk:sum_into", path / "store", bound=True)
     assert done.code == 1

@@ -76,11 +76,14 @@ def replacing(path: Path, *, locked: bool = True) -> Iterator[IO[bytes]]:
         os.replace(partial, path)
         _sync_folder(path.parent)
     except OSError as error:
+        remove_quietly(partial)
         failure = OutputError(f"{path} could not be written: {reason(error)}; free some space or fix the folder.")
         failure.errno = error.errno
         raise failure from error
-    finally:
+    except BaseException:
         remove_quietly(partial)
+        raise
+    finally:
         _unfinished.discard(partial)
 
 
