@@ -12,8 +12,8 @@ from scipy import sparse
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
+from lstd.data.check_arguments import check_array, check_choice, check_integer, check_real, to_real_array
 from lstd.data.check_rows import PerRow, check_rows
-from lstd.data.checks import check_array, check_choice, check_integer, check_real, to_real_array
 from lstd.data.returns import TOLERANCE, ObservedReturns, check_treatment, observed
 from lstd.errors import InvalidInputError
 

@@ -18,9 +18,9 @@ from lstd.data.settings import Settings
 from lstd.estimators.choose_settings import choose
 from lstd.estimators.lstd_cv import estimator_of
 from lstd.estimators.saving import read_model
+from lstd.tables.column_roles import Roles
 from lstd.tables.first_rows import Sample
 from lstd.tables.fit_stream import first_rows, fit_stream
-from lstd.tables.roles import Roles
 from lstd.tables.row_reader import RowReader
 from table_files import ROLES, episodes, write
 from tolerances import assert_close

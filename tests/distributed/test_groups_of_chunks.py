@@ -16,9 +16,9 @@ from lstd import LSTD, fit_chunks, fit_tables
 from lstd.data.seen_ids import SeenIds, group_key
 from lstd.data.settings import Settings
 from lstd.errors import InvalidInputError
+from lstd.tables.column_roles import Roles
 from lstd.tables.fit_stream import fit_stream
 from lstd.tables.frames import FrameTable
-from lstd.tables.roles import Roles
 from tolerances import assert_close
 
 pytestmark = pytest.mark.filterwarnings(  # rewards are drawn at random

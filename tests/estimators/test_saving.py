@@ -24,7 +24,7 @@ from lstd.data.settings import Settings
 from lstd.errors import InvalidInputError, OutputError
 from lstd.estimators.model import Model, Origin, Selection
 from lstd.estimators.saving import read_model, write_model
-from lstd.io import archive as archive_module
+from lstd.io import sealed_archive as archive_module
 from lstd.report import write_fit_report
 from lstd.statistics.blocks import Blocks
 from lstd.statistics.names_and_labels import About

@@ -15,7 +15,7 @@ from test_store import CELL, CONFIG, arrays_of, claim, names
 
 from lstd.errors import ConfigurationMismatchError, InvalidInputError
 from lstd.experiments.reproduce.folder import CONFIGURATION, LOCK, ResultsFolder
-from lstd.io.files import remove_unfinished, replacing
+from lstd.io.whole_files import remove_unfinished, replacing
 
 
 def test_changed_configuration_is_refused_with_what_differs(tmp_path):

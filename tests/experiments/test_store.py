@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from lstd.errors import InvalidInputError, OutputError
 from lstd.experiments.plan import Cell
 from lstd.experiments.reproduce.folder import CONFIGURATION, LOCK, ResultsFolder
-from lstd.io.files import read_json, remove_unfinished, replacing
 from lstd.io.folder_lock import FolderLock
+from lstd.io.whole_files import read_json, remove_unfinished, replacing
 
 CONFIG = {
     "runs": 2,

@@ -29,7 +29,7 @@ from lstd import fit_chunks
 from lstd.errors import InvalidInputError, OutputError
 from lstd.estimators.saving import read_model, write_model
 from lstd.experiments.reproduce.folder import PROVENANCE
-from lstd.io.files import replacing
+from lstd.io.whole_files import replacing
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs processes that fork")
 

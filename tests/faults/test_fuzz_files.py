@@ -23,8 +23,8 @@ from lstd.estimators.saving import read_model, write_model
 from lstd.experiments.plan import make_plan
 from lstd.experiments.reproduce.folder import CONFIGURATION, PROVENANCE
 from lstd.experiments.reproduce.run import reproduce
+from lstd.tables.column_roles import Roles
 from lstd.tables.fit_stream import fit_stream
-from lstd.tables.roles import Roles
 from table_files import ROLES, episodes, write
 
 CASES = 40  # per seed

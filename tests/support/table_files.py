@@ -9,9 +9,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lstd.data.settings import Settings
-from lstd.distributed.memory import MEMORY
-from lstd.distributed.runners import on_threads
-from lstd.tables.roles import Roles
+from lstd.distributed.memory_shares import MEMORY
+from lstd.distributed.runner import on_threads
+from lstd.tables.column_roles import Roles
 from lstd.tables.sources import watched
 from lstd.tables.sum_tables import SumTables
 

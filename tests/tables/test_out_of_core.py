@@ -20,12 +20,12 @@ import pytest
 import lstd
 from lstd.cli.app import run
 from lstd.data.settings import Settings
-from lstd.distributed.ahead import Ahead
-from lstd.distributed.memory import MEMORY
+from lstd.distributed.bounded_threads import Ahead
+from lstd.distributed.memory_shares import MEMORY
 from lstd.errors import InvalidInputError, MissingTerminationWarning
 from lstd.estimators.saving import read_model, write_model
+from lstd.tables.column_roles import Roles
 from lstd.tables.fit_stream import fit_stream
-from lstd.tables.roles import Roles
 from table_files import ROLES, episodes, write
 from tolerances import assert_close
 

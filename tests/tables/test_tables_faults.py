@@ -13,8 +13,8 @@ import pytest
 from lstd import Trajectories
 from lstd.data.settings import Settings
 from lstd.errors import InvalidInputError, MissingTerminationWarning
+from lstd.tables.column_roles import Roles
 from lstd.tables.fit_stream import fit_stream
-from lstd.tables.roles import Roles
 from lstd.tables.row_reader import RowReader
 from table_files import ROLES, episodes, statistics, write
 

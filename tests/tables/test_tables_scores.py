@@ -15,9 +15,9 @@ from lstd.data.settings import Settings
 from lstd.errors import InvalidInputError, UnobservedWarning
 from lstd.metrics import observed_returns
 from lstd.statistics.solve import Solution
+from lstd.tables.column_roles import Roles
 from lstd.tables.fit_stream import fit_stream
 from lstd.tables.predicting import CsvSink, predict_tables
-from lstd.tables.roles import Roles
 from lstd.tables.scoring import score_tables
 from table_files import ROLES, episodes, write
 from tolerances import assert_close

@@ -1,6 +1,6 @@
 """Effective sample size of a stream with importance ratios, trace coefficients or weights, in O(1) per transition.
 
-The sizes are those of `lstd.data.effective_sample`: with ratios alone, with weights alone, and without both. With
+The sizes are those of `lstd.data.effective_sample_size`: with ratios alone, with weights alone, and without both. With
 forgetting f, all that came before counts f times as much. The sums begin with the first transition that has a factor;
 the N transitions before it count as they would in one long episode,
 

@@ -199,7 +199,7 @@ def behind_cuts(discounts, full, coefficients, weights):  # type: ignore[no-unty
 
 @kernel
 def sample_sums(ratios, weights, coefficients, decay, step, weight, square):  # type: ignore[no-untyped-def]
-    """Compute the sums of an effective sample size, which `lstd.data.effective_sample` defines.
+    """Compute the sums of an effective sample size, which `lstd.data.effective_sample_size` defines.
 
     Rows: `ratios`, `weights`, `coefficients` and `decay`, the decays λγ on leaving. `step` (3, 3), the unit matrix,
     becomes M; added to are `weight` (3,), w, and `square` (3, 3), K.

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from lstd.estimators.model import Model
+    from lstd.tables.column_roles import Roles
     from lstd.tables.first_rows import Sample
-    from lstd.tables.roles import Roles
 
 
 def fit(
@@ -141,7 +141,7 @@ def roles_of(
     features: list[str] | None, all_others: bool, rewards: tuple[str, ...], excluded: tuple[str, ...], **named: Any
 ) -> Roles:
     """Return the roles of columns; raises InvalidInputError when options contradict one another."""
-    from lstd.tables.roles import Roles
+    from lstd.tables.column_roles import Roles
 
     if all_others == bool(features):
         raise InvalidInputError("either `--features` with names or `--all-others` must be given, and not both.")

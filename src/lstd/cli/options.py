@@ -20,7 +20,7 @@ from lstd.errors import InvalidInputError
 if TYPE_CHECKING:
     from lstd.estimators.choose_settings import OnProgress
     from lstd.estimators.model import Model
-    from lstd.tables.roles import Roles
+    from lstd.tables.column_roles import Roles
 
 NAMES = "NAME[,NAME...]"
 _OF_TRANSITION = "of the transition that leaves the row"
@@ -93,7 +93,7 @@ def names(words: Sequence[str] | None) -> tuple[str, ...]:
 
 def check_out(out: str, force: bool, inputs: Sequence[str], option: str = "--out") -> Path:
     """Check, before any work is done, that a file may be written; returns its path."""
-    from lstd.io.files import check_replaceable
+    from lstd.io.whole_files import check_replaceable
 
     if not out:
         raise InvalidInputError(f"`{option}` must name a file; got ''.")
@@ -108,21 +108,21 @@ def check_out(out: str, force: bool, inputs: Sequence[str], option: str = "--out
 
 def jobs_of(text: str | None) -> int | None:
     """Parse a number of threads."""
-    from lstd.distributed.ahead import MAX_JOBS
+    from lstd.distributed.bounded_threads import MAX_JOBS
 
     return None if text is None else count_of("--jobs", text, MAX_JOBS)
 
 
 def count_of(option: str, text: str, most: int) -> int:
     """Parse a whole number, at least 1."""
-    from lstd.data.checks import check_integer
+    from lstd.data.check_arguments import check_integer
 
     return check_integer(option, int(text) if _COUNT.fullmatch(text) else text, 1, most)
 
 
 def bytes_of(text: str) -> int:
     """Parse a size such as 512MB into bytes."""
-    from lstd.distributed.memory import LEAST_MEMORY
+    from lstd.distributed.memory_shares import LEAST_MEMORY
 
     match = _SIZE.fullmatch(text.strip())
     if match is None:
@@ -142,7 +142,7 @@ def reading(quiet: bool) -> Iterator[OnProgress]:
 
 def score_roles(model: Model, rewards: tuple[str, ...], next_features: list[str] | None, **named: str | None) -> Roles:
     """Return the roles of columns: those of the fit unless others are given; '' stands for no column."""
-    from lstd.tables.roles import Roles
+    from lstd.tables.column_roles import Roles
 
     if rewards and len(rewards) != len(model.reward_names):
         raise InvalidInputError(

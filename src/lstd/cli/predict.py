@@ -66,7 +66,7 @@ def predict(
 
 
 def _to_file(model: Model, data: list[str], kept: tuple[str, ...], level: float | None, path: Path, quiet: bool) -> int:
-    from lstd.io.files import replacing
+    from lstd.io.whole_files import replacing
     from lstd.tables.predicting import CsvSink, ParquetSink, predict_tables
 
     advise("; no predictions were written")

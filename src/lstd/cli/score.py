@@ -55,7 +55,7 @@ def score(
     be written, 2 bad usage or input, 130 interrupted (143 by SIGTERM).
     """
     prepare_tables("score")
-    from lstd.distributed.memory import MEMORY
+    from lstd.distributed.memory_shares import MEMORY
     from lstd.estimators.saving import read_model
     from lstd.tables.scoring import score_tables
 

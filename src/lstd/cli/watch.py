@@ -18,9 +18,9 @@ from lstd.cli.progress import SECONDS_BETWEEN_LINES, Lines, Reporter, reporting
 from lstd.errors import InvalidInputError
 
 if TYPE_CHECKING:
+    from lstd.tables.column_roles import Roles
     from lstd.tables.live_lines import LiveLines
     from lstd.tables.predictions_file import PredictionsFile
-    from lstd.tables.roles import Roles
     from lstd.tables.watching import Watch, WatchSettings
 
 ON_ERROR = ("stop", "skip")

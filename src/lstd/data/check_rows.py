@@ -12,20 +12,13 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from lstd.data import parsing
-from lstd.data.checks import check_values_known, shown_id
-from lstd.data.feature_matrix import (
-    Features,
-    all_finite,
-    as_real,
-    by_name,
-    check_features,
-    check_finite,
-    column_names,
-)
+from lstd.data.broken_episodes import warn_of_assumed
+from lstd.data.check_arguments import check_values_known, shown_id
+from lstd.data.check_features import Features, all_finite, as_real, by_name, check_features, check_finite, column_names
 from lstd.data.horizon_rows import check_missing_rewards, check_per_transition
 from lstd.data.ids import first_repeat, last_rows, not_contiguous, plain_texts
 from lstd.data.per_row import check_length
-from lstd.data.rows import Rows, warn_of_assumed
+from lstd.data.rows import Rows
 from lstd.errors import InvalidInputError
 
 Array = NDArray[np.float64]

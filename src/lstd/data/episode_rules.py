@@ -90,7 +90,7 @@ class Episodes:
 
     Parameters
     ----------
-    roles : lstd.tables.roles.Roles
+    roles : lstd.tables.column_roles.Roles
         The columns, for messages; or what has the same attributes.
     error : callable
         Makes the error of a value: from the file, the column, the row in the file, from 0, and the rule and remedy.

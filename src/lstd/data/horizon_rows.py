@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from lstd.data.feature_matrix import all_finite
+from lstd.data.check_features import all_finite
 from lstd.data.parsing import first_true
 from lstd.data.per_row import check_per_row
 from lstd.data.rows import Rows

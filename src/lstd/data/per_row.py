@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from lstd.data.checks import check_real
-from lstd.data.feature_matrix import as_real
+from lstd.data.check_arguments import check_real
+from lstd.data.check_features import as_real
 from lstd.data.parsing import first_true
 from lstd.errors import InvalidInputError
 

@@ -27,7 +27,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import solve_banded
 
 from lstd.data.censoring import Cuts, ipcw_weights, steps_to_complete
-from lstd.data.checks import check_choice, check_real
+from lstd.data.check_arguments import check_choice, check_real
 from lstd.data.rows import Rows
 from lstd.errors import InvalidInputError, UnobservedWarning, warn
 

@@ -1,4 +1,4 @@
-"""Rows of the data contract in one form, and warnings about rows that do not follow one another.
+"""Rows of the data contract in one form, and the column of ones that an intercept adds to them.
 
 A row holds the features of a state and the reward received on leaving it. It is a full transition if a row of the same
 episode follows it, if it terminates, or if the features of its successor are given. Otherwise it is a horizon row: only
@@ -11,32 +11,19 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from lstd.data import parsing
-from lstd.data.feature_matrix import Features, rows_of
+from lstd.data.check_features import Features
+from lstd.data.feature_products import rows_of
 from lstd.data.ids import last_rows
 from lstd.data.records import Record
-from lstd.errors import BrokenEpisodeWarning, MissingTerminationWarning
-from lstd.errors import warn as give_warning
 
 Array = NDArray[np.float64]
 
-_COUNTED_TWICE = (
-    ", and rows have an `importance_ratio`. If `{X_next}` holds expected successors under the target policy, leave the "
-    "ratio out: it would count that policy twice. Use it only in `trace_coefficient`, as lstd.ope.LSTDQ does."
-)
-_TRACED = (
-    ". The trace continues, because rows are taken in time order. If `{X_next}` holds expected successors, as for "
-    "action values, pass `trace_coefficient`, such as min(1, ratio), in place of any `importance_ratio`, or use "
-    "lstd.ope.LSTDQ. Give transitions that do not follow one another different ids in `episode`, or use lmbda=0."
-)
-_APART = " Give transitions that do not follow one another different ids in `episode`."
-_ROWS_COUNTED, _FEWEST_COUNTED = 2**12, 20  # rows of which entries are counted: the first ones, and the fewest
 ENTRIES_COMPARED = 2**17  # features compared at a time, about one MiB
 _SAME = 1e-9  # relative difference between equal features that were computed in another order of summation
 
@@ -101,7 +88,7 @@ class Rows(Record):
     @cached_property
     def ends(self) -> NDArray[np.bool_]:
         """Whether rewards after each row are not those of its future, (T,): at ends of episodes and at breaks."""
-        return self.last if self.X_next is None else self.last | _breaks(self)
+        return self.last if self.X_next is None else self.last | breaks(self)
 
     def with_ones(self) -> Rows:
         """Add a column of ones as the last feature."""
@@ -162,94 +149,18 @@ def _with_ones(phi: Features) -> Features:
     return sparse.csr_array((np.insert(phi.data, ends, 1.0), indices, indptr), shape=(T, n + 1))
 
 
-class Break(NamedTuple):
-    """Successors that disagree with the rows after them, in what they are used for."""
-
-    row: int | None  # that is not the successor given for the row before; None if most successors mix features
-    traced: bool  # whether a trace connects the rows; if not, ratios count for the successors
-    place: Any = None  # chunk or file
-
-
-def find_break(rows: Rows, lmbda: float, before: Array | None = None, *, ids: bool | None = None) -> Break | None:
-    """Return the first row that is not the successor of the row before it, if that makes the sums wrong.
-
-    It does if a trace connects the two rows. At `lmbda` 0 there are no traces, and trace coefficients say where they
-    end. In both cases it does if there are ratios, and `ids` of episodes (by default: those of `rows`) that connect the
-    rows. Without ids, successors that mix features as no row does show that they are expected ones.
-
-    `before` is the successor, by `X_next`, of the row before these, if its episode continues.
-    """
-    if rows.X_next is None or not len(rows):
-        return None
-    traced = lmbda > 0.0 and rows.coefficients is None
-    if not traced and rows.ratios_given and _are_mixed(rows):
-        return Break(None, traced)
-    if not traced and not (rows.ratios_given and (rows.first_episode is not None if ids is None else ids)):
-        return None
-    if before is not None and _differ(rows.X[:1], before[np.newaxis, : rows.X.shape[1]])[0]:
-        row: int | None = 0
-    elif (after := parsing.first_true(_breaks(rows))) is not None:
-        row = after + 1
-    else:
-        return None
-    return Break(row if rows.order is None else int(rows.order[row]), traced)
-
-
-def warn_of_breaks(rows: Rows, lmbda: float, before: Array | None = None) -> bool:
-    """Warn of what :func:`find_break` returns; return whether there is one."""
-    found = find_break(rows, lmbda, before)
-    if found is not None:
-        warn_of_break(found)
-    return found is not None
-
-
-def warn_of_assumed(what: str) -> None:
-    """Warn that episodes are taken as truncated; `what` says which argument is missing."""
-    give_warning(
-        f"{what}: every episode is taken as truncated, and only the features of its last row are used. Give "
-        "`terminated`: true on the last row of episodes that ended for good, false elsewhere.",
-        MissingTerminationWarning,
-    )
-
-
-def warn_of_break(found: Break, where: str = "", *, columns: bool = False) -> None:
-    """Warn of a break in the arrays X and X_next, or in named `columns`, of the data named by `where`."""
-    X, X_next, of = ("X", "X_next", " of `X`")
-    if columns:
-        X, X_next, of = ("features", "next_features", " (the first row of data is 1)")
-    if found.row is None:
-        text = "most rows of `{X_next}` have more entries other than zero than any row of `{X}`" + _COUNTED_TWICE
-    else:
-        text = "row {row}{of} is not the successor that `{X_next}` gives for the row before it, in the same episode"
-        text += _TRACED if found.traced else _COUNTED_TWICE + _APART
-    text = text.format(X=X, X_next=X_next, of=of, row=found.row)
-    give_warning(f"{where}: {text}" if where else text[0].upper() + text[1:], BrokenEpisodeWarning)
-
-
-def _are_mixed(rows: Rows) -> bool:
-    """Whether most successors have more entries other than zero than any row, as expected ones of one-hot actions do.
-
-    Observed successors are rows like others. With dense features, or a policy that takes one action, it does not show.
-    """
-    first = slice(0, _ROWS_COUNTED)
-    both: tuple[Features, Features] = (rows.X, rows.X_next)
-    X, X_next = ((phi[first] != 0.0).sum(axis=1) for phi in both)
-    of_inner = X_next[~rows.terminated[first]]
-    return len(of_inner) >= _FEWEST_COUNTED and bool(np.mean(of_inner > X.max()) > 0.5)
-
-
-def _breaks(rows: Rows) -> NDArray[np.bool_]:
+def breaks(rows: Rows) -> NDArray[np.bool_]:
     """Whether the next row of the same episode is not the successor of each row by `X_next`, (T,)."""
     X_next: Features = rows.X_next
-    breaks = np.zeros(len(rows), dtype=np.bool_)
+    found = np.zeros(len(rows), dtype=np.bool_)
     size = max(1, ENTRIES_COMPARED // rows.n_features)
     for first in range(0, len(rows) - 1, size):
         end = min(first + size, len(rows) - 1)
-        breaks[first:end] = _differ(X_next[first:end], rows.X[first + 1 : end + 1]) & ~rows.last[first:end]
-    return breaks
+        found[first:end] = differ(X_next[first:end], rows.X[first + 1 : end + 1]) & ~rows.last[first:end]
+    return found
 
 
-def _differ(one: Features, two: Features) -> NDArray[np.bool_]:
+def differ(one: Features, two: Features) -> NDArray[np.bool_]:
     """Rows that differ by more than rounding, (T,)."""
     if sparse.issparse(one):
         two = sparse.csr_array(two)

@@ -9,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from lstd.data.checks import check_choice, check_flag, check_grid, check_real, is_single
+from lstd.data.check_arguments import check_choice, check_flag, check_grid, check_real, is_single
 from lstd.errors import InvalidInputError
 
 VARIANTS = ("boyan", "uncorrected", "mixed")

@@ -3,12 +3,12 @@
 In come chunks and the function that sums one; :func:`lstd.fit_chunks` and :func:`lstd.fit_tables` bring them.
 Out come merged sums, with the blocks that intervals need: the same to the last bit whatever runs the sums.
 
-The way of a chunk of arrays: fit_chunks → runners (threads, executors, cluster or dask_collections) → sum_arrays, which
+The way of a chunk of arrays: fit_chunks → runner → bounded_threads, run_on_executor or run_on_dask → sum_arrays, which
 checks and sums its rows on a worker → tree, which merges the sums in a fixed order → estimators/model.
 """
 
 from __future__ import annotations
 
-from lstd.distributed.runners import local_processes
+from lstd.distributed.runner import local_processes
 
 __all__ = ["local_processes"]

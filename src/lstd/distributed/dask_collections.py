@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from lstd.data.checks import shown
-from lstd.distributed.cluster import Watch, as_lost, computed
+from lstd.data.check_arguments import shown
+from lstd.distributed.run_on_dask import Watch, as_lost, computed
 from lstd.distributed.store import keyed
 from lstd.distributed.sum_arrays import COLUMNS
 from lstd.distributed.sums import Leaf, Part

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 import lstd
 from lstd.distributed.sums import Leaf, Part, Task
 from lstd.errors import InvalidInputError
-from lstd.io.archive import read, write
-from lstd.io.files import checked_path
 from lstd.io.packing import pack, unpack
+from lstd.io.sealed_archive import read, write
+from lstd.io.whole_files import checked_path
 from lstd.statistics.blocks import Blocks
 
 _LOG = logging.getLogger("lstd")

@@ -12,13 +12,14 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from lstd.data.broken_episodes import find_break
+from lstd.data.check_arguments import shown
+from lstd.data.check_features import column_names
 from lstd.data.check_rows import check_rows
-from lstd.data.checks import shown
-from lstd.data.feature_matrix import column_names
 from lstd.data.ids import EPISODE_AGAIN, same_id
-from lstd.data.rows import Rows, find_break
+from lstd.data.rows import Rows
 from lstd.data.seen_ids import SeenIds, episodes_seen, group_key
-from lstd.distributed.ahead import Ahead
+from lstd.distributed.bounded_threads import Ahead
 from lstd.distributed.store import keep, look_up, pickled, status
 from lstd.distributed.sums import Leaf, Part, Task, called
 from lstd.errors import InvalidInputError

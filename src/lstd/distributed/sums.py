@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from lstd.data.rows import Break
+from lstd.data.broken_episodes import Break
 from lstd.data.settings import Settings
-from lstd.distributed import memory as shares
-from lstd.distributed.ahead import Ahead
+from lstd.distributed import memory_shares
+from lstd.distributed.bounded_threads import Ahead
 from lstd.errors import InvalidInputError, LSTDError
 from lstd.statistics.blocks import Blocks, empty_blocks
 from lstd.statistics.merging import LSTDStatistics
@@ -64,11 +64,11 @@ class Leaf:
 
     def no_blocks(self, nothing: LSTDStatistics) -> Blocks:
         """Return empty blocks with the limit for the whole data; `nothing` is the statistics of no data."""
-        return empty_blocks(nothing, self.n_blocks, shares.block_bytes(self.memory, alone=self.alone))
+        return empty_blocks(nothing, self.n_blocks, memory_shares.block_bytes(self.memory, alone=self.alone))
 
     def limit_of(self, blocks: Blocks, n_rows: int) -> int:
         """Return how many blocks to keep for the first `n_rows` rows of a chunk."""
-        return shares.most_blocks(blocks.limit, n_rows, blocks.total.n_features, alone=self.alone)
+        return memory_shares.most_blocks(blocks.limit, n_rows, blocks.total.n_features, alone=self.alone)
 
 
 def called(load: Any) -> Any:

@@ -14,8 +14,8 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.exceptions import UndefinedMetricWarning
 from sklearn.utils.validation import check_is_fitted
 
+from lstd.data.check_arguments import check_choice, check_flag, check_real
 from lstd.data.check_rows import PerRow
-from lstd.data.checks import check_choice, check_flag, check_real
 from lstd.data.per_row import check_per_row
 from lstd.data.returns import TOLERANCE, warn_if_little
 from lstd.data.rows import Rows

@@ -18,7 +18,8 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from lstd.data.feature_matrix import Features, check_finite, dense
+from lstd.data.check_features import Features, check_finite
+from lstd.data.feature_products import dense
 from lstd.data.rows import Rows
 from lstd.errors import BiasWarning, InvalidInputError, warn
 from lstd.estimators.check_results import SIGNIFICANT, BiasCheck, two_digits
@@ -26,7 +27,7 @@ from lstd.estimators.folds import times_weights
 from lstd.estimators.model import QUIET, Model
 from lstd.statistics.blocks import Blocks, no_blocks
 from lstd.statistics.intervals import degrees_of_freedom
-from lstd.statistics.ridge import grows_without_bound
+from lstd.statistics.ridge_warning import grows_without_bound
 from lstd.statistics.solve import check_range
 
 Array = NDArray[np.float64]

@@ -28,8 +28,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
-from lstd.data.checks import check_grid, check_integer
-from lstd.data.feature_matrix import check_finite, dense
+from lstd.data.check_arguments import check_grid, check_integer
+from lstd.data.check_features import check_finite
+from lstd.data.feature_products import dense
 from lstd.data.returns import unobserved_shares
 from lstd.data.rows import Rows
 from lstd.data.settings import ALPHA, LMBDA, LMBDAS, Settings, alphas_for

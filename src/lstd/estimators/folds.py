@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from lstd.data.checks import check_integer
+from lstd.data.check_arguments import check_integer
 from lstd.data.returns import completed_returns
 from lstd.data.rows import Rows
 from lstd.errors import InvalidInputError

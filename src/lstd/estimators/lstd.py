@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 
+from lstd.data.broken_episodes import warn_of_breaks
+from lstd.data.check_arguments import check_flag, check_real, shown
 from lstd.data.check_rows import PerRow
-from lstd.data.checks import check_flag, check_real, shown
-from lstd.data.rows import warn_of_breaks
 from lstd.data.seen_ids import episodes_seen
 from lstd.data.settings import ALPHA, GAMMA, LMBDA, VARIANT, Settings
 from lstd.errors import InvalidInputError

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 
+from lstd.data.broken_episodes import warn_of_breaks
 from lstd.data.check_rows import PerRow
-from lstd.data.rows import warn_of_breaks
 from lstd.data.settings import GAMMA, VARIANT, Settings
 from lstd.estimators.base import Fitted, Predictor
 from lstd.estimators.choose_settings import choose_settings

@@ -10,9 +10,10 @@ from typing import Annotated, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from lstd.data.checks import check_array
-from lstd.data.effective_sample import small, warn_of_ratios
-from lstd.data.feature_matrix import Features, product
+from lstd.data.check_arguments import check_array
+from lstd.data.check_features import Features
+from lstd.data.effective_sample_size import small, warn_of_ratios
+from lstd.data.feature_products import product
 from lstd.data.horizon_rows import warn_of_unused
 from lstd.data.rows import Rows
 from lstd.data.settings import Settings
@@ -22,7 +23,7 @@ from lstd.statistics.blocks import Blocks
 from lstd.statistics.covariance import Influence, influence_of
 from lstd.statistics.intervals import Interval
 from lstd.statistics.merging import LSTDStatistics
-from lstd.statistics.ridge import warn_of_ridge
+from lstd.statistics.ridge_warning import warn_of_ridge
 from lstd.statistics.solve import Solution, check_range, solve, without_rounding
 from lstd.statistics.summing import check_weighted
 from lstd.statistics.waiting import NONE_WAIT, Waiting, may_wait

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from lstd.data.checks import check_flag
-from lstd.data.feature_matrix import Features
+from lstd.data.check_arguments import check_flag
+from lstd.data.check_features import Features
 from lstd.errors import InvalidInputError
 from lstd.estimators.base import Predictor, check_level
 from lstd.estimators.validation import checked_features

@@ -7,7 +7,7 @@ from itertools import product
 from typing import Any, NamedTuple
 
 import lstd
-from lstd.data.checks import check_choice, check_integer
+from lstd.data.check_arguments import check_choice, check_integer
 from lstd.experiments.protocol import ALPHAS_OF, FEATURES, GAMMA, GROUPS, LMBDAS, MRP_SEED, N_RUNS, PROBLEMS
 
 MAX_RUNS = 100_000

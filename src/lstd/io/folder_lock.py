@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from lstd.errors import InvalidInputError
-from lstd.io.files import held_locks, remove_quietly, unusable
+from lstd.io.whole_files import held_locks, remove_quietly, unusable
 
 _OWNED = re.compile(rb"(?:lstd (\d+))?")
 

@@ -6,8 +6,8 @@ import os
 from functools import partial
 from typing import Any, ClassVar, Self
 
-from lstd.io.archive import read, write
 from lstd.io.packing import pack, unpack
+from lstd.io.sealed_archive import read, write
 
 
 def write_record(path: str | os.PathLike[str], record: Any) -> None:

@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
-from lstd.data.checks import check_array, check_integer, check_real
+from lstd.data.check_arguments import check_array, check_integer, check_real
 from lstd.errors import InvalidInputError
 from lstd.mrp.simulate import Chain, Trajectory, simulate
 

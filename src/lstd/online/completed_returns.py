@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lstd._kernels import return_window as kernels
-from lstd.data.checks import check_integer
+from lstd.data.check_arguments import check_integer
 from lstd.online.transition import Array, compiled
 
 LARGEST = 100_000  # transitions; where γ is 1, and so no part of a return is negligible

@@ -12,9 +12,10 @@ from numpy import ndarray
 from numpy.typing import ArrayLike
 from scipy import sparse
 
+from lstd.data.check_arguments import check_array, to_real_array
+from lstd.data.check_features import by_name, check_features
 from lstd.data.check_rows import check_rows
-from lstd.data.checks import check_array, to_real_array
-from lstd.data.feature_matrix import by_name, check_features, product
+from lstd.data.feature_products import product
 from lstd.data.rows import Rows
 from lstd.errors import InvalidInputError
 from lstd.online.open_end import OpenEnd

@@ -11,7 +11,7 @@ from lstd._kernels import change_detection, sample_size
 from lstd._kernels import recursive_state as layout
 from lstd._kernels import recursive_update as kernels
 from lstd._kernels.recursive_state import CHECK_AT, DONE, MOMENT, READING, UPDATES
-from lstd.data.effective_sample import warn_of_ratios
+from lstd.data.effective_sample_size import warn_of_ratios
 from lstd.errors import ChangeWarning, warn
 from lstd.online.lost_digits import DigitChecks
 from lstd.online.recursive_system import CHECKED_AT, CORRECTED, SOLVED

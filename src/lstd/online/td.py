@@ -14,9 +14,9 @@ from scipy import sparse
 
 from lstd._kernels import td_update as kernels
 from lstd._kernels.td_update import step
+from lstd.data.check_arguments import check_choice, check_flag, check_integer, check_real
+from lstd.data.check_features import Features, check_finite
 from lstd.data.check_rows import PerRow
-from lstd.data.checks import check_choice, check_flag, check_integer, check_real
-from lstd.data.feature_matrix import Features, check_finite
 from lstd.data.rows import Rows
 from lstd.data.settings import GAMMA, LMBDA
 from lstd.errors import InvalidInputError

@@ -13,7 +13,7 @@ from scipy import sparse
 
 from lstd._kernels.blocked import BLOCK
 from lstd._kernels.recursive_state import HUGE
-from lstd.data.checks import check_array, check_indices, check_real, to_real_array
+from lstd.data.check_arguments import check_array, check_indices, check_real, to_real_array
 from lstd.errors import InvalidInputError
 
 Array = NDArray[np.float64]

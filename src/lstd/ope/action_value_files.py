@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from lstd.data.feature_matrix import Features
+from lstd.data.check_features import Features
 from lstd.errors import InvalidInputError
 from lstd.estimators.saving import SavedModel
 from lstd.ope.dual_sums import DualSums

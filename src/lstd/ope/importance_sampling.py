@@ -24,9 +24,9 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import special
 from sklearn.base import BaseEstimator
 
+from lstd.data.check_arguments import check_choice, check_real
+from lstd.data.check_features import as_real
 from lstd.data.check_rows import PerRow
-from lstd.data.checks import check_choice, check_real
-from lstd.data.feature_matrix import as_real
 from lstd.data.rows import Rows
 from lstd.errors import InvalidInputError
 from lstd.estimators.base import check_level

@@ -18,9 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lstd._kernels.forward_view import dual_weights
-from lstd.data.feature_matrix import Features
+from lstd.data.broken_episodes import warn_of_breaks
+from lstd.data.check_features import Features
 from lstd.data.horizon_rows import count_unused, warn_of_unused
-from lstd.data.rows import Rows, warn_of_breaks
+from lstd.data.rows import Rows
 from lstd.errors import InvalidInputError
 from lstd.ope.policies import by_action, logged_probabilities, probabilities_of
 from lstd.ope.state_action_features import Codes, StateActionFeatures, one_per_row

@@ -9,9 +9,10 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
+from lstd.data.check_arguments import check_choice
+from lstd.data.check_features import Features, check_features
 from lstd.data.check_rows import PerRow
-from lstd.data.checks import check_choice
-from lstd.data.feature_matrix import Features, check_features, check_not_overflowed
+from lstd.data.feature_products import check_not_overflowed
 from lstd.data.settings import ALPHA, GAMMA, VARIANT, Settings
 from lstd.errors import InvalidInputError
 from lstd.estimators.lstd import LSTD

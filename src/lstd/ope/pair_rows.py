@@ -18,7 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lstd._kernels.forward_view import forward_rows
-from lstd.data.feature_matrix import Features, dense
+from lstd.data.check_features import Features
+from lstd.data.feature_products import dense
 from lstd.data.rows import Rows
 from lstd.ope.logged_rows import ENTRIES_AT_ONCE, LoggedRows
 from lstd.statistics.blocks import Blocks, no_blocks

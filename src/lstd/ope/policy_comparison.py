@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
-from lstd.data.checks import check_integer
+from lstd.data.check_arguments import check_integer
 from lstd.errors import InvalidInputError
 from lstd.estimators.base import check_level
 from lstd.ope.policy_value import Contributions, PolicyValue, contributions, evaluated

@@ -23,8 +23,9 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import special
 from sklearn.utils.validation import check_is_fitted
 
-from lstd.data.checks import check_choice
-from lstd.data.feature_matrix import Features, dense
+from lstd.data.check_arguments import check_choice
+from lstd.data.check_features import Features
+from lstd.data.feature_products import dense
 from lstd.data.per_row import check_per_row
 from lstd.errors import InvalidInputError
 from lstd.estimators.base import Predictor, check_level

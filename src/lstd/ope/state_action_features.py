@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from lstd.data.checks import check_integer, shown, shown_id
-from lstd.data.feature_matrix import Features, check_features, dense
+from lstd.data.check_arguments import check_integer, shown, shown_id
+from lstd.data.check_features import Features, check_features
+from lstd.data.feature_products import dense
 from lstd.data.parsing import first_true
 from lstd.errors import InvalidInputError
 

@@ -12,8 +12,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 from sklearn.utils.validation import check_is_fitted
 
+from lstd.data.check_arguments import check_integer, check_real
 from lstd.data.check_rows import PerRow
-from lstd.data.checks import check_integer, check_real
 from lstd.data.returns import TOLERANCE
 from lstd.errors import InvalidInputError
 from lstd.estimators.base import Predictor

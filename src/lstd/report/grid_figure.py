@@ -16,7 +16,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
-from lstd.data.checks import check_array, check_real
+from lstd.data.check_arguments import check_array, check_real
 from lstd.errors import InvalidInputError
 from lstd.report.formatting import share
 from lstd.report.style import BLUE, VERMILION, WIDE, figure_style, given_axes, new_figure

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from lstd.data.horizon_rows import unused_rewards
 from lstd.errors import InvalidInputError
 from lstd.estimators.base import Predictor
-from lstd.io.files import checked_path, replacing
+from lstd.io.whole_files import checked_path, replacing
 from lstd.metrics import effective_degrees_of_freedom
 from lstd.report.calibration_figure import draw_calibration
 from lstd.report.feature_figures import MAX_NAMED, draw_degrees_of_freedom, flagged_features

@@ -23,7 +23,8 @@ from lstd._kernels.traces import (
     sparse_sums_of_pairs,
     sparse_traces,
 )
-from lstd.data.feature_matrix import Features, dense, rows_of
+from lstd.data.check_features import Features
+from lstd.data.feature_products import dense, rows_of
 from lstd.data.rows import Rows
 from lstd.statistics.carry import Carry
 from lstd.statistics.matrices import plus, plus_product, transposed, writable

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lstd.data.checks import check_integer
+from lstd.data.check_arguments import check_integer
 from lstd.data.ids import not_contiguous
 from lstd.data.records import Record
 from lstd.data.rows import Rows

@@ -41,10 +41,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lstd.data.broken_episodes import warn_of_breaks
+from lstd.data.check_arguments import check_flag, check_integer, check_real, shown, shown_id
+from lstd.data.check_features import all_finite
 from lstd.data.check_rows import PerRow, check_rows
-from lstd.data.checks import check_flag, check_integer, check_real, shown, shown_id
-from lstd.data.feature_matrix import all_finite
-from lstd.data.rows import Rows, warn_of_breaks
+from lstd.data.rows import Rows
 from lstd.data.seen_ids import groups_seen
 from lstd.errors import InvalidInputError
 from lstd.io.saved import Saved

@@ -12,8 +12,8 @@ from typing import Annotated, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from lstd.data.checks import check_choice, check_real, is_single
-from lstd.data.effective_sample import warn_of_ratios
+from lstd.data.check_arguments import check_choice, check_real, is_single
+from lstd.data.effective_sample_size import warn_of_ratios
 from lstd.data.ids import same_id
 from lstd.data.records import ReadOnly
 from lstd.data.settings import VARIANTS, check_ridge

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lstd.data.effective_sample import SampleSums, merged
+from lstd.data.effective_sample_size import SampleSums, merged
 from lstd.data.horizon_rows import count_unused
 from lstd.data.observed_share import NOTHING_BEHIND, BehindCuts
 from lstd.data.records import Record

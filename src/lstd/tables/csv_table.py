@@ -23,7 +23,7 @@ import pyarrow.csv
 from numpy.typing import NDArray
 
 from lstd.errors import InvalidInputError
-from lstd.io.files import reason
+from lstd.io.whole_files import reason
 from lstd.tables.table import UNREADABLE, Table
 from lstd.tables.table_errors import FROM_ONE, at_row, could_not_be_read
 

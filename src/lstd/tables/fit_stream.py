@@ -9,20 +9,20 @@ from datetime import UTC, datetime
 from typing import Any
 
 import lstd
-from lstd.data.checks import check_integer
-from lstd.data.rows import warn_of_assumed, warn_of_break
+from lstd.data.broken_episodes import warn_of_assumed, warn_of_break
+from lstd.data.check_arguments import check_integer
 from lstd.data.settings import Settings
 from lstd.distributed.dask_collections import Partitions, is_future
 from lstd.distributed.fit_chunks import split
-from lstd.distributed.memory import LEAST_MEMORY, MEMORY, choice_entries
-from lstd.distributed.runners import Runner
+from lstd.distributed.memory_shares import LEAST_MEMORY, MEMORY, choice_entries
+from lstd.distributed.runner import Runner
 from lstd.errors import InvalidInputError
 from lstd.estimators.choose_settings import Choice, OnProgress, choose
 from lstd.estimators.model import Model, Origin, model_of
 from lstd.statistics.merging import LSTDStatistics
 from lstd.statistics.threads import available_cores, one_blas_thread
+from lstd.tables.column_roles import Roles
 from lstd.tables.first_rows import Sample
-from lstd.tables.roles import Roles
 from lstd.tables.row_reader import Chunk, RowReader
 from lstd.tables.sources import watched
 from lstd.tables.sum_tables import SumTables, chunks_in_order, memory_suffices

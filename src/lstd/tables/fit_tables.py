@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import Executor
 from typing import TYPE_CHECKING, Any
 
-from lstd.data.checks import check_flag, check_integer, shown
+from lstd.data.check_arguments import check_flag, check_integer, shown
 from lstd.data.settings import ALPHA, LMBDA, VARIANT, Settings
-from lstd.distributed.memory import LEAST_MEMORY, MEMORY
-from lstd.distributed.runners import Runner
+from lstd.distributed.memory_shares import LEAST_MEMORY, MEMORY
+from lstd.distributed.runner import Runner
 from lstd.distributed.store import folder
 from lstd.errors import InvalidInputError, missing_extra
-from lstd.tables.roles import Roles
+from lstd.tables.column_roles import Roles
 
 if TYPE_CHECKING:
     from lstd.estimators.lstd import LSTD

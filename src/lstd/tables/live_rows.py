@@ -19,8 +19,8 @@ from lstd._kernels.recursive_state import HUGE
 from lstd.data.episode_rules import Episodes
 from lstd.data.parsing import Fault
 from lstd.errors import InvalidInputError
+from lstd.tables.column_roles import Roles
 from lstd.tables.parsing_arrow import from_texts
-from lstd.tables.roles import Roles
 from lstd.tables.row_reader import Chunk, RowReader, Values
 from lstd.tables.table import Table
 from lstd.tables.table_errors import at_row

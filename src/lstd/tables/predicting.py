@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from lstd.errors import InvalidInputError
 from lstd.estimators.model import Model
+from lstd.tables.column_roles import Roles
 from lstd.tables.parsing_arrow import as_text, from_numpy
-from lstd.tables.roles import Roles
 from lstd.tables.row_reader import Chunk, RowReader
 from lstd.tables.sources import watched
 

@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 from lstd.data.episode_rules import Episodes, Marks
 from lstd.data.ids import Ids
 from lstd.data.parsing import Fault, check_finite, check_not_infinite, check_not_outside
-from lstd.distributed import memory as shares
-from lstd.distributed.ahead import Ahead
+from lstd.distributed import memory_shares
+from lstd.distributed.bounded_threads import Ahead
 from lstd.errors import InvalidInputError
 from lstd.tables import parsing_arrow as convert
+from lstd.tables.column_roles import Roles
 from lstd.tables.csv_table import TextBlock
-from lstd.tables.roles import Roles
 from lstd.tables.sources import open_table
 from lstd.tables.table import Table, equal_parts, with_names_shared
 from lstd.tables.table_errors import at_row, overflow_at
@@ -87,13 +87,13 @@ class RowReader:
         roles: Roles,
         *,
         chunk_rows: int | None = None,
-        memory: int = shares.MEMORY,
+        memory: int = memory_shares.MEMORY,
     ) -> None:
         self.tables = with_names_shared(map(open_table, paths))
         self.roles = roles.resolved(self.tables)
         self.features = self.roles.features or ()
         self.episodes = Episodes(roles, at_row)
-        self._chunk_rows = chunk_rows or shares.chunk_rows(memory, len(self.features))
+        self._chunk_rows = chunk_rows or memory_shares.chunk_rows(memory, len(self.features))
 
     def chunks(self) -> Iterator[Chunk]:
         """Yield checked chunks; raises InvalidInputError at the first bad row, after the chunks before it."""

@@ -30,8 +30,8 @@ from lstd.data.returns import (
 )
 from lstd.errors import InvalidInputError
 from lstd.estimators.model import Model
+from lstd.tables.column_roles import Roles
 from lstd.tables.predicting import predictions_of
-from lstd.tables.roles import Roles
 from lstd.tables.row_reader import Chunk, RowReader
 from lstd.tables.sources import watched
 from lstd.tables.table import Table

@@ -13,8 +13,8 @@ from lstd.data.ids import id_key
 from lstd.distributed.dask_collections import is_future
 from lstd.errors import InvalidInputError
 from lstd.tables import parsing_arrow as convert
+from lstd.tables.column_roles import Roles
 from lstd.tables.frames import FrameTable
-from lstd.tables.roles import Roles
 from lstd.tables.row_reader import RowReader
 from lstd.tables.table import Table
 from lstd.tables.table_errors import at_row

@@ -10,15 +10,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from lstd.data.checks import check_values_known, shown
+from lstd.data.check_arguments import check_values_known, shown
 from lstd.distributed.dask_collections import Partitions, frame_partitions, is_dask, is_future, is_kind, listed
 from lstd.distributed.sums import called
 from lstd.errors import InvalidInputError, LSTDError
-from lstd.io.files import reason
+from lstd.io.whole_files import reason
+from lstd.tables.column_roles import Roles
 from lstd.tables.csv_table import CsvTable
 from lstd.tables.frames import FrameTable, is_frame
 from lstd.tables.parquet_table import ParquetTable
-from lstd.tables.roles import Roles
 from lstd.tables.table import UNREADABLE, Table
 from lstd.tables.table_errors import could_not_be_read
 

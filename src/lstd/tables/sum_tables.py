@@ -15,12 +15,13 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from lstd.data.broken_episodes import Break, find_break
 from lstd.data.check_rows import check_rows
 from lstd.data.ids import same_id
-from lstd.data.rows import Break, Rows, find_break
+from lstd.data.rows import Rows
 from lstd.data.settings import Settings
-from lstd.distributed import memory as shares
-from lstd.distributed.ahead import Ahead
+from lstd.distributed import memory_shares
+from lstd.distributed.bounded_threads import Ahead
 from lstd.distributed.store import keep, look_up
 from lstd.distributed.sums import Leaf, Part, Task
 from lstd.errors import InvalidInputError
@@ -28,7 +29,7 @@ from lstd.statistics.blocks import Layout
 from lstd.statistics.merging import LSTDStatistics
 from lstd.statistics.names_and_labels import About
 from lstd.statistics.summing import chunk_statistics
-from lstd.tables.roles import Roles
+from lstd.tables.column_roles import Roles
 from lstd.tables.row_reader import Chunk, RowReader, chunks_of
 from lstd.tables.sources import opened
 from lstd.tables.table import Table
@@ -111,7 +112,7 @@ class _Summed:
         self._layout, self._episode = Layout(self.blocks.limit, by_episode=leaf.roles.groups is not None), -1
         self._group: Any = None
         self.broken: Break | None = None
-        self.most_bytes = shares.bytes_under_way(leaf.memory, n, self.blocks.limit, alone=leaf.alone)
+        self.most_bytes = memory_shares.bytes_under_way(leaf.memory, n, self.blocks.limit, alone=leaf.alone)
 
     def work(self, chunk: Chunk | None) -> _Work:
         """Divide the next chunk at the starts of blocks, which are known before the sums are."""
@@ -161,7 +162,9 @@ class _Summed:
 
 
 def _works(tables: Iterable[_Summed], ahead: Ahead, memory: int) -> Iterator[_Work]:
-    for table, chunk in chunks_of(((table, table.reader) for table in tables), ahead, shares.bytes_ahead(memory)):
+    for table, chunk in chunks_of(
+        ((table, table.reader) for table in tables), ahead, memory_shares.bytes_ahead(memory)
+    ):
         work = table.work(chunk)
         del chunk
         yield work

@@ -19,7 +19,7 @@ from lstd.data.seen_ids import SeenIds, group_key
 from lstd.errors import InvalidInputError
 from lstd.statistics.blocks import Blocks
 from lstd.statistics.merging import LSTDStatistics
-from lstd.tables.roles import Roles
+from lstd.tables.column_roles import Roles
 from lstd.tables.table_errors import at_row
 
 

@@ -19,13 +19,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lstd.errors import ConfigurationMismatchError, IllConditionedWarning, InvalidInputError
-from lstd.io import archive
+from lstd.io import sealed_archive
 from lstd.online import RecursiveLSTD
 from lstd.online.completed_returns import CompletedReturns, horizon_of
 from lstd.statistics.covariance import Influence
+from lstd.tables.column_roles import Roles
 from lstd.tables.live_lines import LiveLines
 from lstd.tables.live_rows import BadLine, LiveRows
-from lstd.tables.roles import Roles
 from lstd.tables.row_reader import Chunk
 
 _KIND = "watch"  # of the file of the state
@@ -44,7 +44,7 @@ class WatchState(NamedTuple):
 
 def read_state(path: Path) -> WatchState:
     """Read a state; raises InvalidInputError when it is damaged or of another kind or version."""
-    return archive.read(path, {_KIND: WatchState})
+    return sealed_archive.read(path, {_KIND: WatchState})
 
 
 class Learned(NamedTuple):
@@ -243,7 +243,7 @@ class Watch:
         if self.model is not None:
             known, nothing = self._influence, np.zeros(0)
             arrays |= {f"influence_{name}": nothing if known is None else getattr(known, name) for name in _INFLUENCE}
-        archive.write(path, _KIND, document, arrays, locked=True)
+        sealed_archive.write(path, _KIND, document, arrays, locked=True)
 
 
 def _check_same(before: Mapping[str, Any], now: Mapping[str, Any]) -> None:

@@ -11,12 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from lstd.data.checks import check_choice, check_integer, shown_id
+from lstd.data.broken_episodes import warn_of_assumed
+from lstd.data.check_arguments import check_choice, check_integer, shown_id
 from lstd.data.episode_rules import Episodes, Marks
 from lstd.data.horizon_rows import with_horizon_rows
 from lstd.data.ids import EPISODE_AGAIN, first_repeat, ids_of_runs, last_rows
 from lstd.data.parsing import Flags, check_not_infinite, check_not_outside, first_true
-from lstd.data.rows import warn_of_assumed
 from lstd.errors import InvalidInputError
 from lstd.trajectories.parsing_frames import FrameColumns, import_narwhals
 from lstd.trajectories.time_intervals import interval_roles, read_lengths, rewards_of

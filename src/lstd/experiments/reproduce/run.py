@@ -14,14 +14,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from lstd.data.checks import check_integer
+from lstd.data.check_arguments import check_integer
 from lstd.errors import LSTDError
 from lstd.experiments.plan import Cell, Plan
 from lstd.experiments.protocol import FEATURES, MRP_SEED
 from lstd.experiments.reproduce.folder import PROVENANCE, THEORY, TIMINGS, Errors, ResultsFolder
 from lstd.experiments.reproduce.provenance import describe_machine
 from lstd.experiments.reproduce.results import gather
-from lstd.io.files import replacing
+from lstd.io.whole_files import replacing
 from lstd.statistics.threads import available_cores
 
 Progress = Callable[[str, float, float], None]

@@ -15,11 +15,11 @@ from typing import Any
 
 from threadpoolctl import threadpool_limits
 
-from lstd.data.checks import check_integer, shown
-from lstd.distributed.ahead import MAX_JOBS, Ahead
-from lstd.distributed.cluster import on_cluster
+from lstd.data.check_arguments import check_integer, shown
+from lstd.distributed.bounded_threads import MAX_JOBS, Ahead
 from lstd.distributed.dask_collections import Partitions, is_future, on_graph
-from lstd.distributed.executors import on_executor
+from lstd.distributed.run_on_dask import on_cluster
+from lstd.distributed.run_on_executor import on_executor
 from lstd.distributed.store import keyed
 from lstd.distributed.sums import Leaf, Part
 from lstd.distributed.tree import Tree

@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lstd.errors import InvalidInputError
-from lstd.io.files import checked_path, json_bytes, reason, replacing
 from lstd.io.packing import BROKEN
+from lstd.io.whole_files import checked_path, json_bytes, reason, replacing
 
 Array = NDArray[np.float64]
 T = TypeVar("T")
@@ -45,7 +45,7 @@ def write(
 
     Arrays of integers, flags and texts keep their types; others are written as float64.
 
-    `locked` is that of :func:`lstd.io.files.replacing`.
+    `locked` is that of :func:`lstd.io.whole_files.replacing`.
 
     Raises
     ------

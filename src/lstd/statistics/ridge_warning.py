@@ -46,7 +46,7 @@ def ridge_movement(
     Examples
     --------
     >>> import numpy as np
-    >>> from lstd.statistics.ridge import ridge_movement
+    >>> from lstd.statistics.ridge_warning import ridge_movement
     >>> A, b = np.diag([3.0, 0.0]), np.eye(2)
     >>> ridge_movement(A, b, np.full(2, 2.0), np.diag([0.2, 0.5]))  # (α/2)/(3 + α/2) and 1
     array([0.25, 1.  ])
