@@ -273,7 +273,7 @@ def test_trajectories_carry_groups():
     by_time = Trajectories.from_frame(frame.iloc[::-1], **roles, time="x", sort=True)
     assert by_time.groups.tolist() == ["a", "a", "a", "b", "b"]
     with pytest.raises(
-        InvalidInputError, match=r"Column 'who' \(`groups`\), row 1 .*: has c, and the row before it b; an"
+        InvalidInputError, match=r"Column 'who' \(`groups`\), row 1 .*: has 'c', but an episode lies in one group"
     ):
         Trajectories.from_frame(frame.assign(who=list("bcaaa")), **roles)
     with pytest.raises(
