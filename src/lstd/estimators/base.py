@@ -28,7 +28,7 @@ from lstd.estimators.misfit_check import check_misfit
 from lstd.estimators.model import Model
 from lstd.estimators.saving import SavedModel
 from lstd.estimators.summary import Summary
-from lstd.estimators.validation import checked_features
+from lstd.estimators.validate_data import checked_features
 from lstd.io.saved import Saved
 from lstd.statistics.intervals import SCALES, Interval
 

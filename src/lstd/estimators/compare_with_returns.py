@@ -13,7 +13,7 @@ from lstd.data.returns import ObservedReturns, check_treatment, observed
 from lstd.data.rows import Rows
 from lstd.errors import InvalidInputError
 from lstd.estimators.model import Model
-from lstd.estimators.validation import checked_rows
+from lstd.estimators.validate_data import checked_rows
 from lstd.statistics.merging import LSTDStatistics
 
 Array = NDArray[np.float64]

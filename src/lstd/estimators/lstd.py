@@ -22,7 +22,7 @@ from lstd.data.settings import ALPHA, GAMMA, LMBDA, VARIANT, Settings
 from lstd.errors import InvalidInputError
 from lstd.estimators.base import Predictor
 from lstd.estimators.model import Model
-from lstd.estimators.validation import checked_rows, refuse_others
+from lstd.estimators.validate_data import checked_rows, refuse_others
 from lstd.statistics.blocks import Blocks, empty_blocks, no_blocks
 from lstd.statistics.merging import LSTDStatistics
 from lstd.statistics.waiting import NONE_WAIT

@@ -17,7 +17,7 @@ from lstd.estimators.base import Fitted, Predictor
 from lstd.estimators.choose_settings import choose_settings
 from lstd.estimators.lstd import LSTD
 from lstd.estimators.model import LSTDCV_OPTIONS, Model
-from lstd.estimators.validation import checked_rows, refuse_others
+from lstd.estimators.validate_data import checked_rows, refuse_others
 from lstd.statistics.blocks import no_blocks
 
 Array = NDArray[np.float64]

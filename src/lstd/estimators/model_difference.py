@@ -19,7 +19,7 @@ from lstd.data.check_arguments import check_flag
 from lstd.data.check_features import Features
 from lstd.errors import InvalidInputError
 from lstd.estimators.base import Predictor, check_level
-from lstd.estimators.validation import checked_features
+from lstd.estimators.validate_data import checked_features
 from lstd.statistics.covariance import Influence
 from lstd.statistics.intervals import Interval, degrees_of_freedom, interval_of
 from lstd.statistics.solve import check_range

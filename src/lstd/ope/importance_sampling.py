@@ -30,7 +30,7 @@ from lstd.data.check_rows import PerRow
 from lstd.data.rows import Rows
 from lstd.errors import InvalidInputError
 from lstd.estimators.base import check_level
-from lstd.estimators.validation import checked_rows
+from lstd.estimators.validate_data import checked_rows
 from lstd.ope.logged_rows import LoggedRows, logged_rows
 from lstd.ope.policy_value import PolicyValue
 from lstd.ope.state_action_features import StateActionFeatures

@@ -17,7 +17,7 @@ from lstd.data.settings import ALPHA, GAMMA, VARIANT, Settings
 from lstd.errors import InvalidInputError
 from lstd.estimators.lstd import LSTD
 from lstd.estimators.model import Model, model_of
-from lstd.estimators.validation import OTHER_NAMES, checked_features, checked_rows, refuse_others
+from lstd.estimators.validate_data import OTHER_NAMES, checked_features, checked_rows, refuse_others
 from lstd.io.saved import Saved
 from lstd.ope.action_value_files import SavedActionValues, check_can_be_saved, states_to_save
 from lstd.ope.dual_sums import DualSums, dual_sums

@@ -24,7 +24,7 @@ from lstd.data.rows import Rows
 from lstd.ope.logged_rows import ENTRIES_AT_ONCE, LoggedRows
 from lstd.statistics.blocks import Blocks, no_blocks
 from lstd.statistics.carry import Carry
-from lstd.statistics.matrices import no_sum
+from lstd.statistics.matrix_sums import no_sum
 
 Array = NDArray[np.float64]
 

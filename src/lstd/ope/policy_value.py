@@ -30,7 +30,7 @@ from lstd.data.per_row import check_per_row
 from lstd.errors import InvalidInputError
 from lstd.estimators.base import Predictor, check_level
 from lstd.estimators.model import Model
-from lstd.estimators.validation import checked_features
+from lstd.estimators.validate_data import checked_features
 from lstd.ope.dual_sums import effective_size
 from lstd.ope.lstdq import LSTDQ
 from lstd.statistics.intervals import FEW, degrees_of_freedom

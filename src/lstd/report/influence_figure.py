@@ -10,7 +10,7 @@ from matplotlib.container import BarContainer
 
 from lstd.errors import InvalidInputError
 from lstd.estimators.base import Predictor
-from lstd.estimators.validation import checked_features
+from lstd.estimators.validate_data import checked_features
 from lstd.report.figure_data import fitted_with
 from lstd.report.style import BLUE, axes_for
 

@@ -27,7 +27,7 @@ from lstd.data.check_features import Features
 from lstd.data.feature_products import dense, rows_of
 from lstd.data.rows import Rows
 from lstd.statistics.carry import Carry
-from lstd.statistics.matrices import plus, plus_product, transposed, writable
+from lstd.statistics.matrix_sums import plus, plus_product, transposed, writable
 from lstd.statistics.stream_sums import Sums
 
 Array = NDArray[np.float64]

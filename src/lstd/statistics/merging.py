@@ -50,7 +50,7 @@ from lstd.data.seen_ids import groups_seen
 from lstd.errors import InvalidInputError
 from lstd.io.saved import Saved
 from lstd.statistics.carry import Carry
-from lstd.statistics.matrices import no_sum, plus_outer, sum_and_outer
+from lstd.statistics.matrix_sums import no_sum, plus_outer, sum_and_outer
 from lstd.statistics.names_and_labels import UNKNOWN, About
 from lstd.statistics.stream_sums import Sums
 from lstd.statistics.summing import check_sums, chunk_edges, chunk_statistics, summed_until

@@ -20,7 +20,7 @@ from lstd.data.settings import VARIANTS, check_ridge
 from lstd.data.stream_end import StreamEnd
 from lstd.errors import InvalidInputError
 from lstd.statistics.carry import Carry, Pending
-from lstd.statistics.matrices import is_no_sum, plus_outer
+from lstd.statistics.matrix_sums import is_no_sum, plus_outer
 from lstd.statistics.names_and_labels import UNKNOWN, About
 from lstd.statistics.solve import Solution, solve
 from lstd.statistics.tally import Tally, is_unused

@@ -18,7 +18,7 @@ from lstd.data.rows import Rows
 from lstd.errors import InvalidInputError
 from lstd.statistics.batch_sums import BatchSums, is_dense, is_short
 from lstd.statistics.carry import Pending
-from lstd.statistics.matrices import is_no_sum
+from lstd.statistics.matrix_sums import is_no_sum
 from lstd.statistics.solve import check_range
 from lstd.statistics.stream_sums import Sums
 from lstd.statistics.tally import tallies
