@@ -305,6 +305,17 @@ def test_sparse_chunks_with_truncated_ends_merge_as_dense_ones():
     assert_alike(parts[0].then(parts[1]).then(parts[2].then(parts[3])), of(stream))
 
 
+@pytest.mark.parametrize("lmbda", [0.0, 0.7])
+def test_dense_rows_go_on_with_the_sums_of_sparse_ones(lmbda):
+    stream = plain(T=40, n=20, lmbda=lmbda)
+    stream = replace(stream, X=np.where(np.arange(20) == np.arange(40)[:, None] * 7 % 20, stream.X, 0.0))
+    of_sparse = of(stream.sparse[:20])
+    assert of_sparse.A.flags.f_contiguous
+    rows = check_rows(stream.X[20:], stream.y[20:], gamma=stream.gamma)
+    (total,) = of_sparse.totals(rows)
+    assert_alike(total, of(stream))
+
+
 @quick
 @given(st.data())
 def test_one_row_at_a_time(data):

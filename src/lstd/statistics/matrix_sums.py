@@ -25,8 +25,8 @@ def is_no_sum(array: Array) -> bool:
 
 
 def writable(A: Array) -> Array:
-    """Return a matrix, or a copy in C order, that can be written to."""
-    return A if A.flags.writeable else np.array(A, order="C")
+    """Return a matrix, or a copy, in C order that can be written to."""
+    return A if A.flags.writeable and A.flags.c_contiguous else np.array(A, order="C")
 
 
 def transposed(A: Array) -> Array:
