@@ -233,6 +233,15 @@ def test_times_beyond_double_precision():
         assert read(changed("t", times), kind, time="t").n_episodes == 3
 
 
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint64])
+def test_unsigned_times_are_ordered_as_others_are(dtype):
+    times = np.array([0, 1, 2, 3, 4, np.iinfo(dtype).max], dtype)
+    frame = pd.DataFrame(changed("t", times))
+    assert Trajectories.from_frame(frame, **NAMES, time="t").n_episodes == 3
+    with pytest.raises(InvalidInputError, match="is earlier than the row before"):
+        Trajectories.from_frame(frame.assign(t=times[::-1]), **NAMES, time="t")
+
+
 def test_only_named_columns_of_a_lazy_frame_are_read():
     frame = pl.LazyFrame(COLUMNS).with_columns(pl.col("note").str.to_integer(strict=True))  # fails when computed
     assert Trajectories.from_frame(frame, **NAMES).n_episodes == 3

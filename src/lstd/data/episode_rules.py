@@ -232,12 +232,13 @@ class Episodes:
         """Find the first row whose time is not later than that of the row before, of the same episode."""
         if times is None:
             return None
-        before = None if self._last is None else self._last.time
-        step = np.diff(times[: len(begins)], prepend=times[0] - 1 if before is None else before)
-        row = first_true((step <= 0) & ~begins)
-        return (
-            None if row is None else Fault(row, str(self._roles.time), self._earlier if step[row] < 0 else _SAME_TIME)
-        )
+        first = None if self._last is None else self._last.time
+        times = times[: len(begins)]
+        before = np.append(times[0] if first is None else first, times[:-1])
+        row = first_true((times <= before) & ~begins)  # no differences: those of unsigned integers have no sign
+        if row is None:
+            return None
+        return Fault(row, str(self._roles.time), self._earlier if times[row] < before[row] else _SAME_TIME)
 
     def _episode_again(self, ids: Ids | None, begins: Flags) -> Fault | None:
         """Find the first row whose id is that of an episode that is over."""
