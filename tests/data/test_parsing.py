@@ -90,6 +90,7 @@ def test_the_remedy_fits_the_value(value, remedy):
 ZONE = dt.timezone(dt.timedelta(hours=2))
 TIMES = {  # three increasing times: as objects of Python, and in microseconds since 1970 where they are dates
     "integers": ([2**60, 2**60 + 1, 2**60 + 2], None),
+    "unsigned integers": ([*np.arange(2**60, 2**60 + 3, dtype=np.uint64)], None),
     "floats": ([0.5, 1.0, 2.5], None),
     "text of numbers": (["9", " 10", "11.5"], None),
     "dates": ([dt.date(1970, 1, day) for day in (1, 2, 4)], 86400 * 10**6 * np.array([0, 1, 3])),
@@ -109,7 +110,7 @@ TIMES = {  # three increasing times: as objects of Python, and in microseconds s
 def test_times(kind):
     values, expected = TIMES[kind]
     for parsed, fault in (
-        parsing.times(np.array(values) if kind == "integers" else objects(values), "t"),
+        parsing.times(np.array(values) if kind.endswith("integers") else objects(values), "t"),
         arrow.times(pa.array(values), "t"),
     ):
         assert fault is None

@@ -70,6 +70,9 @@ def flags(array: pa.Array, column: str) -> tuple[Flags, Fault | None]:
 def times(array: pa.Array, column: str) -> tuple[NDArray[Any], Fault | None]:
     """Parse times; dates are microseconds since 1970. See `lstd.data.parsing.times`."""
     array, types = _plain(array), pa.types
+    if types.is_unsigned_integer(array.type):
+        with contextlib.suppress(pa.ArrowInvalid):  # from 2⁶³ on they are read as floats
+            array = array.cast(pa.int64())
     if types.is_string(array.type):
         for kind in (pa.int64(), pa.timestamp("us"), pa.timestamp("us", "UTC")):
             with contextlib.suppress(pa.ArrowInvalid):
