@@ -107,6 +107,12 @@ def test_fit_predict_score_inspect(folder, capsys, data, variant):
     assert_close(score["rewards"]["r"]["r2"], 1 - np.mean(errors**2) / np.var(returns[scored]), "solve")
 
 
+def test_one_row_is_no_plural(folder, capsys):
+    Path("one.csv").write_text("x,r,done\n1,1,1\n")
+    assert run(["fit", "one.csv", "--features=x", "--reward=r", "--terminated=done", "--gamma=0.9", "--out=one"]) == 0
+    assert "\n              1 row, 1 transition, 1 episode\n" in capsys.readouterr().out
+
+
 def test_what_people_read(folder, capsys):
     assert run(FIT) == 0
     captured = capsys.readouterr()

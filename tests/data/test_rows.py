@@ -69,6 +69,10 @@ REFUSED = [
     ({"episode": [1, 1, 2]}, r"`episode` must have one id per row of `X`, shape \(4,\); got \(3,\)"),
     ({"episode": [1, 2, 2, 1]}, "`episode` must be contiguous; at row 3, id 1 reappears after other episodes"),
     ({"episode": ["a", "b", "a", "b"]}, "`episode` must be contiguous; at row 2, id 'a' reappears"),
+    (
+        {"episode": ["a", "a", "b", "b"], "terminated": [1, 0, 0, 1]},
+        "`terminated` may be True on the last row .*; row 0 is followed by a row of the same `episode`, 'a'. Give the",
+    ),
     ({"episode": [1.0, 1.0, NAN, 2.0]}, "`episode` must have an id on every row; row 2 has nan. Fill it in"),
     ({"episode": np.array(["a", "a", None, "b"])}, "`episode` must have an id on every row; row 2 has None"),
     (

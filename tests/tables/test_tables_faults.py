@@ -310,6 +310,7 @@ def test_files_that_are_no_csv_say_what_they_are(tmp_path):
         (GOOD.encode("utf-16"), "is UTF-16 text; save the file as UTF-8"),
         (GOOD.encode("utf-16-be"), "column 'x' is missing"),
         (GOOD.replace("x", "größe").encode("latin-1"), "its first line is not UTF-8 text; save the file as UTF-8"),
+        (b'"' + 50_000 * GOOD.encode(), r"its first line has a name longer than 128 KiB\. Most likely a quote is not"),
         (gzip.compress(GOOD.encode()), r"is compressed by gzip; rename it to end in \.csv\.gz"),
         (b"PAR1....PAR1", r"is a Parquet file; rename it to end in \.parquet"),
         (b"PK\x03\x04....", "is a workbook or a zip archive; save the table as CSV"),

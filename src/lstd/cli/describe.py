@@ -153,8 +153,9 @@ def document(content: dict[str, Any]) -> str:
 
 def _origin(origin: Origin, n_groups: int | None) -> Iterator[str]:
     yield f"  fitted on   {', '.join(origin.files)}"
-    groups = "" if n_groups is None else f", {n_groups} groups"
-    yield f"              {origin.rows} rows, {origin.transitions} transitions, {origin.episodes} episodes{groups}"
+    counts = {"row": origin.rows, "transition": origin.transitions, "episode": origin.episodes, "group": n_groups}
+    numbers = [f"{n} {what}{'' if n == 1 else 's'}" for what, n in counts.items() if n is not None]
+    yield f"              {', '.join(numbers)}"
     yield f"              {origin.date}, lstd {origin.lstd}"
     if named := ", ".join([f"{role}: {column}" for role, column in origin.columns.items()]):
         yield f"  columns     {named}"

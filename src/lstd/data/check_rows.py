@@ -232,6 +232,6 @@ def _episode_changes(ids: NDArray[Any] | None, ended: NDArray[np.bool_]) -> NDAr
     if (row := parsing.first_true(ended[:-1] & ~changes)) is not None:
         raise InvalidInputError(
             f"`terminated` may be True on the last row of an episode only; row {row} is followed by a row of the same "
-            f"`episode`, {ids[row]!r}. Give the rows after it another id."
+            f"`episode`, {shown_id(ids[row])}. Give the rows after it another id."
         )
     return changes

@@ -73,6 +73,11 @@ class CsvTable(Table):
             raise InvalidInputError(
                 f"{self.file}: its first line is not UTF-8 text; save the file as UTF-8."
             ) from error
+        except csv.Error as error:
+            raise InvalidInputError(
+                f"{self.file}: its first line has a name longer than {csv.field_size_limit() >> 10} KiB. Most likely a "
+                "quote is not closed; close or remove it."
+            ) from error
         if header is None:
             raise InvalidInputError(f"{self.file} is empty; its first line must name the columns.")
         return header
