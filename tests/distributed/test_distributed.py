@@ -313,6 +313,9 @@ def test_a_function_that_cannot_be_pickled_is_not_kept(threads, tmp_path):
         ({"store": __file__}, "`store` must be a folder"),
         ({"alpha": -1.0}, "`alpha` must be in"),
         ({"variant": "x"}, "`variant` must be one of"),
+        ({"n_blocks": "x"}, '^`n_blocks` must be "auto" or an integer'),
+        ({"gamma": np.ones((40, 3))}, r"`gamma` must be a number; got ndarray of shape \(40, 3\)\.$"),
+        ({"memory": NAMED}, r"`memory` must be an integer; got DataFrame of shape \(40, 2\)\.$"),
     ],
 )
 def test_arguments_are_checked(arguments, message):

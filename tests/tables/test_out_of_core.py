@@ -294,12 +294,27 @@ def test_its_warning_points_at_the_caller(tmp_path):
         ({"source": {"a.csv"}}, "`source` must have an order; got a set. Give a list"),
         ({"terminated": None, "truncated": "cut"}, "`truncated` must come with `terminated`"),
         ({"lmbda": 2.0}, r"`lmbda` must be in \[0, 1\]; got 2\."),
+        ({"n_blocks": -1}, "^`n_blocks` must be at least 0; got -1"),
+        (
+            {"unpenalised": np.array([3.0])},
+            "`unpenalised` must be the name of a column or several; .* of type float64",
+        ),
     ],
 )
 def test_bad_arguments_are_named(tmp_path, changed, message):
     words = {"source": write(episodes([9, 4], seed=3), tmp_path / "a.parquet"), **NAMES, **changed}
     with pytest.raises(InvalidInputError, match=message):
         lstd.fit_tables(**words)
+
+
+@pytest.mark.filterwarnings("ignore::lstd.errors.UnusedRewardWarning")
+def test_features_without_a_penalty_come_as_any_iterable(tmp_path):
+    words = {"source": write(episodes([9, 4], seed=3), tmp_path / "a.parquet"), **NAMES}
+    one = lstd.fit_tables(**words, unpenalised=["x", "y"])
+    for names in (np.array(["x", "y"]), iter(["x", "y"])):
+        np.testing.assert_array_equal(lstd.fit_tables(**words, unpenalised=names).coef_, one.coef_)
+    for names in (None, [], np.array([], dtype=str)):
+        np.testing.assert_array_equal(lstd.fit_tables(**words, unpenalised=names).coef_, lstd.fit_tables(**words).coef_)
 
 
 @pytest.mark.filterwarnings("ignore::lstd.errors.UnusedRewardWarning")

@@ -37,7 +37,7 @@ def check_real(
 ) -> float:
     """Return `value` as a float in [low, high], without the ends that are open, or raise InvalidInputError."""
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, numbers.Real):
-        raise InvalidInputError(f"`{name}` must be a number; got {value!r}.")
+        raise InvalidInputError(f"`{name}` must be a number; got {shown(value)}.")
     try:
         number = float(value)
     except OverflowError as error:
@@ -65,7 +65,7 @@ def _range(low: float, high: float, open_low: bool, open_high: bool) -> str:
 def check_integer(name: str, value: Any, low: int, high: int | None = None) -> int:
     """Return `value` as an int in [low, high], or raise InvalidInputError."""
     if isinstance(value, bool) or not isinstance(value, numbers.Integral):
-        raise InvalidInputError(f"`{name}` must be an integer; got {value!r}.")
+        raise InvalidInputError(f"`{name}` must be an integer; got {shown(value)}.")
     number = int(value)
     if number < low or (high is not None and number > high):
         rule = f"at least {low}" if high is None else f"in [{low}, {high}]"
@@ -76,14 +76,14 @@ def check_integer(name: str, value: Any, low: int, high: int | None = None) -> i
 def check_flag(name: str, value: Any) -> bool:
     """Return `value` as a bool if it is True or False, or raise InvalidInputError."""
     if not isinstance(value, (bool, np.bool_)):
-        raise InvalidInputError(f"`{name}` must be True or False; got {value!r}.")
+        raise InvalidInputError(f"`{name}` must be True or False; got {shown(value)}.")
     return bool(value)
 
 
 def check_choice(name: str, value: Any, choices: Collection[str]) -> str:
     """Return `value` if it is one of `choices`, or raise InvalidInputError."""
     if not isinstance(value, str) or value not in choices:
-        raise InvalidInputError(f"`{name}` must be one of {', '.join(map(repr, choices))}; got {value!r}.")
+        raise InvalidInputError(f"`{name}` must be one of {', '.join(map(repr, choices))}; got {shown(value)}.")
     return value
 
 

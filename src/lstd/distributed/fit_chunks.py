@@ -21,6 +21,7 @@ from lstd.distributed.store import folder
 from lstd.distributed.sum_arrays import SumArrays, first_rows
 from lstd.errors import InvalidInputError
 from lstd.estimators.model import model_of
+from lstd.statistics.blocks import check_n_blocks
 
 if TYPE_CHECKING:
     from lstd.estimators.lstd import LSTD
@@ -119,7 +120,7 @@ def fit_chunks(
     runner = Runner(n_jobs, executor, client)
     settings = Settings.with_choice(gamma, lmbda, alpha, variant, fit_intercept)
     memory = check_integer("memory", memory, LEAST_MEMORY)
-    leaf = SumArrays(settings, n_blocks, memory, folder(store), check_flag("independent", independent))
+    leaf = SumArrays(settings, check_n_blocks(n_blocks), memory, folder(store), check_flag("independent", independent))
     chunks, selection, checks = chunks_of(source), None, None
     if settings.choose:
         chunks, first = split(chunks, client)

@@ -18,7 +18,7 @@ from lstd.estimators.choose_settings import choose_settings
 from lstd.estimators.lstd import LSTD
 from lstd.estimators.model import LSTDCV_OPTIONS, Model
 from lstd.estimators.validate_data import checked_rows, refuse_others
-from lstd.statistics.blocks import no_blocks
+from lstd.statistics.blocks import check_n_blocks, no_blocks
 
 Array = NDArray[np.float64]
 
@@ -136,6 +136,7 @@ class LSTDCV(Predictor):
         data = (X, y, episode, terminated, X_next, discount, importance_ratio, trace_coefficient, weight, groups)
         penalty: Any = self.penalty
         settings = Settings(self.gamma, variant=self.variant, fit_intercept=self.fit_intercept, penalty=penalty)
+        n_blocks = check_n_blocks(self.n_blocks)
         rows = checked_rows(BaseEstimator(), data, settings.gamma, reset=True, warn=True, sort=True)
         settings.ridge(rows.n_features)  # checks the number of factors
         rows = rows.with_ones() if settings.fit_intercept else rows
@@ -143,7 +144,7 @@ class LSTDCV(Predictor):
             rows, settings, lmbdas=self.lmbdas, alphas=self.alphas, cv=self.cv, n_jobs=self.n_jobs,
             on_progress=_report_progress if self.verbose else None,
         )  # fmt: skip
-        blocks = no_blocks(rows, settings.lmbda, self.n_blocks).extended(rows)
+        blocks = no_blocks(rows, settings.lmbda, n_blocks).extended(rows)
         warn_of_breaks(rows, settings.lmbda)
         options = {name: getattr(self, name) for name in LSTDCV_OPTIONS}
         warned = frozenset({"ends"} if rows.assumed else ())

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lstd.data.check_arguments import check_integer
+from lstd.data.check_arguments import check_integer, shown
 from lstd.data.ids import not_contiguous
 from lstd.data.records import Record
 from lstd.data.rows import Rows
@@ -282,6 +282,15 @@ def no_blocks(rows: Rows, lmbda: float, n_blocks: Any) -> Blocks:
     return empty_blocks(LSTDStatistics.empty_like(rows, lmbda), n_blocks)
 
 
+def check_n_blocks(n_blocks: Any) -> int | str:
+    """Return `n_blocks` if it is "auto" or an integer, at least 0, or raise InvalidInputError."""
+    if not isinstance(n_blocks, str):
+        return check_integer("n_blocks", n_blocks, 0)
+    if n_blocks != "auto":
+        raise InvalidInputError(f'`n_blocks` must be "auto" or an integer, at least 0; got {shown(n_blocks)}.')
+    return n_blocks
+
+
 def empty_blocks(nothing: LSTDStatistics, n_blocks: Any, n_bytes: int = _BYTES) -> Blocks:
     """Return blocks of no data.
 
@@ -299,10 +308,9 @@ def empty_blocks(nothing: LSTDStatistics, n_blocks: Any, n_bytes: int = _BYTES) 
     InvalidInputError
         When `n_blocks` breaks its rule.
     """
-    if not isinstance(n_blocks, str):
-        return Blocks(nothing, check_integer("n_blocks", n_blocks, 0))
-    if n_blocks != "auto":
-        raise InvalidInputError(f'`n_blocks` must be "auto" or an integer, at least 0; got {n_blocks!r}.')
+    checked = check_n_blocks(n_blocks)
+    if not isinstance(checked, str):
+        return Blocks(nothing, checked)
     limit = default_limit(nothing.n_features, n_bytes)
     return Blocks(nothing, limit, reason="" if limit else _too_many(nothing.n_features, n_bytes))
 

@@ -13,6 +13,7 @@ from lstd.distributed.memory_shares import LEAST_MEMORY, MEMORY
 from lstd.distributed.runner import Runner
 from lstd.distributed.store import folder
 from lstd.errors import InvalidInputError, missing_extra
+from lstd.statistics.blocks import check_n_blocks
 from lstd.tables.column_roles import Roles
 
 if TYPE_CHECKING:
@@ -138,9 +139,10 @@ def fit_tables(
     (6, 2, ['x'])
     """
     runner = Runner(n_jobs, executor, client)
-    free = _names("unpenalised", unpenalised) if unpenalised or isinstance(unpenalised, str) else ()
+    free = () if unpenalised is None else _names("unpenalised", unpenalised, least=0)
     settings = Settings.with_choice(gamma, lmbda, alpha, variant, fit_intercept, free)
     memory, independent = check_integer("memory", memory, LEAST_MEMORY), check_flag("independent", independent)
+    n_blocks = check_n_blocks(n_blocks)
     roles = roles_of(
         features, reward, next_features, episode=episode, terminated=terminated, truncated=truncated, groups=groups,
         discount=discount, importance_ratio=importance_ratio, trace_coefficient=trace_coefficient, weight=weight,
@@ -176,7 +178,7 @@ def roles_of(features: Any, reward: Any, next_features: Any = (), **named: Any) 
     return Roles(columns, rewards, next_features=successors, **named)
 
 
-def _names(name: str, value: Any) -> tuple[str, ...]:
+def _names(name: str, value: Any, least: int = 1) -> tuple[str, ...]:
     if isinstance(value, (set, frozenset)):
         raise InvalidInputError(f"`{name}` must have an order; got a {type(value).__name__}. Give a list.")
     alone = isinstance(value, (str, bytes)) or not isinstance(value, Iterable)
@@ -186,6 +188,6 @@ def _names(name: str, value: Any) -> tuple[str, ...]:
             raise InvalidInputError(
                 f"`{name}` must be the name of a column or several; got {shown(one)} of type {type(one).__name__}."
             )
-    if not names:
+    if len(names) < least:
         raise InvalidInputError(f"`{name}` must name at least one column; got none.")
     return tuple(names)
