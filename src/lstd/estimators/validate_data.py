@@ -40,7 +40,7 @@ def checked_rows(
 def checked_features(estimator: BaseEstimator, X: Any, *, raw: bool = False) -> Features:
     """Check the features of rows to predict for; a data frame may have the columns in any order, and others too.
 
-    With `raw`, they may be of float32, NaN and infinite: :func:`lstd.data.check_features.product` takes them.
+    With `raw`, they may be of float32, NaN and infinite: :func:`lstd.data.feature_products.product` takes them.
     """
     X = _by_name(estimator, "X", X)
     phi = check_features("X", X, finite=not raw, single=raw)
