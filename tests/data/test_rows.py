@@ -389,3 +389,8 @@ def test_a_number_and_its_text_are_one_id_beside_one_another():
     assert model.n_episodes_ == 3
     with pytest.raises(InvalidInputError, match="at row 2, id 1 reappears"):
         LSTD().fit(np.ones((3, 1)), np.ones(3), episode=np.array([1, 2, "1"], dtype=object), terminated=np.zeros(3))
+
+
+def test_an_unknown_discount_of_a_horizon_row_is_no_other_discount():
+    assert not check(episode=[1] * 4, terminated=NO_ENDS, discount=[0.9, 0.9, 0.9, NAN]).own_discounts
+    assert check(episode=[1] * 4, terminated=NO_ENDS, discount=[0.9, 0.8, 0.9, NAN]).own_discounts

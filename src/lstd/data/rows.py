@@ -34,7 +34,7 @@ class Rows(Record):
 
     X: Features  # (T, n)
     y: Array  # (T, m), zero where the reward of a horizon row is missing
-    y_missing: NDArray[np.bool_]  # (T,) whether the reward is NaN
+    y_missing: NDArray[np.bool_]  # (T,) whether the reward, or another number of the transition, is NaN
     discount: Array  # (T,) of the transition that leaves the row; zero where it terminates
     ratios: Array  # (T,) importance ratio of that transition
     last: NDArray[np.bool_]  # (T,) whether the row is the last one of its episode in this chunk
@@ -82,8 +82,8 @@ class Rows(Record):
 
     @property
     def own_discounts(self) -> bool:
-        """Whether some row that does not terminate has another discount than `gamma`."""
-        return bool(np.any((self.discount != self.gamma) & ~self.terminated))
+        """Whether some row that does not terminate, and misses nothing, has another discount than `gamma`."""
+        return bool(np.any((self.discount != self.gamma) & ~self.terminated & ~self.y_missing))
 
     @cached_property
     def ends(self) -> NDArray[np.bool_]:
