@@ -632,10 +632,10 @@ X = da.ones((6, 2), chunks=2) if da is not None else None
 BAD = {
     "chunks": ((X, da.ones(6, chunks=3)), {}, r"`y` of `source` must have the row chunks of `X`, \(2, 2, 2\); got"),
     "count": ((X, da.ones(6, chunks=6)), {}, "must have the row chunks of `X`"),
-    "not_dask": ((X, np.ones(6)), {}, "`y` of `source` must be a Dask array of one or two dimensions, as all"),
+    "not_dask": ((X, np.ones(6)), {}, "`y` of `source` must be a Dask array of one or two dimensions, like every"),
     "no_y": ({"X": X}, {}, "`source` must have `X` and `y`, .*'y' is missing"),
     "unknown": ({"X": X, "y": X[:, 0], "z": X}, {}, "'z' is unknown"),
-    "arrays": ({"X": np.ones((2, 2)), "y": np.ones(2)}, {}, "give a list of them"),
+    "arrays": ({"X": np.ones((2, 2)), "y": np.ones(2)}, {}, "put their mapping in a list"),
     "roles": (X, ROLES, "`source` must be a Dask DataFrame"),
     "one_array": (X, {}, r"`source` must be Dask arrays as a tuple \(X, y\)"),
     "listed": ([X, X], {}, r"`source\[0\]` is dask.array"),

@@ -104,10 +104,8 @@ def check_array(name: str, value: ArrayLike, shape: tuple[int | None, ...]) -> N
         raise InvalidInputError(f"`{name}` must have shape ({rule}); got {array.shape}.")
     bad = np.argwhere(~np.isfinite(array))
     if len(bad):
-        where = tuple(int(i) for i in bad[0])
-        raise InvalidInputError(
-            f"`{name}` must be finite; entry {where} is {array[where]}. Drop or impute such rows first."
-        )
+        where, found = ", ".join(map(str, bad[0])), array[tuple(bad[0])]
+        raise InvalidInputError(f"`{name}` must be finite; entry {where} is {found}. Drop or impute such rows first.")
     return array
 
 

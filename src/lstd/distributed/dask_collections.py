@@ -96,8 +96,8 @@ def array_partitions(arrays: Mapping[str, Any]) -> Partitions:
     for name, array in arrays.items():
         if not is_kind(array, "Array") or array.ndim not in (1, 2):
             raise InvalidInputError(
-                f"`{name}` of `source` must be a Dask array of one or two dimensions, as all of a mapping or a tuple "
-                f"(X, y); got {shown(array)}. Other mappings and tuples are chunks themselves: give a list of them."
+                f"`{name}` of `source` must be a Dask array of one or two dimensions, like every array of a mapping or "
+                f"a tuple (X, y); got {shown(array)}. Arrays in memory are one chunk: put their mapping in a list."
             )
         if not _fit(arrays["X"].chunks[0], array.chunks[0]):
             raise InvalidInputError(

@@ -331,8 +331,8 @@ def model_of(blocks: Blocks, settings: Settings, selection: Selection | None, n_
         origin = about.get("origin")
         where = "`source`" if origin is None else ", ".join(origin.files) or "`source`"
         raise InvalidInputError(
-            f"{where}: of {blocks.total.n_rows} rows none is followed by a row of its episode or terminates; there is "
-            "nothing to fit."
+            f"{where}: no row is followed by another row of its episode, and none terminates, so there is nothing to "
+            f"fit; the number of rows is {blocks.total.n_rows}."
         )
     options = {"n_blocks": n_blocks}
     if selection is not None:

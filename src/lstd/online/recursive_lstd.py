@@ -483,7 +483,7 @@ class RecursiveLSTD(Recursion):
 
 
 def _check_rate(forgetting: Any) -> float:
-    """Check a rate of forgetting; 1 for "auto", of whose recursions the estimator itself is the one that does not."""
+    """Check `forgetting` and return the rate of the estimator's own recursion; with "auto", only others forget."""
     if isinstance(forgetting, str):
         if forgetting != "auto":
             raise InvalidInputError(f'`forgetting` must be a number in (0, 1] or "auto"; got {forgetting!r}.')

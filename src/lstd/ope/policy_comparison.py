@@ -168,7 +168,7 @@ def _policies(policies: Any, names: list[Any]) -> list[Any]:
     given = _keys(policies)
     if {*given} != {*names}:
         raise InvalidInputError(
-            f"`target_policies` must have one for each of the {len(names)} models, under the same names, "
+            f"`target_policies` must have one policy for each of the {len(names)} models, under the same names, "
             f"{names!r:.80}; got {given!r:.80}."
         )
     return [policies[name] for name in names]
