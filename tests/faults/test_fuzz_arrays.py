@@ -366,7 +366,7 @@ def sound():
         (lambda: RecursiveLSTD(N).predict([[1.0], []]), "`x` must be an array of real numbers"),
         (lambda: RecursiveLSTD(N).update([[1.0], []], 1.0, [1.0] * N), "`x` must be an array of real numbers"),
         (lambda: TD(N).update(([[0], []], [1.0, 2.0]), 1.0, X[0]), r"`x\[0\]` must be an array of real numbers"),
-        (lambda: sound().predict(X, np.ones(2)), r"`return_std` must be True or False; got array\(\[1., 1.\]\)"),
+        (lambda: sound().predict(X, np.ones(2)), r"`return_std` must be True or False; got ndarray of shape \(2,\)"),
         (lambda: sound().predict(X, return_std=pd.NA), "`return_std` must be True or False; got <NA>"),
         (lambda: RecursiveLSTD(10**7), r"`n_features` must be so small .* needs 1.49e\+6 GiB. Select or hash"),
         (lambda: RecursiveLSTD(10**400), r"`n_features` must be so small .* needs 1.49e\+792 GiB"),
