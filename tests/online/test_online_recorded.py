@@ -88,6 +88,18 @@ def test_any_chunks_give_the_same(size, form):
     assert_close(parts.weights, batch.coef_, "solve")
 
 
+@pytest.mark.parametrize("form", [np.asarray, sparse.csr_array])
+def test_a_restored_stream_continues_with_the_same_bits(form):
+    X, y, rows = drawn(n=40)
+    X[np.random.default_rng(1).random(X.shape) < 0.8] = 0.0
+    model = RecursiveLSTD(40, **SETTINGS)
+    for first in range(0, 22, 4):
+        part, restored = slice(first, first + 4), saved(model)
+        for one in (model, restored):
+            one.partial_fit(form(X[part]), y[part], **{name: values[part] for name, values in rows.items()})
+        assert restored.weights.tolist() == model.weights.tolist()
+
+
 def saved(model):
     file = io.BytesIO()
     np.savez(file, **model.snapshot())

@@ -80,10 +80,11 @@ class Rows(Record):
         last, given = self.last[part], self.X_next is not None
         return np.ones(len(last), np.bool_) if given else self.terminated[part] | ~last
 
-    @property
+    @cached_property
     def own_discounts(self) -> bool:
         """Whether some row that does not terminate, and misses nothing, has another discount than `gamma`."""
-        return bool(np.any((self.discount != self.gamma) & ~self.terminated & ~self.y_missing))
+        usual = self.discount == self.gamma
+        return not (usual.all() or (usual | self.terminated | self.y_missing).all())
 
     @cached_property
     def ends(self) -> NDArray[np.bool_]:

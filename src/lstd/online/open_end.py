@@ -78,11 +78,12 @@ def packed_end(end: OpenEnd | None, n: int) -> dict[str, NDArray[Any]]:
     """Return arrays for a snapshot, of n features."""
     numbers, x, episode = np.zeros(0), np.zeros(0), None
     if end is not None:
-        numbers, episode = np.array([end.episode is not None, end.missing], np.float64), end.episode
+        row = None if end.pending is None else end.pending["x"]
+        about = [end.episode is not None, end.missing, isinstance(row, tuple)]
+        numbers, episode = np.array(about, np.float64), end.episode
         if end.pending is not None:
             rest = [end.pending.get(name, 1.0) for name in _PENDING]
             numbers = np.concatenate([numbers, rest, np.atleast_1d(end.pending["reward"])])
-            row = end.pending["x"]
             x = SparseRow(*row).dense(n) if isinstance(row, tuple) else np.asarray(row)
     return {"end": numbers, "end_x": x, "end_episode": np.array("" if episode is None else str(episode))}
 
@@ -93,8 +94,10 @@ def unpacked_end(state: Mapping[str, NDArray[Any]], n_rewards: int | None) -> Op
     if not len(end):
         return None
     pending: dict[str, Any] | None = None
-    if len(end) > 2:
-        pending = dict(zip(_PENDING, end[2:6].tolist(), strict=True)) | {"x": state["end_x"].copy()}
-        pending["reward"] = float(end[6]) if n_rewards is None else end[6:].copy()
+    if len(end) > 3:
+        row = state["end_x"].copy()
+        pending = dict(zip(_PENDING, end[3:7].tolist(), strict=True))
+        pending["x"] = (np.flatnonzero(row), row[row != 0.0]) if end[2] else row  # dense rows round otherwise
+        pending["reward"] = float(end[7]) if n_rewards is None else end[7:].copy()
     episode = str(state["end_episode"]) if end[0] else None
     return OpenEnd(int(state["counts"][UPDATES]), episode, pending, bool(end[1]))

@@ -14,7 +14,7 @@ from lstd._kernels.sample_size import N_SAMPLE
 from lstd.errors import InvalidInputError
 from lstd.online.recursive_system import INTERVAL, SOLVED, panel_rows
 
-VERSION = 9
+VERSION = 10
 # Name, kinds of dtype, and possible shapes, with n features, m rewards, p rows of a panel and k blocks of the stream.
 ARRAYS: dict[str, tuple[Any, ...]] = {
     "version": ("iu", ()),
@@ -36,7 +36,7 @@ ARRAYS: dict[str, tuple[Any, ...]] = {
     "blocks": ("f", ("3 + k",)),
     "block_matrices": ("f", ("k", "n", "n")),
     "block_moments": ("f", ("k", "m", "n")),
-    "end": ("f", (0,), (2,), ("6 + m",)),  # of recorded rows
+    "end": ("f", (0,), (3,), ("7 + m",)),  # of recorded rows
     "end_x": ("f", (0,), ("n",)),
     "end_episode": ("U", ()),
 }
@@ -79,7 +79,7 @@ def _array(snapshot: Mapping[str, Any], name: str, kinds: str) -> NDArray[Any]:
 def _check_shapes(arrays: Mapping[str, NDArray[Any]]) -> None:
     n, k = arrays["vectors"].size // layout.SCALARS, arrays["blocks"].size - 3
     m = max(1, int(arrays["n_rewards"].max(initial=0)))
-    sizes = {"n": n, "p": panel_rows(n), "m": m, "m - 1": m - 1, "6 + m": 6 + m, "k": k, "3 + k": 3 + k}
+    sizes = {"n": n, "p": panel_rows(n), "m": m, "m - 1": m - 1, "7 + m": 7 + m, "k": k, "3 + k": 3 + k}
     for name, (_, *shapes) in ARRAYS.items():
         allowed = [tuple(sizes.get(size, size) for size in shape) for shape in shapes]
         if arrays[name].shape not in allowed:
