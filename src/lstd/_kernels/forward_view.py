@@ -47,10 +47,10 @@ def forward_rows(  # type: ignore[no-untyped-def]
 
 @kernel
 def dual_weights(states, at, actions, weights, ones, begins, discounts, coefficients, lmbda, g):  # type: ignore[no-untyped-def]
-    """Compute g_t = φ(s_t, a_t)ᵀω + c_t λγ_{t−1} g_{t−1}, (T,), without the second term where an episode `begins`.
+    """Compute g_t = φ(s_t, a_t)ᵀω + c_t λγ_{t−1} g_{t−1}, (T,); its second term is 0 where an episode `begins`.
 
-    ω is in `weights` (n_actions, n) and `ones`. `discounts` (S,) are those of states; `coefficients` (T,) may be empty:
-    zeros. The rest as above.
+    ω is in `weights` (n_actions, n) and `ones`. `discounts` (S,) are those of states. Empty `coefficients` are zeros,
+    else they have shape (T,). `states`, `at` and `actions` are as in `forward_rows`.
     """
     n, before = states.shape[1], 0.0
     whole = n - n % 4

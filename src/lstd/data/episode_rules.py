@@ -97,8 +97,8 @@ class Episodes:
     again, earlier : str
         What is wrong with an id that reappears and with a time that goes back, and the remedies.
     whole : bool, default False
-        Whether all rows are followed at once. Then the caller has found no id of an episode that reappears, groups may
-        be in any order, and rows that are not sorted are named first.
+        Whether all rows are followed at once. The caller has then checked that no id of an episode reappears. Groups
+        may be in any order, and unsorted rows are reported before other faults.
     """
 
     def __init__(

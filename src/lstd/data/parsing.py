@@ -157,7 +157,9 @@ def times(values: NDArray[Any], column: str) -> tuple[NDArray[Any], Fault | None
             text = _describe(values[row])
             return parsed, Fault(row, column, text + (DROP if text == NO_VALUE else rule))
         if found[0] is not None and moment[1] != found[0][1]:
-            return parsed, Fault(row, column, f"{_describe(values[row])}; all times or none must have a time zone.")
+            return parsed, Fault(
+                row, column, f"{_describe(values[row])}; give every time a time zone, or none of them."
+            )
     return np.array([moment[0] for moment in found if moment is not None], dtype=np.int64), None
 
 

@@ -52,8 +52,8 @@ def is_future(value: Any) -> bool:
 def listed(source: Any, expected: str) -> Partitions | Iterable[Any]:
     """Return chunks of an iterable, a delayed object or a future: partitions if some are delayed objects.
 
-    Raises InvalidInputError when `source` or one of its chunks is a Dask collection of another kind than `expected`
-    says.
+    Raises InvalidInputError when `source` or one of its chunks is a Dask collection of another kind; `expected` is what
+    the message says it must be.
     """
     if is_kind(source, "Delayed") or is_future(source):
         source = [source]

@@ -373,7 +373,7 @@ class Predictor(Saved, RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     @classmethod
     def of_record(cls, record: SavedModel, path: str | os.PathLike[str]) -> Self:
-        """Return the estimator that was read from a path; raises InvalidInputError if it is of the other class."""
+        """Return the estimator of a file; raises InvalidInputError if an LSTD is loaded as LSTDCV, or the reverse."""
         saved = "LSTD" if record.selection is None else "LSTDCV"
         if saved != cls.__name__:
             raise InvalidInputError(

@@ -38,6 +38,8 @@ class Saved:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write to a file, whole or not at all; an existing file is replaced. The file holds nothing executable.
 
+        A folder that does not exist is made, but not the folder around it.
+
         Parameters
         ----------
         path : path-like
