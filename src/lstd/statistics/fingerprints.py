@@ -5,9 +5,9 @@ an integer. Marks of consecutive rows add up. For speed, the sum takes all of th
 every 64th. Other features have another mark but for one case in 2⁶⁴, unless features have few values and the counts of
 these agree in every block.
 
-The mark of rewards and weights takes all full transitions, t = 0, 1, …, in their order: Σ_t gᵗ h_t modulo 2⁶⁴, with the
-sum h_t above over the rewards and the weight of a row. The marks M and N of consecutive data, n transitions and later
-ones, join to M + gⁿ N. Independent data add up.
+The mark of rewards and weights takes all full transitions, t = 0, 1, …, in their order: Σ_t gᵗ h_t modulo 2⁶⁴. As
+above, h_t sums over the weight and the rewards of a row, but their bits are rotated by 12. The marks M and N of
+consecutive data, n transitions and later ones, join to M + gⁿ N. Those of independent data add up.
 """
 
 from __future__ import annotations
