@@ -633,6 +633,26 @@ def ridge_movement(A, b, alpha, intercept):
     return abs(half - whole) / abs(whole)
 
 
+def column_units(x, weight, centred=True):
+    """The centre m of a column, its squared spread s² and its mean square about m, by weight.
+
+    m is the value that at least half of the rows have, the smaller of two, else the mean; zero if the column is not
+    centred. s² is the mean of (x − m)² over the rows with another value, and 1 if there are none.
+    """
+    rows, total = list(zip(x, weight, strict=True)), sum(weight)
+    common = [value for value in x if 2 * sum(w for entry, w in rows if entry == value) >= total]
+    m = 0.0 if not centred else min(common) if common else sum(w * entry for entry, w in rows) / total
+    squares = sum(w * (entry - m) ** 2 for entry, w in rows)
+    others = sum(w for entry, w in rows if entry != m)
+    return m, squares / others if squares else 1.0, squares / total
+
+
+def alpha_unit(X, weight, penalty, centred=True):
+    """The unit of the chosen ridge coefficient: Σ_j mean((x_j − m_j)²) / penalty_j, times the mean weight."""
+    squares = [column_units(x, weight, centred)[2] for x in X.T]
+    return np.mean(weight) * sum(square / p for square, p in zip(squares, penalty, strict=True) if p)
+
+
 def effective_sample(ratios, decay, lengths, weights, coefficients):
     """(Σ g)² / Σ Σ κ_ts g_t g_s with g_t = w_t Σ_i κ_it ρ_i ⋯ ρ_t; in an episode κ_it = Π_{i<j≤t} c_j λγ, else 0."""
     weight, square, start = 0.0, 0.0, 0
@@ -861,3 +881,60 @@ def reward_mark(rewards, weights):
             (bits,) = struct.unpack("<Q", struct.pack("<d", value))
             mark += g**t * (2 * j + 1) * g * ((bits >> 52) + (bits << 12) % 2**64)
     return mark % 2**64
+
+
+# ---------------------------------------------------------------- backtests
+
+
+def steps_after(rewards, discounts, ends, t, k):
+    """R = Σ_{h<k} (Π_{j<h} γ_j) r_{t+h}, the discount of what comes after, and its row; (R, γ…, t + k).
+
+    `rewards` and `discounts` are those on leaving each row of an episode; after its end, both are 0.
+    """
+    total, factor = 0.0, 1.0
+    for h in range(k):
+        if t + h >= len(rewards) or (t + h == len(rewards) - 1 and not ends):
+            break
+        total += factor * rewards[t + h]
+        factor *= 0.0 if ends and t + h == len(rewards) - 1 else discounts[t + h]
+    return total, factor, min(t + k, len(rewards) - 1)
+
+
+def cross_fitted(target, value, X, folds, near, ridges):
+    """Least squares on (1, v), then a ridge regression of the rest on columns of variance 1, by rows of other folds.
+
+    `near[f]` are the rows left out with fold f; the ridge coefficient is the one with the least error on each other
+    fold in turn, left out too.
+    """
+
+    def fitted(kept, rest, alpha):
+        mean, centre = np.mean(rest[kept]), np.mean(X[kept], axis=0)
+        Z = X[kept] - centre
+        size = len(Z)
+        w = np.linalg.solve(Z.T @ Z / size + alpha * np.eye(X.shape[1]), Z.T @ (rest[kept] - mean) / size)
+        return np.array([mean + (x - centre) @ w for x in X])
+
+    found = np.empty(len(target))
+    for own in range(len(near)):
+        kept = ~near[own]
+        design = np.column_stack([np.ones(len(value)), value])
+        a = np.linalg.solve(design[kept].T @ design[kept], design[kept].T @ target[kept])
+        rest = target - design @ a
+        errors = []
+        for alpha in ridges:
+            error = 0.0
+            for other in range(len(near)):
+                if other != own:
+                    guess = fitted(kept & ~near[other], rest, alpha)
+                    error += sum((guess[i] - rest[i]) ** 2 for i in np.flatnonzero((folds == other) & kept))
+            errors.append(error)
+        guess = fitted(kept, rest, ridges[int(np.argmin(errors))])
+        found[folds == own] = (target - rest + guess)[folds == own]
+    return found
+
+
+def error_of_mean(values, subject):
+    """Standard error of a mean by subject: √(G/(G − 1) Σ_g (Σ_{i∈g} (u_i − ū))²) / N."""
+    names = set(subject.tolist())
+    sums = [sum(u - np.mean(values) for u, s in zip(values, subject, strict=True) if s == name) for name in names]
+    return math.sqrt(len(names) / (len(names) - 1) * sum(u * u for u in sums)) / len(values)

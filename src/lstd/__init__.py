@@ -32,6 +32,8 @@ import importlib
 import os
 from typing import TYPE_CHECKING, Any
 
+from lstd.version import __version__ as __version__
+
 if TYPE_CHECKING:
     from lstd.distributed.fit_chunks import fit_chunks
     from lstd.estimators.lstd import LSTD
@@ -41,8 +43,6 @@ if TYPE_CHECKING:
     from lstd.statistics.merging import LSTDStatistics
     from lstd.tables.fit_tables import fit_tables
     from lstd.trajectories import Trajectories
-
-__version__ = "0.1.0"
 
 __all__ = [
     "LSTD",
@@ -113,7 +113,7 @@ def load(path: str | os.PathLike[str]) -> LSTD | LSTDCV | LSTDStatistics | LSTDQ
     """
     from lstd.estimators.lstd_cv import estimator_of
     from lstd.estimators.saving import SavedModel
-    from lstd.io.saved import read_record
+    from lstd.files import read_record
     from lstd.ope.action_value_files import SavedActionValues
     from lstd.ope.lstdq import LSTDQ
     from lstd.statistics.merging import LSTDStatistics

@@ -62,6 +62,10 @@ class LostDigitsWarning(LSTDWarning):
     """Given when a recursion has lost digits; its inverse is recomputed from the sums over the data."""
 
 
+class TerminationWarning(LSTDWarning):
+    """Given when nearly all subjects seen at the latest time are marked as ended, as if none were still active."""
+
+
 class BrokenEpisodeWarning(LSTDWarning):
     """Given when a row differs from the successor given for the row before it, in the same episode."""
 
@@ -75,7 +79,15 @@ class BiasWarning(LSTDWarning):
 
 
 class UnobservedWarning(LSTDWarning):
-    """Given when a score mostly compares a model with itself, since most of the returns were not observed."""
+    """Given when less than half of the returns was observed, so that a model extrapolates and scores itself."""
+
+
+class BoundsWarning(LSTDWarning):
+    """Given when predictions are outside of what the rewards allow; the message says how far, and what to do."""
+
+
+class ExtrapolationWarning(LSTDWarning):
+    """Given when features only grow within one cohort, so that no row shows what follows; the message names them."""
 
 
 class MisfitWarning(LSTDWarning):
@@ -83,7 +95,7 @@ class MisfitWarning(LSTDWarning):
 
 
 class RidgeWarning(LSTDWarning):
-    """Given when the ridge term and not the data decides predictions; the message says by how much, and what to do."""
+    """Given when the ridge term decides predictions, or hardly touches some features; the message says how much."""
 
 
 class EffectiveSampleWarning(LSTDWarning):
@@ -92,6 +104,10 @@ class EffectiveSampleWarning(LSTDWarning):
 
 class ProbabilityWarning(LSTDWarning):
     """Given when logged actions are more or less frequent than their probabilities say; the message says how much."""
+
+
+class SupportWarning(LSTDWarning):
+    """Given when the mean importance ratio is not one; the message says where, by how much, and what to do."""
 
 
 class ChangeWarning(LSTDWarning):

@@ -179,7 +179,8 @@ def test_settings_are_those_of_the_estimator(folder, capsys, words):
     assert run([*FIT, *words, "--quiet", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     grids = {"lmbdas": None if "--lmbda" in words else [0.9], "alphas": None if "--alpha" in words else [1.0]}
-    expected = LSTDCV(0.9, **grids).fit(**arrays(table(1000)))
+    penalty = None if "--alpha" in words else [1.0, 1.0]  # a number has the meaning that it has for LSTD
+    expected = LSTDCV(0.9, **grids, penalty=penalty).fit(**arrays(table(1000)))
     assert found["selection"]["lmbda"] == found["lmbda"] == expected.lmbda_
     assert found["selection"]["alpha"] == found["alpha"]
     assert_close(found["alpha"], expected.alpha_, "sums")
@@ -191,7 +192,12 @@ def test_settings_are_those_of_the_estimator(folder, capsys, words):
     assert "from all 1000 rows in 10 folds; R² " in captured.out
     assert_close(found["selection"]["observed_share"], expected.observed_share_, "sums")
     assert f"; observed share of their returns: {100 * expected.observed_share_:.0f} %\n" in captured.out
-    assert f"  parameters  gamma 0.9, lmbda {found['lmbda']:g}, alpha {found['alpha']:g}, boyan\n" in captured.out
+    assert_close(found["ridge"], expected.ridge_, "solve")
+    low, high = (f"{size:g}" for size in (min(found["ridge"]), max(found["ridge"])))
+    ridge = f"; ridge {low} to {high}" if "--alpha" in words else ""
+    assert (
+        f"  parameters  gamma 0.9, lmbda {found['lmbda']:g}, alpha {found['alpha']:g}{ridge}, boyan\n" in captured.out
+    )
 
 
 def test_only_the_first_rows_are_chosen_from(tmp_path):

@@ -5,16 +5,18 @@ from __future__ import annotations
 import json
 import os
 from contextlib import closing
+from itertools import count
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from lstd import RecursiveLSTD
+from lstd import RecursiveLSTD, files
 from lstd.cli.app import run
 from lstd.errors import InvalidInputError
-from lstd.io.folder_lock import FolderLock
+from lstd.files import FolderLock
 from lstd.tables.live_lines import GrowingFile, StandardInput
+from lstd.tables.predictions_file import PredictionsFile
 from tolerances import assert_close
 
 COLUMNS = ["--features", "u,v", "--reward", "r", "--episode", "id", "--terminated", "done", "--gamma", "0.9"]
@@ -62,8 +64,7 @@ def test_predictions_are_those_of_the_recursion(rows):
 
 def test_csv_json_and_standard_input_give_the_same(rows, monkeypatch, capfd):
     assert watch("--out", "p.csv") == 0
-    names = rows[0].split(",")
-    written("a.jsonl", [json.dumps(dict(zip(names, line.split(","), strict=True))) for line in rows[1:]])
+    written("a.jsonl", as_json(rows))
     assert watch("--out", "q.csv", data="a.jsonl") == 0
     assert predictions() == predictions("q.csv")
     capfd.readouterr()
@@ -110,6 +111,58 @@ def test_it_goes_on_where_the_state_was_saved(rows, cut):
         file.write(b"900,1.0\n90")
     assert watch("--state", "state", "--out", "p.csv") == 0
     assert Path("p.csv").read_text() == Path("whole.csv").read_text()
+
+
+class Killed(BaseException):
+    """What ends a command at once, as SIGKILL does."""
+
+
+def killed_before(call, monkeypatch, *words, data):
+    """Run a command that ends before that call which writes to the state or to the output; whether it came to it."""
+    calls = iter(range(1, call))
+
+    def counted(function):
+        def replaced(*given, **named):
+            if next(calls, None) is None:
+                raise Killed
+            return function(*given, **named)
+
+        return replaced
+
+    with monkeypatch.context() as patch:
+        patch.setattr(files, "write", counted(files.write))
+        for name in ("__init__", "add", "sync"):
+            patch.setattr(PredictionsFile, name, counted(getattr(PredictionsFile, name)))
+        try:
+            assert watch(*words, data=data) == 0
+        except Killed:
+            return True
+    return False
+
+
+def as_json(rows):
+    names = rows[0].split(",")
+    return [json.dumps(dict(zip(names, line.split(","), strict=True))) for line in rows[1:]]
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # files left open
+@pytest.mark.parametrize("forgetting", ["1", "auto"])
+@pytest.mark.parametrize("kind", ["CSV", "JSON", "CSV with a mark", "JSON with a mark"])
+def test_a_command_killed_before_any_call_that_writes_loses_and_repeats_no_row(rows, monkeypatch, kind, forgetting):
+    lines = rows[:70] if kind.startswith("CSV") else as_json(rows[:70])
+    written("b", [("\ufeff" if "mark" in kind else "") + lines[0], *lines[1:]])
+    written("plain", lines)
+    words = ["--forgetting", forgetting, "--state", "state", "--out"]
+    assert watch(*words[:2], "--out", "whole.csv", data="plain") == 0
+    for call in count(1):
+        for name in ("state", "p.csv"):
+            Path(name).unlink(missing_ok=True)
+        killed = killed_before(call, monkeypatch, *words, "p.csv", data="b")
+        assert watch(*words, "p.csv", data="b") == 0
+        assert Path("p.csv").read_text() == Path("whole.csv").read_text(), call
+        if not killed:
+            break
+    assert call > 8
 
 
 def test_a_state_of_other_options_is_refused(rows, capsys):
@@ -249,14 +302,36 @@ def test_a_state_in_use_is_named(rows, capsys):
 
 
 def test_broken_json_is_left_out(rows, capsys):
-    names = rows[0].split(",")
-    lines = [json.dumps(dict(zip(names, line.split(","), strict=True))) for line in rows[1:]]
+    lines = as_json(rows)
     written("b.jsonl", [*lines[:100], '{"u": 1', "[1]", "\x00", "", *lines[100:]])
     assert watch("--on-error", "skip", "--out", "p.csv", data="b.jsonl") == 0
     error = capsys.readouterr().err
     assert "row 101 (the first row of data is 1) is not JSON" in error
     assert "row 102 (the first row of data is 1) is not an object of JSON" in error
     assert len(predictions()) == N
+
+
+@pytest.mark.parametrize("line", ["[1, 2]", " []", '["u", "r"]'])
+def test_a_list_in_the_first_line_is_refused_for_its_format(rows, capsys, line):
+    written("b.jsonl", [line, "[3, 4]"])
+    assert watch(data="b.jsonl") == 2
+    error = capsys.readouterr().err
+    assert "its first line is neither CSV nor JSON (is not an object of JSON; write one object per line.)" in error
+    assert "column" not in error
+
+
+def test_names_in_brackets_are_names(rows):
+    written("b.csv", ["[u],[r]", "1,1", "2,1"])
+    words = ["--features", "[u]", "--reward", "[r]", "--gamma", "0.9", "--no-wait", "--out", "p.csv"]
+    assert run(["watch", "b.csv", *words]) == 0
+    assert len(predictions()) == 2
+
+
+def test_a_byte_order_mark_within_the_lines_belongs_to_its_value(rows, capsys):
+    written("b.csv", [rows[0], "\ufeff0,1,1,1,0", "0,\ufeff1,1,1,0", "0,1,1,1,1"])
+    assert watch("--out", "p.csv", "--on-error", "skip", data="b.csv") == 0
+    assert "row 2 (the first row of data is 1): has '\\ufeff1', which is not a number" in capsys.readouterr().err
+    assert list(predictions()) == [1, 3]
 
 
 @pytest.mark.parametrize(

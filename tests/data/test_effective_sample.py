@@ -147,7 +147,7 @@ def test_silence_where_products_are_short_data_is_little_or_the_policy_is_the_sa
     with warnings.catch_warnings(action="error"):
         LSTD(1.0, 0.0).fit(**data)
         LSTD(1.0, 1.0).fit(**part(data, 0, 180))
-        LSTD(1.0, 1.0).fit(**{**data, "importance_ratio": np.full(6000, 0.9)})
+        LSTD(1.0, 1.0).fit(**{**data, "importance_ratio": np.full(6000, 0.96)})
         LSTD(1.0, 0.5).fit(**data)
 
 

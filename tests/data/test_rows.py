@@ -86,7 +86,7 @@ REFUSED = [
     ({"terminated": [True] * 3}, r"`terminated` must have one flag per row of `X`, shape \(4,\); got \(3,\)"),
     ({"terminated": ["no"] * 4}, "`terminated` must hold True and False; got dtype <U2. Convert it to bool"),
     ({"terminated": [0, 2, 0, 1]}, "`terminated` must hold True and False; row 1 has 2. Convert"),
-    ({"terminated": [0.0, NAN, 0.0, 1.0]}, "`terminated` must hold True and False"),
+    ({"terminated": [0.0, NAN, 0.0, 1.0]}, "`terminated` must hold True and False; row 1 has nan. Convert"),
     (
         {"terminated": [True, False, False, False], "episode": [7, 7, 8, 8]},
         "`terminated` may be True on the last row of an episode only; row 0 is followed .* another id",
@@ -190,9 +190,9 @@ def test_what_is_made_of_two_episodes():
     assert rows.last.tolist() == [False, True, False, True]
     assert rows.terminated.tolist() == [False, True, False, False]
     assert rows.discount.tolist() == [0.9, 0.0, 0.9, 0.9]
-    assert rows.ratios.tolist() == [1.0] * 4
+    assert rows.importance_ratio.tolist() == [1.0] * 4
     assert rows.y.tolist() == [[0.0], [1.0], [2.0], [0.0]]
-    assert rows.y_missing.tolist() == [False] * 3 + [True]
+    assert rows.known.tolist() == [True] * 3 + [False]
     assert (rows.first_episode, rows.last_episode, rows.single) == (1, 2, True)
 
 
@@ -221,7 +221,7 @@ def test_ids_may_be_of_any_type_and_in_any_order(ids):
 def test_a_discount_or_ratio_may_be_one_number():
     rows = check(discount=0.5, importance_ratio=2, terminated=[False] * 3 + [True])
     assert rows.discount.tolist() == [0.5, 0.5, 0.5, 0.0]
-    assert rows.ratios.tolist() == [2.0] * 4
+    assert rows.importance_ratio.tolist() == [2.0] * 4
 
 
 def test_flags_may_be_numbers():

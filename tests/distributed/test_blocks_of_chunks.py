@@ -130,7 +130,8 @@ def test_settings_are_chosen_on_every_runner(kind, choose, tmp_path):
     }[kind]
     given = {"gamma": 0.9} | dict.fromkeys(choose, "auto")
     grids = {} if "lmbda" in choose else {"lmbdas": [0.9]}
-    grids |= {} if "alpha" in choose else {"alphas": [1.0]}
+    X = whole()["X"]
+    grids |= {} if "alpha" in choose else {"alphas": [1.0], "penalty": np.ones(X.shape[1])}
     expected = LSTDCV(gamma=0.9, **grids).fit(**whole())
     ways = [(how, one) for how in ({"n_jobs": 2}, THREADS, {"store": tmp_path}) for one in (list, iter)]
     alone = {("arrays", "lmbda"): 0, ("arrays", "alpha"): 5, ("tables", "lmbda"): 3, ("tables", "alpha"): 4}

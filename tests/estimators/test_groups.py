@@ -117,6 +117,7 @@ def test_no_block_divides_a_group_in_any_split(data, seed, n_groups, limit):
     assert_close(parts.shares, apart.shares, "sums")
 
 
+@pytest.mark.filterwarnings("ignore::lstd.errors.UnobservedWarning")
 @pytest.mark.filterwarnings("ignore::lstd.errors.BiasWarning", "ignore::lstd.errors.MisfitWarning")  # random rewards
 @quick
 @given(st.integers(0, 99), st.integers(2, 40), st.sampled_from([None, 2, 5]))

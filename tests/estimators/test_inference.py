@@ -253,13 +253,6 @@ def test_a_short_stream_and_merged_statistics_have_no_intervals():
         LSTD(0.9, fit_intercept=False).fit_statistics(merged).predict_interval(X)
 
 
-@pytest.mark.parametrize("level", [0.0, 1.0, 95, np.nan, "0.95"])
-def test_a_level_is_a_share(level):
-    X, y = np.random.default_rng(7).normal(size=(2, 40, 1))
-    with pytest.raises(InvalidInputError, match="`level` must be"):
-        LSTD(0.9).fit(X, y[:, 0]).predict_interval(X, level)
-
-
 @pytest.mark.parametrize("n_blocks", [-1, 2.5, "all", None, True])
 def test_n_blocks_is_checked(n_blocks):
     X, y = np.random.default_rng(8).normal(size=(2, 40, 1))

@@ -152,6 +152,7 @@ def test_one_hot_features_leave_nothing_out():
     assert (found.systematic, found.misfit) == (0.0, False)
 
 
+@pytest.mark.filterwarnings("ignore::lstd.errors.BoundsWarning")
 def test_a_missing_intercept_is_found():
     X, y, columns = episodes(60, 8)
     assert checked(X, y + 5.0, columns, fit_intercept=False).misfit

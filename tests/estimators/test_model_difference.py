@@ -164,7 +164,6 @@ def test_other_models_are_refused():
         ((a, "b", NEW), "`b` must be a fitted LSTD or LSTDCV; got str"),
         ((a, a, NEW[:, :2]), "3 features"),
         ((a, a, NEW, [1.0]), "`weights` must have shape"),
-        ((a, a, NEW, None, 95), "`level` must be between 0 and 1"),
     ]  # fmt: skip
     for arguments, message in cases:
         with pytest.raises(ValueError, match=message):

@@ -20,11 +20,11 @@ from sklearn.exceptions import NotFittedError
 
 import lstd
 from lstd import LSTD, LSTDCV, LSTDStatistics
+from lstd import files as archive_module
 from lstd.data.settings import Settings
 from lstd.errors import InvalidInputError, OutputError
 from lstd.estimators.model import Model, Origin, Selection
 from lstd.estimators.saving import read_model, write_model
-from lstd.io import sealed_archive as archive_module
 from lstd.report import write_fit_report
 from lstd.statistics.blocks import Blocks
 from lstd.statistics.names_and_labels import About
@@ -85,13 +85,12 @@ def reseal(path, change):
     document = json.loads(entries["document.json"])
     changed = change(document, entries)
     entries["document.json"] = json.dumps(document if changed is None else changed).encode()
-    with open(path, "wb") as file:
-        sealed = archive_module.Sealed(file)
-        with zipfile.ZipFile(sealed, "w") as archive:
+    with open(path, "w+b") as file:
+        with zipfile.ZipFile(file, "w") as archive:
             for name, content in entries.items():
                 archive.writestr(name, content)
-            archive.comment = bytes(archive_module.SEAL)
-        sealed.close()
+            archive.comment = bytes(71)
+        archive_module.seal(file)
 
 
 # What is written is read

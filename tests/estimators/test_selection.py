@@ -22,7 +22,7 @@ from streams import Stream, definition
 from tolerances import assert_close
 
 pytestmark = pytest.mark.filterwarnings(  # rewards are drawn at random
-    *(f"ignore::lstd.errors.{what}Warning" for what in ("UnusedReward", "Bias", "Misfit"))
+    *(f"ignore::lstd.errors.{what}Warning" for what in ("UnusedReward", "Bias", "Misfit", "Unobserved"))
 )
 
 GAMMA = 0.9
@@ -51,7 +51,7 @@ def rows_of(stream):
 
 
 def chosen(rows, variant="boyan", **options):
-    return select(rows, Settings(variant=variant, fit_intercept=False), **options)
+    return select(rows, Settings(variant=variant, fit_intercept=False), **options)[0]
 
 
 def folds_of(stream, count):
@@ -81,7 +81,12 @@ def weights_without(stream, fold, lmbda, variant, full):
         transitions += sum(
             episode.stop - episode.start - (not ends[episode.stop - 1]) for episode in stream[part].episodes
         )
-    return [np.linalg.solve(A + alpha * transitions / full.sum() * np.eye(n), b) for alpha in ALPHAS]
+    return [np.linalg.solve(A + alpha * transitions / full.sum() * penalty_of(stream, full), b) for alpha in ALPHAS]
+
+
+def penalty_of(stream, full):
+    """The diagonal matrix of the squared spreads of the features about zero."""
+    return np.diag([naive.column_units(x, np.ones(len(x)), centred=False)[1] for x in stream.X[full].T])
 
 
 def targets_of(stream, lmbda, w):
@@ -101,13 +106,12 @@ def chosen_by_definition(stream, count, variant, stages):
     """The pair and the held-out squared errors on its last targets, (K, λ, α), all by refitting and summing."""
     folds, full = folds_of(stream, count)
     outside = [[weights_without(stream, f, lmbda, variant, full) for lmbda in LMBDAS] for f in folds]
-    pair = (
-        LMBDAS.index(0.9),
-        int(np.argmin(np.abs(np.log(np.array(ALPHAS) / np.mean(np.sum(stream.X[full] ** 2, 1)))))),
-    )
+    penalty = penalty_of(stream, full)
+    unit = naive.alpha_unit(stream.X[full], np.ones(full.sum()), penalty.diagonal(), centred=False)
+    pair = LMBDAS.index(0.9), int(np.argmin(np.abs(np.log(np.array(ALPHAS) / unit))))
     for decay, caution in stages:
         A, b = definition(replace(stream, lmbda=LMBDAS[pair[0]]), variant)
-        G = targets_of(stream, decay, np.linalg.solve(A + ALPHAS[pair[1]] * np.eye(len(A)), b)[:, 0])
+        G = targets_of(stream, decay, np.linalg.solve(A + ALPHAS[pair[1]] * penalty, b)[:, 0])
         squared = np.array(
             [
                 [[np.sum((G[f] - stream.X[f] @ w[:, 0])[full[f]] ** 2) for w in row] for row in weights]
@@ -160,7 +164,7 @@ def test_units_of_rewards_and_features_make_no_difference():
     plain = chosen(rows_of(stream))
     scaled = chosen(rows_of(replace(stream, X=4 * stream.X, y=100 * stream.y)))
     assert scaled.lmbda == plain.lmbda
-    assert_close(scaled.alpha, 16 * plain.alpha, "solve")
+    assert_close(scaled.alpha, plain.alpha, "solve")
     assert_close(scaled.score, plain.score, "solve")
 
 
@@ -187,7 +191,7 @@ def test_sparse_rows_and_an_intercept():
 def test_it_is_lstd_with_the_pair_that_was_chosen(fit_intercept):
     stream = stream_of(episodes=12, m=2)
     model = LSTDCV(GAMMA, fit_intercept=fit_intercept).fit(stream.X, stream.y, **stream.columns)
-    plain = LSTD(GAMMA, model.lmbda_, model.alpha_, fit_intercept=fit_intercept)
+    plain = LSTD(GAMMA, model.lmbda_, model.ridge_, fit_intercept=fit_intercept)
     plain.fit(stream.X, stream.y, **stream.columns)
     assert np.array_equal(model.coef_, plain.coef_)
     assert model.n_folds_ == 10
@@ -270,6 +274,7 @@ def test_a_constant_reward_and_a_zero_feature():
     assert np.isfinite(model.predict(X)).all()
 
 
+@pytest.mark.filterwarnings("ignore::lstd.errors.SupportWarning")  # of ratios of zero
 @pytest.mark.parametrize("zero", ["features", "rewards", "ratios"])
 def test_nothing_to_choose_by_is_said(zero):
     stream = stream_of(episodes=10)
@@ -317,8 +322,9 @@ def test_targets_go_on_only_while_rows_follow_one_another():
 
 
 @pytest.mark.filterwarnings("ignore::lstd.errors.LSTDWarning")
+@pytest.mark.parametrize("gamma", [1.0, 0.98])
 @pytest.mark.parametrize(("steps", "little"), [(5, True), (60, False)])
-def test_mostly_cut_episodes_at_gamma_1_can_hardly_tell_what_is_best(steps, little):
+def test_mostly_cut_episodes_can_hardly_tell_what_is_best(gamma, steps, little):
     random = np.random.default_rng(0)
     lengths = random.geometric(0.1, 100)
     n_rows = np.minimum(lengths, steps)
@@ -328,9 +334,33 @@ def test_mostly_cut_episodes_at_gamma_1_can_hardly_tell_what_is_best(steps, litt
     X = random.normal(size=(len(episode), 2))
     with warnings.catch_warnings(record=True) as given:
         warnings.simplefilter("always", UnobservedWarning)
-        model = LSTDCV(1.0).fit(X, np.ones(len(X)), episode=episode, terminated=terminated)
+        model = LSTDCV(gamma).fit(X, np.ones(len(X)), episode=episode, terminated=terminated)
     assert (model.observed_share_ < 0.5) is little
-    assert any("can hardly tell" in str(w.message) for w in given if w.category is UnobservedWarning) is little
+    assert [f"Only {100 * model.observed_share_:.2g} % of" in str(w.message) for w in given] == [True] * little
+    best = model.cv_results_["rank_test_score"].argmin()
+    scores = f"is {model.best_score_:.3g}, {model.cv_results_['observed_test_score'][best]:.3g} of the observed part"
+    assert all(scores in str(w.message) for w in given)
+    assert all("can hardly tell" in str(w.message) and w.category is UnobservedWarning for w in given)
+
+
+def test_score_of_the_observed_part_has_its_variance():
+    random, n, gamma = np.random.default_rng(3), 20, 0.9
+    X, y = random.normal(size=(n * 6, 2)), random.normal(2.0, 1.0, size=n * 6)
+    columns = {"episode": np.repeat(np.arange(n), 6), "terminated": np.arange(n * 6) % 12 == 5}
+    model = LSTDCV(gamma, lmbdas=[0.5], alphas=[1.0]).fit(X, y, **columns)
+    full = columns["terminated"] | (np.arange(n * 6) % 6 < 5)
+    found = observed_returns(y, gamma=gamma, prediction=model.predict(X), **columns)
+    seen = [sum(gamma**k * y[t + k] for k in range(n * 6) if full[t : t + k + 1].all() and t // 6 == (t + k) // 6)
+            for t in range(n * 6)]  # fmt: skip
+    error = (1.0 - model.best_score_) * found.returns[full].var()
+    assert_close(model.cv_results_["observed_test_score"], [1.0 - error / np.array(seen)[full].var()], "solve")
+
+
+def test_a_short_stream_that_may_go_on_is_not_mostly_cut():
+    X = np.random.default_rng(0).normal(size=(60, 2))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UnobservedWarning)
+        assert LSTDCV(0.99).fit(X, X[:, 0]).observed_share_ < 0.5
 
 
 def test_a_single_pair_is_chosen_without_a_word():

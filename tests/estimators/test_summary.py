@@ -9,7 +9,6 @@ import pandas as pd
 import pytest
 
 from lstd import LSTD, LSTDCV
-from lstd.errors import InvalidInputError
 from lstd.metrics import effective_degrees_of_freedom
 from tolerances import assert_close
 
@@ -81,5 +80,3 @@ def test_what_is_unknown_is_said():
     assert "returns observed       unknown; see lstd.metrics.observed_returns" in str(summary)
     assert "No intervals. Intervals need `n_blocks`" in str(summary)
     assert "ridge" in summary._repr_html_()
-    with pytest.raises(InvalidInputError, match="`level` must be between 0 and 1"):
-        LSTD().fit(X, y[:, 0], **ENDS).summary(level=1.0)

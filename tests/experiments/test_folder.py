@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import os
 import stat
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +12,7 @@ from test_store import CELL, CONFIG, arrays_of, claim, names
 
 from lstd.errors import ConfigurationMismatchError, InvalidInputError
 from lstd.experiments.reproduce.folder import CONFIGURATION, LOCK, ResultsFolder
-from lstd.io.whole_files import remove_unfinished, replacing
+from lstd.files import remove_unfinished, replacing
 
 
 def test_changed_configuration_is_refused_with_what_differs(tmp_path):
@@ -159,23 +156,3 @@ def test_replaced_file_keeps_its_permissions(tmp_path):
         with replacing(path, locked=False) as file:
             file.write(b"after")
         assert (path.read_text(), stat.S_IMODE(path.stat().st_mode)) == ("after", mode)
-
-
-@pytest.mark.skipif(os.name != "posix", reason="elsewhere processes cannot be asked for")
-def test_what_killed_processes_left_is_removed(tmp_path):
-    done = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, text=True)
-    old = time.time() - 2 * 3600
-    over, token = int(done.stdout), "0123abcd"
-    cases = {f".lstd-a.{over}-{token}.part": True, f".lstd-a.{os.getppid()}-{token}.part": False}
-    cases |= {f".lstd-b.{over}-{token}.part": False, f"lstd-a.{over}-{token}.part": False}
-    cases |= {f".lstd-a.{over}.part": False, f".lstd-a.x-{token}.part": False}
-    for name in cases:
-        (tmp_path / name).write_text("part")
-    with replacing(tmp_path / "a", locked=False) as file:  # nothing here is an hour old
-        file.write(b"whole")
-    assert names(tmp_path) == sorted(["a", *cases])
-    for name in cases:
-        os.utime(tmp_path / name, (old, old))
-    with replacing(tmp_path / "a", locked=False) as file:
-        file.write(b"whole")
-    assert names(tmp_path) == sorted(["a", *(name for name, removed in cases.items() if not removed)])

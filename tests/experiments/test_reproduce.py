@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from lstd import files
 from lstd.errors import InvalidInputError, LSTDError, OutputError
 from lstd.experiments import timing
 from lstd.experiments.numpy_loop import LOOPS, run_loop, simulate_run
@@ -23,7 +24,6 @@ from lstd.experiments.protocol import ALPHAS, FEATURES, LMBDAS, PROBLEMS, STEP_S
 from lstd.experiments.reproduce.folder import PROVENANCE, TABLE
 from lstd.experiments.reproduce.run import reproduce
 from lstd.experiments.sweep import run_sweep
-from lstd.io import whole_files
 
 DRIVER = Path(__file__).parents[1] / "support" / "fake_experiments.py"
 # Sums in another order, and Boyan's recursion divides by 1 + vᵀPu, which comes as close to zero as 7e-5.
@@ -247,10 +247,10 @@ def test_full_disk_stops_the_run_which_then_resumes(tmp_path, fakes, monkeypatch
             raise OSError(28, "No space left on device")
         replace(*paths)
 
-    monkeypatch.setattr(whole_files.os, "replace", full)
+    monkeypatch.setattr(files.os, "replace", full)
     with pytest.raises(OutputError, match=r"small-binary-lstd.* could not be written: No space left on device"):
         reproduce(plan, tmp_path)
-    monkeypatch.setattr(whole_files.os, "replace", replace)
+    monkeypatch.setattr(files.os, "replace", replace)
     outcome = reproduce(plan, tmp_path)
     assert (outcome.computed, outcome.reused) == (4, 2)
     assert contents(tmp_path)

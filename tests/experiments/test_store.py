@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 from lstd.errors import InvalidInputError, OutputError
 from lstd.experiments.plan import Cell
 from lstd.experiments.reproduce.folder import CONFIGURATION, LOCK, ResultsFolder
-from lstd.io.folder_lock import FolderLock
-from lstd.io.whole_files import read_json, remove_unfinished, replacing
+from lstd.files import FolderLock, read_json, remove_unfinished, replacing
 
 CONFIG = {
     "runs": 2,
@@ -215,7 +214,7 @@ def test_second_writer_is_refused(folder):
 
 def test_lock_ends_with_the_process(tmp_path):
     program = (
-        "import os, sys; from pathlib import Path; from lstd.io.folder_lock import FolderLock; "
+        "import os, sys; from pathlib import Path; from lstd.files import FolderLock; "
         "lock = FolderLock(Path(sys.argv[1])); os._exit(0)"
     )
     subprocess.run([sys.executable, "-c", program, tmp_path / LOCK], check=True)

@@ -102,11 +102,11 @@ def hidden():
 
 
 def remove_hidden():
-    """Files of processes that were killed are removed when they are an hour old."""
+    """Remove the temporary file of a process that was killed: under a name of its own."""
     for name in hidden():
         assert name.startswith(".lstd-"), name
         assert name.endswith(".part"), name
-        os.utime(name, (0, 0))
+        os.unlink(name)
 
 
 def usual_seconds(command, words):
@@ -234,7 +234,7 @@ def test_before_a_step_on_files(small_folder, command, name):
         assert command(*words).code == 0
         assert content(name) == expected
         assert hidden() == []
-    assert steps > 8
+    assert steps >= 8  # making, writing, flushing and renaming
 
 
 def test_report_before_a_step_on_files(small_folder, command):

@@ -121,10 +121,3 @@ def test_too_few_blocks_are_refused(settings, n_rows, message):
         model.predict(X[0], return_std=True)
     with pytest.raises(InvalidInputError, match=message):
         model.predict_interval(X[0])
-
-
-@pytest.mark.parametrize("level", [0.0, 1.0, "x"])
-def test_a_level_that_is_none_is_refused(level):
-    X, y = rows(400)
-    with pytest.raises(InvalidInputError, match="`level`"):
-        RecursiveLSTD(N, 0.9).partial_fit(X, y).predict_interval(X[0], level=level)

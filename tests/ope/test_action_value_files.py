@@ -9,8 +9,7 @@ import lstd
 import naive
 from logged_actions import PROCESS, logged
 from lstd.errors import InvalidInputError
-from lstd.io.packing import pack
-from lstd.io.sealed_archive import write
+from lstd.files import pack, write
 from lstd.ope import LSTDQ, EpsilonGreedy, StateActionFeatures, policy_value
 from tolerances import assert_close
 

@@ -9,10 +9,11 @@ import pytest
 import naive
 from logged_actions import PROCESS, logged
 from lstd import LSTD
-from lstd.errors import InvalidInputError, UnusedRewardWarning
+from lstd.errors import EffectiveSampleWarning, InvalidInputError, UnusedRewardWarning
 from lstd.ope import LSTDQ, StateActionFeatures, importance_sampling
 from tolerances import assert_close
 
+pytestmark = pytest.mark.filterwarnings("ignore::lstd.errors.EffectiveSampleWarning")  # of a few episodes
 ESTIMATORS = ("is", "pdis", "wis", "wpdis", "dr", "wdr")
 
 
@@ -120,6 +121,7 @@ def test_labels_of_actions_and_data_frames_change_nothing():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         warnings.simplefilter("ignore", UnusedRewardWarning)
+        warnings.simplefilter("ignore", EffectiveSampleWarning)
         assert plain == importance_sampling(gamma=0.9, estimator="dr", q=of_frame, **mixed)
 
 
@@ -144,3 +146,16 @@ def test_labels_of_actions_and_data_frames_change_nothing():
 def test_bad_input_is_refused(options, message):
     with pytest.raises(InvalidInputError, match=message):
         importance_sampling(**{"gamma": 0.9} | logged(8) | options)
+
+
+@pytest.mark.parametrize(("n", "few"), [(70, False), (60, True)])  # ratios of 1/2 and 3/2 leave 4/5 of them
+def test_it_warns_of_an_effective_sample_below_fifty_episodes(n, few):
+    X, actions, done = np.ones((n, 1)), np.arange(n) % 2, np.ones(n, dtype=bool)
+    policy = {"target_policy": np.full((n, 2), [0.25, 0.75]), "behavior_probability": np.full(n, 0.5)}
+    with warnings.catch_warnings(record=True) as given:
+        warnings.simplefilter("always")
+        found = importance_sampling(X, 1.0 * actions, gamma=1.0, actions=actions, terminated=done, **policy)
+        importance_sampling(X, 1.0 * actions, gamma=1.0, terminated=done)  # no ratios
+    assert_close(found.effective_sample_size, 0.8 * n, "sums")
+    assert [one.category for one in given] == [EffectiveSampleWarning] * few
+    assert all("an effective sample of 48 of 60 episodes" in str(one.message) for one in given)

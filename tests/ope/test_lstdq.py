@@ -428,6 +428,7 @@ def test_products_of_ratios_that_leave_little_data_are_told():
     LSTDQ(0.99, 0.99, "retrace").fit(**data, **policies)
 
 
+@pytest.mark.filterwarnings("ignore::lstd.errors.EffectiveSampleWarning")  # of six episodes
 @pytest.mark.parametrize("known", [None, StateActionFeatures(3), StateActionFeatures([0.0, 1.0, 2.0])])
 @pytest.mark.parametrize(("library", "names"), [("pandas", [1, 2, 0]), ("polars", "120"), ("pyarrow", "120")])
 def test_columns_named_as_numbers_are_those_of_labels(library, names, known):

@@ -136,7 +136,6 @@ def test_the_ranking_names_what_the_data_cannot_tell_apart():
         (lambda one: {"models": [one, one], "target_policies": [None]}, "one policy for each of the 2 models"),
         (lambda one: {"models": [one, one], "target_policies": {0: None, "b": None}}, r"same names, \[0, 1\]; got"),
         (lambda one: {"models": [one, one], "seed": -1}, "`seed`"),
-        (lambda one: {"models": [one, one], "level": 2.0}, "`level`"),
         (lambda one: {"models": [one, "two"]}, "`model` must be a fitted LSTDQ"),
     ],
 )

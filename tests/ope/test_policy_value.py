@@ -86,6 +86,7 @@ def test_state_values_with_importance_ratios_have_values_of_policies_too():
     assert policy_value(LSTD(0.9).fit(**arrays), states).effective_sample_size is None
 
 
+@pytest.mark.filterwarnings("ignore::lstd.errors.SupportWarning")  # as it should be
 def test_pairs_that_were_never_logged_are_counted():
     data = PROCESS.simulate(30, 5, 1)
     data["actions"] = np.where(data["X"][:, 0] == 1.0, 1, data["actions"])  # in state 0, other actions never
@@ -113,7 +114,6 @@ def test_intervals_cover_the_value_of_the_fixed_point():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"level": 1.0}, "`level`"),
         ({"sample": "some"}, "`sample` must be one of"),
         (
             {"initial_states": np.ones((2, 3)), "sample": "episodes", "target_policy": np.ones((2, 3)) / 3},

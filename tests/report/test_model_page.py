@@ -18,7 +18,7 @@ from scipy.stats import t as student
 
 from lstd import LSTD
 from lstd.errors import InvalidInputError, MissingTerminationWarning, OutputError
-from lstd.metrics import calibration, effective_degrees_of_freedom, observed_returns
+from lstd.metrics import backtest, calibration, effective_degrees_of_freedom, observed_returns
 from lstd.mrp import BoyanChain, RandomMRP, make_features
 from lstd.report import (
     plot_calibration,
@@ -489,7 +489,6 @@ def test_data_that_does_not_fit_the_model_is_refused():
         ((X, y), {}, "`episode` or `terminated` must be given"),
         ((X, np.column_stack([y, y])), {"terminated": terminated}, "`y` must have the 1 rewards|`y` must have the"),
         ((X[:0], y[:0]), {"terminated": terminated[:0]}, "at least|0 sample"),
-        ((X, y), {"terminated": terminated, "level": 1.0}, "`level` must be below 1"),
         ((X, y), {"terminated": terminated, "tolerance": 2.0}, "`tolerance` must be in"),
     ):
         with pytest.raises(ValueError, match=message):
@@ -538,3 +537,12 @@ def test_groups_are_taken_as_independent(tmp_path):
     assert "Each block has one or more groups, and blocks are taken as independent" in words
     names = {"terminated": terminated, "groups": groups}
     assert len(plot_predictions(model, X, y, **names)) == len(plot_calibration(model, X, y, **names)) == 1
+
+
+def test_a_backtest_is_shown(tmp_path):
+    random = np.random.default_rng(0)
+    X, y = random.normal(size=(300, 1)), random.normal(size=300)
+    model, found = LSTD(0.8).fit(X, y), backtest(LSTD(0.8), X, y, cut=150, steps=5)
+    page = write_fit_report(tmp_path / "page.html", model, X, y, backtest=found).read_text(encoding="utf-8")
+    assert "at least 2 are advised at gamma 0.8" in page
+    assert f"{found.r2:.3f}" in page

@@ -12,8 +12,7 @@ from multiprocessing.connection import Connection
 
 import numpy as np
 
-from lstd.io.packing import unpack
-from lstd.io.sealed_archive import read
+from lstd.files import read, unpack
 from lstd.statistics.blocks import Blocks
 
 N = 3

@@ -244,7 +244,7 @@ class _Steps:
     def __init__(self, folder: str, at: int | None, number: int) -> None:
         self.count = 0
         self._folder, self._at, self._number = folder, at, number
-        files: Any = importlib.import_module("lstd.io.whole_files")
+        files: Any = importlib.import_module("lstd.files")
         files.open = self._open
         os.fsync = self._before(os.fsync)
         sys.addaudithook(self._heard)

@@ -12,6 +12,7 @@ from scipy import sparse
 
 import naive
 
+FORMS = {"dense": np.asarray, "sparse": sparse.csr_array, "float32": lambda X: X.astype(np.float32)}
 COLUMNS = ("episode", "terminated", "X_next", "discount", "importance_ratio", "trace_coefficient", "weight", "groups")
 
 
@@ -31,6 +32,9 @@ class Stream:
     groups: Any = None
     trace_coefficient: Any = None
     weight: Any = None
+    variant: str = "boyan"
+    fit_intercept: bool = False
+    form: str = "dense"  # of features that are passed
 
     def __len__(self):
         return self.X.shape[0]
@@ -41,6 +45,29 @@ class Stream:
 
     def __getitem__(self, rows):
         return replace(self, X=self.X[rows], y=self.y[rows], **{k: v[rows] for k, v in self.columns.items()})
+
+    @property
+    def data(self):
+        """Arguments X, y and columns of the estimators, features in their form."""
+        features = {name: FORMS[self.form](values) for name, values in self.features.items()}
+        return {"y": self.y, **self.columns, **features}
+
+    @property
+    def features(self):
+        """X, and X_next if given."""
+        return {"X": self.X} if self.X_next is None else {"X": self.X, "X_next": self.X_next}
+
+    @property
+    def settings(self):
+        return {name: getattr(self, name) for name in ("gamma", "lmbda", "variant", "fit_intercept")}
+
+    @property
+    def regressors(self):
+        """The stream with the column of ones among its features, if it has an intercept."""
+        if not self.fit_intercept:
+            return self
+        wide = {name: np.column_stack([values, np.ones(len(self))]) for name, values in self.features.items()}
+        return replace(self, **wide)
 
     @property
     def sparse(self):
@@ -127,6 +154,53 @@ def streams(draw, *, successors=None, ids=None, max_rows=24, lmbdas=None, weight
         importance_ratio=random.choice([0.0, 0.5, 1.0, 1.3], n_rows) if draw(st.booleans()) else None,
         trace_coefficient=random.choice([0.0, 0.5, 1.0, 1.2], n_rows) if weighted and draw(st.booleans()) else None,
         weight=random.choice([0.0, 0.5, 1.0, 2.0], n_rows) if weighted and draw(st.booleans()) else None,
+    )  # fmt: skip
+
+
+@st.composite
+def all_streams(draw, *, rows=(0, 1, 2, 5, 12, 24), forms=tuple(FORMS), rewards=(None, 1, 3), successors=(False, True)):
+    """Streams of every kind that the data contract knows, and the settings of a model.
+
+    Numbers of rows, forms, numbers of rewards (None: a vector), and whether successors are given are drawn from those
+    passed. Features are exact in float32.
+    """
+    random = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    n_rows, n, m = draw(st.sampled_from(rows)), draw(st.integers(1, 4)), draw(st.sampled_from(rewards))
+    lengths = (
+        [1] * n_rows if draw(st.integers(0, 7)) == 0 else [length for length in parts(random, n_rows, 6) if length]
+    )
+    kind = draw(st.sampled_from(["stream", "flags", "ids", "assumed"]))  # what says where episodes end
+    lengths = [n_rows] * (n_rows > 0) if kind == "stream" else lengths
+    ending = random.uniform(size=len(lengths)) < 0.5
+    ending[: -1 if kind == "flags" else 0] = True
+    ending &= kind in ("ids", "flags")
+    ends = np.cumsum(lengths, dtype=int) - 1
+    terminated = np.zeros(n_rows, dtype=bool)
+    terminated[ends[ending]] = True
+    names = random.permutation(90)[: len(lengths)]
+    names = draw(st.sampled_from([names, np.array([f"e{i}" for i in names], dtype="U3")]))
+    X = draw_rows(draw, np.random.RandomState(random.integers(2**32)), n_rows, n).astype(np.float32).astype(float)
+    given = draw(st.sampled_from(successors))
+    y = random.normal(size=(n_rows,) if m is None else (n_rows, m))
+    if not given and draw(st.booleans()):
+        y[ends[~ending]] = np.nan
+    share = draw(st.sampled_from([0.0, 0.5, 1.0]))  # of the columns that are given
+    values = {
+        "discount": [0.0, 0.5, 0.9, 1.0], "importance_ratio": [0.0, 0.5, 1.0, 1.3],
+        "trace_coefficient": [0.0, 0.5, 1.0, 1.2], "weight": [0.0, 0.5, 1.0, 2.0],
+    }  # fmt: skip
+    return Stream(
+        X, y,
+        gamma=random.choice([0.0, 0.5, 0.95, 1.0]),
+        lmbda=draw(st.sampled_from([0.0, 0.8, 1.0])),
+        episode=np.repeat(names, lengths) if kind in ("ids", "assumed") else None,
+        terminated=terminated if kind in ("ids", "flags") else None,
+        X_next=random.normal(size=(n_rows, n)).astype(np.float32).astype(float) if given else None,
+        groups=np.repeat(np.cumsum(random.uniform(size=len(lengths)) < 0.5), lengths) if draw(st.booleans()) else None,
+        variant=draw(st.sampled_from(["boyan", "uncorrected", "mixed"])),
+        fit_intercept=draw(st.booleans()),
+        form=draw(st.sampled_from(forms)),
+        **{name: random.choice(those, n_rows) for name, those in values.items() if random.uniform() < share},
     )  # fmt: skip
 
 

@@ -270,9 +270,10 @@ def test_seen_ids_take_little_memory():
 
 
 VALUES = np.array(
-    [b"1", b"22", b" 3 ", b"", b"x y", "é".encode(), b'"a"', b'"a,\n b"', b'"b"" "c', b'5"', b"\xff"], object
+    [b"1", b"22", b" 3 ", b"", b"x y", "é".encode(), b'"a"', b'"a,\n b"', b'"b"" "c', b'5"', b"\xff", b"\xef\xbb\xbf4"],
+    object,
 )
-SHARES = np.array([40, 40, 2, 4, 2, 2, 0.6, 0.4, 0.4, 0.3, 0.2])
+SHARES = np.array([40, 40, 2, 4, 2, 2, 0.6, 0.4, 0.4, 0.3, 0.3, 4])
 
 
 def rows_by_python(content, columns):

@@ -91,6 +91,23 @@ def test_first_of_several_faults_is_named(tmp_path, chunk_rows):
             statistics([str(path)], chunk_rows=chunk_rows)
 
 
+@pytest.mark.parametrize("extension", ["csv", "csv.gz", "parquet"])
+def test_a_byte_order_mark_within_a_file_belongs_to_its_value(tmp_path, extension):
+    """Only at the beginning of a file it is dropped; see the live lines of `lstd watch` and data frames too."""
+    columns = {name: ["1", "2"] for name in ("x", "y", "r", "done")} | {"done": ["0", "0"], "id": ["a", "a"]}
+    for changed, value, message in (("x", "\ufeff1", r"'x', row 1 .* has '\\ufeff1', which is not a number"),
+                                    ("id", "\ufeffa", "")):  # fmt: skip
+        table = pa.table({changed: [value, columns[changed][1]], **{k: v for k, v in columns.items() if k != changed}})
+        path = write(table, tmp_path / f"{changed}.{extension}")
+        if message:
+            with pytest.raises(InvalidInputError, match=message):
+                statistics([path])
+            with pytest.raises(InvalidInputError, match=r"'x' \(`features`\), row 0 .* has '\\ufeff1', which is not"):
+                Trajectories.from_frame(table, features=["x", "y"], reward="r", episode="id", terminated="done")
+        else:
+            assert statistics([path], roles=ROLES).n_episodes == 2  # two ids
+
+
 def test_quote_that_is_not_closed(tmp_path):
     path = tmp_path / "a.csv"
     path.write_text("x,y,r,id,done,note\n" + '1,1,1,a,0,5" wide\n' * 4 + '2,2,2,a,0,"\n1,1,1,a,0,\n')

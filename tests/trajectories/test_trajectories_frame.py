@@ -310,6 +310,9 @@ REFUSED = {
     "time falls": ({"t": [0, 1, 0, 6, 5, 9]}, {"time": "t"}, r"'t' \(`time`\), row 4 .* is earlier .*sort=True"),
     "time stands": ({"t": [0, 1, 0, 5, 5, 9]}, {"time": "t"}, r"'t' \(`time`\), row 4 .* has the time of"),
     "time missing": ({"t": [0, 1, None, 5, 6, 9]}, {"time": "t"}, r"'t' \(`time`\), row 2 .* has no value"),
+    "date missing": ({"t": ["2024-01-01", None, *"1234"]}, {"time": "t"}, r"'t' \(`time`\), row 1 .* no value"),
+    "no first time": ({"t": [None, True] * 3}, {"time": "t"}, r"'t' \(`time`\), row 0 .* has no value"),
+    "day missing": ({"t": [dt.date(2024, 1, 1), None] * 3}, {"time": "t"}, r"'t' \(`time`\), row 1 .* has no value"),
     "time as text": ({}, {"time": "note"}, r"'note' \(`time`\), row 0 .* has no value"),
     "discount": ({"gamma": [0.9, 1.0, 1.1, 1.0, 1.0, 1.0]}, {"discount": "gamma"}, r"'gamma' .* row 2 .*1.1"),
     "null discount": ({"gamma": [0.9, 0.9, 0.9, None, 0.9, 0.9]}, {"discount": "gamma"}, r"'gamma'.*row 3 .* no value"),
@@ -331,14 +334,14 @@ REFUSED = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("kind", ["pandas", "polars", "pyarrow", "pandas-nullable"])
+@pytest.mark.parametrize("kind", ["pandas", "polars", "pyarrow", "pandas-nullable", "pandas-arrow"])
 @pytest.mark.parametrize("case", REFUSED)
 def test_refusals_name_the_column_and_the_first_bad_row(case, kind):
     changes, arguments, message = REFUSED[case]
     columns = COLUMNS | {"r": [1.0, 2.0, None, 4.0, 5.0, None]} | changes
     if case == "neither flag":
         columns["r"] = [1.0, None, None, 4.0, 5.0, None]
-    if case == "infinite" and kind == "pandas-nullable":
+    if case == "infinite" and kind.startswith("pandas-"):
         kind = "pandas"  # old versions of pandas warn when they convert infinity
     with pytest.raises(InvalidInputError, match=message):
         read(columns, kind, **arguments)

@@ -4,7 +4,7 @@ The user's cache folder has one file per compiled kernel. Its name holds a diges
 Python, Numba and llvmlite, the environment variables of Numba that may change the code, the CPU and the argument types.
 If any of them changes, so does the name, and a stale file is never read. Files are renamed when they are complete, and
 hold a checksum. If the cache fails, kernels are compiled again, with one warning. Kernels whose sources cannot be read,
-as in a zip archive, are not cached. While one process compiles a kernel, others wait for its file (`kernel_lock`).
+as in a zip archive, are not cached. Processes that start at once compile each for itself.
 
 The folder is ``$LSTD_CACHE_DIR``, else ``lstd`` below the user's cache folder; an empty ``LSTD_CACHE_DIR``
 turns the cache off. Deleting the folder is always safe.
@@ -17,7 +17,6 @@ import logging
 import os
 import pickle
 import platform
-import re
 import sys
 import tempfile
 import warnings
@@ -32,7 +31,6 @@ from numba.core.compiler import CompilerBase, CompileResult, DefaultPassBuilder
 from numba.core.runtime.nrt import rtsys
 from numba.core.serialize import dumps
 
-from lstd._kernels import kernel_lock
 from lstd.errors import CompilationCacheWarning
 
 _LOG = logging.getLogger("lstd")
@@ -57,15 +55,8 @@ class _NoAlias(CompilerBase):  # type: ignore[misc,unused-ignore]
         return [DefaultPassBuilder.define_nopython_pipeline(self.state)]  # type: ignore[no-untyped-call,unused-ignore]
 
 
-# Variables that change no generated code: threads, caches, messages, dumps, colours, GPUs. The key has all others.
-_HARMLESS = re.compile(
-    "NUMBA_("
-    "NUM_THREADS|THREADING_LAYER.*|CACHE_.*|FUNCTION_CACHE_SIZE|DEBUG_CACHE|"
-    "(DISABLE|FORCE)?_?CUDA.*|ENABLE_CUDASIM|"
-    "WARNINGS|DISABLE_PERFORMANCE_WARNINGS|ALWAYS_WARN_UNINIT_VAR|FULL_TRACEBACKS|DEVELOPER_MODE|SHOW_HELP|"
-    "DUMP_.*|HIGHLIGHT_DUMPS|DIFF_IR|COLOR_SCHEME|PARALLEL_DIAGNOSTICS|LLVM_PASS_TIMINGS|TRACE|CHROME_TRACE|"
-    "JIT_COVERAGE|GDB_BINARY)"
-)
+# Variables that change no generated code and differ between a process and its workers. The key has all others of Numba.
+_HARMLESS = ("NUMBA_NUM_THREADS", "NUMBA_THREADING_LAYER", "NUMBA_CACHE_")
 _warned: list[str] = []
 _DIGEST_SIZE = hashlib.sha256().digest_size
 
@@ -117,7 +108,7 @@ def _stamp(sources: Path) -> bytes:
 
 def _changes_code(variable: str) -> bool:
     """Return whether an environment variable may change the code that Numba generates."""
-    return variable.startswith("NUMBA_") and not _HARMLESS.fullmatch(variable)
+    return variable.startswith("NUMBA_") and not variable.startswith(_HARMLESS)
 
 
 def _warn_once(cause: str) -> None:
@@ -158,35 +149,22 @@ class KernelCache:
         found = None
         if folder() is not None:
             try:
-                found = self._read_or_lock(self._path(signature, target.codegen()), target)
+                found = self._read(self._path(signature, target.codegen()), target)
             except Exception as error:  # any fault of the cache must end in compiling
                 _warn_once(f"reading failed: {type(error).__name__}: {error}")
         if found is None:
             _announce()
         return found
 
-    def _read_or_lock(self, path: Path, target: Any) -> Any:
-        """Read the file; without one, keep other processes from compiling the kernel until `save_overload`."""
-        found = self._read(path, target)
-        if found is None and kernel_lock.acquire(path):
-            found = self._read(path, target)  # another process may have written it
-            if found is not None:
-                kernel_lock.release(path)
-        return found
-
     def save_overload(self, signature: Any, result: Any) -> None:
         """Write the compiled kernel to its file; a failure is a warning."""
         if folder() is None:
             return
-        path = None
         try:
             path = self._path(signature, result.codegen)
             self._write(path, dumps(result._reduce()))  # type: ignore[no-untyped-call]
         except Exception as error:  # any fault of the cache must not reach the run
             _warn_once(f"writing failed: {type(error).__name__}: {error}")
-        finally:
-            if path is not None:
-                kernel_lock.release(path)
 
     def _path(self, signature: Any, codegen: Any) -> Path:
         key = hashlib.sha256(

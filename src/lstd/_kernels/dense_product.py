@@ -9,9 +9,8 @@ from ctypes import CFUNCTYPE, byref, c_char, c_double, c_int, c_void_p
 
 import numpy as np
 from numba.extending import get_cython_function_address
-from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from lstd.types import Array
 
 _dgemm = CFUNCTYPE(None, *[c_void_p] * 13)(get_cython_function_address("scipy.linalg.cython_blas", "dgemm"))
 

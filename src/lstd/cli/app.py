@@ -8,7 +8,6 @@ from typing import Annotated, Any
 
 import typer
 
-import lstd
 from lstd.cli.console import BAD_INPUT, DONE, INTERRUPTED, fail, fail_with, lost_output
 from lstd.cli.fit import fit
 from lstd.cli.inspect import inspect
@@ -18,6 +17,7 @@ from lstd.cli.reproduce import reproduce
 from lstd.cli.score import score
 from lstd.cli.watch import watch
 from lstd.errors import LSTDError
+from lstd.version import __version__
 
 # Plain help: rich help would triple the time that it takes.
 app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
@@ -32,7 +32,7 @@ def top(
 ) -> None:
     """Least-squares temporal-difference prediction, for tables of episodes; the experiments of Osogami (AAAI-20)."""
     if version:
-        typer.echo(f"lstd {lstd.__version__}")
+        typer.echo(f"lstd {__version__}")
         raise typer.Exit
     if context.invoked_subcommand is None:
         typer.echo(context.get_help())

@@ -125,7 +125,7 @@ def _content(model: Model, file: str) -> dict[str, Any]:
         "file": file,
         "origin": None if model.origin is None else asdict(model.origin),
         **{name: getattr(model.settings, name) for name in ("gamma", "lmbda", "alpha", "variant", "fit_intercept")},
-        **({} if model.settings.penalty is None else {"alpha": model.ridge[:n].tolist()}),
+        **({} if model.settings.penalty is None else {"ridge": model.ridge[:n].tolist()}),
         "selection": _selection(model),
         "unused_rewards": model.statistics.n_unused_rewards,
         "condition_number": condition if math.isfinite(condition) else None,

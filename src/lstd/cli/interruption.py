@@ -73,7 +73,7 @@ def _end(number: signal.Signals) -> None:
     writer.join(_SECONDS_TO_WRITE)
     with contextlib.suppress(OSError):  # nothing follows: errors of work that loses its files now are of no use
         os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
-    files = sys.modules.get("lstd.io.whole_files")
+    files = sys.modules.get("lstd.files")
     if files is not None:
         files.remove_unfinished()
     os._exit(SIGNALLED + number)

@@ -93,7 +93,7 @@ def names(words: Sequence[str] | None) -> tuple[str, ...]:
 
 def check_out(out: str, force: bool, inputs: Sequence[str], option: str = "--out") -> Path:
     """Check, before any work is done, that a file may be written; returns its path."""
-    from lstd.io.whole_files import check_replaceable
+    from lstd.files import check_replaceable
 
     if not out:
         raise InvalidInputError(f"`{option}` must name a file; got ''.")

@@ -46,11 +46,11 @@ def predict(
     prepare_tables("predict")
     from lstd.cli.describe import document
     from lstd.estimators.saving import read_model
+    from lstd.statistics.intervals import check_level
 
     if out is None and as_json:
         raise InvalidInputError("`--json` needs `--out`: without it, stdout has the predictions.")
-    if interval is not None and not 0.0 < interval < 1.0:
-        raise InvalidInputError(f"`--interval` must be above 0 and below 1, such as 0.95; got {interval:g}.")
+    interval = None if interval is None else check_level(interval, "--interval")
     loaded = read_model(model)
     if interval is not None and loaded.no_intervals:
         raise InvalidInputError(f"{model} has no intervals. {loaded.no_intervals}")
@@ -66,7 +66,7 @@ def predict(
 
 
 def _to_file(model: Model, data: list[str], kept: tuple[str, ...], level: float | None, path: Path, quiet: bool) -> int:
-    from lstd.io.whole_files import replacing
+    from lstd.files import replacing
     from lstd.tables.predicting import CsvSink, ParquetSink, predict_tables
 
     advise("; no predictions were written")

@@ -121,7 +121,7 @@ class _Files:
     """The files of a command: where rows come from, and where the state and the predictions go."""
 
     def __init__(self, data: str, state: str | None, out: str | None, force: bool, stack: ExitStack) -> None:
-        from lstd.io.folder_lock import FolderLock
+        from lstd.files import FolderLock
         from lstd.tables.watching import read_state
 
         self.data, self.state, self.before, self.stack = data, None, None, stack

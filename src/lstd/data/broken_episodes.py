@@ -5,15 +5,13 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from lstd.data import parsing
 from lstd.data.check_features import Features
 from lstd.data.rows import Rows, breaks, differ
 from lstd.errors import BrokenEpisodeWarning, MissingTerminationWarning
 from lstd.errors import warn as give_warning
-
-Array = NDArray[np.float64]
+from lstd.types import Array
 
 _COUNTED_TWICE = (
     ", and rows have an `importance_ratio`. If `{X_next}` holds expected successors under the target policy, leave the "
@@ -47,10 +45,11 @@ def find_break(rows: Rows, lmbda: float, before: Array | None = None, *, ids: bo
     """
     if rows.X_next is None or not len(rows):
         return None
-    traced = lmbda > 0.0 and rows.coefficients is None
-    if not traced and rows.ratios_given and _are_mixed(rows):
+    traced = lmbda > 0.0 and "trace_coefficient" not in rows.given
+    with_ratios = "importance_ratio" in rows.given
+    if not traced and with_ratios and _are_mixed(rows):
         return Break(None, traced)
-    if not traced and not (rows.ratios_given and (rows.first_episode is not None if ids is None else ids)):
+    if not traced and not (with_ratios and (rows.episode is not None if ids is None else ids)):
         return None
     if before is not None and differ(rows.X[:1], before[np.newaxis, : rows.X.shape[1]])[0]:
         row: int | None = 0

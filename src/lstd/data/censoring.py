@@ -16,9 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lstd.errors import InvalidInputError
-
-Array = NDArray[np.float64]
-Flags = NDArray[np.bool_]
+from lstd.types import Array, Flags
 
 
 class Cuts:

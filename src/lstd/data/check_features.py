@@ -12,7 +12,6 @@ from scipy import sparse
 from lstd.data.check_arguments import check_indices, check_real_dtype, to_real_array
 from lstd.errors import InvalidInputError
 
-Array = NDArray[np.float64]
 Features = Any  # Array | scipy.sparse.csr_array, which has no types | features that sum themselves: lstd.ope.pair_rows
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,33 +14,34 @@ from lstd.data import parsing
 from lstd.data.broken_episodes import warn_of_assumed
 from lstd.data.check_arguments import check_values_known, shown_id
 from lstd.data.check_features import Features, all_finite, as_real, by_name, check_features, check_finite, column_names
-from lstd.data.horizon_rows import check_missing_rewards, check_per_transition
+from lstd.data.horizon_rows import check_missing_rewards
 from lstd.data.ids import first_repeat, last_rows, not_contiguous, plain_texts
-from lstd.data.per_row import check_length
-from lstd.data.rows import Rows
-from lstd.errors import InvalidInputError
-
-Array = NDArray[np.float64]
-_ONE = np.ones(1).tobytes()
-PerRow = ArrayLike | None  # an optional array with one entry per row
+from lstd.data.per_row import check_length, check_per_row
+from lstd.data.rows import COLUMNS, PerRow, Rows, repeated
+from lstd.errors import InvalidInputError, InvalidTypeError
+from lstd.types import Array, Flags
 
 
 def check_rows(
-    X: Any, y: Any, episode: PerRow = None, terminated: PerRow = None, X_next: Any = None, discount: PerRow = None,
-    importance_ratio: PerRow = None, trace_coefficient: PerRow = None, weight: PerRow = None, groups: PerRow = None, *,
-    gamma: float, warn: bool = True, finite: bool = True, sort: bool = False, summed: bool = False,
+    X: Any, y: Any, *, gamma: float, episode: PerRow = None, terminated: PerRow = None, X_next: Any = None,
+    groups: PerRow = None, warn: bool = True, finite: bool = True, sort: bool = False, summed: bool = False,
+    **columns: PerRow,
 ) -> Rows:  # fmt: skip
-    """Check the arrays of the data contract and bring them into one form.
+    """Check the arrays of the data contract and bring them into one form; `columns` are those of `COLUMNS`.
 
     With `finite=False`, features may be NaN or infinite; use it only if the caller checks the sums. With `sort`,
-    episodes are put in order of their `groups`. With `summed`, the rows are for sums alone: features of float32 stay
-    as they are, and importance ratios that are not given take no memory.
+    episodes are put in order of their `groups`. With `summed`, features of float32 stay as they are, for the caller to
+    convert in batches.
 
     Raises
     ------
     InvalidInputError
         With the argument, the rule, the value found in the first bad row, and the remedy.
     """
+    if unknown := columns.keys() - COLUMNS.keys():
+        raise InvalidTypeError(
+            f"`{min(unknown)}` must not be given: rows have no such column. Leave it out, or correct its name."
+        )
     phi = check_features("X", X, finite=finite, single=summed)
     n_rows = phi.shape[0]
     rewards, single = _check_rewards(y, n_rows)
@@ -57,30 +57,30 @@ def check_rows(
     last = np.ones(n_rows, dtype=np.bool_)
     last[:-1] = _episode_changes(ids, ended)
     horizon = last & ~ended if phi_next is None else np.zeros_like(last)
-    missing = check_missing_rewards(rewards, horizon)
-    if missing.any():
+    known = ~check_missing_rewards(rewards, horizon)
+    if not known.all():
         rewards = np.where(np.isnan(rewards), 0.0, rewards)
-    discounts, missing = check_per_transition("discount", discount, horizon, missing, 1.0, gamma)
+    checked = {name: _check_column(name, columns.get(name), gamma, horizon, known) for name in COLUMNS}
     if terminated is not None:
-        discounts[ended] = 0.0
-    checked: dict[str, Array] = {}
-    given = {"importance_ratio": importance_ratio, "trace_coefficient": trace_coefficient, "weight": weight}
-    for name, values in given.items():
-        if values is not None:
-            checked[name], missing = check_per_transition(name, values, horizon, missing)
-    ratios = checked.get("importance_ratio")
-    if ratios is None:
-        ratios = np.ndarray(n_rows, np.float64, _ONE, strides=(0,)) if summed else np.ones(n_rows)
-    first, final = (None, None) if ids is None or not n_rows else (ids[0], ids[-1])
+        checked["discount"] = np.where(ended, 0.0, checked["discount"])
     rows = Rows.of(
-        X=phi, y=rewards, y_missing=missing, discount=discounts, ratios=ratios,
-        last=last, terminated=ended, X_next=phi_next, first_episode=first, last_episode=final, single=single,
-        gamma=gamma, assumed=assumed, names=names, ratios_given=importance_ratio is not None,
+        X=phi, y=rewards, known=known, last=last, terminated=ended, **checked, X_next=phi_next, episode=ids,
+        single=single, gamma=gamma, assumed=assumed, names=names,
         groups=None if groups is None else _check_groups(groups, last, ids),
-        episodes=None if ids is None else ids[last],
-        coefficients=checked.get("trace_coefficient"), weights=checked.get("weight"),
+        given=frozenset(name for name in COLUMNS if columns.get(name) is not None),
     )  # fmt: skip
-    return _sorted(rows, ids) if sort else rows
+    return _sorted(rows) if sort else rows
+
+
+def _check_column(name: str, values: PerRow, gamma: float, horizon: Flags, known: Flags) -> Array:
+    """Return one number per row, 1 where it is NaN in a `horizon` row; that row is then not `known`."""
+    high, usual = COLUMNS[name]
+    if values is None:
+        return repeated(gamma if usual is None else usual, len(horizon))
+    array = check_per_row(name, values, len(horizon), high, may_miss=horizon)
+    missing = np.isnan(array)
+    known &= ~missing
+    return np.where(missing, 1.0, array) if missing.any() else array
 
 
 def _check_successors(X_next: Any, ended: NDArray[np.bool_], finite: bool, summed: bool) -> Features:
@@ -169,7 +169,7 @@ def _check_groups(groups: ArrayLike, last: NDArray[np.bool_], ids: NDArray[Any] 
     return names
 
 
-def _sorted(rows: Rows, ids: NDArray[Any] | None) -> Rows:
+def _sorted(rows: Rows) -> Rows:
     """Put episodes in order of their groups; those of a group keep their order, and rows that of time."""
     if rows.groups is None:
         return rows
@@ -185,12 +185,7 @@ def _sorted(rows: Rows, ids: NDArray[Any] | None) -> Rows:
     check_finite("X", rows.X)  # while row numbers are those of the caller
     if rows.X_next is not None:
         check_finite("X_next", rows.X_next)
-    per_row = ["X", "y", "y_missing", "discount", "ratios", "last", "terminated", "X_next", "groups"]
-    per_row += ["coefficients", "weights"]
-    moved = {name: values[order] for name in per_row if (values := getattr(rows, name)) is not None}
-    if ids is not None:
-        moved |= {"first_episode": ids[order[0]], "last_episode": ids[order[-1]]}
-    return replace(rows, **moved, order=order)
+    return rows.taken(order).changed(order=order)
 
 
 def _missing_ids(ids: NDArray[Any]) -> NDArray[np.bool_]:
@@ -215,7 +210,7 @@ def _check_flags(name: str, flags: PerRow, n_rows: int) -> NDArray[np.bool_]:
     if flags is None:
         return np.zeros(n_rows, dtype=np.bool_)
     array = _check_vector(name, flags, "flag", n_rows)
-    if array.dtype.kind not in "biu" and not (array.dtype.kind == "f" and np.isfinite(array).all()):
+    if array.dtype.kind not in "biuf":
         raise InvalidInputError(f"`{name}` must hold True and False; got dtype {array.dtype}. Convert it to bool.")
     parsed, fault = parsing.flags(array, name)
     if fault is not None:

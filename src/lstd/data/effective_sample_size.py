@@ -22,10 +22,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lstd._kernels.traces import sample_sums
-from lstd.data.rows import Rows
+from lstd.data.rows import FACTORS, Rows
 from lstd.errors import EffectiveSampleWarning, warn
-
-Array = NDArray[np.float64]
+from lstd.types import Array
 
 FEW = 10.0  # size below which there is a warning,
 _SHARE = 0.5  # if ratios or weights, and not the data, leave so little
@@ -43,15 +42,16 @@ class SampleSums:
     @classmethod
     def of(cls, rows: Rows, lmbda: float, part: slice) -> SampleSums | None:
         """Return the sums of some rows, none of them pending; None if no row has a factor."""
-        if not rows.ratios_given and rows.weights is None and rows.coefficients is None:
+        if not rows.given & FACTORS:
             return None
         ends: NDArray[np.bool_] = rows.last[part].copy()
         full: Array = rows.full_among(part).astype(np.float64)
         if part.stop == len(rows):
             ends[-1] = False  # its episode may go on
-        coefficients, weights = (full if x is None else x[part] for x in (rows.coefficients, rows.weights))
         decay = np.where(ends, 0.0, lmbda * rows.discount[part])
-        return cls.of_transitions(rows.ratios[part] * full, coefficients, weights, decay, full)
+        return cls.of_transitions(
+            rows.importance_ratio[part] * full, rows.trace_coefficient[part], rows.weight[part], decay, full
+        )
 
     @classmethod
     def of_transitions(

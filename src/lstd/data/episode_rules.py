@@ -14,11 +14,12 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from lstd.data.closed_subjects import NO_TIMES, TimesOfEnds
 from lstd.data.ids import EPISODE_AGAIN, GROUP_AGAIN, Ids, id_key
-from lstd.data.parsing import NO_VALUE, Fault, first_true
+from lstd.data.parsing import NO_VALUE, Fault
 from lstd.data.seen_ids import SeenIds, group_keys
+from lstd.types import Flags
 
-Flags = NDArray[np.bool_]
 RowError = Callable[[str, str, int, str], Exception]
 
 _LATE_ROW = "is true, but the next row is of the same episode; give the rows after it another id."
@@ -56,9 +57,18 @@ class Marks:
     missing: Flags  # (T, m + k) the reward, or a number of the transition, has no value
     times: NDArray[Any] | None = None  # (T,)
 
+    def until(self, n: int) -> Marks:
+        """Return the first n rows."""
+        ids, groups = (
+            None if ids is None else Ids(ids.changes[ids.changes < n], ids.names[: int((ids.changes < n).sum())], None)
+            for ids in (self.ids, self.groups)
+        )
+        times = None if self.times is None else self.times[:n]
+        return Marks(ids, groups, self.terminated[:n], self.truncated[:n], self.missing[:n], times)
+
 
 class Row(NamedTuple):
-    """The flags and the id of a row whose successor is not known yet."""
+    """The flags and the ids of a row."""
 
     file: str
     place: int  # in the file, from 0
@@ -72,18 +82,19 @@ class Row(NamedTuple):
     @classmethod
     def of(cls, file: str, first: int, marks: Marks, i: int) -> Row:
         """Return row `i` of a chunk whose first row is at place `first` in the file."""
-        name, group = (
-            None if ids is None else ids.names[int(np.searchsorted(ids.changes, i, side="right")) - 1]
-            for ids in (marks.ids, marks.groups)
-        )
+        name, group = _name_of(marks.ids, i), _name_of(marks.groups, i)
         terminated = bool(marks.terminated[i])
         truncated = bool(marks.truncated[i]) and not terminated
         time = None if marks.times is None else marks.times[i].item()
         return cls(file, first + i, name, group, terminated, truncated, time, tuple(marks.missing[i].tolist()))
 
+    def ends_before(self, name: Any) -> bool:
+        """Return whether the episode ends before the next row, of the episode `name`, or None without ids."""
+        return self.terminated or self.truncated if name is None else id_key(self.name) != id_key(name)
+
 
 class Episodes:
-    """Follow the episodes from chunk to chunk.
+    """Follow the episodes of a stream of rows. The state between chunks is the last two rows, and the ids so far.
 
     Of the last row of an episode that was cut off, only the features are used. Either that row is flagged, and then has
     no reward, or the row before it.
@@ -99,207 +110,173 @@ class Episodes:
     whole : bool, default False
         Whether all rows are followed at once. The caller has then checked that no id of an episode reappears. Groups
         may be in any order, and unsorted rows are reported before other faults.
+    part : bool, default False
+        Whether unknown rows come before the first, so that rules that need them are left out.
     """
 
     def __init__(
-        self, roles: Any, error: RowError, again: str = AGAIN_IN_TABLES, earlier: str = EARLIER, *, whole: bool = False
-    ) -> None:
-        self._roles, self._error, self._again, self._earlier, self._whole = roles, error, again, earlier, whole
+        self, roles: Any, error: RowError, again: str = AGAIN_IN_TABLES, earlier: str = EARLIER, *,
+        whole: bool = False, part: bool = False,
+    ) -> None:  # fmt: skip
+        self._roles, self._error, self._text_again, self._earlier = roles, error, again, earlier
+        self._whole, self._part = whole, part
         self._columns = (*roles.rewards, *roles.transitions.values())  # that may be missing in last rows
         self._n_rewards, self._successors = len(roles.rewards), bool(roles.next_features)
-        self._count = 0
-        self._last: Row | None = None  # the next chunk decides whether its episode continues
-        self._cut: tuple[str, int] | None = None  # the row before it, if of the same episode and truncated
-        self._seen, self._groups = SeenIds(), SeenIds()
-        self._types: set[type] = set()
+        self._n = self._count = 0  # rows and episodes
+        self.head: tuple[Row, ...] = ()  # the first two rows, or fewer
+        self.tail: tuple[Row, ...] = ()  # the last two rows, or fewer
+        self.seen, self._groups = SeenIds(), SeenIds()
+        self.types: set[type] = set()  # of ids
+        self.times = NO_TIMES
 
     def copy(self) -> Episodes:
         """Return a copy that can follow other rows."""
         other = copy.copy(self)
-        other._seen, other._groups, other._types = self._seen.copy(), self._groups.copy(), {*self._types}
+        other.seen, other._groups, other.types = self.seen.copy(), self._groups.copy(), {*self.types}
         return other
 
     def forgive(self) -> None:
         """Forget what the last row said about the rows after it, because one of them was left out."""
-        self._cut = None
-        if self._last is not None:
-            sound = tuple(False for _ in self._last.missing)
-            self._last = self._last._replace(terminated=False, truncated=False, missing=sound)
+        sound = tuple(False for _ in self._columns)
+        self.tail = tuple(row._replace(terminated=False, truncated=False, missing=sound) for row in self.tail[-1:])
 
     def packed(self) -> dict[str, Any]:
-        """Return the state as a JSON document; types of ids are left out."""
-        seen = {"seen": self._seen.packed(), "groups": self._groups.packed()}
-        return {"count": self._count, "last": self._last and list(self._last), "cut": self._cut, **seen}
+        """Return the state as a JSON document; types of ids and the first rows are left out."""
+        seen = {"seen": self.seen.packed(), "groups": self._groups.packed()}
+        return {"count": self._count, "tail": [list(row) for row in self.tail], **seen}
 
     def unpack(self, document: Mapping[str, Any]) -> None:
         """Go on from a state; a broken document raises ValueError, TypeError or LookupError."""
-        last, cut = document["last"], document["cut"]
         self._count = int(document["count"])
-        self._last = None if last is None else Row._make((*last[:-1], tuple(last[-1])))
-        self._cut = None if cut is None else (str(cut[0]), int(cut[1]))
-        self._seen, self._groups = SeenIds.unpacked(document["seen"]), SeenIds.unpacked(document["groups"])
+        self.tail = tuple(Row._make((*row[:-1], tuple(row[-1]))) for row in document["tail"])
+        self.seen, self._groups = SeenIds.unpacked(document["seen"]), SeenIds.unpacked(document["groups"])
 
-    def follow(self, file: str, first: int, marks: Marks, n_sure: int) -> tuple[NDArray[np.int64], Fault | None]:
-        """Return the number of each row's episode, from 0, and the first row that breaks a rule.
+    def follow(self, file: str, first: int, marks: Marks) -> NDArray[np.int64]:
+        """Return the number of each row's episode, from 0; `first` is the place of the first row in the file.
 
-        Only the first `n_sure` rows hold good values; `first` is the place of the chunk's first row in the file.
-
-        Raises InvalidInputError when the rule is broken by a row of the chunks before.
+        Raises InvalidInputError when a row breaks a rule, also one of the chunks before.
         """
-        numbers = np.zeros(len(marks.terminated), dtype=np.int64)
-        begins = self._begins(marks, _n_known(marks, n_sure))
-        if len(begins):
-            self._check_last(bool(begins[0]))
-        if not n_sure:
-            return numbers, None
-        rows = _Followed(marks, begins, n_sure, self._last)
-        fault = self._first_fault(rows, marks)
-        numbers[:n_sure] = self._count - 1 + np.cumsum(begins[:n_sure])
-        self._count += int(begins[:n_sure].sum())
-        if not rows.cut_before[-1]:
-            self._cut = None
-        elif n_sure > 1 or self._last is None:
-            self._cut = (file, first + n_sure - 2)
-        else:
-            self._cut = (self._last.file, self._last.place)
-        self._last = Row.of(file, first, marks, n_sure - 1)
-        return numbers, fault
-
-    def finish(self) -> None:
-        """End the stream; raises InvalidInputError when the last row breaks a rule."""
-        self._check_last(True)
-
-    def _begins(self, marks: Marks, n: int) -> Flags:
-        """Return which of the first n rows begin an episode."""
+        n = len(marks.terminated)
         begins = np.zeros(n, dtype=np.bool_)
         if not n:
-            return begins
+            return np.zeros(0, np.int64)
         if marks.ids is None:
-            begins[1:] = (marks.terminated | marks.truncated)[: n - 1]
-            begins[0] = self._last is None or self._last.terminated or self._last.truncated
+            begins[1:] = (marks.terminated | marks.truncated)[:-1]
         else:
-            begins[marks.ids.changes[marks.ids.changes < n]] = True
-            begins[0] = self._last is None or id_key(self._last.name) != id_key(marks.ids.names[0])
-        return begins
+            begins[marks.ids.changes] = True
+        begins[0] = not self.tail or self.tail[-1].ends_before(None if marks.ids is None else marks.ids.names[0])
+        self._check(file, first, marks, begins)
+        numbers: NDArray[np.int64] = self._count - 1 + np.cumsum(begins)
+        self._count += int(begins.sum())
+        rows = [Row.of(file, first, marks, i) for i in sorted({0, 1, n - 2, n - 1}) if 0 <= i < n]
+        self.head, self.tail, self._n = (*self.head, *rows)[:2], (*self.tail, *rows)[-2:], self._n + n
+        self.times = self.times.then(TimesOfEnds.of(marks.times, marks.terminated))
+        return numbers
 
-    def _check_last(self, is_over: bool) -> None:
-        """Check the last row so far, once it is known whether its episode is over."""
-        last = self._last
-        if last is None:
-            return
-        if is_over:
-            rewarded = not all(last.missing[: self._n_rewards]) and not self._successors
-            if last.truncated and self._cut is None and rewarded:
-                raise self._error(last.file, str(self._roles.truncated), last.place, _NO_SUCCESSOR)
-            return
-        if self._cut is not None:
-            raise self._error(self._cut[0], str(self._roles.truncated), self._cut[1], _NOT_CUT)
-        if last.terminated:
-            raise self._error(last.file, str(self._roles.terminated), last.place, _LATE_ROW)
-        if any(last.missing):
-            raise self._error(last.file, *self._lost(last.missing.index(True), last.place))
+    def finish(self, *, is_over: bool = True) -> None:
+        """End the stream, or let a row follow of the same episode; raises InvalidInputError if the last row may not."""
+        none = np.zeros(0, np.bool_)
+        if self.tail:
+            marks = Marks(None, None, none, none, np.zeros((0, len(self._columns)), np.bool_))
+            self._check("", 0, marks, none, is_over=is_over)
 
-    def _first_fault(self, rows: _Followed, marks: Marks) -> Fault | None:
-        unsorted = self._time_fault(marks.times, rows.begins)
-        if self._whole and unsorted is not None:
-            return unsorted  # last rows are out of place too, so what they lack is not at fault
-        not_cut = rows.cut_before & (rows.goes_on | rows.terminated)
-        if not_cut[0] and self._last is not None:
-            raise self._error(self._last.file, str(self._roles.truncated), self._last.place, _NOT_CUT)
-        no_reward = rows.missing[:, : self._n_rewards].all(axis=1)
-        unrewarded = rows.truncated & rows.is_over & ~rows.cut_before & ~no_reward & (not self._successors)
+    def finish_before(self, marks: Marks, row: int) -> None:
+        """Check the last row before a bad one, number `row` of these, if the episode of that is known."""
+        if self.tail and (marks.ids is None or marks.ids.fault is None or row < marks.ids.fault.row):
+            self.finish(is_over=self.tail[-1].ends_before(_name_of(marks.ids, row)))
+
+    def _check(self, file: str, first: int, marks: Marks, begins: Flags, *, is_over: bool | None = None) -> None:
+        """Apply the rules to the last two rows and these; raise for the first row that breaks one."""
+        tail, successors, old = self.tail, self._successors, len(self.tail)
+        terminated = np.append([row.terminated for row in tail], marks.terminated).astype(np.bool_)
+        truncated = np.append([row.truncated for row in tail], marks.truncated & ~marks.terminated).astype(np.bool_)
+        missing = np.concatenate(
+            [np.array([row.missing for row in tail], np.bool_).reshape(old, len(self._columns)), marks.missing]
+        )
+        begins = np.append([not i or tail[i - 1].ends_before(row.name) for i, row in enumerate(tail)], begins)
+        begins = begins.astype(np.bool_)
+        goes_on = np.append(~begins[1:], is_over is False)  # the next row is of the same episode
+        cut_before = np.append(False, truncated[:-1] & goes_on[:-1])  # the row before, of the same episode, is flagged
+        alone = truncated & ~goes_on & ~cut_before & ~missing[:, : self._n_rewards].all(axis=1)
+        alone &= not successors
+        alone[-1] &= is_over is True
+        if old == 2 or (self._part and self._n == old and (tail[0].name if tail else marks.ids) is not None):
+            alone[0] = False  # was checked before; or the row before, which is not known here, may be flagged
+        lost = missing & (goes_on | terminated | successors)[:, np.newaxis]
+        unsorted = self._time_fault(marks.times, begins[old:])
         faults = [
             unsorted,
-            self._episode_again(marks.ids, rows.begins),
-            _first(rows.terminated & rows.goes_on, self._roles.terminated, _LATE_ROW),
-            _first(not_cut[1:], self._roles.truncated, _NOT_CUT),
-            _first(unrewarded, self._roles.truncated, _NO_SUCCESSOR),
-            self._group_fault(marks.groups, rows.begins),
+            self._episode_again(marks.ids, begins[old:]),
+            _first((cut_before & (goes_on | terminated))[1:], self._roles.truncated, _NOT_CUT),
+            _first(terminated & goes_on, self._roles.terminated, _LATE_ROW),
+            _first(alone, self._roles.truncated, _NO_SUCCESSOR),
+            self._group_fault(marks.groups, begins[old:]),
+            *(self._lost(column, lost[:, column]) for column in range(lost.shape[1])),
         ]
-        lost = rows.missing & (rows.goes_on | rows.terminated | self._successors)[:, np.newaxis]
-        if lost.any():
-            row, column = np.argwhere(lost)[0].tolist()
-            name, _, text = self._lost(column, row)
-            faults.append(Fault(row, name, text))
-        return min((fault for fault in faults if fault is not None), default=None, key=lambda fault: fault.row)
+        found = [fault for fault in faults if fault is not None]
+        if self._whole and unsorted is not None:
+            found = [unsorted]  # last rows are out of place too, so what they lack is not at fault
+        if found:
+            row, column, text = min(found, key=lambda fault: fault.row)
+            at = (tail[row].file, tail[row].place) if row < old else (file, first + row - old)
+            raise self._error(at[0], column, at[1], text)
 
-    def _lost(self, column: int, row: int) -> tuple[str, int, str]:
-        """Return the column that has no value, the row and what is wrong."""
+    def _lost(self, column: int, lost: Flags) -> Fault | None:
+        """Find the first row in which a column has no value."""
         text = _LOST_REWARD if column < self._n_rewards else _LOST_VALUE
-        return self._columns[column], row, _LOST_WITH_SUCCESSOR if self._successors else text
+        return _first(lost, self._columns[column], _LOST_WITH_SUCCESSOR if self._successors else text)
 
     def _time_fault(self, times: NDArray[Any] | None, begins: Flags) -> Fault | None:
         """Find the first row whose time is not later than that of the row before, of the same episode."""
         if times is None:
             return None
-        first = None if self._last is None else self._last.time
-        times = times[: len(begins)]
-        before = np.append(times[0] if first is None else first, times[:-1])
-        row = first_true((times <= before) & ~begins)  # no differences: those of unsigned integers have no sign
-        if row is None:
+        before = np.append(self.tail[-1].time if self.tail else times[0], times[:-1])
+        late = (times <= before) & ~begins  # no differences: those of unsigned integers have no sign
+        if not late.any():
             return None
-        return Fault(row, str(self._roles.time), self._earlier if times[row] < before[row] else _SAME_TIME)
+        row = int(np.argmax(late))
+        text = self._earlier if times[row] < before[row] else _SAME_TIME
+        return Fault(len(self.tail) + row, str(self._roles.time), text)
 
     def _episode_again(self, ids: Ids | None, begins: Flags) -> Fault | None:
         """Find the first row whose id is that of an episode that is over."""
         if ids is None or self._whole:
             return None
-        new = _begun(ids, len(begins), bool(begins[0]))
+        new = _begun(ids, bool(begins[0]))
         kinds = {type(name) for _, name in new}
-        self._types.update(kinds if kinds == {int} else (_type(name) for _, name in new))
-        return _again(new, self._seen, self._roles.episode, self._again)
+        self.types.update(kinds if kinds == {int} else (_type(name) for _, name in new))
+        return self._again(new, self.seen, self._roles.episode, self._text_again)
 
     def _group_fault(self, groups: Ids | None, begins: Flags) -> Fault | None:
         """Find the first row of another group than the row before, of the same episode, or of a group that is over."""
         if groups is None:
             return None
-        last = None if self._last is None else self._last.group
-        first = last is None or id_key(last) != id_key(groups.names[0])
-        new = _begun(groups, len(begins), first)
+        new = _begun(groups, not self.tail or id_key(self.tail[-1].group) != id_key(groups.names[0]))
         within = next(((row, name) for row, name in new if not begins[row]), None)
         if within is not None:
-            return Fault(within[0], str(self._roles.groups), f"has {within[1]!r}, but {_ONE_GROUP}")
-        return None if self._whole else _again(new, self._groups, self._roles.groups, GROUP_AGAIN)
+            text = f"has {within[1]!r}, but {_ONE_GROUP}"
+            return Fault(len(self.tail) + within[0], str(self._roles.groups), text)
+        return None if self._whole else self._again(new, self._groups, self._roles.groups, GROUP_AGAIN)
+
+    def _again(self, new: list[tuple[int, Any]], seen: SeenIds, column: str | None, text: str) -> Fault | None:
+        place = seen.add(group_keys([name for _, name in new]))
+        return (
+            None if place is None else Fault(len(self.tail) + new[place][0], str(column), f"{new[place][1]!r} {text}")
+        )
 
 
-def _begun(ids: Ids, n: int, first: bool) -> list[tuple[int, Any]]:
-    """Return where ids begin among the first n rows, and their names; `first` says whether the first row begins one."""
-    new = [(row, name) for row, name in zip(ids.changes.tolist(), ids.names, strict=True) if row < n]
+def _name_of(ids: Ids | None, row: int) -> Any:
+    return None if ids is None else ids.names[int(np.searchsorted(ids.changes, row, side="right")) - 1]
+
+
+def _begun(ids: Ids, first: bool) -> list[tuple[int, Any]]:
+    """Return where ids begin, and their names; `first` says whether the first row begins one."""
+    new = list(zip(ids.changes.tolist(), ids.names, strict=True))
     return new if first else new[1:]
-
-
-def _again(new: list[tuple[int, Any]], seen: SeenIds, column: str | None, text: str) -> Fault | None:
-    place = seen.add(group_keys([name for _, name in new]))
-    return None if place is None else Fault(new[place][0], str(column), f"{new[place][1]!r} {text}")
-
-
-class _Followed:
-    """The first n rows of a chunk, which hold good values, and what is known about their neighbours."""
-
-    def __init__(self, marks: Marks, begins: Flags, n: int, last: Row | None) -> None:
-        self.begins = begins[:n]  # first of an episode
-        self.terminated = marks.terminated[:n]
-        self.truncated = marks.truncated[:n] & ~self.terminated
-        self.missing = marks.missing[:n]
-        self.goes_on = np.zeros(n, dtype=np.bool_)  # the next row is of the same episode
-        self.goes_on[: len(begins) - 1] = ~begins[1:]
-        self.is_over = np.zeros(n, dtype=np.bool_)  # the next row is of another episode
-        self.is_over[: len(begins) - 1] = begins[1:]
-        self.cut_before = np.zeros(n, dtype=np.bool_)  # the row before, of the same episode, is truncated
-        self.cut_before[1:] = self.truncated[:-1] & ~self.begins[1:]
-        self.cut_before[0] = last is not None and last.truncated and not self.begins[0]
 
 
 def _first(bad: Flags, column: str | None, text: str) -> Fault | None:
     return Fault(int(np.argmax(bad)), str(column), text) if bad.any() else None
-
-
-def _n_known(marks: Marks, n_sure: int) -> int:
-    """Count the rows whose episode is known: the good ones, and the bad one after them unless its id is missing."""
-    has_more = n_sure < len(marks.terminated)
-    if has_more and marks.ids is not None and marks.ids.fault is not None:
-        has_more = n_sure < marks.ids.fault.row
-    return n_sure + has_more
 
 
 def typed_id(name: Any, types: Set[str]) -> Any:

@@ -10,8 +10,7 @@ from scipy import sparse
 
 from lstd.data.check_features import Features, check_finite
 from lstd.errors import InvalidInputError
-
-Array = NDArray[np.float64]
+from lstd.types import Array
 
 ENTRIES_CONVERTED = 2**17  # of float32 features at a time, about one MiB, which stays in the cache
 

@@ -10,15 +10,13 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from lstd.data.check_features import all_finite
 from lstd.data.parsing import first_true
-from lstd.data.per_row import check_per_row
 from lstd.data.rows import Rows
 from lstd.errors import InvalidInputError, UnusedRewardWarning, warn
-
-Array = NDArray[np.float64]
+from lstd.types import Array
 
 _REMEDY = "Append a row with the features of the state that followed and no reward, or flag the episode as terminated."
 
@@ -53,23 +51,11 @@ def check_missing_rewards(rewards: Array, horizon: NDArray[np.bool_]) -> NDArray
     return missing
 
 
-def check_per_transition(
-    name: str, values: ArrayLike | None, horizon: NDArray[np.bool_], missing: NDArray[np.bool_], high: float = np.inf,
-    default: float = 1.0,
-) -> tuple[Array, NDArray[np.bool_]]:  # fmt: skip
-    """Return one number per row, 1 where it is NaN in a horizon row, and the rows whose transition misses something."""
-    array = check_per_row(name, values, len(horizon), high, default, may_miss=horizon)
-    unknown = np.isnan(array)
-    if not unknown.any():
-        return array, missing
-    return np.where(unknown, 1.0, array), missing | unknown
-
-
 def count_unused(rows: Rows, part: slice) -> int:
     """Count the horizon rows with rewards other than 0 and NaN among some rows, none of them pending."""
     if rows.X_next is not None or not rows.last[part].any():
         return 0
-    (horizon,) = (rows.last[part] & ~rows.terminated[part] & ~rows.y_missing[part]).nonzero()
+    (horizon,) = (rows.last[part] & ~rows.terminated[part] & rows.known[part]).nonzero()
     return int(rows.y[part][horizon].any(axis=1).sum())
 
 

@@ -16,8 +16,9 @@ from uuid import UUID
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from lstd.data.parsing import MISSING, NO_VALUE, Fault, Flags, first_true
+from lstd.data.parsing import MISSING, NO_VALUE, Fault, first_true
 from lstd.errors import InvalidInputError
+from lstd.types import Flags
 
 NEEDS_ID = "every row needs an id."
 EPISODE_AGAIN = (

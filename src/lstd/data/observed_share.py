@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from lstd._kernels.traces import behind_cuts
-from lstd.data.rows import Rows
+from lstd.data.rows import Rows, uniform
 
 _NONE = np.empty(0)
 
@@ -29,8 +29,12 @@ class BehindCuts(NamedTuple):
     @classmethod
     def of(cls, rows: Rows, part: slice) -> BehindCuts:
         """Return the sums of some rows, none of them pending, and without successors."""
-        given = (_NONE if column is None else column[part] for column in (rows.coefficients, rows.weights))
-        return cls(*behind_cuts(rows.discount[part], rows.full_among(part), *given))
+        coefficients, weights = (
+            _NONE if uniform(column) else column[part] for column in (rows.trace_coefficient, rows.weight)
+        )
+        return cls(
+            *behind_cuts(np.ascontiguousarray(rows.discount[part]), rows.full_among(part), coefficients, weights)
+        )
 
     def with_transition(self, discount: float, coefficient: float, weight: float) -> BehindCuts:
         """Return the sums with one more full transition."""

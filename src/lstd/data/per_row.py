@@ -11,20 +11,17 @@ from lstd.data.check_arguments import check_real
 from lstd.data.check_features import as_real
 from lstd.data.parsing import first_true
 from lstd.errors import InvalidInputError
-
-Array = NDArray[np.float64]
+from lstd.types import Array
 
 
 def check_per_row(
-    name: str, values: ArrayLike | None, n_rows: int, high: float = np.inf, default: float = 1.0, what: str = "value",
-    of: str = "X", may_miss: NDArray[np.bool_] | None = None,
+    name: str, values: ArrayLike, n_rows: int, high: float = np.inf, what: str = "value", of: str = "X",
+    may_miss: NDArray[np.bool_] | None = None,
 ) -> Array:  # fmt: skip
-    """Return one number in [0, high] per row; `values` may be a single number, or None for the default.
+    """Return one number in [0, high] per row; `values` may be a single number.
 
     In rows that `may_miss` it, (T,), which are horizon rows, it may be NaN.
     """
-    if values is None:
-        return np.full(n_rows, default)
     array = as_real(name, values).copy()
     if array.ndim == 0:
         array = np.full(n_rows, check_real(name, np.asarray(values).item(), 0.0, high))

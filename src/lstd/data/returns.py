@@ -30,11 +30,10 @@ from lstd.data.censoring import Cuts, ipcw_weights, steps_to_complete
 from lstd.data.check_arguments import check_choice, check_real
 from lstd.data.rows import Rows
 from lstd.errors import InvalidInputError, UnobservedWarning, warn
-
-Array = NDArray[np.float64]
-Flags = NDArray[np.bool_]
+from lstd.types import Array, Flags
 
 UNOBSERVED = ("predict", "ipcw", "drop")
+SELF_SCORED = "the score mostly compares the model with itself. Score longer episodes"
 TOLERANCE = 0.01  # a return is complete if the unobserved share is below
 
 
@@ -70,15 +69,15 @@ def completed_returns(rows: Rows, values: Array, ahead: Array | None = None, lmb
     ends = rows.ends
     decay = lmbda * following_coefficients(rows)
     bootstrap = np.where(ends, 1.0, 1.0 - decay) * rows.discount
-    ratios = rows.ratios[:, np.newaxis]
+    ratios = rows.importance_ratio[:, np.newaxis]
     known = ratios * (rows.y + bootstrap[:, np.newaxis] * ahead) + (1.0 - ratios) * values
     known[~rows.full] = values[~rows.full]
-    return run_backwards(known, decay * rows.ratios * rows.discount, ends)
+    return run_backwards(known, decay * rows.importance_ratio * rows.discount, ends)
 
 
-def following_coefficients(rows: Rows) -> Array | float:
+def following_coefficients(rows: Rows) -> Array:
     """Return the trace coefficient of the row after each row, (T,); the last one is never used."""
-    return 1.0 if rows.coefficients is None else np.append(rows.coefficients[1:], 1.0)
+    return np.append(rows.trace_coefficient[1:], 1.0)
 
 
 def unobserved_shares(rows: Rows) -> Array:
@@ -138,13 +137,12 @@ def row_weights(rows: Rows, unobserved: str, shares: Array, tolerance: float) ->
     return full * ipcw_weights(cuts, age, length[episode], rows.terminated[last][episode], needed)
 
 
-def warn_if_little(share: float) -> None:
-    """Warn if less than half of the discounted weight was observed."""
-    if share < 0.5:
+def warn_if_little(share: float | None, effect: str) -> None:
+    """Warn if less than half of the discounted weight was observed; `effect` says what follows, and what to do."""
+    if share is not None and share < 0.5:
         warn(
             f"Only {100 * share:.2g} % of the discounted weight of the returns was observed; predictions complete the "
-            "rest, so the score mostly compares the model with itself. Score longer episodes, and flag those "
-            "that ended for good as terminated.",
+            f"rest, so {effect}, and flag those that ended for good as terminated.",
             UnobservedWarning,
         )
 
@@ -202,8 +200,7 @@ def observed(
     Raises InvalidInputError where `unobserved` has no answer.
     """
     shares = unobserved_shares(rows)
-    weight = row_weights(rows, unobserved, shares, tolerance)
-    weight = weight if rows.weights is None else weight * rows.weights
+    weight = row_weights(rows, unobserved, shares, tolerance) * rows.weight
     ends = np.flatnonzero(rows.ends)
     at_end = (values if ahead is None else ahead)[ends[np.cumsum(rows.ends) - rows.ends]]
     returns, at_end = (a[:, 0] if rows.single else a for a in (completed_returns(rows, values, ahead), at_end))

@@ -3,28 +3,61 @@
 A row holds the features of a state and the reward received on leaving it. It is a full transition if a row of the same
 episode follows it, if it terminates, or if the features of its successor are given. Otherwise it is a horizon row: only
 its features are used. The last row of a stream is a horizon row until the stream continues.
+
+Every column of numbers is in the table `COLUMNS`. One that was not given is a broadcast scalar: it takes no memory, and
+nothing that reads rows asks whether it was given.
 """
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import Any
+from typing import Annotated, Any, NamedTuple, TypedDict, get_args, get_origin, get_type_hints
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from lstd.data.check_features import Features
-from lstd.data.feature_products import rows_of
+from lstd.data.feature_products import dense, rows_of
 from lstd.data.ids import last_rows
 from lstd.data.records import Record
+from lstd.types import Array
 
-Array = NDArray[np.float64]
+PerRow = ArrayLike | None  # an optional array with one entry per row
+
+
+class Column(NamedTuple):
+    """A column of one number per row, at least 0."""
+
+    high: float = np.inf
+    usual: float | None = 1.0  # where it is not given; None for the discount `gamma`
+
+
+class Columns(TypedDict, total=False):
+    """The arguments of all that take rows, beside X and y."""
+
+    episode: PerRow
+    terminated: PerRow
+    X_next: Any
+    discount: Annotated[PerRow, Column(high=1.0, usual=None)]
+    importance_ratio: Annotated[PerRow, Column()]
+    trace_coefficient: Annotated[PerRow, Column()]
+    weight: Annotated[PerRow, Column()]
+    groups: PerRow
+
+
+_KINDS = get_type_hints(Columns, include_extras=True)
+COLUMNS: dict[str, Column] = {name: get_args(kind)[1] for name, kind in _KINDS.items() if get_origin(kind) is Annotated}
+ARGUMENTS = ("X", "y", *_KINDS)
+FACTORS = frozenset({*COLUMNS} - {"discount"})  # columns that change how much a row counts
+_PER_ROW = ("y", "known", "last", "terminated", *COLUMNS, "episode", "groups")  # fields with one entry per row
 
 ENTRIES_COMPARED = 2**17  # features compared at a time, about one MiB
+_ONE = struct.pack("d", 1.0)
 _SAME = 1e-9  # relative difference between equal features that were computed in another order of summation
 
 
@@ -34,34 +67,43 @@ class Rows(Record):
 
     X: Features  # (T, n)
     y: Array  # (T, m), zero where the reward of a horizon row is missing
-    y_missing: NDArray[np.bool_]  # (T,) whether the reward, or another number of the transition, is NaN
-    discount: Array  # (T,) of the transition that leaves the row; zero where it terminates
-    ratios: Array  # (T,) importance ratio of that transition
+    known: NDArray[np.bool_]  # (T,) whether the reward and the other numbers of the transition have values
     last: NDArray[np.bool_]  # (T,) whether the row is the last one of its episode in this chunk
     terminated: NDArray[np.bool_]  # (T,)
+    discount: Array  # (T,) of the transition that leaves the row; zero where it terminates
+    importance_ratio: Array  # (T,) of that transition
+    trace_coefficient: Array  # (T,) factor of the trace decay on arrival
+    weight: Array  # (T,)
     X_next: Features | None  # (T, n)
-    first_episode: Any  # id of the first row's episode; None without ids
-    last_episode: Any
+    episode: NDArray[Any] | None  # (T,) id of each row's episode
     single: bool  # whether rewards were given as a vector
     gamma: float  # discount of rows without one of their own
     assumed: bool  # whether all episodes are assumed to be truncated
     names: tuple[str, ...] | None = None  # of the features, if `X` is a data frame
     intercept: bool = False  # whether the last feature is the column of ones
     groups: NDArray[Any] | None = None  # (T,) id of each row's group
-    episodes: NDArray[Any] | None = None  # id of each episode; None without ids, and in parts of a chunk
-    ratios_given: bool = False
+    given: frozenset[str] = frozenset()  # which of `COLUMNS` were given
     order: NDArray[np.intp] | None = None  # (T,) places of the rows in the arguments, if in another order
-    coefficients: Array | None = None  # (T,) factors of the trace decay; None if all are 1
-    weights: Array | None = None  # (T,) weights of the rows; None if all are 1
     place: int = 0  # number of rows of the stream before these
     appended: int = 0  # columns of ones, 0 or 1, that `X` and `X_next` do not have; sums append them in batches
+    centre: Array | None = None  # (n − 1,) that sums subtract from `X` and `X_next` in batches
 
     def __len__(self) -> int:
-        return len(self.discount)
+        return len(self.known)
 
     @property
     def n_features(self) -> int:
         return int(self.X.shape[1]) + self.appended
+
+    @property
+    def first_episode(self) -> Any:
+        """Id of the first row's episode; None without ids."""
+        return None if self.episode is None or not len(self) else self.episode[0]
+
+    @property
+    def last_episode(self) -> Any:
+        """Id of the last row's episode; None without ids."""
+        return None if self.episode is None or not len(self) else self.episode[-1]
 
     @property
     def begins(self) -> NDArray[np.bool_]:
@@ -84,7 +126,7 @@ class Rows(Record):
     def own_discounts(self) -> bool:
         """Whether some row that does not terminate, and misses nothing, has another discount than `gamma`."""
         usual = self.discount == self.gamma
-        return not (usual.all() or (usual | self.terminated | self.y_missing).all())
+        return not (usual.all() or (usual | self.terminated | ~self.known).all())
 
     @cached_property
     def ends(self) -> NDArray[np.bool_]:
@@ -96,9 +138,16 @@ class Rows(Record):
         X_next = None if self.X_next is None else _with_ones(self.X_next)
         return self.changed(X=_with_ones(self.X), X_next=X_next, intercept=True)
 
-    def with_intercept(self) -> Rows:
-        """Add a column of ones for sums, which takes no memory where features are dense."""
-        return self.with_ones() if sparse.issparse(self.X) else self.changed(intercept=True, appended=1)
+    def with_intercept(self, centre: ArrayLike | None = None) -> Rows:
+        """Add a column of ones for sums, and subtract a centre; neither takes memory where features are dense."""
+        if centre is None:
+            return self.with_ones() if sparse.issparse(self.X) else self.changed(intercept=True, appended=1)
+        X_next = None if self.X_next is None else dense(self.X_next)
+        return self.changed(X=dense(self.X), X_next=X_next, intercept=True, appended=1, centre=np.asarray(centre))
+
+    def less(self, centre: Array) -> Rows:
+        """Subtract the centre of each column, (n,), from dense features."""
+        return self.changed(X=self.X - centre, X_next=None if self.X_next is None else self.X_next - centre)
 
     def row(self, features: Features, t: int) -> Array:
         """Return a copy of row t of `X` or `X_next` as float64, with the column of ones, (n,)."""
@@ -106,38 +155,41 @@ class Rows(Record):
         row[: features.shape[1]] = (
             features[t] if isinstance(features, np.ndarray) else rows_of(features, slice(t, t + 1)).toarray()[0]
         )
+        if self.centre is not None:
+            row[:-1] -= self.centre
         return row
 
+    def columns(self, rows: slice | NDArray[np.intp]) -> dict[str, Any]:
+        """Return all but the features of some rows, in some order."""
+        return {name: None if (values := getattr(self, name)) is None else values[rows] for name in _PER_ROW}
+
+    def taken(self, rows: slice | NDArray[np.intp]) -> Rows:
+        """Return some rows, in some order."""
+        X, X_next = (
+            None if phi is None else rows_of(phi, rows) if isinstance(rows, slice) else phi[rows]
+            for phi in (self.X, self.X_next)
+        )
+        return self.changed(X=X, X_next=X_next, **self.columns(rows))
+
     def split(self, at: Iterable[int]) -> list[Rows]:
-        """Split into consecutive chunks, of which one begins with each of the rows `at`.
-
-        Episode ids between the first and the last one are replaced by numbers.
-        """
+        """Split into consecutive chunks, of which one begins with each of the rows `at`."""
         edges = sorted({0, *at, len(self)})
-        if len(edges) <= 2:
-            return [self]
-        chunks, number = [], 0
-        for first, end in pairwise(edges):
-            chunks.append(self._chunk(first, end, number))
-            number += int(np.count_nonzero(self.last[first:end]))
-        return chunks
+        return [self] if len(edges) <= 2 else [self._chunk(first, end) for first, end in pairwise(edges)]
 
-    def _chunk(self, first: int, end: int, number: int) -> Rows:
-        """Return some rows, where `number` episodes have ended before."""
-        part = slice(first, end)
-        last = self.last[part].copy()
+    def _chunk(self, first: int, end: int) -> Rows:
+        last = self.last[first:end].copy()
         last[-1] = True
-        return self.changed(
-            X=rows_of(self.X, part), y=self.y[part], y_missing=self.y_missing[part], discount=self.discount[part],
-            ratios=self.ratios[part], last=last, terminated=self.terminated[part],
-            X_next=None if self.X_next is None else rows_of(self.X_next, part),
-            first_episode=number if first else self.first_episode,
-            last_episode=number + int(np.count_nonzero(last[:-1])) if end < len(self) else self.last_episode,
-            groups=None if self.groups is None else self.groups[part], episodes=None, order=None,
-            place=self.place + first,
-            coefficients=None if self.coefficients is None else self.coefficients[part],
-            weights=None if self.weights is None else self.weights[part],
-        )  # fmt: skip
+        return self.taken(slice(first, end)).changed(last=last, order=None, place=self.place + first)
+
+
+def repeated(value: float, n_rows: int) -> Array:
+    """Return a column of one value, which takes no memory and cannot be written to."""
+    return np.ndarray(n_rows, np.float64, _ONE if value == 1.0 else struct.pack("d", value), strides=(0,))
+
+
+def uniform(column: Array) -> bool:
+    """Return whether a column is a broadcast scalar, because it was not given."""
+    return column.strides == (0,)
 
 
 def _with_ones(phi: Features) -> Features:

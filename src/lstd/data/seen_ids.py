@@ -168,7 +168,7 @@ def episodes_seen(
 
     As :func:`groups_seen`, but the ids of the first rows stay an array until others follow.
     """
-    names = rows.episodes
+    names = None if rows.episode is None else rows.episode[rows.last]
     if names is None or before is None:
         return names if before is None else before
     if not isinstance(before, SeenIds):

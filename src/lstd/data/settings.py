@@ -16,7 +16,7 @@ VARIANTS = ("boyan", "uncorrected", "mixed")
 AUTO = "auto"  # in place of a number: chosen by cross-validation
 GAMMA, LMBDA, ALPHA, VARIANT = 0.99, 0.9, 1.0, "boyan"
 LMBDAS: NDArray[np.float64] = np.array([*np.arange(10) / 10, *np.arange(91, 101) / 100], dtype=np.float64)
-ALPHAS: NDArray[np.float64] = np.exp2(np.arange(-8, 5), dtype=np.float64)  # in units of the mean squared row
+ALPHAS: NDArray[np.float64] = np.exp2(np.arange(-8, 5), dtype=np.float64)  # in the unit of LSTDCV
 
 
 def check_ridge(name: str, values: Any, n_features: int | None = None) -> NDArray[np.float64]:
@@ -55,6 +55,7 @@ class Settings:
     choose: tuple[str, ...] = ()  # which of "lmbda" and "alpha" the data choose; their values are only defaults then
     penalty: tuple[float, ...] | None = None  # factor of `alpha` for each feature
     unpenalised: tuple[str, ...] = ()  # names of features, until their places are known
+    centre: tuple[float, ...] | None = None  # of each feature, subtracted before it is summed; None if all are zero
 
     def __post_init__(self) -> None:
         single = is_single(self.alpha)
@@ -94,6 +95,13 @@ class Settings:
             for name, value in (("alpha", self.alpha), ("penalty", self.penalty))
         )
         return alpha * penalty
+
+    def uncentred(self, weights: NDArray[np.float64], sign: float = 1.0) -> NDArray[np.float64]:
+        """Return weights (…, n) of the features from those of the features less their `centre`; −1 for the reverse."""
+        if self.centre is None:
+            return weights
+        intercept = weights[..., -1] - sign * (weights[..., :-1] @ np.array(self.centre))
+        return np.concatenate([weights[..., :-1], intercept[..., np.newaxis]], axis=-1)
 
     def named(self, features: Sequence[str]) -> Self:
         """Return these settings for features of these names, with `unpenalised` in `penalty`."""

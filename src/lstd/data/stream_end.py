@@ -20,7 +20,7 @@ class StreamEnd(NamedTuple):
     @classmethod
     def of(cls, rows: Rows) -> StreamEnd:
         """Return the end of rows, at least one."""
-        return cls(rows.last_episode, bool(rows.terminated[-1]), bool(rows.y_missing[-1]))
+        return cls(rows.last_episode, bool(rows.terminated[-1]), not rows.known[-1])
 
     def goes_on_with(self, episode: Any) -> bool:
         """Return whether a next row, of this id, continues the last episode.

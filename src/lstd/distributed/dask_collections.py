@@ -15,9 +15,9 @@ import numpy as np
 from scipy import sparse
 
 from lstd.data.check_arguments import shown
+from lstd.data.rows import ARGUMENTS
 from lstd.distributed.run_on_dask import Watch, as_lost, computed
 from lstd.distributed.store import keyed
-from lstd.distributed.sum_arrays import COLUMNS
 from lstd.distributed.sums import Leaf, Part
 from lstd.distributed.tree import Tree
 from lstd.errors import InvalidInputError
@@ -88,9 +88,9 @@ def frame_partitions(frame: Any, columns: Sequence[str], *, others: bool) -> Par
 def array_partitions(arrays: Mapping[str, Any]) -> Partitions:
     """Return the blocks of rows of Dask arrays by name."""
     arrays = {name: array for name, array in arrays.items() if array is not None}
-    if unknown := sorted({*arrays} - {*COLUMNS}) or sorted({"X", "y"} - {*arrays}):
+    if unknown := sorted({*arrays} - {*ARGUMENTS}) or sorted({"X", "y"} - {*arrays}):
         raise InvalidInputError(
-            f"`source` must have `X` and `y`, and nothing but {', '.join(COLUMNS)}, if it is a mapping; "
+            f"`source` must have `X` and `y`, and nothing but {', '.join(ARGUMENTS)}, if it is a mapping; "
             f"{unknown[0]!r} is {'unknown' if unknown[0] in arrays else 'missing'}."
         )
     for name, array in arrays.items():

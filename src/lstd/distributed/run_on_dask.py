@@ -13,18 +13,18 @@ from concurrent.futures import CancelledError
 from functools import partial
 from typing import Any
 
-import lstd
 from lstd.distributed.store import keyed
 from lstd.distributed.sums import AHEAD, Leaf, Part
 from lstd.distributed.tree import Tree
 from lstd.errors import InvalidInputError, LSTDError
+from lstd.version import __version__
 
 _LOG = logging.getLogger("lstd")
 SECONDS_TO_LOOK = 1.0  # between checks of a cluster without results
 # A worker without lstd cannot read a task that contains objects of it: it would leave the cluster silently.
 _CALL = "(lambda function, arguments, more: function(*arguments, *more))(*__import__('pickle').loads(call), more)"
 _VERSION = "__import__('lstd').__version__"  # evaluated where lstd may be missing or another one
-_OWN = f"lstd {lstd.__version__}"
+_OWN = f"lstd {__version__}"
 
 
 def on_cluster(leaf: Leaf, chunks: Iterable[Any], client: Any) -> Part | None:
@@ -68,7 +68,7 @@ def _check_versions(client: Any) -> None:
         except ImportError as error:
             scheduler = error
         except ValueError:  # it does not run functions that are sent to it
-            scheduler = lstd.__version__
+            scheduler = __version__
     counts = Counter(map(_version, workers.values()))
     wrong = [
         f"{count} of {counts.total()} workers has {version}" for version, count in counts.items() if version != _OWN

@@ -12,13 +12,11 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-import lstd
 from lstd.distributed.sums import Leaf, Part, Task
 from lstd.errors import InvalidInputError
-from lstd.io.packing import pack, unpack
-from lstd.io.sealed_archive import read, write
-from lstd.io.whole_files import checked_path
+from lstd.files import checked_path, pack, read, unpack, write
 from lstd.statistics.blocks import Blocks
+from lstd.version import __version__
 
 _LOG = logging.getLogger("lstd")
 
@@ -64,7 +62,7 @@ def _digest(leaf: Leaf, place: int, chunk: Any, key: bytes | None) -> str:
     """Identify a chunk's sums, which serve all values of `alpha` and `variant`."""
     s = leaf.settings
     others = [value for name, value in vars(leaf).items() if name not in ("settings", "store", "independent")]
-    digest = hashlib.sha256(repr((lstd.__version__, s.gamma, s.lmbda, s.fit_intercept, *others)).encode())
+    digest = hashlib.sha256(repr((__version__, s.gamma, s.lmbda, s.fit_intercept, *others)).encode())
     if callable(chunk):
         digest.update(key or key_of(chunk, place))
     elif isinstance(chunk, (str, os.PathLike)):

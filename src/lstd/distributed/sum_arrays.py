@@ -17,7 +17,7 @@ from lstd.data.check_arguments import shown
 from lstd.data.check_features import column_names
 from lstd.data.check_rows import check_rows
 from lstd.data.ids import EPISODE_AGAIN, same_id
-from lstd.data.rows import Rows
+from lstd.data.rows import ARGUMENTS, COLUMNS, Rows
 from lstd.data.seen_ids import SeenIds, episodes_seen, group_key
 from lstd.distributed.bounded_threads import Ahead
 from lstd.distributed.store import keep, look_up, pickled, status
@@ -26,9 +26,6 @@ from lstd.errors import InvalidInputError
 from lstd.statistics.merging import LSTDStatistics
 
 _TABLES = (".csv", ".csv.gz", ".parquet")
-COLUMNS = (
-    "X", "y", "episode", "terminated", "X_next", "discount", "importance_ratio", "trace_coefficient", "weight", "groups"
-)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -71,7 +68,7 @@ class SumArrays(Leaf):
         rows = check_rows(**columns, gamma=self.settings.gamma, warn=False, finite=False, summed=summed)
         if not self.settings.fit_intercept:
             return rows
-        return rows.with_intercept() if summed else rows.with_ones()
+        return rows.with_intercept(self.settings.centre) if summed else rows.with_ones()
 
     def merge(self, one: Part, two: Part) -> Part:
         """Merge the sums over chunks that follow one another."""
@@ -125,10 +122,10 @@ def columns_of(chunk: Any) -> dict[str, Any]:
             f"that returns one of the first two; got {shown(chunk)}."
         )
     columns = {str(name): values for name, values in chunk.items()}
-    unknown, missing = sorted(columns.keys() - set(COLUMNS)), sorted({"X", "y"} - columns.keys())
+    unknown, missing = sorted(columns.keys() - {*ARGUMENTS}), sorted({"X", "y"} - columns.keys())
     if unknown or missing:
         raise InvalidInputError(
-            f"must have `X` and `y`, and nothing but {', '.join(COLUMNS)}; got {sorted(columns)!r:.200}."
+            f"must have `X` and `y`, and nothing but {', '.join(ARGUMENTS)}; got {sorted(columns)!r:.200}."
         )
     return columns
 
@@ -181,9 +178,7 @@ def first_rows(chunks: Iterator[Any], leaf: SumArrays, max_entries: int) -> Rows
         episode = number + np.cumsum(begins)
         part = {
             "X": rows.X, "y": rows.y, "episode": episode, "terminated": rows.terminated, "X_next": rows.X_next,
-            "discount": rows.discount, "importance_ratio": rows.ratios, "groups": rows.groups,
-            "trace_coefficient": _ones(rows) if rows.coefficients is None else rows.coefficients,
-            "weight": _ones(rows) if rows.weights is None else rows.weights,
+            "groups": rows.groups, **{name: getattr(rows, name) for name in COLUMNS},
         }  # fmt: skip
         if joined and {name for name, value in part.items() if value is not None} != joined.keys():
             raise InvalidInputError("`X_next` and `groups` must be given for all chunks of a stream or for none.")
@@ -200,10 +195,6 @@ def first_rows(chunks: Iterator[Any], leaf: SumArrays, max_entries: int) -> Rows
     y = arrays.pop("y")
     rows = check_rows(y=y[:, 0] if single else y, **arrays, gamma=leaf.settings.gamma, warn=False, finite=False)
     return replace(rows, assumed=False)
-
-
-def _ones(rows: Rows) -> np.ndarray[Any, np.dtype[np.float64]]:
-    return np.ones(len(rows))
 
 
 def _stacked(parts: list[Any]) -> Any:

@@ -6,7 +6,7 @@ import inspect
 import os
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, ClassVar, Generic, Literal, Self, TypeVar, overload
+from typing import Any, ClassVar, Generic, Literal, Self, TypeVar, Unpack, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,26 +14,28 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.exceptions import UndefinedMetricWarning
 from sklearn.utils.validation import check_is_fitted
 
-from lstd.data.check_arguments import check_choice, check_flag, check_real
-from lstd.data.check_rows import PerRow
+from lstd.data.check_arguments import check_choice, check_flag
 from lstd.data.per_row import check_per_row
-from lstd.data.returns import TOLERANCE, warn_if_little
-from lstd.data.rows import Rows
-from lstd.errors import InvalidInputError
+from lstd.data.returns import SELF_SCORED, TOLERANCE, warn_if_little
+from lstd.data.rows import ARGUMENTS, Columns, PerRow, Rows
+from lstd.errors import BoundsWarning, InvalidInputError
 from lstd.errors import warn as give_warning
 from lstd.estimators.bias_check import check_bias
 from lstd.estimators.check_results import BiasCheck, MisfitCheck
 from lstd.estimators.compare_with_returns import Comparison, comparable_rows, compare
+from lstd.estimators.doubtful_predictions import beyond_bounds, joint_bounds
 from lstd.estimators.misfit_check import check_misfit
 from lstd.estimators.model import Model
 from lstd.estimators.saving import SavedModel
 from lstd.estimators.summary import Summary
 from lstd.estimators.validate_data import checked_features
-from lstd.io.saved import Saved
-from lstd.statistics.intervals import SCALES, Interval
+from lstd.files import Saved
+from lstd.statistics.intervals import SCALES, Interval, check_level
+from lstd.types import Array
 
-Array = NDArray[np.float64]
 T = TypeVar("T")
+
+NOT_ROUTED = dict.fromkeys(ARGUMENTS[2:])  # scikit-learn passes on what was requested
 
 
 class Fitted(Generic[T]):
@@ -55,13 +57,14 @@ class Predictor(Saved, RegressorMixin, BaseEstimator):  # type: ignore[misc]
     """A regressor whose fitted state is one :class:`Model`."""
 
     # Routed by default, since what divides the data in a search divides it here; `score` has no use for them.
-    __metadata_request__fit: ClassVar = {"groups": True}
-    __metadata_request__score: ClassVar = {"groups": False}
+    __metadata_request__fit: ClassVar = NOT_ROUTED | {"groups": True}
+    __metadata_request__partial_fit: ClassVar = NOT_ROUTED
+    __metadata_request__score: ClassVar = NOT_ROUTED | {"groups": False}
 
     record_kind = SavedModel
 
     model_: Model
-    statistics_ = Fitted(lambda model: model.statistics)
+    statistics_ = Fitted(lambda model: model.statistics.uncentred(model.settings.centre))
     coef_ = Fitted(lambda model: model.coef)
     intercept_ = Fitted(lambda model: model.intercept)
     coef_covariance_ = Fitted(lambda model: model.influence.covariance()[0 if model.statistics.single else slice(None)])
@@ -189,9 +192,7 @@ class Predictor(Saved, RegressorMixin, BaseEstimator):  # type: ignore[misc]
         return Summary(self._model, type(self).__name__, check_level(level))
 
     def bias_check(
-        self, X: Any, y: ArrayLike, *, episode: PerRow = None, terminated: PerRow = None, X_next: Any = None,
-        discount: PerRow = None, importance_ratio: PerRow = None, trace_coefficient: PerRow = None,
-        weight: PerRow = None, groups: PerRow = None,
+        self, X: Any, y: ArrayLike, **columns: Unpack[Columns]
     ) -> BiasCheck:  # fmt: skip
         """Check for bias from bootstrapping: compare the predictions of this λ with those of λ = 1.
 
@@ -220,13 +221,10 @@ class Predictor(Saved, RegressorMixin, BaseEstimator):  # type: ignore[misc]
         BiasWarning
             When the result is `biased`.
         """
-        data = (X, y, episode, terminated, X_next, discount, importance_ratio, trace_coefficient, weight, groups)
-        return check_bias(self._rows_to_check(*data), self._model)
+        return check_bias(self._rows_to_check(X, y, columns), self._model)
 
     def misfit_check(
-        self, X: Any, y: ArrayLike, *, episode: PerRow = None, terminated: PerRow = None, X_next: Any = None,
-        discount: PerRow = None, importance_ratio: PerRow = None, trace_coefficient: PerRow = None,
-        weight: PerRow = None, groups: PerRow = None,
+        self, X: Any, y: ArrayLike, **columns: Unpack[Columns]
     ) -> MisfitCheck:  # fmt: skip
         """Check for misfit: whether returns depend on the features in ways that no weighted sum of them can follow.
 
@@ -271,19 +269,17 @@ class Predictor(Saved, RegressorMixin, BaseEstimator):  # type: ignore[misc]
         True 2.6
         False 0.0
         """
-        data = (X, y, episode, terminated, X_next, discount, importance_ratio, trace_coefficient, weight, groups)
-        return check_misfit(self._rows_to_check(*data), self._model)
+        return check_misfit(self._rows_to_check(X, y, columns), self._model)
 
-    def _rows_to_check(self, *data: Any) -> Rows:
+    def _rows_to_check(self, X: Any, y: Any, columns: Columns) -> Rows:
         """Check the arguments of a check; with an intercept, the rows have the column of ones."""
         model = self._model
-        rows = comparable_rows(self, model, data, sort=True)
+        rows = comparable_rows(self, model, X, y, columns, sort=True)
         return rows.with_ones() if model.settings.fit_intercept else rows
 
     def score(
-        self, X: Any, y: ArrayLike, sample_weight: PerRow = None, *, episode: PerRow = None, terminated: PerRow = None,
-        X_next: Any = None, discount: PerRow = None, importance_ratio: PerRow = None, trace_coefficient: PerRow = None,
-        weight: PerRow = None, unobserved: str = "predict", groups: PerRow = None, tolerance: float = TOLERANCE,
+        self, X: Any, y: ArrayLike, sample_weight: PerRow = None, *, unobserved: str = "predict",
+        tolerance: float = TOLERANCE, **columns: Unpack[Columns],
     ) -> float:  # fmt: skip
         """Compute R² of the predictions against discounted returns, beside the best constant.
 
@@ -330,6 +326,8 @@ class Predictor(Saved, RegressorMixin, BaseEstimator):  # type: ignore[misc]
         -----
         UnobservedWarning
             When less than half of the discounted weight of the returns was observed.
+        BoundsWarning
+            When predictions are far outside of what the rewards, those of the fit included, allow; as by `fit`.
 
         Examples
         --------
@@ -340,9 +338,8 @@ class Predictor(Saved, RegressorMixin, BaseEstimator):  # type: ignore[misc]
         1.0
         """
         model = self._model
-        ends_given = episode is not None or terminated is not None
-        data = (X, y, episode, terminated, X_next, discount, importance_ratio, trace_coefficient, weight, groups)
-        found = compare(self, model, data, unobserved=unobserved, tolerance=tolerance, warn=True)
+        ends_given = any(columns.get(name) is not None for name in ("episode", "terminated"))
+        found = compare(self, model, X, y, columns, unobserved=unobserved, tolerance=tolerance, warn=True)
         row_weight = found.observed.weight
         n_scored = int(np.count_nonzero(row_weight))
         if n_scored < 2:
@@ -356,7 +353,9 @@ class Predictor(Saved, RegressorMixin, BaseEstimator):  # type: ignore[misc]
             if not row_weight.any():
                 raise InvalidInputError("`sample_weight` must be above 0 for some row that is scored; got 0 for all.")
         score = float(found.r2(row_weight).mean())
-        warn_if_little(replace(found.observed, weight=row_weight).share)
+        warn_if_little(replace(found.observed, weight=row_weight).share, SELF_SCORED)
+        if text := beyond_bounds(model, found.rows, joint_bounds(model, found.rows)):
+            give_warning(text, BoundsWarning)
         return score
 
     @property
@@ -398,14 +397,6 @@ class Predictor(Saved, RegressorMixin, BaseEstimator):  # type: ignore[misc]
         tags.target_tags.multi_output = True
         tags.regressor_tags.poor_score = True  # its targets are returns, not the rewards in `y`
         return tags
-
-
-def check_level(level: float) -> float:
-    """Check the level of intervals."""
-    level = check_real("level", level, 0.0, np.inf)
-    if not 0.0 < level < 1.0:
-        raise InvalidInputError(f"`level` must be between 0 and 1, such as 0.95; got {level:g}.")
-    return level
 
 
 def _too_few(n_scored: int, found: Comparison, tolerance: float, unobserved: str) -> str:

@@ -16,7 +16,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from lstd.data.check_features import Features, check_finite
 from lstd.data.feature_products import dense
@@ -29,8 +28,7 @@ from lstd.statistics.blocks import Blocks, no_blocks
 from lstd.statistics.intervals import degrees_of_freedom
 from lstd.statistics.ridge_warning import grows_without_bound
 from lstd.statistics.solve import check_range
-
-Array = NDArray[np.float64]
+from lstd.types import Array
 
 _MATERIAL = 0.25  # of the standard error of predictions: intervals cover a smaller difference
 _FEWEST = (5, 20)  # episodes, and rows of one
@@ -56,8 +54,10 @@ def check_bias(rows: Rows, model: Model, blocks: tuple[Blocks, Blocks] | None = 
     square = gram.diagonal()
     if model.settings.fit_intercept:  # about the mean: the weight of the ones must not take over what α shrinks
         square = np.maximum((square - gram[-1] ** 2)[:-1], 2.0**-40 * square[:-1])
-    alpha = _RIDGE * float(square.mean()) * total_weight(rows) / len(rows)
-    settings = replace(model.settings, alpha=alpha, penalty=None)
+    penalty = np.array(model.settings.penalty or (1.0,) * len(square))
+    penalty = np.where(penalty > 0.0, penalty, np.where(square > 0.0, square, 1.0))
+    alpha = _RIDGE * float(np.mean(square / penalty)) * total_weight(rows) / len(rows)
+    settings = replace(model.settings, alpha=alpha, penalty=tuple(penalty.tolist()), centre=None)
     with_lmbda, with_one = (
         Model(one, replace(settings, lmbda=one.total.lmbda), warned=QUIET)
         for one in blocks or [no_blocks(rows, decay, "auto").extended(rows) for decay in (lmbda, 1.0)]
@@ -85,12 +85,12 @@ def _check_bounded(*models: Model) -> None:
 
 def total_weight(rows: Rows) -> float:
     """Return the sum of the weights of all rows."""
-    return float(len(rows)) if rows.weights is None else float(rows.weights.sum()) or 1.0
+    return float(rows.weight.sum()) or 1.0
 
 
 def mean_product(rows: Rows, one: Features, two: Features) -> Array:
     """Compute the mean over the rows of products of two functions of them, (T, n) and (T, m), by weight."""
-    return dense(one.T @ times_weights(two, rows.weights)) / total_weight(rows)
+    return dense(one.T @ times_weights(two, rows.weight)) / total_weight(rows)
 
 
 def check_enough(what: str, rows: Rows, n_groups: int, n_rows: int) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import numpy as np
 from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from lstd.types import Array
 
 PerReward = float | Annotated[Array, "m"]
 Flags = bool | Annotated[NDArray[np.bool_], "m"]

@@ -11,7 +11,8 @@ Monte-Carlo returns, λ* = 1, are unbiased but noisy; with λ* < 1 the noise is 
 The first stage uses λ* = 0.9 and w from λ = 0.9 and an ordinary α, the second one the same λ* and w from the pair of
 the first. The last stage uses λ* = 1. There the choice changes only if another pair is clearly better: it minimises
 Σ_k D_k + c √K sd(D_k), where D_k is the difference of the squared errors on fold k. The caution c is 1 for folds of
-episodes, whose returns are noisier, and 1/4 for folds of rows.
+episodes, whose returns are noisier, and 1/4 for folds of rows. While the best pair lies at an end of the default grid,
+the grid grows, and the last stage compares the new pairs with it, with a caution of 2.
 
 The constants were chosen on random Markov reward processes, and confirmed on others: ``benchmarks/selection.py``.
 """
@@ -22,7 +23,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -30,11 +31,12 @@ from scipy import sparse
 
 from lstd.data.check_arguments import check_grid, check_integer
 from lstd.data.check_features import check_finite
+from lstd.data.column_spread import column_spread
 from lstd.data.feature_products import dense
-from lstd.data.returns import unobserved_shares
+from lstd.data.returns import unobserved_shares, warn_if_little
 from lstd.data.rows import Rows
 from lstd.data.settings import ALPHA, LMBDA, LMBDAS, Settings, alphas_for
-from lstd.errors import InvalidInputError, NothingToChooseWarning, UnobservedWarning, warn
+from lstd.errors import InvalidInputError, NothingToChooseWarning, warn
 from lstd.estimators.check_results import Checks
 from lstd.estimators.folds import are_whole, folds_of, lambda_returns, times_weights, without_each
 from lstd.estimators.model import Selection
@@ -43,16 +45,25 @@ from lstd.statistics.merging import LSTDStatistics
 from lstd.statistics.solve import check_range, solve, without_rounding
 from lstd.statistics.summing import check_weighted
 from lstd.statistics.threads import one_blas_thread
+from lstd.types import Array
 
-Array = NDArray[np.float64]
 OnProgress = Callable[[str, float, float], None]  # called with the name of the task, the work done and in all
 Choice = tuple[Settings, Selection, Checks]
 
-_START = (LMBDA, ALPHA)  # pair of the first reference, α in units of the mean squared length of a row
+_START = (LMBDA, ALPHA)  # pair of the first reference, α in its unit
 STAGES = (0.9, 0.9, 1.0)  # λ* of the targets
 CAUTION_OF_EPISODES, CAUTION_OF_ROWS = 1.0, 0.25  # standard errors, in the last stage
+SMALLEST_ALPHA, LARGEST_ALPHA = 2.0**-20, 2.0**8  # bounds of the grid, in units of α
+_STEPS = 4  # powers of two by which the grid grows at a time
+_FAR = 16.0  # spreads between zero and a centre that is subtracted
+CAUTION_OF_GROWTH, _GAIN = 2.0, 1e-4  # standard errors, and R², by which a pair beyond the grid must be better
 _LARGEST_CONDITION = 1e10
 _MOST_JOBS = 1024  # threads
+_HARD_TO_CHOOSE = (
+    "the data can hardly tell which `lmbda` and `alpha` are best, and predictions may be far off: held-out R² is "
+    "{:.3g}, {:.3g} of the observed part alone. Compare models by `lstd.metrics.backtest`, use a smaller `gamma` or "
+    "longer episodes"
+)
 _OPERATIONS_PER_BYTE = 100.0  # that take as long as reading a byte does
 
 
@@ -61,9 +72,11 @@ def choose(rows: Rows, settings: Settings, on_progress: OnProgress | None = None
 
     `on_progress` is given the work in bytes that could be read meanwhile. Raises as :func:`select` does.
     """
+    n = rows.n_features
     if isinstance(settings.alpha, tuple):
         settings = replace(settings, alpha=1.0, penalty=settings.alpha)
-    n = rows.n_features
+    elif "alpha" not in settings.choose:
+        settings = replace(settings, penalty=settings.penalty or (1.0,) * (n - settings.fit_intercept))
     work = (len(rows) * n**2 + 200.0 * n**3) / _OPERATIONS_PER_BYTE
 
     def report(text: str, done: float, total: float) -> None:
@@ -79,25 +92,21 @@ def choose(rows: Rows, settings: Settings, on_progress: OnProgress | None = None
 
 def choose_settings(rows: Rows, settings: Settings, **options: Any) -> Choice:
     """Choose λ and α, then check the model of the first rows for bias and misfit; `options` are those of `select`."""
-    selection = select(rows, settings, **options)
-    settings = replace(settings, lmbda=selection.lmbda, alpha=selection.alpha)
-    if settings.gamma == 1.0 and selection.observed_share < 0.5:
-        warn(
-            f"Only {100 * selection.observed_share:.0f} % of the discounted weight of the held-out returns was "
-            "observed; predictions complete the rest. So the data can hardly tell which `lmbda` and `alpha` are best, "
-            "and predictions may be far off. Use a `gamma` below 1, or longer episodes.",
-            UnobservedWarning,
-        )
-    return settings, selection, checks_of_choice(rows, settings)
+    selection, settings, rows = select(rows, settings, **options)
+    if settings.gamma == 1.0 or rows.ends.sum() > 1:
+        effect = _HARD_TO_CHOOSE.format(selection.score, selection.observed_score)
+        warn_if_little(selection.observed_share, effect)
+    return settings, selection, checks_of_choice(rows, replace(settings, centre=None))
 
 
 def select(
     rows: Rows, settings: Settings, *, lmbdas: ArrayLike | None = None, alphas: ArrayLike | None = None,
     cv: int | None = None, n_jobs: int | None = None, on_progress: OnProgress | None = None,
-) -> Selection:  # fmt: skip
+) -> tuple[Selection, Settings, Rows]:  # fmt: skip
     """Choose λ and α for rows from `check_rows`; with an intercept, the rows must have the column of ones.
 
-    The other parameters are those of :class:`LSTDCV`. After each trace decay, `on_progress` is called.
+    The other parameters are those of :class:`LSTDCV`. After each trace decay, `on_progress` is called. Returns the
+    choice, the settings with it and with the penalties, and the rows with centred features.
 
     Raises
     ------
@@ -114,54 +123,74 @@ def select(
             f"`X` must hold at least two full transitions to choose from; got n_samples={len(rows)} with "
             f"{n_full}. Pass more rows, or set `lmbda` and `alpha` of LSTD yourself."
         )
-    check_weighted(float(_row_weights(rows).sum()), n_full)
+    check_weighted(float((rows.full * rows.weight).sum()), n_full)
     if n_jobs is not None and check_integer("n_jobs", n_jobs, -_MOST_JOBS, _MOST_JOBS) == 0:
         raise InvalidInputError("`n_jobs` must be None or an integer other than 0; got 0.")
+    rows, settings, unit = in_units(rows, settings)
     folds = folds_of(rows, cv)
-    grid = _Grid.of(rows, lmbdas, alphas, settings)
-    tasks = (delayed(_solved)(folds, lmbda, grid, settings.variant) for lmbda in grid.lmbdas)
-    solved = []
-    parallel = Parallel(n_jobs=n_jobs, prefer="threads", return_as="generator")
-    with one_blas_thread():  # several threads would be slower: the systems are small
-        for done, solutions in enumerate(parallel(tasks), 1):
-            solved.append(solutions)
-            if on_progress is not None:
-                on_progress("choosing lmbda and alpha", done, len(grid.lmbdas))
-    weights, outside, condition = (np.stack(arrays) for arrays in zip(*solved, strict=True))
-    return _chosen(rows, [len(fold) for fold in folds], grid, weights, outside, condition)
+    grid = _Grid.of(rows, lmbdas, alphas, settings, unit)
+
+    def solve_all(alphas: Array, report: OnProgress | None = None) -> _Solved:
+        tasks = (delayed(_solved)(folds, lmbda, replace(grid, alphas=alphas), settings.variant) for lmbda in lambdas)
+        solved, parallel = [], Parallel(n_jobs=n_jobs, prefer="threads", return_as="generator")
+        with one_blas_thread():  # several threads would be slower: the systems are small
+            for done, solutions in enumerate(parallel(tasks), 1):
+                solved.append(solutions)
+                if report is not None:
+                    report("choosing lmbda and alpha", done, len(lambdas))
+        return _Solved(*(np.stack(arrays) for arrays in zip(*solved, strict=True)))
+
+    lambdas = grid.lmbdas.tolist()
+    lengths = [len(fold) for fold in folds]
+    choice = _Choice(rows, lengths, grid, solve_all(grid.alphas, on_progress))
+    while alphas is None and len(more := choice.grid.beyond(choice.pair)):
+        choice = choice.grown(more, solve_all(more))
+    selection = choice.selection()
+    return selection, replace(settings, lmbda=selection.lmbda, alpha=selection.alpha), rows
 
 
-def _row_weights(rows: Rows) -> Array:
-    """Return the weight of each row, (T,); zero for horizon rows."""
-    return rows.full.astype(np.float64) if rows.weights is None else rows.full * rows.weights
+@np.errstate(over="ignore", invalid="ignore")  # what is out of range is refused
+def in_units(rows: Rows, settings: Settings) -> tuple[Rows, Settings, float]:
+    """Return rows with centred features, settings with the centre and the penalty of each feature, and the unit of α.
+
+    The penalty is the squared spread of the feature unless it is given; where names are `unpenalised`, it is 0. The
+    unit is the sum over the features of their mean square about the centre, each divided by the penalty. With an
+    intercept, no prediction depends on the centre but for rounding, so only features far from zero are centred.
+    """
+    full, n = rows.full, rows.n_features - settings.fit_intercept
+    weights = rows.weight[full] if "weight" in rows.given else None
+    X = rows.X if full.all() else rows.X[full]
+    centre, spread, square = column_spread(X[:, :n], weights, about_zero=not settings.fit_intercept)
+    penalty = spread if settings.penalty is None else np.array(settings.penalty)
+    if settings.penalty is not None and "alpha" in settings.choose:  # 0 or 1, by name
+        penalty = penalty * spread
+    terms = np.divide(square, penalty, out=np.zeros(n), where=penalty > 0.0)
+    unit = float(terms.sum() * rows.weight[full].mean())
+    check_range(penalty, np.array(unit))
+    settings = replace(settings, penalty=tuple(penalty.tolist()))
+    centre = np.where(centre**2 > _FAR**2 * spread, centre, 0.0)
+    if centre.any() and not any(sparse.issparse(features) for features in (rows.X, rows.X_next)):
+        rows, settings = rows.less(np.append(centre, 0.0)), replace(settings, centre=tuple(centre.tolist()))
+    return rows, settings, unit or 1.0
 
 
 @dataclass(frozen=True, eq=False)
 class _Grid:
     lmbdas: Array
     alphas: Array
-    unit: float  # mean squared length of a row, the unit of α
+    unit: float  # of α
     ridge: Array  # (n,) penalty of each weight in the ridge term
     intercept: bool  # whether the last weight is that of the column of ones
 
     @classmethod
     @np.errstate(over="ignore")
-    def of(cls, rows: Rows, lmbdas: Any, alphas: Any, settings: Settings) -> _Grid:
-        X, n, full = rows.X, rows.n_features - settings.fit_intercept, rows.full
-        ones = [0.0] * settings.fit_intercept
-        ridge = np.append(np.ones(n) if settings.penalty is None else settings.penalty, ones)
-        if settings.penalty is None:
-            lengths = X.multiply(X).sum(axis=1) if sparse.issparse(X) else np.einsum("ij,ij->i", X, X)
-            lengths = np.asarray(lengths).reshape(-1) - len(ones)
-        else:  # of features scaled so that the penalty of each is one
-            scale = np.divide(1.0, ridge, out=np.zeros(len(ridge)), where=ridge > 0.0)
-            lengths = np.asarray((X.multiply(X) if sparse.issparse(X) else X * X) @ scale).reshape(-1)
-        lengths = lengths if rows.weights is None else lengths * rows.weights
-        unit = float(lengths[full].mean()) or 1.0
-        default = alphas_for(n, int(full.sum()))
+    def of(cls, rows: Rows, lmbdas: Any, alphas: Any, settings: Settings, unit: float) -> _Grid:
+        n = rows.n_features - settings.fit_intercept
+        default = alphas_for(n, int(rows.full.sum()))
         values = default * unit if alphas is None else check_grid("alphas", alphas, 0.0, np.inf)
-        check_range(values, np.array(unit))
+        check_range(values)
         lmbdas = LMBDAS if lmbdas is None else check_grid("lmbdas", lmbdas, 0.0, 1.0)
+        ridge = np.append(np.array(settings.penalty), [0.0] * settings.fit_intercept)
         return cls(lmbdas, values, unit, ridge, settings.fit_intercept)
 
     @np.errstate(over="ignore")  # of units near the least float
@@ -169,6 +198,28 @@ class _Grid:
         """Indices of the pair nearest to the first reference."""
         distance = np.abs(np.log(np.maximum(self.alphas, 1e-300) / (_START[1] * self.unit)))
         return int(np.argmin(np.abs(self.lmbdas - _START[0]))), int(np.argmin(distance))
+
+    def beyond(self, pair: tuple[int, int]) -> Array:
+        """Return the next ridge coefficients beyond the end at which a pair lies; none inside, or at the bounds."""
+        steps = np.arange(1.0, _STEPS + 1.0)
+        if pair[1] == 0:
+            more = self.alphas[0] * np.exp2(-steps[::-1])
+            return np.asarray(more[more >= 0.99 * SMALLEST_ALPHA * self.unit])
+        if pair[1] == len(self.alphas) - 1:
+            more = self.alphas[-1] * np.exp2(steps)
+            return np.asarray(more[more <= 1.01 * LARGEST_ALPHA * self.unit])
+        return np.empty(0)
+
+
+class _Solved(NamedTuple):
+    weights: Array  # (λ, α, n, m)
+    outside: Array  # without each fold, (λ, K, α, n, m)
+    condition: Array  # (λ, α)
+
+    def beside(self, other: _Solved) -> _Solved:
+        """Return the solutions of more ridge coefficients, after these."""
+        axes = zip(self, other, (1, 2, 1), strict=True)
+        return _Solved(*(np.concatenate([one, two], axis=axis) for one, two, axis in axes))
 
 
 def _solved(folds: list[Rows], lmbda: float, grid: _Grid, variant: str) -> tuple[Array, Array, Array]:
@@ -195,46 +246,109 @@ def _solved(folds: list[Rows], lmbda: float, grid: _Grid, variant: str) -> tuple
     return weights, outside, condition
 
 
-def _chosen(rows: Rows, lengths: list[int], grid: _Grid, weights: Array, outside: Array, condition: Array) -> Selection:
-    """Choose a pair in three stages, from weights of all data and without each fold."""
-    allowed = condition < _LARGEST_CONDITION
-    if not allowed.any() and grid.intercept and rows.gamma == 1.0 and np.isinf(condition).all():
+class _Choice:
+    """The best pair of a grid: in three stages, or in the last one from the pair of a smaller grid."""
+
+    def __init__(
+        self, rows: Rows, lengths: list[int], grid: _Grid, solved: _Solved, pair: tuple[int, int] | None = None
+    ) -> None:
+        self.rows, self.lengths, self.grid, self.solved = rows, lengths, grid, solved
+        self.allowed = solved.condition < _LARGEST_CONDITION
+        with np.errstate(over="ignore", invalid="ignore"):  # `check_range` checks the results
+            self._errors = _HeldOut(rows, lengths, solved.outside)
+        if pair is not None:
+            self.pair = self._best(STAGES[-1], pair, CAUTION_OF_GROWTH, _GAIN)
+            return
+        _check_allowed(rows, grid, solved.condition)
+        near = np.argwhere(self.allowed)
+        i, j = near[np.abs(near - grid.start()).sum(axis=1).argmin()].tolist()
+        self.pair = i, j
+        for decay in STAGES:
+            caution = CAUTION_OF_EPISODES if are_whole(rows) else CAUTION_OF_ROWS
+            self.pair = self._best(decay, self.pair, caution if decay == STAGES[-1] else 0.0)
+
+    def grown(self, alphas: Array, solved: _Solved) -> _Choice:
+        """Return the choice from this grid and ridge coefficients beyond one of its ends."""
+        below = alphas[-1] < self.grid.alphas[0]
+        grid = replace(self.grid, alphas=np.sort(np.append(alphas, self.grid.alphas)))
+        both = solved.beside(self.solved) if below else self.solved.beside(solved)
+        pair = self.pair[0], self.pair[1] + len(alphas) * bool(below)
+        return _Choice(self.rows, self.lengths, grid, both, pair)
+
+    def _best(self, decay: float, pair: tuple[int, int], caution: float, gain: float = 0.0) -> tuple[int, int]:
+        """Return the pair of least cost on λ*-returns bootstrapped by the weights of `pair`, which others must beat."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            squared, variance = self._errors.of(lambda_returns(self.rows, decay, self.solved.weights[pair]))
+        check_range(squared, variance)
+        self._sums, self.squared = squared, _in_units(squared, variance)  # (K, λ, α, m), (K, λ, α)
+        self.difference = self.squared - self.squared[(slice(None), *pair)][:, np.newaxis, np.newaxis]
+        with np.errstate(over="ignore", invalid="ignore"):  # a spread beyond float64 counts as infinite
+            spread = np.nan_to_num(np.sqrt(len(self.lengths)) * self.difference.std(axis=0, ddof=1), nan=np.inf)
+        penalty = np.full_like(spread, gain * self._errors.counts.sum()) + (caution * spread if caution else 0.0)
+        penalty[pair] = 0.0
+        self.cost = np.where(self.allowed, self.difference.sum(axis=0) + penalty, np.inf)
+        return _least(self.cost, pair)
+
+    def selection(self) -> Selection:
+        """Return the choice with the scores of all pairs."""
+        if self.allowed.sum() > 1 and not self.difference[:, self.allowed].any():
+            warn(
+                "All values of `lmbda` and `alpha` predict the held-out rows alike, so there is nothing to choose by: "
+                "the features, the rewards, the importance ratios or the penalties are all zero. The pair nearest to "
+                "(0.9, 1) is used.",
+                NothingToChooseWarning,
+            )
+        return self._table()
+
+    @np.errstate(over="ignore")  # a spread of scores beyond float64 counts as infinite
+    def _table(self) -> Selection:
+        grid, pair, allowed, counts = self.grid, self.pair, self.allowed, self._errors.counts
+        scores = 1.0 - self.squared / np.where(counts > 0.0, counts, 1.0)[:, np.newaxis, np.newaxis]
+        mean = 1.0 - self.squared.sum(axis=0) / counts.sum()
+        order = self.cost.reshape(-1)
+        lmbda, alpha = np.meshgrid(grid.lmbdas, grid.alphas, indexing="ij")
+        tests = {
+            "mean_test_score": mean, "std_test_score": scores.std(axis=0),
+            "cautious_test_score": mean[pair] - (self.cost - self.cost[pair]) / counts.sum(),
+            "observed_test_score": 1.0 - self._observed() / counts.sum(),
+            **{f"split{k}_test_score": score for k, score in enumerate(scores)},
+        }  # fmt: skip
+        columns = {
+            "lmbda": lmbda, "alpha": alpha, **{name: np.where(allowed, test, np.nan) for name, test in tests.items()},
+            "rank_test_score": np.searchsorted(np.sort(order), order) + 1,
+            "condition_number": self.solved.condition,
+            "observed_share": np.full(mean.shape, _observed_share(self.rows)),
+        }  # fmt: skip
+        results = {name: np.asarray(values).reshape(-1) for name, values in columns.items()}
+        chosen = float(grid.lmbdas[pair[0]]), float(grid.alphas[pair[1]]), float(mean[pair])
+        return Selection(*chosen, len(counts), len(self.rows), results)
+
+    def _observed(self) -> Array:
+        """Compute the squared errors (λ, α) in units of the variance of the returns before they are completed."""
+        nothing = np.zeros_like(self.solved.weights[self.pair])
+        with np.errstate(over="ignore", invalid="ignore"):
+            variance = self._errors.variance(lambda_returns(self.rows, STAGES[-1], nothing))
+        return np.asarray(_in_units(self._sums, variance).sum(axis=0))
+
+
+def _check_allowed(rows: Rows, grid: _Grid, condition: Array) -> None:
+    """Refuse grids without a well-conditioned system."""
+    if (condition < _LARGEST_CONDITION).any():
+        return
+    if grid.intercept and rows.gamma == 1.0 and np.isinf(condition).all():
         raise InvalidInputError(
             "`terminated` must be set for some row outside of each fold: at `gamma` 1, data without an end determine "
             "no intercept. Pass data that terminate more often, or use a `gamma` below 1."
         )
-    if not allowed.any():
-        raise InvalidInputError(
-            f"`alphas` must hold a value with a well-conditioned system; the least condition number is "
-            f"{condition.min():.1e}. Give larger ones, or drop features that are zero or repeat each other."
-        )
-    pair = grid.start()
-    if not allowed[pair]:
-        near = np.argwhere(allowed)
-        i, j = near[np.abs(near - pair).sum(axis=1).argmin()].tolist()
-        pair = (i, j)
-    with np.errstate(over="ignore", invalid="ignore"):  # `check_range` checks the results
-        errors = _HeldOut(rows, lengths, outside)
-    caution = CAUTION_OF_EPISODES if are_whole(rows) else CAUTION_OF_ROWS
-    for stage, decay in enumerate(STAGES, 1):
-        with np.errstate(over="ignore", invalid="ignore"):
-            squared, variance = errors.of(lambda_returns(rows, decay, weights[pair]))
-        check_range(squared, variance)
-        squared = np.mean(squared / np.where(variance > 0.0, variance, 1.0), axis=-1)  # (K, λ, α)
-        difference = squared - squared[(slice(None), *pair)][:, np.newaxis, np.newaxis]
-        with np.errstate(over="ignore", invalid="ignore"):  # a spread beyond float64 counts as infinite
-            spread = np.nan_to_num(np.sqrt(len(lengths)) * difference.std(axis=0, ddof=1), nan=np.inf)
-        penalty = caution * spread if stage == len(STAGES) else 0.0
-        cost = np.where(allowed, difference.sum(axis=0) + penalty, np.inf)
-        pair = _least(cost, pair)
-    if allowed.sum() > 1 and not difference[:, allowed].any():
-        warn(
-            "All values of `lmbda` and `alpha` predict the held-out rows alike, so there is nothing to choose by: the "
-            "features, the rewards, the importance ratios or the penalties are all zero. The pair nearest to (0.9, 1) "
-            "is used.",
-            NothingToChooseWarning,
-        )
-    return _selection(grid, pair, squared, cost, condition, allowed, errors.counts, rows)
+    raise InvalidInputError(
+        f"`alphas` must hold a value with a well-conditioned system; the least condition number is "
+        f"{condition.min():.1e}. Give larger ones, or drop features that are zero or repeat each other."
+    )
+
+
+def _in_units(squared: Array, variance: Array) -> Array:
+    """Divide squared errors (…, m) by the variance of each reward's returns, (m,), and average over the rewards."""
+    return np.asarray(np.mean(squared / np.where(variance > 0.0, variance, 1.0), axis=-1))
 
 
 def _least(cost: Array, pair: tuple[int, int]) -> tuple[int, int]:
@@ -250,9 +364,9 @@ class _HeldOut:
     """Weighted squared errors on the held-out rows of K folds, from sums over them; `outside` is (λ, K, α, n, m)."""
 
     def __init__(self, rows: Rows, lengths: list[int], outside: Array) -> None:
-        weights, edges = _row_weights(rows), np.cumsum([0, *lengths])
+        weights, edges = rows.full * rows.weight, np.cumsum([0, *lengths])
         self._folds = [np.flatnonzero(weights[a:b]) + a for a, b in pairwise(edges.tolist())]
-        self._X, self._outside, self._weights = rows.X, outside, rows.weights
+        self._X, self._outside, self._weights = rows.X, outside, rows.weight
         self.counts = np.array([weights[fold].sum() for fold in self._folds])
         self._quadratic = np.stack([self._squares(k, fold) for k, fold in enumerate(self._folds)])  # (K, λ, α, m)
 
@@ -265,7 +379,7 @@ class _HeldOut:
         )
 
     def _weighted(self, columns: Any, fold: NDArray[np.intp]) -> Any:
-        return times_weights(columns, None if self._weights is None else self._weights[fold])
+        return times_weights(columns, self._weights[fold])
 
     def of(self, targets: Array) -> tuple[Array, Array]:
         """Compute Σ (target − prediction)² on each fold, (K, λ, α, m), and the variance of the targets, (m,)."""
@@ -275,34 +389,16 @@ class _HeldOut:
             along = np.asarray(self._X[fold].T @ weighted)  # (n, m)
             crossed = np.einsum("lanm,nm->lam", self._outside[:, k], along)
             squared[k] = self._quadratic[k] - 2.0 * crossed + np.sum(targets[fold] * weighted, axis=0)
+        return np.maximum(squared, 0.0), self.variance(targets)
+
+    def variance(self, targets: Array) -> Array:
+        """Compute the variance (m,) of the targets on the held-out rows."""
         held = np.concatenate(self._folds)
-        weights = None if self._weights is None else self._weights[held]
+        weights = self._weights[held]
         mean = np.average(targets[held], axis=0, weights=weights)
-        return np.maximum(squared, 0.0), np.average((targets[held] - mean) ** 2, axis=0, weights=weights)
-
-
-@np.errstate(over="ignore")  # a spread of scores beyond float64 counts as infinite
-def _selection(
-    grid: _Grid, pair: tuple[int, int], squared: Array, cost: Array, condition: Array, allowed: NDArray[np.bool_],
-    counts: Array, rows: Rows,
-) -> Selection:  # fmt: skip
-    scores = np.where(allowed, 1.0 - squared / np.where(counts > 0.0, counts, 1.0)[:, np.newaxis, np.newaxis], np.nan)
-    mean = np.where(allowed, 1.0 - squared.sum(axis=0) / counts.sum(), np.nan)
-    cautious = np.where(allowed, mean[pair] - (cost - cost[pair]) / counts.sum(), np.nan)
-    order = np.where(allowed, cost, np.inf).reshape(-1)
-    lmbda, alpha = np.meshgrid(grid.lmbdas, grid.alphas, indexing="ij")
-    columns = {
-        "lmbda": lmbda, "alpha": alpha, "mean_test_score": mean, "std_test_score": scores.std(axis=0),
-        "cautious_test_score": cautious, "rank_test_score": np.searchsorted(np.sort(order), order) + 1,
-        "condition_number": condition, "observed_share": np.full(mean.shape, _observed_share(rows)),
-        **{f"split{k}_test_score": score for k, score in enumerate(scores)},
-    }  # fmt: skip
-    results = {name: np.asarray(values).reshape(-1) for name, values in columns.items()}
-    chosen = float(grid.lmbdas[pair[0]]), float(grid.alphas[pair[1]]), float(mean[pair])
-    return Selection(*chosen, len(counts), len(rows), results)
+        return np.asarray(np.average((targets[held] - mean) ** 2, axis=0, weights=weights))
 
 
 def _observed_share(rows: Rows) -> float:
     """Return the share of the discounted weight of the last targets that was observed."""
-    weights = None if rows.weights is None else rows.weights[rows.full]
-    return float(1.0 - np.average(unobserved_shares(rows)[rows.full], weights=weights))
+    return float(1.0 - np.average(unobserved_shares(rows)[rows.full], weights=rows.weight[rows.full]))

@@ -6,17 +6,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
 from lstd.data.returns import ObservedReturns, check_treatment, observed
-from lstd.data.rows import Rows
+from lstd.data.rows import Columns, Rows
 from lstd.errors import InvalidInputError
 from lstd.estimators.model import Model
 from lstd.estimators.validate_data import checked_rows
 from lstd.statistics.merging import LSTDStatistics
-
-Array = NDArray[np.float64]
+from lstd.types import Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,16 +47,24 @@ class Comparison:
 
 
 def compare(
-    estimator: BaseEstimator, model: Model, data: tuple[Any, ...], *, unobserved: str, tolerance: float, warn: bool
+    estimator: BaseEstimator,
+    model: Model,
+    X: Any,
+    y: Any,
+    columns: Columns,
+    *,
+    unobserved: str,
+    tolerance: float,
+    warn: bool,
 ) -> Comparison:
-    """Check `data`, the arguments of :func:`lstd.data.check_rows.check_rows`, and bring it together with predictions.
+    """Check rows, as :func:`lstd.data.check_rows.check_rows` does, and bring them together with predictions.
 
     Raises InvalidInputError when an argument breaks a rule.
     """
     tolerance = check_treatment(unobserved, tolerance)
-    if data[2] is None and data[3] is None and data[4] is None:  # episode, terminated, X_next
+    if all(columns.get(name) is None for name in ("episode", "terminated", "X_next")):
         _check_one_stream(model.statistics)
-    rows = comparable_rows(estimator, model, data, warn=warn, finite=True)
+    rows = comparable_rows(estimator, model, X, y, columns, warn=warn, finite=True)
     shape = rows.y.shape
     prediction = model.predict(rows.X).reshape(shape)
     ahead = None if rows.X_next is None else model.predict(rows.X_next).reshape(shape)
@@ -67,10 +73,12 @@ def compare(
     return Comparison(rows, prediction, returns)
 
 
-def comparable_rows(estimator: BaseEstimator, model: Model, data: tuple[Any, ...], **options: bool) -> Rows:
+def comparable_rows(
+    estimator: BaseEstimator, model: Model, X: Any, y: Any, columns: Columns, **options: bool
+) -> Rows:  # fmt: skip
     """Check rows as :func:`checked_rows` does, and that their returns are of the kind that the model predicts."""
-    rows = checked_rows(estimator, data, model.settings.gamma, **options)
-    model.check_given(importance_ratio=data[6], discount=data[5])
+    rows = checked_rows(estimator, X, y, columns, gamma=model.settings.gamma, **options)
+    model.check_given(rows.given)
     m = model.statistics.n_rewards
     if rows.y.shape[1] != m:
         raise InvalidInputError(f"`y` must have the rewards that the model predicts, {m}; got {rows.y.shape[1]}.")

@@ -6,16 +6,14 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
 from lstd.data.check_arguments import check_integer
 from lstd.data.returns import completed_returns
-from lstd.data.rows import Rows
+from lstd.data.rows import Rows, uniform
 from lstd.errors import InvalidInputError
 from lstd.statistics.merging import LSTDStatistics
-
-Array = NDArray[np.float64]
+from lstd.types import Array
 
 _FOLDS, _FEWEST_EPISODES = 10, 5
 
@@ -60,8 +58,8 @@ def lambda_returns(rows: Rows, lmbda: float, weights: Array) -> Array:
     return completed_returns(rows, np.asarray(rows.X @ weights), ahead, lmbda)
 
 
-def times_weights(columns: Any, weights: Array | None) -> Any:
-    """Multiply rows, dense or sparse, by their weights, (T,); None if all are 1."""
-    if weights is None:
+def times_weights(columns: Any, weights: Array) -> Any:
+    """Multiply rows, dense or sparse, by their weights, (T,)."""
+    if uniform(weights):  # they are 1
         return columns
     return sparse.diags_array(weights) @ columns if sparse.issparse(columns) else weights[:, np.newaxis] * columns

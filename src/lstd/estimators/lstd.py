@@ -8,26 +8,27 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 
 from lstd.data.broken_episodes import warn_of_breaks
 from lstd.data.check_arguments import check_flag, check_real, shown
-from lstd.data.check_rows import PerRow
+from lstd.data.growing_features import warn_of_growing
+from lstd.data.rows import ARGUMENTS, Columns, Rows
 from lstd.data.seen_ids import episodes_seen
 from lstd.data.settings import ALPHA, GAMMA, LMBDA, VARIANT, Settings
+from lstd.data.support import warn_of_support
 from lstd.errors import InvalidInputError
 from lstd.estimators.base import Predictor
+from lstd.estimators.doubtful_predictions import doubted
 from lstd.estimators.model import Model
 from lstd.estimators.validate_data import checked_rows, refuse_others
 from lstd.statistics.blocks import Blocks, empty_blocks, no_blocks
 from lstd.statistics.merging import LSTDStatistics
+from lstd.statistics.ridge_warning import warn_of_scales
 from lstd.statistics.waiting import NONE_WAIT
-
-Array = NDArray[np.float64]
 
 _MERGED = (
     "Intervals need blocks of the data, which merged statistics do not have. Pass a list of ten or more, or fit the "
@@ -133,9 +134,7 @@ class LSTD(Predictor):
         self.n_blocks = n_blocks
 
     def fit(
-        self, X: Any, y: ArrayLike, *, episode: PerRow = None, terminated: PerRow = None, X_next: Any = None,
-        discount: PerRow = None, importance_ratio: PerRow = None, trace_coefficient: PerRow = None,
-        weight: PerRow = None, groups: PerRow = None, **others: Any,
+        self, X: Any, y: ArrayLike, **columns: Unpack[Columns]
     ) -> Self:  # fmt: skip
         """Fit to rows in time order; any earlier fit is forgotten.
 
@@ -170,8 +169,6 @@ class LSTD(Predictor):
             Id of what each row's episode belongs to, such as the patient with several episodes: episodes of a group
             may depend on one another or overlap, those of different groups are independent. Blocks for intervals never
             divide a group. Groups may come in any order: the result is that of episodes sorted by group.
-        **others
-            Any other argument is refused. For scikit-learn's `sample_weight`, there is `weight`.
 
         Returns
         -------
@@ -193,11 +190,21 @@ class LSTD(Predictor):
             ratios beside successors that look like expected ones, of more entries other than zero than any row.
         RidgeWarning
             When halving `alpha` moves the predictions by more than half of their size, or, with an intercept, of their
-            spread: the ridge term decides them.
+            spread: the ridge term decides them. Also when features are on scales so different that `alpha` penalises
+            one a million times less than another.
+        BoundsWarning
+            When predictions are so far outside of what the rewards allow that at least 15 % of their variance is
+            error. At least 30 rows are needed, and at most 20 000 are looked at.
+        ExtrapolationWarning
+            When features only grow within one cohort of episodes, and at least a tenth of the returns lies behind the
+            horizon rows, where these features have their largest values.
         UnusedRewardWarning
             When last rows of episodes that did not terminate have rewards other than 0 and NaN.
         EffectiveSampleWarning
             When products of importance ratios or trace coefficients, or weights, leave an effective sample below ten.
+        SupportWarning
+            When the mean importance ratio is not 1, over all rows, by a feature or by time: the log does not take all
+            actions of the target policy, or the probabilities behind the ratios are wrong.
 
         Examples
         --------
@@ -212,22 +219,19 @@ class LSTD(Predictor):
         >>> model.fit(X, y, terminated=done, groups=np.arange(12) // 2).predict([[1.0]], return_std=True)[1].round(2)
         array([1.53])
         """
-        refuse_others(others, "LSTD.fit")
-        data = (X, y, episode, terminated, X_next, discount, importance_ratio, trace_coefficient, weight, groups)
-        model = self._extended(None, data, sort=True)
+        refuse_others(columns.keys() - ARGUMENTS, "LSTD.fit")
+        model, rows = self._extended(None, X, y, columns, sort=True)
         if not model.statistics.n_transitions:
             raise InvalidInputError(
                 f"`X` must hold at least one full transition; got n_samples={model.statistics.n_rows}, and no row is "
                 "followed by a row of its episode, terminated, or given with `X_next`. Pass more rows, or call "
                 "`partial_fit` as they arrive."
             )
-        self.model_ = model.checked()
+        self.model_ = doubted(model.checked(), rows)
         return self
 
     def partial_fit(
-        self, X: Any, y: ArrayLike, *, episode: PerRow = None, terminated: PerRow = None, X_next: Any = None,
-        discount: PerRow = None, importance_ratio: PerRow = None, trace_coefficient: PerRow = None,
-        weight: PerRow = None, groups: PerRow = None, forgetting: float = 1.0, **others: Any,
+        self, X: Any, y: ArrayLike, *, forgetting: float = 1.0, **columns: Unpack[Columns]
     ) -> Self:  # fmt: skip
         """Continue the stream: the first row is the successor of the last row of the previous chunk.
 
@@ -247,17 +251,14 @@ class LSTD(Predictor):
         forgetting : float in (0, 1], default 1.0
             Factor of the weights of all rows of earlier chunks, in the sums, the blocks of intervals and the effective
             sample. With 0.9 and one chunk per day, a row from k days ago counts 0.9^k. The ridge term does not fade.
-        **others
-            As in :meth:`fit`.
 
         Returns
         -------
         self
         """
-        refuse_others(others, "LSTD.partial_fit")
-        data = (X, y, episode, terminated, X_next, discount, importance_ratio, trace_coefficient, weight, groups)
+        refuse_others(columns.keys() - ARGUMENTS, "LSTD.partial_fit")
         rate = check_real("forgetting", forgetting, 0.0, 1.0, open_low=True)
-        self.model_ = self._extended(vars(self).get("model_"), data, forgetting=rate)
+        self.model_, _ = self._extended(vars(self).get("model_"), X, y, columns, forgetting=rate)
         return self
 
     def fit_statistics(
@@ -319,21 +320,22 @@ class LSTD(Predictor):
         return Settings(self.gamma, self.lmbda, alpha, self.variant, self.fit_intercept)
 
     def _extended(
-        self, before: Model | None, data: tuple[Any, ...], *, sort: bool = False, forgetting: float = 1.0
-    ) -> Model:
-        """Return the model of the stream so far, if any, and of the next chunk: the arguments of `checked_rows`."""
+        self, before: Model | None, X: Any, y: Any, columns: Columns, *, sort: bool = False, forgetting: float = 1.0
+    ) -> tuple[Model, Rows]:
+        """Return the model of the stream so far, if any, and of the next chunk, and the rows of the chunk."""
         settings = self._settings(before)
         if before is not None:
             _check_unchanged(before.settings, settings)
         warned = frozenset() if before is None else before.warnings_given
         checker = BaseEstimator() if before is None else self
         rows = checked_rows(
-            checker, data, settings.gamma, reset=before is None, warn="ends" not in warned, sort=sort, summed=True
-        )
+            checker, X, y, columns, gamma=settings.gamma, reset=before is None, warn="ends" not in warned, sort=sort,
+            summed=True,
+        )  # fmt: skip
         if before is None or settings is not before.settings:
             settings.ridge(rows.n_features)  # checks the number of coefficients
-        rows = rows.with_intercept() if settings.fit_intercept else rows
-        episodes: Any = rows.episodes
+        states, rows = rows, rows.with_intercept() if settings.fit_intercept else rows
+        episodes: Any = episodes_seen(rows)
         if before is None or not before.stream[0].total.n_rows:
             blocks, waiting, successor = no_blocks(rows, settings.lmbda, self.n_blocks), NONE_WAIT, None
             blocks = blocks.extended(rows) if len(rows) else blocks
@@ -344,11 +346,16 @@ class LSTD(Predictor):
             episodes = episodes_seen(rows, before.episodes, continues=goes_on)
             blocks, waiting = before.followed_by(rows, goes_on, forgetting)
         broken = "breaks" not in warned and warn_of_breaks(rows, settings.lmbda, successor)
-        return Model(
+        if sort:  # in `fit`
+            warn_of_support(states, states.importance_ratio)
+            warn_of_growing(rows)
+            warn_of_scales(rows, settings.ridge(rows.n_features - settings.fit_intercept), settings.fit_intercept)
+        model = Model(
             blocks, settings, waiting=waiting,
             rewards=None if before is None else before.rewards, options={"n_blocks": self.n_blocks}, episodes=episodes,
             warned=warned | ({"ends"} if rows.assumed else set()) | ({"breaks"} if broken else set()),
         )  # fmt: skip
+        return model, rows
 
 
 def _merged(statistics: Any, n_blocks: Any, independent: bool) -> Blocks:

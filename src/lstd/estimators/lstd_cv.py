@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import sys
 from operator import attrgetter
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 
 from lstd.data.broken_episodes import warn_of_breaks
-from lstd.data.check_rows import PerRow
+from lstd.data.growing_features import warn_of_growing
+from lstd.data.rows import ARGUMENTS, Columns
 from lstd.data.settings import GAMMA, VARIANT, Settings
+from lstd.data.support import warn_of_support
 from lstd.estimators.base import Fitted, Predictor
 from lstd.estimators.choose_settings import choose_settings
+from lstd.estimators.doubtful_predictions import doubted
 from lstd.estimators.lstd import LSTD
 from lstd.estimators.model import LSTDCV_OPTIONS, Model
 from lstd.estimators.validate_data import checked_rows, refuse_others
 from lstd.statistics.blocks import check_n_blocks, no_blocks
-
-Array = NDArray[np.float64]
 
 
 class LSTDCV(Predictor):
@@ -33,9 +33,11 @@ class LSTDCV(Predictor):
     lmbdas : array-like of shape (n_lmbdas,), optional
         Trace decays to choose from; by default 0, 0.1, …, 0.9, 0.91, …, 1.
     alphas : array-like of shape (n_alphas,), optional
-        Ridge coefficients to choose from; by default 2⁻⁸, 2⁻⁷, …, 1 times the mean squared length of a row, and up to
-        16 n/T times that, at most 16, for n features and fewer than 16 n transitions T. With weights the mean is
-        Σ w‖x‖²/T, and `penalty` divides squares.
+        Ridge coefficients to choose from. By default they are 2⁻⁸, 2⁻⁷, …, 1 times a unit, and up to 16 n/T times that,
+        at most 16, for n features and fewer than 16 n transitions T. The unit is Σⱼ mean((xⱼ − mⱼ)²)/penaltyⱼ, with the
+        mean over transitions and their weights: 1 for one-hot features. While the best pair lies at an end, the grid
+        grows by four powers of two, if that improves held-out R² by more than 10⁻⁴ and twice its standard error;
+        at most to 2⁻²⁰ and 2⁸.
     cv : int, optional
         Number of folds, by default 10. A fold has whole groups, whole episodes if there are no `groups`, or rows if
         there are fewer than 5 episodes.
@@ -45,12 +47,17 @@ class LSTDCV(Predictor):
         With 1 or more, print a line to stderr for each trace decay that is done.
     penalty : array-like of shape (n_features,), optional
         Factor, at least 0, by which the chosen ridge coefficient is multiplied for each feature; 0 leaves a feature
-        without a penalty. By default 1 for all features.
+        without a penalty. By default the squared spread sⱼ², so that units of features make no difference: the mean of
+        (xⱼ − mⱼ)² over the rows with xⱼ ≠ mⱼ, and 1 for constant features. The centre mⱼ is the value that at least
+        half of the rows have, else the mean; 0 without an intercept.
 
     Attributes
     ----------
     lmbda_, alpha_ : float
         The pair that was chosen.
+    ridge_ : ndarray of shape (n_features,)
+        Ridge coefficient of each feature, `alpha_` times its penalty; ``LSTD(gamma, lmbda_, ridge_)`` is the same model
+        up to rounding.
     best_score_ : float
         R² of the chosen pair on held-out rows, against discounted returns; the mean over several rewards. Where an
         episode was cut off, a prediction completes the return, so the score says little if `observed_share_` is small.
@@ -59,8 +66,10 @@ class LSTDCV(Predictor):
     cv_results_ : dict of ndarray of shape (n_lmbdas * n_alphas,)
         ``lmbda``, ``alpha``, ``mean_test_score`` and ``std_test_score`` over the folds, and ``split0_test_score`` and
         so on; ``cautious_test_score``, which decides, and ``rank_test_score`` by it; ``condition_number``, the largest
-        over all data and the data without each fold; ``observed_share``, the same for all pairs. Pairs with an
-        ill-conditioned system have NaN as scores and the last rank.
+        over all data and the data without each fold; ``observed_share``, the same for all pairs;
+        ``observed_test_score``, the R² of the observed part alone: the same errors, against the variance of the
+        rewards' discounted sum up to the cut. Pairs with an ill-conditioned system have NaN as scores and the last
+        rank.
     n_folds_ : int
     arbitrary_scores_ : tuple of float, or None
         If chance explains the differences among the best scores of each λ: the least and the largest. Then λ is
@@ -86,6 +95,7 @@ class LSTDCV(Predictor):
 
     lmbda_ = Fitted(attrgetter("selection.lmbda"))
     alpha_ = Fitted(attrgetter("selection.alpha"))
+    ridge_ = Fitted(lambda model: model.ridge[: model.n_features])
     best_score_ = Fitted(attrgetter("selection.score"))
     observed_share_ = Fitted(attrgetter("selection.observed_share"))
     cv_results_ = Fitted(attrgetter("selection.results"))
@@ -119,9 +129,7 @@ class LSTDCV(Predictor):
         self.penalty = penalty
 
     def fit(
-        self, X: Any, y: ArrayLike, *, episode: PerRow = None, terminated: PerRow = None, X_next: Any = None,
-        discount: PerRow = None, importance_ratio: PerRow = None, trace_coefficient: PerRow = None,
-        weight: PerRow = None, groups: PerRow = None, **others: Any,
+        self, X: Any, y: ArrayLike, **columns: Unpack[Columns]
     ) -> Self:  # fmt: skip
         """Choose a pair, then fit to all rows; any earlier fit is forgotten.
 
@@ -132,24 +140,25 @@ class LSTDCV(Predictor):
         -------
         self
         """
-        refuse_others(others, "LSTDCV.fit")
-        data = (X, y, episode, terminated, X_next, discount, importance_ratio, trace_coefficient, weight, groups)
+        refuse_others(columns.keys() - ARGUMENTS, "LSTDCV.fit")
         penalty: Any = self.penalty
         settings = Settings(self.gamma, variant=self.variant, fit_intercept=self.fit_intercept, penalty=penalty)
         n_blocks = check_n_blocks(self.n_blocks)
-        rows = checked_rows(BaseEstimator(), data, settings.gamma, reset=True, warn=True, sort=True)
+        rows = checked_rows(BaseEstimator(), X, y, columns, gamma=settings.gamma, reset=True, warn=True, sort=True)
         settings.ridge(rows.n_features)  # checks the number of factors
-        rows = rows.with_ones() if settings.fit_intercept else rows
         settings, selection, checks = choose_settings(
-            rows, settings, lmbdas=self.lmbdas, alphas=self.alphas, cv=self.cv, n_jobs=self.n_jobs,
-            on_progress=_report_progress if self.verbose else None,
+            rows.with_ones() if settings.fit_intercept else rows, settings, lmbdas=self.lmbdas, alphas=self.alphas,
+            cv=self.cv, n_jobs=self.n_jobs, on_progress=_report_progress if self.verbose else None,
         )  # fmt: skip
+        warn_of_support(rows, rows.importance_ratio)
+        rows = rows.with_intercept(settings.centre) if settings.fit_intercept else rows
         blocks = no_blocks(rows, settings.lmbda, n_blocks).extended(rows)
         warn_of_breaks(rows, settings.lmbda)
+        warn_of_growing(rows)
         options = {name: getattr(self, name) for name in LSTDCV_OPTIONS}
         warned = frozenset({"ends"} if rows.assumed else ())
         model = Model(blocks, settings, selection=selection, options=options, checks=checks, warned=warned)
-        self.model_ = model.checked()
+        self.model_ = doubted(model.checked(), rows)
         return self
 
 

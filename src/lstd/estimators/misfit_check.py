@@ -44,8 +44,7 @@ from lstd.statistics.blocks import Blocks, default_limit, no_blocks
 from lstd.statistics.merging import LSTDStatistics
 from lstd.statistics.solve import check_range, solve
 from lstd.statistics.threads import one_blas_thread
-
-Array = NDArray[np.float64]
+from lstd.types import Array
 
 _FEWEST = (10, 100)  # episodes, and rows of one
 _LEFT_OUT = 0.75  # c
@@ -185,7 +184,7 @@ def _boosted(rows: Rows, phi: Features, gram: Array, model: Model) -> Array:
     for k in range(len(folds)):
         grown = np.flatnonzero(full & (fold != k))[::step]
         for j, target in enumerate(targets.T):
-            sample_weight = None if rows.weights is None else rows.weights[grown]
+            sample_weight = rows.weight[grown] if "weight" in rows.given else None
             with threadpool_limits(1, "openmp"):
                 regressor = HistGradientBoostingRegressor(**_TREE).fit(X[grown], target[grown], sample_weight)
                 boosted[where == k, j] = regressor.predict(X[where == k])
@@ -225,11 +224,10 @@ def _scores_of(tests: Array, rows: Rows, gram: Array, blocks: Blocks) -> tuple[A
 
 def _traces(tests: Array, rows: Rows) -> Array:
     """Compute weighted traces w_t z_t, z_t = ρ_t (c_t γ_t z_{t−1} + ψ_t), zero in horizon rows, (T, r)."""
-    factor = rows.ratios * np.append(0.0, rows.discount[:-1])
-    factor = factor if rows.coefficients is None else factor * rows.coefficients
-    known, begins = rows.ratios[:, np.newaxis] * tests, np.append(True, rows.last[:-1])
+    factor = rows.importance_ratio * np.append(0.0, rows.discount[:-1]) * rows.trace_coefficient
+    known, begins = rows.importance_ratio[:, np.newaxis] * tests, np.append(True, rows.last[:-1])
     z = run_backwards(known[::-1], factor[::-1], begins[::-1])[::-1]
-    return z * (rows.full if rows.weights is None else rows.full * rows.weights)[:, np.newaxis]
+    return z * (rows.full * rows.weight)[:, np.newaxis]
 
 
 def _differences(phi: Features, rows: Rows, ahead: Features | None) -> Features:
@@ -274,7 +272,7 @@ def _ranks(draws: Array) -> NDArray[np.intp]:
 
 def _mean_square(columns: Array, rows: Rows) -> Array:
     """Compute the mean square of columns over the rows, which are the first ones, by weight."""
-    return np.asarray(np.average(columns[: len(rows)] ** 2, axis=0, weights=rows.weights))
+    return np.asarray(np.average(columns[: len(rows)] ** 2, axis=0, weights=rows.weight))
 
 
 def _scaled(columns: Array, rows: Rows, least: float | Array = 0.0) -> Array:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Annotated, Any
@@ -27,8 +27,7 @@ from lstd.statistics.ridge_warning import warn_of_ridge
 from lstd.statistics.solve import Solution, check_range, solve, without_rounding
 from lstd.statistics.summing import check_weighted
 from lstd.statistics.waiting import NONE_WAIT, Waiting, may_wait
-
-Array = NDArray[np.float64]
+from lstd.types import Array
 
 Results = Annotated[NDArray[np.intp], "k"] | Annotated[Array, "k nan"]
 
@@ -36,7 +35,7 @@ LSTD_OPTIONS = ("n_blocks",)  # parameters of the estimators that are not settin
 QUIET = frozenset({"ratios", "unused", "ridge"})  # for models beside the one that a user fits
 _RATIOS = "Pass the ratios of these rows, or 1 if the policy of the model chose the actions."
 _DISCOUNTS = "Pass the discounts of these rows, or a single number."
-LSTDCV_OPTIONS = ("lmbdas", "alphas", "cv", "n_jobs", "n_blocks", "verbose")
+LSTDCV_OPTIONS = ("lmbdas", "alphas", "cv", "n_jobs", "n_blocks", "verbose", "penalty")
 
 
 @dataclass(frozen=True)
@@ -68,6 +67,12 @@ class Selection:
     def observed_share(self) -> float:
         """Share of the discounted weight of held-out returns that was observed."""
         return float(self.results["observed_share"][0])
+
+    @property
+    def observed_score(self) -> float:
+        """Score of the chosen pair in units of the variance of the returns before they are completed."""
+        chosen = (self.results["lmbda"] == self.lmbda) & (self.results["alpha"] == self.alpha)
+        return float(self.results["observed_test_score"][chosen][0])
 
     @property
     def arbitrary_scores(self) -> tuple[float, float] | None:
@@ -110,6 +115,8 @@ class Model:
     saved_solution: Solution | None = None  # from a file; None if it is to be computed
     saved_influence: Influence | None = None
     waiting: Waiting = NONE_WAIT  # rows that are not in `summed` yet
+    doubts: tuple[str, ...] = ()  # what the rows of the fit say against its predictions, as warnings did
+    bounds: Array | None = None  # (2, m) least and greatest value that the rewards allow, if the rows were in memory
 
     @cached_property
     def blocks(self) -> Blocks:
@@ -200,7 +207,7 @@ class Model:
                 A, b, ridge, solution.weights, statistics.gamma,
                 intercept=self.settings.fit_intercept, chosen=self.selection is not None,
             )  # fmt: skip
-        return solution
+        return replace(solution, weights=self.settings.uncentred(solution.weights.T).T)
 
     def checked(self) -> Model:
         """Return the model, solved, so that errors and warnings about its weights and its system are given here."""
@@ -241,22 +248,29 @@ class Model:
         """
         if self.saved_influence is not None:
             return self.saved_influence
-        return influence_of(
-            self.blocks, self.solution.weights, self.ridge, self.settings.variant,
-            intercept=self.settings.fit_intercept, threads=self.threads,
+        s = self.settings
+        influence = influence_of(
+            self.blocks, s.uncentred(self.solution.weights.T, -1.0).T, self.ridge, s.variant,
+            intercept=s.fit_intercept, threads=self.threads,
         )  # fmt: skip
+        return replace(influence, vectors=s.uncentred(influence.vectors), shift=s.uncentred(influence.shift))
 
     def with_checks(self, checks: Checks) -> Model:
         """Return the model with the results of checks, without solving or warning again."""
         influence = vars(self).get("influence", self.saved_influence)
         return replace(self, checks=checks, saved_solution=self.solution, saved_influence=influence)
 
+    def with_doubts(self, doubts: tuple[str, ...], bounds: Array) -> Model:
+        """Return the model with what makes its predictions doubtful, without solving or warning again."""
+        influence = vars(self).get("influence", self.saved_influence)
+        return replace(self, doubts=doubts, bounds=bounds, saved_solution=self.solution, saved_influence=influence)
+
     @cached_property
     def unseen(self) -> NDArray[np.bool_]:
         """Features that are zero wherever a full transition starts, (n,): no data bears on their weights."""
         s = self.statistics
         seen: Any = s.A.any(axis=1) | s.B.any(axis=1) | s.b.any(axis=1)
-        return np.asarray(~seen[: self.n_features])
+        return np.asarray(~seen[: self.n_features] & (np.array(self.settings.centre or 0.0) == 0.0))
 
     @property
     def degrees_of_freedom(self) -> Array:
@@ -274,14 +288,14 @@ class Model:
             return str(error)
         return ""
 
-    def check_given(self, importance_ratio: Any, discount: Any, remedy: str = "") -> None:
+    def check_given(self, given: Collection[str], remedy: str = "") -> None:
         """Refuse to compare predictions with returns of another kind: neither argument of the fit may be left out."""
         sample = self.statistics.tally.sample
-        for name, given, fitted, of, usual in (
-            ("importance_ratio", importance_ratio, sample and sample.off_policy, "another policy", _RATIOS),
-            ("discount", discount, self.statistics.about.own_discounts, "other discounts", _DISCOUNTS),
+        for name, fitted, of, usual in (
+            ("importance_ratio", sample and sample.off_policy, "another policy", _RATIOS),
+            ("discount", self.statistics.about.own_discounts, "other discounts", _DISCOUNTS),
         ):
-            if fitted and given is None:
+            if fitted and name not in given:
                 raise InvalidInputError(
                     f"`{name}` must be given for a model that was fitted with it: without it, predictions would be "
                     f"compared with returns of {of}. {remedy or usual}"
@@ -337,7 +351,9 @@ def model_of(blocks: Blocks, settings: Settings, selection: Selection | None, n_
     options = {"n_blocks": n_blocks}
     if selection is not None:
         given = {name: None if name in settings.choose else [getattr(settings, name)] for name in ("lmbda", "alpha")}
+        spreads = "alpha" in settings.choose and all(settings.penalty or ())
         options |= {"lmbdas": given["lmbda"], "alphas": given["alpha"]}
+        options |= {"penalty": None if spreads else settings.penalty}
     elif settings.penalty is not None:  # LSTD has it in `alpha`
         ridge = settings.ridge(blocks.total.n_features - settings.fit_intercept)
         settings = replace(settings, alpha=tuple(ridge.tolist()), penalty=None)

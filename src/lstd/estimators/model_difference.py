@@ -13,18 +13,18 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from lstd.data.check_arguments import check_flag
 from lstd.data.check_features import Features
 from lstd.errors import InvalidInputError
-from lstd.estimators.base import Predictor, check_level
+from lstd.estimators.base import Predictor
 from lstd.estimators.validate_data import checked_features
 from lstd.statistics.covariance import Influence
-from lstd.statistics.intervals import Interval, degrees_of_freedom, interval_of
+from lstd.statistics.intervals import Interval, check_level, degrees_of_freedom, interval_of
 from lstd.statistics.solve import check_range
+from lstd.types import Array
 
-Array = NDArray[np.float64]
 Rows = tuple[Features, Array, float]  # features, predictions (T, m), and the entry of the column of ones
 
 

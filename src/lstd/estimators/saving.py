@@ -5,18 +5,19 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
 from lstd.data.settings import Settings
 from lstd.estimators.check_results import Checks
 from lstd.estimators.model import LSTD_OPTIONS, LSTDCV_OPTIONS, Model, Origin, Selection
-from lstd.io.saved import read_record, write_record
+from lstd.files import read_record, write_record
 from lstd.statistics.blocks import Blocks
 from lstd.statistics.covariance import Influence
 from lstd.statistics.merging import LSTDStatistics
 from lstd.statistics.solve import Solution
+from lstd.types import Array
 
 _RESULTS = {"lmbda", "observed_share", "rank_test_score"}
 _GONE = (
@@ -41,6 +42,8 @@ class SavedModel:
     origin: Origin | None
     selection: Selection | None
     checks: Checks | None
+    doubts: tuple[str, ...]
+    bounds: Annotated[Array, "2 m nan"] | None
 
     def __post_init__(self) -> None:
         s, settings, choice, influence = self.statistics, self.settings, self.selection, self.influence
@@ -53,6 +56,7 @@ class SavedModel:
             not (settings.choose or settings.unpenalised),
             bool(self.no_intervals) == (influence is None),
             influence is None or influence.intercept == settings.fit_intercept,
+            settings.centre is None or len(settings.centre) == s.n_features - settings.fit_intercept,
             self.rewards is None or len(self.rewards) == s.n_rewards,
             {*self.options} <= {*(LSTD_OPTIONS if choice is None else LSTDCV_OPTIONS)},
             choice is None or (choice.results.keys() >= _RESULTS and len(choice.results["lmbda"]) > 0),
@@ -67,7 +71,7 @@ class SavedModel:
         return cls(
             model.statistics, replace(model.settings, choose=(), unpenalised=()), model.solution, model.no_intervals,
             None if model.no_intervals else model.influence, model.rewards, model.options, model.origin,
-            model.selection, model.checks,
+            model.selection, model.checks, model.doubts, model.bounds,
         )  # fmt: skip
 
     def model(self) -> Model:
@@ -75,7 +79,7 @@ class SavedModel:
         return Model(
             Blocks(self.statistics, limit=0, reason=self.no_intervals or _GONE), self.settings, self.rewards,
             self.origin, self.selection, self.options, self.checks, saved_solution=self.solution,
-            saved_influence=self.influence,
+            saved_influence=self.influence, doubts=self.doubts, bounds=self.bounds,
         )  # fmt: skip
 
 

@@ -8,13 +8,11 @@ from functools import cached_property
 from html import escape
 
 import numpy as np
-from numpy.typing import NDArray
 
 from lstd.estimators.check_results import two_digits
 from lstd.estimators.model import Model
 from lstd.statistics.intervals import FEW, Interval
-
-Array = NDArray[np.float64]
+from lstd.types import Array
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -88,6 +86,7 @@ class Summary:
             yield f"No intervals. {self.model.no_intervals}"
         elif self.interval.flagged.any():
             yield f"* fewer than {FEW:g} degrees of freedom, or no data: the interval may be wrong"
+        yield from self.model.doubts
         yield "ridge: share of the coefficient that the ridge term decides, not the data"
 
     def _facts(self) -> dict[str, str]:
@@ -97,7 +96,7 @@ class Summary:
         return {
             "gamma": f"{model.settings.gamma:g}",
             "lmbda": f"{model.settings.lmbda:g}{chosen}",
-            "alpha": ridge_text(model) + chosen,
+            "alpha": ridge_text(model, chosen),
             "variant": model.settings.variant,
             "transitions": str(s.n_transitions),
             "episodes": str(s.n_episodes),
@@ -138,15 +137,17 @@ def coefficient_interval(model: Model, level: float) -> Interval:
     return found
 
 
-def ridge_text(model: Model) -> str:
-    """Return the ridge coefficient, and the features that have none."""
+def ridge_text(model: Model, note: str = "") -> str:
+    """Return α with a note, the range of the ridge coefficients if they differ from it, and features that have none."""
     ridge = model.ridge[: model.n_features]
     some = ridge[ridge > 0.0] if ridge.any() else ridge
     text = f"{some.min():g}" if some.min() == some.max() else f"{some.min():g} to {some.max():g}"
     free = [
         name for name, value in zip(model.feature_names, ridge, strict=True) if value == 0.0 and len(some) < len(ridge)
     ]
-    return f"{text} (0 for {', '.join(free)})" if free else text
+    text = f"{text} (0 for {', '.join(free)})" if free else text
+    alpha = "" if isinstance(model.settings.alpha, tuple) else f"{model.settings.alpha:g}"
+    return text + note if alpha in ("", text) else f"{alpha}{note}; ridge {text}"
 
 
 def aligned(table: list[list[str]]) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -12,28 +12,26 @@ from sklearn.utils.validation import validate_data
 from lstd.data.check_arguments import check_values_known, is_lazy
 from lstd.data.check_features import Features, by_name, check_features, column_names
 from lstd.data.check_rows import check_rows
-from lstd.data.rows import Rows
+from lstd.data.rows import Columns, Rows
 from lstd.errors import InvalidTypeError
 
 OTHER_NAMES = {"sample_weight": "Weights of rows are given as `weight`."}
 
 
 def checked_rows(
-    estimator: BaseEstimator, data: tuple[Any, ...], gamma: float, *, reset: bool = False, warn: bool = False,
-    finite: bool = False, sort: bool = False, summed: bool = False,
+    estimator: BaseEstimator, X: Any, y: Any, columns: Columns, *, reset: bool = False, **options: Any
 ) -> Rows:  # fmt: skip
-    """Check `data`, the arguments of :func:`check_rows`; return rows without the column of ones.
+    """Check the arguments of :func:`check_rows`; return rows without the column of ones.
 
-    `estimator` has the number and the names of the features, or gets them with `reset`. With `warn`, a warning says if
-    episodes are assumed to be truncated. Unless `finite`, features may be NaN or infinite: the sums show them. With
-    `sort`, episodes are put in order of their groups. With `summed`, the rows are for sums alone.
+    `estimator` has the number and the names of the features, or gets them with `reset`. Unless `options` has `finite`,
+    features may be NaN or infinite: the sums show them. Unless it has `warn`, no warning says if episodes are assumed
+    to be truncated.
     """
     if not reset:
-        X, *others = data
-        others[3] = _by_name(estimator, "X_next", others[3])
-        data = (_by_name(estimator, "X", X), *others)
-    rows = check_rows(*data, gamma=gamma, warn=warn, finite=finite, sort=sort, summed=summed)
-    _check_names(estimator, "X", data[0], rows.X, reset=reset)
+        X = _by_name(estimator, "X", X)
+        columns = columns | {"X_next": _by_name(estimator, "X_next", columns.get("X_next"))}
+    rows = check_rows(X, y, **columns, **{"warn": False, "finite": False} | options)
+    _check_names(estimator, "X", X, rows.X, reset=reset)
     return rows
 
 
@@ -65,7 +63,7 @@ def _check_names(estimator: BaseEstimator, name: str, X: Any, phi: Features, *, 
     validate_data(estimator, X if hasattr(X, "columns") else phi, reset=reset, skip_check_array=True)
 
 
-def refuse_others(others: Mapping[str, object], of: str, remedies: Mapping[str, str] = OTHER_NAMES) -> None:
+def refuse_others(others: Iterable[str], of: str, remedies: Mapping[str, str] = OTHER_NAMES) -> None:
     """Refuse arguments that a method does not have, with what to do instead for some."""
     for name in others:
         remedy = remedies.get(name, "Leave it out, or correct its name.")

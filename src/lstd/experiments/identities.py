@@ -17,13 +17,11 @@ from itertools import product
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from lstd.experiments.protocol import FEATURES, GAMMA, LSTD_VARIANTS, MRP_SEED, PROBLEMS
 from lstd.experiments.sweep import run_sweep
 from lstd.mrp import MRP, RandomMRP, Trajectory, make_features
-
-Array = NDArray[np.float64]
+from lstd.types import Array
 
 LENGTHS = (1, 2, 5, 12, 30)
 CHECKED_LMBDAS = (0.0, 0.5, 0.9, 1.0)

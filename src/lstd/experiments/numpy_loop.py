@@ -12,12 +12,10 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 
 from lstd.experiments.protocol import GAMMA, LSTD_VARIANTS, MRP_SEED, PROBLEMS
 from lstd.mrp import RandomMRP, make_features
-
-Array = NDArray[np.float64]
+from lstd.types import Array
 
 
 @dataclass(frozen=True)

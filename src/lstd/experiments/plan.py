@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from itertools import product
 from typing import Any, NamedTuple
 
-import lstd
 from lstd.data.check_arguments import check_choice, check_integer
 from lstd.experiments.protocol import ALPHAS_OF, FEATURES, GAMMA, GROUPS, LMBDAS, MRP_SEED, N_RUNS, PROBLEMS
+from lstd.version import __version__
 
 MAX_RUNS = 100_000
 # Seconds per run, measured on one core of a current processor; used only to estimate the time left.
@@ -80,7 +80,7 @@ def make_plan(problem: str = "all", runs: int = N_RUNS) -> Plan:
     problems = tuple(PROBLEMS) if problem == "all" else (problem,)
     cells = tuple(Cell(*names, runs) for names in product(problems, FEATURES, GROUPS))
     configuration = {
-        "lstd": lstd.__version__,
+        "lstd": __version__,
         "problems": list(problems),
         "features": list(FEATURES),
         "runs": runs,

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TypedDict, Unpack, overload
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.sparse import csr_array
 
 from lstd.data.check_arguments import check_array, check_choice, check_grid, check_integer
@@ -24,8 +24,8 @@ from lstd.experiments.sweep_dense import LANES, lstd_dense
 from lstd.experiments.sweep_onehot import lstd_onehot, plan
 from lstd.mrp import MRP, RandomMRP, Trajectory, make_features
 from lstd.statistics.threads import available_cores, one_blas_thread
+from lstd.types import Array
 
-Array = NDArray[np.float64]
 Progress = Callable[[int, int], None]
 
 SURE_DIGITS = 8  # of a sweep's errors; with fewer there is a warning

@@ -21,15 +21,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from lstd._kernels.traces import dense_traces
 from lstd.experiments.identities import check_identities
 from lstd.experiments.protocol import GAMMA, LSTD_VARIANTS, MRP_SEED, PROBLEMS
 from lstd.mrp import RandomMRP, make_features
 from lstd.statistics.threads import one_blas_thread
-
-Array = NDArray[np.float64]
+from lstd.types import Array
 
 THEORY_LMBDAS = (0.0, 0.5, 0.9, 1.0)
 PROPOSITION1_VARIANTS = ("boyan", "uncorrected")

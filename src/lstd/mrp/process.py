@@ -15,17 +15,16 @@ import numbers
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
 from lstd.data.check_arguments import check_array, check_integer, check_real
 from lstd.errors import InvalidInputError
 from lstd.mrp.simulate import Chain, Trajectory, simulate
+from lstd.types import Array
 
 _SUM_TOLERANCE = 1e-12  # rows of probabilities are sums of k rounded terms
-
-Array = NDArray[np.float64]
 
 
 class MRP:

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from lstd._kernels import return_window as kernels
 from lstd.data.check_arguments import check_integer
-from lstd.online.transition import Array, compiled
+from lstd.online.transition import compiled
+from lstd.types import Array
 
 LARGEST = 100_000  # transitions; where γ is 1, and so no part of a return is negligible
 

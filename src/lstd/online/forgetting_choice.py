@@ -21,9 +21,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lstd.data.check_arguments import check_flag
 from lstd.online.completed_returns import CompletedReturns, horizon_of
 from lstd.online.snapshot import not_a_snapshot
-from lstd.online.transition import Array
+from lstd.types import Array
 
 LENGTHS = (1.0, 5.0, 25.0, 125.0)  # of the memories, in units of n or 1/(1 − γ), whichever is larger
 SHORTEST = 2.0  # transitions in such a unit: one would leave nothing but the last transition
@@ -86,18 +87,18 @@ class RateBank:
 
     def update(self, own: Any, x: Any, reward: Any, x_next: Any, **numbers: Any) -> None:
         """Learn a transition with each rate, and compare predictions with the returns that are complete."""
-        models, ahead = [*self.others, own], None
+        models, cut = [*self.others, own], check_flag("truncated", numbers["truncated"])
         with own._alone():
             before = _predictions(models, x)
             for model in reversed(models):
-                model.update(x, reward, x_next, **numbers)
-            if numbers["truncated"] and not numbers["terminated"]:
-                ahead = _predictions(models, x_next)
+                model.update(x, reward, x_next, **numbers | {"truncated": False})
         rewards = np.tile(np.asarray(reward, np.float64), len(models))
         about = (numbers[name] for name in ("discount", "importance_ratio", "trace_coefficient"))
         self._note(self._window.add(before, rewards, *about))
-        if numbers["terminated"] or numbers["truncated"]:
-            self._note(self._window.close(ahead))
+        if numbers["terminated"]:
+            self._note(self._window.close())
+        elif cut:
+            own._cut_off()
 
     def cut_off(self, own: Any, x: Array) -> None:
         """Cut the episode off at the features `x` (n,) of the last successor."""

@@ -18,7 +18,7 @@ from lstd.errors import LostDigitsWarning, warn
 from lstd.online.precision import condition_number, factorise, relative_size, scales
 from lstd.online.recursive_predictions import SOLVED_ABOVE, RecursivePredictions
 from lstd.online.recursive_system import CHECKED_AT, CORRECTED, INTERVAL, REPAIRS, SHORTEST, SOLVED
-from lstd.online.transition import Array
+from lstd.types import Array
 
 # Each update may add the unit roundoff times the condition number to the error of P. Up to FAST_BELOW, the error stays
 # below TOLERANCE for thousands of updates. A correction multiplies the error of the weights by the error of P; several

@@ -32,7 +32,7 @@ def goes_on(rows: Rows, end: OpenEnd) -> bool:
     """Return whether rows continue the last episode of a stream; raises InvalidInputError if the two do not fit."""
     if (end.pending is None) != (rows.X_next is not None):
         raise InvalidInputError("`X_next` must be given for all chunks of a stream or for none.")
-    if (end.episode is None) != (rows.first_episode is None):
+    if (end.episode is None) != (rows.episode is None):
         raise InvalidInputError(
             "`episode` must be given for all chunks of a stream or for none, because a chunk may continue the "
             "episode of the previous chunk."
@@ -53,17 +53,15 @@ def end_of(rows: Rows, n_updates: int) -> OpenEnd | None:
     if rows.terminated[end]:
         return None
     pending = None if rows.X_next is not None else numbers_of(rows, end) | {"x": copy.deepcopy(row_of(rows.X, end))}
-    return OpenEnd(n_updates, rows.last_episode, pending, bool(rows.y_missing[end]))
+    return OpenEnd(n_updates, rows.last_episode, pending, not rows.known[end])
 
 
 def numbers_of(rows: Rows, t: int) -> dict[str, Any]:
     """Return the arguments of `update` for a row, but for its features and those of its successor."""
     given: dict[str, Any] = {"reward": float(rows.y[t, 0]) if rows.single else rows.y[t].copy()}
-    given |= {"discount": float(rows.discount[t]), "importance_ratio": float(rows.ratios[t])}
-    for name, values in (("weight", rows.weights), ("trace_coefficient", rows.coefficients)):
-        if values is not None:
-            given[name] = float(values[t])
-    return given
+    return given | {
+        name: float(getattr(rows, name)[t]) for name in ("discount", "importance_ratio", *sorted(rows.given))
+    }
 
 
 def row_of(X: Any, t: int) -> Any:

@@ -9,12 +9,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import lapack
 
 from lstd.statistics.solve import equilibration
-
-Array = NDArray[np.float64]
+from lstd.types import Array
 
 
 class Factorised(NamedTuple):

@@ -19,7 +19,8 @@ from lstd.data.feature_products import product
 from lstd.data.rows import Rows
 from lstd.errors import InvalidInputError
 from lstd.online.open_end import OpenEnd
-from lstd.online.transition import Array, SparseRow, check_sparse_row, compiled, sparse_parts
+from lstd.online.transition import SparseRow, check_sparse_row, compiled, sparse_parts
+from lstd.types import Array
 
 Numbers = tuple[float, float, float, bool]  # reward, discount, importance ratio, whether the transition terminates
 

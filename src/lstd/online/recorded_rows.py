@@ -14,7 +14,7 @@ from lstd.data.rows import Rows
 from lstd.errors import InvalidInputError
 from lstd.online.open_end import OpenEnd, end_of, numbers_of, row_of
 from lstd.online.recursion import Block, Recursion
-from lstd.online.transition import Array
+from lstd.types import Array
 
 ENTRIES_AT_ONCE = 2**20  # of features, converted at a time
 
@@ -29,7 +29,7 @@ def learn(model: Recursion, rows: Rows, before: OpenEnd | None, predictions: Arr
     end, kinds = len(rows) - 1, _kinds(rows)
     if before is not None and before.pending is not None:
         with _named(rows, -1):
-            model.update(x_next=row_of(rows.X, 0), truncated=end > 0 and bool(kinds[0] == WAITS), **before.pending)
+            model.update(x_next=row_of(rows.X, 0), **before.pending)
     asked = np.empty((0, rows.y.shape[1])) if predictions is None else predictions.reshape(rows.y.shape)
     first = 0
     while first <= end:
@@ -48,15 +48,13 @@ def learn(model: Recursion, rows: Rows, before: OpenEnd | None, predictions: Arr
 
 
 def _kinds(rows: Rows) -> NDArray[np.int8]:
-    """Return what follows each row: `GOES_ON`, `TERMINATES`, `WAITS` or `IS_CUT`."""
-    kinds = np.full(len(rows), GOES_ON, np.int8)
-    cut = rows.last & ~rows.terminated
-    cut[-1] = False  # not known yet
-    if rows.X_next is not None:
-        kinds[cut] = IS_CUT
-    else:
-        kinds[:-1][cut[1:] & ~rows.last[:-1]] = IS_CUT  # the row before a horizon row
-        kinds[rows.last & ~rows.terminated] = WAITS
+    """Return what follows each row: `GOES_ON`, `TERMINATES`, `IS_CUT` or, in the last row, `WAITS`.
+
+    Without `X_next` a horizon row is where its episode `IS_CUT`: its own prediction is made before that is known, in
+    one chunk as in several.
+    """
+    kinds = np.where(rows.last, IS_CUT, GOES_ON).astype(np.int8)
+    kinds[-1] = WAITS if rows.X_next is None else GOES_ON
     kinds[rows.terminated] = TERMINATES
     return kinds
 
@@ -68,17 +66,16 @@ def _block(rows: Rows, kinds: NDArray[np.int8], first: int, stop: int) -> Block 
     part = slice(first, stop)
     successors = rows.X[first + 1 : stop + 1] if rows.X_next is None else rows.X_next[part]
     X, X_next, y = (np.ascontiguousarray(values, np.float64) for values in (rows.X[part], successors, rows.y[part]))
-    numbers = np.ones((stop - first, 4))
-    numbers[:, 0], numbers[:, 1] = rows.discount[part], rows.ratios[part]
-    for column, values in ((2, rows.weights), (3, rows.coefficients)):
-        if values is not None:
-            numbers[:, column] = values[part]
+    columns = rows.discount, rows.importance_ratio, rows.weight, rows.trace_coefficient
+    numbers = np.column_stack([column[part] for column in columns])
     return Block(X, X_next, y, numbers, kinds[part])
 
 
 def _learn_row(model: Recursion, rows: Rows, kinds: NDArray[np.int8], t: int) -> None:
-    """Learn one row by `update`, unless its successor is not known."""
-    if kinds[t] == WAITS:
+    """Learn one row by `update`; a horizon row cuts its episode off, unless the next chunk may continue it."""
+    if rows.X_next is None and kinds[t] >= WAITS:
+        if kinds[t] == IS_CUT:
+            model._cut_off()
         return
     terminated, x_next = bool(kinds[t] == TERMINATES), None
     if not terminated:

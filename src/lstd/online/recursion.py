@@ -12,10 +12,13 @@ from lstd._kernels import recursive_state as layout
 from lstd._kernels import recursive_update as kernels
 from lstd._kernels.recursive_state import CHECK_AT, DONE, MOMENT, READING, UPDATES
 from lstd.data.effective_sample_size import warn_of_ratios
-from lstd.errors import ChangeWarning, warn
+from lstd.data.reward_bounds import FEWEST, MOST, bounds_of, distance, percent, sides
+from lstd.data.rows import Rows
+from lstd.errors import BoundsWarning, ChangeWarning, warn
 from lstd.online.lost_digits import DigitChecks
 from lstd.online.recursive_system import CHECKED_AT, CORRECTED, SOLVED
-from lstd.online.transition import Array, compiled
+from lstd.online.transition import compiled
+from lstd.types import Array
 
 
 class Block(NamedTuple):
@@ -32,7 +35,10 @@ class Recursion(DigitChecks):
     """A recursive least-squares estimator that learns rows, keeps the sums of blocks, and gives warnings."""
 
     forgetting: float | str
+    variant: str
+    _beyond: Array  # (7, m); see `_warn_of_bounds`
     update: Any  # of one transition; see `RecursiveLSTD`
+    _cut_off: Any  # of the episode, at the last successor
 
     @property
     def drift_(self) -> float:
@@ -109,6 +115,51 @@ class Recursion(DigitChecks):
         size, off_policy = sums[:, sample_size.TOTAL] ** 2 / sums[:, sample_size.SQUARE], sample[sample_size.OFF_POLICY]
         if sample[sample_size.SILENT] == 0.0:
             sample[sample_size.SILENT] = warn_of_ratios(size, bool(off_policy), self.lmbda)
+
+    @np.errstate(all="ignore")  # an overflow shows as inf or NaN, of which nothing is said
+    def _warn_of_bounds(self, rows: Rows, predictions: Array) -> None:
+        """Warn once if predictions (T, m), made before their rows, are outside of what the rewards before them allow.
+
+        `_beyond` has the number of rows, the least and the greatest reward or zero, and of predictions after the first
+        rows the number, −1 after the warning, the sum, the sum of squares, and that of squared distances to the bounds.
+        """
+        n, least, most = self._beyond[:3]
+        if self._beyond[3, 0] < 0.0:
+            return
+        low = np.minimum.accumulate(np.vstack([least, rows.y]), axis=0)
+        high = np.maximum.accumulate(np.vstack([most, rows.y]), axis=0)
+        later = slice(max(0, FEWEST - int(n[0])), None)
+        gamma = max(self.gamma, float(rows.discount.max()))
+        bounds = bounds_of(low[:-1][later], high[:-1][later], gamma, ends=True, intercept=False)
+        made = predictions[later]
+        steps = np.stack([np.ones_like(made), made, made**2, distance(made, bounds) ** 2])
+        sums = self._beyond[3:, np.newaxis] + steps.cumsum(axis=1)
+        if not (len(made) and np.isfinite(sums[:, -1]).all()):
+            self._beyond[:3] = n + len(rows), low[-1], high[-1]
+            return
+        self._beyond = np.concatenate([[n + len(rows), low[-1], high[-1]], sums[:, -1]])
+        count, total, square, excess = sums
+        certain = np.where(count >= FEWEST, excess / np.maximum(square - total**2 / count, 0.0), 0.0)
+        t, j = np.unravel_index(np.argmax(np.nan_to_num(certain, posinf=np.inf)), certain.shape)
+        if certain[t, j] > MOST:
+            self._beyond[3] = -1.0
+            outside = sides(made[: t + 1, j], bounds[:, : t + 1, j])
+            warn(_bounds_message(outside, float(certain[t, j]), self.variant), BoundsWarning)
+
+
+def _bounds_message(outside: str, certain: float, variant: str) -> str:
+    """Say which predictions are outside of what the rewards allow, and what to do."""
+    why = (
+        "Too few data count to determine the weights. Use a larger `alpha`, fewer features or less forgetting"
+        if variant == "uncorrected"
+        else "Where few data count, the end of the stream decides the weights of this variant. Use "
+        'variant="uncorrected", whose predictions stay inside, a smaller `gamma` or less forgetting'
+    )
+    return (
+        "Predictions made before their rewards are outside of what the rewards so far allow"
+        f"{f' (of the last rows, {outside})' if outside else ''}. At least {percent(certain)} of their "
+        f"variance is error. {why}."
+    )
 
 
 def _change_message(charts: Array, n_updates: int, forgetting: float | str) -> str:

@@ -27,9 +27,8 @@ from lstd._kernels import sample_size
 from lstd._kernels.recursive_state import BAD, DONE, JUMP
 from lstd._kernels.recursive_update import step, step_sparse
 from lstd.data.check_arguments import check_choice, check_flag, check_integer, check_real, is_single
-from lstd.data.check_rows import PerRow
 from lstd.data.ids import same_id
-from lstd.data.rows import Rows
+from lstd.data.rows import PerRow, Rows
 from lstd.data.seen_ids import episodes_seen
 from lstd.data.settings import ALPHA, GAMMA, LMBDA, VARIANT, VARIANTS, check_ridge
 from lstd.errors import BrokenEpisodeWarning, InvalidInputError, warn
@@ -39,7 +38,7 @@ from lstd.online.open_end import goes_on, packed_end, unpacked_end
 from lstd.online.recorded_rows import learn
 from lstd.online.recursion import Recursion
 from lstd.online.snapshot import VERSION, check_snapshot
-from lstd.online.transition import Array
+from lstd.types import Array
 
 _ONE = 1.0  # the default of `weight` and `trace_coefficient`, by which a call without them is known
 
@@ -187,6 +186,7 @@ class RecursiveLSTD(Recursion):
         self.forgetting, self.n_blocks = forgetting, n_blocks
         self._begin_charts()
         self._warned = False
+        self._beyond = np.zeros((7, self.n_rewards or 1))  # see `_warn_of_bounds`
         self._episodes: Any = None  # ids of the rows of `partial_fit`
         self._bank: RateBank | None = None
         if isinstance(forgetting, str):
@@ -345,6 +345,9 @@ class RecursiveLSTD(Recursion):
         -----
         MissingTerminationWarning
             When `episode` is given without `terminated`.
+        BoundsWarning
+            Once, with `return_predictions`, when predictions after the first 30 are so far outside of what the rewards
+            before them allow that at least 15 % of their variance is error.
         LostDigitsWarning, BrokenEpisodeWarning
             As by :meth:`update`.
 
@@ -369,6 +372,8 @@ class RecursiveLSTD(Recursion):
         if len(rows):
             self._learn_rows(rows, predictions)
             self._warn_of_ratios()
+        if predictions is not None and len(rows):
+            self._warn_of_bounds(rows, predictions.reshape(rows.y.shape))
         self._names = self._names or rows.names
         return self if predictions is None else predictions
 
@@ -433,6 +438,7 @@ class RecursiveLSTD(Recursion):
             "n_rewards": np.array(self.n_rewards or 0),
             "check_every": np.array(self.check_every),
             "warned": np.array(self._warned),
+            "beyond": self._beyond.copy(),
             "boundary": np.zeros((0, 0)) if self._boundary is None else self._boundary.copy(),
             **self._blocks.packed(self.n_features, self.n_rewards or 1),
             **packed_end(self._end_before, self.n_features),
@@ -475,7 +481,7 @@ class RecursiveLSTD(Recursion):
             view[...] = state[name]
         model._boundary = state["boundary"].copy() if state["boundary"].size else None
         model._blocks.unpack(state)
-        model._warned = bool(state["warned"])
+        model._warned, model._beyond = bool(state["warned"]), state["beyond"].copy()
         model._end = unpacked_end(state, n_rewards)
         if model._bank is not None:
             model._bank.unpack(snapshot, cls.restore)

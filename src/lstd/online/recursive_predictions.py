@@ -22,14 +22,15 @@ from scipy import sparse
 from lstd._kernels import recursive_state as layout
 from lstd._kernels import recursive_update as kernels
 from lstd._kernels.recursive_state import FAST, INVERSE, NEXT, READING, SCALE, SYSTEM, TRACE, Y
-from lstd.data.check_arguments import check_flag, check_real, to_real_array
+from lstd.data.check_arguments import check_flag, to_real_array
 from lstd.data.check_features import by_name
 from lstd.online.precision import relative_size
 from lstd.online.recursive_system import SOLVED, RecursiveSystem
-from lstd.online.transition import Array, check_sparse_row, compiled
+from lstd.online.transition import check_sparse_row, compiled
 from lstd.statistics.covariance import Influence
-from lstd.statistics.intervals import Interval
+from lstd.statistics.intervals import Interval, check_level
 from lstd.statistics.solve import solve
+from lstd.types import Array
 
 SOLVED_ABOVE = 1e8  # condition number with which P would need recomputing after a few thousand updates
 _EPS = float(np.finfo(np.float64).eps)
@@ -95,7 +96,7 @@ class RecursivePredictions(RecursiveSystem):
         InvalidInputError
             When an argument breaks a rule, or the stream has too few blocks.
         """
-        level = check_real("level", level, 0.0, 1.0, open_low=True, open_high=True)
+        level = check_level(level)
         phi, predictions = self._rows_of(x), self.predict(x)
         interval = self.reader.influence().interval(phi, np.reshape(predictions, (phi.shape[0], -1)), level)
         arrays = {name: value for name, value in vars(interval).items() if name != "level"}

@@ -30,7 +30,8 @@ from lstd._kernels.recursive_state import (
 )
 from lstd.online.predictor import OnlinePredictor
 from lstd.online.stream_blocks import StreamBlocks
-from lstd.online.transition import Array, aligned, compiled, padded
+from lstd.online.transition import aligned, compiled, padded
+from lstd.types import Array
 
 # Counts that follow the counts of the kernels: the transition of the last check, repairs, and transitions between two
 # checks.

@@ -14,7 +14,7 @@ from lstd._kernels.sample_size import N_SAMPLE
 from lstd.errors import InvalidInputError
 from lstd.online.recursive_system import INTERVAL, SOLVED, panel_rows
 
-VERSION = 10
+VERSION = 11
 # Name, kinds of dtype, and possible shapes, with n features, m rewards, p rows of a panel and k blocks of the stream.
 ARRAYS: dict[str, tuple[Any, ...]] = {
     "version": ("iu", ()),
@@ -24,6 +24,7 @@ ARRAYS: dict[str, tuple[Any, ...]] = {
     "n_rewards": ("iu", ()),  # 0 if a reward is a number
     "check_every": ("iu", ()),
     "warned": ("b", ()),
+    "beyond": ("f", (7, "m")),  # rewards and predictions so far: see `Recursion._warn_of_bounds`
     "vectors": ("f", (layout.SCALARS, "n")),
     "scalars": ("f", (layout.N_SCALARS,)),
     "counts": ("iu", (layout.N_COUNTS,)),
@@ -107,7 +108,8 @@ def _check_values(arrays: Mapping[str, NDArray[Any]]) -> None:
     if scalars[layout.LMBDA] != arrays["parameters"][1] or not known:
         raise not_a_snapshot(f"its 'scalars' are {scalars.tolist()}")
     sums = {
-        name: arrays[name] for name in ("others", "boundary", "blocks", "block_matrices", "block_moments", "charts")
+        name: arrays[name]
+        for name in ("beyond", "others", "boundary", "blocks", "block_matrices", "block_moments", "charts")
     }
     sums |= {"vectors": vectors[_SUMS], "matrices": arrays["matrices"][layout.SYSTEM]}
     sums["panels"] = arrays["panels"][2:, : arrays["counts"][layout.WAITING_SYSTEM]]

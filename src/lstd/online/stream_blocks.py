@@ -17,8 +17,7 @@ from lstd.data.check_arguments import check_integer
 from lstd.errors import InvalidInputError
 from lstd.statistics.blocks import MOST_OF_ROWS, default_limit
 from lstd.statistics.covariance import FEWEST_BLOCKS, BlockSums, Influence, influence_from
-
-Array = NDArray[np.float64]
+from lstd.types import Array
 
 BYTES = 2**25  # of all sums, with "auto"
 _SHORTEST = 64  # rows of a block: shorter ones depend on their neighbours, and would be dropped soon

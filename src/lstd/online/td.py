@@ -16,14 +16,14 @@ from lstd._kernels import td_update as kernels
 from lstd._kernels.td_update import step
 from lstd.data.check_arguments import check_choice, check_flag, check_integer, check_real
 from lstd.data.check_features import Features, check_finite
-from lstd.data.check_rows import PerRow
-from lstd.data.rows import Rows
+from lstd.data.rows import PerRow, Rows
 from lstd.data.settings import GAMMA, LMBDA
 from lstd.errors import InvalidInputError
 from lstd.online import transition
 from lstd.online.open_end import OpenEnd, end_of, goes_on
 from lstd.online.predictor import OnlinePredictor
-from lstd.online.transition import Array, SparseRow
+from lstd.online.transition import SparseRow
+from lstd.types import Array
 
 ENTRIES_AT_ONCE = 2**20  # of sparse rows made dense at a time, 8 MiB
 
@@ -149,7 +149,7 @@ class TemporalDifference(OnlinePredictor):
         self._warned |= rows.assumed
         if rows.y.shape[1] != 1:
             raise InvalidInputError(f"`y` must hold one reward per row, shape ({len(rows)},); got {rows.y.shape}.")
-        self._check_ratios(rows.ratios)
+        self._check_ratios(rows.importance_ratio)
         if len(rows):
             self._learn_stream(rows)
         self._names = self._names or rows.names
@@ -190,8 +190,8 @@ class TemporalDifference(OnlinePredictor):
             X = _dense(rows.X, first, min(part.stop + 1, n_rows))
             successors = _dense(rows.X_next, first, part.stop) if given else X
             at = kernels.stream(
-                X, successors, 0 if given else 1, rows.y[part, 0].copy(), rows.discount[part], rows.ratios[part],
-                full[part], ends[part], trusted, *self._arrays,
+                X, successors, 0 if given else 1, rows.y[part, 0].copy(), np.ascontiguousarray(rows.discount[part]),
+                np.ascontiguousarray(rows.importance_ratio[part]), full[part], ends[part], trusted, *self._arrays,
             )  # fmt: skip
             if at >= 0:
                 return False

@@ -15,8 +15,8 @@ from lstd._kernels.blocked import BLOCK
 from lstd._kernels.recursive_state import HUGE
 from lstd.data.check_arguments import check_array, check_indices, check_real, to_real_array
 from lstd.errors import InvalidInputError
+from lstd.types import Array
 
-Array = NDArray[np.float64]
 _LINE = 8  # float64 in a cache line
 _PAGE = 512  # float64 in a page of 4 KiB
 

@@ -16,8 +16,8 @@ from lstd.estimators.saving import SavedModel
 from lstd.ope.dual_sums import DualSums
 from lstd.ope.logged_rows import TRACES
 from lstd.ope.state_action_features import StateActionFeatures
+from lstd.types import Array
 
-Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
 

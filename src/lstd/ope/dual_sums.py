@@ -16,14 +16,12 @@ from dataclasses import replace
 from typing import Annotated, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from lstd._kernels.traces import dense_traces
 from lstd.errors import InvalidInputError
 from lstd.ope.logged_rows import LoggedRows
 from lstd.ope.pair_rows import pair_rows, summed_pairs
-
-Array = NDArray[np.float64]
+from lstd.types import Array
 
 
 class DualSums(NamedTuple):
@@ -51,14 +49,13 @@ def dual_sums(logged: LoggedRows, lmbda: float, intercept: bool) -> DualSums | N
 def _summed(logged: LoggedRows, lmbda: float, intercept: bool) -> DualSums:
     nothing_after = replace(logged, successors=np.zeros_like(logged.successors))
     rows = pair_rows(nothing_after)
-    w = np.ones(len(rows)) if rows.weights is None else rows.weights
-    d = np.zeros(len(rows)) if rows.coefficients is None else lmbda * rows.coefficients
+    w, d = rows.weight, lmbda * rows.trace_coefficient
     d[1:] *= np.where(rows.last[:-1], 0.0, rows.discount[:-1])
     d[0] = 0.0
     e, h = _backward(w**2, d**2), _backward(w, d)
-    traced = summed_pairs(nothing_after, rows.changed(weights=e, y=np.ones((len(rows), 1))), lmbda, intercept, 0).total
+    traced = summed_pairs(nothing_after, rows.changed(weight=e, y=np.ones((len(rows), 1))), lmbda, intercept, 0).total
     y = np.divide(h, e, out=np.zeros_like(h), where=e > 0.0)[:, np.newaxis]
-    plain = summed_pairs(nothing_after, rows.changed(weights=e, y=y), 0.0, intercept, 0).total
+    plain = summed_pairs(nothing_after, rows.changed(weight=e, y=y), 0.0, intercept, 0).total
     S, squares = traced.A.copy(), plain.A.copy()
     if intercept:  # whose column of successors is not zero
         S[:, -1], squares[:, -1], squares[-1, -1] = traced.b[:, 0], squares[-1], e.sum()

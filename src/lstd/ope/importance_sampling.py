@@ -21,24 +21,21 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import special
 from sklearn.base import BaseEstimator
 
 from lstd.data.check_arguments import check_choice, check_real
 from lstd.data.check_features import as_real
-from lstd.data.check_rows import PerRow
-from lstd.data.rows import Rows
-from lstd.errors import InvalidInputError
-from lstd.estimators.base import check_level
+from lstd.data.rows import Columns, PerRow, Rows
+from lstd.errors import EffectiveSampleWarning, InvalidInputError, warn
 from lstd.estimators.validate_data import checked_rows
 from lstd.ope.logged_rows import LoggedRows, logged_rows
 from lstd.ope.policy_value import PolicyValue
 from lstd.ope.state_action_features import StateActionFeatures
-from lstd.statistics.intervals import FEW, degrees_of_freedom
+from lstd.statistics.intervals import FEW, check_level, degrees_of_freedom, half_width
 from lstd.statistics.solve import check_range
+from lstd.types import Array
 
-Array = NDArray[np.float64]
-
+FEW_EPISODES = 50.0  # effective sample below which products of ratios have no useful interval
 ESTIMATORS = ("is", "pdis", "wis", "wpdis", "dr", "wdr")
 
 
@@ -78,6 +75,13 @@ def importance_sampling(
         When an argument breaks a rule, there are fewer than two episodes or groups, or a weighted estimate would
         divide by zero, as all ratios or products of them are zero.
 
+    Warns
+    -----
+    EffectiveSampleWarning
+        When the products of the ratios leave an effective sample below 50 episodes.
+    SupportWarning
+        When the mean of the ratios is not 1, as by :meth:`lstd.LSTD.fit`.
+
     Examples
     --------
     >>> import numpy as np
@@ -92,8 +96,8 @@ def importance_sampling(
     """
     check_choice("estimator", estimator, ESTIMATORS)
     gamma, level = check_real("gamma", gamma, 0.0, 1.0), check_level(level)
-    data = (X, y, episode, terminated, None, discount, None, None, None, groups)
-    rows = checked_rows(BaseEstimator(), data, gamma, reset=True, warn=True, finite=True, sort=True)
+    columns: Columns = {"episode": episode, "terminated": terminated, "discount": discount, "groups": groups}
+    rows = checked_rows(BaseEstimator(), X, y, columns, gamma=gamma, reset=True, warn=True, finite=True, sort=True)
     features = getattr(q, "features_", None) if labels is None else StateActionFeatures(labels)
     logged = _logged(rows, actions, target_policy, behavior_probability, features)
     number = np.cumsum(logged.begins) - 1
@@ -111,7 +115,16 @@ def importance_sampling(
         group = np.cumsum(rows.begins)[logged.full[logged.begins]]  # of each episode; without groups, its number
         value, u = _estimate(estimator, R, D * r, start, np.flatnonzero(np.diff(group, prepend=-1)))
     check_range(np.array([value]), u, R)
-    return _with_interval(value, u, R[:, -1], level)
+    found = _with_interval(value, u, R[:, -1], level)
+    size = found.effective_sample_size or 0.0
+    if target_policy is not None and size < FEW_EPISODES:
+        warn(
+            f"The products of importance ratios leave an effective sample of {size:.2g} of "
+            f"{shape[0]} episodes: a few of them decide the value, and the interval may be too short. Use LSTD with "
+            "`importance_ratio`, or an LSTDQ.",
+            EffectiveSampleWarning,
+        )
+    return found
 
 
 def _logged(rows: Rows, actions: Any, policy: Any, behavior: Any, features: Any) -> LoggedRows:
@@ -194,7 +207,7 @@ def _with_interval(value: float, u: Array, products: Array, level: float) -> Pol
     squares = u**2 * (n - 1) / n
     error = float(np.sqrt(squares.sum()))
     freedom = float(degrees_of_freedom(squares[np.newaxis, :, np.newaxis], np.full(n, 1.0 / n))[0, 0])
-    half = float(special.stdtrit(freedom, 0.5 + 0.5 * level)) * error
+    half = float(half_width(error, freedom, level))
     total = float(products.sum())
     size = total**2 / float((products**2).sum()) if total else 0.0
     return PolicyValue(

@@ -22,11 +22,12 @@ from lstd.data.broken_episodes import warn_of_breaks
 from lstd.data.check_features import Features
 from lstd.data.horizon_rows import count_unused, warn_of_unused
 from lstd.data.rows import Rows
+from lstd.data.support import warn_of_support
 from lstd.errors import InvalidInputError
 from lstd.ope.policies import by_action, logged_probabilities, probabilities_of
 from lstd.ope.state_action_features import Codes, StateActionFeatures, one_per_row
+from lstd.types import Array
 
-Array = NDArray[np.float64]
 Places = NDArray[np.intp]
 
 TRACES = ("retrace", "tree_backup", "importance", "none")
@@ -97,8 +98,9 @@ class LoggedRows:
             states, weights = self.features.action_values(states, omega), np.eye(self.features.n_actions)
         weights = weights.reshape(self.features.n_actions, -1)
         g, c = np.empty(len(self.full)), np.empty(0) if self.coefficients is None else self.coefficients
-        dual_weights(states, self.full, self.codes, weights, ones, self.begins, self.rows.discount, c, lmbda, g)
-        return g if self.rows.weights is None else g * self.rows.weights[self.full]
+        discount = np.ascontiguousarray(self.rows.discount)
+        dual_weights(states, self.full, self.codes, weights, ones, self.begins, discount, c, lmbda, g)
+        return g * self.rows.weight[self.full]
 
     def unlogged(self, unseen: NDArray[np.bool_]) -> tuple[float, float]:
         """Count the pairs under the target policy, over successors, with a feature that is zero in all logged pairs.
@@ -140,11 +142,14 @@ def logged_rows(
     if behavior is not None:
         given = _per_row("behavior_probability", by_action("behavior_probability", behavior, known), rows)[full]
         logged = logged_probabilities(given, P[full], codes, numbers)
+        ratio = np.ones(len(rows))
+        ratio[full] = P[full, codes] / logged
+        warn_of_support(rows, ratio)
     if has_traces:
         warn_of_breaks(rows, lmbda)
         coefficients = _trace_coefficients(trace, lmbda, P[full, codes], logged)
     lost = count_unused(rows, slice(len(rows) - 1))
-    warn_of_unused(lost, lost + bool(not rows.full[-1] and not rows.y_missing[-1] and rows.y[-1].any()))
+    warn_of_unused(lost, lost + bool(not rows.full[-1] and rows.known[-1] and rows.y[-1].any()))
     return LoggedRows(rows, full, codes, features, P, successors, coefficients)
 
 

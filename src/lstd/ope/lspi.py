@@ -13,10 +13,12 @@ import numpy as np
 
 from lstd.data.check_arguments import check_integer, shown
 from lstd.errors import InvalidInputError
+from lstd.estimators.validate_data import checked_features
 from lstd.ope.lstdq import LSTDQ
 from lstd.ope.policies import EpsilonGreedy
 from lstd.ope.policy_value import PolicyValue, policy_value
 from lstd.ope.state_action_features import StateActionFeatures
+from lstd.statistics.intervals import check_level
 
 _ARGUMENTS = (
     "X", "y", "actions", "behavior_probability", "episode", "terminated", "X_next", "discount", "weight", "groups",
@@ -35,7 +37,8 @@ class PolicyIteration:
     cycle : int
         Number of policies in the cycle; 1 for "repeated", 0 for "limit".
     path : tuple of PolicyValue
-        Value of each policy, in order of evaluation.
+        Value of each policy, in order of evaluation. Where a model has no interval, such as one of more features than
+        memory allows, the interval is infinite and flagged.
     model : LSTDQ
         Action values of the last policy.
     policy : EpsilonGreedy
@@ -106,7 +109,7 @@ def lspi(
     ('repeated', 2, array([1, 0]))
     """
     arrays = _arrays(data)
-    most = check_integer("max_iterations", max_iterations, 1)
+    level, most = check_level(level), check_integer("max_iterations", max_iterations, 1)
     policy: Any = _uniform(features) if initial_policy is None else initial_policy
     states = [arrays[name] for name in ("X", "X_next") if arrays.get(name) is not None]
     seen: dict[bytes, int] = {}
@@ -114,7 +117,7 @@ def lspi(
     while True:
         model = LSTDQ(gamma, lmbda, trace, alpha, fit_intercept, features=features)
         model.fit(**arrays, target_policy=policy)
-        path.append(policy_value(model, initial_states, level))
+        path.append(_value(model, initial_states, level))
         policy = EpsilonGreedy(model, epsilon)
         key = b"".join(policy(X).argmax(axis=1).tobytes() for X in states)
         if key in seen:
@@ -123,6 +126,18 @@ def lspi(
         if len(path) == most:
             return PolicyIteration("limit", 0, tuple(path), model, policy)
         seen[key] = len(path)
+
+
+def _value(model: LSTDQ, initial_states: Any, level: float) -> PolicyValue:
+    """Return the value of the policy of a model, with an infinite interval if the model has none."""
+    if not model.lstd_.model_.no_intervals:
+        return policy_value(model, initial_states, level)
+    X, P = model.first_states()
+    if initial_states is not None:
+        X = checked_features(model, initial_states)
+        P = model.policy_at(X)
+    value = float((model.values_at(X) * P).sum(axis=1).mean())
+    return PolicyValue(value, -np.inf, np.inf, np.inf, 0.0, 0.0, True, check_level(level), "fixed")
 
 
 def _uniform(features: Any) -> EpsilonGreedy:

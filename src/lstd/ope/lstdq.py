@@ -5,28 +5,28 @@ from __future__ import annotations
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from lstd.data.check_arguments import check_choice
 from lstd.data.check_features import Features, check_features
-from lstd.data.check_rows import PerRow
 from lstd.data.feature_products import check_not_overflowed
+from lstd.data.rows import Columns, PerRow
+from lstd.data.seen_ids import episodes_seen
 from lstd.data.settings import ALPHA, GAMMA, VARIANT, Settings
 from lstd.errors import InvalidInputError
 from lstd.estimators.lstd import LSTD
 from lstd.estimators.model import Model, model_of
 from lstd.estimators.validate_data import OTHER_NAMES, checked_features, checked_rows, refuse_others
-from lstd.io.saved import Saved
+from lstd.files import Saved
 from lstd.ope.action_value_files import SavedActionValues, check_can_be_saved, states_to_save
 from lstd.ope.dual_sums import DualSums, dual_sums
 from lstd.ope.logged_rows import TRACES, LoggedRows, logged_rows
 from lstd.ope.pair_rows import pair_rows, summed_pairs
 from lstd.ope.policies import probabilities_of
 from lstd.ope.state_action_features import StateActionFeatures
-
-Array = NDArray[np.float64]
+from lstd.types import Array
 
 _DECIDED = "Leave it out: `target_policy`, `behavior_probability` and `trace` decide ratios and coefficients."
 _OTHER_NAMES = OTHER_NAMES | {"importance_ratio": _DECIDED, "trace_coefficient": _DECIDED}
@@ -178,13 +178,20 @@ class LSTDQ(Saved, BaseEstimator):  # type: ignore[misc]
         -----
         IllConditionedWarning, RidgeWarning, EffectiveSampleWarning, MissingTerminationWarning, UnusedRewardWarning
             As :meth:`lstd.LSTD.fit` does.
+        SupportWarning
+            As :meth:`lstd.LSTD.fit` does, of the ratios that `target_policy` and `behavior_probability` give.
         """
         refuse_others(others, "LSTDQ.fit", _OTHER_NAMES)
         trace = check_choice("trace", self.trace, TRACES)
         settings = Settings(self.gamma, self.lmbda, self.alpha, self.variant, self.fit_intercept)  # type: ignore[arg-type]
         names = BaseEstimator()
-        data = (X, y, episode, terminated, X_next, discount, None, None, weight, groups)
-        rows = checked_rows(names, data, settings.gamma, reset=True, warn=True, finite=True, sort=True)
+        columns: Columns = {
+            "episode": episode, "terminated": terminated, "X_next": X_next, "discount": discount, "weight": weight,
+            "groups": groups,
+        }  # fmt: skip
+        rows = checked_rows(
+            names, X, y, columns, gamma=settings.gamma, reset=True, warn=True, finite=True, sort=True
+        )  # fmt: skip
         logged = logged_rows(
             rows, actions, self.features, (target_policy, target_policy_next), behavior_probability, trace,
             settings.lmbda,
@@ -299,7 +306,7 @@ def _fitted(logged: LoggedRows, settings: Settings, n_blocks: Any) -> Model:
     """Fit to transitions."""
     rows = pair_rows(logged)
     blocks = summed_pairs(logged, rows, settings.lmbda, settings.fit_intercept, n_blocks)
-    fitted = model_of(blocks, settings, None, n_blocks, episodes=rows.episodes)
+    fitted = model_of(blocks, settings, None, n_blocks, episodes=episodes_seen(rows))
     # Of k weights, the influence of E blocks takes 2/3 E k³ operations, where the sums took 2 n k per row.
     n_systems = len(blocks.prefixes) + 1
     if logged.wide and 3 * len(rows) * logged.rows.n_features >= n_systems * logged.width**2:

@@ -15,18 +15,16 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from lstd._kernels.forward_view import forward_rows
 from lstd.data.check_features import Features
 from lstd.data.feature_products import dense
-from lstd.data.rows import Rows
+from lstd.data.rows import Rows, repeated
 from lstd.ope.logged_rows import ENTRIES_AT_ONCE, LoggedRows
 from lstd.statistics.blocks import Blocks, no_blocks
 from lstd.statistics.carry import Carry
 from lstd.statistics.matrix_sums import no_sum
-
-Array = NDArray[np.float64]
+from lstd.types import Array
 
 _ENTRIES = 2**18  # of f in a batch, 2 MiB, which stay in the cache until they are multiplied,
 _ROWS_PER_ACTION = 64  # but with so many rows for each action, on average
@@ -69,10 +67,10 @@ class PairRows:
 
     def sums(self, rows: Rows, lmbda: float) -> dict[str, Any]:
         """Sum `rows`, of which these are the features; return fields of statistics."""
-        lmbdas = np.full(len(rows), lmbda) if rows.coefficients is None else lmbda * rows.coefficients
+        lmbdas = lmbda * rows.trace_coefficient
         kept = np.where(rows.last, 0.0, rows.discount * np.append(lmbdas[1:], 0.0))
-        weights = np.ones(len(rows)) if rows.weights is None else rows.weights
-        ahead, cut, nothing = weights * rows.discount, rows.last & ~rows.terminated, np.zeros(len(rows))
+        weights, nothing = np.ascontiguousarray(rows.weight), np.zeros(len(rows))
+        ahead, cut = weights * rows.discount, rows.last & ~rows.terminated
         A, a = self._products(weights, np.where(cut, 0.0, ahead), rows.y[:, 0], kept, rows.appended)
         k, entering = len(A), lmbdas[0]
         B, h = no_sum(k, k), np.zeros(k)
@@ -125,13 +123,15 @@ class PairRows:
 def pair_rows(logged: LoggedRows) -> Rows:
     """Return the transitions as rows whose features are not arrays."""
     rows, full, N = logged.rows, logged.full, len(logged.full)
-    groups, weights = (None if values is None else values[full] for values in (rows.groups, rows.weights))
+    coefficients = repeated(1.0, N) if logged.coefficients is None else logged.coefficients
+    traced = set() if logged.coefficients is None else {"trace_coefficient"}
+    columns = rows.columns(full) | {
+        "known": np.ones(N, np.bool_), "last": np.append(logged.begins[1:], True), "episode": logged.episode,
+        "importance_ratio": repeated(1.0, N), "trace_coefficient": coefficients,
+    }  # fmt: skip
     return rows.changed(
-        X=PairRows(logged, 0, N, False), X_next=PairRows(logged, 0, N, True), y=rows.y[full],
-        y_missing=np.zeros(N, np.bool_), discount=rows.discount[full], ratios=np.ones(N),
-        last=np.append(logged.begins[1:], True), terminated=rows.terminated[full], groups=groups, weights=weights,
-        first_episode=int(logged.episode[0]), last_episode=int(logged.episode[-1]), episodes=np.unique(logged.episode),
-        names=None, order=None, coefficients=logged.coefficients,
+        X=PairRows(logged, 0, N, False), X_next=PairRows(logged, 0, N, True), **columns, names=None, order=None,
+        given=rows.given - {"importance_ratio", "trace_coefficient"} | traced,
     )  # fmt: skip
 
 

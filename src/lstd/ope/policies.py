@@ -12,8 +12,7 @@ from lstd.data.check_arguments import check_real, shown
 from lstd.data.check_features import Features, as_real
 from lstd.data.parsing import first_true
 from lstd.errors import InvalidInputError
-
-Array = NDArray[np.float64]
+from lstd.types import Array
 
 _SAME = 1e-10  # relative difference of values that are equal but for rounding
 _SUM = 1e-6  # largest difference of a sum of probabilities from 1: they may come from float32

@@ -14,16 +14,13 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import special
 
 from lstd.data.check_arguments import check_integer
 from lstd.errors import InvalidInputError
-from lstd.estimators.base import check_level
 from lstd.ope.policy_value import Contributions, PolicyValue, contributions, evaluated
 from lstd.statistics.covariance import Influence
-from lstd.statistics.intervals import degrees_of_freedom
-
-Array = NDArray[np.float64]
+from lstd.statistics.intervals import check_level, degrees_of_freedom, half_width
+from lstd.types import Array
 
 _DRAWS = 20_000  # of which the quantile at 0.95 has a standard error of half a percent
 
@@ -211,7 +208,7 @@ def _quantile(
     c: Array, pairs: tuple[NDArray[np.intp], NDArray[np.intp]], error: Array, freedom: float, level: float, seed: int
 ) -> float:
     """Return the quantile of the largest |t| over pairs, from contributions (n_policies, E)."""
-    one, all_pairs = (float(special.stdtrit(freedom, 1.0 - (1.0 - level) / 2.0 / m)) for m in (1, len(error)))
+    one, all_pairs = (float(half_width(1.0, freedom, 1.0 - (1.0 - level) / m)) for m in (1, len(error)))
     if len(error) == 1 or not error.any():
         return one
     random = np.random.default_rng(seed)

@@ -20,7 +20,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import special
 from sklearn.utils.validation import check_is_fitted
 
 from lstd.data.check_arguments import check_choice
@@ -28,15 +27,14 @@ from lstd.data.check_features import Features
 from lstd.data.feature_products import dense
 from lstd.data.per_row import check_per_row
 from lstd.errors import InvalidInputError
-from lstd.estimators.base import Predictor, check_level
+from lstd.estimators.base import Predictor
 from lstd.estimators.model import Model
 from lstd.estimators.validate_data import checked_features
 from lstd.ope.dual_sums import effective_size
 from lstd.ope.lstdq import LSTDQ
-from lstd.statistics.intervals import FEW, degrees_of_freedom
+from lstd.statistics.intervals import FEW, check_level, degrees_of_freedom, half_width
 from lstd.statistics.solve import check_range, solve, without_rounding
-
-Array = NDArray[np.float64]
+from lstd.types import Array
 
 SAMPLES = ("auto", "episodes", "independent", "fixed")
 
@@ -159,7 +157,7 @@ def evaluated(model: LSTDQ | Predictor, found: Contributions, level: float) -> P
     """Return the value of a policy and its interval from what `contributions` returned."""
     fitted, squares = found.fitted, (found.blocks**2)[np.newaxis, :, np.newaxis]
     error, freedom = _combined(found, float(degrees_of_freedom(squares, fitted.influence.shares)[0, 0]))
-    half = float(special.stdtrit(freedom, 0.5 + 0.5 * level)) * float(np.hypot(error, found.shift))
+    half = float(half_width(error, freedom, level, found.shift))
     check_range(np.array([found.value, half]))
     flagged = freedom < FEW or bool((found.phi != 0.0)[fitted.unseen].any())
     size, unlogged, dual = _coverage(model, found)
@@ -197,7 +195,8 @@ def contributions(model: Any, initial_states: Any, target_policy: Any, weights: 
         values = fitted.predict(X)
     else:
         raise InvalidInputError(f"`model` must be a fitted LSTDQ, LSTD or LSTDCV; got {type(model).__name__}.")
-    share = check_per_row("weights", weights, len(values), what="weight", of="initial_states")
+    given = 1.0 if weights is None else weights
+    share = check_per_row("weights", given, len(values), what="weight", of="initial_states")
     if not share.sum() > 0.0:
         raise InvalidInputError("`initial_states` must have at least one row, and `weights` one above 0.")
     share /= share.sum()

@@ -16,8 +16,8 @@ from lstd.data.check_features import Features, check_features
 from lstd.data.feature_products import dense
 from lstd.data.parsing import first_true
 from lstd.errors import InvalidInputError
+from lstd.types import Array
 
-Array = NDArray[np.float64]
 Codes = NDArray[np.intp]
 
 _DENSE_WIDTH = 128  # up to which a product of dense rows is faster than one of sparse rows,

@@ -17,6 +17,7 @@ from lstd.ope.action_calibration import action_calibration
 from lstd.report.figure_data import Evaluation, Options, evaluate, half_widths
 from lstd.report.formatting import share
 from lstd.report.style import BLUE, REFERENCE, WIDE, axes_for, figure_style, given_axes, new_figure, plain
+from lstd.statistics.intervals import check_level
 
 _BARS: dict[str, Any] = {
     "fmt": "o", "color": BLUE, "markersize": 4.2, "elinewidth": 0.9, "capsize": 2.2, "zorder": 3,
@@ -145,6 +146,7 @@ def plot_action_calibration(
     >>> points.axes.get_ylabel()
     'share of rows with the action'
     """
+    level = check_level(level)
     table = action_calibration(actions, behavior_probability, n_bins, labels=labels)
     half = table.standard_error * stats.norm.ppf(0.5 + 0.5 * level)
     with axes_for(ax, 4.3, 4.1) as panel:

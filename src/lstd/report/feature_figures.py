@@ -11,7 +11,7 @@ from matplotlib.container import ErrorbarContainer
 from matplotlib.lines import Line2D
 from numpy.typing import NDArray
 
-from lstd.estimators.base import Predictor, check_level
+from lstd.estimators.base import Predictor
 from lstd.estimators.summary import coefficient_interval
 from lstd.metrics import effective_degrees_of_freedom
 from lstd.report.figure_data import LEVEL, fitted_with
@@ -26,9 +26,8 @@ from lstd.report.style import (
     name_rows,
     new_figure,
 )
-from lstd.statistics.intervals import FEW
-
-Array = NDArray[np.float64]
+from lstd.statistics.intervals import FEW, check_level
+from lstd.types import Array
 
 MAX_NAMED = 40  # features that have a line and a name each; more are drawn in order, without names
 _MAX_DOTS = 400

@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, TypedDict
+from typing import Any, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import stats
 from sklearn.utils.validation import check_is_fitted
 
-from lstd.data.check_arguments import check_integer, check_real
-from lstd.data.check_rows import PerRow
+from lstd.data.check_arguments import check_integer
 from lstd.data.returns import TOLERANCE
+from lstd.data.rows import Columns
 from lstd.errors import InvalidInputError
 from lstd.estimators.base import Predictor
 from lstd.estimators.check_results import Checks
@@ -22,9 +21,8 @@ from lstd.estimators.compare_with_returns import Comparison, compare
 from lstd.estimators.model import Model
 from lstd.estimators.run_checks import checks_for_report
 from lstd.metrics import Calibration, calibration
-from lstd.statistics.intervals import Interval
-
-Array = NDArray[np.float64]
+from lstd.statistics.intervals import Interval, check_level, half_width
+from lstd.types import Array
 
 LEVEL = 0.95
 MAX_REWARDS = 6  # with a panel each
@@ -38,17 +36,9 @@ _MAX_BLOCKS = 20
 _OFF_CENTRE = 0.25  # of the mean squared difference between returns and predictions, by their mean difference alone
 
 
-class Options(TypedDict, total=False):
+class Options(Columns, total=False):
     """Keyword arguments of :func:`evaluate`, which figures and pages pass on to it."""
 
-    episode: PerRow
-    terminated: PerRow
-    X_next: Any
-    discount: PerRow
-    importance_ratio: PerRow
-    trace_coefficient: PerRow
-    weight: PerRow
-    groups: PerRow
     unobserved: str
     tolerance: float
     level: float
@@ -186,14 +176,12 @@ def _spaced(first: int, end: int, most: int) -> NDArray[np.intp]:
 def half_widths(table: Calibration, level: float) -> Array:
     """Half the width of the intervals of mean returns, by Student's t; NaN with fewer than `MIN_GROUPS`."""
     freedom = np.where(table.n_groups < MIN_GROUPS, np.nan, table.n_groups - 1.0)
-    return np.asarray(table.standard_error * stats.t.ppf(0.5 + 0.5 * level, freedom))
+    return np.asarray(half_width(table.standard_error, freedom, level))
 
 
 def evaluate(
-    model: Predictor, X: Any, y: ArrayLike, *, episode: PerRow = None, terminated: PerRow = None, X_next: Any = None,
-    discount: PerRow = None, importance_ratio: PerRow = None, trace_coefficient: PerRow = None,
-    weight: PerRow = None, groups: PerRow = None, unobserved: str = "predict", tolerance: float = TOLERANCE,
-    level: float = LEVEL, rewards: Sequence[str] | None = None, warn: bool = True,
+    model: Predictor, X: Any, y: ArrayLike, *, unobserved: str = "predict", tolerance: float = TOLERANCE,
+    level: float = LEVEL, rewards: Sequence[str] | None = None, warn: bool = True, **columns: Unpack[Columns],
 ) -> Evaluation:  # fmt: skip
     """Check rows and bring them together with a fitted model. Parameters as in :func:`lstd.report.plot_predictions`.
 
@@ -203,14 +191,12 @@ def evaluate(
         If an array breaks the data contract or does not fit the model.
     """
     check_is_fitted(model)
-    level = check_real("level", level, 0.0, 1.0, open_low=True)
-    if level == 1.0:
-        raise InvalidInputError("`level` must be below 1; got 1, for which no interval is finite.")
-    data = (X, y, episode, terminated, X_next, discount, importance_ratio, trace_coefficient, weight, groups)
-    compared = compare(model, model.model_, data, unobserved=unobserved, tolerance=tolerance, warn=warn)
+    level = check_level(level)
+    compared = compare(model, model.model_, X, y, columns, unobserved=unobserved, tolerance=tolerance, warn=warn)
     if not len(compared.rows):
         raise InvalidInputError("`X` must have at least one row; got none.")
-    names, ends_assumed = _names(y, model.model_.reward_names, rewards), episode is not None and terminated is None
+    names = _names(y, model.model_.reward_names, rewards)
+    ends_assumed = columns.get("episode") is not None and columns.get("terminated") is None
     return Evaluation(
         **vars(compared),
         model=model,

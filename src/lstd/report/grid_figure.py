@@ -14,14 +14,12 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
-from numpy.typing import NDArray
 
 from lstd.data.check_arguments import check_array, check_real
 from lstd.errors import InvalidInputError
 from lstd.report.formatting import share
 from lstd.report.style import BLUE, VERMILION, WIDE, figure_style, given_axes, new_figure
-
-Array = NDArray[np.float64]
+from lstd.types import Array
 
 _MAX_RATIO = 2.0  # of an error to the lowest one, in the scale of colours
 _MIN_RANGE = 0.01  # of the scale of colours, so that negligible differences look alike

@@ -14,8 +14,8 @@ from numpy.typing import ArrayLike
 from lstd.data.horizon_rows import unused_rewards
 from lstd.errors import InvalidInputError
 from lstd.estimators.base import Predictor
-from lstd.io.whole_files import checked_path, replacing
-from lstd.metrics import effective_degrees_of_freedom
+from lstd.files import checked_path, replacing
+from lstd.metrics import Backtest, effective_degrees_of_freedom
 from lstd.report.calibration_figure import draw_calibration
 from lstd.report.feature_figures import MAX_NAMED, draw_degrees_of_freedom, flagged_features
 from lstd.report.figure_data import MAX_REWARDS, MIN_GROUPS, Evaluation, Options, evaluate, half_widths
@@ -39,7 +39,7 @@ SECTIONS = {
 
 def write_fit_report(
     path: str | os.PathLike[str], model: Predictor, X: Any, y: ArrayLike, *,
-    title: str = "LSTD(λ): a fitted model", **data: Unpack[Options],
+    title: str = "LSTD(λ): a fitted model", backtest: Backtest | None = None, **data: Unpack[Options],
 ) -> Path:  # fmt: skip
     """Write a page about a fitted model, in one file that loads nothing else.
 
@@ -57,6 +57,8 @@ def write_fit_report(
         As in :func:`plot_predictions`: rows to compare the model with, if possible other than those it was fitted to.
     title : str, optional
         Heading of the page.
+    backtest : Backtest, optional
+        What :func:`lstd.metrics.backtest` found for such a model, to be shown too.
 
     Returns
     -------
@@ -83,18 +85,18 @@ def write_fit_report(
     'fit.html'
     """
     page = checked_path(path)
-    write_page(page, evaluate(model, X, y, warn=False, **data), str(title))
+    write_page(page, evaluate(model, X, y, warn=False, **data), str(title), backtest)
     return page
 
 
-def write_page(path: Path, evaluation: Evaluation, title: str) -> None:
+def write_page(path: Path, evaluation: Evaluation, title: str, backtest: Backtest | None = None) -> None:
     """Write the page of a model and the rows that it was compared with."""
-    content = _page(evaluation, title).encode("utf-8", "backslashreplace")
+    content = _page(evaluation, title, backtest).encode("utf-8", "backslashreplace")
     with replacing(path, locked=False) as file:
         file.write(content)
 
 
-def _page(evaluation: Evaluation, title: str) -> str:
+def _page(evaluation: Evaluation, title: str, backtest: Backtest | None) -> str:
     grid, no_grid = _grid(evaluation.model)
     observed = evaluation.calibrates
     missing = evaluation.fitted.no_intervals or no_grid or not observed or len(evaluation.rewards) > MAX_REWARDS
@@ -106,6 +108,7 @@ def _page(evaluation: Evaluation, title: str) -> str:
         title=title,
         sections={name: heading for name, heading in SECTIONS.items() if present.get(name, True)},
         evaluation=evaluation,
+        backtest=backtest and str(backtest),
         fitted=evaluation.fitted,
         model=evaluation.model,
         estimator=VARIANT_NAMES[evaluation.fitted.settings.variant],

@@ -10,15 +10,14 @@ from matplotlib.colors import to_rgba_array
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from lstd.estimators.base import Predictor
 from lstd.report.figure_data import Evaluation, Options, evaluate
 from lstd.report.formatting import share
 from lstd.report.style import BLUE, REFERENCE, VERMILION, WIDE, figure_style, given_axes, new_figure, plain
 from lstd.statistics.intervals import Interval
-
-Array = NDArray[np.float64]
+from lstd.types import Array
 
 _SHADE = "#F3F3F3"
 _FOOT = 0.03  # height of the crosses, as a share of the panel's

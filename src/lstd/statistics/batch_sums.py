@@ -25,13 +25,11 @@ from lstd._kernels.traces import (
 )
 from lstd.data.check_features import Features
 from lstd.data.feature_products import dense, rows_of
-from lstd.data.rows import Rows
+from lstd.data.rows import Rows, uniform
 from lstd.statistics.carry import Carry
 from lstd.statistics.matrix_sums import plus, plus_product, transposed, writable
 from lstd.statistics.stream_sums import Sums
-
-Array = NDArray[np.float64]
-Flags = NDArray[np.bool_]
+from lstd.types import Array, Flags
 
 _BATCH_ENTRIES = 2**17  # of a batch of traces, about one MiB: it stays in the cache between kernel and product
 _LEAST_BATCH = 512  # rows: each batch passes over A, which is larger than any cache where n is some thousands
@@ -48,7 +46,7 @@ def is_dense(features: Features) -> bool:
 
 def is_short(rows: Rows, lmbda: float) -> bool:
     """Return whether the trace of each row holds the features of that row alone."""
-    return lmbda == 0.0 or (rows.coefficients is not None and not rows.coefficients.any())
+    return lmbda == 0.0 or not rows.trace_coefficient.any()
 
 
 class _Batch(NamedTuple):
@@ -126,18 +124,16 @@ class BatchSums:
         rows, n, count = self.rows, self.rows.n_features, end - self.at
         most = min(4096, max(_LEAST_BATCH, _BATCH_ENTRIES // max(1, n))) if self._dense else SPARSE_BATCH
         size = -(-count // -(-count // most)) if count else 1  # equal lengths, as a short batch is slow per row
-        lmbdas, ones = _constant(self._lmbda), _constant(1.0)
         for first in range(self.at, end, size):
             part = slice(first, min(first + size, end))
-            length, discount, cut = part.stop - first, rows.discount[part], self._cut[part]
+            discount, cut = _column(rows.discount, part), self._cut[part]
             if rows.X_next is not None and cut.any():
                 discount = np.where(cut, 0.0, discount)
             yield _Batch(
                 part, self._batch_of("phi", rows.X, part) if self._dense_X else rows_of(rows.X, part),
                 np.ascontiguousarray(rows.y[part]), discount,
-                rows.ratios[part] if rows.ratios_given else ones[:length],
-                lmbdas[:length] if rows.coefficients is None else self._lmbda * rows.coefficients[part],
-                ones[:length] if rows.weights is None else rows.weights[part], cut,
+                _column(rows.importance_ratio, part), _column(rows.trace_coefficient, part, self._lmbda),
+                _column(rows.weight, part), cut,
             )  # fmt: skip
 
     def _batch_of(self, name: str, features: Features, part: slice) -> Array:
@@ -151,6 +147,8 @@ class BatchSums:
             return np.asarray(rows.toarray(out=goal))
         goal[:, : rows.shape[1]] = rows
         goal[:, rows.shape[1] :] = 1.0
+        if self.rows.centre is not None:
+            goal[:, :-1] -= self.rows.centre
         return goal
 
     def _add(self, batch: _Batch) -> None:
@@ -204,7 +202,7 @@ class BatchSums:
         if self.rows.X_next is None:
             sparse_sums(*_parts(batch.phi), *batch.columns, self.before, *state)
         else:
-            inner, outgoing = self._inner[batch.rows], self.rows.discount[batch.rows]
+            inner, outgoing = self._inner[batch.rows], _column(self.rows.discount, batch.rows)
             phi_next = rows_of(self.rows.X_next, batch.rows)
             sparse_sums_of_pairs(*_parts(batch.phi), *batch.columns, inner, outgoing, *_parts(phi_next), *state)
 
@@ -258,7 +256,7 @@ class BatchSums:
             return
         self._carried = None
         factors = np.empty((4, len(batch.cut)))
-        outgoing = self.rows.discount[batch.rows][: given * len(batch.cut)]
+        outgoing = _column(self.rows.discount, batch.rows)[: given * len(batch.cut)]
         reach, self._share = carry_factors(
             batch.discount, batch.ratios, batch.lmbdas, batch.weights, batch.cut, outgoing, before, self._share, factors
         )
@@ -279,7 +277,14 @@ class BatchSums:
             h += of_h @ phi
 
 
-@lru_cache(maxsize=4)
+def _column(column: Array, rows: slice, factor: float = 1.0) -> Array:
+    """Return a column of a batch of rows times a factor, for kernels, which take contiguous arrays."""
+    if uniform(column):
+        return _constant(factor * float(column[rows.start]))[: rows.stop - rows.start]
+    return column[rows] if factor == 1.0 else factor * column[rows]
+
+
+@lru_cache(maxsize=8)
 def _constant(value: float) -> Array:
     """Return a column of one value, longer than any batch, that is not written to."""
     return np.full(max(4096, SPARSE_BATCH), value)

@@ -9,11 +9,9 @@ from dataclasses import dataclass
 from typing import Annotated
 
 import numpy as np
-from numpy.typing import NDArray
 
 from lstd.data.records import ReadOnly
-
-Array = NDArray[np.float64]
+from lstd.types import Array
 
 
 @dataclass(frozen=True, eq=False)

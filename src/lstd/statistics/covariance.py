@@ -32,8 +32,7 @@ from lstd.statistics.blocks import Blocks
 from lstd.statistics.intervals import Interval, degrees_of_freedom, interval_of
 from lstd.statistics.solve import Solution, check_range, ones_left_out, solve
 from lstd.statistics.threads import blas_threads, one_blas_thread
-
-Array = NDArray[np.float64]
+from lstd.types import Array
 
 FEWEST_BLOCKS = _FEWEST = 5  # blocks, and groups or episodes
 _FEWEST_ROWS = 20  # of one episode

@@ -22,9 +22,8 @@ from scipy import sparse
 
 from lstd._kernels.reward_marks import add_reward_marks
 from lstd.data.check_features import Features
-from lstd.data.rows import Rows
-
-Array = NDArray[np.float64]
+from lstd.data.rows import Rows, uniform
+from lstd.types import Array
 
 MODULUS = 2**64
 _ALL, _EVERY = 1024, 64
@@ -67,7 +66,7 @@ def reward_marks_of(rows: Rows, mark: int, count: int) -> Callable[[slice, NDArr
     factors, g = _factors(rows.y.shape[1] + 1), np.uint64(_ODD)
 
     def add(part: slice, full: NDArray[np.bool_]) -> int:
-        weights = np.ones(1) if rows.weights is None else rows.weights[part]
+        weights = rows.weight[:1] if uniform(rows.weight) else rows.weight[part]
         bits = (np.ascontiguousarray(values).view(np.uint64) for values in (rows.y[part], weights))
         add_reward_marks(*bits, full, factors, g, state)
         return int(state[0])

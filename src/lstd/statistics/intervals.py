@@ -16,14 +16,15 @@ themselves may lie outside.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from lstd.data.check_arguments import check_real
 from lstd.data.parsing import first_true
 from lstd.errors import InvalidInputError
-
-Array = NDArray[np.float64]
+from lstd.types import Array
 
 SCALES = ("identity", "log", "logit")
 FEW = 5.0  # degrees of freedom below which a prediction is flagged
@@ -73,13 +74,26 @@ class Interval:
     level: float
 
 
+def check_level(level: Any, name: str = "level") -> float:
+    """Return the level of intervals as a float, or raise InvalidInputError."""
+    number = check_real(name, level, -np.inf, np.inf)
+    if not 0.0 < number < 1.0:
+        raise InvalidInputError(f"`{name}` must be above 0 and below 1, such as 0.95; got {number:g}.")
+    return number
+
+
+def half_width(error: Any, freedom: Any, level: float, shift: Any = 0.0) -> Any:
+    """Compute half the width of intervals: the quantile of Student's t times √(error² + shift²)."""
+    from scipy import special  # takes 0.1 s to import
+
+    return special.stdtrit(freedom, 0.5 + 0.5 * level) * np.hypot(error, shift)
+
+
 def interval_of(
     prediction: Array, error: Array, freedom: Array, shift: Array, level: float, scale: str = "identity"
 ) -> Interval:
     """Compute intervals around predictions from standard errors, degrees of freedom and shifts, (T, m) each."""
-    from scipy import special  # takes 0.1 s to import
-
-    half = special.stdtrit(freedom, 0.5 + 0.5 * level) * np.hypot(error, shift)
+    half = half_width(error, freedom, level, shift)
     lower, upper = _bounds(prediction, half, scale)
     return Interval(prediction, lower, upper, error, freedom, -shift, freedom < FEW, level)
 

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import blas
 
 from lstd._kernels.add_outer import add_with_outer
 from lstd._kernels.dense_product import add_product
-
-Array = NDArray[np.float64]
+from lstd.types import Array
 
 _ZERO = bytes(8)
 

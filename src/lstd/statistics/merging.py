@@ -36,26 +36,23 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
-from numpy.typing import NDArray
 
 from lstd.data.broken_episodes import warn_of_breaks
 from lstd.data.check_arguments import check_flag, check_integer, check_real, shown, shown_id
 from lstd.data.check_features import all_finite
-from lstd.data.check_rows import PerRow, check_rows
-from lstd.data.rows import Rows
+from lstd.data.check_rows import check_rows
+from lstd.data.rows import Columns, Rows
 from lstd.data.seen_ids import groups_seen
 from lstd.errors import InvalidInputError
-from lstd.io.saved import Saved
+from lstd.files import Saved
 from lstd.statistics.carry import Carry
 from lstd.statistics.matrix_sums import no_sum, plus_outer, sum_and_outer
 from lstd.statistics.names_and_labels import UNKNOWN, About
 from lstd.statistics.stream_sums import Sums
 from lstd.statistics.summing import check_sums, chunk_edges, chunk_statistics, summed_until
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -146,9 +143,8 @@ class LSTDStatistics(Sums, Saved):
 
     @classmethod
     def from_arrays(
-        cls, X: Any, y: Any, *, gamma: float, lmbda: float, episode: PerRow = None, terminated: PerRow = None,
-        X_next: Any = None, discount: PerRow = None, importance_ratio: PerRow = None, trace_coefficient: PerRow = None,
-        weight: PerRow = None, groups: PerRow = None, fit_intercept: bool = False, label: str | None = None,
+        cls, X: Any, y: Any, *, gamma: float, lmbda: float, fit_intercept: bool = False, label: str | None = None,
+        **columns: Unpack[Columns],
     ) -> LSTDStatistics:  # fmt: skip
         """Sum rows in time order.
 
@@ -173,11 +169,7 @@ class LSTDStatistics(Sums, Saved):
             raise InvalidInputError(f"`label` must be text; got {shown(label)}. Convert it with str().")
         gamma = check_real("gamma", gamma, 0.0, 1.0)
         lmbda = check_real("lmbda", lmbda, 0.0, 1.0)
-        rows = check_rows(
-            X, y, gamma=gamma, episode=episode, terminated=terminated, X_next=X_next, discount=discount,
-            importance_ratio=importance_ratio, trace_coefficient=trace_coefficient, weight=weight, groups=groups,
-            finite=False, summed=True,
-        )  # fmt: skip
+        rows = check_rows(X, y, gamma=gamma, **columns, finite=False, summed=True)
         groups_seen(rows)  # checks that they are contiguous
         statistics = cls.from_rows(rows.with_intercept() if check_flag("fit_intercept", fit_intercept) else rows, lmbda)
         warn_of_breaks(rows, lmbda)

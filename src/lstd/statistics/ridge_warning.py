@@ -12,14 +12,15 @@ eliminated first, so that the movement is that about the mean.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from lstd.data.column_spread import column_spread
+from lstd.data.rows import Rows
 from lstd.errors import RidgeWarning, warn
-
-Array = NDArray[np.float64]
+from lstd.types import Array
 
 MOST = 0.5  # movement from which there is a warning; at most 0.3 for chosen settings on small data
 _FAR, _LEAST = 2.0**-20, 2.0**-60  # factors of α, or of A if it is less, at which weights without a bound still grow
+_UNEQUAL, _ENTRIES, _ROWS = 1e6, 2**13, 64  # ratio of penalties from which there is a warning; what shows it
 _NOTHING = 1e-12  # share of bᵀθ that is rounding
 
 
@@ -76,7 +77,7 @@ def grows_without_bound(A: Array, b: Array, ridge: Array, weights: Array, *, int
     """Return whether weights grow without bound as the ridge term falls; arguments are those of `ridge_movement`."""
     if not ridge.any():
         return False
-    typical = np.abs(A.diagonal()[ridge > 0.0]).mean() / ridge[ridge > 0.0].mean()
+    typical = float(np.mean(np.abs(A.diagonal()[ridge > 0.0]) / ridge[ridge > 0.0]))
     far = max(_FAR * min(1.0, typical), _LEAST)
     movement = ridge_movement(A, b, ridge, weights, far, intercept=intercept)
     return bool(np.nan_to_num(movement).max() > 2.0**-4 / far)
@@ -109,3 +110,26 @@ def warn_of_ridge(
         why += "; it may be 0 for some features" if np.sum(ridge > 0.0) > 1 else ""
     size = "spread" if about_mean else "size"
     warn(f"Halving `alpha` moves the predictions by {100.0 * movement:.0f} % of their {size}: {why}.", RidgeWarning)
+
+
+@np.errstate(all="ignore")
+def warn_of_scales(rows: Rows, ridge: Array, intercept: bool) -> None:
+    """Give a RidgeWarning if ridge coefficients, relative to the squared spreads of features, differ too much.
+
+    `ridge` is (n,), without the column of ones. Spreads are those of some of the rows.
+    """
+    if not len(rows):
+        return
+    X = rows.X[:: max(1, len(rows) // max(_ROWS, _ENTRIES // len(ridge)))]
+    _, spread, square = (number[: len(ridge)] for number in column_spread(X, about_zero=not intercept))
+    relative = np.where((square > 0.0) & (ridge > 0.0), ridge / spread, np.nan)
+    if not np.nanmax(relative, initial=0.0) > _UNEQUAL * np.nanmin(relative, initial=np.inf):
+        return
+    names = rows.names or [f"x{j}" for j in range(len(ridge))]
+    least, most = int(np.nanargmin(relative)), int(np.nanargmax(relative))
+    warn(
+        f"`alpha` penalises {names[least]} {relative[most] / relative[least]:.1g} times less than {names[most]}: the "
+        "squares of their spreads differ so much. Divide the columns by their spreads, or give `alpha` one number per "
+        "column; LSTDCV, whose choice does not depend on scales, has them as `ridge_`.",
+        RidgeWarning,
+    )

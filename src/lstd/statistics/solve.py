@@ -39,8 +39,8 @@ from scipy.linalg import lapack
 
 from lstd.errors import IllConditionedWarning, InvalidInputError
 from lstd.errors import warn as give_warning
+from lstd.types import Array
 
-Array = NDArray[np.float64]
 Exponents = NDArray[np.intc]
 
 _EPS = float(np.finfo(np.float64).eps)

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from operator import attrgetter
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from lstd.data.check_arguments import check_choice, check_real, is_single
 from lstd.data.effective_sample_size import warn_of_ratios
@@ -24,8 +24,7 @@ from lstd.statistics.matrix_sums import is_no_sum, plus_outer
 from lstd.statistics.names_and_labels import UNKNOWN, About
 from lstd.statistics.solve import Solution, solve
 from lstd.statistics.tally import Tally, is_unused
-
-Array = NDArray[np.float64]
+from lstd.types import Array
 
 _NO_ROWS = Tally()
 
@@ -166,6 +165,19 @@ class Sums(ReadOnly):
             if row is not None:
                 A = plus_outer(A, (-weight * self.pending_weight) * self.incoming_trace, row.phi)
         return A.copy() if A is self.A else A
+
+    def uncentred(self, centre: ArrayLike | None) -> Self:
+        """Return the sums over the features from those over the features less their centre, (n − 1,), with ones."""
+        if centre is None:
+            return self
+        S = np.eye(self.n_features)
+        S[:-1, -1] = centre
+        carry, row = self.carry, self.pending
+        return self.changed(
+            A=S @ self.A @ S.T, B=S @ self.B @ S.T, b=S @ self.b, incoming_trace=S @ self.incoming_trace,
+            carry=carry.changed(**{name: S @ getattr(carry, name) for name in ("matrix", "boundary", "first")}),
+            pending=None if row is None else row.changed(phi=S @ row.phi),
+        )  # fmt: skip
 
     def solve(self, alpha: float | ArrayLike = 1.0, variant: str = "boyan") -> Solution:
         """Solve (A + αI) θ = b.

@@ -82,7 +82,7 @@ def summed_until(start: S, rows: Rows, ends: Sequence[int], begins: bool = True)
         yield start.changed(
             **sums.fields(), **groups(end), pending=_pending(rows, end - 1), successors=given,
             first_episode=start.first_episode if known else rows.first_episode,
-            last_episode=rows.last_episode if end == len(rows) else ended,
+            last_episode=None if rows.episode is None else rows.episode[end - 1],
             n_episodes=start.n_episodes + begins + ended, tally=tally(part, end), last_weight=sums.before,
         )  # fmt: skip
 
@@ -93,10 +93,9 @@ def _pending(rows: Rows, t: int) -> Pending | None:
         return None
     given = rows.X_next is not None
     return Pending.of(
-        phi=rows.row(rows.X_next if given else rows.X, t), reward=rows.y[t].copy(), missing=bool(rows.y_missing[t]),
-        ratio=float(rows.ratios[t]), discount=float(rows.discount[t]), complete=given,
-        coefficient=1.0 if rows.coefficients is None else float(rows.coefficients[t]),
-        weight=1.0 if rows.weights is None else float(rows.weights[t]),
+        phi=rows.row(rows.X_next if given else rows.X, t), reward=rows.y[t].copy(), missing=not rows.known[t],
+        ratio=float(rows.importance_ratio[t]), discount=float(rows.discount[t]), complete=given,
+        coefficient=float(rows.trace_coefficient[t]), weight=float(rows.weight[t]),
     )  # fmt: skip
 
 

@@ -99,7 +99,7 @@ def tallies(before: Tally, rows: Rows, lmbda: float) -> Callable[[slice, int], T
         tally = Tally.of(
             n_rows=before.n_rows + end,
             n_transitions=tally.n_transitions + more,
-            total_weight=tally.total_weight + (more if rows.weights is None else float(rows.weights[part] @ full)),
+            total_weight=tally.total_weight + float(rows.weight[part] @ full),
             unused=tally.unused + count_unused(rows, part),
             mark=(tally.mark + mark(tally.n_rows - before.n_rows, end)) % MODULUS,
             reward_mark=reward_mark(part, full),

@@ -5,11 +5,11 @@ Only rows whose sums cannot fail may wait: dense, of moderate size, and without 
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from lstd.data.rows import Rows
+from lstd.data.rows import FACTORS, Rows, repeated
 from lstd.data.stream_end import StreamEnd
 from lstd.statistics.merging import LSTDStatistics
 
@@ -29,7 +29,8 @@ class Waiting(NamedTuple):
         X, n = np.empty((len(rows), rows.n_features)), rows.X.shape[1]
         X[:, :n], X[:, n:] = rows.X, 1.0
         # The other columns are not those of the caller.
-        rows = rows.changed(X=X, appended=0, y=rows.y.copy(), terminated=rows.terminated.copy())
+        episode = None if rows.episode is None else rows.episode.copy()
+        rows = rows.changed(X=X, appended=0, y=rows.y.copy(), terminated=rows.terminated.copy(), episode=episode)
         return Waiting((*self.chunks, rows), (*self.continues, continues), self.entries + X.size)
 
     def end(self, before: LSTDStatistics) -> StreamEnd:
@@ -46,12 +47,17 @@ class Waiting(NamedTuple):
         first, *others = self.chunks
         if not others:
             return first
-        names = ("X", "y", "y_missing", "discount", "terminated", "last")
+        names = ("X", "y", "known", "discount", "terminated", "last")
         columns = {name: np.concatenate([getattr(rows, name) for rows in self.chunks]) for name in names}
         ends = np.cumsum([len(rows) for rows in self.chunks[:-1]])
         columns["last"][ends - 1] = np.logical_not(self.continues[1:])
-        ratios = np.broadcast_to(1.0, len(columns["y"]))
-        return first.changed(**columns, ratios=ratios, last_episode=others[-1].last_episode, episodes=None)
+        columns |= {name: repeated(1.0, len(columns["y"])) for name in FACTORS}
+        if first.episode is not None:
+            ids: list[Any] = [rows.episode for rows in self.chunks]
+            columns["episode"] = np.concatenate(
+                ids, dtype=object if len({names.dtype.kind for names in ids}) > 1 else None
+            )
+        return first.changed(**columns)
 
 
 NONE_WAIT = Waiting()
@@ -60,9 +66,9 @@ NONE_WAIT = Waiting()
 def may_wait(rows: Rows, before: LSTDStatistics) -> bool:
     """Return whether rows that follow those of `before` may wait."""
     X, y = rows.X, rows.y
-    if not (type(X) is np.ndarray and X.dtype == np.float64 and 0 < X.size < _ENTRIES) or rows.ratios_given:
+    if not (type(X) is np.ndarray and X.dtype == np.float64 and 0 < X.size < _ENTRIES) or rows.given & FACTORS:
         return False
-    if any(given is not None for given in (rows.X_next, rows.names, rows.groups, rows.coefficients, rows.weights)):
+    if any(given is not None for given in (rows.X_next, rows.names, rows.groups)):
         return False
     if before.successors is not False or before.n_groups is not None:
         return False

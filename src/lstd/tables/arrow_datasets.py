@@ -16,7 +16,7 @@ import pyarrow.dataset
 import pyarrow.fs
 
 from lstd.errors import InvalidInputError
-from lstd.io.whole_files import reason
+from lstd.files import reason
 from lstd.tables.parquet_table import ParquetTable
 from lstd.tables.table import Table, with_names_shared
 from lstd.tables.table_errors import could_not_be_read

@@ -23,14 +23,14 @@ import pyarrow.csv
 from numpy.typing import NDArray
 
 from lstd.errors import InvalidInputError
-from lstd.io.whole_files import reason
+from lstd.files import reason
 from lstd.tables.table import UNREADABLE, Table
 from lstd.tables.table_errors import FROM_ONE, at_row, could_not_be_read
 
 READ_BYTES = 2**20  # of a file at once
 _LONGEST, _LONGEST_PER_COLUMN = 2**20, 512  # bytes that a row may always have
 _QUOTE, _CR, _LF, _COMMA = b'"\r\n,'
-_BOM = b"\xef\xbb\xbf"
+BOM = b"\xef\xbb\xbf"
 _OTHER_FORMATS = {
     b"\x1f\x8b": "is compressed by gzip; rename it to end in .csv.gz.",
     b"\xff\xfe": "is UTF-16 text; save the file as UTF-8.",
@@ -113,8 +113,8 @@ class CsvTable(Table):
     def _blocks(self) -> Iterator[TextBlock]:
         self._native = pa.OSFile(os.fsencode(self.file), "rb")  # a name need not be UTF-8
         stream = pa.CompressedInputStream(self._native, "gzip") if self._compressed else self._native
-        start = stream.read_buffer(len(_BOM))
-        text = _joined(b"" if start.to_pybytes() == _BOM else start, stream.read_buffer(READ_BYTES))
+        start = stream.read_buffer(len(BOM))
+        text = _joined(b"" if start.to_pybytes() == BOM else start, stream.read_buffer(READ_BYTES))
         first, over = -1, False  # the first row is the header
         while text.size:
             rest, ends = self._row_ends(text, first)
@@ -217,10 +217,12 @@ class TextBlock:
             return [self[:n_sound]._parsed(columns)] if n_sound else [], failure
 
     def _parsed(self, columns: Sequence[str]) -> pa.RecordBatch:
-        names = self.table.names
+        names, text = self.table.names, self.text
+        if text[: len(BOM)].to_pybytes() == BOM:  # part of a value here, where Arrow drops one
+            text = _joined(BOM, text)
         table = pyarrow.csv.read_csv(
-            pa.BufferReader(self.text),
-            pyarrow.csv.ReadOptions(use_threads=False, block_size=self.text.size, column_names=names),
+            pa.BufferReader(text),
+            pyarrow.csv.ReadOptions(use_threads=False, block_size=text.size, column_names=names),
             # Values may hold line ends all the same: this block ends where a row does, and is not divided further.
             pyarrow.csv.ParseOptions(ignore_empty_lines=len(names) > 1),
             pyarrow.csv.ConvertOptions(

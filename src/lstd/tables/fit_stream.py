@@ -8,7 +8,6 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-import lstd
 from lstd.data.broken_episodes import warn_of_assumed, warn_of_break
 from lstd.data.check_arguments import check_integer
 from lstd.data.settings import Settings
@@ -27,6 +26,7 @@ from lstd.tables.row_reader import Chunk, RowReader
 from lstd.tables.sources import watched
 from lstd.tables.sum_tables import SumTables, chunks_in_order, memory_suffices
 from lstd.tables.table import Table
+from lstd.version import __version__
 
 SAMPLE_ENTRIES = 2**20  # features of the rows that are kept for a report, 8 MiB
 
@@ -81,6 +81,7 @@ def fit_leaf(tables: Any, leaf: SumTables, runner: Runner, on_progress: OnProgre
                 "without a column of episodes, the first row of each table is taken as the successor of the last row "
                 "of the table before, unless that ended its episode"
             )
+    part.ends.times.check()
     if part.broken is not None:
         warn_of_break(part.broken, part.broken.place, columns=True)
     blocks = replace(part.blocks, total=part.ends.named(part.blocks.total))
@@ -145,7 +146,7 @@ def _origin_of(files: Sequence[str], roles: Roles, total: LSTDStatistics) -> Ori
         transitions=total.n_transitions,
         episodes=total.n_episodes,
         date=datetime.now(UTC).isoformat(timespec="seconds"),
-        lstd=lstd.__version__,
+        lstd=__version__,
         next_features=roles.next_features,
         columns=roles.columns,
     )

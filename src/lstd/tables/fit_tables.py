@@ -122,6 +122,8 @@ def fit_tables(
     -----
     MissingTerminationWarning
         When episodes have ids and no column says which terminated.
+    TerminationWarning
+        When `time` is given, and nearly all subjects of the latest time are marked as ended.
     IllConditionedWarning, RidgeWarning
         As in :meth:`lstd.LSTD.fit`.
 

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from typing import IO
 
 from lstd.errors import InvalidInputError
-from lstd.io.whole_files import reason
+from lstd.files import reason
 from lstd.tables.table_errors import could_not_be_read
 
 MOST_LINES = 1024  # that are handed on at a time

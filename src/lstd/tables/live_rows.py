@@ -6,6 +6,7 @@ left out, or kept without its transition where only that is bad.
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import json
 from collections.abc import Iterator, Mapping
@@ -20,6 +21,7 @@ from lstd.data.episode_rules import Episodes
 from lstd.data.parsing import Fault
 from lstd.errors import InvalidInputError
 from lstd.tables.column_roles import Roles
+from lstd.tables.csv_table import BOM
 from lstd.tables.parsing_arrow import from_texts
 from lstd.tables.row_reader import Chunk, RowReader, Values
 from lstd.tables.table import Table
@@ -112,8 +114,7 @@ class LiveRows:
                 head.append(lines.pop(0))
             if lines and not self._begin(lines[0]):
                 head.append(lines.pop(0))
-            if head:
-                yield Part(head)
+            yield Part(head)  # without lines too, so that a state of no rows can be kept before one is learned
         place = 0
         while place < len(lines):
             records, fault = self._records(lines, place)
@@ -126,10 +127,10 @@ class LiveRows:
 
     def _begin(self, line: bytes) -> bool:
         """Take the names of the columns from the first line; return whether it is a row too."""
-        is_row = line.lstrip(b"\xef\xbb\xbf \t").startswith(b"{")
+        is_row = line.removeprefix(BOM).lstrip().startswith(b"{")
         try:
             text = line.decode("utf-8-sig")
-            names = [*_object(text)] if is_row else _values(text)
+            names = [*_object(text)] if is_row or _is_list(text) else _values(text)
         except UnicodeDecodeError as error:
             raise InvalidInputError(f"{self.file}: its first line {_NOT_UTF8}") from error
         except ValueError as error:
@@ -143,7 +144,8 @@ class LiveRows:
         records: list[list[str]] = []
         for line in lines[place:]:
             try:
-                text = line.decode().strip("\r")
+                first = self.lines + len(records) == 0
+                text = line.decode("utf-8-sig" if first else "utf-8").strip("\r")
                 if text.strip() in ("", self.header):  # rotated files repeat the header
                     return records, None
                 records.append(self._record(text))
@@ -269,6 +271,13 @@ def _object(text: str) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise ValueError("is not an object of JSON; write one object per line.")
     return found
+
+
+def _is_list(text: str) -> bool:
+    """Return whether a first line is JSON that has no names; CSV may have names in brackets."""
+    with contextlib.suppress(ValueError, RecursionError):
+        return isinstance(json.loads(text), list)
+    return False
 
 
 def _text(value: Any) -> str:

@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 
 from lstd.data import parsing as rules
 from lstd.data.ids import NEEDS_ID, Ids, ids_of_text
-from lstd.data.parsing import Array, Fault, Flags
+from lstd.data.parsing import Fault
+from lstd.types import Array, Flags
 
 _HAS_TENSORS = int(pa.__version__.partition(".")[0]) >= 17  # in the order of rows
 _DTYPES = {"double": "float64", "float": "float32", "halffloat": "float16"}  # the others have the same names

@@ -19,11 +19,11 @@ from lstd.tables.column_roles import Roles
 from lstd.tables.parsing_arrow import as_text, from_numpy
 from lstd.tables.row_reader import Chunk, RowReader
 from lstd.tables.sources import watched
+from lstd.types import Array
 
 if TYPE_CHECKING:
     from lstd.estimators.choose_settings import OnProgress
 
-Array = NDArray[np.float64]
 
 _OF_INTERVALS = ("lower", "upper", "standard_error", "flagged")
 

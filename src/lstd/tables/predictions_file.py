@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from lstd.errors import InvalidInputError, OutputError
-from lstd.io.whole_files import reason
+from lstd.files import reason
 
 
 class PredictionsFile:

@@ -23,8 +23,8 @@ from lstd.tables.csv_table import TextBlock
 from lstd.tables.sources import open_table
 from lstd.tables.table import Table, equal_parts, with_names_shared
 from lstd.tables.table_errors import at_row, overflow_at
+from lstd.types import Array
 
-Array = NDArray[np.float64]
 T = TypeVar("T")
 
 
@@ -77,6 +77,7 @@ class RowReader:
     Memory holds the chunks read ahead and the ids so far.
 
     Chunks have `chunk_rows` rows, give or take half; by default about a million features, fewer with little memory.
+    If the tables are `part` of a stream, the rules that concern rows before and after are left to the caller.
 
     Raises InvalidInputError when a file cannot be read or lacks a column.
     """
@@ -88,11 +89,12 @@ class RowReader:
         *,
         chunk_rows: int | None = None,
         memory: int = memory_shares.MEMORY,
+        part: bool = False,
     ) -> None:
         self.tables = with_names_shared(map(open_table, paths))
         self.roles = roles.resolved(self.tables)
         self.features = self.roles.features or ()
-        self.episodes = Episodes(roles, at_row)
+        self.episodes, self._part = Episodes(roles, at_row, part=part), part
         self._chunk_rows = chunk_rows or memory_shares.chunk_rows(memory, len(self.features))
 
     def chunks(self) -> Iterator[Chunk]:
@@ -102,6 +104,11 @@ class RowReader:
                 if chunk is not None:
                     yield chunk
                 del chunk
+
+    def finish(self) -> None:
+        """Check the last row, unless others may follow."""
+        if not self._part:
+            self.episodes.finish()
 
     def raw(self) -> Iterator[Raw]:
         """Yield rows as they are read."""
@@ -130,10 +137,9 @@ class RowReader:
         fault = values.first_fault()
         missing = np.isnan(np.column_stack([values.y, *values.transitions.values()]))
         marks = Marks(values.ids, values.groups, values.terminated, values.truncated, missing, values.times)
-        n_sure = len(values.y) if fault is None else fault.row
-        numbers, broken = self.episodes.follow(table.file, first, marks, n_sure)
-        fault = broken or fault
+        numbers = self.episodes.follow(table.file, first, marks if fault is None else marks.until(fault.row))
         if fault is not None:
+            self.episodes.finish_before(marks, fault.row)
             raise at_row(table.file, fault.column, first + fault.row, fault.text)
         names = (*self.features, *self.roles.rewards)
         groups = None if values.groups is None else _per_row(values.groups, len(values.y))
@@ -163,7 +169,7 @@ def chunks_of(
         if values is not None:
             chunk = reader.checked(*values)
         elif reader is not None and failure is None:
-            reader.episodes.finish()
+            reader.finish()
         del values
         if chunk is not None or failure is None:
             yield owner, chunk

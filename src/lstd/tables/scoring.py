@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from lstd.data.censoring import Cuts, ipcw_weights, steps_to_complete
 from lstd.data.check_rows import check_rows
 from lstd.data.returns import (
+    SELF_SCORED,
     TOLERANCE,
     check_treatment,
     check_unbiased,
@@ -35,11 +36,11 @@ from lstd.tables.predicting import predictions_of
 from lstd.tables.row_reader import Chunk, RowReader
 from lstd.tables.sources import watched
 from lstd.tables.table import Table
+from lstd.types import Array
 
 if TYPE_CHECKING:
     from lstd.estimators.choose_settings import OnProgress
 
-Array = NDArray[np.float64]
 
 _NEGLIGIBLE = 1e-18  # share of a return that is far below rounding
 
@@ -111,7 +112,7 @@ def score_tables(
     Raises InvalidInputError at the first bad row, when fewer than two rows are scored, or when `unobserved` has no
     answer. Warns if little was observed.
     """
-    model.check_given(roles.importance_ratio, roles.discount, remedy="Name its column.")
+    model.check_given(roles.transitions, remedy="Name its column.")
     tolerance = check_treatment(unobserved, tolerance)
     reader = RowReader(watched(paths, on_progress), roles, chunk_rows=chunk_rows)
     files = [table.file for table in reader.tables]
@@ -138,7 +139,7 @@ def score_tables(
             "look for huge values."
         )
     share = moments.observed / moments.weight
-    warn_if_little(share)
+    warn_if_little(share, SELF_SCORED)
     return Score(moments.r2(), squares / moments.weight, rows, moments.count, share)
 
 
@@ -267,7 +268,7 @@ class _WholeEpisodes:
             episode: NDArray[np.int64] = np.cumsum(rows.ends) - rows.ends
             age = np.arange(len(rows)) - np.append(0, ends[:-1] + 1)[episode]
             weight *= treatment.weights(age, (age + rows.full)[ends][episode], rows.terminated[ends][episode])
-        given = weight if rows.weights is None else weight * rows.weights
+        given = weight * rows.weight
         counted = rows.full & ((given > 0.0) | (weight == 0.0))
         self._moments.terminated += int(rows.terminated.sum())
         self._moments.add(*(a[counted] for a in (returns, returns - values, given, 1.0 - shares)))

@@ -14,7 +14,7 @@ from lstd.data.check_arguments import check_values_known, shown
 from lstd.distributed.dask_collections import Partitions, frame_partitions, is_dask, is_future, is_kind, listed
 from lstd.distributed.sums import called
 from lstd.errors import InvalidInputError, LSTDError
-from lstd.io.whole_files import reason
+from lstd.files import reason
 from lstd.tables.column_roles import Roles
 from lstd.tables.csv_table import CsvTable
 from lstd.tables.frames import FrameTable, is_frame

@@ -33,7 +33,7 @@ from lstd.tables.column_roles import Roles
 from lstd.tables.row_reader import Chunk, RowReader, chunks_of
 from lstd.tables.sources import opened
 from lstd.tables.table import Table
-from lstd.tables.table_ends import Ends, Following
+from lstd.tables.table_ends import Ends
 
 T = TypeVar("T")
 
@@ -56,11 +56,9 @@ class SumTables(Leaf):
                 work.table.add(work, rows, pieces)
             del work, rows, pieces  # before the next chunk is drawn
 
-    def reader(self, place: int, chunk: Any) -> tuple[RowReader, Following]:
+    def reader(self, place: int, chunk: Any) -> RowReader:
         """Open a table, without the rules that concern rows of the tables before and after."""
-        reader = RowReader([opened(place, chunk)], self.roles, chunk_rows=self.chunk_rows, memory=self.memory)
-        reader.episodes = episodes = Following(self.roles)
-        return reader, episodes
+        return RowReader([opened(place, chunk)], self.roles, chunk_rows=self.chunk_rows, memory=self.memory, part=True)
 
     def merge(self, one: Part, two: Part) -> Part:
         """Merge the sums over tables that follow one another."""
@@ -103,7 +101,7 @@ class _Summed:
         self.path, self.part = look_up(leaf, place, chunk, key)
         if self.part is not None:
             return
-        self.reader, self._episodes = leaf.reader(place, chunk)
+        self.reader = leaf.reader(place, chunk)
         s, m = leaf.settings, len(leaf.roles.rewards)
         self.n = n = len(self.reader.features) + s.fit_intercept
         about = About(tuple(self.reader.features), s.fit_intercept)
@@ -153,7 +151,7 @@ class _Summed:
         """Return the sums over the table, and add them to the store; check both ends if tables are independent."""
         if self.part is None:
             assert self.reader is not None
-            ends = self._episodes.ends(self.reader.tables[0].file, self.reader.features)
+            ends = Ends.of(self.reader.tables[0].file, self.reader.roles, self.reader.episodes)
             self.part = Part(self.blocks, self.place, self.place, broken=self.broken, ends=ends)
             keep(self.path, self.part)
         if self.leaf.independent:
@@ -193,7 +191,7 @@ def _rows(chunk: Chunk, settings: Settings) -> Rows:
         chunk.X, y, gamma=settings.gamma, episode=chunk.episode, terminated=chunk.terminated, groups=chunk.groups,
         X_next=chunk.X_next, **transitions, warn=False, finite=False, summed=True,
     )  # fmt: skip
-    return rows.with_intercept() if settings.fit_intercept else rows
+    return rows.with_intercept(settings.centre) if settings.fit_intercept else rows
 
 
 @contextmanager
@@ -212,13 +210,13 @@ def chunks_in_order(tables: Iterable[Any], leaf: SumTables) -> Iterator[Chunk]:
     """Yield the chunks of tables one after another, with episodes numbered through."""
     number, before = -1, None
     for place, table in enumerate(tables):
-        reader, episodes = leaf.reader(place, table)
+        reader = leaf.reader(place, table)
         offset = None
         for chunk in reader.chunks():
-            ends = episodes.ends(chunk.file, reader.features)
+            rows = reader.episodes
             if offset is None:
-                begins = before is None or leaf.independent or before.ends_before(ends.head[0])
+                begins = before is None or leaf.independent or before.ends_before(rows.head[0].name)
                 offset = number + begins - int(chunk.episode[0])
             yield replace(chunk, episode=chunk.episode + offset)
-            number, before = int(chunk.episode[-1]) + offset, ends
+            number, before = int(chunk.episode[-1]) + offset, rows.tail[-1]
         leaf = replace(leaf, roles=replace(leaf.roles, features=reader.features))

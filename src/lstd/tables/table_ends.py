@@ -8,44 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from lstd.data.closed_subjects import NO_TIMES, TimesOfEnds
 from lstd.data.episode_rules import Episodes, Marks, Row, typed_id
-from lstd.data.ids import EPISODE_AGAIN, Ids, id_key
+from lstd.data.ids import EPISODE_AGAIN, Ids
 from lstd.data.seen_ids import SeenIds, group_key
 from lstd.errors import InvalidInputError
 from lstd.statistics.blocks import Blocks
 from lstd.statistics.merging import LSTDStatistics
 from lstd.tables.column_roles import Roles
 from lstd.tables.table_errors import at_row
-
-
-class Following(Episodes):
-    """Follow the episodes of one table, and leave to :class:`Ends` the rules that need the tables before and after."""
-
-    def __init__(self, roles: Roles) -> None:
-        super().__init__(roles, at_row)
-        self._head: tuple[Row, ...] = ()
-        self._tail: tuple[Row, ...] = ()
-
-    def follow(self, file: str, first: int, marks: Marks, n_sure: int) -> Any:
-        """As :meth:`Episodes.follow`, but the rules that need the row before the first are left out."""
-        begins = not self._head
-        rows = [Row.of(file, first, marks, i) for i in sorted({0, 1, n_sure - 2, n_sure - 1}) if 0 <= i < n_sure]
-        self._head = (*self._head, *rows)[:2]
-        self._tail = (*self._tail, *rows)[-2:]
-        return super().follow(file, first, _sure(marks) if begins else marks, n_sure)
-
-    def finish(self) -> None:
-        """Check nothing: the next table may continue the last episode."""
-
-    def ends(self, file: str, features: tuple[str, ...]) -> Ends:
-        """Return both ends of the table."""
-        roles = replace(self._roles, features=features)
-        return Ends(file, roles, self._head, self._tail, frozenset(kind.__name__ for kind in self._types), self._seen)
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,6 +33,13 @@ class Ends:
     tail: tuple[Row, ...]  # the last two rows, or fewer
     types: frozenset[str]  # of the ids, by name
     ids: SeenIds
+    times: TimesOfEnds = NO_TIMES
+
+    @classmethod
+    def of(cls, file: str, roles: Roles, episodes: Episodes) -> Ends:
+        """Return both ends of a table that was followed as part of a stream."""
+        types = frozenset(kind.__name__ for kind in episodes.types)
+        return cls(file, roles, episodes.head, episodes.tail, types, episodes.seen, episodes.times)
 
     def then(self, after: Ends, *, independent: bool) -> tuple[Ends, bool]:
         """Return both ends of these tables and those after, and whether the latter begin an episode.
@@ -67,7 +49,7 @@ class Ends:
         begins, ids = True, self.ids
         if not independent and self.tail and after.head:
             _follow(self.roles, [*self.tail, *after.head])
-            begins = self.ends_before(after.head[0])
+            begins = self.tail[-1].ends_before(after.head[0].name)
         if not independent:
             goes_on = not begins and self.roles.episode is not None
             ids, again = ids.then(after.ids, group_key(after.head[0].name) if goes_on else None)
@@ -76,23 +58,19 @@ class Ends:
                     f"{after.file}, or a table after it: column {self.roles.episode!r}: {again} {EPISODE_AGAIN}"
                 )
         head, tail = (*self.head, *after.head)[:2], (*self.tail, *after.tail)[-2:]
-        return replace(self, head=head, tail=tail, types=self.types | after.types, ids=ids), begins
+        types, times = self.types | after.types, self.times.then(after.times)
+        return replace(self, head=head, tail=tail, types=types, ids=ids, times=times), begins
 
     def check(self) -> None:
         """Check both ends, as no tables come before or after; raises InvalidInputError when a row breaks a rule."""
         _follow(self.roles, self.head, is_first=True)
-        _follow(self.roles, self.tail, is_last=True)
+        _follow(self.roles, self.tail, is_first=len(self.tail) == 1, is_last=True)
 
     def named(self, statistics: LSTDStatistics) -> LSTDStatistics:
         """Return statistics with the ids of the first and last episode, from which `partial_fit` continues."""
         names = (rows[place].name if rows else None for rows, place in ((self.head, 0), (self.tail, -1)))
         first, last = (typed_id(name, self.types) for name in names)
         return replace(statistics, first_episode=first, last_episode=last)
-
-    def ends_before(self, row: Row) -> bool:
-        """Return whether the last episode ends before `row`, the next after these tables."""
-        last = self.tail[-1]
-        return last.terminated or last.truncated if row.name is None else id_key(last.name) != id_key(row.name)
 
     def in_order(self, after: Ends, blocks: Blocks) -> Blocks:
         """Return the sums over the tables after, with features in the order of these tables."""
@@ -113,37 +91,17 @@ class Ends:
         return replace(blocks, total=_reordered(blocks.total, every, names), prefixes=prefixes)
 
 
-def _sure(marks: Marks) -> Marks:
-    """Return marks without the flag of a first row that may be the second flagged row of a truncated episode.
-
-    The row that ends a truncated episode may have a reward if the row before it, which is not known here, is flagged.
-    """
-    if marks.ids is None or not len(marks.truncated) or 1 not in marks.ids.changes:
-        return marks
-    truncated = marks.truncated.copy()
-    truncated[0] = False
-    return replace(marks, truncated=truncated)
-
-
 def _follow(roles: Roles, rows: Sequence[Row], *, is_first: bool = False, is_last: bool = False) -> None:
     """Check consecutive rows; with `is_first` and `is_last` there are none before and after."""
-    episodes = Episodes(roles, at_row)
-    for place, row in enumerate(rows):
-        truncated = row.truncated
-        if not place and not is_first and len(rows) > 1 and row.name is not None:
-            truncated = truncated and id_key(row.name) == id_key(rows[1].name)  # as in `_sure`
+    episodes = Episodes(roles, at_row, part=not is_first)
+    for row in rows:
         ids, groups = (None if name is None else Ids(np.zeros(1, np.intp), [name], None) for name in row[2:4])
+        terminated, truncated = np.array([[row.terminated], [row.truncated]])
         times = None if row.time is None else np.array([row.time])
-        marks = Marks(ids, groups, _flags(row.terminated), _flags(truncated), _flags(row.missing).reshape(1, -1), times)
-        _, fault = episodes.follow(row.file, row.place, marks, 1)
-        if fault is not None:
-            raise at_row(row.file, fault.column, row.place + fault.row, fault.text)
+        marks = Marks(ids, groups, terminated, truncated, np.array([row.missing], np.bool_), times)
+        episodes.follow(row.file, row.place, marks)
     if is_last:
         episodes.finish()
-
-
-def _flags(values: Any) -> NDArray[np.bool_]:
-    return np.atleast_1d(np.asarray(values, dtype=np.bool_))
 
 
 def _reordered(s: LSTDStatistics, order: NDArray[np.intp], names: tuple[str, ...]) -> LSTDStatistics:

@@ -16,10 +16,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from lstd import files
 from lstd.errors import ConfigurationMismatchError, IllConditionedWarning, InvalidInputError
-from lstd.io import sealed_archive
 from lstd.online import RecursiveLSTD
 from lstd.online.completed_returns import CompletedReturns, horizon_of
 from lstd.statistics.covariance import Influence
@@ -27,12 +26,12 @@ from lstd.tables.column_roles import Roles
 from lstd.tables.live_lines import LiveLines
 from lstd.tables.live_rows import BadLine, LiveRows
 from lstd.tables.row_reader import Chunk
+from lstd.types import Array
 
 _KIND = "watch"  # of the file of the state
 _REFRESHED = 32  # predictions, after which standard errors are computed again; or a fiftieth of all
 _RECENT = 1000  # complete returns whose errors count
 _INFLUENCE = ("vectors", "shift", "shares")
-Array = NDArray[np.float64]
 
 
 class WatchState(NamedTuple):
@@ -44,7 +43,7 @@ class WatchState(NamedTuple):
 
 def read_state(path: Path) -> WatchState:
     """Read a state; raises InvalidInputError when it is damaged or of another kind or version."""
-    return sealed_archive.read(path, {_KIND: WatchState})
+    return files.read(path, {_KIND: WatchState})
 
 
 class Learned(NamedTuple):
@@ -243,7 +242,7 @@ class Watch:
         if self.model is not None:
             known, nothing = self._influence, np.zeros(0)
             arrays |= {f"influence_{name}": nothing if known is None else getattr(known, name) for name in _INFLUENCE}
-        sealed_archive.write(path, _KIND, document, arrays, locked=True)
+        files.write(path, _KIND, document, arrays, locked=True)
 
 
 def _check_same(before: Mapping[str, Any], now: Mapping[str, Any]) -> None:

@@ -8,12 +8,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from lstd.data.check_features import as_real
-from lstd.data.check_rows import PerRow
 from lstd.data.parsing import first_true
+from lstd.data.rows import PerRow
 from lstd.errors import InvalidInputError
-
-Array = NDArray[np.float64]
-Flags = NDArray[np.bool_]
+from lstd.types import Array, Flags
 
 
 def check_actions(actions: ArrayLike, horizon: Flags) -> NDArray[Any]:

@@ -23,6 +23,7 @@ _AGREE: dict[str, Callable[[Any], Any]] = {
         None if part.actions is None else (part.actions.dtype.kind in "OSU", *part.actions.shape[1:])
     ),
     "behavior probabilities": lambda part: part.behavior_probability is not None,
+    "times": lambda part: None if part.time is None else part.time.dtype.kind in "mM",
 }
 
 
@@ -36,7 +37,7 @@ def join(parts: Sequence[Any], renumber: bool) -> dict[str, Any]:
                 raise InvalidInputError(
                     f"`parts` must have the same {what}; part 0 has {of(parts[0])!r}, part {number} {of(part)!r}."
                 )
-    names = ("X", "y", "terminated", "discount", "groups", "actions", "behavior_probability")
+    names = ("X", "y", "terminated", "discount", "groups", "actions", "behavior_probability", "time")
     arrays = {name: _joined([getattr(part, name) for part in parts]) for name in names}
     for name in ("importance_ratio", "trace_coefficient", "weight"):
         columns = [getattr(part, name) for part in parts]

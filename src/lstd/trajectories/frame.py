@@ -16,10 +16,11 @@ from lstd.data.check_arguments import check_choice, check_integer, shown_id
 from lstd.data.episode_rules import Episodes, Marks
 from lstd.data.horizon_rows import with_horizon_rows
 from lstd.data.ids import EPISODE_AGAIN, first_repeat, ids_of_runs, last_rows
-from lstd.data.parsing import Flags, check_not_infinite, check_not_outside, first_true
+from lstd.data.parsing import check_not_infinite, check_not_outside, first_true
 from lstd.errors import InvalidInputError
 from lstd.trajectories.parsing_frames import FrameColumns, import_narwhals
 from lstd.trajectories.time_intervals import interval_roles, read_lengths, rewards_of
+from lstd.types import Flags
 
 _PER_TRANSITION = ("discount", "importance_ratio", "trace_coefficient", "weight", "behavior_probability")
 
@@ -40,6 +41,7 @@ def read_frame(
     table = FrameColumns(frame, roles, check_integer("first_row", first_row, 0))
     arrays: dict[str, Any] = {"episode": _read_ids(table, sort), "y": None}
     arrays["groups"] = table.ids("groups") if "groups" in roles else None
+    arrays["time"] = table.times(kept=True) if "time" in roles and not spans else None
     if "reward" in roles:
         y = table.matrix("reward", check_not_infinite)
         arrays["y"] = np.ascontiguousarray(y[:, 0]) if isinstance(columns["reward"], str) else y
@@ -134,10 +136,9 @@ def _follow(table: FrameColumns, arrays: dict[str, Any]) -> tuple[Flags, Flags]:
     ids, groups = (None if arrays[role] is None else ids_of_runs(arrays[role]) for role in ("episode", "groups"))
     times = table.times() if "time" in roles else None
     episodes = Episodes(columns, lambda _, column, row, text: table.error(column, row, text), whole=True)
-    numbers, fault = episodes.follow("", 0, Marks(ids, groups, terminated, truncated, missing, times), size)
-    if fault is not None:
-        raise table.error(fault.column, fault.row, fault.text)
+    numbers = episodes.follow("", 0, Marks(ids, groups, terminated, truncated, missing, times))
     episodes.finish()
+    episodes.times.check()
     last = last_rows(numbers)
     if "truncated" in roles and "terminated" not in roles:
         flagged = truncated | np.append(False, truncated[:-1] & ~last[:-1])

@@ -6,13 +6,13 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from lstd.errors import InvalidInputError, MissingTerminationWarning, warn
 from lstd.trajectories.observations import ObservationFeatures
 from lstd.trajectories.recorded_steps import Episode, assemble
+from lstd.types import Array
 
-Array = NDArray[np.float64]
 _NEEDED = ("observations", "rewards", "terminations", "truncations")
 
 

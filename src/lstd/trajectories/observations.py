@@ -6,11 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from lstd.errors import InvalidInputError, missing_extra
+from lstd.types import Array
 
-Array = NDArray[np.float64]
 _OLD = "Wrap it for Gymnasium, for example with shimmy's GymV21CompatibilityV0."
 
 

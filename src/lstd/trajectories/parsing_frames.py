@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from lstd.data import parsing as rules
 from lstd.data.ids import NEEDS_ID, ids_of_runs, ids_of_text, plain_ids
-from lstd.data.parsing import Array, Fault, Flags, first_true
+from lstd.data.parsing import Fault, first_true
 from lstd.errors import InvalidInputError, missing_extra
+from lstd.types import Array, Flags
 
 Check = Callable[[Array, str, Fault | None], Fault | None]  # values, name and first fault of a column -> first bad one
 
@@ -101,12 +102,16 @@ class FrameColumns:
         column = self.roles[role][0]
         return self._known(role, rules.flags(self._values(role, column), column))
 
-    def times(self) -> NDArray[Any]:
-        """Parse the column of times as numbers in their order, shape (T,)."""
+    def times(self, *, kept: bool = False) -> NDArray[Any]:
+        """Parse the column of times as numbers in their order, shape (T,); times of NumPy stay so if `kept`."""
         if "start" in self.roles:  # lengths of intervals need numbers
             return self.numbers("time")
         column = self.roles["time"][0]
-        return self._known("time", rules.times(np.asarray(self._data[column].to_numpy()), column))
+        values, missing = np.array(self._data[column].to_numpy()), _is_null(self._data[column])
+        if values.dtype == object:
+            values[missing] = None  # pandas has several
+        found = self._known("time", rules.times(values, column))
+        return found.view(values.dtype) if kept and values.dtype.kind in "mM" else found
 
     def _values(self, role: str, column: str) -> NDArray[Any]:
         """Return a column as float64, or as Python objects with None for missing ones."""

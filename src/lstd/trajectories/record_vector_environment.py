@@ -25,8 +25,8 @@ from numpy.typing import NDArray
 from lstd.errors import InvalidInputError
 from lstd.trajectories.observations import check_reset, check_step, import_gymnasium
 from lstd.trajectories.recorded_steps import Recorder, Run
+from lstd.types import Flags
 
-Flags = NDArray[np.bool_]
 _MOST_BY_CHANCE = 2  # final observations of a sub-environment that may all equal the first one of the next episode
 _MODES = ("NextStep", "SameStep", "Disabled")
 

@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from lstd.errors import InvalidInputError
 from lstd.trajectories.observations import ObservationFeatures
-
-Array = NDArray[np.float64]
+from lstd.types import Array
 
 
 class Episode(NamedTuple):

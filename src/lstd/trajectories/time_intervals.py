@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from lstd.data.check_arguments import check_real
-from lstd.data.parsing import Array, Flags, first_true
+from lstd.data.parsing import first_true
 from lstd.errors import InvalidInputError
 from lstd.trajectories.parsing_frames import FrameColumns
+from lstd.types import Array, Flags
 
 _SAME = 1e-9  # relative difference between equal times that were computed in different ways
 _NAMES = ("start", "stop", "event")

@@ -10,15 +10,17 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
-from lstd.data.check_rows import PerRow, check_rows
+from lstd.data.check_rows import check_rows
 from lstd.data.ids import last_rows, plain_ids, plain_texts
+from lstd.data.rows import COLUMNS, PerRow
 from lstd.errors import InvalidInputError
 from lstd.trajectories.actions import check_actions, check_probabilities, rows_at
+from lstd.trajectories.row_times import check_times
+from lstd.types import Array
 
-Array = NDArray[np.float64]
 _PER_TRANSITION = ("discount", "importance_ratio", "trace_coefficient", "weight")
 _ARRAYS = ("X", "y", "episode", "terminated", *_PER_TRANSITION, "groups")  # arguments of `fit`
-_FIELDS = (*_ARRAYS, "actions", "behavior_probability", "feature_names")
+_FIELDS = (*_ARRAYS, "actions", "behavior_probability", "time", "feature_names")
 
 
 class Trajectories:
@@ -49,13 +51,15 @@ class Trajectories:
     behavior_probability : (T,) array-like, optional
         Probability with which the policy that recorded the data chose the action, in (0, 1]; a density, above 0, if
         actions are floats. NaN on horizon rows, whatever is given there.
+    time : (T,) array-like, optional
+        Numbers or dates that increase within each episode, for :func:`lstd.metrics.backtest`.
     feature_names : sequence of n str, optional
 
     Attributes
     ----------
     X, y, episode, terminated
         Read-only arrays with one entry per row.
-    discount, importance_ratio, trace_coefficient, weight, groups, actions, behavior_probability
+    discount, importance_ratio, trace_coefficient, weight, groups, actions, behavior_probability, time
         Read-only arrays with one entry per row; None unless given.
     feature_names : tuple of str, or None
     horizon : (T,) array of bool
@@ -103,6 +107,7 @@ class Trajectories:
     groups: NDArray[Any] | None
     actions: NDArray[Any] | None
     behavior_probability: Array | None
+    time: NDArray[Any] | None
     feature_names: tuple[str, ...] | None
     horizon: NDArray[np.bool_]
 
@@ -110,7 +115,7 @@ class Trajectories:
         self, X: Any, y: ArrayLike, episode: PerRow = None, terminated: PerRow = None, *, discount: PerRow = None,
         importance_ratio: PerRow = None, trace_coefficient: PerRow = None, weight: PerRow = None,
         groups: PerRow = None, actions: ArrayLike | None = None, behavior_probability: PerRow = None,
-        feature_names: Sequence[str] | None = None,
+        time: PerRow = None, feature_names: Sequence[str] | None = None,
     ) -> None:  # fmt: skip
         ids = None if episode is None else _check_ids("episode", episode)
         rows = check_rows(
@@ -127,13 +132,11 @@ class Trajectories:
             "y": np.asarray(y, dtype=np.float64),
             "episode": ids,
             "terminated": rows.terminated,
-            "discount": None if discount is None else rows.discount,
-            "importance_ratio": None if importance_ratio is None else rows.ratios,
-            "trace_coefficient": rows.coefficients,
-            "weight": rows.weights,
+            **{name: getattr(rows, name) if name in rows.given else None for name in COLUMNS},
             "groups": rows.groups,
             "actions": taken,
             "behavior_probability": check_probabilities(behavior_probability, taken, horizon),
+            "time": None if time is None else check_times(time, rows.last),
             "feature_names": None if feature_names is None else _check_names(feature_names, rows.n_features),
             "horizon": horizon,
         }
@@ -178,7 +181,7 @@ class Trajectories:
             Gymnasium. Requires `episode`.
         time : str, optional
             Column of numbers, dates or durations that increase within each episode; text in ISO format is read as
-            dates.
+            dates. It becomes the attribute `time`.
         sort : bool, default False
             Whether to sort the rows by episode, in order of first appearance, and by `time`.
         discount, importance_ratio, trace_coefficient, weight : str, optional
@@ -203,6 +206,13 @@ class Trajectories:
             When a value breaks a rule; the message names the column and the first bad row, counted from `first_row`.
         MissingExtraError
             When narwhals is not installed.
+
+        Warns
+        -----
+        MissingTerminationWarning
+            When `episode` is given without `terminated` and `truncated`: every episode is taken as cut off.
+        TerminationWarning
+            When there are times, and nearly all subjects of the latest one are marked as ended.
 
         Notes
         -----

@@ -16,8 +16,9 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullForma
 
 from lstd.experiments.protocol import FEATURES
 from lstd.experiments.reproduce import wording
-from lstd.experiments.reproduce.results import Array, Results, Row, Sweep, column, levels, select
+from lstd.experiments.reproduce.results import Results, Row, Sweep, column, levels, select
 from lstd.report.style import COLOURS, LINES, MARKERS, REFERENCE, new_figure
+from lstd.types import Array
 
 # Best errors that differ by more than this factor within one panel are drawn on a log axis.
 LOG_SPAN = 20.0

@@ -21,11 +21,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lstd import files
 from lstd.errors import ConfigurationMismatchError, InvalidInputError, OutputError
 from lstd.experiments.plan import Cell
 from lstd.experiments.protocol import FEATURES, GROUPS, PROBLEMS
-from lstd.io import sealed_archive, whole_files
-from lstd.io.folder_lock import FolderLock
+from lstd.files import FolderLock
 
 Errors = dict[str, NDArray[np.float64]]
 logger = logging.getLogger("lstd")
@@ -68,8 +68,8 @@ class ResultsFolder:
 
     def __init__(self, path: str | os.PathLike[str], configuration: Mapping[str, Any]) -> None:
         self.path = Path(path)
-        self.configuration = {"format": FORMAT, **json.loads(whole_files.json_bytes(configuration))}
-        self._digest = hashlib.sha256(whole_files.json_bytes(configuration)).hexdigest()
+        self.configuration = {"format": FORMAT, **json.loads(files.json_bytes(configuration))}
+        self._digest = hashlib.sha256(files.json_bytes(configuration)).hexdigest()
 
     @contextlib.contextmanager
     def claimed(self, *, force: bool = False) -> Iterator[ResultsFolder]:
@@ -90,12 +90,12 @@ class ResultsFolder:
         OutputError
             If the disk is full.
         """
-        whole_files.check_not_a_file(self.path)
+        files.check_not_a_file(self.path)
         made = not os.path.exists(self.path)
         try:
             self.path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise whole_files.unusable(self.path, error) from error
+            raise files.unusable(self.path, error) from error
         try:
             lock = FolderLock(self.path / LOCK)
             try:
@@ -111,8 +111,8 @@ class ResultsFolder:
 
     def _prepare(self, force: bool) -> None:
         for name in SUBFOLDERS:
-            whole_files.check_not_a_file(self.path / name)
-        stored = whole_files.read_json(self.path / CONFIGURATION) or {}
+            files.check_not_a_file(self.path / name)
+        stored = files.read_json(self.path / CONFIGURATION) or {}
         ours = stored.get("format") == FORMAT
         names = (CONFIGURATION, *OUR_FILES)
         if not ours and (foreign := [name for name in names if os.path.lexists(self.path / name)]):
@@ -123,16 +123,16 @@ class ResultsFolder:
         if ours and not force:
             _check_same(self.path, stored, self.configuration)
         for name in names:  # what a killed process left
-            whole_files.remove_quietly(whole_files.partial_of(self.path / name))
+            files.remove_quietly(files.partial_of(self.path / name))
         if ours and force:
             self._remove_results()
         if force or not ours:
             try:
-                with whole_files.replacing(self.path / CONFIGURATION) as file:
-                    file.write(whole_files.json_bytes(self.configuration))
+                with files.replacing(self.path / CONFIGURATION) as file:
+                    file.write(files.json_bytes(self.configuration))
             except OutputError as error:
                 cause = error.__cause__  # the message names the folder, as the user did
-                raise whole_files.unusable(self.path, cause if isinstance(cause, OSError) else error) from error
+                raise files.unusable(self.path, cause if isinstance(cause, OSError) else error) from error
 
     def files(self) -> list[Path]:
         """Return the files that `lstd reproduce` has written, except the configuration."""
@@ -150,7 +150,7 @@ class ResultsFolder:
         """Store the results of a cell: algorithm -> errors of shape (runs, lmbdas, alphas), none NaN or negative."""
         ordered = {name: arrays[name] for name in cell.algorithms}
         _check_arrays(cell, ordered)
-        sealed_archive.write(self.path / cell.filename, "cell", self._head(cell), ordered, locked=True)
+        files.write(self.path / cell.filename, "cell", self._head(cell), ordered, locked=True)
 
     def read_cell(self, cell: Cell) -> Errors | None:
         """Read a cell back; None if it is not stored, or damaged, which is logged."""
@@ -165,7 +165,7 @@ class ResultsFolder:
         if not os.path.lexists(path):
             return None
         try:
-            return sealed_archive.read(path, {"cell": build})
+            return files.read(path, {"cell": build})
         except InvalidInputError:
             logger.warning("lstd: %s is damaged. It is computed again.", path)
             return None
@@ -175,18 +175,18 @@ class ResultsFolder:
 
     def write_json(self, name: str, document: Mapping[str, Any]) -> None:
         """Store a JSON document with its checksum; infinite and undefined numbers become null."""
-        content = json.loads(whole_files.json_bytes(document))
-        with whole_files.replacing(self.path / name) as file:
-            file.write(whole_files.json_bytes({**content, "sha256": self._checksum(content)}))
+        content = json.loads(files.json_bytes(document))
+        with files.replacing(self.path / name) as file:
+            file.write(files.json_bytes({**content, "sha256": self._checksum(content)}))
 
     def read_json(self, name: str) -> dict[str, Any] | None:
         """Read a JSON document back; None if it is missing, changed, or of another configuration."""
-        document = whole_files.read_json(self.path / name) or {}
+        document = files.read_json(self.path / name) or {}
         checksum = document.pop("sha256", None)
         return document if checksum == self._checksum(document) else None
 
     def _checksum(self, document: Mapping[str, Any]) -> str:
-        return hashlib.sha256(self._digest.encode() + whole_files.json_bytes(document)).hexdigest()
+        return hashlib.sha256(self._digest.encode() + files.json_bytes(document)).hexdigest()
 
     def _remove_results(self) -> None:
         """Remove what `lstd reproduce` wrote, the configuration last, and nothing else."""
@@ -194,7 +194,7 @@ class ResultsFolder:
             for file in [*self.files(), self.path / CONFIGURATION]:
                 file.unlink(missing_ok=True)
         except OSError as error:
-            raise OutputError(f"{error.filename} could not be removed: {whole_files.reason(error)}.") from error
+            raise OutputError(f"{error.filename} could not be removed: {files.reason(error)}.") from error
         for name in SUBFOLDERS:
             with contextlib.suppress(OSError):
                 (self.path / name).rmdir()

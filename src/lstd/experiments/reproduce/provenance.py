@@ -8,8 +8,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-import lstd
 from lstd.statistics.threads import available_cores
+from lstd.version import __version__
 
 PACKAGES = ("numpy", "scipy", "numba", "llvmlite", "scikit-learn", "matplotlib", "pyarrow", "typer", "rich")
 
@@ -25,7 +25,7 @@ def describe_machine(n_jobs: int | None = None) -> dict[str, Any]:
         with contextlib.suppress(metadata.PackageNotFoundError):
             versions[name] = metadata.version(name)
     return {
-        "lstd": lstd.__version__,
+        "lstd": __version__,
         "python": platform.python_version(),
         "packages": versions,
         "cpu": _cpu_model(),

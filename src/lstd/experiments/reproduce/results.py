@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from lstd.experiments.plan import Cell
 from lstd.experiments.protocol import ALGORITHMS, ALPHAS_OF, FEATURES, LMBDAS, PROBLEMS
+from lstd.types import Array
 
-Array = NDArray[np.float64]
 Key = tuple[str, str, str]
 KEY = {"problem": list(PROBLEMS), "features": list(FEATURES), "algorithm": list(ALGORITHMS)}  # and the possible values
 Row = Mapping[str, Any]

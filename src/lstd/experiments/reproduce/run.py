@@ -21,7 +21,7 @@ from lstd.experiments.protocol import FEATURES, MRP_SEED
 from lstd.experiments.reproduce.folder import PROVENANCE, THEORY, TIMINGS, Errors, ResultsFolder
 from lstd.experiments.reproduce.provenance import describe_machine
 from lstd.experiments.reproduce.results import gather
-from lstd.io.whole_files import replacing
+from lstd.files import replacing
 from lstd.statistics.threads import available_cores
 
 Progress = Callable[[str, float, float], None]

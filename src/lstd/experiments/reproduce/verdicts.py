@@ -8,9 +8,10 @@ from typing import NamedTuple
 import numpy as np
 
 from lstd.experiments.protocol import ALPHAS_OF, GROUPS, LMBDAS, N_RUNS
-from lstd.experiments.reproduce.results import Array, Results, Row, column, levels, select
+from lstd.experiments.reproduce.results import Results, Row, column, levels, select
 from lstd.experiments.reproduce.wording import SHORT_NAMES
 from lstd.report.formatting import compact, grouped, percent
+from lstd.types import Array
 
 AGREES = "agrees"
 DISAGREES = "does not agree"

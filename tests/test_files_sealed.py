@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from lstd.errors import InvalidInputError
-from lstd.io.sealed_archive import read, write
+from lstd.files import read, write
 
 ARRAYS = {"a": np.arange(3.0), "b": np.eye(2)}
 

@@ -12,7 +12,7 @@ import pytest
 from numpy.typing import NDArray
 
 from lstd.errors import InvalidInputError
-from lstd.io.packing import BROKEN, pack, unpack
+from lstd.files import BROKEN, pack, unpack
 
 
 class Point(NamedTuple):

@@ -1,0 +1,87 @@
+"""`ExtrapolationWarning`: features that only grow within one cohort of episodes, such as tenure and totals."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from lstd import LSTD, LSTDCV
+from lstd.errors import ExtrapolationWarning
+
+pytestmark = pytest.mark.filterwarnings(*(f"ignore::lstd.errors.{what}Warning" for what in ("Unobserved", "Bounds")))
+
+
+def cohort(n=60, n_rows=30, joins=6, seed=1, ended=False):
+    """Draw subjects who join within the first rows of a log; each gets a horizon row in its last one."""
+    random = np.random.default_rng(seed)
+    first = random.integers(joins, size=n)
+    subject, time = np.nonzero(np.arange(n_rows) >= first[:, np.newaxis])
+    age, last = time - first[subject], time == n_rows - 1
+    rate = random.gamma(2.0, 0.3, n)
+    y = random.poisson(rate[subject]).astype(float)
+    total = np.array([y[(subject == s) & (time < t)].sum() for s, t in zip(subject, time, strict=True)])
+    features = {
+        "age": age, "total": total, "born": random.uniform(0.0, 120.0, n)[subject] + age,
+        "rate": (total + 0.5) / (age + 1.0), "limited": np.minimum(age, 10), "noise": random.normal(size=len(y)),
+        "kind": random.integers(3, size=n)[subject], "left": -age,
+    }  # fmt: skip
+    return features, y, {"episode": subject, "terminated": last & ended}
+
+
+def arrays(*names, **options):
+    features, y, columns = cohort(**options)
+    return np.column_stack([features[name] for name in names]).astype(float), y * ~columns["terminated"], columns
+
+
+@pytest.mark.parametrize("make", [LSTD, lambda gamma: LSTDCV(gamma, lmbdas=[0.5], alphas=[1.0])])
+@pytest.mark.parametrize("convert", [np.asarray, sparse.csr_array])
+@pytest.mark.filterwarnings("ignore::lstd.errors.LSTDWarning")
+def test_features_that_only_grow_are_named(make, convert):
+    X, y, columns = arrays("noise", "age", "rate", "total", "limited", "kind", "left", "born")
+    with pytest.warns(ExtrapolationWarning, match=r"only grow within an episode \(x1, x3\) have") as given:
+        make(0.95).fit(convert(X), rewards(y, columns), **columns)
+    assert [w.filename for w in given if w.category is ExtrapolationWarning] == [__file__]
+
+
+def rewards(y, columns):
+    return np.where(np.append(columns["episode"][1:] != columns["episode"][:-1], True), np.nan, y)
+
+
+def test_names_of_columns_are_in_the_message():
+    pd = pytest.importorskip("pandas")
+    X, y, columns = arrays("noise", "age")
+    with pytest.warns(ExtrapolationWarning, match=r"\('weeks'\)"):
+        LSTD(0.95).fit(pd.DataFrame(X, columns=["noise", "weeks"]), rewards(y, columns), **columns)
+
+
+@pytest.mark.parametrize(
+    ("names", "options", "gamma"),
+    [
+        (("noise", "rate", "limited", "kind", "left", "born"), {}, 0.95),  # nothing that only grows beyond the others
+        (("age", "total"), {"joins": 30}, 0.95),  # subjects who join at all times
+        (("age", "total"), {"ended": True}, 0.95),  # nothing to predict after the last row
+        (("age", "total"), {}, 0.5),  # hardly anything lies behind the last rows
+        (("age", "total"), {"n": 19}, 0.95),  # too few
+    ],
+)
+@pytest.mark.parametrize("seed", range(3))
+def test_right_features_are_not_named(names, options, gamma, seed):
+    X, y, columns = arrays(*names, seed=seed, **options)
+    y = y if options.get("ended") else rewards(y, columns)
+    LSTD(gamma).fit(X, y, **columns)  # warnings are errors
+
+
+def test_discounts_of_rows_measure_time():
+    """Half of the subjects have three times as many rows in the same time: by steps, they would be older."""
+    X, y, columns = arrays("age", "noise", joins=1)
+    subject = columns["episode"]
+    often = subject % 2 == 0
+    X[:, 0] *= np.where(often, 1.0, 3.0)
+    keep = often | (np.arange(len(y)) % 30 < 10) | np.append(subject[1:] != subject[:-1], True)
+    discount = np.where(often, 0.97, 0.97**3)[keep]
+    with pytest.warns(ExtrapolationWarning, match="x0"):
+        LSTD(0.97).fit(
+            X[keep], rewards(y, columns)[keep], episode=subject[keep], terminated=np.zeros(keep.sum(), bool),
+            discount=discount,
+        )  # fmt: skip

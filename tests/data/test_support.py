@@ -1,0 +1,141 @@
+"""The warning of mean importance ratios other than one: without support or with wrong probabilities, and only then."""
+
+import re
+import warnings
+
+import numpy as np
+import pandas
+import pytest
+from scipy import sparse
+
+from logged_actions import PROCESS
+from lstd import LSTD, LSTDCV
+from lstd.errors import SupportWarning
+from lstd.ope import LSTDQ, importance_sampling
+
+STATES, STEPS = 3, 10
+TARGET = np.array([[0.2, 0.8], [0.5, 0.5], [0.7, 0.3]])
+
+
+def log_of(seed=0, n=200, mu=(0.5, 0.5, 0.5), target=TARGET, taken=lambda *_: True):
+    """Rows of a log whose policy takes action 1 with probability mu[state], where it may take it at all."""
+    random = np.random.default_rng(seed)
+    states, episode, step = (
+        random.integers(STATES, size=n * STEPS),
+        np.repeat(np.arange(n), STEPS),
+        np.arange(n * STEPS),
+    )
+    p = np.array(mu)[states] * taken(states, step % STEPS, step)
+    actions = (random.random(len(p)) < p).astype(int)
+    return {
+        "X": np.eye(STATES)[states], "y": random.normal(size=len(p)), "episode": episode, "actions": actions,
+        "terminated": step % STEPS == STEPS - 1, "target_policy": np.array(target)[states],
+        "behavior_probability": np.where(actions, p, 1.0 - p),
+    }  # fmt: skip
+
+
+def fitted(log, estimator=None, **changes):
+    """Fit LSTD with the ratios of a log."""
+    names = ("X", "y", "episode", "terminated")
+    ratio = log["target_policy"][np.arange(len(log["y"])), log["actions"]] / log["behavior_probability"]
+    columns = {name: log[name] for name in names} | {"importance_ratio": ratio} | changes
+    return (LSTD(0.9, 0.0) if estimator is None else estimator).fit(**columns)
+
+
+def given(log, **changes):
+    """The texts of the warnings of a fit."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", SupportWarning)
+        fitted(log, **changes)
+    return [str(one.message) for one in caught if one.category is SupportWarning]
+
+
+@pytest.mark.parametrize(
+    ("taken", "rows", "mean"),
+    [
+        (lambda s, *_: s < 0, "of rows with x0 above 0.3", 0.2),
+        (lambda s, *_: s != 0, r"of rows with x0 above 0\.3", 0.2),
+        (lambda s, step, t: step < 6, r"of steps [68] to [79] of episodes", None),
+        (lambda s, step, t: t < 1500, "of rows 1500 to 1749", None),
+    ],
+)
+def test_it_says_where_the_log_never_takes_an_action(taken, rows, mean):
+    log = log_of(taken=taken)
+    with pytest.warns(SupportWarning, match=f"The mean importance ratio ({rows}).*does not take all actions") as caught:
+        fitted(log)
+    value, error = re.search("is ([0-9.]+), with a standard error of ([0-9.e-]+),", str(caught[0].message)).groups()
+    assert float(value) == pytest.approx(0.2 if mean else float(value), abs=1e-9)
+    assert 0.0 <= float(error) < 0.1
+
+
+def test_probabilities_that_are_too_small_or_of_another_row_are_noticed():
+    log = log_of(mu=(0.3, 0.5, 0.8))
+    assert not given(log)
+    [found] = given(log | {"behavior_probability": 0.8 * log["behavior_probability"]})
+    assert "of all rows is 1.2" in found
+    assert "of logged actions are too small" in found
+    assert given(log | {"behavior_probability": np.roll(log["behavior_probability"], 1)})
+    assert given(log | {"behavior_probability": np.full(len(log["y"]), 0.4)})
+
+
+@pytest.mark.filterwarnings("ignore::lstd.errors.EffectiveSampleWarning")
+@pytest.mark.parametrize(
+    "fit",
+    [
+        lambda log: fitted(log, LSTDCV(0.9, lmbdas=[0.0])),
+        lambda log: LSTDQ(0.9).fit(**log),
+        lambda log: importance_sampling(gamma=0.9, **log),
+        lambda log: fitted(log, X=sparse.csr_array(log["X"])),
+        lambda log: fitted(log, X=pandas.DataFrame(log["X"], columns=list("bcd"))),
+    ],
+)
+def test_all_that_know_the_ratios_of_a_whole_log_warn(fit):
+    log = log_of(taken=lambda s, *_: s != 0)
+    with pytest.warns(SupportWarning, match=r"The mean importance ratio of rows with (x0|b) above 0.* is 0\.2,"):
+        fit(log)
+
+
+@pytest.mark.parametrize(
+    ("mu", "target", "n"),
+    [
+        ((0.3, 0.5, 0.8), TARGET, 200),
+        ((0.02, 0.5, 0.98), np.full((3, 2), 0.5), 200),  # ratios of 25 hold up the mean
+        ((0.02, 0.5, 0.5), np.eye(2)[[1, 1, 1]], 100),  # and here ratios of 50
+    ],
+)
+def test_right_probabilities_with_support_are_seldom_called_wrong(mu, target, n):
+    found = [given(log_of(seed, n, mu, target)) for seed in range(100)]
+    assert sum(map(len, found)) <= 2
+
+
+def test_habits_of_episodes_that_average_to_the_probabilities_are_no_lack_of_support():
+    called = 0
+    for seed in range(60):
+        random = np.random.default_rng(seed)
+        habit, episode = random.choice([0.2, 0.8], size=40), np.repeat(np.arange(40), 50)
+        actions = (random.random(2000) < habit[episode]).astype(int)
+        log = {
+            "X": np.ones((2000, 1)), "y": np.zeros(2000), "episode": episode, "actions": actions,
+            "terminated": np.arange(2000) % 50 == 49, "target_policy": np.full((2000, 2), [0.2, 0.8]),
+            "behavior_probability": np.full(2000, 0.5),
+        }  # fmt: skip
+        called += len(given(log))
+    assert called <= 3
+
+
+def test_rows_that_are_no_transitions_do_not_count():
+    data = PROCESS.simulate(60, 5, 1)
+    ratio = data["target_policy"][np.arange(360), data["actions"]] / np.nan_to_num(
+        data["behavior_probability"], nan=1.0
+    )
+    last = np.isnan(data["behavior_probability"])
+    columns = {name: data[name] for name in ("X", "y", "episode", "terminated")}
+    LSTD(0.9, 0.0).fit(**columns, importance_ratio=np.where(last, 1e3, ratio))
+    with pytest.warns(SupportWarning, match="of all rows is 1.98"):
+        LSTD(0.9, 0.0).fit(**columns, importance_ratio=np.where(last, 1e3, 2.0 * ratio))
+
+
+def test_many_rows_are_thinned_out_evenly():
+    log = log_of(n=15_000, taken=lambda s, step, t: t < 140_000)
+    [found] = given(log, episode=None)
+    assert re.search("of rows (1312|1406).. to 14999[89]", found)

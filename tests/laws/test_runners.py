@@ -1,0 +1,75 @@
+"""Whatever runs the sums of chunks, a model has the same bits, and the same chunk is refused."""
+
+from __future__ import annotations
+
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from functools import partial
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_sources import frame_of
+
+from chunk_loaders import process_context
+from dask_commands import local_client
+from lstd import fit_chunks, fit_tables
+from lstd.errors import InvalidInputError
+from streams import all_streams, cut
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::lstd.errors.LSTDWarning"),  # successors and ratios are drawn at random
+    pytest.mark.filterwarnings("ignore:X does not have valid feature names"),
+]
+
+
+@pytest.fixture(scope="module")
+def runners():
+    """Arguments of threads, executors and, if it is installed, a Dask cluster; the first is the calling thread."""
+    runners = {"calling thread": {"n_jobs": 1}, "two threads": {"n_jobs": 2}, "three threads": {"n_jobs": 3}}
+    with (
+        ThreadPoolExecutor(4) as threads,
+        ThreadPoolExecutor(1) as thread,
+        ProcessPoolExecutor(2, mp_context=process_context()) as processes,
+    ):
+        runners |= {"executor of four": {"executor": threads}, "executor of one": {"executor": thread}}
+        runners |= {"processes": {"executor": processes}, "made": {"executor": partial(ThreadPoolExecutor, 2)}}
+        try:
+            import distributed  # noqa: F401
+        except ModuleNotFoundError:
+            yield runners
+            return
+        with local_client() as client:
+            yield runners | {"Dask": {"client": client}}
+
+
+def bits(fit, rows):
+    """All numbers of a model, or the text of an error."""
+    try:
+        model = fit()
+    except InvalidInputError as error:
+        return str(error)
+    try:
+        prediction = model.predict(rows, return_std=True)
+    except InvalidInputError:  # too few rows or blocks
+        prediction = model.predict(rows)
+    sums = {name: getattr(model.statistics_, name) for name in ("A", "B", "b", "incoming_trace", "total_weight")}
+    sums |= {f"carry {name}": values for name, values in vars(model.statistics_.carry).items()}
+    blocks = model.model_.blocks
+    sums |= {"shares": blocks.shares, "marks": blocks.marks}
+    found = {"coef": model.coef_, "intercept": model.intercept_, "prediction": prediction, **sums}
+    return {name: np.array(values).tobytes() for name, values in found.items()}
+
+
+@settings(max_examples=20)
+@given(all_streams(rows=(5, 24, 60)), st.data())
+def test_any_runner_gives_the_same_bits(runners, stream, data):
+    chunks = cut(data.draw, stream)
+    if tables := data.draw(st.booleans()):
+        (frames, (roles, *_)) = zip(*[frame_of(chunk) for chunk in chunks], strict=True)
+        fit = partial(fit_tables, [*frames], **roles, **stream.settings)
+    else:
+        fit = partial(fit_chunks, [chunk.data for chunk in chunks], **stream.settings)
+    found = {name: bits(partial(fit, **runner), stream.X) for name, runner in runners.items()}
+    for name, result in found.items():
+        assert result == found["calling thread"], (name, tables)

@@ -1,0 +1,279 @@
+"""Backtests against their definition, and where the answer is known."""
+
+from __future__ import annotations
+
+import datetime as dt
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import sparse
+
+import naive
+from lstd import LSTD, LSTDCV, Trajectories
+from lstd.errors import InvalidInputError, UnobservedWarning
+from lstd.metrics import backtest
+from lstd.metrics.cross_fitting import RIDGES
+from tolerances import assert_close
+
+GAMMA = 0.9
+
+
+def customers(seed, n=60, weeks=30, stop=0.03):
+    """Customers who buy at a rate of their own until they leave, which nobody sees; the last row is a horizon row."""
+    random = np.random.default_rng(seed)
+    rate, alive = random.gamma(2.0, 0.5, n), np.ones(n, dtype=bool)
+    spend, lately, count = np.zeros((n, weeks)), np.zeros((n, weeks)), np.zeros((n, weeks))
+    for week in range(weeks):
+        if week:
+            lately[:, week] = 0.8 * lately[:, week - 1] + spend[:, week - 1]
+            count[:, week] = count[:, week - 1] + spend[:, week - 1]
+        spend[:, week] = alive * random.poisson(rate)
+        alive &= random.random(n) > stop
+    X = np.column_stack([lately.ravel(), count.ravel() / (1.0 + np.tile(np.arange(weeks), n))])
+    time, episode = np.tile(np.arange(weeks), n), np.repeat(np.arange(n), weeks)
+    return X, spend.ravel(), {"time": time, "episode": episode, "terminated": np.zeros(n * weeks, dtype=bool)}
+
+
+def with_ends(seed):
+    """Episodes of random lengths and starts, with and without ends, discounts of their own and groups of two."""
+    random = np.random.default_rng(seed)
+    parts = []
+    for name in range(50):
+        length, start, ends = int(random.integers(2, 25)), int(random.integers(0, 12)), random.random() < 0.5
+        parts.append(
+            {
+                "id": name, "group": name // 2, "t": start + np.arange(length), "r": random.normal(size=length),
+                "g": random.uniform(0.8, 1.0, length), "end": np.arange(length) == (length - 1 if ends else -1),
+                "u": random.normal(size=length), "v": random.exponential(size=length),
+            }
+        )  # fmt: skip
+    return pd.concat([pd.DataFrame(part) for part in parts], ignore_index=True)
+
+
+@pytest.mark.filterwarnings("ignore::lstd.errors.UnobservedWarning")
+def test_it_is_its_definition():
+    table, cut, steps = with_ends(1), 11, 4
+    found = backtest(
+        LSTD(GAMMA, 0.8, alpha=1.0), table[["u", "v"]].to_numpy(), table["r"], cut=cut, steps=steps, time=table["t"],
+        episode=table["id"], terminated=table["end"], discount=table["g"], groups=table["group"],
+    )  # fmt: skip
+    known = table[table["t"] <= cut].copy()
+    ended = known["end"] & (known["t"] < cut)
+    known.loc[(known["id"] != known["id"].shift(-1)) & ~ended, "r"] = np.nan
+    model = LSTD(GAMMA, 0.8, alpha=1.0).fit(
+        known[["u", "v"]].to_numpy(),
+        known["r"],
+        episode=known["id"],
+        terminated=ended,
+        discount=known["g"],
+        groups=known["group"],
+    )
+    value, observed, ahead, groups, X = [], [], [], [], []
+    for _, one in table.groupby("id"):
+        at = np.flatnonzero(one["t"] <= cut)
+        if not len(at) or (one["t"].iloc[-1] < cut):
+            continue
+        t, ends = at[-1], bool(one["end"].iloc[-1])
+        if t + steps > len(one) - 1 and not ends:
+            continue
+        total, factor, later = naive.steps_after(one["r"].to_numpy(), one["g"].to_numpy(), ends, t, steps)
+        features = one[["u", "v"]].to_numpy()
+        value.append(model.predict(features[[t]])[0])
+        ahead.append(factor * model.predict(features[[later]])[0])
+        observed.append(total)
+        groups.append(one["group"].iloc[0])
+        X.append(features[t])
+    value, observed, ahead, groups, X = map(np.array, (value, observed, ahead, groups, X))
+    number = np.unique(groups, return_inverse=True)[1]
+    folds = number % 10
+    near = [folds == fold for fold in range(10)]
+    Z = (X - X.mean(axis=0)) / X.std(axis=0)
+    forecast = value - naive.cross_fitted(ahead, value, Z, folds, near, RIDGES)
+    e = naive.cross_fitted(observed - forecast, value, Z, folds, near, RIDGES)
+    assert len(value) > 20
+    assert found.subject.tolist() == number.tolist()
+    for name, expected in {
+        "value": value,
+        "observed": observed,
+        "predicted": value - ahead,
+        "forecast": forecast,
+    }.items():
+        assert_close(getattr(found, name), expected, "solve")
+    squares = np.sum((observed - forecast) ** 2)
+    assert_close(found.r2, 1.0 - squares / np.sum((observed - observed.mean()) ** 2), "solve")
+    psi = (observed - forecast) ** 2 - 2.0 * e * (value - ahead - forecast)
+    other = backtest(
+        LSTD(GAMMA, 0.0, alpha=9.0), table[["u", "v"]].to_numpy(), table["r"], cut=cut, steps=steps, time=table["t"],
+        episode=table["id"], terminated=table["end"], discount=table["g"], groups=table["group"],
+    )  # fmt: skip
+    between = found.difference(other)
+    assert_close(between.prediction, np.mean((observed - forecast) ** 2 - (observed - other.forecast) ** 2), "solve")
+    psi_other = (observed - other.forecast) ** 2 - 2.0 * other.expected_error * (other.predicted - other.forecast)
+    assert_close(between.standard_error, naive.error_of_mean(psi - psi_other, number), "solve")
+    ratio = found.total
+    assert_close(ratio.prediction, np.sum(value - ahead) / observed.sum(), "solve")
+    error = naive.error_of_mean((value - ahead - observed) / observed.mean(), number)
+    assert_close(ratio.standard_error, error, "solve")
+
+
+def test_a_stream_leaves_out_rows_near_each_fold():
+    random = np.random.default_rng(0)
+    X, y, steps, cut = random.normal(size=(260, 2)), random.normal(size=260), 4, 99
+    found = backtest(LSTD(GAMMA, 0.5), X, y, cut=cut, steps=steps)
+    rows = np.arange(cut, 260 - steps)  # the last row is a horizon row
+    model = LSTD(GAMMA, 0.5).fit(X[: cut + 1], np.append(y[:cut], np.nan))
+    ahead = GAMMA**steps * model.predict(X[rows + steps])
+    folds = np.arange(len(rows)) * 10 // len(rows)
+    near = []
+    for fold in range(10):
+        inside = rows[folds == fold]
+        near.append(np.array([inside[0] - steps <= row <= inside[-1] + steps for row in rows]))
+    Z = (X[rows] - X[rows].mean(axis=0)) / X[rows].std(axis=0)
+    expected = model.predict(X[rows]) - naive.cross_fitted(ahead, model.predict(X[rows]), Z, folds, near, RIDGES)
+    assert_close(found.forecast, expected, "solve")
+    assert_close(found.observed, [naive.steps_after(y, np.full(260, GAMMA), False, t, steps)[0] for t in rows], "sums")
+    assert np.bincount(found.subject).min() >= 5 * steps
+
+
+def test_frames_trajectories_and_arrays_give_the_same():
+    X, y, rows = customers(2)
+    days = np.array([dt.datetime(2024, 1, 1) + dt.timedelta(weeks=int(week)) for week in rows["time"]])
+    frame = pd.DataFrame(X, columns=["lately", "rate"]).assign(
+        spend=y, customer=rows["episode"], gone=rows["terminated"], week=days
+    )
+    expected = backtest(LSTD(GAMMA, 0.8), X, y, cut=20, steps=5, **rows)
+    roles = {"features": ["lately", "rate"], "reward": "spend", "episode": "customer", "terminated": "gone"}
+    for cut in ("2024-05-20", np.datetime64("2024-05-20"), pd.Timestamp("2024-05-20"), dt.datetime(2024, 5, 20)):
+        found = backtest(LSTD(GAMMA, 0.8), frame, cut=cut, steps=5, time="week", **roles)
+        assert found.forecast.tolist() == expected.forecast.tolist()
+    data = Trajectories.from_frame(frame, time="week", **roles)
+    assert backtest(LSTD(GAMMA, 0.8), data, cut="2024-05-20", steps=5).r2 == expected.r2
+    assert_close(backtest(LSTD(GAMMA, 0.8), sparse.csr_array(X), y, cut=20, steps=5, **rows).r2, expected.r2, "solve")
+    assert data[:90].time.tolist() == data.time[:90].tolist()
+
+
+@pytest.mark.filterwarnings("ignore::lstd.errors.BiasWarning")
+def test_the_estimator_is_not_fitted_and_what_follows_the_cut_is_not_seen():
+    X, y, rows = customers(3)
+    model = LSTDCV(GAMMA)
+    before = backtest(model, X, y, cut=20, steps=5, **rows)
+    assert not hasattr(model, "coef_")
+    late = np.where(rows["time"] >= 20, y + 7.0, y)
+    after = backtest(model, X, late, cut=20, steps=5, **rows)
+    assert after.value.tolist() == before.value.tolist()
+    assert_close(after.observed, before.observed + 7.0 * (1 - GAMMA**5) / (1 - GAMMA), "solve")
+
+
+def test_the_latest_of_several_cuts_is_the_result():
+    X, y, rows = customers(4)
+    found = backtest(LSTD(GAMMA, 0.8), X, y, cut=[20, 10, 15], steps=5, **rows)
+    assert [one.cut for one in (*found.earlier, found)] == [10, 15, 20]
+    assert found.r2 == backtest(LSTD(GAMMA, 0.8), X, y, cut=20, steps=5, **rows).r2
+    assert len(str(found).splitlines()) == 6
+    assert "at least 3 are advised at gamma 0.9" in str(found)
+
+
+def test_calibration_is_of_deciles_of_the_prediction():
+    X, y, rows = customers(5, n=200)
+    found = backtest(LSTD(GAMMA, 0.8), X, y, cut=20, steps=5, **rows)
+    table = found.calibration()
+    assert len(table.count) == 10
+    assert table.count.sum() == len(found.value) == 200
+    order = np.argsort(found.value)[:20]
+    assert_close(table.predicted[0], found.predicted[order].mean(), "sums")
+    error = naive.error_of_mean((found.observed - found.predicted)[order], found.subject[order])
+    assert_close(table.standard_error[0], error, "sums")
+
+
+def test_with_the_true_values_deciles_and_totals_agree():
+    """Under the truth, which is linear in the state, at most 7 % of deciles lie beyond two standard errors."""
+    beyond = count = low = 0
+    for seed in range(40):
+        random = np.random.default_rng(seed)
+        x = np.zeros((300, 40))
+        x[:, 0] = random.normal(scale=2.0, size=300)
+        for week in range(1, 40):
+            x[:, week] = 0.9 * x[:, week - 1] + random.normal(size=300)
+        y = np.append(x[:, 1:], np.full((300, 1), np.nan), axis=1).ravel() + 1.0
+        truth = Fixed(lambda X: X[:, 0] * 0.9 / (1 - 0.81) + 10.0)
+        rows = {"time": np.tile(np.arange(40), 300), "episode": np.repeat(np.arange(300), 40)}
+        found = backtest(truth, x.reshape(-1, 1), y, cut=20, steps=10, terminated=np.zeros(12000, bool), **rows)
+        table, total = found.calibration(), found.total
+        beyond += int((np.abs(table.predicted - table.observed) > 2 * table.standard_error).sum())
+        count += len(table.count)
+        low += not total.lower <= 1.0 <= total.upper
+        assert found.r2 > 0.2
+    assert beyond <= 0.07 * count
+    assert low <= 6
+
+
+class Fixed(LSTD):
+    """Predicts by a formula."""
+
+    def __init__(self, formula, gamma=GAMMA):
+        self.formula, self.gamma = formula, gamma
+
+    def fit(self, X, y, **rows):
+        return self
+
+    def predict(self, X):
+        return self.formula(X)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"cut": 27}, "`cut` must leave at least 10 subjects"),
+        ({"cut": 99}, "`cut` must lie between"),
+        ({"cut": 0}, "`cut` must lie between"),
+        ({"cut": -1}, "`cut` must lie between"),
+        ({"cut": np.nan}, "`cut`"),
+        ({"cut": "soon"}, "`cut`"),
+        ({"cut": []}, "`cut`"),
+        ({"steps": 0}, "`steps`"),
+        ({"steps": 2.5}, "`steps`"),
+        ({"level": 1.0}, "`level`"),
+        ({"time": None}, "`time` must be given with several episodes"),
+        ({"time": np.zeros(1800)}, "`time` must increase within each episode; row 1 has"),
+        ({"time": np.zeros(3)}, "`time`"),
+        ({"importance_ratio": np.ones(1800)}, "`importance_ratio` must not be given"),
+        ({"y": np.zeros((1800, 2))}, "`y` must have one reward"),
+        ({"y": np.zeros(1800)}, "all subjects"),
+        ({"estimator": LSTD}, "`estimator` must be"),
+        ({"estimator": object()}, "`estimator` must be"),
+    ],
+)
+def test_what_is_wrong_is_named(changes, message):
+    X, y, rows = customers(6)
+    given = {"estimator": LSTD(GAMMA, 0.8), "X": X, "y": y, "cut": 20, "steps": 5, **rows} | changes
+    with pytest.raises(InvalidInputError, match=message):
+        backtest(**given)
+
+
+def test_few_subjects_and_lost_ones_are_named():
+    X, y, rows = customers(7, n=9)
+    with pytest.raises(InvalidInputError, match=r"at least 10 subjects .* 20 leaves 9"):
+        backtest(LSTD(GAMMA, 0.8), X, y, cut=20, steps=5, **rows)
+    X, y, rows = customers(8)
+    kept = (rows["episode"] % 5 > 0) | (rows["time"] < 23)
+    with pytest.warns(UnobservedWarning, match="12 of 60 subjects"):
+        found = backtest(
+            LSTD(GAMMA, 0.8), X[kept], y[kept], cut=20, steps=5, **{name: v[kept] for name, v in rows.items()}
+        )
+    assert found.n_left_out == 12
+    with pytest.raises(InvalidInputError, match="`other` must be a backtest of the same rows"):
+        found.difference(backtest(LSTD(GAMMA, 0.8), X, y, cut=20, steps=5, **rows))
+
+
+def test_standard_errors_of_a_difference_are_those_over_simulations():
+    """Of two models that are given, both wrong."""
+    differences, errors = [], []
+    for seed in range(200):
+        X, y, rows = customers(1000 + seed, n=300, weeks=24)
+        models = Fixed(lambda X: X[:, 0] + X[:, 1]), Fixed(lambda X: 0.5 * X[:, 0] + 4.0 * X[:, 1])
+        one, two = (backtest(model, X, y, cut=14, steps=6, **rows) for model in models)
+        between = one.difference(two)
+        differences.append(float(between.prediction))
+        errors.append(float(between.standard_error))
+    assert 0.85 <= np.sqrt(np.mean(np.square(errors))) / np.std(differences) <= 1.15
