@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+import warnings
 from datetime import date
 from importlib.metadata import distribution
 from itertools import product
@@ -28,6 +29,7 @@ from scipy.optimize import minimize
 from scipy.special import betaln, gammaln, hyp2f1
 
 from lstd import LSTD, LSTDStatistics
+from lstd.errors import ExtrapolationWarning
 
 TRAIN, CHOOSE, AHEAD = 39, 26, 39  # weeks to train on; those before the weeks that choose λ and α; weeks to predict
 LMBDAS, ALPHAS = (0.0, 0.5, 0.8, 0.9, 0.95, 1.0), tuple(10.0**k for k in range(-2, 7))
@@ -141,7 +143,9 @@ def predict(data: Any, chosen: Any) -> Any:
     fitted = (
         LSTD(1.0, chosen[name]["λ"], chosen[name]["α"], name, fit_intercept=False).fit(**arrays) for name in VARIANTS
     )
-    predicted = {model.variant: model.predict(now) for model in fitted}
+    with warnings.catch_warnings():  # customers are older than at the start of any window
+        warnings.simplefilter("ignore", ExtrapolationWarning)
+        predicted = {model.variant: model.predict(now) for model in fitted}
     predicted["ridge"] = now @ data.ridge(TRAIN, chosen["ridge"]["α"])
     x, t_x, T = data.summary(np.arange(data.n), TRAIN - 1)
     estimates, predicted["bg_nbd"] = bg_nbd(x, t_x, T, AHEAD)

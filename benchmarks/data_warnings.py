@@ -2,9 +2,10 @@
 
     python benchmarks/data_warnings.py [--docs] [--logs 200]
 
-Each log is read by `Trajectories.from_frame`, with its times, and fitted by `LSTD`, λ = 0.8. Of each kind, the table
-has the share of logs with each warning. A kind that ends in an exclamation mark has the fault that it names. A kind is
-a function of a random generator; it returns γ and a table with the columns `id`, `time`, `y`, `done` and features.
+Each log is read by `Trajectories.from_frame`, with its times, and fitted by `LSTD`, λ = 0.8; then rows of another of
+its kind are predicted. Of each kind, the table has the share of logs with each warning. A kind that ends in an
+exclamation mark has the fault that it names. A kind is a function of a random generator; it returns γ and a table with
+the columns `id`, `time`, `y`, `done` and features.
 """
 
 from __future__ import annotations
@@ -28,11 +29,13 @@ Log = tuple[float, pd.DataFrame]
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "results" / "data-warnings.md"
 SUBJECTS, WEEKS = 200, 52
 FIRST_SEED = 30_000  # the seeds below made the rules
+FAR = "far from the fit"
 WARNINGS: dict[str, type[LSTDWarning]] = {
     "little observed": UnobservedWarning,
     "only grows": ExtrapolationWarning,
     "active but ended": TerminationWarning,
     "out of bounds": BoundsWarning,
+    FAR: ExtrapolationWarning,
 }
 
 
@@ -120,6 +123,7 @@ def games(random: Any, starts: int = 1) -> Log:
     return 0.95, pd.DataFrame(columns | {"done": step == length[subject] - 1, "x": x, "step": step})
 
 
+IN_MONTHS = "people of all ages, predicted with their ages in months!"
 JOINED = {"joins": WEEKS, "leave": 0.05, "says_so": True}
 COHORT = {"joins": 13, "leave": 0.04, "says_so": False}
 KINDS: dict[str, Callable[[Any], Log]] = {
@@ -133,28 +137,44 @@ KINDS: dict[str, Callable[[Any], Log]] = {
     "a cohort: total and tenure!": lambda r: shop(r, "total tenure recency", **COHORT),
     "a cohort: total alone!": lambda r: shop(r, "total recency", **COHORT),
     "a cohort, γ = 0.99!": lambda r: shop(r, "rate recency recent", gamma=0.99, **COHORT),
+    IN_MONTHS: ages,
     "active customers marked as ended!": lambda r: shop(r, "recent", **JOINED | {"closes": True}),
 }
 
 
-def given(log: Log) -> set[str]:
-    """Return the names of the warnings that a log gives, from its table to the fitted model."""
+def given(log: Log, later: pd.DataFrame) -> set[str]:
+    """Return the names of the warnings from the table of a log to the fitted model, and from predictions of others."""
     gamma, table = log
     features = [name for name in table.columns if name not in ("id", "time", "y", "done")]
-    with warnings.catch_warnings(record=True) as found:
+    with warnings.catch_warnings(record=True) as of_fit:
         warnings.simplefilter("always")
         data = Trajectories.from_frame(
             table, features=features, reward="y", episode="id", terminated="done", time="time"
         )
-        LSTD(gamma, 0.8).fit(**data.to_arrays(frame="pandas"))
-    return {name for name, kind in WARNINGS.items() if any(issubclass(w.category, kind) for w in found)}
+        model = LSTD(gamma, 0.8).fit(**data.to_arrays(frame="pandas"))
+    with warnings.catch_warnings(record=True) as of_predictions:
+        warnings.simplefilter("always")
+        model.predict(later[features])
+    return {
+        name
+        for name, kind in WARNINGS.items()
+        for warning in (of_predictions if name == FAR else of_fit)
+        if issubclass(warning.category, kind)
+    }
+
+
+def drawn(kind: str, seed: int, number: int) -> set[str]:
+    """Draw a log, and rows of another one to predict; return the names of their warnings."""
+    random = np.random.default_rng((FIRST_SEED + seed, number))
+    log, (_, later) = KINDS[kind](random), KINDS[kind](random)
+    return given(log, later.assign(age=12.0 * later["age"]) if kind == IN_MONTHS else later)
 
 
 def measured(n_logs: int) -> dict[str, Any]:
     """Return the share of logs with each warning, by kind."""
     shares = {}
-    for number, (kind, draw) in enumerate(KINDS.items()):
-        names = [given(draw(np.random.default_rng((FIRST_SEED + seed, number)))) for seed in range(n_logs)]
+    for number, kind in enumerate(KINDS):
+        names = [drawn(kind, seed, number) for seed in range(n_logs)]
         shares[kind] = {name: sum(name in one for one in names) / n_logs for name in WARNINGS}
         print(kind, shares[kind], flush=True)
     return {"date": str(datetime.date.today()), "machine": describe_machine(), "logs": n_logs, "shares": shares}

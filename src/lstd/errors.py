@@ -87,7 +87,7 @@ class BoundsWarning(LSTDWarning):
 
 
 class ExtrapolationWarning(LSTDWarning):
-    """Given when features only grow within one cohort, so that no row shows what follows; the message names them."""
+    """Given when features go where no row of the fit shows what follows; the message names them, and what to do."""
 
 
 class MisfitWarning(LSTDWarning):
@@ -124,9 +124,12 @@ def warn(message: str, category: type[Warning]) -> None:
     Parameters
     ----------
     message : str
+        No warning is given if it is empty.
     category : type
         A subclass of LSTDWarning.
     """
+    if not message:
+        return
     frame, level = sys._getframe(1), 2
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in _PASSED:
         frame, level = frame.f_back, level + 1

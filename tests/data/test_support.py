@@ -123,6 +123,7 @@ def test_habits_of_episodes_that_average_to_the_probabilities_are_no_lack_of_sup
     assert called <= 3
 
 
+@pytest.mark.filterwarnings("ignore::lstd.errors.UnobservedWarning")
 def test_rows_that_are_no_transitions_do_not_count():
     data = PROCESS.simulate(60, 5, 1)
     ratio = data["target_policy"][np.arange(360), data["actions"]] / np.nan_to_num(

@@ -210,6 +210,7 @@ def test_sparse_rows_and_copies_have_the_same_intervals():
         assert_close(found.lower, expected.lower, "solve")
 
 
+@pytest.mark.filterwarnings("ignore::lstd.errors.ExtrapolationWarning")
 def test_a_constant_reward_leaves_no_doubt_and_a_zero_feature_no_error():
     X = np.column_stack([np.ones(40), np.zeros(40)])
     ends = {"episode": np.repeat(np.arange(10), 4), "terminated": np.arange(40) % 4 == 3}

@@ -165,6 +165,7 @@ def test_the_estimator_is_not_fitted_and_what_follows_the_cut_is_not_seen():
     assert_close(after.observed, before.observed + 7.0 * (1 - GAMMA**5) / (1 - GAMMA), "solve")
 
 
+@pytest.mark.filterwarnings("ignore::lstd.errors.UnobservedWarning")
 def test_the_latest_of_several_cuts_is_the_result():
     X, y, rows = customers(4)
     found = backtest(LSTD(GAMMA, 0.8), X, y, cut=[20, 10, 15], steps=5, **rows)

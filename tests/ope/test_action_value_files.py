@@ -74,6 +74,7 @@ def test_names_of_columns_are_kept(tmp_path):
     np.testing.assert_array_equal(again.action_values(frame[["w", "u", "v"]]), model.action_values(frame))
 
 
+@pytest.mark.filterwarnings("ignore::lstd.errors.UnobservedWarning")
 def test_first_states_of_blocks_are_known_to_a_loaded_lstd(tmp_path):
     data = PROCESS.simulate(12, 5, 1)
     model = lstd.LSTD(0.9, 0.0).fit(data["X"], data["y"], episode=data["episode"], terminated=data["terminated"])

@@ -66,6 +66,7 @@ def test_initial_states_may_be_given_with_weights():
     assert_close(policy_value(called, X).value, called.state_values(X).mean(), "sums")
 
 
+@pytest.mark.filterwarnings("ignore::lstd.errors.UnobservedWarning")
 def test_state_values_with_importance_ratios_have_values_of_policies_too():
     data = PROCESS.simulate(60, 5, 1)
     rows = np.arange(len(data["y"]))

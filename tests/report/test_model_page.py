@@ -139,6 +139,7 @@ def test_the_window_begins_where_rows_are_scored():
     assert found.weight.sum() == 400 - 1 - 43  # 0.9^h < 0.01 from h = 44 on
 
 
+@pytest.mark.filterwarnings("ignore::lstd.errors.BoundsWarning")  # some of its predictions are negative
 def test_a_mean_error_of_a_model_without_an_intercept_is_said(tmp_path):
     random = np.random.default_rng(0)
     X, ends = random.normal(size=(200, 2)), {"terminated": np.arange(200) % 4 == 3}
@@ -192,6 +193,7 @@ def test_episodes_of_one_row_have_bands_too():
 # ---------------------------------------------------------------- calibration
 
 
+@pytest.mark.filterwarnings("ignore::lstd.errors.UnobservedWarning")
 def test_the_page_says_how_much_of_the_returns_was_observed(page, tmp_path):
     X, y, terminated = chain()
     assert "Of the discounted weight of the returns, 100 % was observed." in words(page)

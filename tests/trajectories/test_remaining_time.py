@@ -32,6 +32,7 @@ def table():
     return visits(3000, seed=5)
 
 
+@pytest.mark.filterwarnings("ignore::lstd.errors.UnobservedWarning")
 @pytest.mark.parametrize("gamma", [1.0, 0.7])
 @pytest.mark.parametrize("lmbda", [0.0, 0.8, 1.0])
 def test_predictions_are_the_true_remaining_times_up_to_chance(table, gamma, lmbda):
@@ -45,6 +46,7 @@ def test_predictions_are_the_true_remaining_times_up_to_chance(table, gamma, lmb
     assert (error < 0.12 * truth).all()
 
 
+@pytest.mark.filterwarnings("ignore::lstd.errors.UnobservedWarning")
 def test_without_the_last_intervals_of_the_living_lives_seem_short(table):
     alive = ~table.groupby("who")["died"].transform("any")
     last = table.groupby("who").cumcount(ascending=False) == 0

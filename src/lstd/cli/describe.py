@@ -62,6 +62,7 @@ def _summary(model: Model, file: str) -> list[str]:
         f"  intervals   {f'none. {model.no_intervals}' if model.no_intervals else blocks}",
         *_choice(model),
         *_checks(model),
+        *(f"  doubt       {doubt}" for doubt in model.doubts),
     ]
 
 
@@ -128,6 +129,7 @@ def _content(model: Model, file: str) -> dict[str, Any]:
         **({} if model.settings.penalty is None else {"ridge": model.ridge[:n].tolist()}),
         "selection": _selection(model),
         "unused_rewards": model.statistics.n_unused_rewards,
+        "doubts": list(model.doubts),
         "condition_number": condition if math.isfinite(condition) else None,
         "blocks": _n_blocks(model),
         "coefficients": by_reward(model.solution.weights.T.tolist()),

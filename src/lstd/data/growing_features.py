@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from lstd.data.feature_products import dense
 from lstd.data.returns import unobserved_shares
 from lstd.data.rows import Rows
-from lstd.errors import ExtrapolationWarning, warn
 from lstd.types import Array
 
 _FEWEST = 20  # horizon rows
@@ -60,17 +59,16 @@ def _outgrows(rows: Rows, j: int, stop: Array) -> bool:
     return not decreases and bool(seen.max() > seen.min() and np.mean(seen >= stop.max()) <= _AT_TOP)
 
 
-def warn_of_growing(rows: Rows) -> None:
-    """Warn of features that only grow within one cohort of episodes."""
+def growing_doubt(rows: Rows) -> str:
+    """Say which features only grow within one cohort of episodes, and what to do; empty if none do."""
     found = growing_features(rows)
     if not len(found):
-        return
+        return ""
     names = [f"x{j}" if rows.names is None else repr(rows.names[j]) for j in found[:5]]
     listed = ", ".join(names) + (f" and {len(found) - 5} more" if len(found) > 5 else "")
-    warn(
+    return (
         f"Features that only grow within an episode ({listed}) have their largest values in horizon rows, where no row "
         "shows what follows. Predictions there complete the returns of the rows before, and may be far off. Use "
         "features that stay in the range seen before: recent rates, shrunken rates such as (total + a) / (age + b), or "
-        "a recency with a limit. Compare predictions with what followed (`lstd.metrics.backtest`).",
-        ExtrapolationWarning,
+        "a recency with a limit. Compare predictions with what followed (`lstd.metrics.backtest`)."
     )

@@ -29,10 +29,14 @@ from scipy.linalg import solve_banded
 from lstd.data.censoring import Cuts, ipcw_weights, steps_to_complete
 from lstd.data.check_arguments import check_choice, check_real
 from lstd.data.rows import Rows
-from lstd.errors import InvalidInputError, UnobservedWarning, warn
+from lstd.errors import InvalidInputError
 from lstd.types import Array, Flags
 
 UNOBSERVED = ("predict", "ipcw", "drop")
+COMPLETED = (
+    "they decide the model more than rewards do. Compare models by `lstd.metrics.backtest`, use a smaller `gamma` or "
+    "longer episodes"
+)
 SELF_SCORED = "the score mostly compares the model with itself. Score longer episodes"
 TOLERANCE = 0.01  # a return is complete if the unobserved share is below
 
@@ -137,14 +141,17 @@ def row_weights(rows: Rows, unobserved: str, shares: Array, tolerance: float) ->
     return full * ipcw_weights(cuts, age, length[episode], rows.terminated[last][episode], needed)
 
 
-def warn_if_little(share: float | None, effect: str) -> None:
-    """Warn if less than half of the discounted weight was observed; `effect` says what follows, and what to do."""
-    if share is not None and share < 0.5:
-        warn(
-            f"Only {100 * share:.2g} % of the discounted weight of the returns was observed; predictions complete the "
-            f"rest, so {effect}, and flag those that ended for good as terminated.",
-            UnobservedWarning,
-        )
+def little_observed(share: float | None, effect: str) -> str:
+    """Say that less than half of the discounted weight was observed; empty if that is not so.
+
+    `effect` says what follows, and what to do.
+    """
+    if share is None or share >= 0.5:
+        return ""
+    return (
+        f"Only {100 * share:.2g} % of the discounted weight of the returns was observed; predictions complete the "
+        f"rest, so {effect}, and flag those that ended for good as terminated."
+    )
 
 
 @dataclass(frozen=True, eq=False)

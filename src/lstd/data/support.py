@@ -25,7 +25,6 @@ from scipy import sparse
 from lstd.data.check_features import Features
 from lstd.data.feature_products import dense
 from lstd.data.rows import Rows
-from lstd.errors import SupportWarning, warn
 from lstd.types import Array
 
 _CHANCE = 1e-2  # of a warning about right probabilities with support, over all choices of rows
@@ -38,15 +37,15 @@ _FEW = 10  # groups or episodes, or rows if the log has fewer than twice as many
 
 
 @np.errstate(over="ignore", invalid="ignore")
-def warn_of_support(rows: Rows, ratio: Array) -> bool:
-    """Give a SupportWarning if the mean of `ratio`, (T,), is not one; return whether it was given.
+def support_doubt(rows: Rows, ratio: Array) -> str:
+    """Say where the mean of `ratio`, (T,), is not one, and what to do; empty if it is.
 
     It is tested over full transitions, all or evenly spaced ones, by features (rows above and not above their mean) and
     by time.
     """
     chosen = np.flatnonzero(rows.full)
     if not (ratio[chosen] != 1.0).any():
-        return False
+        return ""
     chosen = chosen[:: -(-len(chosen) // _MOST)]
     ratio = ratio[chosen]
     low = _SHARES / (_LARGER * max(1.0, float(ratio.max())))
@@ -63,9 +62,8 @@ def warn_of_support(rows: Rows, ratio: Array) -> bool:
         mask = choices.mask(int(choice))
         error, most = _standard_error(ratio[mask], block[mask], chance)
         if off[choice] > max(_SMALL, most):
-            _warn(mean[choice], error, mean[0], choices.words(int(choice)))
-            return True
-    return False
+            return _text(mean[choice], error, mean[0], choices.words(int(choice)))
+    return ""
 
 
 class Choices:
@@ -128,13 +126,12 @@ def _standard_error(ratio: Array, block: NDArray[np.intp], chance: float) -> tup
     return error, np.inf if n < _FEW else error * float(special.stdtrit(n - 1, 1.0 - 0.5 * chance))
 
 
-def _warn(mean: float, error: float, whole: float, rows: str) -> None:
+def _text(mean: float, error: float, whole: float, rows: str) -> str:
     below = "the log does not take all actions of the target policy, or the probabilities behind the ratios are wrong"
     above = "the probabilities behind the ratios are wrong; those of logged actions are too small"
-    warn(
+    return (
         f"The mean importance ratio {rows} is {mean:.3g}, with a standard error of {error:.2g}, and not 1"
         f"{'' if mean == whole else f' (of all rows {whole:.3g})'}: {below if mean < 1.0 else above}. "
         "Values of the target policy are then wrong. Check the probabilities with "
-        "`lstd.ope.action_calibration`, or choose a target policy whose actions the log takes.",
-        SupportWarning,
+        "`lstd.ope.action_calibration`, or choose a target policy whose actions the log takes."
     )

@@ -16,14 +16,15 @@ from sklearn.utils.validation import check_is_fitted
 
 from lstd.data.check_arguments import check_choice, check_flag
 from lstd.data.per_row import check_per_row
-from lstd.data.returns import SELF_SCORED, TOLERANCE, warn_if_little
+from lstd.data.returns import SELF_SCORED, TOLERANCE, little_observed
 from lstd.data.rows import ARGUMENTS, Columns, PerRow, Rows
-from lstd.errors import BoundsWarning, InvalidInputError
+from lstd.data.support import support_doubt
+from lstd.errors import BoundsWarning, InvalidInputError, SupportWarning, UnobservedWarning
 from lstd.errors import warn as give_warning
 from lstd.estimators.bias_check import check_bias
 from lstd.estimators.check_results import BiasCheck, MisfitCheck
 from lstd.estimators.compare_with_returns import Comparison, comparable_rows, compare
-from lstd.estimators.doubtful_predictions import beyond_bounds, joint_bounds
+from lstd.estimators.doubtful_predictions import beyond_bounds, joint_bounds, warn_of_ranges
 from lstd.estimators.misfit_check import check_misfit
 from lstd.estimators.model import Model
 from lstd.estimators.saving import SavedModel
@@ -105,10 +106,17 @@ class Predictor(Saved, RegressorMixin, BaseEstimator):  # type: ignore[misc]
         ------
         InvalidInputError
             When `X` breaks a rule, or `return_std` is true and the model was fitted to too few episodes or rows.
+
+        Warns
+        -----
+        ExtrapolationWarning
+            When a dense feature of more than 2 % of the rows is outside of its range in `fit`, by more than a quarter
+            of that range. At most 1000 rows are looked at; models fitted to tables, chunks or statistics know no range.
         """
         model, return_std = self._model, check_flag("return_std", return_std)
         phi = checked_features(self, X, raw=True)
         prediction = model.predict(phi)
+        warn_of_ranges(model, phi)
         if not return_std:
             return prediction
         return prediction, model.influence.standard_error(phi).reshape(prediction.shape)
@@ -144,6 +152,11 @@ class Predictor(Saved, RegressorMixin, BaseEstimator):  # type: ignore[misc]
             When `X` breaks a rule, the model was fitted to too few episodes or rows, or without blocks, or a prediction
             is not on the scale.
 
+        Warns
+        -----
+        ExtrapolationWarning
+            As by :meth:`predict`.
+
         Examples
         --------
         The mean value of the states of Boyan's chain, and its interval:
@@ -163,7 +176,10 @@ class Predictor(Saved, RegressorMixin, BaseEstimator):  # type: ignore[misc]
         model = self._model
         check_choice("scale", scale, SCALES)
         level = check_level(level)
-        return model.interval(checked_features(self, X), level, weights, scale)
+        phi = checked_features(self, X)
+        interval = model.interval(phi, level, weights, scale)
+        warn_of_ranges(model, phi)
+        return interval
 
     def summary(self, level: float = 0.95) -> Summary:
         """Return a table of the coefficients with standard errors and intervals, and of what decides them.
@@ -328,6 +344,10 @@ class Predictor(Saved, RegressorMixin, BaseEstimator):  # type: ignore[misc]
             When less than half of the discounted weight of the returns was observed.
         BoundsWarning
             When predictions are far outside of what the rewards, those of the fit included, allow; as by `fit`.
+        ExtrapolationWarning
+            When features are far outside of their range in `fit`; as by :meth:`predict`.
+        SupportWarning
+            When the mean importance ratio is not 1; as by `fit`.
 
         Examples
         --------
@@ -353,9 +373,10 @@ class Predictor(Saved, RegressorMixin, BaseEstimator):  # type: ignore[misc]
             if not row_weight.any():
                 raise InvalidInputError("`sample_weight` must be above 0 for some row that is scored; got 0 for all.")
         score = float(found.r2(row_weight).mean())
-        warn_if_little(replace(found.observed, weight=row_weight).share, SELF_SCORED)
-        if text := beyond_bounds(model, found.rows, joint_bounds(model, found.rows)):
-            give_warning(text, BoundsWarning)
+        give_warning(little_observed(replace(found.observed, weight=row_weight).share, SELF_SCORED), UnobservedWarning)
+        give_warning(beyond_bounds(model, found.rows, joint_bounds(model, found.rows)), BoundsWarning)
+        give_warning(support_doubt(found.rows, found.rows.importance_ratio), SupportWarning)
+        warn_of_ranges(model, found.rows.X)
         return score
 
     @property

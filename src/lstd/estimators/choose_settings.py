@@ -33,10 +33,10 @@ from lstd.data.check_arguments import check_grid, check_integer
 from lstd.data.check_features import check_finite
 from lstd.data.column_spread import column_spread
 from lstd.data.feature_products import dense
-from lstd.data.returns import unobserved_shares, warn_if_little
+from lstd.data.returns import little_observed, unobserved_shares
 from lstd.data.rows import Rows
 from lstd.data.settings import ALPHA, LMBDA, LMBDAS, Settings, alphas_for
-from lstd.errors import InvalidInputError, NothingToChooseWarning, warn
+from lstd.errors import InvalidInputError, NothingToChooseWarning, UnobservedWarning, warn
 from lstd.estimators.check_results import Checks
 from lstd.estimators.folds import are_whole, folds_of, lambda_returns, times_weights, without_each
 from lstd.estimators.model import Selection
@@ -95,7 +95,7 @@ def choose_settings(rows: Rows, settings: Settings, **options: Any) -> Choice:
     selection, settings, rows = select(rows, settings, **options)
     if settings.gamma == 1.0 or rows.ends.sum() > 1:
         effect = _HARD_TO_CHOOSE.format(selection.score, selection.observed_score)
-        warn_if_little(selection.observed_share, effect)
+        warn(little_observed(selection.observed_share, effect), UnobservedWarning)
     return settings, selection, checks_of_choice(rows, replace(settings, centre=None))
 
 

@@ -1,18 +1,28 @@
-"""Predictions of a fitted model outside of what the rewards allow; see `lstd.data.reward_bounds`."""
+"""What the rows of a fit say against its predictions, and rows that are to be predicted beyond them.
+
+Bounds of predictions are those of `lstd.data.reward_bounds`.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 
 from lstd.data.check_features import Features
+from lstd.data.growing_features import growing_doubt
+from lstd.data.returns import COMPLETED, little_observed
 from lstd.data.reward_bounds import FEWEST, MOST, bounds_of, distance, percent, sides
 from lstd.data.rows import Rows
 from lstd.data.settings import Settings
-from lstd.errors import BoundsWarning, warn
+from lstd.data.support import support_doubt
+from lstd.errors import BoundsWarning, ExtrapolationWarning, LSTDWarning, SupportWarning, UnobservedWarning, warn
 from lstd.estimators.model import Model
+from lstd.statistics.merging import LSTDStatistics
 from lstd.types import Array
 
-_ENTRIES, _ROWS = 2**20, 20_000  # features and rows, evenly spaced, of which predictions are compared
+_ENTRIES, _ROWS = 2**20, 20_000  # of rows of the fit, evenly spaced, that are looked at
+_SEVERAL = 10  # episodes that were cut off: a stream that is short says nothing about its end
+_PREDICTED = 1000  # rows to be predicted that are looked at
+_FEW = 0.02  # share of rows beyond a range that is too small for a warning
 
 
 def reward_bounds(rows: Rows, settings: Settings) -> Array:
@@ -41,11 +51,10 @@ def joint_bounds(model: Model, rows: Rows) -> Array:
 @np.errstate(all="ignore")  # an overflow shows as NaN, of which nothing is said
 def beyond_bounds(model: Model, rows: Rows, bounds: Array) -> str:
     """Say how far predictions for checked rows are outside of bounds (2, m), and what to do; empty if they are not."""
-    n = model.n_features
-    X: Features = rows.X[:: max(1, -(-len(rows) // max(FEWEST, min(_ROWS, _ENTRIES // n))))]
+    X = _spaced(rows.X, _ROWS)
     if X.shape[0] < FEWEST:
         return ""
-    prediction = model.predict(X if X.shape[1] == n else X[:, :n]).reshape(X.shape[0], -1)
+    prediction = model.predict(X).reshape(X.shape[0], -1)
     excess = distance(prediction, bounds)
     certain = np.mean(excess**2, axis=0) / np.var(prediction, axis=0)
     j = int(np.argmax(np.nan_to_num(certain, posinf=np.inf)))
@@ -63,9 +72,68 @@ def _text(prediction: Array, bounds: Array, certain: float) -> str:
 
 
 def doubted(model: Model, rows: Rows) -> Model:
-    """Return the fitted model of these rows with what makes its predictions doubtful, and warn of it."""
+    """Return the fitted model of these rows with what makes its predictions doubtful, and warn of it.
+
+    Bounds are not compared where no weights solve the system: that was said before.
+    """
     bounds = reward_bounds(rows, model.settings)
-    text = beyond_bounds(model, rows, bounds)
-    if text:
-        warn(text, BoundsWarning)
-    return model.with_doubts((text,) * bool(text), bounds)
+    doubts: dict[type[LSTDWarning], str] = {
+        SupportWarning: support_doubt(rows, rows.importance_ratio),
+        ExtrapolationWarning: growing_doubt(rows),
+        BoundsWarning: "" if model.solution.unbounded else beyond_bounds(model, rows, bounds),
+        UnobservedWarning: "" if model.selection else _unobserved(rows, model.statistics),
+    }
+    for category, text in doubts.items():
+        warn(text, category)
+    said = tuple(text for text in doubts.values() if text)
+    return model.with_limits(said, bounds, ranges_of(rows.X))
+
+
+def _unobserved(rows: Rows, sums: LSTDStatistics) -> str:
+    """Say that several episodes were cut off so early that less than half of the returns was observed."""
+    cut_off = not rows.assumed and np.count_nonzero(~rows.full) >= _SEVERAL
+    return little_observed(sums.observed_share, COMPLETED) if cut_off else ""
+
+
+def ranges_of(X: Features) -> Array | None:
+    """Return the least and the greatest value of each feature, (2, n); None for sparse features and few rows.
+
+    Of many rows, evenly spaced ones are looked at.
+    """
+    if not isinstance(X, np.ndarray) or len(X) < FEWEST:
+        return None
+    X = _spaced(X, _ROWS)
+    return np.stack([X.min(axis=0), X.max(axis=0)])
+
+
+def warn_of_ranges(model: Model, X: Features) -> None:
+    """Warn if features of rows to be predicted, (T, n), are far outside of their ranges in the fit."""
+    if model.ranges is None or not isinstance(X, np.ndarray) or not len(X):
+        return
+    if X.shape[0] > _PREDICTED:
+        X = _spaced(X, _PREDICTED)
+    (low, high), (least, most) = model.ranges, model.wide_ranges
+    if not ((least > X).any() or (most < X).any()):
+        return
+    outside = np.mean((least > X) | (most < X), axis=0)
+    if outside.max() <= _FEW:
+        return
+    worst = np.argsort(-outside, kind="stable")[: min(3, np.count_nonzero(outside > _FEW))]
+    found = [
+        f"{model.feature_names[j]} of {percent(outside[j])} of the rows, from {X[:, j].min():.4g} to "
+        f"{X[:, j].max():.4g} ({low[j]:.4g} to {high[j]:.4g} in the fit)"
+        for j in worst.tolist()
+    ]
+    if more := np.count_nonzero(outside > _FEW) - len(worst):
+        found.append(f"and {more} more")
+    warn(
+        f"Features are far outside of their range in the fit: {'; '.join(found)}. "
+        "Predictions continue a straight line there. Check their units, limit features to the range of the fit, or "
+        "fit to rows like these.",
+        ExtrapolationWarning,
+    )
+
+
+def _spaced(X: Features, most: int) -> Features:
+    """Return all rows, or evenly spaced ones: at most `most`, and fewer where they have many features."""
+    return X[:: max(1, -(-X.shape[0] // max(FEWEST, min(most, _ENTRIES // X.shape[1]))))]

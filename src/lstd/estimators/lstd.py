@@ -15,11 +15,9 @@ from sklearn.base import BaseEstimator
 
 from lstd.data.broken_episodes import warn_of_breaks
 from lstd.data.check_arguments import check_flag, check_real, shown
-from lstd.data.growing_features import warn_of_growing
 from lstd.data.rows import ARGUMENTS, Columns, Rows
 from lstd.data.seen_ids import episodes_seen
 from lstd.data.settings import ALPHA, GAMMA, LMBDA, VARIANT, Settings
-from lstd.data.support import warn_of_support
 from lstd.errors import InvalidInputError
 from lstd.estimators.base import Predictor
 from lstd.estimators.doubtful_predictions import doubted
@@ -192,6 +190,9 @@ class LSTD(Predictor):
             When halving `alpha` moves the predictions by more than half of their size, or, with an intercept, of their
             spread: the ridge term decides them. Also when features are on scales so different that `alpha` penalises
             one a million times less than another.
+        UnobservedWarning
+            When ten episodes or more were cut off, and less than half of the discounted weight of the returns was
+            observed.
         BoundsWarning
             When predictions are so far outside of what the rewards allow that at least 15 % of their variance is
             error. At least 30 rows are needed, and at most 20 000 are looked at.
@@ -322,7 +323,7 @@ class LSTD(Predictor):
     def _extended(
         self, before: Model | None, X: Any, y: Any, columns: Columns, *, sort: bool = False, forgetting: float = 1.0
     ) -> tuple[Model, Rows]:
-        """Return the model of the stream so far, if any, and of the next chunk, and the rows of the chunk."""
+        """Return the model of the stream so far, if any, and of the next chunk, and its rows without the intercept."""
         settings = self._settings(before)
         if before is not None:
             _check_unchanged(before.settings, settings)
@@ -347,15 +348,13 @@ class LSTD(Predictor):
             blocks, waiting = before.followed_by(rows, goes_on, forgetting)
         broken = "breaks" not in warned and warn_of_breaks(rows, settings.lmbda, successor)
         if sort:  # in `fit`
-            warn_of_support(states, states.importance_ratio)
-            warn_of_growing(rows)
             warn_of_scales(rows, settings.ridge(rows.n_features - settings.fit_intercept), settings.fit_intercept)
         model = Model(
             blocks, settings, waiting=waiting,
             rewards=None if before is None else before.rewards, options={"n_blocks": self.n_blocks}, episodes=episodes,
             warned=warned | ({"ends"} if rows.assumed else set()) | ({"breaks"} if broken else set()),
         )  # fmt: skip
-        return model, rows
+        return model, states
 
 
 def _merged(statistics: Any, n_blocks: Any, independent: bool) -> Blocks:

@@ -10,10 +10,8 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 
 from lstd.data.broken_episodes import warn_of_breaks
-from lstd.data.growing_features import warn_of_growing
 from lstd.data.rows import ARGUMENTS, Columns
 from lstd.data.settings import GAMMA, VARIANT, Settings
-from lstd.data.support import warn_of_support
 from lstd.estimators.base import Fitted, Predictor
 from lstd.estimators.choose_settings import choose_settings
 from lstd.estimators.doubtful_predictions import doubted
@@ -150,15 +148,13 @@ class LSTDCV(Predictor):
             rows.with_ones() if settings.fit_intercept else rows, settings, lmbdas=self.lmbdas, alphas=self.alphas,
             cv=self.cv, n_jobs=self.n_jobs, on_progress=_report_progress if self.verbose else None,
         )  # fmt: skip
-        warn_of_support(rows, rows.importance_ratio)
-        rows = rows.with_intercept(settings.centre) if settings.fit_intercept else rows
+        states, rows = rows, rows.with_intercept(settings.centre) if settings.fit_intercept else rows
         blocks = no_blocks(rows, settings.lmbda, n_blocks).extended(rows)
         warn_of_breaks(rows, settings.lmbda)
-        warn_of_growing(rows)
         options = {name: getattr(self, name) for name in LSTDCV_OPTIONS}
         warned = frozenset({"ends"} if rows.assumed else ())
         model = Model(blocks, settings, selection=selection, options=options, checks=checks, warned=warned)
-        self.model_ = doubted(model.checked(), rows)
+        self.model_ = doubted(model.checked(), states)
         return self
 
 

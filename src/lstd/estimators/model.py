@@ -117,6 +117,7 @@ class Model:
     waiting: Waiting = NONE_WAIT  # rows that are not in `summed` yet
     doubts: tuple[str, ...] = ()  # what the rows of the fit say against its predictions, as warnings did
     bounds: Array | None = None  # (2, m) least and greatest value that the rewards allow, if the rows were in memory
+    ranges: Array | None = None  # (2, n) least and greatest value of each feature, if the rows were in memory and dense
 
     @cached_property
     def blocks(self) -> Blocks:
@@ -260,10 +261,19 @@ class Model:
         influence = vars(self).get("influence", self.saved_influence)
         return replace(self, checks=checks, saved_solution=self.solution, saved_influence=influence)
 
-    def with_doubts(self, doubts: tuple[str, ...], bounds: Array) -> Model:
-        """Return the model with what makes its predictions doubtful, without solving or warning again."""
+    def with_limits(self, doubts: tuple[str, ...], bounds: Array, ranges: Array | None) -> Model:
+        """Return the model with what limits its predictions, without solving or warning again."""
         influence = vars(self).get("influence", self.saved_influence)
-        return replace(self, doubts=doubts, bounds=bounds, saved_solution=self.solution, saved_influence=influence)
+        return replace(
+            self, doubts=doubts, bounds=bounds, ranges=ranges, saved_solution=self.solution, saved_influence=influence
+        )
+
+    @cached_property
+    def wide_ranges(self) -> Array:
+        """Ranges of the features with a quarter more at both ends, (2, n), or what float32 rounds if that is more."""
+        assert self.ranges is not None
+        more = np.maximum(0.25 * np.diff(self.ranges, axis=0), 1e-6 * np.abs(self.ranges).max(axis=0))
+        return np.asarray(self.ranges + more * [[-1.0], [1.0]])
 
     @cached_property
     def unseen(self) -> NDArray[np.bool_]:

@@ -44,6 +44,7 @@ class SavedModel:
     checks: Checks | None
     doubts: tuple[str, ...]
     bounds: Annotated[Array, "2 m nan"] | None
+    ranges: Annotated[Array, "2 features"] | None
 
     def __post_init__(self) -> None:
         s, settings, choice, influence = self.statistics, self.settings, self.selection, self.influence
@@ -57,6 +58,7 @@ class SavedModel:
             bool(self.no_intervals) == (influence is None),
             influence is None or influence.intercept == settings.fit_intercept,
             settings.centre is None or len(settings.centre) == s.n_features - settings.fit_intercept,
+            self.ranges is None or self.ranges.shape[1] == s.n_features - settings.fit_intercept,
             self.rewards is None or len(self.rewards) == s.n_rewards,
             {*self.options} <= {*(LSTD_OPTIONS if choice is None else LSTDCV_OPTIONS)},
             choice is None or (choice.results.keys() >= _RESULTS and len(choice.results["lmbda"]) > 0),
@@ -71,7 +73,7 @@ class SavedModel:
         return cls(
             model.statistics, replace(model.settings, choose=(), unpenalised=()), model.solution, model.no_intervals,
             None if model.no_intervals else model.influence, model.rewards, model.options, model.origin,
-            model.selection, model.checks, model.doubts, model.bounds,
+            model.selection, model.checks, model.doubts, model.bounds, model.ranges,
         )  # fmt: skip
 
     def model(self) -> Model:
@@ -80,6 +82,7 @@ class SavedModel:
             Blocks(self.statistics, limit=0, reason=self.no_intervals or _GONE), self.settings, self.rewards,
             self.origin, self.selection, self.options, self.checks, saved_solution=self.solution,
             saved_influence=self.influence, doubts=self.doubts, bounds=self.bounds,
+            ranges=self.ranges,
         )  # fmt: skip
 
 

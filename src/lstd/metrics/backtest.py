@@ -11,6 +11,7 @@ which is of what was known at the cut. Sums and deciles of i are right without m
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -22,7 +23,7 @@ from sklearn.utils import _safe_indexing
 from lstd.data.check_arguments import check_integer, check_real
 from lstd.data.feature_products import dense
 from lstd.data.ids import last_rows
-from lstd.errors import InvalidInputError, UnobservedWarning, warn
+from lstd.errors import ExtrapolationWarning, InvalidInputError, UnobservedWarning, warn
 from lstd.metrics.backtest_result import Backtest
 from lstd.metrics.cross_fitting import FOLDS, Folds, cross_fitted, standardised
 from lstd.trajectories import Trajectories
@@ -168,7 +169,9 @@ class _Log(NamedTuple):
                 f"`y` must differ between rows in the {steps} steps after {cut}; all subjects received the discounted "
                 f"sum {observed[0]:g}. Take more steps or another cut."
             )
-        value, ahead = (np.asarray(model.predict(_safe_indexing(self.X, r)), float).reshape(-1) for r in (rows, later))
+        with warnings.catch_warnings():  # the result shows how well predictions continue
+            warnings.simplefilter("ignore", ExtrapolationWarning)
+            value, ahead = (np.ravel(model.predict(_safe_indexing(self.X, r))) for r in (rows, later))
         ahead = np.where(factor > 0.0, factor * ahead, 0.0)
         folds = Folds.of_stream(rows, steps) if self.is_stream else Folds.of_subjects(number)
         X = standardised(dense(data.X[rows]))

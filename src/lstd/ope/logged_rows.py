@@ -22,8 +22,8 @@ from lstd.data.broken_episodes import warn_of_breaks
 from lstd.data.check_features import Features
 from lstd.data.horizon_rows import count_unused, warn_of_unused
 from lstd.data.rows import Rows
-from lstd.data.support import warn_of_support
-from lstd.errors import InvalidInputError
+from lstd.data.support import support_doubt
+from lstd.errors import InvalidInputError, SupportWarning, warn
 from lstd.ope.policies import by_action, logged_probabilities, probabilities_of
 from lstd.ope.state_action_features import Codes, StateActionFeatures, one_per_row
 from lstd.types import Array
@@ -144,7 +144,7 @@ def logged_rows(
         logged = logged_probabilities(given, P[full], codes, numbers)
         ratio = np.ones(len(rows))
         ratio[full] = P[full, codes] / logged
-        warn_of_support(rows, ratio)
+        warn(support_doubt(rows, ratio), SupportWarning)
     if has_traces:
         warn_of_breaks(rows, lmbda)
         coefficients = _trace_coefficients(trace, lmbda, P[full, codes], logged)

@@ -26,10 +26,10 @@ from lstd.data.returns import (
     check_unbiased,
     completed_returns,
     discounted_returns,
+    little_observed,
     unobserved_shares,
-    warn_if_little,
 )
-from lstd.errors import InvalidInputError
+from lstd.errors import InvalidInputError, UnobservedWarning, warn
 from lstd.estimators.model import Model
 from lstd.tables.column_roles import Roles
 from lstd.tables.predicting import predictions_of
@@ -139,7 +139,7 @@ def score_tables(
             "look for huge values."
         )
     share = moments.observed / moments.weight
-    warn_if_little(share, SELF_SCORED)
+    warn(little_observed(share, SELF_SCORED), UnobservedWarning)
     return Score(moments.r2(), squares / moments.weight, rows, moments.count, share)
 
 
