@@ -67,7 +67,7 @@ class Coverage(NamedTuple):
     of_values: Array  # (levels,)
     worst: float  # of a state, at the first level
     width: float  # mean half width over 1.96 standard deviations of the prediction
-    flagged: float
+    little_data: float
 
 
 def main() -> None:
@@ -123,7 +123,8 @@ def stream_cases() -> list[Case]:
 # ---------------------------------------------------------------- measuring
 
 HEADER = [
-    "| data | λ | 95 % intervals: fixed point, mean [least, largest] | 90 % | worst state | width | flagged | value |",
+    "| data | λ | 95 % intervals: fixed point, mean [least, largest] | 90 % | worst state | width "
+    "| little data | value |",
     "|---|---|---|---|---|---|---|---|",
 ]
 
@@ -146,7 +147,7 @@ def table(name: str, cases: Sequence[Case], repeats: int, must: bool) -> Iterato
         yield (
             f"| {name} | {lmbda:g} | {of_fixed_point[:, 0].mean():.3f} [{low:.3f}, {high:.3f}]{goal} "
             f"| {of_fixed_point[:, 1].mean():.3f} | {min(one.worst for one in some):.2f} "
-            f"| {np.mean([one.width for one in some]):.2f} | {np.mean([one.flagged for one in some]):.2f} "
+            f"| {np.mean([one.width for one in some]):.2f} | {np.mean([one.little_data for one in some]):.2f} "
             f"| {values.mean():.2f} [{values.min():.2f}, {values.max():.2f}] |"
         )
 
@@ -170,7 +171,7 @@ def covered(case: Case, lmbda: float, draw: Draw, repeats: int) -> Coverage:
     goal, values = features @ case.model.fixed_point(features, lmbda), case.model.values
     scale = float(D @ np.sum(features**2, axis=1))
     hits = np.zeros((2, len(LEVELS), len(D)))
-    seen, flagged, half = np.zeros((3, len(D)))
+    seen, little, half = np.zeros((3, len(D)))
     predictions = []
     with warnings.catch_warnings(), threadpool_limits(1):
         warnings.simplefilter("ignore")
@@ -184,7 +185,7 @@ def covered(case: Case, lmbda: float, draw: Draw, repeats: int) -> Coverage:
                 for j, truth in enumerate((goal, values)):
                     hits[j, i] += visited & (interval.lower <= truth) & (truth <= interval.upper)
                 if not i:
-                    flagged += visited & interval.flagged
+                    little += visited & interval.little_data
                     half += visited * (interval.upper - interval.lower) / 2
             predictions.append(np.where(visited, interval.prediction, np.nan))
     seen_at_all = np.where(seen > 0, predictions, 0.0)
@@ -195,7 +196,7 @@ def covered(case: Case, lmbda: float, draw: Draw, repeats: int) -> Coverage:
     return Coverage(
         rate[0] @ share, rate[1] @ share, float(rate[0, 0][counts].min()),
         float(share @ np.where(counts, half / np.maximum(seen, 1) / np.maximum(1.96 * spread, 1e-300), 0.0)),
-        float(share @ (flagged / np.maximum(seen, 1))),
+        float(share @ (little / np.maximum(seen, 1))),
     )  # fmt: skip
 
 
@@ -231,8 +232,8 @@ def heading() -> str:
 def explained(repeats: int) -> str:
     return (
         f"{repeats} data sets per case; seeds from {SEED}. “Width” is the mean "
-        "half width over 1.96 standard deviations of the prediction over data sets; “worst state” and “flagged” are at "
-        "95 %; “value” is how often a 95 % interval holds the value itself."
+        "half width over 1.96 standard deviations of the prediction over data sets; “worst state” and “little data” "
+        "are at 95 %; “value” is how often a 95 % interval holds the value itself."
     )
 
 

@@ -71,5 +71,5 @@ for ax, (title, columns) in zip(
 _ = axes[0].set_ylabel("hospital")
 
 # %%
-# **Where it fails.** Intervals with groups are right on average. With fewer than about ten patients, they are flagged:
-# too few independent people support the prediction.
+# **Where it fails.** Intervals with groups are right on average. With fewer than about ten patients, they say
+# `little_data`: too few independent people support the prediction.

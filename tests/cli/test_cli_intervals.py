@@ -57,7 +57,7 @@ def test_intervals_of_tables_are_those_of_the_estimator(tmp_path, variant, inter
     one, two = model.interval(X, 0.9), expected.predict_interval(X, 0.9)
     for name in ("prediction", "lower", "upper", "standard_error", "degrees_of_freedom"):
         assert_close(getattr(one, name), getattr(two, name), "solve", err_msg=name)
-    assert (one.flagged == two.flagged).all()
+    assert (one.little_data == two.little_data).all()
     frame = data.select(["x", "y"]).to_pandas()
     assert_close(estimator_of(model).predict_interval(frame, 0.9).upper, two.upper, "solve")
 
@@ -82,8 +82,8 @@ def test_predicted_intervals(folder, capsys, out):
     if not out:
         Path("out.csv").write_text(text)
     found = pq.read_table(out) if out == "out.parquet" else pyarrow.csv.read_csv("out.csv")
-    assert found.column_names == ["id", "prediction", "lower", "upper", "standard_error", "flagged"]
-    assert found["flagged"].type == pa.bool_()
+    assert found.column_names == ["id", "prediction", "lower", "upper", "standard_error", "little_data"]
+    assert found["little_data"].type == pa.bool_()
     expected = read_model("model").interval(arrays(table(1000))["X"], 0.8)
     for name in found.column_names[1:]:
         assert np.array_equal(found[name].to_numpy(), getattr(expected, name)), name
@@ -93,7 +93,7 @@ def test_intervals_of_several_rewards(folder, capsys):
     assert run(["fit", "data.csv", "--features", "x,y", "--reward", "r,t", *COLUMNS[2:], "-o", "model", "--quiet"]) == 0
     assert run(["predict", "model", "data.csv", "--interval", "0.95", "--quiet", "-o", "out.csv"]) == 0
     header = Path("out.csv").read_text().splitlines()[0].split(",")
-    kinds = ("prediction", "lower", "upper", "standard_error", "flagged")
+    kinds = ("prediction", "lower", "upper", "standard_error", "little_data")
     assert header == [f"{kind}_{reward}" for reward in ("r", "t") for kind in kinds]
     assert run(["predict", "model", "data.csv", "--interval", "0.95", "--quiet", "--id", "r", "-o", "two.csv"]) == 0
 

@@ -94,7 +94,7 @@ def test_standard_errors_and_intervals_are_those_of_the_definition(stream, varia
     assert_close(found.upper, prediction + half, "solve")
     assert_close(found.degrees_of_freedom, freedom, "solve")
     assert_close(found.shift, -along, "solve")
-    assert np.array_equal(found.flagged, found.degrees_of_freedom < FEW)
+    assert np.array_equal(found.little_data, found.degrees_of_freedom < FEW)
     covariance = np.einsum("emi,emj->mij", q, q)
     assert_close(model.coef_covariance_, covariance[0] if stream.y.ndim == 1 else covariance, "solve")
 
@@ -183,7 +183,7 @@ def test_a_feature_that_one_episode_alone_has_seen():
     ends = {"episode": np.repeat(np.arange(10), 4), "terminated": np.arange(40) % 4 == 3}
     found = LSTD(0.9, alpha=0.0).fit(X, y, **ends).predict_interval([[0.0, 1.0], [1.0, 0.0]])
     assert np.isfinite(found.upper).all()
-    assert found.flagged[0]
+    assert found.little_data[0]
     assert found.degrees_of_freedom[0] == 2.0
     assert found.standard_error[0] > 0.5 * abs(found.prediction[0])
 
@@ -294,7 +294,7 @@ def test_a_weighted_sum_of_rows_is_one_row_of_weighted_features(fit_intercept):
     for name in ("prediction", "lower", "upper", "standard_error", "degrees_of_freedom", "shift"):
         assert_close(getattr(sparse_found, name), getattr(found, name), "solve")
         assert_close(getattr(unit, name), getattr(alone, name)[0], "solve")
-    assert found.lower.shape == found.flagged.shape == (2,)
+    assert found.lower.shape == found.little_data.shape == (2,)
 
 
 def test_an_intercept_cancels_in_a_difference_of_rows():

@@ -55,7 +55,7 @@ def test_intervals_are_those_without_it_where_a_state_is_seen_in_one_episode(var
     ]
     one, two = (model.predict_interval(X[:40]) for model in models)
     others = np.arange(40) != 30  # the weight of that state itself is uncertain as a whole
-    assert one.flagged.tolist() == two.flagged.tolist() == (~others).tolist()
+    assert one.little_data.tolist() == two.little_data.tolist() == (~others).tolist()
     for name in ("standard_error", "degrees_of_freedom"):
         np.testing.assert_allclose(getattr(one, name)[others], getattr(two, name)[others], rtol=1e-4)
 
@@ -82,7 +82,7 @@ def test_states_seen_in_horizon_rows_only_have_the_predictions_and_flags_of_the_
     one, two = (model.predict_interval(states) for model in models)
     for name, values in vars(one).items():
         assert_close(values, getattr(two, name), "solve")
-    assert one.flagged.tolist() == [False, False, True, True]
+    assert one.little_data.tolist() == [False, False, True, True]
     fitted = columns["terminated"] | np.append(np.diff(columns["episode"]) == 0, False)
     ones = np.insert(X, 4, 1.0, axis=1)
     sums = LSTDStatistics.from_arrays(ones, y, gamma=0.5, lmbda=lmbda, **columns)
@@ -126,10 +126,10 @@ def test_a_state_that_no_transition_starts_from_is_flagged_for_any_alpha():
     X, y, columns = horizon_states()
     for model in (LSTD(0.5, alpha=1e-3), LSTD(0.5, alpha=1e-3, fit_intercept=False)):
         model.fit(X, y, **columns)
-        assert model.predict_interval(np.eye(4)).flagged.tolist() == [False, False, True, True]
-        assert model.predict_interval(sparse.csr_array(np.eye(4))).flagged.tolist() == [False, False, True, True]
-        assert model.predict_interval(np.eye(4), weights=[1.0, 1.0, 1.0, 0.0]).flagged
-        assert not model.predict_interval(np.eye(4), weights=[1.0, 1.0, 0.0, 0.0]).flagged
+        assert model.predict_interval(np.eye(4)).little_data.tolist() == [False, False, True, True]
+        assert model.predict_interval(sparse.csr_array(np.eye(4))).little_data.tolist() == [False, False, True, True]
+        assert model.predict_interval(np.eye(4), weights=[1.0, 1.0, 1.0, 0.0]).little_data
+        assert not model.predict_interval(np.eye(4), weights=[1.0, 1.0, 0.0, 0.0]).little_data
 
 
 @pytest.mark.filterwarnings("ignore::lstd.errors.RidgeWarning")

@@ -40,7 +40,7 @@ def test_the_numbers_are_those_of_the_model(fit_intercept):
         one_more = model.predict_interval(both, level=0.9, weights=[1.0, -1.0])
         assert_close(summary.interval.lower[feature], one_more.lower, "solve")
         assert_close(summary.interval.upper[feature], one_more.upper, "solve")
-    assert summary.interval.flagged[:3].tolist() == [[False] * 2, [False] * 2, [True] * 2]
+    assert summary.interval.little_data[:3].tolist() == [[False] * 2, [False] * 2, [True] * 2]
     if fit_intercept:
         assert_close(summary.coefficients[3], model.intercept_, "sums")
         at_zero = model.predict_interval(both[1:], level=0.9)
@@ -60,7 +60,7 @@ def test_text_and_html_say_the_same():
     assert [line.split()[-2:] for line in text if line.startswith("never")] == [["%", "*"]] * 2
     page = ET.fromstring(summary._repr_html_())
     cells = [[cell.text or "" for cell in row] for table in page.findall("table") for row in table.iter("tr")]
-    words = " ".join(str(summary).replace("LSTDCV", "").split()).split(" * fewer")[0]
+    words = " ".join(str(summary).replace("LSTDCV", "").split()).split(" * little data")[0]
     assert " ".join(" ".join(cell for row in cells for cell in row).split()) == words
 
 

@@ -62,7 +62,7 @@ def assert_same(other, plain, X_other, X):
     assert_close(other.predict(X_other), plain.predict(X), "units")
     one, two = other.predict_interval(X_other), plain.predict_interval(X)
     assert_close(one.standard_error, two.standard_error, "units")
-    assert np.array_equal(one.flagged, two.flagged)
+    assert np.array_equal(one.little_data, two.little_data)
 
 
 @pytest.mark.parametrize("next_rows", [False, True])
@@ -190,9 +190,9 @@ def test_a_constant_column():
     plain, model = fitted(X, y, columns), fitted(with_constants, y, columns)
     assert_close(model.predict(with_constants), plain.predict(X), "units")
     assert (model.ridge_[3:] == model.alpha_).all()
-    flagged = model.predict_interval(with_constants).flagged
-    assert np.array_equal(flagged, plain.predict_interval(X).flagged)
-    assert not flagged.all()
+    little = model.predict_interval(with_constants).little_data
+    assert np.array_equal(little, plain.predict_interval(X).little_data)
+    assert not little.all()
 
 
 def test_lstd_warns_of_scales_once():

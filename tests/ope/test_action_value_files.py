@@ -13,7 +13,16 @@ from lstd.files import pack, write
 from lstd.ope import LSTDQ, EpsilonGreedy, StateActionFeatures, policy_value
 from tolerances import assert_close
 
-COMPARED = ("value", "lower", "upper", "standard_error", "degrees_of_freedom", "flagged", "sample", "unlogged_share")
+COMPARED = (
+    "value",
+    "lower",
+    "upper",
+    "standard_error",
+    "degrees_of_freedom",
+    "little_data",
+    "sample",
+    "unlogged_share",
+)
 
 
 def same_values(one, two, **arguments):

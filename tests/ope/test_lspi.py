@@ -113,4 +113,4 @@ def test_models_without_intervals_still_give_a_policy(states, monkeypatch):
     assert (found.stopped, len(found.path)) == (usual.stopped, len(usual.path))
     assert_close([one.value for one in found.path], [one.value for one in usual.path], "solve")
     for one in found.path:
-        assert (one.lower, one.upper, one.standard_error, one.flagged) == (-np.inf, np.inf, np.inf, True)
+        assert (one.lower, one.upper, one.standard_error, one.little_data) == (-np.inf, np.inf, np.inf, True)

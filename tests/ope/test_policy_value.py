@@ -97,7 +97,7 @@ def test_pairs_that_were_never_logged_are_counted():
     mass = data["target_policy"][states][:, [0, 2]].sum(axis=1) * data["X"][states, 0]
     found = policy_value(model)
     assert_close(found.unlogged_share, mass.mean(), "sums")
-    assert found.flagged
+    assert found.little_data
     called = LSTDQ(0.9, features=lambda X, a: np.einsum("ti,tj->tij", np.eye(3)[a], X).reshape(len(X), -1)).fit(**data)
     assert_close(policy_value(called).unlogged_share, found.unlogged_share, "sums")
     assert policy_value(LSTDQ(0.9).fit(**PROCESS.simulate(60, 5, 1))).unlogged_share == 0.0

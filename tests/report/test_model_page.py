@@ -170,11 +170,11 @@ def test_bands_that_are_far_wider_than_all_else_are_cut_off_and_said_to_be():
     terminated = np.tile(np.arange(10) == 9, 40)
     model = LSTD(gamma=0.9, alpha=2.0).fit(X, y, terminated=terminated)
     figure = plot_predictions(model, X, y, terminated=terminated)[0].figure
-    flagged = model.predict_interval(X[:200]).flagged
-    assert flagged.any()
+    little = model.predict_interval(X[:200]).little_data
+    assert little.any()
     crosses = next(line for line in figure.axes[0].lines if line.get_marker() == "x")
-    assert np.asarray(crosses.get_xdata()).tolist() == np.flatnonzero(flagged).tolist()
-    assert figure.legends[0].get_texts()[-1].get_text() == "interval flagged"
+    assert np.asarray(crosses.get_xdata()).tolist() == np.flatnonzero(little).tolist()
+    assert figure.legends[0].get_texts()[-1].get_text() == "little data"
     bottom, top = figure.axes[0].get_ylim()
     interval = model.predict_interval(X[:200])
     beyond = interval.lower.min() < bottom or interval.upper.max() > top
@@ -348,8 +348,8 @@ def test_each_feature_has_its_line_and_name():
 
 def test_many_features_are_drawn_in_order_and_not_all_of_them():
     random = np.random.default_rng(0)
-    values, flagged = random.random(5000), random.random(5000) < 0.1
-    figure = draw_degrees_of_freedom(values, [""] * 5000, flagged)[0].figure
+    values, little = random.random(5000), random.random(5000) < 0.1
+    figure = draw_degrees_of_freedom(values, [""] * 5000, little)[0].figure
     plain_dots, flagged_dots = (line.get_xydata() for line in figure.axes[0].lines)
     both = np.vstack([plain_dots, flagged_dots])
     assert len(both) == 400

@@ -37,11 +37,11 @@ def predict(
 ) -> int:
     """Predict the discounted future rewards of rows.
 
-    With --interval, the columns lower, upper, standard_error and flagged follow each prediction. The interval covers
-    what this model would predict with unlimited data, not a single return. Do not rely on it where flagged is true: too
-    little data supports the row. With --out, FILE is written whole or not at all;
-    stdout gets rows as they are predicted. Exit codes: 0 done, 1 output could not be written, 2 bad usage or input, 130
-    interrupted (143 by SIGTERM).
+    With --interval, the columns lower, upper, standard_error and little_data follow each prediction. The interval
+    covers what this model would predict with unlimited data, not a single return. Where little_data is true, a few
+    episodes decide it, and it is wide. With --out, FILE is written whole or not at all; stdout gets rows as they are
+    predicted.
+    Exit codes: 0 done, 1 output could not be written, 2 bad usage or input, 130 interrupted (143 by SIGTERM).
     """
     prepare_tables("predict")
     from lstd.cli.describe import document

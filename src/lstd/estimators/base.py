@@ -143,8 +143,8 @@ class Predictor(Saved, RegressorMixin, BaseEstimator):  # type: ignore[misc]
         Returns
         -------
         Interval
-            Arrays of shape (T,) or (T, m); with `weights`, numbers or arrays of shape (m,). A row is `flagged` if too
-            little data bears on it.
+            Arrays of shape (T,) or (T, m); with `weights`, numbers or arrays of shape (m,). `little_data` is
+            true where little data bears on a row.
 
         Raises
         ------

@@ -337,7 +337,7 @@ class Model:
         interval = self.influence.interval(phi, columns, level, ones=ones, scale=scale)
         if self.unseen.any():
             without_data = np.asarray((phi[:, self.unseen] != 0.0).sum(axis=1)).reshape(-1, 1) > 0
-            interval = replace(interval, flagged=interval.flagged | without_data)
+            interval = replace(interval, little_data=interval.little_data | without_data)
         return Interval(**self.shaped(interval, weights), level=level)
 
     def shaped(self, interval: Interval, weights: ArrayLike | None) -> dict[str, Any]:

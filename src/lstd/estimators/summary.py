@@ -66,7 +66,7 @@ class Summary:
         return self.model.statistics.observed_share if chosen is None else chosen.observed_share
 
     def table(self, reward: int = 0, *, ridge: bool = True) -> list[list[str]]:
-        """Return the lines of the table of one reward, the heading first; the last column marks flagged intervals."""
+        """Return the lines of the table of one reward, the heading first; the last column marks little data."""
         low, found, marks = 0.5 - 0.5 * self.level, self.interval, [""] * len(self.names)
         columns = [[self.model.reward_names[reward], *self.names]]
         columns.append(["coef", *(f"{value:.6g}" for value in self.coefficients[:, reward])])
@@ -74,7 +74,7 @@ class Summary:
             columns.append(["std err", *map(two_digits, found.standard_error[:, reward])])
             for quantile, bounds in ((low, found.lower), (1.0 - low, found.upper)):
                 columns.append([f"{quantile:.4g}", *(f"{bound:.4g}" for bound in bounds[:, reward])])
-            marks = np.where(found.flagged[:, reward], "*", "").tolist()
+            marks = np.where(found.little_data[:, reward], "*", "").tolist()
         if ridge:
             columns.append(["ridge", *map(_percent, self.ridge_shares), *["0 %"] * self.model.settings.fit_intercept])
         return [[*line] for line in zip(*columns, ["", *marks], strict=True)]
@@ -84,8 +84,8 @@ class Summary:
         """Explain what the tables have."""
         if self.interval is None:
             yield f"No intervals. {self.model.no_intervals}"
-        elif self.interval.flagged.any():
-            yield f"* fewer than {FEW:g} degrees of freedom, or no data: the interval may be wrong"
+        elif self.interval.little_data.any():
+            yield f"* little data: fewer than {FEW:g} degrees of freedom, or none at all"
         yield from self.model.doubts
         yield "ridge: share of the coefficient that the ridge term decides, not the data"
 
@@ -133,7 +133,7 @@ class Summary:
 def coefficient_interval(model: Model, level: float) -> Interval:
     """Compute intervals of the coefficients, arrays of shape (n, m); with an intercept, its own come last."""
     found = model.influence.of_weights(model.solution.weights, level)
-    found.flagged[: model.n_features] |= model.unseen[:, np.newaxis]
+    found.little_data[: model.n_features] |= model.unseen[:, np.newaxis]
     return found
 
 

@@ -38,7 +38,7 @@ class PolicyIteration:
         Number of policies in the cycle; 1 for "repeated", 0 for "limit".
     path : tuple of PolicyValue
         Value of each policy, in order of evaluation. Where a model has no interval, such as one of more features than
-        memory allows, the interval is infinite and flagged.
+        memory allows, the interval is infinite, with `little_data`.
     model : LSTDQ
         Action values of the last policy.
     policy : EpsilonGreedy

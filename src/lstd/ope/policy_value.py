@@ -48,9 +48,9 @@ class PolicyValue:
     value, lower, upper, standard_error, degrees_of_freedom : float
     shift : float
         Bias by the ridge term, to first order, which widens the interval.
-    flagged : bool
-        Whether the interval may be wrong: it has fewer than 5 degrees of freedom, or the data say nothing about an
-        action that the policy takes in an initial state.
+    little_data : bool
+        Whether the interval has fewer than 5 degrees of freedom, or the data say nothing about an action that the
+        policy takes in an initial state.
     level : float
     sample : str
         How the initial states count: "episodes", "independent" or "fixed".
@@ -81,7 +81,7 @@ class PolicyValue:
     standard_error: float
     degrees_of_freedom: float
     shift: float
-    flagged: bool
+    little_data: bool
     level: float
     sample: str
     effective_sample_size: float | None = None
@@ -159,10 +159,10 @@ def evaluated(model: LSTDQ | Predictor, found: Contributions, level: float) -> P
     error, freedom = _combined(found, float(degrees_of_freedom(squares, fitted.influence.shares)[0, 0]))
     half = float(half_width(error, freedom, level, found.shift))
     check_range(np.array([found.value, half]))
-    flagged = freedom < FEW or bool((found.phi != 0.0)[fitted.unseen].any())
+    little = freedom < FEW or bool((found.phi != 0.0)[fitted.unseen].any())
     size, unlogged, dual = _coverage(model, found)
     return PolicyValue(
-        found.value, found.value - half, found.value + half, error, freedom, -found.shift, flagged, level, found.sample,
+        found.value, found.value - half, found.value + half, error, freedom, -found.shift, little, level, found.sample,
         size, unlogged, dual,
     )  # fmt: skip
 

@@ -32,7 +32,7 @@ from lstd.types import Array
 MAX_NAMED = 40  # features that have a line and a name each; more are drawn in order, without names
 _MAX_DOTS = 400
 _PLAIN: dict[str, Any] = {"color": BLUE, "marker": "o", "linestyle": ""}
-_FLAGGED: dict[str, Any] = {"color": VERMILION, "marker": "D", "linestyle": ""}
+_LITTLE: dict[str, Any] = {"color": VERMILION, "marker": "D", "linestyle": ""}
 
 
 def plot_coefficients(
@@ -108,41 +108,41 @@ def plot_degrees_of_freedom(model: Predictor, *, ax: Axes | None = None) -> list
     ['x0', 'x1']
     """
     values = effective_degrees_of_freedom(model)
-    return draw_degrees_of_freedom(values, model.model_.feature_names, flagged_features(model), ax)
+    return draw_degrees_of_freedom(values, model.model_.feature_names, features_with_little_data(model), ax)
 
 
-def flagged_features(model: Predictor) -> NDArray[np.bool_]:
+def features_with_little_data(model: Predictor) -> NDArray[np.bool_]:
     """Flag the features that little data supports; none without intervals."""
     n = model.n_features_in_
     if model.model_.no_intervals:
         return np.zeros(n, dtype=np.bool_)
-    return np.asarray(model.model_.interval(np.eye(n), 0.95).flagged.reshape(n, -1).any(axis=1))
+    return np.asarray(model.model_.interval(np.eye(n), 0.95).little_data.reshape(n, -1).any(axis=1))
 
 
 @figure_style()
 def draw_degrees_of_freedom(
-    values: Array, names: Sequence[str], flagged: NDArray[np.bool_], ax: Any = None
+    values: Array, names: Sequence[str], little: NDArray[np.bool_], ax: Any = None
 ) -> list[Line2D]:
     """Draw the figure of :func:`plot_degrees_of_freedom`."""
-    given, named, any_flagged = given_axes(ax), len(values) <= MAX_NAMED, bool(flagged.any())
+    given, named, any_little = given_axes(ax), len(values) <= MAX_NAMED, bool(little.any())
     width, height = (4.4, 0.9 + 0.2 * max(2, len(values))) if named else (WIDE, 3.2)
     panel = given[0] if given else new_figure(width, height).subplots()
-    artists = _named(panel, values, names, flagged) if named else _ranked(panel, values, flagged)
+    artists = _named(panel, values, names, little) if named else _ranked(panel, values, little)
     words = f"fewer than {FEW:g} degrees of freedom for this feature alone"
-    legend: dict[str, Any] = {"handles": [Line2D([], [], **_FLAGGED, markersize=4, label=words)], "fontsize": 8.5}
-    if given and any_flagged:
+    legend: dict[str, Any] = {"handles": [Line2D([], [], **_LITTLE, markersize=4, label=words)], "fontsize": 8.5}
+    if given and any_little:
         panel.legend(**legend)
     elif not given:
         figure: Any = panel.figure
-        figure.tight_layout(rect=(0, 0, 1, 1 - (0.26 if any_flagged else 0.05) / height), pad=0.5)
-        if any_flagged:
+        figure.tight_layout(rect=(0, 0, 1, 1 - (0.26 if any_little else 0.05) / height), pad=0.5)
+        if any_little:
             figure.legend(**legend, loc="upper center", bbox_to_anchor=(0.5, 1 - 0.04 / height))
     return artists
 
 
-def _named(ax: Axes, values: Array, names: Sequence[str], flagged: NDArray[np.bool_]) -> list[Line2D]:
+def _named(ax: Axes, values: Array, names: Sequence[str], little: NDArray[np.bool_]) -> list[Line2D]:
     at, artists = np.arange(len(values)), []
-    for kind, look in ((~flagged, _PLAIN), (flagged, _FLAGGED)):
+    for kind, look in ((~little, _PLAIN), (little, _LITTLE)):
         ax.hlines(at[kind], 0.0, values[kind], color=look["color"], linewidth=1.1)
         # Layouts take an empty line that is not clipped to lie in the corner of the figure.
         artists += ax.plot(values[kind], at[kind], **look, markersize=4.5, clip_on=not kind.any())
@@ -153,11 +153,11 @@ def _named(ax: Axes, values: Array, names: Sequence[str], flagged: NDArray[np.bo
     return artists
 
 
-def _ranked(ax: Axes, values: Array, flagged: NDArray[np.bool_]) -> list[Line2D]:
+def _ranked(ax: Axes, values: Array, little: NDArray[np.bool_]) -> list[Line2D]:
     order = np.argsort(-values, kind="stable")
     place = np.unique(np.linspace(0, len(order) - 1, _MAX_DOTS).round().astype(np.intp))
     order, artists = order[place], []
-    for kind, look in ((~flagged[order], _PLAIN), (flagged[order], _FLAGGED)):
+    for kind, look in ((~little[order], _PLAIN), (little[order], _LITTLE)):
         artists += ax.plot(place[kind] + 1, values[order][kind], **look, markersize=3)
     ax.set_ylim(min(0.0, 1.05 * values.min()) - 0.02, max(1.0, 1.05 * values.max()) + 0.02)
     ax.set_xlabel(f"features in decreasing order ({len(values)} in all)")

@@ -30,7 +30,7 @@ MIN_GROUPS = 5  # behind an interval of a mean return: Student's quantile for 2 
 _MAX_POINTS = 400  # of a curve
 _MIN_ROWS = 200  # in the window over time
 _HORIZONS = 10.0  # length of the window, in multiples of `Evaluation.horizon`
-_MAX_FLAG_ROWS = 20_000  # whose intervals are computed to count flags
+_MAX_INTERVALS = 20_000  # rows whose intervals are computed to count those with little data
 _MIN_EPISODES = 10  # to take episodes as independent; with fewer, blocks of rows
 _MAX_BLOCKS = 20
 _OFF_CENTRE = 0.25  # of the mean squared difference between returns and predictions, by their mean difference alone
@@ -89,10 +89,10 @@ class Evaluation(Comparison):
         return self.fitted.influence.interval(self.rows.X[rows], self.prediction[rows], self.level)
 
     @cached_property
-    def flagged_share(self) -> float | None:
-        """Share of rows with a flagged interval for some reward, from evenly spaced rows; None without intervals."""
-        interval = self.interval(_spaced(0, len(self.rows), _MAX_FLAG_ROWS))
-        return None if interval is None else float(interval.flagged.any(axis=1).mean())
+    def little_data_share(self) -> float | None:
+        """Share of rows with little data for some reward, from evenly spaced rows; None without intervals."""
+        interval = self.interval(_spaced(0, len(self.rows), _MAX_INTERVALS))
+        return None if interval is None else float(interval.little_data.any(axis=1).mean())
 
     @property
     def horizon(self) -> float:

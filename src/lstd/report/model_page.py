@@ -17,7 +17,7 @@ from lstd.estimators.base import Predictor
 from lstd.files import checked_path, replacing
 from lstd.metrics import Backtest, effective_degrees_of_freedom
 from lstd.report.calibration_figure import draw_calibration
-from lstd.report.feature_figures import MAX_NAMED, draw_degrees_of_freedom, flagged_features
+from lstd.report.feature_figures import MAX_NAMED, draw_degrees_of_freedom, features_with_little_data
 from lstd.report.figure_data import MAX_REWARDS, MIN_GROUPS, Evaluation, Options, evaluate, half_widths
 from lstd.report.formatting import VARIANT_NAMES, grouped, share
 from lstd.report.grid_figure import Grid, draw_grid, grid_of
@@ -101,7 +101,7 @@ def _page(evaluation: Evaluation, title: str, backtest: Backtest | None) -> str:
     observed = evaluation.calibrates
     missing = evaluation.fitted.no_intervals or no_grid or not observed or len(evaluation.rewards) > MAX_REWARDS
     present = {"calibration": observed, "settings": grid is not None, "missing": bool(missing)}
-    values, flagged = effective_degrees_of_freedom(evaluation.model), flagged_features(evaluation.model)
+    values, little = effective_degrees_of_freedom(evaluation.model), features_with_little_data(evaluation.model)
     names = evaluation.fitted.feature_names
     return render(
         "model.html",
@@ -123,9 +123,9 @@ def _page(evaluation: Evaluation, title: str, backtest: Backtest | None) -> str:
         features={
             "values": values,
             "least": [(names[i], values[i]) for i in np.argsort(values, kind="stable")[:5]],
-            "flagged": [names[i] for i in np.flatnonzero(flagged)],
+            "little_data": [names[i] for i in np.flatnonzero(little)],
         }
-        | _drawing(draw_degrees_of_freedom(values, names, flagged)),
+        | _drawing(draw_degrees_of_freedom(values, names, little)),
         limits={"rewards": MAX_REWARDS, "groups": MIN_GROUPS, "named": MAX_NAMED, "freedom": FEW},
     )
 

@@ -22,7 +22,7 @@ from lstd.types import Array
 _SHADE = "#F3F3F3"
 _FOOT = 0.03  # height of the crosses, as a share of the panel's
 _FEW_ROWS = 250  # that have a dot each
-_FLAG: dict[str, Any] = {
+_LITTLE_DATA: dict[str, Any] = {
     "marker": "x", "color": "#000000", "linestyle": "", "markersize": 3.5, "markeredgewidth": 0.7,
 }  # fmt: skip
 
@@ -80,7 +80,7 @@ def draw_predictions(evaluation: Evaluation, ax: Any = None) -> list[Line2D]:
     """Draw the figure of :func:`plot_predictions`."""
     interval, step, m = evaluation.interval(evaluation.drawn), evaluation.step, evaluation.n_panels
     given = given_axes(ax, m)
-    handles = _handles(evaluation, interval is not None and bool(interval.flagged[:, :m].any()))
+    handles = _handles(evaluation, interval is not None and bool(interval.little_data[:, :m].any()))
     axes = given or _new_axes(m, handles)
     artists = [_panel(panel, evaluation, reward, interval) for reward, panel in enumerate(axes)]
     for panel in given or axes[-1:]:
@@ -108,8 +108,8 @@ def _panel(ax: Axes, evaluation: Evaluation, reward: int, interval: Interval | N
     line = _curves(ax, evaluation, reward)
     if interval is not None:
         _band(ax, evaluation, interval.lower[:, reward], interval.upper[:, reward])
-        flagged = rows[interval.flagged[:, reward]]
-        ax.plot(flagged, np.full(len(flagged), _FOOT), transform=ax.get_xaxis_transform(), **_FLAG)
+        little = rows[interval.little_data[:, reward]]
+        ax.plot(little, np.full(len(little), _FOOT), transform=ax.get_xaxis_transform(), **_LITTLE_DATA)
     _limit(ax, evaluation, reward, bands=interval is not None)
     if len(evaluation.rewards) > 1:
         ax.set_title(plain(evaluation.rewards[reward]), fontsize=9.5, pad=3, loc="left")
@@ -164,7 +164,7 @@ def _limit(ax: Axes, evaluation: Evaluation, reward: int, bands: bool) -> None:
     ax.set_ylim(max(bottom, low - reach) - margin, min(top, high + reach) + margin)
 
 
-def _handles(evaluation: Evaluation, flagged: bool) -> list[Any]:
+def _handles(evaluation: Evaluation, little: bool) -> list[Any]:
     handles: list[Any] = [Line2D([], [], color=BLUE, label="prediction")]
     if not evaluation.fitted.no_intervals:
         name = f"{100 * evaluation.level:g} % interval"
@@ -172,6 +172,6 @@ def _handles(evaluation: Evaluation, flagged: bool) -> list[Any]:
     if evaluation.weight[evaluation.drawn].any():
         name = f"return, {share(evaluation.share)} observed"
         handles.append(Line2D([], [], color=VERMILION, marker="o", linestyle="", markersize=4, label=name))
-    if flagged:
-        handles.append(Line2D([], [], **_FLAG, label="interval flagged"))
+    if little:
+        handles.append(Line2D([], [], **_LITTLE_DATA, label="little data"))
     return handles

@@ -27,7 +27,7 @@ from lstd.errors import InvalidInputError
 from lstd.types import Array
 
 SCALES = ("identity", "log", "logit")
-FEW = 5.0  # degrees of freedom below which a prediction is flagged
+FEW = 5.0  # degrees of freedom below which little data bears on a prediction
 _HEAVY = 10.0  # chosen on simulated streams, and confirmed on others
 _LARGEST_EXPONENT = 300.0  # an interval on the log scale ends at a number that is finite
 
@@ -48,9 +48,9 @@ class Interval:
     shift : ndarray
         Bias of the prediction by the ridge term, to first order, which widens the interval. If it is a large part of
         the prediction, the first order is not enough.
-    flagged : ndarray of bool
-        Whether there are fewer than 5 degrees of freedom, or a feature that no full transition starts from, so that the
-        interval may be wrong.
+    little_data : ndarray of bool
+        Whether there are fewer than 5 degrees of freedom, so that a few blocks decide an interval that is wide, or a
+        feature that no full transition starts from, on which no data bears.
     level : float
 
     Examples
@@ -60,7 +60,7 @@ class Interval:
     >>> rewards = np.array([1.0, 3.0, 2.0, 2.0, 1.0, 3.0])
     >>> model = LSTD(alpha=0.0, fit_intercept=False).fit(np.ones((6, 1)), rewards, terminated=np.ones(6))
     >>> interval = model.predict_interval([[1.0]])
-    >>> interval.prediction.round(2), interval.lower.round(1), interval.upper.round(1), interval.flagged
+    >>> interval.prediction.round(2), interval.lower.round(1), interval.upper.round(1), interval.little_data
     (array([2.]), array([1.]), array([3.]), array([ True]))
     """
 
@@ -70,7 +70,7 @@ class Interval:
     standard_error: Array
     degrees_of_freedom: Array
     shift: Array
-    flagged: NDArray[np.bool_]
+    little_data: NDArray[np.bool_]
     level: float
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from lstd.estimators.choose_settings import OnProgress
 
 
-_OF_INTERVALS = ("lower", "upper", "standard_error", "flagged")
+_OF_INTERVALS = ("lower", "upper", "standard_error", "little_data")
 
 
 class CsvSink:
@@ -66,7 +66,7 @@ class ParquetSink:
 
     def close(self) -> None:
         if self._writer is None:
-            flags = {name for name in self._names if name.startswith("flagged")}
+            flags = {name for name in self._names if name.startswith("little_data")}
             self.write({name: from_numpy(np.empty(0, bool if name in flags else float)) for name in self._names})
         self._writer.close()
 
@@ -94,7 +94,7 @@ def predict_tables(
     """Write predictions for all rows of tables to a file, after the columns `kept`; returns the number of rows.
 
     Predictions are in column ``prediction``. With `level`, ``lower`` and ``upper`` are the ends of intervals of that
-    level; ``standard_error`` follows, and ``flagged``, which is true where not to rely on the interval. With several
+    level; ``standard_error`` follows, and ``little_data``, which is true where a few episodes decide. With several
     rewards, the names end in ``_`` and the name of the reward.
 
     Raises InvalidInputError when the model has no intervals, at the first bad row, or at the first prediction that
