@@ -140,3 +140,10 @@ def test_many_rows_are_thinned_out_evenly():
     log = log_of(n=15_000, taken=lambda s, step, t: t < 140_000)
     [found] = given(log, episode=None)
     assert re.search("of rows (1312|1406).. to 14999[89]", found)
+
+
+def test_rows_that_are_thinned_out_follow_no_period_of_the_log():
+    log = log_of(n=13_200, taken=lambda s, step, t: t % 2 == 1)
+    [found] = given(log)
+    mean = float(re.search(r"of all rows (?:is )?([0-9.]+)", found)[1].rstrip("."))
+    assert mean == pytest.approx((1.0 + (0.2 + 0.5 + 0.7) / 3) / 2, abs=0.02)

@@ -32,7 +32,8 @@ _SMALL = 0.05  # differences from 1 below which there is no warning, however cer
 _TOLD = 0.7  # of the largest difference: the first choice of rows with so much is named
 _LARGER = 3.0  # M over the largest ratio
 _SHARES = 0.25 ** np.arange(5)  # values of κ, in units of the largest
-_PARTS, _AT_ONCE, _MOST = 8, 2**13, 2**17  # parts of the log, at most; rows at a time, and in all
+_PARTS, _MOST, _FOR_MEANS = 8, 2**15, 2**12  # parts of the log, rows, and rows for means of features, at most
+_AT_ONCE = 2**17  # entries of dense features
 _FEW = 10  # groups or episodes, or rows if the log has fewer than twice as many, that a mean needs
 
 
@@ -40,17 +41,17 @@ _FEW = 10  # groups or episodes, or rows if the log has fewer than twice as many
 def support_doubt(rows: Rows, ratio: Array) -> str:
     """Say where the mean of `ratio`, (T,), is not one, and what to do; empty if it is.
 
-    It is tested over full transitions, all or evenly spaced ones, by features (rows above and not above their mean) and
-    by time.
+    It is tested over full transitions, or a part of them from all over the log, by features (rows above and not above
+    their mean) and by time.
     """
     chosen = np.flatnonzero(rows.full)
-    if not (ratio[chosen] != 1.0).any():
-        return ""
-    chosen = chosen[:: -(-len(chosen) // _MOST)]
+    chosen = chosen[_spread(len(chosen), _MOST)]
     ratio = ratio[chosen]
+    if not (ratio != 1.0).any():
+        return ""
     low = _SHARES / (_LARGER * max(1.0, float(ratio.max())))
     factors = np.log1p(np.append(-low, 0.5 * _SHARES) * (ratio - 1.0)[:, np.newaxis])
-    block: NDArray[np.intp] = np.cumsum(rows.begins, dtype=np.intp)[chosen]
+    block = np.searchsorted(np.flatnonzero(rows.begins), chosen, side="right")
     block = block if block[-1] - block[0] >= 2 * _FEW else np.arange(len(chosen))
     choices = Choices(rows, chosen, min(_PARTS, 1 + (block[-1] - block[0]) // _FEW))
     sums = choices.sums(np.column_stack([np.ones_like(ratio), ratio, factors]))
@@ -71,23 +72,29 @@ class Choices:
 
     def __init__(self, rows: Rows, chosen: NDArray[np.intp], parts: int) -> None:
         self.X, self.names, self.rows = rows.X, rows.names, chosen
-        self.means = np.zeros(rows.n_features) if sparse.issparse(rows.X) else rows.X.mean(axis=0)
+        n_features = rows.X.shape[1]
+        self.means, at_once = np.zeros(n_features), len(chosen)
+        if not sparse.issparse(rows.X):
+            self.means = rows.X[chosen[_spread(len(chosen), _FOR_MEANS)]].mean(axis=0)
+            at_once = max(1, _AT_ONCE // n_features)
+        self.batches = [slice(begin, begin + at_once) for begin in range(0, len(chosen), at_once)]
         first = np.flatnonzero(np.concatenate([[True], rows.last[:-1]]))
         self.step = chosen - first[np.searchsorted(first, chosen, side="right") - 1]
         edges = np.unique(np.quantile(self.step, (0.0, 0.25, 0.5, 0.75), method="lower")) + 1
         self.labels = np.arange(len(chosen)) * parts // len(chosen), np.searchsorted(edges, self.step, side="right")
-        self.ends = np.cumsum([1, rows.n_features, rows.n_features, self.labels[0][-1] + 1])
+        self.ends = np.cumsum([1, n_features, n_features, self.labels[0][-1] + 1])
 
     def above(self, part: slice, features: slice = slice(None)) -> Features:
         """Return whether features of some rows are above their means, as an array or sparse."""
-        found: Features = self.X[self.rows[part], features] > (0.0 if sparse.issparse(self.X) else self.means[features])
-        return found
+        contiguous = isinstance(self.X, np.ndarray) and self.X.flags.c_contiguous and features == slice(None)
+        rows = self.rows[part]
+        found: Features = self.X.take(rows, axis=0) if contiguous else self.X[rows, features]  # `take` is faster
+        return found > (0.0 if sparse.issparse(found) else self.means[features])
 
     def sums(self, values: Array) -> Array:
         """Return sums of values (N, J) over each choice, (K, J)."""
-        parts = [slice(first, first + _AT_ONCE) for first in range(0, len(values), _AT_ONCE)]
-        above = sum(self.above(part).astype(np.float64).T @ values[part] for part in parts)
-        times = [np.column_stack([np.bincount(label, one) for one in values.T]) for label in self.labels]
+        above = sum(self.above(batch).astype(np.float64).T @ values[batch] for batch in self.batches)
+        times = [(label == np.arange(label.max() + 1)[:, np.newaxis]) * 1.0 @ values for label in self.labels]
         whole = values.sum(axis=0)
         return np.vstack([whole, above, whole - above, *times])
 
@@ -116,6 +123,14 @@ class Choices:
         """Return the kind of a choice, and its number among those of the kind."""
         kind = int(np.searchsorted(self.ends, choice, side="right"))
         return kind, int(choice - (self.ends[kind - 1] if kind else 0))
+
+
+def _spread(n: int, most: int) -> NDArray[np.intp]:
+    """Choose at most so many of n rows: one of each interval, at fractions of it that follow no period of the log."""
+    n_intervals = min(n, most)
+    edges = np.arange(n_intervals + 1) * n // max(1, n_intervals)
+    fractions = (0.5 + np.arange(n_intervals) * 0.5 * (np.sqrt(5.0) - 1.0)) % 1.0
+    return np.asarray(edges[:-1] + (fractions * np.diff(edges)).astype(np.intp))
 
 
 def _standard_error(ratio: Array, block: NDArray[np.intp], chance: float) -> tuple[float, float]:
