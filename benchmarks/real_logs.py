@@ -26,7 +26,7 @@ from pages import newest, show, store
 from provenance import describe_machine
 
 PAGE, SOURCE = Path(__file__).resolve().parents[1] / "docs" / "results" / "real-logs.md", "benchmarks/real_logs.py"
-KINDS = ("purchases",)
+KINDS = ("purchases", "survival")
 OTHERS = ("ridge", "true online TD", "smoothing")
 
 
@@ -66,7 +66,8 @@ def by_log(rows: list[dict[str, Any]]) -> Iterator[str]:
     yield "| log | predicted | LSTD by | fitted to | LSTD | other | ratio, and its range |" + scored * " R² before |"
     yield "|---|---|---|---|---|---|---|" + scored * "---|"
     for row in sorted(rows, key=lambda row: -float(np.median(ratios(row)))):
-        errors = " | ".join(f"{np.median(row[side]):.3g}" for side in ("lstd", "theirs"))
+        medians = (float(np.median(row[side])) for side in ("lstd", "theirs"))
+        errors = " | ".join(f"{value:.3g}" if value < 1000 else f"{value:.0f}" for value in medians)
         low, middle, high = np.quantile(ratios(row), (0.0, 0.5, 1.0))
         spread = f" ({low:.2f} to {high:.2f})" if len(row["lstd"]) > 1 else ""
         about = f"| {row['log']} | {row['measure']} | {row['way']} | {row['size']}"
