@@ -6,15 +6,17 @@ Customer value: what will they buy next?
 those of the next 39. One baseline repeats each customer's number, the other is a ridge regression on those seen since.
 """
 
+import warnings
 from datetime import date
 from importlib.metadata import distribution
 
 import matplotlib.pyplot as plt
 import numpy as np
 
-from lstd import LSTD
+from lstd import LSTD, errors
 from lstd.metrics import backtest
 
+warnings.filterwarnings("ignore", "Only|Features", errors.LSTDWarning)  # few long windows: the backtest judges them
 path = distribution("lifetimes").locate_file("lifetimes/datasets/CDNOW_sample.txt")
 _, who, dates, *_ = np.loadtxt(path, dtype=str).T
 day = np.array([date.fromisoformat(text).toordinal() for text in dates]) - date(1997, 1, 1).toordinal()
@@ -62,7 +64,6 @@ best = max(tests.values(), key=lambda test: test.r2)
 alpha = max(alpha for alpha, test in tests.items() if test.difference(best).lower <= 0)
 print(f"α = {alpha} of", {alpha: f"R² {test.r2:.3f}" for alpha, test in tests.items()})
 model = models[alpha].fit(**data)
-
 now = features(np.arange(n), np.full(n, end - 1), np.full(n, ahead))
 bought, came = counts[:, :end].sum(axis=1), counts[:, end:].sum(axis=1)
 who, week = np.nonzero(np.arange(end - 1) >= first[:, np.newaxis])
@@ -76,5 +77,4 @@ for name, predicted in found.items():
     ax.plot(range(8), [predicted[x == k].mean() for k in range(8)], "o-", label=name)
     rmse = np.sqrt(np.mean((predicted - came) ** 2))
     print(f"{name:20} RMSE {rmse:.3f}, total {predicted.sum():.0f} of {came.sum():.0f}")
-ax.set(xlabel="repeat purchases in weeks 1 to 39 (7: seven and more)", ylabel="mean purchases afterwards")
-_ = ax.legend()
+_ = ax.legend(), ax.set(xlabel="repeat purchases in weeks 1 to 39 (7 and more)", ylabel="mean purchases afterwards")

@@ -270,9 +270,9 @@ class Model:
 
     @cached_property
     def wide_ranges(self) -> Array:
-        """Ranges of the features with a quarter more at both ends, (2, n), or what float32 rounds if that is more."""
+        """Ranges of the features, longer by a half at both ends or by what float32 rounds, (2, n)."""
         assert self.ranges is not None
-        more = np.maximum(0.25 * np.diff(self.ranges, axis=0), 1e-6 * np.abs(self.ranges).max(axis=0))
+        more = np.maximum(0.5 * np.diff(self.ranges, axis=0), 1e-6 * np.abs(self.ranges).max(axis=0))
         return np.asarray(self.ranges + more * [[-1.0], [1.0]])
 
     @cached_property
