@@ -120,3 +120,11 @@ def test_dense_features_far_from_zero_have_ranges_in_their_own_units():
     model.predict(X + 1e6)
     with pytest.warns(ExtrapolationWarning, match="1e\\+06"):
         model.predict(X)
+
+
+def test_states_that_alternate_and_states_that_are_rare_are_in_the_range():
+    states = np.tile([0, 1, 2, 1], 2500)
+    states[::1000] = 3
+    model = LSTD(0.9).fit(np.eye(4)[states], states * 1.0)
+    model.predict(np.eye(4))
+    assert model.model_.ranges[:, :3].tolist() == [[0.0] * 3, [1.0] * 3]

@@ -112,7 +112,7 @@ class Rows(Record):
             return np.roll(last_rows(self.groups), 1)
         return np.concatenate([[True], self.last[:-1]])
 
-    @property
+    @cached_property
     def full(self) -> NDArray[np.bool_]:
         """Whether each row is a full transition, (T,)."""
         return self.full_among(slice(len(self)))
@@ -190,6 +190,14 @@ def repeated(value: float, n_rows: int) -> Array:
 def uniform(column: Array) -> bool:
     """Return whether a column is a broadcast scalar, because it was not given."""
     return column.strides == (0,)
+
+
+def spread(n: int, most: int) -> NDArray[np.intp]:
+    """Choose at most so many of n rows: one of each interval, at fractions of it that follow no period of the log."""
+    n_intervals = min(n, most)
+    edges = np.arange(n_intervals + 1) * n // max(1, n_intervals)
+    fractions = (0.5 + np.arange(n_intervals) * 0.5 * (np.sqrt(5.0) - 1.0)) % 1.0
+    return np.asarray(edges[:-1] + (fractions * np.diff(edges)).astype(np.intp))
 
 
 def _with_ones(phi: Features) -> Features:

@@ -24,7 +24,7 @@ from scipy import sparse
 
 from lstd.data.check_features import Features
 from lstd.data.feature_products import dense
-from lstd.data.rows import Rows
+from lstd.data.rows import Rows, spread
 from lstd.types import Array
 
 _CHANCE = 1e-2  # of a warning about right probabilities with support, over all choices of rows
@@ -45,7 +45,7 @@ def support_doubt(rows: Rows, ratio: Array) -> str:
     their mean) and by time.
     """
     chosen = np.flatnonzero(rows.full)
-    chosen = chosen[_spread(len(chosen), _MOST)]
+    chosen = chosen[spread(len(chosen), _MOST)]
     ratio = ratio[chosen]
     if not (ratio != 1.0).any():
         return ""
@@ -75,7 +75,7 @@ class Choices:
         n_features = rows.X.shape[1]
         self.means, at_once = np.zeros(n_features), len(chosen)
         if not sparse.issparse(rows.X):
-            self.means = rows.X[chosen[_spread(len(chosen), _FOR_MEANS)]].mean(axis=0)
+            self.means = rows.X[chosen[spread(len(chosen), _FOR_MEANS)]].mean(axis=0)
             at_once = max(1, _AT_ONCE // n_features)
         self.batches = [slice(begin, begin + at_once) for begin in range(0, len(chosen), at_once)]
         first = np.flatnonzero(np.concatenate([[True], rows.last[:-1]]))
@@ -123,14 +123,6 @@ class Choices:
         """Return the kind of a choice, and its number among those of the kind."""
         kind = int(np.searchsorted(self.ends, choice, side="right"))
         return kind, int(choice - (self.ends[kind - 1] if kind else 0))
-
-
-def _spread(n: int, most: int) -> NDArray[np.intp]:
-    """Choose at most so many of n rows: one of each interval, at fractions of it that follow no period of the log."""
-    n_intervals = min(n, most)
-    edges = np.arange(n_intervals + 1) * n // max(1, n_intervals)
-    fractions = (0.5 + np.arange(n_intervals) * 0.5 * (np.sqrt(5.0) - 1.0)) % 1.0
-    return np.asarray(edges[:-1] + (fractions * np.diff(edges)).astype(np.intp))
 
 
 def _standard_error(ratio: Array, block: NDArray[np.intp], chance: float) -> tuple[float, float]:

@@ -111,7 +111,7 @@ class Predictor(Saved, RegressorMixin, BaseEstimator):  # type: ignore[misc]
         -----
         ExtrapolationWarning
             When a dense feature of more than 2 % of the rows is outside of its range in `fit`, by more than half of
-            that range. At most 1000 rows are looked at; models fitted to tables, chunks or statistics know no range.
+            that range. At most 2000 rows are looked at; models fitted to tables, chunks or statistics know no range.
         """
         model, return_std = self._model, check_flag("return_std", return_std)
         phi = checked_features(self, X, raw=True)

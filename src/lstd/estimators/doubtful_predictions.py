@@ -5,13 +5,15 @@ Bounds of predictions are those of `lstd.data.reward_bounds`.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from lstd.data.check_features import Features
 from lstd.data.growing_features import growing_doubt
 from lstd.data.returns import COMPLETED, little_observed
 from lstd.data.reward_bounds import FEWEST, MOST, bounds_of, distance, percent, sides
-from lstd.data.rows import Rows
+from lstd.data.rows import Rows, spread
 from lstd.data.settings import Settings
 from lstd.data.support import support_doubt
 from lstd.errors import BoundsWarning, ExtrapolationWarning, LSTDWarning, SupportWarning, UnobservedWarning, warn
@@ -19,9 +21,9 @@ from lstd.estimators.model import Model
 from lstd.statistics.merging import LSTDStatistics
 from lstd.types import Array
 
-_ENTRIES, _ROWS = 2**20, 20_000  # of rows of the fit, evenly spaced, that are looked at
+_ENTRIES, _ROWS = 2**18, 5000  # of the rows of a fit that are predicted
 _SEVERAL = 10  # episodes that were cut off: a stream that is short says nothing about its end
-_PREDICTED = 1000  # rows to be predicted that are looked at
+_COMPARED = 2000  # rows of the fit, and rows to be predicted, whose features are looked at
 _FEW = 0.02  # share of rows beyond a range that is too small for a warning
 
 
@@ -30,13 +32,13 @@ def reward_bounds(rows: Rows, settings: Settings) -> Array:
 
     Uncorrected and Mixed estimators take the end of the data as an end.
     """
-    full = rows.full
-    if not full.any():
-        return np.array([[-np.inf], [np.inf]]) * np.ones(rows.y.shape[1])
-    rewards = rows.y if full.all() else rows.y[full]
+    used: Any = True if rows.full.all() else rows.full
+    least = np.array([column.min(initial=np.inf, where=used) for column in rows.y.T])  # of (T, m), it takes longer
+    most = np.array([column.max(initial=-np.inf, where=used) for column in rows.y.T])
+    if not rows.full.any():
+        return np.stack([most, least])
     gamma = float(rows.discount.max()) if "discount" in rows.given else rows.gamma
     ends = settings.variant != "boyan" or "discount" in rows.given or bool(rows.terminated.any())
-    least, most = rewards.min(axis=0), rewards.max(axis=0)
     return bounds_of(least, most, gamma, ends=ends, intercept=settings.fit_intercept)
 
 
@@ -51,7 +53,7 @@ def joint_bounds(model: Model, rows: Rows) -> Array:
 @np.errstate(all="ignore")  # an overflow shows as NaN, of which nothing is said
 def beyond_bounds(model: Model, rows: Rows, bounds: Array) -> str:
     """Say how far predictions for checked rows are outside of bounds (2, m), and what to do; empty if they are not."""
-    X = _spaced(rows.X, _ROWS)
+    X = _part(rows.X, _ROWS)
     if X.shape[0] < FEWEST:
         return ""
     prediction = model.predict(X).reshape(X.shape[0], -1)
@@ -78,7 +80,7 @@ def doubted(model: Model, rows: Rows) -> Model:
     """
     bounds = reward_bounds(rows, model.settings)
     doubts: dict[type[LSTDWarning], str] = {
-        SupportWarning: support_doubt(rows, rows.importance_ratio),
+        SupportWarning: support_doubt(rows, rows.importance_ratio) if "importance_ratio" in rows.given else "",
         ExtrapolationWarning: growing_doubt(rows),
         BoundsWarning: "" if model.solution.unbounded else beyond_bounds(model, rows, bounds),
         UnobservedWarning: "" if model.selection else _unobserved(rows, model.statistics),
@@ -98,20 +100,22 @@ def _unobserved(rows: Rows, sums: LSTDStatistics) -> str:
 def ranges_of(X: Features) -> Array | None:
     """Return the least and the greatest value of each feature, (2, n); None for sparse features and few rows.
 
-    Of many rows, evenly spaced ones are looked at.
+    Of many rows, a part is looked at; nothing is known of a feature that is constant in this part alone.
     """
     if not isinstance(X, np.ndarray) or len(X) < FEWEST:
         return None
-    X = _spaced(X, _ROWS)
-    return np.stack([X.min(axis=0), X.max(axis=0)])
+    columns = np.ascontiguousarray(_part(X, _COMPARED).T)  # by rows, this takes seven times as long
+    ranges = np.stack([columns.min(axis=1), columns.max(axis=1)])
+    if columns.shape[1] < len(X):
+        ranges[:, ranges[0] == ranges[1]] = [[-np.inf], [np.inf]]
+    return ranges
 
 
 def warn_of_ranges(model: Model, X: Features) -> None:
     """Warn if features of rows to be predicted, (T, n), are far outside of their ranges in the fit."""
     if model.ranges is None or not isinstance(X, np.ndarray) or not len(X):
         return
-    if X.shape[0] > _PREDICTED:
-        X = _spaced(X, _PREDICTED)
+    X = _part(X, _COMPARED)
     (low, high), (least, most) = model.ranges, model.wide_ranges
     if not ((least > X).any() or (most < X).any()):
         return
@@ -134,6 +138,7 @@ def warn_of_ranges(model: Model, X: Features) -> None:
     )
 
 
-def _spaced(X: Features, most: int) -> Features:
-    """Return all rows, or evenly spaced ones: at most `most`, and fewer where they have many features."""
-    return X[:: max(1, -(-X.shape[0] // max(FEWEST, min(most, _ENTRIES // X.shape[1]))))]
+def _part(X: Features, most: int) -> Features:
+    """Return all rows, or a part of them from all over the log: at most `most`, fewer where they have many features."""
+    most = max(FEWEST, min(most, _ENTRIES // X.shape[1]))
+    return X if X.shape[0] <= most else X[spread(X.shape[0], most)]

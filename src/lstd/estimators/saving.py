@@ -44,7 +44,7 @@ class SavedModel:
     checks: Checks | None
     doubts: tuple[str, ...]
     bounds: Annotated[Array, "2 m nan"] | None
-    ranges: Annotated[Array, "2 features"] | None
+    ranges: Annotated[Array, "2 features nan"] | None
 
     def __post_init__(self) -> None:
         s, settings, choice, influence = self.statistics, self.settings, self.selection, self.influence
