@@ -26,8 +26,8 @@ from pages import newest, show, store
 from provenance import describe_machine
 
 PAGE, SOURCE = Path(__file__).resolve().parents[1] / "docs" / "results" / "real-logs.md", "benchmarks/real_logs.py"
-KINDS = ("purchases", "survival")
-OTHERS = ("ridge", "true online TD", "smoothing")
+KINDS = ("purchases", "survival", "streams")
+OTHERS, MEAN = ("ridge", "true online TD", "smoothing"), "mean so far"
 
 
 def main() -> None:
@@ -62,37 +62,35 @@ def table(found: dict[str, Any]) -> Iterator[str]:
 
 def by_log(rows: list[dict[str, Any]]) -> Iterator[str]:
     """Yield the lines of a table of purchases or survival times."""
-    scored = "score" in rows[0]
-    yield "| log | predicted | LSTD by | fitted to | LSTD | other | ratio, and its range |" + scored * " R² before |"
-    yield "|---|---|---|---|---|---|---|" + scored * "---|"
+    more = {key: title for key, title in {"curve": "Kaplan–Meier", "score": "R² before"}.items() if key in rows[0]}
+    titles = ["log", "predicted", "LSTD by", "fitted to", "LSTD", "other", *more.values(), "ratio, and its range"]
+    yield f"| {' | '.join(titles)} |"
+    yield "|---" * len(titles) + "|"
     for row in sorted(rows, key=lambda row: -float(np.median(ratios(row)))):
-        medians = (float(np.median(row[side])) for side in ("lstd", "theirs"))
+        medians = (float(np.median(row[side])) for side in ("lstd", "theirs", *more))
         errors = " | ".join(f"{value:.3g}" if value < 1000 else f"{value:.0f}" for value in medians)
         low, middle, high = np.quantile(ratios(row), (0.0, 0.5, 1.0))
         spread = f" ({low:.2f} to {high:.2f})" if len(row["lstd"]) > 1 else ""
-        about = f"| {row['log']} | {row['measure']} | {row['way']} | {row['size']}"
-        yield f"{about} | {errors} | {middle:.2f}{spread} |" + scored * f" {np.median(row.get('score', 0.0)):.2f} |"
+        yield f"| {row['log']} | {row['measure']} | {row['way']} | {row['size']} | {errors} | {middle:.2f}{spread} |"
 
 
 def by_series(rows: list[dict[str, Any]]) -> Iterator[str]:
     """Yield the lines of a table of series, and one of the ratios over all of them."""
     yield '| "auto" beside | ratio, median and range | less error in |'
     yield "|---|---|---|"
-    for name in ("default", "uncorrected", *OTHERS):
+    for name in ("default", "uncorrected", *OTHERS, MEAN):
         ratio = np.array([row["errors"]["auto"] / row["errors"][name] for row in rows])
         low, middle, high = np.quantile(ratio, (0.0, 0.5, 1.0))
         better = f"{(ratio < 1.0 - 1e-6).sum()} of {len(rows)}"
         yield f"| {name} | {middle:.2f} ({low:.2f} to {high:.2f}) | {better} |"
     yield ""
-    yield (
-        '| series | rows | γ | default | "auto" | Uncorrected | '
-        + " | ".join(OTHERS)
-        + ' | "auto" ÷ best other | chosen ÷ best |'
-    )
-    yield "|---" * 11 + "|"
+    titles = ["series", "rows", "γ", "default", '"auto"', "Uncorrected", *OTHERS, MEAN]
+    titles += ['"auto" ÷ best other', "chosen ÷ best pair"]
+    yield f"| {' | '.join(titles)} |"
+    yield "|---" * len(titles) + "|"
     for row in sorted(rows, key=lambda row: -beside_best(row["errors"])):
         e = row["errors"]
-        cells = " | ".join(f"{e[name]:.2f}" for name in ("default", "auto", "uncorrected", *OTHERS))
+        cells = " | ".join(f"{e[name]:.2f}" for name in ("default", "auto", "uncorrected", *OTHERS, MEAN))
         chosen = f"{beside_best(e):.2f} | {e['chosen'] / e['best pair']:.2f}"
         yield f"| {row['log']} | {row['size']} | {row['gamma']:g} | {cells} | {chosen} |"
 

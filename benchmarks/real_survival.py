@@ -18,7 +18,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+from lifelines import KaplanMeierFitter
 from lifelines import datasets as lifelines
+from lifelines.utils import restricted_mean_survival_time
 from numpy.typing import NDArray
 from sksurv import datasets as sksurv
 from sksurv.linear_model import CoxnetSurvivalAnalysis
@@ -155,6 +157,12 @@ def restricted(model: Any, X: Array, window: float, penalty: float) -> Array:
     return np.asarray(times[0] + curves @ np.diff(times))
 
 
+def by_curve(train: Subjects, test: Subjects, window: float) -> Array:
+    """Predict the same for all, the restricted mean of the Kaplan-Meier curve."""
+    curve = KaplanMeierFitter().fit(train.time, train.event)
+    return np.full(len(test.time), float(restricted_mean_survival_time(curve, t=window)))
+
+
 def error(predicted: Array, test: Subjects, train: Subjects, window: float) -> float:
     """Root mean square error of subjects who were followed, weighted by the inverse probability of that."""
     known, until = test.event | (test.time >= window), np.minimum(test.time, window)
@@ -178,10 +186,11 @@ def measured() -> list[dict[str, Any]]:
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")
                     predictions = [by_lstd(train, test, window), *by_cox(train, test, window)]
+                    predictions.append(by_curve(train, test, window))
                 errors.append([error(one, test, train, window) for one in predictions])
-            ours, *theirs = np.array(errors).T.tolist()
+            ours, *theirs, curve = np.array(errors).T.tolist()
             best = min(theirs, key=sum)
             about = {"log": name, "measure": f"{unit} of the next {window:.0f}", "way": "LSTDCV", "size": size}
-            found.append(about | {"lstd": ours, "theirs": best})
+            found.append(about | {"lstd": ours, "theirs": best, "curve": curve})
             print(name, size, np.median(np.divide(ours, best)), flush=True)
     return found
