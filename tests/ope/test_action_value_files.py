@@ -72,6 +72,21 @@ def test_a_loaded_model_is_that_saved(kind, tmp_path, monkeypatch):
         LSTDQ.load(tmp_path / "model").state_values(states)
 
 
+@pytest.mark.filterwarnings("ignore::lstd.errors.LSTDWarning")
+@pytest.mark.parametrize("distance", [1e-2, 1e-4])
+def test_a_loaded_model_of_nearly_equal_features_has_the_same_intervals(tmp_path, distance):
+    data = logged()
+    data["X"][:, 1] = data["X"][:, 0] + distance * data["X"][:, 1]
+    model = LSTDQ(0.9, alpha=0.0).fit(**data)
+    model.save(tmp_path / "model")
+    again = lstd.load(tmp_path / "model")
+    assert model.lstd_.condition_number_ > 1.0 / distance**2
+    first = {"initial_states": data["X"][:20], "target_policy": data["target_policy"][:20]}
+    for given in ({}, first):
+        one, two = (policy_value(either, **given) for either in (model, again))
+        assert (two.lower, two.upper, two.value) == pytest.approx((one.lower, one.upper, one.value), rel=1e-9)
+
+
 def test_names_of_columns_are_kept(tmp_path):
     pandas = pytest.importorskip("pandas")
     data = logged()
