@@ -861,12 +861,6 @@ def excesses(heights):
     return found
 
 
-def dual_sums(traces, weights):
-    """Σ_t w_t z_t and Σ_t w_t² z_t z_tᵀ, from traces (T, k) and weights (T,)."""
-    pairs = list(zip(weights, traces, strict=True))
-    return sum(w * z for w, z in pairs), sum(w**2 * np.outer(z, z) for w, z in pairs)
-
-
 # ---------------------------------------------------------------- fingerprints
 
 

@@ -13,7 +13,6 @@ from scipy import sparse
 from lstd.data.check_features import Features
 from lstd.errors import InvalidInputError
 from lstd.estimators.saving import SavedModel
-from lstd.ope.dual_sums import DualSums
 from lstd.ope.logged_rows import TRACES
 from lstd.ope.state_action_features import StateActionFeatures
 from lstd.types import Array
@@ -43,7 +42,6 @@ class SavedActionValues:
     unlogged: tuple[float, float]
     states: Annotated[Array, "episodes features"] | SparseStates
     policy: Annotated[Array, "episodes actions"]
-    dual_sums: DualSums | None
 
     def __post_init__(self) -> None:
         (X, P), n, n_actions = self.initial, self.n_features, self.features.n_actions
@@ -53,7 +51,6 @@ class SavedActionValues:
             self.pairs.model().n_features == n * n_actions,
             self.names is None or len(self.names) == n,
             self.trace in TRACES,
-            self.dual_sums is None or len(self.dual_sums.first) == len(self.pairs.model().ridge),
         )
         if not all(fitting):
             raise ValueError(fitting)

@@ -21,7 +21,6 @@ from lstd.estimators.model import Model, model_of
 from lstd.estimators.validate_data import OTHER_NAMES, checked_features, checked_rows, refuse_others
 from lstd.files import Saved
 from lstd.ope.action_value_files import SavedActionValues, check_can_be_saved, states_to_save
-from lstd.ope.dual_sums import DualSums, dual_sums
 from lstd.ope.logged_rows import TRACES, LoggedRows, logged_rows
 from lstd.ope.pair_rows import pair_rows, summed_pairs
 from lstd.ope.policies import probabilities_of
@@ -81,8 +80,8 @@ class LSTDQ(Saved, BaseEstimator):  # type: ignore[misc]
     -----
     A fitted model keeps the states and actions, for the dual weights and initial states of :func:`policy_value`. A file
     of `save` keeps the first state of each episode and the target policy there, but no other rows, and no target policy
-    that is a function: give `target_policy` to a loaded model for other states. Its dual weights are None, but its
-    effective sample size is known, for which saving takes about twice the time of the fit.
+    that is a function: give `target_policy` to a loaded model for other states. Its dual weights and its effective
+    sample size are None.
 
     The sums of many rows with dense features of states take some n·k products per row, n features of states and k of
     pairs, whatever λ is, and no array of k columns. The weights then differ by rounding from those of
@@ -271,16 +270,8 @@ class LSTDQ(Saved, BaseEstimator):  # type: ignore[misc]
         return SavedActionValues(
             pairs=self.lstd_.to_record(), labels=self.features_.labels, n_features=X.shape[1],
             names=None if names is None else tuple(names.tolist()), trace=self.trace, unlogged=self.unlogged_,
-            states=states_to_save(X), policy=P, dual_sums=self.dual_sums(),
+            states=states_to_save(X), policy=P,
         )  # fmt: skip
-
-    def dual_sums(self) -> DualSums | None:
-        """Return the sums over logged rows for the effective sample size, if they do not overflow."""
-        if self.logged_ is None:
-            known: DualSums | None = self.dual_sums_
-            return known
-        model = self.lstd_.model_
-        return dual_sums(self.logged_, model.statistics.lmbda, model.settings.fit_intercept)
 
     @classmethod
     def of_record(cls, record: SavedActionValues, path: Any = None) -> Self:
@@ -290,7 +281,6 @@ class LSTDQ(Saved, BaseEstimator):  # type: ignore[misc]
         estimator._adopt(model, record.features, record.unlogged)
         estimator.logged_, estimator.target_policy_ = None, None
         estimator.initial_, estimator.n_features_in_ = record.initial, record.n_features
-        estimator.dual_sums_ = record.dual_sums
         if record.names is not None:
             estimator.feature_names_in_ = np.array(record.names, dtype=object)
         return estimator

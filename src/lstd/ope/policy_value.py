@@ -30,7 +30,6 @@ from lstd.errors import InvalidInputError
 from lstd.estimators.base import Predictor
 from lstd.estimators.model import Model
 from lstd.estimators.validate_data import checked_features
-from lstd.ope.dual_sums import effective_size
 from lstd.ope.lstdq import LSTDQ
 from lstd.statistics.intervals import FEW, check_level, degrees_of_freedom, half_width
 from lstd.statistics.solve import check_range, solve, without_rounding
@@ -56,7 +55,7 @@ class PolicyValue:
         How the initial states count: "episodes", "independent" or "fixed".
     effective_sample_size : float or None
         Number of transitions of equal weight that would have the same variance; 1 if weights of opposite signs would
-        make it smaller. For an LSTD, that of its importance ratios, or None without ratios.
+        make it smaller. For an LSTD, that of its importance ratios, or None without ratios; None for a loaded LSTDQ.
     unlogged_share : float or None
         Share of the policy's actions, over logged successors and initial states, about which the data say nothing: a
         feature of the pair is zero in all logged pairs. None for an LSTD.
@@ -251,17 +250,15 @@ def _coverage(model: Any, found: Contributions) -> tuple[float | None, float | N
     if fitted.unseen.any():
         unlogged += float((P * model.features_.touching(X, fitted.unseen)).sum())
     share = unlogged / (pairs + float(P.sum()))
+    if model.logged_ is None:
+        return None, share, None
     A = s.matrix(fitted.settings.variant)
     has_ones = fitted.settings.fit_intercept
     A = without_rounding(A, s.total_weight) if has_ones else A
     right = np.append(found.phi, [1.0] * has_ones)[:, np.newaxis]
     omega = solve(A.T, right, fitted.ridge, penalty=fitted.penalty, warn=False).weights[:, 0]
     ones = float(omega[-1]) if has_ones else 0.0
-    if model.logged_ is None:
-        if (sums := model.dual_sums_) is None:
-            return None, share, None
-        total, squares, g = omega @ sums.first, omega @ sums.second @ omega, None
-    else:
-        g = model.logged_.dual_weights(omega[: len(found.phi)], ones, s.lmbda)
-        total, squares = g.sum(), g @ g
-    return effective_size(float(total), float(squares)), share, g
+    g = model.logged_.dual_weights(omega[: len(found.phi)], ones, s.lmbda)
+    squares = float(g @ g)
+    size = max(1.0, float(g.sum()) ** 2 / squares) if squares else 0.0  # weights of both signs count as one row
+    return size, share, g
