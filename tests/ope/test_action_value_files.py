@@ -80,7 +80,7 @@ def test_a_loaded_model_of_nearly_equal_features_has_the_same_intervals(tmp_path
     first = {"initial_states": data["X"][:20], "target_policy": data["target_policy"][:20]}
     for given in ({}, first):
         one, two = (policy_value(either, **given) for either in (model, again))
-        assert (two.lower, two.upper, two.value) == pytest.approx((one.lower, one.upper, one.value), rel=1e-9)
+        assert (two.lower, two.upper, two.value) == pytest.approx((one.lower, one.upper, one.value), rel=1e-12)
 
 
 def test_names_of_columns_are_kept(tmp_path):
