@@ -7,6 +7,7 @@ from scipy import sparse
 
 import lstd
 from lstd import LSTD, LSTDCV
+from lstd._kernels.ranges import any_outside
 from lstd.cli.describe import model_json, model_text
 from lstd.errors import ExtrapolationWarning, SupportWarning, UnobservedWarning
 from lstd.report import write_fit_report
@@ -128,3 +129,16 @@ def test_states_that_alternate_and_states_that_are_rare_are_in_the_range():
     model = LSTD(0.9).fit(np.eye(4)[states], states * 1.0)
     model.predict(np.eye(4))
     assert model.model_.ranges[:, :3].tolist() == [[0.0] * 3, [1.0] * 3]
+
+
+@pytest.mark.parametrize("outside", [any_outside, any_outside.py_func])
+def test_whether_an_entry_is_outside_of_its_range(outside):
+    random = np.random.default_rng(3)
+    for T, n in ((0, 2), (1, 1), (1, 3), (7, 4)):
+        X, ranges = random.normal(size=(T, n)), np.tile([[-2.0], [2.0]], n)
+        assert outside(X, ranges) == bool((np.abs(X) > 2.0).any())
+        assert not outside(X, 10.0 * ranges)
+        if T:
+            X[-1, -1] = -3.0
+            assert outside(X, ranges)
+    assert not outside(np.full((2, 2), np.nan), np.tile([[-np.inf], [np.inf]], 2))

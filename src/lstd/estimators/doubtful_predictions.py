@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from lstd._kernels.ranges import any_outside
 from lstd.data.check_features import Features
 from lstd.data.growing_features import growing_doubt
 from lstd.data.returns import COMPLETED, little_observed
@@ -115,10 +116,11 @@ def warn_of_ranges(model: Model, X: Features) -> None:
     """Warn if features of rows to be predicted, (T, n), are far outside of their ranges in the fit."""
     if model.ranges is None or not isinstance(X, np.ndarray) or not len(X):
         return
-    X = _part(X, _COMPARED)
-    (low, high), (least, most) = model.ranges, model.wide_ranges
-    if not ((least > X).any() or (most < X).any()):
+    if len(X) > _COMPARED:
+        X = X[:: -(-len(X) // _COMPARED)]
+    if not any_outside(np.ascontiguousarray(X, np.float64), model.wide_ranges):
         return
+    (low, high), (least, most) = model.ranges, model.wide_ranges
     outside = np.mean((least > X) | (most < X), axis=0)
     if outside.max() <= _FEW:
         return

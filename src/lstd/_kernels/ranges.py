@@ -1,0 +1,16 @@
+"""Is any entry of a matrix outside of the range of its column? For a row, in a tenth of the time of NumPy."""
+
+from __future__ import annotations
+
+from lstd._kernels.compilation import kernel
+from lstd.types import Array
+
+
+@kernel
+def any_outside(X: Array, ranges: Array) -> bool:
+    """Return whether an entry of `X` (T, n) is below the first or above the second row of `ranges` (2, n)."""
+    for t in range(X.shape[0]):
+        for j in range(X.shape[1]):
+            if X[t, j] < ranges[0, j] or X[t, j] > ranges[1, j]:
+                return True
+    return False
