@@ -5,7 +5,7 @@ import pytest
 
 import lstd
 from lstd import LSTD, LSTDCV
-from lstd.errors import BoundsWarning
+from lstd.errors import BoundsWarning, InvalidInputError
 from support.tolerances import assert_close
 
 PLAIN = {"fit_intercept": False}
@@ -68,6 +68,30 @@ def test_fit_score_summary_and_files_say_so(tmp_path, estimator):
     loaded = lstd.load(tmp_path / "model")
     assert loaded.model_.doubts == (doubt,)
     assert bounds_of(loaded) == bounds_of(estimator)
+
+
+@pytest.mark.filterwarnings("ignore::lstd.errors.BoundsWarning")
+@pytest.mark.parametrize("m", [0, 1, 2])
+def test_clipped_predictions_are_within_the_bounds(tmp_path, m):
+    X, y, columns = far_from_zero()
+    y = np.column_stack([y, -y][:m]) if m else y
+    model = LSTD(0.5, 1.0, **PLAIN).fit(X, y, **columns)
+    plain, bounds = model.predict(X), model.model_.bounds
+    assert_close(model.predict(X, clip=True), np.clip(plain, *(bounds if m else bounds[:, 0])), "sums")
+    assert (model.predict(X, clip=True) != plain).any()
+    model.save(tmp_path / "model")
+    value, error = lstd.load(tmp_path / "model").predict(X, True, clip=True)
+    assert_close(value, model.predict(X, clip=True), "sums")
+    assert_close(error, model.predict(X, return_std=True)[1], "sums")
+
+
+def test_clip_needs_rewards_and_is_a_flag():
+    X, y, columns = far_from_zero()
+    model = LSTD(0.5, 1.0, **PLAIN).partial_fit(X, y, **columns)
+    with pytest.raises(InvalidInputError, match=r"`clip` must be False for a model fitted to tables.*`numpy.clip`"):
+        model.predict(X, clip=True)
+    with pytest.raises(InvalidInputError, match="`clip`"):
+        model.predict(X, clip="yes")
 
 
 def far_from_zero(n=4000):

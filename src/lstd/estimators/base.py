@@ -24,7 +24,7 @@ from lstd.errors import warn as give_warning
 from lstd.estimators.bias_check import check_bias
 from lstd.estimators.check_results import BiasCheck, MisfitCheck
 from lstd.estimators.compare_with_returns import Comparison, comparable_rows, compare
-from lstd.estimators.doubtful_predictions import beyond_bounds, joint_bounds, warn_of_ranges
+from lstd.estimators.doubtful_predictions import beyond_bounds, clipped, joint_bounds, warn_of_ranges
 from lstd.estimators.misfit_check import check_misfit
 from lstd.estimators.model import Model
 from lstd.estimators.saving import SavedModel
@@ -82,10 +82,10 @@ class Predictor(Saved, RegressorMixin, BaseEstimator):  # type: ignore[misc]
         return self.model_
 
     @overload
-    def predict(self, X: Any, return_std: Literal[False] = False) -> Array: ...
+    def predict(self, X: Any, return_std: Literal[False] = False, *, clip: bool = ...) -> Array: ...
     @overload
-    def predict(self, X: Any, return_std: Literal[True]) -> tuple[Array, Array]: ...
-    def predict(self, X: Any, return_std: bool = False) -> Array | tuple[Array, Array]:
+    def predict(self, X: Any, return_std: Literal[True], *, clip: bool = ...) -> tuple[Array, Array]: ...
+    def predict(self, X: Any, return_std: bool = False, *, clip: bool = False) -> Array | tuple[Array, Array]:
         """Predict the discounted sum of future rewards from each row.
 
         Parameters
@@ -94,6 +94,8 @@ class Predictor(Saved, RegressorMixin, BaseEstimator):  # type: ignore[misc]
             If the model was fitted to named columns, those of a data frame may be in any order, among others.
         return_std : bool, default False
             Whether to return the standard error of each prediction too.
+        clip : bool, default False
+            Whether to move predictions to the nearest value that the rewards of the fit allow.
 
         Returns
         -------
@@ -105,7 +107,8 @@ class Predictor(Saved, RegressorMixin, BaseEstimator):  # type: ignore[misc]
         Raises
         ------
         InvalidInputError
-            When `X` breaks a rule, or `return_std` is true and the model was fitted to too few episodes or rows.
+            When `X` breaks a rule; `return_std` is true and the model was fitted to too few episodes or rows; or `clip`
+            is true and the model does not know rewards, as it was not fitted by `fit`.
 
         Warns
         -----
@@ -116,6 +119,8 @@ class Predictor(Saved, RegressorMixin, BaseEstimator):  # type: ignore[misc]
         model, return_std = self._model, check_flag("return_std", return_std)
         phi = checked_features(self, X, raw=True)
         prediction = model.predict(phi)
+        if check_flag("clip", clip):
+            prediction = clipped(prediction, model)
         warn_of_ranges(model, phi)
         if not return_std:
             return prediction

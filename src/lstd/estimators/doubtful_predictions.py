@@ -17,7 +17,15 @@ from lstd.data.reward_bounds import FEWEST, MOST, bounds_of, distance, percent, 
 from lstd.data.rows import Rows, spread
 from lstd.data.settings import Settings
 from lstd.data.support import support_doubt
-from lstd.errors import BoundsWarning, ExtrapolationWarning, LSTDWarning, SupportWarning, UnobservedWarning, warn
+from lstd.errors import (
+    BoundsWarning,
+    ExtrapolationWarning,
+    InvalidInputError,
+    LSTDWarning,
+    SupportWarning,
+    UnobservedWarning,
+    warn,
+)
 from lstd.estimators.model import Model
 from lstd.statistics.merging import LSTDStatistics
 from lstd.types import Array
@@ -72,6 +80,17 @@ def _text(prediction: Array, bounds: Array, certain: float) -> str:
         'Limit the range of features, use a larger `alpha`, a smaller `gamma` or the `variant` "uncorrected", and '
         "compare models by `lstd.metrics.backtest`."
     )
+
+
+def clipped(prediction: Array, model: Model) -> Array:
+    """Return predictions of shape (T,) or (T, m) within what the rewards of the fit allow."""
+    if model.bounds is None:
+        raise InvalidInputError(
+            "`clip` must be False for a model fitted to tables, chunks, statistics or by `partial_fit`, which does "
+            "not know the least and greatest reward; use `numpy.clip`."
+        )
+    low, high = model.bounds[:, 0] if model.statistics.single else model.bounds
+    return np.asarray(np.clip(prediction, low, high))
 
 
 def doubted(model: Model, rows: Rows) -> Model:
