@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import datetime
+import importlib
 from collections.abc import Iterable, Iterator
 from itertools import product
 from pathlib import Path
@@ -21,19 +22,23 @@ import numpy as np
 from lstd import LSTD
 from pages import measure_or_write
 from provenance import describe_machine
-from real_purchases import Purchases, logs, size_of, weeks
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "results" / "intervals.md"
 SAMPLES, SIZE, FIRST_SEED = 12, 200, 50_000
 FEATURES, GAMMAS, LMBDA = ("few", "products", "all"), (0.9, 0.95, 0.98), 0.8
 
 
-def rows(log: Purchases, who: Any, features: str, measure: str) -> tuple[Any, Any, Any]:
+def purchases() -> Any:
+    """Import the module of purchases, which takes a second and needs lifetimes."""
+    return importlib.import_module("real_purchases")
+
+
+def rows(log: Any, who: Any, features: str, measure: str) -> tuple[Any, Any, Any]:
     """Return features, rewards and episodes of the weeks of customers."""
-    customer, week = weeks(log, who, log.known)
+    customer, week = purchases().weeks(log, who, log.known)
     rewards = log.counts if measure == "purchases" else log.spent
     reward = np.where(week == log.known - 1, np.nan, rewards[customer, np.minimum(week + 1, log.known - 1)])
-    size = size_of(log, np.arange(log.n), customer, week, measure)
+    size = purchases().size_of(log, np.arange(log.n), customer, week, measure)
     return np.column_stack(log.functions(customer, week, size)[features]), reward, customer
 
 
@@ -42,11 +47,13 @@ def fitted(X: Any, y: Any, episode: Any, gamma: float, alpha: float) -> LSTD:
     return LSTD(gamma, LMBDA, alpha=alpha).fit(X, y, episode=episode, terminated=np.zeros(len(y), bool))
 
 
-def held(log: Purchases, features: str, gamma: float, measure: str) -> Iterator[tuple[Any, Any]]:
+def held(log: Any, features: str, gamma: float, measure: str) -> Iterator[tuple[Any, Any]]:
     """Yield, by sample, whether the intervals of all customers hold the fixed point, and have little data."""
     everybody = np.arange(log.n)
     now = np.full(log.n, log.known - 1)
-    X = np.column_stack(log.functions(everybody, now, size_of(log, everybody, everybody, now, measure))[features])
+    X = np.column_stack(
+        log.functions(everybody, now, purchases().size_of(log, everybody, everybody, now, measure))[features]
+    )
     truth = fitted(*rows(log, everybody, features, measure), gamma, 1e-6).predict(X)
     for sample in range(SAMPLES):
         who = np.random.default_rng(FIRST_SEED + sample).choice(log.n, SIZE, replace=False)
@@ -56,7 +63,7 @@ def held(log: Purchases, features: str, gamma: float, measure: str) -> Iterator[
 
 def measured() -> dict[str, Any]:
     """Return coverage by measure, features and discount."""
-    _, log, measures = next(logs())
+    _, log, measures = next(purchases().logs())
     cases = []
     for measure, features, gamma in product(measures, FEATURES, GAMMAS):
         holds, little = (np.concatenate(parts) for parts in zip(*held(log, features, gamma, measure), strict=True))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import os
 import sys
 from collections.abc import Sequence
 
@@ -43,4 +44,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         print(f"lstd: the command needs the package {error.name}; install it: {INSTALL}", file=sys.stderr)
         return BAD_INPUT
-    return run(arguments)
+    try:
+        return run(arguments)
+    finally:  # a reader that has gone away would else fail the interpreter, which flushes both at its end
+        for stream in (sys.stdout, sys.stderr):
+            if isinstance(stream, io.TextIOWrapper) and not stream.closed:
+                try:
+                    stream.flush()
+                except OSError:
+                    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
