@@ -41,7 +41,7 @@ def leaf(stream, first, form):
 
 def joined(one, two, added):
     """The node of two neighbours, and whether an episode was cut between them."""
-    if added:
+    if added and not (one.empty and two.empty):  # nothing and nothing is nothing, which ends no episode
         return Node(one.statistics + two.statistics, one.first, two.end, (True, True)), True
     statistics = one.statistics.then(two.statistics)
     if one.empty or two.empty:
