@@ -10,8 +10,8 @@ import pytest
 from scipy import sparse
 
 import naive
-from lstd import LSTD, LSTDCV, Trajectories
-from lstd.errors import InvalidInputError, UnobservedWarning
+from lstd import LSTD, LSTDCV, RecursiveLSTD, Trajectories
+from lstd.errors import InvalidInputError, InvalidTypeError, UnobservedWarning
 from lstd.metrics import backtest
 from lstd.metrics.cross_fitting import RIDGES
 from tolerances import assert_close
@@ -43,7 +43,7 @@ def with_ends(seed):
         length, start, ends = int(random.integers(2, 25)), int(random.integers(0, 12)), random.random() < 0.5
         parts.append(
             {
-                "id": name, "group": name // 2, "t": start + np.arange(length), "r": random.normal(size=length),
+                "id": name, "group": name // 2, "t": start + np.arange(length), "r": random.normal(1.0, size=length),
                 "g": random.uniform(0.8, 1.0, length), "end": np.arange(length) == (length - 1 if ends else -1),
                 "u": random.normal(size=length), "v": random.exponential(size=length),
             }
@@ -243,13 +243,28 @@ class Fixed(LSTD):
         ({"y": np.zeros(1800)}, "all subjects"),
         ({"estimator": LSTD}, "`estimator` must be"),
         ({"estimator": object()}, "`estimator` must be"),
+        ({"estimator": RecursiveLSTD(2, GAMMA)}, "`estimator` must be"),
+        ({"X": np.zeros((0, 2)), "y": [], "time": [], "episode": [], "terminated": []}, "`X` must have rows"),
+        ({"X_next": np.zeros((1800, 2))}, "`X_next` must not be given: .* last row"),
+        ({"foo": 1}, "`foo` must not be given: it is no argument"),
+        ({"reward": "r"}, "`reward` must not be given without `features`"),
+        ({"X": Trajectories(np.eye(2), np.ones(2))}, "`(episode|y)` must not be given beside Trajectories"),
     ],
 )
 def test_what_is_wrong_is_named(changes, message):
     X, y, rows = customers(6)
     given = {"estimator": LSTD(GAMMA, 0.8), "X": X, "y": y, "cut": 20, "steps": 5, **rows} | changes
-    with pytest.raises(InvalidInputError, match=message):
+    with pytest.raises((InvalidInputError, InvalidTypeError), match=message):
         backtest(**given)
+
+
+def test_no_ratio_to_a_sum_that_chance_may_have_made():
+    X, y, rows = customers(6)
+    found = backtest(LSTD(GAMMA, 0.8), X, y - y.mean(), cut=20, steps=5, **rows)
+    assert abs(found.observed.sum()) > 0.0
+    assert "sum near 0" in str(found)
+    with pytest.raises(InvalidInputError, match="two standard errors"):
+        _ = found.total
 
 
 def test_few_subjects_and_lost_ones_are_named():
@@ -263,6 +278,8 @@ def test_few_subjects_and_lost_ones_are_named():
             LSTD(GAMMA, 0.8), X[kept], y[kept], cut=20, steps=5, **{name: v[kept] for name, v in rows.items()}
         )
     assert found.n_left_out == 12
+    with pytest.raises(InvalidInputError, match="`other` must be the Backtest of another model; got None"):
+        found.difference(None)
     with pytest.raises(InvalidInputError, match="`other` must be a backtest of the same rows"):
         found.difference(backtest(LSTD(GAMMA, 0.8), X, y, cut=20, steps=5, **rows))
 

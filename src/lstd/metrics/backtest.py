@@ -11,6 +11,7 @@ which is of what was known at the cut. Sums and deciles of i are right without m
 
 from __future__ import annotations
 
+import inspect
 import warnings
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -23,7 +24,7 @@ from sklearn.utils import _safe_indexing
 from lstd.data.check_arguments import check_integer, check_real
 from lstd.data.feature_products import dense
 from lstd.data.ids import last_rows
-from lstd.errors import ExtrapolationWarning, InvalidInputError, UnobservedWarning, warn
+from lstd.errors import ExtrapolationWarning, InvalidInputError, InvalidTypeError, UnobservedWarning, warn
 from lstd.metrics.backtest_result import Backtest
 from lstd.metrics.cross_fitting import FOLDS, Folds, cross_fitted, standardised
 from lstd.trajectories import Trajectories
@@ -97,10 +98,12 @@ def backtest(
     >>> round(found.r2, 2), len(found.value)
     (0.76, 40)
     """
-    gamma = getattr(estimator, "gamma", None)
-    if gamma is None or isinstance(estimator, type):
-        raise InvalidInputError(f"`estimator` must be an unfitted estimator with a `gamma`; got {estimator!r:.80}.")
-    gamma, steps = check_real("gamma", gamma, 0.0, 1.0), check_integer("steps", steps, 1)
+    if isinstance(estimator, type) or not all(hasattr(estimator, name) for name in ("gamma", "fit", "get_params")):
+        raise InvalidInputError(
+            f"`estimator` must be an unfitted estimator with `gamma` and `fit`; got {estimator!r:.80}. Pass an LSTD or "
+            "an LSTDCV."
+        )
+    gamma, steps = check_real("gamma", estimator.gamma, 0.0, 1.0), check_integer("steps", steps, 1)
     level = check_real("level", level, 0.0, 1.0, open_low=True, open_high=True)
     log = _Log.of(X, y, time, data, gamma)
     cuts = np.unique(parse_times("cut", np.atleast_1d(cut), log.time.dtype))
@@ -108,6 +111,22 @@ def backtest(
         raise InvalidInputError("`cut` must be a time, or several; got none. Pass the time up to which rows are known.")
     *earlier, latest = (log.at(moment, estimator, steps, level) for moment in cuts)
     return replace(latest, earlier=tuple(earlier))
+
+
+def _check_given(given: dict[str, Any], trajectories: bool, y: Any) -> None:
+    """Refuse arguments that the form of the data does not have."""
+    given = given if y is None else {"y": y, **given}
+    frame = "features" in given
+    known = {*inspect.signature(Trajectories.from_frame if frame else Trajectories).parameters}
+    for name in sorted(given if trajectories else given.keys() - known):
+        where, remedy = "", "Leave it out, or correct its name."
+        if name == "X_next":
+            remedy = "Give each episode that was cut off a last row with the features of its last state."
+        elif trajectories and name in known:
+            where, remedy = " beside Trajectories, which have it", "Leave it out."
+        elif name == "reward":
+            where, remedy = " without `features`", "Name the columns of a data frame with `features`, or give `y`."
+        raise InvalidTypeError(f"`{name}` must not be given{where or ': it is no argument of a backtest'}. {remedy}")
 
 
 class _Log(NamedTuple):
@@ -124,17 +143,20 @@ class _Log(NamedTuple):
     @classmethod
     def of(cls, X: Any, y: Any, time: Any, given: dict[str, Any], gamma: float) -> _Log:
         data = X
+        _check_given(given, isinstance(X, Trajectories), y)
         if "features" in given:
             data = Trajectories.from_frame(X, time=time, **given)
         elif not isinstance(X, Trajectories):
             data = Trajectories(X, y, time=time, **given)
         elif time is not None:
             data = Trajectories(**X.to_arrays(), time=time, feature_names=X.feature_names)
+        if not len(data):
+            raise InvalidInputError("`X` must have rows; got none. Pass the whole log, before and after the cut.")
         if data.importance_ratio is not None or data.y.ndim > 1:
-            what = "`y` must have one reward" if data.y.ndim > 1 else "`importance_ratio` must not be given"
-            raise InvalidInputError(
-                f"{what}: a backtest compares with the rewards that were received. Pass one column."
-            )
+            what, remedy = "`importance_ratio` must not be given", "Evaluate another policy with `lstd.ope`."
+            if data.y.ndim > 1:
+                what, remedy = "`y` must have one reward", "Pass one column."
+            raise InvalidInputError(f"{what}: a backtest compares with the rewards that were received. {remedy}")
         if data.time is None and data.n_episodes > 1:
             raise InvalidInputError("`time` must be given with several episodes; got None. Pass the time of each row.")
         times = np.arange(len(data)) if data.time is None else data.time

@@ -87,10 +87,16 @@ class Backtest:
 
     @property
     def total(self) -> Interval:
-        """Σi ÷ ΣR, the total that was predicted in units of what was observed, with its interval."""
+        """Σi ÷ ΣR, the total that was predicted in units of what was observed, with its interval.
+
+        Raises InvalidInputError when ΣR is within two standard errors of 0: such a ratio says nothing.
+        """
         mean = float(self.observed.mean())
-        if mean == 0.0:
-            raise InvalidInputError("`total` needs rewards whose discounted sum is not 0. Compare `predicted` instead.")
+        if self._near_zero:
+            raise InvalidInputError(
+                "`total` needs rewards whose sum is more than two standard errors from 0; they add up to "
+                f"{self.observed.sum():.3g}. Compare the sums of `predicted` and `observed` instead."
+            )
         return self._interval(float(self.predicted.mean()) / mean, (self.predicted - self.observed) / mean)
 
     def calibration(self, n_bins: int = 10) -> Calibration:
@@ -110,6 +116,8 @@ class Backtest:
 
         Both must be of the same rows, cut, steps and discount.
         """
+        if not isinstance(other, Backtest):
+            raise InvalidInputError(f"`other` must be the Backtest of another model; got {other!r:.80}.")
         same = len(self.observed) == len(other.observed) and np.array_equal(self.subject, other.subject)
         if not (same and self.cut == other.cut and np.allclose(self.observed, other.observed, rtol=1e-9, atol=0.0)):
             raise InvalidInputError(
@@ -118,6 +126,11 @@ class Backtest:
             )
         mean = np.mean((self.observed - self.forecast) ** 2 - (self.observed - other.forecast) ** 2)
         return self._interval(float(mean), self._influence - other._influence)
+
+    @property
+    def _near_zero(self) -> bool:
+        """Whether ΣR is within two standard errors of 0."""
+        return not abs(self.observed.mean()) > 2.0 * _standard_error(self.observed, self.subject)
 
     @property
     def _deviations(self) -> Array:
@@ -153,8 +166,8 @@ class Backtest:
 
     def _line(self) -> tuple[str, ...]:
         sums = [f"{values.sum():.6g}" for values in (self.predicted, self.observed)]
-        ratio = ("–", "–")
-        if self.observed.sum() != 0.0:
+        ratio = ("sum near 0", "–")
+        if not self._near_zero:
             total = self.total
             ratio = f"{total.prediction:.2f}", f"{total.lower:.2f} to {total.upper:.2f}"
         return (str(self.cut), str(len(self.value)), str(self.n_left_out), f"{self.r2:.3f}", *sums, *ratio)
