@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 import naive
-from lstd.data.column_spread import column_spread
+from lstd.data.feature_arrays import column_spread
 from support.tolerances import assert_close
 
 COLUMNS = {
@@ -59,7 +59,7 @@ def test_scales_and_signs_go_through(scale, sign, T):
 def test_blocks_of_columns(monkeypatch):
     X, weight = columns(1, 60)
     whole = column_spread(X, weight)
-    monkeypatch.setattr("lstd.data.column_spread.ENTRIES", 128)
+    monkeypatch.setattr("lstd.data.feature_arrays.ENTRIES", 128)
     for numbers, wanted in zip(column_spread(X, weight), whole, strict=True):
         assert (numbers == wanted).all()
 

@@ -10,7 +10,7 @@ import lstd
 import naive
 from lstd import LSTD, LSTDCV, LSTDStatistics
 from lstd._kernels.traces import sample_sums
-from lstd.data.effective_sample_size import small
+from lstd.data.doubts import small
 from lstd.errors import EffectiveSampleWarning
 from tolerances import assert_close
 

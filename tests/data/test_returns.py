@@ -8,9 +8,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import naive
-from lstd.data.censoring import Cuts, steps_to_complete
 from lstd.data.check_rows import check_rows
-from lstd.data.returns import completed_returns, discounted_returns, observed
+from lstd.data.returns import Cuts, completed_returns, discounted_returns, observed, steps_to_complete
 from lstd.errors import InvalidInputError
 from streams import streams
 from tolerances import assert_close

@@ -115,7 +115,7 @@ def jobs_of(text: str | None) -> int | None:
 
 def count_of(option: str, text: str, most: int) -> int:
     """Parse a whole number, at least 1."""
-    from lstd.data.check_arguments import check_integer
+    from lstd.data.arguments import check_integer
 
     return check_integer(option, int(text) if _COUNT.fullmatch(text) else text, 1, most)
 

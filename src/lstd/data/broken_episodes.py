@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lstd.data import parsing
-from lstd.data.check_features import Features
+from lstd.data.feature_arrays import Features
 from lstd.data.rows import Rows, breaks, differ
 from lstd.errors import BrokenEpisodeWarning, MissingTerminationWarning
 from lstd.errors import warn as give_warning

@@ -11,12 +11,11 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from lstd.data import parsing
+from lstd.data.arguments import as_real, check_length, check_per_row, check_values_known, shown_id
 from lstd.data.broken_episodes import warn_of_assumed
-from lstd.data.check_arguments import check_values_known, shown_id
-from lstd.data.check_features import Features, all_finite, as_real, by_name, check_features, check_finite, column_names
+from lstd.data.feature_arrays import Features, all_finite, by_name, check_features, check_finite, column_names
 from lstd.data.horizon_rows import check_missing_rewards
 from lstd.data.ids import first_repeat, last_rows, not_contiguous, plain_texts
-from lstd.data.per_row import check_length, check_per_row
 from lstd.data.rows import COLUMNS, PerRow, Rows, repeated
 from lstd.errors import InvalidInputError, InvalidTypeError
 from lstd.types import Array, Flags

@@ -23,11 +23,7 @@ from numpy.typing import NDArray
 
 from lstd._kernels.traces import sample_sums
 from lstd.data.rows import FACTORS, Rows
-from lstd.errors import EffectiveSampleWarning, warn
 from lstd.types import Array
-
-FEW = 10.0  # size below which there is a warning,
-_SHARE = 0.5  # if ratios or weights, and not the data, leave so little
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,26 +113,3 @@ def _sums(ratios: Array, weights: Array, coefficients: Array, decay: Array) -> t
     rows = (np.ascontiguousarray(column, dtype=np.float64) for column in (ratios, weights, coefficients, decay))
     sample_sums(*rows, step, weight, square)
     return step, weight, square
-
-
-def small(size: Array, lmbda: float) -> tuple[bool, bool]:
-    """Return whether ratios and weights leave little of much data; at λ = 0 there are no products of ratios."""
-    ratios, weights, without = size
-    few = min(FEW, _SHARE * without) if without >= FEW else 0.0
-    return bool(lmbda > 0.0 and ratios < few), bool(weights < few)
-
-
-def warn_of_ratios(sizes: Array, off_policy: bool, lmbda: float) -> bool:
-    """Give an EffectiveSampleWarning if ratios, or weights, leave little of much data; return whether it was given.
-
-    `sizes` (3,) and `off_policy` are those of :class:`SampleSums`.
-    """
-    products = f"at `lmbda` {lmbda:g}, a few products of ratios decide the solution. Use a smaller `lmbda`"
-    rows = "a few rows decide the solution. Limit `weight` to a few times its mean, or fit more data"
-    factors, few = "importance ratios" if off_policy else "trace coefficients", small(sizes, lmbda)
-    for what, size, is_small, why in zip((factors, "weights"), sizes, few, (products, rows), strict=False):
-        if is_small:
-            left = "less than one run" if size < 1.0 else f"{size:.2g} runs"  # products above 1 count as correlations
-            sample = f"the effective sample from {sizes[2]:.0f} to {left} of rows"
-            warn(f"The {what} reduce {sample}: {why}.", EffectiveSampleWarning)
-    return any(few)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lstd.data.check_features import all_finite
+from lstd.data.feature_arrays import all_finite
 from lstd.data.parsing import first_true
 from lstd.data.rows import Rows
 from lstd.errors import InvalidInputError, UnusedRewardWarning, warn

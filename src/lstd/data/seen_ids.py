@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lstd.data.check_arguments import shown_id
+from lstd.data.arguments import shown_id
 from lstd.data.ids import id_key, not_contiguous
 from lstd.data.rows import Rows
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from lstd.data.check_arguments import shown_id
+from lstd.data.arguments import shown_id
 from lstd.data.ids import same_id
 from lstd.data.rows import Rows
 from lstd.errors import InvalidInputError

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from lstd.data.check_arguments import shown
+from lstd.data.arguments import shown
 from lstd.data.rows import ARGUMENTS
 from lstd.distributed.run_on_dask import Watch, as_lost, computed
 from lstd.distributed.store import keyed

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from lstd.data.arguments import check_flag, check_integer, shown
 from lstd.data.broken_episodes import warn_of_assumed, warn_of_break
-from lstd.data.check_arguments import check_flag, check_integer, shown
 from lstd.data.settings import ALPHA, LMBDA, VARIANT, Settings
 from lstd.distributed.dask_collections import Partitions, array_partitions, is_kind, listed, load
 from lstd.distributed.memory_shares import LEAST_MEMORY, MEMORY, choice_entries

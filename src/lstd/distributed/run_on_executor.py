@@ -17,7 +17,7 @@ from concurrent.futures import (
 from contextlib import closing
 from typing import Any
 
-from lstd.data.check_arguments import shown
+from lstd.data.arguments import shown
 from lstd.distributed.store import keyed
 from lstd.distributed.sums import AHEAD, Leaf, Part, Task
 from lstd.distributed.tree import Tree

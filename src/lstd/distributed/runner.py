@@ -15,7 +15,7 @@ from typing import Any
 
 from threadpoolctl import threadpool_limits
 
-from lstd.data.check_arguments import check_integer, shown
+from lstd.data.arguments import check_integer, shown
 from lstd.distributed.bounded_threads import MAX_JOBS, Ahead
 from lstd.distributed.dask_collections import Partitions, is_future, on_graph
 from lstd.distributed.run_on_dask import on_cluster

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from lstd.data.arguments import shown
 from lstd.data.broken_episodes import find_break
-from lstd.data.check_arguments import shown
-from lstd.data.check_features import column_names
 from lstd.data.check_rows import check_rows
+from lstd.data.feature_arrays import column_names
 from lstd.data.ids import EPISODE_AGAIN, same_id
 from lstd.data.rows import ARGUMENTS, COLUMNS, Rows
 from lstd.data.seen_ids import SeenIds, episodes_seen, group_key

@@ -14,11 +14,10 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.exceptions import UndefinedMetricWarning
 from sklearn.utils.validation import check_is_fitted
 
-from lstd.data.check_arguments import check_choice, check_flag
-from lstd.data.per_row import check_per_row
-from lstd.data.returns import SELF_SCORED, TOLERANCE, little_observed
+from lstd.data.arguments import check_choice, check_flag, check_per_row
+from lstd.data.doubts import SELF_SCORED, little_observed, support_doubt
+from lstd.data.returns import TOLERANCE
 from lstd.data.rows import ARGUMENTS, Columns, PerRow, Rows
-from lstd.data.support import support_doubt
 from lstd.errors import BoundsWarning, InvalidInputError, SupportWarning, UnobservedWarning
 from lstd.errors import warn as give_warning
 from lstd.estimators.bias_check import check_bias

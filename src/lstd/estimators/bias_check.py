@@ -17,8 +17,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from lstd.data.check_features import Features, check_finite
-from lstd.data.feature_products import dense
+from lstd.data.feature_arrays import Features, check_finite, dense
 from lstd.data.rows import Rows
 from lstd.errors import BiasWarning, InvalidInputError, warn
 from lstd.estimators.check_results import SIGNIFICANT, BiasCheck, two_digits

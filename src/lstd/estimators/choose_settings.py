@@ -29,11 +29,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
-from lstd.data.check_arguments import check_grid, check_integer
-from lstd.data.check_features import check_finite
-from lstd.data.column_spread import column_spread
-from lstd.data.feature_products import dense
-from lstd.data.returns import little_observed, unobserved_shares
+from lstd.data.arguments import check_grid, check_integer
+from lstd.data.doubts import little_observed
+from lstd.data.feature_arrays import check_finite, column_spread, dense
+from lstd.data.returns import unobserved_shares
 from lstd.data.rows import Rows
 from lstd.data.settings import ALPHA, LMBDA, LMBDAS, Settings, alphas_for
 from lstd.errors import InvalidInputError, NothingToChooseWarning, UnobservedWarning, warn

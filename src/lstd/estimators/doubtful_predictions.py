@@ -10,13 +10,21 @@ from typing import Any
 import numpy as np
 
 from lstd._kernels.ranges import any_outside
-from lstd.data.check_features import Features
-from lstd.data.growing_features import growing_doubt
-from lstd.data.returns import COMPLETED, little_observed
-from lstd.data.reward_bounds import FEWEST, MOST, bounds_of, distance, percent, sides
+from lstd.data.doubts import (
+    COMPLETED,
+    FEWEST,
+    MOST,
+    bounds_of,
+    distance,
+    growing_doubt,
+    little_observed,
+    percent,
+    sides,
+    support_doubt,
+)
+from lstd.data.feature_arrays import Features
 from lstd.data.rows import Rows, spread
 from lstd.data.settings import Settings
-from lstd.data.support import support_doubt
 from lstd.errors import (
     BoundsWarning,
     ExtrapolationWarning,

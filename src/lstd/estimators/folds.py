@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from lstd.data.check_arguments import check_integer
+from lstd.data.arguments import check_integer
 from lstd.data.returns import completed_returns
 from lstd.data.rows import Rows, uniform
 from lstd.errors import InvalidInputError

@@ -13,8 +13,8 @@ from typing import Any, Self, Unpack
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 
+from lstd.data.arguments import check_flag, check_real, shown
 from lstd.data.broken_episodes import warn_of_breaks
-from lstd.data.check_arguments import check_flag, check_real, shown
 from lstd.data.rows import ARGUMENTS, Columns, Rows
 from lstd.data.seen_ids import episodes_seen
 from lstd.data.settings import ALPHA, GAMMA, LMBDA, VARIANT, Settings

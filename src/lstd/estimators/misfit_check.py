@@ -31,8 +31,7 @@ from numpy.typing import NDArray
 from scipy import linalg, sparse
 from threadpoolctl import threadpool_limits
 
-from lstd.data.check_features import Features, check_finite
-from lstd.data.feature_products import dense
+from lstd.data.feature_arrays import Features, check_finite, dense
 from lstd.data.returns import run_backwards
 from lstd.data.rows import Rows
 from lstd.errors import MisfitWarning, warn

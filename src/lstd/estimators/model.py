@@ -10,10 +10,9 @@ from typing import Annotated, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from lstd.data.check_arguments import check_array
-from lstd.data.check_features import Features
-from lstd.data.effective_sample_size import small, warn_of_ratios
-from lstd.data.feature_products import product
+from lstd.data.arguments import check_array
+from lstd.data.doubts import small, warn_of_ratios
+from lstd.data.feature_arrays import Features, product
 from lstd.data.horizon_rows import warn_of_unused
 from lstd.data.rows import Rows
 from lstd.data.settings import Settings

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from lstd.data.check_arguments import check_flag
-from lstd.data.check_features import Features
+from lstd.data.arguments import check_flag
+from lstd.data.feature_arrays import Features
 from lstd.errors import InvalidInputError
 from lstd.estimators.base import Predictor
 from lstd.estimators.validate_data import checked_features

@@ -9,9 +9,9 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import validate_data
 
-from lstd.data.check_arguments import check_values_known, is_lazy
-from lstd.data.check_features import Features, by_name, check_features, column_names
+from lstd.data.arguments import check_values_known, is_lazy
 from lstd.data.check_rows import check_rows
+from lstd.data.feature_arrays import Features, by_name, check_features, column_names
 from lstd.data.rows import Columns, Rows
 from lstd.errors import InvalidTypeError
 
@@ -38,7 +38,7 @@ def checked_rows(
 def checked_features(estimator: BaseEstimator, X: Any, *, raw: bool = False) -> Features:
     """Check the features of rows to predict for; a data frame may have the columns in any order, and others too.
 
-    With `raw`, they may be of float32, NaN and infinite: :func:`lstd.data.feature_products.product` takes them.
+    With `raw`, they may be of float32, NaN and infinite: :func:`lstd.data.feature_arrays.product` takes them.
     """
     X = _by_name(estimator, "X", X)
     phi = check_features("X", X, finite=not raw, single=raw)

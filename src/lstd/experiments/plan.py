@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from itertools import product
 from typing import Any, NamedTuple
 
-from lstd.data.check_arguments import check_choice, check_integer
+from lstd.data.arguments import check_choice, check_integer
 from lstd.experiments.protocol import ALPHAS_OF, FEATURES, GAMMA, GROUPS, LMBDAS, MRP_SEED, N_RUNS, PROBLEMS
 from lstd.version import __version__
 

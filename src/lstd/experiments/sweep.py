@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.sparse import csr_array
 
-from lstd.data.check_arguments import check_array, check_choice, check_grid, check_integer
+from lstd.data.arguments import check_array, check_choice, check_grid, check_integer
 from lstd.errors import IllConditionedWarning, InvalidInputError
 from lstd.experiments import protocol
 from lstd.experiments import sweep_td as td_kernels

@@ -21,8 +21,8 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils import _safe_indexing
 
-from lstd.data.check_arguments import check_integer, check_real
-from lstd.data.feature_products import dense
+from lstd.data.arguments import check_integer, check_real
+from lstd.data.feature_arrays import dense
 from lstd.data.ids import last_rows
 from lstd.errors import ExtrapolationWarning, InvalidInputError, InvalidTypeError, UnobservedWarning, warn
 from lstd.metrics.backtest_result import Backtest

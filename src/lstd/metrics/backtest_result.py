@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lstd.data.check_arguments import check_integer
+from lstd.data.arguments import check_integer
 from lstd.errors import InvalidInputError
 from lstd.metrics.calibration import Calibration, bins_of
 from lstd.statistics.intervals import Interval, degrees_of_freedom, interval_of

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
-from lstd.data.check_arguments import check_array, check_integer
+from lstd.data.arguments import check_array, check_integer
 from lstd.data.returns import ObservedReturns
 from lstd.errors import InvalidInputError
 from lstd.types import Array

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from lstd.data.check_arguments import check_array, check_real, to_real_array
+from lstd.data.arguments import check_array, check_real, to_real_array
 from lstd.data.check_rows import check_rows
 from lstd.data.returns import TOLERANCE, ObservedReturns, check_treatment, observed
 from lstd.data.rows import PerRow

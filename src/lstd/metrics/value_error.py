@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from lstd.data.check_arguments import check_array, check_choice
+from lstd.data.arguments import check_array, check_choice
 from lstd.errors import InvalidInputError
 from lstd.types import Array
 

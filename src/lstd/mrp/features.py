@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from lstd.data.check_arguments import check_choice
+from lstd.data.arguments import check_choice
 from lstd.errors import InvalidInputError
 from lstd.mrp.process import MRP
 from lstd.mrp.random import RandomMRP

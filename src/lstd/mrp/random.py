@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from lstd.data.check_arguments import check_integer
+from lstd.data.arguments import check_integer
 from lstd.mrp.process import MRP
 
 N_NORMAL_FEATURES = 5

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lstd._kernels import return_window as kernels
-from lstd.data.check_arguments import check_integer
+from lstd.data.arguments import check_integer
 from lstd.online.transition import compiled
 from lstd.types import Array
 

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lstd.data.check_arguments import check_flag
+from lstd.data.arguments import check_flag
 from lstd.online.completed_returns import CompletedReturns, horizon_of
 from lstd.online.snapshot import not_a_snapshot
 from lstd.types import Array

@@ -12,10 +12,9 @@ from numpy import ndarray
 from numpy.typing import ArrayLike
 from scipy import sparse
 
-from lstd.data.check_arguments import check_array, to_real_array
-from lstd.data.check_features import by_name, check_features
+from lstd.data.arguments import check_array, to_real_array
 from lstd.data.check_rows import check_rows
-from lstd.data.feature_products import product
+from lstd.data.feature_arrays import by_name, check_features, product
 from lstd.data.rows import Rows
 from lstd.errors import InvalidInputError
 from lstd.online.open_end import OpenEnd

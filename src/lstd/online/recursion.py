@@ -11,8 +11,7 @@ from lstd._kernels import change_detection, sample_size
 from lstd._kernels import recursive_state as layout
 from lstd._kernels import recursive_update as kernels
 from lstd._kernels.recursive_state import CHECK_AT, DONE, MOMENT, READING, UPDATES
-from lstd.data.effective_sample_size import warn_of_ratios
-from lstd.data.reward_bounds import FEWEST, MOST, bounds_of, distance, percent, sides
+from lstd.data.doubts import FEWEST, MOST, bounds_of, distance, percent, sides, warn_of_ratios
 from lstd.data.rows import Rows
 from lstd.errors import BoundsWarning, ChangeWarning, warn
 from lstd.online.lost_digits import DigitChecks

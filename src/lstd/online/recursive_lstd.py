@@ -26,7 +26,7 @@ from lstd._kernels import recursive_update as kernels
 from lstd._kernels import sample_size
 from lstd._kernels.recursive_state import BAD, DONE, JUMP
 from lstd._kernels.recursive_update import step, step_sparse
-from lstd.data.check_arguments import check_choice, check_flag, check_integer, check_real, is_single
+from lstd.data.arguments import check_choice, check_flag, check_integer, check_real, is_single
 from lstd.data.ids import same_id
 from lstd.data.rows import PerRow, Rows
 from lstd.data.seen_ids import episodes_seen

@@ -22,8 +22,8 @@ from scipy import sparse
 from lstd._kernels import recursive_state as layout
 from lstd._kernels import recursive_update as kernels
 from lstd._kernels.recursive_state import FAST, INVERSE, NEXT, READING, SCALE, SYSTEM, TRACE, Y
-from lstd.data.check_arguments import check_flag, to_real_array
-from lstd.data.check_features import by_name
+from lstd.data.arguments import check_flag, to_real_array
+from lstd.data.feature_arrays import by_name
 from lstd.online.precision import relative_size
 from lstd.online.recursive_system import SOLVED, RecursiveSystem
 from lstd.online.transition import check_sparse_row, compiled

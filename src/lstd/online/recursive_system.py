@@ -28,6 +28,7 @@ from lstd._kernels.recursive_state import (
     WEIGHTS,
     Y,
 )
+from lstd.data.settings import boundary_share
 from lstd.online.predictor import OnlinePredictor
 from lstd.online.stream_blocks import StreamBlocks
 from lstd.online.transition import aligned, compiled, padded
@@ -204,7 +205,7 @@ class RecursiveSystem(OnlinePredictor):
 
     def _boundary_fraction(self, variant: str) -> float:
         """Return the fraction of the boundary terms that a variant subtracts from the Uncorrected matrix."""
-        return {"boyan": 1.0, "uncorrected": 0.0, "mixed": 1.0 - self.lmbda}[variant]
+        return boundary_share(variant, self.lmbda)
 
     # ------------------------------------------------------------ changes of the system
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lstd.data.check_arguments import check_integer
+from lstd.data.arguments import check_integer
 from lstd.errors import InvalidInputError
 from lstd.statistics.blocks import MOST_OF_ROWS, default_limit
 from lstd.statistics.covariance import FEWEST_BLOCKS, BlockSums, Influence, influence_from

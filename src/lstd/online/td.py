@@ -14,8 +14,8 @@ from scipy import sparse
 
 from lstd._kernels import td_update as kernels
 from lstd._kernels.td_update import step
-from lstd.data.check_arguments import check_choice, check_flag, check_integer, check_real
-from lstd.data.check_features import Features, check_finite
+from lstd.data.arguments import check_choice, check_flag, check_integer, check_real
+from lstd.data.feature_arrays import Features, check_finite
 from lstd.data.rows import PerRow, Rows
 from lstd.data.settings import GAMMA, LMBDA
 from lstd.errors import InvalidInputError

@@ -13,7 +13,8 @@ from scipy import sparse
 
 from lstd._kernels.blocked import BLOCK
 from lstd._kernels.recursive_state import HUGE
-from lstd.data.check_arguments import check_array, check_indices, check_real, to_real_array
+from lstd.data.arguments import check_array, check_real, to_real_array
+from lstd.data.feature_arrays import check_indices
 from lstd.errors import InvalidInputError
 from lstd.types import Array
 

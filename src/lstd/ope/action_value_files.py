@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from lstd.data.check_features import Features
+from lstd.data.feature_arrays import Features
 from lstd.errors import InvalidInputError
 from lstd.estimators.saving import SavedModel
 from lstd.ope.logged_rows import TRACES

@@ -23,8 +23,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 
-from lstd.data.check_arguments import check_choice, check_real
-from lstd.data.check_features import as_real
+from lstd.data.arguments import as_real, check_choice, check_real
 from lstd.data.rows import Columns, PerRow, Rows
 from lstd.errors import EffectiveSampleWarning, InvalidInputError, warn
 from lstd.estimators.validate_data import checked_rows

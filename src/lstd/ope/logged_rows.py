@@ -19,10 +19,10 @@ from numpy.typing import NDArray
 
 from lstd._kernels.forward_view import dual_weights
 from lstd.data.broken_episodes import warn_of_breaks
-from lstd.data.check_features import Features
+from lstd.data.doubts import support_doubt
+from lstd.data.feature_arrays import Features
 from lstd.data.horizon_rows import count_unused, warn_of_unused
 from lstd.data.rows import Rows
-from lstd.data.support import support_doubt
 from lstd.errors import InvalidInputError, SupportWarning, warn
 from lstd.ope.policies import by_action, logged_probabilities, probabilities_of
 from lstd.ope.state_action_features import Codes, StateActionFeatures, one_per_row

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from lstd.data.check_arguments import check_integer, shown
+from lstd.data.arguments import check_integer, shown
 from lstd.errors import InvalidInputError
 from lstd.estimators.validate_data import checked_features
 from lstd.ope.lstdq import LSTDQ

@@ -9,9 +9,8 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from lstd.data.check_arguments import check_choice
-from lstd.data.check_features import Features, check_features
-from lstd.data.feature_products import check_not_overflowed
+from lstd.data.arguments import check_choice
+from lstd.data.feature_arrays import Features, check_features, check_not_overflowed
 from lstd.data.rows import Columns, PerRow
 from lstd.data.seen_ids import episodes_seen
 from lstd.data.settings import ALPHA, GAMMA, VARIANT, Settings

@@ -17,8 +17,7 @@ from typing import Any
 import numpy as np
 
 from lstd._kernels.forward_view import forward_rows
-from lstd.data.check_features import Features
-from lstd.data.feature_products import dense
+from lstd.data.feature_arrays import Features, dense
 from lstd.data.rows import Rows, repeated
 from lstd.ope.logged_rows import ENTRIES_AT_ONCE, LoggedRows
 from lstd.statistics.blocks import Blocks, no_blocks

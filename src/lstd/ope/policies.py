@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from lstd.data.check_arguments import check_real, shown
-from lstd.data.check_features import Features, as_real
+from lstd.data.arguments import as_real, check_real, shown
+from lstd.data.feature_arrays import Features
 from lstd.data.parsing import first_true
 from lstd.errors import InvalidInputError
 from lstd.types import Array

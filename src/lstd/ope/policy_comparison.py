@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from lstd.data.check_arguments import check_integer
+from lstd.data.arguments import check_integer
 from lstd.errors import InvalidInputError
 from lstd.ope.policy_value import Contributions, PolicyValue, contributions, evaluated
 from lstd.statistics.covariance import Influence

@@ -22,10 +22,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from lstd.data.check_arguments import check_choice
-from lstd.data.check_features import Features
-from lstd.data.feature_products import dense
-from lstd.data.per_row import check_per_row
+from lstd.data.arguments import check_choice, check_per_row
+from lstd.data.feature_arrays import Features, dense
 from lstd.errors import InvalidInputError
 from lstd.estimators.base import Predictor
 from lstd.estimators.model import Model

@@ -11,9 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from lstd.data.check_arguments import check_integer, shown, shown_id
-from lstd.data.check_features import Features, check_features
-from lstd.data.feature_products import dense
+from lstd.data.arguments import check_integer, shown, shown_id
+from lstd.data.feature_arrays import Features, check_features, dense
 from lstd.data.parsing import first_true
 from lstd.errors import InvalidInputError
 from lstd.types import Array

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from lstd.data.check_arguments import check_integer
+from lstd.data.arguments import check_integer
 from lstd.data.returns import TOLERANCE
 from lstd.data.rows import Columns
 from lstd.errors import InvalidInputError

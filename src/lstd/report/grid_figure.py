@@ -15,7 +15,7 @@ from matplotlib.colors import Normalize
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
-from lstd.data.check_arguments import check_array, check_real
+from lstd.data.arguments import check_array, check_real
 from lstd.errors import InvalidInputError
 from lstd.report.formatting import share
 from lstd.report.style import BLUE, VERMILION, WIDE, figure_style, given_axes, new_figure

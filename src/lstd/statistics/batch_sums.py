@@ -23,8 +23,7 @@ from lstd._kernels.traces import (
     sparse_sums_of_pairs,
     sparse_traces,
 )
-from lstd.data.check_features import Features
-from lstd.data.feature_products import dense, rows_of
+from lstd.data.feature_arrays import Features, dense, rows_of
 from lstd.data.rows import Rows, uniform
 from lstd.statistics.carry import Carry
 from lstd.statistics.matrix_sums import plus, plus_product, transposed, writable

@@ -21,10 +21,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lstd.data.check_arguments import check_integer, shown
+from lstd.data.arguments import check_integer, shown
 from lstd.data.ids import not_contiguous
-from lstd.data.records import Record
-from lstd.data.rows import Rows
+from lstd.data.rows import Record, Rows
 from lstd.data.seen_ids import SeenIds, group_key, groups_seen
 from lstd.errors import InvalidInputError
 from lstd.statistics.merging import LSTDStatistics

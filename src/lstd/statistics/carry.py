@@ -10,7 +10,7 @@ from typing import Annotated
 
 import numpy as np
 
-from lstd.data.records import ReadOnly
+from lstd.data.rows import ReadOnly
 from lstd.types import Array
 
 

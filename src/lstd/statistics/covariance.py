@@ -26,7 +26,7 @@ from typing import Annotated, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from lstd.data.check_features import Features
+from lstd.data.feature_arrays import Features
 from lstd.errors import InvalidInputError
 from lstd.statistics.blocks import Blocks
 from lstd.statistics.intervals import Interval, degrees_of_freedom, interval_of

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from lstd._kernels.reward_marks import add_reward_marks
-from lstd.data.check_features import Features
+from lstd.data.feature_arrays import Features
 from lstd.data.rows import Rows, uniform
 from lstd.types import Array
 

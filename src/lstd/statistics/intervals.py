@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lstd.data.check_arguments import check_real
+from lstd.data.arguments import check_real
 from lstd.data.parsing import first_true
 from lstd.errors import InvalidInputError
 from lstd.types import Array

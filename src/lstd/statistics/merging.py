@@ -40,10 +40,10 @@ from typing import Any, Unpack
 
 import numpy as np
 
+from lstd.data.arguments import check_flag, check_integer, check_real, shown, shown_id
 from lstd.data.broken_episodes import warn_of_breaks
-from lstd.data.check_arguments import check_flag, check_integer, check_real, shown, shown_id
-from lstd.data.check_features import all_finite
 from lstd.data.check_rows import check_rows
+from lstd.data.feature_arrays import all_finite
 from lstd.data.rows import Columns, Rows
 from lstd.data.seen_ids import groups_seen
 from lstd.errors import InvalidInputError

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from lstd.data.column_spread import column_spread
+from lstd.data.feature_arrays import column_spread
 from lstd.data.rows import Rows
 from lstd.errors import RidgeWarning, warn
 from lstd.types import Array

@@ -12,11 +12,11 @@ from typing import Annotated, Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from lstd.data.check_arguments import check_choice, check_real, is_single
-from lstd.data.effective_sample_size import warn_of_ratios
+from lstd.data.arguments import check_real, is_single
+from lstd.data.doubts import warn_of_ratios
 from lstd.data.ids import same_id
-from lstd.data.records import ReadOnly
-from lstd.data.settings import VARIANTS, check_ridge
+from lstd.data.rows import ReadOnly
+from lstd.data.settings import boundary_share, check_ridge
 from lstd.data.stream_end import StreamEnd
 from lstd.errors import InvalidInputError
 from lstd.statistics.carry import Carry, Pending
@@ -154,8 +154,7 @@ class Sums(ReadOnly):
 
     def matrix(self, variant: str = "boyan") -> Array:
         """Return a copy of A of the variant "boyan", "uncorrected" or "mixed", (n, n), without the ridge term."""
-        check_choice("variant", variant, VARIANTS)
-        weight = {"boyan": 1.0, "uncorrected": 0.0, "mixed": 1.0 - self.lmbda}[variant]
+        weight = boundary_share(variant, self.lmbda)
         if weight == 0.0:
             return self.A.copy()
         row, A = self.pending, self.A

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import numpy as np
 from scipy import sparse
 
-from lstd.data.check_features import check_finite
+from lstd.data.feature_arrays import check_finite
 from lstd.data.rows import Rows
 from lstd.errors import InvalidInputError
 from lstd.statistics.batch_sums import BatchSums, is_dense, is_short

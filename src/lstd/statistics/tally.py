@@ -10,8 +10,7 @@ import numpy as np
 from lstd.data.effective_sample_size import SampleSums, merged
 from lstd.data.horizon_rows import count_unused
 from lstd.data.observed_share import NOTHING_BEHIND, BehindCuts
-from lstd.data.records import Record
-from lstd.data.rows import Rows
+from lstd.data.rows import Record, Rows
 from lstd.statistics.carry import Pending
 from lstd.statistics.fingerprints import MODULUS, joined, marks_of, reward_mark_of, reward_marks_of
 

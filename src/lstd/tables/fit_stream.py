@@ -8,8 +8,8 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
+from lstd.data.arguments import check_integer
 from lstd.data.broken_episodes import warn_of_assumed, warn_of_break
-from lstd.data.check_arguments import check_integer
 from lstd.data.settings import Settings
 from lstd.distributed.dask_collections import Partitions, is_future
 from lstd.distributed.fit_chunks import split

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import Executor
 from typing import TYPE_CHECKING, Any
 
-from lstd.data.check_arguments import check_flag, check_integer, shown
+from lstd.data.arguments import check_flag, check_integer, shown
 from lstd.data.settings import ALPHA, LMBDA, VARIANT, Settings
 from lstd.distributed.memory_shares import LEAST_MEMORY, MEMORY
 from lstd.distributed.runner import Runner

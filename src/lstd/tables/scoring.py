@@ -17,16 +17,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lstd.data.censoring import Cuts, ipcw_weights, steps_to_complete
 from lstd.data.check_rows import check_rows
+from lstd.data.doubts import SELF_SCORED, little_observed
 from lstd.data.returns import (
-    SELF_SCORED,
     TOLERANCE,
+    Cuts,
     check_treatment,
     check_unbiased,
     completed_returns,
     discounted_returns,
-    little_observed,
+    ipcw_weights,
+    steps_to_complete,
     unobserved_shares,
 )
 from lstd.errors import InvalidInputError, UnobservedWarning, warn

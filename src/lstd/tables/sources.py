@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from lstd.data.check_arguments import check_values_known, shown
+from lstd.data.arguments import check_values_known, shown
 from lstd.distributed.dask_collections import Partitions, frame_partitions, is_dask, is_future, is_kind, listed
 from lstd.distributed.sums import called
 from lstd.errors import InvalidInputError, LSTDError

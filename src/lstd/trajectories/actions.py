@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from lstd.data.check_features import as_real
+from lstd.data.arguments import as_real
 from lstd.data.parsing import first_true
 from lstd.data.rows import PerRow
 from lstd.errors import InvalidInputError

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from lstd.data.arguments import check_choice, check_integer, shown_id
 from lstd.data.broken_episodes import warn_of_assumed
-from lstd.data.check_arguments import check_choice, check_integer, shown_id
 from lstd.data.episode_rules import Episodes, Marks
 from lstd.data.horizon_rows import with_horizon_rows
 from lstd.data.ids import EPISODE_AGAIN, first_repeat, ids_of_runs, last_rows

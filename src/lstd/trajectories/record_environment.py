@@ -7,7 +7,7 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
-from lstd.data.check_arguments import check_integer
+from lstd.data.arguments import check_integer
 from lstd.errors import InvalidInputError
 from lstd.trajectories.observations import ObservationFeatures, check_reset, check_step, import_gymnasium
 from lstd.trajectories.record_vector_environment import record_vector

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from lstd.data import parsing as rules
+from lstd.data.arguments import check_length
 from lstd.data.parsing import first_true
-from lstd.data.per_row import check_length
 from lstd.errors import InvalidInputError
 from lstd.types import Flags
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from lstd.data.check_arguments import check_real
+from lstd.data.arguments import check_real
 from lstd.data.parsing import first_true
 from lstd.errors import InvalidInputError
 from lstd.trajectories.parsing_frames import FrameColumns

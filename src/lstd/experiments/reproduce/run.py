@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from lstd.data.check_arguments import check_integer
+from lstd.data.arguments import check_integer
 from lstd.errors import LSTDError
 from lstd.experiments.plan import Cell, Plan
 from lstd.experiments.protocol import FEATURES, MRP_SEED

@@ -1,0 +1,215 @@
+"""Checks of single arguments, one function per kind; `lstd.data.check_rows` checks rows.
+
+A message names the argument, the rule, the value and the remedy.
+"""
+
+from __future__ import annotations
+
+import math
+import numbers
+from collections.abc import Collection
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from lstd.data.parsing import first_true
+from lstd.errors import InvalidInputError, InvalidTypeError
+from lstd.types import Array
+
+
+def shown(value: Any) -> str:
+    """Return the start of a value's representation, for a message; of an array or a data frame, its type and shape."""
+    shape = getattr(value, "shape", None)
+    if isinstance(shape, tuple) and shape and all(isinstance(length, int) for length in shape):
+        return f"{type(value).__name__} of shape {shape}"
+    return f"{value!r:.80}"
+
+
+def shown_id(name: Any) -> str:
+    """Return an id of an episode or a group as a message shows it."""
+    if isinstance(name, np.datetime64):  # of nanoseconds, which Python has as integers
+        return repr(str(name))
+    return f"{name.item() if hasattr(name, 'item') else name!r:.80}"
+
+
+def check_real(
+    name: str, value: Any, low: float, high: float, *, open_low: bool = False, open_high: bool = False
+) -> float:
+    """Return `value` as a float in [low, high], without the ends that are open, or raise InvalidInputError."""
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, numbers.Real):
+        raise InvalidInputError(f"`{name}` must be a number; got {shown(value)}.")
+    try:
+        number = float(value)
+    except OverflowError as error:
+        raise InvalidInputError(
+            f"`{name}` must be finite in float64, below 1e308 in absolute value; got a larger one."
+        ) from error
+    too_low = number <= low if open_low else number < low
+    too_high = number >= high if open_high else number > high
+    if math.isinf(low) and math.isinf(high):
+        too_low = too_high = not math.isfinite(number)
+    if math.isnan(number) or too_low or too_high:
+        raise InvalidInputError(f"`{name}` must be {_range(low, high, open_low, open_high)}; got {number:g}.")
+    if math.isinf(number):
+        raise InvalidInputError(f"`{name}` must be finite; got {number:g}.")
+    return number
+
+
+def _range(low: float, high: float, open_low: bool, open_high: bool) -> str:
+    if math.isinf(low) and math.isinf(high):
+        return "finite"
+    upper = "∞)" if high == math.inf else f"{high:g}{')' if open_high else ']'}"
+    return f"in {'(' if open_low else '['}{low:g}, {upper}"
+
+
+def check_integer(name: str, value: Any, low: int, high: int | None = None) -> int:
+    """Return `value` as an int in [low, high], or raise InvalidInputError."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral):
+        raise InvalidInputError(f"`{name}` must be an integer; got {shown(value)}.")
+    number = int(value)
+    if number < low or (high is not None and number > high):
+        rule = f"at least {low}" if high is None else f"in [{low}, {high}]"
+        raise InvalidInputError(f"`{name}` must be {rule}; got {number}.")
+    return number
+
+
+def check_flag(name: str, value: Any) -> bool:
+    """Return `value` as a bool if it is True or False, or raise InvalidInputError."""
+    if not isinstance(value, (bool, np.bool_)):
+        raise InvalidInputError(f"`{name}` must be True or False; got {shown(value)}.")
+    return bool(value)
+
+
+def check_choice(name: str, value: Any, choices: Collection[str]) -> str:
+    """Return `value` if it is one of `choices`, or raise InvalidInputError."""
+    if not isinstance(value, str) or value not in choices:
+        raise InvalidInputError(f"`{name}` must be one of {', '.join(map(repr, choices))}; got {shown(value)}.")
+    return value
+
+
+def is_single(value: Any) -> bool:
+    """Return whether a value is a single one, rather than a list or an array of them."""
+    try:
+        return np.ndim(value) == 0
+    except Exception:  # lists of unequal lengths, or an object that raises anything: no array, as its check will say
+        return False
+
+
+def check_array(name: str, value: ArrayLike, shape: tuple[int | None, ...]) -> NDArray[np.float64]:
+    """Return a finite float64 copy of `value` with the given shape (None: any length), or raise."""
+    array = np.array(to_real_array(name, value), dtype=np.float64, order="C")
+    wanted = tuple(size if rule is None else rule for rule, size in zip(shape, array.shape, strict=False))
+    if array.ndim != len(shape) or array.shape != wanted:
+        rule = ", ".join("any" if length is None else str(length) for length in shape) + "," * (len(shape) == 1)
+        raise InvalidInputError(f"`{name}` must have shape ({rule}); got {array.shape}.")
+    bad = np.argwhere(~np.isfinite(array))
+    if len(bad):
+        where, found = ", ".join(map(str, bad[0])), array[tuple(bad[0])]
+        raise InvalidInputError(f"`{name}` must be finite; entry {where} is {found}. Drop or impute such rows first.")
+    return array
+
+
+def is_lazy(value: Any) -> bool:
+    """Return whether a value is a lazy frame, as those of Polars and narwhals are."""
+    return type(value).__name__ == "LazyFrame"
+
+
+def check_values_known(name: str, value: Any) -> None:
+    """Refuse lazy frames, which hold no values yet, and masked entries, whose hidden values would be used."""
+    if is_lazy(value):
+        raise InvalidInputError(f"`{name}` must hold values; got a {type(value).__name__}. Call its `collect()` first.")
+    structured = getattr(getattr(value, "dtype", None), "names", None) is not None  # refused by its dtype
+    if not structured and np.ma.is_masked(value):
+        raise InvalidInputError(f"`{name}` must not have masked entries. Fill them, or drop their rows, first.")
+
+
+def to_real_array(name: str, value: ArrayLike) -> NDArray[Any]:
+    """Return `value` as an array of booleans, integers or floats, or raise InvalidInputError."""
+    check_values_known(name, value)
+    try:
+        array = np.asarray(value)
+    except MemoryError:
+        raise
+    except Exception as error:  # ragged lists; `__array__` may raise anything
+        raise InvalidInputError(f"`{name}` must be an array of real numbers: {error}.") from error
+    if array.dtype.kind in "OSU":
+        try:
+            numbers_read = array.astype(np.float64)
+        except OverflowError as error:
+            raise InvalidInputError(
+                f"`{name}` must be finite in float64, below 1e308 in absolute value; it has larger ones."
+            ) from error
+        except (TypeError, ValueError) as error:
+            refusal = InvalidTypeError if isinstance(error, TypeError) else InvalidInputError
+            raise refusal(f"`{name}` must be an array of real numbers: {error}.") from error
+        if array.dtype.kind == "O":  # text is refused even if it reads as numbers
+            array = numbers_read
+    check_real_dtype(name, array.dtype)
+    return array
+
+
+def check_real_dtype(name: str, dtype: np.dtype[Any]) -> None:
+    """Refuse dtypes other than booleans, integers and floats."""
+    if dtype.kind not in "biuf":
+        rule = f"`{name}` must be an array of real numbers; got dtype {dtype}."
+        parts = " Complex data not supported: pass real and imaginary parts as columns of their own."
+        raise InvalidInputError(rule + (parts if dtype.kind == "c" else ""))
+
+
+def check_grid(name: str, values: ArrayLike, low: float, high: float, *, open_low: bool = False) -> NDArray[np.float64]:
+    """Return a non-empty float64 vector whose entries lie in [low, high] (or (low, high])."""
+    try:
+        grid = np.atleast_1d(np.asarray(values))
+    except Exception as error:  # ragged lists; `__array__` may raise anything
+        raise InvalidInputError(f"`{name}` must be an array of real numbers: {error}.") from error
+    if grid.ndim != 1:
+        raise InvalidInputError(f"`{name}` must have shape (any,); got {grid.shape}.")
+    if not grid.size:
+        raise InvalidInputError(f"`{name}` must hold at least one value; got shape {grid.shape}.")
+    return np.array([check_real(f"{name}[{i}]", v, low, high, open_low=open_low) for i, v in enumerate(grid)])
+
+
+def as_real(name: str, values: Any, dtype: Any = np.float64) -> NDArray[Any]:
+    """Convert to floats in C order; copy only where needed."""
+    return aligned(np.asarray(to_real_array(name, values), dtype=dtype, order="C"))
+
+
+def aligned(array: NDArray[Any]) -> NDArray[Any]:
+    """Copy unaligned memory, such as arrays that came over a network: NumPy sums it in another order."""
+    return array if array.flags.aligned else array.copy()
+
+
+def check_per_row(
+    name: str, values: ArrayLike, n_rows: int, high: float = np.inf, what: str = "value", of: str = "X",
+    may_miss: NDArray[np.bool_] | None = None,
+) -> Array:  # fmt: skip
+    """Return one number in [0, high] per row; `values` may be a single number.
+
+    In rows that `may_miss` it, (T,), which are horizon rows, it may be NaN.
+    """
+    array = as_real(name, values).copy()
+    if array.ndim == 0:
+        array = np.full(n_rows, check_real(name, np.asarray(values).item(), 0.0, high))
+    check_length(name, array, what, n_rows, of)
+    bad = ~((array >= 0.0) & (array <= high)) | np.isinf(array)
+    if may_miss is not None:
+        unknown = np.isnan(array)
+        if (row := first_true(unknown & ~may_miss)) is not None:
+            raise InvalidInputError(
+                f"`{name}` must be finite on every row but the last one of an episode that did not terminate; row "
+                f"{row} has nan. Fill it in, or drop the row's episode."
+            )
+        bad &= ~unknown
+    if (row := first_true(bad)) is not None:
+        rule = "finite and at least 0" if high == np.inf else f"in [0, {high:g}]"
+        drop = "the row's episode" if of == "X" else f"this row of `{of}`"
+        raise InvalidInputError(f"`{name}` must be {rule}; row {row} has {array[row]:g}. Correct it, or drop {drop}.")
+    return array
+
+
+def check_length(name: str, array: NDArray[Any], what: str, n_rows: int, of: str = "X") -> None:
+    if array.shape != (n_rows,):
+        raise InvalidInputError(
+            f"`{name}` must have one {what} per row of `{of}`, shape ({n_rows},); got {array.shape}."
+        )

@@ -1,0 +1,323 @@
+"""What makes a fit doubtful by its data alone: each check says what is wrong and what to do, or nothing.
+
+Bounds. A discounted sum of rewards between a and b, which ends at some time, is at least a if a ≥ 0, else a/(1 − γ),
+and at most b if b ≤ 0, else b/(1 − γ). One that never ends lies between a/(1 − γ) and b/(1 − γ). At γ = 1 only the
+finite side is a bound. The true values are inside, so that the mean squared error of predictions is at least the mean
+of e², with e the distance to the bounds. Predictions are doubtful if that is more than `MOST` of their variance. Models
+of the right features stay below also where they are not exact, such as weighted sums for values near zero.
+
+Growing features, such as tenure and totals. Subjects who begin at about the same time have horizon rows of about the
+same age, later than that of almost all full rows. A feature that never decreases has its largest values there. No row
+shows what follows them, while predictions there complete the returns of all rows before, so a straight line is
+continued where nothing was seen. Ages in many cohorts are no such features: others were seen at the same age.
+
+Support. Given the past, E[ρ_t] = Σ π(a|s) over the actions a that the log takes in s: 1 with support, less without. If
+the probabilities behind the ratios are wrong, it is anything. So for any choice of rows by what was known before their
+actions, products of the factors
+
+    1 + κ(1 − ρ_t),  0 ≤ κ ≤ 1/M,  of which ρ_t ≤ M makes none negative,      1 + κ(ρ_t − 1),  0 ≤ κ ≤ 1,
+
+have the expectation 1: they exceed 1/p with a probability of at most p, however the ratios are distributed (Ville;
+Waudby-Smith and Ramdas 2024). A product grows if the mean of ρ is below 1, or above. The mean of several products is as
+safe. A standard error is not: where a few large ratios hold the mean up, a log without one of them has a small mean and
+a small standard error. M is a multiple of the largest ratio in the log: a log says nothing about larger ones. On the
+other hand, the probabilities may hold on average only, and differ among episodes. So the difference must also exceed a
+quantile of Student's t times the standard error over episodes.
+
+I. Waudby-Smith and A. Ramdas, "Estimating means of bounded random variables by betting", JRSS B 86, 2024.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from lstd.data.feature_arrays import Features, dense
+from lstd.data.returns import unobserved_shares
+from lstd.data.rows import Rows, spread
+from lstd.errors import EffectiveSampleWarning, warn
+from lstd.types import Array
+
+# ------------------------------------------------------------ bounds by rewards
+
+MOST, FEWEST = 0.15, 30  # share of the variance that may be certain error, and rows below which nothing is said
+_ROUNDING = 1e-9  # relative to the bounds and the predictions
+
+
+def bounds_of(least: Array, most: Array, gamma: float, *, ends: bool, intercept: bool) -> Array:
+    """Return the least and the greatest value that rewards from `least` to `most` allow, (2, m); ±inf without a bound.
+
+    Without an intercept, the ridge term shrinks predictions to zero, which is then within the bounds.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from lstd.data.doubts import bounds_of
+    >>> bounds_of(np.array([1.0]), np.array([3.0]), 0.5, ends=True, intercept=True).tolist()
+    [[1.0], [6.0]]
+    """
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        far = np.divide(1.0, 1.0 - gamma)
+        near = 1.0 if ends or gamma == 1.0 else far
+        low, high = np.where(least < 0.0, far, near) * least, np.where(most > 0.0, far, near) * most
+    return np.stack([low, high] if intercept else [np.minimum(low, 0.0), np.maximum(high, 0.0)])
+
+
+@np.errstate(all="ignore")  # an overflow shows as inf or NaN
+def distance(prediction: Array, bounds: Array) -> Array:
+    """Return how far predictions (T, m) are outside of bounds (2, m) or (2, T, m); 0 inside and for rounding."""
+    low, high = bounds
+    outside = np.maximum(low - prediction, prediction - high)
+    size = np.abs(prediction) + np.where(prediction < low, np.abs(low), np.where(prediction > high, np.abs(high), 0.0))
+    return np.where(outside > _ROUNDING * size, outside, 0.0)
+
+
+def sides(prediction: Array, bounds: Array) -> str:
+    """Say of predictions (T,) which share is below and above bounds (2,) or (2, T), of which the last are shown."""
+    low, high = bounds
+    return " and ".join(
+        f"{percent(outside.mean())} are {side} {np.ravel(bound)[-1]:.4g}, {far} {extreme:.4g}"
+        for outside, side, bound, far, extreme in (
+            (prediction < low, "below", low, "down to", prediction.min()),
+            (prediction > high, "above", high, "up to", prediction.max()),
+        )
+        if outside.any()
+    )
+
+
+def percent(share: float) -> str:
+    """Return a share of at most one with two digits.
+
+    Examples
+    --------
+    >>> from lstd.data.doubts import percent
+    >>> percent(1.0), percent(0.0123)
+    ('100 %', '1.2 %')
+    """
+    return f"{float(f'{100.0 * min(share, 1.0):.2g}'):g} %"
+
+
+# ------------------------------------------------------------ observed returns and effective samples
+
+COMPLETED = (
+    "they decide the model more than rewards do. Compare models by `lstd.metrics.backtest`, use a smaller `gamma` or "
+    "longer episodes"
+)
+SELF_SCORED = "the score mostly compares the model with itself. Score longer episodes"
+FEW = 10.0  # size below which there is a warning,
+_SHARE = 0.5  # if ratios or weights, and not the data, leave so little
+
+
+def little_observed(share: float | None, effect: str) -> str:
+    """Say that less than half of the discounted weight was observed; empty if that is not so.
+
+    `effect` says what follows, and what to do.
+    """
+    if share is None or share >= 0.5:
+        return ""
+    return (
+        f"Only {100 * share:.2g} % of the discounted weight of the returns was observed; predictions complete the "
+        f"rest, so {effect}, and flag those that ended for good as terminated."
+    )
+
+
+def small(size: Array, lmbda: float) -> tuple[bool, bool]:
+    """Return whether ratios and weights leave little of much data; at λ = 0 there are no products of ratios."""
+    ratios, weights, without = size
+    few = min(FEW, _SHARE * without) if without >= FEW else 0.0
+    return bool(lmbda > 0.0 and ratios < few), bool(weights < few)
+
+
+def warn_of_ratios(sizes: Array, off_policy: bool, lmbda: float) -> bool:
+    """Give an EffectiveSampleWarning if ratios, or weights, leave little of much data; return whether it was given.
+
+    `sizes` (3,) and `off_policy` are those of :class:`SampleSums`.
+    """
+    products = f"at `lmbda` {lmbda:g}, a few products of ratios decide the solution. Use a smaller `lmbda`"
+    rows = "a few rows decide the solution. Limit `weight` to a few times its mean, or fit more data"
+    factors, few = "importance ratios" if off_policy else "trace coefficients", small(sizes, lmbda)
+    for what, size, is_small, why in zip((factors, "weights"), sizes, few, (products, rows), strict=False):
+        if is_small:
+            left = "less than one run" if size < 1.0 else f"{size:.2g} runs"  # products above 1 count as correlations
+            sample = f"the effective sample from {sizes[2]:.0f} to {left} of rows"
+            warn(f"The {what} reduce {sample}: {why}.", EffectiveSampleWarning)
+    return any(few)
+
+
+# ------------------------------------------------------------ growing features
+
+_FEWEST = 20  # horizon rows
+_LEAST_UNOBSERVED = 0.1  # mean share of the returns behind horizon rows
+_AS_OLD = 0.1  # most full rows as old as half of the horizon rows: 0 in one cohort, 1/4 if subjects join at all times
+_LEAST_GROWING = 0.2  # share of the episodes
+_AT_TOP = 0.02  # most full rows at the largest value of horizon rows; a feature with a limit has more
+
+
+def growing_features(rows: Rows) -> NDArray[np.intp]:
+    """Return which features only grow within one cohort of episodes; see the module."""
+    ends, nothing = np.flatnonzero(rows.last), np.empty(0, np.intp)
+    first = np.append(0, ends[:-1] + 1)
+    open_ends = ~rows.full[ends] & (ends > first)
+    first, last, full = first[open_ends], ends[open_ends], rows.full
+    if len(last) < _FEWEST:
+        return nothing
+    age = _ages(rows)
+    if np.mean(age[full] >= np.median(age[last])) > _AS_OLD:
+        return nothing
+    if np.mean(unobserved_shares(rows)[full]) < _LEAST_UNOBSERVED:
+        return nothing
+    start, stop = dense(rows.X[first]), dense(rows.X[last])
+    low, high = np.quantile(start, [0.25, 0.75], axis=0)
+    grows = (stop >= start).all(axis=0) & (np.mean(stop > start, axis=0) >= _LEAST_GROWING)
+    grows &= np.mean(stop - start, axis=0) > high - low
+    return np.array([j for j in np.flatnonzero(grows) if _outgrows(rows, int(j), stop[:, j])], np.intp)
+
+
+def _ages(rows: Rows) -> Array:
+    """Time since each episode began, (T,), in steps, or by the discounts of rows if they have their own."""
+    steps = np.where((rows.discount > 0.0) & (rows.discount < 1.0), rows.discount, np.exp(-1.0))
+    passed = np.append(0.0, np.cumsum(-np.log(steps))[:-1]) if rows.own_discounts else np.arange(float(len(rows)))
+    begins = np.append(True, rows.last[:-1])
+    return np.asarray(passed - passed[begins][np.cumsum(begins) - 1])
+
+
+def _outgrows(rows: Rows, j: int, stop: Array) -> bool:
+    """Whether a feature never decreases, and hardly any full row has the largest value of horizon rows, `stop`."""
+    x = dense(rows.X[:, [j]])[:, 0]
+    seen, decreases = x[rows.full], np.any((np.diff(x) < 0.0) & ~rows.last[:-1])
+    return not decreases and bool(seen.max() > seen.min() and np.mean(seen >= stop.max()) <= _AT_TOP)
+
+
+def growing_doubt(rows: Rows) -> str:
+    """Say which features only grow within one cohort of episodes, and what to do; empty if none do."""
+    found = growing_features(rows)
+    if not len(found):
+        return ""
+    names = [f"x{j}" if rows.names is None else repr(rows.names[j]) for j in found[:5]]
+    listed = ", ".join(names) + (f" and {len(found) - 5} more" if len(found) > 5 else "")
+    return (
+        f"Features that only grow within an episode ({listed}) have their largest values in horizon rows, where no row "
+        "shows what follows. Predictions there complete the returns of the rows before, and may be far off. Use "
+        "features that stay in the range seen before: recent rates, shrunken rates such as (total + a) / (age + b), or "
+        "a recency with a limit. Compare predictions with what followed (`lstd.metrics.backtest`)."
+    )
+
+
+# ------------------------------------------------------------ support
+
+_CHANCE = 1e-2  # of a warning about right probabilities with support, over all choices of rows
+_SMALL = 0.05  # differences from 1 below which there is no warning, however certain they are
+_TOLD = 0.7  # of the largest difference: the first choice of rows with so much is named
+_LARGER = 3.0  # M over the largest ratio
+_SHARES = 0.25 ** np.arange(5)  # values of κ, in units of the largest
+_PARTS, _MOST, _FOR_MEANS = 8, 2**15, 2**12  # parts of the log, rows, and rows for means of features, at most
+_AT_ONCE = 2**17  # entries of dense features
+_FEW = 10  # groups or episodes, or rows if the log has fewer than twice as many, that a mean needs
+
+
+@np.errstate(over="ignore", invalid="ignore")
+def support_doubt(rows: Rows, ratio: Array) -> str:
+    """Say where the mean of `ratio`, (T,), is not one, and what to do; empty if it is.
+
+    It is tested over full transitions, or a part of them from all over the log, by features (rows above and not above
+    their mean) and by time.
+    """
+    chosen = np.flatnonzero(rows.full)
+    chosen = chosen[spread(len(chosen), _MOST)]
+    ratio = ratio[chosen]
+    if not (ratio != 1.0).any():
+        return ""
+    low = _SHARES / (_LARGER * max(1.0, float(ratio.max())))
+    factors = np.log1p(np.append(-low, 0.5 * _SHARES) * (ratio - 1.0)[:, np.newaxis])
+    block = np.searchsorted(np.flatnonzero(rows.begins), chosen, side="right")
+    block = block if block[-1] - block[0] >= 2 * _FEW else np.arange(len(chosen))
+    choices = Choices(rows, chosen, min(_PARTS, 1 + (block[-1] - block[0]) // _FEW))
+    sums = choices.sums(np.column_stack([np.ones_like(ratio), ratio, factors]))
+    mean = sums[:, 1] / np.maximum(sums[:, 0], 1.0)
+    evidence = np.logaddexp.reduce(sums[:, 2:], axis=1) - np.log(factors.shape[1])
+    chance = _CHANCE / np.count_nonzero(sums[:, 0])
+    off = np.where(evidence > -np.log(chance), np.abs(mean - 1.0), 0.0)
+    for choice in np.argsort(-np.where(off > _TOLD * off.max(), np.inf, off), kind="stable")[: np.count_nonzero(off)]:
+        mask = choices.mask(int(choice))
+        error, most = _standard_error(ratio[mask], block[mask], chance)
+        if off[choice] > max(_SMALL, most):
+            return _text(mean[choice], error, mean[0], choices.words(int(choice)))
+    return ""
+
+
+class Choices:
+    """Choices of N rows: all, above the mean of each feature, not above it, parts of the log, steps of episodes."""
+
+    def __init__(self, rows: Rows, chosen: NDArray[np.intp], parts: int) -> None:
+        self.X, self.names, self.rows = rows.X, rows.names, chosen
+        n_features = rows.X.shape[1]
+        self.means, at_once = np.zeros(n_features), len(chosen)
+        if not sparse.issparse(rows.X):
+            self.means = rows.X[chosen[spread(len(chosen), _FOR_MEANS)]].mean(axis=0)
+            at_once = max(1, _AT_ONCE // n_features)
+        self.batches = [slice(begin, begin + at_once) for begin in range(0, len(chosen), at_once)]
+        first = np.flatnonzero(np.concatenate([[True], rows.last[:-1]]))
+        self.step = chosen - first[np.searchsorted(first, chosen, side="right") - 1]
+        edges = np.unique(np.quantile(self.step, (0.0, 0.25, 0.5, 0.75), method="lower")) + 1
+        self.labels = np.arange(len(chosen)) * parts // len(chosen), np.searchsorted(edges, self.step, side="right")
+        self.ends = np.cumsum([1, n_features, n_features, self.labels[0][-1] + 1])
+
+    def above(self, part: slice, features: slice = slice(None)) -> Features:
+        """Return whether features of some rows are above their means, as an array or sparse."""
+        contiguous = isinstance(self.X, np.ndarray) and self.X.flags.c_contiguous and features == slice(None)
+        rows = self.rows[part]
+        found: Features = self.X.take(rows, axis=0) if contiguous else self.X[rows, features]  # `take` is faster
+        return found > (0.0 if sparse.issparse(found) else self.means[features])
+
+    def sums(self, values: Array) -> Array:
+        """Return sums of values (N, J) over each choice, (K, J)."""
+        above = sum(self.above(batch).astype(np.float64).T @ values[batch] for batch in self.batches)
+        times = [(label == np.arange(label.max() + 1)[:, np.newaxis]) * 1.0 @ values for label in self.labels]
+        whole = values.sum(axis=0)
+        return np.vstack([whole, above, whole - above, *times])
+
+    def mask(self, choice: int) -> NDArray[np.bool_]:
+        """Return whether each row is in a choice, (N,)."""
+        kind, j = self._place(choice)
+        if kind == 0:
+            return np.ones(len(self.rows), np.bool_)
+        if kind >= 3:
+            return np.asarray(self.labels[kind - 3] == j)
+        return np.asarray(dense(self.above(slice(None), slice(j, j + 1)))[:, 0] == (kind == 1))
+
+    def words(self, choice: int) -> str:
+        """Say which rows are in a choice."""
+        kind, j = self._place(choice)
+        if kind == 0:
+            return "of all rows"
+        if kind < 3:
+            name = f"x{j}" if self.names is None else self.names[j]
+            return f"of rows with {name} {'above' if kind == 1 else 'not above'} {self.means[j]:.3g}"
+        mask = self.mask(choice)
+        kind_of_rows, numbers = ("rows", self.rows[mask]) if kind == 3 else ("steps", self.step[mask])
+        return f"of {kind_of_rows} {numbers.min()} to {numbers.max()}{' of episodes' if kind == 4 else ''}"
+
+    def _place(self, choice: int) -> tuple[int, int]:
+        """Return the kind of a choice, and its number among those of the kind."""
+        kind = int(np.searchsorted(self.ends, choice, side="right"))
+        return kind, int(choice - (self.ends[kind - 1] if kind else 0))
+
+
+def _standard_error(ratio: Array, block: NDArray[np.intp], chance: float) -> tuple[float, float]:
+    """Compute the standard error of a mean of independent blocks, and the difference from it that chance explains."""
+    from scipy import special  # takes 0.1 s to import
+
+    n, error = len(np.unique(block)), float(np.linalg.norm(np.bincount(block, ratio - ratio.mean())) / len(ratio))
+    return error, np.inf if n < _FEW else error * float(special.stdtrit(n - 1, 1.0 - 0.5 * chance))
+
+
+def _text(mean: float, error: float, whole: float, rows: str) -> str:
+    below = "the log does not take all actions of the target policy, or the probabilities behind the ratios are wrong"
+    above = "the probabilities behind the ratios are wrong; those of logged actions are too small"
+    return (
+        f"The mean importance ratio {rows} is {mean:.3g}, with a standard error of {error:.2g}, and not 1"
+        f"{'' if mean == whole else f' (of all rows {whole:.3g})'}: {below if mean < 1.0 else above}. "
+        "Values of the target policy are then wrong. Check the probabilities with "
+        "`lstd.ope.action_calibration`, or choose a target policy whose actions the log takes."
+    )

@@ -1,0 +1,325 @@
+"""Features, dense or sparse: checked once; their rows, products with weights, and the spread of each column."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from lstd.data.arguments import aligned, as_real, check_real_dtype
+from lstd.errors import InvalidInputError
+from lstd.types import Array
+
+Features = Any  # Array | scipy.sparse.csr_array, which has no types | features that sum themselves: lstd.ope.pair_rows
+
+
+def check_features(name: str, X: Any, *, finite: bool = True, single: bool = False) -> Features:
+    """Return float64 features in C order, dense or as compressed sparse rows; unless `finite=False`, all are finite.
+
+    With `single`, an array of float32 stays one: the caller converts it in batches.
+    """
+    X = _plain(name, X)
+    if sparse.issparse(X):
+        phi = _as_sparse(name, X)
+    else:
+        phi = as_real(name, X, np.float32 if single and getattr(X, "dtype", None) == np.float32 else np.float64)
+    if phi.ndim != 2:
+        raise InvalidInputError(
+            f"`{name}` must have shape (n_rows, n_features); got {phi.shape}. Reshape your data with X.reshape(-1, 1) "
+            "if it is one feature, with X.reshape(1, -1) if it is one row."
+        )
+    if not phi.shape[1]:
+        raise InvalidInputError(
+            f"`{name}` must have at least one feature; got 0 feature(s) (shape={phi.shape}) while a minimum of 1 is "
+            "required. For a mean without features, pass a column of ones."
+        )
+    if finite:
+        check_finite(name, phi)
+    return phi
+
+
+def column_names(name: str, X: Any) -> tuple[str, ...] | None:
+    """Return the names of a data frame's columns if all are text, as scikit-learn does; else None.
+
+    Raises InvalidInputError when two columns have one name.
+    """
+    names = list(getattr(X, "column_names", getattr(X, "columns", ())))
+    if len(names) != len({*map(repr, names)}):
+        raise InvalidInputError(
+            f"`{name}` must have columns of different names; got {names!r:.200}. Rename all but one."
+        )
+    return tuple(map(str, names)) if names and all(isinstance(one, str) for one in names) else None
+
+
+def by_name(name: str, X: Any, expected: Sequence[str] | None) -> Any:
+    """Return the expected columns of a data frame in their order; features without names, or any if none are expected.
+
+    Raises InvalidInputError when a column is missing.
+    """
+    found, wanted = column_names(name, X), list(() if expected is None else expected)
+    if not found or not wanted or list(found) == wanted:
+        return X
+    if missing := [column for column in wanted if column not in found]:
+        raise InvalidInputError(
+            f"`{name}` must have the columns {wanted!r:.200}, in any order; {missing[0]!r} is missing: it has "
+            f"{list(found)!r:.200}. Rename or add it."
+        )
+    return X.select(wanted) if hasattr(X, "select") else X[wanted]
+
+
+def _plain(name: str, X: Any) -> Any:
+    """Convert nullable and sparse columns of a pandas frame, which NumPy reads as objects."""
+    dtypes = X.dtypes if getattr(X, "ndim", 0) == 2 and hasattr(X, "dtypes") else ()
+    extended = [dtype for dtype in dtypes if not isinstance(dtype, np.dtype)]
+    if not extended or any(dtype.kind not in "biuf" for dtype in extended):
+        return X
+    if len(extended) == X.shape[1] and all(type(dtype).__name__ == "SparseDtype" for dtype in extended):
+        return X.sparse.to_coo()
+    try:
+        return X.astype(np.float64)
+    except (TypeError, ValueError) as error:  # other columns hold text
+        raise InvalidInputError(f"`{name}` must be an array of real numbers: {error}.") from error
+
+
+def _as_sparse(name: str, X: Any) -> Features:
+    """Float64 compressed sparse rows in canonical format."""
+    check_indices(name, X)
+    if X.dtype.kind == "c":
+        check_real_dtype(name, X.dtype)
+    try:
+        phi = sparse.csr_array(X, dtype=np.float64)
+    except (TypeError, ValueError, LookupError, OverflowError) as error:  # values of any type, more dimensions
+        raise InvalidInputError(f"`{name}` must be a sparse matrix of real numbers: {error}.") from error
+    parts = (phi.data, phi.indices, phi.indptr)
+    if not all(part.flags.aligned for part in parts):
+        phi = sparse.csr_array(tuple(map(aligned, parts)), shape=phi.shape)
+    if not phi.has_canonical_format:
+        phi = phi.copy()  # it may share its arrays with `X`
+        phi.sum_duplicates()
+    return phi
+
+
+def check_finite(name: str, phi: Features) -> None:
+    """Refuse features that are NaN or infinite."""
+    if not all_finite(phi):
+        row, column, value = _first_not_finite(phi)
+        raise InvalidInputError(
+            f"`{name}` must be finite, without NaN or inf; row {row} has {value} in column {column}. Drop or impute "
+            "such values first."
+        )
+
+
+def all_finite(phi: Features) -> bool:
+    """Whether no value is NaN or infinite: usually the sum alone shows it, without a second array."""
+    values = phi.data if sparse.issparse(phi) else phi
+    with np.errstate(over="ignore", invalid="ignore"):
+        return bool(np.isfinite(values.sum())) or bool(np.isfinite(values).all())
+
+
+def _first_not_finite(phi: Features) -> tuple[int, int, float]:
+    """Row, column and value."""
+    if sparse.issparse(phi):
+        i = int(np.argmin(np.isfinite(phi.data)))
+        return int(np.searchsorted(phi.indptr, i, side="right")) - 1, int(phi.indices[i]), float(phi.data[i])
+    row = int(np.argmin(np.isfinite(phi).all(axis=1)))
+    column = int(np.argmin(np.isfinite(phi[row])))
+    return row, column, float(phi[row, column])
+
+
+def check_indices(name: str, X: Any) -> None:
+    """Refuse a broken sparse matrix, with which SciPy and kernels would read or write memory outside of it."""
+    try:
+        for indices, low, high in _index_ranges(X):
+            if indices.ndim != 1 or indices.dtype.kind != "i":
+                raise ValueError(f"they are of dtype {indices.dtype} and shape {indices.shape}")
+            if len(indices) and not (indices.min() >= low and indices.max() < high):
+                raise ValueError("some lie outside")
+    except Exception as error:  # its parts may be anything
+        raise InvalidInputError(
+            f"`{name}` must be a sparse matrix whose indices lie within its shape, {X.shape}, one for each value; "
+            f"{error or type(error).__name__}. Build it again; its `check_format()` shows what is wrong."
+        ) from error
+
+
+def _index_ranges(X: Any) -> list[tuple[NDArray[Any], int, int]]:
+    """Indices of a sparse matrix, with the least value allowed and the bound that they must stay below."""
+    if X.format in ("csr", "csc", "bsr"):
+        return [(_compressed_indices(X), 0, X.shape[-1 if X.format != "csc" else 0] // _block(X)[1])]
+    if X.format == "dia":
+        # Diagonals outside of the shape are empty, but SciPy cuts their numbers off at 32 bits.
+        _check_lengths(X.data.ndim == 2 and len(X.offsets) == len(X.data) == len(np.unique(X.offsets)))
+        return [(X.offsets, -(2**30), 2**30)]
+    if X.format == "lil":
+        lengths = [len(row) for row in X.rows]
+        _check_lengths(len(lengths) == X.shape[0] and lengths == [len(values) for values in X.data])
+        indices = list(itertools.chain.from_iterable(X.rows))
+        return [(np.array(indices) if indices else np.empty(0, np.intp), 0, X.shape[1])]
+    if X.format == "dok":
+        keys = np.array(list(X.keys())) if X.keys() else np.empty(0, np.intp)
+        coords = keys.reshape(-1, len(X.shape)).T
+    else:
+        coords = X.coords
+        _check_lengths(all(len(indices) == len(X.data) for indices in coords))
+    return [(indices, 0, length) for indices, length in zip(coords, X.shape, strict=True)]
+
+
+def _compressed_indices(X: Any) -> NDArray[Any]:
+    """Indices of compressed rows, columns or blocks, without unused ones at the end."""
+    ends, n_lines = X.indptr, (1, *X.shape)[-2 if X.format != "csc" else -1]
+    _check_lengths(ends.shape == (n_lines // _block(X)[0] + 1,) and ends.dtype.kind == "i")
+    _check_lengths(X.data.ndim == (3 if X.format == "bsr" else 1) and len(X.data) == len(X.indices))
+    _check_lengths(ends[0] == 0 and not (np.diff(ends) < 0).any() and ends[-1] <= len(X.indices))
+    indices: NDArray[Any] = X.indices
+    return indices[: ends[-1]] if indices.dtype.kind == "i" else indices
+
+
+def _block(X: Any) -> tuple[int, int]:
+    return X.blocksize if X.format == "bsr" else (1, 1)
+
+
+def _check_lengths(fit: bool) -> None:
+    if not fit:
+        raise ValueError("its arrays do not fit together")
+
+
+# ------------------------------------------------------------ rows and products
+
+ENTRIES_CONVERTED = 2**17  # of float32 features at a time, about one MiB, which stays in the cache
+
+
+def dense(product: Features) -> Array:
+    """Return a product of features as an array."""
+    return np.asarray(product.toarray() if sparse.issparse(product) else product)
+
+
+def rows_of(features: Features, part: slice) -> Features:
+    """Return consecutive rows; those of a sparse array share its memory, as SciPy's do not."""
+    if isinstance(features, np.ndarray):
+        return features[part]
+    if not sparse.issparse(features):
+        return features.rows(part)
+    if (part.start, part.stop) == (0, features.shape[0]):
+        return features
+    edges = features.indptr[part.start : part.stop + 1]
+    rows, entries = sparse.csr_array((len(edges) - 1, features.shape[1])), slice(edges[0], edges[-1])
+    rows.data, rows.indices, rows.indptr = features.data[entries], features.indices[entries], edges - edges[0]
+    return rows
+
+
+def product(name: str, phi: Features, weights: Array, intercept: Any = 0.0) -> Array:
+    """Return predictions from features; raise InvalidInputError if a feature is not finite, or they overflow.
+
+    A feature that is not finite shows in its prediction, so that one pass over the features is enough. Those of float32
+    are converted in batches.
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        values = np.asarray(phi @ weights if phi.dtype == np.float64 else _converted_product(phi, weights))
+        values += intercept
+    if not (np.isfinite(values).all() and weights.all()):  # a BLAS may leave out weights of zero
+        check_finite(name, phi)
+        check_not_overflowed(name, values)
+    return values
+
+
+def _converted_product(phi: NDArray[Any], weights: Array) -> Array:
+    size = max(1, ENTRIES_CONVERTED // phi.shape[1])
+    batch, values = np.empty((min(size, len(phi)), phi.shape[1])), np.empty((len(phi), *weights.shape[1:]))
+    for first in range(0, len(phi), size):
+        part = phi[first : first + size]
+        batch[: len(part)] = part
+        np.dot(batch[: len(part)], weights, out=values[first : first + size])
+    return values
+
+
+def check_not_overflowed(name: str, values: Array) -> None:
+    """Refuse features from which predictions are not finite."""
+    if not np.isfinite(values).all():
+        raise InvalidInputError(f"`{name}` must not be so large that predictions overflow. Scale features to order 1.")
+
+
+# ------------------------------------------------------------ the spread of columns
+
+ENTRIES = 2**20  # of the columns that are compared at a time, 8 MiB
+
+_CONSTANT = 2.0**-40  # spread, relative to the largest value, that is rounding
+
+
+@np.errstate(over="ignore", under="ignore", invalid="ignore")  # the caller checks the range
+def column_spread(X: Features, weights: Array | None = None, *, about_zero: bool = False) -> tuple[Array, Array, Array]:
+    """Return the centre of each column, its squared spread, and its mean square about the centre, (n,) each.
+
+    The centre is the value that at least half of the rows have, by weight; else it is the mean, or zero if `about_zero`
+    is true. The squared spread is the mean square about a common value over the rows with another value, so that of
+    one-hot columns is 1 however rare their states are. It is 1 for constant columns, and the variance where no value is
+    common.
+
+    Parameters
+    ----------
+    X : ndarray or sparse of shape (T, n), T at least 1
+    weights : ndarray of shape (T,), optional
+        Weights of the rows, not all zero.
+    about_zero : bool, default False
+        Whether the centre of each column is zero.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from lstd.data.feature_arrays import column_spread
+    >>> for numbers in column_spread(np.array([[0.0, 10.0], [0.0, 11.0], [0.0, 12.0], [3.0, 15.0]])):
+    ...     print(numbers)
+    [ 0. 12.]
+    [9.  3.5]
+    [2.25 3.5 ]
+    """
+    if not sparse.issparse(X):
+        return _of_columns(X, weights, about_zero)
+    share = np.full(X.shape[0], 1.0) if weights is None else weights
+    share = share / share.sum()
+    others, square = share @ (X != 0.0).astype(np.float64), share @ X.power(2)
+    spread = np.where(square > 0.0, square / np.where(others > 0.0, others, 1.0), 1.0)
+    numbers = np.stack([np.zeros_like(spread), spread, square])
+    (filled,) = np.nonzero(others >= 0.5)
+    if len(filled) and not about_zero:
+        numbers[:, filled] = _of_columns(X.tocsc()[:, filled], weights, about_zero)
+    return numbers[0], numbers[1], numbers[2]
+
+
+def _of_columns(X: Features, weights: Array | None, about_zero: bool) -> tuple[Array, Array, Array]:
+    """Return the three numbers of each column."""
+    step = max(1, ENTRIES // X.shape[0])
+    parts = [
+        _of_some(np.ascontiguousarray(dense(X[:, first : first + step]).T, np.float64), weights, about_zero)
+        for first in range(0, X.shape[1], step)
+    ]
+    centre, spread, square = np.concatenate(parts, axis=1)
+    return centre, spread, square
+
+
+def _of_some(x: Array, weights: Array | None, about_zero: bool) -> Array:
+    """Return the three numbers of some columns, x (n, T)."""
+    values = np.zeros((1, len(x), 1)) if about_zero else _medians(x, weights)
+    shares = [np.average(x != value, axis=1, keepdims=True, weights=weights) for value in values]
+    others = np.min(shares, axis=0)
+    value = np.where(shares[0] == others, values[0], values[-1])
+    common = about_zero | (others <= 0.5)
+    centre = np.where(common, value, np.average(x, axis=1, keepdims=True, weights=weights))
+    square = np.average((x - centre) ** 2, axis=1, keepdims=True, weights=weights)
+    spread = square / np.where(common & (others > 0.0), others, 1.0)
+    varies = spread > (_CONSTANT * np.abs(x).max(axis=1, keepdims=True)) ** 2
+    return np.hstack([centre, np.where(varies, spread, 1.0), square]).T
+
+
+def _medians(x: Array, weights: Array | None) -> Array:
+    """Return the lower and the upper median of each column, (2, n, 1), by weight."""
+    if weights is None:
+        middle = [(x.shape[1] - 1) // 2, x.shape[1] // 2]
+        return np.partition(x, middle, axis=1)[:, middle].T[:, :, np.newaxis]
+    order = np.argsort(x, axis=1)
+    below = np.cumsum(weights[order], axis=1)
+    half = 0.5 * below[:, [-1]]
+    places = np.stack([np.argmax(below >= half, axis=1), np.argmax(below > half, axis=1)], axis=1)
+    return np.take_along_axis(x, np.take_along_axis(order, places, axis=1), axis=1).T[:, :, np.newaxis]
