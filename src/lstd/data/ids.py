@@ -168,13 +168,21 @@ def ids_of_text(changes: NDArray[np.intp], names: Sequence[str], column: str, fa
             name = name.strip()
             if name.lower() in MISSING:
                 found = f"has {name!r}, which counts as no value" if name else NO_VALUE
-                fault = Fault(row, column, f"{found}; {NEEDS_ID}")
-                break
+                return up_to(Ids(np.array(rows, np.intp), kept, Fault(row, column, f"{found}; {NEEDS_ID}")))
             name = str(_plain_text(name, beside_numbers=False))
         if not kept or kept[-1] != name:
             rows.append(row)
             kept.append(name)
-    return Ids(np.array(rows, dtype=np.intp), kept, fault)
+    return up_to(Ids(np.array(rows, dtype=np.intp), kept, fault))
+
+
+def up_to(ids: Ids) -> Ids:
+    """Let a row that is at fault have an id of its own, so that it does not continue the episode before."""
+    changes, names, fault = ids
+    if fault is None:
+        return ids
+    known = changes < fault.row
+    return Ids(np.append(changes[known], fault.row), [*names[: int(known.sum())], ""], fault)
 
 
 def plain_ids(values: ArrayLike) -> tuple[NDArray[Any], int | None]:

@@ -14,10 +14,10 @@ from numpy.typing import ArrayLike
 
 from lstd.data.arguments import check_real, is_single
 from lstd.data.doubts import warn_of_ratios
+from lstd.data.follow import StreamEnd
 from lstd.data.ids import same_id
 from lstd.data.rows import ReadOnly
 from lstd.data.settings import boundary_share, check_ridge
-from lstd.data.stream_end import StreamEnd
 from lstd.errors import InvalidInputError
 from lstd.statistics.carry import Carry, Pending
 from lstd.statistics.matrix_sums import is_no_sum, plus_outer

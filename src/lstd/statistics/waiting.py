@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from lstd.data.follow import StreamEnd
 from lstd.data.rows import FACTORS, Rows, repeated
-from lstd.data.stream_end import StreamEnd
 from lstd.statistics.merging import LSTDStatistics
 
 _ENTRIES, MOST_CHUNKS = 2**20, 64  # features, 8 MiB, and chunks that may wait

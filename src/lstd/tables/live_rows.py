@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from lstd._kernels.recursive_state import HUGE
-from lstd.data.episode_rules import Episodes
+from lstd.data.follow import Episodes
 from lstd.data.parsing import Fault
 from lstd.errors import InvalidInputError
 from lstd.tables.column_roles import Roles

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from lstd.data import parsing as rules
-from lstd.data.ids import NEEDS_ID, Ids, ids_of_text
+from lstd.data.ids import NEEDS_ID, Ids, ids_of_text, up_to
 from lstd.data.parsing import Fault
 from lstd.types import Array, Flags
 
@@ -105,11 +105,12 @@ def ids(array: pa.Array, column: str) -> Ids:
         fault = Fault(first, column, f"{text}; {NEEDS_ID}")
     known = array[:first]
     if not len(known):
-        return Ids(np.empty(0, np.intp), [], fault)
+        return up_to(Ids(np.empty(0, np.intp), [], fault))
     try:
         changed = to_numpy(pc.not_equal(known[1:], known[:-1]))
     except pa.ArrowException:
-        return Ids(np.empty(0, np.intp), [], Fault(0, column, f"is of type {array.type}, {_NO_IDS}"))
+        fault = Fault(0, column, f"is of type {array.type}, {_NO_IDS}")
+        return up_to(Ids(np.empty(0, np.intp), [], fault))
     changes = np.concatenate(([0], np.flatnonzero(changed) + 1))
     return _named(known.take(from_numpy(changes)), changes, column, fault)
 
@@ -118,9 +119,9 @@ def _named(array: pa.Array, changes: NDArray[np.intp], column: str, fault: Fault
     """Ids of the rows `changes`, whose values are given."""
     kind = array.type
     if pa.types.is_integer(kind) or pa.types.is_floating(kind):
-        return Ids(changes, array.to_pylist(), fault)
+        return up_to(Ids(changes, array.to_pylist(), fault))
     if pa.types.is_fixed_size_binary(kind):
-        return Ids(changes, [value.hex() for value in array.to_pylist()], fault)
+        return up_to(Ids(changes, [value.hex() for value in array.to_pylist()], fault))
     try:
         names = as_text(array).to_pylist()
     except pa.ArrowNotImplementedError:

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from lstd.data.episode_rules import Episodes, Marks
+from lstd.data.follow import Episodes, Marks
 from lstd.data.ids import Ids
 from lstd.data.parsing import Fault, check_finite, check_not_infinite, check_not_outside
 from lstd.distributed import memory_shares
@@ -137,10 +137,7 @@ class RowReader:
         fault = values.first_fault()
         missing = np.isnan(np.column_stack([values.y, *values.transitions.values()]))
         marks = Marks(values.ids, values.groups, values.terminated, values.truncated, missing, values.times)
-        numbers = self.episodes.follow(table.file, first, marks if fault is None else marks.until(fault.row))
-        if fault is not None:
-            self.episodes.finish_before(marks, fault.row)
-            raise at_row(table.file, fault.column, first + fault.row, fault.text)
+        numbers = self.episodes.follow(table.file, first, marks, fault)
         names = (*self.features, *self.roles.rewards)
         groups = None if values.groups is None else _per_row(values.groups, len(values.y))
         return Chunk(

@@ -1,6 +1,6 @@
 """The ends of tables that are summed apart: which episodes continue, and the rules that concern rows of two tables.
 
-A rule of :mod:`lstd.data.episode_rules` concerns a row, the one before and the one after. So two rows at either end of
+A rule of :mod:`lstd.data.follow` concerns a row, the one before and the one after. So two rows at either end of
 consecutive tables are kept, and checked again by the same rules together with those of the neighbouring tables.
 """
 
@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lstd.data.closed_subjects import NO_TIMES, TimesOfEnds
-from lstd.data.episode_rules import Episodes, Marks, Row, typed_id
-from lstd.data.ids import EPISODE_AGAIN, Ids
+from lstd.data.follow import Episodes, Marks, Row
+from lstd.data.ids import EPISODE_AGAIN, whole_number
 from lstd.data.seen_ids import SeenIds, group_key
 from lstd.errors import InvalidInputError
 from lstd.statistics.blocks import Blocks
@@ -31,15 +32,13 @@ class Ends:
     roles: Roles  # with all features by name
     head: tuple[Row, ...]  # the first two rows, or fewer
     tail: tuple[Row, ...]  # the last two rows, or fewer
-    types: frozenset[str]  # of the ids, by name
     ids: SeenIds
     times: TimesOfEnds = NO_TIMES
 
     @classmethod
     def of(cls, file: str, roles: Roles, episodes: Episodes) -> Ends:
         """Return both ends of a table that was followed as part of a stream."""
-        types = frozenset(kind.__name__ for kind in episodes.types)
-        return cls(file, roles, episodes.head, episodes.tail, types, episodes.seen, episodes.times)
+        return cls(file, roles, episodes.head, episodes.tail, episodes.seen, episodes.times)
 
     def then(self, after: Ends, *, independent: bool) -> tuple[Ends, bool]:
         """Return both ends of these tables and those after, and whether the latter begin an episode.
@@ -58,8 +57,7 @@ class Ends:
                     f"{after.file}, or a table after it: column {self.roles.episode!r}: {again} {EPISODE_AGAIN}"
                 )
         head, tail = (*self.head, *after.head)[:2], (*self.tail, *after.tail)[-2:]
-        types, times = self.types | after.types, self.times.then(after.times)
-        return replace(self, head=head, tail=tail, types=types, ids=ids, times=times), begins
+        return replace(self, head=head, tail=tail, ids=ids, times=self.times.then(after.times)), begins
 
     def check(self) -> None:
         """Check both ends, as no tables come before or after; raises InvalidInputError when a row breaks a rule."""
@@ -69,7 +67,7 @@ class Ends:
     def named(self, statistics: LSTDStatistics) -> LSTDStatistics:
         """Return statistics with the ids of the first and last episode, from which `partial_fit` continues."""
         names = (rows[place].name if rows else None for rows, place in ((self.head, 0), (self.tail, -1)))
-        first, last = (typed_id(name, self.types) for name in names)
+        first, last = (_typed(name) for name in names)
         return replace(statistics, first_episode=first, last_episode=last)
 
     def in_order(self, after: Ends, blocks: Blocks) -> Blocks:
@@ -95,13 +93,15 @@ def _follow(roles: Roles, rows: Sequence[Row], *, is_first: bool = False, is_las
     """Check consecutive rows; with `is_first` and `is_last` there are none before and after."""
     episodes = Episodes(roles, at_row, part=not is_first)
     for row in rows:
-        ids, groups = (None if name is None else Ids(np.zeros(1, np.intp), [name], None) for name in row[2:4])
-        terminated, truncated = np.array([[row.terminated], [row.truncated]])
-        times = None if row.time is None else np.array([row.time])
-        marks = Marks(ids, groups, terminated, truncated, np.array([row.missing], np.bool_), times)
-        episodes.follow(row.file, row.place, marks)
+        episodes.follow(row.file, row.place, Marks.of(row))
     if is_last:
         episodes.finish()
+
+
+def _typed(name: Any) -> Any:
+    """Return an id, as an integer if it is the text of one, so that `partial_fit` continues it by either."""
+    number = whole_number(name) if isinstance(name, str) else None
+    return name if number is None else number
 
 
 def _reordered(s: LSTDStatistics, order: NDArray[np.intp], names: tuple[str, ...]) -> LSTDStatistics:

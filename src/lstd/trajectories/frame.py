@@ -13,7 +13,7 @@ from scipy import sparse
 
 from lstd.data.arguments import check_choice, check_integer, shown_id
 from lstd.data.broken_episodes import warn_of_assumed
-from lstd.data.episode_rules import Episodes, Marks
+from lstd.data.follow import Episodes, Marks
 from lstd.data.horizon_rows import with_horizon_rows
 from lstd.data.ids import EPISODE_AGAIN, first_repeat, ids_of_runs, last_rows
 from lstd.data.parsing import check_not_infinite, check_not_outside, first_true

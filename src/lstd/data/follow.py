@@ -1,0 +1,314 @@
+"""Rows that follow one another: where episodes begin, and every rule about neighbouring rows.
+
+What is known of a stream between two chunks, files or processes is its last two rows and the ids so far. The rules are
+the same for data frames, files and lines that arrive one by one; only how an error names a place differs.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lstd.data.arguments import shown_id
+from lstd.data.closed_subjects import NO_TIMES, TimesOfEnds
+from lstd.data.ids import EPISODE_AGAIN, GROUP_AGAIN, Ids, id_key, same_id
+from lstd.data.parsing import NO_VALUE, Fault
+from lstd.data.rows import Rows
+from lstd.data.seen_ids import SeenIds, group_keys
+from lstd.errors import InvalidInputError
+from lstd.types import Flags
+
+RowError = Callable[[str, str, int, str], Exception]
+
+_LATE_ROW = "is true, but the next row is of the same episode; give the rows after it another id."
+_NOT_CUT = (
+    "is true, but the episode continues: only the last two rows of an episode that did not terminate may be true. "
+    "Give the rows after it another id."
+)
+_NO_SUCCESSOR = (
+    "is true in the last row of its episode, which has a reward but no row for the state that followed. Append a row "
+    "with the features of that state and no reward, or clear the reward to leave out the last step."
+)
+_LOST_REWARD = (
+    f"{NO_VALUE}; a reward may be missing only in the last row of an episode that did not terminate. Drop or impute "
+    "such rows first."
+)
+_LOST_VALUE = f"{NO_VALUE}; it may be missing only in the last row of an episode that did not terminate. Fill it in."
+_LOST_WITH_SUCCESSOR = (
+    f"{NO_VALUE}; every row is a transition, since successors are given or rows are intervals. Drop or impute such "
+    "rows first."
+)
+_SAME_TIME = "has the time of the row before it, of the same episode; drop or merge such rows."
+EARLIER = "is earlier than the row before it, of the same episode; sort the rows by it, or pass `sort=True`."
+_ONE_GROUP = "an episode lies in one group. Give rows of different groups different ids of episodes."
+AGAIN_IN_TABLES = f"{EPISODE_AGAIN} Sort here by naming the column of time with `sort=True`."
+
+
+class StreamEnd(NamedTuple):
+    """The last row of a stream of arrays."""
+
+    episode: Any  # its id; None without ids
+    terminated: bool
+    missing: bool  # whether its reward is NaN
+
+    @classmethod
+    def of(cls, rows: Rows) -> StreamEnd:
+        """Return the end of rows, at least one."""
+        return cls(rows.last_episode, bool(rows.terminated[-1]), not rows.known[-1])
+
+    def goes_on_with(self, episode: Any) -> bool:
+        """Return whether a next row, of this id, continues the last episode.
+
+        Raises
+        ------
+        InvalidInputError
+            When the id is that of an episode that terminated; when ids were given for only some rows.
+        """
+        same = same_id(self.episode, episode)
+        if self.terminated:
+            if same and episode is not None:
+                raise InvalidInputError(
+                    "`terminated` may be True on the last row of an episode only; it was on the last row of the chunk "
+                    f"before, and this one begins with the same `episode`, {shown_id(episode)}. Give the rows that "
+                    "follow another id."
+                )
+            return False
+        if (self.episode is None) != (episode is None):
+            raise InvalidInputError(
+                "`episode` must be given for all chunks of a stream or for none, because a chunk may continue the "
+                "episode of the previous chunk."
+            )
+        return same
+
+    def check_continued(self) -> None:
+        """Raise InvalidInputError if the episode, which continues, lacks the reward of this row."""
+        if self.missing:
+            raise InvalidInputError(
+                "`y` must be finite on a row whose episode continues in the next chunk; the last row of the chunk "
+                "before has NaN. Pass that reward, or give the next chunk another `episode` id if the episode was "
+                "truncated."
+            )
+
+
+class Row(NamedTuple):
+    """The flags and the ids of a row."""
+
+    file: str
+    place: int  # in the file, from 0
+    name: Annotated[Any, "episode"]  # id of its episode; None without ids
+    group: Annotated[Any, "groups"]  # None without groups
+    terminated: bool
+    truncated: bool  # and not terminated
+    time: Annotated[Any, "time"]  # a number, or None
+    missing: tuple[bool, ...]  # of each reward and number of the transition, whether it has no value
+
+    def ends_before(self, name: Any) -> bool:
+        """Return whether the episode ends before the next row, of the episode `name`, or None without ids."""
+        return self.terminated or self.truncated if name is None else id_key(self.name) != id_key(name)
+
+
+@dataclass(frozen=True, eq=False)
+class Marks:
+    """The ids and flags of a chunk of T rows."""
+
+    ids: Ids | None
+    groups: Ids | None
+    terminated: Flags  # (T,)
+    truncated: Flags  # (T,)
+    missing: Flags  # (T, m + k) the reward, or a number of the transition, has no value
+    times: NDArray[Any] | None = None  # (T,)
+
+    @classmethod
+    def of(cls, row: Row) -> Marks:
+        """Return the marks of one row."""
+        ids, groups = (None if name is None else Ids(np.zeros(1, np.intp), [name], None) for name in row[2:4])
+        times = None if row.time is None else np.array([row.time])
+        terminated, truncated = np.array([[row.terminated], [row.truncated]])
+        return cls(ids, groups, terminated, truncated, np.array([row.missing], np.bool_), times)
+
+    def row(self, file: str, first: int, i: int) -> Row:
+        """Return row `i`; the first row is at place `first` in the file."""
+        name, group = (
+            None if ids is None else ids.names[int(np.searchsorted(ids.changes, i, side="right")) - 1]
+            for ids in (self.ids, self.groups)
+        )
+        terminated = bool(self.terminated[i])
+        time = None if self.times is None else self.times[i].item()
+        truncated, missing = bool(self.truncated[i]) and not terminated, tuple(self.missing[i].tolist())
+        return Row(file, first + i, name, group, terminated, truncated, time, missing)
+
+
+class Episodes:
+    """Follow the episodes of a stream of rows.
+
+    Of the last row of an episode that was cut off, only the features are used. Either that row is flagged, and then has
+    no reward, or the row before it.
+
+    Parameters
+    ----------
+    roles : lstd.tables.column_roles.Roles
+        The columns, for messages; or what has the same attributes.
+    error : callable
+        Makes the error of a value: from the file, the column, the row in the file, from 0, and the rule and remedy.
+    again, earlier : str
+        What is wrong with an id that reappears and with a time that goes back, and the remedies.
+    whole : bool, default False
+        Whether all rows are followed at once. Groups may then be in any order, and unsorted rows are reported before
+        other faults.
+    part : bool, default False
+        Whether unknown rows come before the first, so that rules that need them are left out.
+    """
+
+    def __init__(
+        self, roles: Any, error: RowError, again: str = AGAIN_IN_TABLES, earlier: str = EARLIER, *,
+        whole: bool = False, part: bool = False,
+    ) -> None:  # fmt: skip
+        self._roles, self._error, self._text_again, self._earlier = roles, error, again, earlier
+        self._whole, self._part = whole, part
+        self._columns = (*roles.rewards, *roles.transitions.values())  # that may be missing in last rows
+        self._count = 0  # episodes
+        self.head: tuple[Row, ...] = ()  # the first two rows, or fewer
+        self.tail: tuple[Row, ...] = ()  # the last two rows, or fewer
+        self.seen, self._groups = SeenIds(), SeenIds()
+        self.times = NO_TIMES
+
+    def copy(self) -> Episodes:
+        """Return a copy that can follow other rows."""
+        other = copy.copy(self)
+        other.seen, other._groups = self.seen.copy(), self._groups.copy()
+        return other
+
+    def forgive(self) -> None:
+        """Forget what the last row said about the rows after it, because one of them was left out."""
+        sound = tuple(False for _ in self._columns)
+        self.tail = tuple(row._replace(terminated=False, truncated=False, missing=sound) for row in self.tail[-1:])
+
+    def packed(self) -> dict[str, Any]:
+        """Return the state as a JSON document; the first rows are left out."""
+        seen = {"seen": self.seen.packed(), "groups": self._groups.packed()}
+        return {"count": self._count, "tail": [list(row) for row in self.tail], **seen}
+
+    def unpack(self, document: Mapping[str, Any]) -> None:
+        """Go on from a state; a broken document raises ValueError, TypeError or LookupError."""
+        self._count = int(document["count"])
+        self.tail = tuple(Row._make((*row[:-1], tuple(row[-1]))) for row in document["tail"])
+        self.seen, self._groups = SeenIds.unpacked(document["seen"]), SeenIds.unpacked(document["groups"])
+
+    def follow(self, file: str, first: int, marks: Marks, fault: Fault | None = None) -> NDArray[np.int64]:
+        """Return the number of each row's episode, from 0; `first` is the place of the first row in the file.
+
+        Raises the error of the first row that breaks a rule, also one of the chunks before, or of an earlier `fault`.
+        """
+        n = len(marks.terminated)
+        begins = np.zeros(n, dtype=np.bool_)
+        if not n:
+            return np.zeros(0, np.int64)
+        if marks.ids is None:
+            begins[1:] = (marks.terminated | marks.truncated)[:-1]
+        else:
+            begins[marks.ids.changes] = True
+        begins[0] = not self.tail or self.tail[-1].ends_before(None if marks.ids is None else marks.ids.names[0])
+        self._check(file, first, marks, begins, fault)
+        rows = [marks.row(file, first, i) for i in sorted({0, 1, n - 2, n - 1}) if 0 <= i < n]
+        self.head, self.tail = (*self.head, *rows)[:2], (*self.tail, *rows)[-2:]
+        self.times = self.times.then(TimesOfEnds.of(marks.times, marks.terminated))
+        numbers: NDArray[np.int64] = self._count - 1 + np.cumsum(begins)
+        self._count = int(numbers[-1]) + 1
+        return numbers
+
+    def finish(self) -> None:
+        """End the stream; raises InvalidInputError if its last row breaks a rule."""
+        none = np.zeros(0, np.bool_)
+        if self.tail:
+            marks = Marks(None, None, none, none, np.zeros((0, len(self._columns)), np.bool_))
+            self._check("", 0, marks, none, None, is_over=True)
+
+    def _check(
+        self, file: str, first: int, marks: Marks, begins: Flags, fault: Fault | None, *, is_over: bool = False
+    ) -> None:
+        """Apply the rules to the last two rows and these; raise for the first row that breaks one."""
+        tail, old = self.tail, len(self.tail)
+        starts = np.append([not i or tail[i - 1].ends_before(row.name) for i, row in enumerate(tail)], begins)
+        unsorted = self._time_fault(marks.times, begins)
+        found = [
+            *([] if fault is None else [fault._replace(row=old + fault.row)]),
+            *([] if unsorted is None else [unsorted]),
+            *self._faults(marks, starts.astype(np.bool_), is_over),
+            *self._id_faults(marks, begins),
+        ]
+        if self._whole and unsorted is not None and fault is None:
+            found = [unsorted]  # last rows are out of place too, so what they lack is not at fault
+        if found:
+            row, column, text = min(found, key=lambda fault: fault.row)
+            at = (tail[row].file, tail[row].place) if row < old else (file, first + row - old)
+            raise self._error(at[0], column, at[1], text)
+
+    def _faults(self, marks: Marks, begins: Flags, is_over: bool) -> list[Fault]:
+        """Find the first row, of the last two and these, that breaks each rule about flags and missing values."""
+        tail, roles, old, successors = self.tail, self._roles, len(self.tail), bool(self._roles.next_features)
+        terminated = np.append([row.terminated for row in tail], marks.terminated).astype(np.bool_)
+        truncated = np.append([row.truncated for row in tail], marks.truncated & ~marks.terminated).astype(np.bool_)
+        before = np.array([row.missing for row in tail], np.bool_).reshape(old, len(self._columns))
+        missing, n_rewards = np.concatenate([before, marks.missing]), len(roles.rewards)
+        goes_on = np.append(~begins[1:], False)  # the next row is of the same episode
+        cut_before = np.append(False, truncated[:-1] & goes_on[:-1])  # the row before, of the same episode, is flagged
+        alone = truncated & ~goes_on & ~cut_before & ~missing[:, :n_rewards].all(axis=1) & (not successors)
+        alone[-1] &= is_over
+        named = marks.ids is not None or (old and tail[0].name is not None)
+        if old == 2 or (self._part and len(self.head) == old and named):
+            alone[0] = False  # was checked before; or the row before, which is not known here, may be flagged
+        lost = missing & (goes_on | terminated | successors)[:, np.newaxis]
+        texts = [_LOST_WITH_SUCCESSOR if successors else _LOST_REWARD] * n_rewards
+        texts += [_LOST_WITH_SUCCESSOR if successors else _LOST_VALUE] * (len(self._columns) - n_rewards)
+        rules = [
+            ((cut_before & (goes_on | terminated))[1:], roles.truncated, _NOT_CUT),
+            (terminated & goes_on, roles.terminated, _LATE_ROW),
+            (alone, roles.truncated, _NO_SUCCESSOR),
+            *zip(lost.T, self._columns, texts, strict=True),
+        ]
+        return [Fault(int(np.argmax(bad)), str(column), text) for bad, column, text in rules if bad.any()]
+
+    def _time_fault(self, times: NDArray[Any] | None, begins: Flags) -> Fault | None:
+        """Find the first row whose time is not later than that of the row before, of the same episode."""
+        if times is None:
+            return None
+        before = np.append(self.tail[-1].time if self.tail else times[0], times[:-1])
+        late = (times <= before) & ~begins  # no differences: those of unsigned integers have no sign
+        if not late.any():
+            return None
+        row = int(np.argmax(late))
+        text = self._earlier if times[row] < before[row] else _SAME_TIME
+        return Fault(len(self.tail) + row, str(self._roles.time), text)
+
+    def _id_faults(self, marks: Marks, begins: Flags) -> list[Fault]:
+        """Find the first row of an episode or a group that is over, and of another group than its episode's."""
+        found, old = [], len(self.tail)
+        if marks.ids is not None and len(begins):
+            found += self._again(_new(marks.ids, bool(begins[0])), self.seen, self._roles.episode, self._text_again)
+        if marks.groups is not None and len(begins):
+            changed = not self.tail or id_key(self.tail[-1].group) != id_key(marks.groups.names[0])
+            new = _new(marks.groups, changed)
+            within = next(((row, name) for row, name in new if not begins[row]), None)
+            if within is not None:
+                text = f"has {within[1]!r}, but {_ONE_GROUP}"
+                found.append(Fault(old + within[0], str(self._roles.groups), text))
+            elif not self._whole:
+                found += self._again(new, self._groups, self._roles.groups, GROUP_AGAIN)
+        return found
+
+    def _again(self, new: list[tuple[int, Any]], seen: SeenIds, column: str | None, text: str) -> list[Fault]:
+        place = seen.add(group_keys([name for _, name in new]))
+        if place is None:
+            return []
+        return [Fault(len(self.tail) + new[place][0], str(column), f"{shown_id(new[place][1])} {text}")]
+
+
+def _new(ids: Ids, begins: bool) -> list[tuple[int, Any]]:
+    """Return the rows with which ids begin, and their names; `begins` says whether the first row begins one."""
+    new = list(zip(ids.changes.tolist(), ids.names, strict=True))
+    return new if begins else new[1:]
