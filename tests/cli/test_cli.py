@@ -15,7 +15,7 @@ import pytest
 
 import lstd
 from lstd.cli.app import run
-from lstd.cli.reproduce import PROBLEMS as CLI_PROBLEMS
+from lstd.cli.options import OPTIONS
 from lstd.experiments import protocol
 from lstd.experiments.reproduce.folder import CONFIGURATION, OUR_FILES, PROVENANCE, ResultsFolder
 
@@ -94,7 +94,7 @@ def test_version_and_bare_command(capsys):
 
 
 def test_problems_are_those_of_the_protocol():
-    assert CLI_PROBLEMS.split("|") == [*protocol.PROBLEMS, "all"]
+    assert OPTIONS["problem"].metavar.split("|") == [*protocol.PROBLEMS, "all"]
 
 
 @pytest.mark.parametrize(

@@ -324,10 +324,10 @@ def test_report_that_cannot_be_written(folder, capsys, words, message):
 
 
 def test_missing_matplotlib_is_named(folder, capsys, monkeypatch):
-    import lstd.cli.options
+    import lstd.cli.commands
 
-    known = lstd.cli.options.find_spec
-    monkeypatch.setattr(lstd.cli.options, "find_spec", lambda name: None if name == "matplotlib" else known(name))
+    known = lstd.cli.commands.find_spec
+    monkeypatch.setattr(lstd.cli.commands, "find_spec", lambda name: None if name == "matplotlib" else known(name))
     assert run([*FIT, "--report", "fit.html"]) == 2
     assert capsys.readouterr().err.startswith("lstd: `lstd fit --report` needs the package matplotlib; install it: pip")
     assert run([*FIT, "--quiet"]) == 0

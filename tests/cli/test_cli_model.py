@@ -400,9 +400,9 @@ def test_commands_need_neither_scikit_learn_nor_pandas(folder):
 
 
 def test_missing_package_is_named(folder, capsys, monkeypatch):
-    import lstd.cli.options
+    import lstd.cli.commands
 
-    monkeypatch.setattr(lstd.cli.options, "find_spec", lambda name: None)
+    monkeypatch.setattr(lstd.cli.commands, "find_spec", lambda name: None)
     assert run(FIT) == 2
     error = capsys.readouterr().err
     assert error == 'lstd: `lstd fit` needs the package pyarrow; install it: pip install "lstd[cli]"\n'

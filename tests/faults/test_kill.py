@@ -37,7 +37,7 @@ WATCH = ["watch", "a.csv", *COLUMNS, "--no-wait", "--save-every", "0", "--quiet"
 WORK = {"model": FIT, "p.csv": [*PREDICT, "p.csv"], "p.parquet": [*PREDICT, "p.parquet"]}
 REPORT = [*FIT, "--report", "page.html"]
 REPRODUCE = ["small", "--runs", "3", "--quiet", "--out"]
-MODULES = ("test_kill", *COMMAND_MODULES, "lstd.cli.reproduce_output")
+MODULES = ("test_kill", *COMMAND_MODULES)
 
 
 def reproduce(seconds, *words):

@@ -26,8 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     int
         Exit code, one of those in `lstd.cli.console`.
     """
-    from lstd.cli.console import BAD_INPUT, INSTALL
-    from lstd.cli.interruption import exit_on_signals
+    from lstd.cli.console import BAD_INPUT, INSTALL, exit_on_signals
 
     exit_on_signals()
     for stream in (sys.stdout, sys.stderr):

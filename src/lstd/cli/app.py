@@ -8,13 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from lstd.cli.console import BAD_INPUT, DONE, INTERRUPTED, fail, fail_with, lost_output
-from lstd.cli.fit import fit
-from lstd.cli.inspect import inspect
-from lstd.cli.interruption import advice
-from lstd.cli.predict import predict
-from lstd.cli.reproduce import reproduce
-from lstd.cli.score import score
+from lstd.cli.commands import fit, inspect, predict, reproduce, score
+from lstd.cli.console import BAD_INPUT, DONE, INTERRUPTED, advice, fail, fail_with, lost_output
 from lstd.cli.watch import watch
 from lstd.errors import LSTDError
 from lstd.version import __version__

@@ -1,11 +1,20 @@
-"""Exit codes, and writing to the two standard streams without ever ending in a traceback."""
+"""Exit codes, what is written to the two standard streams, and the immediate exit on SIGINT (Ctrl-C) and SIGTERM.
+
+No error of a stream ends in a traceback. Python runs signal handlers in the main thread between two of its own
+instructions, thus not while a kernel is being compiled, and an exception raised there would wait for the threads of a
+sweep. Here a thread of its own is woken by the signal, says in one line how to resume, and ends the process. Nothing is
+lost: every file is whole at every moment, under a temporary name or its own.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import re
+import signal
+import socket
 import sys
+import threading
 
 from lstd.errors import ConfigurationMismatchError, InvalidInputError, LSTDError, OutputError
 
@@ -18,11 +27,11 @@ SIGNALLED = 128  # plus the number of the signal: 130 for SIGINT, 143 for SIGTER
 INTERRUPTED = 130
 
 INSTALL = 'pip install "lstd[cli]"'
-_OPTIONS = (
-    "gamma|lmbda|alpha|variant|forgetting|unpenalised|features|reward|next_features|episode|terminated|truncated|groups|"
-    "discount|importance_ratio|trace_coefficient|weight|time|sort|independent|memory|unobserved|tolerance|out"
-)
-_ARGUMENT = re.compile(rf'`({_OPTIONS})(?:=(?:True|"([a-z]+)"))?`')
+_ARGUMENT = re.compile(r'`([a-z_]+)(?:=(?:True|"([a-z]+)"))?`')
+_SIGNALS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
+_SECONDS_TO_WRITE = 0.3
+_advice = ""
+_sender: socket.socket | None = None
 
 
 def say(text: str) -> None:
@@ -37,15 +46,12 @@ def in_the_shell(message: str) -> str:
 
 
 def _as_option(argument: re.Match[str]) -> str:
-    name, value = argument[1].replace("_", "-"), argument[2]
-    return f"`--{name} {value}`" if value else f"`--{name}`"
+    from lstd.cli.options import OPTIONS, option_name
 
-
-def exit_code(error: Exception) -> int:
-    """Return the exit code for an error."""
-    if isinstance(error, ConfigurationMismatchError):
-        return OTHER_CONFIGURATION
-    return BAD_INPUT if isinstance(error, InvalidInputError) else FAILED
+    name, value = argument[1], argument[2]
+    if name not in OPTIONS or OPTIONS[name].place:
+        return argument[0]
+    return f"`{option_name(name)} {value}`" if value else f"`{option_name(name)}`"
 
 
 def fail(message: str, code: int) -> int:
@@ -56,7 +62,8 @@ def fail(message: str, code: int) -> int:
 
 def fail_with(error: LSTDError | OSError, advice: str = "") -> int:
     """Write an error in one line to stderr, with advice if output failed; returns the exit code that goes with it."""
-    code = exit_code(error)
+    code = BAD_INPUT if isinstance(error, InvalidInputError) else FAILED
+    code = OTHER_CONFIGURATION if isinstance(error, ConfigurationMismatchError) else code
     if not isinstance(error, LSTDError):
         error = OutputError(f"{error.filename}: {error.strerror or error}.")
     return fail(f"{error} {advice if code == FAILED else ''}", code)
@@ -89,3 +96,62 @@ def lost_output(what: str, error: OSError) -> int:
     if isinstance(error, BrokenPipeError):
         return DONE
     return fail(f"{what} could not be written to standard output: {error.strerror or error}.", FAILED)
+
+
+# ------------------------------------------------------------ signals
+
+
+def advise(text: str) -> None:
+    """Set the rest of the line after "interrupted", for example how to resume."""
+    global _advice
+    _advice = text
+
+
+def advice() -> str:
+    """Return the rest of the line after "interrupted"; may be empty."""
+    return _advice
+
+
+def exit_on_signals() -> None:
+    """End the process with exit code 130 on SIGINT and 143 on SIGTERM, from now on.
+
+    A signal that is ignored, as in a background job, stays so.
+    """
+    global _sender
+    if _sender is not None or threading.current_thread() is not threading.main_thread():
+        return
+    receiver, _sender = socket.socketpair()
+    _sender.setblocking(False)
+    signal.set_wakeup_fd(_sender.fileno(), warn_on_full_buffer=False)
+    for number in _SIGNALS:
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, lambda *_: None)  # only signals with a handler wake the thread
+    threading.Thread(target=_wait, args=(receiver,), name="signals", daemon=True).start()
+
+
+def _wait(receiver: socket.socket) -> None:
+    while received := receiver.recv(1):
+        if received[0] in _SIGNALS:
+            _end(signal.Signals(received[0]))
+
+
+def _end(number: signal.Signals) -> None:
+    line = f"lstd: {_SIGNALS[number]}{_advice}.\n"
+    with contextlib.suppress(Exception):
+        if sys.stderr.isatty():
+            line = f"\r\x1b[2K\x1b[?25h{line}"  # clear the progress bar, show the cursor
+    # A reader that has stopped reading must not keep the process.
+    writer = threading.Thread(target=_write, args=(line.encode(),), daemon=True)
+    writer.start()
+    writer.join(_SECONDS_TO_WRITE)
+    with contextlib.suppress(OSError):  # nothing follows: errors of work that loses its files now are of no use
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+    files = sys.modules.get("lstd.files")
+    if files is not None:
+        files.remove_unfinished()
+    os._exit(SIGNALLED + number)
+
+
+def _write(line: bytes) -> None:
+    with contextlib.suppress(OSError):
+        os.write(2, line)

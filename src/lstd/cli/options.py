@@ -1,4 +1,4 @@
-"""Options and checks that several commands share. Errors are InvalidInputError or OutputError."""
+"""The options of all commands in one table, and how their values are read. Errors are InvalidInputError."""
 
 from __future__ import annotations
 
@@ -6,89 +6,75 @@ import contextlib
 import csv
 import os
 import re
-from collections.abc import Iterator, Sequence
-from importlib.util import find_spec
+from collections.abc import Callable, Sequence
+from functools import wraps
+from inspect import Parameter, Signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from types import SimpleNamespace
+from typing import Annotated, Any, NamedTuple
 
 import typer
 
-from lstd.cli.console import INSTALL
-from lstd.cli.progress import QUIET, make_reporter, reporting
 from lstd.errors import InvalidInputError
 
-if TYPE_CHECKING:
-    from lstd.estimators.choose_settings import OnProgress
-    from lstd.estimators.model import Model
-    from lstd.tables.column_roles import Roles
-
-NAMES = "NAME[,NAME...]"
-_OF_TRANSITION = "of the transition that leaves the row"
-
-ModelFile = Annotated[str, typer.Argument(metavar="MODEL", help="A file that `lstd fit` wrote.", show_default=False)]
-Data = Annotated[
-    list[str],
-    typer.Argument(
-        metavar="DATA",
-        help="Tables, .csv, .csv.gz or .parquet; several are read as one, in this order.",
-        show_default=False,
-    ),
-]
-Gamma = Annotated[float, typer.Option(metavar="NUMBER", help="Discount per row, in [0, 1].")]
-Features = Annotated[list[str] | None, typer.Option(metavar=NAMES, help="Columns of features.")]
-AllOthers = Annotated[bool, typer.Option("--all-others", help="Every column that no other option names is a feature.")]
-Exclude = Annotated[list[str] | None, typer.Option(metavar=NAMES, help="Columns that --all-others leaves out.")]
-Episode = Annotated[str | None, typer.Option(metavar="NAME", help="Id of the row's episode.")]
-Terminated = Annotated[
-    str | None, typer.Option(metavar="NAME", help="1 on the row where the episode ends for good; else 0.")
-]
-Truncated = Annotated[
-    str | None,
-    typer.Option(
-        metavar="NAME", help="1 on the last row of an episode that was cut off, or on the row before; else 0."
-    ),
-]
-Unpenalised = Annotated[
-    list[str] | None, typer.Option(metavar=NAMES, help="Features without a ridge penalty; alpha applies to the rest.")
-]
-Variant = Annotated[str, typer.Option(metavar="NAME", help="boyan, uncorrected or mixed.", show_default=True)]
-NoIntercept = Annotated[bool, typer.Option("--no-intercept", help="Fit no intercept.")]
-Discount = Annotated[str | None, typer.Option(metavar="NAME", help=f"Discount {_OF_TRANSITION}, in place of --gamma.")]
-Ratio = Annotated[str | None, typer.Option(metavar="NAME", help=f"Importance ratio {_OF_TRANSITION}.")]
-Coefficient = Annotated[str | None, typer.Option(metavar="NAME", help=f"Trace coefficient {_OF_TRANSITION}.")]
-Weight = Annotated[str | None, typer.Option(metavar="NAME", help=f"Weight {_OF_TRANSITION}.")]
-Time = Annotated[str | None, typer.Option(metavar="NAME", help="Numbers or dates that increase within each episode.")]
-NextFeatures = Annotated[
-    list[str] | None,
-    typer.Option(metavar=NAMES, help="Features of the successor, in the order of --features, or a pattern: next_*."),
-]
-Sort = Annotated[bool, typer.Option("--sort", help="Sort the rows by group, episode and --time, in memory.")]
-Kept = Annotated[list[str] | None, typer.Option("--id", metavar=NAMES, help="Columns to copy to the output.")]
-Json = Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")]
-Quiet = Annotated[bool, typer.Option("--quiet", help=QUIET)]
 _COUNT = re.compile(r"-?[0-9]{1,18}")
 _SIZE = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,12})?) ?([KMGT]B)", re.IGNORECASE)
 _UNITS = {"KB": 2**10, "MB": 2**20, "GB": 2**30, "TB": 2**40}
-_BYTES_PER_SECOND = 5e7  # until the speed of this machine is known
+AUTO = "auto"  # as in `lstd.data.settings`, which imports NumPy
 
 
-def check_packages(command: str, package: str) -> None:
-    """Check that a package is installed."""
-    if find_spec(package) is None:
-        raise InvalidInputError(f"`lstd {command}` needs the package {package}; install it: {INSTALL}")
+# ------------------------------------------------------------ values
 
 
-def prepare_tables(command: str) -> None:
-    """Check that pyarrow is installed, and keep the handlers of `lstd.cli.interruption` while it reads."""
-    check_packages(command, "pyarrow")
-    from lstd.tables.csv_table import keep_signal_handlers
-
-    keep_signal_handlers()
-
-
-def names(words: Sequence[str] | None) -> tuple[str, ...]:
+def names(words: Sequence[str] | None, option: str = "") -> tuple[str, ...]:
     """Split lists of column names at commas; quotes keep commas and leading spaces."""
     return tuple(name for row in csv.reader(words or (), skipinitialspace=True) for name in row if name)
+
+
+def number(text: str, option: str) -> float:
+    """Read a number."""
+    try:
+        return float(text)
+    except ValueError as error:
+        raise InvalidInputError(f"`{option}` must be a number; got {text!r}.") from error
+
+
+def _number_or_auto(text: str, option: str) -> float | str:
+    try:
+        return text if text == AUTO else float(text)
+    except ValueError as error:
+        raise InvalidInputError(f"`{option}` must be a number or {AUTO}; got {text!r}.") from error
+
+
+def _level(text: str, option: str) -> float:
+    from lstd.statistics.intervals import check_level
+
+    return check_level(number(text, option), option)
+
+
+def _jobs(text: str, option: str) -> int:
+    from lstd.distributed.bounded_threads import MAX_JOBS
+
+    return count_of(text, option, MAX_JOBS)
+
+
+def count_of(text: str, option: str, most: int) -> int:
+    """Read a whole number, at least 1."""
+    from lstd.data.arguments import check_integer
+
+    return check_integer(option, int(text) if _COUNT.fullmatch(text) else text, 1, most)
+
+
+def _bytes(text: str, option: str) -> int:
+    from lstd.distributed.memory_shares import LEAST_MEMORY
+
+    match = _SIZE.fullmatch(text.strip())
+    if match is None:
+        raise InvalidInputError(f"`{option}` must be a number and MB or GB, such as 512MB; got {text!r}.")
+    n_bytes = int(float(match[1]) * _UNITS[match[2].upper()])
+    if n_bytes < LEAST_MEMORY:
+        raise InvalidInputError(f"`{option}` must be at least {LEAST_MEMORY >> 20}MB; got {text!r}.")
+    return n_bytes
 
 
 def check_out(out: str, force: bool, inputs: Sequence[str], option: str = "--out") -> Path:
@@ -106,66 +92,126 @@ def check_out(out: str, force: bool, inputs: Sequence[str], option: str = "--out
     return path
 
 
-def jobs_of(text: str | None) -> int | None:
-    """Parse a number of threads."""
-    from lstd.distributed.bounded_threads import MAX_JOBS
-
-    return None if text is None else count_of("--jobs", text, MAX_JOBS)
+# ------------------------------------------------------------ the table
 
 
-def count_of(option: str, text: str, most: int) -> int:
-    """Parse a whole number, at least 1."""
-    from lstd.data.arguments import check_integer
+class Option(NamedTuple):
+    """An option or an argument of a command."""
 
-    return check_integer(option, int(text) if _COUNT.fullmatch(text) else text, 1, most)
+    help: str
+    metavar: str = ""  # none: a flag
+    read: Callable[[Any, str], Any] | None = None  # makes a value of the text, and is given the name for messages
+    default: str | None = None
+    many: bool = False  # may be repeated
+    place: bool = False  # an argument without a name
+    short: str = ""  # another name
 
+    def parameter(self, name: str, required: bool) -> Parameter:
+        """Return the parameter of a function from which Typer makes the option."""
+        words: dict[str, Any] = {"help": self.help}
+        kind: Any = list[str] if self.many else str
+        default: Any = Parameter.empty if required else self.default
+        if not self.metavar:
+            kind, default = bool, False
+        elif not required and default is None:
+            kind = kind | None
+        if self.metavar:
+            words |= {"metavar": self.metavar, "show_default": self.default is not None}
+        info = typer.Argument(**words) if self.place else typer.Option(option_name(name), *self.short.split(), **words)
+        return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, info])
 
-def bytes_of(text: str) -> int:
-    """Parse a size such as 512MB into bytes."""
-    from lstd.distributed.memory_shares import LEAST_MEMORY
-
-    match = _SIZE.fullmatch(text.strip())
-    if match is None:
-        raise InvalidInputError(f"`--memory` must be a number and MB or GB, such as 512MB; got {text!r}.")
-    n_bytes = int(float(match[1]) * _UNITS[match[2].upper()])
-    if n_bytes < LEAST_MEMORY:
-        raise InvalidInputError(f"`--memory` must be at least {LEAST_MEMORY >> 20}MB; got {text!r}.")
-    return n_bytes
-
-
-@contextlib.contextmanager
-def reading(quiet: bool) -> Iterator[OnProgress]:
-    """Show the progress of reading, which is reported in bytes, and warnings."""
-    with reporting(make_reporter(quiet)) as reporter:
-        yield lambda text, done, total: reporter.show(text, done / _BYTES_PER_SECOND, total / _BYTES_PER_SECOND)
-
-
-def score_roles(model: Model, rewards: tuple[str, ...], next_features: list[str] | None, **named: str | None) -> Roles:
-    """Return the roles of columns: those of the fit unless others are given; '' stands for no column."""
-    from lstd.tables.column_roles import Roles
-
-    if rewards and len(rewards) != len(model.reward_names):
-        raise InvalidInputError(
-            f"`--reward` must name {len(model.reward_names)} columns, one per prediction; got {len(rewards)}."
-        )
-
-    fitted = {} if model.origin is None else model.origin.columns
-
-    def chosen(name: str | None, role: str) -> str | None:
-        return (fitted.get(role) if name is None else name) or None
-
-    successors = () if model.origin is None else model.origin.next_features
-    columns: dict[str, Any] = {role: chosen(name, role) for role, name in named.items()}
-    return Roles(
-        features=model.feature_names,
-        rewards=rewards or model.reward_names,
-        next_features=successors if next_features is None else names(next_features),
-        **columns,
-    )
+    def value(self, name: str, given: Any) -> Any:
+        """Return the value of what was given; of an option that was not, None or no names."""
+        if self.read is None or (given is None and not self.many):
+            return given
+        return self.read(given, option_name(name))
 
 
-def sorted_files(data: Sequence[str], roles: Roles, sort: bool, n_bytes: int) -> Sequence[Any]:
-    """Return tables, sorted if asked for."""
-    from lstd.tables.sorting import sorted_tables
+def option_name(name: str) -> str:
+    """Return an argument of Python as an option is named."""
+    return f"--{name.replace('_', '-')}"
 
-    return sorted_tables([*data], roles, n_bytes) if sort else data
+
+NAMES = "NAME[,NAME...]"
+_OF_TRANSITION = "of the transition that leaves the row"
+QUIET = "Hide progress and warnings, except those of the cache of kernels."
+OPTIONS = {
+    "model": Option("A file that `lstd fit` wrote.", "MODEL", place=True),
+    "data": Option(
+        "Tables, .csv, .csv.gz or .parquet; several are read as one, in this order.", "DATA", many=True, place=True
+    ),
+    "reward": Option("Reward received on leaving the row.", NAMES, names, many=True),
+    "gamma": Option("Discount per row, in [0, 1].", "NUMBER", number),
+    "out": Option("File to write the model to.", "FILE", short="-o"),
+    "features": Option("Columns of features.", NAMES, names, many=True),
+    "all_others": Option("Every column that no other option names is a feature."),
+    "exclude": Option("Columns that --all-others leaves out.", NAMES, names, many=True),
+    "episode": Option("Id of the row's episode.", "NAME"),
+    "terminated": Option("1 on the row where the episode ends for good; else 0.", "NAME"),
+    "truncated": Option(
+        "1 on the last row of an episode that was cut off, or on the row before; else 0.", "NAME"
+    ),
+    "groups": Option("Id of the group of the episode, such as a patient.", "NAME"),
+    "discount": Option(f"Discount {_OF_TRANSITION}, in place of --gamma.", "NAME"),
+    "importance_ratio": Option(f"Importance ratio {_OF_TRANSITION}.", "NAME"),
+    "trace_coefficient": Option(f"Trace coefficient {_OF_TRANSITION}.", "NAME"),
+    "weight": Option(f"Weight {_OF_TRANSITION}.", "NAME"),
+    "next_features": Option(
+        "Features of the successor, in the order of --features, or a pattern: next_*.", NAMES, names, many=True
+    ),
+    "time": Option("Numbers or dates that increase within each episode.", "NAME"),
+    "sort": Option("Sort the rows by group, episode and --time, in memory."),
+    "id": Option("Columns to copy to the output.", NAMES, names, many=True),
+    "lmbda": Option("Trace decay, in [0, 1]; auto: chosen by cross-validation.", "NUMBER|auto", _number_or_auto, "0.9"),
+    "alpha": Option("Ridge coefficient; auto: chosen by cross-validation.", "NUMBER|auto", _number_or_auto, "1"),
+    "unpenalised": Option("Features without a ridge penalty; alpha applies to the rest.", NAMES, names, many=True),
+    "variant": Option("boyan, uncorrected or mixed.", "NAME", default="boyan"),
+    "no_intercept": Option("Fit no intercept."),
+    "independent": Option("Each file begins a new episode; files may reuse ids."),
+    "jobs": Option("Threads.  [default: all cores]", "N", _jobs),
+    "memory": Option("Most memory for data and sums, such as 512MB or 2GB.", "SIZE", _bytes, "512MB"),
+    "report": Option("HTML file for a report with figures.", "FILE"),
+    "interval": Option("Add intervals of this level, such as 0.95.", "LEVEL", _level),
+    "unobserved": Option(
+        "predict, ipcw or drop: what to do with returns that were cut off.", "NAME", default="predict"
+    ),
+    "tolerance": Option("A return is complete after h rows if gamma^h is below this.", "NUMBER", number, "0.01"),
+    "forgetting": Option(
+        "Factor by which each row multiplies the weights of earlier rows; auto: chosen from the errors of recent "
+        "predictions.", "NUMBER|auto", _number_or_auto, "1",
+    ),
+    "state": Option("File that keeps the state; resume from it if it exists.", "FILE"),
+    "save_every": Option("Seconds between two saves of the state.", "SECONDS", number, "5"),
+    "on_error": Option("What to do after a bad row.", "stop|skip", default="stop"),
+    "no_wait": Option("Stop at the end of DATA."),
+    "problem": Option("The problems to run.", "small|large|deterministic|all", default="all", place=True),
+    "runs": Option("Runs per problem; seeds 1 to N.", "N", default="50"),
+    "force": Option("Replace existing files."),
+    "json": Option("Print the summary as JSON."),
+    "quiet": Option(QUIET),
+}  # fmt: skip
+
+
+def command(words: str, **own: Option) -> Callable[[Callable[[Any], int]], Callable[..., int]]:
+    """Make a command of a function of the options' values.
+
+    Parameters
+    ----------
+    words : str
+        Names in the table, in the order of the help; ``!`` follows those that must be given.
+    **own : Option
+        Options that differ from those of the table.
+    """
+    options = {word.rstrip("!"): (OPTIONS | own)[word.rstrip("!")] for word in words.split()}
+    parameters = [options[word.rstrip("!")].parameter(word.rstrip("!"), word.endswith("!")) for word in words.split()]
+
+    def decorate(body: Callable[[Any], int]) -> Callable[..., int]:
+        @wraps(body)
+        def run(**given: Any) -> int:
+            return body(SimpleNamespace(**{name: options[name].value(name, text) for name, text in given.items()}))
+
+        run.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
+        run.__annotations__ = {}
+        return run
+
+    return decorate

@@ -1,4 +1,4 @@
-"""Progress on stderr with the time left: a bar on a terminal, an occasional line elsewhere."""
+"""Progress on stderr with the time left: a bar on a terminal, drawn by Rich, an occasional line elsewhere."""
 
 from __future__ import annotations
 
@@ -7,47 +7,25 @@ import logging
 import sys
 import time
 import warnings
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
 
 from lstd.cli.console import in_the_shell, say
 from lstd.errors import CompilationCacheWarning, LSTDWarning
 
-QUIET = "Hide progress and warnings, except those of the cache of kernels."
 SECONDS_BETWEEN_LINES = 5.0
 # Below this share of the work, the speed of this machine is not known better than the estimates are.
 _SHARE_TO_JUDGE = 0.05
+_BYTES_PER_SECOND = 5e7  # until the speed of this machine is known
 
 
-class TimeLeft:
-    """Estimate the time left from work done and in all; the clock starts with the first work, after compilation."""
-
-    def __init__(self) -> None:
-        self._since: tuple[float, float] | None = None
-
-    def __call__(self, done: float, total: float) -> str:
-        now = time.monotonic()
-        if self._since is None or done < self._since[1]:  # something else is being done
-            self._since = (now, done) if done > 0 else None
-            return _words(total - done)
-        worked = done - self._since[1]
-        slowness = (now - self._since[0]) / worked if worked > _SHARE_TO_JUDGE * total else 1.0
-        return _words((total - done) * slowness)
-
-
-def _words(seconds: float) -> str:
-    whole = max(1, round(seconds))
-    return f"{whole // 60} min {whole % 60} s left" if whole >= 60 else f"{whole} s left"
-
-
-class Reporter:
-    """Show nothing but failures: the base of all displays, and the display of --quiet."""
+class Display:
+    """Show lines that stay, and nothing else: the display of --quiet."""
 
     def show(self, text: str, done: float, total: float) -> None:
         """Show what is being done, and the work done and in all, in estimated seconds."""
 
     def note(self, text: str) -> None:
-        """Show a line that stays."""
+        """Show a line that stays, unless --quiet is given."""
 
     def fail(self, text: str) -> None:
         """Show a line that stays even with --quiet."""
@@ -57,96 +35,84 @@ class Reporter:
         """End the display."""
 
 
-class Lines(Reporter):
+class Lines(Display):
     """A line at most every few seconds, for log files and pipes."""
 
     def __init__(self) -> None:
-        self._left = TimeLeft()
+        self._since: tuple[float, float] | None = None  # the clock starts with the first work, after compilation
         self._last = float("-inf")
-
-    def show(self, text: str, done: float, total: float) -> None:
-        left = self._left(done, total)
-        now = time.monotonic()
-        if now - self._last >= SECONDS_BETWEEN_LINES:
-            self._last = now
-            self.note(f"{_percent(done, total)}, {left}: {text}")
 
     def note(self, text: str) -> None:
         self.fail(text)
 
+    def show(self, text: str, done: float, total: float) -> None:
+        now = time.monotonic()
+        if self._since is None or done < self._since[1]:  # something else is being done
+            self._since = (now, done) if done > 0 else None
+        began, before = self._since or (now, done)
+        known = done - before > _SHARE_TO_JUDGE * total
+        seconds = max(1, round((total - done) * ((now - began) / (done - before) if known else 1.0)))
+        left = f"{seconds // 60} min {seconds % 60} s left" if seconds >= 60 else f"{seconds} s left"
+        self._draw(f"{int(100 * done / total) if total else 0} %, {left}: {text}", done, total, now)
 
-class Bar(Reporter):
-    """A bar on a terminal, drawn by Rich."""
+    def _draw(self, line: str, done: float, total: float, now: float) -> None:
+        if now - self._last >= SECONDS_BETWEEN_LINES:
+            self._last = now
+            self.note(line)
+
+
+class Bar(Lines):
+    """A bar on a terminal."""
 
     def __init__(self) -> None:
         from rich.console import Console
         from rich.progress import BarColumn, Progress, TextColumn
 
-        columns = (BarColumn(bar_width=30), TextColumn("{task.fields[state]}"), TextColumn("{task.description}"))
+        super().__init__()
+        columns = BarColumn(bar_width=30), TextColumn("{task.description}", markup=False)
         self._progress = Progress(*columns, console=Console(stderr=True), transient=True)
-        self._task = self._progress.add_task("", total=None, state="")
-        self._left = TimeLeft()
+        self._task = self._progress.add_task("", total=None)
         self._progress.start()
 
-    def show(self, text: str, done: float, total: float) -> None:
-        state = f"{_percent(done, total)}, {self._left(done, total)}:"
+    def _draw(self, line: str, done: float, total: float, now: float) -> None:
         with contextlib.suppress(OSError, ValueError):  # a closed stderr is no failure of the work that is reported
-            self._progress.update(self._task, completed=done, total=total, state=state, description=text)
-
-    def note(self, text: str) -> None:
-        self._progress.console.print(f"lstd: {text}", markup=False, highlight=False, soft_wrap=True)
+            self._progress.update(self._task, completed=done, total=total, description=line)
 
     def fail(self, text: str) -> None:
-        self.note(text)
+        self._progress.console.print(f"lstd: {text}", markup=False, highlight=False, soft_wrap=True)
 
     def close(self) -> None:
         self._progress.stop()
 
 
-def _percent(done: float, total: float) -> str:
-    return f"{int(100 * done / total) if total else 0:d} %"
-
-
-def make_reporter(quiet: bool) -> Reporter:
-    """Return the display that suits stderr."""
-    if quiet:
-        return Reporter()
-    if sys.stderr is not None and sys.stderr.isatty():
-        with contextlib.suppress(ImportError):
-            return Bar()
-    return Lines()
-
-
 @contextlib.contextmanager
-def reporting(reporter: Reporter) -> Iterator[Reporter]:
-    """Show the package's log records and all warnings as notes, and close the display at the end."""
-    handler = _Notes(reporter)
+def reporting(quiet: bool, *, bar: bool = True) -> Iterator[Display]:
+    """Show the package's log records and all warnings as notes, on the display that suits stderr."""
+    on_terminal = bar and sys.stderr is not None and sys.stderr.isatty()
+    display = Display() if quiet else Bar() if on_terminal else Lines()
+    handler = logging.Handler(logging.WARNING)
+    handler.emit = lambda record: display.note(record.getMessage().removeprefix("lstd: "))  # type: ignore[method-assign]
     logger = logging.getLogger("lstd")
     logger.addHandler(handler)
     try:
         with warnings.catch_warnings():
-            warnings.showwarning = _as_note(reporter)
-            yield reporter
+            warnings.showwarning = lambda message, category, *_: _warned(display, str(message), category)
+            yield display
     finally:
         logger.removeHandler(handler)
         with contextlib.suppress(OSError, ValueError):
-            reporter.close()
+            display.close()
 
 
-class _Notes(logging.Handler):
-    def __init__(self, reporter: Reporter) -> None:
-        super().__init__(logging.WARNING)
-        self._reporter = reporter
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self._reporter.note(record.getMessage().removeprefix("lstd: "))
+def _warned(display: Display, message: str, category: type[Warning]) -> None:
+    kind = "" if issubclass(category, LSTDWarning) else f"{category.__name__}: "
+    # That of the cache is shown in spite of --quiet: it is why every start takes so long.
+    note = display.fail if issubclass(category, CompilationCacheWarning) else display.note
+    note(kind + in_the_shell(message))
 
 
-def _as_note(reporter: Reporter) -> Any:
-    def show(message: Warning | str, category: type[Warning], *rest: Any) -> None:
-        kind = "" if issubclass(category, LSTDWarning) else f"{category.__name__}: "
-        # Shown in spite of --quiet: it is why every start takes so long.
-        note = reporter.fail if issubclass(category, CompilationCacheWarning) else reporter.note
-        note(kind + in_the_shell(str(message)))
-
-    return show
+@contextlib.contextmanager
+def reading(quiet: bool) -> Iterator[Callable[[str, float, float], None]]:
+    """Show the progress of reading, which is reported in bytes, and warnings."""
+    with reporting(quiet) as display:
+        yield lambda text, done, total: display.show(text, done / _BYTES_PER_SECOND, total / _BYTES_PER_SECOND)

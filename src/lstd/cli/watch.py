@@ -5,16 +5,12 @@ from __future__ import annotations
 import sys
 from contextlib import ExitStack, closing
 from time import monotonic
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-import typer
-
-from lstd.cli import options
-from lstd.cli.console import DONE, closed_output, lost_output
-from lstd.cli.fit import number, roles_of
-from lstd.cli.interruption import advise
-from lstd.cli.options import check_out, names, prepare_tables
-from lstd.cli.progress import SECONDS_BETWEEN_LINES, Lines, Reporter, reporting
+from lstd.cli.commands import TRANSITIONS, prepare_tables, roles_of
+from lstd.cli.console import DONE, advise, closed_output, lost_output
+from lstd.cli.options import OPTIONS, Option, check_out, command, names, number
+from lstd.cli.progress import SECONDS_BETWEEN_LINES, Display, reporting
 from lstd.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -26,53 +22,17 @@ if TYPE_CHECKING:
 ON_ERROR = ("stop", "skip")
 
 
-def watch(
-    data: Annotated[str, typer.Argument(metavar="DATA", help="A file that grows, or - for standard input.")],
-    reward: Annotated[str, typer.Option(metavar="NAME", help="Reward received on leaving the row.")],
-    gamma: options.Gamma,
-    features: options.Features = None,
-    all_others: options.AllOthers = False,
-    exclude: options.Exclude = None,
-    episode: options.Episode = None,
-    terminated: options.Terminated = None,
-    truncated: options.Truncated = None,
-    discount: options.Discount = None,
-    importance_ratio: options.Ratio = None,
-    trace_coefficient: options.Coefficient = None,
-    weight: options.Weight = None,
-    next_features: options.NextFeatures = None,
-    time: options.Time = None,
-    keep: options.Kept = None,
-    lmbda: Annotated[float, typer.Option(metavar="NUMBER", help="Trace decay, in [0, 1].", show_default=True)] = 0.9,
-    alpha: Annotated[float, typer.Option(metavar="NUMBER", help="Ridge coefficient.", show_default=True)] = 1.0,
-    unpenalised: options.Unpenalised = None,
-    variant: options.Variant = "boyan",
-    no_intercept: options.NoIntercept = False,
-    forgetting: Annotated[
-        str,
-        typer.Option(
-            metavar="NUMBER|auto",
-            help="Factor by which each row multiplies the weights of earlier rows; auto: chosen from the "
-            "errors of recent predictions.",
-            show_default=True,
-        ),
-    ] = "1",
-    state: Annotated[
-        str | None, typer.Option(metavar="FILE", help="File that keeps the state; resume from it if it exists.")
-    ] = None,
-    save_every: Annotated[
-        float, typer.Option(metavar="SECONDS", help="Seconds between two saves of the state.", show_default=True)
-    ] = 5.0,
-    out: Annotated[
-        str | None, typer.Option("--out", "-o", metavar="FILE", help="A .csv file.  [default: CSV to stdout]")
-    ] = None,
-    on_error: Annotated[
-        str, typer.Option(metavar="stop|skip", help="What to do after a bad row.", show_default=True)
-    ] = "stop",
-    no_wait: Annotated[bool, typer.Option("--no-wait", help="Stop at the end of DATA.")] = False,
-    force: Annotated[bool, typer.Option("--force", help="Replace existing files, and start over.")] = False,
-    quiet: options.Quiet = False,
-) -> int:
+@command(
+    f"data! reward! gamma! features all_others exclude episode terminated truncated {TRANSITIONS} next_features time "
+    "id lmbda alpha unpenalised variant no_intercept forgetting state save_every out on_error no_wait force quiet",
+    data=Option("A file that grows, or - for standard input.", "DATA", place=True),
+    reward=Option(OPTIONS["reward"].help, "NAME", lambda text, _: names([text])),
+    lmbda=Option("Trace decay, in [0, 1].", "NUMBER", number, "0.9"),
+    alpha=Option("Ridge coefficient.", "NUMBER", number, "1"),
+    out=Option("A .csv file.  [default: CSV to stdout]", "FILE", short="-o"),
+    force=Option("Replace existing files, and start over."),
+)
+def watch(given: Any) -> int:
     """Predict the discounted future rewards of rows as they come, and learn from them.
 
     DATA has a row per line, in time order: CSV with a header, or JSON objects. The prediction for a row is made
@@ -87,28 +47,26 @@ def watch(
     prepare_tables("watch")
     from lstd.tables.watching import WatchSettings
 
-    if on_error not in ON_ERROR:
-        raise InvalidInputError(f"`--on-error` must be stop or skip; got {on_error!r}.")
-    if not 0.0 <= save_every < float("inf"):
-        raise InvalidInputError(f"`--save-every` must be at least 0 seconds; got {save_every:g}.")
-    if len(names([reward])) != 1:
-        raise InvalidInputError(f"`--reward` must name one column; got {reward!r}.")
+    out = given.out
+    if given.on_error not in ON_ERROR:
+        raise InvalidInputError(f"`--on-error` must be stop or skip; got {given.on_error!r}.")
+    if not 0.0 <= given.save_every < float("inf"):
+        raise InvalidInputError(f"`--save-every` must be at least 0 seconds; got {given.save_every:g}.")
+    if len(given.reward) != 1:
+        raise InvalidInputError(f"`--reward` must name one column; got {','.join(given.reward)!r}.")
     if out is not None and not out.lower().endswith(".csv"):
         raise InvalidInputError(f"`--out` must end in .csv; got {out!r}.")
-    roles = roles_of(
-        features, all_others, names([reward]), names(exclude), next_features=names(next_features), episode=episode,
-        terminated=terminated, truncated=truncated, groups=None, discount=discount, time=time,
-        importance_ratio=importance_ratio, trace_coefficient=trace_coefficient, weight=weight, kept=names(keep),
-    )  # fmt: skip
+    roles = roles_of(given)
     settings = WatchSettings(
-        gamma, lmbda, alpha, variant, not no_intercept, names(unpenalised), number("forgetting", forgetting)
-    )
+        given.gamma, given.lmbda, given.alpha, given.variant, not given.no_intercept, given.unpenalised,
+        given.forgetting,
+    )  # fmt: skip
     settings.model(("a", *settings.unpenalised))  # checks the numbers
     if out is None and sys.stdout is None:
         return closed_output("the predictions")
-    rules = _Rules(save_every, on_error == "skip", not no_wait)
-    with ExitStack() as stack, reporting(Reporter() if quiet else Lines()) as reporter:
-        return _follow(_Files(data, state, out, force, stack), roles, settings, reporter, rules)
+    rules = _Rules(given.save_every, given.on_error == "skip", not given.no_wait)
+    with ExitStack() as stack, reporting(given.quiet, bar=False) as reporter:
+        return _follow(_Files(given.data, given.state, out, given.force, stack), roles, settings, reporter, rules)
 
 
 class _Rules(NamedTuple):
@@ -194,7 +152,7 @@ class _Sink:
 class _Progress:
     """A line at most every few seconds: rows a second, the last prediction, the error of complete returns."""
 
-    def __init__(self, reporter: Reporter, watched: Watch) -> None:
+    def __init__(self, reporter: Display, watched: Watch) -> None:
         self._reporter, self._watched, self._last = reporter, watched, (monotonic(), watched.n_predicted)
 
     def show(self) -> None:
@@ -206,7 +164,7 @@ class _Progress:
         self._reporter.note(f"row {watched.rows.rows}, {rate:.3g} rows/s: {watched.summary()}")
 
 
-def _follow(files: _Files, roles: Roles, settings: WatchSettings, reporter: Reporter, rules: _Rules) -> int:
+def _follow(files: _Files, roles: Roles, settings: WatchSettings, reporter: Display, rules: _Rules) -> int:
     from lstd.tables.watching import Watch
 
     lines = files.lines()

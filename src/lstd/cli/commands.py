@@ -1,0 +1,321 @@
+"""The commands fit, predict, score, inspect and reproduce: values of options in, exit code out."""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+from collections.abc import Sequence
+from dataclasses import replace
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+from lstd.cli.console import BAD_INPUT, DONE, INSTALL, advise, closed_output, fail, fail_with, lost_output, output, say
+from lstd.cli.options import NAMES, OPTIONS, Option, check_out, command, count_of, names
+from lstd.cli.progress import reading, reporting
+from lstd.errors import BiasWarning, InvalidInputError, LSTDError, MisfitWarning
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from lstd.estimators.model import Model
+    from lstd.tables.column_roles import Roles
+    from lstd.tables.first_rows import Sample
+
+TRANSITIONS = "discount importance_ratio trace_coefficient weight"
+NEEDED = ("matplotlib", "pyarrow", "jinja2", "tabulate")  # by `lstd reproduce`
+AS_IN_FIT = "Default: the column given to fit; '' for none."
+
+
+def check_package(name: str, package: str) -> None:
+    """Raise InvalidInputError if a package that a command needs is not installed."""
+    if find_spec(package) is None:
+        raise InvalidInputError(f"`lstd {name}` needs the package {package}; install it: {INSTALL}")
+
+
+def prepare_tables(name: str) -> None:
+    """Check that pyarrow is installed, and keep the handlers of signals of `lstd.cli.console` while it reads."""
+    check_package(name, "pyarrow")
+    from lstd.tables.csv_table import keep_signal_handlers
+
+    keep_signal_handlers()
+
+
+# ------------------------------------------------------------ fit
+
+
+@command(
+    f"data! reward! gamma! out! features all_others exclude episode terminated truncated groups {TRANSITIONS} "
+    "next_features time sort lmbda alpha unpenalised variant no_intercept independent jobs memory report force json "
+    "quiet"
+)
+def fit(given: Any) -> int:
+    """Fit a model of discounted future rewards to tables.
+
+    A table has a row per step, in time order. If an episode did not terminate, only the features of its last row are
+    used; the reward there may be missing. Without --episode, an episode ends at a flagged row. Separate names by
+    commas; options that take several names may be repeated. With auto, cross-validation chooses a setting from the
+    first rows, which take up to a quarter of --memory, and at most 256 MB. The model does not depend on --jobs.
+
+    Exit codes: 0 done, 1 a file could not be written, 2 bad usage or input, 130 interrupted (143 by SIGTERM).
+    """
+    prepare_tables("fit")
+    from lstd.cli.describe import model_json, model_text
+    from lstd.data.settings import Settings
+    from lstd.estimators.saving import write_model
+    from lstd.tables.fit_stream import SAMPLE_ENTRIES, fit_stream
+
+    roles = roles_of(given)
+    numbers = given.gamma, given.lmbda, given.alpha
+    settings = Settings.with_choice(*numbers, given.variant, not given.no_intercept, given.unpenalised)
+    page = None if given.report is None else _check_report(given.report, given.out, given.force, given.data)
+    path = check_out(given.out, given.force, given.data)
+    advise("; no model was written")
+    with reading(given.quiet) as on_progress:
+        if page is not None:  # whose checks, of more rows, replace those after a choice
+            for warning in (BiasWarning, MisfitWarning):
+                warnings.simplefilter("ignore", warning)
+        fitted, sample = fit_stream(
+            _tables(given, roles, given.memory), roles, settings, n_jobs=given.jobs, memory=given.memory,
+            independent=given.independent, sample_entries=SAMPLE_ENTRIES if page else 0, on_progress=on_progress,
+        )  # fmt: skip
+        if sample is not None:
+            from lstd.estimators.run_checks import checks_for_report
+
+            fitted = fitted.with_checks(checks_for_report(sample.checked(fitted.settings.gamma), fitted))
+        # Said before it is true, so that an interruption never denies a model that is there.
+        advise(f"; {path} may have been written")
+        write_model(fitted, path)
+        advise("; the model was written" + ("" if page is None else ", the report was not"))
+        try:
+            report = "" if page is None or sample is None else _write_report(fitted, sample, page)
+        except (LSTDError, OSError) as error:
+            return fail_with(error, f"The model was written to {path}.")
+    if not given.json:
+        return output(model_text(fitted, str(path), report))
+    content = None if sample is None else {"file": str(page), "rows": len(sample)}
+    return output(model_json(fitted, str(path), no_intervals=fitted.no_intervals or None, report=content))
+
+
+def roles_of(given: Any) -> Roles:
+    """Return the roles of columns; raises InvalidInputError when options contradict one another."""
+    from lstd.tables.column_roles import NAMED, Roles
+
+    if given.all_others == bool(given.features):
+        raise InvalidInputError("either `--features` with names or `--all-others` must be given, and not both.")
+    if given.exclude and not given.all_others:
+        raise InvalidInputError("`--exclude` needs `--all-others`.")
+    if not given.reward:
+        raise InvalidInputError("`--reward` must name a column.")
+    columns = {role: getattr(given, role, None) for role in NAMED}
+    return Roles(
+        None if given.all_others else given.features, given.reward, next_features=given.next_features,
+        kept=getattr(given, "id", ()), excluded=given.exclude, **columns,
+    )  # fmt: skip
+
+
+def _tables(given: Any, roles: Roles, n_bytes: int) -> Sequence[Any]:
+    """Return the tables, sorted if asked for."""
+    from lstd.tables.sorting import sorted_tables
+
+    return sorted_tables([*given.data], roles, n_bytes) if given.sort else given.data
+
+
+def _check_report(report: str, out: str, force: bool, inputs: list[str]) -> Path:
+    """Check, before any work is done, that the page may be written; returns its path."""
+    check_package("fit --report", "matplotlib")
+    if os.path.realpath(report) == os.path.realpath(out):
+        raise InvalidInputError(f"`--report` must not be the file of the model; got {report!r}; give another.")
+    return check_out(report, force, inputs, "--report")
+
+
+def _write_report(model: Model, sample: Sample, page: Path) -> str:
+    """Write the page; returns what it is on."""
+    from lstd.estimators.lstd_cv import estimator_of
+    from lstd.report.figure_data import evaluate
+    from lstd.report.model_page import write_page
+
+    origin = model.origin
+    assert origin is not None
+    columns: dict[str, Any] = dict(sample.columns)
+    if "episode" in origin.columns and "terminated" not in origin.columns and not origin.next_features:
+        columns["terminated"] = None
+    of_all = f", the first {len(sample)} of {origin.rows} rows" if sample.is_full else ""
+    with warnings.catch_warnings():  # rows are given without names, and known to be the columns of the model
+        warnings.filterwarnings("ignore", "X does not have valid feature names", UserWarning)
+        evaluation = evaluate(estimator_of(model), **columns, rewards=model.reward_names, warn=False)
+        evaluation = replace(evaluation, checked=model.checks)  # on the same rows
+        write_page(page, evaluation, f"LSTD(λ) for {', '.join(origin.files)}{of_all}")
+    which = f"the first {len(sample)} of" if sample.is_full else "all"
+    return f"{page}, on {which} {origin.rows} rows"
+
+
+# ------------------------------------------------------------ predict
+
+
+@command(
+    "model! data! id interval out force json quiet",
+    out=Option("A .csv or .parquet file.  [default: CSV to stdout]", "FILE", short="-o"),
+    force=Option("Replace FILE if it exists."),
+    json=Option("Print the summary as JSON; needs --out."),
+)
+def predict(given: Any) -> int:
+    """Predict the discounted future rewards of rows.
+
+    With --interval, the columns lower, upper, standard_error and little_data follow each prediction. The interval
+    covers what this model would predict with unlimited data, not a single return. Where little_data is true, a few
+    episodes decide it, and it is wide. With --out, FILE is written whole or not at all; stdout gets rows as they are
+    predicted.
+    Exit codes: 0 done, 1 output could not be written, 2 bad usage or input, 130 interrupted (143 by SIGTERM).
+    """
+    prepare_tables("predict")
+    from lstd.cli.describe import document
+    from lstd.estimators.saving import read_model
+
+    out = given.out
+    if out is None and given.json:
+        raise InvalidInputError("`--json` needs `--out`: without it, stdout has the predictions.")
+    model = read_model(given.model)
+    if given.interval is not None and model.no_intervals:
+        raise InvalidInputError(f"{given.model} has no intervals. {model.no_intervals}")
+    if given.interval is not None and model.misfit is not None and model.misfit.dominates and not given.quiet:
+        say(f"lstd: {model.misfit.message}")
+    if out is None:
+        return _to_stdout(model, given)
+    if not out.lower().endswith((".csv", ".parquet")):
+        raise InvalidInputError(f"`--out` must end in .csv or .parquet, which gives the format; got {out!r}.")
+    rows = _to_file(model, given, check_out(out, given.force, [given.model, *given.data]))
+    return output(document({"file": out, "rows": rows}) if given.json else f"{out}: predictions for {rows} rows")
+
+
+def _to_file(model: Model, given: Any, path: Path) -> int:
+    from lstd.files import replacing
+    from lstd.tables.predicting import CsvSink, ParquetSink, predict_tables
+
+    advise("; no predictions were written")
+    sink = CsvSink if path.suffix.lower() == ".csv" else ParquetSink
+    with reading(given.quiet) as on_progress, replacing(path, locked=False) as file:
+        return predict_tables(model, given.data, given.id, sink, file, level=given.interval, on_progress=on_progress)
+
+
+def _to_stdout(model: Model, given: Any) -> int:
+    from lstd.tables.predicting import CsvSink, predict_tables
+
+    if sys.stdout is None:
+        return closed_output("the predictions")
+    file = sys.stdout.buffer
+    with reading(given.quiet) as on_progress:
+        try:
+            predict_tables(model, given.data, given.id, CsvSink, file, level=given.interval, on_progress=on_progress)
+        except LSTDError:
+            raise
+        except OSError as error:  # a table that could not be read raises an error of lstd
+            return lost_output("the predictions", error)
+    return DONE
+
+
+# ------------------------------------------------------------ score and inspect
+
+
+@command(
+    f"model! data! reward episode terminated truncated {TRANSITIONS} next_features time sort unobserved tolerance json "
+    "quiet",
+    reward=Option("Default: the columns given to fit.", NAMES, names, many=True),
+    next_features=Option(AS_IN_FIT, NAMES, many=True),
+    **{name: Option(AS_IN_FIT, "NAME") for name in f"episode terminated truncated {TRANSITIONS} time".split()},
+)
+def score(given: Any) -> int:
+    """Compare predictions with the discounted returns observed in tables.
+
+    Gives R² and the mean squared error. Where an episode was cut off, the prediction there completes the return. With
+    --unobserved ipcw, only complete returns count, weighted by the inverse probability that they are complete; with
+    drop, they count alike, which is refused if some episodes terminated and others were cut off. Says which share of
+    the discounted returns was observed: a small one says little about the model. Exit codes: 0 done, 1 output could not
+    be written, 2 bad usage or input, 130 interrupted (143 by SIGTERM).
+    """
+    prepare_tables("score")
+    from lstd.cli.describe import score_json, score_text
+    from lstd.distributed.memory_shares import MEMORY
+    from lstd.estimators.saving import read_model
+    from lstd.tables.scoring import score_tables
+
+    model = read_model(given.model)
+    roles = _roles_of_fit(model, given)
+    treatment = {"unobserved": given.unobserved, "tolerance": given.tolerance}
+    with reading(given.quiet) as on_progress:
+        tables = _tables(given, roles, MEMORY)
+        found = score_tables(model, tables, roles, **treatment, on_progress=on_progress)
+    if not given.json:
+        return output(score_text(found, roles.rewards))
+    return output(score_json(found, roles.rewards, model=given.model, data=given.data, **treatment))
+
+
+def _roles_of_fit(model: Model, given: Any) -> Roles:
+    """Return the roles of columns: those of the fit unless others are given; '' stands for no column."""
+    from lstd.tables.column_roles import NAMED, Roles
+
+    if given.reward and len(given.reward) != len(model.reward_names):
+        raise InvalidInputError(
+            f"`--reward` must name {len(model.reward_names)} columns, one per prediction; got {len(given.reward)}."
+        )
+    fitted = {} if model.origin is None else model.origin.columns
+    given_columns = ((role, getattr(given, role)) for role in NAMED if role != "groups")
+    columns: Any = {role: (fitted.get(role) if name is None else name) or None for role, name in given_columns}
+    successors = () if model.origin is None else model.origin.next_features
+    return Roles(
+        features=model.feature_names,
+        rewards=given.reward or model.reward_names,
+        next_features=successors if given.next_features is None else names(given.next_features),
+        **columns,
+    )
+
+
+@command("model! json")
+def inspect(given: Any) -> int:
+    """Show a model: its data, condition and coefficients.
+
+    Exit codes: 0 done, 1 output could not be written, 2 bad usage or input.
+    """
+    from lstd.cli.describe import model_json, model_text
+    from lstd.estimators.saving import read_model
+
+    model = read_model(given.model)
+    return output(model_json(model, given.model) if given.json else model_text(model, given.model, coefficients=True))
+
+
+# ------------------------------------------------------------ reproduce
+
+
+@command(
+    "problem runs out jobs force json quiet",
+    out=Option("Results folder.", "DIR", default="lstd-results"),
+    jobs=OPTIONS["jobs"]._replace(help="Threads, and processes that draw figures.  [default: all cores]"),
+    force=Option("Remove results in DIR and start over."),
+    quiet=Option("No progress on stderr."),
+)
+def reproduce(given: Any) -> int:
+    """Reproduce the experiments of Osogami (AAAI-20): figures, tables, data and a report.
+
+    Interrupted at any moment, the same command resumes. Exit codes: 0 done, 1 a step failed or output could not be
+    written, 2 bad usage or input, 3 DIR has results of another configuration, 130 interrupted (143 by SIGTERM).
+    """
+    if missing := [name for name in NEEDED if find_spec(name) is None]:
+        return fail(f"`lstd reproduce` needs the package {missing[0]}; install it: {INSTALL}", BAD_INPUT)
+    from lstd.cli.describe import outcome_json, outcome_text
+    from lstd.experiments.plan import MAX_RUNS, make_plan
+    from lstd.experiments.reproduce.run import reproduce as carry_out
+
+    try:
+        if not given.out:
+            raise InvalidInputError("`--out` must name a folder; got ''.")
+        plan = make_plan(given.problem, count_of(given.runs, "--runs", MAX_RUNS))
+        arguments = {"problem": given.problem, "runs": plan.runs, "jobs": given.jobs, "force": given.force}
+        again = "the same command without --force resumes" if given.force else "the same command resumes"
+        advise(f"; what is finished is kept, and {again}")
+        with reporting(given.quiet) as display:
+            outcome = carry_out(
+                plan, given.out, n_jobs=given.jobs, force=given.force, progress=display.show, arguments=arguments
+            )
+        return output(outcome_json(outcome) if given.json else outcome_text(outcome))
+    except (LSTDError, OSError) as error:
+        return fail_with(error, "What is finished is kept; the same command (without --force) resumes.")
