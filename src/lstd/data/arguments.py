@@ -15,7 +15,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from lstd.data.parsing import first_true
 from lstd.errors import InvalidInputError, InvalidTypeError
-from lstd.types import Array
+from lstd.types import Array, Flags
+
+_NOT_REAL = "`{name}` must be an array of real numbers: {error}."
+_TOO_LARGE = "`{name}` must be finite in float64, below 1e308 in absolute value; {found}."
 
 
 def shown(value: Any) -> str:
@@ -36,31 +39,20 @@ def shown_id(name: Any) -> str:
 def check_real(
     name: str, value: Any, low: float, high: float, *, open_low: bool = False, open_high: bool = False
 ) -> float:
-    """Return `value` as a float in [low, high], without the ends that are open, or raise InvalidInputError."""
+    """Return `value` as a finite float in [low, high], without the ends that are open, or raise InvalidInputError."""
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, numbers.Real):
         raise InvalidInputError(f"`{name}` must be a number; got {shown(value)}.")
     try:
         number = float(value)
     except OverflowError as error:
-        raise InvalidInputError(
-            f"`{name}` must be finite in float64, below 1e308 in absolute value; got a larger one."
-        ) from error
-    too_low = number <= low if open_low else number < low
-    too_high = number >= high if open_high else number > high
-    if math.isinf(low) and math.isinf(high):
-        too_low = too_high = not math.isfinite(number)
-    if math.isnan(number) or too_low or too_high:
-        raise InvalidInputError(f"`{name}` must be {_range(low, high, open_low, open_high)}; got {number:g}.")
-    if math.isinf(number):
+        raise InvalidInputError(_TOO_LARGE.format(name=name, found="got a larger one")) from error
+    inside = (low < number if open_low else low <= number) and (number < high if open_high else number <= high)
+    if not inside and (low, high) != (-math.inf, math.inf):
+        upper = "∞)" if high == math.inf else f"{high:g}{')' if open_high else ']'}"
+        raise InvalidInputError(f"`{name}` must be in {'(' if open_low else '['}{low:g}, {upper}; got {number:g}.")
+    if not math.isfinite(number):
         raise InvalidInputError(f"`{name}` must be finite; got {number:g}.")
     return number
-
-
-def _range(low: float, high: float, open_low: bool, open_high: bool) -> str:
-    if math.isinf(low) and math.isinf(high):
-        return "finite"
-    upper = "∞)" if high == math.inf else f"{high:g}{')' if open_high else ']'}"
-    return f"in {'(' if open_low else '['}{low:g}, {upper}"
 
 
 def check_integer(name: str, value: Any, low: int, high: int | None = None) -> int:
@@ -96,7 +88,7 @@ def is_single(value: Any) -> bool:
         return False
 
 
-def check_array(name: str, value: ArrayLike, shape: tuple[int | None, ...]) -> NDArray[np.float64]:
+def check_array(name: str, value: ArrayLike, shape: tuple[int | None, ...]) -> Array:
     """Return a finite float64 copy of `value` with the given shape (None: any length), or raise."""
     array = np.array(to_real_array(name, value), dtype=np.float64, order="C")
     wanted = tuple(size if rule is None else rule for rule, size in zip(shape, array.shape, strict=False))
@@ -126,23 +118,23 @@ def check_values_known(name: str, value: Any) -> None:
 
 def to_real_array(name: str, value: ArrayLike) -> NDArray[Any]:
     """Return `value` as an array of booleans, integers or floats, or raise InvalidInputError."""
+    if type(value) is np.ndarray and value.dtype.kind in "biuf":
+        return value
     check_values_known(name, value)
     try:
         array = np.asarray(value)
     except MemoryError:
         raise
     except Exception as error:  # ragged lists; `__array__` may raise anything
-        raise InvalidInputError(f"`{name}` must be an array of real numbers: {error}.") from error
+        raise InvalidInputError(_NOT_REAL.format(name=name, error=error)) from error
     if array.dtype.kind in "OSU":
         try:
             numbers_read = array.astype(np.float64)
         except OverflowError as error:
-            raise InvalidInputError(
-                f"`{name}` must be finite in float64, below 1e308 in absolute value; it has larger ones."
-            ) from error
+            raise InvalidInputError(_TOO_LARGE.format(name=name, found="it has larger ones")) from error
         except (TypeError, ValueError) as error:
             refusal = InvalidTypeError if isinstance(error, TypeError) else InvalidInputError
-            raise refusal(f"`{name}` must be an array of real numbers: {error}.") from error
+            raise refusal(_NOT_REAL.format(name=name, error=error)) from error
         if array.dtype.kind == "O":  # text is refused even if it reads as numbers
             array = numbers_read
     check_real_dtype(name, array.dtype)
@@ -152,56 +144,48 @@ def to_real_array(name: str, value: ArrayLike) -> NDArray[Any]:
 def check_real_dtype(name: str, dtype: np.dtype[Any]) -> None:
     """Refuse dtypes other than booleans, integers and floats."""
     if dtype.kind not in "biuf":
-        rule = f"`{name}` must be an array of real numbers; got dtype {dtype}."
         parts = " Complex data not supported: pass real and imaginary parts as columns of their own."
+        rule = f"`{name}` must be an array of real numbers; got dtype {dtype}."
         raise InvalidInputError(rule + (parts if dtype.kind == "c" else ""))
 
 
-def check_grid(name: str, values: ArrayLike, low: float, high: float, *, open_low: bool = False) -> NDArray[np.float64]:
+def as_real(name: str, values: Any, dtype: Any = np.float64) -> NDArray[Any]:
+    """Convert to floats in C order and aligned memory; copy only where needed."""
+    array = np.asarray(to_real_array(name, values), dtype=dtype, order="C")
+    return array if array.flags.aligned else array.copy()  # NumPy sums unaligned memory in another order
+
+
+def check_grid(name: str, values: ArrayLike, low: float, high: float, *, open_low: bool = False) -> Array:
     """Return a non-empty float64 vector whose entries lie in [low, high] (or (low, high])."""
     try:
         grid = np.atleast_1d(np.asarray(values))
     except Exception as error:  # ragged lists; `__array__` may raise anything
-        raise InvalidInputError(f"`{name}` must be an array of real numbers: {error}.") from error
-    if grid.ndim != 1:
-        raise InvalidInputError(f"`{name}` must have shape (any,); got {grid.shape}.")
-    if not grid.size:
-        raise InvalidInputError(f"`{name}` must hold at least one value; got shape {grid.shape}.")
+        raise InvalidInputError(_NOT_REAL.format(name=name, error=error)) from error
+    if grid.ndim != 1 or not grid.size:
+        rule = "hold at least one value" if grid.ndim == 1 else "have shape (any,)"
+        raise InvalidInputError(f"`{name}` must {rule}; got {'shape ' if grid.ndim == 1 else ''}{grid.shape}.")
     return np.array([check_real(f"{name}[{i}]", v, low, high, open_low=open_low) for i, v in enumerate(grid)])
-
-
-def as_real(name: str, values: Any, dtype: Any = np.float64) -> NDArray[Any]:
-    """Convert to floats in C order; copy only where needed."""
-    return aligned(np.asarray(to_real_array(name, values), dtype=dtype, order="C"))
-
-
-def aligned(array: NDArray[Any]) -> NDArray[Any]:
-    """Copy unaligned memory, such as arrays that came over a network: NumPy sums it in another order."""
-    return array if array.flags.aligned else array.copy()
 
 
 def check_per_row(
     name: str, values: ArrayLike, n_rows: int, high: float = np.inf, what: str = "value", of: str = "X",
-    may_miss: NDArray[np.bool_] | None = None,
+    may_miss: Flags | None = None,
 ) -> Array:  # fmt: skip
     """Return one number in [0, high] per row; `values` may be a single number.
 
     In rows that `may_miss` it, (T,), which are horizon rows, it may be NaN.
     """
-    array = as_real(name, values).copy()
+    array = as_real(name, values)
     if array.ndim == 0:
-        array = np.full(n_rows, check_real(name, np.asarray(values).item(), 0.0, high))
+        return np.full(n_rows, check_real(name, np.asarray(values).item(), 0.0, high))
     check_length(name, array, what, n_rows, of)
-    bad = ~((array >= 0.0) & (array <= high)) | np.isinf(array)
-    if may_miss is not None:
-        unknown = np.isnan(array)
-        if (row := first_true(unknown & ~may_miss)) is not None:
-            raise InvalidInputError(
-                f"`{name}` must be finite on every row but the last one of an episode that did not terminate; row "
-                f"{row} has nan. Fill it in, or drop the row's episode."
-            )
-        bad &= ~unknown
-    if (row := first_true(bad)) is not None:
+    bad = ~((array >= 0.0) & (array <= high) & (array < np.inf))
+    if may_miss is not None and (row := first_true(np.isnan(array) & ~may_miss)) is not None:
+        raise InvalidInputError(
+            f"`{name}` must be finite on every row but the last one of an episode that did not terminate; row {row} "
+            "has nan. Fill it in, or drop the row's episode."
+        )
+    if (row := first_true(bad if may_miss is None else bad & ~np.isnan(array))) is not None:
         rule = "finite and at least 0" if high == np.inf else f"in [0, {high:g}]"
         drop = "the row's episode" if of == "X" else f"this row of `{of}`"
         raise InvalidInputError(f"`{name}` must be {rule}; row {row} has {array[row]:g}. Correct it, or drop {drop}.")

@@ -15,4 +15,3 @@ from lstd.data.arguments import is_single as is_single
 from lstd.data.arguments import shown as shown
 from lstd.data.arguments import shown_id as shown_id
 from lstd.data.arguments import to_real_array as to_real_array
-from lstd.data.feature_arrays import check_indices as check_indices

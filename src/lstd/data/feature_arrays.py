@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from lstd.data.arguments import aligned, as_real, check_real_dtype
+from lstd.data.arguments import as_real, check_real_dtype
 from lstd.errors import InvalidInputError
 from lstd.types import Array
 
@@ -96,7 +96,7 @@ def _as_sparse(name: str, X: Any) -> Features:
         raise InvalidInputError(f"`{name}` must be a sparse matrix of real numbers: {error}.") from error
     parts = (phi.data, phi.indices, phi.indptr)
     if not all(part.flags.aligned for part in parts):
-        phi = sparse.csr_array(tuple(map(aligned, parts)), shape=phi.shape)
+        phi = sparse.csr_array(tuple(np.require(part, requirements="A") for part in parts), shape=phi.shape)
     if not phi.has_canonical_format:
         phi = phi.copy()  # it may share its arrays with `X`
         phi.sum_duplicates()
@@ -133,10 +133,10 @@ def _first_not_finite(phi: Features) -> tuple[int, int, float]:
 def check_indices(name: str, X: Any) -> None:
     """Refuse a broken sparse matrix, with which SciPy and kernels would read or write memory outside of it."""
     try:
-        for indices, low, high in _index_ranges(X):
+        for indices, length in _indices_of(X):
             if indices.ndim != 1 or indices.dtype.kind != "i":
                 raise ValueError(f"they are of dtype {indices.dtype} and shape {indices.shape}")
-            if len(indices) and not (indices.min() >= low and indices.max() < high):
+            if len(indices) and not (indices.min() >= 0 and indices.max() < length):
                 raise ValueError("some lie outside")
     except Exception as error:  # its parts may be anything
         raise InvalidInputError(
@@ -145,45 +145,29 @@ def check_indices(name: str, X: Any) -> None:
         ) from error
 
 
-def _index_ranges(X: Any) -> list[tuple[NDArray[Any], int, int]]:
-    """Indices of a sparse matrix, with the least value allowed and the bound that they must stay below."""
+def _indices_of(X: Any) -> list[tuple[NDArray[Any], int]]:
+    """Return the indices of a sparse matrix and the bound that each must stay below; raise if its arrays do not fit."""
     if X.format in ("csr", "csc", "bsr"):
-        return [(_compressed_indices(X), 0, X.shape[-1 if X.format != "csc" else 0] // _block(X)[1])]
-    if X.format == "dia":
-        # Diagonals outside of the shape are empty, but SciPy cuts their numbers off at 32 bits.
-        _check_lengths(X.data.ndim == 2 and len(X.offsets) == len(X.data) == len(np.unique(X.offsets)))
-        return [(X.offsets, -(2**30), 2**30)]
-    if X.format == "lil":
-        lengths = [len(row) for row in X.rows]
-        _check_lengths(len(lengths) == X.shape[0] and lengths == [len(values) for values in X.data])
-        indices = list(itertools.chain.from_iterable(X.rows))
-        return [(np.array(indices) if indices else np.empty(0, np.intp), 0, X.shape[1])]
-    if X.format == "dok":
-        keys = np.array(list(X.keys())) if X.keys() else np.empty(0, np.intp)
-        coords = keys.reshape(-1, len(X.shape)).T
+        ends, (height, width) = X.indptr, X.blocksize if X.format == "bsr" else (1, 1)
+        n_lines, length = (1, *X.shape)[-2] // height, X.shape[-1] // width
+        if X.format == "csc":
+            n_lines, length = length, n_lines
+        fit = ends.shape == (n_lines + 1,) and ends.dtype.kind == "i" and X.data.ndim == (3 if X.format == "bsr" else 1)
+        fit = fit and ends[0] == 0 and not (np.diff(ends) < 0).any() and ends[-1] <= len(X.indices) == len(X.data)
+        found = [(X.indices[: ends[-1]] if fit else X.indices, length)]
+    elif X.format == "dia":
+        fit = X.data.ndim == 2 and len(X.offsets) == len(X.data) == len({*X.offsets.tolist()})
+        found = [(X.offsets + 2**30, 2**31)]  # SciPy cuts the numbers of diagonals off at 32 bits
+    elif X.format == "lil":
+        fit = len(X.rows) == X.shape[0] and [*map(len, X.rows)] == [*map(len, X.data)]
+        found = [(np.array([0, *itertools.chain.from_iterable(X.rows)]), max(1, X.shape[1]))]
     else:
-        coords = X.coords
-        _check_lengths(all(len(indices) == len(X.data) for indices in coords))
-    return [(indices, 0, length) for indices, length in zip(coords, X.shape, strict=True)]
-
-
-def _compressed_indices(X: Any) -> NDArray[Any]:
-    """Indices of compressed rows, columns or blocks, without unused ones at the end."""
-    ends, n_lines = X.indptr, (1, *X.shape)[-2 if X.format != "csc" else -1]
-    _check_lengths(ends.shape == (n_lines // _block(X)[0] + 1,) and ends.dtype.kind == "i")
-    _check_lengths(X.data.ndim == (3 if X.format == "bsr" else 1) and len(X.data) == len(X.indices))
-    _check_lengths(ends[0] == 0 and not (np.diff(ends) < 0).any() and ends[-1] <= len(X.indices))
-    indices: NDArray[Any] = X.indices
-    return indices[: ends[-1]] if indices.dtype.kind == "i" else indices
-
-
-def _block(X: Any) -> tuple[int, int]:
-    return X.blocksize if X.format == "bsr" else (1, 1)
-
-
-def _check_lengths(fit: bool) -> None:
+        X = X.tocoo()
+        fit = all(len(indices) == len(X.data) for indices in X.coords)
+        found = list(zip(X.coords, X.shape, strict=True))
     if not fit:
         raise ValueError("its arrays do not fit together")
+    return found
 
 
 # ------------------------------------------------------------ rows and products

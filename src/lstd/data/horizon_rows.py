@@ -12,10 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lstd.data.feature_arrays import all_finite
-from lstd.data.parsing import first_true
 from lstd.data.rows import Rows
-from lstd.errors import InvalidInputError, UnusedRewardWarning, warn
+from lstd.errors import UnusedRewardWarning, warn
 from lstd.types import Array
 
 _REMEDY = "Append a row with the features of the state that followed and no reward, or flag the episode as terminated."
@@ -35,20 +33,6 @@ def with_horizon_rows(
     for position, values in now.items():
         longer["X"][added, position] = values[cut]
     return longer
-
-
-def check_missing_rewards(rewards: Array, horizon: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Rows whose reward is NaN, which is allowed only in horizon rows."""
-    if all_finite(rewards):
-        return np.zeros(len(rewards), dtype=np.bool_)
-    missing = np.asarray(np.isnan(rewards).any(axis=1))
-    bad = (missing & ~horizon) | np.isinf(rewards).any(axis=1)
-    if (row := first_true(bad)) is not None:
-        raise InvalidInputError(
-            f"`y` must be finite on every row but the last one of an episode that did not terminate; row {row} has "
-            f"{rewards[row].tolist() if rewards.shape[1] > 1 else rewards[row, 0]}. Drop or impute such rewards first."
-        )
-    return missing
 
 
 def count_unused(rows: Rows, part: slice) -> int:

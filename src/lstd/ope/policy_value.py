@@ -196,7 +196,7 @@ def contributions(model: Any, initial_states: Any, target_policy: Any, weights: 
     share = check_per_row("weights", given, len(values), what="weight", of="initial_states")
     if not share.sum() > 0.0:
         raise InvalidInputError("`initial_states` must have at least one row, and `weights` one above 0.")
-    share /= share.sum()
+    share = share / share.sum()
     mean = dense(X.T @ share) if P is None else model.features_.total(X, P * share[:, np.newaxis])
     value = float(share @ values)
     [(_, u, shift)] = fitted.influence.along(mean[np.newaxis], 1.0)
