@@ -22,8 +22,7 @@ def sealed(path, members, compression=zipfile.ZIP_STORED):
     with zipfile.ZipFile(content, "w", compression) as archive:
         for name, data in members:
             archive.writestr(name, data)
-        archive.comment = bytes(71)
-    body = content.getvalue()[:-71]
+    body = content.getvalue()
     path.write_bytes(body + b"sha256:" + sha256(body).hexdigest().encode())
 
 
@@ -55,7 +54,7 @@ def test_sealing_members_by_hand_gives_a_file_that_is_read(path):
 
 
 def test_a_compressed_member_is_refused_before_it_is_inflated(path):
-    members = [*members_of(path)[:-1], ("b.npy", bytes(2**27))]
+    members = [members_of(path)[0], ("b.npy", bytes(2**27)), members_of(path)[2]]
     sealed(path, members, zipfile.ZIP_DEFLATED)
     assert path.stat().st_size < 2**20
     tracemalloc.start()
@@ -70,17 +69,17 @@ def test_a_compressed_member_is_refused_before_it_is_inflated(path):
 @pytest.mark.parametrize(
     "change",
     [
-        lambda members: [*members, ("c.npy", members[1][1])],
         lambda members: members[:-1],
-        lambda members: [members[1], members[0], members[2]],
-        lambda members: [*members[:-1], ("b.npy", members[2][1][:-8])],
-        lambda members: [*members[:-1], ("b.npy", members[2][1] + bytes(8))],
-        lambda members: [*members[:-1], ("b.npy", members[2][1].replace(b"(2, 2)", b"(2, 9)"))],
-        lambda members: [*members[:-1], ("b.npy", b"not an array")],
+        lambda members: [("b.npy", members[1][1][:-8]), members[2]],
+        lambda members: [("b.npy", members[1][1] + bytes(8)), members[2]],
+        lambda members: [("b.npy", members[1][1].replace(b"(2, 2)", b"(2, 9)")), members[2]],
+        lambda members: [("b.npy", members[1][1].replace(b"(2, 2)", b"(2**40,)")), members[2]],
+        lambda members: [("b.npy", b"not an array"), members[2]],
+        lambda members: [*members, ("c.npy", b"")],
     ],
-    ids=["unexpected", "missing", "another order", "too short", "too long", "a false shape", "no array"],
+    ids=["missing", "too short", "too long", "a false shape", "a vast shape", "no array", "an empty member"],
 )
-def test_members_that_are_not_those_of_the_document_are_refused(path, change):
+def test_members_that_are_no_arrays_are_refused(path, change):
     sealed(path, change(members_of(path)))
     with pytest.raises(InvalidInputError, match="does not hold a thing written by lstd"):
         load(path)
@@ -92,3 +91,8 @@ def test_a_member_that_occurs_twice_is_refused(path):
     sealed(path, [*members, members[-1]])
     with pytest.raises(InvalidInputError, match="does not hold a thing written by lstd"):
         load(path)
+
+
+def test_numpy_reads_it(path):
+    with np.load(path) as archive:
+        assert archive["a"].tolist() == [0.0, 1.0, 2.0]

@@ -1,9 +1,10 @@
 """Files that are written whole or not at all, and read only if no bit has changed; records in them; locks of folders.
 
-A sealed file is an .npz archive, which `numpy.load` reads too: arrays, and a JSON document that says what they are. Its
-comment is the SHA-256 digest of all bytes before it. Nothing in it is executable or compressed, so it takes no more
-memory than it has bytes. A record is a dataclass or named tuple, whose types of fields say what a file may hold;
-anything else is refused, in writing as in reading:
+A sealed file is an .npz archive, which `numpy.load` reads too: arrays, and a JSON document. The SHA-256 digest of all
+bytes before follows it. Nothing in it is executable or compressed, so it takes no more memory than it has bytes.
+
+A record is a dataclass or named tuple, whose types of fields say what a file may hold; anything else is refused, in
+writing as in reading:
 
     bool, str                       themselves
     int                             at least 0
@@ -26,13 +27,12 @@ import io
 import json
 import math
 import os
-import re
 import secrets
 import stat
 import sys
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from functools import cache, partial
 from pathlib import Path
 from types import NoneType, UnionType
@@ -42,19 +42,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lstd.errors import InvalidInputError, OutputError
-from lstd.types import Array
 
 T = TypeVar("T")
 
-VERSION = 11
+VERSION = 12
 BROKEN = (LookupError, ValueError, TypeError, AttributeError)  # what content of another form raises
 # No space, quota or file size left: a failed output. Any other error is the fault of the folder.
 _FULL = (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC), errno.EFBIG, errno.EIO)
-_DOCUMENT, _PREFIX = "document.json", b"sha256:"
+_DOCUMENT, _FORMAT, _PREFIX = "document.json", "lstd ", b"sha256:"
 _SEAL = len(_PREFIX) + 2 * hashlib.sha256().digest_size
 _EXACT = "biuU"  # kinds of arrays that are not written as float64
-_FINITE = (-sys.float_info.max, sys.float_info.max)
-_OWNED = re.compile(rb"(?:lstd (\d+))?")  # content of a lock
+_LARGEST = sys.float_info.max
 _unfinished: set[Path] = set()  # temporary files and locks of this process
 
 
@@ -73,15 +71,13 @@ def checked_path(path: Any, name: str = "path") -> Path:
 
 
 @contextlib.contextmanager
-def replacing(path: Path, *, locked: bool = True) -> Iterator[IO[bytes]]:
+def replacing(path: Path) -> Iterator[IO[bytes]]:
     """Open a file for reading and writing that gets its name when the block ends, and is removed if the block fails.
 
     Parameters
     ----------
     path : Path
-        An existing file is replaced, and its permissions are kept.
-    locked : bool, default True
-        Whether no other process writes to the folder. Otherwise the temporary name is unique.
+        An existing file is replaced, and its permissions are kept. If it is a link, the file that it points to is.
 
     Raises
     ------
@@ -97,43 +93,36 @@ def replacing(path: Path, *, locked: bool = True) -> Iterator[IO[bytes]]:
     ...     [name.name for name in Path(out).iterdir()]
     ['a']
     """
-    temporary = partial_of(path, locked=locked)
+    target = Path(os.path.realpath(path)) if path.is_symlink() else path
+    temporary = _temporary(target)
     _unfinished.add(temporary)
     try:
-        path.parent.mkdir(exist_ok=True)
-        remove_quietly(temporary)  # a link, or what a killed process left
+        target.parent.mkdir(exist_ok=True)
         with open(temporary, "x+b") as file:
             with contextlib.suppress(OSError, AttributeError):  # the latter where files have no permissions
-                os.fchmod(file.fileno(), stat.S_IMODE(path.stat().st_mode))
+                os.fchmod(file.fileno(), stat.S_IMODE(target.stat().st_mode))
             yield file
             file.flush()
             os.fsync(file.fileno())
-        os.replace(temporary, path)
+        os.replace(temporary, target)
         with contextlib.suppress(OSError):  # makes the name survive a power cut, where a folder can be flushed
-            folder = os.open(path.parent, os.O_RDONLY)
+            folder = os.open(target.parent, os.O_RDONLY)
             try:
                 os.fsync(folder)
             finally:
                 os.close(folder)
     except OSError as error:
-        remove_quietly(temporary)
         failure = OutputError(f"{path} could not be written: {reason(error)}; free some space or fix the folder.")
         failure.errno = error.errno
         raise failure from error
-    except BaseException:
-        remove_quietly(temporary)
-        raise
     finally:
+        remove_quietly(temporary)
         _unfinished.discard(temporary)
 
 
-def partial_of(path: Path, *, locked: bool = True) -> Path:
-    """Return the temporary name of a file: always the same in a locked folder, a new one elsewhere.
-
-    The process number alone is not unique: threads share it, and processes of two machines or containers may.
-    """
-    unique = "" if locked else f".{os.getpid()}-{secrets.token_hex(4)}"
-    return path.with_name(f".lstd-{path.name}{unique}.part")
+def _temporary(path: Path) -> Path:
+    """Return a new name; the process number is not unique: threads share it, and processes of two machines may."""
+    return path.with_name(f".lstd-{path.name}.{os.getpid()}-{secrets.token_hex(4)}.part")
 
 
 def remove_unfinished() -> None:
@@ -181,7 +170,7 @@ def check_replaceable(path: Path, *, force: bool, option: str = "--out") -> None
                 raise InvalidInputError(f"`{option}` must name a file; got {given!r}. Give the path of a file.")
             if not force:
                 raise InvalidInputError(f"`{option}` must name a new file; {given!r} exists; --force replaces it.")
-        temporary = partial_of(path, locked=False)
+        temporary = _temporary(path)
         open(temporary, "xb").close()
     except OSError as error:
         raise unusable(path, error, option, "name a file in a folder that can be written", "another") from error
@@ -199,11 +188,12 @@ def unusable(
 
 
 class FolderLock:
-    """An exclusive lock on a file in a folder, which the operating system releases when the process ends.
+    """An exclusive lock on a file, which the operating system releases when the process ends.
 
     Parameters
     ----------
     path : Path
+        It is made, and removed when the lock is released.
     option : str
         Name of the option in messages.
     what : Path, optional
@@ -212,45 +202,28 @@ class FolderLock:
     Raises
     ------
     InvalidInputError
-        When another process holds it, `lstd` did not write the file, or the folder cannot be written.
+        When another process holds it, or the folder cannot be written.
     OutputError
         When the disk is full.
     """
 
     def __init__(self, path: Path, option: str = "out", what: Path | None = None) -> None:
-        self._path, self._file = path, self._open(path, option, what or path.parent)
-        # Releasing the lock removes the file, so a lock counts only on the file that still has this name.
-        while not path.exists() or not os.path.samestat(os.fstat(self._file), path.stat()):
+        try:
+            self._path, self._file = path, os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o666)
+        except OSError as error:
+            raise unusable(path.parent, error) from error
+        # Releasing removes the file, so a lock counts only on the file that still has this name.
+        if not _lock(self._file) or not path.exists() or not os.path.samestat(os.fstat(self._file), path.stat()):
+            owner = os.read(self._file, 32).partition(b"lstd ")[2].decode("ascii", "ignore")
             os.close(self._file)
-            self._file = self._open(path, option, what or path.parent)
-        os.ftruncate(self._file, 0)
-        os.lseek(self._file, 0, os.SEEK_SET)
+            raise InvalidInputError(
+                f"`{option}` must not be in use; {f'process {owner}' if owner else 'another process'} is writing to "
+                f"{str(what or path.parent)!r}; wait until it is done or give another."
+            )
         with contextlib.suppress(OSError):
+            os.ftruncate(self._file, 0)
             os.write(self._file, f"lstd {os.getpid()}".encode())
         _unfinished.add(path)
-
-    @staticmethod
-    def _open(path: Path, option: str, what: Path) -> int:
-        file, owned = -1, None
-        if not path.is_symlink() and (path.is_file() or not path.exists()):
-            try:
-                file = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o666)
-            except OSError as error:
-                raise unusable(path.parent, error) from error
-            owned = _OWNED.fullmatch(os.read(file, 32))
-            if owned is not None and _lock(file):
-                return file
-            os.close(file)
-        if owned is None:
-            raise InvalidInputError(
-                f"`{option}` must not have a {path.name} that lstd did not write; got {str(path.parent)!r}; give "
-                "another folder."
-            )
-        owner = f"process {int(owned[1])}" if owned[1] else "another process"
-        raise InvalidInputError(
-            f"`{option}` must not be in use; {owner} is writing to {str(what)!r}; wait until it is done or give "
-            "another."
-        )
 
     def release(self) -> None:
         """Release the lock."""
@@ -267,6 +240,7 @@ def _lock(file: int) -> bool:
 
             os.lseek(file, 1024, os.SEEK_SET)  # not the process number at the start: locked bytes cannot be read
             msvcrt.locking(file, msvcrt.LK_NBLCK, 1)
+            os.lseek(file, 0, os.SEEK_SET)
         else:
             import fcntl
 
@@ -310,49 +284,41 @@ def read_json(path: Path) -> dict[str, Any] | None:
 
 
 def write(
-    path: str | os.PathLike[str],
-    kind: str,
-    document: Mapping[str, Any],
-    arrays: Mapping[str, NDArray[Any]],
-    *,
-    locked: bool = False,
+    path: str | os.PathLike[str], kind: str, document: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]
 ) -> None:
-    """Write a sealed file; if `path` is a link, the file that it points to is replaced.
+    """Write a sealed file.
 
-    Arrays of integers, flags and texts keep their types; others are written as float64. `locked` is that of
-    :func:`replacing`. Raises InvalidInputError when `path` is not a path, OutputError when it could not be written.
+    Arrays of integers, flags and texts keep their types; others are written as float64. Raises InvalidInputError when
+    `path` is not a path, OutputError when the file could not be written.
     """
-    head = {"format": f"lstd {kind}", "version": VERSION, "arrays": list(arrays)}
-    path = checked_path(path)
-    target = Path(os.path.realpath(path)) if path.is_symlink() else path
-    with replacing(target, locked=locked) as file:
-        with zipfile.ZipFile(file, "w") as archive:
-            archive.writestr(zipfile.ZipInfo(_DOCUMENT), json_bytes({**head, **document}))
-            for name, array in arrays.items():
-                with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=True) as entry:
-                    kept = np.asarray(array, None if array.dtype.kind in _EXACT else np.float64, order="C")
-                    np.lib.format.write_array(entry, kept, allow_pickle=False)
-            archive.comment = bytes(_SEAL)
+    text = json_bytes({"format": _FORMAT + kind, "version": VERSION, **document})
+    kept: dict[str, Any] = {
+        name: array if array.dtype.kind in _EXACT else np.asarray(array, "=f8") for name, array in arrays.items()
+    }
+    with replacing(checked_path(path)) as file:
+        np.savez(file, **kept)
+        with zipfile.ZipFile(file, "a") as archive:
+            archive.writestr(zipfile.ZipInfo(_DOCUMENT), text)
         seal(file)
 
 
 def seal(file: IO[bytes]) -> None:
-    """Write the digest of all bytes before in place of the last ones."""
-    found = _digest(file)
-    file.seek(-_SEAL, io.SEEK_END)
-    file.write(found)
+    """Write the digest of all bytes of a file at its end."""
+    file.write(_digest(file, file.seek(0, io.SEEK_END)))
 
 
-def _digest(file: IO[bytes]) -> bytes:
-    left, digest = file.seek(0, io.SEEK_END) - _SEAL, hashlib.sha256()
+def _digest(file: IO[bytes], size: int) -> bytes:
+    """Return the seal of the first `size` bytes, and leave the file behind them."""
+    digest = hashlib.sha256()
     file.seek(0)
-    while left > 0 and (batch := file.read(min(left, 2**20))):
-        left -= len(batch)
+    while batch := file.read(min(size - file.tell(), 2**20)):
         digest.update(batch)
     return _PREFIX + digest.hexdigest().encode()
 
 
-def read(path: str | os.PathLike[str], builds: Mapping[str, Callable[[dict[str, Any], dict[str, Array]], T]]) -> T:
+def read(
+    path: str | os.PathLike[str], builds: Mapping[str, Callable[[dict[str, Any], dict[str, NDArray[Any]]], T]]
+) -> T:
     """Read a sealed file and return what it holds.
 
     Parameters
@@ -366,83 +332,73 @@ def read(path: str | os.PathLike[str], builds: Mapping[str, Callable[[dict[str, 
     InvalidInputError
         When there is no such file, it is damaged or of another kind or version, or its function raises one of `BROKEN`.
     """
-    path, kind = checked_path(path), " or ".join(builds)
+    path, kind, formats = checked_path(path), " or ".join(builds), [_FORMAT + kind for kind in builds]
     try:
         with open(path, "rb") as file:
             _check_seal(path, file)
-            with zipfile.ZipFile(file) as archive:
-                document = _document(path, archive, [*builds])
-                kind = document["format"].removeprefix("lstd ")
-                names = document.pop("arrays")
-                if archive.namelist() != [_DOCUMENT, *(f"{name}.npy" for name in names)]:
-                    raise ValueError(archive.namelist())
-                arrays = {name: _array(archive.read(f"{name}.npy")) for name in names}
+            content = _members(file)
+        document = json.loads(content.pop(_DOCUMENT))
+        found, version = document["format"], document["version"]
+        remedy = "update lstd" if version > VERSION else "make it again"
+        if found in formats and version == VERSION:
+            kind = found.removeprefix(_FORMAT)
+            arrays = {name.removesuffix(".npy"): _array(content.pop(name)) for name in [*content]}
+            return builds[kind](document, arrays)
     except OSError as error:
         raise InvalidInputError(f"{path} could not be read: {reason(error)}.") from error
-    except InvalidInputError:
+    except _DamagedError:
         raise
     except (*BROKEN, MemoryError, RuntimeError, zipfile.BadZipFile, EOFError) as error:
-        raise _foreign(path, kind) from error
-    try:
-        return builds[kind](document, arrays)
-    except BROKEN as error:
-        raise _foreign(path, kind) from error
+        raise InvalidInputError(f"{path} does not hold a {kind} written by lstd.") from error
+    if found not in formats:
+        wanted = " or ".join(map(repr, formats))
+        raise InvalidInputError(f"{path} must be a file of format {wanted}; it is of format {found!r}.")
+    raise InvalidInputError(
+        f"{path} is of format version {version}, and this lstd reads version {VERSION} only; {remedy}."
+    )
 
 
-def _foreign(path: Path, kind: str) -> InvalidInputError:
-    """Return the error for an undamaged file whose content does not match its kind."""
-    return InvalidInputError(f"{path} does not hold a {kind} written by lstd.")
+class _DamagedError(InvalidInputError):
+    """The seal of a file is missing or broken."""
 
 
 def _check_seal(path: Path, file: IO[bytes]) -> None:
-    start = file.read(4)
-    file.seek(max(0, file.seek(0, io.SEEK_END) - _SEAL))
+    size = max(0, file.seek(0, io.SEEK_END) - _SEAL)
+    file.seek(size)
     found = file.read()
-    if len(found) < _SEAL or not found.startswith(_PREFIX):
-        if start.startswith(b"PK"):
-            raise InvalidInputError(
-                f"{path} was not written by lstd, or is cut off or damaged: it does not end in a checksum. Write "
-                "it again, or restore it from a copy."
-            )
-        raise InvalidInputError(f"{path} was not written by lstd.")
-    if found != _digest(file):
-        raise InvalidInputError(
+    if not found.startswith(_PREFIX):
+        raise _DamagedError(
+            f"{path} was not written by lstd, or is cut off or damaged: it does not end in a checksum. Write it again, "
+            "or restore it from a copy."
+        )
+    if found != _digest(file, size):
+        raise _DamagedError(
             f"{path} is damaged: its checksum does not match; write it again, or restore it from a copy."
         )
 
 
-def _document(path: Path, archive: zipfile.ZipFile, kinds: list[str]) -> dict[str, Any]:
-    """Return the document, of one of some kinds; raise ValueError if a member takes more memory than bytes of it."""
-    for member in archive.infolist():
-        if member.compress_type != zipfile.ZIP_STORED or member.file_size != member.compress_size:
-            raise ValueError(member)
-    document: dict[str, Any] = json.loads(archive.read(_DOCUMENT), parse_constant=_refuse)
-    found, version = str(document["format"]), document["version"]
-    if not found.startswith("lstd ") or found.removeprefix("lstd ") not in kinds:
-        wanted = " or ".join(repr(f"lstd {kind}") for kind in kinds)
-        raise InvalidInputError(f"{path} must be a file of format {wanted}; it is of format {found!r}.")
-    if not isinstance(version, int) or version < 1:
-        raise ValueError(version)
-    if version != VERSION:
-        remedy = "update lstd" if version > VERSION else "make it again"
-        raise InvalidInputError(
-            f"{path} is of format version {version}, and this lstd reads version {VERSION} only; {remedy}."
-        )
-    return document
+def _members(file: IO[bytes]) -> dict[str, bytes]:
+    """Return the members of an archive; raise ValueError if one takes more memory than bytes of the file."""
+    with zipfile.ZipFile(file) as archive:
+        members = {member.filename: member for member in archive.infolist()}
+        if len(members) < len(archive.infolist()):
+            raise ValueError(archive.namelist())
+        for member in members.values():
+            if member.compress_type != zipfile.ZIP_STORED or member.file_size != member.compress_size:
+                raise ValueError(member)
+        return {name: archive.read(member) for name, member in members.items()}
 
 
 def _array(content: bytes) -> NDArray[Any]:
+    """Return the array of a member; `numpy.load` would make room for any shape before it reads."""
     stream = io.BytesIO(content)
     if np.lib.format.read_magic(stream) != (1, 0):
         raise ValueError(content[:8])
     shape, fortran_order, dtype = np.lib.format.read_array_header_1_0(stream)
-    if (dtype != np.float64 and dtype.kind not in _EXACT) or (fortran_order and len(shape) > 1):
+    if dtype != np.float64 and dtype.kind not in _EXACT:
         raise ValueError(dtype)
-    return np.frombuffer(content, dtype, offset=stream.tell()).reshape(shape).copy()
-
-
-def _refuse(constant: str) -> None:
-    raise ValueError(constant)
+    flat = np.frombuffer(content, dtype, offset=stream.tell()).copy()
+    return flat.reshape(shape, order="F" if fortran_order else "C")
 
 
 # ------------------------------------------------------------ records
@@ -505,55 +461,80 @@ def read_record(path: str | os.PathLike[str], *kinds: Any) -> Any:
 
 
 def pack(record: Any) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """Return the document and the arrays of a record.
+    """Return the document and the arrays of a record, which :func:`unpack` takes.
 
     Raises
     ------
     InvalidInputError
         When an id is neither a number nor text, or a number is not finite.
     """
-    walk = _Walk({}, reading=False)
-    return walk.value(record, type(record), ""), walk.arrays
+    arrays: dict[str, NDArray[Any]] = {}
+    document = _packed(record, "", arrays)
+    unpack(type(record), document, arrays)  # the rules of reading are those of writing
+    return document, arrays
+
+
+def _packed(value: Any, name: str, arrays: dict[str, NDArray[Any]]) -> Any:
+    """Return the document of a value; `name` is that of its array, or the start of the names of its arrays."""
+    if isinstance(value, np.ndarray):
+        arrays[name] = value
+        return list(value.shape)
+    if hasattr(value, "packed"):
+        return value.packed()
+    inner = f"{name}." if name else ""
+    kind: Any = type(value)
+    if types := _types_of(kind):
+        return {key: _packed(getattr(value, key), inner + key, arrays) for key in types}
+    if isinstance(value, Mapping):
+        return {key: _packed(item, inner + key, arrays) for key, item in value.items()}
+    if isinstance(value, (tuple, list, frozenset)):
+        ordered = sorted(value) if isinstance(value, frozenset) else value
+        return [_packed(item, f"{inner}{i}", arrays) for i, item in enumerate(ordered)]
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def unpack(kind: type[T], document: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> T:
     """Return the record that `pack` was given; raises one of `BROKEN` if the content breaks a rule."""
-    record: T = _Walk({**arrays}, reading=True).value(document, kind, "")
+    walk = _Unpacking({**arrays}, {})
+    record: T = walk.value(document, kind, "")
+    if walk.arrays:
+        raise ValueError([*walk.arrays])
     return record
 
 
-class _Walk:
-    """A walk along the fields of a record, from values to their documents, or back if `reading`."""
+@dataclass
+class _Unpacking:
+    """A walk along the types of a record, which checks and collects its values."""
 
-    def __init__(self, arrays: dict[str, NDArray[Any]], *, reading: bool) -> None:
-        self.arrays, self._reading = arrays, reading
-        self._lengths: dict[str, int] = {}  # by letter
+    arrays: dict[str, NDArray[Any]]  # those that are left
+    lengths: dict[str, int]  # by letter
 
     def value(self, value: Any, kind: Any, name: str) -> Any:
-        """Return the other form of a value; `name` is that of its array, or the start of the names of its arrays."""
+        """Return the value of a document; `name` is that of its array, or the start of the names of its arrays."""
         kind, rule = get_args(kind) if get_origin(kind) is Annotated else (kind, None)
         if hasattr(get_origin(kind), "__value__"):  # an alias of a type, as NDArray is from NumPy 2.5 on
             kind = get_origin(kind).__value__[get_args(kind)]
-        origin, inner = get_origin(kind), get_args(kind)
+        origin, of, inner = get_origin(kind), get_args(kind), f"{name}." if name else ""
         if origin in (Union, UnionType):
-            return self._of_first_kind(value, inner, name)
+            return self._of_first_kind(value, of, name)
         if origin is np.ndarray:
-            return self._array(value, np.dtype(get_args(inner[1])[0]), rule, name)
+            return self._array(value, np.dtype(get_args(of[1])[0]), rule, name)
         if origin in (tuple, frozenset):
-            return self._items(value, origin, inner, name)
+            if not isinstance(value, list):
+                raise TypeError(value)
+            kinds = of if len(of) == 2 and of[1] is not ... else of[:1] * len(value)
+            pairs = enumerate(zip(value, kinds, strict=True))
+            return origin(self.value(item, kind, f"{inner}{i}") for i, (item, kind) in pairs)
         if origin in (dict, Mapping):
-            return {_plain(key, str): self.value(item, inner[1], f"{name}.{key}") for key, item in value.items()}
+            return {_plain(key, str, None): self.value(item, of[1], inner + key) for key, item in value.items()}
         if hasattr(kind, "packed"):
-            return kind.unpacked(value) if self._reading else value.packed()
-        return self._record(value, kind, f"{name}." if name else "") if _types_of(kind) else _plain(value, kind, rule)
-
-    def _record(self, value: Any, kind: Any, prefix: str) -> Any:
-        given = value.__getitem__ if self._reading else partial(getattr, value)
-        content = {name: self.value(given(name), of, prefix + name) for name, of in _types_of(kind).items()}
-        return kind(**content) if self._reading else content
+            return kind.unpacked(value)
+        if types := _types_of(kind):
+            return kind(**{key: self.value(value[key], of, inner + key) for key, of in types.items()})
+        return _plain(value, kind, rule)
 
     def _of_first_kind(self, value: Any, kinds: tuple[Any, ...], name: str) -> Any:
-        """Return the other form of a value of the first of some kinds that fits."""
+        """Return a value as the first of some kinds that fits."""
         if value is None and NoneType in kinds:
             return None
         for kind in kinds:
@@ -565,27 +546,18 @@ class _Walk:
                 continue
         raise TypeError(value)
 
-    def _items(self, value: Any, kind: Any, of: tuple[Any, ...], name: str) -> Any:
-        if not isinstance(value, list if self._reading else kind):
-            raise TypeError(value)
-        kinds = of if len(of) == 2 and of[1] is not ... else of[:1] * len(value)
-        ordered = value if self._reading or kind is tuple else sorted(value)
-        items = [self.value(item, of, f"{name}.{i}") for i, (item, of) in enumerate(zip(ordered, kinds, strict=True))]
-        return kind(items) if self._reading else items
-
-    def _array(self, value: Any, dtype: np.dtype[Any], rule: str, name: str) -> Any:
-        """Return an array, or its shape for the document, after a check of both and of its numbers."""
-        if not self._reading:
-            self.arrays[name], value = value, list(value.shape)
+    def _array(self, shape: Any, dtype: np.dtype[Any], rule: str, name: str) -> NDArray[Any]:
+        """Return an array after a check of its type, its shape and its numbers."""
         array, letters = self.arrays[name], rule.removesuffix(" nan").split()
         for letter, length in zip(letters, array.shape, strict=True):
-            if (int(letter) if letter.isdecimal() else self._lengths.setdefault(letter, length)) != length:
+            if (int(letter) if letter.isdecimal() else self.lengths.setdefault(letter, length)) != length:
                 raise ValueError(array.shape)
-        if array.dtype != dtype or value != list(array.shape):
-            raise ValueError(value)
+        if array.dtype != dtype or shape != list(array.shape):
+            raise ValueError(shape)
         if not rule.endswith("nan") and not np.isfinite(array).all():
             raise _overflow()
-        return array if self._reading else value
+        del self.arrays[name]
+        return array
 
 
 @cache
@@ -596,24 +568,20 @@ def _types_of(kind: Any) -> dict[str, Any]:
     return {name: types[name] for name in names}
 
 
-def _plain(value: Any, kind: Any, rule: Any = None) -> Any:
+def _plain(value: Any, kind: Any, rule: Any) -> Any:
     """Return a number, flag, text or id; raise TypeError if it is of another type."""
-    if kind is Any and rule is None:
-        return np.asarray(value).tolist()
-    if isinstance(value, (np.number, np.bool_, np.str_)):
-        value = value.item()
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
     if kind is Any:
-        if value is None or isinstance(value, str) or (is_number and abs(value) < np.inf):
+        if rule is None or value is None or isinstance(value, str) or (is_number and abs(value) < np.inf):
             return value
         raise InvalidInputError(
             f"`{rule}` ids must be integers, floats or text to be saved; got {value!r}. Convert them to text first."
         )
     if kind is float:
-        low, high = rule or _FINITE
+        low, high = rule or (-_LARGEST, _LARGEST)
         if value is None and high == np.inf:  # which is null in JSON
             return high
-        if is_number and not (low <= value <= high and (isinstance(value, float) or abs(value) <= _FINITE[1])):
+        if is_number and not (low <= value <= high and (isinstance(value, float) or abs(value) <= _LARGEST)):
             raise _overflow()
         value = float(value) if is_number else None
     if not isinstance(value, kind) or (kind is int and not (is_number and value >= 0)):

@@ -177,20 +177,6 @@ def test_full_disk_leaves_no_part_of_a_file(tmp_path, full_disk, function, size)
     full_disk(function.__name__, tmp_path / "out", size)
 
 
-def test_leftovers_of_a_killed_process_are_removed(tmp_path):
-    path = tmp_path / "out"
-    with ResultsFolder(path, CONFIG).claimed() as folder:
-        folder.write_cell(CELL, arrays_of(CELL))
-    leftovers = [path / ".lstd-results.parquet.part", path / "cells" / f".lstd-{Path(CELL.filename).name}.part"]
-    for leftover in leftovers:
-        leftover.write_bytes(b"half")
-    (path / LOCK).write_text("lstd 12345")
-    with ResultsFolder(path, CONFIG).claimed() as folder:
-        assert folder.read_cell(CELL) is not None
-        assert not any(leftover.exists() for leftover in leftovers)
-    assert LOCK not in names(path)
-
-
 def test_unfinished_files_and_the_lock_can_be_removed_at_once(tmp_path):
     lock = FolderLock(tmp_path / LOCK)
     writing = replacing(tmp_path / "a")
@@ -221,24 +207,6 @@ def test_lock_ends_with_the_process(tmp_path):
     assert (tmp_path / LOCK).exists()
     FolderLock(tmp_path / LOCK).release()
     assert not (tmp_path / LOCK).exists()
-
-
-def test_lock_counts_only_under_its_name(tmp_path, monkeypatch):
-    """A lock got on a file that its last owner has removed in the meantime is tried for again."""
-    removed = []
-    opened = os.open
-
-    def open_then_remove(path, *rest):
-        file = opened(path, *rest)
-        if not removed:
-            removed.append(path)
-            os.unlink(path)
-        return file
-
-    monkeypatch.setattr(os, "open", open_then_remove)
-    lock = FolderLock(tmp_path / LOCK)
-    assert (tmp_path / LOCK).exists()
-    lock.release()
 
 
 # Documents

@@ -474,9 +474,9 @@ def test_two_commands_with_one_output_file(folder, command, name):
 def test_two_writers_of_one_file_in_one_process(tmp_path):
     """As threads are, and processes of two machines or containers that have the same number."""
     path = tmp_path / "a"
-    with replacing(path, locked=False) as one:
+    with replacing(path) as one:
         one.write(b"one, ")
-        with replacing(path, locked=False) as two:
+        with replacing(path) as two:
             two.write(b"two")
         assert path.read_bytes() == b"two"
         one.write(b"whole")

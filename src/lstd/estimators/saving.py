@@ -70,9 +70,10 @@ class SavedModel:
     @classmethod
     def of(cls, model: Model) -> SavedModel:
         """Return what a file holds of a model."""
+        options = {name: np.asarray(value).tolist() for name, value in model.options.items()}
         return cls(
             model.statistics, replace(model.settings, choose=(), unpenalised=()), model.solution, model.no_intervals,
-            None if model.no_intervals else model.influence, model.rewards, model.options, model.origin,
+            None if model.no_intervals else model.influence, model.rewards, options, model.origin,
             model.selection, model.checks, model.doubts, model.bounds, model.ranges,
         )  # fmt: skip
 

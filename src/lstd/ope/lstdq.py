@@ -267,7 +267,7 @@ class LSTDQ(Saved, BaseEstimator):  # type: ignore[misc]
         check_can_be_saved(self.features_)
         names, (X, P) = vars(self).get("feature_names_in_"), self.first_states()
         return SavedActionValues(
-            pairs=self.lstd_.to_record(), labels=self.features_.labels, n_features=X.shape[1],
+            pairs=self.lstd_.to_record(), labels=self.features_.labels.tolist(), n_features=X.shape[1],
             names=None if names is None else tuple(names.tolist()), trace=self.trace, unlogged=self.unlogged_,
             states=states_to_save(X), policy=P,
         )  # fmt: skip

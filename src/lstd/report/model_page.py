@@ -92,7 +92,7 @@ def write_fit_report(
 def write_page(path: Path, evaluation: Evaluation, title: str, backtest: Backtest | None = None) -> None:
     """Write the page of a model and the rows that it was compared with."""
     content = _page(evaluation, title, backtest).encode("utf-8", "backslashreplace")
-    with replacing(path, locked=False) as file:
+    with replacing(path) as file:
         file.write(content)
 
 

@@ -242,7 +242,7 @@ class Watch:
         if self.model is not None:
             known, nothing = self._influence, np.zeros(0)
             arrays |= {f"influence_{name}": nothing if known is None else getattr(known, name) for name in _INFLUENCE}
-        files.write(path, _KIND, document, arrays, locked=True)
+        files.write(path, _KIND, document, arrays)
 
 
 def _check_same(before: Mapping[str, Any], now: Mapping[str, Any]) -> None:

@@ -122,8 +122,6 @@ class ResultsFolder:
             )
         if ours and not force:
             _check_same(self.path, stored, self.configuration)
-        for name in names:  # what a killed process left
-            files.remove_quietly(files.partial_of(self.path / name))
         if ours and force:
             self._remove_results()
         if force or not ours:
@@ -150,7 +148,7 @@ class ResultsFolder:
         """Store the results of a cell: algorithm -> errors of shape (runs, lmbdas, alphas), none NaN or negative."""
         ordered = {name: arrays[name] for name in cell.algorithms}
         _check_arrays(cell, ordered)
-        files.write(self.path / cell.filename, "cell", self._head(cell), ordered, locked=True)
+        files.write(self.path / cell.filename, "cell", self._head(cell), ordered)
 
     def read_cell(self, cell: Cell) -> Errors | None:
         """Read a cell back; None if it is not stored, or damaged, which is logged."""
