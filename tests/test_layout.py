@@ -244,10 +244,7 @@ def test_kernels_import_numpy_and_numba_only():
         if part(module) != "_kernels":
             continue
         outside = top_level(imports_of_modules()[module]) - set(sys.stdlib_module_names) - {"lstd"}
-        allowed = {"numpy", "numba"}
-        if module == "lstd._kernels.compilation":
-            allowed.add("llvmlite")  # Numba's code generator, for its version
-        assert outside <= allowed, module
+        assert outside <= {"numpy", "numba"}, module
         assert {
             other for other in own_imports(module) if part(other) not in ("_kernels", "errors", "types")
         } == set(), module

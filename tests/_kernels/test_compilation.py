@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
+import getpass
 import json
 import os
 import shutil
@@ -128,11 +128,6 @@ def kernels(folder):
     return files
 
 
-def is_sound(file):
-    content = file.read_bytes()
-    return content[:32] == hashlib.sha256(content[32:]).digest()
-
-
 @pytest.fixture(scope="module")
 def filled(tmp_path_factory, run_smallest):
     """A cache with the smallest kernel in it, and what the process said that filled it."""
@@ -156,7 +151,6 @@ def test_the_first_process_compiles_and_says_so_once(filled):
     assert first["log"].count("compiling") == 1
     (file,) = kernels(folder)
     assert file.name.startswith("alignment.padded-")
-    assert is_sound(file)
 
 
 def test_the_second_process_compiles_nothing(filled, run_smallest):
@@ -220,23 +214,41 @@ def test_two_processes_at_once_with_an_empty_cache(tmp_path):
     processes = [start_smallest(LSTD_CACHE_DIR=tmp_path / "cache") for _ in range(2)]
     for found in [finish(process) for process in processes]:
         assert (found["results"], found["warnings"]) == ([16], [])
-    (file,) = kernels(tmp_path / "cache")
-    assert is_sound(file)
+    assert len(kernels(tmp_path / "cache")) == 1
 
 
 # ---------------------------------------------------------------- other names for other kernels
 
 
-def test_a_changed_source_names_another_file(filled, copied, tmp_path, run_smallest):
-    package = Path(lstd.__file__).parent
-    shutil.copytree(package, tmp_path / "lstd", ignore=shutil.ignore_patterns("__pycache__"))
-    with (tmp_path / "lstd" / "_kernels" / "traces.py").open("a") as source:
+@pytest.fixture(scope="module")
+def changed(tmp_path_factory):
+    """Copy the package, and change a file of kernels that another one calls."""
+    folder = tmp_path_factory.mktemp("changed")
+    shutil.copytree(Path(lstd.__file__).parent, folder / "lstd", ignore=shutil.ignore_patterns("__pycache__"))
+    with (folder / "lstd" / "_kernels" / "alignment.py").open("a") as source:
         source.write("# changed\n")
-    found = run_smallest(PYTHONPATH=tmp_path, LSTD_CACHE_DIR=copied)
-    assert Path(found["package"]).parent == tmp_path / "lstd"
+    return folder
+
+
+INNER = """
+import json
+from lstd._kernels.compilation import digest_of
+from lstd._kernels import alignment, blocked
+from lstd.experiments import sweep_dense
+print(json.dumps([digest_of(__import__("pathlib").Path(m.__file__)) for m in (alignment, sweep_dense, blocked)]))
+"""
+
+
+def test_a_changed_source_concerns_the_kernels_that_call_it_and_no_others(changed, tmp_path, run_smallest, copied):
+    found = run_smallest(PYTHONPATH=changed, LSTD_CACHE_DIR=copied)
+    assert Path(found["package"]).parent == changed / "lstd"
     assert (found["hits"], found["misses"], found["warnings"]) == (0, 1, [])
     assert len(kernels(copied)) == 2
-    assert kernels(filled[0])[0] in [filled[0] / file.name for file in kernels(copied)]
+    before, after = (
+        json.loads(subprocess.check_output([sys.executable, "-c", INNER], env=environment(PYTHONPATH=path)))
+        for path in (Path(lstd.__file__).parents[1], changed)
+    )
+    assert [one == two for one, two in zip(before, after, strict=True)] == [False, False, True]
 
 
 def test_another_processor_names_another_file(copied):
@@ -245,11 +257,8 @@ def test_another_processor_names_another_file(copied):
     assert len(kernels(copied)) == 2
 
 
-@pytest.mark.parametrize(
-    ("name", "value"), [("NUMBA_OPT", 2), ("NUMBA_DISABLE_INTEL_SVML", 1), ("NUMBA_BOUNDSCHECK", 1), ("NUMBA_NEW", 1)]
-)
-def test_a_variable_that_may_change_the_code_names_another_file(copied, name, value, run_smallest):
-    found = run_smallest(LSTD_CACHE_DIR=copied, **{name: value})
+def test_a_variable_that_may_change_the_code_names_another_file(copied, run_smallest):
+    found = run_smallest(LSTD_CACHE_DIR=copied, NUMBA_BOUNDSCHECK=1)
     assert (found["hits"], found["misses"]) == (0, 1)
     assert len(kernels(copied)) == 2
 
@@ -271,36 +280,29 @@ def test_kernels_without_sources_are_not_cached(tmp_path, run_smallest):
 
 # ---------------------------------------------------------------- a cache that does not work
 
-DAMAGE = {
-    "a changed byte": lambda content: content[:500] + bytes([content[500] ^ 1]) + content[501:],
-    "a changed checksum": lambda content: bytes([content[0] ^ 1]) + content[1:],
-    "truncated": lambda content: content[: len(content) // 2],
-    "truncated in the checksum": lambda content: content[:16],
-    "empty": lambda content: b"",
-}
 
-
-@pytest.mark.parametrize("damage", DAMAGE)
+@pytest.mark.parametrize("damage", [lambda content: content[: len(content) // 2], lambda content: b"", lambda _: b"a"])
 def test_a_damaged_file_is_replaced(copied, damage, run_smallest):
     (file,) = kernels(copied)
-    file.write_bytes(DAMAGE[damage](file.read_bytes()))
+    file.write_bytes(damage(file.read_bytes()))
     found = run_smallest(LSTD_CACHE_DIR=copied)
-    assert (found["hits"], found["misses"]) == (0, 1)
-    (warning,) = found["warnings"]
-    assert file.name in warning
-    assert "damaged and was removed" in warning
+    assert (found["hits"], found["misses"], len(found["warnings"])) == (0, 1, 1)
+    assert run_smallest(LSTD_CACHE_DIR=copied)["hits"] == 1
     assert kernels(copied) == [file]
-    assert is_sound(file)
 
 
-def test_a_sound_file_of_something_else_is_replaced(copied, run_smallest):
-    (file,) = kernels(copied)
-    foreign = b"not a compiled kernel"
-    file.write_bytes(hashlib.sha256(foreign).digest() + foreign)
-    found = run_smallest(LSTD_CACHE_DIR=copied)
-    assert len(found["warnings"]) == 1
-    assert foreign not in file.read_bytes()
-    assert is_sound(file)
+@pytest.mark.skipif(not hasattr(os, "geteuid"), reason="needs folders that cannot be written")
+def test_a_folder_that_cannot_be_written(copied, run_smallest):
+    """What is in it is read; what is not is compiled."""
+    before = ""
+    if os.geteuid() == 0:  # who may write everywhere
+        before = "import os; os.setuid(12345)\n"
+        for place in copied.parents[: copied.parts[::-1].index(f"pytest-of-{getpass.getuser()}")]:
+            place.chmod(0o755)
+    copied.chmod(0o555)
+    found = run_smallest("(9, 9.5)", before=before, LSTD_CACHE_DIR=copied)
+    copied.chmod(0o700)
+    assert (found["hits"], found["misses"], len(found["warnings"])) == (1, 1, 1)
 
 
 def test_a_folder_that_cannot_be_made(tmp_path, run_smallest):
@@ -338,15 +340,6 @@ def test_a_full_disk(tmp_path, run_smallest):
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="needs RLIMIT_FSIZE")
-def test_a_damaged_file_is_removed_even_when_none_can_be_written(copied, run_smallest):
-    (file,) = kernels(copied)
-    file.write_bytes(b"damaged")
-    found = run_smallest(before=FULL_DISK, LSTD_CACHE_DIR=copied)
-    assert "damaged and was removed" in found["warnings"][0]
-    assert kernels(copied) == []
-
-
 def test_an_empty_name_turns_the_cache_off(tmp_path, run_smallest):
     homes = dict.fromkeys(("HOME", "XDG_CACHE_HOME", "LOCALAPPDATA"), tmp_path)
     found = run_smallest(LSTD_CACHE_DIR="", **homes)
@@ -363,37 +356,13 @@ def test_without_the_compiler(tmp_path):
 # ---------------------------------------------------------------- where the cache is
 
 
-@pytest.mark.parametrize(
-    ("platform", "below"),
-    [("linux", "xdg/lstd"), ("darwin", "home/Library/Caches/lstd"), ("win32", "local/lstd/Cache")],
-)
-def test_the_folder_of_each_platform(monkeypatch, tmp_path, platform, below):
-    monkeypatch.delenv("LSTD_CACHE_DIR", raising=False)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
-    monkeypatch.setenv("LOCALAPPDATA", str(tmp_path / "local"))
-    monkeypatch.setattr(Path, "home", lambda: tmp_path / "home")
-    monkeypatch.setattr(compilation.sys, "platform", platform)
+def test_the_folder(monkeypatch, tmp_path):
     folder = compilation.folder.__wrapped__
-    assert folder() == tmp_path / below
-    monkeypatch.setenv("LSTD_CACHE_DIR", str(tmp_path / "chosen"))
-    assert folder() == tmp_path / "chosen"
-    monkeypatch.setenv("LSTD_CACHE_DIR", "")
-    assert folder() is None
-
-
-def test_the_folder_without_settings(monkeypatch, tmp_path):
-    for name in ("LSTD_CACHE_DIR", "XDG_CACHE_HOME", "LOCALAPPDATA"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(compilation.sys, "platform", "linux")
-    monkeypatch.setattr(Path, "home", lambda: tmp_path)
-    folder = compilation.folder.__wrapped__
-    assert folder() == tmp_path / ".cache" / "lstd"
-
-    def homeless():
-        raise RuntimeError("Could not determine home directory.")
-
-    monkeypatch.setattr(Path, "home", homeless)
-    assert folder() is None
+    for chosen, expected in [(str(tmp_path), tmp_path), ("", None), ("~/.cache/lstd", None)]:
+        monkeypatch.setenv("LSTD_CACHE_DIR", chosen)
+        assert folder() == expected
+    monkeypatch.delenv("LSTD_CACHE_DIR")
+    assert folder().name in ("lstd", "Cache")
 
 
 def test_the_warning_is_one_of_ours():
