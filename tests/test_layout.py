@@ -257,7 +257,6 @@ def test_kernels_import_numpy_and_numba_only():
         ("jinja2", {"report", "experiments"}),
         ("markupsafe", {"report"}),
         ("numba", {"_kernels"}),
-        ("llvmlite", {"_kernels"}),
         ("typer", {"cli"}),
         ("rich", {"cli"}),
         ("pyarrow", {"distributed", "experiments", "report", "tables"}),

@@ -194,7 +194,7 @@ def _to_file(model: Model, given: Any, path: Path) -> int:
 
     advise("; no predictions were written")
     sink = CsvSink if path.suffix.lower() == ".csv" else ParquetSink
-    with reading(given.quiet) as on_progress, replacing(path, locked=False) as file:
+    with reading(given.quiet) as on_progress, replacing(path) as file:
         return predict_tables(model, given.data, given.id, sink, file, level=given.interval, on_progress=on_progress)
 
 
