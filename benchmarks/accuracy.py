@@ -172,7 +172,7 @@ def table(make: Callable[[int, int], Data]) -> list[str]:
 
 def page() -> list[str]:
     """Make the text between the markers."""
-    from lstd.experiments.reproduce.provenance import describe_machine
+    from lstd.experiments.reproduce.run import describe_machine
 
     return [
         f"Made by `python benchmarks/accuracy.py --write docs/results/accuracy.md` on {datetime.date.today()}: "

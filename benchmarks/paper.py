@@ -2,7 +2,7 @@
 
 python benchmarks/paper.py [--quick]
 
-The compiled sweep and the loop of `lstd.experiments.numpy_loop` run in turn on one thread. Then fresh processes compute
+The compiled sweep and the loop of `lstd.experiments.timing` run in turn on one thread. Then fresh processes compute
 the whole paper on all cores, first with an empty cache of compiled kernels, then with a filled one.
 """
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 import lstd
-from lstd.experiments.reproduce.provenance import describe_machine as describe
+from lstd.experiments.reproduce.run import describe_machine as describe
 
 SOURCE = Path(lstd.__file__).parent
 

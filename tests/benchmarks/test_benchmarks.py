@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from lstd.experiments.protocol import FEATURES, PROBLEMS
-from lstd.experiments.reproduce.provenance import describe_machine
+from lstd.experiments.reproduce.run import describe_machine
 
 ROOT = Path(__file__).parents[2]
 BENCHMARKS, DOCS = ROOT / "benchmarks", ROOT / "docs" / "results"

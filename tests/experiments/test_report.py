@@ -16,15 +16,12 @@ import pyarrow.parquet as pq
 import pytest
 
 import lstd.report
-from lstd.experiments.plan import Cell
-from lstd.experiments.protocol import ALPHAS, LMBDAS, STEP_SIZES
+from lstd.experiments.protocol import ALPHAS, LMBDAS, STEP_SIZES, Cell
 from lstd.experiments.reproduce.figures import figure2, sensitivity
-from lstd.experiments.reproduce.paper_page import page
-from lstd.experiments.reproduce.paper_tables import best_table, table_files, timing_table, to_latex, to_markdown
-from lstd.experiments.reproduce.report_files import compose, draw
-from lstd.experiments.reproduce.results import Sweep, gather, write_table
+from lstd.experiments.reproduce.report import compose, draw, page
+from lstd.experiments.reproduce.results import Sweep, gather, points_above, sensitivity_limits, write_table
+from lstd.experiments.reproduce.tables import best_table, table_files, timing_table, to_latex, to_markdown
 from lstd.experiments.reproduce.verdicts import AGREES, DISAGREES, NOT_COVERED, TESTS, UNDECIDED, evaluate
-from lstd.experiments.reproduce.wording import points_above, sensitivity_limits
 from lstd.report.style import figure_style
 from other_user import other_user
 from page_outline import assert_sound, outline
@@ -197,7 +194,7 @@ def write_again(full, folder):
 
 def test_composing_imports_no_library_for_drawing_or_models():
     program = (
-        "import sys, lstd.experiments.reproduce.report_files; "
+        "import sys, lstd.experiments.reproduce.report; "
         "sys.exit(sorted({'matplotlib', 'sklearn', 'numba', 'pyarrow'} & set(sys.modules)) or 0)"
     )
     subprocess.run([sys.executable, "-c", program], check=True)

@@ -18,12 +18,11 @@ import pytest
 from lstd import files
 from lstd.errors import InvalidInputError, LSTDError, OutputError
 from lstd.experiments import timing
-from lstd.experiments.numpy_loop import LOOPS, run_loop, simulate_run
-from lstd.experiments.plan import make_plan
-from lstd.experiments.protocol import ALPHAS, FEATURES, LMBDAS, PROBLEMS, STEP_SIZES
+from lstd.experiments.protocol import ALPHAS, FEATURES, LMBDAS, PROBLEMS, STEP_SIZES, make_plan
 from lstd.experiments.reproduce.folder import PROVENANCE, TABLE
 from lstd.experiments.reproduce.run import reproduce
 from lstd.experiments.sweep import run_sweep
+from lstd.experiments.timing import LOOPS, run_loop, simulate_run
 
 DRIVER = Path(__file__).parents[1] / "support" / "fake_experiments.py"
 # Sums in another order, and Boyan's recursion divides by 1 + vᵀPu, which comes as close to zero as 7e-5.

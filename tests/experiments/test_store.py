@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lstd.errors import InvalidInputError, OutputError
-from lstd.experiments.plan import Cell
+from lstd.experiments.protocol import Cell
 from lstd.experiments.reproduce.folder import CONFIGURATION, LOCK, ResultsFolder
 from lstd.files import FolderLock, read_json, remove_unfinished, replacing
 

@@ -10,9 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import naive
-from lstd.experiments.identities import check_identities, double_sums
 from lstd.experiments.protocol import FEATURES
-from lstd.experiments.theory import proposition1, proposition1_exact, theorem2
+from lstd.experiments.theory import check_identities, double_sums, proposition1, proposition1_exact, theorem2
 from tolerances import assert_close
 
 UNIT = st.one_of(st.sampled_from([0.0, 1.0]), st.floats(0.0, 1.0))

@@ -81,7 +81,7 @@ class Fakes:
         """Put the stand-ins in place: `set_module(name, module)` makes `module` importable."""
         set_module("lstd.experiments.sweep", SimpleNamespace(run_sweep=self.run_sweep))
         set_module("lstd.experiments.theory", SimpleNamespace(check_theory=self.check_theory))
-        set_module("lstd.experiments.reproduce.report_files", SimpleNamespace(compose=self.compose))
+        set_module("lstd.experiments.reproduce.report", SimpleNamespace(compose=self.compose))
         set_module("lstd.experiments.timing", SimpleNamespace(measure=self.measure))
 
 

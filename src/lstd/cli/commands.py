@@ -302,7 +302,7 @@ def reproduce(given: Any) -> int:
     if missing := [name for name in NEEDED if find_spec(name) is None]:
         return fail(f"`lstd reproduce` needs the package {missing[0]}; install it: {INSTALL}", BAD_INPUT)
     from lstd.cli.describe import outcome_json, outcome_text
-    from lstd.experiments.plan import MAX_RUNS, make_plan
+    from lstd.experiments.protocol import MAX_RUNS, make_plan
     from lstd.experiments.reproduce.run import reproduce as carry_out
 
     try:

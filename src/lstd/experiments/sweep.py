@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
+from functools import partial
 from typing import TypedDict, Unpack, overload
 
 import numpy as np
@@ -27,6 +28,7 @@ from lstd.statistics.threads import available_cores, one_blas_thread
 from lstd.types import Array
 
 Progress = Callable[[int, int], None]
+_Kernel = Callable[..., None]  # of a trajectory, λ and α of the pairs, and the totals that it fills
 
 SURE_DIGITS = 8  # of a sweep's errors; with fewer there is a warning
 DEFAULT_STEPS = 1000  # of a run on a model of the user's own
@@ -175,90 +177,70 @@ class _Study:
         weight, basis = np.linalg.eigh(self.metric)
         return self.features @ basis, np.maximum(weight, 0.0), basis.T @ self.target
 
-    @property
-    def onehot(self) -> bool:
-        """Whether features are the unit vectors in the order of the states."""
-        return bool(np.array_equal(self.features, np.eye(self.model.n_states)))
+    def kernel(self, algorithm: str) -> _Kernel:
+        """The kernel of an algorithm, with all that does not change from run to run."""
+        if algorithm in TD_KINDS:
+            return self._td_kernel(TD_KINDS[algorithm])
+        n_states = self.model.n_states
+        if n_states >= ONEHOT_FROM and np.array_equal(self.features, np.eye(n_states)):
+            return partial(_onehot, np.diag(self.metric).copy(), self.target)
+        return partial(_dense, *self.diagonalised)
+
+    def _td_kernel(self, kind: int) -> _Kernel:
+        features, metric, target = self.features, self.metric, self.target
+        if self.diagonal or kind != td_kernels.REPLACING:  # replacing traces depend on the basis
+            features, weight, target = self.diagonalised
+            metric = weight[np.newaxis]
+        rows = csr_array(features)
+        sparse = rows.indptr.astype(np.int64), rows.indices.astype(np.int64), rows.data
+        return partial(_td, sparse, metric, target, kind)
+
+
+def _dense(features: Array, weight: Array, target: Array, run: Trajectory, *pairs: Array) -> None:
+    lstd_dense(features[run.states], run.rewards, run.discounts, weight, target, *pairs)
+
+
+def _onehot(weight: Array, target: Array, run: Trajectory, *pairs: Array) -> None:
+    lstd_onehot(plan(run.states, len(weight)), run.rewards, run.discounts, weight, target, *pairs)
+
+
+def _td(sparse: tuple[Array, ...], metric: Array, target: Array, kind: int, run: Trajectory, *pairs: Array) -> None:
+    lmbdas, alphas, totals = pairs
+    td_kernels.td(*sparse, run.states, run.rewards, run.discounts, metric, target, kind, lmbdas, alphas, totals[0])
 
 
 class _Pass:
     """Algorithms that share one recursion, over all runs; `solve` fills one run's slice of the pairs."""
 
     def __init__(self, names: list[str], study: _Study, lmbdas: Array, alphas: Array, seeds: list[int]) -> None:
-        self.names = names
-        self.seeds = seeds
-        self.study = study
-        self._shape = (len(seeds), len(lmbdas), len(alphas))
-        self._lmbdas = np.repeat(lmbdas, len(alphas))
-        self._alphas = np.tile(alphas, len(lmbdas))
-        self.n_pairs = len(self._lmbdas)
-        lstd = names[0] in protocol.LSTD_VARIANTS
-        self._rows = protocol.LSTD_VARIANTS if lstd else tuple(names)
-        self._totals = np.empty((len(self._rows), len(seeds), self.n_pairs))
-        if not lstd:
-            self._kernel = _td_kernel(study, TD_KINDS[names[0]])
-        elif study.onehot and study.features.shape[1] >= ONEHOT_FROM:
-            self._kernel = _onehot_kernel(study)
-        else:
-            self._kernel = _dense_kernel(study)
+        self.names, self.study, self.seeds = names, study, seeds
+        self.kernel = study.kernel(names[0])
+        self.shape = (len(seeds), len(lmbdas), len(alphas))
+        self.pairs = np.stack([np.repeat(lmbdas, len(alphas)), np.tile(alphas, len(lmbdas))])  # (2, pairs)
+        self.rows = protocol.LSTD_VARIANTS if names[0] in protocol.LSTD_VARIANTS else tuple(names)
+        self.totals = np.empty((len(self.rows), len(seeds), self.pairs.shape[1]))
 
     def compile(self) -> None:
         """Compile the kernel now, in this thread."""
-        self._kernel(self.study.model.simulate(0, 0), np.empty(0), np.empty(0), np.empty((len(self._rows), 0)))
+        self.kernel(self.study.model.simulate(0, 0), *np.empty((2, 0)), np.empty((len(self.rows), 0)))
+
+    def slices(self, jobs: int) -> list[slice]:
+        """All pairs at once if there are enough runs to keep every thread busy; else divided by whole lanes."""
+        n_pairs, n_slices = self.pairs.shape[1], max(1, -(-4 * jobs // len(self.seeds)))
+        size = -(-n_pairs // (n_slices * LANES)) * LANES
+        return [slice(first, first + size) for first in range(0, n_pairs, size)]
 
     def solve(self, run: int, pairs: slice) -> None:
         """Compute one run's errors of a slice of the pairs."""
         trajectory = self.study.model.simulate(self.study.n_steps, self.seeds[run])
-        lmbdas, alphas = self._lmbdas[pairs], self._alphas[pairs]
-        totals = np.empty((len(self._rows), len(lmbdas)))
-        self._kernel(trajectory, lmbdas, alphas, totals)
-        self._totals[:, run, pairs] = totals
+        totals = np.empty_like(self.totals[:, run, pairs], order="C")
+        self.kernel(trajectory, *self.pairs[:, pairs], totals)
+        self.totals[:, run, pairs] = totals
 
     def errors(self, name: str) -> Array:
         """Normalised errors of one algorithm, shape (runs, lmbdas, alphas); infinite where a run diverged."""
-        totals = self._totals[self._rows.index(name)] / (self.study.n_steps * self.study.scale)
-        return np.where(np.isfinite(totals), totals, np.inf).reshape(self._shape)
-
-
-_Kernel = Callable[[Trajectory, Array, Array, Array], None]
-
-
-def _dense_kernel(study: _Study) -> _Kernel:
-    features, weight, target = study.diagonalised
-
-    def call(trajectory: Trajectory, lmbdas: Array, alphas: Array, totals: Array) -> None:
-        phi = features[trajectory.states]
-        lstd_dense(phi, trajectory.rewards, trajectory.discounts, weight, target, lmbdas, alphas, totals)
-
-    return call
-
-
-def _onehot_kernel(study: _Study) -> _Kernel:
-    weight = np.diag(study.metric).copy()
-
-    def call(trajectory: Trajectory, lmbdas: Array, alphas: Array, totals: Array) -> None:
-        layout = plan(trajectory.states, study.model.n_states)
-        lstd_onehot(layout, trajectory.rewards, trajectory.discounts, weight, study.target, lmbdas, alphas, totals)
-
-    return call
-
-
-def _td_kernel(study: _Study, kind: int) -> _Kernel:
-    features, metric, target = study.features, study.metric, study.target
-    if study.diagonal or kind != td_kernels.REPLACING:  # replacing traces depend on the basis
-        features, weight, target = study.diagonalised
-        metric = weight[np.newaxis]
-    rows = csr_array(features)
-    indptr, indices = rows.indptr.astype(np.int64), rows.indices.astype(np.int64)
-
-    def call(trajectory: Trajectory, lmbdas: Array, alphas: Array, totals: Array) -> None:
-        states, rewards, discounts, _ = trajectory
-        td_kernels.td(
-            indptr, indices, rows.data, states, rewards, discounts, metric, target,
-            kind, lmbdas, alphas, totals[0],
-        )  # fmt: skip
-
-    return call
+        totals = self.totals[self.rows.index(name)] / (self.study.n_steps * self.study.scale)
+        return np.where(np.isfinite(totals), totals, np.inf).reshape(self.shape)
 
 
 def _study(problem: str | MRP, features: str | ArrayLike, mrp_seed: int, n_steps: int | None) -> _Study:
@@ -287,7 +269,7 @@ def _study(problem: str | MRP, features: str | ArrayLike, mrp_seed: int, n_steps
 
 
 def _run(passes: list[_Pass], jobs: int, progress: Progress | None) -> None:
-    tasks = [(one, run, pairs) for one in passes for run in range(len(one.seeds)) for pairs in _slices(one, jobs)]
+    tasks = [(one, run, pairs) for one in passes for run in range(len(one.seeds)) for pairs in one.slices(jobs)]
     for one in passes:
         one.compile()
     with ThreadPoolExecutor(jobs, thread_name_prefix="lstd") as pool:
@@ -300,13 +282,6 @@ def _run(passes: list[_Pass], jobs: int, progress: Progress | None) -> None:
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise
-
-
-def _slices(one: _Pass, jobs: int) -> list[slice]:
-    """Take all pairs at once if there are enough runs to keep every thread busy, else divide them by whole lanes."""
-    n_slices = max(1, -(-4 * jobs // len(one.seeds)))
-    size = -(-one.n_pairs // (n_slices * LANES)) * LANES
-    return [slice(first, first + size) for first in range(0, one.n_pairs, size)]
 
 
 def _warn_of_small_alpha(alphas: Array, features: Array) -> None:

@@ -30,18 +30,18 @@ def lstd_dense(phi, rewards, discounts, weight, target, lmbdas, alphas, errors):
     `discounts` (T + 1,) on arrival in each row; `weight`, `target` (n,); `lmbdas`, `alphas` (pairs,), the λ and α
     of each pair; `errors` (3, pairs), overwritten: rows Boyan, Uncorrected, Mixed.
     """
-    n_pairs = len(lmbdas)
-    for first in range(0, n_pairs, LANES):
-        last = min(first + LANES, n_pairs)
-        lmbda = np.zeros(LANES)
-        inverse_alpha = np.zeros(LANES)
-        for k in range(last - first):
-            lmbda[k] = lmbdas[first + k]
-            inverse_alpha[k] = 1.0 / alphas[first + k]
-        total = _block(phi, rewards, discounts, weight, target, lmbda, inverse_alpha)
-        for variant in range(3):
-            for k in range(last - first):
-                errors[variant, first + k] = total[variant, k]
+    for first in range(0, len(lmbdas), LANES):
+        total = _block(phi, rewards, discounts, weight, target, lanes(lmbdas, first), lanes(1.0 / alphas, first))
+        errors[:, first : first + LANES] = total[:, : len(lmbdas) - first]
+
+
+@kernel
+def lanes(values, first):  # type: ignore[no-untyped-def]
+    """LANES values from the first on; zeros after the last."""
+    taken = np.zeros(LANES)
+    for k in range(min(LANES, len(values) - first)):
+        taken[k] = values[first + k]
+    return taken
 
 
 @kernel

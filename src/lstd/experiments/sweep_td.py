@@ -14,12 +14,10 @@ pairs, which the compiler turns into vector instructions.
 
 from __future__ import annotations
 
-import numpy as np
-
 from lstd._kernels.alignment import aligned_zeros
 from lstd._kernels.compilation import kernel
+from lstd.experiments.sweep_dense import LANES, lanes
 
-LANES = 64
 TRUE_ONLINE, ACCUMULATING, REPLACING = range(3)
 
 
@@ -32,33 +30,21 @@ def td(indptr, indices, values, states, rewards, discounts, metric, target, kind
     (1, n) when it is diagonal; `target` (n,); `kind` one of TRUE_ONLINE, ACCUMULATING, REPLACING; `lmbdas`,
     `alphas` (pairs,), the λ and step size of each pair; `errors` (pairs,), overwritten.
     """
-    n_pairs = len(lmbdas)
-    for first in range(0, n_pairs, LANES):
-        last = min(first + LANES, n_pairs)
-        lmbda = np.zeros(LANES)
-        alpha = np.zeros(LANES)
-        for k in range(last - first):
-            lmbda[k] = lmbdas[first + k]
-            alpha[k] = alphas[first + k]
+    for first in range(0, len(lmbdas), LANES):
+        lmbda, alpha = lanes(lmbdas, first), lanes(alphas, first)
         total = _block(indptr, indices, values, states, rewards, discounts, metric, target, kind, lmbda, alpha)
-        for k in range(last - first):
-            errors[first + k] = total[k]
+        errors[first : first + LANES] = total[: len(lmbdas) - first]
 
 
 @kernel
 def _block(indptr, indices, values, states, rewards, discounts, metric, target, kind, lmbda, alpha):  # type: ignore[no-untyped-def]
     """`td` for LANES pairs; lanes of no pair have step size 0."""
     n = len(target)
-    e = aligned_zeros(n, LANES)
-    theta = aligned_zeros(n, LANES)
-    along_e = aligned_zeros(1, LANES)[0]  # θ moves by this much along e …
-    along_phi = aligned_zeros(1, LANES)[0]  # … and by this much along φ
-    decay = aligned_zeros(1, LANES)[0]  # of the traces on arrival in the next row
-    scratch = aligned_zeros(1, LANES)[0]
-    now = aligned_zeros(1, LANES)[0]  # φᵀθ
-    ahead = aligned_zeros(1, LANES)[0]  # φ₊ᵀθ before the update
-    before = aligned_zeros(1, LANES)[0]  # φᵀθ before the last update
-    total = aligned_zeros(1, LANES)[0]
+    e, theta = aligned_zeros(n, LANES), aligned_zeros(n, LANES)
+    vectors = aligned_zeros(8, LANES)
+    along_e, along_phi = vectors[0], vectors[1]  # θ moves by this much along e, and by this much along φ
+    decay, scratch, total = vectors[2], vectors[3], vectors[4]  # decay of the traces on arrival in the next row
+    now, ahead, before = vectors[5], vectors[6], vectors[7]  # φᵀθ, φ₊ᵀθ before the update, φᵀθ before the last one
     for t in range(len(rewards)):
         here = slice(indptr[states[t]], indptr[states[t] + 1])
         there = slice(indptr[states[t + 1]], indptr[states[t + 1] + 1])

@@ -3,23 +3,30 @@
 As in Tables 1-3 of the paper, a run is 340 pairs (λ, α); true online TD(λ) is timed over its 600 pairs and multiplied
 by 340/600. Everything runs on one thread. The three LSTD(λ) share one recursion, so the pass that computes all three is
 timed once: each variant alone costs the same by construction.
+
+The loop is the paper's experiment, one pair (λ, α) and one step at a time; it checks the sweep, too. Each LSTD(λ) keeps
+the inverse of A_t + αI by Sherman-Morrison updates: one per step for Boyan's and Uncorrected, two for Mixed (Osogami
+2020, Lemma 2, Theorem 1, and the supplement on computational time). True online TD(λ) is van Seijen et al.'s (2016).
 """
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
-from itertools import chain
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import product
 from typing import Any
 
 import numpy as np
 
 from lstd.experiments import protocol
-from lstd.experiments.numpy_loop import Run, run_loop, simulate_run
-from lstd.experiments.protocol import FEATURES, LMBDAS, LSTD_VARIANTS, PROBLEMS
+from lstd.experiments.protocol import FEATURES, GAMMA, LMBDAS, LSTD_VARIANTS, PROBLEMS
 from lstd.experiments.sweep import run_sweep
+from lstd.mrp import RandomMRP, make_features
 from lstd.statistics.threads import one_blas_thread
+from lstd.types import Array
 
 # What is timed -> the algorithms that it computes.
 TIMED: dict[str, tuple[str, ...]] = {"lstd_one_pass": LSTD_VARIANTS, "true_online_td": ("true_online_td",)}
@@ -80,21 +87,21 @@ def _measure_pair(problem: str, features: str) -> list[dict[str, Any]]:
             seeds = range(1 + repeat * n, 1 + (repeat + 1) * n)
             seconds[timed].append(_time_sweep(problem, features, timed, seeds))
         loop.extend(LOOP_SECONDS * (repeat + 1) / repeats)
-    here = {
-        timed: {"seconds": float(np.median(s)), "low": min(s), "high": max(s), "runs": len(s) * n_runs[timed]}
-        for timed, s in seconds.items()
-    }
-    return [
-        {
-            "problem": problem,
-            "features": features,
-            "algorithm": name,
-            **here.get(name, {}),
-            **loop.summary(algorithms),
-            **_paper(problem, features, algorithms),
-        }
-        for name, algorithms in ({variant: (variant,) for variant in LSTD_VARIANTS} | TIMED).items()
-    ]
+    rows = []
+    for name, algorithms in ({variant: (variant,) for variant in LSTD_VARIANTS} | TIMED).items():
+        row: dict[str, Any] = {"problem": problem, "features": features, "algorithm": name}
+        if name in TIMED:
+            of = seconds[name]
+            row |= {"seconds": float(np.median(of)), "low": min(of), "high": max(of)}
+            row["runs"] = len(of) * n_runs[name]
+        # The paper's seconds are summed over the algorithms; their spreads are taken as independent.
+        paper = [
+            protocol.PAPER_SECONDS[problem, features][protocol.PAPER_TIMED.index(algorithm)] for algorithm in algorithms
+        ]
+        row |= {"paper_seconds": sum(mean for mean, _ in paper)}
+        row |= {"paper_spread": float(np.hypot.reduce([spread for _, spread in paper]))}
+        rows.append(row | loop.summary(algorithms))
+    return rows
 
 
 def _runs_in_a_timing(problem: str, features: str, timed: str) -> int:
@@ -104,15 +111,6 @@ def _runs_in_a_timing(problem: str, features: str, timed: str) -> int:
         seconds = _time_sweep(problem, features, timed, range(1, 1 + n))
         n = min(MAX_RUNS, math.ceil(SWEEP_SECONDS / seconds))
     return n
-
-
-def _paper(problem: str, features: str, algorithms: Sequence[str]) -> dict[str, float]:
-    """Sum the paper's seconds over the algorithms; their spreads are taken as independent."""
-    seconds = [protocol.PAPER_SECONDS[problem, features][protocol.PAPER_TIMED.index(name)] for name in algorithms]
-    return {
-        "paper_seconds": sum(mean for mean, _ in seconds),
-        "paper_spread": float(np.hypot.reduce([spread for _, spread in seconds])),
-    }
 
 
 def _time_sweep(problem: str, features: str, timed: str, run_seeds: range) -> float:
@@ -127,7 +125,7 @@ def _time_sweep(problem: str, features: str, timed: str, run_seeds: range) -> fl
 def _grid(algorithm: str) -> list[tuple[float, float]]:
     """All pairs (λ, α) of an algorithm."""
     alphas = protocol.ALPHAS_OF["lstd" if algorithm in LSTD_VARIANTS else algorithm]
-    return [(float(lmbda), float(alpha)) for lmbda in LMBDAS for alpha in alphas]
+    return list(product(LMBDAS.tolist(), alphas.tolist()))
 
 
 class _LoopSample:
@@ -136,7 +134,9 @@ class _LoopSample:
     def __init__(self, run: Run) -> None:
         self._run = run
         self._pairs = {name: iter(np.random.RandomState(0).permutation(_grid(name))) for name in protocol.PAPER_TIMED}
-        self._times: dict[str, list[list[float]]] = {name: [] for name in protocol.PAPER_TIMED}
+        self._times: dict[str, list[list[float]]] = {
+            name: [] for name in protocol.PAPER_TIMED
+        }  # by those timed together
 
     def extend(self, seconds: float) -> None:
         """Time more pairs, at least one, until each algorithm has had `seconds` in total."""
@@ -151,15 +151,117 @@ class _LoopSample:
 
     def summary(self, algorithms: Sequence[str]) -> dict[str, Any]:
         """Sum over the algorithms the mean over all pairs, and the lowest and highest mean of those timed together."""
-        times = {name: [*chain(*self._times[name])] for name in algorithms}
-        means = {
-            name: [N_PAIRS * float(np.mean(part)) for part in (times[name], *self._times[name]) if part]
-            for name in algorithms
-        }
-        samples = [f"{name}: {len(t)} of {len(_grid(name))} pairs, {sum(t):.2f} s" for name, t in times.items()]
-        return {
-            "loop_seconds": sum(mean for mean, *_ in means.values()),
-            "loop_low": sum(map(min, means.values())),
-            "loop_high": sum(map(max, means.values())),
-            "loop_sample": "; ".join(samples),
-        }
+        middle, low, high, samples = 0.0, 0.0, 0.0, []
+        for name in algorithms:
+            parts = [np.array(part) for part in self._times[name] if part]
+            means, every = [N_PAIRS * float(part.mean()) for part in parts], np.concatenate(parts)
+            middle, low, high = middle + N_PAIRS * float(every.mean()), low + min(means), high + max(means)
+            samples.append(f"{name}: {len(every)} of {len(_grid(name))} pairs, {every.sum():.2f} s")
+        return {"loop_seconds": middle, "loop_low": low, "loop_high": high, "loop_sample": "; ".join(samples)}
+
+
+@dataclass(frozen=True)
+class Run:
+    """One simulated run of T steps on k states with n features, and the reference for its error."""
+
+    phi: Array  # (T + 1, n) of the visited states
+    rewards: Array  # (T,)
+    features: Array  # (k, n) of all states, Φ
+    weighting: Array  # (k,) stationary distribution, the diagonal of D
+    target: Array  # (n,) weights θ* of the best fit
+
+    @property
+    def steps(self) -> Iterator[tuple[Array, Array, float]]:
+        """Features, next features and reward of each step."""
+        return zip(self.phi[:-1], self.phi[1:], self.rewards, strict=True)
+
+    @property
+    def scale(self) -> float:
+        """(Φθ*)ᵀ D (Φθ*), by which errors are divided."""
+        return float(self.weighting @ (self.features @ self.target) ** 2)
+
+    def error(self, theta: Array) -> float:
+        """(Φθ−Φθ*)ᵀ D (Φθ−Φθ*) of weights θ of shape (n,)."""
+        deviation = self.features @ (theta - self.target)
+        deviation *= deviation
+        return float(self.weighting @ deviation)
+
+
+def simulate_run(problem: str, features: str, run_seed: int) -> Run:
+    """Simulate one run of the paper's protocol.
+
+    >>> simulate_run("small", "normal", 1).phi.shape
+    (101, 5)
+    """
+    p = PROBLEMS[problem]
+    model = RandomMRP(p.n_states, p.branching, p.reward_std, seed=protocol.MRP_SEED, gamma=GAMMA)
+    Phi = make_features(model, features)
+    trajectory = model.simulate(p.n_steps, run_seed)
+    return Run(Phi[trajectory.states], trajectory.rewards, Phi, model.stationary, model.best_fit(Phi))
+
+
+def lstd(variant: str, run: Run, lmbda: float, alpha: float) -> float:
+    """Sum the errors of LSTD(λ) after each step."""
+    n = run.phi.shape[1]
+    P, outer = np.eye(n) / alpha, np.empty((n, n))
+    b, z, theta = np.zeros(n), np.zeros(n), np.zeros(n)
+    total = 0.0
+    for phi, phi_next, r in run.steps:
+        z_last, z = z, lmbda * GAMMA * z + phi
+        if variant == "boyan":
+            _rank_one(P, z, phi - GAMMA * phi_next, outer)
+        elif variant == "uncorrected":
+            _rank_one(P, z - GAMMA * z_last, phi, outer)
+        else:
+            _rank_one(P, phi, phi, outer)
+            _rank_one(P, (lmbda - 1.0) * GAMMA * z, phi_next, outer)
+        b += r * z
+        np.dot(P, b, out=theta)
+        total += run.error(theta)
+    return total
+
+
+def true_online_td(run: Run, lmbda: float, step_size: float) -> float:
+    """Sum the errors of true online TD(λ) after each step (van Seijen et al. 2016, algorithm 1)."""
+    theta = np.zeros(run.phi.shape[1])
+    e = np.zeros_like(theta)
+    decay = GAMMA * lmbda
+    v_old = total = 0.0
+    for phi, phi_next, r in run.steps:
+        v, v_next = float(theta @ phi), float(theta @ phi_next)
+        overlap = decay * (e @ phi)
+        e *= decay
+        e += (step_size * (1.0 - overlap)) * phi
+        theta += (r + GAMMA * v_next - v_old) * e
+        theta -= (step_size * (v - v_old)) * phi
+        v_old = v_next
+        total += run.error(theta)
+    return total
+
+
+LOOPS: dict[str, Callable[[Run, float, float], float]] = {
+    **{variant: partial(lstd, variant) for variant in LSTD_VARIANTS},
+    "true_online_td": true_online_td,
+}
+
+
+def run_loop(algorithm: str, run: Run, lmbda: float, alpha: float) -> float:
+    """Compute the normalised mean squared error of one pair (λ, α); infinite if the weights overflow.
+
+    `algorithm` is a key of `LOOPS`; `alpha` is the ridge coefficient, or the step size of true online TD(λ).
+
+    >>> run = simulate_run("deterministic", "normal", 1)
+    >>> round(run_loop("true_online_td", run, 0.0, 1e-3), 10)
+    1.0023869926
+    """
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        mean = LOOPS[algorithm](run, lmbda, alpha) / len(run.rewards) / run.scale
+    return mean if np.isfinite(mean) else np.inf
+
+
+def _rank_one(P: Array, u: Array, v: Array, outer: Array) -> None:
+    """(A + uvᵀ)⁻¹ = P − Pu vᵀP / (1 + vᵀPu), in place; `outer` is room for an (n, n) product."""
+    Pu, vP = P @ u, v @ P
+    Pu /= 1.0 + v @ Pu
+    np.multiply(Pu[:, None], vP, out=outer)
+    P -= outer

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from lstd.errors import InvalidInputError, MissingTerminationWarning, warn
-from lstd.trajectories.observations import ObservationFeatures
-from lstd.trajectories.recorded_steps import Episode, assemble
+from lstd.trajectories.joining import Episode, assemble
+from lstd.trajectories.observations import ObservationFeatures, at
 from lstd.types import Array
 
 _NEEDED = ("observations", "rewards", "terminations", "truncations")
@@ -38,7 +38,9 @@ def read_dataset(
     for number, episode in enumerate(dataset):
         rows, ended = _read_episode(number, episode, phi, reward)
         if behavior_probability is not None:
-            rows = rows._replace(probabilities=_probabilities(number, episode, behavior_probability))
+            given = np.asarray(behavior_probability(episode))
+            _check_length("`behavior_probability`", number, given, episode)
+            rows = rows._replace(behavior_probability=list(given))
         episodes.append(rows)
         if not ended:
             undecided.append(number)
@@ -65,11 +67,9 @@ def _read_episode(
             f"Episode {number} must have `{missing}`, as Minari's episodes have; got {type(episode).__name__}. "
             "Load the dataset with minari.load_dataset."
         )
-    n_steps = len(episode.rewards)
-    terminated = _ends_with(number, "terminations", episode.terminations, n_steps)
-    truncated = _ends_with(number, "truncations", episode.truncations, n_steps)
-    rewards = _rewards(number, episode, reward, n_steps)
-    n_observations = _length(number, episode.observations)
+    n_steps, n_observations = len(episode.rewards), _length(number, episode.observations)
+    terminated, truncated = (_ends_with(number, episode, name) for name in ("terminations", "truncations"))
+    rewards = _rewards(number, episode, reward)
     if n_observations == n_steps and not terminated:
         raise InvalidInputError(
             f"Episode {number} must have its final observation, because it did not terminate: one observation more "
@@ -79,42 +79,36 @@ def _read_episode(
         raise InvalidInputError(
             f"Episode {number} must have one observation more than its {n_steps} steps; got {n_observations}."
         )
-    X = _features(number, episode.observations, n_steps if terminated else n_observations, phi)
+    n_rows = n_steps if terminated else n_observations
+    X = phi.of_batch(episode.observations, n_rows, lambda row: f"at step {row} of episode {number}")
     actions = getattr(episode, "actions", None)
     if isinstance(actions, (tuple, dict)):
-        actions = [_at(actions, step) for step in range(n_steps)]
+        actions = [at(actions, step) for step in range(n_steps)]
     return Episode(X, rewards, terminated, actions), terminated or truncated or not n_steps
 
 
-def _ends_with(number: int, name: str, flags: Any, n_steps: int) -> bool:
+def _ends_with(number: int, episode: Any, name: str) -> bool:
     """Return the last flag; raises InvalidInputError if an earlier flag is True."""
-    array = np.asarray(flags, dtype=np.bool_).reshape(-1)
-    if len(array) != n_steps:
-        raise InvalidInputError(f"Episode {number} must have {n_steps} `{name}`, one per reward; got {len(array)}.")
-    early = np.flatnonzero(array[:-1])
-    if early.size:
+    flags, n_steps = np.asarray(getattr(episode, name), dtype=np.bool_).reshape(-1), len(episode.rewards)
+    if len(flags) != n_steps:
+        raise InvalidInputError(f"Episode {number} must have {n_steps} `{name}`, one per reward; got {len(flags)}.")
+    if flags[:-1].any():
         raise InvalidInputError(
-            f"`{name}` may be True at the last step of an episode only; episode {number} has True at step {early[0]} "
-            f"of {n_steps}. Split it there, or clear the flag if the episode did not end there."
+            f"`{name}` may be True at the last step of an episode only; episode {number} has True at step "
+            f"{flags.argmax()} of {n_steps}. Split it there, or clear the flag if the episode did not end there."
         )
-    return bool(array[-1]) if n_steps else False
+    return bool(flags[-1:].any())
 
 
-def _rewards(number: int, episode: Any, reward: Callable[[Any], ArrayLike] | None, n_steps: int) -> Array:
-    source = "`rewards`" if reward is None else "`reward`"
-    given = episode.rewards if reward is None else reward(episode)
+def _rewards(number: int, episode: Any, reward: Callable[[Any], ArrayLike] | None) -> Array:
+    source, given = ("`rewards`", episode.rewards) if reward is None else ("`reward`", reward(episode))
     try:
         rewards = np.asarray(given, dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise InvalidInputError(f"{source} must be numbers; episode {number} has {given!r:.80}.") from error
-    if rewards.ndim not in (1, 2) or len(rewards) != n_steps:
-        raise InvalidInputError(
-            f"{source} must have one entry per step; episode {number} has {n_steps} steps and shape {rewards.shape}. "
-            "Leave out the entry of the reset."
-        )
-    bad = np.argwhere(~np.isfinite(rewards))
-    if len(bad):
-        step = int(bad[0, 0])
+    _check_length(source, number, rewards, episode, most=2)
+    if len(bad := np.argwhere(~np.isfinite(rewards))):
+        step = bad[0, 0]
         raise InvalidInputError(
             f"{source} must be finite; step {step} of episode {number} has {rewards[step]}. Drop that episode first, "
             "with filter_episodes."
@@ -122,57 +116,29 @@ def _rewards(number: int, episode: Any, reward: Callable[[Any], ArrayLike] | Non
     return rewards
 
 
-def _probabilities(number: int, episode: Any, function: Callable[[Any], ArrayLike]) -> list[float]:
-    given, n_steps = np.asarray(function(episode)), len(episode.rewards)
-    if given.shape != (n_steps,):
+def _check_length(source: str, number: int, values: NDArray[Any], episode: Any, most: int = 1) -> None:
+    """Refuse values that are not one per step, or have more than `most` dimensions."""
+    n_steps = len(episode.rewards)
+    if values.shape[:1] != (n_steps,) or values.ndim > most:
         raise InvalidInputError(
-            f"`behavior_probability` must have one entry per step; episode {number} has {n_steps} steps and shape "
-            f"{given.shape}."
+            f"{source} must have one entry per step; episode {number} has {n_steps} steps and shape {values.shape}. "
+            "Leave out the entry of the reset."
         )
-    return list(given)
-
-
-def _features(number: int, observations: Any, n_rows: int, phi: ObservationFeatures) -> Array:
-    """Compute the features of the first `n_rows` observations, shape (n_rows, n)."""
-    if phi.flat:
-        X = np.array(observations, dtype=np.float64)[:n_rows].reshape(n_rows, -1)
-        bad = np.argwhere(~np.isfinite(X))
-        first = int(bad[0, 0]) if len(bad) else 0
-        phi(observations[first], f"at step {first} of episode {number}")  # raises if the row breaks a rule
-        return X
-    if phi.one_hot is not None:
-        start, n = phi.one_hot
-        states = np.asarray(observations)[:n_rows].reshape(n_rows).astype(np.int64) - start
-        outside = (states < 0) | (states >= n)
-        if outside.any():
-            step = int(np.argmax(outside))
-            raise InvalidInputError(
-                f"Observations must be in [{start}, {start + n - 1}], as the space says; got {states[step] + start} "
-                f"at step {step} of episode {number}. Pass `features`."
-            )
-        X = np.zeros((n_rows, n))
-        X[np.arange(n_rows), states] = 1.0
-        return X
-    return np.stack([phi(_at(observations, row), f"at step {row} of episode {number}") for row in range(n_rows)])
-
-
-def _at(observations: Any, row: int) -> Any:
-    """Return one observation of a batch that may be a tree of dicts and tuples."""
-    if isinstance(observations, dict):
-        return {key: _at(part, row) for key, part in observations.items()}
-    if isinstance(observations, tuple):
-        return tuple(_at(part, row) for part in observations)
-    return observations[row]
 
 
 def _length(number: int, observations: Any) -> int:
     """Count the observations; raises InvalidInputError if parts of composite observations differ in number."""
+    lengths = set(_lengths(observations))
+    if len(lengths) != 1:
+        raise InvalidInputError(
+            f"Episode {number} must have the same number of observations in every part; got {sorted(lengths)}."
+        )
+    return lengths.pop()
+
+
+def _lengths(observations: Any) -> Iterator[int]:
     if isinstance(observations, (dict, tuple)):
-        parts = observations.values() if isinstance(observations, dict) else observations
-        lengths = {_length(number, part) for part in parts}
-        if len(lengths) != 1:
-            raise InvalidInputError(
-                f"Episode {number} must have the same number of observations in every part; got {sorted(lengths)}."
-            )
-        return lengths.pop()
-    return len(observations)
+        for part in observations.values() if isinstance(observations, dict) else observations:
+            yield from _lengths(part)
+    else:
+        yield len(observations)

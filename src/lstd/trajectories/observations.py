@@ -1,4 +1,4 @@
-"""Checks of what an environment returns, and features of its observations."""
+"""Features of observations, and checks of what an environment returns."""
 
 from __future__ import annotations
 
@@ -58,23 +58,26 @@ class ObservationFeatures:
 
     def __init__(self, features: Callable[[Any], ArrayLike] | None, space: Any) -> None:
         self.length: int | None = None
-        self.flat = False  # whether features are the numbers of a Box
-        self.one_hot: tuple[int, int] | None = None  # start and number of states of a Discrete space
-        if features is not None:
-            if not callable(features):
-                raise InvalidInputError(
-                    f"`features` must be a function of one observation, or None; got {features!r:.80}."
-                )
+        self._flat = False  # whether features are the numbers of a Box
+        self._states: range | None = None  # of a Discrete space, whose features are one-hot
+        if features is None:
+            self._function, self._source = _flattening(space), f"The observation space {space!s:.80}, flattened,"
+            spaces = import_gymnasium().spaces
+            self._flat = isinstance(space, spaces.Box)
+            if isinstance(space, spaces.Discrete):
+                self._states = range(int(space.start), int(space.start + space.n))
+        elif callable(features):
             self._function, self._source = features, "`features`"
-            return
-        self._function, self._source = _flattening(space), f"The observation space {space!s:.80}, flattened,"
-        spaces = import_gymnasium().spaces
-        self.flat = isinstance(space, spaces.Box)
-        if isinstance(space, spaces.Discrete):
-            self.one_hot = int(space.start), int(space.n)
+        else:
+            raise InvalidInputError(f"`features` must be a function of one observation, or None; got {features!r:.80}.")
 
     def __call__(self, observation: Any, where: str) -> Array:
         """Return a copy of the features of one observation, shape (n,); messages end with `where`."""
+        if self._states is not None and int(observation) not in self._states:
+            raise InvalidInputError(
+                f"Observations must be in [{self._states[0]}, {self._states[-1]}], as the space says; got "
+                f"{observation} {where}. Pass `features`."
+            )
         value = self._function(observation)
         try:
             row = np.array(value, dtype=np.float64)
@@ -96,14 +99,36 @@ class ObservationFeatures:
             raise InvalidInputError(f"{self._source} must give finite features; feature {i} is {row[i]} {where}.")
         return row
 
+    def of_batch(self, observations: Any, n_rows: int, where: Callable[[int], str]) -> Array:
+        """Return the features of the first `n_rows` of a batch, which may be a tree of dicts and tuples."""
+        if self._flat:
+            X = np.array(observations, dtype=np.float64)[:n_rows].reshape(n_rows, -1)
+            doubtful = ~np.isfinite(X).all(axis=1)
+        elif self._states is not None:
+            places = np.asarray(observations)[:n_rows].reshape(n_rows).astype(np.int64) - self._states[0]
+            X = (places[:, np.newaxis] == np.arange(len(self._states))).astype(np.float64)
+            doubtful = ~X.any(axis=1)
+        else:
+            return np.stack([self(at(observations, row), where(row)) for row in range(n_rows)])
+        row = int(doubtful.argmax())
+        self(observations[row], where(row))  # raises if the row breaks a rule; without doubt checks the first one
+        return X
+
+
+def at(observations: Any, row: int) -> Any:
+    """Return one observation, or action, of a batch that may be a tree of dicts and tuples."""
+    if isinstance(observations, dict):
+        return {key: at(part, row) for key, part in observations.items()}
+    if isinstance(observations, tuple):
+        return tuple(at(part, row) for part in observations)
+    return observations[row]
+
 
 def _flattening(space: Any) -> Callable[[Any], ArrayLike]:
     if space is None:
         raise InvalidInputError("`features` is needed, because the observations have no space; got None.")
-    gymnasium = import_gymnasium()
-    spaces = gymnasium.spaces
-    refused = _not_numeric(space, spaces)
-    if refused is not None:
+    spaces = import_gymnasium().spaces
+    if (refused := _not_numeric(space, spaces)) is not None:
         raise InvalidInputError(
             f"`features` is needed, because observations of {type(refused).__name__} have no fixed size; "
             "got None. Pass a function of one observation that returns n numbers."

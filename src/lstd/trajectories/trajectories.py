@@ -14,7 +14,7 @@ from lstd.data.check_rows import check_rows
 from lstd.data.ids import last_rows, plain_ids, plain_texts
 from lstd.data.rows import COLUMNS, PerRow
 from lstd.errors import InvalidInputError
-from lstd.trajectories.actions import check_actions, check_probabilities, rows_at
+from lstd.trajectories.joining import check_actions, check_probabilities, rows_at
 from lstd.trajectories.row_times import check_times
 from lstd.types import Array
 
@@ -290,7 +290,7 @@ class Trajectories:
         ------
         InvalidInputError
             When the environment does not follow Gymnasium's API, when features are not finite or change length, or
-            when final observations of truncated episodes are missing or were overwritten.
+            when final observations of truncated episodes are missing.
         MissingExtraError
             When Gymnasium is not installed.
 
@@ -303,20 +303,17 @@ class Trajectories:
         >>> data.n_episodes, data.n_features, bool(data.terminated[-1])
         (3, 16, True)
         """
-        from lstd.trajectories.record_environment import collect
+        from lstd.trajectories.record import collect
 
         return cls(**collect(env, policy, features, n_episodes, n_steps, seed, progress))
 
     @classmethod
     def from_minari(
-        cls,
-        dataset: Any,
-        *,
-        features: Callable[[Any], ArrayLike] | None = None,
+        cls, dataset: Any, *, features: Callable[[Any], ArrayLike] | None = None,
         reward: Callable[[Any], ArrayLike] | None = None,
         behavior_probability: Callable[[Any], ArrayLike] | None = None,
         progress: Callable[[int, int], None] | None = None,
-    ) -> Self:
+    ) -> Self:  # fmt: skip
         """Read the episodes of a Minari dataset.
 
         The final observation of an episode becomes a horizon row unless the episode terminated. Episodes are numbered
@@ -386,7 +383,7 @@ class Trajectories:
         >>> Trajectories.concat([part, part], renumber=True).episode.tolist()
         [0, 0, 1, 1]
         """
-        from lstd.trajectories.concatenation import join
+        from lstd.trajectories.joining import join
 
         return cls(**join(list(parts), renumber))
 

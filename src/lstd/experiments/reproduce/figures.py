@@ -14,9 +14,17 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullFormatter, NullLocator
 
-from lstd.experiments.protocol import FEATURES
-from lstd.experiments.reproduce import wording
-from lstd.experiments.reproduce.results import Results, Row, Sweep, column, levels, select
+from lstd.experiments import protocol
+from lstd.experiments.reproduce.results import (
+    Results,
+    Row,
+    Sweep,
+    column,
+    levels,
+    points_above,
+    select,
+    sensitivity_limits,
+)
 from lstd.report.style import COLOURS, LINES, MARKERS, REFERENCE, new_figure
 from lstd.types import Array
 
@@ -30,6 +38,15 @@ LEADING: dict[str, Any] = {"color": "black", "linestyle": (0, (4, 2)), "linewidt
 _TINY = 1e-300
 
 
+def drawn(name: str, results: Results) -> Figure:
+    """Draw a figure by the name of its files."""
+    if name == "figure2":
+        return figure2(results)
+    if name in results.theory:
+        return {"proposition1": proposition1, "theorem2": theorem2}[name](results.theory[name])
+    return sensitivity(results, next(problem for problem, figure in protocol.FIGURE_OF.items() if figure == name))
+
+
 def figure2(results: Results) -> Figure:
     """Draw Figure 2, the best error over α against λ: a row of panels per problem, columns are features."""
     n_rows = len(results.problems)
@@ -40,20 +57,20 @@ def figure2(results: Results) -> Figure:
         left=0.075, right=0.985, bottom=0.46 / height, top=1 - 0.92 / height, wspace=0.2, hspace=0.42
     )
     for row, problem in zip(axes, results.problems, strict=True):
-        for ax, features in zip(row, FEATURES, strict=True):
-            ax.set_title(f"{wording.FEATURE_NAMES[features]} features")
+        for ax, features in zip(row, protocol.FEATURES, strict=True):
+            ax.set_title(f"{protocol.FEATURE_NAMES[features]} features")
             _best_panel(ax, results, problem, features)
         row[0].set_ylabel("normalised MSE")
-        _row_heading(figure, row, wording.PROBLEM_NAMES[problem])
+        _row_heading(figure, row, protocol.PROBLEM_NAMES[problem])
     for ax in axes[-1]:
         ax.set_xlabel("λ")
-    handles = [_handle(algorithm, markersize=4.5, **_line(algorithm)) for algorithm in wording.FIGURE2_ALGORITHMS]
+    handles = [_handle(algorithm, markersize=4.5, **_line(algorithm)) for algorithm in protocol.FIGURE2_ALGORITHMS]
     _legend(figure, handles, ncols=4, handlelength=3.4)
     return figure
 
 
 def _handle(algorithm: str, **look: Any) -> Line2D:
-    return Line2D([], [], marker=MARKERS[algorithm], label=wording.ALGORITHM_NAMES[algorithm], **look)
+    return Line2D([], [], marker=MARKERS[algorithm], label=protocol.ALGORITHM_NAMES[algorithm], **look)
 
 
 def _legend(figure: Figure, handles: Sequence[Line2D], top: float = 1.0, **options: Any) -> None:
@@ -62,7 +79,7 @@ def _legend(figure: Figure, handles: Sequence[Line2D], top: float = 1.0, **optio
 
 def _best_panel(ax: Axes, results: Results, problem: str, features: str) -> None:
     means, spreads = [], []
-    for position, algorithm in enumerate(wording.FIGURE2_ALGORITHMS):
+    for position, algorithm in enumerate(protocol.FIGURE2_ALGORITHMS):
         sweep = results.sweeps[problem, features, algorithm]
         lmbdas, best = sweep.lmbdas, (np.arange(len(sweep.lmbdas)), sweep.best_alpha)
         mean, std = sweep.mean[best], sweep.std[best]
@@ -113,24 +130,24 @@ def _row_heading(figure: Figure, axes: Sequence[Axes], text: str) -> None:
 def sensitivity(results: Results, problem: str) -> Figure:
     """Draw Figure 3, 4 or 5, the error against α for every λ: rows are variants, columns are features.
 
-    The panels of a column share their vertical axis, which ends at `TOP` or below; each panel says how many of its
-    points lie above.
+    The panels of a column share their vertical axis, which ends at `protocol.TOP` or below; each panel says how many
+    of its points lie above.
     """
     figure = new_figure(9.6, 8.9)
     axes = figure.subplots(3, 3, sharex=False)
     figure.subplots_adjust(left=0.115, right=0.985, bottom=0.145, top=0.92, wspace=0.2, hspace=0.15)
-    for panels, features in zip(axes.T, FEATURES, strict=True):
-        limits = wording.sensitivity_limits(results, problem, features)
-        for ax, algorithm in zip(panels, wording.SENSITIVITY_ROWS, strict=True):
+    for panels, features in zip(axes.T, protocol.FEATURES, strict=True):
+        limits = sensitivity_limits(results, problem, features)
+        for ax, algorithm in zip(panels, protocol.SENSITIVITY_ROWS, strict=True):
             _alpha_panel(ax, results.sweeps[problem, features, algorithm], *limits)
             ax.tick_params(labelbottom=ax is panels[-1])
-        panels[0].set_title(f"{wording.FEATURE_NAMES[features]} features", pad=17)
+        panels[0].set_title(f"{protocol.FEATURE_NAMES[features]} features", pad=17)
         panels[-1].set_xlabel("regularisation coefficient α")
-    for ax, algorithm in zip(axes[:, 0], wording.SENSITIVITY_ROWS, strict=True):
+    for ax, algorithm in zip(axes[:, 0], protocol.SENSITIVITY_ROWS, strict=True):
         style: dict[str, Any] = {"rotation": 90, "ha": "right", "va": "center", "size": 9.5}
         ax.text(-0.165, 0.5, "normalised MSE", transform=ax.transAxes, **style)
-        ax.text(-0.25, 0.5, wording.ALGORITHM_NAMES[algorithm], transform=ax.transAxes, weight="bold", **style)
-    figure.suptitle(wording.PROBLEM_NAMES[problem], fontsize=10.5, fontweight="bold", y=0.99, x=0.55)
+        ax.text(-0.25, 0.5, protocol.ALGORITHM_NAMES[algorithm], transform=ax.transAxes, weight="bold", **style)
+    figure.suptitle(protocol.PROBLEM_NAMES[problem], fontsize=10.5, fontweight="bold", y=0.99, x=0.55)
     _lmbda_bar(figure, next(iter(results.sweeps.values())).lmbdas)
     return figure
 
@@ -150,7 +167,7 @@ def _alpha_panel(ax: Axes, sweep: Sweep, bottom: float, top: float) -> None:
     ax.set_yscale("log")
     ax.set_ylim(bottom, top)
     _plain_log_ticks(ax, bottom, top)
-    if above := wording.points_above(sweep, top):
+    if above := points_above(sweep, top):
         text = f"↑ {above} of {sweep.mean.size} above"
         ax.text(1.0, 1.01, text, transform=ax.transAxes, ha="right", va="bottom", fontsize=8.5)
 

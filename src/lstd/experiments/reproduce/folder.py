@@ -23,8 +23,7 @@ from numpy.typing import NDArray
 
 from lstd import files
 from lstd.errors import ConfigurationMismatchError, InvalidInputError, OutputError
-from lstd.experiments.plan import Cell
-from lstd.experiments.protocol import FEATURES, GROUPS, PROBLEMS
+from lstd.experiments.protocol import FEATURES, GROUPS, PROBLEMS, Cell
 from lstd.files import FolderLock
 
 Errors = dict[str, NDArray[np.float64]]

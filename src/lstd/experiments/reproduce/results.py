@@ -1,4 +1,4 @@
-"""The results of all experiments in memory, from which a report is made."""
+"""The results of all experiments in memory, and what the panels of Figures 2 to 5 show of them."""
 
 from __future__ import annotations
 
@@ -10,12 +10,16 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lstd.experiments.plan import Cell
-from lstd.experiments.protocol import ALGORITHMS, ALPHAS_OF, FEATURES, LMBDAS, PROBLEMS
+from lstd.experiments import protocol
+from lstd.report.formatting import compact
 from lstd.types import Array
 
 Key = tuple[str, str, str]
-KEY = {"problem": list(PROBLEMS), "features": list(FEATURES), "algorithm": list(ALGORITHMS)}  # and the possible values
+KEY = {
+    "problem": list(protocol.PROBLEMS),
+    "features": list(protocol.FEATURES),
+    "algorithm": list(protocol.ALGORITHMS),
+}  # and the possible values
 Row = Mapping[str, Any]
 
 
@@ -134,10 +138,10 @@ class Results:
         return next(iter(self.sweeps.values())).n_runs
 
 
-def gather(cells: Mapping[Cell, Mapping[str, Array]], timings: Row, provenance: Row) -> Results:
+def gather(cells: Mapping[protocol.Cell, Mapping[str, Array]], timings: Row, provenance: Row) -> Results:
     """Collect finished cells, in the order of the plan, and the contents of timings.json and provenance.json."""
     sweeps = {
-        (cell.problem, cell.features, algorithm): Sweep(errors, LMBDAS, ALPHAS_OF[cell.group])
+        (cell.problem, cell.features, algorithm): Sweep(errors, protocol.LMBDAS, protocol.ALPHAS_OF[cell.group])
         for cell, arrays in cells.items()
         for algorithm, errors in arrays.items()
     }
@@ -185,3 +189,44 @@ def column(rows: Sequence[Row], name: str) -> Array:
 def levels(rows: Iterable[Row], name: str) -> list[float]:
     """Return the distinct values of an entry, in growing order."""
     return sorted({float(row[name]) for row in rows})
+
+
+def sensitivity_limits(results: Results, problem: str, features: str) -> tuple[float, float]:
+    """Vertical limits shared by the three variants: from their lowest mean error up to at most `protocol.TOP`."""
+    values = np.array([results.sweeps[problem, features, algorithm].mean for algorithm in protocol.SENSITIVITY_ROWS])
+    values = values[np.isfinite(values) & (values > 0)]
+    if not len(values):
+        return 0.5, protocol.TOP
+    top = min(protocol.TOP, 1.04 * values.max())
+    return min(values.min() * 0.94, 0.5 * top), max(top, 1.06)
+
+
+def points_above(sweep: Sweep, top: float) -> int:
+    """Count the (λ, α) whose mean error is above `top` or infinite."""
+    return int((sweep.mean > top).sum())
+
+
+def above_text(results: Results, problem: str) -> str:
+    """Say how many points of Figure 3, 4 or 5 lie above the axes."""
+    parts = []
+    for features in protocol.FEATURES:
+        _, top = sensitivity_limits(results, problem, features)
+        for algorithm in protocol.SENSITIVITY_ROWS:
+            sweep = results.sweeps[problem, features, algorithm]
+            if above := points_above(sweep, top):
+                largest = sweep.mean.max()
+                size = f"up to {compact(largest)}" if np.isfinite(largest) else "some infinite"
+                names = f"{protocol.SHORT_NAMES[algorithm]}, {protocol.FEATURE_NAMES[features]}"
+                parts.append(f"{names}: {above} of {sweep.mean.size} ({size})")
+    return f"Points (λ, α) above the axis, not shown: {'; '.join(parts)}." if parts else "No point lies above the axes."
+
+
+def lowest_text(results: Results, problem: str, features: str) -> str:
+    """State the lowest error of each algorithm in a panel of Figure 2."""
+    parts = []
+    for algorithm in protocol.FIGURE2_ALGORITHMS:
+        sweep = results.sweeps[problem, features, algorithm]
+        if sweep.best is not None:
+            i, j = sweep.best
+            parts.append(f"{protocol.SHORT_NAMES[algorithm]} {sweep.mean[i, j]:.3f} at λ = {sweep.lmbdas[i]:g}")
+    return f"{problem}, {protocol.FEATURE_NAMES[features]}: lowest {', '.join(parts)}"

@@ -6,23 +6,24 @@ other processes while this one computes the theory and writes the tables.
 
 from __future__ import annotations
 
+import contextlib
 import os
+import platform
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from datetime import UTC, datetime
+from importlib import metadata
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from lstd.data.arguments import check_integer
 from lstd.errors import LSTDError
-from lstd.experiments.plan import Cell, Plan
-from lstd.experiments.protocol import FEATURES, MRP_SEED
+from lstd.experiments.protocol import FEATURES, MRP_SEED, Cell, Plan
 from lstd.experiments.reproduce.folder import PROVENANCE, THEORY, TIMINGS, Errors, ResultsFolder
-from lstd.experiments.reproduce.provenance import describe_machine
 from lstd.experiments.reproduce.results import gather
 from lstd.files import replacing
 from lstd.statistics.threads import available_cores
+from lstd.version import __version__
 
 Progress = Callable[[str, float, float], None]
 
@@ -54,7 +55,7 @@ def reproduce(
     Parameters
     ----------
     plan : Plan
-        See :func:`lstd.experiments.plan.make_plan`.
+        See :func:`lstd.experiments.protocol.make_plan`.
     out : path
         The results folder. What an earlier run of the same plan has finished there is used.
     n_jobs : int, optional
@@ -142,11 +143,11 @@ class _Session:
         return self.folder.read_json(TIMINGS) or {}
 
     def _report(self, errors: Mapping[Cell, Errors], timings: Mapping[str, Any]) -> None:
-        from lstd.experiments.reproduce import report_files
+        from lstd.experiments.reproduce import report
 
         results = gather(errors, timings, self.about)
         with self._step("report", "drawing figures and writing the report", self.report_seconds) as part:
-            products = report_files.compose(results, self._theory, self.n_jobs)
+            products = report.compose(results, self._theory, self.n_jobs)
             for done, (name, content, n_products) in enumerate(products, start=1):
                 with replacing(self.folder.path / name) as file:
                     file.write(content)
@@ -164,7 +165,7 @@ class _Session:
     def _record(self) -> None:
         self.folder.write_json(PROVENANCE, self.about)
 
-    @contextmanager
+    @contextlib.contextmanager
     def _step(self, stage: str, text: str, seconds: float) -> Iterator[Callable[[int, int], None]]:
         """Show, time and record a step of `seconds` estimated seconds; yields its progress callback (done, total)."""
 
@@ -184,3 +185,37 @@ class _Session:
         for wall in (self.wall, self.about["wall_seconds"]):
             wall[stage] = round(wall.get(stage, 0.0) + elapsed, 3)
         self._record()
+
+
+PACKAGES = ("numpy", "scipy", "numba", "llvmlite", "scikit-learn", "matplotlib", "pyarrow", "typer", "rich")
+
+
+def describe_machine(n_jobs: int | None = None) -> dict[str, Any]:
+    """Describe versions, processor and threads (`n_jobs`; all cores by default) as JSON values.
+
+    >>> sorted(describe_machine(n_jobs=2))
+    ['cores', 'cpu', 'lstd', 'numba_threading', 'packages', 'platform', 'python', 'threads']
+    """
+    versions = {}
+    for name in PACKAGES:
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            versions[name] = metadata.version(name)
+    return {
+        "lstd": __version__,
+        "python": platform.python_version(),
+        "packages": versions,
+        "cpu": _cpu_model(),
+        "cores": available_cores(),
+        "threads": n_jobs or available_cores(),
+        "numba_threading": "none: runs are divided among Python threads",
+        "platform": platform.platform(),
+    }
+
+
+def _cpu_model() -> str:
+    with contextlib.suppress(OSError, UnicodeDecodeError):
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            key, _, value = line.partition(":")
+            if key.strip() == "model name" and value.strip():
+                return value.strip()
+    return platform.processor() or platform.machine()

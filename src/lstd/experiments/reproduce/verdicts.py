@@ -7,9 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lstd.experiments.protocol import ALPHAS_OF, GROUPS, LMBDAS, N_RUNS
+from lstd.experiments import protocol
 from lstd.experiments.reproduce.results import Results, Row, column, levels, select
-from lstd.experiments.reproduce.wording import SHORT_NAMES
 from lstd.report.formatting import compact, grouped, percent
 from lstd.types import Array
 
@@ -48,9 +47,9 @@ def _verdict(agrees: bool) -> str:
 
 
 def _grids(results: Results) -> Outcome:
-    alphas = {name: ALPHAS_OF[group] for group, names in GROUPS.items() for name in names}
+    alphas = {name: protocol.ALPHAS_OF[group] for group, names in protocol.GROUPS.items() for name in names}
     agrees = all(
-        np.array_equal(sweep.lmbdas, LMBDAS) and np.array_equal(sweep.alphas, alphas[algorithm])
+        np.array_equal(sweep.lmbdas, protocol.LMBDAS) and np.array_equal(sweep.alphas, alphas[algorithm])
         for (_, _, algorithm), sweep in results.sweeps.items()
     )
     return Outcome(_verdict(agrees), f"All {len(results.sweeps)} stored sweeps have these values.")
@@ -58,7 +57,7 @@ def _grids(results: Results) -> Outcome:
 
 def _fifty_runs(results: Results) -> Outcome:
     """Compare the number of runs with the paper's 50; another number does not test the statement."""
-    return Outcome(AGREES if results.n_runs == N_RUNS else NOT_COVERED, f"{results.n_runs} runs.")
+    return Outcome(AGREES if results.n_runs == protocol.N_RUNS else NOT_COVERED, f"{results.n_runs} runs.")
 
 
 def _extra(results: Results, slow: str, fast: Sequence[str], seconds: Sequence[str]) -> Array:
@@ -87,9 +86,9 @@ def _extra_time(results: Results, slow: str, fast: Sequence[str], limits: tuple[
     # In whole per cent, as the paper gives them.
     least, middle, most = np.round(extras, 2)
     inside, outside = (least >= low) & (most <= high), (most < low) | (least > high)
-    others = " and ".join(SHORT_NAMES[name] for name in fast)
+    others = " and ".join(protocol.SHORT_NAMES[name] for name in fast)
     text = (
-        f"Extra time of {SHORT_NAMES[slow]} over {others}: {_range_of(middle)}, median "
+        f"Extra time of {protocol.SHORT_NAMES[slow]} over {others}: {_range_of(middle)}, median "
         f"{percent(float(np.median(middle)))}; from the lowest to the highest timings, {_range_of(extras)}. "
         f"Of {len(least)} comparisons: {inside.sum()} wholly within {percent(low)} to {percent(high)}, {outside.sum()} "
         "wholly outside. "
@@ -157,7 +156,7 @@ def _leading_term(results: Results, table: str, name: str, offset: float, **wher
 
 def _other_limits(results: Results) -> Outcome:
     outcomes = {variant: _limit_of(results, variant) for variant in ("mixed", "boyan")}
-    numbers = " ".join(f"{SHORT_NAMES[variant]}: {outcome.numbers}" for variant, outcome in outcomes.items())
+    numbers = " ".join(f"{protocol.SHORT_NAMES[variant]}: {outcome.numbers}" for variant, outcome in outcomes.items())
     return Outcome(_verdict(all(outcome.verdict == AGREES for outcome in outcomes.values())), numbers)
 
 

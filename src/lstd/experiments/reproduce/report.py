@@ -1,4 +1,4 @@
-"""All files of a report. Figures are drawn in other processes, as Matplotlib uses one core only."""
+"""All files of a report: figures, drawn in other processes as Matplotlib uses one core only, tables and the page."""
 
 from __future__ import annotations
 
@@ -7,16 +7,17 @@ import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from multiprocessing import connection, resource_tracker
 
-from lstd.experiments.reproduce.paper_page import page
-from lstd.experiments.reproduce.paper_tables import best_table, table_files, timing_table
-from lstd.experiments.reproduce.results import Results, Row, write_table
-from lstd.experiments.reproduce.wording import FIGURE_OF
+from lstd.experiments import protocol
+from lstd.experiments.reproduce.results import Results, Row, above_text, lowest_text, write_table
+from lstd.experiments.reproduce.tables import Table, best_table, page_tables, table_files, timing_table
+from lstd.experiments.reproduce.verdicts import evaluate, simulated_text
+from lstd.report.rendering import render
 
 THEORY_FIGURES = ("proposition1", "theorem2")
 Drawn = dict[str, bytes]  # suffix -> content
@@ -39,7 +40,7 @@ def compose(results: Results, theory: Callable[[], Row], n_jobs: int = 1) -> Ite
     (str, bytes, int)
         Path in the results folder, content, and the number of files in all; the page comes last.
     """
-    names = ["figure2", *(FIGURE_OF[problem] for problem in results.problems)]
+    names = ["figure2", *(protocol.FIGURE_OF[problem] for problem in results.problems)]
     tables = [*(timing_table(results, problem) for problem in results.problems), best_table(results)]
     files = [file for table in tables for file in table_files(table)]
     n_files = len(files) + 3 * len([*names, *THEORY_FIGURES]) + 2
@@ -62,16 +63,11 @@ def compose(results: Results, theory: Callable[[], Row], n_jobs: int = 1) -> Ite
 
 def draw(name: str, results: Results) -> Drawn:
     """Draw one figure as .svg, .pdf and .png."""
-    from lstd.experiments.reproduce.figures import figure2, proposition1, sensitivity, theorem2
+    from lstd.experiments.reproduce.figures import drawn
     from lstd.report.style import figure_style, rendered
 
     with figure_style():
-        if name == "figure2":
-            return rendered(figure2(results))
-        if name in THEORY_FIGURES:
-            return rendered({"proposition1": proposition1, "theorem2": theorem2}[name](results.theory[name]))
-        problem = next(problem for problem, figure in FIGURE_OF.items() if figure == name)
-        return rendered(sensitivity(results, problem))
+        return rendered(drawn(name, results))
 
 
 @contextmanager
@@ -115,3 +111,70 @@ def _end_with_the_parent() -> None:
         os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()
+
+
+TITLE = "Uncorrected, Mixed and Boyan's LSTD(λ): the paper's experiments, run again"
+SECTIONS = {
+    "run": "What was run",
+    "figures": "Figures",
+    "tables": "Tables",
+    "agreement": "Agreement with the paper",
+    "observed": "Observed here",
+    "diverged": "Diverged runs",
+    "theory": "Theory",
+    "reproduce": "Cite and reproduce",
+}
+
+
+def page(results: Results, tables: Sequence[Table], svgs: Mapping[str, bytes]) -> str:
+    """Render the page with the tables of files and the figures by name."""
+    return render(
+        "paper.html",
+        "lstd.experiments.reproduce",
+        title=TITLE,
+        sections=SECTIONS,
+        results=results,
+        sweeps=list(results.sweeps.values()),
+        ratios=[timing.ratio for key, timing in results.timings.items() if key[2] == "lstd_one_pass" and timing.ratio],
+        n_panels=len(protocol.PROBLEMS) * len(protocol.FEATURES),
+        features=[protocol.FEATURE_NAMES[name] for name in protocol.FEATURES],
+        names={problem: protocol.PROBLEM_NAMES[problem] for problem in results.problems},
+        absent=[problem for problem in protocol.PROBLEMS if problem not in results.problems],
+        facts=_facts(results.provenance),
+        figure_of=protocol.FIGURE_OF,
+        svgs=svgs,
+        lowest=[lowest_text(results, *panel) for panel in results.panels],
+        above={problem: above_text(results, problem) for problem in results.problems},
+        top=protocol.TOP,
+        simulated=simulated_text(results.theory["proposition1"]),
+        tables=tables,
+        outcomes=evaluate(results),
+        **page_tables(results),
+        command=f"lstd reproduce {results.problems[0] if len(results.problems) == 1 else 'all'}",
+    )
+
+
+def _facts(about: Row) -> dict[str, str]:
+    # Without the report's own time, so that the same results give the same page.
+    wall = {stage: seconds for stage, seconds in about["wall_seconds"].items() if stage != "report"}
+    facts = {
+        "lstd": about["lstd"],
+        "Python": about["python"],
+        "packages": _readable(about["packages"]),
+        "processor": about["cpu"],
+        "cores; threads used": f"{about['cores']}; {about['threads']}",
+        "threading": about["numba_threading"],
+        "platform": about["platform"],
+        "run seeds": "{} to {}".format(*about["run_seeds"]),
+        "seed of the MRPs": str(about["mrp_seed"]),
+        "arguments": _readable(about["arguments"]),
+        "started": about["started"],
+        "seconds of sweep and timings": _readable(wall),
+    }
+    if about["sessions"] > 1:
+        facts["sessions"] = f"{about['sessions']}; versions, processor and threads are those of the last"
+    return {name: text for name, text in facts.items() if text}
+
+
+def _readable(entries: Row) -> str:
+    return ", ".join(f"{name}: {'–' if value is None else value}" for name, value in entries.items())

@@ -1,0 +1,202 @@
+"""Rows put together: recorded episodes, several `Trajectories`, and actions with their probabilities."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
+
+from lstd.data.arguments import as_real
+from lstd.data.ids import last_rows
+from lstd.data.parsing import first_true
+from lstd.data.rows import PerRow
+from lstd.errors import InvalidInputError
+from lstd.types import Array, Flags
+
+# Properties of `Trajectories` that must agree.
+_AGREE: dict[str, Callable[[Any], Any]] = {
+    "features": lambda part: part.n_features,
+    "rewards": lambda part: part.y.shape[1:],
+    "feature names": lambda part: part.feature_names,
+    "discounts": lambda part: part.discount is not None,
+    "groups": lambda part: part.groups is not None,
+    "actions": lambda part: (
+        None if part.actions is None else (part.actions.dtype.kind in "OSU", *part.actions.shape[1:])
+    ),
+    "behavior probabilities": lambda part: part.behavior_probability is not None,
+    "times": lambda part: None if part.time is None else part.time.dtype.kind in "mM",
+}
+
+
+def join(parts: Sequence[Any], renumber: bool) -> dict[str, Any]:
+    """Join the rows of `parts` in order; returns the arguments of `Trajectories`. See `Trajectories.concat`."""
+    if not parts:
+        raise InvalidInputError("`parts` must hold at least one Trajectories; got none.")
+    for what, of in _AGREE.items():
+        for number, part in enumerate(parts):
+            if of(part) != of(parts[0]):
+                raise InvalidInputError(
+                    f"`parts` must have the same {what}; part 0 has {of(parts[0])!r}, part {number} {of(part)!r}."
+                )
+    names = ("X", "y", "terminated", "discount", "groups", "actions", "behavior_probability", "time")
+    arrays = {name: _joined([getattr(part, name) for part in parts]) for name in names}
+    for name in ("importance_ratio", "trace_coefficient", "weight"):
+        columns = [getattr(part, name) for part in parts]
+        if any(column is not None for column in columns):
+            pairs = zip(columns, parts, strict=True)
+            arrays[name] = np.concatenate([np.ones(len(part)) if one is None else one for one, part in pairs])
+    ids = [part.episode for part in parts]
+    return arrays | {"episode": _joined_ids(ids, renumber), "feature_names": parts[0].feature_names}
+
+
+def _joined(arrays: Sequence[Any]) -> Any:
+    if arrays[0] is None:
+        return None
+    if any(sparse.issparse(array) for array in arrays):
+        return sparse.vstack([sparse.csr_array(array) for array in arrays], format="csr")
+    return np.concatenate(arrays)
+
+
+def _joined_ids(ids: Sequence[NDArray[Any]], renumber: bool) -> NDArray[Any]:
+    if renumber:
+        last = np.concatenate([last_rows(part) for part in ids])
+        return np.asarray(np.cumsum(last) - last)
+    kinds = {"number" if part.dtype.kind in "iuf" else part.dtype.kind for part in ids if len(part)}
+    if len(kinds) > 1:
+        raise InvalidInputError(
+            f"`parts` must have ids of one type; got {', '.join(sorted({str(part.dtype) for part in ids}))}. "
+            "Pass renumber=True to renumber all episodes."
+        )
+    owner: dict[Any, int] = {}
+    for number, part in enumerate(ids):
+        for name in np.unique(part).tolist():
+            if owner.setdefault(name, number) != number:
+                raise InvalidInputError(
+                    f"`parts` must not share ids of episodes; {name!r} is in parts {owner[name]} and {number}. "
+                    "Pass renumber=True if they are different episodes; else build the Trajectories from joined rows."
+                )
+    return np.concatenate([part for part in ids if len(part)] or ids[:1])
+
+
+class Episode(NamedTuple):
+    """Rows of one episode."""
+
+    X: Array  # (T, n) features; one row more than rewards if the episode ends in a horizon row
+    rewards: Array  # (steps,) or (steps, m)
+    terminated: bool  # whether the successor of the last row is terminal
+    actions: Sequence[Any] | None = None  # one per reward
+    behavior_probability: Sequence[float] | None = None
+
+
+def assemble(episodes: Sequence[Episode]) -> dict[str, Any]:
+    """Put the rows of episodes together as arguments of `Trajectories`; episodes are numbered from 0.
+
+    Raises InvalidInputError when episodes differ in the shape of their rewards or actions.
+    """
+    shapes: dict[tuple[int, ...], int] = {}  # of the rewards of a step, with the first episode of each
+    for number, episode in enumerate(episodes):
+        if len(episode.rewards):
+            shapes.setdefault(episode.rewards.shape[1:], number)
+    if len(shapes) > 1:
+        (one, first), (two, second), *_ = shapes.items()
+        raise InvalidInputError(
+            f"Rewards must have the same shape in every episode; episode {first} has {one} per step, episode {second} "
+            f"has {two}."
+        )
+    lengths = [len(episode.X) for episode in episodes]
+    steps = np.concatenate([np.arange(len(episode.X)) < len(episode.rewards) for episode in episodes])
+    y = np.full((sum(lengths), *next(iter(shapes), ())), np.nan)  # NaN in horizon rows
+    if shapes:
+        y[steps] = np.concatenate([episode.rewards for episode in episodes if len(episode.rewards)])
+    terminated = np.zeros(len(y), dtype=np.bool_)
+    terminated[np.cumsum(lengths) - 1] = [episode.terminated for episode in episodes]
+    X, numbers = np.concatenate([episode.X for episode in episodes]), np.repeat(np.arange(len(episodes)), lengths)
+    arrays: dict[str, Any] = {"X": X, "y": y, "terminated": terminated, "episode": numbers}
+    for name in ("actions", "behavior_probability"):
+        given = [values for episode in episodes if (values := getattr(episode, name)) is not None]
+        if given:
+            arrays[name] = _placed(name, [value for values in given for value in values], steps)
+    for array in arrays.values():
+        array.setflags(write=False)
+    return arrays
+
+
+def _placed(name: str, values: Sequence[Any], steps: Flags) -> NDArray[Any]:
+    """Place the values of steps in rows; those of horizon rows are zero or None."""
+    if len(values) != steps.sum():
+        raise InvalidInputError(f"`{name}` must be known for all {steps.sum()} steps or for none; got {len(values)}.")
+    if any(isinstance(value, (tuple, dict)) for value in values):
+        placed = np.empty(len(steps), dtype=object)
+        for row, value in zip(np.flatnonzero(steps).tolist(), values, strict=True):
+            placed[row] = value
+        return placed
+    try:
+        array = np.stack(values) if values else np.empty(0)
+    except ValueError as error:
+        raise InvalidInputError(f"`{name}` must have one shape in all steps: {error}.") from error
+    placed = np.zeros((len(steps), *array.shape[1:]), dtype=array.dtype)
+    placed[steps] = array
+    return placed
+
+
+def check_actions(actions: ArrayLike, horizon: Flags) -> NDArray[Any]:
+    """Return actions, one per row; raises InvalidInputError where one is missing on a row that is no horizon row."""
+    try:
+        array = np.asarray(actions)
+    except Exception as error:  # ragged lists; `__array__` may raise anything
+        raise InvalidInputError(f"`actions` must be an array with one action per row: {error}.") from error
+    if array.shape[:1] != horizon.shape:
+        raise InvalidInputError(f"`actions` must have one action per row, {len(horizon)}; got shape {array.shape}.")
+    if array.dtype.kind in "Of":
+        missing = array != array if array.dtype.kind == "f" else np.array([one is None or one != one for one in array])
+        row = first_true(missing.reshape(len(array), -1).any(axis=1) & ~horizon)
+        if row is not None:
+            raise InvalidInputError(
+                f"`actions` must have an action on every row but horizon rows; row {row} has none. Fill it in, or drop "
+                "its episode."
+            )
+    return array
+
+
+def check_probabilities(values: PerRow, actions: NDArray[Any] | None, horizon: Flags) -> Array | None:
+    """Return the probabilities of actions, NaN on horizon rows; in (0, 1], or above 0 if actions are floats."""
+    if values is None:
+        return None
+    if actions is None:
+        raise InvalidInputError("`behavior_probability` must come with `actions`, whose probability it is.")
+    array, most = as_real("behavior_probability", values), np.inf if actions.dtype.kind == "f" else 1.0
+    if array.shape != horizon.shape:
+        raise InvalidInputError(
+            f"`behavior_probability` must have one value per row, shape {horizon.shape}; got {array.shape}."
+        )
+    row = first_true(~((array > 0.0) & (array <= most) & np.isfinite(array)) & ~horizon)
+    if row is not None:
+        rule = "above 0 and finite" if most > 1.0 else "in (0, 1]"
+        raise InvalidInputError(
+            f"`behavior_probability` must be {rule}: the action was taken; row {row} has {array[row]:g}. Correct it, "
+            "or drop its episode."
+        )
+    return np.where(horizon, np.nan, array)
+
+
+def rows_at(rows: slice | ArrayLike, episode: NDArray[Any]) -> NDArray[np.intp]:
+    """Return the places of rows that a slice or a mask chooses; those of an episode must follow one another."""
+    if isinstance(rows, slice) and rows.step in (None, 1):
+        return np.arange(len(episode))[rows]
+    mask = np.asarray(rows)
+    if mask.dtype != np.bool_ or mask.shape != episode.shape:
+        raise InvalidInputError(
+            f"Trajectories are indexed by a slice without a step, or by a mask of shape {episode.shape}; got "
+            f"{rows!r:.80}."
+        )
+    places = np.flatnonzero(mask)
+    torn = (np.diff(places) > 1) & (episode[places[1:]] == episode[places[:-1]])
+    if (place := first_true(torn)) is not None:
+        raise InvalidInputError(
+            f"A mask must keep consecutive rows of an episode; in episode {episode[places[place]]!s} it drops row "
+            f"{places[place] + 1} and keeps later ones. Choose whole episodes."
+        )
+    return places

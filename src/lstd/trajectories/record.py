@@ -1,0 +1,284 @@
+"""A policy run in a Gymnasium environment or vector environment, as arrays of the data contract.
+
+A vector environment resets a sub-environment after an episode in one of three ways (``metadata["autoreset_mode"]``):
+
+NextStep
+    The step after the end ignores the action and returns the first observation of the next episode, with reward 0.
+    It is not a transition.
+SameStep
+    The step that ends an episode returns the first observation of the next episode, and the final observation in
+    ``info["final_obs"]``.
+Disabled
+    The caller resets with ``reset(options={"reset_mask": mask})``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from lstd.data.arguments import check_integer
+from lstd.errors import InvalidInputError
+from lstd.trajectories.joining import Episode, assemble
+from lstd.trajectories.observations import ObservationFeatures, check_reset, check_step, import_gymnasium
+from lstd.types import Array, Flags
+
+_MODES = ("NextStep", "SameStep", "Disabled")
+
+
+@dataclass
+class Recorder:
+    """Recorder of one environment, for at most `max_episodes` and at most `max_steps`; None for no limit."""
+
+    number: int  # of the sub-environment, for messages
+    phi: ObservationFeatures
+    max_episodes: int | None
+    max_steps: int | None
+    episodes: list[Episode] = field(default_factory=list)  # complete, or cut off by a limit
+    n_steps: int = 0  # recorded so far
+    _phis: list[Array] = field(default_factory=list)  # of the current episode
+    _steps: list[tuple[Array, Any, float | None]] = field(default_factory=list)  # reward, action and its probability
+
+    @property
+    def finished(self) -> bool:
+        """Whether a limit is reached."""
+        return (self.max_episodes is not None and len(self.episodes) >= self.max_episodes) or (
+            self.max_steps is not None and self.n_steps >= self.max_steps
+        )
+
+    @property
+    def where(self) -> str:
+        """Where the recording is now, for messages."""
+        return f"after step {len(self._steps)} of episode {len(self.episodes)} of environment {self.number}"
+
+    def begin(self, observation: Any) -> None:
+        """Begin an episode with its first observation, whose memory the environment may reuse."""
+        self._phis, self._steps = [self.phi(observation, self.where)], []
+
+    def record(self, reward: Any, after: Any, ends: tuple[Any, Any], action: Any, probability: float | None) -> None:
+        """Record a step to the observation `after`, not used if it terminated; `ends`: terminated, truncated."""
+        terminated, truncated = map(bool, ends)
+        if not terminated:
+            self._phis.append(self.phi(after, self.where))
+        action = action if isinstance(action, (tuple, dict)) else np.array(action)
+        self._steps.append((self._check_reward(reward), action, probability))
+        self.n_steps += 1
+        if terminated or truncated or self.finished:
+            rewards, actions, given = zip(*self._steps, strict=True)
+            known = [one for one in given if one is not None] or None
+            self.episodes.append(Episode(np.stack(self._phis), np.stack(rewards), terminated, actions, known))
+            self._phis, self._steps = [], []
+
+    def _check_reward(self, reward: Any) -> Array:
+        try:
+            value = np.array(reward, dtype=np.float64)
+        except (TypeError, ValueError) as error:
+            raise InvalidInputError(f"`env.step` must give a number as reward; got {reward!r:.80}.") from error
+        if value.ndim > 1 or not np.isfinite(value).all():
+            raise InvalidInputError(
+                f"`env.step` must give a finite reward, or a vector of finite rewards; got {reward!r:.80} "
+                f"{self.where}. Check the environment."
+            )
+        if self._steps and value.shape != (first := self._steps[0][0].shape):
+            raise InvalidInputError(
+                f"`env.step` must give rewards of one shape; got {first}, then {value.shape} "
+                f"{self.where}. Check the environment."
+            )
+        return value
+
+
+class _Run(NamedTuple):
+    """A policy, its environment, and what to record."""
+
+    env: Any
+    policy: Callable[[Any], Any]
+    recorders: list[Recorder]  # one per sub-environment
+    seed: int | None  # of the first reset
+    report: Callable[[], None]  # called after each step
+
+    def act(self, observation: Any) -> tuple[Any, Any]:
+        """Return the action for an observation, and its probability or None."""
+        chosen = self.policy(observation)
+        if not (isinstance(chosen, tuple) and len(chosen) == 2):
+            return chosen, None
+        space = getattr(self.env, "action_space", None)
+        shape = getattr(space, "shape", None)
+        # An action may itself be a tuple of two: it has the form that the space asks for.
+        pair = isinstance(chosen[0], (tuple, dict)) if shape is None else np.shape(chosen[0]) == shape
+        return chosen if pair or space is None else (chosen, None)
+
+    def split(self, batch: Any, space: Any = None) -> list[Any]:
+        """Split a batch, of observations unless another space is given, into those of the sub-environments."""
+        return list(import_gymnasium().vector.utils.iterate(space or self.env.observation_space, batch))
+
+
+def collect(
+    env: Any, policy: Callable[[Any], Any], features: Callable[[Any], ArrayLike] | None, n_episodes: int | None,
+    n_steps: int | None, seed: int | None, progress: Callable[[int, int], None] | None,
+) -> dict[str, Any]:  # fmt: skip
+    """Run `policy` and return the arguments of `Trajectories`; see `Trajectories.from_gymnasium`."""
+    if n_episodes is None and n_steps is None:
+        raise InvalidInputError("`n_episodes` or `n_steps` is needed, a positive integer; got None for both.")
+    for name, value in (("n_episodes", n_episodes), ("n_steps", n_steps)):
+        if value is not None:
+            check_integer(name, value, 1)
+    seed = None if seed is None else check_integer("seed", seed, 0)
+    if not callable(policy):
+        raise InvalidInputError(f"`policy` must be a function from observation to action; got {policy!r:.80}.")
+    vector = _is_vector(env)
+    phi = ObservationFeatures(features, getattr(env, f"{'single_' * vector}observation_space", None))
+    for name in ("action_space", "single_action_space") if vector else ("action_space",):
+        if seed is not None and hasattr(env, name):
+            getattr(env, name).seed(seed)
+    number = int(env.num_envs) if vector else 1
+    recorders = [Recorder(i, phi, _share(n_episodes, i, number), _share(n_steps, i, number)) for i in range(number)]
+
+    def report() -> None:
+        if progress is not None and n_episodes is not None:
+            progress(sum(len(recorder.episodes) for recorder in recorders), n_episodes)
+        elif progress is not None and n_steps is not None:
+            progress(sum(recorder.n_steps for recorder in recorders), n_steps)
+
+    (_record_vector if vector else _record_single)(_Run(env, policy, recorders, seed, report))
+    return assemble([episode for recorder in recorders for episode in recorder.episodes])
+
+
+def _is_vector(env: Any) -> bool:
+    """Return whether `env` is a vector environment; raises InvalidInputError unless it is Gymnasium's."""
+    gymnasium = import_gymnasium()
+    if not (callable(getattr(env, "reset", None)) and callable(getattr(env, "step", None))):
+        raise InvalidInputError(
+            f"`env` must be a Gymnasium environment; got {env!r:.80}. Make one with gymnasium.make or make_vec."
+        )
+    vector = isinstance(env, gymnasium.vector.VectorEnv)
+    if not vector and not isinstance(env, gymnasium.Env) and hasattr(env, "num_envs"):
+        raise InvalidInputError(
+            f"`env` must be a gymnasium.Env or a gymnasium.vector.VectorEnv; got {type(env).__name__}, another "
+            "library's vector environment. Make one with gymnasium.make_vec."
+        )
+    return vector
+
+
+def _share(total: int | None, i: int, number: int) -> int | None:
+    """Return the share of sub-environment `i` in a total."""
+    return None if total is None else total // number + (i < total % number)
+
+
+def _record_single(run: _Run) -> None:
+    """Step a single environment until its recorder is finished."""
+    env, (recorder,) = run.env, run.recorders
+    observation = check_reset(env.reset(seed=run.seed))
+    recorder.begin(observation)
+    while True:
+        action, probability = run.act(observation)
+        observation, reward, terminated, truncated, _ = check_step(env.step(action))
+        recorder.record(reward, observation, (terminated, truncated), action, probability)
+        run.report()
+        if recorder.finished:
+            return
+        if terminated or truncated:
+            observation = check_reset(env.reset())
+            recorder.begin(observation)
+
+
+def _record_vector(run: _Run) -> None:
+    """Step a vector environment until every recorder is finished.
+
+    Raises InvalidInputError when the autoreset mode is not known, or a final observation is missing.
+    """
+    env, recorders, mode = run.env, run.recorders, _autoreset_mode(run.env)
+    batch = check_reset(env.reset(seed=run.seed))
+    seen, begun = run.split(batch), np.ones(len(recorders), dtype=np.bool_)
+    over = ~begun  # the last step ended the episode
+    while True:
+        for i, recorder in enumerate(recorders):
+            if begun[i] and not recorder.finished:
+                recorder.begin(seen[i])
+        if all(recorder.finished for recorder in recorders):
+            return
+        actions, probabilities = run.act(batch)
+        taken, chances = _each(run, actions, probabilities)
+        batch, rewards, terminated, truncated, info = check_step(env.step(actions))
+        seen, before = run.split(batch), over
+        over = np.asarray(terminated, dtype=np.bool_) | np.asarray(truncated, dtype=np.bool_)
+        begun = before if mode == "NextStep" else over
+        for i, recorder in enumerate(recorders):
+            if recorder.finished or (mode == "NextStep" and before[i]):
+                continue
+            lost = mode == "SameStep" and over[i] and not terminated[i]
+            after = _final(run, info, i) if lost else seen[i]
+            recorder.record(rewards[i], after, (terminated[i], truncated[i]), taken[i], chances[i])
+        if mode == "Disabled" and over.any():
+            batch = _reset(run, over, seen)
+            seen = run.split(batch)
+        run.report()
+
+
+def _autoreset_mode(env: Any) -> str:
+    """Return NextStep, SameStep or Disabled, according to the environment."""
+    mode = (getattr(env, "metadata", None) or {}).get("autoreset_mode")
+    name = getattr(mode, "value", mode)
+    if name not in _MODES:
+        raise InvalidInputError(
+            f"`env.metadata['autoreset_mode']` must be one of {', '.join(_MODES)}; got {mode!r}. Set it to the member "
+            "of gymnasium.vector.AutoresetMode that applies."
+        )
+    return str(name)
+
+
+def _each(run: _Run, actions: Any, probabilities: Any) -> tuple[Any, Any]:
+    """Return the action and the probability, or None, of each sub-environment."""
+    number = len(run.recorders)
+    if isinstance(actions, (tuple, dict)):  # batches of composite actions
+        actions = run.split(actions, run.env.action_space)
+    elif np.shape(actions)[:1] != (number,):
+        raise InvalidInputError(
+            f"`policy` must give one action per sub-environment, {number}, for the batch of observations; got "
+            f"shape {np.shape(actions)}. To use a policy of one observation, pass "
+            "lambda observations: np.array([policy(x) for x in observations])."
+        )
+    if probabilities is None:
+        return actions, [None] * number
+    if np.shape(probabilities) != (number,):
+        raise InvalidInputError(
+            f"`policy` must give one probability per sub-environment, {number}, with its actions; got "
+            f"shape {np.shape(probabilities)}."
+        )
+    return actions, probabilities
+
+
+def _final(run: _Run, info: dict[str, Any], i: int) -> Any:
+    """Return the final observation of sub-environment `i`, whose next episode has begun."""
+    for key in ("final_obs", "final_observation"):
+        given, present = info.get(key), info.get(f"_{key}")
+        if given is None or (present is not None and not present[i]):
+            continue
+        one_each = isinstance(given, list) or (isinstance(given, np.ndarray) and given.dtype == object)
+        final = given[i] if one_each else run.split(given)[i]
+        if final is not None:
+            return final
+    raise InvalidInputError(
+        "`env.step` must give the final observation of a truncated episode in info['final_obs'], because autoreset "
+        f"is SameStep; got none {run.recorders[i].where}. Make the environment with "
+        "autoreset_mode=AutoresetMode.NEXT_STEP."
+    )
+
+
+def _reset(run: _Run, over: Flags, seen: list[Any]) -> Any:
+    """Reset the sub-environments whose episode is over; raises InvalidInputError if others change."""
+    running = [recorder for recorder in run.recorders if not recorder.finished and not over[recorder.number]]
+    kept = [recorder.phi(seen[recorder.number], recorder.where) for recorder in running]
+    batch = check_reset(run.env.reset(options={"reset_mask": over.copy()}))
+    after = run.split(batch)
+    for recorder, features in zip(running, kept, strict=True):
+        if not np.array_equal(features, recorder.phi(after[recorder.number], recorder.where)):
+            raise InvalidInputError(
+                "`env.reset` must reset only the sub-environments in options['reset_mask'], because autoreset is "
+                f"Disabled; sub-environment {recorder.number} changed too. Make the environment with another autoreset "
+                "mode."
+            )
+    return batch
