@@ -14,7 +14,7 @@ from lstd.data.doubts import small
 from lstd.errors import EffectiveSampleWarning
 from tolerances import assert_close
 
-WORDS = {"match": r"importance ratios .*sample from 100 to \d(\.\d)? runs of rows: .*smaller `lmbda`"}
+WORDS = {"match": r"importance ratios the data count as \d(\.\d)? runs of .* as 100 without them: .*smaller `lmbda`"}
 
 
 def episodes(n, length, seed=0):
@@ -138,7 +138,7 @@ def test_no_size_below_one_is_told():
     data = episodes(100, 60)
     few = sums({**data, "trace_coefficient": np.full(6000, 1.3)}, 1.0, 1.0)
     assert few.tally.sample.size[0] < 1.0
-    with pytest.warns(EffectiveSampleWarning, match="to less than one run of rows"):
+    with pytest.warns(EffectiveSampleWarning, match="less than one run of independent rows"):
         few.solve(0.1)
 
 
@@ -154,6 +154,8 @@ def test_silence_where_products_are_short_data_is_little_or_the_policy_is_the_sa
 def test_a_fit_says_when_a_few_weights_decide():
     data = episodes(100, 6) | {"importance_ratio": None}
     weight = np.where(data["episode"] < 3, 1e4, 1.0)
-    with pytest.warns(EffectiveSampleWarning, match=r"The weights reduce .* 100 to 3 runs of rows: .*Limit `weight`"):
+    with pytest.warns(
+        EffectiveSampleWarning, match=r"these weights the data count as 3 runs .* as 100 without them: .*Limit `weight`"
+    ):
         LSTD(1.0, 1.0).fit(**data, weight=weight)
     LSTD(1.0, 1.0).fit(**data, weight=np.full(600, 1e4))

@@ -37,7 +37,7 @@ from lstd.data.feature_arrays import Features, dense
 from lstd.data.returns import unobserved_shares
 from lstd.data.rows import Rows, spread
 from lstd.errors import EffectiveSampleWarning, warn
-from lstd.types import Array
+from lstd.types import Array, Flags
 
 # ------------------------------------------------------------ bounds by rewards
 
@@ -105,8 +105,8 @@ COMPLETED = (
     "longer episodes"
 )
 SELF_SCORED = "the score mostly compares the model with itself. Score longer episodes"
-FEW = 10.0  # size below which there is a warning,
-_SHARE = 0.5  # if ratios or weights, and not the data, leave so little
+FEW = 10.0  # warn below this size,
+_SHARE = 0.5  # and only if it is less than half of what the data alone leave
 
 
 def little_observed(share: float | None, effect: str) -> str:
@@ -140,8 +140,8 @@ def warn_of_ratios(sizes: Array, off_policy: bool, lmbda: float) -> bool:
     for what, size, is_small, why in zip((factors, "weights"), sizes, few, (products, rows), strict=False):
         if is_small:
             left = "less than one run" if size < 1.0 else f"{size:.2g} runs"  # products above 1 count as correlations
-            sample = f"the effective sample from {sizes[2]:.0f} to {left} of rows"
-            warn(f"The {what} reduce {sample}: {why}.", EffectiveSampleWarning)
+            count = f"the data count as {left} of independent rows, and as {sizes[2]:.0f} without them"
+            warn(f"With these {what} {count}: {why}.", EffectiveSampleWarning)
     return any(few)
 
 
@@ -232,21 +232,21 @@ def support_doubt(rows: Rows, ratio: Array) -> str:
     factors = np.log1p(np.append(-low, 0.5 * _SHARES) * (ratio - 1.0)[:, np.newaxis])
     block = np.searchsorted(np.flatnonzero(rows.begins), chosen, side="right")
     block = block if block[-1] - block[0] >= 2 * _FEW else np.arange(len(chosen))
-    choices = Choices(rows, chosen, min(_PARTS, 1 + (block[-1] - block[0]) // _FEW))
+    choices = _Choices(rows, chosen, min(_PARTS, 1 + (block[-1] - block[0]) // _FEW))
     sums = choices.sums(np.column_stack([np.ones_like(ratio), ratio, factors]))
     mean = sums[:, 1] / np.maximum(sums[:, 0], 1.0)
     evidence = np.logaddexp.reduce(sums[:, 2:], axis=1) - np.log(factors.shape[1])
     chance = _CHANCE / np.count_nonzero(sums[:, 0])
     off = np.where(evidence > -np.log(chance), np.abs(mean - 1.0), 0.0)
     for choice in np.argsort(-np.where(off > _TOLD * off.max(), np.inf, off), kind="stable")[: np.count_nonzero(off)]:
-        mask = choices.mask(int(choice))
+        mask, words = choices.described(int(choice))
         error, most = _standard_error(ratio[mask], block[mask], chance)
         if off[choice] > max(_SMALL, most):
-            return _text(mean[choice], error, mean[0], choices.words(int(choice)))
+            return _text(mean[choice], error, mean[0], words)
     return ""
 
 
-class Choices:
+class _Choices:
     """Choices of N rows: all, above the mean of each feature, not above it, parts of the log, steps of episodes."""
 
     def __init__(self, rows: Rows, chosen: NDArray[np.intp], parts: int) -> None:
@@ -277,31 +277,20 @@ class Choices:
         whole = values.sum(axis=0)
         return np.vstack([whole, above, whole - above, *times])
 
-    def mask(self, choice: int) -> NDArray[np.bool_]:
-        """Return whether each row is in a choice, (N,)."""
-        kind, j = self._place(choice)
-        if kind == 0:
-            return np.ones(len(self.rows), np.bool_)
-        if kind >= 3:
-            return np.asarray(self.labels[kind - 3] == j)
-        return np.asarray(dense(self.above(slice(None), slice(j, j + 1)))[:, 0] == (kind == 1))
-
-    def words(self, choice: int) -> str:
-        """Say which rows are in a choice."""
-        kind, j = self._place(choice)
-        if kind == 0:
-            return "of all rows"
-        if kind < 3:
-            name = f"x{j}" if self.names is None else self.names[j]
-            return f"of rows with {name} {'above' if kind == 1 else 'not above'} {self.means[j]:.3g}"
-        mask = self.mask(choice)
-        kind_of_rows, numbers = ("rows", self.rows[mask]) if kind == 3 else ("steps", self.step[mask])
-        return f"of {kind_of_rows} {numbers.min()} to {numbers.max()}{' of episodes' if kind == 4 else ''}"
-
-    def _place(self, choice: int) -> tuple[int, int]:
-        """Return the kind of a choice, and its number among those of the kind."""
+    def described(self, choice: int) -> tuple[Flags, str]:
+        """Return whether each row is in a choice, (N,), and in words which rows are."""
         kind = int(np.searchsorted(self.ends, choice, side="right"))
-        return kind, int(choice - (self.ends[kind - 1] if kind else 0))
+        if kind == 0:
+            return np.ones(len(self.rows), np.bool_), "of all rows"
+        j = int(choice - self.ends[kind - 1])
+        if kind < 3:
+            above, name = dense(self.above(slice(None), slice(j, j + 1)))[:, 0], f"x{j}"
+            words = f"{name if self.names is None else self.names[j]} {'above' if kind == 1 else 'not above'}"
+            return above == (kind == 1), f"of rows with {words} {self.means[j]:.3g}"
+        mask = self.labels[kind - 3] == j
+        numbers = self.rows[mask] if kind == 3 else self.step[mask]
+        words = "of rows {} to {}" if kind == 3 else "of steps {} to {} of episodes"
+        return mask, words.format(numbers.min(), numbers.max())
 
 
 def _standard_error(ratio: Array, block: NDArray[np.intp], chance: float) -> tuple[float, float]:

@@ -2,5 +2,4 @@
 
 from __future__ import annotations
 
-from lstd.data.doubts import Choices as Choices
 from lstd.data.doubts import support_doubt as support_doubt
