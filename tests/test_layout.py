@@ -259,7 +259,7 @@ def test_kernels_import_numpy_and_numba_only():
         ("numba", {"_kernels"}),
         ("typer", {"cli"}),
         ("rich", {"cli"}),
-        ("pyarrow", {"distributed", "experiments", "report", "tables"}),
+        ("pyarrow", {"data", "distributed", "experiments", "report", "tables", "trajectories"}),
         ("distributed", {"distributed"}),
         ("dask", {"distributed"}),
     ],
@@ -283,9 +283,10 @@ def test_nothing_but_the_declared_dependencies_is_imported():
         "cli": {"typer", "click", "rich"},
         "report": {"jinja2", "markupsafe", "matplotlib", "pyarrow"},
         "experiments": {"jinja2", "matplotlib", "pyarrow", "tabulate"},
+        "data": {"pyarrow"},
         "tables": {"pyarrow"},
         "distributed": {"distributed", "dask", "pyarrow"},
-        "trajectories": {"narwhals", "gymnasium", "minari"},
+        "trajectories": {"pyarrow", "gymnasium", "minari"},
     }
     for module, found in imports_of_modules().items():
         outside = top_level(found) - set(sys.stdlib_module_names) - {"lstd"}

@@ -10,7 +10,6 @@ from lstd import Trajectories
 from lstd.errors import TerminationWarning
 
 pd = pytest.importorskip("pandas")
-pytest.importorskip("narwhals")
 
 ROLES = {"features": ["x"], "reward": "y", "episode": "id", "terminated": "done", "time": "week"}
 

@@ -17,7 +17,7 @@ from lstd.data import parsing
 from lstd.data.ids import ids_of_text, same_id
 
 pa = pytest.importorskip("pyarrow")
-arrow = pytest.importorskip("lstd.tables.parsing_arrow")
+arrow = pytest.importorskip("lstd.data.arrow_columns")
 
 NUMBERS = ["1", "1.0", " 1 ", "+1", "-.5", "5.", "1e3", "inf", "-Infinity", "1e999", "", "NA", " n/a", "nan", "<NA>"]
 NO_NUMBERS = ["one", "1,5", "0x10", "1_0", "١", "1 2", "$4", "True", "--1"]

@@ -18,7 +18,7 @@ from lstd.data.settings import Settings
 from lstd.errors import InvalidInputError
 from lstd.tables.column_roles import Roles
 from lstd.tables.fit_stream import fit_stream
-from lstd.tables.frames import FrameTable
+from lstd.tables.table import FrameTable
 from tolerances import assert_close
 
 pytestmark = pytest.mark.filterwarnings(  # rewards are drawn at random

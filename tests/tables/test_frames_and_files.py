@@ -17,7 +17,6 @@ from lstd.errors import InvalidInputError
 pd = pytest.importorskip("pandas")
 pl = pytest.importorskip("polars")
 pa = pytest.importorskip("pyarrow")
-pytest.importorskip("narwhals")
 
 
 def nullable(frame):

@@ -277,11 +277,14 @@ def test_structure_by_definition(ids):
     assert last_rows(array).tolist() == [i == len(ids) - 1 or ids[i + 1] != ids[i] for i in range(len(ids))]
 
 
-@pytest.mark.parametrize("package", ["narwhals", "gymnasium"])
+@pytest.mark.parametrize("package", ["pyarrow", "gymnasium"])
 def test_a_missing_package_is_named_with_its_remedy(package, monkeypatch):
+    for name in [name for name in sys.modules if name == "lstd.data.arrow_columns"]:
+        monkeypatch.delitem(sys.modules, name)
+        monkeypatch.delattr("lstd.data.arrow_columns")
     monkeypatch.setitem(sys.modules, package, None)
     extra, use = {
-        "narwhals": ("data", lambda: Trajectories.from_frame(None, features="x", reward="r")),
+        "pyarrow": ("data", lambda: Trajectories.from_frame(None, features="x", reward="r")),
         "gymnasium": ("gymnasium", lambda: Trajectories.from_gymnasium(None, lambda observation: 0, n_steps=1)),
     }[package]
     with pytest.raises(

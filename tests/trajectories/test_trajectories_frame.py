@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import subprocess
-import sys
 import warnings
 from decimal import Decimal
 
@@ -19,7 +17,6 @@ from lstd.errors import InvalidInputError, MissingTerminationWarning
 pd = pytest.importorskip("pandas")
 pl = pytest.importorskip("polars")
 pa = pytest.importorskip("pyarrow")
-pytest.importorskip("narwhals")
 
 KINDS = {
     "pandas": pd.DataFrame,
@@ -67,22 +64,6 @@ def test_rows_are_the_same_from_every_kind_of_table():
         assert_array_equal(data.importance_ratio, [1, 2, 1, 0, 0.5, 1], err_msg=kind)
         assert data.feature_names == ("x", "on")
         assert (data.n_episodes, data.n_transitions) == (3, 4)
-
-
-WITHOUT_ARROW = """
-import sys
-sys.modules["pyarrow"] = None
-import {library}
-from lstd import Trajectories
-frame = {library}.DataFrame({{"id": ["1", "1.0"], "x": ["1", " 2"], "r": [1, 2], "end": ["no", "yes"]}})
-data = Trajectories.from_frame(frame, features="x", reward="r", episode="id", terminated="end")
-assert data.X.tolist() == [[1.0], [2.0]] and data.n_episodes == 1
-"""
-
-
-@pytest.mark.parametrize("library", ["pandas", "polars"])
-def test_pyarrow_is_not_needed(library):
-    subprocess.run([sys.executable, "-c", WITHOUT_ARROW.format(library=library)], check=True)
 
 
 def test_chunked_arrow_tables():
@@ -137,10 +118,9 @@ def test_objects_as_ids():
     data = Trajectories(np.ones((6, 1)), np.ones(6), episode=np.array(times, dtype=object), terminated=[False] * 6)
     assert data.episode[0].item() == times[0]
     prices = [Decimal(one) for one in ("1.0", "1.00", "20", "3.5", "3.50", "3.5")]
-    assert read(changed("id", prices)).episode.tolist() == ["1", "1", "20", "3.5", "3.5", "3.5"]
-    for bad in (Decimal("Infinity"), times[0].replace(tzinfo=dt.UTC), dt.date(2020, 1, 1), object()):
-        with pytest.raises(InvalidInputError, match=r"row [03] .* not an id, or not of the same type"):
-            read(changed("id", pd.Series([*([bad] if bad is object else times)[:3], bad, *times[3:5]], dtype=object)))
+    assert read(changed("id", prices)).n_episodes == 3
+    mixed = read(changed("id", pd.Series([7, "7", "x", 3.5, "3.5", 3.5], dtype=object)))
+    assert mixed.episode.tolist() == ["7", "7", "x", "3.5", "3.5", "3.5"]
 
 
 def test_categorical_ids():
@@ -158,7 +138,9 @@ def test_a_column_of_arrays_holds_no_ids(ids):
     """NumPy reads it as a matrix."""
     column = pl.Series(ids, dtype=pl.Array(pl.Int64, 1))
     frame = pl.DataFrame({"x": [1.0] * len(ids), "r": [1.0] * len(ids), "id": column})
-    with pytest.raises(InvalidInputError, match=r"Column 'id' \(`episode`\), row 0 .*must hold one id; the column"):
+    with pytest.raises(
+        InvalidInputError, match=r"Column 'id' \(`episode`\), row 0 .*is of type .*list.*, which cannot be ids"
+    ):
         Trajectories.from_frame(frame, features=["x"], reward="r", episode="id")
 
 
@@ -363,12 +345,6 @@ def test_mixed_objects_are_refused():
     frame.loc[2, "x"] = "wet"
     with pytest.raises(InvalidInputError, match=r"'x' \(`features`\), row 2 .* has 'wet', which is not a number"):
         Trajectories.from_frame(frame, **NAMES)
-    frame = pd.DataFrame(COLUMNS).astype({"id": object})
-    frame.loc[2, "id"] = 7
-    with pytest.raises(
-        InvalidInputError, match=r"'id' \(`episode`\), row 2 .* has 7, which is not an id, or not of the same type"
-    ):
-        Trajectories.from_frame(frame, **NAMES)
 
 
 def test_other_refusals():
@@ -382,7 +358,7 @@ def test_other_refusals():
     with pytest.raises(InvalidInputError, match="one column per name"):
         Trajectories.from_frame(twice, features="x", reward="r")
     with pytest.raises(
-        InvalidInputError, match=r"'x' \(`features`\), row 0 .* is not numeric; the column is of type List"
+        InvalidInputError, match=r"'x' \(`features`\), row 0 .* is not numeric; the column is of type large_list"
     ):
         read(changed("x", [[1], [2], [3], [4], [5], [6]]), "polars")
 

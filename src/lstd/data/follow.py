@@ -238,11 +238,10 @@ class Episodes:
         found = [
             *([] if fault is None else [fault._replace(row=old + fault.row)]),
             *([] if unsorted is None else [unsorted]),
-            *self._faults(marks, starts.astype(np.bool_), is_over),
-            *self._id_faults(marks, begins),
+            *self._again(marks.ids, begins, self.seen, self._roles.episode, self._text_again),
         ]
-        if self._whole and unsorted is not None and fault is None:
-            found = [unsorted]  # last rows are out of place too, so what they lack is not at fault
+        if not (self._whole and found):  # else last rows are out of place too, so what they lack is not at fault
+            found += [*self._faults(marks, starts.astype(np.bool_), is_over), *self._group_faults(marks.groups, begins)]
         if found:
             row, column, text = min(found, key=lambda fault: fault.row)
             at = (tail[row].file, tail[row].place) if row < old else (file, first + row - old)
@@ -285,30 +284,26 @@ class Episodes:
         text = self._earlier if times[row] < before[row] else _SAME_TIME
         return Fault(len(self.tail) + row, str(self._roles.time), text)
 
-    def _id_faults(self, marks: Marks, begins: Flags) -> list[Fault]:
-        """Find the first row of an episode or a group that is over, and of another group than its episode's."""
-        found, old = [], len(self.tail)
-        if marks.ids is not None and len(begins):
-            found += self._again(_new(marks.ids, bool(begins[0])), self.seen, self._roles.episode, self._text_again)
-        if marks.groups is not None and len(begins):
-            changed = not self.tail or id_key(self.tail[-1].group) != id_key(marks.groups.names[0])
-            new = _new(marks.groups, changed)
-            within = next(((row, name) for row, name in new if not begins[row]), None)
-            if within is not None:
-                text = f"has {within[1]!r}, but {_ONE_GROUP}"
-                found.append(Fault(old + within[0], str(self._roles.groups), text))
-            elif not self._whole:
-                found += self._again(new, self._groups, self._roles.groups, GROUP_AGAIN)
-        return found
+    def _group_faults(self, groups: Ids | None, begins: Flags) -> list[Fault]:
+        """Find the first row of another group than the row before, of the same episode, or of a group that is over."""
+        if groups is None:
+            return []
+        same = bool(self.tail) and id_key(self.tail[-1].group) == id_key(groups.names[0])
+        starts = np.zeros(len(begins), np.bool_)
+        starts[groups.changes[int(same) :]] = True
+        within = np.flatnonzero(starts & ~begins)
+        if len(within):
+            name = groups.names[int(np.searchsorted(groups.changes, within[0]))]
+            return [Fault(len(self.tail) + int(within[0]), str(self._roles.groups), f"has {name!r}, but {_ONE_GROUP}")]
+        return [] if self._whole else self._again(groups, starts, self._groups, self._roles.groups, GROUP_AGAIN)
 
-    def _again(self, new: list[tuple[int, Any]], seen: SeenIds, column: str | None, text: str) -> list[Fault]:
-        place = seen.add(group_keys([name for _, name in new]))
+    def _again(self, ids: Ids | None, begins: Flags, seen: SeenIds, column: str | None, text: str) -> list[Fault]:
+        """Add the ids that begin to those seen, and find the first that is among them."""
+        if ids is None or not len(begins):
+            return []
+        old = int(not begins[0])  # the first id is that of the last row before
+        place = seen.add(group_keys(ids.names[old:]))
         if place is None:
             return []
-        return [Fault(len(self.tail) + new[place][0], str(column), f"{shown_id(new[place][1])} {text}")]
-
-
-def _new(ids: Ids, begins: bool) -> list[tuple[int, Any]]:
-    """Return the rows with which ids begin, and their names; `begins` says whether the first row begins one."""
-    new = list(zip(ids.changes.tolist(), ids.names, strict=True))
-    return new if begins else new[1:]
+        row, name = int(ids.changes[old + place]), ids.names[old + place]
+        return [Fault(len(self.tail) + row, str(column), f"{shown_id(name)} {text}")]

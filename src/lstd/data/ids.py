@@ -38,6 +38,10 @@ class Ids(NamedTuple):
     names: list[Any]  # ids of these rows
     fault: Fault | None
 
+    def per_row(self, n_rows: int) -> NDArray[Any]:
+        """Return the id of each row, (T,)."""
+        return np.repeat(np.array(self.names), np.diff(self.changes, append=n_rows))
+
 
 def not_contiguous(
     column: str, shown: str, row: int | None = None, where: str = " in a stream", remedy: str = ""

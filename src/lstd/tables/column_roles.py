@@ -95,6 +95,14 @@ class Roles:
         """Columns with a role other than that of a feature."""
         return (*self.rewards, *self.columns.values(), *(() if self._pattern is not None else self.next_features))
 
+    @property
+    def numbers(self) -> frozenset[str]:
+        """The columns of numbers that have no other role, with all features by name."""
+        texts = {*self.kept, *self.columns.values()} - {*self.transitions.values()}
+        return frozenset(
+            {*(self.features or ()), *self.rewards, *self.next_features, *self.transitions.values()} - texts
+        )
+
     def resolved(self, tables: Sequence[Table]) -> Roles:
         """Return these roles with all features by name.
 

@@ -1,7 +1,8 @@
-"""CSV files as blocks of whole rows, which any thread can parse into columns of text.
+"""CSV files as blocks of whole rows, which any thread can parse into columns.
 
-Values stay text here: a bad value is reported with its row, and types do not depend on the first rows. A row ends at a
-line end outside quotes. Empty lines are not rows, except in a file of one column, where they are missing values.
+A row ends at a line end outside quotes. Empty lines are not rows, except in a file of one column, where they are
+missing values. Arrow reads numbers at once. A block with a value that it refuses is read again as text, so that the
+rules of `lstd.data.parsing` decide, and the bad value is reported with its row.
 """
 
 from __future__ import annotations
@@ -12,9 +13,8 @@ import gzip
 import io
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import IO, Any
 
 import numpy as np
@@ -38,11 +38,10 @@ _OTHER_FORMATS = {
     b"PAR1": "is a Parquet file; rename it to end in .parquet.",
     b"PK\x03\x04": "is a workbook or a zip archive; save the table as CSV.",
 }
-_MAGIC_BYTES = 4
+_MISSING = ["", "NA", "nan", "NaN", "null", "NULL", "None"]  # other spellings are read as text first
 # A value is quoted only if it begins with a quote; what follows the closing quote belongs to it.
 _VALUE = rb'(?:"(?>[^"]*(?:""[^"]*)*)"[^,\r\n]*|(?!")[^,\r\n]*)'
 _ROW = re.compile(rb"(?>%b(?:,%b)*)(?:\r?\n|\r(?!\Z))" % (_VALUE, _VALUE))
-_VALUES = re.compile(rb"(?:\A|,)(%b)" % _VALUE)
 
 
 def keep_signal_handlers() -> None:
@@ -54,37 +53,37 @@ class CsvTable(Table):
     text = True
 
     def __init__(self, file: str, size: int, compressed: bool) -> None:
-        super().__init__(file, size)
         self._compressed = compressed
         self._native: Any = None
-        self.names = self.own = self._header()
+        super().__init__(file, size, self._header(file))
 
-    def _header(self) -> list[str]:
-        with self._open() as stream:
-            start = stream.read(_MAGIC_BYTES)
+    def _header(self, file: str) -> list[str]:
+        with self._open(file) as stream:
+            start = stream.read(max(map(len, _OTHER_FORMATS)))
         for magic, said in _OTHER_FORMATS.items():
             if start.startswith(magic):
-                raise InvalidInputError(f"{self.file} {said}")
+                raise InvalidInputError(f"{file} {said}")
         try:
-            with self._open() as stream, io.TextIOWrapper(stream, "utf-8-sig", "surrogateescape", newline="") as text:
+            with (
+                self._open(file) as stream,
+                io.TextIOWrapper(stream, "utf-8-sig", "surrogateescape", newline="") as text,
+            ):
                 header = next((row for row in csv.reader(text) if row), None)
             "".join(header or ()).encode()  # refuses what was not UTF-8
         except UnicodeError as error:
-            raise InvalidInputError(
-                f"{self.file}: its first line is not UTF-8 text; save the file as UTF-8."
-            ) from error
+            raise InvalidInputError(f"{file}: its first line is not UTF-8 text; save the file as UTF-8.") from error
         except csv.Error as error:
             raise InvalidInputError(
-                f"{self.file}: its first line has a name longer than {csv.field_size_limit() >> 10} KiB. Most likely a "
+                f"{file}: its first line has a name longer than {csv.field_size_limit() >> 10} KiB. Most likely a "
                 "quote is not closed; close or remove it."
             ) from error
         if header is None:
-            raise InvalidInputError(f"{self.file} is empty; its first line must name the columns.")
+            raise InvalidInputError(f"{file} is empty; its first line must name the columns.")
         return header
 
     @contextlib.contextmanager
-    def _open(self) -> Iterator[IO[bytes]]:
-        with open(self.file, "rb") as raw:
+    def _open(self, file: str) -> Iterator[IO[bytes]]:
+        with open(file, "rb") as raw:
             if self._compressed:
                 with gzip.open(raw) as stream:
                     yield stream  # type: ignore[misc]
@@ -92,9 +91,7 @@ class CsvTable(Table):
                 yield raw
 
     def done(self) -> float:
-        if self._native is None or not self.size:
-            return 0.0
-        return min(1.0, float(self._native.tell()) / self.size)
+        return min(1.0, self._native.tell() / self.size) if self._native is not None and self.size else 0.0
 
     def batches(self, columns: Sequence[str], most_rows: int = 2**15) -> Iterator[TextBlock]:
         n_rows = 0
@@ -173,16 +170,12 @@ def _ends(text: NDArray[np.uint8]) -> NDArray[np.intp]:
     if len(quotes):
         before = text[quotes[::2] - 1][int(quotes[0] == 0) :]  # the opening ones
         if not np.isin(before, (_COMMA, _CR, _LF, _QUOTE)).all():
-            return _ends_one_by_one(text.tobytes())
+            one_by_one, data = [0], text.tobytes()
+            while row := _ROW.match(data, one_by_one[-1]):
+                one_by_one.append(row.end())
+            return np.array(one_by_one[1:], np.intp)
         ends = ends[np.searchsorted(quotes, ends) % 2 == 0]
     return ends
-
-
-def _ends_one_by_one(text: bytes) -> NDArray[np.intp]:
-    ends = [0]
-    while row := _ROW.match(text, ends[-1]):
-        ends.append(row.end())
-    return np.array(ends[1:], np.intp)
 
 
 @dataclass(frozen=True, eq=False)
@@ -208,27 +201,46 @@ class TextBlock:
         """Bytes of the text and of its values."""
         return 2 * int(self.text.size)
 
-    def parsed(self, columns: Sequence[str]) -> tuple[list[pa.RecordBatch], InvalidInputError | None]:
-        """Return a batch of the rows before the first one that cannot be read, and the error for that one, if any."""
-        try:
-            return [self._parsed(columns)], None
-        except pa.ArrowInvalid as error:
-            n_sound, failure = self._first_bad(columns, error)
-            return [self[:n_sound]._parsed(columns)] if n_sound else [], failure
+    def parsed(
+        self, columns: Sequence[str], numbers: Set[str] = frozenset()
+    ) -> tuple[list[pa.RecordBatch], InvalidInputError | None]:
+        """Return a batch of the rows before the first one that cannot be read, and the error for that one, if any.
 
-    def _parsed(self, columns: Sequence[str]) -> pa.RecordBatch:
+        Columns of `numbers` are float64 if Arrow can read all of them in these rows; all others are text.
+        """
+        with contextlib.suppress(pa.ArrowInvalid):
+            if numbers:
+                return [
+                    self._parsed({name: pa.float64() if name in numbers else pa.string() for name in columns})
+                ], None
+        wrong: list[tuple[int, int]] = []
+        try:
+            return [self._parsed(dict.fromkeys(columns, pa.string()), wrong)], None
+        except pa.ArrowInvalid as error:
+            n_sound, failure = self._first_bad(columns, wrong, error)
+            return [self[:n_sound]._parsed(dict.fromkeys(columns, pa.string()))] if n_sound else [], failure
+
+    def _parsed(self, types: dict[str, Any], wrong: list[tuple[int, int]] | None = None) -> pa.RecordBatch:
+        """Parse columns; add the place and the number of values of a row that has too few or too many to `wrong`."""
+
+        def refuse(row: Any) -> str:
+            if wrong is not None:
+                wrong.append((row.number - 1, row.actual_columns))
+            return "error"
+
         names, text = self.table.names, self.text
         if text[: len(BOM)].to_pybytes() == BOM:  # part of a value here, where Arrow drops one
             text = _joined(BOM, text)
+        typed = pa.float64() in types.values()
         table = pyarrow.csv.read_csv(
             pa.BufferReader(text),
-            pyarrow.csv.ReadOptions(use_threads=False, block_size=text.size, column_names=names),
+            pyarrow.csv.ReadOptions(use_threads=False, block_size=text.size, column_names=list(names)),
             # Values may hold line ends all the same: this block ends where a row does, and is not divided further.
-            pyarrow.csv.ParseOptions(ignore_empty_lines=len(names) > 1),
+            pyarrow.csv.ParseOptions(ignore_empty_lines=len(names) > 1, invalid_row_handler=refuse),
             pyarrow.csv.ConvertOptions(
-                include_columns=list(columns),
-                column_types=dict.fromkeys(columns, pa.string()),
-                null_values=[],
+                include_columns=list(types),
+                column_types=types,
+                null_values=_MISSING if typed else [],
                 strings_can_be_null=False,
             ),
         )
@@ -236,20 +248,32 @@ class TextBlock:
             raise pa.ArrowInvalid(f"{len(table)} rows were found where {len(self)} end")
         return table.combine_chunks().to_batches()[0]
 
-    def _first_bad(self, columns: Sequence[str], error: Exception) -> tuple[int, InvalidInputError]:
+    def _first_bad(
+        self, columns: Sequence[str], wrong: list[tuple[int, int]], error: Exception
+    ) -> tuple[int, InvalidInputError]:
         """Return the first row that has too few or too many values or is not UTF-8, and the error for it."""
-        file, names, text = self.table.file, self.table.names, self.text.to_pybytes()
-        for row, (begin, end) in enumerate(pairwise((0, *self.ends.tolist()))):
-            values = _VALUES.findall(text[begin:end].strip(b"\r\n"))
-            if len(values) != len(names):
-                return row, InvalidInputError(
-                    f"{file}: row {self.first + row + 1} {FROM_ONE} has {len(values)} values where the header names "
-                    f"{len(names)} columns."
-                )
-            for name in columns:
-                try:
-                    values[names.index(name)].decode()
-                except UnicodeDecodeError as wrong:
-                    said = f"is not UTF-8 text (byte 0x{wrong.object[wrong.start]:02x}); save the file as UTF-8."
-                    return row, at_row(file, name, self.first + row, said)
-        return 0, could_not_be_read(f"{file}, after row {self.first},", error)
+        file, n_rows, failure = (
+            self.table.file,
+            0,
+            could_not_be_read(f"{self.table.file}, after row {self.first},", error),
+        )
+        sound = self
+        if wrong:
+            n_rows, n_values = wrong[0]
+            failure = InvalidInputError(
+                f"{file}: row {self.first + n_rows + 1} {FROM_ONE} has {n_values} values where the header names "
+                f"{len(self.table.names)} columns."
+            )
+            sound = self[:n_rows]
+        if len(sound):
+            batch = sound._parsed(dict.fromkeys(columns, pa.binary()))
+            for name, values in zip(columns, batch.columns, strict=True):
+                for row, value in enumerate(values.to_pylist()[: n_rows or None]):
+                    try:
+                        value.decode()
+                    except UnicodeDecodeError as wrong_text:
+                        byte = wrong_text.object[wrong_text.start]
+                        said = f"is not UTF-8 text (byte 0x{byte:02x}); save the file as UTF-8."
+                        n_rows, failure = row, at_row(file, name, self.first + row, said)
+                        break
+        return n_rows, failure

@@ -107,11 +107,6 @@ def _opened(tables: list[Any], leaf: SumTables, runner: Runner) -> list[Any]:
     """Return tables, opened if they are summed here, after a check that all have the columns."""
     if runner.is_here and leaf.store is None:
         return RowReader(tables, leaf.roles).tables
-    if not all(getattr(table, "divisible", True) for table in tables):
-        raise InvalidInputError(
-            "`source` must be files or data frames on an executor, on a cluster or with a `store`; got a dataset that "
-            "is in memory or filtered, which is one stream. Use `n_jobs` alone, or give the paths of its files."
-        )
     return tables
 
 

@@ -101,8 +101,7 @@ def fit_tables(
         features for that, the model has no intervals. A chunk is always read. Python and its packages, a few matrices
         of n² numbers for n features, and the pages that the Parquet reader holds come on top.
     independent : bool, default False
-        Whether each table begins a new episode; ids of episodes may then occur again in other tables. Not for a dataset
-        that is filtered or in memory.
+        Whether each table begins a new episode; ids of episodes may then occur again in other tables.
 
     Returns
     -------
@@ -159,7 +158,7 @@ def fit_tables(
     from lstd.tables.sorting import sorted_tables
     from lstd.tables.sum_tables import SumTables
 
-    tables = tables_of(source, roles, independent)
+    tables = tables_of(source, roles)
     if check_flag("sort", sort):
         tables = sorted_tables(tables, roles, memory, independent)
     return estimator_of(

@@ -17,12 +17,12 @@ import numpy as np
 import pyarrow as pa
 
 from lstd._kernels.recursive_state import HUGE
+from lstd.data.arrow_columns import from_texts
 from lstd.data.follow import Episodes
 from lstd.data.parsing import Fault
 from lstd.errors import InvalidInputError
 from lstd.tables.column_roles import Roles
 from lstd.tables.csv_table import BOM
-from lstd.tables.parsing_arrow import from_texts
 from lstd.tables.row_reader import Chunk, RowReader, Values
 from lstd.tables.table import Table
 from lstd.tables.table_errors import at_row
@@ -253,7 +253,7 @@ class _LiveTable(Table):
 
     def __init__(self, file: str, names: list[str]) -> None:
         super().__init__(file, 0)
-        self.names = self.own = names
+        self.names = names
 
 
 def _values(text: str) -> list[str]:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet
 
 from lstd.errors import InvalidInputError
-from lstd.tables.table import UNREADABLE, Table, equal_parts
+from lstd.tables.table import UNREADABLE, Table, equal_parts, shared
 from lstd.tables.table_errors import could_not_be_read
 
 _BUFFER, _BUFFERS = 2**20, 2**23  # bytes of a column, and of all columns together
@@ -18,15 +18,13 @@ _PRE_BUFFERED = 2**25  # bytes of a row group that are worth the time of many sm
 
 
 class ParquetTable(Table):
-    text = False
     _pre_buffer = False  # whether the bytes of a row group are read at once and held
 
     def __init__(self, file: str, size: int) -> None:
         super().__init__(file, size)
         self._rows_read = self._n_rows = 0
-        self.names = []
         with self._open() as parquet:
-            self.names = self.own = list(parquet.schema_arrow.names)
+            self.names = shared(tuple(parquet.schema_arrow.names))
             about = parquet.metadata
             self._n_rows = about.num_rows
             sizes = (about.row_group(group).total_byte_size for group in range(about.num_row_groups))

@@ -13,10 +13,10 @@ import pyarrow as pa
 import pyarrow.parquet
 from numpy.typing import NDArray
 
+from lstd.data.arrow_columns import as_text, from_numpy
 from lstd.errors import InvalidInputError
 from lstd.estimators.model import Model
 from lstd.tables.column_roles import Roles
-from lstd.tables.parsing_arrow import as_text, from_numpy
 from lstd.tables.row_reader import Chunk, RowReader
 from lstd.tables.sources import watched
 from lstd.types import Array

@@ -11,17 +11,16 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from lstd.data import arrow_columns as convert
 from lstd.data.follow import Episodes, Marks
 from lstd.data.ids import Ids
 from lstd.data.parsing import Fault, check_finite, check_not_infinite, check_not_outside
 from lstd.distributed import memory_shares
 from lstd.distributed.bounded_threads import Ahead
 from lstd.errors import InvalidInputError
-from lstd.tables import parsing_arrow as convert
 from lstd.tables.column_roles import Roles
-from lstd.tables.csv_table import TextBlock
 from lstd.tables.sources import open_table
-from lstd.tables.table import Table, equal_parts, with_names_shared
+from lstd.tables.table import Table, equal_parts
 from lstd.tables.table_errors import at_row, overflow_at
 from lstd.types import Array
 
@@ -59,16 +58,19 @@ class Raw(NamedTuple):
     first: int  # place of its first row in the file
     batches: list[Any]  # RecordBatch or TextBlock
     columns: list[str]
+    numbers: frozenset[str]  # columns of numbers, which Arrow may read as such from text
 
     def parsed(self) -> tuple[list[pa.RecordBatch], InvalidInputError | None]:
         """Return batches of the rows before the first one that cannot be read, and the error for that one, if any."""
         batches: list[pa.RecordBatch] = []
+        failure = None
         for batch in self.batches:
-            sound, failure = batch.parsed(self.columns) if isinstance(batch, TextBlock) else ([batch], None)
-            batches += sound
-            if failure is not None:
-                return batches, failure
-        return batches, None
+            if failure is None:
+                found, failure = batch.parsed(self.columns, self.numbers) if self.table.text else ([batch], None)
+                batches += found
+        if self.numbers and any(batch.schema != batches[0].schema for batch in batches):
+            return self._replace(numbers=frozenset()).parsed()
+        return batches, failure
 
 
 class RowReader:
@@ -91,7 +93,7 @@ class RowReader:
         memory: int = memory_shares.MEMORY,
         part: bool = False,
     ) -> None:
-        self.tables = with_names_shared(map(open_table, paths))
+        self.tables = [*map(open_table, paths)]
         self.roles = roles.resolved(self.tables)
         self.features = self.roles.features or ()
         self.episodes, self._part = Episodes(roles, at_row, part=part), part
@@ -110,15 +112,18 @@ class RowReader:
         if not self._part:
             self.episodes.finish()
 
-    def raw(self) -> Iterator[Raw]:
-        """Yield rows as they are read."""
-        most = max(64, min(2**15, self._chunk_rows))
+    def raw(self, *, as_text: bool = False) -> Iterator[Raw]:
+        """Yield rows as they are read; values of CSV are text if `as_text`."""
+        most, numbers = max(64, min(2**15, self._chunk_rows)), frozenset(() if as_text else self.roles.numbers)
         for table in self.tables:
             first = 0
-            for group in _grouped(table.reported(table.batches(self._columns, most)), self._chunk_rows):
-                yield Raw(table, first, group, self._columns)
+            table.report(0.0)
+            for group in _grouped(table.batches(self._columns, most), self._chunk_rows):
+                table.report(table.done())
+                yield Raw(table, first, group, self._columns, numbers)
                 first += sum(map(len, group))
                 del group
+            table.report(1.0)
 
     @cached_property
     def _columns(self) -> list[str]:
@@ -139,7 +144,7 @@ class RowReader:
         marks = Marks(values.ids, values.groups, values.terminated, values.truncated, missing, values.times)
         numbers = self.episodes.follow(table.file, first, marks, fault)
         names = (*self.features, *self.roles.rewards)
-        groups = None if values.groups is None else _per_row(values.groups, len(values.y))
+        groups = None if values.groups is None else values.groups.per_row(len(values.y))
         return Chunk(
             table.file, first, values.X, values.y, numbers, values.terminated, groups, values.kept, values.transitions,
             values.X_next, names,
@@ -246,10 +251,6 @@ class Values:
         truths, fault = convert.flags(batch.column(name), name)
         self._note(fault)
         return truths
-
-
-def _per_row(ids: Ids, n_rows: int) -> NDArray[Any]:
-    return np.repeat(np.array(ids.names), np.diff(ids.changes, append=n_rows))
 
 
 def _grouped(batches: Iterator[pa.RecordBatch], n_rows: int) -> Iterator[list[pa.RecordBatch]]:

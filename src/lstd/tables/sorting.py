@@ -9,14 +9,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from lstd.data import arrow_columns as convert
 from lstd.data.ids import id_key
 from lstd.distributed.dask_collections import is_future
 from lstd.errors import InvalidInputError
-from lstd.tables import parsing_arrow as convert
 from lstd.tables.column_roles import Roles
-from lstd.tables.frames import FrameTable
 from lstd.tables.row_reader import RowReader
-from lstd.tables.table import Table
+from lstd.tables.table import FrameTable, Table
 from lstd.tables.table_errors import at_row
 
 
@@ -37,7 +36,7 @@ def sorted_tables(tables: Any, roles: Roles, memory: int, independent: bool = Fa
     ids: dict[str, list[Any]] = {column: [] for column in (roles.groups, roles.episode) if column and roles.episode}
     times: list[Any] = []
     n_bytes = 0
-    for raw in reader.raw():
+    for raw in reader.raw(as_text=True):
         parsed, failure = raw.parsed()
         if failure is not None:
             raise failure

@@ -11,15 +11,15 @@ from pathlib import Path
 from typing import Any
 
 from lstd.data.arguments import check_values_known, shown
+from lstd.data.arrow_columns import is_frame
 from lstd.distributed.dask_collections import Partitions, frame_partitions, is_dask, is_future, is_kind, listed
 from lstd.distributed.sums import called
 from lstd.errors import InvalidInputError, LSTDError
 from lstd.files import reason
 from lstd.tables.column_roles import Roles
 from lstd.tables.csv_table import CsvTable
-from lstd.tables.frames import FrameTable, is_frame
 from lstd.tables.parquet_table import ParquetTable
-from lstd.tables.table import UNREADABLE, Table
+from lstd.tables.table import UNREADABLE, FrameTable, Table
 from lstd.tables.table_errors import could_not_be_read
 
 EXTENSIONS = (".csv", ".csv.gz", ".parquet")
@@ -74,7 +74,7 @@ def _report(
     on_progress(f"reading {table.file}", before + table.size * share, total)
 
 
-def tables_of(source: Any, roles: Roles, independent: bool) -> Any:
+def tables_of(source: Any, roles: Roles) -> Any:
     """Return the tables of a source: a list, partitions of Dask, or another iterable."""
     check_values_known("source", source)
     if isinstance(source, (str, os.PathLike)):
@@ -85,7 +85,7 @@ def tables_of(source: Any, roles: Roles, independent: bool) -> Any:
     if type(source).__module__ == "pyarrow._dataset":  # no other source needs to wait for the import
         from lstd.tables.arrow_datasets import dataset_tables
 
-        return dataset_tables(source, independent=independent)
+        return dataset_tables(source)
     if is_frame(source):
         return [FrameTable("`source`", source)]
     if isinstance(source, (set, frozenset)):

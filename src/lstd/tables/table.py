@@ -1,19 +1,19 @@
-"""A table: named columns, read as batches of rows."""
+"""A table: named columns, read as batches of rows; and a data frame in memory as one."""
 
 from __future__ import annotations
 
 import csv
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
+from typing import Any
 
 import pyarrow as pa
 
+from lstd.data.arrow_columns import arrow_batches, arrow_table, names_of
 from lstd.errors import InvalidInputError
 from lstd.tables.table_errors import no_column
-
-T = TypeVar("T")
 
 UNREADABLE = (pa.ArrowException, OSError, EOFError, zlib.error, csv.Error, ValueError, MemoryError)  # errors of files
 
@@ -21,14 +21,12 @@ UNREADABLE = (pa.ArrowException, OSError, EOFError, zlib.error, csv.Error, Value
 class Table:
     """A file with named columns, read in batches; `file` is its name as given, `size` its bytes."""
 
-    names: list[str]  # of columns
-    own: list[str]  # of columns in the file itself; `names` may be fewer
-    text: bool  # whether values are text
+    names: Sequence[str]  # of columns
+    text = False  # whether values are text
     kind = "file"  # in messages
-    divisible = True  # whether it is a file or a frame, and not a stream of several
 
-    def __init__(self, file: str, size: int) -> None:
-        self.file, self.size = file, size
+    def __init__(self, file: str, size: int, names: Sequence[str] = ()) -> None:
+        self.file, self.size, self.names = file, size, shared(tuple(names))
         self.report: Callable[[float], object] = float  # called with the share of the file that was read
 
     def require(self, columns: Sequence[str]) -> None:
@@ -37,7 +35,7 @@ class Table:
         for column in columns:
             found = counts[column]
             if not found:
-                raise no_column(self.file, column, self.own, self.kind)
+                raise no_column(self.file, column, self.names, self.kind)
             if found > 1:
                 raise InvalidInputError(f"{self.file}: column {column!r} appears {found} times; rename all but one.")
 
@@ -49,29 +47,30 @@ class Table:
         raise NotImplementedError
 
     def done(self) -> float:
-        """Return the share of the file that has been read."""
-        raise NotImplementedError
+        """Return the share of the table that has been read."""
+        return 0.0
 
-    def reported(self, batches: Iterator[T]) -> Iterator[T]:
-        """Yield batches of this table, and report the share that has been read."""
-        self.report(0.0)
-        for batch in batches:
-            yield batch
-            self.report(self.done())
-        self.report(1.0)
+
+class FrameTable(Table):
+    """A data frame as a table; `file` names it in errors."""
+
+    kind = "data frame"
+
+    def __init__(self, file: str, frame: Any) -> None:
+        self._frame = arrow_table(file, frame)
+        super().__init__(file, 1, [*map(str, names_of(self._frame))])
+
+    def batches(self, columns: Sequence[str], most_rows: int = 2**15) -> Iterator[pa.RecordBatch]:
+        """Yield batches of these columns, converted one by one."""
+        yield from arrow_batches(self._frame, columns, most_rows)
+
+
+@lru_cache(maxsize=64)
+def shared(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the same object for equal names of columns, since there may be many files."""
+    return names
 
 
 def equal_parts(n_rows: int, about: int) -> int:
     """Return the size of nearly equal parts of `n_rows` rows: about `about` rows, and at most half as many more."""
     return max(1, -(-n_rows // max(1, round(n_rows / about))))
-
-
-def with_names_shared(tables: Iterable[Table]) -> list[Table]:
-    """Let a table share its list of names with the table before it if they are equal, since there may be many files."""
-    found: list[Table] = []
-    for table in tables:
-        before = found[-1] if found else table
-        table.names = before.names if table.names == before.names else table.names
-        table.own = next((names for names in (table.names, before.own) if names == table.own), table.own)
-        found.append(table)
-    return found

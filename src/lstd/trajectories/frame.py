@@ -1,27 +1,28 @@
-"""Long tables, one row per state, as arrays of the data contract."""
+"""Long tables as arrays of the data contract: one row per state, or per interval as in survival analysis."""
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
-from lstd.data.arguments import check_choice, check_integer, shown_id
+from lstd.data.arguments import check_choice, check_integer, check_real
 from lstd.data.broken_episodes import warn_of_assumed
 from lstd.data.follow import Episodes, Marks
 from lstd.data.horizon_rows import with_horizon_rows
-from lstd.data.ids import EPISODE_AGAIN, first_repeat, ids_of_runs, last_rows
+from lstd.data.ids import EPISODE_AGAIN, Ids, last_rows
 from lstd.data.parsing import check_not_infinite, check_not_outside, first_true
 from lstd.errors import InvalidInputError
-from lstd.trajectories.parsing_frames import FrameColumns, import_narwhals
-from lstd.trajectories.time_intervals import interval_roles, read_lengths, rewards_of
-from lstd.types import Flags
+from lstd.trajectories.frame_columns import FrameColumns
+from lstd.types import Array, Flags
 
+_SAME = 1e-9  # relative difference between equal times that were computed in different ways
+_OF_INTERVALS = ("start", "stop", "event")
 _PER_TRANSITION = ("discount", "importance_ratio", "trace_coefficient", "weight", "behavior_probability")
 
 
@@ -39,9 +40,11 @@ def read_frame(
     if "reward" not in roles and not spans:
         raise InvalidInputError("`reward` must name a column, unless `start`, `stop` and `event` do; got None.")
     table = FrameColumns(frame, roles, check_integer("first_row", first_row, 0))
-    arrays: dict[str, Any] = {"episode": _read_ids(table, sort), "y": None}
-    arrays["groups"] = table.ids("groups") if "groups" in roles else None
-    arrays["time"] = table.times(kept=True) if "time" in roles and not spans else None
+    if sort:
+        table.sort()
+    marks = {role: table.ids(role) if role in roles else None for role in ("episode", "groups")}
+    arrays: dict[str, Any] = {role: None if ids is None else table.id_values(role, ids) for role, ids in marks.items()}
+    arrays["y"], arrays["time"] = None, table.dates() if "time" in roles and not spans else None
     if "reward" in roles:
         y = table.matrix("reward", check_not_infinite)
         arrays["y"] = np.ascontiguousarray(y[:, 0]) if isinstance(columns["reward"], str) else y
@@ -49,7 +52,7 @@ def read_frame(
         if role in _PER_TRANSITION:
             high = 1.0 if role == "discount" else np.inf
             arrays[role] = table.numbers(role, check=partial(check_not_outside, high=high))
-    arrays["terminated"], last = _follow(table, arrays)
+    arrays["terminated"], last = _follow(table, arrays, marks)
     arrays["X"], cut = table.matrix("features"), last & ~arrays["terminated"]
     if spans:
         times, arrays["discount"] = rewards_of(read_lengths(table, last), gamma)
@@ -97,24 +100,7 @@ def _check_roles(columns: Mapping[str, Any]) -> dict[str, list[str]]:
     return roles
 
 
-def _read_ids(table: FrameColumns, sort: bool) -> NDArray[Any] | None:
-    """Read the ids of episodes, None without them, and sort by episode, in order of first appearance, and by time."""
-    ids = table.ids("episode") if "episode" in table.roles else None
-    if sort:
-        keys = [table.times()]
-        if ids is not None:
-            _, first, number = np.unique(ids, return_index=True, return_inverse=True)
-            keys.append(first[number.reshape(-1)])
-        order = np.lexsort(keys)
-        table.sort(order)
-        ids = None if ids is None else ids[order]
-    if ids is not None and (row := first_repeat(ids)) is not None:
-        remedy = " With sort=True, rows are sorted by the column of time." if "time" in table.roles else ""
-        raise table.error(table.roles["episode"][0], row, f"{shown_id(ids[row])} {EPISODE_AGAIN}{remedy}")
-    return ids
-
-
-def _follow(table: FrameColumns, arrays: dict[str, Any]) -> tuple[Flags, Flags]:
+def _follow(table: FrameColumns, arrays: dict[str, Any], marks: dict[str, Ids | None]) -> tuple[Flags, Flags]:
     """Flag the rows that terminate and the last rows of episodes, which are numbered if they have no ids.
 
     Raises InvalidInputError where rows break a rule about their neighbours.
@@ -133,10 +119,10 @@ def _follow(table: FrameColumns, arrays: dict[str, Any]) -> tuple[Flags, Flags]:
     missing = np.isnan(
         np.column_stack([np.empty((size, 0)), *rewards, *(arrays[role] for role in columns.transitions)])
     )
-    ids, groups = (None if arrays[role] is None else ids_of_runs(arrays[role]) for role in ("episode", "groups"))
     times = table.times() if "time" in roles else None
-    episodes = Episodes(columns, lambda _, column, row, text: table.error(column, row, text), whole=True)
-    numbers = episodes.follow("", 0, Marks(ids, groups, terminated, truncated, missing, times))
+    again = EPISODE_AGAIN + (" With sort=True, rows are sorted by the column of time." if "time" in roles else "")
+    episodes = Episodes(columns, lambda _, column, row, text: table.error(column, row, text), again, whole=True)
+    numbers = episodes.follow("", 0, Marks(marks["episode"], marks["groups"], terminated, truncated, missing, times))
     episodes.finish()
     episodes.times.check()
     last = last_rows(numbers)
@@ -159,4 +145,56 @@ def to_frame(X: Any, names: Sequence[str] | None, library: str) -> Any:
     if names is None or sparse.issparse(X):
         what = "no `feature_names`" if names is None else "sparse features"
         raise InvalidInputError(f"`frame` needs dense features with names; these Trajectories have {what}.")
-    return import_narwhals().from_numpy(X, list(names), backend=library).to_native()
+    if library == "pandas":
+        return importlib.import_module("pandas").DataFrame(X, columns=list(names))
+    return importlib.import_module("polars").DataFrame(X, schema=list(names))
+
+
+# ------------------------------------------------------------ intervals
+
+
+def interval_roles(roles: Mapping[str, list[str]], gamma: Any) -> dict[str, list[str]]:
+    """Return roles where `start` is the time and `event` terminates, unless the table has no intervals."""
+    given = [name for name in _OF_INTERVALS if name in roles]
+    if not given:
+        if gamma is not None:
+            raise InvalidInputError(
+                "`gamma` must be None without `start`, `stop` and `event`; pass it to the estimator instead."
+            )
+        return dict(roles)
+    for name in (*_OF_INTERVALS, "episode"):
+        if name not in roles:
+            raise InvalidInputError(
+                f"`{name}` must be given with `{given[0]}`, to read a table of intervals; got None."
+            )
+    for name in ("time", "terminated", "truncated", "discount"):
+        if name in roles:
+            raise InvalidInputError(f"`{name}` must be None with `start`, `stop` and `event`, which replace it.")
+    return {**roles, "time": roles["start"], "terminated": roles["event"]}
+
+
+def read_lengths(table: FrameColumns, last: Flags) -> Array:
+    """Read the lengths of intervals, (T,); raises InvalidInputError unless those of a subject follow one another."""
+    start, stop = table.numbers("start"), table.numbers("stop")
+    lengths = np.asarray(stop - start)
+    if (row := first_true(~(lengths > 0.0))) is not None:
+        what = "equals the start" if lengths[row] == 0.0 else f"is before the start, {start[row]:g}"
+        raise table.error(table.roles["stop"][0], row, f"has {stop[row]:g}, which {what}; correct it, or drop the row.")
+    ahead = np.where(last[:-1], 0.0, start[1:] - stop[:-1])
+    row = first_true(np.abs(ahead) > _SAME * np.maximum(np.abs(start[1:]), lengths[1:]))
+    if row is not None:
+        what = f"{start[row + 1]:g}, but the interval before it ends at {stop[row]:g}"
+        remedy = "they overlap: cut or merge them."
+        if ahead[row] > 0.0:
+            remedy = "add a row for the gap, with the features that held then, or give the rows after it another id."
+        raise table.error(table.roles["start"][0], row + 1, f"has {what}; {remedy}")
+    return lengths
+
+
+def rewards_of(lengths: Array, gamma: float | None) -> tuple[Array, Array]:
+    """Return ∫₀^Δ γ^s ds = (1 − γ^Δ) / (−log γ) and γ^Δ for each length Δ; Δ and 1 at γ = 1."""
+    gamma = 1.0 if gamma is None else check_real("gamma", gamma, 0.0, 1.0)
+    if gamma in (0.0, 1.0):
+        return lengths * gamma, np.full(len(lengths), gamma)
+    rate = -np.log(gamma)
+    return -np.expm1(-rate * lengths) / rate, np.exp(-rate * lengths)

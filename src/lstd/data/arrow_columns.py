@@ -1,4 +1,4 @@
-"""Values of CSV and Parquet columns, parsed from Arrow arrays by the rules of `lstd.data.parsing`.
+"""Columns of tables and data frames as NumPy arrays, by the rules of `lstd.data.parsing`: Arrow reads all of them.
 
 Arrow converts whole columns much faster than Python. Where it refuses one, the rules are applied value by value.
 """
@@ -6,9 +6,11 @@ Arrow converts whole columns much faster than Python. Where it refuses one, the 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from datetime import date, datetime
 from functools import cache
 from typing import Any
+from uuid import UUID
 
 import numpy as np
 import pyarrow as pa
@@ -18,13 +20,79 @@ from numpy.typing import NDArray
 from lstd.data import parsing as rules
 from lstd.data.ids import NEEDS_ID, Ids, ids_of_text, up_to
 from lstd.data.parsing import Fault
+from lstd.errors import InvalidInputError
 from lstd.types import Array, Flags
 
 _HAS_TENSORS = int(pa.__version__.partition(".")[0]) >= 17  # in the order of rows
 _DTYPES = {"double": "float64", "float": "float32", "halffloat": "float16"}  # the others have the same names
-_UNITS = {"is_time": pa.time64("us"), "is_duration": pa.duration("us")}  # of other times, timestamps
 _CONVERT = "convert it to text or integers first."
 _NO_IDS = f"which cannot be ids; {_CONVERT}"
+
+
+# ------------------------------------------------------------ frames
+
+
+def is_frame(value: Any) -> bool:
+    """Return whether a value is a data frame."""
+    if _is_pandas(value):
+        return getattr(value, "ndim", None) == 2
+    return hasattr(value, "__arrow_c_stream__")
+
+
+def _is_pandas(frame: Any) -> bool:
+    return type(frame).__module__.partition(".")[0] == "pandas"
+
+
+def arrow_table(name: str, frame: Any) -> Any:
+    """Return a data frame as an Arrow table; one of pandas as it is. Errors call it `name`."""
+    if _is_pandas(frame):
+        return frame
+    try:
+        return pa.table(frame)
+    except Exception as error:  # of many types
+        raise InvalidInputError(f"{name} could not be read as a table: {error!r:.300}.") from error
+
+
+def names_of(frame: Any) -> list[Any]:
+    """Return the names of the columns of a result of `arrow_table`."""
+    return list(frame.columns if _is_pandas(frame) else frame.column_names)
+
+
+def arrow_batches(frame: Any, columns: Sequence[str], most_rows: int) -> Iterator[pa.RecordBatch]:
+    """Yield batches of columns of a result of `arrow_table`."""
+    columns = list(columns)
+    if not _is_pandas(frame):
+        for batch in frame.select(columns).to_batches(max_chunksize=most_rows):
+            yield pa.RecordBatch.from_arrays([without_views(array) for array in batch.columns], columns)
+        return
+    places = [list(map(str, frame.columns)).index(name) for name in columns]
+    for first in range(0, len(frame), most_rows):
+        part = frame.iloc[first : first + most_rows]
+        yield pa.RecordBatch.from_arrays([_of_pandas(part.iloc[:, place]) for place in places], columns)
+
+
+def _of_pandas(series: Any) -> pa.Array:
+    """Return a column of pandas; objects that Arrow gives no common type are read as text."""
+    if type(series.dtype).__name__ == "SparseDtype":
+        series = series.astype(series.dtype.subtype)
+    if isinstance(series.dtype, np.dtype) and series.dtype.kind in "biuf" and series.dtype != np.float16:
+        return from_numpy(series.to_numpy())
+    try:
+        array = pa.Array.from_pandas(series)
+    except Exception:  # of many types
+        missing = series.isna().tolist()
+        return pa.array([None if none else _text(one) for one, none in zip(series.tolist(), missing, strict=True)])
+    return array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
+
+
+def _text(value: Any) -> str:
+    """Return an object as text."""
+    if isinstance(value, (date, datetime)):
+        return value.isoformat()
+    return value.hex if isinstance(value, UUID) else str(value)
+
+
+# ------------------------------------------------------------ values
 
 
 def numbers(array: pa.Array, column: str) -> tuple[Array, Fault | None]:
@@ -68,8 +136,8 @@ def flags(array: pa.Array, column: str) -> tuple[Flags, Fault | None]:
     return (values == 1.0, fault) if fault is not None else rules.flags(values, column)
 
 
-def times(array: pa.Array, column: str) -> tuple[NDArray[Any], Fault | None]:
-    """Parse times; dates are microseconds since 1970. See `lstd.data.parsing.times`."""
+def times(array: pa.Array, column: str, unit: str = "us") -> tuple[NDArray[Any], Fault | None]:
+    """Parse times; dates are numbers of this unit since 1970. See `lstd.data.parsing.times`."""
     array, types = _plain(array), pa.types
     if types.is_unsigned_integer(array.type):
         with contextlib.suppress(pa.ArrowInvalid):  # from 2⁶³ on they are read as floats
@@ -79,9 +147,11 @@ def times(array: pa.Array, column: str) -> tuple[NDArray[Any], Fault | None]:
             with contextlib.suppress(pa.ArrowInvalid):
                 array = array.cast(kind)
                 break
-    if types.is_temporal(array.type):
-        unit = next((one for test, one in _UNITS.items() if getattr(types, test)(array.type)), pa.timestamp("us"))
-        array = array.cast(unit, safe=False).cast(pa.int64())
+    if types.is_time(array.type):
+        array = array.cast(pa.time64("us"), safe=False).cast(pa.int64())
+    elif types.is_temporal(array.type):
+        kind = pa.duration(unit) if types.is_duration(array.type) else pa.timestamp(unit)
+        array = array.cast(kind, safe=False).cast(pa.int64())
     if types.is_signed_integer(array.type):
         return to_numpy(array.cast(pa.int64())), rules.no_value(to_numpy(pc.is_null(array)), column)
     values, fault = numbers(array, column)
@@ -148,6 +218,27 @@ def as_text(array: pa.Array) -> pa.Array:
     """Values as text; raises ArrowNotImplementedError for nested ones."""
     array = _plain(array)
     return array if pa.types.is_string(array.type) else array.cast(pa.string())
+
+
+def kind_of(array: pa.Array) -> str:
+    """Return what a column holds: "whole" numbers or flags, "numbers" or "text"."""
+    kind = _plain(array).type
+    if pa.types.is_integer(kind) or pa.types.is_boolean(kind):
+        return "whole"
+    return "numbers" if _is_numeric(kind) else "text"
+
+
+def numpy_unit(array: pa.Array) -> str:
+    """Return the NumPy type of a column of times; "" if the column holds no such times."""
+    kind = _plain(array).type
+    if pa.types.is_duration(kind):
+        return "m8[ns]"
+    return "M8[ns]" if pa.types.is_timestamp(kind) else "M8[D]" if pa.types.is_date(kind) else ""
+
+
+def together(arrays: Sequence[pa.Array]) -> pa.Array:
+    """Return consecutive parts of a column as one."""
+    return arrays[0] if len(arrays) == 1 else pa.chunked_array(arrays).combine_chunks()
 
 
 def from_numpy(values: NDArray[Any]) -> pa.Array:
