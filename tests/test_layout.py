@@ -286,7 +286,7 @@ def test_nothing_but_the_declared_dependencies_is_imported():
         "data": {"pyarrow"},
         "tables": {"pyarrow"},
         "distributed": {"distributed", "dask", "pyarrow"},
-        "trajectories": {"pyarrow", "gymnasium", "minari"},
+        "trajectories": {"pandas", "polars", "pyarrow", "gymnasium", "minari"},
     }
     for module, found in imports_of_modules().items():
         outside = top_level(found) - set(sys.stdlib_module_names) - {"lstd"}

@@ -123,21 +123,10 @@ def test_batches_in_memory_are_one_table(tmp_path, caplog):
     assert not caplog.records  # of files that go on with one another
 
 
-@pytest.mark.parametrize("kind", [*FORMATS, "memory", "union"])
-def test_only_the_rows_that_a_filter_leaves(tmp_path, kind):
-    whole = hive(tmp_path / "data", "parquet" if kind in ("memory", "union") else kind)
-    if kind == "memory":
-        whole = ds.dataset(whole.to_table(use_threads=False))
-    if kind == "union":
-        whole = ds.dataset([whole, ds.dataset(whole.schema.empty_table())])
-    some = (ds.field("part") > 0) & (ds.field("id") != 3)
-    left = whole.to_table(use_threads=False).filter(some)
-    assert 0 < len(left) < 90
-    found = lstd.fit_tables(whole.filter(some), **NAMES, lmbda="auto")
-    assert saved(found, tmp_path / "one") == saved(
-        lstd.fit_tables(ds.dataset(left), **NAMES, lmbda="auto"), tmp_path / "two"
-    )
-    assert found.model_.origin.files == ("the filtered dataset",)
+def test_a_filter_is_refused_with_a_remedy(tmp_path):
+    whole = hive(tmp_path / "data", "parquet")
+    with pytest.raises(InvalidInputError, match=r"`source` must be a dataset without a filter; give .*to_table\(\)"):
+        lstd.fit_tables(whole.filter(ds.field("part") > 0), **NAMES)
 
 
 def test_files_of_several_formats_and_memory_in_one(tmp_path):
@@ -210,14 +199,6 @@ def test_independent_fragments_are_independent_files(tmp_path, kind):
     expected = lstd.fit_tables(paths, **NAMES, independent=True)
     assert saved(found, tmp_path / "one") == saved(expected, tmp_path / "two")
     assert found.model_.origin.episodes == 9
-    for refused, name in (
-        (dataset.filter(ds.field("x") > 0), "the filtered"),
-        (ds.dataset(DATA), "the dataset in mem"),
-    ):
-        with pytest.raises(
-            InvalidInputError, match=f"`independent` must be False for {name}.* a dataset of files with"
-        ):
-            lstd.fit_tables(refused, **NAMES, independent=True)
 
 
 # Errors
@@ -257,29 +238,10 @@ def test_a_damaged_row_group_is_named(tmp_path):
     path.write_bytes(content)
     with pytest.raises(InvalidInputError, match=r"a\.parquet: row group 3 \(rows 1001 to 1500\) could not be read"):
         lstd.fit_tables(ds.dataset(path), **NAMES)
-    ids = pa.array(np.full(50, -1))
-    good = write(episodes([50], seed=6).set_column(1, "id", ids), tmp_path / "good.parquet")
-    whole = ds.dataset([good, str(path)])
-    for dataset in (whole, ds.dataset([ds.dataset(good), ds.dataset(path)])):
-        for names in (NAMES, {**NAMES, "features": "y"}):  # the filter looks at the column, in the latter case alone
-            with pytest.raises(
-                InvalidInputError, match=r"/a\.parquet: row group 3 \(rows 1001 to 1500\) .*read: .*CRC"
-            ):
-                lstd.fit_tables(dataset.filter(ds.field("x") > -100), **names)
-    fragment = list(whole.get_fragments())[1]
+    fragment = next(ds.dataset(path).get_fragments())
     some = ds.FileSystemDataset([fragment.subset(row_group_ids=range(1, 4))], DATA.schema, fragment.format)
-    with pytest.raises(InvalidInputError, match=r"/a\.parquet: row group 3 could not be read: .*CRC"):
+    with pytest.raises(InvalidInputError, match=r"/a\.parquet: row group 3 .*could not be read: .*CRC"):
         lstd.fit_tables(some, **NAMES)
-
-
-def test_a_fault_of_the_filter_names_no_row():
-    dataset = ds.dataset(DATA.append_column("z", pa.array(["1"] * 140 + ["a"] * 7))).filter(
-        ds.field("z").cast(pa.int64()) == 1
-    )
-    with pytest.raises(
-        InvalidInputError, match=r"^the filtered dataset could not be read: Failed to parse string: 'a'"
-    ):
-        lstd.fit_tables(dataset, **NAMES)
 
 
 def test_a_file_with_none_of_the_columns_says_what_it_has(tmp_path):
@@ -320,10 +282,9 @@ def test_files_that_went_away_or_changed_are_named(tmp_path, kind):
 
 
 def test_a_dataset_of_nothing(tmp_path):
-    for dataset in (ds.dataset(tmp_path), ds.dataset(DATA.slice(0, 0))):
+    nothing = ds.dataset(DATA).filter(ds.field("x") > 100)
+    for dataset in (ds.dataset(tmp_path), ds.dataset(DATA.slice(0, 0)), nothing):
         with pytest.raises(
             InvalidInputError, match="`source` must hold at least one file; got a dataset without files"
         ):
             lstd.fit_tables(dataset, **NAMES)
-    with pytest.raises(InvalidInputError, match=r"the filtered dataset: no row is followed .* number of rows is 0"):
-        lstd.fit_tables(ds.dataset(DATA).filter(ds.field("x") > 100), **NAMES)

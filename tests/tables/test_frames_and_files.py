@@ -127,12 +127,12 @@ def test_forms_of_times_in_an_unsorted_log(kind, tmp_path):
     check(log, roles, plain_loop(log, days), None if kind == "durations" else tmp_path)  # pandas writes "10 days"
 
 
-def test_mixed_objects_of_pandas_are_refused_with_a_remedy():
-    frame = pd.DataFrame(LOG | {"id": pd.Series([0, 0, 0, "b", "b", "b", "b", "c"], dtype=object)})
-    with pytest.raises(InvalidInputError, match="Give all values of a column one type, such as text"):
-        lstd.fit_tables(frame, **ROLES, **SETTINGS)
-    with pytest.raises(InvalidInputError, match="convert all to text"):
-        Trajectories.from_frame(frame, **ROLES)
+def test_mixed_objects_of_pandas_are_read_as_text():
+    log = LOG | {"id": pd.Series([0, 0, 0, "b", "b", "b", "b", "c"], dtype=object)}
+    texts = LOG | {"id": [str(name) for name in log["id"]]}
+    frames = pd.DataFrame(log), pd.DataFrame(texts)
+    assert len({lstd.fit_tables(frame, **ROLES, **SETTINGS).coef_.tobytes() for frame in frames}) == 1
+    assert Trajectories.from_frame(frames[0], **ROLES).episode.tolist() == texts["id"]
 
 
 def test_integers_beyond_float64_are_rounded_alike():

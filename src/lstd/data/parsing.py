@@ -1,8 +1,7 @@
 """One parser of columns: what counts as a number, a missing value, a flag and a time, in files and in data frames.
 
 The rules apply to NumPy arrays and Python values, so that they need no other package; those of ids are in
-`lstd.data.ids`. Readers convert columns to this form: `lstd.data.arrow_columns` those of CSV and Parquet,
-`lstd.trajectories.parsing_frames` those of data frames.
+`lstd.data.ids`. Columns of files and of data frames are converted by `lstd.data.arrow_columns`.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ import pyarrow.fs
 from lstd.errors import InvalidInputError
 from lstd.files import reason
 from lstd.tables.parquet_table import ParquetTable
-from lstd.tables.table import FrameTable, Table
+from lstd.tables.table import FrameTable, Table, shared
 from lstd.tables.table_errors import could_not_be_read
 
 _UNREADABLE = (pa.ArrowException, OSError, ValueError, MemoryError)
@@ -29,10 +29,11 @@ def dataset_tables(dataset: pyarrow.dataset.Dataset) -> list[Table]:
 
     Raises InvalidInputError for a filtered dataset: Arrow does not say which files the remaining rows come from.
     """
-    if isinstance(dataset, pyarrow.dataset.InMemoryDataset):
-        return [FrameTable("the dataset in memory", dataset.to_table())]
     try:
-        tables = [_of_file(fragment, dataset.schema) for fragment in dataset.get_fragments()]
+        if isinstance(dataset, pyarrow.dataset.InMemoryDataset):
+            parts = [_of_rows(dataset.to_table())]
+        else:
+            parts = [_of_file(fragment, dataset.schema) for fragment in dataset.get_fragments()]
     except InvalidInputError:
         raise
     except pa.ArrowException as error:
@@ -42,14 +43,16 @@ def dataset_tables(dataset: pyarrow.dataset.Dataset) -> list[Table]:
             "`source` must be a dataset without a filter; give the rows that are left, `dataset.to_table()`, or write "
             "them to files first."
         ) from error
+    tables = [table for table in parts if table is not None]
     if not tables:
         raise InvalidInputError("`source` must hold at least one file; got a dataset without files and rows.")
     return tables
 
 
-def _of_file(fragment: Any, schema: pa.Schema) -> Table:
+def _of_file(fragment: Any, schema: pa.Schema) -> Table | None:
+    """Return the table of a file, or of data in memory; None for data without rows."""
     if not isinstance(fragment, pyarrow.dataset.FileFragment):
-        return FrameTable("the dataset in memory", pa.Table.from_batches(fragment.to_batches(schema=schema), schema))
+        return _of_rows(fragment.to_table(schema=schema))
     try:
         if isinstance(fragment, pyarrow.dataset.ParquetFileFragment):
             return _ParquetFragment(fragment, schema)
@@ -60,14 +63,18 @@ def _of_file(fragment: Any, schema: pa.Schema) -> Table:
         raise could_not_be_read(fragment.path, reason(error) if isinstance(error, OSError) else error) from error
 
 
+def _of_rows(rows: pa.Table) -> Table | None:
+    return FrameTable("the dataset in memory", rows) if len(rows) else None
+
+
 class _Fragment(Table):
     """A file that Arrow scans, with the columns and types of the dataset."""
 
     def __init__(self, fragment: Any, schema: pa.Schema) -> None:
         self._fragment, self._schema = fragment, schema
         # A copy, since the dataset would keep what is known of each file that was read.
-        own = {*copy.copy(fragment).physical_schema.names, *_keys(fragment)}
-        super().__init__(fragment.path, 1, [name for name in schema.names if name in own])
+        self.own = shared(tuple(dict.fromkeys([*copy.copy(fragment).physical_schema.names, *_keys(fragment)])))
+        super().__init__(fragment.path, 1, [name for name in schema.names if name in self.own])
 
     def batches(self, columns: Sequence[str], most_rows: int = 2**15) -> Iterator[pa.RecordBatch]:
         fragment, options = copy.copy(self._fragment), {"schema": self._schema, "batch_size": most_rows, **_READING}
@@ -87,9 +94,13 @@ class _ParquetFragment(ParquetTable):
         while isinstance(filesystem, pyarrow.fs.SubTreeFileSystem):
             filesystem = filesystem.base_fs
         self._pre_buffer = not isinstance(filesystem, pyarrow.fs.LocalFileSystem)
+        twin = copy.copy(fragment)
+        if twin.num_row_groups != twin.metadata.num_row_groups:
+            self._groups = [group.id for group in twin.row_groups]
         super().__init__(fragment.path, 1)
         self._counted = self.names[:1]
-        self.names = tuple(name for name in schema.names if name in {*self.names, *self._keys})
+        self.own = shared(tuple(dict.fromkeys([*self.names, *self._keys])))
+        self.names = shared(tuple(name for name in schema.names if name in self.own))
 
     def batches(self, columns: Sequence[str], most_rows: int = 2**15) -> Iterator[pa.RecordBatch]:
         # If all columns are those of the partition, another one gives the number of rows.

@@ -41,6 +41,7 @@ _OTHER_FORMATS = {
 _MISSING = ["", "NA", "nan", "NaN", "null", "NULL", "None"]  # other spellings are read as text first
 # A value is quoted only if it begins with a quote; what follows the closing quote belongs to it.
 _VALUE = rb'(?:"(?>[^"]*(?:""[^"]*)*)"[^,\r\n]*|(?!")[^,\r\n]*)'
+_WRONG_LENGTH = re.compile(r"Row #(\d+): Expected \d+ columns, got (\d+)")  # what Arrow says
 _ROW = re.compile(rb"(?>%b(?:,%b)*)(?:\r?\n|\r(?!\Z))" % (_VALUE, _VALUE))
 
 
@@ -213,21 +214,13 @@ class TextBlock:
                 return [
                     self._parsed({name: pa.float64() if name in numbers else pa.string() for name in columns})
                 ], None
-        wrong: list[tuple[int, int]] = []
         try:
-            return [self._parsed(dict.fromkeys(columns, pa.string()), wrong)], None
+            return [self._parsed(dict.fromkeys(columns, pa.string()))], None
         except pa.ArrowInvalid as error:
-            n_sound, failure = self._first_bad(columns, wrong, error)
+            n_sound, failure = self._first_bad(columns, error)
             return [self[:n_sound]._parsed(dict.fromkeys(columns, pa.string()))] if n_sound else [], failure
 
-    def _parsed(self, types: dict[str, Any], wrong: list[tuple[int, int]] | None = None) -> pa.RecordBatch:
-        """Parse columns; add the place and the number of values of a row that has too few or too many to `wrong`."""
-
-        def refuse(row: Any) -> str:
-            if wrong is not None:
-                wrong.append((row.number - 1, row.actual_columns))
-            return "error"
-
+    def _parsed(self, types: dict[str, Any]) -> pa.RecordBatch:
         names, text = self.table.names, self.text
         if text[: len(BOM)].to_pybytes() == BOM:  # part of a value here, where Arrow drops one
             text = _joined(BOM, text)
@@ -236,7 +229,7 @@ class TextBlock:
             pa.BufferReader(text),
             pyarrow.csv.ReadOptions(use_threads=False, block_size=text.size, column_names=list(names)),
             # Values may hold line ends all the same: this block ends where a row does, and is not divided further.
-            pyarrow.csv.ParseOptions(ignore_empty_lines=len(names) > 1, invalid_row_handler=refuse),
+            pyarrow.csv.ParseOptions(ignore_empty_lines=len(names) > 1),
             pyarrow.csv.ConvertOptions(
                 include_columns=list(types),
                 column_types=types,
@@ -248,32 +241,23 @@ class TextBlock:
             raise pa.ArrowInvalid(f"{len(table)} rows were found where {len(self)} end")
         return table.combine_chunks().to_batches()[0]
 
-    def _first_bad(
-        self, columns: Sequence[str], wrong: list[tuple[int, int]], error: Exception
-    ) -> tuple[int, InvalidInputError]:
+    def _first_bad(self, columns: Sequence[str], error: Exception) -> tuple[int, InvalidInputError]:
         """Return the first row that has too few or too many values or is not UTF-8, and the error for it."""
-        file, n_rows, failure = (
-            self.table.file,
-            0,
-            could_not_be_read(f"{self.table.file}, after row {self.first},", error),
-        )
-        sound = self
-        if wrong:
-            n_rows, n_values = wrong[0]
-            failure = InvalidInputError(
-                f"{file}: row {self.first + n_rows + 1} {FROM_ONE} has {n_values} values where the header names "
+        file, sound, n_rows = self.table.file, self, 0
+        failure = could_not_be_read(f"{file}, after row {self.first},", error)
+        if wrong := _WRONG_LENGTH.search(str(error)):
+            n_rows = int(wrong[1]) - 1
+            sound, failure = self[:n_rows], InvalidInputError(
+                f"{file}: row {self.first + n_rows + 1} {FROM_ONE} has {wrong[2]} values where the header names "
                 f"{len(self.table.names)} columns."
-            )
-            sound = self[:n_rows]
-        if len(sound):
-            batch = sound._parsed(dict.fromkeys(columns, pa.binary()))
-            for name, values in zip(columns, batch.columns, strict=True):
-                for row, value in enumerate(values.to_pylist()[: n_rows or None]):
-                    try:
-                        value.decode()
-                    except UnicodeDecodeError as wrong_text:
-                        byte = wrong_text.object[wrong_text.start]
-                        said = f"is not UTF-8 text (byte 0x{byte:02x}); save the file as UTF-8."
-                        n_rows, failure = row, at_row(file, name, self.first + row, said)
-                        break
+            )  # fmt: skip
+        batch = sound._parsed(dict.fromkeys(columns, pa.binary())) if len(sound) else None
+        for name, values in () if batch is None else zip(columns, batch.columns, strict=True):
+            for row, value in enumerate(values.to_pylist()[: n_rows or None]):
+                try:
+                    value.decode()
+                except UnicodeDecodeError as bad:
+                    said = f"is not UTF-8 text (byte 0x{bad.object[bad.start]:02x}); save the file as UTF-8."
+                    n_rows, failure = row, at_row(file, name, self.first + row, said)
+                    break
         return n_rows, failure

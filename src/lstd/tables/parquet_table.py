@@ -18,6 +18,7 @@ _PRE_BUFFERED = 2**25  # bytes of a row group that are worth the time of many sm
 
 
 class ParquetTable(Table):
+    _groups: Sequence[int] | None = None  # numbers of the row groups to read; all by default
     _pre_buffer = False  # whether the bytes of a row group are read at once and held
 
     def __init__(self, file: str, size: int) -> None:
@@ -37,7 +38,7 @@ class ParquetTable(Table):
         self._rows_read = 0
         try:
             with self._open() as parquet:
-                for group in range(parquet.num_row_groups):
+                for group in range(parquet.num_row_groups) if self._groups is None else self._groups:
                     yield from self._group(parquet, group, columns, most_rows)
         except InvalidInputError:
             raise

@@ -22,6 +22,7 @@ class Table:
     """A file with named columns, read in batches; `file` is its name as given, `size` its bytes."""
 
     names: Sequence[str]  # of columns
+    own: Sequence[str] = ()  # of columns of the file itself, if a dataset has only some of them
     text = False  # whether values are text
     kind = "file"  # in messages
 
@@ -35,7 +36,7 @@ class Table:
         for column in columns:
             found = counts[column]
             if not found:
-                raise no_column(self.file, column, self.names, self.kind)
+                raise no_column(self.file, column, self.own or self.names, self.kind)
             if found > 1:
                 raise InvalidInputError(f"{self.file}: column {column!r} appears {found} times; rename all but one.")
 

@@ -164,8 +164,8 @@ class Trajectories:
 
         Parameters
         ----------
-        frame : pandas, Polars or PyArrow table, or a lazy frame that narwhals supports
-            Only the named columns of a lazy frame are collected.
+        frame : pandas, Polars or PyArrow table, lazy frame, or another with the interface of Arrow
+            Only the named columns of a lazy frame are collected. In columns of mixed objects, each is read as text.
         features, reward : str or sequence of str
             Columns of numbers without missing values. Booleans count as 0 and 1; text is parsed as in a CSV file.
             A list of columns for `reward` gives several rewards. Without `reward`, that of an interval is its length.
@@ -205,7 +205,7 @@ class Trajectories:
         InvalidInputError
             When a value breaks a rule; the message names the column and the first bad row, counted from `first_row`.
         MissingExtraError
-            When narwhals is not installed.
+            When pyarrow is not installed.
 
         Warns
         -----
