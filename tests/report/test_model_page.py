@@ -27,9 +27,9 @@ from lstd.report import (
     plot_predictions,
     write_fit_report,
 )
-from lstd.report.feature_figures import draw_degrees_of_freedom
 from lstd.report.figure_data import evaluate
 from lstd.report.grid_figure import grid_of
+from lstd.report.model_figures import draw_degrees_of_freedom
 from lstd.report.style import plain, svg_of
 from other_user import other_user
 from page_outline import assert_sound, outline
@@ -114,7 +114,7 @@ def test_predictions_are_drawn_episode_by_episode_with_bands_and_returns():
     band = np.concatenate([path.vertices for path in ax.collections[1].get_paths()])
     for edge in (interval.lower, interval.upper):
         assert np.isin(edge.round(9), band[:, 1].round(9)).all()
-    texts = [text.get_text() for text in figure.legends[0].get_texts()]
+    texts = [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
     assert texts == ["prediction", "95 % interval", "return, 100\N{NO-BREAK SPACE}% observed"]
 
 
@@ -155,7 +155,7 @@ def test_without_observed_returns_or_intervals_the_predictions_remain():
     X, y = stream(40)
     figure = plot_predictions(LSTD(gamma=1.0, fit_intercept=False, n_blocks=0).fit(X, y), X, y)[0].figure
     (ax,) = figure.axes
-    texts = [text.get_text() for text in figure.legends[0].get_texts()]
+    texts = [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
     assert texts == ["prediction", "return, 0\N{NO-BREAK SPACE}% observed"]
     assert len(np.asarray(ax.lines[0].get_xdata())) == 41
     assert svg_is_sound(figure)
@@ -174,7 +174,7 @@ def test_bands_that_are_far_wider_than_all_else_are_cut_off_and_said_to_be():
     assert little.any()
     crosses = next(line for line in figure.axes[0].lines if line.get_marker() == "x")
     assert np.asarray(crosses.get_xdata()).tolist() == np.flatnonzero(little).tolist()
-    assert figure.legends[0].get_texts()[-1].get_text() == "little data"
+    assert figure.axes[0].get_legend().get_texts()[-1].get_text() == "little data"
     bottom, top = figure.axes[0].get_ylim()
     interval = model.predict_interval(X[:200])
     beyond = interval.lower.min() < bottom or interval.upper.max() > top
@@ -278,18 +278,21 @@ def test_the_grid_puts_every_error_in_its_place():
 def test_the_grid_is_drawn_with_the_chosen_pair():
     figure = plot_grid(scores(), 0.9, 1.0)[0].figure
     assert svg_is_sound(figure)
-    ax, scale, side = figure.axes
+    ax, scale = figure.axes
     mesh = ax.collections[0]
     assert_close(mesh.get_array().min(), 1.0, "sums")
     star = next(line for line in ax.lines if line.get_marker() == "*")
     assert star.get_xydata().tolist() == [[3, 2]]
     lowest = next(line for line in ax.lines if line.get_marker() == "o")
     assert lowest.get_xydata().tolist() == [[2, 2]]
-    assert_close(side.lines[0].get_xdata(), np.nanmin(grid_of(scores(), 0.9, 1.0).error, axis=1), "sums")
     assert [label.get_text() for label in ax.get_yticklabels()] == ["0", "0.5", "0.9", "1"]
     assert ax.get_xticklabels()[0].get_text() == "$2^{-3}$"
     assert scale.get_ylabel() == "error ÷ lowest error"
-    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["chosen", "lowest error", "no error"]
+    assert [text.get_text() for text in figure.axes[0].get_legend().get_texts()] == [
+        "chosen",
+        "lowest error",
+        "no error",
+    ]
 
 
 @pytest.mark.parametrize("name", ["one pair", "equal", "perfect", "large", "alpha zero"])

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from lstd.data import settings
 from lstd.data.arguments import check_choice, check_integer
-from lstd.report.formatting import VARIANT_NAMES
 from lstd.version import __version__
 
 
@@ -65,13 +64,15 @@ PAPER_SECONDS = {
 }
 
 # What things are called in figures, tables and pages.
-ALGORITHM_NAMES = {**VARIANT_NAMES, "true_online_td": "true online TD(λ)"}
 SHORT_NAMES = {
     "boyan": "Boyan's",
     "uncorrected": "Uncorrected",
     "mixed": "Mixed",
     "true_online_td": "true online TD(λ)",
     "lstd_one_pass": "three LSTDs in one pass",
+}
+ALGORITHM_NAMES = {name: f"{SHORT_NAMES[name]} LSTD(λ)" for name in LSTD_VARIANTS} | {
+    "true_online_td": "true online TD(λ)"
 }
 # The paper writes "non-binary" for what the code of van Seijen et al. calls "normal".
 FEATURE_NAMES = {"tabular": "tabular", "binary": "binary", "normal": "non-binary"}

@@ -9,13 +9,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from lstd.report.calibration_figure import plot_action_calibration, plot_calibration
-    from lstd.report.feature_figures import plot_coefficients, plot_degrees_of_freedom
     from lstd.report.grid_figure import plot_grid
-    from lstd.report.influence_figure import plot_blocks
+    from lstd.report.model_figures import (
+        plot_action_calibration,
+        plot_blocks,
+        plot_coefficients,
+        plot_degrees_of_freedom,
+        plot_policy_values,
+    )
     from lstd.report.model_page import write_fit_report
-    from lstd.report.policies_figure import plot_policy_values
-    from lstd.report.predictions_figure import plot_predictions
+    from lstd.report.row_figures import plot_calibration, plot_predictions
 
 __all__ = [
     "plot_action_calibration",
@@ -33,15 +36,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:  # other pages need neither scikit-learn nor Matplotlib
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from lstd.report import (
-        calibration_figure,
-        feature_figures,
-        grid_figure,
-        influence_figure,
-        model_page,
-        policies_figure,
-        predictions_figure,
-    )
+    from lstd.report import grid_figure, model_figures, model_page, row_figures
 
-    figures = (calibration_figure, feature_figures, grid_figure, influence_figure, policies_figure, predictions_figure)
-    return next(getattr(module, name) for module in (*figures, model_page) if hasattr(module, name))
+    modules = (grid_figure, model_figures, model_page, row_figures)
+    return next(getattr(module, name) for module in modules if hasattr(module, name))

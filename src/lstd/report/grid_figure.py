@@ -13,12 +13,11 @@ from matplotlib.axis import Axis
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
 from matplotlib.lines import Line2D
-from matplotlib.ticker import MaxNLocator
 
 from lstd.data.arguments import check_array, check_real
 from lstd.errors import InvalidInputError
-from lstd.report.formatting import share
-from lstd.report.style import BLUE, VERMILION, WIDE, figure_style, given_axes, new_figure
+from lstd.report.rendering import share
+from lstd.report.style import VERMILION, legend_above, panels
 from lstd.types import Array
 
 _MAX_RATIO = 2.0  # of an error to the lowest one, in the scale of colours
@@ -106,7 +105,7 @@ def plot_grid(cv_results: Mapping[str, Any], lmbda: float, alpha: float, *, ax: 
     """Draw the cross-validated error over a grid of (λ, α), with the chosen pair.
 
     The error is 1 − R², the share of the variance of held-out returns that is not predicted. Colours show its ratio to
-    the lowest error, up to 2. The right panel shows the lowest error of each λ over all α.
+    the lowest error, up to 2; their scale is beside the panel.
 
     Parameters
     ----------
@@ -115,8 +114,7 @@ def plot_grid(cv_results: Mapping[str, Any], lmbda: float, alpha: float, *, ax: 
     lmbda, alpha : float
         The chosen pair.
     ax : matplotlib.axes.Axes, optional
-        Where to draw the colours and, beside it, their scale, without the right panel. By default a new figure, as in
-        :func:`plot_predictions`.
+        As in :func:`plot_predictions`.
 
     Returns
     -------
@@ -134,40 +132,20 @@ def plot_grid(cv_results: Mapping[str, Any], lmbda: float, alpha: float, *, ax: 
     >>> from lstd.report import plot_grid
     >>> scores = {"lmbda": [0, 0, 1, 1], "alpha": [1, 2, 1, 2], "mean_test_score": [0.4, 0.5, 0.7, 0.6]}
     >>> colours, star = plot_grid(scores, 1, 1)
-    >>> [ax.get_xlabel() for ax in colours.figure.axes[::2]]
-    ['ridge coefficient α', 'lowest error, 1 − R²']
+    >>> colours.axes.get_xlabel()
+    'ridge coefficient α'
     """
     return draw_grid(grid_of(cv_results, lmbda, alpha), ax)
 
 
-@figure_style()
 def draw_grid(grid: Grid, ax: Any = None) -> list[Artist]:
     """Draw the figure of :func:`plot_grid`."""
-    panels, scale, whole = given_axes(ax), None, ax is None
-    observed = "" if grid.observed is None else f"{share(grid.observed)} of the returns observed"
-    legend: dict[str, Any] = {
-        "handles": _legend_handles(grid), "ncols": 3, "fontsize": 8.5, "handlelength": 1.2, "borderaxespad": 0.2,
-    }  # fmt: skip
-    if whole:
-        height = float(np.clip(1.9 + 0.13 * len(grid.lmbdas), 2.9, 5.5))
-        figure = new_figure(WIDE, height)
-        bottom, top = 0.5 / height, 1 - 0.35 / height
-        spans = ((0.075, 0.54), (0.63, 0.014), (0.745, 0.235))
-        main, scale, side = (figure.add_axes((left, bottom, width, top - bottom)) for left, width in spans)
-        panels = [main, side]
-        figure.legend(loc="upper left", bbox_to_anchor=(0.065, 1.0), **legend)
-        _lowest_by_lmbda(side, grid)
-        side.set_title(observed, fontsize=8.5)
-    else:
-        panels[0].legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), **legend)
-    artists = _map(panels[0], scale, grid, "" if whole else observed)
-    for panel in panels:
+    with panels(ax, 6.4, float(np.clip(1.9 + 0.13 * len(grid.lmbdas), 2.9, 5.5))) as (panel,):
+        artists = _map(panel, grid)
         _category_ticks(panel.yaxis, [f"{lmbda:.4g}" for lmbda in grid.lmbdas], 21)
-        panel.set_ylim(-0.5, len(grid.lmbdas) - 0.5)
-        panel.tick_params(labelleft=panel is panels[0])
-    panels[0].set_ylabel("trace decay λ")
-    _category_ticks(panels[0].xaxis, _alpha_labels(grid.alphas), 9 if whole else 5)
-    panels[0].set_xlabel("ridge coefficient α")
+        _category_ticks(panel.xaxis, _alpha_labels(grid.alphas), 9)
+        panel.set(ylabel="trace decay λ", xlabel="ridge coefficient α")
+        legend_above(panel, _legend_handles(grid), 3)
     return artists
 
 
@@ -180,8 +158,8 @@ def _legend_handles(grid: Grid) -> list[Line2D]:
     return handles
 
 
-def _map(ax: Axes, scale: Axes | None, grid: Grid, remark: str) -> list[Artist]:
-    """Draw the colours and their scale, in its own axes or beside; returns the colours and the star."""
+def _map(ax: Axes, grid: Grid) -> list[Artist]:
+    """Draw the colours and, beside them, their scale; returns the colours and the star."""
     shown, norm, beyond = _colours(grid)
     edges = [np.arange(length + 1) - 0.5 for length in shown.shape]
     ax.set_facecolor(_NO_ERROR)
@@ -193,11 +171,10 @@ def _map(ax: Axes, scale: Axes | None, grid: Grid, remark: str) -> list[Artist]:
     if grid.lowest != grid.chosen:
         ax.plot(*grid.lowest[::-1], **_LOWEST, zorder=5)
     (star,) = ax.plot(*grid.chosen[::-1], **_CHOSEN, zorder=5)
-    bar = ax.figure.colorbar(
-        ScalarMappable(norm, "viridis"), cax=scale, ax=ax, extend="max" if beyond else "neither", extendfrac=0.04
-    )
+    scale = ScalarMappable(norm, "viridis")
+    bar = ax.figure.colorbar(scale, ax=ax, extend="max" if beyond else "neither", extendfrac=0.04)
     label = "error ÷ lowest error" if norm.vmin == 1.0 else "error − lowest error"
-    bar.set_label(f"{label}; {remark}" if remark else label)
+    bar.set_label(label if grid.observed is None else f"{label}; {share(grid.observed)} of the returns observed")
     return [colours, star]
 
 
@@ -212,21 +189,6 @@ def _colours(grid: Grid) -> tuple[Array, Normalize, bool]:
     # The differences near the lowest error matter; the error of a small α may be larger by orders of magnitude.
     top = min(high, most, start + 4.0 * (middle - start) if middle > start else np.inf)
     return shown, Normalize(start, max(top, start + _MIN_RANGE)), high > max(top, start + _MIN_RANGE)
-
-
-def _lowest_by_lmbda(ax: Axes, grid: Grid) -> None:
-    usable = np.isfinite(grid.error).any(axis=1)
-    at = np.flatnonzero(usable)
-    lowest = np.nanmin(grid.error[usable], axis=1)
-    ax.plot(lowest, at, color=BLUE, marker="o", markersize=3, linewidth=1.0)
-    ax.plot([grid.error[grid.chosen]], [grid.chosen[0]], **_CHOSEN, zorder=5)
-    least, most = lowest.min(), max(lowest.max(), grid.error[grid.chosen], (1.0 + _MIN_RANGE) * lowest.min())
-    margin = 0.06 * (most - least) or 1.0
-    if np.isfinite(margin):
-        ax.set_xlim(least - margin, most + margin)
-    ax.set_xlabel("lowest error, 1 − R²")
-    ax.xaxis.set_major_locator(MaxNLocator(nbins=3))
-    ax.ticklabel_format(axis="x", useOffset=False)
 
 
 def _category_ticks(axis: Axis, labels: Sequence[str], most: int) -> None:

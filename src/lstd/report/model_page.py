@@ -16,17 +16,16 @@ from lstd.errors import InvalidInputError
 from lstd.estimators.base import Predictor
 from lstd.files import checked_path, replacing
 from lstd.metrics import Backtest, effective_degrees_of_freedom
-from lstd.report.calibration_figure import draw_calibration
-from lstd.report.feature_figures import MAX_NAMED, draw_degrees_of_freedom, features_with_little_data
 from lstd.report.figure_data import MAX_REWARDS, MIN_GROUPS, Evaluation, Options, evaluate, half_widths
-from lstd.report.formatting import VARIANT_NAMES, grouped, share
 from lstd.report.grid_figure import Grid, draw_grid, grid_of
-from lstd.report.predictions_figure import draw_predictions
-from lstd.report.rendering import render
+from lstd.report.model_figures import MAX_NAMED, draw_degrees_of_freedom, features_with_little_data
+from lstd.report.rendering import grouped, render, share
+from lstd.report.row_figures import draw_calibration, draw_predictions
 from lstd.report.style import svg_of
 from lstd.statistics.intervals import FEW
 from lstd.statistics.solve import sure_digits
 
+VARIANT_NAMES = {"boyan": "Boyan's LSTD(λ)", "uncorrected": "Uncorrected LSTD(λ)", "mixed": "Mixed LSTD(λ)"}
 SECTIONS = {
     "model": "What was fitted",
     "predictions": "Predictions and returns",

@@ -1,16 +1,16 @@
-"""Pages from Jinja2 templates: one HTML file that loads nothing from elsewhere."""
+"""Pages from Jinja2 templates, one HTML file that loads nothing from elsewhere, and numbers as text."""
 
 from __future__ import annotations
 
 import base64
 import re
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
+import numpy as np
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
-
-from lstd.report.formatting import compact, decimals, grouped, listed, share
 
 _POWER = re.compile(r"(?<=\d)\^(-?\d+)")
 
@@ -54,6 +54,83 @@ def powers(text: object) -> Markup:
 def data_uri(svg: bytes) -> str:
     """Encode a figure as the source of an image, so that its identifiers cannot clash with another figure's."""
     return "data:image/svg+xml;base64," + base64.b64encode(svg).decode("ascii")
+
+
+def seconds(value: float | None) -> str:
+    """Three significant digits, never in powers of ten.
+
+    >>> seconds(0.00123456), seconds(44.7), seconds(1234.5), seconds(None)
+    ('0.00123', '44.7', '1234', '–')
+    """
+    if value is None or not np.isfinite(value):
+        return "–"
+    if value >= 100:
+        return f"{value:.0f}"
+    digits = 2 if value <= 0 else int(max(0, 2 - np.floor(np.log10(value))))
+    return f"{value:.{digits}f}"
+
+
+def compact(value: float) -> str:
+    """Two significant digits, with a power of ten from ten thousand on and below a thousandth.
+
+    >>> compact(1.26e7), compact(949.0), compact(2.6), compact(3.1e-05), compact(float("inf"))
+    ('1.3 × 10^7', '950', '2.6', '3.1 × 10^-5', '∞')
+    """
+    if not np.isfinite(value):
+        return "∞" if value > 0 else "–"
+    rounded = float(f"{value:.2g}")
+    if rounded != 0 and not 1e-3 <= abs(rounded) < 1e4:
+        mantissa, exponent = f"{value:.1e}".split("e")
+        return f"{mantissa} × 10^{int(exponent)}"
+    return f"{rounded:g}"
+
+
+def percent(fraction: float) -> str:
+    """A signed change in whole per cent.
+
+    >>> percent(0.197), percent(-0.051), percent(-0.001)
+    ('+20 %', '−5 %', '±0 %')
+    """
+    whole = round(100 * fraction)
+    sign = "±" if whole == 0 else "−" if whole < 0 else "+"
+    return f"{sign}{abs(whole)} %"
+
+
+def grouped(number: float) -> str:
+    """A whole number with its digits in threes, the space between them not breaking.
+
+    >>> grouped(1234567).split("\\u202f")
+    ['1', '234', '567']
+    """
+    return f"{number:,.0f}".replace(",", "\u202f")
+
+
+def decimals(value: float | None) -> str:
+    """Three decimals; a dash for None.
+
+    >>> decimals(0.12345), decimals(-0.00001), decimals(None)
+    ('0.123', '0.000', '–')
+    """
+    return "–" if value is None else f"{round(value, 3) + 0.0:.3f}".replace("-", "−")
+
+
+def share(fraction: float) -> str:
+    """A share in whole per cent, or with one significant digit if it is small.
+
+    >>> share(0.345).split(), share(0.0123).split(), share(0.0).split()
+    (['34', '%'], ['1', '%'], ['0', '%'])
+    """
+    return f"{100 * fraction:.0f}\u00a0%" if fraction >= 0.095 or not fraction else f"{100 * fraction:.1g}\u00a0%"
+
+
+def listed(names: Sequence[str], most: int = 12) -> str:
+    """The first names, and how many more there are.
+
+    >>> listed(["a", "b", "c"], most=2)
+    'a, b and 1 more'
+    """
+    more = len(names) - most
+    return ", ".join(names[:most]) + (f" and {grouped(more)} more" if more > 0 else "")
 
 
 _FILTERS = (data_uri, powers, compact, decimals, grouped, listed, share)

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 from matplotlib import style as mpl_style
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
@@ -39,6 +40,7 @@ LINES = {
 MARKERS = {"uncorrected": "o", "mixed": "s", "boyan": "^", "true_online_td": "D"}
 REFERENCE = "#8A8A8A"
 BLUE, VERMILION = COLOURS["mixed"], COLOURS["uncorrected"]
+POINTS: dict[str, Any] = {"fmt": "o", "color": BLUE, "elinewidth": 0.9, "capsize": 2.2, "zorder": 3}  # with bars
 
 _STYLE = {
     "font.size": 9.0,
@@ -102,11 +104,24 @@ def given_axes(ax: Any, n: int = 1) -> list[Axes]:
 
 
 @contextmanager
-def axes_for(ax: Any, width: float, height: float) -> Iterator[Axes]:
-    """Give the axes to draw one panel into, in the style of all figures; by default those of a new figure."""
-    given = given_axes(ax)
+def panels(ax: Any, width: float, height: float, n: int = 1, columns: int = 1) -> Iterator[list[Axes]]:
+    """Give n axes to draw into, in the style of all figures; by default those of a new figure, `columns` in a line."""
+    axes = given_axes(ax, n)
     with figure_style():
-        yield given[0] if given else new_figure(width, height, "tight").subplots()
+        if not axes:
+            made = new_figure(width, height, "constrained").subplots(-(-n // columns), columns, squeeze=False).ravel()
+            axes = list(made[:n])
+            for unused in made[n:]:
+                unused.set_axis_off()
+        yield axes
+
+
+def legend_above(ax: Axes, handles: Sequence[Artist], ncols: int = 2) -> None:
+    """Put a legend above a panel, on the right: the name of a reward is on the left."""
+    ax.legend(
+        handles=handles, ncols=ncols, loc="lower right", bbox_to_anchor=(1.0, 1.0), borderaxespad=0.2, fontsize=8.5,
+        handlelength=1.4, columnspacing=1.4,
+    )  # fmt: skip
 
 
 def rendered(figure: Figure) -> dict[str, bytes]:

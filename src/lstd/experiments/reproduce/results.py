@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lstd.experiments import protocol
-from lstd.report.formatting import compact
+from lstd.report.rendering import compact
 from lstd.types import Array
 
 Key = tuple[str, str, str]

@@ -15,7 +15,7 @@ from tabulate import tabulate
 
 from lstd.experiments import protocol
 from lstd.experiments.reproduce.results import Results, Row, Sweep, Timing, column, levels, select
-from lstd.report.formatting import compact, grouped, seconds
+from lstd.report.rendering import compact, grouped, seconds
 
 Value = str | float | int | None
 TIMED = ("boyan", "uncorrected", "mixed", "true_online_td", "lstd_one_pass")

@@ -9,7 +9,7 @@ import numpy as np
 
 from lstd.experiments import protocol
 from lstd.experiments.reproduce.results import Results, Row, column, levels, select
-from lstd.report.formatting import compact, grouped, percent
+from lstd.report.rendering import compact, grouped, percent
 from lstd.types import Array
 
 AGREES = "agrees"

@@ -1,21 +1,23 @@
-"""Predictions over time, with their intervals, beside returns."""
+"""Figures of rows: predictions over time beside returns, and mean return against mean prediction."""
 
 from __future__ import annotations
 
 from typing import Any, Unpack
 
 import numpy as np
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.colors import to_rgba_array
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from lstd.estimators.base import Predictor
-from lstd.report.figure_data import Evaluation, Options, evaluate
-from lstd.report.formatting import share
-from lstd.report.style import BLUE, REFERENCE, VERMILION, WIDE, figure_style, given_axes, new_figure, plain
+from lstd.metrics import Calibration
+from lstd.report.figure_data import Evaluation, Options, evaluate, half_widths
+from lstd.report.rendering import share
+from lstd.report.style import BLUE, POINTS, REFERENCE, VERMILION, WIDE, legend_above, panels, plain
 from lstd.statistics.intervals import Interval
 from lstd.types import Array
 
@@ -75,35 +77,20 @@ def plot_predictions(
     return draw_predictions(evaluate(model, X, y, **data), ax)
 
 
-@figure_style()
 def draw_predictions(evaluation: Evaluation, ax: Any = None) -> list[Line2D]:
     """Draw the figure of :func:`plot_predictions`."""
     interval, step, m = evaluation.interval(evaluation.drawn), evaluation.step, evaluation.n_panels
-    given = given_axes(ax, m)
-    handles = _handles(evaluation, interval is not None and bool(interval.little_data[:, :m].any()))
-    axes = given or _new_axes(m, handles)
-    artists = [_panel(panel, evaluation, reward, interval) for reward, panel in enumerate(axes)]
-    for panel in given or axes[-1:]:
-        panel.set_xlabel("row" if step == 1 else f"row (one in {step} is drawn)")
-        panel.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=9))
-    if given:
-        given[0].legend(handles=handles, fontsize=8.5)
-    return artists
+    with panels(ax, WIDE, 0.95 + 2.1 * m, m) as axes:
+        lines = [_over_time(panel, evaluation, reward, interval) for reward, panel in enumerate(axes)]
+        for panel in axes:
+            panel.set_xlabel("row" if step == 1 else f"row (one in {step} is drawn)")
+            panel.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=9))
+        handles = _handles(evaluation, interval is not None and bool(interval.little_data[:, :m].any()))
+        legend_above(axes[0], handles)
+    return lines
 
 
-def _new_axes(m: int, handles: list[Any]) -> list[Axes]:
-    height = 0.95 + 2.1 * m
-    figure = new_figure(WIDE, height)
-    axes = figure.subplots(m, 1, squeeze=False, sharex=True)[:, 0]
-    figure.subplots_adjust(left=0.085, right=0.985, bottom=0.48 / height, top=1 - 0.45 / height, hspace=0.22)
-    figure.legend(
-        handles=handles, loc="upper left", ncols=len(handles), bbox_to_anchor=(0.075, 1.0), fontsize=8.5,
-        handlelength=1.6, columnspacing=1.4,
-    )  # fmt: skip
-    return list(axes)
-
-
-def _panel(ax: Axes, evaluation: Evaluation, reward: int, interval: Interval | None) -> Line2D:
+def _over_time(ax: Axes, evaluation: Evaluation, reward: int, interval: Interval | None) -> Line2D:
     rows = evaluation.drawn
     line = _curves(ax, evaluation, reward)
     if interval is not None:
@@ -175,3 +162,79 @@ def _handles(evaluation: Evaluation, little: bool) -> list[Any]:
     if little:
         handles.append(Line2D([], [], **_LITTLE_DATA, label="little data"))
     return handles
+
+
+def plot_calibration(
+    model: Predictor, X: Any, y: ArrayLike, *, n_bins: int = 10, ax: Any = None, **data: Unpack[Options]
+) -> list[Artist]:
+    """Draw the mean return against the mean prediction, by decile of the prediction, with the diagonal.
+
+    Bars are intervals of the mean return. They take groups as independent, or episodes without `groups`; if fewer than
+    ten episodes have scored rows, they take blocks of at least two horizons instead. Returns that were cut off are
+    completed by the prediction there, corrected by what the figure shows for such predictions: see
+    :func:`lstd.metrics.calibration`.
+
+    Parameters
+    ----------
+    model, X, y, ax, **data
+        As in :func:`plot_predictions`, with the same errors.
+    n_bins : int, default 10
+        Most bins; see :func:`lstd.metrics.calibration`.
+
+    Returns
+    -------
+    list of matplotlib.artist.Artist
+        The points of each reward, or the words that no return was observed.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from lstd import LSTD
+    >>> from lstd.report import plot_calibration
+    >>> X, y, done = np.tile(np.eye(2), (20, 1)), np.ones(40), np.tile([False, True], 20)
+    >>> (points,) = plot_calibration(LSTD().fit(X, y, terminated=done), X, y, terminated=done)
+    >>> points.axes.get_ylabel()
+    'mean return'
+    """
+    return draw_calibration(evaluate(model, X, y, **data), n_bins, ax)
+
+
+def draw_calibration(evaluation: Evaluation, n_bins: int = 10, ax: Any = None) -> list[Artist]:
+    """Draw the figure of :func:`plot_calibration`."""
+    m = evaluation.n_panels
+    with panels(ax, WIDE if m > 1 else 4.3, 4.1 * -(-m // 2), m, min(2, m)) as axes:
+        return [_in_bins(panel, evaluation, reward, n_bins) for reward, panel in enumerate(axes)]
+
+
+def _in_bins(ax: Axes, evaluation: Evaluation, reward: int, n_bins: int) -> Artist:
+    ax.set_xlabel("mean prediction")
+    ax.set_ylabel("mean return" + ("" if evaluation.share == 1.0 else f", {share(evaluation.share)} observed"))
+    if len(evaluation.rewards) > 1:
+        ax.set_title(plain(evaluation.rewards[reward]), loc="left")
+    if evaluation.calibrates:
+        table = evaluation.calibration(reward, n_bins)
+        return draw_points(ax, table, half_widths(table, evaluation.level))
+    ax.set(xticks=[], yticks=[])
+    return ax.text(0.5, 0.5, "no return was observed", transform=ax.transAxes, ha="center", color=REFERENCE)
+
+
+def draw_points(ax: Axes, table: Calibration, half: NDArray[np.float64]) -> Artist:
+    """Draw the bins of a calibration with bars of half a width each, NaN for none, and the diagonal."""
+    known = np.isfinite(table.observed)
+    predicted, observed, half = table.predicted[known], table.observed[known], np.nan_to_num(half[known])
+    both = np.concatenate([predicted, observed])
+    reach = np.ptp(both) or abs(both[0]) or 1.0
+    # The bar of a bin with few groups can be many times longer than everything else.
+    bars = np.maximum(observed - half, both.min() - reach), np.minimum(observed + half, both.max() + reach)
+    edges = np.concatenate([both, *bars])
+    low, high = edges.min() - 0.05 * np.ptp(edges), edges.max() + 0.05 * np.ptp(edges)
+    if not high > low:
+        low, high = low - 0.5 * reach, high + 0.5 * reach
+    ax.plot([low, high], [low, high], color=REFERENCE, linewidth=0.9, zorder=1)
+    points: Artist = ax.errorbar(predicted, observed, yerr=half if half.any() else None, **POINTS)[0]
+    ax.set_xlim(low, high)
+    ax.set_ylim(low, high)
+    ax.set_aspect("equal")
+    for axis in (ax.xaxis, ax.yaxis):
+        axis.set_major_locator(MaxNLocator(nbins=6))
+    return points

@@ -1,0 +1,309 @@
+"""Figures without rows: coefficients, degrees of freedom, influence of blocks, values of policies, logged actions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.container import BarContainer, ErrorbarContainer
+from matplotlib.lines import Line2D
+from numpy.typing import ArrayLike, NDArray
+from scipy import stats
+
+from lstd.errors import InvalidInputError
+from lstd.estimators.base import Predictor
+from lstd.estimators.summary import coefficient_interval
+from lstd.estimators.validate_data import checked_features
+from lstd.metrics import effective_degrees_of_freedom
+from lstd.ope.action_calibration import action_calibration
+from lstd.ope.policy_comparison import PolicyComparison
+from lstd.ope.policy_value import PolicyValue
+from lstd.report.figure_data import LEVEL, fitted_with
+from lstd.report.row_figures import draw_points
+from lstd.report.style import BLUE, POINTS, REFERENCE, VERMILION, WIDE, legend_above, name_rows, panels
+from lstd.statistics.intervals import FEW, check_level
+from lstd.types import Array
+
+MAX_NAMED = 40  # features that have a line and a name each; more are drawn in order, without names
+_MAX_DOTS = 400
+_PLAIN: dict[str, Any] = {"color": BLUE, "marker": "o", "linestyle": ""}
+_LITTLE: dict[str, Any] = {"color": VERMILION, "marker": "D", "linestyle": ""}
+
+
+def plot_coefficients(
+    model: Predictor, *, level: float = LEVEL, reward: int = 0, ax: Axes | None = None
+) -> ErrorbarContainer:
+    """Draw the coefficient of each feature with its interval, without the intercept.
+
+    Parameters
+    ----------
+    model : fitted LSTD or LSTDCV
+    level : float in (0, 1), default 0.95
+        Level of the intervals.
+    reward : int, default 0
+        Which of several rewards.
+    ax : matplotlib.axes.Axes, optional
+        As in :func:`plot_predictions`.
+
+    Returns
+    -------
+    matplotlib.container.ErrorbarContainer
+
+    Raises
+    ------
+    InvalidInputError
+        When the model has no intervals, or an argument breaks a rule.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from lstd import LSTD
+    >>> from lstd.report import plot_coefficients
+    >>> X, y, done = np.tile(np.eye(2), (20, 1)), np.ones(40), np.tile([False, True], 20)
+    >>> artists = plot_coefficients(LSTD().fit(X, y, terminated=done))
+    >>> [label.get_text() for label in artists[0].axes.get_yticklabels()]
+    ['x0', 'x1']
+    """
+    fitted = fitted_with(model, reward)
+    n, found = fitted.n_features, coefficient_interval(fitted, check_level(level))
+    coef, low, high = (a[:n, reward] for a in (found.prediction, found.lower, found.upper))
+    bars = np.stack([coef - low, high - coef])
+    with panels(ax, 4.4, 0.9 + 0.2 * max(2, n)) as (panel,):
+        artists = panel.errorbar(coef, np.arange(n), xerr=bars, **POINTS)
+        panel.axvline(0.0, color=REFERENCE, linewidth=0.9, zorder=1)
+        name_rows(panel, fitted.feature_names)
+        panel.set_xlabel(f"coefficient, {100 * level:g} % interval")
+    return artists
+
+
+def plot_degrees_of_freedom(model: Predictor, *, ax: Axes | None = None) -> list[Line2D]:
+    """Draw the effective degrees of freedom of each feature: 0 if the ridge term decides, 1 if the data does.
+
+    Diamonds mark features that little data supports: the interval of :meth:`lstd.LSTD.predict_interval` for that
+    feature alone has fewer than 5 degrees of freedom. More than 40 features are drawn in order, without names.
+
+    Parameters
+    ----------
+    model, ax
+        As in :func:`plot_coefficients`.
+
+    Returns
+    -------
+    list of matplotlib.lines.Line2D
+        The dots, and the diamonds.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from lstd import LSTD
+    >>> from lstd.report import plot_degrees_of_freedom
+    >>> X, y, done = np.tile(np.eye(2), (20, 1)), np.ones(40), np.tile([False, True], 20)
+    >>> dots, diamonds = plot_degrees_of_freedom(LSTD().fit(X, y, terminated=done))
+    >>> [label.get_text() for label in dots.axes.get_yticklabels()]
+    ['x0', 'x1']
+    """
+    values = effective_degrees_of_freedom(model)
+    return draw_degrees_of_freedom(values, model.model_.feature_names, features_with_little_data(model), ax)
+
+
+def features_with_little_data(model: Predictor) -> NDArray[np.bool_]:
+    """Flag the features that little data supports; none without intervals."""
+    n = model.n_features_in_
+    if model.model_.no_intervals:
+        return np.zeros(n, dtype=np.bool_)
+    return np.asarray(model.model_.interval(np.eye(n), 0.95).little_data.reshape(n, -1).any(axis=1))
+
+
+def draw_degrees_of_freedom(
+    values: Array, names: Sequence[str], little: NDArray[np.bool_], ax: Any = None
+) -> list[Line2D]:
+    """Draw the figure of :func:`plot_degrees_of_freedom`."""
+    named = len(values) <= MAX_NAMED
+    width, height = (4.4, 1.1 + 0.2 * max(2, len(values))) if named else (WIDE, 3.2)
+    with panels(ax, width, height) as (panel,):
+        artists = _named(panel, values, names, little) if named else _ranked(panel, values, little)
+        if little.any():
+            words = f"fewer than {FEW:g} degrees of freedom for this feature alone"
+            legend_above(panel, [Line2D([], [], **_LITTLE, markersize=4, label=words)])
+    return artists
+
+
+def _named(ax: Axes, values: Array, names: Sequence[str], little: NDArray[np.bool_]) -> list[Line2D]:
+    at, artists = np.arange(len(values)), []
+    for kind, look in ((~little, _PLAIN), (little, _LITTLE)):
+        ax.hlines(at[kind], 0.0, values[kind], color=look["color"], linewidth=1.1)
+        # Layouts take an empty line that is not clipped to lie in the corner of the figure.
+        artists += ax.plot(values[kind], at[kind], **look, markersize=4.5, clip_on=not kind.any())
+    name_rows(ax, names)
+    ax.grid(False, axis="y")
+    ax.set_xlim(min(0.0, values.min(initial=0.0)), max(1.0, values.max(initial=1.0)))
+    ax.set_xlabel("effective degrees of freedom")
+    return artists
+
+
+def _ranked(ax: Axes, values: Array, little: NDArray[np.bool_]) -> list[Line2D]:
+    order = np.argsort(-values, kind="stable")
+    place = np.unique(np.linspace(0, len(order) - 1, _MAX_DOTS).round().astype(np.intp))
+    order, artists = order[place], []
+    for kind, look in ((~little[order], _PLAIN), (little[order], _LITTLE)):
+        artists += ax.plot(place[kind] + 1, values[order][kind], **look, markersize=3)
+    ax.set_ylim(min(0.0, 1.05 * values.min()) - 0.02, max(1.0, 1.05 * values.max()) + 0.02)
+    ax.set_xlabel(f"features in decreasing order ({len(values)} in all)")
+    ax.set_ylabel("effective degrees of freedom")
+    return artists
+
+
+def plot_blocks(model: Predictor, x: Any, *, reward: int = 0, ax: Axes | None = None) -> BarContainer:
+    """Draw how far each block of the data moves a prediction: the squares of the bars sum to its squared error.
+
+    One long bar says that one block, such as one patient or one week, decides the prediction.
+
+    Parameters
+    ----------
+    x : array-like or DataFrame of shape (1, n)
+        Features of the row to predict for.
+    model, reward, ax
+        As in :func:`plot_coefficients`, with the same errors.
+
+    Returns
+    -------
+    matplotlib.container.BarContainer
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from lstd import LSTD
+    >>> from lstd.report import plot_blocks
+    >>> X, y, done = np.tile(np.eye(2), (20, 1)), np.ones(40), np.tile([False, True], 20)
+    >>> len(plot_blocks(LSTD().fit(X, y, terminated=done), [[1.0, 0.0]]))
+    20
+    """
+    fitted = fitted_with(model, reward)
+    phi = checked_features(model, x)
+    if phi.shape[0] != 1:
+        raise InvalidInputError(f"`x` must be one row of features, shape (1, {fitted.n_features}); got {phi.shape}.")
+    ((_, u, _),) = fitted.influence.along(phi)
+    with panels(ax, 6.0, 2.8) as (panel,):
+        artists = panel.bar(np.arange(1, u.shape[1] + 1), u[0, :, reward], color=BLUE)
+        panel.set(xlabel="block of the data, in order", ylabel="influence on the prediction")
+    return artists
+
+
+def plot_policy_values(
+    values: PolicyComparison | Mapping[Any, PolicyValue] | Sequence[PolicyValue], *, truth: float | None = None,
+    ax: Axes | None = None,
+) -> ErrorbarContainer:  # fmt: skip
+    """Draw the values of policies with their intervals, the largest value first.
+
+    Of a comparison, policies that the data cannot tell apart from the first one have filled points, and the others
+    have open ones.
+
+    Parameters
+    ----------
+    values : PolicyComparison, or dict or sequence of PolicyValue
+        Of :func:`lstd.ope.compare_policies`, :func:`lstd.ope.policy_value` or :func:`lstd.ope.importance_sampling`.
+    truth : float, optional
+        A value to draw a line at, such as the mean return of the policy that logged the data.
+    ax : matplotlib.axes.Axes, optional
+        As in :func:`plot_predictions`.
+
+    Returns
+    -------
+    matplotlib.container.ErrorbarContainer
+
+    Raises
+    ------
+    InvalidInputError
+        When there are no values, or other objects among them.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from lstd.ope import importance_sampling
+    >>> from lstd.report import plot_policy_values
+    >>> X, y, done = np.ones((20, 1)), np.arange(20.0), np.arange(20) % 2 == 1
+    >>> values = {gamma: importance_sampling(X, y, gamma=gamma, terminated=done) for gamma in (0.5, 1.0)}
+    >>> artists = plot_policy_values(values)
+    >>> [label.get_text() for label in artists[0].axes.get_yticklabels()]
+    ['1.0', '0.5']
+    """
+    found = _by_name(values)
+    order = sorted(found, key=lambda name: -found[name].value)
+    best = values.best if isinstance(values, PolicyComparison) else order
+    x, low, high = (np.array([getattr(found[name], of) for name in order]) for of in ("value", "lower", "upper"))
+    faces = np.array([name in best for name in order])
+    with panels(ax, 4.4, 0.9 + 0.28 * max(2, len(order))) as (panel,):
+        places = np.arange(len(order))
+        if truth is not None:
+            panel.axvline(truth, color=REFERENCE, linewidth=0.9, zorder=1)
+        artists = panel.errorbar(x, places, xerr=[x - low, high - x], **POINTS, mfc="white")
+        panel.plot(x[faces], places[faces], "o", color=BLUE, zorder=4)
+        name_rows(panel, list(map(str, order)))
+        panel.set_xlabel(f"value of the policy, {100 * found[order[0]].level:g} % interval")
+    return artists
+
+
+def _by_name(values: Any) -> dict[Any, PolicyValue]:
+    if isinstance(values, PolicyComparison):
+        return dict(zip(values.names, values.values, strict=True))
+    items = values if isinstance(values, Iterable) else ()
+    found = dict(values) if isinstance(values, Mapping) else dict(enumerate(items))
+    if not found or not all(isinstance(one, PolicyValue) for one in found.values()):
+        raise InvalidInputError(
+            "`values` must be a PolicyComparison, or one or more PolicyValue by name or in a list; got "
+            f"{type(values).__name__}{f' of {len(found)}' if isinstance(values, Iterable) else ''}."
+        )
+    return found
+
+
+def plot_action_calibration(
+    actions: ArrayLike, behavior_probability: ArrayLike, *, n_bins: int = 10, labels: Any = None, level: float = 0.95,
+    ax: Any = None,
+) -> list[Artist]:  # fmt: skip
+    """Draw how often actions were taken against their probabilities, with the diagonal.
+
+    With probabilities of all actions, there is a point for each bin of each action.
+    With probabilities of logged actions only, one point per action shows the mean over all rows of 1 / probability
+    where the action was taken, and 0 elsewhere. That should be 1 if the action is possible in every row. It is below 1
+    if it is not, and above only by chance.
+
+    Parameters
+    ----------
+    actions, behavior_probability, n_bins, labels
+        As in :func:`lstd.ope.action_calibration`, with the same errors and warnings.
+    level : float in (0, 1), default 0.95
+        Level of the bars.
+    ax : matplotlib.axes.Axes, optional
+        As in :func:`plot_predictions`.
+
+    Returns
+    -------
+    list of matplotlib.artist.Artist
+        The points.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from lstd.report import plot_action_calibration
+    >>> (points,) = plot_action_calibration(np.array([0, 1, 1, 1] * 50), np.full((200, 2), [0.25, 0.75]))
+    >>> points.axes.get_ylabel()
+    'share of rows with the action'
+    """
+    level = check_level(level)
+    table = action_calibration(actions, behavior_probability, n_bins, labels=labels)
+    half = table.standard_error * stats.norm.ppf(0.5 + 0.5 * level)
+    with panels(ax, 4.3, 4.1) as (panel,):
+        if np.ndim(behavior_probability) == 2:
+            panel.set(xlabel="probability of the action", ylabel="share of rows with the action")
+            return [draw_points(panel, table, half)]
+        names = np.unique(np.asarray(actions)) if labels is None else labels
+        panel.axhline(1.0, color=REFERENCE, linewidth=0.9, zorder=1)
+        places = np.arange(len(names))
+        points: Artist = panel.errorbar(places, table.observed, yerr=half, **POINTS)[0]
+        panel.set(xlabel="action", ylabel="mean of 1 / probability where taken", ylim=(0.0, None))
+        if len(names) <= 30:
+            panel.set_xticks(places, [str(name) for name in names])
+        return [points]
