@@ -23,13 +23,13 @@ from scipy import sparse
 
 from lstd.data.feature_arrays import Features, dense, rows_of
 from lstd.data.ids import last_rows
-from lstd.types import Array
+from lstd.types import Array, Flags
 
 # ------------------------------------------------------------ records that are made and copied often
 
 
 class Record:
-    """Base of frozen dataclasses that are made, and copied with changes, often."""
+    """Base of frozen dataclasses that are cheap to make and to copy with changes."""
 
     _cached: ClassVar[tuple[str, ...]] = ()  # properties that follow from the fields
 
@@ -125,9 +125,9 @@ class Rows(Record):
 
     X: Features  # (T, n)
     y: Array  # (T, m), zero where the reward of a horizon row is missing
-    known: NDArray[np.bool_]  # (T,) whether the reward and the other numbers of the transition have values
-    last: NDArray[np.bool_]  # (T,) whether the row is the last one of its episode in this chunk
-    terminated: NDArray[np.bool_]  # (T,)
+    known: Flags  # (T,) whether the reward and the other numbers of the transition have values
+    last: Flags  # (T,) whether the row is the last one of its episode in this chunk
+    terminated: Flags  # (T,)
     discount: Array  # (T,) of the transition that leaves the row; zero where it terminates
     importance_ratio: Array  # (T,) of that transition
     trace_coefficient: Array  # (T,) factor of the trace decay on arrival
@@ -164,18 +164,17 @@ class Rows(Record):
         return None if self.episode is None or not len(self) else self.episode[-1]
 
     @property
-    def begins(self) -> NDArray[np.bool_]:
+    def begins(self) -> Flags:
         """Whether each row is the first of its group or, without groups, of its episode, (T,)."""
-        if self.groups is not None:
-            return np.roll(last_rows(self.groups), 1)
-        return np.concatenate([[True], self.last[:-1]])
+        last = self.last if self.groups is None else last_rows(self.groups)
+        return np.concatenate([[True] * bool(len(last)), last[:-1]]).astype(np.bool_, copy=False)
 
     @cached_property
-    def full(self) -> NDArray[np.bool_]:
+    def full(self) -> Flags:
         """Whether each row is a full transition, (T,)."""
         return self.full_among(slice(len(self)))
 
-    def full_among(self, part: slice) -> NDArray[np.bool_]:
+    def full_among(self, part: slice) -> Flags:
         """Return whether each of some rows is a full transition."""
         last, given = self.last[part], self.X_next is not None
         return np.ones(len(last), np.bool_) if given else self.terminated[part] | ~last
@@ -187,8 +186,8 @@ class Rows(Record):
         return not (usual.all() or (usual | self.terminated | ~self.known).all())
 
     @cached_property
-    def ends(self) -> NDArray[np.bool_]:
-        """Whether rewards after each row are not those of its future, (T,): at ends of episodes and at breaks."""
+    def ends(self) -> Flags:
+        """Whether the future of each row ends with it, (T,): at ends of episodes and at breaks."""
         return self.last if self.X_next is None else self.last | breaks(self)
 
     def with_ones(self) -> Rows:
@@ -262,13 +261,13 @@ def _with_ones(phi: Features) -> Features:
     T, n = phi.shape
     if not sparse.issparse(phi):
         return np.hstack([phi, np.ones((T, 1))])
-    ends = phi.indptr[1:]
+    ends = phi.indptr[1:]  # SciPy's hstack takes three times as long for a few rows
     kind = np.int32 if max(phi.nnz + T, n + 1) < 2**31 else np.int64
     indices, indptr = np.insert(phi.indices, ends, n).astype(kind), (phi.indptr + np.arange(T + 1)).astype(kind)
     return sparse.csr_array((np.insert(phi.data, ends, 1.0), indices, indptr), shape=(T, n + 1))
 
 
-def breaks(rows: Rows) -> NDArray[np.bool_]:
+def breaks(rows: Rows) -> Flags:
     """Whether the next row of the same episode is not the successor of each row by `X_next`, (T,)."""
     X_next: Features = rows.X_next
     found = np.zeros(len(rows), dtype=np.bool_)
@@ -279,7 +278,7 @@ def breaks(rows: Rows) -> NDArray[np.bool_]:
     return found
 
 
-def differ(one: Features, two: Features) -> NDArray[np.bool_]:
+def differ(one: Features, two: Features) -> Flags:
     """Rows that differ by more than rounding, (T,)."""
     if sparse.issparse(one):
         two = sparse.csr_array(two)
