@@ -172,7 +172,7 @@ def _indices_of(X: Any) -> list[tuple[NDArray[Any], int]]:
 
 # ------------------------------------------------------------ rows and products
 
-ENTRIES_CONVERTED = 2**17  # of float32 features at a time, about one MiB, which stays in the cache
+_ENTRIES_CONVERTED = 2**17  # of float32 features at a time, about one MiB, which stays in the cache
 
 
 def dense(product: Features) -> Array:
@@ -200,22 +200,17 @@ def product(name: str, phi: Features, weights: Array, intercept: Any = 0.0) -> A
     A feature that is not finite shows in its prediction, so that one pass over the features is enough. Those of float32
     are converted in batches.
     """
+    size = max(1, _ENTRIES_CONVERTED // phi.shape[1])
     with np.errstate(over="ignore", invalid="ignore"):
-        values = np.asarray(phi @ weights if phi.dtype == np.float64 else _converted_product(phi, weights))
+        if phi.dtype == np.float64:
+            values = np.asarray(phi @ weights)
+        else:
+            firsts = range(0, max(1, len(phi)), size)
+            values = np.concatenate([phi[first : first + size].astype(np.float64) @ weights for first in firsts])
         values += intercept
     if not (np.isfinite(values).all() and weights.all()):  # a BLAS may leave out weights of zero
         check_finite(name, phi)
         check_not_overflowed(name, values)
-    return values
-
-
-def _converted_product(phi: NDArray[Any], weights: Array) -> Array:
-    size = max(1, ENTRIES_CONVERTED // phi.shape[1])
-    batch, values = np.empty((min(size, len(phi)), phi.shape[1])), np.empty((len(phi), *weights.shape[1:]))
-    for first in range(0, len(phi), size):
-        part = phi[first : first + size]
-        batch[: len(part)] = part
-        np.dot(batch[: len(part)], weights, out=values[first : first + size])
     return values
 
 

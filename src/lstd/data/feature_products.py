@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from lstd.data.feature_arrays import ENTRIES_CONVERTED as ENTRIES_CONVERTED
 from lstd.data.feature_arrays import check_not_overflowed as check_not_overflowed
 from lstd.data.feature_arrays import dense as dense
 from lstd.data.feature_arrays import product as product
