@@ -6,11 +6,13 @@ import ast
 import json
 import subprocess
 import sys
-from collections import Counter
+from collections import Counter, defaultdict
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
+from itertools import combinations
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import lstd
@@ -37,8 +39,10 @@ MODULES = {
     ".".join(("lstd", *path.relative_to(PACKAGE).with_suffix("").parts)).removesuffix(".__init__"): path
     for path in sorted(PACKAGE.rglob("*.py"))
 }
-MOST_ROOMS = 20
+MOST_ROOMS, MOST_FILES, MOST_LINES_IN_ALL, MOST_LINES_OF_A_FILE = 20, 212, 32_300, 650
 MOST_LINES, MOST_PARAMETERS, MOST_KERNEL_PARAMETERS = 40, 8, 20
+MOST_REPEATED = 15  # passages of six equal lines
+ON_THE_WAY = {"LSTD.fit": (190, 40), "fit_tables": (360, 56)}  # functions of the package, and their files
 
 
 @cache
@@ -129,6 +133,51 @@ def test_every_room_has_a_floor():
 def test_the_house_is_small():
     assert len(ROOMS) <= MOST_ROOMS, f"{len(ROOMS)} rooms"
     assert len(FLOORS) <= 10, f"{len(FLOORS)} floors"
+    lengths = {module: len(path.read_text(encoding="utf-8").splitlines()) for module, path in MODULES.items()}
+    assert len(lengths) <= MOST_FILES, f"{len(lengths)} files"
+    assert sum(lengths.values()) <= MOST_LINES_IN_ALL, f"{sum(lengths.values())} lines"
+    assert max(lengths.values()) <= MOST_LINES_OF_A_FILE, max(lengths, key=lengths.get)
+
+
+@pytest.mark.filterwarnings("ignore::lstd.errors.LSTDWarning")
+@pytest.mark.parametrize("way", ON_THE_WAY)
+def test_a_fit_runs_few_functions(way, tmp_path):
+    random = np.random.default_rng(0)
+    X, y, file = random.normal(size=(1000, 5)), random.normal(size=1000), tmp_path / "rows.csv"
+    np.savetxt(file, np.column_stack([X, y]), delimiter=",", header="a,b,c,d,e,y", comments="")
+    fits = {
+        "LSTD.fit": lambda: lstd.LSTD().fit(X, y),
+        "fit_tables": lambda: lstd.fit_tables(file, features=list("abcde"), reward="y", gamma=0.9),
+    }
+    fits[way]()  # compiles kernels
+    run = set()
+    sys.setprofile(lambda frame, event, _: run.add(frame.f_code) if event == "call" else None)
+    try:
+        fits[way]()
+    finally:
+        sys.setprofile(None)
+    own = {code for code in run if Path(code.co_filename).is_relative_to(PACKAGE)}
+    found = len(own), len({code.co_filename for code in own})
+    assert all(number <= most for number, most in zip(found, ON_THE_WAY[way], strict=True)), found
+
+
+def test_few_passages_are_repeated():
+    """Six equal lines in two places, counted once where more lines before them are equal."""
+    lines = {
+        module: [line.strip() for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+        for module, path in MODULES.items()
+    }
+    places = defaultdict(list)
+    for module, text in lines.items():
+        for i in range(len(text) - 5):
+            places[tuple(text[i : i + 6])].append((module, i))
+    found = [
+        (one, two)
+        for equal in places.values()
+        for one, two in combinations(equal, 2)
+        if not (one[1] and two[1] and lines[one[0]][one[1] - 1] == lines[two[0]][two[1] - 1])
+    ]
+    assert len(found) <= MOST_REPEATED, f"{len(found)} passages of six equal lines: {found}"
 
 
 @pytest.mark.parametrize("module", [name for name in MODULES if name != "lstd"])
