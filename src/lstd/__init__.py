@@ -112,7 +112,7 @@ def load(path: str | os.PathLike[str]) -> LSTD | LSTDCV | LSTDStatistics | LSTDQ
     array([2.])
     """
     from lstd.estimators.lstd_cv import estimator_of
-    from lstd.estimators.saving import SavedModel
+    from lstd.estimators.model import SavedModel
     from lstd.files import read_record
     from lstd.ope.action_value_files import SavedActionValues
     from lstd.ope.lstdq import LSTDQ

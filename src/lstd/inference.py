@@ -4,8 +4,8 @@ The names gather here for import. The sandwich covariance is computed in `lstd.s
 `lstd.statistics.intervals`, the rest in `lstd.estimators`.
 """
 
-from lstd.estimators.check_results import BiasCheck, MisfitCheck
-from lstd.estimators.model_difference import Difference, difference
+from lstd.estimators.compare import Difference, difference
+from lstd.estimators.model_parts import BiasCheck, MisfitCheck
 from lstd.estimators.summary import Summary
 from lstd.statistics.intervals import Interval
 

@@ -17,7 +17,7 @@ from lstd.cli.app import run
 from lstd.data.settings import Settings
 from lstd.estimators.choose_settings import choose
 from lstd.estimators.lstd_cv import estimator_of
-from lstd.estimators.saving import read_model
+from lstd.estimators.model import read_model
 from lstd.tables.column_roles import Roles
 from lstd.tables.first_rows import Sample
 from lstd.tables.fit_stream import first_rows, fit_stream

@@ -21,7 +21,7 @@ from lstd.cli.app import run
 from lstd.cli.options import names
 from lstd.data.returns import discounted_returns
 from lstd.errors import UnusedRewardWarning
-from lstd.estimators.saving import read_model
+from lstd.estimators.model import read_model
 from tolerances import assert_close
 
 COMMAND = [sys.executable, "-c", "import sys; from lstd.cli import main; sys.exit(main())"]

@@ -187,7 +187,7 @@ def test_pairing_independent_blocks_by_mistake_changes_the_degrees_of_freedom_on
     for seed in range(60):
         a, b = (fitted(arm(2 * seed + k, episodes=30, n=1)) for k in (0, 1))
         apart = difference(a, b, [[1.0]])
-        b.model_ = replace(b.model_, saved_influence=replace(b.model_.influence, marks=a.model_.influence.marks))
+        vars(b.model_)["influence"] = replace(b.model_.influence, marks=a.model_.influence.marks)
         together = difference(a, b, [[1.0]])
         assert together.paired
         squares.append((apart.standard_error[0] ** 2, together.standard_error[0] ** 2))

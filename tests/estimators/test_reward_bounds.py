@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import lstd
-from lstd import LSTD, LSTDCV
+from lstd import LSTD, LSTDCV, LSTDStatistics
 from lstd.errors import BoundsWarning, InvalidInputError
 from support.tolerances import assert_close
 
@@ -87,7 +87,7 @@ def test_clipped_predictions_are_within_the_bounds(tmp_path, m):
 
 def test_clip_needs_rewards_and_is_a_flag():
     X, y, columns = far_from_zero()
-    model = LSTD(0.5, 1.0, **PLAIN).partial_fit(X, y, **columns)
+    model = LSTD(0.5, 1.0, **PLAIN).fit_statistics(LSTDStatistics.from_arrays(X, y, gamma=0.5, lmbda=1.0, **columns))
     with pytest.raises(InvalidInputError, match=r"`clip` must be False for a model fitted to tables.*`numpy.clip`"):
         model.predict(X, clip=True)
     with pytest.raises(InvalidInputError, match="`clip`"):

@@ -23,8 +23,8 @@ from lstd import LSTD, LSTDCV, LSTDStatistics
 from lstd import files as archive_module
 from lstd.data.settings import Settings
 from lstd.errors import InvalidInputError, OutputError
-from lstd.estimators.model import Model, Origin, Selection
-from lstd.estimators.saving import read_model, write_model
+from lstd.estimators.model import Model, read_model, write_model
+from lstd.estimators.model_parts import Origin, Selection
 from lstd.report import write_fit_report
 from lstd.statistics.blocks import Blocks
 from lstd.statistics.names_and_labels import About
@@ -56,8 +56,7 @@ def model(**options):
         rewards=tuple(f"r{j}" for j in range(weights.shape[1])),
         origin=Origin(("x.csv", "y.parquet"), 20, 19, 1, "2020-01-01T00:00:00+00:00", "0.1.0", {"episode": "id"}),
         selection=Selection(0.8, 1.0, 0.5, 10, 20, results), options={"n_blocks": 0, "lmbdas": [0.8]},
-        saved_solution=Solution(weights, np.inf, True),
-    )  # fmt: skip
+    ).solved(Solution(weights, np.inf, True))  # fmt: skip
 
 
 def assert_identical(one, two):
@@ -135,7 +134,7 @@ def test_other_ids_are_refused_before_anything_is_written(tmp_path):
 @pytest.mark.parametrize("m", [None, 2])
 def test_model_comes_back_to_the_last_bit(tmp_path, m):
     for origin in (model(m=m).origin, None):
-        saved = replace(model(m=m), origin=origin)
+        saved = model(m=m).changed(origin=origin)
         write_model(saved, tmp_path / "m")
         assert_identical(read_model(str(tmp_path / "m")), saved)
 
@@ -216,7 +215,7 @@ def test_a_model_predicts_without_scikit_learn(tmp_path):
     fitted = LSTD().fit(X, y)
     fitted.save(tmp_path / "m")
     code = (
-        "import sys, numpy as np; from lstd.estimators.saving import read_model; model = read_model(sys.argv[1]);"
+        "import sys, numpy as np; from lstd.estimators.model import read_model; model = read_model(sys.argv[1]);"
         "print(model.predict(np.ones((1, 3))).tolist(), model.interval(np.ones((1, 3)), 0.9).lower.tolist());"
         "assert 'sklearn' not in sys.modules"
     )
@@ -479,7 +478,7 @@ def test_failure_to_write_leaves_the_old_file(tmp_path, monkeypatch):
 
     monkeypatch.setattr(archive_module.np.lib.format, "write_array", full)
     with pytest.raises(OutputError, match="m could not be written: No space left on device"):
-        write_model(replace(model(), rewards=None), path)
+        write_model(model().changed(rewards=None), path)
     assert path.read_bytes() == before
     assert [file.name for file in tmp_path.iterdir()] == ["m"]
     with pytest.raises(OutputError, match="could not be written"):

@@ -27,7 +27,7 @@ import fake_experiments
 from forked_commands import COMMAND_MODULES, Commands
 from lstd import fit_chunks
 from lstd.errors import InvalidInputError, OutputError
-from lstd.estimators.saving import read_model, write_model
+from lstd.estimators.model import read_model, write_model
 from lstd.experiments.reproduce.folder import PROVENANCE
 from lstd.files import replacing
 
@@ -206,7 +206,7 @@ def undated(name):
     model = read_model(name)
     write_model(model, "again")
     assert Path("again").read_bytes() == content
-    write_model(replace(model, origin=replace(model.origin, date="")), "again")
+    write_model(model.changed(origin=replace(model.origin, date="")), "again")
     content = Path("again").read_bytes()
     Path("again").unlink()
     return content

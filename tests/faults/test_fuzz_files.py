@@ -19,7 +19,7 @@ import lstd
 from lstd import LSTDStatistics
 from lstd.data.settings import Settings
 from lstd.errors import InvalidInputError, LSTDError, LSTDWarning
-from lstd.estimators.saving import read_model, write_model
+from lstd.estimators.model import read_model, write_model
 from lstd.experiments.protocol import make_plan
 from lstd.experiments.reproduce.folder import CONFIGURATION, PROVENANCE
 from lstd.experiments.reproduce.run import reproduce

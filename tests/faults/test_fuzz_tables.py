@@ -24,8 +24,7 @@ from lstd import RecursiveLSTD
 from lstd.cli.app import run
 from lstd.data.settings import Settings
 from lstd.errors import InvalidInputError
-from lstd.estimators.model import Model
-from lstd.estimators.saving import write_model
+from lstd.estimators.model import Model, write_model
 from lstd.tables.fit_stream import fit_stream
 from lstd.tables.predicting import CsvSink, ParquetSink, predict_tables
 from lstd.tables.scoring import Score, score_tables

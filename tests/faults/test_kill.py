@@ -22,7 +22,7 @@ import pytest
 
 import fake_experiments
 from forked_commands import COMMAND_MODULES, Commands
-from lstd.estimators.saving import read_model, write_model
+from lstd.estimators.model import read_model, write_model
 from lstd.experiments.reproduce.folder import PROVENANCE
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs processes that fork")
@@ -87,7 +87,7 @@ def content(name):
     again = Path(".again")
     write_model(model, again)
     assert again.read_bytes() == whole  # reading and writing lose nothing
-    write_model(replace(model, origin=replace(model.origin, date="")), again)
+    write_model(model.changed(origin=replace(model.origin, date="")), again)
     whole = again.read_bytes()
     again.unlink()
     return whole

@@ -140,9 +140,9 @@ def _draw_quickly() -> None:
     """Put fixed figures, of the same order of size, and no checks on a page: they take most of its time."""
     from matplotlib.figure import Figure
 
-    from lstd.estimators.check_results import Checks
+    from lstd.estimators.model_parts import Checks
 
-    for module in ("lstd.estimators.run_checks", "lstd.report.figure_data"):
+    for module in ("lstd.estimators.checks", "lstd.report.figure_data"):
         importlib.import_module(module).__dict__["checks_for_report"] = lambda *_: Checks("not run", "not run")
     page: Any = importlib.import_module("lstd.report.model_page")
     for name in [name for name in vars(page) if name.startswith("draw_")]:

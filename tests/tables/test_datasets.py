@@ -18,7 +18,7 @@ import pytest
 import lstd
 from lstd.data.settings import Settings
 from lstd.errors import InvalidInputError
-from lstd.estimators.saving import write_model
+from lstd.estimators.model import write_model
 from lstd.tables.arrow_datasets import dataset_tables
 from lstd.tables.fit_stream import fit_stream
 from table_files import ROLES, episodes, write
@@ -49,7 +49,7 @@ def hive(folder, kind, data=DATA):
 def saved(model, path):
     """Bytes of the model's file but for what says where it came from."""
     model = getattr(model, "model_", model)
-    write_model(dataclasses.replace(model, origin=dataclasses.replace(model.origin, date="", files=())), path)
+    write_model(model.changed(origin=dataclasses.replace(model.origin, date="", files=())), path)
     return Path(path).read_bytes()
 
 

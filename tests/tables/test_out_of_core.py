@@ -23,7 +23,7 @@ from lstd.data.settings import Settings
 from lstd.distributed.bounded_threads import Ahead
 from lstd.distributed.memory_shares import MEMORY
 from lstd.errors import InvalidInputError, MissingTerminationWarning
-from lstd.estimators.saving import read_model, write_model
+from lstd.estimators.model import read_model, write_model
 from lstd.tables.column_roles import Roles
 from lstd.tables.fit_stream import fit_stream
 from table_files import ROLES, episodes, write
@@ -35,7 +35,7 @@ NAMES = {"features": ["x", "y"], "reward": "r", "episode": "id", "terminated": "
 def saved(model, path):
     """Bytes of the file of a model, or of an estimator's, but for the date."""
     model = getattr(model, "model_", model)
-    write_model(dataclasses.replace(model, origin=dataclasses.replace(model.origin, date="")), path)
+    write_model(model.changed(origin=dataclasses.replace(model.origin, date="")), path)
     return Path(path).read_bytes()
 
 

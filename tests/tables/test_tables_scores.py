@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -166,7 +164,7 @@ def test_scores_and_predictions_that_overflow_are_refused(tmp_path):
     )[0]
     with pytest.raises(InvalidInputError, match=r"the squares of returns or of errors are beyond 1e308; scale the"):
         score_tables(model, [path], roles)
-    model = replace(model, saved_solution=Solution(np.array([[1e200]]), 1.0, False))
+    model = model.solved(Solution(np.array([[1e200]]), 1.0, False))
     with pytest.raises(InvalidInputError, match=r"a\.parquet: row 1 \(.*\): the prediction is beyond 1e308; look for"):
         score_tables(model, [path], roles)
     with open(tmp_path / "out.csv", "wb") as file, pytest.raises(InvalidInputError, match=r"row 1 .* is beyond 1e308"):

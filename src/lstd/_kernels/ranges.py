@@ -1,4 +1,4 @@
-"""Is any entry of a matrix outside of the range of its column? For a row, in a tenth of the time of NumPy."""
+"""Least and greatest value of each column of a matrix: in a few rows, in a tenth of the time of NumPy."""
 
 from __future__ import annotations
 
@@ -14,3 +14,14 @@ def any_outside(X: Array, ranges: Array) -> bool:
             if X[t, j] < ranges[0, j] or X[t, j] > ranges[1, j]:
                 return True
     return False
+
+
+@kernel
+def widen(X: Array, ranges: Array) -> None:
+    """Widen `ranges` (2, n), the least and the greatest value of each column, to those of `X` (T, n); skip NaN."""
+    for t in range(X.shape[0]):
+        for j in range(X.shape[1]):
+            if X[t, j] < ranges[0, j]:
+                ranges[0, j] = X[t, j]
+            if X[t, j] > ranges[1, j]:
+                ranges[1, j] = X[t, j]

@@ -62,7 +62,7 @@ def fit(given: Any) -> int:
     prepare_tables("fit")
     from lstd.cli.describe import model_json, model_text
     from lstd.data.settings import Settings
-    from lstd.estimators.saving import write_model
+    from lstd.estimators.model import write_model
     from lstd.tables.fit_stream import SAMPLE_ENTRIES, fit_stream
 
     roles = roles_of(given)
@@ -80,9 +80,9 @@ def fit(given: Any) -> int:
             independent=given.independent, sample_entries=SAMPLE_ENTRIES if page else 0, on_progress=on_progress,
         )  # fmt: skip
         if sample is not None:
-            from lstd.estimators.run_checks import checks_for_report
+            from lstd.estimators.checks import checks_for_report
 
-            fitted = fitted.with_checks(checks_for_report(sample.checked(fitted.settings.gamma), fitted))
+            fitted = fitted.changed(checks=checks_for_report(sample.checked(fitted.settings.gamma), fitted))
         # Said before it is true, so that an interruption never denies a model that is there.
         advise(f"; {path} may have been written")
         write_model(fitted, path)
@@ -170,7 +170,7 @@ def predict(given: Any) -> int:
     """
     prepare_tables("predict")
     from lstd.cli.describe import document
-    from lstd.estimators.saving import read_model
+    from lstd.estimators.model import read_model
 
     out = given.out
     if out is None and given.json:
@@ -236,7 +236,7 @@ def score(given: Any) -> int:
     prepare_tables("score")
     from lstd.cli.describe import score_json, score_text
     from lstd.distributed.memory_shares import MEMORY
-    from lstd.estimators.saving import read_model
+    from lstd.estimators.model import read_model
     from lstd.tables.scoring import score_tables
 
     model = read_model(given.model)
@@ -277,7 +277,7 @@ def inspect(given: Any) -> int:
     Exit codes: 0 done, 1 output could not be written, 2 bad usage or input.
     """
     from lstd.cli.describe import model_json, model_text
-    from lstd.estimators.saving import read_model
+    from lstd.estimators.model import read_model
 
     model = read_model(given.model)
     return output(model_json(model, given.model) if given.json else model_text(model, given.model, coefficients=True))

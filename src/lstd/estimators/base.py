@@ -5,28 +5,23 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any, ClassVar, Generic, Literal, Self, TypeVar, Unpack, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, RegressorMixin
-from sklearn.exceptions import UndefinedMetricWarning
 from sklearn.utils.validation import check_is_fitted
 
-from lstd.data.arguments import check_choice, check_flag, check_per_row
-from lstd.data.doubts import SELF_SCORED, little_observed, support_doubt
+from lstd.data.arguments import check_choice, check_flag
 from lstd.data.returns import TOLERANCE
-from lstd.data.rows import ARGUMENTS, Columns, PerRow, Rows
-from lstd.errors import BoundsWarning, InvalidInputError, SupportWarning, UnobservedWarning
-from lstd.errors import warn as give_warning
-from lstd.estimators.bias_check import check_bias
-from lstd.estimators.check_results import BiasCheck, MisfitCheck
-from lstd.estimators.compare_with_returns import Comparison, comparable_rows, compare
-from lstd.estimators.doubtful_predictions import beyond_bounds, clipped, joint_bounds, warn_of_ranges
+from lstd.data.rows import ARGUMENTS, Columns, PerRow
+from lstd.errors import InvalidInputError
+from lstd.estimators.checks import check_bias
+from lstd.estimators.compare import comparable_rows, score
+from lstd.estimators.limits import clipped, warn_beyond
 from lstd.estimators.misfit_check import check_misfit
-from lstd.estimators.model import Model
-from lstd.estimators.saving import SavedModel
+from lstd.estimators.model import Model, SavedModel
+from lstd.estimators.model_parts import BiasCheck, MisfitCheck
 from lstd.estimators.summary import Summary
 from lstd.estimators.validate_data import checked_features
 from lstd.files import Saved
@@ -118,9 +113,9 @@ class Predictor(Saved, RegressorMixin, BaseEstimator):  # type: ignore[misc]
         model, return_std = self._model, check_flag("return_std", return_std)
         phi = checked_features(self, X, raw=True)
         prediction = model.predict(phi)
+        warn_beyond(model, phi, prediction)
         if check_flag("clip", clip):
             prediction = clipped(prediction, model)
-        warn_of_ranges(model, phi)
         if not return_std:
             return prediction
         return prediction, model.influence.standard_error(phi).reshape(prediction.shape)
@@ -182,7 +177,7 @@ class Predictor(Saved, RegressorMixin, BaseEstimator):  # type: ignore[misc]
         level = check_level(level)
         phi = checked_features(self, X)
         interval = model.interval(phi, level, weights, scale)
-        warn_of_ranges(model, phi)
+        warn_beyond(model, phi)
         return interval
 
     def summary(self, level: float = 0.95) -> Summary:
@@ -211,9 +206,7 @@ class Predictor(Saved, RegressorMixin, BaseEstimator):  # type: ignore[misc]
         """
         return Summary(self._model, type(self).__name__, check_level(level))
 
-    def bias_check(
-        self, X: Any, y: ArrayLike, **columns: Unpack[Columns]
-    ) -> BiasCheck:  # fmt: skip
+    def bias_check(self, X: Any, y: ArrayLike, **columns: Unpack[Columns]) -> BiasCheck:
         """Check for bias from bootstrapping: compare the predictions of this λ with those of λ = 1.
 
         Both are fitted to the data given, which should be the data of `fit`, with a tiny ridge coefficient. If chance
@@ -241,11 +234,9 @@ class Predictor(Saved, RegressorMixin, BaseEstimator):  # type: ignore[misc]
         BiasWarning
             When the result is `biased`.
         """
-        return check_bias(self._rows_to_check(X, y, columns), self._model)
+        return check_bias(comparable_rows(self, X, y, columns, ones=True), self._model)
 
-    def misfit_check(
-        self, X: Any, y: ArrayLike, **columns: Unpack[Columns]
-    ) -> MisfitCheck:  # fmt: skip
+    def misfit_check(self, X: Any, y: ArrayLike, **columns: Unpack[Columns]) -> MisfitCheck:
         """Check for misfit: whether returns depend on the features in ways that no weighted sum of them can follow.
 
         Squares and products of the features and a small boosted tree are fitted beside the features with λ = 1, and
@@ -289,13 +280,7 @@ class Predictor(Saved, RegressorMixin, BaseEstimator):  # type: ignore[misc]
         True 2.6
         False 0.0
         """
-        return check_misfit(self._rows_to_check(X, y, columns), self._model)
-
-    def _rows_to_check(self, X: Any, y: Any, columns: Columns) -> Rows:
-        """Check the arguments of a check; with an intercept, the rows have the column of ones."""
-        model = self._model
-        rows = comparable_rows(self, model, X, y, columns, sort=True)
-        return rows.with_ones() if model.settings.fit_intercept else rows
+        return check_misfit(comparable_rows(self, X, y, columns, ones=True), self._model)
 
     def score(
         self, X: Any, y: ArrayLike, sample_weight: PerRow = None, *, unobserved: str = "predict",
@@ -361,27 +346,7 @@ class Predictor(Saved, RegressorMixin, BaseEstimator):  # type: ignore[misc]
         >>> round(LSTD(alpha=0.1).fit(X, y, terminated=done).score(X, y, terminated=done), 3)
         1.0
         """
-        model = self._model
-        ends_given = any(columns.get(name) is not None for name in ("episode", "terminated"))
-        found = compare(self, model, X, y, columns, unobserved=unobserved, tolerance=tolerance, warn=True)
-        row_weight = found.observed.weight
-        n_scored = int(np.count_nonzero(row_weight))
-        if n_scored < 2:
-            message = _too_few(n_scored, found, tolerance, unobserved)
-            if ends_given:
-                raise InvalidInputError(message)
-            give_warning(message, UndefinedMetricWarning)
-            return float("nan")
-        if sample_weight is not None:
-            row_weight = row_weight * check_per_row("sample_weight", sample_weight, len(row_weight), what="weight")
-            if not row_weight.any():
-                raise InvalidInputError("`sample_weight` must be above 0 for some row that is scored; got 0 for all.")
-        score = float(found.r2(row_weight).mean())
-        give_warning(little_observed(replace(found.observed, weight=row_weight).share, SELF_SCORED), UnobservedWarning)
-        give_warning(beyond_bounds(model, found.rows, joint_bounds(model, found.rows)), BoundsWarning)
-        give_warning(support_doubt(found.rows, found.rows.importance_ratio), SupportWarning)
-        warn_of_ranges(model, found.rows.X)
-        return score
+        return score(self, X, y, columns, sample_weight, unobserved=unobserved, tolerance=tolerance)
 
     @property
     def feature_names_in_(self) -> NDArray[Any]:
@@ -422,19 +387,3 @@ class Predictor(Saved, RegressorMixin, BaseEstimator):  # type: ignore[misc]
         tags.target_tags.multi_output = True
         tags.regressor_tags.poor_score = True  # its targets are returns, not the rewards in `y`
         return tags
-
-
-def _too_few(n_scored: int, found: Comparison, tolerance: float, unobserved: str) -> str:
-    rows, shares = found.rows, found.observed.unobserved
-    if unobserved == "predict":
-        return (
-            f"A score needs at least two rows that are followed by another one or terminate; got {n_scored} of "
-            f"{len(rows)} rows. Pass more rows, or `terminated` for episodes that ended for good."
-        )
-    least = f"; the smallest such share is {shares[rows.full].min():.2g}" if rows.full.any() else ""
-    return (
-        f"A score needs at least two rows with a complete return; got {n_scored} of {len(rows)} rows. A return is "
-        f"complete if the share of its discounted future that was cut off is below {tolerance:g}{least}. Use "
-        'unobserved="predict", score longer episodes, pass `terminated` for those that ended for good, or raise '
-        "`tolerance`."
-    )

@@ -36,10 +36,9 @@ from lstd.data.returns import unobserved_shares
 from lstd.data.rows import Rows
 from lstd.data.settings import ALPHA, LMBDA, LMBDAS, Settings, alphas_for
 from lstd.errors import InvalidInputError, NothingToChooseWarning, UnobservedWarning, warn
-from lstd.estimators.check_results import Checks
+from lstd.estimators.checks import checks_of_choice
 from lstd.estimators.folds import are_whole, folds_of, lambda_returns, times_weights, without_each
-from lstd.estimators.model import Selection
-from lstd.estimators.run_checks import checks_of_choice
+from lstd.estimators.model_parts import Checks, Selection
 from lstd.statistics.merging import LSTDStatistics
 from lstd.statistics.solve import check_range, solve, without_rounding
 from lstd.statistics.summing import check_weighted

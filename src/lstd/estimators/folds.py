@@ -1,4 +1,4 @@
-"""Folds of rows for cross-validation, the sums without each of them, and the returns to predict in them."""
+"""Folds of rows for cross-validation: sums without each of them, returns to predict in them, and means over rows."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy as np
 from scipy import sparse
 
 from lstd.data.arguments import check_integer
+from lstd.data.feature_arrays import Features, dense
 from lstd.data.returns import completed_returns
 from lstd.data.rows import Rows, uniform
 from lstd.errors import InvalidInputError
@@ -63,3 +64,25 @@ def times_weights(columns: Any, weights: Array) -> Any:
     if uniform(weights):  # they are 1
         return columns
     return sparse.diags_array(weights) @ columns if sparse.issparse(columns) else weights[:, np.newaxis] * columns
+
+
+def total_weight(rows: Rows) -> float:
+    """Return the sum of the weights of all rows."""
+    return float(rows.weight.sum()) or 1.0
+
+
+def mean_product(rows: Rows, one: Features, two: Features) -> Array:
+    """Compute the mean over the rows of products of two functions of them, (T, n) and (T, m), by weight."""
+    return dense(one.T @ times_weights(two, rows.weight)) / total_weight(rows)
+
+
+def check_enough(what: str, rows: Rows, n_groups: int, n_rows: int) -> None:
+    """Refuse to check fewer than `n_groups` groups or episodes, or fewer than `n_rows` rows of one stream."""
+    count = int(rows.begins.sum()) if len(rows) else 0
+    grouped = rows.groups is not None
+    if count < n_groups and (grouped or count != 1 or len(rows) < n_rows):
+        needed = f"{n_groups} groups" if grouped else f"{n_groups} episodes, or {n_rows} rows of one stream"
+        raise InvalidInputError(
+            f"A check of {what} needs at least {needed}; got {len(rows)} rows of {count} "
+            f"{'group' if grouped else 'episode'}{'s' * (count != 1)}. Pass more."
+        )

@@ -6,6 +6,7 @@ estimator once, at the end, so a call that fails leaves it unchanged.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, Self, Unpack
@@ -14,19 +15,16 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 
 from lstd.data.arguments import check_flag, check_real, shown
-from lstd.data.broken_episodes import warn_of_breaks
-from lstd.data.rows import ARGUMENTS, Columns, Rows
-from lstd.data.seen_ids import episodes_seen
+from lstd.data.rows import ARGUMENTS, Columns
 from lstd.data.settings import ALPHA, GAMMA, LMBDA, VARIANT, Settings
 from lstd.errors import InvalidInputError
 from lstd.estimators.base import Predictor
-from lstd.estimators.doubtful_predictions import doubted
+from lstd.estimators.limits import doubted, growing
 from lstd.estimators.model import Model
 from lstd.estimators.validate_data import checked_rows, refuse_others
-from lstd.statistics.blocks import Blocks, empty_blocks, no_blocks
+from lstd.statistics.blocks import Blocks, empty_blocks
 from lstd.statistics.merging import LSTDStatistics
 from lstd.statistics.ridge_warning import warn_of_scales
-from lstd.statistics.waiting import NONE_WAIT
 
 _MERGED = (
     "Intervals need blocks of the data, which merged statistics do not have. Pass a list of ten or more, or fit the "
@@ -131,9 +129,7 @@ class LSTD(Predictor):
         self.fit_intercept = fit_intercept
         self.n_blocks = n_blocks
 
-    def fit(
-        self, X: Any, y: ArrayLike, **columns: Unpack[Columns]
-    ) -> Self:  # fmt: skip
+    def fit(self, X: Any, y: ArrayLike, **columns: Unpack[Columns]) -> Self:
         """Fit to rows in time order; any earlier fit is forgotten.
 
         Parameters
@@ -221,7 +217,13 @@ class LSTD(Predictor):
         array([1.53])
         """
         refuse_others(columns.keys() - ARGUMENTS, "LSTD.fit")
-        model, rows = self._extended(None, X, y, columns, sort=True)
+        settings = self._settings()
+        rows = checked_rows(
+            BaseEstimator(), X, y, columns, gamma=settings.gamma, reset=True, warn=True, sort=True, summed=True
+        )
+        ridge = settings.ridge(rows.n_features)
+        model = Model.of_rows(rows, settings, {"n_blocks": self.n_blocks})
+        warn_of_scales(rows, ridge, settings.fit_intercept)
         if not model.statistics.n_transitions:
             raise InvalidInputError(
                 f"`X` must hold at least one full transition; got n_samples={model.statistics.n_rows}, and no row is "
@@ -259,7 +261,16 @@ class LSTD(Predictor):
         """
         refuse_others(columns.keys() - ARGUMENTS, "LSTD.partial_fit")
         rate = check_real("forgetting", forgetting, 0.0, 1.0, open_low=True)
-        self.model_, _ = self._extended(vars(self).get("model_"), X, y, columns, forgetting=rate)
+        before: Model | None = vars(self).get("model_")
+        settings, options = self._settings(before), {"n_blocks": self.n_blocks}
+        rows = checked_rows(
+            self if before else BaseEstimator(), X, y, columns, gamma=settings.gamma, reset=before is None,
+            warn=before is None or "ends" not in before.warned, summed=True,
+        )  # fmt: skip
+        if before is None or settings is not before.settings:
+            settings.ridge(rows.n_features)  # checks the number of coefficients
+        model = before.then(rows, settings, options, rate) if before else Model.of_rows(rows, settings, options)
+        self.model_ = growing(model, rows)
         return self
 
     def fit_statistics(
@@ -312,49 +323,20 @@ class LSTD(Predictor):
 
     def _settings(self, before: Model | None = None) -> Settings:
         """Return the checked parameters; those of the model so far, if they are the same objects."""
-        alpha: Any = self.alpha
-        if before is not None:
-            s = before.settings
-            known = self.gamma is s.gamma and self.lmbda is s.lmbda and alpha is s.alpha
-            if known and self.variant is s.variant and self.fit_intercept is s.fit_intercept:
-                return s
-        return Settings(self.gamma, self.lmbda, alpha, self.variant, self.fit_intercept)
-
-    def _extended(
-        self, before: Model | None, X: Any, y: Any, columns: Columns, *, sort: bool = False, forgetting: float = 1.0
-    ) -> tuple[Model, Rows]:
-        """Return the model of the stream so far, if any, and of the next chunk, and its rows without the intercept."""
-        settings = self._settings(before)
-        if before is not None:
-            _check_unchanged(before.settings, settings)
-        warned = frozenset() if before is None else before.warnings_given
-        checker = BaseEstimator() if before is None else self
-        rows = checked_rows(
-            checker, X, y, columns, gamma=settings.gamma, reset=before is None, warn="ends" not in warned, sort=sort,
-            summed=True,
-        )  # fmt: skip
-        if before is None or settings is not before.settings:
-            settings.ridge(rows.n_features)  # checks the number of coefficients
-        states, rows = rows, rows.with_intercept() if settings.fit_intercept else rows
-        episodes: Any = episodes_seen(rows)
-        if before is None or not before.stream[0].total.n_rows:
-            blocks, waiting, successor = no_blocks(rows, settings.lmbda, self.n_blocks), NONE_WAIT, None
-            blocks = blocks.extended(rows) if len(rows) else blocks
-        else:
-            goes_on = len(rows) > 0 and before.goes_on_with(rows)
-            pending = before.statistics.pending if goes_on and rows.X_next is not None else None
-            successor = None if pending is None or not pending.complete else pending.phi
-            episodes = episodes_seen(rows, before.episodes, continues=goes_on)
-            blocks, waiting = before.followed_by(rows, goes_on, forgetting)
-        broken = "breaks" not in warned and warn_of_breaks(rows, settings.lmbda, successor)
-        if sort:  # in `fit`
-            warn_of_scales(rows, settings.ridge(rows.n_features - settings.fit_intercept), settings.fit_intercept)
-        model = Model(
-            blocks, settings, waiting=waiting,
-            rewards=None if before is None else before.rewards, options={"n_blocks": self.n_blocks}, episodes=episodes,
-            warned=warned | ({"ends"} if rows.assumed else set()) | ({"breaks"} if broken else set()),
-        )  # fmt: skip
-        return model, states
+        given: Any = (self.gamma, self.lmbda, self.alpha, self.variant, self.fit_intercept)
+        if before is None:
+            return Settings(*given)
+        was = before.settings
+        if all(map(operator.is_, given, (was.gamma, was.lmbda, was.alpha, was.variant, was.fit_intercept))):
+            return was
+        now = Settings(*given)
+        for name in ("gamma", "lmbda", "fit_intercept"):
+            if (old := getattr(was, name)) != (new := getattr(now, name)):
+                raise InvalidInputError(
+                    f"`{name}` must stay as it was at the first chunk, {old!r}; got {new!r}. Set it back, or start "
+                    "again with `fit`."
+                )
+        return now
 
 
 def _merged(statistics: Any, n_blocks: Any, independent: bool) -> Blocks:
@@ -385,13 +367,3 @@ def _check_statistics(statistics: LSTDStatistics, settings: Settings) -> None:
             f"`fit_intercept` must be {statistics.has_intercept}, as when the statistics were summed; got "
             f"{settings.fit_intercept}. Change it, or sum the data again."
         )
-
-
-def _check_unchanged(before: Settings, settings: Settings) -> None:
-    for name in ("gamma", "lmbda", "fit_intercept"):
-        was, now = getattr(before, name), getattr(settings, name)
-        if was != now:
-            raise InvalidInputError(
-                f"`{name}` must stay as it was at the first chunk, {was!r}; got {now!r}. Set it back, or start "
-                "again with `fit`."
-            )

@@ -9,16 +9,15 @@ from typing import Any, Self, Unpack
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 
-from lstd.data.broken_episodes import warn_of_breaks
 from lstd.data.rows import ARGUMENTS, Columns
 from lstd.data.settings import GAMMA, VARIANT, Settings
 from lstd.estimators.base import Fitted, Predictor
 from lstd.estimators.choose_settings import choose_settings
-from lstd.estimators.doubtful_predictions import doubted
+from lstd.estimators.limits import doubted
 from lstd.estimators.lstd import LSTD
-from lstd.estimators.model import LSTDCV_OPTIONS, Model
+from lstd.estimators.model import CV_OPTIONS, Model
 from lstd.estimators.validate_data import checked_rows, refuse_others
-from lstd.statistics.blocks import check_n_blocks, no_blocks
+from lstd.statistics.blocks import check_n_blocks
 
 
 class LSTDCV(Predictor):
@@ -126,9 +125,7 @@ class LSTDCV(Predictor):
         self.verbose = verbose
         self.penalty = penalty
 
-    def fit(
-        self, X: Any, y: ArrayLike, **columns: Unpack[Columns]
-    ) -> Self:  # fmt: skip
+    def fit(self, X: Any, y: ArrayLike, **columns: Unpack[Columns]) -> Self:
         """Choose a pair, then fit to all rows; any earlier fit is forgotten.
 
         Parameters, errors and warnings are those of :meth:`lstd.LSTD.fit`. It is also an error if there are too few
@@ -141,20 +138,16 @@ class LSTDCV(Predictor):
         refuse_others(columns.keys() - ARGUMENTS, "LSTDCV.fit")
         penalty: Any = self.penalty
         settings = Settings(self.gamma, variant=self.variant, fit_intercept=self.fit_intercept, penalty=penalty)
-        n_blocks = check_n_blocks(self.n_blocks)
+        check_n_blocks(self.n_blocks)
         rows = checked_rows(BaseEstimator(), X, y, columns, gamma=settings.gamma, reset=True, warn=True, sort=True)
         settings.ridge(rows.n_features)  # checks the number of factors
         settings, selection, checks = choose_settings(
             rows.with_ones() if settings.fit_intercept else rows, settings, lmbdas=self.lmbdas, alphas=self.alphas,
             cv=self.cv, n_jobs=self.n_jobs, on_progress=_report_progress if self.verbose else None,
         )  # fmt: skip
-        states, rows = rows, rows.with_intercept(settings.centre) if settings.fit_intercept else rows
-        blocks = no_blocks(rows, settings.lmbda, n_blocks).extended(rows)
-        warn_of_breaks(rows, settings.lmbda)
-        options = {name: getattr(self, name) for name in LSTDCV_OPTIONS}
-        warned = frozenset({"ends"} if rows.assumed else ())
-        model = Model(blocks, settings, selection=selection, options=options, checks=checks, warned=warned)
-        self.model_ = doubted(model.checked(), states)
+        options = {name: getattr(self, name) for name in CV_OPTIONS}
+        model = Model.of_rows(rows, settings, options, selection=selection, checks=checks)
+        self.model_ = doubted(model.checked(), rows)
         return self
 
 

@@ -5,7 +5,7 @@ the returns. They are squares of up to 64 features, products of up to eight dire
 and principal components of many features), each clipped at three standard deviations, and a boosted tree. The tree is
 grown on returns less predictions, both without the fold of groups or episodes that it is applied to. Test functions are
 made uncorrelated with the features and with one another, and of mean square one. So the linear part of the returns,
-which depends on λ and α too, is not tested again: see :mod:`lstd.estimators.bias_check`.
+which depends on λ and α too, is not tested again: see :mod:`lstd.estimators.checks`.
 
 Let θ be the weights of the features, S and A_e the sums of λ = 1 over all T rows and over block e, and z_t the traces
 of the test functions. With TD errors δ_t and with Δ_e = (S − c A_e)⁻¹ g_e, g_e = b_e − A_e θ, c = 3/4,
@@ -35,10 +35,9 @@ from lstd.data.feature_arrays import Features, check_finite, dense
 from lstd.data.returns import run_backwards
 from lstd.data.rows import Rows
 from lstd.errors import MisfitWarning, warn
-from lstd.estimators.bias_check import check_enough, mean_product, total_weight
-from lstd.estimators.check_results import SIGNIFICANT, MisfitCheck
-from lstd.estimators.folds import folds_of, lambda_returns, without_each
+from lstd.estimators.folds import check_enough, folds_of, lambda_returns, mean_product, total_weight, without_each
 from lstd.estimators.model import Model
+from lstd.estimators.model_parts import SIGNIFICANT, MisfitCheck
 from lstd.statistics.blocks import Blocks, default_limit, no_blocks
 from lstd.statistics.merging import LSTDStatistics
 from lstd.statistics.solve import check_range, solve
@@ -85,10 +84,7 @@ def check_misfit(
     check = MisfitCheck(systematic, expected, errors, p_value, (p_value < SIGNIFICANT) & (systematic > 0.0))
     if np.any(check.misfit):
         warn(check.message + note, MisfitWarning)
-    if not model.statistics.single:
-        return check
-    numbers: dict[str, Any] = {name: None if x is None else x[0].item() for name, x in vars(check).items()}
-    return MisfitCheck(**numbers)
+    return check.first() if model.statistics.single else check
 
 
 # ---------------------------------------------------------------- test functions

@@ -1,24 +1,28 @@
-"""The fitted state of LSTD and LSTDCV, without scikit-learn: sums, settings, and what follows from them."""
+"""The fitted state of LSTD and LSTDCV, without scikit-learn: sums, settings, what follows from them, and files."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from lstd.data.arguments import check_array
-from lstd.data.doubts import small, warn_of_ratios
+from lstd.data.broken_episodes import warn_of_breaks
+from lstd.data.doubts import COMPLETED, little_observed, small, warn_of_ratios
 from lstd.data.feature_arrays import Features, product
 from lstd.data.horizon_rows import warn_of_unused
 from lstd.data.rows import Rows
+from lstd.data.seen_ids import episodes_seen
 from lstd.data.settings import Settings
-from lstd.errors import InvalidInputError
-from lstd.estimators.check_results import Checks, MisfitCheck
-from lstd.statistics.blocks import Blocks
+from lstd.errors import InvalidInputError, UnobservedWarning, warn
+from lstd.estimators.model_parts import Checks, Limits, MisfitCheck, Origin, Selection
+from lstd.files import read_record, write_record
+from lstd.statistics.blocks import Blocks, no_blocks
 from lstd.statistics.covariance import Influence, influence_of
 from lstd.statistics.intervals import Interval
 from lstd.statistics.merging import LSTDStatistics
@@ -28,73 +32,18 @@ from lstd.statistics.summing import check_weighted
 from lstd.statistics.waiting import NONE_WAIT, Waiting, may_wait
 from lstd.types import Array
 
-Results = Annotated[NDArray[np.intp], "k"] | Annotated[Array, "k nan"]
-
-LSTD_OPTIONS = ("n_blocks",)  # parameters of the estimators that are not settings
-QUIET = frozenset({"ratios", "unused", "ridge"})  # for models beside the one that a user fits
+_OPTIONS = ("n_blocks",)  # parameters of LSTD that are not settings
+QUIET = frozenset({"ratios", "unused", "unobserved", "ridge"})  # for models beside the one that a user fits
+_SEVERAL = 10  # episodes that were cut off: a stream that is short says nothing about its end
 _RATIOS = "Pass the ratios of these rows, or 1 if the policy of the model chose the actions."
+_RESULTS = {"lmbda", "observed_share", "rank_test_score"}
+_GONE = (
+    "Intervals need the blocks of the data, which files do not keep: this model was loaded and fitted further. Fit it "
+    "to all data at once."
+)
+_COMPUTED = ("blocks", "solution", "influence")
 _DISCOUNTS = "Pass the discounts of these rows, or a single number."
-LSTDCV_OPTIONS = ("lmbdas", "alphas", "cv", "n_jobs", "n_blocks", "verbose", "penalty")
-
-
-@dataclass(frozen=True)
-class Origin:
-    """The files that a model was fitted to."""
-
-    files: tuple[str, ...]  # names, in the order of reading
-    rows: int
-    transitions: int
-    episodes: int
-    date: str  # date and time of the fit, in ISO 8601
-    lstd: str  # version of the package
-    columns: Mapping[str, str] = field(default_factory=dict)  # that were used, by role: episode, terminated, …
-    next_features: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, eq=False)
-class Selection:
-    """The settings that cross-validation chose, and the scores of all pairs."""
-
-    lmbda: float
-    alpha: float
-    score: float  # R² of the chosen pair on held-out rows; the mean over several rewards
-    n_folds: int
-    n_rows: int  # in all folds
-    results: dict[str, Results]  # as `LSTDCV.cv_results_`
-
-    @property
-    def observed_share(self) -> float:
-        """Share of the discounted weight of held-out returns that was observed."""
-        return float(self.results["observed_share"][0])
-
-    @property
-    def observed_score(self) -> float:
-        """Score of the chosen pair in units of the variance of the returns before they are completed."""
-        chosen = (self.results["lmbda"] == self.lmbda) & (self.results["alpha"] == self.alpha)
-        return float(self.results["observed_test_score"][chosen][0])
-
-    @property
-    def arbitrary_scores(self) -> tuple[float, float] | None:
-        """Least and largest of the best scores of each trace decay, if chance explains their differences; else None.
-
-        It does if, over the folds, no mean difference to the chosen pair exceeds its standard error times the 0.975
-        quantile of Student's t.
-        """
-        from scipy import special  # takes 0.1 s to import
-
-        lmbdas = self.results["lmbda"]
-        mean = np.nan_to_num(self.results["mean_test_score"], nan=-np.inf)
-        best = [i[np.argmax(mean[i])] for i in (np.flatnonzero(lmbdas == lmbda) for lmbda in np.unique(lmbdas))]
-        best = [i for i in best if np.isfinite(mean[i])]
-        if len(best) < 2 or self.n_folds < 2:
-            return None
-        folds = np.array([self.results[f"split{k}_test_score"] for k in range(self.n_folds)])
-        chosen = np.flatnonzero((lmbdas == self.lmbda) & (self.results["alpha"] == self.alpha))[0]
-        difference = folds[:, [chosen]] - folds[:, best]
-        error = difference.std(axis=0, ddof=1) / np.sqrt(self.n_folds)
-        if np.any(np.abs(difference.mean(axis=0)) > special.stdtrit(self.n_folds - 1, 0.975) * error):
-            return None
-        return float(mean[best].min()), float(mean[best].max())
+CV_OPTIONS = ("lmbdas", "alphas", "cv", "n_jobs", "n_blocks", "verbose", "penalty")
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,15 +57,26 @@ class Model:
     selection: Selection | None = None  # how `lmbda` and `alpha` were chosen; None if they were given
     options: Mapping[str, Any] = field(default_factory=dict)  # parameters of the estimator that are not settings
     checks: Checks | None = None  # of the first rows, after a choice of settings or for a report
-    warned: frozenset[str] = frozenset()  # warnings that the stream has had: "ends", "breaks", "ratios", "unused"
+    warned: frozenset[str] = frozenset()  # warnings that the stream has had: "ends", "breaks", and those of `QUIET`
     episodes: Any = None  # ids of the episodes so far, as of :func:`episodes_seen`; files do not keep them
     threads: int | None = None  # that compute the influence of blocks; by default the limit of the BLAS
-    saved_solution: Solution | None = None  # from a file; None if it is to be computed
-    saved_influence: Influence | None = None
     waiting: Waiting = NONE_WAIT  # rows that are not in `summed` yet
-    doubts: tuple[str, ...] = ()  # what the rows of the fit say against its predictions, as warnings did
-    bounds: Array | None = None  # (2, m) least and greatest value that the rewards allow, if the rows were in memory
-    ranges: Array | None = None  # (2, n) least and greatest value of each feature, if the rows were in memory and dense
+    said: tuple[str, ...] = ()  # what rows of the fit say against its predictions, as warnings did
+    limits: Limits | None = None  # ranges of rewards and features, if the rows are known
+    compared: bool = False  # whether predictions for the rows of the fit were compared with what rewards allow
+
+    def changed(self, **fields: Any) -> Model:
+        """Return the model with other fields than its sums and settings, without solving or warning again."""
+        model = replace(self, **fields)
+        vars(model).update({name: vars(self)[name] for name in _COMPUTED if name in vars(self)})
+        return model
+
+    def solved(self, solution: Solution, influence: Influence | None = None) -> Model:
+        """Return the model with a known solution and, if it is known, the influence of blocks."""
+        known = {"solution": solution} | ({} if influence is None else {"influence": influence})
+        model = replace(self)
+        vars(model).update(known)
+        return model
 
     @cached_property
     def blocks(self) -> Blocks:
@@ -128,22 +88,49 @@ class Model:
         """Sums over the data, and the rows that wait to be added to them."""
         return (self.blocks, NONE_WAIT) if "blocks" in vars(self) else (self.summed, self.waiting)
 
-    def goes_on_with(self, rows: Rows) -> bool:
-        """Return whether the next rows of the stream continue its last episode; raise if they break a rule."""
-        blocks, waiting = self.stream
-        blocks.total.check_successors(rows.X_next is not None)
-        return waiting.end(blocks.total).goes_on_with(rows.first_episode)
+    @classmethod
+    def of_rows(
+        cls, rows: Rows, settings: Settings, options: Mapping[str, Any], *, warned: frozenset[str] = frozenset(),
+        **fields: Any,
+    ) -> Model:  # fmt: skip
+        """Return the model of the first rows of a stream, checked rows without the column of ones.
 
-    def followed_by(self, rows: Rows, goes_on: bool, forgetting: float = 1.0) -> tuple[Blocks, Waiting]:
-        """Return the `stream` with the next rows, which continue the last episode if it `goes_on`."""
+        Warns of broken episodes, unless that is among the warnings in `warned`.
+        """
+        limits, rows = Limits.of(rows), rows.with_intercept(settings.centre) if settings.fit_intercept else rows
+        blocks = no_blocks(rows, settings.lmbda, options["n_blocks"]).extended(rows)
+        return cls(
+            blocks, settings, options=options, episodes=episodes_seen(rows), limits=limits,
+            warned=_warned(rows, settings, warned), **fields,
+        )  # fmt: skip
+
+    def then(self, rows: Rows, settings: Settings, options: Mapping[str, Any], forgetting: float) -> Model:
+        """Return the model of the stream with its next rows, as :meth:`of_rows` takes them, and with these settings."""
         blocks, waiting = self.stream
+        if not blocks.total.n_rows:
+            return self.of_rows(rows, settings, options, warned=self.warned, rewards=self.rewards)
+        goes_on, successor = False, None
+        if len(rows):
+            blocks.total.check_successors(rows.X_next is not None)
+            goes_on = waiting.end(blocks.total).goes_on_with(rows.first_episode)
+        if goes_on and (pending := blocks.total.pending) is not None and pending.complete:
+            successor = pending.phi
+        limits = self.limits and self.limits.then(Limits.of(rows), goes_on)
+        rows = rows.with_intercept() if settings.fit_intercept else rows
+        episodes = episodes_seen(rows, self.episodes, continues=goes_on)
         if forgetting == 1.0 and may_wait(rows, blocks.total):
             if goes_on:
                 waiting.end(blocks.total).check_continued()
             waiting = waiting.then(rows, goes_on)
-            return (blocks.extended(waiting.joined()), NONE_WAIT) if waiting.full else (blocks, waiting)
-        blocks = self.blocks if forgetting == 1.0 else self.blocks.scaled(forgetting)
-        return (blocks.extended(rows) if len(rows) else blocks), NONE_WAIT
+            if waiting.full:
+                blocks, waiting = blocks.extended(waiting.joined()), NONE_WAIT
+        else:
+            blocks, waiting = (self.blocks if forgetting == 1.0 else self.blocks.scaled(forgetting)), NONE_WAIT
+            blocks = blocks.extended(rows) if len(rows) else blocks
+        return Model(
+            blocks, settings, self.rewards, options=options, episodes=episodes, waiting=waiting, limits=limits,
+            said=self.said, warned=_warned(rows, settings, self.warnings_given, successor),
+        )  # fmt: skip
 
     @property
     def statistics(self) -> LSTDStatistics:
@@ -191,8 +178,6 @@ class Model:
     @cached_property
     def solution(self) -> Solution:
         """Weights of shape (n, m), in the last row the weights of the column of ones, if any."""
-        if self.saved_solution is not None:
-            return self.saved_solution
         statistics, ridge = self.statistics, self.ridge
         A, b = statistics.matrix(self.settings.variant), statistics.b
         if self.settings.fit_intercept:
@@ -202,12 +187,35 @@ class Model:
             warn_of_ratios(sample.size, sample.off_policy, statistics.lmbda)
         if not {"ends", "unused"} & self.warned:
             warn_of_unused(statistics.tally.unused, statistics.n_unused_rewards)
+        if "unobserved" not in self.warned:
+            warn(self.unobserved, UnobservedWarning)
         if not solution.singular and "ridge" not in self.warned:
             warn_of_ridge(
                 A, b, ridge, solution.weights, statistics.gamma,
                 intercept=self.settings.fit_intercept, chosen=self.selection is not None,
             )  # fmt: skip
         return replace(solution, weights=self.settings.uncentred(solution.weights.T).T)
+
+    @property
+    def unobserved(self) -> str:
+        """Why predictions are doubtful if several episodes were cut off so early that most of the returns is hidden.
+
+        Empty if that is not so, or where a choice of settings has said it.
+        """
+        s = self.statistics
+        if s.n_rows - s.n_transitions < _SEVERAL or "ends" in self.warned or self.selection is not None:
+            return ""
+        return little_observed(s.observed_share, COMPLETED)
+
+    @property
+    def doubts(self) -> tuple[str, ...]:
+        """What the data say against the predictions, as warnings did."""
+        return (*self.said, self.unobserved) if self.unobserved else self.said
+
+    @property
+    def bounds(self) -> Array | None:
+        """Least and greatest value that the rewards of the fit allow, (2, m); None if they are not known."""
+        return None if self.limits is None else self.limits.bounds(self.settings)
 
     def checked(self) -> Model:
         """Return the model, solved, so that errors and warnings about its weights and its system are given here."""
@@ -221,8 +229,11 @@ class Model:
         if "solution" not in vars(self):
             return self.warned
         s = self.statistics
-        little = s.tally.sample is not None and any(small(s.tally.sample.size, s.lmbda))
-        return self.warned | ({"ratios"} if little else set()) | ({"unused"} if s.tally.unused else set())
+        given = {
+            "ratios": s.tally.sample is not None and any(small(s.tally.sample.size, s.lmbda)),
+            "unused": s.tally.unused, "unobserved": self.unobserved,
+        }  # fmt: skip
+        return self.warned.union(name for name, yes in given.items() if yes)
 
     @cached_property
     def coef(self) -> Array:
@@ -246,33 +257,12 @@ class Model:
         InvalidInputError
             When there are no blocks, or too few.
         """
-        if self.saved_influence is not None:
-            return self.saved_influence
         s = self.settings
         influence = influence_of(
             self.blocks, s.uncentred(self.solution.weights.T, -1.0).T, self.ridge, s.variant,
             intercept=s.fit_intercept, threads=self.threads,
         )  # fmt: skip
         return replace(influence, vectors=s.uncentred(influence.vectors), shift=s.uncentred(influence.shift))
-
-    def with_checks(self, checks: Checks) -> Model:
-        """Return the model with the results of checks, without solving or warning again."""
-        influence = vars(self).get("influence", self.saved_influence)
-        return replace(self, checks=checks, saved_solution=self.solution, saved_influence=influence)
-
-    def with_limits(self, doubts: tuple[str, ...], bounds: Array, ranges: Array | None) -> Model:
-        """Return the model with what limits its predictions, without solving or warning again."""
-        influence = vars(self).get("influence", self.saved_influence)
-        return replace(
-            self, doubts=doubts, bounds=bounds, ranges=ranges, saved_solution=self.solution, saved_influence=influence
-        )
-
-    @cached_property
-    def wide_ranges(self) -> Array:
-        """Ranges of the features, longer by a half at both ends or by what float32 rounds, (2, n)."""
-        assert self.ranges is not None
-        more = np.maximum(0.5 * np.diff(self.ranges, axis=0), 1e-6 * np.abs(self.ranges).max(axis=0))
-        return np.asarray(self.ranges + more * [[-1.0], [1.0]])
 
     @cached_property
     def unseen(self) -> NDArray[np.bool_]:
@@ -345,6 +335,13 @@ class Model:
         return {name: array[rows, rewards] for name, array in vars(interval).items() if name != "level"}
 
 
+def _warned(rows: Rows, settings: Settings, before: frozenset[str], successor: Array | None = None) -> frozenset[str]:
+    """Warn of broken episodes, once, and return the warnings that the stream has had with these rows."""
+    broken = "breaks" not in before and warn_of_breaks(rows, settings.lmbda, successor)
+    given = {"ends"} if rows.assumed else set()
+    return before | given | ({"breaks"} if broken else set())
+
+
 def model_of(blocks: Blocks, settings: Settings, selection: Selection | None, n_blocks: Any, **about: Any) -> Model:
     """Return the solved model of sums; `about` has further fields of the model, such as names.
 
@@ -367,3 +364,78 @@ def model_of(blocks: Blocks, settings: Settings, selection: Selection | None, n_
         ridge = settings.ridge(blocks.total.n_features - settings.fit_intercept)
         settings = replace(settings, alpha=tuple(ridge.tolist()), penalty=None)
     return Model(blocks, replace(settings, choose=()), selection=selection, options=options, **about).checked()
+
+
+@dataclass(frozen=True, eq=False)
+class SavedModel:
+    """What a file holds of a model; raises ValueError if the parts do not fit together."""
+
+    file_kind = "model"
+
+    statistics: LSTDStatistics
+    settings: Settings
+    solution: Solution
+    no_intervals: str  # why there is no influence; empty if there is
+    influence: Influence | None
+    rewards: tuple[str, ...] | None
+    options: Mapping[str, Any]
+    origin: Origin | None
+    selection: Selection | None
+    checks: Checks | None
+    said: tuple[str, ...]
+    limits: Limits | None
+    compared: bool
+    assumed: bool  # whether all episodes are assumed to be truncated
+
+    def __post_init__(self) -> None:
+        s, settings, choice, influence = self.statistics, self.settings, self.selection, self.influence
+        n = s.n_features - settings.fit_intercept
+        settings.ridge(n)  # checks the number of coefficients
+        checks = [] if self.checks is None else [self.checks.bias, self.checks.misfit]
+        numbers = [number for check in checks if not isinstance(check, str) for number in vars(check).values()]
+        ranges = None if self.limits is None else self.limits.ranges
+        fitting = (
+            (settings.gamma, settings.lmbda) == (s.gamma, s.lmbda),
+            s.has_intercept == settings.fit_intercept,
+            not (settings.choose or settings.unpenalised),
+            bool(self.no_intervals) == (influence is None),
+            influence is None or influence.intercept == settings.fit_intercept,
+            settings.centre is None or len(settings.centre) == n,
+            ranges is None or ranges.shape[1] == n,
+            self.rewards is None or len(self.rewards) == s.n_rewards,
+            {*self.options} <= {*(_OPTIONS if choice is None else CV_OPTIONS)},
+            choice is None or (choice.results.keys() >= _RESULTS and len(choice.results["lmbda"]) > 0),
+            all(number is None or np.ndim(number) == (not s.single) for number in numbers),
+        )
+        if not all(fitting):
+            raise ValueError(fitting)
+
+    @classmethod
+    def of(cls, model: Model) -> SavedModel:
+        """Return what a file holds of a model."""
+        options = {name: np.asarray(value).tolist() for name, value in model.options.items()}
+        return cls(
+            model.statistics, replace(model.settings, choose=(), unpenalised=()), model.solution, model.no_intervals,
+            None if model.no_intervals else model.influence, model.rewards, options, model.origin,
+            model.selection, model.checks, model.said, model.limits, model.compared, "ends" in model.warned,
+        )  # fmt: skip
+
+    def model(self) -> Model:
+        """Return the model, without the blocks of its data."""
+        blocks = Blocks(self.statistics, limit=0, reason=self.no_intervals or _GONE)
+        model = Model(
+            blocks, self.settings, self.rewards, self.origin, self.selection, self.options, self.checks,
+            frozenset({"ends"} if self.assumed else ()), said=self.said, limits=self.limits, compared=self.compared,
+        )  # fmt: skip
+        return model.solved(self.solution, self.influence)
+
+
+def write_model(model: Model, path: str | os.PathLike[str]) -> None:
+    """Write a model to a file; see :meth:`lstd.LSTD.save`."""
+    write_record(path, SavedModel.of(model))
+
+
+def read_model(path: str | os.PathLike[str]) -> Model:
+    """Read a file that :func:`write_model` wrote; see :func:`lstd.load`."""
+    saved: SavedModel = read_record(path, SavedModel)
+    return saved.model()

@@ -9,8 +9,8 @@ from html import escape
 
 import numpy as np
 
-from lstd.estimators.check_results import two_digits
 from lstd.estimators.model import Model
+from lstd.estimators.model_parts import two_digits
 from lstd.statistics.intervals import FEW, Interval
 from lstd.types import Array
 

@@ -12,7 +12,7 @@ from scipy import sparse
 
 from lstd.data.feature_arrays import Features
 from lstd.errors import InvalidInputError
-from lstd.estimators.saving import SavedModel
+from lstd.estimators.model import SavedModel
 from lstd.ope.logged_rows import TRACES
 from lstd.ope.state_action_features import StateActionFeatures
 from lstd.types import Array

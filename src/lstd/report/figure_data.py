@@ -16,10 +16,10 @@ from lstd.data.returns import TOLERANCE
 from lstd.data.rows import Columns
 from lstd.errors import InvalidInputError
 from lstd.estimators.base import Predictor
-from lstd.estimators.check_results import Checks
-from lstd.estimators.compare_with_returns import Comparison, compare
+from lstd.estimators.checks import checks_for_report
+from lstd.estimators.compare import Comparison, compare
 from lstd.estimators.model import Model
-from lstd.estimators.run_checks import checks_for_report
+from lstd.estimators.model_parts import Checks
 from lstd.metrics import Calibration, calibration
 from lstd.statistics.intervals import Interval, check_level, half_width
 from lstd.types import Array
@@ -192,7 +192,7 @@ def evaluate(
     """
     check_is_fitted(model)
     level = check_level(level)
-    compared = compare(model, model.model_, X, y, columns, unobserved=unobserved, tolerance=tolerance, warn=warn)
+    compared = compare(model, X, y, columns, unobserved=unobserved, tolerance=tolerance, warn=warn)
     if not len(compared.rows):
         raise InvalidInputError("`X` must have at least one row; got none.")
     names = _names(y, model.model_.reward_names, rewards)

@@ -17,7 +17,8 @@ from lstd.distributed.memory_shares import LEAST_MEMORY, MEMORY, choice_entries
 from lstd.distributed.runner import Runner
 from lstd.errors import InvalidInputError
 from lstd.estimators.choose_settings import Choice, OnProgress, choose
-from lstd.estimators.model import Model, Origin, model_of
+from lstd.estimators.model import Model, model_of
+from lstd.estimators.model_parts import Origin
 from lstd.statistics.merging import LSTDStatistics
 from lstd.statistics.threads import available_cores, one_blas_thread
 from lstd.tables.column_roles import Roles

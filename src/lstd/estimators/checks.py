@@ -1,4 +1,6 @@
-"""Check for bias from bootstrapping: predictions with λ compared with predictions with λ = 1, from the same data.
+"""The check for bias from bootstrapping, and both checks after a choice of settings or for a report.
+
+The check for bias compares predictions with λ and with λ = 1, from the same data.
 
 With λ < 1 and features that cannot represent the values, LSTD(λ) does not converge to the best fit of the values, as
 λ = 1 does. Both are solved for with the same small ridge coefficient and the same blocks of data, as for intervals
@@ -13,16 +15,21 @@ the bias from E blocks (Bai and Saranadasa 1996).
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any, TypeVar
 
 import numpy as np
 
-from lstd.data.feature_arrays import Features, check_finite, dense
+from lstd.data.feature_arrays import check_finite
 from lstd.data.rows import Rows
-from lstd.errors import BiasWarning, InvalidInputError, warn
-from lstd.estimators.check_results import SIGNIFICANT, BiasCheck, two_digits
-from lstd.estimators.folds import times_weights
+from lstd.data.settings import Settings
+from lstd.errors import BiasWarning, IllConditionedWarning, InvalidInputError, LSTDWarning, RidgeWarning, warn
+from lstd.estimators.folds import check_enough, mean_product, total_weight
+from lstd.estimators.misfit_check import check_misfit
 from lstd.estimators.model import QUIET, Model
+from lstd.estimators.model_parts import SIGNIFICANT, BiasCheck, Checks
 from lstd.statistics.blocks import Blocks, no_blocks
 from lstd.statistics.intervals import degrees_of_freedom
 from lstd.statistics.ridge_warning import grows_without_bound
@@ -31,9 +38,12 @@ from lstd.types import Array
 
 _MATERIAL = 0.25  # of the standard error of predictions: intervals cover a smaller difference
 _FEWEST = (5, 20)  # episodes, and rows of one
-_RIDGE = (
-    2.0**-6
-)  # in units of the mean square or variance of a feature; a larger one alone would make the two estimates differ
+# In units of the mean square or variance of a feature; a larger one alone would make the two estimates differ.
+_RIDGE = 2.0**-6
+_ENTRIES = 2**20  # features of the rows that are checked for a report, 8 MiB
+_ENTRIES_OF_CHOICE, _ROWS_OF_CHOICE, _GROUPS_OF_CHOICE = 2**16, 2000, 64  # after it, so that checks take less time
+
+T = TypeVar("T")
 
 
 @np.errstate(over="ignore", invalid="ignore")  # `check_range` reports overflow
@@ -64,10 +74,8 @@ def check_bias(rows: Rows, model: Model, blocks: tuple[Blocks, Blocks] | None = 
     _check_bounded(with_lmbda, with_one)
     check = _compared(with_lmbda, with_one, gram)
     if np.any(check.biased):
-        warn(_message(check, lmbda) + note, BiasWarning)
-    if not model.statistics.single:
-        return check
-    return BiasCheck(**{name: value[0].item() for name, value in vars(check).items()})
+        warn(check.message(lmbda) + note, BiasWarning)
+    return check.first() if model.statistics.single else check
 
 
 def _check_bounded(*models: Model) -> None:
@@ -80,28 +88,6 @@ def _check_bounded(*models: Model) -> None:
                 "A check of bias needs finite values: at `gamma` 1, states from which no end is reached have infinite "
                 "values. Drop these states, or use a `gamma` below 1."
             )
-
-
-def total_weight(rows: Rows) -> float:
-    """Return the sum of the weights of all rows."""
-    return float(rows.weight.sum()) or 1.0
-
-
-def mean_product(rows: Rows, one: Features, two: Features) -> Array:
-    """Compute the mean over the rows of products of two functions of them, (T, n) and (T, m), by weight."""
-    return dense(one.T @ times_weights(two, rows.weight)) / total_weight(rows)
-
-
-def check_enough(what: str, rows: Rows, n_groups: int, n_rows: int) -> None:
-    """Refuse to check fewer than `n_groups` groups or episodes, or fewer than `n_rows` rows of one stream."""
-    count = int(rows.begins.sum()) if len(rows) else 0
-    grouped = rows.groups is not None
-    if count < n_groups and (grouped or count != 1 or len(rows) < n_rows):
-        needed = f"{n_groups} groups" if grouped else f"{n_groups} episodes, or {n_rows} rows of one stream"
-        raise InvalidInputError(
-            f"A check of {what} needs at least {needed}; got {len(rows)} rows of {count} "
-            f"{'group' if grouped else 'episode'}{'s' * (count != 1)}. Pass more."
-        )
 
 
 def _compared(with_lmbda: Model, with_one: Model, gram: Array) -> BiasCheck:
@@ -136,14 +122,49 @@ def _p_value(difference: float, W: Array, shares: Array, n_features: int) -> flo
     return float(special.fdtrc(nu1, nu2, difference / trace))
 
 
-def _message(check: BiasCheck, lmbda: float) -> str:
-    j = int(np.argmin(check.p_value))
-    difference, expected, size = (
-        two_digits(np.atleast_1d(x)[j]) for x in (check.difference, check.expected, check.size)
-    )  # fmt: skip
-    return (
-        f"Predictions with `lmbda` {lmbda:g} differ from predictions with 1 by {difference} (root mean square, of "
-        f"values of {size}); chance alone would give {expected}. So the features do not represent the values, and "
-        "bootstrapping biases the predictions, beyond their intervals. Add features, such as squares, products or "
-        "bins; if there are none to add, use a larger `lmbda`."
-    )
+def checks_of_choice(rows: Rows, settings: Settings) -> Checks:
+    """Check a model with chosen settings on the first rows; with an intercept, rows have the column of ones."""
+    starts = np.append(np.flatnonzero(rows.begins), len(rows))
+    whole = 0 if len(starts) == 2 else int(starts[min(_GROUPS_OF_CHOICE, len(starts) - 1)])
+    most = max(_ENTRIES_OF_CHOICE // rows.n_features, _ROWS_OF_CHOICE, whole)
+    first = _first(rows, min(most, _ENTRIES // rows.n_features))
+    with_lmbda, with_one = (no_blocks(first, lmbda, "auto").extended(first) for lmbda in (settings.lmbda, 1.0))
+    model = Model(with_lmbda, settings, warned=QUIET)
+    blocks = (with_lmbda, with_one) if with_one.limit else None
+    note = f" Only the first {len(first)} rows were checked." if len(first) < len(rows) else ""
+    return _checks(first, model, blocks, tree=False, note=note)
+
+
+def checks_for_report(rows: Rows, model: Model) -> Checks:
+    """Check a fitted model of rows without the column of ones; gives no warnings, as the report has what they say."""
+    rows = _first(rows.with_ones() if model.settings.fit_intercept else rows, _ENTRIES // model.statistics.n_features)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", LSTDWarning)
+        return _checks(rows, model)
+
+
+def _checks(
+    rows: Rows, model: Model, blocks: tuple[Blocks, Blocks] | None = None, *, tree: bool = True, note: str = ""
+) -> Checks:
+    """Run both checks; `blocks` are those of the rows with λ and with λ = 1, if known. Warnings end with `note`."""
+
+    def result(check: Callable[..., T], **options: Any) -> T | str:
+        try:
+            with warnings.catch_warnings():
+                for given in (IllConditionedWarning, RidgeWarning):
+                    warnings.simplefilter("ignore", given)  # the model gives its own
+                return check(rows, model, note=note, **options)
+        except InvalidInputError as error:
+            return str(error)
+
+    one = None if blocks is None else blocks[1]
+    return Checks(result(check_bias, blocks=blocks), result(check_misfit, tree=tree, blocks=one))
+
+
+def _first(rows: Rows, most: int) -> Rows:
+    """Return the first rows, at most `most`; whole groups or episodes unless the first is longer."""
+    most = max(1, most)
+    if len(rows) <= most:
+        return rows
+    starts = np.flatnonzero(rows.begins[: most + 1])
+    return rows.split([int(starts[-1]) or most])[0]

@@ -1,0 +1,119 @@
+"""What the rows of a fit say against its predictions, and rows to be predicted beyond what the fit has seen.
+
+Every warning that needs rows is given here; those that the sums decide are given by :class:`Model`. Bounds of
+predictions are those of `lstd.data.doubts`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from lstd._kernels.ranges import any_outside
+from lstd.data.doubts import FEWEST, MOST, distance, growing_doubt, percent, sides, support_doubt
+from lstd.data.feature_arrays import Features
+from lstd.data.rows import Rows
+from lstd.errors import BoundsWarning, ExtrapolationWarning, InvalidInputError, SupportWarning, warn
+from lstd.estimators.model import Model
+from lstd.estimators.model_parts import COMPARED, part_of
+from lstd.types import Array
+
+_ROWS = 5000  # of a fit that are predicted
+_FEW = 0.02  # share of rows beyond a range that is too small for a warning
+
+
+@np.errstate(all="ignore")  # an overflow shows as NaN, of which nothing is said
+def beyond_bounds(prediction: Array, bounds: Array | None) -> str:
+    """Say how far predictions (T, m) are outside of bounds (2, m), and what to do; empty if they are not."""
+    if len(prediction) < FEWEST or bounds is None:
+        return ""
+    excess = distance(prediction, bounds)
+    certain = np.mean(excess**2, axis=0) / np.var(prediction, axis=0)
+    j = int(np.argmax(np.nan_to_num(certain, posinf=np.inf)))
+    if not certain[j] > MOST:
+        return ""
+    return (
+        f"Predictions are outside of what the rewards allow: {sides(prediction[:, j], bounds[:, j])}. At least "
+        f"{percent(float(certain[j]))} of their variance is error. Features that grow with time, such as totals and "
+        "the age of an account, cause this where most returns were cut off; so do weights that the data do not "
+        "determine, and a missing intercept. Limit the range of features, use a larger `alpha`, a smaller `gamma` or "
+        'the `variant` "uncorrected", and compare models by `lstd.metrics.backtest`.'
+    )
+
+
+def predictions_for(model: Model, rows: Rows) -> Array:
+    """Return predictions (T, m) for checked rows, or for a part of them from all over the log."""
+    X = part_of(rows.X, _ROWS)
+    return model.predict(X).reshape(X.shape[0], -1)
+
+
+def clipped(prediction: Array, model: Model) -> Array:
+    """Return predictions of shape (T,) or (T, m) within what the rewards of the fit allow."""
+    if model.bounds is None:
+        raise InvalidInputError(
+            "`clip` must be False for a model fitted to tables, chunks or statistics, which does not know the least "
+            "and greatest reward; use `numpy.clip`."
+        )
+    low, high = model.bounds[:, 0] if model.statistics.single else model.bounds
+    return np.asarray(np.clip(prediction, low, high))
+
+
+def doubted(model: Model, rows: Rows) -> Model:
+    """Return the fitted model of these rows with what makes its predictions doubtful, and warn of it.
+
+    Bounds are not compared where no weights solve the system: that was said before.
+    """
+    predictions = np.empty((0, 1)) if model.solution.unbounded else predictions_for(model, rows)
+    found = {
+        SupportWarning: support_doubt(rows, rows.importance_ratio) if "importance_ratio" in rows.given else "",
+        ExtrapolationWarning: growing_doubt(rows),
+        BoundsWarning: beyond_bounds(predictions, model.bounds),
+    }
+    for category, text in found.items():
+        warn(text, category)
+    return model.changed(said=tuple(filter(None, found.values())), compared=True)
+
+
+def growing(model: Model, rows: Rows) -> Model:
+    """Return the model of a stream with what its next rows say of features that only grow, and warn of it, once."""
+    text = growing_doubt(rows) if len(rows) >= FEWEST and not model.said else ""
+    warn(text, ExtrapolationWarning)
+    return model.changed(said=(text,)) if text else model
+
+
+def warn_beyond(model: Model, X: Features, prediction: Array | None = None) -> None:
+    """Warn if features to be predicted, (T, n), are far outside of their ranges in the fit, or predictions of bounds.
+
+    Predictions are compared if those of the rows of the fit were not.
+    """
+    limits = model.limits
+    if limits is None or not X.shape[0]:
+        return
+    if not model.compared and prediction is not None and len(prediction) >= FEWEST:
+        warn(beyond_bounds(prediction.reshape(len(prediction), -1), model.bounds), BoundsWarning)
+    wide = limits.wide
+    if wide is None or not isinstance(X, np.ndarray):
+        return
+    if len(X) > COMPARED:
+        X = X[:: -(-len(X) // COMPARED)]
+    if any_outside(np.ascontiguousarray(X, np.float64), wide):
+        warn(_outside(model, X, limits.ranges, wide), ExtrapolationWarning)
+
+
+def _outside(model: Model, X: Array, ranges: Array | None, wide: Array) -> str:
+    """Say which features are outside of wide ranges in more than a few rows; empty if none are."""
+    assert ranges is not None
+    outside = np.mean((wide[0] > X) | (wide[1] < X), axis=0)
+    far = np.count_nonzero(outside > _FEW)
+    if not far:
+        return ""
+    found = [
+        f"{model.feature_names[j]} of {percent(outside[j])} of the rows, from {X[:, j].min():.4g} to "
+        f"{X[:, j].max():.4g} ({ranges[0, j]:.4g} to {ranges[1, j]:.4g} in the fit)"
+        for j in np.argsort(-outside, kind="stable")[: min(3, far)].tolist()
+    ]
+    more = f"; and {far - 3} more" if far > 3 else ""
+    return (
+        f"Features are far outside of their range in the fit: {'; '.join(found)}{more}. "
+        "Predictions continue a straight line there. Check their units, limit features to the range of the fit, or "
+        "fit to rows like these."
+    )

@@ -1,0 +1,300 @@
+"""What a model holds beside sums: results of the choice of settings and of checks, without their code, and limits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Annotated, Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lstd._kernels.ranges import widen
+from lstd.data.doubts import FEWEST, bounds_of
+from lstd.data.feature_arrays import Features
+from lstd.data.rows import Rows, spread
+from lstd.data.settings import Settings
+from lstd.types import Array
+
+PerReward = float | Annotated[Array, "m"]
+Results = Annotated[NDArray[np.intp], "k"] | Annotated[Array, "k nan"]
+Flags = bool | Annotated[NDArray[np.bool_], "m"]
+
+_ENTRIES = 2**18  # of the rows of a fit that are looked at
+COMPARED = 2000  # rows of the fit, and rows to be predicted, whose features are looked at
+SIGNIFICANT = 0.01  # p-value below which there is a warning
+
+
+def two_digits(value: Any) -> str:
+    """Return a number rounded to two significant digits, in plain notation where that is short.
+
+    Examples
+    --------
+    >>> two_digits(1632.4), two_digits(0.01234)
+    ('1600', '0.012')
+    """
+    return f"{float(f'{float(value):.2g}'):g}"
+
+
+class _PerReward:
+    """A result with numbers for each of m rewards, (m,)."""
+
+    def first(self) -> Self:
+        """Return the result of the only reward, with numbers."""
+        return type(self)(**{name: None if x is None else x[0].item() for name, x in vars(self).items()})
+
+    def _shown(self, *names: str) -> list[str]:
+        """Return numbers of the reward with the smallest p-value as texts; None for one that is not known."""
+        j = int(np.argmin(vars(self)["p_value"]))
+        values = [vars(self)[name] for name in names]
+        return ["" if value is None else two_digits(np.atleast_1d(value)[j]) for value in values]
+
+
+@dataclass(frozen=True, eq=False)
+class BiasCheck(_PerReward):
+    """Predictions with λ compared with predictions with λ = 1; numbers, or arrays of shape (m,) for m rewards.
+
+    Attributes
+    ----------
+    difference : float or ndarray
+        Root mean square of the difference of the predictions, over the rows.
+    expected : float or ndarray
+        Expectation of `difference` by chance alone.
+    size : float or ndarray
+        Root mean square of the predictions with λ = 1.
+    p_value : float or ndarray
+        Probability of a difference at least as large without bias.
+    biased : bool or ndarray of bool
+        Whether the p-value is below 0.01, and the difference is above a quarter of the standard error.
+
+    Examples
+    --------
+    One constant feature cannot tell the first state of an episode, of value 2, from the second, of value 1:
+
+    >>> import warnings
+    >>> import numpy as np
+    >>> from lstd import LSTD
+    >>> X, y, done = np.ones((400, 1)), np.tile([0.0, 3.0], 200), np.tile([False, True], 200)
+    >>> y += np.random.default_rng(0).normal(size=400)
+    >>> model = LSTD(gamma=0.5, lmbda=0.0, fit_intercept=False).fit(X, y, terminated=done)
+    >>> with warnings.catch_warnings(action="ignore"):
+    ...     model.bias_check(X, y, terminated=done).biased
+    True
+    """
+
+    difference: PerReward
+    expected: PerReward
+    size: PerReward
+    p_value: PerReward
+    biased: Flags
+
+    def message(self, lmbda: float) -> str:
+        """Say what the check found for the reward with the smallest p-value, and what to do."""
+        difference, expected, size = self._shown("difference", "expected", "size")
+        return (
+            f"Predictions with `lmbda` {lmbda:g} differ from predictions with 1 by {difference} (root mean square, of "
+            f"values of {size}); chance alone would give {expected}. So the features do not represent the values, and "
+            "bootstrapping biases the predictions, beyond their intervals. Add features, such as squares, products or "
+            "bins; if there are none to add, use a larger `lmbda`."
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class MisfitCheck(_PerReward):
+    """Returns compared with what any weighted sum of the features can predict; arrays have shape (m,), for m rewards.
+
+    Attributes
+    ----------
+    systematic : float or ndarray
+        Root mean square, over the rows, of the part of the expected returns that squares, products and a boosted tree
+        of the features predict and no weighted sum of the features does; less what chance contributes, at least 0.
+    expected : float or ndarray
+        What chance alone would contribute.
+    standard_error : float, ndarray or None
+        Mean standard error of the model's predictions; None if the model has no intervals.
+    p_value : float or ndarray
+        Probability of a dependence at least as clear by chance.
+    misfit : bool or ndarray of bool
+        Whether the p-value is below 0.01, and the systematic part is above its own noise.
+
+    Examples
+    --------
+    >>> from lstd.inference import MisfitCheck
+    >>> check = MisfitCheck(systematic=3.0, expected=0.5, standard_error=1.0, p_value=0.001, misfit=True)
+    >>> check.dominates
+    True
+    """
+
+    systematic: PerReward
+    expected: PerReward
+    standard_error: PerReward | None
+    p_value: PerReward
+    misfit: Flags
+
+    @property
+    def dominates(self) -> bool:
+        """Whether, for some reward, there is a misfit that exceeds the mean standard error of the predictions."""
+        return self.standard_error is not None and bool(np.any(self.misfit & (self.systematic > self.standard_error)))
+
+    @property
+    def message(self) -> str:
+        """What the check found for the reward with the smallest p-value, and what to do."""
+        size, error = self._shown("systematic", "standard_error")
+        size += " (root mean square" + (f", beside a mean standard error of {error}" if error else "")
+        return (
+            f"Returns depend on the features in ways that no weighted sum of them can follow: by {size}). Intervals "
+            "leave this out, and more data does not reduce it. Add features such as squares, products or bins, or an "
+            "intercept if the model has none; a larger `lmbda` does not help."
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Checks:
+    """Results of the checks that follow a choice of settings, or why a check could not run."""
+
+    bias: BiasCheck | str
+    misfit: MisfitCheck | str
+
+
+@dataclass(frozen=True, eq=False)
+class Selection:
+    """The settings that cross-validation chose, and the scores of all pairs."""
+
+    lmbda: float
+    alpha: float
+    score: float  # R² of the chosen pair on held-out rows; the mean over several rewards
+    n_folds: int
+    n_rows: int  # in all folds
+    results: dict[str, Results]  # as `LSTDCV.cv_results_`
+
+    @property
+    def observed_share(self) -> float:
+        """Share of the discounted weight of held-out returns that was observed."""
+        return float(self.results["observed_share"][0])
+
+    @property
+    def observed_score(self) -> float:
+        """Score of the chosen pair in units of the variance of the returns before they are completed."""
+        chosen = (self.results["lmbda"] == self.lmbda) & (self.results["alpha"] == self.alpha)
+        return float(self.results["observed_test_score"][chosen][0])
+
+    @property
+    def arbitrary_scores(self) -> tuple[float, float] | None:
+        """Least and largest of the best scores of each trace decay, if chance explains their differences; else None.
+
+        It does if, over the folds, no mean difference to the chosen pair exceeds its standard error times the 0.975
+        quantile of Student's t.
+        """
+        from scipy import special  # takes 0.1 s to import
+
+        lmbdas = self.results["lmbda"]
+        mean = np.nan_to_num(self.results["mean_test_score"], nan=-np.inf)
+        best = [i[np.argmax(mean[i])] for i in (np.flatnonzero(lmbdas == lmbda) for lmbda in np.unique(lmbdas))]
+        best = [i for i in best if np.isfinite(mean[i])]
+        if len(best) < 2 or self.n_folds < 2:
+            return None
+        folds = np.array([self.results[f"split{k}_test_score"] for k in range(self.n_folds)])
+        chosen = np.flatnonzero((lmbdas == self.lmbda) & (self.results["alpha"] == self.alpha))[0]
+        difference = folds[:, [chosen]] - folds[:, best]
+        error = difference.std(axis=0, ddof=1) / np.sqrt(self.n_folds)
+        if np.any(np.abs(difference.mean(axis=0)) > special.stdtrit(self.n_folds - 1, 0.975) * error):
+            return None
+        return float(mean[best].min()), float(mean[best].max())
+
+
+@dataclass(frozen=True, eq=False)
+class Limits:
+    """Ranges of rewards and features in the rows of a fit, of which the limits of predictions follow."""
+
+    rewards: Annotated[Array, "2 m nan"]  # least and greatest reward of full transitions; inf and -inf without any
+    ranges: Annotated[Array, "2 features nan"] | None  # the same of features, of part of the rows; None if sparse
+    open: Annotated[Array, "1 m nan"]  # reward of the last row, which a transition may still use; NaN if none may
+    gamma: Annotated[float, (0.0, 1.0)]  # largest discount
+    ends: bool  # whether returns may end within the rows
+    n_rows: int
+
+    @classmethod
+    def of(cls, rows: Rows) -> Limits:
+        """Return the limits of the first rows of a stream, which have no column of ones and no centre.
+
+        Of many rows, a part is looked at; nothing is known of a feature that is constant in this part alone.
+        """
+        full, part, ranges = rows.full, part_of(rows.X, COMPARED), None
+        if isinstance(part, np.ndarray):
+            ranges = _range(part)
+            if part.shape[0] < len(rows):
+                ranges[:, ranges[0] == ranges[1]] = [[-np.inf], [np.inf]]
+        is_open = len(rows) > 0 and not full[-1] and rows.known[-1]
+        return cls(
+            rewards=_range(rows.y if full.all() else rows.y[full]), ranges=ranges,
+            open=rows.y[-1:].copy() if is_open else np.full((1, rows.y.shape[1]), np.nan),
+            gamma=float(rows.discount.max(initial=0.0)) if "discount" in rows.given else rows.gamma,
+            ends="discount" in rows.given or bool(rows.terminated.any()), n_rows=len(rows),
+        )  # fmt: skip
+
+    def then(self, later: Limits, goes_on: bool) -> Limits:
+        """Return the limits of this stream and a later part of it, which continues the last episode if it `goes_on`."""
+        if not later.n_rows:
+            return self
+        rewards, ranges = _joined(self.rewards, later.rewards), None
+        if goes_on:
+            widen(self.open, rewards)
+        if self.ranges is not None and later.ranges is not None:
+            ranges = _joined(self.ranges, later.ranges)
+        return Limits(
+            rewards, ranges, later.open, max(self.gamma, later.gamma), self.ends or later.ends,
+            self.n_rows + later.n_rows,
+        )  # fmt: skip
+
+    def bounds(self, settings: Settings) -> Array:
+        """Return the least and the greatest value that the rewards allow, (2, m); ±inf without a bound.
+
+        Uncorrected and Mixed estimators take the end of the data as an end.
+        """
+        low, high = self.rewards
+        if (low > high).any():
+            return np.stack([high, low])
+        ends = self.ends or settings.variant != "boyan"
+        return bounds_of(low, high, self.gamma, ends=ends, intercept=settings.fit_intercept)
+
+    @cached_property
+    def wide(self) -> Array | None:
+        """Ranges of the features, longer by a half at both ends or by what float32 rounds, (2, n); None if unknown."""
+        if self.ranges is None or self.n_rows < FEWEST:
+            return None
+        low, high = self.ranges
+        more = np.maximum(0.5 * (high - low), 1e-6 * np.maximum(np.abs(low), np.abs(high)))
+        return np.stack([low - more, high + more])
+
+
+def _range(X: Array) -> Array:
+    """Return the least and the greatest entry of each column, (2, n)."""
+    ranges = np.empty((2, X.shape[1]))
+    ranges[0], ranges[1] = np.inf, -np.inf
+    widen(np.ascontiguousarray(X, np.float64), ranges)
+    return ranges
+
+
+def _joined(one: Array, two: Array) -> Array:
+    return np.array([np.minimum(one[0], two[0]), np.maximum(one[1], two[1])])
+
+
+def part_of(X: Features, most: int) -> Features:
+    """Return all rows, or a part of them from all over the log: at most `most`, fewer where they have many features."""
+    most = max(FEWEST, min(most, _ENTRIES // X.shape[1]))
+    return X if X.shape[0] <= most else X[spread(X.shape[0], most)]
+
+
+@dataclass(frozen=True)
+class Origin:
+    """The files that a model was fitted to."""
+
+    files: tuple[str, ...]  # names, in the order of reading
+    rows: int
+    transitions: int
+    episodes: int
+    date: str  # date and time of the fit, in ISO 8601
+    lstd: str  # version of the package
+    columns: Mapping[str, str] = field(default_factory=dict)  # that were used, by role: episode, terminated, …
+    next_features: tuple[str, ...] = ()
