@@ -161,7 +161,7 @@ class _Progress:
             return
         self._last = now, watched.n_predicted
         rate = (watched.n_predicted - count) / (now - before)
-        self._reporter.note(f"row {watched.rows.rows}, {rate:.3g} rows/s: {watched.summary()}")
+        self._reporter.note(f"row {watched.place.rows}, {rate:.3g} rows/s: {watched.summary()}")
 
 
 def _follow(files: _Files, roles: Roles, settings: WatchSettings, reporter: Display, rules: _Rules) -> int:
@@ -170,8 +170,8 @@ def _follow(files: _Files, roles: Roles, settings: WatchSettings, reporter: Disp
     lines = files.lines()
     watched = Watch(lines.file, roles, settings, files.before)
     sink, progress = _Sink(files, lines, watched), _Progress(reporter, watched)
-    if watched.rows.rows:
-        reporter.note(f"resumes after row {watched.rows.rows} (the first row of data is 1)")
+    if watched.place.rows:
+        reporter.note(f"resumes after row {watched.place.rows} (the first row of data is 1)")
     where = "" if files.state is None else f"; the same command resumes from {files.state}"
     advise(where)
     try:
@@ -181,8 +181,8 @@ def _follow(files: _Files, roles: Roles, settings: WatchSettings, reporter: Disp
                     raise InvalidInputError(f"{bad.error} See line {bad.line}.")
                 if bad is not None:
                     reporter.fail(str(bad))
-                sink.add(rows)
                 lines.count(part)
+                sink.add(rows)
             progress.show()
             sink.save(rules.save_every)
         sink.begin()

@@ -1,8 +1,12 @@
 """Predictions for the rows of a live stream by a recursive model, whose state survives the end of the process.
 
-The state is one file, replaced whole: the model, what is known of the last row, the place in the data and the length of
-the output. A process that goes on from it cuts the output to that length and reads the data from that place, so no row
-is counted twice or lost. Rows of a pipe cannot be read again: their sender must go on after the last row of the state.
+Lines are read as one batch; where that fails, as two halves, down to the line that is bad. A bad row cuts its episode
+off: it is left out, or kept without the transition that leads to it where only that is bad.
+
+The state is one file, replaced whole: the model, what is known of the last rows, the place in the data and the length
+of the output. A process that goes on from it cuts the output to that length and reads the data from that place, so no
+row is counted twice or lost. Rows of a pipe cannot be read again: their sender must go on after the last row of the
+state.
 """
 
 from __future__ import annotations
@@ -18,13 +22,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lstd import files
+from lstd.data.follow import Episodes
 from lstd.errors import ConfigurationMismatchError, IllConditionedWarning, InvalidInputError
 from lstd.online import RecursiveLSTD
 from lstd.online.completed_returns import CompletedReturns, horizon_of
 from lstd.statistics.covariance import Influence
 from lstd.tables.column_roles import Roles
 from lstd.tables.live_lines import LiveLines
-from lstd.tables.live_rows import BadLine, LiveRows
+from lstd.tables.live_rows import LiveRows, LiveTable, Place
 from lstd.tables.row_reader import Chunk
 from lstd.types import Array
 
@@ -32,26 +37,6 @@ _KIND = "watch"  # of the file of the state
 _REFRESHED = 32  # predictions, after which standard errors are computed again; or a fiftieth of all
 _RECENT = 1000  # complete returns whose errors count
 _INFLUENCE = ("vectors", "shift", "shares")
-
-
-class WatchState(NamedTuple):
-    """What :meth:`Watch.save` wrote."""
-
-    document: dict[str, Any]  # among others, the bytes of the data and of the output, None where that was no file
-    arrays: dict[str, Array]
-
-
-def read_state(path: Path) -> WatchState:
-    """Read a state; raises InvalidInputError when it is damaged or of another kind or version."""
-    return files.read(path, {_KIND: WatchState})
-
-
-class Learned(NamedTuple):
-    """What was made of some lines."""
-
-    lines: list[bytes]
-    rows: list[Any]  # of the output
-    bad: BadLine | None = None
 
 
 @dataclass(frozen=True)
@@ -77,6 +62,42 @@ class WatchSettings:
         return RecursiveLSTD(n, self.gamma, self.lmbda, alpha, self.variant, forgetting=self.forgetting)
 
 
+class WatchState(NamedTuple):
+    """What :meth:`Watch.save` wrote."""
+
+    document: dict[str, Any]  # among others, the bytes of the data and of the output, None where that was no file
+    arrays: dict[str, Array]
+
+
+def read_state(path: Path) -> WatchState:
+    """Read a state; raises InvalidInputError when it is damaged or of another kind or version."""
+    return files.read(path, {_KIND: WatchState})
+
+
+class BadLine(NamedTuple):
+    """What is wrong with a line."""
+
+    error: InvalidInputError
+    line: int  # of the source, from 1; blank lines and the header count
+    left_out: bool  # otherwise its row has a prediction, but its transition is not learned
+
+    def __str__(self) -> str:
+        done = f"Line {self.line} is left out." if self.left_out else f"Its episode is cut off at line {self.line}."
+        return f"{self.error} {done}"
+
+
+class Learned(NamedTuple):
+    """What was made of some lines."""
+
+    lines: list[bytes]
+    rows: list[Any]  # of the output
+    bad: BadLine | None = None
+
+
+class _NotLearnedError(InvalidInputError):
+    """Rows whose sums would overflow."""
+
+
 class Watch:
     """A model that follows one stream of rows.
 
@@ -87,34 +108,59 @@ class Watch:
     roles : Roles
         With one reward.
     settings : WatchSettings
-    state : mapping, optional
+    state : WatchState, optional
         Result of `read_state`, to go on from.
+
+    Raises
+    ------
+    ConfigurationMismatchError
+        When the options differ from those that the state was made with.
     """
 
     def __init__(self, file: str, roles: Roles, settings: WatchSettings, state: WatchState | None = None) -> None:
-        self._roles, self._settings = roles, settings
+        self._file, self._roles, self._settings = file, roles, settings
+        self.rows: LiveRows | None = None
         self.model: RecursiveLSTD | None = None
         self.n_predicted = self.n_left_out = self.n_cut_off = 0  # rows, and episodes that a bad row cut off
         self.last: tuple[float, float] | None = None  # prediction and standard error
+        self._place = Place()  # before the columns are known
         self._influence: Influence | None = None  # as of some rows ago,
         self._due = _REFRESHED  # and after how many predictions it is computed again
         self._returns, self._squares = CompletedReturns(horizon_of(settings.gamma)), (0.0, 0)  # mean and number
-        before = None if state is None else state.document
-        if before is not None:
-            _check_same(before["configuration"], self._configuration())
-            self.n_predicted, self.n_left_out, self.n_cut_off = before["n_rows"]
-        self.rows = LiveRows(file, roles, before and before["rows"])
-        if state is not None and state.arrays:
-            self.model = RecursiveLSTD.restore(state.arrays)
-            self._due = int(state.document["due"])
-            vectors, shift, shares = (state.arrays[f"influence_{name}"] for name in _INFLUENCE)
+        if state is not None:
+            self._go_on(state.document, state.arrays)
+
+    def _go_on(self, document: Mapping[str, Any], arrays: dict[str, Array]) -> None:
+        _check_same(document["configuration"], self._configuration())
+        self.n_predicted, self.n_left_out, self.n_cut_off = document["n_rows"]
+        self._place, self._due = Place(*document["place"]), int(document["due"])
+        if document["names"]:
+            self._open(LiveTable(self._file, document["names"], document["header"])).unpack(document["episodes"])
+            self.model = RecursiveLSTD.restore(arrays)
+            vectors, shift, shares = (arrays[f"influence_{name}"] for name in _INFLUENCE)
             if shares.size:
                 marks = np.zeros((len(shares), 4), np.uint64)
                 self._influence = Influence(vectors, shift, shares, False, marks)
 
+    def _open(self, table: LiveTable) -> Episodes:
+        self.rows = LiveRows(table, self._roles, self._place)
+        self.model = self._settings.model(self.rows.reader.features)
+        assert self._place.episodes is not None
+        return self._place.episodes
+
     def _configuration(self) -> dict[str, Any]:
         roles = {name: value for name, value in asdict(self._roles).items() if value}
         return {**asdict(self._settings), **roles}
+
+    @property
+    def place(self) -> Place:
+        """How far the stream was read."""
+        return self._place if self.rows is None else self.rows.place
+
+    @property
+    def header(self) -> list[str]:
+        """Names of the columns of predictions."""
+        return ["row", *self._roles.kept, "prediction", "standard_error"]
 
     def summary(self) -> str:
         """Describe the last prediction, and the errors of those whose returns are complete."""
@@ -130,77 +176,98 @@ class Watch:
         cut_off = f", {episodes} cut off by bad rows" if self.n_cut_off else ""
         return f"{self.n_predicted} rows{left_out}{cut_off}"
 
-    @property
-    def header(self) -> list[str]:
-        """Names of the columns of predictions."""
-        return ["row", *self._roles.kept, "prediction", "standard_error"]
-
     def take(self, lines: list[bytes]) -> Iterator[Learned]:
         """Learn from lines; yield parts of them with the rows of the output, or what is wrong."""
-        for part in self.rows.take(lines):
-            if part.chunk is not None:
-                yield from self._in_pieces(part.lines, part.chunk)
-            elif part.bad is not None:
-                yield self._bad(part.lines, part.bad)
-            else:
-                yield Learned(part.lines, [])
-
-    def _bad(self, lines: list[bytes], bad: BadLine) -> Learned:
-        self.n_left_out += bad.left_out
-        self.n_cut_off += not bad.left_out
-        return Learned(lines, [], bad)
-
-    def _in_pieces(self, lines: list[bytes], chunk: Chunk) -> Iterator[Learned]:
-        """Learn from a chunk, with standard errors that are computed again after numbers of rows fixed in advance."""
-        first, gaps = 0, self.rows.gaps
-        while first < len(chunk):
-            stop = min(len(chunk), first + max(1, self._due - self.n_predicted))
-            yield from self._learned(lines[first:stop], _part(chunk, first, stop, self.rows.gaps - gaps))
-            first = stop
+        if self.rows is None and lines:
+            n_blank = next((i for i, line in enumerate(lines) if line.strip()), len(lines))
+            n_before = n_blank
+            if n_blank < len(lines):
+                table = LiveTable.of(self._file, lines[n_blank])
+                self._open(table)
+                n_before += bool(table.header)
+            self._place.lines += n_before
+            yield Learned(lines[:n_before], [])  # without lines too, so that a state of no rows can be kept
+            lines = lines[n_before:]
+        while lines:
+            # Standard errors are computed again after numbers of rows fixed in advance, however the lines come.
+            size = max(1, self._due - self.n_predicted)
+            yield from self._take(lines[:size])
+            lines = lines[size:]
             if self.n_predicted >= self._due and self.model is not None:
                 self._due += max(_REFRESHED, self._due // 50)
                 with contextlib.suppress(InvalidInputError):  # too few blocks yet
                     self._influence = self.model.reader.influence()
 
-    def _learned(self, lines: list[bytes], chunk: Chunk) -> Iterator[Learned]:
-        """Learn from a chunk, or row by row if sums would overflow."""
+    def _take(self, lines: list[bytes]) -> Iterator[Learned]:
+        """Learn from lines; if one is bad, from each half of them."""
         try:
-            yield Learned(lines, self._output(chunk, self._fit(chunk)))
-            return
+            done = Learned(lines, self._learned(lines))
         except InvalidInputError as error:
-            wrong, gaps = error, self.rows.gaps
+            wrong = error
+        else:
+            yield done
+            return
         if len(lines) > 1:
-            for i, line in enumerate(lines):
-                yield from self._learned([line], _part(chunk, i, i + 1, self.rows.gaps - gaps))
+            for half in (lines[: len(lines) // 2], lines[len(lines) // 2 :]):
+                yield from self._take(half)
             return
-        self.rows.gaps += 1
-        try:  # without the transition from the row before, or its trace
-            predictions = self._fit(_part(chunk, 0, 1, 1))
-        except InvalidInputError:
-            yield self._bad(lines, self._cannot_learn(chunk, chunk.first, wrong, True))
-            return
-        row = chunk.first if chunk.X_next is not None else chunk.first - 1
-        yield self._bad([], self._cannot_learn(chunk, row, wrong, False))
-        yield Learned(lines, self._output(chunk, predictions))
+        yield from self._bad(lines, wrong)
 
-    def _cannot_learn(self, chunk: Chunk, row: int, error: InvalidInputError, left_out: bool) -> BadLine:
-        place = f"{chunk.file}: row {row + 1} (the first row of data is 1)"
-        return BadLine(InvalidInputError(f"{place}: {error}"), self.rows.line_of(row), left_out)
+    def _bad(self, line: list[bytes], wrong: InvalidInputError) -> Iterator[Learned]:
+        """Leave a line out, or only the transition to its row if that alone is bad."""
+        rows = self.rows
+        assert rows is not None
+        at_line, row = rows.place.lines + 1, rows.place.rows
+        before, last = rows.place.copy(), rows.place.last
+        rows.cut_off()
+        try:
+            found = self._learned(line)
+        except InvalidInputError as error:
+            rows.place = before
+            rows.leave_out()
+            self.n_left_out += 1
+            if str(error) != str(wrong):  # the row before is bad too
+                yield self._cut_off(wrong, row - 1, last)
+            yield Learned(line, [], BadLine(self._placed(error, row), at_line, True))
+            return
+        successors = rows.reader.roles.next_features
+        yield self._cut_off(wrong, row if successors else row - 1, at_line if successors else last)
+        yield Learned(line, found)
+
+    def _cut_off(self, wrong: InvalidInputError, row: int, line: int) -> Learned:
+        self.n_cut_off += 1
+        return Learned([], [], BadLine(self._placed(wrong, row), line, False))
+
+    def _placed(self, error: InvalidInputError, row: int) -> InvalidInputError:
+        if not isinstance(error, _NotLearnedError):
+            return error
+        return InvalidInputError(f"{self._file}: row {row + 1} (the first row of data is 1): {error}")
+
+    def _learned(self, lines: list[bytes]) -> list[Any]:
+        """Learn from lines and return rows of the output; raises InvalidInputError, and nothing changes then."""
+        assert self.rows is not None
+        before = self.rows.place.copy()
+        try:
+            chunk = self.rows.take(lines)
+            return [] if chunk is None else self._output(chunk, self._fit(chunk))
+        except InvalidInputError:
+            self.rows.place = before
+            raise
 
     def _fit(self, chunk: Chunk) -> Array:
         """Return the prediction for each row, made before its transition is learned."""
-        if self.model is None:
-            reader = self.rows.reader
-            assert reader is not None
-            self.model = self._settings.model(reader.features)
+        assert self.model is not None
         X, X_next = (self._with_ones(rows) for rows in (chunk.X, chunk.X_next))
         with warnings.catch_warnings():
             if self.model.n_updates < 2 * self.model.n_features:  # too few for a regular system
                 warnings.simplefilter("ignore", IllConditionedWarning)
-            return self.model.partial_fit(  # type: ignore[no-any-return]
-                X, chunk.y[:, 0], episode=chunk.episode, terminated=chunk.terminated, X_next=X_next,
-                return_predictions=True, **chunk.transitions,
-            )  # fmt: skip
+            try:
+                return self.model.partial_fit(  # type: ignore[no-any-return]
+                    X, chunk.y[:, 0], episode=chunk.episode, terminated=chunk.terminated, X_next=X_next,
+                    return_predictions=True, **chunk.transitions,
+                )  # fmt: skip
+            except InvalidInputError as error:
+                raise _NotLearnedError(str(error)) from error
 
     def _with_ones(self, X: Array | None) -> Any:
         return X if X is None or not self._settings.fit_intercept else np.column_stack([X, np.ones(len(X))])
@@ -233,10 +300,12 @@ class Watch:
 
         Raises OutputError when it could not be written.
         """
+        place, table = self.place, None if self.rows is None else self.rows.table
         document = {
             "configuration": self._configuration(), "bytes": lines.bytes, "fingerprint": lines.fingerprint(),
-            "written": written, "n_rows": [self.n_predicted, self.n_left_out, self.n_cut_off],
-            "rows": self.rows.packed(), "due": self._due,
+            "written": written, "n_rows": [self.n_predicted, self.n_left_out, self.n_cut_off], "due": self._due,
+            "place": [place.lines, place.last, place.rows, place.gaps], "names": [] if table is None else table.names,
+            "header": "" if table is None else table.header, "episodes": place.episodes and place.episodes.packed(),
         }  # fmt: skip
         arrays = {} if self.model is None else self.model.snapshot()
         if self.model is not None:
@@ -255,14 +324,3 @@ def _check_same(before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
             f"the state was made with {name} {before.get(name)!r}, and now it is {now.get(name)!r}; give the same "
             "options, or another --state, or --force to start over."
         )
-
-
-def _part(chunk: Chunk, first: int, stop: int, later: int) -> Chunk:
-    """Return some rows of a chunk, with their numbers of episodes raised by `later`."""
-    part = slice(first, stop)
-    return Chunk(
-        chunk.file, chunk.first + first, chunk.X[part], chunk.y[part], chunk.episode[part] + later,
-        chunk.terminated[part], None, [column[part] for column in chunk.kept],
-        {name: values[part] for name, values in chunk.transitions.items()},
-        None if chunk.X_next is None else chunk.X_next[part], chunk.names,
-    )  # fmt: skip
