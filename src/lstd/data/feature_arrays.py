@@ -200,11 +200,11 @@ def product(name: str, phi: Features, weights: Array, intercept: Any = 0.0) -> A
     A feature that is not finite shows in its prediction, so that one pass over the features is enough. Those of float32
     are converted in batches.
     """
-    size = max(1, _ENTRIES_CONVERTED // phi.shape[1])
     with np.errstate(over="ignore", invalid="ignore"):
         if phi.dtype == np.float64:
             values = np.asarray(phi @ weights)
         else:
+            size = max(1, _ENTRIES_CONVERTED // phi.shape[1])
             firsts = range(0, max(1, len(phi)), size)
             values = np.concatenate([phi[first : first + size].astype(np.float64) @ weights for first in firsts])
         values += intercept
