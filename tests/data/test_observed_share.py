@@ -1,55 +1,13 @@
-"""The observed share of returns from sums: that of the definition, at any split of the data."""
+"""The observed share of returns from sums, whose definition `laws/test_sums.py` holds at any split of the data."""
 
 from __future__ import annotations
 
-from functools import reduce
-
 import numpy as np
-import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import lstd
-import naive
 from lstd import LSTDStatistics
 from lstd._kernels.traces import behind_cuts
-from streams import cut, streams
 from tolerances import assert_close
-
-
-def sums(part):
-    return LSTDStatistics.from_arrays(part.X, part.y, gamma=part.gamma, lmbda=part.lmbda, **part.columns)
-
-
-def definition(stream, factor=1.0):
-    """Return the observed weight of the full transitions of a stream, and their weight."""
-    seen = total = 0.0
-    kept, weight = (
-        np.ones(len(stream)) if column is None else column for column in (stream.trace_coefficient, stream.weight)
-    )
-    for rows in stream.episodes:
-        ended = bool(stream.ended[rows][-1])
-        full = slice(rows.start, rows.stop - (not ended))
-        for t in range(full.stop - full.start):
-            w = factor * weight[full][t]
-            seen += w * (1 - naive.unobserved_share(t, stream.leaving[full], not ended, kept[full]))
-            total += w
-    return np.array([seen, total])
-
-
-@pytest.mark.filterwarnings("ignore::lstd.errors.EffectiveSampleWarning")
-@settings(derandomize=True, deadline=None, max_examples=60)
-@given(streams(successors=False), st.data())
-def test_it_is_the_share_of_the_definition_at_any_split(stream, data):
-    parts = [sums(part) for part in cut(data.draw, stream)]
-    left, right = reduce(LSTDStatistics.then, parts), reduce(lambda two, one: one.then(two), parts[::-1])
-    seen, total = definition(stream)
-    for merged in (left, right):
-        if total > 0:
-            assert_close(merged.observed_share, seen / total, "sums")
-            assert_close((left + 3.0 * right).observed_share, seen / total, "sums")
-        else:
-            assert merged.observed_share is None
 
 
 def test_forgetting_scales_what_was_seen(tmp_path):

@@ -74,6 +74,21 @@ def assert_definition(statistics, stream):
     counts = (statistics.n_rows, statistics.n_transitions, statistics.n_episodes)
     assert counts == (len(stream), transitions.sum(), len(stream.episodes))
     assert_close(statistics.total_weight, stream.weight[transitions].sum(), "sums")
+    share = np.nan if statistics.observed_share is None else statistics.observed_share
+    assert_close(share, observed_share(stream, transitions), "sums")
+
+
+def observed_share(stream, transitions):
+    """Share of the discounted weight of returns that lies before a cut; NaN where it is not known."""
+    kept = np.ones(len(stream)) if stream.trace_coefficient is None else stream.trace_coefficient
+    seen = np.zeros(len(stream))
+    for rows in stream.episodes:
+        full = np.arange(rows.start, rows.stop)[transitions[rows]]
+        for t, row in enumerate(full):
+            cut_off = not stream.ended[rows][-1]
+            seen[row] = 1.0 - naive.unobserved_share(t, stream.leaving[full], cut_off, kept[full])
+    weight = stream.weight * transitions
+    return weight @ seen / weight.sum() if stream.X_next is None and weight.any() else np.nan
 
 
 @settings(max_examples=250)
