@@ -8,13 +8,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from lstd.data.rows import COLUMNS
 from lstd.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from lstd.tables.table import Table
 
 _INDEX = re.compile(r"__index_level_\d+__")
-PER_TRANSITION = ("discount", "importance_ratio", "trace_coefficient", "weight")
+PER_TRANSITION = tuple(COLUMNS)
 NAMED = ("episode", "terminated", "truncated", "groups", *PER_TRANSITION, "time")  # roles of one column each
 
 

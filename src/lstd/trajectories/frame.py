@@ -17,13 +17,14 @@ from lstd.data.follow import Episodes, Marks
 from lstd.data.horizon_rows import with_horizon_rows
 from lstd.data.ids import EPISODE_AGAIN, Ids, last_rows
 from lstd.data.parsing import check_not_infinite, check_not_outside, first_true
+from lstd.data.rows import COLUMNS
 from lstd.errors import InvalidInputError
 from lstd.trajectories.frame_columns import FrameColumns
 from lstd.types import Array, Flags
 
 _SAME = 1e-9  # relative difference between equal times that were computed in different ways
 _OF_INTERVALS = ("start", "stop", "event")
-_PER_TRANSITION = ("discount", "importance_ratio", "trace_coefficient", "weight", "behavior_probability")
+_PER_TRANSITION = (*COLUMNS, "behavior_probability")
 
 
 def read_frame(

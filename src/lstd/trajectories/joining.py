@@ -12,7 +12,7 @@ from scipy import sparse
 from lstd.data.arguments import as_real
 from lstd.data.ids import last_rows
 from lstd.data.parsing import first_true
-from lstd.data.rows import PerRow
+from lstd.data.rows import FACTORS, PerRow
 from lstd.errors import InvalidInputError
 from lstd.types import Array, Flags
 
@@ -43,7 +43,7 @@ def join(parts: Sequence[Any], renumber: bool) -> dict[str, Any]:
                 )
     names = ("X", "y", "terminated", "discount", "groups", "actions", "behavior_probability", "time")
     arrays = {name: _joined([getattr(part, name) for part in parts]) for name in names}
-    for name in ("importance_ratio", "trace_coefficient", "weight"):
+    for name in FACTORS:
         columns = [getattr(part, name) for part in parts]
         if any(column is not None for column in columns):
             pairs = zip(columns, parts, strict=True)

@@ -18,8 +18,7 @@ from lstd.trajectories.joining import check_actions, check_probabilities, rows_a
 from lstd.trajectories.row_times import check_times
 from lstd.types import Array
 
-_PER_TRANSITION = ("discount", "importance_ratio", "trace_coefficient", "weight")
-_ARRAYS = ("X", "y", "episode", "terminated", *_PER_TRANSITION, "groups")  # arguments of `fit`
+_ARRAYS = ("X", "y", "episode", "terminated", *COLUMNS, "groups")  # arguments of `fit`
 _FIELDS = (*_ARRAYS, "actions", "behavior_probability", "time", "feature_names")
 
 
