@@ -1,23 +1,206 @@
-"""The results folder and its user: one configuration, and no other file is touched."""
+"""The results folder: whole files or none, one configuration, one writer, and no other file is touched."""
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
-from test_store import CELL, CONFIG, arrays_of, claim, names
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
-from lstd.errors import ConfigurationMismatchError, InvalidInputError
+from lstd.errors import ConfigurationMismatchError, InvalidInputError, OutputError
+from lstd.experiments.protocol import Cell
 from lstd.experiments.reproduce.folder import CONFIGURATION, LOCK, ResultsFolder
-from lstd.files import remove_unfinished, replacing
+from lstd.files import FolderLock, read_json, remove_unfinished, replacing
+
+CONFIG = {
+    "runs": 2,
+    "grids": {
+        "lstd": {"lmbdas": [0.0, 0.5, 1.0], "alphas": [0.5, 1.0]},
+        "true_online_td": {"lmbdas": [0.0, 0.5, 1.0], "alphas": [0.1, 0.2, 0.3, 0.4]},
+    },
+}
+CELL = Cell("large", "normal", "lstd", 2)
+FILE = f"cells/{CELL.name}.npz"
+
+
+def arrays_of(cell=CELL):
+    values = {name: np.random.RandomState(i).rand(2, 20, 17) for i, name in enumerate(cell.algorithms)}
+    values[cell.algorithms[0]][1, 2, 1] = np.inf
+    return values
+
+
+def claim(path, configuration=CONFIG, **options):
+    with ResultsFolder(path, configuration).claimed(**options):
+        pass
+
+
+def names(path):
+    return sorted(file.relative_to(path).as_posix() for file in path.rglob("*") if file.is_file())
+
+
+@pytest.fixture
+def folder(tmp_path):
+    with ResultsFolder(tmp_path / "out", CONFIG).claimed() as folder:
+        yield folder
+
+
+@pytest.fixture
+def full_disk():
+    """Runs a function of this module in a process of its own, in which no file may grow beyond a size."""
+    pytest.importorskip("resource")
+
+    def run(name, path, size):
+        program = (
+            "import resource, sys; from pathlib import Path; import test_folder\n"
+            "def limit():\n"
+            "    resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[3]), resource.RLIM_INFINITY))\n"
+            "getattr(test_folder, sys.argv[1])(Path(sys.argv[2]), limit)"
+        )
+        words = [sys.executable, "-c", program, name, path, str(size)]
+        subprocess.run(words, check=True, cwd=Path(__file__).parent, timeout=300)
+
+    return run
+
+
+# What is kept
+
+
+def test_what_is_kept_comes_back_as_it_was(tmp_path, folder):
+    assert folder.kept(CELL.name) is None
+    document = {"a": np.float64(0.1), "b": [np.inf, np.nan], "c": np.arange(2), "d": {"e": np.bool_(True)}}
+    folder.keep(CELL.name, document, arrays_of())
+    found, arrays = folder.kept(CELL.name)
+    assert found == {"a": 0.1, "b": [None, None], "c": [0, 1], "d": {"e": True}}
+    assert list(arrays) == list(CELL.algorithms)
+    for name, expected in arrays_of().items():
+        np.testing.assert_array_equal(arrays[name], expected)
+    with ResultsFolder(tmp_path / "other", CONFIG).claimed() as other:
+        other.keep(CELL.name, document, arrays_of())
+    assert (other.path / FILE).read_bytes() == (folder.path / FILE).read_bytes()
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture], database=None)
+@given(where=st.floats(0, 1, exclude_max=True), change=st.integers(1, 255), cut=st.booleans())
+def test_damaged_files_are_never_taken_for_sound(folder, where, change, cut):
+    folder.keep(CELL.name, {}, arrays_of())
+    path = folder.path / FILE
+    content = bytearray(path.read_bytes())
+    position = int(where * len(content))
+    if cut:
+        content = content[:position]
+    else:
+        content[position] ^= change
+    path.write_bytes(content)
+    assert folder.kept(CELL.name) is None
+
+
+def test_another_cell_or_configuration_or_pickled_objects_are_refused(folder, caplog):
+    folder.keep(CELL.name, {}, arrays_of())
+    assert ResultsFolder(folder.path, {**CONFIG, "runs": 3}).kept(CELL.name) is None
+    other = folder.path / "cells/large-binary-lstd.npz"
+    caplog.clear()
+    os.replace(folder.path / FILE, other)
+    assert folder.kept("large-binary-lstd") is None
+    assert caplog.messages == [f"lstd: {other} is damaged. It is computed again."]
+    np.savez(folder.path / FILE, header=np.array([{}], dtype=object), **arrays_of())
+    assert folder.kept(CELL.name) is None
+
+
+# Whole files or none
+
+
+def test_failed_write_keeps_the_file_that_was_there(tmp_path):
+    path = tmp_path / "a"
+    path.write_bytes(b"old")
+    with pytest.raises(ZeroDivisionError), replacing(path) as file:
+        file.write(b"new" * (1 // 0))
+    assert path.read_bytes() == b"old"
+    assert names(tmp_path) == ["a"]
+
+
+def keep_on_a_full_disk(path, limit):
+    with ResultsFolder(path, CONFIG).claimed() as folder:
+        limit()
+        with pytest.raises(OutputError, match=r"normal-lstd\.npz could not be written: File too large") as caught:
+            folder.keep(CELL.name, {}, arrays_of())
+        assert caught.value.errno == errno.EFBIG
+        assert names(path) == [LOCK, CONFIGURATION]
+
+
+def start_on_a_full_disk(path, limit):
+    limit()
+    with pytest.raises(OutputError, match="could not be written: File too large; free some space"):
+        claim(path)
+    assert not path.exists()
+
+
+@pytest.mark.parametrize(("function", "size"), [(keep_on_a_full_disk, 1000), (start_on_a_full_disk, 9)])
+def test_full_disk_leaves_no_part_of_a_file(tmp_path, full_disk, function, size):
+    full_disk(function.__name__, tmp_path / "out", size)
+
+
+def test_unfinished_files_and_the_lock_can_be_removed_at_once(tmp_path):
+    lock = FolderLock(tmp_path / LOCK)
+    writing = replacing(tmp_path / "a")
+    writing.__enter__().write(b"half")
+    assert len(names(tmp_path)) == 2
+    remove_unfinished()
+    assert names(tmp_path) == []
+    with pytest.raises(OutputError):
+        writing.__exit__(None, None, None)
+    lock.release()
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs POSIX permissions")
+def test_replaced_file_keeps_its_permissions(tmp_path):
+    path = tmp_path / "a"
+    for mode in (0o640, 0o600, 0o664):
+        path.write_text("before")
+        path.chmod(mode)
+        with replacing(path) as file:
+            file.write(b"after")
+        assert (path.read_text(), stat.S_IMODE(path.stat().st_mode)) == ("after", mode)
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[1]", b"\xff"])
+def test_damaged_document_counts_as_missing(tmp_path, content):
+    (tmp_path / "a.json").write_bytes(content)
+    assert read_json(tmp_path / "a.json") is None
+    assert read_json(tmp_path / "b.json") is None
+
+
+# One writer
+
+
+def test_second_writer_is_refused(folder):
+    with pytest.raises(InvalidInputError, match=rf"process {os.getpid()} is writing to"):
+        claim(folder.path)
+    assert (folder.path / LOCK).exists()
+
+
+def test_lock_ends_with_the_process(tmp_path):
+    program = (
+        "import os, sys; from pathlib import Path; from lstd.files import FolderLock; "
+        "lock = FolderLock(Path(sys.argv[1])); os._exit(0)"
+    )
+    subprocess.run([sys.executable, "-c", program, tmp_path / LOCK], check=True)
+    assert (tmp_path / LOCK).exists()
+    FolderLock(tmp_path / LOCK).release()
+    assert not (tmp_path / LOCK).exists()
+
+
+# One configuration, and other people's files
 
 
 def test_changed_configuration_is_refused_with_what_differs(tmp_path):
-    with ResultsFolder(tmp_path, CONFIG).claimed():
-        pass
+    claim(tmp_path)
     grid = {**CONFIG["grids"]["lstd"], "alphas": [2.0]}
     changed = {"runs": 3, "new": "x", "grids": {**CONFIG["grids"], "lstd": grid}}
     with pytest.raises(ConfigurationMismatchError) as caught:
@@ -28,34 +211,27 @@ def test_changed_configuration_is_refused_with_what_differs(tmp_path):
     assert "more" not in message
     assert "--force" in message
     assert names(tmp_path) == [CONFIGURATION]
-
-
-def test_message_of_another_configuration_is_short(tmp_path):
-    grids = {"lstd": {"lmbdas": list(np.arange(20) / 20), "alphas": list(2.0 ** np.arange(17))}}
-    with ResultsFolder(tmp_path, {"grids": grids, "a": "word " * 50, "b": 1, "c": 2}).claimed():
-        pass
+    long = {"grids": list(np.arange(20) / 20), "a": "word " * 50, "b": 1, "c": 2}
     with pytest.raises(ConfigurationMismatchError, match="and 2 more; give another folder") as caught:
-        claim(tmp_path)
+        claim(tmp_path, long)
     assert len(str(caught.value)) - len(str(tmp_path)) < 350
 
 
 @pytest.mark.parametrize("content", ["{", '{"db": "x"}', '{"runs": 2}'])
 @pytest.mark.parametrize("force", [False, True])
 def test_configuration_of_other_origin_is_never_touched(tmp_path, content, force):
-    mine = {
-        CONFIGURATION: content,
-        "report.html": "mine",
-        "cells/mydata.npz": "mine",
-        "figures/figure2.png": "mine",
-    }
+    others = ("report.html", "cells/mydata.npz", "figures/figure2.png")
+    mine = {CONFIGURATION: content} | dict.fromkeys(others, "mine")
     for name, text in mine.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
-    with pytest.raises(
-        InvalidInputError, match=r"has a configuration\.json that this command did not write; give another folder"
-    ):
+    message = r"has a configuration\.json that this command did not write; give another folder"
+    with pytest.raises(InvalidInputError, match=message):
         claim(tmp_path, force=force)
-    assert {name: (tmp_path / name).read_text() for name in names(tmp_path)} == mine
+    (tmp_path / CONFIGURATION).unlink()
+    with pytest.raises(InvalidInputError, match=r"has a report\.html that this command did not write"):
+        claim(tmp_path, force=force)
+    assert {name: (tmp_path / name).read_text() for name in names(tmp_path)} == dict.fromkeys(others, "mine")
 
 
 @pytest.mark.parametrize("name", ["cells", "figures", "tables", "report.html"])
@@ -69,7 +245,7 @@ def test_something_else_under_one_of_our_names_is_refused(tmp_path, name):
     assert [file.name for file in tmp_path.iterdir()] == [name]
 
 
-def test_temporary_files_and_locks_of_others_are_not_touched(tmp_path):
+def test_temporary_files_and_links_of_others_are_not_touched(tmp_path):
     mine = [".lock", ".movie.mp4.part", "sub/.download.part", "cells/.lstd-my.npz.part", ".lstd-model.lstd.7-x.part"]
     for name in mine:
         (tmp_path / name).parent.mkdir(exist_ok=True)
@@ -79,48 +255,19 @@ def test_temporary_files_and_locks_of_others_are_not_touched(tmp_path):
     assert names(tmp_path) == sorted([*mine, CONFIGURATION])
 
 
-def test_a_link_in_place_of_the_lock_is_refused(tmp_path):
-    (tmp_path / "victim").write_text("secret")
-    (tmp_path / "out").mkdir()
-    (tmp_path / "out" / LOCK).symlink_to(tmp_path / "victim")
-    with pytest.raises(InvalidInputError, match="must be a folder that can be written"):
-        claim(tmp_path / "out")
-    assert (tmp_path / "victim").read_text() == "secret"
-
-
 def test_force_removes_our_files_only(tmp_path):
+    kept = ["notes.txt", "cells/mine.csv", "cells/small-mine-lstd.npz", "figures/mine.pdf", "tables/table4.csv"]
     with ResultsFolder(tmp_path, CONFIG).claimed() as folder:
-        folder.write_cell(CELL, arrays_of(CELL))
-    kept = [
-        "notes.txt",
-        "cells/mine.csv",
-        "cells/my.npz",
-        "cells/small-mine-lstd.npz",
-        "figures/mine.pdf",
-        "tables/table4.csv",
-    ]
-    for name in (*kept, "figures/figure2.pdf", "tables/table1.tex", "report.html", "results.parquet"):
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_text("x")
+        folder.keep(CELL.name, {}, arrays_of())
+        for name in (*kept, "figures/figure2.pdf", "tables/table1.tex", "report.html", "results.parquet"):
+            folder.write(name, b"x")
     with ResultsFolder(tmp_path, {**CONFIG, "runs": 3}).claimed(force=True) as folder:
-        assert folder.read_cell(CELL) is None
+        assert folder.kept(CELL.name) is None
     assert names(tmp_path) == sorted([*kept, CONFIGURATION])
     assert (tmp_path / "tables").exists()
     (tmp_path / "tables/table4.csv").unlink()
     with ResultsFolder(tmp_path, CONFIG).claimed(force=True):
         assert not (tmp_path / "tables").exists()
-
-
-def test_folder_with_other_files_is_used_unless_they_have_our_names(tmp_path):
-    (tmp_path / "notes.txt").write_text("mine")
-    with ResultsFolder(tmp_path, CONFIG).claimed():
-        pass
-    (tmp_path / CONFIGURATION).unlink()
-    (tmp_path / "report.html").write_text("mine")
-    for force in (False, True):
-        with pytest.raises(InvalidInputError, match=r"has a report\.html that this command did not write"):
-            claim(tmp_path, force=force)
-    assert (tmp_path / "report.html").read_text() == "mine"
 
 
 @pytest.mark.parametrize("path", ["file", "file/below", "/proc/lstd-results"])
@@ -131,14 +278,3 @@ def test_folder_that_cannot_be_made_is_refused(tmp_path, path):
     with pytest.raises(InvalidInputError, match="`out` must be a folder that can be written; got"):
         claim(tmp_path / path)
     assert (tmp_path / "file").read_text() == "mine"
-
-
-@pytest.mark.skipif(os.name != "posix", reason="needs POSIX permissions")
-def test_replaced_file_keeps_its_permissions(tmp_path):
-    path = tmp_path / "a"
-    for mode in (0o640, 0o600, 0o664):
-        path.write_text("before")
-        path.chmod(mode)
-        with replacing(path) as file:
-            file.write(b"after")
-        assert (path.read_text(), stat.S_IMODE(path.stat().st_mode)) == ("after", mode)

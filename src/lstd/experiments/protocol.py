@@ -118,14 +118,9 @@ class Cell(NamedTuple):
         return GROUPS[self.group]
 
     @property
-    def filename(self) -> str:
-        """Path in the results folder."""
-        return f"cells/{self.problem}-{self.features}-{self.group}.npz"
-
-    @property
-    def shape(self) -> tuple[int, int, int]:
-        """Shape of each array: runs, λs, αs."""
-        return self.runs, len(LMBDAS), len(ALPHAS_OF[self.group])
+    def name(self) -> str:
+        """Name in the results folder."""
+        return f"{self.problem}-{self.features}-{self.group}"
 
     def seconds(self, n_jobs: int) -> float:
         """Estimate the duration on `n_jobs` threads."""

@@ -50,31 +50,23 @@ def drawn(name: str, results: Results) -> Figure:
 def figure2(results: Results) -> Figure:
     """Draw Figure 2, the best error over α against λ: a row of panels per problem, columns are features."""
     n_rows = len(results.problems)
-    height = 0.95 + 2.55 * n_rows
-    figure = new_figure(9.6, height)
+    figure = new_figure(9.6, height := 0.75 + 2.35 * n_rows)
     axes = figure.subplots(n_rows, 3, squeeze=False)
-    figure.subplots_adjust(
-        left=0.075, right=0.985, bottom=0.46 / height, top=1 - 0.92 / height, wspace=0.2, hspace=0.42
-    )
+    figure.subplots_adjust(0.08, 0.46 / height, 0.985, 1 - 0.62 / height, wspace=0.18, hspace=0.3)
     for row, problem in zip(axes, results.problems, strict=True):
         for ax, features in zip(row, protocol.FEATURES, strict=True):
             ax.set_title(f"{protocol.FEATURE_NAMES[features]} features")
             _best_panel(ax, results, problem, features)
-        row[0].set_ylabel("normalised MSE")
-        _row_heading(figure, row, protocol.PROBLEM_NAMES[problem])
+        row[0].set_ylabel(f"{protocol.PROBLEM_NAMES[problem]}\nnormalised MSE")
     for ax in axes[-1]:
         ax.set_xlabel("λ")
     handles = [_handle(algorithm, markersize=4.5, **_line(algorithm)) for algorithm in protocol.FIGURE2_ALGORITHMS]
-    _legend(figure, handles, ncols=4, handlelength=3.4)
+    figure.legend(handles=handles, loc="upper center", ncols=4, handlelength=3.4)
     return figure
 
 
 def _handle(algorithm: str, **look: Any) -> Line2D:
     return Line2D([], [], marker=MARKERS[algorithm], label=protocol.ALGORITHM_NAMES[algorithm], **look)
-
-
-def _legend(figure: Figure, handles: Sequence[Line2D], top: float = 1.0, **options: Any) -> None:
-    figure.legend(handles=handles, loc="upper center", bbox_to_anchor=(0.53, top), borderaxespad=0.4, **options)
 
 
 def _best_panel(ax: Axes, results: Results, problem: str, features: str) -> None:
@@ -120,13 +112,6 @@ def _line(algorithm: str) -> dict[str, Any]:
     return {"color": COLOURS[algorithm], "linestyle": LINES[algorithm], "linewidth": width}
 
 
-def _row_heading(figure: Figure, axes: Sequence[Axes], text: str) -> None:
-    """Centre `text` above a row of panels, over their titles."""
-    left, right = axes[0].get_position(), axes[-1].get_position()
-    y = left.y1 + 0.29 / figure.get_figheight()
-    figure.text((left.x0 + right.x1) / 2, y, text, ha="center", va="bottom", fontsize=10.5, fontweight="bold")
-
-
 def sensitivity(results: Results, problem: str) -> Figure:
     """Draw Figure 3, 4 or 5, the error against α for every λ: rows are variants, columns are features.
 
@@ -134,8 +119,9 @@ def sensitivity(results: Results, problem: str) -> Figure:
     of its points lie above.
     """
     figure = new_figure(9.6, 8.9)
+    figure.suptitle(protocol.PROBLEM_NAMES[problem], fontsize=10.5, fontweight="bold")
     axes = figure.subplots(3, 3, sharex=False)
-    figure.subplots_adjust(left=0.115, right=0.985, bottom=0.145, top=0.92, wspace=0.2, hspace=0.15)
+    figure.subplots_adjust(0.08, 0.145, 0.985, 0.905, wspace=0.18, hspace=0.15)
     for panels, features in zip(axes.T, protocol.FEATURES, strict=True):
         limits = sensitivity_limits(results, problem, features)
         for ax, algorithm in zip(panels, protocol.SENSITIVITY_ROWS, strict=True):
@@ -144,11 +130,15 @@ def sensitivity(results: Results, problem: str) -> Figure:
         panels[0].set_title(f"{protocol.FEATURE_NAMES[features]} features", pad=17)
         panels[-1].set_xlabel("regularisation coefficient α")
     for ax, algorithm in zip(axes[:, 0], protocol.SENSITIVITY_ROWS, strict=True):
-        style: dict[str, Any] = {"rotation": 90, "ha": "right", "va": "center", "size": 9.5}
-        ax.text(-0.165, 0.5, "normalised MSE", transform=ax.transAxes, **style)
-        ax.text(-0.25, 0.5, protocol.ALGORITHM_NAMES[algorithm], transform=ax.transAxes, weight="bold", **style)
-    figure.suptitle(protocol.PROBLEM_NAMES[problem], fontsize=10.5, fontweight="bold", y=0.99, x=0.55)
-    _lmbda_bar(figure, next(iter(results.sweeps.values())).lmbdas)
+        ax.set_ylabel(f"{protocol.ALGORITHM_NAMES[algorithm]}\nnormalised MSE")
+    lmbdas = next(iter(results.sweeps.values())).lmbdas
+    n = len(lmbdas)
+    mappable = ScalarMappable(BoundaryNorm(np.arange(n + 1), n), ListedColormap(_rainbow(n)))
+    place = figure.add_axes((0.08, 0.055, 0.905, 0.017))
+    bar = figure.colorbar(mappable, cax=place, orientation="horizontal", ticks=np.arange(n) + 0.5, label="λ")
+    bar.ax.set_xticklabels([f"{lmbda:g}" for lmbda in lmbdas])
+    bar.ax.tick_params(length=0, labelsize=8)
+    bar.outline.set_visible(False)
     return figure
 
 
@@ -196,18 +186,6 @@ def _plain_log_ticks(ax: Axes, bottom: float, top: float) -> None:
     ax.yaxis.set_minor_locator(NullLocator())
 
 
-def _lmbda_bar(figure: Figure, lmbdas: Array) -> None:
-    n = len(lmbdas)
-    mappable = ScalarMappable(BoundaryNorm(np.arange(n + 1), n), ListedColormap(_rainbow(n)))
-    ax = figure.add_axes((0.115, 0.055, 0.87, 0.017))
-    bar = figure.colorbar(mappable, cax=ax, orientation="horizontal", ticks=np.arange(n) + 0.5)
-    labels = [f"{lmbda:g}" for lmbda in lmbdas]
-    labels[0], labels[-1] = f"λ = {labels[0]}", f"λ = {labels[-1]}"
-    bar.ax.set_xticklabels(labels)
-    bar.ax.tick_params(length=0, labelsize=8)
-    bar.outline.set_visible(False)
-
-
 def proposition1(theory: Row) -> Figure:
     """Draw Proposition 1 against T for each λ: bias of Uncorrected and Boyan's, variances, and their ratio minus 1."""
     rows, ratios = theory["rows"], theory["ratio_rows"]
@@ -215,7 +193,7 @@ def proposition1(theory: Row) -> Figure:
     colours = dict(zip(lmbdas, map(tuple, colormaps["viridis"](np.linspace(0, 0.88, len(lmbdas)))), strict=True))
     figure = new_figure(9.6, 8.0)
     axes = figure.subplots(2, 2)
-    figure.subplots_adjust(left=0.085, right=0.985, bottom=0.065, top=0.875, wspace=0.24, hspace=0.3)
+    figure.subplots_adjust(0.075, 0.065, 0.985, 0.91, wspace=0.2, hspace=0.28)
     sign = -1.0 if float(theory["mu"]) >= 0 else 1.0
     for index, (lmbda, colour) in enumerate(colours.items()):
         jitter = 1.05 ** (index - (len(lmbdas) - 1) / 2)
@@ -241,8 +219,8 @@ def proposition1(theory: Row) -> Figure:
         Line2D([], [], **LEADING, label="leading term"),
         Line2D([], [], color=REFERENCE, marker="o", linestyle="", label="simulated ± 2 standard errors"),
     ]
-    _legend(figure, kinds, ncols=3)
-    _legend(figure, [Line2D([], [], color=c, label=f"λ = {lmbda:g}") for lmbda, c in colours.items()], 0.968, ncols=8)
+    kinds += [Line2D([], [], color=colour, label=f"λ = {lmbda:g}") for lmbda, colour in colours.items()]
+    figure.legend(handles=kinds, loc="upper center", ncols=len(kinds), columnspacing=1.2)
     return figure
 
 
@@ -267,7 +245,7 @@ def theorem2(theory: Row) -> Figure:
     lmbdas = levels(rows, "lmbda")
     figure = new_figure(9.6, 8.0)
     axes = figure.subplots(len(QUANTITIES), len(lmbdas), sharex=True, sharey="row", squeeze=False)
-    figure.subplots_adjust(left=0.085, right=0.985, bottom=0.065, top=0.915, wspace=0.1, hspace=0.12)
+    figure.subplots_adjust(0.085, 0.065, 0.985, 0.915, wspace=0.1, hspace=0.12)
     for i, (quantity, label) in enumerate(QUANTITIES):
         for j, lmbda in enumerate(lmbdas):
             _distance_panel(axes[i, j], select(rows, lmbda=lmbda), quantity)
@@ -277,7 +255,7 @@ def theorem2(theory: Row) -> Figure:
         axes[-1, j].set_xlabel("steps T")
     handles = [_handle(v, color=COLOURS[v], linestyle=LINES[v]) for v in THEOREM2_VARIANTS]
     handles.append(Line2D([], [], color=REFERENCE, linewidth=1.0, label="slope −1/2"))
-    figure.legend(handles=handles, loc="upper center", ncols=4, bbox_to_anchor=(0.53, 1.0), handlelength=3.4)
+    figure.legend(handles=handles, loc="upper center", ncols=4, handlelength=3.4)
     return figure
 
 

@@ -16,12 +16,12 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from lstd import files
 from lstd.data.arguments import check_integer
 from lstd.errors import LSTDError
 from lstd.experiments.protocol import FEATURES, MRP_SEED, Cell, Plan
-from lstd.experiments.reproduce.folder import PROVENANCE, THEORY, TIMINGS, Errors, ResultsFolder
-from lstd.experiments.reproduce.results import gather
-from lstd.files import replacing
+from lstd.experiments.reproduce.folder import PROVENANCE, Errors, ResultsFolder
+from lstd.experiments.reproduce.results import Results, Row, gather
 from lstd.statistics.threads import available_cores
 from lstd.version import __version__
 
@@ -90,7 +90,7 @@ class _Session:
         self, plan: Plan, folder: ResultsFolder, n_jobs: int, progress: Progress, arguments: Mapping[str, Any]
     ) -> None:
         self.plan, self.folder, self.n_jobs, self.progress = plan, folder, n_jobs, progress
-        earlier = folder.read_json(PROVENANCE) or {}
+        earlier = files.read_json(folder.path / PROVENANCE) or {}
         self.wall: dict[str, float] = {}
         self.about: dict[str, Any] = {
             **describe_machine(n_jobs),
@@ -103,67 +103,66 @@ class _Session:
             "wall_seconds": earlier.get("wall_seconds", {}),  # of all sessions
             "files": earlier.get("files", {}),  # checksums when the last report was finished
         }
-        self.timing_seconds = len(FEATURES) * sum(TIMING_SECONDS[problem] for problem in plan.problems)
-        self.report_seconds = sum(REPORT_SECONDS[problem] for problem in plan.problems)
         self.done = self.total = 0.0
 
     def run(self) -> Outcome:
         """Carry out what is missing."""
-        stored = {cell: self.folder.read_cell(cell) for cell in self.plan.cells}
-        missing = [cell for cell, errors in stored.items() if errors is None]
-        timings = self.folder.read_json(TIMINGS)
+        stored = {cell: self.folder.kept(cell.name) for cell in self.plan.cells}
+        missing = [cell for cell, found in stored.items() if found is None]
+        timings = self.folder.kept("timings")
         if missing or timings is None or self.about["files"] != self.folder.checksums():
-            self.total = sum(cell.seconds(self.n_jobs) for cell in missing)
-            self.total += self.report_seconds + (0.0 if timings else self.timing_seconds)
+            timing_seconds = len(FEATURES) * sum(TIMING_SECONDS[problem] for problem in self.plan.problems)
+            report_seconds = sum(REPORT_SECONDS[problem] for problem in self.plan.problems)
+            self.total = sum(cell.seconds(self.n_jobs) for cell in missing) + report_seconds
+            self.total += 0.0 if timings else timing_seconds
             self._record()
-            errors = {cell: arrays or self._computed(cell) for cell, arrays in stored.items()}
-            self._report(errors, timings or self._timed())
+            errors = {cell: found[1] if found else self._computed(cell) for cell, found in stored.items()}
+            document = timings[0] if timings else self._timed(timing_seconds)
+            self._report(gather(errors, document, self.about), document, report_seconds)
         return Outcome(self.folder.path, len(missing), len(stored) - len(missing), self.wall)
 
     def _computed(self, cell: Cell) -> Errors:
         from lstd.experiments.sweep import run_sweep
 
         with self._step("sweep", str(cell), cell.seconds(self.n_jobs)) as part:
-            errors = run_sweep(
-                cell.problem,
-                cell.features,
-                list(cell.algorithms),
-                run_seeds=range(1, cell.runs + 1),
-                n_jobs=self.n_jobs,
-                progress=part,
-            )
-            self.folder.write_cell(cell, errors)
+            seeds, names = range(1, cell.runs + 1), list(cell.algorithms)
+            errors = run_sweep(cell.problem, cell.features, names, run_seeds=seeds, n_jobs=self.n_jobs, progress=part)
+            self.folder.keep(cell.name, {}, errors)
         return errors
 
-    def _timed(self) -> Mapping[str, Any]:
+    def _timed(self, seconds: float) -> Row:
         from lstd.experiments import timing
 
-        with self._step("timings", "timing each algorithm", self.timing_seconds) as part:
-            self.folder.write_json(TIMINGS, timing.measure(self.plan.problems, progress=part))
-        return self.folder.read_json(TIMINGS) or {}
+        with self._step("timings", "timing each algorithm", seconds) as part:
+            return self._kept("timings", lambda: timing.measure(self.plan.problems, progress=part))
 
-    def _report(self, errors: Mapping[Cell, Errors], timings: Mapping[str, Any]) -> None:
-        from lstd.experiments.reproduce import report
-
-        results = gather(errors, timings, self.about)
-        with self._step("report", "drawing figures and writing the report", self.report_seconds) as part:
-            products = report.compose(results, self._theory, self.n_jobs)
-            for done, (name, content, n_products) in enumerate(products, start=1):
-                with replacing(self.folder.path / name) as file:
-                    file.write(content)
-                part(done, n_products)
-            self.about["files"] = self.folder.checksums()
-
-    def _theory(self) -> Mapping[str, Any]:
+    def _theory(self) -> Row:
         """Read or compute Proposition 1, Theorem 2 and the identities of the supplement."""
         from lstd.experiments import theory
 
-        if self.folder.read_json(THEORY) is None:
-            self.folder.write_json(THEORY, theory.check_theory(self.plan.problems))
-        return self.folder.read_json(THEORY) or {}
+        return self._kept("theory", lambda: theory.check_theory(self.plan.problems))
+
+    def _kept(self, name: str, compute: Callable[[], Row]) -> Row:
+        """Read a document, as JSON values; compute and keep it first if it is not there."""
+        found = self.folder.kept(name)
+        if found is None:
+            self.folder.keep(name, compute())
+            found = self.folder.kept(name)
+        return found[0] if found else {}
+
+    def _report(self, results: Results, timings: Row, seconds: float) -> None:
+        from lstd.experiments.reproduce import report
+
+        with self._step("report", "drawing figures and writing the report", seconds) as part:
+            for done, (name, content, total) in enumerate(report.compose(results, self._theory, self.n_jobs), start=1):
+                self.folder.write(name, content)
+                part(done, total)
+            for name, document in (("timings.json", timings), ("theory.json", self._theory())):
+                self.folder.write(name, files.json_bytes(document))
+            self.about["files"] = self.folder.checksums()
 
     def _record(self) -> None:
-        self.folder.write_json(PROVENANCE, self.about)
+        self.folder.write(PROVENANCE, files.json_bytes(self.about))
 
     @contextlib.contextmanager
     def _step(self, stage: str, text: str, seconds: float) -> Iterator[Callable[[int, int], None]]:
