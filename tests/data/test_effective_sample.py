@@ -64,19 +64,19 @@ def sizes(data, decay, lengths):
 def test_it_is_the_effective_number_of_the_definition_at_any_split(gamma, lmbda):
     data = weighted(7, 12)
     expected = sizes(data, gamma * lmbda, [12] * 7)
-    assert_close(sums(data, gamma, lmbda).tally.sample.size, expected, "solve")
+    assert_close(sums(data, gamma, lmbda).counts.sample.size, expected, "solve")
     edges = [0, 1, 2, 11, 12, 13, 30, 83, 84]
     parts = [sums(part(data, i, j), gamma, lmbda) for i, j in itertools.pairwise(edges)]
     left, right = parts[0], parts[-1]
     for one, two in zip(parts[1:], parts[-2::-1], strict=True):
         left, right = left.then(one), two.then(right)
-    assert_close(left.tally.sample.size, expected, "solve")
-    assert_close(right.tally.sample.size, expected, "solve")
-    assert_close((left + right).tally.sample.size, 2 * np.array(expected), "solve")
+    assert_close(left.counts.sample.size, expected, "solve")
+    assert_close(right.counts.sample.size, expected, "solve")
+    assert_close((left + right).counts.sample.size, 2 * np.array(expected), "solve")
     factors = np.repeat([0.25, 1.0], [30, 54])
     forgotten = (0.25 * sums(part(data, 0, 30), gamma, lmbda)).then(sums(part(data, 30, 84), gamma, lmbda))
     expected = sizes({**data, "weight": factors * data["weight"]}, gamma * lmbda, [12] * 7)
-    assert_close(forgotten.tally.sample.size, expected, "solve")
+    assert_close(forgotten.counts.sample.size, expected, "solve")
 
 
 def test_cut_episodes_count_their_transitions():
@@ -84,23 +84,23 @@ def test_cut_episodes_count_their_transitions():
     cut, inside = {**data, "terminated": np.zeros(84, bool)}, np.arange(84) % 12 < 11
     shorter = {name: values[inside] for name, values in data.items()} | {"terminated": np.arange(77) % 11 == 10}
     given = {**cut, "X_next": np.roll(cut["X"], -1, axis=0)}
-    assert_close(sums(cut, 0.9, 0.9).tally.sample.size, sums(shorter, 0.9, 0.9).tally.sample.size, "solve")
-    assert_close(sums(given, 0.9, 0.0).tally.sample.size, sums(data, 0.9, 0.0).tally.sample.size, "solve")
+    assert_close(sums(cut, 0.9, 0.9).counts.sample.size, sums(shorter, 0.9, 0.9).counts.sample.size, "solve")
+    assert_close(sums(given, 0.9, 0.0).counts.sample.size, sums(data, 0.9, 0.0).counts.sample.size, "solve")
 
 
 def test_equal_episodes_count_as_many_as_they_are():
     data = {**episodes(7, 12), "importance_ratio": np.ones(84)}
-    sample = sums(data, 1.0, 1.0).tally.sample
+    sample = sums(data, 1.0, 1.0).counts.sample
     assert_close(sample.size, [7.0, 7.0, 7.0], "solve")
     assert not sample.off_policy
-    assert sums({**data, "importance_ratio": None}, 1.0, 1.0).tally.sample is None
+    assert sums({**data, "importance_ratio": None}, 1.0, 1.0).counts.sample is None
 
 
 def test_data_with_ratios_and_without_them_has_no_known_size():
     data = episodes(7, 12)
     mixed = sums(data, 1.0, 1.0) + sums({**data, "importance_ratio": None}, 1.0, 1.0)
-    assert np.isnan(mixed.tally.sample.size).all()
-    assert mixed.tally.sample.off_policy
+    assert np.isnan(mixed.counts.sample.size).all()
+    assert mixed.counts.sample.off_policy
     LSTD(1.0, 1.0, fit_intercept=False).fit_statistics(mixed)  # without a warning
 
 
@@ -119,7 +119,7 @@ def test_all_ways_in_say_when_a_few_products_decide(tmp_path):
             lstd.fit_chunks(chunks, gamma=1.0, lmbda=1.0, store=tmp_path)
     model.save(tmp_path / "model")
     assert_close(
-        lstd.load(tmp_path / "model").statistics_.tally.sample.size, model.statistics_.tally.sample.size, "solve"
+        lstd.load(tmp_path / "model").statistics_.counts.sample.size, model.statistics_.counts.sample.size, "solve"
     )
 
 
@@ -130,14 +130,14 @@ def test_a_stream_says_it_once_when_its_weights_are_used():
     with pytest.warns(EffectiveSampleWarning, **WORDS):
         _ = streamed.coef_
     streamed.partial_fit(**{**part(data, 0, 1000), "episode": data["episode"][:1000] + 100})
-    assert any(small(streamed.statistics_.tally.sample.size, 1.0))
+    assert any(small(streamed.statistics_.counts.sample.size, 1.0))
     _ = streamed.coef_
 
 
 def test_no_size_below_one_is_told():
     data = episodes(100, 60)
     few = sums({**data, "trace_coefficient": np.full(6000, 1.3)}, 1.0, 1.0)
-    assert few.tally.sample.size[0] < 1.0
+    assert few.counts.sample.size[0] < 1.0
     with pytest.warns(EffectiveSampleWarning, match="less than one run of independent rows"):
         few.solve(0.1)
 

@@ -47,7 +47,7 @@ def statistics(n_rows=20, *, n=3, m=None, episode=None, terminated=None, X_next=
 def model(**options):
     about = About(("a", "b,c", "é"), True, frozenset({"Monday", "ü"}))
     s = statistics(n=4, **options)
-    s = replace(s, about=about, tally=replace(s.tally, unused=3))
+    s = replace(s, about=about, counts=replace(s.counts, unused=3))
     weights = s.solve(1.0).weights.reshape(4, -1)
     results = {name: np.array([value]) for name, value in (("lmbda", 0.8), ("mean_test_score", np.nan))}
     results |= {"observed_share": np.array([0.5]), "rank_test_score": np.array([1])}
@@ -235,7 +235,7 @@ def test_numpy_reads_the_arrays(tmp_path):
     saved = statistics()
     saved.save(tmp_path / "s")
     with np.load(tmp_path / "s", allow_pickle=False) as archive:
-        assert archive["A"].tobytes() == saved.A.tobytes()
+        assert archive["sums"].tobytes() == saved.sums.tobytes()
 
 
 def test_same_content_is_the_same_file(tmp_path):
@@ -255,8 +255,8 @@ def test_existing_file_is_replaced_and_a_link_stays(tmp_path):
 
 # What is damaged is refused
 
-A = "statistics.A.npy"
-PARTS = ("A", "B", "b", "incoming_trace", "carry.matrix", "carry.boundary", "carry.rewards", "pending.phi")
+A = "statistics.sums.npy"
+PARTS = ("sums", "trace", "pending.phi")
 SUMS = [f"statistics.{name}" for name in PARTS]
 
 
@@ -312,7 +312,7 @@ def test_kinds_are_not_mixed_up(tmp_path):
         lambda document, entries: document["statistics"]["about"].update(intercept=1),
         lambda document, entries: document["statistics"]["about"].update(labels="Monday"),
         lambda document, entries: document["statistics"]["about"].pop("labels") and None,
-        lambda document, entries: document["statistics"]["tally"].update(unused=-1),
+        lambda document, entries: document["statistics"]["counts"].update(unused=-1),
         lambda document, entries: document["settings"].update(fit_intercept=1),
         lambda document, entries: document["settings"].update(gamma=0.8),
         lambda document, entries: document["selection"]["results"].update(none=[1]),
@@ -324,21 +324,21 @@ def test_kinds_are_not_mixed_up(tmp_path):
         lambda document, entries: document["solution"].update(condition_number=float("nan")),
         lambda document, entries: document["solution"].update(condition_number=-1.0),
         lambda document, entries: document["solution"].update(condition_number="1.0"),
-        lambda document, entries: document["statistics"].update(A=[2, 8]),
-        lambda document, entries: document["statistics"]["tally"].update(total_weight=None),
+        lambda document, entries: document["statistics"].update(sums=[2, 8]),
+        lambda document, entries: document["statistics"]["counts"].update(total_weight=None),
         lambda document, entries: document["statistics"].update(about=None),
         lambda document, entries: document["settings"].update(choose=["lmbda"]),
         lambda document, entries: document["origin"].update(rows=-1),
         lambda document, entries: document["origin"].update(date=None),
-        lambda document, entries: document["statistics"]["tally"].update(n_rows=1.5),
+        lambda document, entries: document["statistics"]["counts"].update(n_rows=1.5),
         lambda document, entries: document["statistics"].update(gamma=1.5),
         lambda document, entries: document["statistics"].pop("gamma") and None,
         lambda document, entries: document.update(no_intervals=""),
         lambda document, entries: document.pop("no_intervals") and None,
         lambda document, entries: document["statistics"].update(first_episode={"type": "int", "value": "x"}),
         lambda document, entries: document["statistics"].update(pending={"missing": False}),
-        lambda document, entries: document["statistics"]["carry"].update(decay=float("nan")),
-        lambda document, entries: document["statistics"]["carry"].update(decay=10**400),
+        lambda document, entries: document["statistics"]["pending"].update(ratio=float("nan")),
+        lambda document, entries: document["statistics"]["pending"].update(weight=10**400),
         *(
             lambda document, entries, name=name, value=value: entries.update(
                 {f"{name}.npy": entries[f"{name}.npy"][:-8] + np.float64(value).tobytes()}
@@ -347,12 +347,12 @@ def test_kinds_are_not_mixed_up(tmp_path):
             for value in (np.nan, -np.inf)
         ),
         lambda document, entries: entries.pop(A) and None,
-        lambda document, entries: entries.update({A: entries["statistics.b.npy"]}),
+        lambda document, entries: entries.update({A: entries["statistics.trace.npy"]}),
         lambda document, entries: entries.update({A: b"no array"}),
         lambda document, entries: entries.update({A: entries[A].replace(b"<f8", b"<c8")}),
         lambda document, entries: entries.update({A: entries[A].replace(b"'<f8'", b"'|O' ")}),
-        lambda document, entries: entries.update({A: entries[A].replace(b"(4, 4)", b"(9**9, )")}),
-        lambda document, entries: entries.update({A: entries[A].replace(b"(4, 4), } ", b"(999999999999,)}")}),
+        lambda document, entries: entries.update({A: entries[A].replace(b"(5, 6)", b"(9**9, )")}),
+        lambda document, entries: entries.update({A: entries[A].replace(b"(5, 6), } ", b"(999999999999,)}")}),
     ],
 )
 def test_content_of_another_form_is_refused(tmp_path, change):
@@ -403,7 +403,7 @@ def test_a_document_with_any_other_value_is_refused_or_gives_a_sound_model(tmp_p
 def test_sums_that_overflowed_are_not_saved(tmp_path):
     saved = statistics()
     with pytest.raises(InvalidInputError, match="The sums must be finite to be saved; they overflowed"):
-        replace(saved, A=saved.A * np.inf).save(tmp_path / "s")
+        replace(saved, sums=saved.sums + np.inf).save(tmp_path / "s")
     assert not list(tmp_path.iterdir())
 
 

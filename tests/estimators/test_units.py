@@ -134,7 +134,7 @@ def test_sparse_chunks_are_centred_as_dense_ones(next_rows):
         columns["X_next"] = columns["X_next"] - [1.0, 0.0, -2.0]
     moved = check_rows(X - [1.0, 0.0, -2.0], y, gamma=GAMMA, **columns)
     sums.append(LSTDStatistics.from_rows(moved.with_intercept(), 0.5))
-    for name in ("A", "B", "b", "incoming_trace"):
+    for name in ("A", "B", "b", "trace"):
         assert_close(getattr(sums[1], name), getattr(sums[0], name), "sums")
         assert_close(getattr(sums[2], name), getattr(sums[0], name), "sums")
 
@@ -168,7 +168,7 @@ def test_statistics_are_those_of_the_features():
     X += np.array([40.0, 0.0, 0.0])  # is centred
     model = fitted(X, y, columns)
     sums = LSTDStatistics.from_arrays(X, y, gamma=GAMMA, lmbda=model.lmbda_, fit_intercept=True, **columns)
-    for name in ("A", "B", "b", "incoming_trace"):
+    for name in ("A", "B", "b", "trace"):
         assert_close(getattr(model.statistics_, name), getattr(sums, name), "solve")
     both = [one.then(sums) for one in (model.statistics_, sums)]
     assert_close(both[0].A, both[1].A, "solve")

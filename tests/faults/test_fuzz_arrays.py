@@ -68,7 +68,7 @@ def check_model(model, done):
     if found is not None:
         assert np.isfinite(found[0]).all(), done
         assert np.isfinite(model.intercept_).all(), done
-    for name in ("A", "B", "b", "incoming_trace"):
+    for name in ("A", "B", "b", "trace"):
         assert np.isfinite(getattr(model.statistics_, name)).all(), (done, name)
 
 

@@ -53,8 +53,7 @@ def bits(fit, rows):
         prediction = model.predict(rows, return_std=True)
     except InvalidInputError:  # too few rows or blocks
         prediction = model.predict(rows)
-    sums = {name: getattr(model.statistics_, name) for name in ("A", "B", "b", "incoming_trace", "total_weight")}
-    sums |= {f"carry {name}": values for name, values in vars(model.statistics_.carry).items()}
+    sums = {name: getattr(model.statistics_, name) for name in ("sums", "B", "trace", "total_weight")}
     blocks = model.model_.blocks
     sums |= {"shares": blocks.shares, "marks": blocks.marks}
     found = {"coef": model.coef_, "intercept": model.intercept_, "prediction": prediction, **sums}

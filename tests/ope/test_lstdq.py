@@ -123,10 +123,10 @@ def test_sums_of_pairs_without_arrays_are_those_of_arrays(kind, lmbda, monkeypat
         without_arrays(monkeypatch)
         model = LSTDQ(0.9, lmbda).fit(**data)
     one, two = arrays.lstd_.statistics_, model.lstd_.statistics_
-    for name in ("A", "B", "b", "incoming_trace"):
+    for name in ("A", "B", "b", "trace"):
         assert_close(getattr(two, name), getattr(one, name), "sums")
-    assert (one.n_rows, one.n_transitions, one.n_episodes, one.tally.mark, one.tally.reward_mark) == (
-        two.n_rows, two.n_transitions, two.n_episodes, two.tally.mark, two.tally.reward_mark,
+    assert (one.n_rows, one.n_transitions, one.n_episodes, one.counts.mark, one.counts.reward_mark) == (
+        two.n_rows, two.n_transitions, two.n_episodes, two.counts.mark, two.counts.reward_mark,
     )  # fmt: skip
     values = [policy_value(each, data["X"][:20], target_policy=data["target_policy"][:20]) for each in (arrays, model)]
     for name in ("upper", "effective_sample_size", "degrees_of_freedom"):

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 from threadpoolctl import threadpool_info, threadpool_limits
 
-import lstd.statistics.batch_sums as running_module
+import lstd.statistics.adding as running_module
 import lstd.statistics.summing as summing_module
 import naive
 from lstd._kernels.reward_marks import add_reward_marks
@@ -102,8 +102,7 @@ def test_sparse_rows_give_the_sums_of_dense_rows(dense_from, stream, short):
     with mock.patch.multiple(running_module, DENSE_FROM=dense_from, SPARSE_BATCH=2):
         found = of(stream.sparse)
     assert_alike(found, of(stream))
-    for name in ("matrix", "boundary", "rewards"):
-        assert_close(getattr(found.carry, name), getattr(of(stream).carry, name), "sums")
+    assert_close(found.sums, of(stream).sums, "sums")
 
 
 @pytest.mark.parametrize("lmbda", [0.0, 0.8])
@@ -163,7 +162,7 @@ def test_a_stream_of_a_million_steps_does_not_drift():
 @thorough
 @given(streams())
 def test_python_bodies_of_the_kernels_give_the_sums_of_the_compiled_ones(stream):
-    names = ("dense_traces", "sparse_traces", "sparse_sums", "sparse_sums_of_pairs", "add_entries", "carry_factors")
+    names = ("dense_traces", "sparse_sums", "sparse_sums_of_pairs", "add_entries")
     bodies = {name: getattr(getattr(running_module, name), "py_func", getattr(running_module, name)) for name in names}
     for one, dense_from in ((stream, 0.0), (stream.sparse, 0.0), (stream.sparse, np.inf)):
         with mock.patch.object(running_module, "DENSE_FROM", dense_from):
@@ -217,7 +216,7 @@ def test_equal_weights_divide_the_ridge_coefficient(stream, weight):
 def test_weights_and_coefficients_of_one_change_no_bit(stream):
     ones = np.ones(len(stream))
     plain, weighted = of(stream), of(replace(stream, weight=ones, trace_coefficient=ones))
-    for name in ("A", "B", "b", "incoming_trace", "total_weight"):
+    for name in ("A", "B", "b", "trace", "total_weight"):
         np.testing.assert_array_equal(getattr(plain, name), getattr(weighted, name))
 
 
@@ -310,7 +309,6 @@ def test_dense_rows_go_on_with_the_sums_of_sparse_ones(lmbda):
     stream = plain(T=40, n=20, lmbda=lmbda)
     stream = replace(stream, X=np.where(np.arange(20) == np.arange(40)[:, None] * 7 % 20, stream.X, 0.0))
     of_sparse = of(stream.sparse[:20])
-    assert of_sparse.A.flags.f_contiguous
     rows = check_rows(stream.X[20:], stream.y[20:], gamma=stream.gamma)
     (total,) = of_sparse.totals(rows)
     assert_alike(total, of(stream))
@@ -494,7 +492,7 @@ def test_successors_that_are_the_next_rows_change_nothing(stream):
     whole = replace(whole, y=np.nan_to_num(whole.y))
     given = replace(whole[:-1], X_next=whole.X[1:])
     expected = of(whole)
-    assert_alike(of(given), replace(expected, tally=replace(expected.tally, n_rows=len(whole) - 1)))
+    assert_alike(of(given), replace(expected, counts=replace(expected.counts, n_rows=len(whole) - 1)))
 
 
 @quick
@@ -567,8 +565,7 @@ def test_without_features_there_are_no_statistics():
 @pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, lambda s: pickle.loads(pickle.dumps(s))])
 def test_arrays_cannot_be_written_to(duplicate):
     found = duplicate(of(plain()))
-    arrays = [found.A, found.B, found.b, found.incoming_trace]
-    arrays += [found.carry.matrix, found.carry.boundary, found.carry.rewards]
+    arrays = [found.A, found.B, found.b, found.sums, found.trace]
     for array in (*arrays, found.pending.phi, found.pending.reward):
         with pytest.raises(ValueError, match="read-only"):
             array[...] = 0.0
@@ -658,7 +655,7 @@ def test_the_number_of_threads_does_not_change_a_bit():
         for threads in (1, 2):
             with threadpool_limits(threads, user_api="blas"):
                 found.append(LSTDStatistics.from_arrays(X, y, gamma=0.9, lmbda=0.8))
-    for name in ("A", "B", "b", "incoming_trace"):
+    for name in ("A", "B", "b", "trace"):
         np.testing.assert_array_equal(getattr(found[0], name), getattr(found[1], name))
 
 
@@ -681,8 +678,8 @@ def test_the_mark_of_rewards_is_its_definition(m):
         LSTDStatistics.from_arrays(**{name: values[i:j] for name, values in data.items()}, gamma=0.9, lmbda=0.5)
         for i, j in ((0, 3), (3, 20), (20, 40))
     ]
-    assert parts[0].then(parts[1]).then(parts[2]).tally.reward_mark == expected
-    assert parts[0].then(parts[1].then(parts[2])).tally.reward_mark == expected
+    assert parts[0].then(parts[1]).then(parts[2]).counts.reward_mark == expected
+    assert parts[0].then(parts[1].then(parts[2])).counts.reward_mark == expected
 
 
 @pytest.mark.parametrize(

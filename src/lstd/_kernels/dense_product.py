@@ -13,15 +13,18 @@ from numba.extending import get_cython_function_address
 from lstd.types import Array
 
 _dgemm = CFUNCTYPE(None, *[c_void_p] * 13)(get_cython_function_address("scipy.linalg.cython_blas", "dgemm"))
+_ONE, _PLAIN, _TRANSPOSED = byref(c_double(1.0)), byref(c_char(b"N")), byref(c_char(b"T"))
 
 
-def add_product(A: Array, left: Array, right: Array, factor: float) -> None:
-    """A ← A + factor leftᵀ right; `A` (n, k) in C order, which is changed, `left` (T, n), `right` (T, k)."""
+def add_product(goal: Array, left: Array, right: Array, factor: float = 1.0) -> None:
+    """goal ← goal + factor leftᵀ right; `left` (T, n), `right` (T, k), the first k columns of `goal` (n, at least k).
+
+    `goal` is in C order, and may be the first rows of a larger array.
+    """
     left, right = np.ascontiguousarray(left, np.float64), np.ascontiguousarray(right, np.float64)
-    n_rows, n, k = byref(c_int(len(left))), byref(c_int(left.shape[1])), byref(c_int(right.shape[1]))
-    one, scale = byref(c_double(1.0)), byref(c_double(factor))
-    # In the Fortran order of the BLAS, which sees transposes: Aᵀ ← Aᵀ + factor rightᵀ left.
+    n_rows, n, k, wide = (byref(c_int(number)) for number in (len(left), left.shape[1], right.shape[1], goal.shape[1]))
+    # In the Fortran order of the BLAS, which sees transposes: goalᵀ ← goalᵀ + factor rightᵀ left.
     _dgemm(
-        byref(c_char(b"N")), byref(c_char(b"T")), k, n, n_rows, scale, right.ctypes.data, k, left.ctypes.data, n, one,
-        A.ctypes.data, k,
+        _PLAIN, _TRANSPOSED, k, n, n_rows, byref(c_double(factor)), right.ctypes.data, k, left.ctypes.data, n, _ONE,
+        goal.ctypes.data, wide,
     )  # fmt: skip

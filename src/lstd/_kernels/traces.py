@@ -3,10 +3,10 @@
 With γ_t the discount of row t's transition, u_t = γ_{t−1} z_{t−1} the incoming trace, λ_t = c_t λ with the trace
 coefficient c_t, ρ_t the importance ratio and w_t the weight:
 
-    z_t = ρ_t (λ_t u_t + φ_t),   A += (w_t z_t − w_{t−1} u_t) φ_tᵀ,   b += w_t z_t r_{t+1}
+    z_t = ρ_t (λ_t u_t + φ_t),   A += (w_t z_t − v_t) φ_tᵀ,   b += w_t z_t r_{t+1},   v_t = w_{t−1} u_t
 
 The kernels compute the left factor for a batch, or the products of sparse rows too, add to b, and update u from batch
-to batch.
+to batch. Traces may be longer than the features, which then are zero at the end.
 """
 
 from __future__ import annotations
@@ -15,92 +15,86 @@ from lstd._kernels.compilation import kernel
 
 
 @kernel
-def dense_traces(phi, rewards, discounts, ratios, lmbdas, weights, cut, kept, before, u, z, left, b):  # type: ignore[no-untyped-def]
+def dense_traces(phi, rewards, discounts, ratios, lmbdas, weights, cut, kept, u, left, b):  # type: ignore[no-untyped-def]
     """Compute traces of rows with dense features.
 
     Parameters: `phi` (T, n); `rewards` (T, m); `discounts` (T,), zero where the trace ends; `ratios`, `lmbdas` and
-    `weights` (T,); `cut` (T,), horizon rows, which add nothing to b and leave no trace; `kept`, the factor of u in the
-    result, 1 or 0; `before`, the weight of the row before the first; `u` (n,), the trace that enters the first row,
-    replaced by the one that enters the row after the last; `z` (n,), scratch; `left` (T, n), overwritten by
-    w_t z_t − kept w_{t−1} u_t; `b` (m, n), added to.
+    `weights` (T,); `cut` (T,), horizon rows, which add nothing to b and leave no trace; `kept`, the factor of v in the
+    result, 1 or 0; `u`, at least (k,), the trace that enters the first row, replaced by the one that enters the row
+    after the last; `left` (T, k), overwritten by w_t z_t − kept v_t, but in the first row by w_t z_t alone; `b` (m, …),
+    added to.
     """
-    n = len(u)
-    if rewards.shape[1] == 1:  # the usual case, without a second pass over z
-        for t in range(len(discounts)):
-            ratio, discount, lmbda, weight = ratios[t], discounts[t], lmbdas[t], weights[t]
-            if cut[t]:
-                ratio, discount = 0.0, 0.0
-            subtracted, reward, before = kept * before, weight * rewards[t, 0], weight
-            for i in range(n):
-                z_i = ratio * (lmbda * u[i] + phi[t, i])
-                left[t, i] = weight * z_i - subtracted * u[i]
-                u[i] = discount * z_i
-                b[0, i] += reward * z_i
-        return
+    n, width, before = phi.shape[1], left.shape[1], 0.0
     for t in range(len(discounts)):
         ratio, discount, lmbda, weight = ratios[t], discounts[t], lmbdas[t], weights[t]
         if cut[t]:
             ratio, discount = 0.0, 0.0
-        subtracted, before = kept * before, weight
+        for j in range(1, rewards.shape[1]):
+            _add_trace(weight * rewards[t, j] * ratio, lmbda, phi[t], u, b[j], width)
+        subtracted, reward, before = kept * before, weight * rewards[t, 0], weight
         for i in range(n):
             z_i = ratio * (lmbda * u[i] + phi[t, i])
             left[t, i] = weight * z_i - subtracted * u[i]
             u[i] = discount * z_i
-            z[i] = z_i
-        _add_rewards(weight, rewards[t], z, b)
+            b[0, i] += reward * z_i
+        for i in range(n, width):
+            z_i = ratio * lmbda * u[i]
+            left[t, i] = weight * z_i - subtracted * u[i]
+            u[i] = discount * z_i
+            b[0, i] += reward * z_i
 
 
 @kernel
-def sparse_traces(  # type: ignore[no-untyped-def]
-    indptr, indices, values, rewards, discounts, ratios, lmbdas, weights, cut, kept, before, u, left, b
-):
-    """Compute traces as `dense_traces` does; row t has `values` at `indices` from `indptr[t]` to `indptr[t + 1]`."""
-    for t in range(len(discounts)):
-        row, active = slice(indptr[t], indptr[t + 1]), 1.0 - cut[t]
-        factors = (active * ratios[t], active * discounts[t], lmbdas[t], weights[t], kept * before)
-        _sparse_trace(indices[row], values[row], rewards[t], factors, u, left[t], b)
-        before = weights[t]
+def _add_trace(factor, lmbda, phi, u, goal, width):  # type: ignore[no-untyped-def]
+    """goal ← goal + factor · (λ u + φ)."""
+    for i in range(len(phi)):
+        goal[i] += factor * (lmbda * u[i] + phi[i])
+    for i in range(len(phi), width):
+        goal[i] += factor * lmbda * u[i]
 
 
 @kernel
 def sparse_sums(  # type: ignore[no-untyped-def]
-    indptr, indices, values, rewards, discounts, ratios, lmbdas, weights, cut, before, u, left, b, A, B
+    indptr, indices, values, rewards, discounts, ratios, lmbdas, weights, cut, u, v, left, sums, cuts
 ):
-    """Add Σ (w_t z_t − w_{t−1} u_t) φ_tᵀ to the transpose of A; where `cut`, subtract it from that of B.
+    """Add Σ (w_t z_t − v_t) φ_tᵀ to the transpose of A; where `cut`, subtract it from that of B.
 
-    `left` (n,) is scratch: a row stays in the cache until it is multiplied by the few entries of φ_t.
+    Row t has `values` at `indices` from `indptr[t]` to `indptr[t + 1]`. `u` and `v` (k,) enter the first row, and are
+    replaced; `sums` (n + m, k) are A and b, transposed; `cuts` (n, k) B. `left` (k,) is scratch: a row stays in the
+    cache until it is multiplied by the few entries of φ_t.
     """
+    b = sums[len(sums) - rewards.shape[1] :]
     for t in range(len(discounts)):
         row, active = slice(indptr[t], indptr[t + 1]), 1.0 - cut[t]
-        factors = (active * ratios[t], active * discounts[t], lmbdas[t], weights[t], before)
-        _sparse_trace(indices[row], values[row], rewards[t], factors, u, left, b)
-        before = weights[t]
-        _add_columns(indices[row], values[row], -1.0 if cut[t] else 1.0, left, B if cut[t] else A)
+        factors = (active * ratios[t], active * discounts[t], lmbdas[t], weights[t], 1.0)
+        _sparse_trace(indices[row], values[row], rewards[t], factors, u, v, left, b)
+        _add_columns(indices[row], values[row], -1.0 if cut[t] else 1.0, left, cuts if cut[t] else sums)
 
 
 @kernel
 def sparse_sums_of_pairs(  # type: ignore[no-untyped-def]
     indptr, indices, values, rewards, discounts, ratios, lmbdas, weights, cut, inner, outgoing,
-    indptr_next, indices_next, values_next, u, left, b, A, B,
+    indptr_next, indices_next, values_next, u, v, left, sums, cuts,
 ):  # fmt: skip
     """Add Σ w_t z_t (φ_t − γ_t φ'_t)ᵀ to the transpose of A, the second term where `inner`; to that of B where `cut`.
 
     `discounts` (T,) are those of the traces, zero where one ends, and `outgoing` those of the successors.
     """
+    b = sums[len(sums) - rewards.shape[1] :]
     for t in range(len(discounts)):
         row, ahead = slice(indptr[t], indptr[t + 1]), slice(indptr_next[t], indptr_next[t + 1])
         factors = (ratios[t], discounts[t], lmbdas[t], weights[t], 0.0)
-        _sparse_trace(indices[row], values[row], rewards[t], factors, u, left, b)
-        _add_columns(indices[row], values[row], 1.0, left, A)
+        _sparse_trace(indices[row], values[row], rewards[t], factors, u, v, left, b)
+        _add_columns(indices[row], values[row], 1.0, left, sums)
         if inner[t]:
-            _add_columns(indices_next[ahead], values_next[ahead], -outgoing[t], left, A)
+            _add_columns(indices_next[ahead], values_next[ahead], -outgoing[t], left, sums)
         if cut[t]:
-            _add_columns(indices_next[ahead], values_next[ahead], outgoing[t], left, B)
+            _add_columns(indices_next[ahead], values_next[ahead], outgoing[t], left, cuts)
 
 
 @kernel
-def _sparse_trace(indices, values, rewards, factors, u, left, b):  # type: ignore[no-untyped-def]
-    """One row of `sparse_traces`: first with the entering trace alone, then with the features."""
+def _sparse_trace(indices, values, rewards, factors, u, v, left, b):  # type: ignore[no-untyped-def]
+    """One row of the sums over sparse rows: first with the entering trace alone, then with the features."""
     ratio, discount, lmbda, weight, subtracted = factors
     kept, reward = ratio * lmbda, weight * rewards[0]
     for m in range(1, len(rewards)):
@@ -108,13 +102,15 @@ def _sparse_trace(indices, values, rewards, factors, u, left, b):  # type: ignor
             b[m, i] += weight * rewards[m] * kept * u[i]
     for i in range(len(u)):
         z_i = kept * u[i]
-        left[i] = weight * z_i - subtracted * u[i]
+        left[i] = weight * z_i - subtracted * v[i]
         u[i] = discount * z_i
+        v[i] = weight * discount * z_i
         b[0, i] += reward * z_i
     for k in range(len(indices)):
         i, z_i = indices[k], ratio * values[k]
         left[i] += weight * z_i
         u[i] += discount * z_i
+        v[i] += weight * discount * z_i
         for m in range(len(rewards)):
             b[m, i] += weight * rewards[m] * z_i
 
@@ -129,53 +125,31 @@ def _add_columns(indices, values, factor, left, goal):  # type: ignore[no-untype
 
 
 @kernel
+def joined_sums(one, two, u, v, out):  # type: ignore[no-untyped-def]
+    """Compute sums of two chunks, (k, n + 2): out ← one + two without its last two columns, in which u and v enter."""
+    n, width = len(u) - 2, len(u)
+    for i in range(len(one)):
+        by_u, by_v = two[i, n], two[i, n + 1]
+        for j in range(width):
+            out[i, j] = one[i, j] + by_u * u[j] + by_v * v[j]
+        for j in range(n):
+            out[i, j] += two[i, j]
+
+
+@kernel
 def add_entries(factors, shift, indptr, indices, values, starts, rows, entries, goal):  # type: ignore[no-untyped-def]
     """Add Σ_t f_t φ_{t−shift} r_tᵀ, t from `shift`, to the transpose of `goal`, entry by entry.
 
     Row t of φ has `values` at `indices` from `indptr[t]` to `indptr[t + 1]`; column j of r has `entries` at `rows` from
     `starts[j]` to `starts[j + 1]`. So a row of the goal stays in the cache until it is complete.
     """
-    for j in range(len(goal)):
+    for j in range(len(starts) - 1):
         row = goal[j]
         for k in range(starts[j], starts[j + 1]):
             t, factor = rows[k] - shift, factors[rows[k]] * entries[k]
             if t >= 0:
                 for i in range(indptr[t], indptr[t + 1]):
                     row[indices[i]] += factor * values[i]
-
-
-@kernel
-def _add_rewards(weight, rewards, z, b):  # type: ignore[no-untyped-def]
-    """b ← b + w r zᵀ."""
-    for j in range(len(rewards)):
-        reward = weight * rewards[j]
-        for i in range(len(z)):
-            b[j, i] += reward * z[i]
-
-
-@kernel
-def carry_factors(discounts, ratios, lmbdas, weights, cut, outgoing, before, share, factors):  # type: ignore[no-untyped-def]
-    """Compute what a trace that enters the first row changes; return the rows in which it counts, and its decay.
-
-    With e_0 = `share`, d_t = ρ_t λ_t e_t and e_{t+1} = γ_t d_t, `factors` (4, T) becomes: the factor of φ_t in a,
-    w_t d_t − w_{t−1} e_t; that of φ_t in h, w_{t−1} e_t where `cut`; that of the rewards in c, w_t d_t; that of a
-    successor, γ_t w_t d_t with γ_t from `outgoing`. If `outgoing` is not empty, rows are given with successors: the
-    first factor is w_t d_t, and no row is a horizon row. `before` is the weight of the row before the first.
-    """
-    reach, pairs = 0, len(outgoing) > 0
-    for t in range(len(discounts)):
-        if share < 1e-290:  # far below the rounding of any sum it enters, and denormals are slow
-            return reach, 0.0
-        cuts = cut[t] and not pairs
-        d = 0.0 if cuts else ratios[t] * lmbdas[t] * share
-        if share >= 2.0**-200:  # below, an entering trace is far below rounding at any scale of the features
-            reach = t + 1
-            factors[0, t] = weights[t] * d if pairs else 0.0 if cuts else weights[t] * d - before * share
-            factors[1, t] = before * share if cuts else 0.0
-            factors[2, t] = weights[t] * d
-            factors[3, t] = outgoing[t] * weights[t] * d if pairs else 0.0
-        share, before = discounts[t] * d, weights[t]
-    return reach, 0.0 if share < 1e-290 else share
 
 
 @kernel

@@ -183,10 +183,10 @@ class Model:
         if self.settings.fit_intercept:
             A = without_rounding(A, statistics.total_weight)
         solution = solve(A, b, ridge, penalty=self.penalty)
-        if "ratios" not in self.warned and (sample := statistics.tally.sample) is not None:
+        if "ratios" not in self.warned and (sample := statistics.counts.sample) is not None:
             warn_of_ratios(sample.size, sample.off_policy, statistics.lmbda)
         if not {"ends", "unused"} & self.warned:
-            warn_of_unused(statistics.tally.unused, statistics.n_unused_rewards)
+            warn_of_unused(statistics.counts.unused, statistics.n_unused_rewards)
         if "unobserved" not in self.warned:
             warn(self.unobserved, UnobservedWarning)
         if not solution.singular and "ridge" not in self.warned:
@@ -230,8 +230,8 @@ class Model:
             return self.warned
         s = self.statistics
         given = {
-            "ratios": s.tally.sample is not None and any(small(s.tally.sample.size, s.lmbda)),
-            "unused": s.tally.unused, "unobserved": self.unobserved,
+            "ratios": s.counts.sample is not None and any(small(s.counts.sample.size, s.lmbda)),
+            "unused": s.counts.unused, "unobserved": self.unobserved,
         }  # fmt: skip
         return self.warned.union(name for name, yes in given.items() if yes)
 
@@ -289,7 +289,7 @@ class Model:
 
     def check_given(self, given: Collection[str], remedy: str = "") -> None:
         """Refuse to compare predictions with returns of another kind: neither argument of the fit may be left out."""
-        sample = self.statistics.tally.sample
+        sample = self.statistics.counts.sample
         for name, fitted, of, usual in (
             ("importance_ratio", sample and sample.off_policy, "another policy", _RATIOS),
             ("discount", self.statistics.about.own_discounts, "other discounts", _DISCOUNTS),

@@ -20,9 +20,8 @@ from lstd._kernels.forward_view import forward_rows
 from lstd.data.feature_arrays import Features, dense
 from lstd.data.rows import Rows, repeated
 from lstd.ope.logged_rows import ENTRIES_AT_ONCE, LoggedRows
+from lstd.statistics.adding import Added
 from lstd.statistics.blocks import Blocks, no_blocks
-from lstd.statistics.carry import Carry
-from lstd.statistics.matrix_sums import no_sum
 from lstd.types import Array
 
 _ENTRIES = 2**18  # of f in a batch, 2 MiB, which stay in the cache until they are multiplied,
@@ -64,25 +63,21 @@ class PairRows:
         """Return the features as an array."""
         return dense(self[:])
 
-    def sums(self, rows: Rows, lmbda: float) -> dict[str, Any]:
-        """Sum `rows`, of which these are the features; return fields of statistics."""
+    def sums(self, rows: Rows, lmbda: float) -> Added:
+        """Sum `rows`, of which these are the features; return `sums`, `cuts` and `trace` of statistics."""
         lmbdas = lmbda * rows.trace_coefficient
         kept = np.where(rows.last, 0.0, rows.discount * np.append(lmbdas[1:], 0.0))
         weights, nothing = np.ascontiguousarray(rows.weight), np.zeros(len(rows))
         ahead, cut = weights * rows.discount, rows.last & ~rows.terminated
         A, a = self._products(weights, np.where(cut, 0.0, ahead), rows.y[:, 0], kept, rows.appended)
-        k, entering = len(A), lmbdas[0]
-        B, h = no_sum(k, k), np.zeros(k)
+        sums, cuts = _with_unit_traces(A, lmbdas[0] * a), None
         cut[-1] = False  # the boundary term of the last row is pending
         if cut.any():
             B, h = self._products(nothing, np.where(cut, -ahead, 0.0), nothing, kept, rows.appended)
-            B, h = B[:, :-1].copy(), h[:-1]
-        trace, decay = self._leaving(kept, rows.discount[-1], rows.appended)
-        carry = Carry.of(
-            decay=float(entering * decay), matrix=entering * a[:-1], boundary=entering * h, rewards=entering * a[-1:],
-            first=np.zeros(k), first_cut=False,
-        )  # fmt: skip
-        return {"A": A[:, :-1].copy(), "B": B, "b": A[:, -1:].copy(), "incoming_trace": trace, "carry": carry}
+            cuts = _with_unit_traces(B, lmbdas[0] * h)[:-1].copy()
+        u, decay = self._leaving(kept, rows.discount[-1], rows.appended)
+        u = np.concatenate([u, [lmbdas[0] * decay, 0.0]])
+        return Added(sums, cuts, np.stack([u, weights[-1] * u]))
 
     def _products(self, own: Array, ahead: Array, rewards: Array, kept: Array, ones: int) -> tuple[Array, Array]:
         """Return Σ φ_t f_tᵀ with the rewards as a last column, (k, k + 1), and f_0, of x_t = own φ_t − ahead φ̄_t."""
@@ -117,6 +112,11 @@ class PairRows:
         P[np.arange(len(P)), self.logged.codes[rows]] = shares[first:]
         z = self.logged.features.total(self.logged.rows.X[self.logged.full[rows]], P)
         return np.append(z, [P.sum()] * ones), float(shares[0])
+
+
+def _with_unit_traces(S: Array, entering: Array) -> Array:
+    """Return the transpose of sums (k, k + 1) with two columns: what unit traces change that enter the first row."""
+    return np.column_stack([S.T, entering, np.zeros(len(entering))])
 
 
 def pair_rows(logged: LoggedRows) -> Rows:

@@ -242,7 +242,7 @@ def _coverage(model: Any, found: Contributions) -> tuple[float | None, float | N
     """Return the effective sample size, the share of pairs about which the data say nothing, and the dual weights."""
     fitted, s = found.fitted, found.fitted.statistics
     if found.initial is None:
-        sample = s.tally.sample
+        sample = s.counts.sample
         return float(sample.size[0]) if sample is not None and sample.off_policy else None, None, None
     (unlogged, pairs), (X, P) = model.unlogged_, found.initial
     if fitted.unseen.any():

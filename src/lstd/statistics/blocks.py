@@ -141,7 +141,7 @@ class Blocks(Record):
 
         The last is that of rewards and weights: two blocks of the same rows may differ in it.
         """
-        until = [(s.n_rows, s.tally.mark, s.n_episodes, s.tally.reward_mark) for s in (*self.prefixes, self.total)]
+        until = [(s.n_rows, s.counts.mark, s.n_episodes, s.counts.reward_mark) for s in (*self.prefixes, self.total)]
         marks = np.array([(0, 0, 0, 0), *until], dtype=np.uint64)
         return np.asarray(marks[1:] - marks[:-1])
 

@@ -1,62 +1,93 @@
 """Sums over a stream, which merge exactly and are solved for any ridge coefficient and variant afterwards.
 
-With γ_t the discount of row t's transition, u_t = γ_{t−1} z_{t−1} the incoming trace of row t (zero in an episode's
-first row), ρ_t the importance ratio, c_t the trace coefficient and w_t the weight,
+With γ_t the discount of row t's transition, u_t = γ_{t−1} z_{t−1} the incoming trace of row t and v_t = w_{t−1} u_t
+(both zero in an episode's first row), ρ_t the importance ratio, c_t the trace coefficient and w_t the weight,
 
-    z_t = ρ_t (c_t λ u_t + φ_t),   A = Σ (w_t z_t − w_{t−1} u_t) φ_tᵀ,
-    b = Σ w_t z_t r_{t+1},   B = Σ_cuts w_{h−1} u_h φ_hᵀ
+    z_t = ρ_t (c_t λ u_t + φ_t),   A = Σ (w_t z_t − v_t) φ_tᵀ,   b = Σ w_t z_t r_{t+1},   B = Σ_cuts v_h φ_hᵀ
 
-over full transitions t, and over the horizon rows h where an episode was cut off. Then
+over full transitions t, and over the horizon rows h where an episode was cut off. If successors φ' are given, every
+row is a full transition, and A = Σ w_t z_t (φ_t − γ_t φ'_t)ᵀ without the second term at the cuts, which is −B. Then
 
     A_Uncorrected = A,   A_Boyan = A − B,   A_Mixed = A − (1−λ) B         (Osogami 2020, (7), (8), (17), Theorem 1)
 
 where the end of the data counts as a cut too.
 
-**The algebra of merging.** The sums over a chunk are linear in the trace u that enters its first row: u adds u aᵀ to A,
-u hᵀ to B and u cᵀ to b, and leaves by the last row as e u. The :class:`Carry` of the chunk holds e as `decay`, a as
-`matrix`, h as `boundary` and c as `rewards`. With e_0 = 1, d_t = ρ_t c_t λ e_t and e_{t+1} = γ_t d_t,
+**Merging.** All sums are linear in the u and the v that enter a chunk. So two more features, which are zero in every
+row, and whose traces enter the chunk as u = (1, 0) and v = (0, 1), collect what an entering trace changes: row n of A,
+B and b is the change per unit of u, row n + 1 that per unit of v. With these rows, and the traces u and v of n + 2
+entries that leave a chunk, consecutive chunks 1 and 2 of one stream have
 
-    a = Σ (w_t d_t − w_{t−1} e_t) φ_t,   h = Σ_cuts w_{h−1} e_h φ_h,   c = Σ w_t d_t r_{t+1}.
-
-The weight before the chunk's first row, w_{−1}, is 1 in the carry. After a row of weight w, a has another −(w − 1) φ_0,
-or h another (w − 1) φ_0 if an episode was cut off in the first row.
-
-Chunks 1 and 2 of one stream, where u_1 is the trace that leaves chunk 1, therefore have
-
-    A = A_1 + A_2 + u_1 a_2ᵀ,   B = B_1 + B_2 + u_1 h_2ᵀ,   b = b_1 + b_2 + u_1 c_2ᵀ,   u = u_2 + e_2 u_1,
-    e = e_1 e_2,   a = a_1 + e_1 a_2,   h = h_1 + e_1 h_2,   c = c_1 + e_1 c_2.
+    S = S_1 + S_2[:n] + u_1 S_2[n]ᵀ + v_1 S_2[n + 1]ᵀ   for S = A, B, b, and likewise u and v.
 
 This is a monoid: it is associative, and the statistics of no data are its unit. The last row of a chunk is pending. If
 the next chunk continues its episode, it becomes a full transition before the chunks are joined; if not, a horizon row.
 Independent data, which no trace enters, add up.
+
+The arrays hold transposes, so that the columns that a sparse row touches are contiguous: `sums` A and below it b,
+`cuts` B or None for zeros, `trace` u and v.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, Unpack
+from operator import attrgetter
+from typing import Annotated, Any, Unpack
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from lstd.data.arguments import check_flag, check_integer, check_real, shown, shown_id
+from lstd._kernels.traces import joined_sums
+from lstd.data.arguments import check_flag, check_integer, check_real, is_single, shown, shown_id
 from lstd.data.broken_episodes import warn_of_breaks
 from lstd.data.check_rows import check_rows
+from lstd.data.doubts import warn_of_ratios
 from lstd.data.feature_arrays import all_finite
-from lstd.data.rows import Columns, Rows
+from lstd.data.follow import StreamEnd
+from lstd.data.ids import same_id
+from lstd.data.rows import Columns, ReadOnly, Rows
 from lstd.data.seen_ids import groups_seen
+from lstd.data.settings import boundary_share, check_ridge
 from lstd.errors import InvalidInputError
 from lstd.files import Saved
-from lstd.statistics.carry import Carry
-from lstd.statistics.matrix_sums import no_sum, plus_outer, sum_and_outer
-from lstd.statistics.names_and_labels import UNKNOWN, About
-from lstd.statistics.stream_sums import Sums
-from lstd.statistics.summing import check_sums, chunk_edges, chunk_statistics, summed_until
+from lstd.statistics.adding import Added, add_rows
+from lstd.statistics.counts import UNKNOWN, About, Counts
+from lstd.statistics.solve import Solution, solve
+from lstd.statistics.summing import check_sums, chunk_edges, chunks_summed
+from lstd.types import Array
+
+_NO_ROWS = Counts()
+
+
+@dataclass(frozen=True, eq=False)
+class Pending(ReadOnly):
+    """The last row of a stream that did not terminate: a transition if the stream continues, else a horizon row."""
+
+    phi: Annotated[Array, "n"]  # its features; with successors given, those of its successor
+    reward: Annotated[Array, "m nan"]
+    missing: bool  # the reward is NaN
+    ratio: float
+    discount: float
+    complete: bool  # successors were given: the transition is in the sums, and only its boundary term is open
+    coefficient: float
+    weight: float
+
+    @classmethod
+    def of_last(cls, rows: Rows) -> Pending | None:
+        """Return the last row; None if it terminated."""
+        if rows.terminated[-1]:
+            return None
+        given, t = rows.X_next is not None, len(rows) - 1
+        return cls.of(
+            phi=rows.row(rows.X_next if given else rows.X, t), reward=rows.y[t].copy(), missing=not rows.known[t],
+            ratio=float(rows.importance_ratio[t]), discount=float(rows.discount[t]), complete=given,
+            coefficient=float(rows.trace_coefficient[t]), weight=float(rows.weight[t]),
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class LSTDStatistics(Sums, Saved):
+class LSTDStatistics(ReadOnly, Saved):
     """Sums over a stream, or over independent streams, for one γ and λ; n features, m rewards.
 
     Make them with :meth:`from_arrays`. Merge them with :meth:`then` for the next chunk of the same stream, and with
@@ -104,6 +135,34 @@ class LSTDStatistics(Sums, Saved):
 
     file_kind = "statistics"
 
+    gamma: Annotated[float, (0.0, 1.0)]
+    lmbda: Annotated[float, (0.0, 1.0)]
+    sums: Annotated[Array, "n+m n+2"]
+    cuts: Annotated[Array, "n n+2"] | None
+    trace: Annotated[Array, "2 n+2"]  # u and v that enter the pending row
+    pending: Pending | None
+    first_episode: Annotated[Any, "episode"]
+    last_episode: Annotated[Any, "episode"]
+    n_episodes: int
+    single: bool  # one reward, given as a vector
+    successors: bool | None  # `X_next` was given; None without data, or in a sum of data with it and without
+    apart: bool = False  # begins with a sum of independent data, which continues no stream
+    n_groups: int | None = None  # None without `groups`
+    first_group: Annotated[Any, "groups"] = None
+    last_group: Annotated[Any, "groups"] = None
+    about: About = UNKNOWN
+    counts: Counts = _NO_ROWS
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        names = self.feature_names
+        if names is not None and len(names) != self.n_features - self.has_intercept:
+            raise InvalidInputError(f"`about` must name the {self.n_features} features; it has {len(names)} names.")
+        if self.single and self.n_rewards > 1:
+            raise InvalidInputError(f"`single` must be False for {self.n_rewards} rewards; got True.")
+
+    # ------------------------------------------------------------ of data
+
     @classmethod
     def empty(
         cls, n_features: int, n_rewards: int = 1, *, gamma: float, lmbda: float, single: bool = True,
@@ -126,13 +185,11 @@ class LSTDStatistics(Sums, Saved):
         LSTDStatistics
         """
         n, m = check_integer("n_features", n_features, 1), check_integer("n_rewards", n_rewards, 1)
+        check_real("gamma", gamma, 0.0, 1.0), check_real("lmbda", lmbda, 0.0, 1.0)
         return cls(
-            gamma=check_real("gamma", gamma, 0.0, 1.0), lmbda=check_real("lmbda", lmbda, 0.0, 1.0),
-            A=no_sum(n, n), B=no_sum(n, n), b=np.zeros((n, m)),
-            incoming_trace=np.zeros(n), carry=Carry.of_nothing(n, m, decay=1.0),
-            pending=None, first_episode=None, last_episode=None,
-            n_episodes=0, single=single and m == 1, successors=None,
-            about=about,
+            gamma=float(gamma), lmbda=float(lmbda), sums=np.zeros((n + m, n + 2)), cuts=None, trace=np.eye(2, n + 2, n),
+            pending=None, first_episode=None, last_episode=None, n_episodes=0, single=single and m == 1,
+            successors=None, about=about,
         )  # fmt: skip
 
     @classmethod
@@ -180,13 +237,111 @@ class LSTDStatistics(Sums, Saved):
         """Statistics of checked rows, whose features may still hold NaN and inf."""
         total = cls.empty_like(rows, lmbda)
         if len(rows):
-            with np.errstate(over="ignore", invalid="ignore"):  # `check_sums` reports overflow
-                *_, total = total.totals(rows)
+            *_, total = total.totals(rows)
         check_sums(total, rows)
         return total
 
-    def _with(self, about: About) -> LSTDStatistics:
-        return self if about == self.about else self.changed(about=about)
+    # ------------------------------------------------------------ attributes
+
+    @property
+    def n_features(self) -> int:
+        """Number of features, n."""
+        return int(self.trace.shape[1]) - 2
+
+    @property
+    def n_rewards(self) -> int:
+        """Number of rewards, m."""
+        return len(self.sums) - self.n_features
+
+    @property
+    def A(self) -> Array:  # noqa: N802
+        """Matrix of the Uncorrected estimator, (n, n)."""
+        n = self.n_features
+        return self.sums[:n, :n].T
+
+    @property
+    def B(self) -> Array:  # noqa: N802
+        """Boundary terms at truncated ends, (n, n)."""
+        n = self.n_features
+        return np.broadcast_to(0.0, (n, n)) if self.cuts is None else self.cuts[:, :n].T
+
+    @property
+    def b(self) -> Array:
+        """Sums of traces times rewards, (n, m)."""
+        n = self.n_features
+        return self.sums[n:, :n].T
+
+    n_rows = property(attrgetter("counts.n_rows"), doc="Number of rows.")
+    n_transitions = property(attrgetter("counts.n_transitions"), doc="Number of full transitions.")
+    total_weight = property(attrgetter("counts.total_weight"), doc="Sum of the weights of the full transitions.")
+    feature_names = property(attrgetter("about.feature_names"), doc="Names of the features but the ones, or None.")
+    labels = property(attrgetter("about.labels"), doc="Labels of the data.")
+
+    @property
+    def n_unused_rewards(self) -> int:
+        """Number of rewards of horizon rows, other than 0 and NaN, which are not used; the last row counts."""
+        return self.counts.unused + self._is_unused
+
+    @property
+    def _is_unused(self) -> bool:
+        row = self.pending
+        return row is not None and not (row.complete or row.missing) and bool(row.reward.any())
+
+    @property
+    def observed_share(self) -> float | None:
+        """Share of the discounted weight of all returns that was observed; None if successors were given.
+
+        The mean over full transitions of 1 − γ^h, where h transitions are left to the cut, and of 1 where the episode
+        terminated. For rows given with successors, see :func:`lstd.metrics.observed_returns`.
+        """
+        cuts, total = self.counts.behind_cuts, self.total_weight
+        return 1.0 - (cuts.behind + cuts.leaving) / total if cuts is not None and total > 0.0 else None
+
+    @property
+    def has_intercept(self) -> bool:
+        """Whether the last feature is the column of ones."""
+        return bool(self.about.intercept)
+
+    def goes_on_with(self, episode: Any, successors: bool | None) -> bool:
+        """Return whether a next row, of id `episode` and given with its successor or not, continues the last episode.
+
+        Raises
+        ------
+        InvalidInputError
+            When the id is that of an episode that terminated; when ids or successors were given for only some rows.
+        """
+        self.check_successors(successors)
+        return self.end.goes_on_with(episode)
+
+    @property
+    def end(self) -> StreamEnd:
+        """The last row."""
+        row = self.pending
+        return StreamEnd(self.last_episode, row is None, row is not None and row.missing)
+
+    def in_group(self, group: Any) -> bool:
+        """Return whether the last row is of this group; also without groups."""
+        return self.n_groups is None or (group is not None and same_id(self.last_group, group))
+
+    def check_successors(self, successors: bool | None) -> None:
+        """Raise InvalidInputError if successors were given for these rows, and not for the next ones, or vice versa."""
+        if None not in (self.successors, successors) and self.successors != successors:
+            raise InvalidInputError("`X_next` must be given for all chunks of a stream or for none.")
+
+    def uncentred(self, centre: ArrayLike | None) -> LSTDStatistics:
+        """Return the sums over the features from those over the features less their centre, (n − 1,), with ones."""
+        if centre is None:
+            return self
+        n, row, S = self.n_features, self.pending, np.eye(self.n_features + 2)
+        S[: n - 1, n - 1] = centre
+        sums = self.sums @ S.T
+        sums[:n] = S[:n, :n] @ sums[:n]
+        return self.changed(
+            sums=sums, cuts=None if self.cuts is None else S[:n, :n] @ self.cuts @ S.T, trace=self.trace @ S.T,
+            pending=None if row is None else row.changed(phi=S[:n, :n] @ row.phi),
+        )  # fmt: skip
+
+    # ------------------------------------------------------------ merging
 
     def then(self, later: LSTDStatistics, *, begins: bool | None = None) -> LSTDStatistics:
         """Merge with the next chunk of the same stream; exact up to rounding at any split, in any bracketing.
@@ -219,76 +374,124 @@ class LSTDStatistics(Sums, Saved):
             return self._with(about)
         if self.n_rows == 0:
             return later._with(about)
-        begins = self._begins(later, begins)
-        with np.errstate(over="ignore", invalid="ignore"):  # `_in_range` and `check_sums` report overflow
-            return _joined(_closed(self) if begins else _completed(self), later, begins)._with(about)
+        apart = later.apart and begins is None
+        goes_on = not apart and self._goes_on(later.first_episode, later.first_group, later.successors, begins)
+        (sums, cuts, trace), counts = self._settled(goes_on)
+        return later.changed(
+            sums=_joined(sums, later.sums, trace),
+            cuts=_joined(cuts, later.cuts, trace),
+            trace=_joined(None, later.trace, trace),
+            first_episode=self.first_episode,
+            apart=self.apart,
+            n_episodes=self.n_episodes + later.n_episodes - goes_on,
+            n_groups=_together(self, later, self.in_group(later.first_group)),
+            first_group=self.first_group,
+            about=about,
+            counts=counts.then(later.counts),
+        )
 
-    def _begins(self, later: LSTDStatistics, begins: bool | None = None) -> bool:
-        """Return whether `later` begins with a new episode; check that it may follow."""
-        self.check_successors(later.successors)
-        if (self.n_groups is None) != (later.n_groups is None):
-            raise InvalidInputError("`groups` must be given for all chunks of a stream or for none.")
-        if begins is None:
-            begins = later.apart or not self.goes_on_with(later.first_episode, later.successors)
-        elif not begins and self.pending is None:
-            raise InvalidInputError("`begins` must be True after a row that terminated; got False.")
-        if not begins and not self.in_group(later.first_group):
-            raise InvalidInputError(
-                f"`groups` must be the same on all rows of an episode; one chunk ends with "
-                f"{shown_id(self.last_group)}, and the next one, which continues its episode, begins with "
-                f"{shown_id(later.first_group)}. Give rows of different groups different ids in `episode`."
-            )
-        return begins
+    @np.errstate(over="ignore", invalid="ignore")  # `check_sums` reports overflow
+    def followed_by(self, rows: Rows) -> LSTDStatistics:
+        """Return the statistics with the next rows of the stream, not checked for overflow.
+
+        They are those that :meth:`merged` gives with the statistics of the rows.
+        """
+        about = self.check_alike(LSTDStatistics.empty_like(rows, self.lmbda))
+        group = None if rows.groups is None else rows.groups[0]
+        given, new = rows.X_next is not None, not self.n_rows
+        goes_on = not new and self._goes_on(rows.first_episode, group, given, None)
+        (sums, cuts, trace), counts = self._settled(goes_on)
+        kept: Any = [one if one is None or one.flags.writeable else one.copy() for one in (sums, cuts, trace)]
+        count = len(rows) - (not given and not rows.terminated[-1])  # but for a pending row
+        added = add_rows(rows, count, self.lmbda, Added(*kept))
+        groups = {}
+        if rows.groups is not None:
+            shared = not new and self.in_group(group)
+            groups = {
+                "n_groups": (self.n_groups or 0) - shared + int(np.count_nonzero(rows.begins)),
+                "first_group": group if new else self.first_group, "last_group": rows.groups[-1],
+            }  # fmt: skip
+        return self.changed(
+            **added._asdict(), **groups, pending=Pending.of_last(rows), successors=given,
+            first_episode=rows.first_episode if new else self.first_episode, last_episode=rows.last_episode,
+            n_episodes=self.n_episodes + (not goes_on) + int(np.count_nonzero(rows.last[:-1])),
+            about=about, counts=counts.then(Counts.of_rows(rows, count, self.lmbda)),
+        )  # fmt: skip
 
     def totals(self, rows: Rows, at: Iterable[int] = (), *, threads: int | None = None) -> Iterator[LSTDStatistics]:
         """Yield the statistics after each chunk of the next rows of the stream; not checked for overflow.
 
-        The caller ignores warnings of NumPy, which overflow gives. The chunks are cut before each row of `at` too.
-        They, and how they are summed, depend on the rows only, so the result does not depend on `threads`.
+        The chunks are cut before each row of `at` too. They, and how they are summed, depend on the rows only, so the
+        result does not depend on `threads`.
         """
-        edges, many = chunk_edges(rows, self.lmbda, at)
-        if not many and rows.X_next is None:
-            yield from self.followed_by(rows, edges[1:])
+        total, (edges, many) = self, chunk_edges(rows, self.lmbda, at)
+        nothing = self.empty_like(rows, self.lmbda)
+        if many or not hasattr(rows.X, "dtype"):  # or features that sum themselves
+            for statistics in chunks_summed(rows, edges, nothing, threads=threads if many else 1):
+                yield (total := total.merged(statistics))
             return
-        total = self
-        for chunk in chunk_statistics(rows, self.empty_like(rows, self.lmbda), at, threads=threads):
-            yield (total := total.merged(chunk))
+        for chunk in rows.split(edges):
+            yield (total := total.followed_by(chunk))
 
-    def followed_by(self, rows: Rows, ends: Sequence[int]) -> Iterator[LSTDStatistics]:
-        """Yield the statistics with the next rows of the stream up to each of `ends`, not checked for overflow.
+    def _with(self, about: About) -> LSTDStatistics:
+        return self if about == self.about else self.changed(about=about)
 
-        They are those that :meth:`merged` gives with the statistics of the rows, in one pass and without a merge.
-        """
-        nothing = LSTDStatistics.empty_like(rows, self.lmbda)
-        about = self.check_alike(nothing)
-        if not self.n_rows:
-            return summed_until(nothing._with(about), rows, ends)
-        first = {"first_episode": rows.first_episode, "successors": rows.X_next is not None}
-        if rows.groups is not None:
-            first |= {"n_groups": 1, "first_group": rows.groups[0]}
-        begins = self._begins(nothing.changed(**first))
-        start = (_closed if begins else _completed)(self)
-        for name in ("A", "B"):  # new arrays, which nobody else has, may be added to
-            getattr(start, name).flags.writeable = getattr(start, name) is not getattr(self, name)
-        return summed_until(start._with(about), rows, ends, begins)
+    def _goes_on(self, episode: Any, group: Any, successors: bool | None, begins: bool | None) -> bool:
+        """Return whether a chunk, with this first row, continues the last episode; check that it may follow."""
+        self.check_successors(successors)
+        if (self.n_groups is None) != (group is None):
+            raise InvalidInputError("`groups` must be given for all chunks of a stream or for none.")
+        goes_on = self.goes_on_with(episode, successors) if begins is None else not begins
+        if goes_on and self.pending is None:
+            raise InvalidInputError("`begins` must be True after a row that terminated; got False.")
+        if goes_on and not self.in_group(group):
+            raise InvalidInputError(
+                f"`groups` must be the same on all rows of an episode; one chunk ends with "
+                f"{shown_id(self.last_group)}, and the next one, which continues its episode, begins with "
+                f"{shown_id(group)}. Give rows of different groups different ids in `episode`."
+            )
+        return goes_on
+
+    @np.errstate(over="ignore", invalid="ignore")  # `_in_range` and `check_sums` report overflow
+    def _settled(self, goes_on: bool) -> tuple[Added, Counts]:
+        """Return sums and counts with the pending row as a transition if the stream `goes_on`, else as a cut."""
+        row, n, u, v, counts = self.pending, self.n_features, *self.trace, self.counts
+        sums, cuts, trace = self.sums, self.cuts, self.trace
+        if row is None or not goes_on:
+            if row is not None:
+                boundary = np.multiply.outer(row.phi, v)
+                cuts = boundary if cuts is None else cuts + boundary
+            if counts.n_rows:
+                trace, counts = np.zeros_like(trace), counts.closed(unused=self._is_unused)
+        elif row.complete:
+            sums = sums.copy()
+            sums[:n] -= np.multiply.outer(row.phi, v)
+        else:
+            self.end.check_continued()
+            z = (row.ratio * row.coefficient * self.lmbda) * u
+            z[:n] += row.ratio * row.phi
+            weighted = row.weight * z
+            sums = sums + np.multiply.outer(np.concatenate([row.phi, row.reward]), weighted)
+            sums[:n] -= np.multiply.outer(row.phi, v)
+            trace, counts = row.discount * np.stack([z, weighted]), counts.with_transition(row, self.lmbda)
+        return Added(sums, cuts, trace), counts
 
     def __add__(self, other: LSTDStatistics) -> LSTDStatistics:
         """Merge independent data: pending rows become horizon rows, and no chunk continues an episode of the sum."""
         if not isinstance(other, LSTDStatistics):
             return NotImplemented
         about = self.check_alike(other)
-        with np.errstate(over="ignore", invalid="ignore"):  # `_in_range` reports overflow
-            one, two = _closed(self), _closed(other)
-            A, B, b = one.A + two.A, one.B + two.B, one.b + two.b
-        given = {s.successors for s in (one, two) if s.n_rows}
-        return _in_range(one.changed(
-            A=A, B=B, b=b,
-            carry=Carry.of_nothing(self.n_features, self.n_rewards, 0.0),
-            first_episode=None, last_episode=None, apart=True,
-            n_episodes=one.n_episodes + two.n_episodes,
-            n_groups=_together(one, two, shared=False), first_group=None, last_group=None,
+        (one, counts), (two, more) = self._settled(False), other._settled(False)
+        nothing = np.zeros_like(self.trace)
+        given = {s.successors for s in (self, other) if s.n_rows}
+        return _in_range(self.changed(
+            sums=_joined(_alone(one.sums), two.sums, nothing),
+            cuts=_joined(_alone(one.cuts), two.cuts, nothing),
+            trace=nothing, pending=None, first_episode=None, last_episode=None, apart=True,
+            n_episodes=self.n_episodes + other.n_episodes,
+            n_groups=_together(self, other, shared=False), first_group=None, last_group=None,
             successors=given.pop() if len(given) == 1 else None,
-            about=about, tally=one.tally + two.tally,
+            about=about, counts=counts + more,
         ))  # fmt: skip
 
     def __radd__(self, other: Any) -> LSTDStatistics:
@@ -301,15 +504,88 @@ class LSTDStatistics(Sums, Saved):
         For forgetting, multiply the past before each merge: ``past = (0.9 * past).then(day)``.
         """
         factor, row = check_real("factor", factor, 0.0, np.inf), self.pending
+        scale = np.full(self.n_features + 2, factor)
+        scale[-1] = 1.0  # v enters with weights of rows before
         with np.errstate(over="ignore", invalid="ignore"):  # `_in_range` reports overflow
-            sums = {name: factor * getattr(self, name) for name in ("A", "B", "b")}
-            carry, tally = self.carry.scaled(factor), self.tally.scaled(factor)
-        return _in_range(self.changed(
-            **sums, carry=carry, tally=tally, pending=None if row is None else row.changed(weight=factor * row.weight),
-            last_weight=1.0 if self.is_first else factor * self.last_weight,
-        ))  # fmt: skip
+            return _in_range(self.changed(
+                sums=scale * self.sums, cuts=None if self.cuts is None else scale * self.cuts,
+                trace=np.stack([self.trace[0], scale * self.trace[1]]), counts=self.counts.scaled(factor),
+                pending=None if row is None else row.changed(weight=factor * row.weight),
+            ))  # fmt: skip
 
     __rmul__ = __mul__
+
+    def check_alike(self, other: Any) -> About:
+        """Check that these sums fit together with others; return the description of both."""
+        if not isinstance(other, LSTDStatistics):
+            raise InvalidInputError(f"Statistics merge with statistics only; got {other!r:.80}.")
+        self.about.check_intercept(other.about)
+        for name, left, right in (
+            ("gamma", self.gamma, other.gamma),
+            ("lmbda", self.lmbda, other.lmbda),
+            ("number of features", self.n_features, other.n_features),
+            ("number of rewards", self.n_rewards, other.n_rewards),
+        ):
+            if left != right:
+                raise InvalidInputError(f"Statistics merge only with the same {name}; got {left} and {right}.")
+        if self.single != other.single:
+            raise InvalidInputError("`y` must be a vector in all data that are merged, or have shape (T, 1) in all.")
+        return self.about.merged(other.about)
+
+    # ------------------------------------------------------------ solving
+
+    def matrix(self, variant: str = "boyan") -> Array:
+        """Return a copy of A of the variant "boyan", "uncorrected" or "mixed", (n, n), without the ridge term."""
+        n, row, share = self.n_features, self.pending, boundary_share(variant, self.lmbda)
+        M = self.sums[:n, :n].copy()
+        with np.errstate(over="ignore", invalid="ignore"):  # `solve` reports overflow
+            if share and self.cuts is not None:
+                M -= share * self.cuts[:, :n]
+            if share and row is not None:
+                M -= np.multiply.outer(share * row.phi, self.trace[1, :n])
+        return M.T
+
+    def solve(self, alpha: float | ArrayLike = 1.0, variant: str = "boyan") -> Solution:
+        """Solve (A + αI) θ = b.
+
+        Parameters
+        ----------
+        alpha : float, at least 0, or array-like of shape (n,), default 1.0
+            Ridge coefficient, or one for each feature. An array may leave out the column of ones, which then has no
+            penalty.
+        variant : {"boyan", "uncorrected", "mixed"}, default "boyan"
+
+        Returns
+        -------
+        Solution
+            With `weights` of shape (n,) or (n, m), `condition_number` and `singular`.
+
+        Raises
+        ------
+        InvalidInputError
+            When an argument breaks a rule, or the sums or the weights overflow.
+
+        Warns
+        -----
+        IllConditionedWarning
+            When the system is singular or nearly so.
+        EffectiveSampleWarning
+            When importance ratios, trace coefficients or weights leave little of the data.
+        """
+        if is_single(alpha):
+            ridge = np.full(self.n_features, check_real("alpha", alpha, 0.0, np.inf))
+        else:
+            given = check_ridge("alpha", alpha)
+            short = self.has_intercept and len(given) == self.n_features - 1
+            ridge = np.append(check_ridge("alpha", given, self.n_features - short), [0.0] * short)
+        solution = solve(self.matrix(variant), self.b, ridge)
+        if (sample := self.counts.sample) is not None:
+            warn_of_ratios(sample.size, sample.off_policy, self.lmbda)
+        return replace(solution, weights=solution.weights[:, 0]) if self.single else solution
+
+    def __repr__(self) -> str:
+        names = ("n_features", "n_rewards", "gamma", "lmbda", "n_transitions", "n_episodes")
+        return f"{type(self).__name__}({', '.join(f'{name}={getattr(self, name)}' for name in names)})"
 
 
 @lru_cache(maxsize=8)
@@ -317,10 +593,28 @@ def _empty(n: int, m: int, gamma: float, lmbda: float, single: bool, about: Abou
     return LSTDStatistics.empty(n, m, gamma=gamma, lmbda=lmbda, single=single, about=about)
 
 
+def _joined(one: Array | None, two: Array | None, trace: Array) -> Any:
+    """Join sums (k, n + 2) and those of a chunk that a trace (2, n + 2) enters; None stands for zeros."""
+    if two is None:
+        return one
+    out = np.empty(two.shape)
+    joined_sums(np.zeros(two.shape) if one is None else one, two, *trace, out)
+    return out
+
+
+def _alone(sums: Array | None) -> Array | None:
+    """Return sums of data that no trace enters."""
+    if sums is None:
+        return None
+    alone = sums.copy()
+    alone[:, -2:] = 0.0
+    return alone
+
+
 def _in_range(s: LSTDStatistics) -> LSTDStatistics:
     """Return merged statistics; raise InvalidInputError if they overflowed."""
-    sums = {name: getattr(s, name) for name in ("A", "B", "b", "incoming_trace")}
-    for name, array in (*sums.items(), ("carry", np.hstack([*vars(s.carry).values()]))):
+    n, cuts = s.n_features, np.zeros(1) if s.cuts is None else s.cuts
+    for name, array in (("A", s.sums[:n]), ("B", cuts), ("b", s.sums[n:]), ("trace", s.trace)):
         if not all_finite(array):
             raise InvalidInputError(
                 f"Merged statistics must stay below 1e308; the sum `{name}` overflowed. Scale features and rewards "
@@ -329,71 +623,8 @@ def _in_range(s: LSTDStatistics) -> LSTDStatistics:
     return s
 
 
-def _joined(start: LSTDStatistics, later: LSTDStatistics, begins: bool) -> LSTDStatistics:
-    """Join `start`, in which no row is pending, and the chunk that follows it."""
-    u, carry = start.incoming_trace, later.carry.after(start.last_weight)
-    return later.changed(
-        A=sum_and_outer(start.A, later.A, u, carry.matrix),
-        B=sum_and_outer(start.B, later.B, u, carry.boundary),
-        b=start.b + later.b + np.outer(u, carry.rewards),
-        incoming_trace=later.incoming_trace + carry.decay * u,
-        carry=start.carry.then(carry),
-        first_episode=start.first_episode,
-        apart=start.apart,
-        n_episodes=start.n_episodes + later.n_episodes - (not begins),
-        n_groups=_together(start, later, start.in_group(later.first_group)),
-        first_group=start.first_group,
-        tally=start.tally.then(later.tally),
-        last_weight=start.last_weight if later.is_first else later.last_weight,
-    )
-
-
 def _together(one: LSTDStatistics, two: LSTDStatistics, shared: bool) -> int | None:
     """Return the number of groups in both; None if that of one is not known."""
     if not (one.n_rows and two.n_rows):
         return one.n_groups if one.n_rows else two.n_groups
     return None if one.n_groups is None or two.n_groups is None else one.n_groups + two.n_groups - shared
-
-
-def _completed(s: LSTDStatistics) -> LSTDStatistics:
-    """Return `s` with its pending row as a full transition; the trace then enters the row after it."""
-    row, u, carry = s.pending, s.incoming_trace, s.carry
-    assert row is not None  # `then` has checked
-    if row.complete:
-        carry = carry.changed(matrix=carry.matrix - row.weight * carry.decay * row.phi)
-        return s.changed(A=plus_outer(s.A, -row.weight * u, row.phi), carry=carry, pending=None)
-    s.end.check_continued()
-    before, w = s.last_weight, row.weight
-    z = row.ratio * (row.coefficient * s.lmbda * u + row.phi)
-    d = row.ratio * row.coefficient * s.lmbda * carry.decay
-    carry = carry.changed(
-        decay=row.discount * d, matrix=carry.matrix + (w * d - before * carry.decay) * row.phi,
-        rewards=carry.rewards + w * d * row.reward, first=row.phi if s.is_first else carry.first,
-    )  # fmt: skip
-    return s.changed(
-        A=plus_outer(s.A, w * z - before * u, row.phi),
-        b=s.b + np.outer(w * z, row.reward),
-        incoming_trace=row.discount * z,
-        carry=carry,
-        pending=None,
-        tally=s.tally.with_transition(row, s.lmbda),
-        last_weight=w,
-    )
-
-
-def _closed(s: LSTDStatistics) -> LSTDStatistics:
-    """Return `s` with its end as a cut: its pending row is a horizon row."""
-    row, carry, B = s.pending, s.carry.changed(decay=0.0), s.B
-    if row is not None:
-        weight = s.pending_weight
-        B = plus_outer(B, weight * s.incoming_trace, row.phi)
-        carry = carry.changed(boundary=carry.boundary + weight * s.carry.decay * row.phi)
-        if s.is_first:
-            carry = carry.changed(first=row.phi, first_cut=True)
-    return s.changed(
-        B=B,
-        incoming_trace=np.zeros_like(s.incoming_trace),
-        carry=carry,
-        pending=None,
-        tally=s.tally.closed(row),
-    )

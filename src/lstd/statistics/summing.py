@@ -6,8 +6,7 @@ Statistics are those of :mod:`lstd.statistics.merging`, which holds the algebra.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -16,15 +15,11 @@ from scipy import sparse
 from lstd.data.feature_arrays import check_finite
 from lstd.data.rows import Rows
 from lstd.errors import InvalidInputError
-from lstd.statistics.batch_sums import BatchSums, is_dense, is_short
-from lstd.statistics.carry import Pending
-from lstd.statistics.matrix_sums import is_no_sum
+from lstd.statistics.adding import is_dense, is_short
 from lstd.statistics.solve import check_range
-from lstd.statistics.stream_sums import Sums
-from lstd.statistics.tally import tallies
 from lstd.statistics.threads import blas_threads, in_threads
 
-S = TypeVar("S", bound=Sums)
+S = TypeVar("S", bound=Any)
 
 ENTRIES_AT_ONCE = 2**22  # of the rows that one thread sums at a time, 32 MiB
 CHUNK_WORK = 2**24  # products in a chunk's sums, half a millisecond, that are worth a thread's while
@@ -38,13 +33,12 @@ def chunk_statistics(rows: Rows, nothing: S, at: Iterable[int] = (), *, threads:
     are statistics of no data.
     """
     edges, many = chunk_edges(rows, nothing.lmbda, at)
-    yield from in_threads(partial(_summed, nothing), rows.split(edges), (threads or blas_threads()) if many else 1)
+    yield from chunks_summed(rows, edges, nothing, threads=threads if many else 1)
 
 
-@np.errstate(over="ignore", invalid="ignore")
-def _summed(nothing: S, rows: Rows) -> S:
-    (statistics,) = summed_until(nothing, rows, [len(rows)])
-    return statistics
+def chunks_summed(rows: Rows, edges: Sequence[int], nothing: S, *, threads: int | None = None) -> Iterator[S]:
+    """Yield statistics of chunks of rows that begin at `edges`, as `chunk_statistics` does."""
+    return in_threads(nothing.followed_by, rows.split(edges), threads or blas_threads())
 
 
 def chunk_edges(rows: Rows, lmbda: float, at: Iterable[int]) -> tuple[list[int], bool]:
@@ -67,51 +61,7 @@ def _chunk_length(rows: Rows, lmbda: float) -> int:
     return int(max(1, ENTRIES_AT_ONCE // n, _MERGE_SHARE * n**2 / work))
 
 
-def summed_until(start: S, rows: Rows, ends: Sequence[int], begins: bool = True) -> Iterator[S]:
-    """Yield statistics with the next rows of the stream up to each of `ends`, at least 1; not checked for overflow.
-
-    In `start` no row is pending. `begins` says whether the first row begins a new episode. Rows that are given with
-    successors have one end.
-    """
-    sums, given = BatchSums(rows, start), rows.X_next is not None
-    groups, known, tally = _groups_until(start, rows), start.n_rows > 0, tallies(start.tally, rows, start.lmbda)
-    for end in ends:
-        part = slice(sums.at, end - (not given and not rows.terminated[end - 1]))  # but for a pending row
-        sums.add_until(part.stop)
-        ended = int(np.count_nonzero(rows.last[: end - 1]))
-        yield start.changed(
-            **sums.fields(), **groups(end), pending=_pending(rows, end - 1), successors=given,
-            first_episode=start.first_episode if known else rows.first_episode,
-            last_episode=None if rows.episode is None else rows.episode[end - 1],
-            n_episodes=start.n_episodes + begins + ended, tally=tally(part, end), last_weight=sums.before,
-        )  # fmt: skip
-
-
-def _pending(rows: Rows, t: int) -> Pending | None:
-    """Return row t as the last row of the data; None if it terminated."""
-    if rows.terminated[t]:
-        return None
-    given = rows.X_next is not None
-    return Pending.of(
-        phi=rows.row(rows.X_next if given else rows.X, t), reward=rows.y[t].copy(), missing=not rows.known[t],
-        ratio=float(rows.importance_ratio[t]), discount=float(rows.discount[t]), complete=given,
-        coefficient=float(rows.trace_coefficient[t]), weight=float(rows.weight[t]),
-    )  # fmt: skip
-
-
-def _groups_until(start: Sums, rows: Rows) -> Callable[[int], dict[str, Any]]:
-    """Return a function that gives the fields about groups after `start` and the first rows."""
-    if rows.groups is None:
-        return lambda end: {}
-    ids, begins = rows.groups, rows.begins
-    shared = start.n_rows > 0 and start.in_group(ids[0])
-    before, first = (start.n_groups or 0) - shared, start.first_group if start.n_rows else ids[0]
-    return lambda end: {
-        "n_groups": before + int(np.count_nonzero(begins[:end])), "first_group": first, "last_group": ids[end - 1]
-    }  # fmt: skip
-
-
-def check_sums(statistics: Sums, rows: Rows) -> None:
+def check_sums(statistics: Any, rows: Rows) -> None:
     """Raise if the last `rows` had features that are NaN or infinite, or the sums overflow.
 
     Such a feature makes the diagonal of A or the pending row NaN, as 0·inf is NaN. So only if the sums are not finite
@@ -121,11 +71,9 @@ def check_sums(statistics: Sums, rows: Rows) -> None:
         if sparse.issparse(phi):  # entries may meet no others
             check_finite(name, phi)
     s = statistics
-    sums = [s.A, *([] if is_no_sum(s.B) else [s.B])]
-    vectors = [s.b.ravel(), s.incoming_trace, s.carry.matrix, s.carry.boundary, s.carry.rewards, s.carry.first]
-    sums.append(np.concatenate(vectors if s.pending is None else [*vectors, s.pending.phi]))
+    sums = [s.sums, s.trace, *([] if s.cuts is None else [s.cuts]), *([] if s.pending is None else [s.pending.phi])]
     with np.errstate(over="ignore", invalid="ignore"):
-        if math.isfinite(s.carry.decay) and all(math.isfinite(array.sum()) for array in sums):
+        if all(math.isfinite(array.sum()) for array in sums):
             return
     if all(np.isfinite(array).all() for array in sums):  # only their sum overflows
         return

@@ -106,10 +106,14 @@ def _typed(name: Any) -> Any:
 
 def _reordered(s: LSTDStatistics, order: NDArray[np.intp], names: tuple[str, ...]) -> LSTDStatistics:
     """Return statistics with their features in another order, in which they have these names."""
-    both = np.ix_(order, order)
+    n, wide = s.n_features, np.append(order, s.n_features + np.arange(2))
+    across = np.ix_(np.append(order, n + np.arange(s.n_rewards)), wide)
     pending = None if s.pending is None else replace(s.pending, phi=s.pending.phi[order])
-    carry = replace(s.carry, **{name: getattr(s.carry, name)[order] for name in ("matrix", "boundary", "first")})
     return replace(
-        s, A=s.A[both], B=s.B[both], b=s.b[order], incoming_trace=s.incoming_trace[order], carry=carry, pending=pending,
+        s,
+        sums=s.sums[across],
+        cuts=None if s.cuts is None else s.cuts[np.ix_(order, wide)],
+        trace=s.trace[:, wide],
+        pending=pending,
         about=replace(s.about, feature_names=names),
-    )  # fmt: skip
+    )

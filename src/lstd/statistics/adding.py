@@ -1,0 +1,229 @@
+"""Add rows to the sums of a stream: a kernel for the traces of a batch of rows, a matrix product for the rest.
+
+The quantities are defined in :mod:`lstd.statistics.merging`. Sparse rows are multiplied entry by entry where that is
+less work.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from lstd._kernels.dense_product import add_product
+from lstd._kernels.traces import add_entries, dense_traces, sparse_sums, sparse_sums_of_pairs
+from lstd.data.feature_arrays import Features, dense, rows_of
+from lstd.data.rows import Rows, uniform
+from lstd.types import Array, Flags
+
+_BATCH_ENTRIES = 2**17  # of a batch of traces, about one MiB: it stays in the cache between kernel and product
+_LEAST_BATCH = 512  # rows: each batch passes over A, which is larger than any cache where n is some thousands
+SPARSE_BATCH = 2**13  # rows, with whose traces no array is filled
+DENSE_FROM = 0.25  # share of entries from which a matrix product is faster than a loop over entries
+_TINY = 1e-290  # trace far below the rounding of any sum it enters; denormal numbers are slow
+_memory = threading.local()
+
+
+class Added(NamedTuple):
+    """Sums of a stream of n features and m rewards, whose arrays may be written to."""
+
+    sums: Array  # (n + m, n + 2)
+    cuts: Array | None  # (n, n + 2)
+    trace: Array  # (2, n + 2)
+
+
+class _Batch(NamedTuple):
+    """Columns of some rows; `discount` is zero where the trace ends."""
+
+    rows: slice
+    phi: Features  # (T, n) dense, or sparse
+    y: Array  # (T, m)
+    discount: Array
+    ratios: Array
+    lmbdas: Array
+    weights: Array
+    cut: Flags
+
+    @property
+    def columns(self) -> tuple[NDArray[Any], ...]:
+        return self.y, self.discount, self.ratios, self.lmbdas, self.weights, self.cut
+
+
+def is_dense(features: Features) -> bool:
+    """Return whether features are dense, or sparse with so many entries that dense ones are faster."""
+    return isinstance(features, np.ndarray) or features.nnz >= DENSE_FROM * features.shape[0] * features.shape[1]
+
+
+def is_short(rows: Rows, lmbda: float) -> bool:
+    """Return whether the trace of each row holds the features of that row alone."""
+    return lmbda == 0.0 or not rows.trace_coefficient.any()
+
+
+def add_rows(rows: Rows, count: int, lmbda: float, before: Added) -> Added:
+    """Add the first `count` rows to sums, without the boundary term of the last row unless it terminated.
+
+    The caller checks the sums for overflow, and ignores the warnings of NumPy about it.
+    """
+    if not (isinstance(rows.X, np.ndarray) or sparse.issparse(rows.X)):  # features that sum themselves
+        added: Added = rows.X.sums(rows, lmbda)
+        return added
+    adding = _Adding(rows, lmbda, before)
+    for batch in adding.batches(count):
+        adding.add(batch)
+    return Added(adding.sums, adding.cuts, adding.trace)
+
+
+class _Adding:
+    def __init__(self, rows: Rows, lmbda: float, before: Added) -> None:
+        self.sums, self.cuts, self.trace = before
+        self._rows, self._lmbda, self._given = rows, lmbda, rows.X_next is not None
+        self._cut = rows.last & ~rows.terminated  # truncated ends
+        self._dense = is_dense(rows.X) or (self._given and is_dense(rows.X_next))
+        self._short = not self._dense and is_short(rows, lmbda)
+        if self._given:
+            self._cut[-1] = False  # its boundary term is pending
+            self._inner = ~self._cut
+            self._inner[-1] = False
+
+    def batches(self, count: int) -> Iterator[_Batch]:
+        """Yield the rows, in order."""
+        rows, n = self._rows, self._rows.n_features
+        most = min(4096, max(_LEAST_BATCH, _BATCH_ENTRIES // max(1, n))) if self._dense else SPARSE_BATCH
+        size = -(-count // -(-count // most)) if count else 1  # equal lengths, as a short batch is slow per row
+        for first in range(0, count, size):
+            part = slice(first, min(first + size, count))
+            discount, cut = _column(rows.discount, part), self._cut[part]
+            if self._given and cut.any():
+                discount = np.where(cut, 0.0, discount)
+            yield _Batch(
+                part, self._dense_batch("phi", rows.X, part) if self._dense else rows_of(rows.X, part),
+                np.ascontiguousarray(rows.y[part]), discount,
+                _column(rows.importance_ratio, part), _column(rows.trace_coefficient, part, self._lmbda),
+                _column(rows.weight, part), cut,
+            )  # fmt: skip
+
+    def add(self, batch: _Batch) -> None:
+        """Add a batch."""
+        if self._cut[batch.rows].any() and self.cuts is None:
+            self.cuts = np.zeros((self._rows.n_features, self.trace.shape[1]))
+        if self._dense:
+            self._add_dense(batch)
+        elif self._short:
+            self._add_short(batch)
+        else:
+            self._add_sparse(batch)
+        self.trace[np.abs(self.trace) < _TINY] = 0.0
+
+    def _add_dense(self, batch: _Batch) -> None:
+        n, (u, v), (ends,) = self._rows.n_features, self.trace, batch.cut.nonzero()
+        width = n + 2 * bool(self.trace[:, n:].any())
+        left, right = _scratch("left", len(batch.cut), width), batch.phi
+        columns = (batch._replace(cut=np.zeros_like(batch.cut)) if self._given else batch).columns
+        first = v[:width].copy()
+        dense_traces(batch.phi, *columns, 1.0 - self._given, u, left, self.sums[n:])
+        v[:] = batch.weights[-1] * u
+        if self._given:
+            right, boundary = self._differences(batch, ends)
+        else:
+            left[0] -= first
+            boundary = -right[ends]
+        if len(ends):
+            assert self.cuts is not None
+            add_product(self.cuts, boundary, left[ends])
+            left[ends] *= float(self._given)  # without successors, horizon rows are in B alone
+        add_product(self.sums, right, left)
+
+    def _differences(self, batch: _Batch, ends: NDArray[np.intp]) -> tuple[Array, Array]:
+        """Return φ_t − γ_t φ'_t, without the second term where it is not in A, and γ_t φ'_t of the cuts."""
+        outgoing, inner = self._rows.discount[batch.rows], self._inner[batch.rows]
+        phi_next, right = self._dense_batch("next", self._rows.X_next, batch.rows), _scratch("right", *batch.phi.shape)
+        np.multiply(phi_next, np.where(inner, -outgoing, 0.0)[:, np.newaxis], out=right)
+        right += batch.phi
+        return right, outgoing[ends, np.newaxis] * phi_next[ends]
+
+    def _add_sparse(self, batch: _Batch) -> None:
+        """Add rows with few entries, each time a trace."""
+        left = _scratch("left", 1, self.trace.shape[1])[0]
+        state = *self.trace, left, self.sums, self.sums if self.cuts is None else self.cuts
+        if not self._given:
+            sparse_sums(*_parts(batch.phi), *batch.columns, *state)
+            return
+        inner, outgoing = self._inner[batch.rows], _column(self._rows.discount, batch.rows)
+        phi_next = rows_of(self._rows.X_next, batch.rows)
+        sparse_sums_of_pairs(*_parts(batch.phi), *batch.columns, inner, outgoing, *_parts(phi_next), *state)
+
+    def _add_short(self, batch: _Batch) -> None:
+        """Add rows with few entries, whose traces have as few."""
+        n, cut, phi, given = self._rows.n_features, batch.cut, batch.phi, self._given
+        z, v = _zero(batch.weights * batch.ratios, cut & (not given)), self.trace[1].copy()
+        leaving, parts, by_column = _zero(batch.discount * batch.ratios, cut), _parts(phi), _parts(phi.tocsc())
+        self.sums[n:, :n] += (phi.T @ (z[:, np.newaxis] * batch.y)).T
+        self.trace[:] = 0.0
+        self.trace[0, :n] = leaving[-1] * dense(rows_of(phi, slice(len(cut) - 1, len(cut))))[0]
+        self.trace[1] = batch.weights[-1] * self.trace[0]
+        add_entries(z, 0, *parts, *by_column, self.sums)
+        cuts = self.sums if self.cuts is None else self.cuts
+        if given:
+            outgoing = self._rows.discount[batch.rows] * z
+            ahead = _parts(rows_of(self._rows.X_next, batch.rows).tocsc())
+            add_entries(-_zero(outgoing, ~self._inner[batch.rows]), 0, *parts, *ahead, self.sums)
+            if cut.any():
+                add_entries(_zero(outgoing, ~cut), 0, *parts, *ahead, cuts)
+            return
+        subtracted = np.append(0.0, (batch.weights * leaving)[:-1])
+        add_entries(-_zero(subtracted, cut), 1, *parts, *by_column, self.sums)
+        if cut.any():
+            add_entries(_zero(subtracted, ~cut), 1, *parts, *by_column, cuts)
+        first, goal = slice(*phi.indptr[:2]), cuts if cut[0] else self.sums
+        goal[phi.indices[first]] += np.outer(phi.data[first], v if cut[0] else -v)
+
+    def _dense_batch(self, name: str, features: Features, part: slice) -> Array:
+        """Return rows of features, dense, of float64 and with the column of ones."""
+        rows, n = rows_of(features, part), self._rows.n_features
+        if isinstance(rows, np.ndarray) and rows.dtype == np.float64 and rows.shape[1] == n:
+            return np.asarray(rows)
+        goal = _scratch(name, rows.shape[0], n)
+        if not isinstance(rows, np.ndarray):
+            goal[...] = 0.0
+            return np.asarray(rows.toarray(out=goal))
+        goal[:, : rows.shape[1]] = rows
+        goal[:, rows.shape[1] :] = 1.0
+        if self._rows.centre is not None:
+            goal[:, :-1] -= self._rows.centre
+        return goal
+
+
+def _column(column: Array, rows: slice, factor: float = 1.0) -> Array:
+    """Return a column of a batch of rows times a factor, for kernels, which take contiguous arrays."""
+    if uniform(column):
+        return _constant(factor * float(column[rows.start]))[: rows.stop - rows.start]
+    return column[rows] if factor == 1.0 else factor * column[rows]
+
+
+@lru_cache(maxsize=8)
+def _constant(value: float) -> Array:
+    """Return a column of one value, longer than any batch, that is not written to."""
+    return np.full(max(4096, SPARSE_BATCH), value)
+
+
+def _scratch(name: str, n_rows: int, n: int) -> Array:
+    """Return this thread's memory for a batch; many small chunks share it, as new memory costs time."""
+    held: Array | None = getattr(_memory, name, None)
+    if held is None or held.size < n_rows * n:
+        held = np.empty(n_rows * n)
+        setattr(_memory, name, held)
+    return held[: n_rows * n].reshape(n_rows, n)
+
+
+def _parts(phi: Features) -> tuple[NDArray[np.integer], NDArray[np.integer], Array]:
+    return phi.indptr, phi.indices, phi.data
+
+
+def _zero(values: Array, where: Flags) -> Array:
+    """Return values with zeros at some places."""
+    return np.where(where, 0.0, values) if where.any() else values
