@@ -25,7 +25,7 @@ _BATCH_ENTRIES = 2**17  # of a batch of traces, about one MiB: it stays in the c
 _LEAST_BATCH = 512  # rows: each batch passes over A, which is larger than any cache where n is some thousands
 SPARSE_BATCH = 2**13  # rows, with whose traces no array is filled
 DENSE_FROM = 0.25  # share of entries from which a matrix product is faster than a loop over entries
-_TINY = 1e-290  # trace far below the rounding of any sum it enters; denormal numbers are slow
+_TINY = 2.0**-200  # share of an entering trace that is far below rounding at any scale of the features
 _memory = threading.local()
 
 
@@ -89,6 +89,8 @@ class _Adding:
             self._cut[-1] = False  # its boundary term is pending
             self._inner = ~self._cut
             self._inner[-1] = False
+        if self.cuts is None and self._cut.any():
+            self.cuts = np.zeros((rows.n_features, self.trace.shape[1]))
 
     def batches(self, count: int) -> Iterator[_Batch]:
         """Yield the rows, in order."""
@@ -109,32 +111,30 @@ class _Adding:
 
     def add(self, batch: _Batch) -> None:
         """Add a batch."""
-        if self._cut[batch.rows].any() and self.cuts is None:
-            self.cuts = np.zeros((self._rows.n_features, self.trace.shape[1]))
         if self._dense:
             self._add_dense(batch)
         elif self._short:
             self._add_short(batch)
         else:
             self._add_sparse(batch)
-        self.trace[np.abs(self.trace) < _TINY] = 0.0
 
     def _add_dense(self, batch: _Batch) -> None:
         n, (u, v), (ends,) = self._rows.n_features, self.trace, batch.cut.nonzero()
-        width = n + 2 * bool(self.trace[:, n:].any())
+        width = n + 2 * bool(u[n] or v[n] or v[n + 1])
         left, right = _scratch("left", len(batch.cut), width), batch.phi
         columns = (batch._replace(cut=np.zeros_like(batch.cut)) if self._given else batch).columns
         first = v[:width].copy()
         dense_traces(batch.phi, *columns, 1.0 - self._given, u, left, self.sums[n:])
-        v[:] = batch.weights[-1] * u
+        if width > n and abs(u[n]) < _TINY:
+            u[n] = 0.0
+        np.multiply(u, batch.weights[-1], out=v)
         if self._given:
             right, boundary = self._differences(batch, ends)
         else:
             left[0] -= first
-            boundary = -right[ends]
         if len(ends):
             assert self.cuts is not None
-            add_product(self.cuts, boundary, left[ends])
+            add_product(self.cuts, boundary if self._given else right[ends], left[ends], 2.0 * self._given - 1.0)
             left[ends] *= float(self._given)  # without successors, horizon rows are in B alone
         add_product(self.sums, right, left)
 

@@ -391,12 +391,12 @@ class LSTDStatistics(ReadOnly, Saved):
         )
 
     @np.errstate(over="ignore", invalid="ignore")  # `check_sums` reports overflow
-    def followed_by(self, rows: Rows) -> LSTDStatistics:
+    def followed_by(self, rows: Rows, about: About | None = None) -> LSTDStatistics:
         """Return the statistics with the next rows of the stream, not checked for overflow.
 
-        They are those that :meth:`merged` gives with the statistics of the rows.
+        They are those that :meth:`merged` gives with the statistics of the rows; `about` describes both.
         """
-        about = self.check_alike(LSTDStatistics.empty_like(rows, self.lmbda))
+        about = self.check_alike(LSTDStatistics.empty_like(rows, self.lmbda)) if about is None else about
         group = None if rows.groups is None else rows.groups[0]
         given, new = rows.X_next is not None, not self.n_rows
         goes_on = not new and self._goes_on(rows.first_episode, group, given, None)
@@ -430,8 +430,9 @@ class LSTDStatistics(ReadOnly, Saved):
             for statistics in chunks_summed(rows, edges, nothing, threads=threads if many else 1):
                 yield (total := total.merged(statistics))
             return
+        about = self.check_alike(nothing)
         for chunk in rows.split(edges):
-            yield (total := total.followed_by(chunk))
+            yield (total := total.followed_by(chunk, about))
 
     def _with(self, about: About) -> LSTDStatistics:
         return self if about == self.about else self.changed(about=about)
