@@ -63,6 +63,7 @@ class Model:
     waiting: Waiting = NONE_WAIT  # rows that are not in `summed` yet
     said: tuple[str, ...] = ()  # what rows of the fit say against its predictions, as warnings did
     limits: Limits | None = None  # ranges of rewards and features, if the rows are known
+    ridge_at: int = 0  # transitions at the last look at the ridge term, which comes again when they have doubled
     compared: bool = False  # whether predictions for the rows of the fit were compared with what rewards allow
 
     def changed(self, **fields: Any) -> Model:
@@ -115,7 +116,7 @@ class Model:
             goes_on = waiting.end(blocks.total).goes_on_with(rows.first_episode)
         if goes_on and (pending := blocks.total.pending) is not None and pending.complete:
             successor = pending.phi
-        limits = self.limits and self.limits.then(Limits.of(rows), goes_on)
+        limits = self.limits and self.limits.then(rows, goes_on)
         rows = rows.with_intercept() if settings.fit_intercept else rows
         episodes = episodes_seen(rows, self.episodes, continues=goes_on)
         if forgetting == 1.0 and may_wait(rows, blocks.total):
@@ -129,7 +130,7 @@ class Model:
             blocks = blocks.extended(rows) if len(rows) else blocks
         return Model(
             blocks, settings, self.rewards, options=options, episodes=episodes, waiting=waiting, limits=limits,
-            said=self.said, warned=_warned(rows, settings, self.warnings_given, successor),
+            ridge_at=self._ridge_at, said=self.said, warned=_warned(rows, settings, self.warnings_given, successor),
         )  # fmt: skip
 
     @property
@@ -189,7 +190,7 @@ class Model:
             warn_of_unused(statistics.counts.unused, statistics.n_unused_rewards)
         if "unobserved" not in self.warned:
             warn(self.unobserved, UnobservedWarning)
-        if not solution.singular and "ridge" not in self.warned:
+        if not solution.singular and "ridge" not in self.warned and statistics.n_transitions >= 2 * self.ridge_at:
             warn_of_ridge(
                 A, b, ridge, solution.weights, statistics.gamma,
                 intercept=self.settings.fit_intercept, chosen=self.selection is not None,
@@ -222,6 +223,11 @@ class Model:
         check_weighted(self.statistics.total_weight, self.statistics.n_transitions)
         _ = self.solution
         return self
+
+    @property
+    def _ridge_at(self) -> int:
+        n = self.statistics.n_transitions if "solution" in vars(self) else 0
+        return n if n >= 2 * self.ridge_at else self.ridge_at
 
     @property
     def warnings_given(self) -> frozenset[str]:

@@ -216,35 +216,40 @@ class Limits:
 
     @classmethod
     def of(cls, rows: Rows) -> Limits:
-        """Return the limits of the first rows of a stream, which have no column of ones and no centre.
+        """Return the limits of the first rows of a stream, which have no column of ones and no centre."""
+        nothing, n, m = np.array([[np.inf], [-np.inf]]), rows.X.shape[1], rows.y.shape[1]
+        ranges = np.tile(nothing, n) if isinstance(rows.X, np.ndarray) else None
+        return cls(np.tile(nothing, m), ranges, np.full((1, m), np.nan), 0.0, False, 0).then(rows, False)
+
+    def then(self, rows: Rows, goes_on: bool) -> Limits:
+        """Return the limits with the next rows of the stream, which continue its last episode if it `goes_on`.
 
         Of many rows, a part is looked at; nothing is known of a feature that is constant in this part alone.
         """
-        full, part, ranges = rows.full, part_of(rows.X, COMPARED), None
-        if isinstance(part, np.ndarray):
-            ranges = _range(part)
-            if part.shape[0] < len(rows):
-                ranges[:, ranges[0] == ranges[1]] = [[-np.inf], [np.inf]]
-        is_open = len(rows) > 0 and not full[-1] and rows.known[-1]
-        return cls(
-            rewards=_range(rows.y if full.all() else rows.y[full]), ranges=ranges,
-            open=rows.y[-1:].copy() if is_open else np.full((1, rows.y.shape[1]), np.nan),
-            gamma=float(rows.discount.max(initial=0.0)) if "discount" in rows.given else rows.gamma,
-            ends="discount" in rows.given or bool(rows.terminated.any()), n_rows=len(rows),
-        )  # fmt: skip
-
-    def then(self, later: Limits, goes_on: bool) -> Limits:
-        """Return the limits of this stream and a later part of it, which continues the last episode if it `goes_on`."""
-        if not later.n_rows:
+        if not len(rows):
             return self
-        rewards, ranges = _joined(self.rewards, later.rewards), None
+        full, y, part, rewards, ranges = rows.full, rows.y, part_of(rows.X, COMPARED), self.rewards.copy(), None
         if goes_on:
             widen(self.open, rewards)
-        if self.ranges is not None and later.ranges is not None:
-            ranges = _joined(self.ranges, later.ranges)
+        widen(np.ascontiguousarray(y if full.all() else y[full]), rewards)
+        if self.ranges is not None and isinstance(part, np.ndarray):
+            ranges = self.ranges.copy()
+            widen(np.ascontiguousarray(part, np.float64), ranges)
+            if len(part) < len(rows):
+                ranges[:, (part == part[0]).all(axis=0)] = [[-np.inf], [np.inf]]
+        given, is_open = "discount" in rows.given, not full[-1] and rows.known[-1]
         return Limits(
-            rewards, ranges, later.open, max(self.gamma, later.gamma), self.ends or later.ends,
-            self.n_rows + later.n_rows,
+            rewards, ranges, y[-1:].copy() if is_open else np.full((1, y.shape[1]), np.nan),
+            max(self.gamma, float(rows.discount.max()) if given else rows.gamma),
+            self.ends or given or bool(rows.terminated.any()), self.n_rows + len(rows),
+        )  # fmt: skip
+
+    def joined(self, other: Limits) -> Limits:
+        """Return the limits of independent data."""
+        alike = self.ranges is not None and other.ranges is not None
+        return Limits(
+            _joined(self.rewards, other.rewards), _joined(self.ranges, other.ranges) if alike else None, other.open,
+            max(self.gamma, other.gamma), self.ends or other.ends, self.n_rows + other.n_rows,
         )  # fmt: skip
 
     def bounds(self, settings: Settings) -> Array:
@@ -268,15 +273,7 @@ class Limits:
         return np.stack([low - more, high + more])
 
 
-def _range(X: Array) -> Array:
-    """Return the least and the greatest entry of each column, (2, n)."""
-    ranges = np.empty((2, X.shape[1]))
-    ranges[0], ranges[1] = np.inf, -np.inf
-    widen(np.ascontiguousarray(X, np.float64), ranges)
-    return ranges
-
-
-def _joined(one: Array, two: Array) -> Array:
+def _joined(one: Any, two: Any) -> Array:
     return np.array([np.minimum(one[0], two[0]), np.maximum(one[1], two[1])])
 
 

@@ -47,6 +47,8 @@ def checked_features(estimator: BaseEstimator, X: Any, *, raw: bool = False) -> 
 
 
 def _by_name(estimator: BaseEstimator, name: str, X: Any) -> Any:
+    if type(X) is np.ndarray:
+        return X
     if is_lazy(X):  # asking for the columns gives a warning of Polars
         check_values_known(name, X)
     return by_name(name, X, getattr(estimator, "feature_names_in_", None)) if hasattr(X, "columns") else X
