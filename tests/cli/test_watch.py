@@ -16,7 +16,7 @@ from lstd.cli.app import run
 from lstd.errors import InvalidInputError
 from lstd.files import FolderLock
 from lstd.tables.live_lines import GrowingFile, StandardInput
-from lstd.tables.predictions_file import PredictionsFile
+from lstd.tables.predicting import PredictionsFile
 from tolerances import assert_close
 
 COLUMNS = ["--features", "u,v", "--reward", "r", "--episode", "id", "--terminated", "done", "--gamma", "0.9"]

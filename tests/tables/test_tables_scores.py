@@ -8,9 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lstd import LSTD
 from lstd.data.returns import discounted_returns
 from lstd.data.settings import Settings
-from lstd.errors import InvalidInputError, UnobservedWarning
+from lstd.errors import BoundsWarning, ExtrapolationWarning, InvalidInputError, UnobservedWarning
+from lstd.estimators.model import read_model
 from lstd.metrics import observed_returns
 from lstd.statistics.solve import Solution
 from lstd.tables.column_roles import Roles
@@ -113,14 +115,10 @@ def test_a_score_of_little_that_was_observed_says_so(tmp_path):
 def test_score_of_a_long_stream_holds_few_rows(tmp_path, monkeypatch):
     from lstd.tables import scoring
 
-    held = []
-    of_rows = scoring.discounted_returns
-
-    def watched(rewards, *rest):
-        held.append(len(rewards))
-        return of_rows(rewards, *rest)
-
-    monkeypatch.setattr(scoring, "discounted_returns", watched)
+    held, of_rows = [], scoring.completed_returns
+    monkeypatch.setattr(
+        scoring, "completed_returns", lambda rows, *rest: held.append(len(rows)) or of_rows(rows, *rest)
+    )
     table = episodes([20_000], seed=11)
     path = write(table, tmp_path / "a.parquet")
     model = fit_stream([path], ROLES, Settings(0.9))[0]
@@ -169,3 +167,25 @@ def test_scores_and_predictions_that_overflow_are_refused(tmp_path):
         score_tables(model, [path], roles)
     with open(tmp_path / "out.csv", "wb") as file, pytest.raises(InvalidInputError, match=r"row 1 .* is beyond 1e308"):
         predict_tables(model, [path], [], CsvSink, file)
+
+
+@pytest.mark.filterwarnings("always")
+@pytest.mark.parametrize("chunk_rows", [7, 1000])
+def test_tables_give_the_warnings_that_arrays_give(tmp_path, chunk_rows):
+    """Of features far outside of the range of the fit, and of predictions that the rewards rule out."""
+    rng = np.random.default_rng(14)
+    x, y = rng.normal(size=(2, 400))
+    done = np.arange(400) % 10 == 9
+    frame = pa.table({"x": x, "r": np.abs(y), "id": np.arange(400) // 10, "done": 1 * done})
+    estimator = LSTD(0.5).fit(x[:, np.newaxis], np.abs(y), terminated=done)
+    model = read_model(estimator.save(tmp_path / "model") or tmp_path / "model")
+    model = model.changed(rewards=("r",)).solved(Solution(np.array([[100.0], [0.0]]), 1.0, False))
+    roles = Roles(("x0",), ("r",), "id", "done")
+    path = write(frame.rename_columns(["x0", "r", "id", "done"]), tmp_path / "a.parquet")
+    with pytest.warns(BoundsWarning, match=r"outside of what the rewards allow: "):
+        score_tables(model, [path], roles, chunk_rows=chunk_rows)
+    far = write(
+        frame.rename_columns(["x0", "r", "id", "done"]).set_column(0, "x0", pa.array(50 + x)), tmp_path / "b.csv"
+    )
+    with open(tmp_path / "out.csv", "wb") as file, pytest.warns(ExtrapolationWarning, match=r"x0 of 100 % of the rows"):
+        predict_tables(model, [far], [], CsvSink, file, chunk_rows=chunk_rows)

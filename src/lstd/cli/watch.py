@@ -16,7 +16,7 @@ from lstd.errors import InvalidInputError
 if TYPE_CHECKING:
     from lstd.tables.column_roles import Roles
     from lstd.tables.live_lines import LiveLines
-    from lstd.tables.predictions_file import PredictionsFile
+    from lstd.tables.predicting import PredictionsFile
     from lstd.tables.watching import Watch, WatchSettings
 
 ON_ERROR = ("stop", "skip")
@@ -115,7 +115,7 @@ class _Sink:
 
     def begin(self) -> None:
         """Begin the state and the output, unless that is done."""
-        from lstd.tables.predictions_file import PredictionsFile
+        from lstd.tables.predicting import PredictionsFile
 
         if self._begun:
             return
@@ -129,7 +129,7 @@ class _Sink:
         self.save()
 
     def add(self, rows: list[Any]) -> None:
-        from lstd.tables.predictions_file import csv_bytes
+        from lstd.tables.predicting import csv_bytes
 
         self.begin()
         if self._file is not None:

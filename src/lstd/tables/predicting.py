@@ -1,11 +1,13 @@
-"""Predictions for tables, written chunk by chunk."""
+"""Predictions for tables, written chunk by chunk to CSV or Parquet; and the CSV file that `lstd watch` adds to."""
 
 from __future__ import annotations
 
 import contextlib
 import csv
 import io
-from collections.abc import Sequence
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,8 +16,10 @@ import pyarrow.parquet
 from numpy.typing import NDArray
 
 from lstd.data.arrow_columns import as_text, from_numpy
-from lstd.errors import InvalidInputError
+from lstd.errors import InvalidInputError, OutputError
+from lstd.estimators.limits import warn_beyond
 from lstd.estimators.model import Model
+from lstd.files import reason
 from lstd.tables.column_roles import Roles
 from lstd.tables.row_reader import Chunk, RowReader
 from lstd.tables.sources import watched
@@ -26,28 +30,34 @@ if TYPE_CHECKING:
 
 
 _OF_INTERVALS = ("lower", "upper", "standard_error", "little_data")
+_MOST_KEPT = 2**20  # features, 8 MiB
+
+
+# ------------------------------------------------------------ where predictions go
+
+
+def csv_bytes(rows: Iterable[Iterable[Any]]) -> bytes:
+    """Return rows as lines of CSV; numbers in the fewest digits that give the same float64."""
+    text = io.StringIO(newline="")
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    return text.getvalue().encode("utf-8", "surrogateescape")
 
 
 class CsvSink:
-    """Rows of text with a header; numbers in the fewest digits that give the same float64."""
+    """Rows of text with a header."""
 
     def __init__(self, file: IO[bytes], names: Sequence[str]) -> None:
         self._file = file
-        self._write([names])
+        self._file.write(csv_bytes([names]))
 
     def write(self, columns: dict[str, pa.Array]) -> None:
-        self._write(zip(*(_texts(name, column) for name, column in columns.items()), strict=True))
+        self._file.write(csv_bytes(zip(*(_texts(name, column) for name, column in columns.items()), strict=True)))
 
     def close(self) -> None:
         self._file.flush()
 
     def abandon(self) -> None:
         """Do nothing."""
-
-    def _write(self, rows: Any) -> None:
-        text = io.StringIO(newline="")
-        csv.writer(text, lineterminator="\n").writerows(rows)
-        self._file.write(text.getvalue().encode("utf-8"))
 
 
 class ParquetSink:
@@ -80,6 +90,93 @@ class ParquetSink:
 Sink = CsvSink | ParquetSink
 
 
+def _cast(name: str, column: pa.Array, kind: Any) -> pa.Array:
+    try:
+        return column if column.type == kind else column.cast(kind)
+    except pa.ArrowException as error:
+        raise InvalidInputError(
+            f"column {name!r} is of type {column.type} here and of type {kind} in the files before, and has a value "
+            "that cannot be converted; convert the column first, or write to a .csv file."
+        ) from error
+
+
+def _texts(name: str, column: pa.Array) -> list[Any]:
+    try:
+        return list((column if pa.types.is_floating(column.type) else as_text(column)).to_pylist())
+    except pa.ArrowException as error:
+        raise InvalidInputError(
+            f"column {name!r} of type {column.type} cannot be written as text; write to a .parquet file."
+        ) from error
+
+
+class PredictionsFile:
+    """A CSV file that predictions are added to.
+
+    It is cut to `written` bytes first. Raises InvalidInputError if it has fewer.
+    """
+
+    def __init__(self, path: Path, header: list[str], written: int = 0) -> None:
+        self._path = path
+        found = path.stat().st_size if path.exists() else None
+        if (found or 0) < written:
+            raise InvalidInputError(
+                f"{path} {'is missing' if found is None else f'has {found} bytes'}, and the state records {written} "
+                "bytes; give the file that was written, or --force to start over."
+            )
+        with self._named():
+            self._file: IO[bytes] = open(path, "w+b" if found is None else "r+b", buffering=0)  # noqa: SIM115
+            self._file.truncate(written)
+            self.written = self._file.seek(written)
+        if not written:
+            self.add([header])
+
+    def add(self, rows: list[Any]) -> None:
+        """Add rows; raises OutputError when there is no room."""
+        data = memoryview(csv_bytes(rows))
+        with self._named():
+            while data:
+                data = data[self._file.write(data) :]
+            self.written = self._file.tell()
+
+    def close(self) -> None:
+        self._file.close()
+
+    def sync(self) -> None:
+        """Return when the rows are on the disk."""
+        with self._named():
+            os.fsync(self._file.fileno())
+
+    @contextlib.contextmanager
+    def _named(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            remedy = "free some space or fix the folder."
+            raise OutputError(f"{self._path} could not be written: {reason(error)}; {remedy}") from error
+
+
+# ------------------------------------------------------------ predictions
+
+
+class Thinned:
+    """Rows from all over a stream: every k-th, where k doubles whenever too many are kept."""
+
+    def __init__(self) -> None:
+        self._kept: list[Array] = []
+        self._step = 1
+
+    def add(self, rows: Array) -> None:
+        """Add the next rows, (T, n)."""
+        self._kept.append(rows[:: self._step])
+        while sum(kept.size for kept in self._kept) > _MOST_KEPT:
+            self._kept, self._step = [self.rows[::2]], 2 * self._step
+
+    @property
+    def rows(self) -> Array:
+        """The rows that are kept."""
+        return np.concatenate(self._kept) if self._kept else np.empty((0, 1))
+
+
 def predict_tables(
     model: Model,
     paths: Sequence[str],
@@ -98,23 +195,31 @@ def predict_tables(
     rewards, the names end in ``_`` and the name of the reward.
 
     Raises InvalidInputError when the model has no intervals, at the first bad row, or at the first prediction that
-    overflows; rows before it may have been written.
+    overflows; rows before it may have been written. Warns if features or predictions are far outside of what the fit
+    has seen.
     """
     roles = Roles(features=model.feature_names, kept=tuple(kept))
     reader = RowReader(watched(paths, on_progress), roles, chunk_rows=chunk_rows)
-    names = prediction_names(model, kept, intervals=level is not None)
+    names = [*kept, *_names(model, kept, intervals=level is not None)]
     if level is not None:
-        intervals_of(model, np.zeros((1, len(model.feature_names))), level)  # raises before anything is written
-    written = 0
-    out: Sink = sink(file, [*kept, *names])
+        _intervals(model, np.zeros((1, len(model.feature_names))), level)  # raises before anything is written
+    written, seen = 0, Thinned()
+    out: Sink = sink(file, names)
     try:
         for chunk in reader.chunks():
-            _write(out, chunk, [*kept, *names], _predicted(model, chunk, level))
+            columns = [*chunk.kept, *_predicted(model, chunk, level)]
+            try:
+                out.write(dict(zip(names, columns, strict=True)))
+            except InvalidInputError as error:
+                raise InvalidInputError(f"{chunk.file}: {error}") from error
+            seen.add(chunk.X)
             written += len(chunk)
         out.close()
     except BaseException:
         out.abandon()
         raise
+    if written:
+        warn_beyond(model, seen.rows, model.predict(seen.rows))
     return written
 
 
@@ -123,7 +228,7 @@ def _predicted(model: Model, chunk: Chunk, level: float | None) -> list[pa.Array
     columns = {"prediction": predictions_of(model, chunk)}
     if level is not None:
         try:
-            columns = intervals_of(model, chunk.X, level)
+            columns = _intervals(model, chunk.X, level)
         except InvalidInputError as error:
             row = chunk.first + _first_overflow(model, chunk.X, level) + 1
             raise _beyond(chunk.file, row, "its interval") from error
@@ -136,28 +241,14 @@ def _first_overflow(model: Model, X: Array, level: float) -> int:
     while high - low > 1:
         middle = (low + high) // 2
         try:
-            intervals_of(model, X[low:middle], level)
+            _intervals(model, X[low:middle], level)
             low = middle
         except InvalidInputError:
             high = middle
     return low
 
 
-def _beyond(file: str, row: int, what: str) -> InvalidInputError:
-    return InvalidInputError(
-        f"{file}: row {row} (the first row of data is 1): {what} is beyond 1e308; look for huge values of its features."
-    )
-
-
-def _write(out: Sink, chunk: Chunk, names: Sequence[str], arrays: list[pa.Array]) -> None:
-    """Write the kept columns of a chunk and its predictions."""
-    try:
-        out.write(dict(zip(names, [*chunk.kept, *arrays], strict=True)))
-    except InvalidInputError as error:
-        raise InvalidInputError(f"{chunk.file}: {error}") from error
-
-
-def intervals_of(model: Model, X: Array, level: float) -> dict[str, NDArray[Any]]:
+def _intervals(model: Model, X: Array, level: float) -> dict[str, NDArray[Any]]:
     """Return predictions with intervals for features (T, n): by column name, arrays of shape (T, m)."""
     intervals = model.interval(X, level)
     return {name: np.atleast_2d(getattr(intervals, name).T).T for name in ("prediction", *_OF_INTERVALS)}
@@ -173,7 +264,13 @@ def predictions_of(model: Model, chunk: Chunk) -> Array:
     return predicted
 
 
-def prediction_names(model: Model, kept: Sequence[str], *, intervals: bool = False) -> list[str]:
+def _beyond(file: str, row: int, what: str) -> InvalidInputError:
+    return InvalidInputError(
+        f"{file}: row {row} (the first row of data is 1): {what} is beyond 1e308; look for huge values of its features."
+    )
+
+
+def _names(model: Model, kept: Sequence[str], *, intervals: bool) -> list[str]:
     """Return the names of the columns of predictions; raises InvalidInputError if `kept` has one of them."""
     kinds = ("prediction", *(_OF_INTERVALS if intervals else ()))
     rewards = model.reward_names
@@ -182,24 +279,3 @@ def prediction_names(model: Model, kept: Sequence[str], *, intervals: bool = Fal
         if name in names or list(kept).count(name) > 1:
             raise InvalidInputError(f"column {name!r} would appear twice in the output; rename it in the data.")
     return names
-
-
-def _cast(name: str, column: pa.Array, kind: Any) -> pa.Array:
-    try:
-        return column if column.type == kind else column.cast(kind)
-    except pa.ArrowException as error:
-        raise InvalidInputError(
-            f"column {name!r} is of type {column.type} here and of type {kind} in the files before, and has a value "
-            "that cannot be converted; convert the column first, or write to a .csv file."
-        ) from error
-
-
-def _texts(name: str, column: pa.Array) -> list[Any]:
-    if pa.types.is_floating(column.type):
-        return list(column.to_pylist())
-    try:
-        return list(as_text(column).to_pylist())
-    except pa.ArrowException as error:
-        raise InvalidInputError(
-            f"column {name!r} of type {column.type} cannot be written as text; write to a .parquet file."
-        ) from error

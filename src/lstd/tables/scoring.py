@@ -1,17 +1,15 @@
 """Scores of a model on the discounted returns of tables, computed chunk by chunk.
 
-The reward and the prediction of a row wait until its return is known: to the end of its episode, or for 41/(1−γ) rows,
-after which the rest is below rounding.
+The reward and the prediction of a row wait until its return is known: to the end of its episode, or until what is left
+of the return is below rounding. With importance ratios or trace coefficients, whole episodes wait.
 
 Inverse probability weights need the length of every episode first, so with them the tables are read twice.
-
-With columns of transitions, such as discounts, or features of successors, whole episodes wait.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,15 +23,17 @@ from lstd.data.returns import (
     check_treatment,
     check_unbiased,
     completed_returns,
-    discounted_returns,
     ipcw_weights,
     steps_to_complete,
     unobserved_shares,
 )
-from lstd.errors import InvalidInputError, UnobservedWarning, warn
+from lstd.data.rows import Rows
+from lstd.errors import BoundsWarning, InvalidInputError, UnobservedWarning, warn
+from lstd.estimators.limits import beyond_bounds
 from lstd.estimators.model import Model
+from lstd.estimators.model_parts import Limits
 from lstd.tables.column_roles import Roles
-from lstd.tables.predicting import predictions_of
+from lstd.tables.predicting import Thinned, predictions_of
 from lstd.tables.row_reader import Chunk, RowReader
 from lstd.tables.sources import watched
 from lstd.tables.table import Table
@@ -90,12 +90,15 @@ class _Treatment:
             cuts.check_reach(steps_to_complete(gamma, tolerance))
         return cls(unobserved, tolerance, gamma, cuts)
 
-    def weights(self, age: NDArray[np.int64], length: NDArray[np.int64], ended: NDArray[np.bool_]) -> Array:
-        """Weight of rows by their age, the transitions of their episode so far, and whether it terminated."""
-        needed = steps_to_complete(self.gamma, self.tolerance)
-        if self.cuts is not None:
-            return ipcw_weights(self.cuts, age, length, ended, needed)
-        return np.asarray((self.unobserved == "predict") | ended | (age + needed <= length), dtype=np.float64)
+    def weights(self, rows: Rows, shares: Array, first_age: int) -> Array:
+        """Weight of rows, the first of which has an age in its episode, by the shares of returns not observed."""
+        full, ends = rows.full, np.flatnonzero(rows.ends)
+        if self.cuts is None:
+            return np.asarray(full & ((self.unobserved == "predict") | (shares < self.tolerance)), np.float64)
+        episode: NDArray[np.int64] = np.cumsum(rows.ends) - rows.ends
+        age = np.arange(len(rows)) - np.append(-first_age, ends[:-1] + 1)[episode]
+        length, ended = (age + full)[ends][episode], rows.terminated[ends][episode]
+        return full * ipcw_weights(self.cuts, age, length, ended, steps_to_complete(self.gamma, self.tolerance))
 
 
 def score_tables(
@@ -111,37 +114,35 @@ def score_tables(
     """Compare predictions with discounted returns, as :meth:`lstd.LSTD.score` does.
 
     Raises InvalidInputError at the first bad row, when fewer than two rows are scored, or when `unobserved` has no
-    answer. Warns if little was observed.
+    answer. Warns if little was observed, and if predictions are outside of what the rewards allow.
     """
     model.check_given(roles.transitions, remedy="Name its column.")
     tolerance = check_treatment(unobserved, tolerance)
     reader = RowReader(watched(paths, on_progress), roles, chunk_rows=chunk_rows)
-    files = [table.file for table in reader.tables]
+    files = ", ".join(table.file for table in reader.tables)
     treatment = _Treatment.of(reader, unobserved, tolerance, model.settings.gamma)
-    moments = _Moments(len(roles.rewards))
-    whole = bool(roles.transitions or roles.next_features)
-    waiting: Any = _WholeEpisodes(moments, treatment, model) if whole else _Waiting(moments, treatment)
-    rows = 0
+    if treatment.cuts is not None:  # for which all rows were read
+        reader = RowReader(reader.tables, roles, chunk_rows=chunk_rows)
+    sums = _Sums(model, treatment, roles)
     with np.errstate(over="ignore", invalid="ignore"):  # the results are checked
-        if treatment.cuts is not None:  # for which all rows were read
-            reader = RowReader(reader.tables, roles, chunk_rows=chunk_rows)
         for chunk in reader.chunks():
-            rows += len(chunk)
-            waiting.add(chunk, predictions_of(model, chunk))
-        waiting.finish()
-        squares = moments.squares
+            sums.add(chunk)
+        sums.settle(at_end=True)
     if unobserved == "drop":
-        check_unbiased(moments.count, moments.left_out, moments.terminated)
-    if moments.count < 2:
-        raise InvalidInputError(_too_few(files, rows, moments.count, treatment))
-    if not (np.isfinite(squares) & np.isfinite(moments.spread)).all():
+        check_unbiased(sums.count, sums.left_out, sums.terminated)
+    if sums.count < 2:
+        raise InvalidInputError(f"{files}: of {sums.rows} rows {_too_few(sums.count, treatment)}")
+    if not (np.isfinite(sums.squares) & np.isfinite(sums.spread)).all():
         raise InvalidInputError(
-            f"{', '.join(files)}: the squares of returns or of errors are beyond 1e308; scale the rewards down, or "
-            "look for huge values."
+            f"{files}: the squares of returns or of errors are beyond 1e308; scale the rewards down, or look for huge "
+            "values."
         )
-    share = moments.observed / moments.weight
+    share = sums.observed / sums.weight
     warn(little_observed(share, SELF_SCORED), UnobservedWarning)
-    return Score(moments.r2(), squares / moments.weight, rows, moments.count, share)
+    warn(beyond_bounds(sums.predicted.rows, sums.bounds), BoundsWarning)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        r2 = np.where(sums.spread > 0.0, 1.0 - sums.squares / sums.spread, np.nan)
+    return Score(r2, sums.squares / sums.weight, sums.rows, sums.count, share)
 
 
 def _cuts(reader: RowReader, gamma: float) -> tuple[Cuts, float]:
@@ -166,7 +167,7 @@ def _cuts(reader: RowReader, gamma: float) -> tuple[Cuts, float]:
     return Cuts(np.array(lengths, dtype=np.int64) - ~terminated, terminated), largest
 
 
-def _too_few(paths: Sequence[str], rows: int, count: int, treatment: _Treatment) -> str:
+def _too_few(count: int, treatment: _Treatment) -> str:
     gamma, tolerance = treatment.gamma, treatment.tolerance
     counts, remedy = "another row of its episode follows or it terminates", "Give longer episodes"
     if treatment.unobserved != "predict":
@@ -174,145 +175,81 @@ def _too_few(paths: Sequence[str], rows: int, count: int, treatment: _Treatment)
         if gamma < 1.0:
             counts += f" or goes on for {steps_to_complete(gamma, tolerance):g} steps (γ^h < {tolerance:g})"
             remedy += ", or give longer ones"
-    return (
-        f"{', '.join(paths)}: of {rows} rows {count or 'none'} can be scored, and at least 2 are needed: a row is "
-        f"scored if {counts}. {remedy}."
-    )
+    return f"{count or 'none'} can be scored, and at least 2 are needed: a row is scored if {counts}. {remedy}."
 
 
-class _Waiting:
-    """Rows with their rewards and predictions, until their returns are known."""
+class _Sums:
+    """Weight, mean and spread (sum of squared deviations) of returns, merged as by Chan et al. (1979), and of errors.
 
-    def __init__(self, moments: _Moments, treatment: _Treatment) -> None:
-        n_rewards = len(moments.mean)
-        self._moments, self._treatment = moments, treatment
-        self._rewards: list[Array] = [np.empty((0, n_rewards))]
-        self._predicted: list[Array] = [np.empty((0, n_rewards))]
-        self._episodes: list[NDArray[np.int64]] = [np.empty(0, np.int64)]
-        self._terminated: list[NDArray[np.bool_]] = [np.empty(0, np.bool_)]
-        self._first_age = 0  # of the first row that waits
-        self._due = 0
+    Rows whose returns are not known yet wait, with predictions in place of their features.
+    """
 
-    def add(self, chunk: Chunk, predicted: Array) -> None:
-        self._rewards.append(chunk.y)
-        self._predicted.append(predicted)
-        self._episodes.append(chunk.episode)
-        self._terminated.append(chunk.terminated)
-        # Settling only when the waiting rows have doubled takes time linear in the number of all rows.
-        if sum(map(len, self._episodes)) >= self._due:
-            self._settle(at_end=False)
-            self._due = 2 * len(self._episodes[0])
-
-    def finish(self) -> None:
-        self._settle(at_end=True)
-
-    def _settle(self, *, at_end: bool) -> None:
-        """Move the rows whose returns are known to the moments."""
-        rewards, predicted = np.concatenate(self._rewards), np.concatenate(self._predicted)
-        episodes, terminated = np.concatenate(self._episodes), np.concatenate(self._terminated)
-        if not len(episodes):
-            return
-        last = np.append(episodes[1:] != episodes[:-1], True)
-        returns, unobserved = discounted_returns(rewards, self._treatment.gamma, last, terminated, predicted)
-        waits = np.zeros(len(episodes), dtype=np.bool_)
-        if not at_end:
-            waits = (episodes == episodes[-1]) & (unobserved > _NEGLIGIBLE)
-        ends, number, full = np.flatnonzero(last), np.cumsum(last) - last, terminated | ~last
-        age = np.arange(len(last)) - np.append(-self._first_age, ends[:-1] + 1)[number]
-        weight = self._treatment.weights(age, (age + full)[ends][number], terminated[ends][number])
-        known = full & ~waits
-        self._moments.terminated += int(terminated[~waits].sum())
-        self._moments.add(*(a[known] for a in (returns, returns - predicted, weight, 1.0 - unobserved)))
-        self._rewards, self._predicted = [rewards[waits]], [predicted[waits]]
-        self._episodes, self._terminated = [episodes[waits]], [terminated[waits]]
-        self._first_age = int(age[waits][0]) if waits.any() else 0
-
-
-class _WholeEpisodes:
-    """Rows of episodes that are not known to be over, and then the returns of :mod:`lstd.data.returns`."""
-
-    def __init__(self, moments: _Moments, treatment: _Treatment, model: Model) -> None:
-        self._moments, self._treatment, self._model = moments, treatment, model
-        self._rows: dict[str, list[Any]] = {}
-
-    def add(self, chunk: Chunk, predicted: Array) -> None:
-        columns = {
-            "X": chunk.X, "y": chunk.y, "episode": chunk.episode, "terminated": chunk.terminated,
-            "X_next": chunk.X_next, **chunk.transitions,
-        }  # fmt: skip
-        begins = int(np.searchsorted(chunk.episode, chunk.episode[-1]))
-        if begins:
-            self._keep({name: values[:begins] for name, values in columns.items() if values is not None})
-            self.finish()
-        self._keep({name: values[begins:] for name, values in columns.items() if values is not None})
-
-    def _keep(self, columns: dict[str, Any]) -> None:
-        for name, values in columns.items():
-            self._rows.setdefault(name, []).append(values)
-
-    def finish(self) -> None:
-        """Move the rows so far, all of whole episodes, to the moments."""
-        if not self._rows:
-            return
-        columns: dict[str, Any] = {name: np.concatenate(values) for name, values in self._rows.items()}
-        self._rows = {}
-        model, treatment = self._model, self._treatment
-        rows = check_rows(**columns, gamma=model.settings.gamma, warn=False)
-        values = model.predict(rows.X).reshape(rows.y.shape)
-        ahead = None if rows.X_next is None else model.predict(rows.X_next).reshape(rows.y.shape)
-        returns, shares = completed_returns(rows, values, ahead), unobserved_shares(rows)
-        weight = rows.full.astype(np.float64)
-        if treatment.unobserved == "drop":
-            weight *= shares < treatment.tolerance
-        elif treatment.unobserved == "ipcw":
-            ends = np.flatnonzero(rows.ends)
-            episode: NDArray[np.int64] = np.cumsum(rows.ends) - rows.ends
-            age = np.arange(len(rows)) - np.append(0, ends[:-1] + 1)[episode]
-            weight *= treatment.weights(age, (age + rows.full)[ends][episode], rows.terminated[ends][episode])
-        given = weight * rows.weight
-        counted = rows.full & ((given > 0.0) | (weight == 0.0))
-        self._moments.terminated += int(rows.terminated.sum())
-        self._moments.add(*(a[counted] for a in (returns, returns - values, given, 1.0 - shares)))
-
-
-class _Moments:
-    """Weight, mean and spread (sum of squared deviations) of returns and of errors, merged as by Chan et al. (1979)."""
-
-    def __init__(self, n_rewards: int) -> None:
-        self.count = self.left_out = self.terminated = 0  # rows with a weight and without; rows that terminated
-        self.weight = self.observed = 0.0  # of these rows, and of what was observed
-        self.mean, self.spread, self._mean_error, self._spread_error = np.zeros((4, n_rewards))
+    def __init__(self, model: Model, treatment: _Treatment, roles: Roles) -> None:
+        self._model, self._treatment, m = model, treatment, len(roles.rewards)
+        self._whole = not {"importance_ratio", "trace_coefficient"}.isdisjoint(roles.transitions)
+        self.rows = self.count = self.left_out = self.terminated = 0  # scored: with a weight and without
+        self.weight = self.observed = 0.0  # of scored rows, and of what was observed
+        self.mean, self.spread, self.squares = np.zeros((3, m))  # of returns; sum of squared errors
+        self.predicted, self._limits = Thinned(), model.limits and replace(model.limits, ranges=None)
+        self._waiting: list[dict[str, Any]] = []
+        self._n_waiting = self._due = self._first_age = 0  # the latter of the first row that waits
 
     @property
-    def squares(self) -> Array:
-        """Sum of squared errors."""
-        return np.asarray(self._spread_error + self.weight * self._mean_error**2)
+    def bounds(self) -> Array | None:
+        """The least and the greatest value that the rewards of the fit and of these rows allow, (2, m)."""
+        return None if self._limits is None else self._limits.bounds(self._model.settings)
 
-    def add(self, returns: Array, errors: Array, weight: Array, seen: Array) -> None:
-        """Add rows: arrays of shape (T, m), weights and observed shares of shape (T,)."""
-        block, kept = _Moments(returns.shape[1]), weight > 0.0
-        returns, errors, weight, seen = returns[kept], errors[kept], weight[kept], seen[kept]
-        self.left_out += len(kept) - len(weight)
-        if len(weight):
-            block.count, block.weight, block.observed = len(weight), float(weight.sum()), float(weight @ seen)
-            block.mean, block._mean_error = weight @ returns / block.weight, weight @ errors / block.weight
-            block.spread = weight @ (returns - block.mean) ** 2
-            block._spread_error = weight @ (errors - block._mean_error) ** 2
-        self.merge(block)
+    def add(self, chunk: Chunk) -> None:
+        """Add the next rows."""
+        predicted, m = predictions_of(self._model, chunk), chunk.y.shape[1]
+        columns = {"X": predicted, "y": chunk.y, "episode": chunk.episode, "terminated": chunk.terminated}
+        if chunk.X_next is not None:
+            ahead = chunk.X_next @ self._model.coef.reshape(m, -1).T + self._model.intercept
+            columns["X_next"] = np.where(chunk.terminated[:, np.newaxis], 0.0, ahead)  # which may have no features
+        self._waiting.append(columns | chunk.transitions)
+        self.predicted.add(predicted)
+        self.rows += len(chunk)
+        self._n_waiting += len(chunk)
+        if self._n_waiting >= self._due:  # when waiting rows have doubled, which takes time linear in all rows
+            self.settle()
+            self._due = 2 * self._n_waiting
 
-    def merge(self, other: _Moments) -> None:
-        """Add other moments."""
-        if not other.count:
+    def settle(self, *, at_end: bool = False) -> None:
+        """Move the rows whose returns are known to the sums; all of them at the end."""
+        if not self._waiting:
             return
-        both = self.weight + other.weight
-        share, weight = other.weight / both, self.weight * other.weight / both
-        step, step_error = other.mean - self.mean, other._mean_error - self._mean_error
-        self.spread = self.spread + other.spread + step**2 * weight
-        self._spread_error = self._spread_error + other._spread_error + step_error**2 * weight
-        self.mean, self._mean_error = self.mean + step * share, self._mean_error + step_error * share
-        self.weight, self.count, self.observed = both, self.count + other.count, self.observed + other.observed
+        columns: dict[str, Any] = {
+            name: np.concatenate([one[name] for one in self._waiting]) for name in self._waiting[0]
+        }
+        rows = check_rows(**columns, gamma=self._model.settings.gamma, warn=False, finite=False)
+        limits = replace(Limits.of(rows), ranges=None)
+        self._limits = limits if self._limits is None else self._limits.then(limits, False)
+        returns, shares = completed_returns(rows, rows.X, rows.X_next), unobserved_shares(rows)
+        known = len(rows)
+        if not at_end:
+            begins = int(np.searchsorted(columns["episode"], columns["episode"][-1]))
+            late = np.flatnonzero(self._whole | (shares[begins:] > _NEGLIGIBLE))
+            known = begins + int(late[0]) if len(late) else known
+        weight = self._treatment.weights(rows, shares, self._first_age)[:known]
+        given = weight * rows.weight[:known]
+        counted = rows.full[:known] & ((given > 0.0) | (weight == 0.0))
+        self.terminated += int(rows.terminated[:known].sum())
+        self.left_out += int(np.count_nonzero(counted & (given == 0.0)))
+        scored = np.flatnonzero(counted & (given > 0.0))
+        self._add(returns[scored], (returns - rows.X)[scored], given[scored], 1.0 - shares[scored])
+        first = int(np.searchsorted(columns["episode"], columns["episode"][known])) if known < len(rows) else known
+        self._first_age = known - first + (self._first_age if not first else 0)
+        self._waiting = [{name: values[known:] for name, values in columns.items()}] if known < len(rows) else []
+        self._n_waiting = len(rows) - known
 
-    def r2(self) -> Array:
-        """Return R² for each reward; NaN where all returns are equal."""
-        with np.errstate(divide="ignore", invalid="ignore"):
-            return np.where(self.spread > 0.0, 1.0 - self.squares / self.spread, np.nan)
+    def _add(self, returns: Array, errors: Array, weight: Array, seen: Array) -> None:
+        """Add rows of a weight above zero: arrays of shape (T, m), weights and observed shares of shape (T,)."""
+        if not len(weight):
+            return
+        before, more = self.weight, float(weight.sum())
+        mean = weight @ returns / more
+        step, self.weight = mean - self.mean, before + more
+        self.spread = self.spread + weight @ (returns - mean) ** 2 + step**2 * (before * more / self.weight)
+        self.mean = self.mean + step * (more / self.weight)
+        self.squares = self.squares + weight @ errors**2
+        self.count, self.observed = self.count + len(weight), self.observed + float(weight @ seen)
