@@ -222,8 +222,7 @@ class _Sums:
             name: np.concatenate([one[name] for one in self._waiting]) for name in self._waiting[0]
         }
         rows = check_rows(**columns, gamma=self._model.settings.gamma, warn=False, finite=False)
-        limits = replace(Limits.of(rows), ranges=None)
-        self._limits = limits if self._limits is None else self._limits.then(limits, False)
+        self._limits = Limits.of(rows) if self._limits is None else self._limits.then(rows, False)
         returns, shares = completed_returns(rows, rows.X, rows.X_next), unobserved_shares(rows)
         known = len(rows)
         if not at_end:
