@@ -203,7 +203,6 @@ def test_reproduce_at_random_moments(tmp_path, monkeypatch, command):
         assert command(*words, "out").code == 0
         assert results("out") == expected
         assert kept.items() <= stamps("out").items()
-        assert hidden() == []
         shutil.rmtree("out")
     assert len(seen) >= 3, seen  # the moments were spread over the cells
 
@@ -274,5 +273,4 @@ def test_reproduce_before_a_step_on_files(tmp_path, monkeypatch, command):
         assert command(*words).code == 0
         assert results("out") == expected
         assert kept.items() <= stamps("out").items()
-        assert hidden() == []
     assert len(seen) >= 4, seen
