@@ -5,11 +5,6 @@ from __future__ import annotations
 import itertools
 import json
 import os
-import signal
-import subprocess
-import sys
-import time
-from datetime import datetime
 from pathlib import Path
 
 import numpy as np
@@ -24,7 +19,6 @@ from lstd.experiments.reproduce.run import reproduce
 from lstd.experiments.sweep import run_sweep
 from lstd.experiments.timing import LOOPS, run_loop, simulate_run
 
-DRIVER = Path(__file__).parents[1] / "support" / "fake_experiments.py"
 # Sums in another order, and Boyan's recursion divides by 1 + vᵀPu, which comes as close to zero as 7e-5.
 LOOP_RTOL = 1e-7
 
@@ -116,38 +110,9 @@ def test_resumed_run_writes_the_same_bytes(tmp_path, fakes, finished):
     assert (outcome.computed, outcome.reused) == (len(plan.cells) - finished, finished)
     assert len([call for call in fakes.calls if call.startswith("small")]) == outcome.computed
     assert contents(tmp_path / "resumed") == contents(tmp_path / "undisturbed")
-
-
-@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs SIGKILL")
-def test_killed_process_loses_only_the_cell_under_way(tmp_path):
-    def start(seconds, out):
-        words = [sys.executable, DRIVER, str(seconds), "reproduce", "small", "--runs", "3", "--out", out, "--quiet"]
-        return subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-
-    out, undisturbed = tmp_path / "out", tmp_path / "undisturbed"
-    start(0, undisturbed).communicate()
-    began, ended = time.time(), []
-    for cells in (1, 3):
-        process = start("0.2,1" if cells == 1 else "0.2,2", out)  # the next cell never ends
-        deadline = time.monotonic() + 300
-        while len(list(out.glob("cells/*.npz"))) < cells and time.monotonic() < deadline:
-            time.sleep(0.01)
-        process.kill()
-        process.communicate()
-        assert process.returncode == -signal.SIGKILL
-        assert len(list(out.glob("cells/*.npz"))) == cells
-        ended.append(time.time())
-    process = start(0, out)
-    output, errors = process.communicate()
-    assert (process.returncode, errors) == (0, "")
-    assert "6 cells done (3 computed, 3 stored before)" in output
-    assert contents(out) == contents(undisturbed)
-    # What the killed processes finished counts too, but for a cell that had no time to be recorded.
-    provenance = json.loads((out / PROVENANCE).read_text())
-    assert provenance["sessions"] == 3
-    assert provenance["wall_seconds"]["sweep"] >= 0.2
+    provenance = json.loads((tmp_path / "resumed" / PROVENANCE).read_text())
+    assert provenance["sessions"] == 2
     assert list(provenance["wall_seconds"]) == ["sweep", "timings", "report"]
-    assert began - 1 <= datetime.fromisoformat(provenance["started"]).timestamp() <= ended[0]
 
 
 def test_damaged_cell_is_reported_and_computed_again(tmp_path, fakes, caplog):
