@@ -1,4 +1,4 @@
-"""Rows put together: recorded episodes, several `Trajectories`, and actions with their probabilities."""
+"""What `Trajectories` are made of: checks of ids, names, actions and their probabilities, and rows put together."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from lstd.data.arguments import as_real
-from lstd.data.ids import last_rows
+from lstd.data.ids import last_rows, plain_ids, plain_texts
 from lstd.data.parsing import first_true
 from lstd.data.rows import FACTORS, PerRow
 from lstd.errors import InvalidInputError
@@ -140,6 +140,27 @@ def _placed(name: str, values: Sequence[Any], steps: Flags) -> NDArray[Any]:
     placed = np.zeros((len(steps), *array.shape[1:]), dtype=array.dtype)
     placed[steps] = array
     return placed
+
+
+def check_ids(name: str, values: ArrayLike) -> NDArray[Any]:
+    """Return ids as an array of one plain type."""
+    ids, bad = plain_ids(values)
+    if bad is not None:
+        raise InvalidInputError(
+            f"`{name}` must hold integers, text or dates, all of one type; row {bad} has {ids[bad]!r}. "
+            "Give every row an id; convert other objects to text with str."
+        )
+    return plain_texts(ids) if ids.dtype.kind == "U" and len(ids) else ids
+
+
+def check_names(names: Sequence[str], n_features: int) -> tuple[str, ...]:
+    """Return the names of features; raises InvalidInputError unless there is one for each."""
+    checked = tuple(names)
+    if isinstance(names, str) or not all(isinstance(name, str) for name in checked):
+        raise InvalidInputError(f"`feature_names` must be a sequence of str; got {names!r:.80}.")
+    if len(checked) != n_features:
+        raise InvalidInputError(f"`feature_names` must have one name per feature, {n_features}; got {len(checked)}.")
+    return checked
 
 
 def check_actions(actions: ArrayLike, horizon: Flags) -> NDArray[Any]:

@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from lstd.errors import InvalidInputError, MissingTerminationWarning, warn
 from lstd.trajectories.joining import Episode, assemble
-from lstd.trajectories.observations import ObservationFeatures, at
+from lstd.trajectories.observations import Function, ObservationFeatures, Progress, at
 from lstd.types import Array
 
 _NEEDED = ("observations", "rewards", "terminations", "truncations")
 
 
 def read_dataset(
-    dataset: Any,
-    features: Callable[[Any], ArrayLike] | None = None,
-    reward: Callable[[Any], ArrayLike] | None = None,
-    behavior_probability: Callable[[Any], ArrayLike] | None = None,
-    progress: Callable[[int, int], None] | None = None,
-) -> dict[str, Any]:
+    dataset: Any, features: Function = None, reward: Function = None, behavior_probability: Function = None,
+    progress: Progress = None,
+) -> dict[str, Any]:  # fmt: skip
     """Read a dataset and return the arguments of `Trajectories`; see `Trajectories.from_minari`."""
     if isinstance(dataset, (str, bytes)) or not hasattr(dataset, "__iter__"):
         raise InvalidInputError(
@@ -57,9 +54,7 @@ def read_dataset(
     return assemble(episodes)
 
 
-def _read_episode(
-    number: int, episode: Any, phi: ObservationFeatures, reward: Callable[[Any], ArrayLike] | None
-) -> tuple[Episode, bool]:
+def _read_episode(number: int, episode: Any, phi: ObservationFeatures, reward: Function) -> tuple[Episode, bool]:
     """Read an episode; also returns whether its last step is terminated or truncated, True without steps."""
     missing = next((name for name in _NEEDED if not hasattr(episode, name)), None)
     if missing is not None:
@@ -100,7 +95,7 @@ def _ends_with(number: int, episode: Any, name: str) -> bool:
     return bool(flags[-1:].any())
 
 
-def _rewards(number: int, episode: Any, reward: Callable[[Any], ArrayLike] | None) -> Array:
+def _rewards(number: int, episode: Any, reward: Function) -> Array:
     source, given = ("`rewards`", episode.rewards) if reward is None else ("`reward`", reward(episode))
     try:
         rewards = np.asarray(given, dtype=np.float64)

@@ -11,6 +11,8 @@ from numpy.typing import ArrayLike
 from lstd.errors import InvalidInputError, missing_extra
 from lstd.types import Array
 
+Function = Callable[[Any], ArrayLike] | None  # of one observation, or of one episode
+Progress = Callable[[int, int], None] | None
 _OLD = "Wrap it for Gymnasium, for example with shimmy's GymV21CompatibilityV0."
 
 
@@ -56,7 +58,7 @@ class ObservationFeatures:
     be flattened into numbers; on a call, when features are not n finite numbers.
     """
 
-    def __init__(self, features: Callable[[Any], ArrayLike] | None, space: Any) -> None:
+    def __init__(self, features: Function, space: Any) -> None:
         self.length: int | None = None
         self._flat = False  # whether features are the numbers of a Box
         self._states: range | None = None  # of a Discrete space, whose features are one-hot

@@ -19,12 +19,18 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from lstd.data.arguments import check_integer
 from lstd.errors import InvalidInputError
 from lstd.trajectories.joining import Episode, assemble
-from lstd.trajectories.observations import ObservationFeatures, check_reset, check_step, import_gymnasium
+from lstd.trajectories.observations import (
+    Function,
+    ObservationFeatures,
+    Progress,
+    check_reset,
+    check_step,
+    import_gymnasium,
+)
 from lstd.types import Array, Flags
 
 _MODES = ("NextStep", "SameStep", "Disabled")
@@ -117,8 +123,8 @@ class _Run(NamedTuple):
 
 
 def collect(
-    env: Any, policy: Callable[[Any], Any], features: Callable[[Any], ArrayLike] | None, n_episodes: int | None,
-    n_steps: int | None, seed: int | None, progress: Callable[[int, int], None] | None,
+    env: Any, policy: Callable[[Any], Any], features: Function, n_episodes: int | None,
+    n_steps: int | None, seed: int | None, progress: Progress,
 ) -> dict[str, Any]:  # fmt: skip
     """Run `policy` and return the arguments of `Trajectories`; see `Trajectories.from_gymnasium`."""
     if n_episodes is None and n_steps is None:

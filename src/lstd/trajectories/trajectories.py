@@ -11,10 +11,10 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from lstd.data.check_rows import check_rows
-from lstd.data.ids import last_rows, plain_ids, plain_texts
+from lstd.data.ids import last_rows
 from lstd.data.rows import COLUMNS, PerRow
-from lstd.errors import InvalidInputError
-from lstd.trajectories.joining import check_actions, check_probabilities, rows_at
+from lstd.trajectories.joining import check_actions, check_ids, check_names, check_probabilities, rows_at
+from lstd.trajectories.observations import Function, Progress
 from lstd.trajectories.row_times import check_times
 from lstd.types import Array
 
@@ -116,11 +116,11 @@ class Trajectories:
         groups: PerRow = None, actions: ArrayLike | None = None, behavior_probability: PerRow = None,
         time: PerRow = None, feature_names: Sequence[str] | None = None,
     ) -> None:  # fmt: skip
-        ids = None if episode is None else _check_ids("episode", episode)
+        ids = None if episode is None else check_ids("episode", episode)
         rows = check_rows(
             X.copy() if sparse.issparse(X) else X, y, gamma=1.0, episode=ids, terminated=terminated, discount=discount,
             importance_ratio=importance_ratio, trace_coefficient=trace_coefficient, weight=weight,
-            groups=None if groups is None else _check_ids("groups", groups),
+            groups=None if groups is None else check_ids("groups", groups),
         )  # fmt: skip
         if ids is None:
             ids = np.cumsum(rows.terminated) - rows.terminated
@@ -136,7 +136,7 @@ class Trajectories:
             "actions": taken,
             "behavior_probability": check_probabilities(behavior_probability, taken, horizon),
             "time": None if time is None else check_times(time, rows.last),
-            "feature_names": None if feature_names is None else _check_names(feature_names, rows.n_features),
+            "feature_names": None if feature_names is None else check_names(feature_names, rows.n_features),
             "horizon": horizon,
         }
         for name, value in fields.items():
@@ -255,9 +255,8 @@ class Trajectories:
 
     @classmethod
     def from_gymnasium(
-        cls, env: Any, policy: Callable[[Any], Any], *, features: Callable[[Any], ArrayLike] | None = None,
-        n_episodes: int | None = None, n_steps: int | None = None, seed: int | None = None,
-        progress: Callable[[int, int], None] | None = None,
+        cls, env: Any, policy: Callable[[Any], Any], *, features: Function = None, n_episodes: int | None = None,
+        n_steps: int | None = None, seed: int | None = None, progress: Progress = None,
     ) -> Self:  # fmt: skip
         """Run a policy in a Gymnasium environment or vector environment and record the rows.
 
@@ -308,10 +307,8 @@ class Trajectories:
 
     @classmethod
     def from_minari(
-        cls, dataset: Any, *, features: Callable[[Any], ArrayLike] | None = None,
-        reward: Callable[[Any], ArrayLike] | None = None,
-        behavior_probability: Callable[[Any], ArrayLike] | None = None,
-        progress: Callable[[int, int], None] | None = None,
+        cls, dataset: Any, *, features: Function = None, reward: Function = None,
+        behavior_probability: Function = None, progress: Progress = None,
     ) -> Self:  # fmt: skip
         """Read the episodes of a Minari dataset.
 
@@ -447,25 +444,6 @@ class Trajectories:
 
     def __reduce__(self) -> tuple[Callable[[], Trajectories], tuple[()]]:
         return partial(Trajectories, **{name: getattr(self, name) for name in _FIELDS}), ()
-
-
-def _check_ids(name: str, values: ArrayLike) -> NDArray[Any]:
-    ids, bad = plain_ids(values)
-    if bad is not None:
-        raise InvalidInputError(
-            f"`{name}` must hold integers, text or dates, all of one type; row {bad} has {ids[bad]!r}. "
-            "Give every row an id; convert other objects to text with str."
-        )
-    return plain_texts(ids) if ids.dtype.kind == "U" and len(ids) else ids
-
-
-def _check_names(names: Sequence[str], n_features: int) -> tuple[str, ...]:
-    checked = tuple(names)
-    if isinstance(names, str) or not all(isinstance(name, str) for name in checked):
-        raise InvalidInputError(f"`feature_names` must be a sequence of str; got {names!r:.80}.")
-    if len(checked) != n_features:
-        raise InvalidInputError(f"`feature_names` must have one name per feature, {n_features}; got {len(checked)}.")
-    return checked
 
 
 def _freeze(value: Any) -> Any:
