@@ -300,14 +300,11 @@ def _warn_of_small_alpha(alphas: Array, features: Array) -> None:
 
 
 def _check_algorithms(algorithm: str | list[str] | tuple[str, ...]) -> list[str]:
-    if not isinstance(algorithm, (str, list, tuple)) or not algorithm:
-        given = "none" if isinstance(algorithm, (list, tuple)) else repr(algorithm)
-        raise InvalidInputError(f"`algorithm` must be one or a list of {', '.join(protocol.ALGORITHMS)}; got {given}.")
-    names = [algorithm] if isinstance(algorithm, str) else list(algorithm)
+    names = list(algorithm) if isinstance(algorithm, (list, tuple)) else [algorithm]
     for name in names:
         check_choice("algorithm", name, protocol.ALGORITHMS)
-    if len(set(names)) < len(names):
-        raise InvalidInputError(f"`algorithm` must name each algorithm once; got {names}.")
+    if not names or len(set(names)) < len(names):
+        raise InvalidInputError(f"`algorithm` must name one algorithm or more, each once; got {names or 'none'}.")
     return names
 
 

@@ -189,19 +189,11 @@ def theorem2(
                 pairs = zip(estimates, limits[j], strict=True)
                 errors[s, j, i, v] = [norm(value - limit) / norm(limit) for value, limit in pairs]
     low, median, high = np.quantile(errors, [0.25, 0.5, 0.75], axis=0)
-    rows = [
-        {
-            "variant": variant,
-            "lmbda": lmbda,
-            "T": T,
-            **dict(zip(("error_A", "error_b", "error_theta"), median[j, i, v].tolist(), strict=True)),
-            "low_theta": float(low[j, i, v, 2]),
-            "high_theta": float(high[j, i, v, 2]),
-        }
-        for v, variant in enumerate(LSTD_VARIANTS)
-        for j, lmbda in enumerate(lmbdas)
-        for i, T in enumerate(lengths)
-    ]
+    rows = []
+    for (v, variant), (j, lmbda), (i, T) in product(enumerate(LSTD_VARIANTS), enumerate(lmbdas), enumerate(lengths)):
+        numbers = (*median[j, i, v], low[j, i, v, 2], high[j, i, v, 2])
+        names = ("error_A", "error_b", "error_theta", "low_theta", "high_theta")
+        rows.append({"variant": variant, "lmbda": lmbda, "T": T} | dict(zip(names, map(float, numbers), strict=True)))
     words = (
         f"small random process ({small.n_states} states, {small.branching} successors each, reward noise "
         f"{small.reward_std:g}), five normal features, discount {GAMMA:g}, no ridge term"
@@ -216,27 +208,19 @@ def _reward_weights(T: int, decay: float) -> Array:
 
 def _simulate_b(generator: np.random.Generator, shares: Array, mu: float, sigma: float, n_samples: int) -> Array:
     """b_T of independent paths of uniform rewards; shape (n_samples, number of (λ, T))."""
-    parts = []
-    for begin in range(0, n_samples, _BLOCK):
-        uniforms = generator.random((min(_BLOCK, n_samples - begin), len(shares)))
-        parts.append(uniforms @ shares)
+    sizes = [min(_BLOCK, n_samples - begin) for begin in range(0, n_samples, _BLOCK)]
+    sums = np.concatenate([generator.random((size, len(shares))) @ shares for size in sizes])
     half_width = np.sqrt(3.0) * sigma
-    return np.asarray((mu - half_width) * shares.sum(axis=0) + 2 * half_width * np.concatenate(parts))
+    return np.asarray((mu - half_width) * shares.sum(axis=0) + 2 * half_width * sums)
 
 
 def _moments(theta: Array, value: float) -> dict[str, float]:
     """Bias and variance of simulated weights, with their standard errors."""
-    N = len(theta)
-    centred = theta - theta.mean()
-    variance = float(centred @ centred) / (N - 1)
-    fourth = float(np.mean(centred**4))
-    return {
-        "bias_simulated": float(theta.mean()) - value,
-        "bias_stderr": float(np.sqrt(variance / N)),
-        "variance_simulated": variance,
-        # Var[s²] = (μ₄ − σ⁴ (N−3)/(N−1)) / N for independent samples.
-        "variance_stderr": float(np.sqrt((fourth - variance**2 * (N - 3) / (N - 1)) / N)),
-    }
+    N, mean, variance = len(theta), float(theta.mean()), float(theta.var(ddof=1))
+    # Var[s²] = (μ₄ − σ⁴ (N−3)/(N−1)) / N for independent samples.
+    of_variance = float(np.mean((theta - mean) ** 4)) - variance**2 * (N - 3) / (N - 1)
+    bias = {"bias_simulated": mean - value, "bias_stderr": float(np.sqrt(variance / N))}
+    return bias | {"variance_simulated": variance, "variance_stderr": float(np.sqrt(of_variance / N))}
 
 
 def _simulated_ratio(boyan: dict[str, Any], uncorrected: dict[str, Any]) -> dict[str, float]:

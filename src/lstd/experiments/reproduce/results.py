@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import product
 from typing import IO, Any
 
 import numpy as np
@@ -145,11 +146,10 @@ def gather(cells: Mapping[protocol.Cell, Mapping[str, Array]], timings: Row, pro
         for cell, arrays in cells.items()
         for algorithm, errors in arrays.items()
     }
-    seconds: dict[Key, Timing] = {}
-    for row in timings["rows"]:
-        numbers = dict(row)
-        key = numbers.pop("problem"), numbers.pop("features"), numbers.pop("algorithm")
-        seconds[key] = Timing(**numbers)
+    seconds = {
+        (row["problem"], row["features"], row["algorithm"]): Timing(**{k: row[k] for k in row if k not in KEY})
+        for row in timings["rows"]
+    }
     return Results(sweeps, seconds, timings["sample"], provenance)
 
 
@@ -209,15 +209,13 @@ def points_above(sweep: Sweep, top: float) -> int:
 def above_text(results: Results, problem: str) -> str:
     """Say how many points of Figure 3, 4 or 5 lie above the axes."""
     parts = []
-    for features in protocol.FEATURES:
-        _, top = sensitivity_limits(results, problem, features)
-        for algorithm in protocol.SENSITIVITY_ROWS:
-            sweep = results.sweeps[problem, features, algorithm]
-            if above := points_above(sweep, top):
-                largest = sweep.mean.max()
-                size = f"up to {compact(largest)}" if np.isfinite(largest) else "some infinite"
-                names = f"{protocol.SHORT_NAMES[algorithm]}, {protocol.FEATURE_NAMES[features]}"
-                parts.append(f"{names}: {above} of {sweep.mean.size} ({size})")
+    for features, algorithm in product(protocol.FEATURES, protocol.SENSITIVITY_ROWS):
+        sweep = results.sweeps[problem, features, algorithm]
+        if above := points_above(sweep, sensitivity_limits(results, problem, features)[1]):
+            largest = sweep.mean.max()
+            size = f"up to {compact(largest)}" if np.isfinite(largest) else "some infinite"
+            names = f"{protocol.SHORT_NAMES[algorithm]}, {protocol.FEATURE_NAMES[features]}"
+            parts.append(f"{names}: {above} of {sweep.mean.size} ({size})")
     return f"Points (λ, α) above the axis, not shown: {'; '.join(parts)}." if parts else "No point lies above the axes."
 
 

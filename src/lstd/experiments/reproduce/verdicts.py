@@ -183,8 +183,8 @@ def _lemma1(results: Results) -> Outcome:
     """Compare the hypothetical estimator's b* with its closed form and its bound."""
     ratio = max(row["ratio"] for row in results.theory["identities"] if "ratio" in row)
     verdict, numbers = _identity(results, "lemma 1")
-    numbers += f" |b* − b| reaches at most {ratio:.2f} of its bound."
-    return Outcome(verdict if ratio <= 1 else DISAGREES, numbers)
+    text = f"{numbers} |b* − b| reaches at most {ratio:.2f} of its bound."
+    return Outcome(verdict if ratio <= 1 else DISAGREES, text)
 
 
 def _identity(results: Results, name: str) -> Outcome:
