@@ -53,6 +53,7 @@ def check_rows(
     horizon = last & ~ended if phi_next is None else np.zeros_like(last)
     rewards, known, single = _check_rewards(y, horizon)
     numbers: dict[str, Array] = {}
+    given = []
     for name, column in COLUMNS.items():
         if (values := columns.get(name)) is None:
             numbers[name] = repeated(gamma if column.usual is None else column.usual, n_rows)
@@ -60,13 +61,14 @@ def check_rows(
             array = check_per_row(name, values, n_rows, column.high, may_miss=horizon)
             missing = np.isnan(array)
             known, numbers[name] = known & ~missing, np.where(missing, 1.0, array)
+            given.append(name)
     if terminated is not None:
         numbers["discount"] = np.where(ended, 0.0, numbers["discount"])
     rows = Rows.of(
         X=phi, y=rewards, known=known, last=last, terminated=ended, **numbers, X_next=phi_next, episode=ids,
         single=single, gamma=gamma, assumed=assumed, names=names,
         groups=None if groups is None else _check_groups(groups, last, ids, sort),
-        given=frozenset([name for name in columns if columns[name] is not None]),
+        given=frozenset(given),
     )  # fmt: skip
     return _sorted(rows) if sort and rows.groups is not None else rows
 

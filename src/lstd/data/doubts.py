@@ -154,24 +154,34 @@ _LEAST_GROWING = 0.2  # share of the episodes
 _AT_TOP = 0.02  # most full rows at the largest value of horizon rows; a feature with a limit has more
 
 
-def growing_features(rows: Rows) -> NDArray[np.intp]:
-    """Return which features only grow within one cohort of episodes; see the module."""
-    ends, nothing = np.flatnonzero(rows.last), np.empty(0, np.intp)
+def growing_doubt(rows: Rows) -> str:
+    """Say which features only grow within one cohort of episodes, and what to do; empty if none do."""
+    ends, full = np.flatnonzero(rows.last), rows.full
     first = np.append(0, ends[:-1] + 1)
-    open_ends = ~rows.full[ends] & (ends > first)
-    first, last, full = first[open_ends], ends[open_ends], rows.full
+    open_ends = ~full[ends] & (ends > first)
+    first, last = first[open_ends], ends[open_ends]
     if len(last) < _FEWEST:
-        return nothing
+        return ""
     age = _ages(rows)
     if np.mean(age[full] >= np.median(age[last])) > _AS_OLD:
-        return nothing
+        return ""
     if np.mean(unobserved_shares(rows)[full]) < _LEAST_UNOBSERVED:
-        return nothing
+        return ""
     start, stop = dense(rows.X[first]), dense(rows.X[last])
     low, high = np.quantile(start, [0.25, 0.75], axis=0)
     grows = (stop >= start).all(axis=0) & (np.mean(stop > start, axis=0) >= _LEAST_GROWING)
     grows &= np.mean(stop - start, axis=0) > high - low
-    return np.array([j for j in np.flatnonzero(grows) if _outgrows(rows, int(j), stop[:, j])], np.intp)
+    found = [j for j in np.flatnonzero(grows).tolist() if _outgrows(rows, j, stop[:, j])]
+    if not found:
+        return ""
+    listed = ", ".join(f"x{j}" if rows.names is None else repr(rows.names[j]) for j in found[:5])
+    listed += f" and {len(found) - 5} more" if len(found) > 5 else ""
+    return (
+        f"Features that only grow within an episode ({listed}) have their largest values in horizon rows, where no row "
+        "shows what follows. Predictions there complete the returns of the rows before, and may be far off. Use "
+        "features that stay in the range seen before: recent rates, shrunken rates such as (total + a) / (age + b), or "
+        "a recency with a limit. Compare predictions with what followed (`lstd.metrics.backtest`)."
+    )
 
 
 def _ages(rows: Rows) -> Array:
@@ -187,21 +197,6 @@ def _outgrows(rows: Rows, j: int, stop: Array) -> bool:
     x = dense(rows.X[:, [j]])[:, 0]
     seen, decreases = x[rows.full], np.any((np.diff(x) < 0.0) & ~rows.last[:-1])
     return not decreases and bool(seen.max() > seen.min() and np.mean(seen >= stop.max()) <= _AT_TOP)
-
-
-def growing_doubt(rows: Rows) -> str:
-    """Say which features only grow within one cohort of episodes, and what to do; empty if none do."""
-    found = growing_features(rows)
-    if not len(found):
-        return ""
-    names = [f"x{j}" if rows.names is None else repr(rows.names[j]) for j in found[:5]]
-    listed = ", ".join(names) + (f" and {len(found) - 5} more" if len(found) > 5 else "")
-    return (
-        f"Features that only grow within an episode ({listed}) have their largest values in horizon rows, where no row "
-        "shows what follows. Predictions there complete the returns of the rows before, and may be far off. Use "
-        "features that stay in the range seen before: recent rates, shrunken rates such as (total + a) / (age + b), or "
-        "a recency with a limit. Compare predictions with what followed (`lstd.metrics.backtest`)."
-    )
 
 
 # ------------------------------------------------------------ support

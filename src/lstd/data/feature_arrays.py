@@ -22,7 +22,7 @@ def check_features(name: str, X: Any, *, finite: bool = True, single: bool = Fal
 
     With `single`, an array of float32 stays one: the caller converts it in batches.
     """
-    X = _plain(name, X)
+    X = X if type(X) is np.ndarray else _plain(name, X)
     if sparse.issparse(X):
         phi = _as_sparse(name, X)
     else:
@@ -228,8 +228,8 @@ _CONSTANT = 2.0**-40  # spread, relative to the largest value, that is rounding
 
 
 @np.errstate(over="ignore", under="ignore", invalid="ignore")  # the caller checks the range
-def column_spread(X: Features, weights: Array | None = None, *, about_zero: bool = False) -> tuple[Array, Array, Array]:
-    """Return the centre of each column, its squared spread, and its mean square about the centre, (n,) each.
+def column_spread(X: Features, weights: Array | None = None, *, about_zero: bool = False) -> Array:
+    """Return the centre of each column, its squared spread, and its mean square about the centre, (3, n).
 
     The centre is the value that at least half of the rows have, by weight; else it is the mean, or zero if `about_zero`
     is true. The squared spread is the mean square about a common value over the rows with another value, so that of
@@ -264,32 +264,24 @@ def column_spread(X: Features, weights: Array | None = None, *, about_zero: bool
     (filled,) = np.nonzero(others >= 0.5)
     if len(filled) and not about_zero:
         numbers[:, filled] = _of_columns(X.tocsc()[:, filled], weights, about_zero)
-    return numbers[0], numbers[1], numbers[2]
+    return numbers
 
 
-def _of_columns(X: Features, weights: Array | None, about_zero: bool) -> tuple[Array, Array, Array]:
-    """Return the three numbers of each column."""
-    step = max(1, ENTRIES // X.shape[0])
-    parts = [
-        _of_some(np.ascontiguousarray(dense(X[:, first : first + step]).T, np.float64), weights, about_zero)
-        for first in range(0, X.shape[1], step)
-    ]
-    centre, spread, square = np.concatenate(parts, axis=1)
-    return centre, spread, square
-
-
-def _of_some(x: Array, weights: Array | None, about_zero: bool) -> Array:
-    """Return the three numbers of some columns, x (n, T)."""
-    values = np.zeros((1, len(x), 1)) if about_zero else _medians(x, weights)
-    shares = [np.average(x != value, axis=1, keepdims=True, weights=weights) for value in values]
-    others = np.min(shares, axis=0)
-    value = np.where(shares[0] == others, values[0], values[-1])
-    common = about_zero | (others <= 0.5)
-    centre = np.where(common, value, np.average(x, axis=1, keepdims=True, weights=weights))
-    square = np.average((x - centre) ** 2, axis=1, keepdims=True, weights=weights)
-    spread = square / np.where(common & (others > 0.0), others, 1.0)
-    varies = spread > (_CONSTANT * np.abs(x).max(axis=1, keepdims=True)) ** 2
-    return np.hstack([centre, np.where(varies, spread, 1.0), square]).T
+def _of_columns(X: Features, weights: Array | None, about_zero: bool) -> Array:
+    """Return the three numbers of each column, (3, n)."""
+    numbers, step = np.empty((3, X.shape[1])), max(1, ENTRIES // X.shape[0])
+    for first in range(0, X.shape[1], step):
+        x = np.ascontiguousarray(dense(X[:, first : first + step]).T, np.float64)
+        values = np.zeros((1, len(x), 1)) if about_zero else _medians(x, weights)
+        shares = np.average(x != values, axis=2, weights=weights)
+        others, value = shares.min(axis=0), values[shares.argmin(axis=0), np.arange(len(x)), 0]
+        common = about_zero | (others <= 0.5)
+        centre = np.where(common, value, np.average(x, axis=1, weights=weights))
+        square = np.average((x - centre[:, np.newaxis]) ** 2, axis=1, weights=weights)
+        spread = square / np.where(common & (others > 0.0), others, 1.0)
+        varies = spread > (_CONSTANT * np.abs(x).max(axis=1)) ** 2
+        numbers[:, first : first + step] = centre, np.where(varies, spread, 1.0), square
+    return numbers
 
 
 def _medians(x: Array, weights: Array | None) -> Array:

@@ -108,13 +108,11 @@ class Settings:
 
     def ridge(self, n_features: int) -> NDArray[np.float64]:
         """Return the ridge coefficient of each feature, (n_features,); raises InvalidInputError on another number."""
-        alpha, penalty = (
-            np.full(n_features, 1.0 if value is None else value)
-            if value is None or isinstance(value, float)
-            else check_ridge(name, value, n_features)
-            for name, value in (("alpha", self.alpha), ("penalty", self.penalty))
-        )
-        return alpha * penalty
+        ridge = np.ones(n_features)
+        for name, value in (("alpha", self.alpha), ("penalty", self.penalty)):
+            if value is not None:
+                ridge *= value if isinstance(value, float) else check_ridge(name, value, n_features)
+        return ridge
 
     def uncentred(self, weights: NDArray[np.float64], sign: float = 1.0) -> NDArray[np.float64]:
         """Return weights (…, n) of the features from those of the features less their `centre`; −1 for the reverse."""
