@@ -264,7 +264,7 @@ def test_values_that_do_not_fit_the_type_are_named(tmp_path):
     pq.write_table(pa.table({"x": [1.0, 2.5], "r": [1, 2]}), tmp_path / "b.parquet", row_group_size=1)
     schema = pa.schema({"x": pa.int64(), "r": pa.int64()})
     with pytest.raises(
-        InvalidInputError, match=r"b\.parquet, after row 1, .* truncated .*\. Give the dataset a schema"
+        InvalidInputError, match=r"b\.parquet, after row 0, .* truncated .*\. Give the dataset a schema"
     ):
         lstd.fit_tables(ds.dataset(tmp_path / "b.parquet", schema=schema), features="x", reward="r", gamma=0.9)
 

@@ -262,7 +262,7 @@ def test_rows_whose_sums_overflow_are_named(tmp_path, column, value, lmbda, n_jo
         data = data.set_column(data.column_names.index(column), column, pa.array(changed))
         paths.append(write(data, tmp_path / f"{i}.parquet"))
     roles, settings = Roles(("x", "y"), ("r",), None, "done", "cut"), Settings.with_choice(0.99, lmbda, 1.0)
-    rows = r"rows 281 to 336 \(the first row of data is 1\): The sums .* must be below 1e308"
+    rows = r"rows 301 to 400 \(the first row of data is 1\): The sums .* must be below 1e308"
     largest = re.escape(f"row 334 has the largest value: {value:.3g} in column '{column}'.")
     with pytest.raises(InvalidInputError, match=rf"1\.parquet: {rows}.* {largest}"):
         fit_stream(paths, roles, settings, chunk_rows=100, n_jobs=n_jobs)

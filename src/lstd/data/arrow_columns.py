@@ -62,8 +62,10 @@ def arrow_batches(frame: Any, columns: Sequence[str], most_rows: int) -> Iterato
     """Yield batches of columns of a result of `arrow_table`."""
     columns = list(columns)
     if not _is_pandas(frame):
-        for batch in frame.select(columns).to_batches(max_chunksize=most_rows):
-            yield pa.RecordBatch.from_arrays([without_views(array) for array in batch.columns], columns)
+        chosen = frame.select(columns)
+        for first in range(0, len(frame), most_rows):
+            arrays = [without_views(_combined(column)) for column in chosen.slice(first, most_rows).columns]
+            yield pa.RecordBatch.from_arrays(arrays, columns)
         return
     places = [list(map(str, frame.columns)).index(name) for name in columns]
     for first in range(0, len(frame), most_rows):
@@ -82,6 +84,10 @@ def _of_pandas(series: Any) -> pa.Array:
     except Exception:  # of many types
         missing = series.isna().tolist()
         return pa.array([None if none else _text(one) for one, none in zip(series.tolist(), missing, strict=True)])
+    return _combined(array)
+
+
+def _combined(array: Any) -> pa.Array:
     return array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
 
 
@@ -275,8 +281,7 @@ def to_numpy(array: pa.Array) -> NDArray[Any]:
 
 def _plain(array: pa.Array) -> pa.Array:
     """One array of plain values, text in one type."""
-    if isinstance(array, pa.ChunkedArray):
-        array = array.combine_chunks()
+    array = _combined(array)
     if pa.types.is_dictionary(array.type):
         array = without_views(array).dictionary_decode()
     if isinstance(array, pa.ExtensionArray):

@@ -27,7 +27,7 @@ from lstd.files import reason
 from lstd.tables.table import UNREADABLE, Table
 from lstd.tables.table_errors import FROM_ONE, at_row, could_not_be_read
 
-READ_BYTES = 2**20  # of a file at once
+READ_BYTES = 2**22  # of a file at once
 _LONGEST, _LONGEST_PER_COLUMN = 2**20, 512  # bytes that a row may always have
 _QUOTE, _CR, _LF, _COMMA = b'"\r\n,'
 BOM = b"\xef\xbb\xbf"
@@ -204,21 +204,19 @@ class TextBlock:
 
     def parsed(
         self, columns: Sequence[str], numbers: Set[str] = frozenset()
-    ) -> tuple[list[pa.RecordBatch], InvalidInputError | None]:
+    ) -> tuple[pa.RecordBatch | None, InvalidInputError | None]:
         """Return a batch of the rows before the first one that cannot be read, and the error for that one, if any.
 
         Columns of `numbers` are float64 if Arrow can read all of them in these rows; all others are text.
         """
         with contextlib.suppress(pa.ArrowInvalid):
             if numbers:
-                return [
-                    self._parsed({name: pa.float64() if name in numbers else pa.string() for name in columns})
-                ], None
+                return self._parsed({name: pa.float64() if name in numbers else pa.string() for name in columns}), None
         try:
-            return [self._parsed(dict.fromkeys(columns, pa.string()))], None
+            return self._parsed(dict.fromkeys(columns, pa.string())), None
         except pa.ArrowInvalid as error:
             n_sound, failure = self._first_bad(columns, error)
-            return [self[:n_sound]._parsed(dict.fromkeys(columns, pa.string()))] if n_sound else [], failure
+            return self[:n_sound]._parsed(dict.fromkeys(columns, pa.string())) if n_sound else None, failure
 
     def _parsed(self, types: dict[str, Any]) -> pa.RecordBatch:
         names, text = self.table.names, self.text

@@ -68,7 +68,7 @@ def fit_leaf(tables: Any, leaf: SumTables, runner: Runner, on_progress: OnProgre
     if assumed:
         warn_of_assumed("No column says which episodes terminated")
     if _at_hand(tables):
-        tables = _opened(tables, leaf, runner)
+        tables, leaf = _opened(tables, leaf, runner)
         files = [getattr(table, "file", table) for table in tables]
     if leaf.settings.choose:
         tables, first = split(tables, runner.client)
@@ -104,11 +104,12 @@ def _at_hand(tables: Any) -> bool:
     return isinstance(tables, list) and not any(callable(table) or is_future(table) for table in tables)
 
 
-def _opened(tables: list[Any], leaf: SumTables, runner: Runner) -> list[Any]:
-    """Return tables, opened if they are summed here, after a check that all have the columns."""
-    if runner.is_here and leaf.store is None:
-        return RowReader(tables, leaf.roles).tables
-    return tables
+def _opened(tables: list[Any], leaf: SumTables, runner: Runner) -> tuple[list[Any], SumTables]:
+    """Return tables, opened if they are summed here, after a check that all have the columns, which are then named."""
+    if not runner.is_here or leaf.store is not None:
+        return tables, leaf
+    reader = RowReader(tables, leaf.roles)
+    return reader.tables, replace(leaf, roles=reader.roles)
 
 
 def _choose(chunks: Iterable[Chunk], leaf: SumTables, on_progress: OnProgress | None) -> Choice:

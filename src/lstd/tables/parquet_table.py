@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet
 
 from lstd.errors import InvalidInputError
-from lstd.tables.table import UNREADABLE, Table, equal_parts, shared
+from lstd.tables.table import UNREADABLE, Table, shared
 from lstd.tables.table_errors import could_not_be_read
 
 _BUFFER, _BUFFERS = 2**20, 2**23  # bytes of a column, and of all columns together
@@ -38,28 +38,33 @@ class ParquetTable(Table):
         self._rows_read = 0
         try:
             with self._open() as parquet:
-                for group in range(parquet.num_row_groups) if self._groups is None else self._groups:
-                    yield from self._group(parquet, group, columns, most_rows)
+                groups = range(parquet.num_row_groups) if self._groups is None else self._groups
+                try:
+                    for batch in parquet.iter_batches(most_rows, groups, list(columns), use_threads=False):
+                        yield batch if batch.schema.names == columns else batch.select(list(columns))
+                        self._rows_read += len(batch)
+                except UNREADABLE:
+                    self._find_bad(parquet, groups, columns)
+                    raise
+                if self._rows_read != sum(parquet.metadata.row_group(group).num_rows for group in groups):
+                    raise could_not_be_read(self.file, "it has fewer rows than its metadata says")
         except InvalidInputError:
             raise
         except UNREADABLE as error:
             raise could_not_be_read(f"{self.file}, after row {self._rows_read},", error) from error
 
-    def _group(self, parquet: Any, group: int, columns: Sequence[str], most_rows: int) -> Iterator[pa.RecordBatch]:
-        first, n_rows = self._rows_read, parquet.metadata.row_group(group).num_rows
-        try:
-            size = equal_parts(n_rows, most_rows)
-            for pair in parquet.iter_batches(2 * size, [group], list(columns), use_threads=False):
-                ordered = pair if pair.schema.names == columns else pair.select(list(columns))
-                for start in range(0, len(pair), size):
-                    batch = ordered[start : start + size]
-                    self._rows_read += len(batch)
-                    yield batch
-        except UNREADABLE as error:
-            where = f"row group {group + 1} (rows {first + 1} to {first + n_rows})"
-            raise could_not_be_read(f"{self.file}: {where}", error) from error
-        if self._rows_read - first != n_rows:
-            raise could_not_be_read(self.file, f"row group {group + 1} has fewer rows than its metadata says")
+    def _find_bad(self, parquet: Any, groups: Sequence[int], columns: Sequence[str]) -> None:
+        """Raise the error for the first row group that cannot be read."""
+        first = 0
+        for group in groups:
+            end = first + parquet.metadata.row_group(group).num_rows
+            try:
+                for _ in parquet.iter_batches(2**15, [group], list(columns), use_threads=False):
+                    pass
+            except UNREADABLE as error:
+                where = f"row group {group + 1} (rows {first + 1} to {end})"
+                raise could_not_be_read(f"{self.file}: {where}", error) from error
+            first = end
 
     def _open(self) -> Any:
         # Arrow allocates a buffer for each column that is read.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from operator import attrgetter
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -13,8 +14,9 @@ from numpy.typing import NDArray
 
 from lstd.data import arrow_columns as convert
 from lstd.data.follow import Episodes, Marks
-from lstd.data.ids import Ids
+from lstd.data.ids import Ids, last_rows
 from lstd.data.parsing import Fault, check_finite, check_not_infinite, check_not_outside
+from lstd.data.rows import COLUMNS, Rows, repeated
 from lstd.distributed import memory_shares
 from lstd.distributed.bounded_threads import Ahead
 from lstd.errors import InvalidInputError
@@ -46,31 +48,58 @@ class Chunk:
     def __len__(self) -> int:
         return len(self.X)
 
+    def rows(self, gamma: float) -> Rows:
+        """Return the rows as the data contract has them; all were checked."""
+        y, T = self.y, len(self)
+        known = ~np.isnan(np.column_stack([y, *self.transitions.values()])).any(axis=1)
+        columns = {
+            name: np.where(np.isnan(self.transitions[name]), 1.0, self.transitions[name])
+            if name in self.transitions else repeated(gamma if usual is None else usual, T)
+            for name, (_, usual) in COLUMNS.items()
+        }  # fmt: skip
+        if self.terminated.any():
+            columns["discount"] = np.where(self.terminated, 0.0, columns["discount"])
+        X_next = self.X_next
+        if X_next is not None and not np.isfinite(X_next[self.terminated]).all():  # which are not used
+            X_next = np.where(self.terminated[:, np.newaxis], 0.0, X_next)
+        return Rows.of(
+            X=self.X, y=y if known.all() else np.nan_to_num(y), known=known, last=last_rows(self.episode),
+            terminated=self.terminated, **columns, X_next=X_next, episode=self.episode, single=y.shape[1] == 1,
+            gamma=gamma, assumed=False, groups=self.groups, given=frozenset(self.transitions), place=self.first,
+        )  # fmt: skip
+
     def overflow(self, error: InvalidInputError) -> InvalidInputError:
         """Return the error for sums that overflow with these rows."""
         return overflow_at(self.file, self.first, np.column_stack([self.X, self.y]), self.names, error)
 
 
 class Raw(NamedTuple):
-    """Rows as they were read."""
+    """Rows as they were read, or the end of the tables of a reader, without rows."""
 
-    table: Table
-    first: int  # place of its first row in the file
-    batches: list[Any]  # RecordBatch or TextBlock
-    columns: list[str]
-    numbers: frozenset[str]  # columns of numbers, which Arrow may read as such from text
+    owner: Any
+    reader: Any  # RowReader, or None
+    table: Any = None
+    first: int = 0  # place of its first row in the table
+    batch: Any = None  # RecordBatch or TextBlock
 
-    def parsed(self) -> tuple[list[pa.RecordBatch], InvalidInputError | None]:
-        """Return batches of the rows before the first one that cannot be read, and the error for that one, if any."""
-        batches: list[pa.RecordBatch] = []
-        failure = None
-        for batch in self.batches:
-            if failure is None:
-                found, failure = batch.parsed(self.columns, self.numbers) if self.table.text else ([batch], None)
-                batches += found
-        if self.numbers and any(batch.schema != batches[0].schema for batch in batches):
-            return self._replace(numbers=frozenset()).parsed()
-        return batches, failure
+    def parsed(self, *, as_text: bool = False) -> tuple[pa.RecordBatch | None, InvalidInputError | None]:
+        """Return the rows before the first one that cannot be read, and the error for that one, if any."""
+        if not self.table.text:
+            return self.batch, None
+        found: tuple[pa.RecordBatch | None, InvalidInputError | None] = self.batch.parsed(
+            self.reader.columns, frozenset() if as_text else self.reader.roles.numbers
+        )
+        return found
+
+    @property
+    def n_bytes(self) -> int:
+        """Bytes of the rows, as read and converted."""
+        if self.batch is None or self.reader is None:
+            return 0
+        width = 8 * len(self.reader.columns)
+        if not self.table.text:  # adding up the bytes of many columns is slow in Arrow
+            return len(self.batch) * width * 3 // 2  # most rows wait as read or as converted, few are both
+        return len(self.batch) * width + int(self.batch.nbytes)
 
 
 class RowReader:
@@ -112,30 +141,23 @@ class RowReader:
         if not self._part:
             self.episodes.finish()
 
-    def raw(self, *, as_text: bool = False) -> Iterator[Raw]:
-        """Yield rows as they are read; values of CSV are text if `as_text`."""
-        most, numbers = max(64, min(2**15, self._chunk_rows)), frozenset(() if as_text else self.roles.numbers)
+    def raw(self, owner: Any = None) -> Iterator[Raw]:
+        """Yield rows as they are read."""
         for table in self.tables:
             first = 0
             table.report(0.0)
-            for group in _grouped(table.batches(self._columns, most), self._chunk_rows):
+            for batch in table.batches(self.columns, self._chunk_rows):
+                size = equal_parts(len(batch), self._chunk_rows)
+                for start in range(0, len(batch), size):
+                    yield Raw(owner, self, table, first + start, batch[start : start + size])
+                first += len(batch)
                 table.report(table.done())
-                yield Raw(table, first, group, self._columns, numbers)
-                first += sum(map(len, group))
-                del group
             table.report(1.0)
 
     @cached_property
-    def _columns(self) -> list[str]:
+    def columns(self) -> list[str]:
+        """The columns to read."""
         return list(dict.fromkeys((*self.features, *self.roles.others, *self.roles.kept)))
-
-    def n_bytes(self, raw: Raw) -> int:
-        """Return the bytes of rows, as read and converted."""
-        width = 8 * (len(self.features) + len(self.roles.others))
-        n_rows = sum(map(len, raw.batches))
-        if not raw.table.text:  # adding up the bytes of many columns is slow in Arrow
-            return n_rows * width * 3 // 2  # most rows wait as read or as converted, few are both
-        return n_rows * width + sum(int(batch.nbytes) for batch in raw.batches)
 
     def checked(self, table: Table, first: int, values: Values) -> Chunk:
         """Check the next rows."""
@@ -159,38 +181,34 @@ def chunks_of(
     Up to `most_bytes` are read ahead, also of the next readers, and converted in the threads of `ahead`.
     """
 
-    def read() -> Iterator[tuple[T, RowReader | None, Raw | None]]:
+    def read() -> Iterator[Raw]:
         for owner, reader in readers:
-            for raw in () if reader is None else reader.raw():
-                yield owner, reader, raw
-                del raw
-            yield owner, reader, None
+            yield from () if reader is None else reader.raw(owner)
+            yield Raw(owner, reader)
 
-    for owner, reader, values, failure in ahead.map(_converted, read(), _n_bytes, most_bytes):
+    for raw, values, failure in ahead.map(_converted, read(), _n_bytes, most_bytes):
         chunk = None
         if values is not None:
-            chunk = reader.checked(*values)
-        elif reader is not None and failure is None:
-            reader.finish()
+            chunk = raw.reader.checked(raw.table, raw.first, values)
+        elif raw.reader is not None and failure is None:
+            raw.reader.finish()
         del values
         if chunk is not None or failure is None:
-            yield owner, chunk
+            yield raw.owner, chunk
         if failure is not None:
             raise failure
+        del raw, chunk
 
 
-def _n_bytes(item: tuple[T, Any, Raw | None]) -> int:
-    return 0 if item[2] is None else item[1].n_bytes(item[2])
+_n_bytes = attrgetter("n_bytes")
 
 
-def _converted(item: tuple[T, Any, Raw | None]) -> tuple[T, Any, Any, InvalidInputError | None]:
-    """Return the values of rows with their place, up to the first row that cannot be read, and the error for that."""
-    owner, reader, raw = item
-    if raw is None:
-        return owner, reader, None, None
-    batches, failure = raw.parsed()
-    values = (raw.table, raw.first, Values(_together(batches), reader.roles)) if batches else None
-    return owner, reader, values, failure
+def _converted(raw: Raw) -> tuple[Raw, Values | None, InvalidInputError | None]:
+    """Return the values of rows, up to the first row that cannot be read, and the error for that; they are let go."""
+    if raw.batch is None or raw.reader is None:
+        return raw, None, None
+    batch, failure = raw.parsed()
+    return raw._replace(batch=None), None if batch is None else Values(batch, raw.reader.roles), failure
 
 
 class Values:
@@ -251,39 +269,3 @@ class Values:
         truths, fault = convert.flags(batch.column(name), name)
         self._note(fault)
         return truths
-
-
-def _grouped(batches: Iterator[pa.RecordBatch], n_rows: int) -> Iterator[list[pa.RecordBatch]]:
-    """Group batches of about `n_rows` rows together, give or take half, but for the last.
-
-    A batch of that length stays whole: cutting and joining many columns costs more than converting them. Rows before
-    an error are yielded before it is raised.
-    """
-    held: list[Any] = []
-    length = 0
-    try:
-        for batch in batches:
-            for part in _parts(batch, n_rows):
-                if held and 2 * (length + len(part)) > 3 * n_rows:
-                    group, held, length = held, [], 0
-                    yield group
-                held.append(part)
-                length += len(part)
-                if 2 * length >= n_rows:
-                    group, held, length = held, [], 0
-                    yield group
-    except InvalidInputError:
-        if held:
-            yield held
-        raise
-    if held:
-        yield held
-
-
-def _parts(batch: pa.RecordBatch, n_rows: int) -> list[pa.RecordBatch]:
-    size = equal_parts(len(batch), n_rows)
-    return [batch] if size == len(batch) else [batch[first : first + size] for first in range(0, len(batch), size)]
-
-
-def _together(batches: list[Any]) -> pa.RecordBatch:
-    return batches[0] if len(batches) == 1 else pa.Table.from_batches(batches).combine_chunks().to_batches()[0]

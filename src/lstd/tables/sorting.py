@@ -36,24 +36,23 @@ def sorted_tables(tables: Any, roles: Roles, memory: int, independent: bool = Fa
     ids: dict[str, list[Any]] = {column: [] for column in (roles.groups, roles.episode) if column and roles.episode}
     times: list[Any] = []
     n_bytes = 0
-    for raw in reader.raw(as_text=True):
-        parsed, failure = raw.parsed()
+    for raw in reader.raw():
+        together, failure = raw.parsed(as_text=True)
         if failure is not None:
             raise failure
-        for batch in parsed:
-            n_bytes += batch.nbytes
-            if 2 * n_bytes > memory:
-                raise InvalidInputError(
-                    f"`sort`: the rows take more than half of `memory`, {memory >> 20} MB. Give more, or sort the "
-                    "files beforehand by episode and time, for example with DuckDB or the command sort."
-                )
-        together = pa.Table.from_batches(parsed)
+        assert together is not None
+        n_bytes += together.nbytes
+        if 2 * n_bytes > memory:
+            raise InvalidInputError(
+                f"`sort`: the rows take more than half of `memory`, {memory >> 20} MB. Give more, or sort the "
+                "files beforehand by episode and time, for example with DuckDB or the command sort."
+            )
         times.append(_known(convert.times(together[roles.time], roles.time), raw))
         for column, parts in ids.items():
             found = convert.ids(together[column], column)
             lengths = np.diff(_known((found.changes, found.fault), raw), append=len(together))
             parts.append(np.repeat(np.array([id_key(name) for name in found.names], dtype=object), lengths))
-        batches += parsed
+        batches.append(together)
     if not batches:
         return list(reader.tables)
     order = _order(np.concatenate(times), [_appearance(np.concatenate(parts)) for parts in ids.values()])

@@ -16,10 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lstd.data.broken_episodes import Break, find_break
-from lstd.data.check_rows import check_rows
 from lstd.data.ids import same_id
 from lstd.data.rows import Rows
-from lstd.data.settings import Settings
 from lstd.distributed import memory_shares
 from lstd.distributed.bounded_threads import Ahead
 from lstd.distributed.store import keep, look_up
@@ -63,10 +61,10 @@ class SumTables(Leaf):
     def merge(self, one: Part, two: Part) -> Part:
         """Merge the sums over tables that follow one another."""
         before: Ends = one.ends
-        later = before.in_order(two.ends, two.blocks)
+        before.check_features(two.ends)
         ends, begins = before.then(two.ends, independent=self.independent)
         try:
-            blocks = one.blocks.then(later, begins=begins)
+            blocks = one.blocks.then(two.blocks, begins=begins)
             return Part(blocks, one.first, two.last, broken=one.broken or two.broken, ends=ends)
         except InvalidInputError as error:
             raise InvalidInputError(f"{two.ends.file}, or a table after it: {error}") from error
@@ -179,19 +177,10 @@ def _summed(work: _Work) -> tuple[_Work, Any, list[LSTDStatistics]]:
         return work, None, []
     settings = work.table.leaf.settings
     with memory_suffices(work.table.n - settings.fit_intercept):
-        rows = replace(_rows(work.chunk, settings), place=work.chunk.first)
+        rows = work.chunk.rows(settings.gamma)
+        rows = rows.with_intercept(settings.centre) if settings.fit_intercept else rows
         nothing = LSTDStatistics.empty_like(rows, settings.lmbda)
         return work, rows, list(chunk_statistics(rows, nothing, work.starts, threads=1))
-
-
-def _rows(chunk: Chunk, settings: Settings) -> Rows:
-    y = chunk.y[:, 0] if chunk.y.shape[1] == 1 else chunk.y
-    transitions: dict[str, Any] = chunk.transitions
-    rows = check_rows(
-        chunk.X, y, gamma=settings.gamma, episode=chunk.episode, terminated=chunk.terminated, groups=chunk.groups,
-        X_next=chunk.X_next, **transitions, warn=False, finite=False, summed=True,
-    )  # fmt: skip
-    return rows.with_intercept(settings.centre) if settings.fit_intercept else rows
 
 
 @contextmanager

@@ -10,15 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from lstd.data.closed_subjects import NO_TIMES, TimesOfEnds
 from lstd.data.follow import Episodes, Marks, Row
 from lstd.data.ids import EPISODE_AGAIN, whole_number
 from lstd.data.seen_ids import SeenIds, group_key
 from lstd.errors import InvalidInputError
-from lstd.statistics.blocks import Blocks
 from lstd.statistics.merging import LSTDStatistics
 from lstd.tables.column_roles import Roles
 from lstd.tables.table_errors import at_row
@@ -70,11 +66,9 @@ class Ends:
         first, last = (_typed(name) for name in names)
         return replace(statistics, first_episode=first, last_episode=last)
 
-    def in_order(self, after: Ends, blocks: Blocks) -> Blocks:
-        """Return the sums over the tables after, with features in the order of these tables."""
+    def check_features(self, after: Ends) -> None:
+        """Raise InvalidInputError unless the tables after have the same features in the same order."""
         names, others = self.roles.features or (), after.roles.features or ()
-        if names == others:
-            return blocks
         one, two = self.file, after.file
         for file, other, missing in ((two, one, {*names} - {*others}), (one, two, {*others} - {*names})):
             if missing:
@@ -82,11 +76,8 @@ class Ends:
                     f"{file}: column {min(missing)!r} is missing, which {other} has; give tables with the same "
                     "columns, or name the features."
                 )
-        places = {name: place for place, name in enumerate(others)}
-        order = [places[name] for name in names]
-        every = np.array([*order, *range(len(order), blocks.total.n_features)])
-        prefixes = tuple(_reordered(prefix, every, names) for prefix in blocks.prefixes)
-        return replace(blocks, total=_reordered(blocks.total, every, names), prefixes=prefixes)
+        if names != others:
+            raise InvalidInputError(f"{two}: its columns are in another order than those of {one}; name the features.")
 
 
 def _follow(roles: Roles, rows: Sequence[Row], *, is_first: bool = False, is_last: bool = False) -> None:
@@ -102,18 +93,3 @@ def _typed(name: Any) -> Any:
     """Return an id, as an integer if it is the text of one, so that `partial_fit` continues it by either."""
     number = whole_number(name) if isinstance(name, str) else None
     return name if number is None else number
-
-
-def _reordered(s: LSTDStatistics, order: NDArray[np.intp], names: tuple[str, ...]) -> LSTDStatistics:
-    """Return statistics with their features in another order, in which they have these names."""
-    n, wide = s.n_features, np.append(order, s.n_features + np.arange(2))
-    across = np.ix_(np.append(order, n + np.arange(s.n_rewards)), wide)
-    pending = None if s.pending is None else replace(s.pending, phi=s.pending.phi[order])
-    return replace(
-        s,
-        sums=s.sums[across],
-        cuts=None if s.cuts is None else s.cuts[np.ix_(order, wide)],
-        trace=s.trace[:, wide],
-        pending=pending,
-        about=replace(s.about, feature_names=names),
-    )
