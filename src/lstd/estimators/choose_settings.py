@@ -20,10 +20,10 @@ The constants were chosen on random Markov reward processes, and confirmed on ot
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import reduce
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -48,7 +48,6 @@ from lstd.types import Array
 OnProgress = Callable[[str, float, float], None]  # called with the name of the task, the work done and in all
 Choice = tuple[Settings, Selection, Checks]
 
-_START = (LMBDA, ALPHA)  # pair of the first reference, α in its unit
 STAGES = (0.9, 0.9, 1.0)  # λ* of the targets
 CAUTION_OF_EPISODES, CAUTION_OF_ROWS = 1.0, 0.25  # standard errors, in the last stage
 SMALLEST_ALPHA, LARGEST_ALPHA = 2.0**-20, 2.0**8  # bounds of the grid, in units of α
@@ -112,8 +111,6 @@ def select(
         When a parameter breaks a rule, there are too few transitions to hold some out, or no pair has a
         well-conditioned system.
     """
-    from joblib import Parallel, delayed  # takes 0.1 s to import, for the shell
-
     check_finite("X", rows.X)
     n_full = int(rows.full.sum())
     if n_full < 2:
@@ -125,25 +122,16 @@ def select(
     if n_jobs is not None and check_integer("n_jobs", n_jobs, -_MOST_JOBS, _MOST_JOBS) == 0:
         raise InvalidInputError("`n_jobs` must be None or an integer other than 0; got 0.")
     rows, settings, unit = in_units(rows, settings)
-    folds = folds_of(rows, cv)
-    grid = _Grid.of(rows, lmbdas, alphas, settings, unit)
-
-    def solve_all(alphas: Array, report: OnProgress | None = None) -> _Solved:
-        tasks = (delayed(_solved)(folds, lmbda, replace(grid, alphas=alphas), settings.variant) for lmbda in lambdas)
-        solved, parallel = [], Parallel(n_jobs=n_jobs, prefer="threads", return_as="generator")
-        with one_blas_thread():  # several threads would be slower: the systems are small
-            for done, solutions in enumerate(parallel(tasks), 1):
-                solved.append(solutions)
-                if report is not None:
-                    report("choosing lmbda and alpha", done, len(lambdas))
-        return _Solved(*(np.stack(arrays) for arrays in zip(*solved, strict=True)))
-
-    lambdas = grid.lmbdas.tolist()
-    lengths = [len(fold) for fold in folds]
-    choice = _Choice(rows, lengths, grid, solve_all(grid.alphas, on_progress))
-    while alphas is None and len(more := choice.grid.beyond(choice.pair)):
-        choice = choice.grown(more, solve_all(more))
-    selection = choice.selection()
+    lmbdas = LMBDAS if lmbdas is None else check_grid("lmbdas", lmbdas, 0.0, 1.0)
+    search = _Search(rows, folds_of(rows, cv), settings, lmbdas, unit, n_jobs)
+    with np.errstate(over="ignore"):
+        default = alphas_for(rows.n_features - settings.fit_intercept, n_full) * unit
+    search.add(default if alphas is None else check_grid("alphas", alphas, 0.0, np.inf), on_progress)
+    search.choose()
+    while alphas is None and len(more := search.beyond()):
+        search.add(more)
+        search.improve(STAGES[-1], CAUTION_OF_GROWTH, _GAIN)
+    selection = search.selection()
     return selection, replace(settings, lmbda=selection.lmbda, alpha=selection.alpha), rows
 
 
@@ -172,123 +160,141 @@ def in_units(rows: Rows, settings: Settings) -> tuple[Rows, Settings, float]:
     return rows, settings, unit or 1.0
 
 
-@dataclass(frozen=True, eq=False)
-class _Grid:
-    lmbdas: Array
-    alphas: Array
-    unit: float  # of α
-    ridge: Array  # (n,) penalty of each weight in the ridge term
-    intercept: bool  # whether the last weight is that of the column of ones
+class _Search:
+    """Pairs of λ and α, with their errors on the held-out rows of K folds, and the best pair so far.
 
-    @classmethod
-    @np.errstate(over="ignore")
-    def of(cls, rows: Rows, lmbdas: Any, alphas: Any, settings: Settings, unit: float) -> _Grid:
-        n = rows.n_features - settings.fit_intercept
-        default = alphas_for(n, int(rows.full.sum()))
-        values = default * unit if alphas is None else check_grid("alphas", alphas, 0.0, np.inf)
-        check_range(values)
-        lmbdas = LMBDAS if lmbdas is None else check_grid("lmbdas", lmbdas, 0.0, 1.0)
-        ridge = np.append(np.array(settings.penalty), [0.0] * settings.fit_intercept)
-        return cls(lmbdas, values, unit, ridge, settings.fit_intercept)
-
-    @np.errstate(over="ignore")  # of units near the least float
-    def start(self) -> tuple[int, int]:
-        """Indices of the pair nearest to the first reference."""
-        distance = np.abs(np.log(np.maximum(self.alphas, 1e-300) / (_START[1] * self.unit)))
-        return int(np.argmin(np.abs(self.lmbdas - _START[0]))), int(np.argmin(distance))
-
-    def beyond(self, pair: tuple[int, int]) -> Array:
-        """Return the next ridge coefficients beyond the end at which a pair lies; none inside, or at the bounds."""
-        steps = np.arange(1.0, _STEPS + 1.0)
-        if pair[1] == 0:
-            more = self.alphas[0] * np.exp2(-steps[::-1])
-            return np.asarray(more[more >= 0.99 * SMALLEST_ALPHA * self.unit])
-        if pair[1] == len(self.alphas) - 1:
-            more = self.alphas[-1] * np.exp2(steps)
-            return np.asarray(more[more <= 1.01 * LARGEST_ALPHA * self.unit])
-        return np.empty(0)
-
-
-class _Solved(NamedTuple):
-    weights: Array  # (λ, α, n, m)
-    outside: Array  # without each fold, (λ, K, α, n, m)
-    condition: Array  # (λ, α)
-
-    def beside(self, other: _Solved) -> _Solved:
-        """Return the solutions of more ridge coefficients, after these."""
-        axes = zip(self, other, (1, 2, 1), strict=True)
-        return _Solved(*(np.concatenate([one, two], axis=axis) for one, two, axis in axes))
-
-
-def _solved(folds: list[Rows], lmbda: float, grid: _Grid, variant: str) -> tuple[Array, Array, Array]:
-    """Weights from all data (α, n, m) and without each fold (K, α, n, m), largest condition (α,), for one λ."""
-    sums = [LSTDStatistics.from_rows(fold, lmbda) for fold in folds]
-    with np.errstate(over="ignore", invalid="ignore"):  # `solve` checks the sums
-        without = list(without_each(sums))
-        total = reduce(LSTDStatistics.then, sums)
-    whole = total.total_weight or 1.0
-    n, m = total.b.shape
-    penalty = np.append(np.ones(n - grid.intercept), [0.0] * grid.intercept)
-    weights, outside = np.empty((len(grid.alphas), n, m)), np.empty((len(folds), len(grid.alphas), n, m))
-    condition = np.zeros(len(grid.alphas))
-    for statistics, share, out in [(total, 1.0, weights)] + [
-        (rest, (rest.total_weight or whole / len(folds)) / whole, outside[k]) for k, rest in enumerate(without)
-    ]:
-        A = statistics.matrix(variant)
-        A = without_rounding(A, statistics.total_weight) if grid.intercept else A
-        for i, alpha in enumerate(grid.alphas):
-            solution = solve(A, statistics.b, alpha * share * grid.ridge, penalty=penalty, warn=False)
-            out[i] = solution.weights
-            if statistics.total_weight:  # without any, all weights are zero
-                condition[i] = max(condition[i], solution.condition_number)
-    return weights, outside, condition
-
-
-class _Choice:
-    """The best pair of a grid: in three stages, or in the last one from the pair of a smaller grid."""
+    The squared errors of weights w are wᵀ G w − 2 wᵀ c + d, with sums G, c and d over the rows of a fold.
+    """
 
     def __init__(
-        self, rows: Rows, lengths: list[int], grid: _Grid, solved: _Solved, pair: tuple[int, int] | None = None
+        self, rows: Rows, folds: list[Rows], settings: Settings, lmbdas: Array, unit: float, n_jobs: int | None
     ) -> None:
-        self.rows, self.lengths, self.grid, self.solved = rows, lengths, grid, solved
-        self.allowed = solved.condition < _LARGEST_CONDITION
-        with np.errstate(over="ignore", invalid="ignore"):  # `check_range` checks the results
-            self._errors = _HeldOut(rows, lengths, solved.outside)
-        if pair is not None:
-            self.pair = self._best(STAGES[-1], pair, CAUTION_OF_GROWTH, _GAIN)
-            return
-        _check_allowed(rows, grid, solved.condition)
+        self.rows, self.folds, self.settings, self.lmbdas, self.unit, self.n_jobs = (
+            rows, folds, settings, lmbdas, unit, n_jobs,
+        )  # fmt: skip
+        weights, edges = rows.full * rows.weight, np.cumsum([0, *map(len, folds)])
+        self.held = [np.flatnonzero(weights[a:b]) + a for a, b in pairwise(edges.tolist())]
+        self.counts = np.array([weights[fold].sum() for fold in self.held])
+        L, K, n, m = len(lmbdas), len(folds), rows.n_features, rows.y.shape[1]
+        self.alphas, self.pair = np.empty(0), (0, 0)
+        self.weights, self.outside = np.empty((L, 0, n, m)), np.empty((K, L, 0, n, m))
+        self.condition, self.quadratic = np.empty((L, 0)), np.empty((K, L, 0, m))
+
+    @property
+    def allowed(self) -> NDArray[np.bool_]:
+        """Whether the system of each pair is well-conditioned, (λ, α)."""
+        return np.asarray(self.condition < _LARGEST_CONDITION)
+
+    def add(self, alphas: Array, report: OnProgress | None = None) -> None:
+        """Solve for more ridge coefficients, all below or all above those so far."""
+        from joblib import Parallel, delayed  # takes 0.1 s to import, for the shell
+
+        check_range(alphas)
+        ridge = np.append(np.array(self.settings.penalty), [0.0] * self.settings.fit_intercept)
+        tasks = (delayed(_solved)(self.folds, lmbda, alphas, ridge, self.settings) for lmbda in self.lmbdas.tolist())
+        solved, parallel = [], Parallel(n_jobs=self.n_jobs, prefer="threads", return_as="generator")
+        with one_blas_thread():  # several threads would be slower: the systems are small
+            for done, solutions in enumerate(parallel(tasks), 1):
+                solved.append(solutions)
+                if report is not None:
+                    report("choosing lmbda and alpha", done, len(self.lmbdas))
+        weights, outside, condition = (np.stack(arrays) for arrays in zip(*solved, strict=True))
+        outside = outside.swapaxes(0, 1)
+        with np.errstate(over="ignore", invalid="ignore"):  # `check_range` checks the errors
+            quadratic = np.stack([self._squares(*fold) for fold in zip(self.held, outside, strict=True)])
+        below = len(self.alphas) > 0 and bool(alphas[-1] < self.alphas[0])
+        self.pair = self.pair[0], self.pair[1] + below * len(alphas)
+        new = {"alphas": alphas, "weights": weights, "outside": outside, "condition": condition, "quadratic": quadratic}
+        for (name, array), axis in zip(new.items(), (0, 1, 2, 1, 2), strict=True):
+            both = [array, getattr(self, name)] if below else [getattr(self, name), array]
+            setattr(self, name, np.concatenate(both, axis=axis))
+
+    def _squares(self, fold: NDArray[np.intp], outside: Array) -> Array:
+        phi = self.rows.X[fold]
+        gram = dense(phi.T @ times_weights(phi, self.rows.weight[fold]))
+        return np.asarray(
+            np.einsum("lanm,lanm->lam", outside, np.einsum("ij,lajm->laim", gram, outside, optimize=True))
+        )
+
+    def choose(self) -> None:
+        """Choose a pair in three stages, from the one nearest to the first reference.
+
+        Raises InvalidInputError when no system is well-conditioned.
+        """
+        self._check_allowed()
+        with np.errstate(over="ignore"):  # of units near the least float
+            distance = np.abs(np.log(np.maximum(self.alphas, 1e-300) / (ALPHA * self.unit)))
+        start = np.argmin(np.abs(self.lmbdas - LMBDA)), np.argmin(distance)
         near = np.argwhere(self.allowed)
-        i, j = near[np.abs(near - grid.start()).sum(axis=1).argmin()].tolist()
+        i, j = near[np.abs(near - start).sum(axis=1).argmin()].tolist()
         self.pair = i, j
+        caution = CAUTION_OF_EPISODES if are_whole(self.rows) else CAUTION_OF_ROWS
         for decay in STAGES:
-            caution = CAUTION_OF_EPISODES if are_whole(rows) else CAUTION_OF_ROWS
-            self.pair = self._best(decay, self.pair, caution if decay == STAGES[-1] else 0.0)
+            self.improve(decay, caution if decay == STAGES[-1] else 0.0)
 
-    def grown(self, alphas: Array, solved: _Solved) -> _Choice:
-        """Return the choice from this grid and ridge coefficients beyond one of its ends."""
-        below = alphas[-1] < self.grid.alphas[0]
-        grid = replace(self.grid, alphas=np.sort(np.append(alphas, self.grid.alphas)))
-        both = solved.beside(self.solved) if below else self.solved.beside(solved)
-        pair = self.pair[0], self.pair[1] + len(alphas) * bool(below)
-        return _Choice(self.rows, self.lengths, grid, both, pair)
+    def _check_allowed(self) -> None:
+        if self.allowed.any():
+            return
+        if self.settings.fit_intercept and self.rows.gamma == 1.0 and np.isinf(self.condition).all():
+            raise InvalidInputError(
+                "`terminated` must be set for some row outside of each fold: at `gamma` 1, data without an end "
+                "determine no intercept. Pass data that terminate more often, or use a `gamma` below 1."
+            )
+        raise InvalidInputError(
+            f"`alphas` must hold a value with a well-conditioned system; the least condition number is "
+            f"{self.condition.min():.1e}. Give larger ones, or drop features that are zero or repeat each other."
+        )
 
-    def _best(self, decay: float, pair: tuple[int, int], caution: float, gain: float = 0.0) -> tuple[int, int]:
-        """Return the pair of least cost on λ*-returns bootstrapped by the weights of `pair`, which others must beat."""
+    def beyond(self) -> Array:
+        """Return the next ridge coefficients beyond the end at which the pair lies; none inside, or at the bounds."""
+        steps = np.arange(1.0, _STEPS + 1.0)
+        if self.pair[1] == 0:
+            more = self.alphas[0] * np.exp2(-steps[::-1])
+            return np.asarray(more[more >= 0.99 * SMALLEST_ALPHA * self.unit])
+        more = self.alphas[-1] * np.exp2(steps)
+        at_end = self.pair[1] == len(self.alphas) - 1
+        return np.asarray(more[(more <= 1.01 * LARGEST_ALPHA * self.unit) & at_end])
+
+    def improve(self, decay: float, caution: float, gain: float = 0.0) -> None:
+        """Move to the pair of least cost on λ*-returns bootstrapped by the weights of the pair, which others must beat.
+
+        Among ties up to rounding, the pair wins, else the largest α and then the smallest λ.
+        """
+        targets, pair = lambda_returns(self.rows, decay, self.weights[self.pair]), self.pair
         with np.errstate(over="ignore", invalid="ignore"):
-            squared, variance = self._errors.of(lambda_returns(self.rows, decay, self.solved.weights[pair]))
-        check_range(squared, variance)
-        self._sums, self.squared = squared, _in_units(squared, variance)  # (K, λ, α, m), (K, λ, α)
+            self.sums, variance = self._errors(targets), self._variance(targets)
+        check_range(self.sums, variance)
+        self.squared = _in_units(self.sums, variance)  # (K, λ, α)
         self.difference = self.squared - self.squared[(slice(None), *pair)][:, np.newaxis, np.newaxis]
         with np.errstate(over="ignore", invalid="ignore"):  # a spread beyond float64 counts as infinite
-            spread = np.nan_to_num(np.sqrt(len(self.lengths)) * self.difference.std(axis=0, ddof=1), nan=np.inf)
-        penalty = np.full_like(spread, gain * self._errors.counts.sum()) + (caution * spread if caution else 0.0)
+            spread = np.nan_to_num(np.sqrt(len(self.folds)) * self.difference.std(axis=0, ddof=1), nan=np.inf)
+        penalty = np.full_like(spread, gain * self.counts.sum()) + (caution * spread if caution else 0.0)
         penalty[pair] = 0.0
         self.cost = np.where(self.allowed, self.difference.sum(axis=0) + penalty, np.inf)
-        return _least(self.cost, pair)
+        ties = np.argwhere(self.cost <= self.cost.min() + 1e-12 * max(1e-3, abs(self.cost.min()))).tolist()
+        if [*pair] not in ties:
+            i, j = min(ties, key=lambda tie: (-tie[1], tie[0]))
+            self.pair = i, j
+
+    def _errors(self, targets: Array) -> Array:
+        """Compute Σ (target − prediction)² on each fold, (K, λ, α, m)."""
+        squared = np.empty_like(self.quadratic)
+        for k, fold in enumerate(self.held):
+            weighted = times_weights(targets[fold], self.rows.weight[fold])
+            along = np.asarray(self.rows.X[fold].T @ weighted)  # (n, m)
+            crossed = np.einsum("lanm,nm->lam", self.outside[k], along)
+            squared[k] = self.quadratic[k] - 2.0 * crossed + np.sum(targets[fold] * weighted, axis=0)
+        return np.maximum(squared, 0.0)
+
+    def _variance(self, targets: Array) -> Array:
+        """Compute the variance (m,) of the targets on the held-out rows."""
+        held = np.concatenate(self.held)
+        weights = self.rows.weight[held]
+        mean = np.average(targets[held], axis=0, weights=weights)
+        return np.asarray(np.average((targets[held] - mean) ** 2, axis=0, weights=weights))
 
     def selection(self) -> Selection:
-        """Return the choice with the scores of all pairs."""
+        """Return the pair with the scores of all pairs."""
         if self.allowed.sum() > 1 and not self.difference[:, self.allowed].any():
             warn(
                 "All values of `lmbda` and `alpha` predict the held-out rows alike, so there is nothing to choose by: "
@@ -296,52 +302,30 @@ class _Choice:
                 "(0.9, 1) is used.",
                 NothingToChooseWarning,
             )
-        return self._table()
-
-    @np.errstate(over="ignore")  # a spread of scores beyond float64 counts as infinite
-    def _table(self) -> Selection:
-        grid, pair, allowed, counts = self.grid, self.pair, self.allowed, self._errors.counts
-        scores = 1.0 - self.squared / np.where(counts > 0.0, counts, 1.0)[:, np.newaxis, np.newaxis]
-        mean = 1.0 - self.squared.sum(axis=0) / counts.sum()
-        order = self.cost.reshape(-1)
-        lmbda, alpha = np.meshgrid(grid.lmbdas, grid.alphas, indexing="ij")
-        tests = {
-            "mean_test_score": mean, "std_test_score": scores.std(axis=0),
-            "cautious_test_score": mean[pair] - (self.cost - self.cost[pair]) / counts.sum(),
-            "observed_test_score": 1.0 - self._observed() / counts.sum(),
-            **{f"split{k}_test_score": score for k, score in enumerate(scores)},
-        }  # fmt: skip
+        pair, counts, total = self.pair, self.counts, self.counts.sum()
+        nothing = np.zeros_like(self.weights[pair])
+        with np.errstate(over="ignore", invalid="ignore"):  # a spread of scores beyond float64 counts as infinite
+            scores = 1.0 - self.squared / np.where(counts > 0.0, counts, 1.0)[:, np.newaxis, np.newaxis]
+            mean = 1.0 - self.squared.sum(axis=0) / total
+            observed = self._variance(lambda_returns(self.rows, STAGES[-1], nothing))
+            tests = {
+                "mean_test_score": mean, "std_test_score": scores.std(axis=0),
+                "cautious_test_score": mean[pair] - (self.cost - self.cost[pair]) / total,
+                "observed_test_score": 1.0 - _in_units(self.sums, observed).sum(axis=0) / total,
+                **{f"split{k}_test_score": score for k, score in enumerate(scores)},
+            }  # fmt: skip
+        lmbda, alpha = np.meshgrid(self.lmbdas, self.alphas, indexing="ij")
+        order, share = self.cost.reshape(-1), 1.0 - unobserved_shares(self.rows)
+        full = self.rows.full
         columns = {
-            "lmbda": lmbda, "alpha": alpha, **{name: np.where(allowed, test, np.nan) for name, test in tests.items()},
-            "rank_test_score": np.searchsorted(np.sort(order), order) + 1,
-            "condition_number": self.solved.condition,
-            "observed_share": np.full(mean.shape, _observed_share(self.rows)),
+            "lmbda": lmbda, "alpha": alpha,
+            **{name: np.where(self.allowed, test, np.nan) for name, test in tests.items()},
+            "rank_test_score": np.searchsorted(np.sort(order), order) + 1, "condition_number": self.condition,
+            "observed_share": np.full(mean.shape, np.average(share[full], weights=self.rows.weight[full])),
         }  # fmt: skip
         results = {name: np.asarray(values).reshape(-1) for name, values in columns.items()}
-        chosen = float(grid.lmbdas[pair[0]]), float(grid.alphas[pair[1]]), float(mean[pair])
+        chosen = float(lmbda[pair]), float(alpha[pair]), float(mean[pair])
         return Selection(*chosen, len(counts), len(self.rows), results)
-
-    def _observed(self) -> Array:
-        """Compute the squared errors (λ, α) in units of the variance of the returns before they are completed."""
-        nothing = np.zeros_like(self.solved.weights[self.pair])
-        with np.errstate(over="ignore", invalid="ignore"):
-            variance = self._errors.variance(lambda_returns(self.rows, STAGES[-1], nothing))
-        return np.asarray(_in_units(self._sums, variance).sum(axis=0))
-
-
-def _check_allowed(rows: Rows, grid: _Grid, condition: Array) -> None:
-    """Refuse grids without a well-conditioned system."""
-    if (condition < _LARGEST_CONDITION).any():
-        return
-    if grid.intercept and rows.gamma == 1.0 and np.isinf(condition).all():
-        raise InvalidInputError(
-            "`terminated` must be set for some row outside of each fold: at `gamma` 1, data without an end determine "
-            "no intercept. Pass data that terminate more often, or use a `gamma` below 1."
-        )
-    raise InvalidInputError(
-        f"`alphas` must hold a value with a well-conditioned system; the least condition number is "
-        f"{condition.min():.1e}. Give larger ones, or drop features that are zero or repeat each other."
-    )
 
 
 def _in_units(squared: Array, variance: Array) -> Array:
@@ -349,54 +333,27 @@ def _in_units(squared: Array, variance: Array) -> Array:
     return np.asarray(np.mean(squared / np.where(variance > 0.0, variance, 1.0), axis=-1))
 
 
-def _least(cost: Array, pair: tuple[int, int]) -> tuple[int, int]:
-    """Pair of least cost. Among ties up to rounding, `pair` wins, else the largest α and then the smallest λ."""
-    ties = np.argwhere(cost <= cost.min() + 1e-12 * max(1e-3, abs(cost.min())))
-    if any(tuple(tie) == pair for tie in ties):
-        return pair
-    i, j = min(ties.tolist(), key=lambda tie: (-tie[1], tie[0]))
-    return i, j
-
-
-class _HeldOut:
-    """Weighted squared errors on the held-out rows of K folds, from sums over them; `outside` is (λ, K, α, n, m)."""
-
-    def __init__(self, rows: Rows, lengths: list[int], outside: Array) -> None:
-        weights, edges = rows.full * rows.weight, np.cumsum([0, *lengths])
-        self._folds = [np.flatnonzero(weights[a:b]) + a for a, b in pairwise(edges.tolist())]
-        self._X, self._outside, self._weights = rows.X, outside, rows.weight
-        self.counts = np.array([weights[fold].sum() for fold in self._folds])
-        self._quadratic = np.stack([self._squares(k, fold) for k, fold in enumerate(self._folds)])  # (K, λ, α, m)
-
-    def _squares(self, k: int, fold: NDArray[np.intp]) -> Array:
-        phi = self._X[fold]
-        gram = dense(phi.T @ self._weighted(phi, fold))
-        weights = self._outside[:, k]
-        return np.asarray(
-            np.einsum("lanm,lanm->lam", weights, np.einsum("ij,lajm->laim", gram, weights, optimize=True))
-        )
-
-    def _weighted(self, columns: Any, fold: NDArray[np.intp]) -> Any:
-        return times_weights(columns, self._weights[fold])
-
-    def of(self, targets: Array) -> tuple[Array, Array]:
-        """Compute Σ (target − prediction)² on each fold, (K, λ, α, m), and the variance of the targets, (m,)."""
-        squared = np.empty_like(self._quadratic)
-        for k, fold in enumerate(self._folds):
-            weighted = self._weighted(targets[fold], fold)
-            along = np.asarray(self._X[fold].T @ weighted)  # (n, m)
-            crossed = np.einsum("lanm,nm->lam", self._outside[:, k], along)
-            squared[k] = self._quadratic[k] - 2.0 * crossed + np.sum(targets[fold] * weighted, axis=0)
-        return np.maximum(squared, 0.0), self.variance(targets)
-
-    def variance(self, targets: Array) -> Array:
-        """Compute the variance (m,) of the targets on the held-out rows."""
-        held = np.concatenate(self._folds)
-        weights = self._weights[held]
-        mean = np.average(targets[held], axis=0, weights=weights)
-        return np.asarray(np.average((targets[held] - mean) ** 2, axis=0, weights=weights))
-
-
-def _observed_share(rows: Rows) -> float:
-    """Return the share of the discounted weight of the last targets that was observed."""
-    return float(1.0 - np.average(unobserved_shares(rows)[rows.full], weights=rows.weight[rows.full]))
+def _solved(
+    folds: list[Rows], lmbda: float, alphas: Array, ridge: Array, settings: Settings
+) -> tuple[Array, Array, Array]:
+    """Weights from all data (α, n, m) and without each fold (K, α, n, m), largest condition (α,), for one λ."""
+    sums, intercept = [LSTDStatistics.from_rows(fold, lmbda) for fold in folds], settings.fit_intercept
+    with np.errstate(over="ignore", invalid="ignore"):  # `solve` checks the sums
+        without = list(without_each(sums))
+        total = reduce(LSTDStatistics.then, sums)
+    whole = total.total_weight or 1.0
+    n, m = total.b.shape
+    penalty = np.append(np.ones(n - intercept), [0.0] * intercept)
+    weights, outside = np.empty((len(alphas), n, m)), np.empty((len(folds), len(alphas), n, m))
+    condition = np.zeros(len(alphas))
+    for statistics, share, out in [(total, 1.0, weights)] + [
+        (rest, (rest.total_weight or whole / len(folds)) / whole, outside[k]) for k, rest in enumerate(without)
+    ]:
+        A = statistics.matrix(settings.variant)
+        A = without_rounding(A, statistics.total_weight) if intercept else A
+        for i, alpha in enumerate(alphas):
+            solution = solve(A, statistics.b, alpha * share * ridge, penalty=penalty, warn=False)
+            out[i] = solution.weights
+            if statistics.total_weight:  # without any, all weights are zero
+                condition[i] = max(condition[i], solution.condition_number)
+    return weights, outside, condition
