@@ -214,7 +214,7 @@ class Predictor(Saved, RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
         Both are fitted to the data given, which should be the data of `fit`, with a tiny ridge coefficient. If chance
         does not explain the difference, the features cannot represent the values, and the values may lie outside of
-        the intervals. The absence of a difference does not prove the absence of bias.
+        the intervals. No difference does not prove that there is no bias.
 
         Parameters
         ----------
@@ -291,9 +291,9 @@ class Predictor(Saved, RegressorMixin, BaseEstimator):  # type: ignore[misc]
     ) -> float:  # fmt: skip
         """Compute R² of the predictions against discounted returns, beside the best constant.
 
-        Where an episode was cut off, its returns are not known. They must be treated alike whatever the outcome, since
-        an episode that terminated early is always observed whole and one that was cut off never is. By default, the
-        prediction at the cut completes them. Horizon rows are not scored.
+        Where an episode was cut off, its returns are known only in part. Leaving them out would bias the score: what
+        ended early is always complete, what goes on never is. By default, the prediction at the cut completes them.
+        Horizon rows are not scored.
 
         Parameters
         ----------
@@ -365,7 +365,7 @@ class Predictor(Saved, RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     @classmethod
     def of_record(cls, record: SavedModel, path: str | os.PathLike[str]) -> Self:
-        """Return the estimator of a file; raises InvalidInputError if an LSTD is loaded as LSTDCV, or the reverse."""
+        """Return the estimator of a file; raises InvalidInputError if it is of the other class."""
         saved = "LSTD" if record.selection is None else "LSTDCV"
         if saved != cls.__name__:
             raise InvalidInputError(

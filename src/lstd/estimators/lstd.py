@@ -50,9 +50,9 @@ class LSTD(Predictor):
     variant : {"boyan", "uncorrected", "mixed"}, default "boyan"
         Which estimator to solve for.
     fit_intercept : bool, default True
-        Add a column of ones, whose weight is not penalised. With one-hot features it repeats them: predictions then
-        shrink to their mean in place of zero, and at `alpha` 0 they are those without an intercept: zero for a state
-        from which no full transition starts.
+        Add a column of ones, whose weight is not penalised. One-hot features already add up to such a column. With
+        `alpha` above 0, predictions then shrink to their mean instead of to zero; with `alpha` 0, the intercept changes
+        nothing.
     n_blocks : int or "auto", default "auto"
         Largest number of blocks of the data to keep for standard errors and intervals. A block is one or several
         consecutive groups or episodes, or consecutive rows of a single stream, and takes 16 n² bytes. "auto" is 64,
@@ -144,8 +144,8 @@ class LSTD(Predictor):
         terminated : array-like of shape (T,), optional
             Whether the row's successor is terminal, of value zero.
         X_next : array-like, DataFrame or sparse of shape (T, n), optional
-            Features of each row's successor, which makes every row a full transition. Rows are in time order even so:
-            traces run from row to row of an episode. Give transitions that do not follow one another different ids in
+            Features of each row's successor, which makes every row a full transition. Rows must still be in time order,
+            since traces run from row to row. Give transitions that do not follow one another different ids in
             `episode`, or use ``lmbda=0``. Terminal successors are not used, and may be NaN.
         discount : array-like of shape (T,), optional
             Discount of each row's transition, in [0, 1].
@@ -157,12 +157,12 @@ class LSTD(Predictor):
             :class:`lstd.ope.LSTDQ` has them.
         weight : array-like of shape (T,), optional
             Weight of each row's transition in the sums, at least 0, such as the inverse of the probability with which
-            it was sampled; 1 by default. A weight of 2 on a whole episode counts as the episode twice. The sums grow
-            with the weights, so weights of 2 throughout are as `alpha` divided by 2.
+            it was sampled; 1 by default. A weight of 2 on a whole episode counts as the episode twice. Weights of 2 on
+            all rows have the effect of half the `alpha`.
         groups : array-like of shape (T,), optional
-            Id of what each row's episode belongs to, such as the patient with several episodes: episodes of a group
-            may depend on one another or overlap, those of different groups are independent. Blocks for intervals never
-            divide a group. Groups may come in any order: the result is that of episodes sorted by group.
+            What the row's episode belongs to, such as a patient. Episodes of one patient may overlap or depend on one
+            another; those of different patients count as independent. Blocks for intervals never divide a group. Groups
+            may come in any order: the result is that of episodes sorted by group.
 
         Returns
         -------
@@ -243,9 +243,8 @@ class LSTD(Predictor):
         and `fit_intercept` may not.
 
         The rows of an episode, and of a group, follow one another: an id that reappears after others, in this chunk or
-        a later one, raises an error. A model that was loaded knows only the last ids of its stream. A chunk takes about
-        as long as its checks: rows of small dense chunks wait, in a copy of some megabytes, and are summed together
-        when an attribute or a prediction needs them.
+        a later one, raises an error. A loaded model remembers only the last id. Small dense chunks are copied, up to
+        8 MB, and summed when the model is next read.
 
         Parameters
         ----------

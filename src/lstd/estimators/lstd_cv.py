@@ -30,11 +30,10 @@ class LSTDCV(Predictor):
     lmbdas : array-like of shape (n_lmbdas,), optional
         Trace decays to choose from; by default 0, 0.1, …, 0.9, 0.91, …, 1.
     alphas : array-like of shape (n_alphas,), optional
-        Ridge coefficients to choose from. By default they are 2⁻⁸, 2⁻⁷, …, 1 times a unit, and up to 16 n/T times that,
-        at most 16, for n features and fewer than 16 n transitions T. The unit is Σⱼ mean((xⱼ − mⱼ)²)/penaltyⱼ, with the
-        mean over transitions and their weights: 1 for one-hot features. While the best pair lies at an end, the grid
-        grows by four powers of two, if that improves held-out R² by more than 10⁻⁴ and twice its standard error;
-        at most to 2⁻²⁰ and 2⁸.
+        Ridge coefficients to choose from. The default grid is in a unit, Σⱼ mean((xⱼ − mⱼ)²)/penaltyⱼ over transitions
+        and their weights, which is 1 for one-hot features. It has the powers of two from 2⁻⁸ to 1, or to 16 n/T but at
+        most 16 if n features have fewer than 16 n transitions T. While the best pair lies at an end, it grows by four
+        powers, at most to 2⁻²⁰ and 2⁸, if that improves held-out R² by more than 10⁻⁴ and twice its standard error.
     cv : int, optional
         Number of folds, by default 10. A fold has whole groups, whole episodes if there are no `groups`, or rows if
         there are fewer than 5 episodes.
@@ -74,8 +73,8 @@ class LSTDCV(Predictor):
     bias_check_ : BiasCheck or str
         Result of :meth:`bias_check` with the first rows, up to 2²⁰ features in all, or why it could not run.
     misfit_check_ : MisfitCheck or str
-        The same of :meth:`misfit_check`, without its boosted tree. `fit` gives the warnings of both checks. Where both
-        fire, add features before a larger λ: a larger one only mends the bias.
+        The same of :meth:`misfit_check`, without its boosted tree. `fit` gives the warnings of both checks. If both
+        warn, add features first: a larger λ removes only the bias.
     coef_, intercept_, statistics_, coef_covariance_, condition_number_, n_transitions_, n_episodes_,
     n_unused_rewards_, n_features_in_, feature_names_in_
         As in :class:`lstd.LSTD`.
