@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
 from lstd._kernels.dense_product import add_product
 from lstd._kernels.traces import add_entries, dense_traces, sparse_sums, sparse_sums_of_pairs
@@ -64,24 +63,16 @@ def is_short(rows: Rows, lmbda: float) -> bool:
     return lmbda == 0.0 or not rows.trace_coefficient.any()
 
 
-def add_rows(rows: Rows, count: int, lmbda: float, before: Added) -> Added:
-    """Add the first `count` rows to sums, without the boundary term of the last row unless it terminated.
+class Adding:
+    """Rows that are added to the sums of a stream; the state is that before row `at`.
 
     The caller checks the sums for overflow, and ignores the warnings of NumPy about it.
     """
-    if not (isinstance(rows.X, np.ndarray) or sparse.issparse(rows.X)):  # features that sum themselves
-        added: Added = rows.X.sums(rows, lmbda)
-        return added
-    adding = _Adding(rows, lmbda, before)
-    for batch in adding.batches(count):
-        adding.add(batch)
-    return Added(adding.sums, adding.cuts, adding.trace)
 
-
-class _Adding:
     def __init__(self, rows: Rows, lmbda: float, before: Added) -> None:
-        self.sums, self.cuts, self.trace = before
-        self._rows, self._lmbda, self._given = rows, lmbda, rows.X_next is not None
+        self.sums, self.trace = (one if one.flags.writeable else one.copy() for one in (before.sums, before.trace))
+        self.cuts = before.cuts if before.cuts is None or before.cuts.flags.writeable else before.cuts.copy()
+        self.at, self._rows, self._lmbda, self._given = 0, rows, lmbda, rows.X_next is not None
         self._cut = rows.last & ~rows.terminated  # truncated ends
         self._dense = is_dense(rows.X) or (self._given and is_dense(rows.X_next))
         self._short = not self._dense and is_short(rows, lmbda)
@@ -89,16 +80,35 @@ class _Adding:
             self._cut[-1] = False  # its boundary term is pending
             self._inner = ~self._cut
             self._inner[-1] = False
+        self.is_cut = self._cut & self._given  # rows whose boundary term is added with them
         if self.cuts is None and self._cut.any():
             self.cuts = np.zeros((rows.n_features, self.trace.shape[1]))
 
-    def batches(self, count: int) -> Iterator[_Batch]:
-        """Yield the rows, in order."""
-        rows, n = self._rows, self._rows.n_features
+    def add_until(self, end: int) -> None:
+        """Add the rows up to `end`, the last one of all without its boundary term unless it terminated."""
+        if hasattr(self._rows.X, "sums"):  # features that sum themselves, to nothing before
+            self.sums, self.cuts, self.trace = self._rows.X.sums(self._rows, self._lmbda)
+        else:
+            for batch in self._batches(end):
+                self._add(batch)
+        self.at = end
+
+    def sums_before(self, pending: Any) -> Added:
+        """Return copies of the sums, without the boundary term of the last row added, which is `pending`."""
+        sums, trace = self.sums, self.trace
+        if self.at < len(self._rows):
+            sums, trace = sums.copy(), trace.copy()
+            if pending is not None and pending.complete and self._inner[self.at - 1]:
+                sums[: len(pending.phi)] += np.multiply.outer(pending.phi, trace[1])
+        return Added(sums, self.cuts if self.cuts is None or self.at == len(self._rows) else self.cuts.copy(), trace)
+
+    def _batches(self, end: int) -> Iterator[_Batch]:
+        """Yield the next rows, in order."""
+        rows, n, count = self._rows, self._rows.n_features, end - self.at
         most = min(4096, max(_LEAST_BATCH, _BATCH_ENTRIES // max(1, n))) if self._dense else SPARSE_BATCH
         size = -(-count // -(-count // most)) if count else 1  # equal lengths, as a short batch is slow per row
-        for first in range(0, count, size):
-            part = slice(first, min(first + size, count))
+        for first in range(self.at, end, size):
+            part = slice(first, min(first + size, end))
             discount, cut = _column(rows.discount, part), self._cut[part]
             if self._given and cut.any():
                 discount = np.where(cut, 0.0, discount)
@@ -109,8 +119,7 @@ class _Adding:
                 _column(rows.weight, part), cut,
             )  # fmt: skip
 
-    def add(self, batch: _Batch) -> None:
-        """Add a batch."""
+    def _add(self, batch: _Batch) -> None:
         if self._dense:
             self._add_dense(batch)
         elif self._short:

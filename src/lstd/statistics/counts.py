@@ -47,13 +47,12 @@ class Counts(Record):
     behind_cuts: BehindCuts | None = NOTHING_BEHIND  # None if successors were given
 
     @classmethod
-    def of_rows(cls, rows: Rows, n_summed: int, lmbda: float) -> Counts:
-        """Count rows, all but the pending one of which are summed."""
-        part = slice(n_summed)
-        full, given = rows.full_among(part), rows.X_next is not None
+    def of_rows(cls, rows: Rows, seen: slice, part: slice, lmbda: float) -> Counts:
+        """Count the rows of `seen`, and as transitions those of `part`, which are summed."""
+        full, given, n_rows = rows.full_among(part), rows.X_next is not None, seen.stop - seen.start
         return cls(
-            len(rows), int(np.count_nonzero(full)), float(rows.weight[part] @ full), count_unused(rows, part),
-            mark_of(rows), reward_mark_of(rows.y[part], rows.weight[part], full),
+            n_rows, int(np.count_nonzero(full)), float(rows.weight[part] @ full), count_unused(rows, part),
+            mark_of(rows, seen), reward_mark_of(rows.y[part], rows.weight[part], full),
             SampleSums.of(rows, lmbda, part), None if given else BehindCuts.of(rows, part),
         )  # fmt: skip
 
@@ -105,13 +104,13 @@ class Counts(Record):
         )
 
 
-def mark_of(rows: Rows) -> int:
-    """Return the mark of the features of rows."""
-    n, place, T = rows.n_features - rows.intercept, rows.place, len(rows)
-    head = min(max(_ALL - place, 0), T)
-    tail = max(_ALL, place) + -max(_ALL, place) % _EVERY - place  # first row of every 64th
+def mark_of(rows: Rows, part: slice) -> int:
+    """Return the mark of the features of some rows."""
+    n, first = rows.n_features - rows.intercept, rows.place + part.start  # in the stream
+    head, tail = max(_ALL, first), max(_ALL, first) + -max(_ALL, first) % _EVERY  # first row of every 64th
+    edges = slice(part.start, min(head - rows.place, part.stop)), slice(tail - rows.place, part.stop, _EVERY)
     odd, mark = _factors(n), 0
-    for some in ([rows.X[:head]] if head else []) + ([rows.X[tail::_EVERY]] if tail < T else []):
+    for some in (rows.X[edge] for edge in edges if edge.start < edge.stop):
         if sparse.issparse(some):
             kept = some.indices < n
             mark += int(some.data[kept].view(np.uint64) @ odd[some.indices[kept]])

@@ -29,7 +29,7 @@ The arrays hold transposes, so that the columns that a sparse row touches are co
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from operator import attrgetter
@@ -51,7 +51,7 @@ from lstd.data.seen_ids import groups_seen
 from lstd.data.settings import boundary_share, check_ridge
 from lstd.errors import InvalidInputError
 from lstd.files import Saved
-from lstd.statistics.adding import Added, add_rows
+from lstd.statistics.adding import Added, Adding
 from lstd.statistics.counts import UNKNOWN, About, Counts
 from lstd.statistics.solve import Solution, solve
 from lstd.statistics.summing import check_sums, chunk_edges, chunks_summed
@@ -74,11 +74,11 @@ class Pending(ReadOnly):
     weight: float
 
     @classmethod
-    def of_last(cls, rows: Rows) -> Pending | None:
-        """Return the last row; None if it terminated."""
-        if rows.terminated[-1]:
+    def of_row(cls, rows: Rows, t: int) -> Pending | None:
+        """Return row t as the last one; None if it terminated."""
+        if rows.terminated[t]:
             return None
-        given, t = rows.X_next is not None, len(rows) - 1
+        given = rows.X_next is not None
         return cls.of(
             phi=rows.row(rows.X_next if given else rows.X, t), reward=rows.y[t].copy(), missing=not rows.known[t],
             ratio=float(rows.importance_ratio[t]), discount=float(rows.discount[t]), complete=given,
@@ -237,7 +237,8 @@ class LSTDStatistics(ReadOnly, Saved):
         """Statistics of checked rows, whose features may still hold NaN and inf."""
         total = cls.empty_like(rows, lmbda)
         if len(rows):
-            *_, total = total.totals(rows)
+            with np.errstate(over="ignore", invalid="ignore"):  # `check_sums` reports overflow
+                *_, total = total.totals(rows)
         check_sums(total, rows)
         return total
 
@@ -391,48 +392,53 @@ class LSTDStatistics(ReadOnly, Saved):
         )
 
     @np.errstate(over="ignore", invalid="ignore")  # `check_sums` reports overflow
-    def followed_by(self, rows: Rows, about: About | None = None) -> LSTDStatistics:
+    def followed_by(self, rows: Rows) -> LSTDStatistics:
         """Return the statistics with the next rows of the stream, not checked for overflow.
 
-        They are those that :meth:`merged` gives with the statistics of the rows; `about` describes both.
+        They are those that :meth:`merged` gives with the statistics of the rows.
         """
-        about = self.check_alike(LSTDStatistics.empty_like(rows, self.lmbda)) if about is None else about
-        group = None if rows.groups is None else rows.groups[0]
-        given, new = rows.X_next is not None, not self.n_rows
-        goes_on = not new and self._goes_on(rows.first_episode, group, given, None)
-        (sums, cuts, trace), counts = self._settled(goes_on)
-        kept: Any = [one if one is None or one.flags.writeable else one.copy() for one in (sums, cuts, trace)]
-        count = len(rows) - (not given and not rows.terminated[-1])  # but for a pending row
-        added = add_rows(rows, count, self.lmbda, Added(*kept))
-        groups = {}
-        if rows.groups is not None:
-            shared = not new and self.in_group(group)
-            groups = {
-                "n_groups": (self.n_groups or 0) - shared + int(np.count_nonzero(rows.begins)),
-                "first_group": group if new else self.first_group, "last_group": rows.groups[-1],
-            }  # fmt: skip
-        return self.changed(
-            **added._asdict(), **groups, pending=Pending.of_last(rows), successors=given,
-            first_episode=rows.first_episode if new else self.first_episode, last_episode=rows.last_episode,
-            n_episodes=self.n_episodes + (not goes_on) + int(np.count_nonzero(rows.last[:-1])),
-            about=about, counts=counts.then(Counts.of_rows(rows, count, self.lmbda)),
-        )  # fmt: skip
+        (total,) = self._passed(rows, [len(rows)])
+        return total
 
     def totals(self, rows: Rows, at: Iterable[int] = (), *, threads: int | None = None) -> Iterator[LSTDStatistics]:
         """Yield the statistics after each chunk of the next rows of the stream; not checked for overflow.
 
-        The chunks are cut before each row of `at` too. They, and how they are summed, depend on the rows only, so the
-        result does not depend on `threads`.
+        The caller ignores warnings of NumPy, which overflow gives. The chunks are cut before each row of `at` too.
+        They, and how they are summed, depend on the rows only, so the result does not depend on `threads`.
         """
         total, (edges, many) = self, chunk_edges(rows, self.lmbda, at)
-        nothing = self.empty_like(rows, self.lmbda)
-        if many or not hasattr(rows.X, "dtype"):  # or features that sum themselves
-            for statistics in chunks_summed(rows, edges, nothing, threads=threads if many else 1):
-                yield (total := total.merged(statistics))
+        if not many and hasattr(rows.X, "dtype"):
+            yield from self._passed(rows, edges[1:])
             return
-        about = self.check_alike(nothing)
-        for chunk in rows.split(edges):
-            yield (total := total.followed_by(chunk, about))
+        nothing = self.empty_like(rows, self.lmbda)
+        for chunk in chunks_summed(rows, edges, nothing, threads=threads if many else 1):
+            yield (total := total.merged(chunk))
+
+    def _passed(self, rows: Rows, ends: Sequence[int]) -> Iterator[LSTDStatistics]:
+        """Yield the statistics with the next rows of the stream up to each of `ends`, in one pass."""
+        about = self.check_alike(LSTDStatistics.empty_like(rows, self.lmbda))
+        new, group = not self.n_rows, None if rows.groups is None else rows.groups[0]
+        goes_on = not new and self._goes_on(rows.first_episode, group, rows.X_next is not None, None)
+        (arrays, counts), n_episodes = self._settled(goes_on), self.n_episodes + (not goes_on)
+        n_groups = None if group is None else (self.n_groups or 0) - (not new and self.in_group(group))
+        adding, first = Adding(rows, self.lmbda, arrays), 0
+        start = self.changed(
+            about=about, successors=rows.X_next is not None, first_group=group if new else self.first_group,
+            first_episode=rows.first_episode if new else self.first_episode,
+        )  # fmt: skip
+        for end in ends:
+            pending, summed = None if adding.is_cut[end - 1] else Pending.of_row(rows, end - 1), adding.at
+            adding.add_until(end - (pending is not None and not pending.complete))
+            counts = counts.then(Counts.of_rows(rows, slice(first, end), slice(summed, adding.at), self.lmbda))
+            n_episodes += int(np.count_nonzero(rows.last[max(0, first - 1) : end - 1]))
+            if n_groups is not None:
+                n_groups += int(np.count_nonzero(rows.begins[first:end]))
+            yield start.changed(
+                **adding.sums_before(pending)._asdict(), pending=pending, n_episodes=n_episodes, n_groups=n_groups,
+                last_episode=None if rows.episode is None else rows.episode[end - 1],
+                last_group=None if rows.groups is None else rows.groups[end - 1], counts=counts,
+            )  # fmt: skip
+            first = end
 
     def _with(self, about: About) -> LSTDStatistics:
         return self if about == self.about else self.changed(about=about)
