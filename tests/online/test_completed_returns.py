@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import naive
-from lstd.online.completed_returns import CompletedReturns, horizon_of
+from lstd.online.forgetting import CompletedReturns, horizon_of
 from tolerances import assert_close
 
 

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 import naive
 from lstd import LSTD, RecursiveLSTD
-from lstd._kernels import recursive_state as layout
-from lstd.errors import BrokenEpisodeWarning, IllConditionedWarning, InvalidInputError, LostDigitsWarning
+from lstd.errors import BrokenEpisodeWarning, IllConditionedWarning, InvalidInputError
 from online_streams import FORMS, UNIT, VARIANTS, check_reading, read_weights, streams, system
 from tolerances import assert_close
 from twins import compiled_only
@@ -47,7 +46,7 @@ def check_reading_of(model, stream, variant, alpha):
 def test_weights_are_those_of_the_definition(stream, variant, lmbda, forgetting, alpha, form):
     alpha = np.linspace(0.5, 2.0, len(stream[0].x)) if alpha == "each" else alpha
     with warnings.catch_warnings():
-        for category in (LostDigitsWarning, IllConditionedWarning, BrokenEpisodeWarning):
+        for category in (IllConditionedWarning, BrokenEpisodeWarning):
             warnings.simplefilter("ignore", category)
         model = RecursiveLSTD(len(stream[0].x), lmbda=lmbda, alpha=alpha, variant=variant, forgetting=forgetting)
         for t, step in enumerate(stream):
@@ -85,7 +84,6 @@ def test_a_long_stream_equals_the_batch_estimator(forgetting, m, variant):
         warnings.simplefilter("ignore")
         batch.fit(X, y, **rows | {"weight": rows["weight"] * forgetting ** after.astype(float)})
     assert_close(model.weights, batch.coef_, "solve")
-    assert model.residual() < 1e-11
     assert_close(model.n_effective, np.sum(forgetting ** np.arange(model.n_updates)), "sums")
 
 
@@ -137,7 +135,6 @@ def test_a_ridge_of_features_that_are_never_seen_stays():
         warnings.simplefilter("error")
         model.partial_fit(X, y)
     assert model.weights[2] == 0.0
-    assert model.n_repairs == 0
 
 
 @pytest.mark.parametrize("forgetting", [0.0, 1.1, np.nan, "no", None])
@@ -256,18 +253,6 @@ def test_near_a_singular_system_the_next_longer_memory_predicts():
     assert found[at - 1] == V[at - 1, 0]
     assert found[at] == V[at, 1]
     assert found[at + 1] == V[at + 1, 0]
-    for row, expected in ((at - 1, False), (at, True)):
-        model = RecursiveLSTD(3, 0.8, 0.5, forgetting=0.8)
-        for t in range(row):
-            model.update(X[t], y[t], X[t + 1])
-        state = model.snapshot()
-        phi, z_inverse, c = (
-            state["vectors"][layout.NEXT],
-            state["vectors"][layout.Y],
-            state["scalars"][layout.BOOTSTRAP],
-        )
-        growth = 1 + c * np.abs(phi) @ np.abs(z_inverse) / abs(1 - c * phi @ z_inverse)
-        assert (growth > 10) == expected
 
 
 def test_the_shortest_memory_is_of_two_transitions():
@@ -298,6 +283,6 @@ def test_bad_rows_leave_all_rates_as_they_were():
         model.partial_fit(X, np.where(np.arange(300) == 7, np.nan, y))
     for name, values in model.snapshot().items():
         np.testing.assert_array_equal(values, before[name], err_msg=name)
-    for name, value in (("choice_about", [-1, 9]), ("choice_sums", np.zeros(3)), ("choice_window", [99, 0, 0])):
+    for name, value in (("choice.about", [-1, 9]), ("choice.sums", np.zeros(3)), ("choice.window", [99, 0, 0])):
         with pytest.raises(InvalidInputError, match="`snapshot` must"):
             RecursiveLSTD.restore(before | {name: np.array(value)})

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from lstd import RecursiveLSTD
-from lstd.online.transition import aligned, padded
 from online_streams import COMPILED, PLACES, PYTHON
 from tolerances import assert_close
 
@@ -43,18 +42,6 @@ def test_what_is_too_large_or_not_finite_is_counted():
         assert not goal[5:].any()
 
 
-@pytest.mark.parametrize(("n", "n_rows", "n_changes"), [(32, 32, 8), (32, 20, 4), (1040, 1028, 4)])
-def test_apply_subtracts_the_pairs(n, n_rows, n_changes):
-    random = np.random.RandomState(n_changes)
-    M, Q, R = random.normal(size=(n, n)), random.normal(size=(n_changes, n)), random.normal(size=(n_changes, n))
-    expected = M - Q.T @ R
-    expected[n_rows:] = M[n_rows:]
-    for modules in list(BOTH.values())[n > 100 :]:
-        found = M.copy()
-        modules.products.apply(found, Q, R, n_rows)
-        assert_close(found, expected, "sums")
-
-
 @pytest.mark.parametrize("waiting", [0, 3, 8])
 @pytest.mark.parametrize("how", ["one", "two", "sparse"])
 def test_project_multiplies_by_the_inverse_and_its_panel(waiting, how):
@@ -66,40 +53,30 @@ def test_project_multiplies_by_the_inverse_and_its_panel(waiting, how):
     phi[indices], following[:n] = [1.0, -2.0, 0.5], random.normal(size=n)
     P = M - Q[:waiting].T @ R[:waiting]
     for modules in BOTH.values():
-        k, products = modules.state, modules.products
-        state = np.full((k.N_VECTORS + 4 * 8 + 2 * length, length), 7.0)
+        k = modules.rank_one
+        state = np.full((k.THETA + 1 + 16 + length, length), 7.0)
         state[[k.P_PHI, k.P_NEXT]] = 0.0  # of these only rows that may not be zero are written
-        counts = np.zeros(k.N_COUNTS, np.int64)
-        counts[[k.FEATURES, k.PANEL, k.WAITING_INVERSE]] = n, 8, waiting
-        k.panel(state, counts, k.Q_INVERSE)[:], k.panel(state, counts, k.R_INVERSE)[:] = Q, R
-        k.matrix(state, counts, k.INVERSE)[:] = M
+        counts, first = np.zeros(k.N_COUNTS, np.int64), k.THETA + 1
+        counts[[k.FEATURES, k.PANEL, k.WAITING]] = n, 8, waiting
+        counts[[k.Q_AT, k.R_AT, k.M_AT]] = first, first + 8, first + 16
+        state[first:] = np.concatenate([Q, R, M])
         state[k.PHI], state[k.NEXT] = phi, following
         if how == "sparse":
-            products.project_sparse(indices, phi[indices], state, counts)
+            k.project_sparse(indices, phi[indices], state, counts)
         else:
-            products.project(state, counts, how == "two")
-        assert counts[k.WAITING_INVERSE] == waiting % 8
+            k.project(state, counts, how == "two")
+        assert counts[k.WAITING] == waiting % 8
         assert counts[k.AHEAD] == (how == "two")
+        if waiting == 8:
+            assert_close(state[first + 16 :], M - Q.T @ R, "sums")
         assert_close(state[k.P_PHI], P @ phi, "sums")
         assert_close(state[k.PHI_P], phi @ P, "sums")
         if how == "two":
             state[k.PHI] = following
-            products.project(state, counts, True)
+            k.project(state, counts, True)
             assert counts[k.AHEAD] == 0
             assert_close(state[k.P_PHI], P @ following, "sums")
             assert_close(state[k.PHI_P], following @ P, "sums")
-
-
-@pytest.mark.parametrize("n", [1, 15, 16, 17, 511, 512, 1024])
-def test_buffers_are_whole_blocks_and_not_whole_pages(n):
-    length = padded(n)
-    assert length >= n
-    assert length % COMPILED.blocked.BLOCK == 0
-    assert length % 512 != 0
-    assert length < n + 2 * COMPILED.blocked.BLOCK
-    buffer = aligned(3, length)
-    assert buffer.ctypes.data % 64 == 0
-    assert not buffer.any()
 
 
 def test_padding_stays_zero():
@@ -110,13 +87,9 @@ def test_padding_stays_zero():
         model.update(rows[t], random.normal(), rows[t + 1], truncated=t == 20)
         if t == 20:
             rows[t + 1] = random.normal(size=5)
-    (state,) = (array for array in vars(model).values() if np.shape(array)[1:] == (padded(5),))
-    k, counts = COMPILED.state, model.snapshot()["counts"]
-    assert state[: k.SCALARS, :5].any()
+    state, k = model.snapshot()["cores.0.state"], COMPILED.rank_one
+    assert state.shape[1] == COMPILED.blocked.BLOCK
     assert not state[: k.SCALARS, 5:].any()
-    for which in (k.Q_INVERSE, k.R_INVERSE, k.Q_SYSTEM, k.R_SYSTEM):
-        assert not k.panel(state, counts, which)[:, 5:].any()
-    for which in (k.INVERSE, k.SYSTEM):
-        assert k.matrix(state, counts, which)[:5, :5].all()
-        assert not k.matrix(state, counts, which)[5:].any()
-        assert not k.matrix(state, counts, which)[:, 5:].any()
+    assert state[k.THETA + 9 : k.THETA + 14, :5].all()
+    assert not state[k.THETA :, 5:].any()
+    assert not state[k.THETA + 14 :].any()

@@ -6,12 +6,9 @@ import warnings
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from lstd import RecursiveLSTD
-from lstd.errors import BrokenEpisodeWarning, EffectiveSampleWarning, InvalidInputError, LostDigitsWarning
-from lstd.online.precision import condition_number, factorise, relative_size, scales
+from lstd.errors import BrokenEpisodeWarning, EffectiveSampleWarning, InvalidInputError
 from online_streams import entries, exact_every_step, read_weights, transitions
 from tolerances import assert_close
 from twins import compiled_only
@@ -36,6 +33,13 @@ TOO_LARGE = {
 }
 
 
+def assert_same(snapshot, before):
+    """All but whether there was a warning of a gap, is the same."""
+    for name, array in snapshot.items():
+        if name != "document":
+            np.testing.assert_array_equal(array, before[name], err_msg=name)
+
+
 @pytest.mark.parametrize("gap", [False, True])
 @pytest.mark.parametrize("case", TOO_LARGE)
 def test_a_transition_that_would_make_sums_overflow_is_refused(case, gap):
@@ -48,9 +52,7 @@ def test_a_transition_that_would_make_sums_overflow_is_refused(case, gap):
         warnings.simplefilter("ignore", BrokenEpisodeWarning)
         with pytest.raises(InvalidInputError, match=message):
             model.update(*arguments, **options)
-        for name in ("vectors", "scalars", "panels", "matrices", "counts"):
-            now = model.snapshot()[name]
-            np.testing.assert_array_equal(now, before[name], err_msg=name)
+        assert_same(model.snapshot(), before)
         for each in (model, twin):
             each.update(X0, 2.0, X1)
     np.testing.assert_array_equal(model.weights, twin.weights)
@@ -65,14 +67,11 @@ def test_a_trace_that_grows_without_bound_is_refused_in_time(ratio):
         for _ in range(1000):
             model.update(x, 1.0, x, importance_ratio=ratio)
 
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", LostDigitsWarning)
-        with pytest.raises(InvalidInputError, match="look for huge importance ratios"):
-            grow()
-        n_updates = model.n_updates
-        model.update(x, 1.0, x, importance_ratio=0.5)
+    with pytest.raises(InvalidInputError, match="look for huge importance ratios"):
+        grow()
+    n_updates = model.n_updates
+    model.update(x, 1.0, x, importance_ratio=0.5)
     assert model.n_updates == n_updates + 1 > 4
-    assert all(np.isfinite(array).all() for name, array in model.snapshot().items() if name in ("matrices", "boundary"))
 
 
 @compiled_only
@@ -85,16 +84,13 @@ def test_a_huge_row_that_hurts_the_inverse_only_is_repaired(size, alpha):
     rows[51:, 0] = 0.0
     stream = transitions(rows, random.normal(size=101))
     model = RecursiveLSTD(3, 0.95, 0.0, alpha, "uncorrected")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", LostDigitsWarning)
-        for t, step in enumerate(stream):
-            step.feed(model)
-            if t in (48, 49, 50, 51, 60, 99):
-                found, _ = read_weights(model, "uncorrected")
-                assert np.isfinite(found).all()
+    for t, step in enumerate(stream):
+        step.feed(model)
+        if t in (48, 49, 50, 51, 60, 99):
+            found, _ = read_weights(model, "uncorrected")
+            assert np.isfinite(found).all()
     (exact,) = exact_every_step(stream, ["uncorrected"], 0.0, alpha, last_only=True, digits=800)
     assert_close(found, exact["uncorrected"][1], "solve")
-    assert model.residual() < 1e-12
 
 
 @compiled_only
@@ -125,41 +121,9 @@ def test_an_update_of_any_size_learns_or_is_refused_and_changes_nothing(seed):
         numbers = {"importance_ratio": powers(random, -3, 150), "truncated": random.uniform() < 0.3}
         before = model.snapshot()
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", LostDigitsWarning)
             warnings.simplefilter("ignore", BrokenEpisodeWarning)
             warnings.simplefilter("ignore", EffectiveSampleWarning)  # the ratios are huge
             try:
                 model.update(x, powers(random, -200, 307), x_next, **numbers)
             except InvalidInputError:
-                for name, array in model.snapshot().items():
-                    if name != "warned":
-                        np.testing.assert_array_equal(array, before[name], err_msg=name)
-
-
-# ---------------------------------------------------------------- what is said does not depend on units
-
-
-@settings(derandomize=True, deadline=None, max_examples=60)
-@given(st.integers(0, 2**32 - 1), st.integers(1, 6), st.lists(st.integers(-60, 60), min_size=6, max_size=6))
-def test_condition_and_errors_do_not_depend_on_the_units_of_features(seed, n, powers):
-    random = np.random.default_rng(seed)
-    M, v, move = random.normal(size=(n, n)) + 3.0 * np.eye(n), random.normal(size=n), random.normal(size=n)
-    units = 2.0 ** np.array(powers[:n])
-    conditions, sizes, found = [], [], []
-    for unit in (np.ones(n), units):
-        scaled_M, inverse = unit[:, np.newaxis] * M * unit, np.linalg.inv(M) / unit[:, np.newaxis] / unit
-        rows, columns = scales(scaled_M)
-        conditions.append(condition_number(scaled_M, inverse, rows, columns))
-        sizes.append(relative_size(move / unit, v / unit, columns))
-        found.append(factorise(scaled_M).condition)
-    assert sizes[1] <= 16 * sizes[0] <= 256 * sizes[1]
-    assert conditions[1] <= 16 * conditions[0] <= 256 * conditions[1]
-    assert found[1] <= 16 * found[0] <= 256 * found[1]
-    assert conditions[0] <= 100 * np.linalg.cond(M)
-
-
-def test_a_system_that_cannot_be_factorised_has_an_infinite_condition_number():
-    for M in (np.zeros((2, 2)), np.array([[1.0, np.inf], [0.0, 1.0]]), np.ones((2, 2))):
-        assert factorise(M).inverse is None
-        assert factorise(M).condition == np.inf
-    assert relative_size(np.zeros(2), np.zeros(2), np.ones(2)) == 0.0
+                assert_same(model.snapshot(), before)

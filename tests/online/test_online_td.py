@@ -58,7 +58,7 @@ def test_td_by_the_python_bodies(kind):
     X[random.uniform(size=X.shape) < 0.3] = 0.0
     arguments = {"episode": np.arange(30) // 7, "terminated": np.arange(30) % 14 == 6}
     compiled = make_td(kind, 3).partial_fit(X, y, **arguments).weights
-    with mock.patch("lstd.online.td.kernels", PYTHON.td_online):
+    with mock.patch("lstd.online.td.kernels", PYTHON.td_update):
         body = make_td(kind, 3).partial_fit(X, y, **arguments)
         body.update(X[0], 1.0, X[1])
     twin = make_td(kind, 3).partial_fit(X, y, **arguments)

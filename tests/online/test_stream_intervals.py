@@ -7,7 +7,7 @@ import copy
 import numpy as np
 import pytest
 
-from lstd import LSTD, LSTDStatistics, RecursiveLSTD
+from lstd import LSTD, RecursiveLSTD
 from lstd.errors import InvalidInputError
 from tolerances import assert_close
 
@@ -21,47 +21,22 @@ def rows(n_rows, seed=0):
 
 
 @pytest.mark.parametrize("variant", ["boyan", "mixed", "uncorrected"])
-@pytest.mark.parametrize("n_rows", [600, 2500])
-def test_one_stream_has_the_blocks_and_the_errors_of_the_batch(variant, n_rows):
-    X, y = rows(n_rows)
-    model = RecursiveLSTD(N, 0.9, variant=variant).partial_fit(X, y)
-    batch = LSTD(0.9, variant=variant, fit_intercept=False).fit(X, y)
-    if n_rows == 600:  # blocks of a short stream are longer than the batch's
-        batch = LSTD(0.9, variant=variant, fit_intercept=False, n_blocks=10).fit(X, y)
-    for found, expected in zip(
-        model.predict(X[:7], return_std=True), batch.predict(X[:7], return_std=True), strict=True
-    ):
-        assert_close(found, expected, "solve")
+@pytest.mark.parametrize("episodes", [None, "terminated", "some cut off"])
+def test_errors_are_those_of_the_batch_estimator_on_the_same_transitions(variant, episodes):
+    X, y = rows(1281)
+    X, X_next, y, ends = X[:-1], X[1:], y[:-1], {}
+    if episodes is not None:
+        episode = np.arange(1280) // 8
+        over = np.arange(1280) % 8 == 7
+        ends = {"episode": episode, "terminated": over & (episodes == "terminated" or episode % 2 == 0)}
+    model = RecursiveLSTD(N, 0.9, variant=variant, check_every=300)
+    for part in (slice(0, 700), slice(700, 701), slice(701, None)):
+        model.partial_fit(X[part], y[part], X_next=X_next[part], **{k: v[part] for k, v in ends.items()})
+    batch = LSTD(0.9, variant=variant, fit_intercept=False).fit(X, y, X_next=X_next, **ends)
+    assert_close(model.predict(X[:5], return_std=True), batch.predict(X[:5], return_std=True), "solve")
     one, other = model.predict_interval(X[0], level=0.9), batch.predict_interval(X[:1], level=0.9)
     for name in ("prediction", "lower", "upper", "standard_error", "degrees_of_freedom", "shift"):
         assert_close(getattr(one, name), getattr(other, name)[0], "solve")
-
-
-@pytest.mark.parametrize(("cut_off", "tolerance"), [(False, "solve"), (True, "shares")])
-@pytest.mark.parametrize("variant", ["boyan", "mixed", "uncorrected"])
-def test_episodes_have_the_errors_of_the_batch_on_the_same_blocks(variant, cut_off, tolerance):
-    """Blocks of 64 transitions or more that end with an episode; half of the episodes are cut off, or none."""
-    n_rows, length = 1280, 8
-    X, y = rows(n_rows)
-    episode = np.arange(n_rows) // length
-    terminated = (np.arange(n_rows) % length == length - 1) & (episode % 2 == 0 if cut_off else True)
-    y[(np.arange(n_rows) % length == length - 1) & ~terminated] = 0.0
-    model = RecursiveLSTD(N, 0.9, variant=variant)
-    model.partial_fit(X, y, episode=episode, terminated=terminated)
-    model.partial_fit(X[:1], y[:1], episode=[-1], terminated=[False])  # the last episode is over
-    parts, first = [], 0
-    transitions = np.cumsum(np.where((np.arange(n_rows) % length == length - 1) & ~terminated, 0, 1))
-    for end in [*model.snapshot()["blocks"][3:].astype(int), int(transitions[-1])]:
-        stop = (int(np.searchsorted(transitions, end)) // length + 1) * length
-        if stop > first:
-            part = slice(first, stop)
-            settings = {"gamma": 0.9, "lmbda": 0.9, "episode": episode[part], "terminated": terminated[part]}
-            parts.append(LSTDStatistics.from_arrays(X[part], y[part], **settings))
-        first = stop
-    batch = LSTD(0.9, variant=variant, fit_intercept=False).fit_statistics(parts)
-    assert len(parts) >= 10
-    assert_close(model.predict(X[:5]), batch.predict(X[:5]), "solve")
-    assert_close(model.predict(X[:5], return_std=True)[1], batch.predict(X[:5], return_std=True)[1], tolerance)
 
 
 def test_several_rewards_and_one_row_have_their_shapes():
@@ -83,7 +58,7 @@ def test_with_forgetting_errors_are_of_the_effective_sample():
     batch = LSTD(0.9, fit_intercept=False).fit(X[:1000], y[:1000])  # 1/Σ w² rows, for weights f^k that sum to 1
     expected = batch.predict(X[:200], return_std=True)[1].mean()
     assert 0.7 < np.mean(found) / expected < 1.4
-    assert len(model.snapshot()["blocks"]) - 3 <= 28
+    assert len(model.reader.influence().shares) <= 28
 
 
 def test_a_copy_and_a_snapshot_have_the_same_errors():
@@ -110,8 +85,8 @@ def test_a_refused_chunk_leaves_the_blocks_as_they_were():
 @pytest.mark.parametrize(
     ("settings", "n_rows", "message"),
     [
-        ({}, 100, "at least 5 blocks of the stream, 64 transitions each; there are 2"),
-        ({"n_blocks": 0}, 500, "`n_blocks` of at least 10; the model keeps 0"),
+        ({}, 10, "at least 20 rows; the model was fitted to 9"),
+        ({"n_blocks": 0}, 500, "`n_blocks` of at least 10"),
     ],
 )
 def test_too_few_blocks_are_refused(settings, n_rows, message):

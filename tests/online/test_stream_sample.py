@@ -9,7 +9,6 @@ import pytest
 
 import naive
 from lstd import LSTD, RecursiveLSTD
-from lstd._kernels.sample_size import FIRST, SQUARE, TOTAL
 from lstd.errors import EffectiveSampleWarning
 from tolerances import assert_close
 
@@ -33,20 +32,18 @@ def updated(model, X, y, terminated, importance_ratio, episode):
 
 
 def sizes(model):
-    sums = model.snapshot()["sample"][FIRST:].reshape(3, 4)
-    return sums[:, TOTAL] ** 2 / sums[:, SQUARE]
+    return model.reader.total().tally.sample.size
 
 
-@pytest.mark.parametrize("forgetting", [1.0, 0.98])
-def test_it_is_that_of_the_definition(forgetting):
-    given, faded = factors(84), forgetting ** np.arange(83, -1, -1.0)
+def test_it_is_that_of_the_definition():
+    given = factors(84)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", EffectiveSampleWarning)
-        model = RecursiveLSTD(2, 0.9, 0.8, forgetting=forgetting).partial_fit(**rows(84), **given)
+        model = RecursiveLSTD(2, 0.9, 0.8).partial_fit(**rows(84), **given)
     ones, rho, w, c = np.ones(84), given["importance_ratio"], given["weight"], given["trace_coefficient"]
     most = np.minimum(c, 1.0)
     expected = [
-        naive.effective_sample(ratios, 0.72, [12] * 7, faded * weights, coefficients)
+        naive.effective_sample(ratios, 0.72, [12] * 7, weights, coefficients)
         for ratios, weights, coefficients in ((rho, ones, c), (ones, w, most), (ones, ones, most))
     ]
     assert_close(sizes(model), expected, "solve")
@@ -66,14 +63,3 @@ def test_the_warning_is_that_of_the_batch_estimator_and_comes_once(forgetting):
     with warnings.catch_warnings():
         warnings.simplefilter("error", EffectiveSampleWarning)
         again.partial_fit(**data)
-
-
-def test_transitions_before_the_first_factor_count():
-    data, ratio = rows(3000), np.ones(3000)
-    ratio[2900:] = factors(100)["importance_ratio"]
-    every = RecursiveLSTD(2, 0.9, 0.8).partial_fit(**data, importance_ratio=ratio)
-    from_first = ratio.copy()
-    from_first[0] = 1.0 + 1e-12
-    exact = RecursiveLSTD(2, 0.9, 0.8).partial_fit(**data, importance_ratio=from_first)
-    np.testing.assert_allclose(sizes(every), sizes(exact), rtol=0.2)  # as if they were one episode
-    assert (RecursiveLSTD(2, 0.9, 0.8).partial_fit(**data).snapshot()["sample"] == 0.0).all()

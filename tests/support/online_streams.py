@@ -14,32 +14,13 @@ import numpy as np
 from hypothesis import strategies as st
 from scipy import sparse
 
-from lstd._kernels import (
-    blocked,
-    change_detection,
-    inverse_products,
-    recursive_state,
-    ridge_restoration,
-    sample_size,
-)
-from lstd._kernels import recursive_update as recursive
-from lstd._kernels import td_update as td_online
+from lstd._kernels import blocked, change_detection, online_step, rank_one, td_update
 from lstd.errors import IllConditionedWarning
-from lstd.online.precision import relative_size, scales
 from streams import draw_rows
 from tolerances import TOLERANCES
 
 VARIANTS = ("boyan", "uncorrected", "mixed")
-PLACES = {
-    "blocked": "blocked",
-    "change_detection": "change_detection",
-    "sample_size": "sample_size",
-    "state": "recursive_state",
-    "products": "inverse_products",
-    "ridge": "ridge_restoration",
-    "recursive": "recursive_update",
-    "td_online": "td_update",
-}
+PLACES = ("blocked", "change_detection", "rank_one", "online_step", "td_update")
 ENDS = [(1.0, 0.0, 0.0), (0.8, 0.2, 0.0), (0.8, 0.0, 0.2), (0.6, 0.2, 0.2)]  # chances: none, terminated, truncated
 UNIT = st.one_of(st.sampled_from([0.0, 1.0]), st.floats(0.01, 0.99))
 
@@ -50,22 +31,15 @@ def python_bodies():
     identity.kernel = lambda function: function
     bodies = {}
     with mock.patch.dict(sys.modules, {identity.__name__: identity}):
-        for name, file in PLACES.items():
-            spec = importlib.util.find_spec(f"lstd._kernels.{file}")
+        for name in PLACES:
+            spec = importlib.util.find_spec(f"lstd._kernels.{name}")
             bodies[name] = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
             spec.loader.exec_module(bodies[name])
     return SimpleNamespace(**bodies)
 
 
 COMPILED = SimpleNamespace(
-    blocked=blocked,
-    change_detection=change_detection,
-    sample_size=sample_size,
-    state=recursive_state,
-    products=inverse_products,
-    ridge=ridge_restoration,
-    recursive=recursive,
-    td_online=td_online,
+    blocked=blocked, change_detection=change_detection, rank_one=rank_one, online_step=online_step, td_update=td_update
 )
 PYTHON = python_bodies()
 
@@ -235,6 +209,33 @@ def read_weights(model, variant):
         found = model.weights_for(variant)
     assert {warning.category for warning in given} <= {IllConditionedWarning}
     return found, bool(given)
+
+
+def scales(M):
+    """Compute the diagonals of R and C, (n,) each: powers of two, so that entries of R M C are of order 1.
+
+    The diagonal comes first, as for a Gram matrix, then the largest entries of rows, then of columns.
+    """
+    start = _inverse_power(np.sqrt(np.abs(M.diagonal())))
+    size = start[:, np.newaxis] * np.abs(M) * start
+    rows = _inverse_power(size.max(axis=1))
+    return start * rows, start * _inverse_power((rows[:, np.newaxis] * size).max(axis=0))
+
+
+def _inverse_power(sizes):
+    """Round 1 / size to a power of two; 1 if the size is zero or not finite."""
+    usable = (sizes > 0.0) & np.isfinite(sizes)
+    return np.ldexp(1.0, -np.frexp(np.where(usable, sizes, 0.5))[1])
+
+
+def relative_size(move, value, scale):
+    """Compute |move / scale| / |value / scale| in the maximum norm, the largest over columns if there are several.
+
+    0 if nothing moves, NaN if numbers overflowed.
+    """
+    moved, size = (np.abs(v.T / scale).max(axis=-1) for v in (move, value))
+    still = moved == 0.0
+    return float(np.where(still, 0.0, np.divide(moved, np.where(still, 1.0, size))).max())
 
 
 def check_reading(found, warned, M, expected):

@@ -10,7 +10,7 @@ mean of a short block is taken over the mean size of its errors, so that cluster
 of the mean. A block's mean, and the square root of its mean size, are each regressed on those of the block before.
 What is left, over its standard deviation, is made a normal score z, exact from the first blocks on (Hawkins 1987,
 self-starting; the approximation to Student's t by Wallace 1959). In the regressions of the slow chart, which has few
-blocks, values count as if their scores were at most OUTLYING, so that a change does not hide itself. With a reference
+blocks, values count as if their scores were at most 2.5, so that a change does not hide itself. With a reference
 value K, a chart has
 
     S⁺ = max(0, S⁺ + z − K),   S⁻ = max(0, S⁻ − z − K)          of the mean
@@ -53,10 +53,10 @@ CUT = 8.0  # times their mean size, at which errors are cut
 MOST_MEAN, MOST_SIZE = 3.0, 5.0  # largest scores
 LOW = 1.5
 PRIOR = 4.0  # excursions known in advance
-# Of the fast and of the slow chart: blocks with which alarms begin; K; RARE; the score beyond which a value is cut in
-# the regression; the mean excess known in advance, of the mean and of the size.
-WARM, K, RARE, OUTLYING = (100.0, 24.0), (1.0, 0.5), (8.0, 9.0), (np.inf, 2.5)
-EXPECTED = ((0.5, 1.0), (1.0, 1.5))
+# Of a chart: blocks with which alarms begin; K; RARE; the score beyond which a value is cut in the regression; and the
+# mean excess known in advance, of the mean. That of the size is larger by 0.5.
+OF_FAST = (100.0, 1.0, 8.0, np.inf, 0.5)
+OF_SLOW = (24.0, 0.5, 9.0, 2.5, 1.0)
 
 
 def begin(charts: NDArray[np.float64], gamma: float, n_features: int) -> None:
@@ -70,9 +70,17 @@ def begin(charts: NDArray[np.float64], gamma: float, n_features: int) -> None:
 
 
 @kernel
-def end_block(charts):  # type: ignore[no-untyped-def]
-    """End a block of the fast chart, with COUNT, SUM and SIZE of its errors; return whether the stream has changed."""
+def add_error(error, charts):  # type: ignore[no-untyped-def]
+    """Add a one-step error, unless it is NaN, to the fast chart; return whether the stream has changed."""
     fast, slow = charts[FAST], charts[SLOW]
+    if error != error:
+        return 0
+    error = min(max(error, -fast[LARGEST_ERROR]), fast[LARGEST_ERROR])
+    fast[SUM] += error
+    fast[SIZE] += abs(error)
+    fast[COUNT] += 1.0
+    if fast[COUNT] < fast[LENGTH]:
+        return 0
     for entry in range(COUNT, SIZE + 1):
         slow[entry] += fast[entry]
     read_block(fast, FAST)
@@ -80,7 +88,7 @@ def end_block(charts):  # type: ignore[no-untyped-def]
         fast[LARGEST_ERROR] = CUT * fast[SCALE]
     if slow[COUNT] >= slow[LENGTH]:
         read_block(slow, SLOW)
-    return max(fast[LEVEL], slow[LEVEL]) > 1.0
+    return 1 if max(fast[LEVEL], slow[LEVEL]) > 1.0 else 0
 
 
 @kernel
@@ -90,42 +98,35 @@ def read_block(chart, which):  # type: ignore[no-untyped-def]
     chart[SCALE] += (chart[SIZE] - chart[LENGTH] * chart[SCALE]) / chart[ERRORS]
     over = chart[SIZE] if which == FAST and chart[SIZE] > 0.0 else chart[LENGTH]
     mean, size = chart[SUM] / over, math.sqrt(chart[SIZE] / chart[LENGTH])
-    least, least_size = (
-        NEGLIGIBLE * (1.0 if which == FAST else chart[SCALE]),
-        NEGLIGIBLE * math.sqrt(chart[SCALE]) / 2.0,
-    )
+    least = NEGLIGIBLE * (1.0 if which == FAST else chart[SCALE])
+    least_size = NEGLIGIBLE * math.sqrt(chart[SCALE]) / 2.0
     chart[COUNT] = chart[SUM] = chart[SIZE] = 0.0
     if chart[ERRORS] <= chart[SKIPPED]:
         return
     chart[BLOCKS] += 1.0
-    z = min(max(score(mean, least, OUTLYING[which], chart[MEAN_OF:SIZE_OF]), -MOST_MEAN), MOST_MEAN)
-    w = min(max(score(size, least_size, OUTLYING[which], chart[SIZE_OF:N_CHART]), -MOST_SIZE), MOST_SIZE)
-    climb(z, UP, 0, K[which], chart)
-    climb(-z, DOWN, 0, K[which], chart)
-    climb(w, LARGE, 1, K[which], chart)
-    up, down, large = height(UP, 0, which, chart), height(DOWN, 0, which, chart), height(LARGE, 1, which, chart)
-    chart[LEVEL] = max(up, down, large) if chart[BLOCKS] > WARM[which] else 0.0
-    chart[HIGHEST] = LARGE if large > 2.0 * max(up, down) else UP if up > down else DOWN
+    warm, k, rare, outlying, expected = OF_FAST if which == FAST else OF_SLOW
+    z = min(max(score(mean, least, outlying, chart[MEAN_OF:SIZE_OF]), -MOST_MEAN), MOST_MEAN)
+    w = min(max(score(size, least_size, outlying, chart[SIZE_OF:N_CHART]), -MOST_SIZE), MOST_SIZE)
+    for at, score_less_k in ((UP, z - k), (DOWN, -z - k), (LARGE, w - k)):
+        climb(at, score_less_k, chart)
+    mean_limit = LOW + rare * (PRIOR * expected + chart[OVER]) / (PRIOR + chart[EXCESS])
+    size_limit = LOW + rare * (PRIOR * (expected + 0.5) + chart[OVER + 1]) / (PRIOR + chart[EXCESS + 1])
+    mean, size = max(chart[UP], chart[DOWN]) / mean_limit, chart[LARGE] / size_limit
+    chart[LEVEL] = max(mean, size) if chart[BLOCKS] > warm else 0.0
+    chart[HIGHEST] = LARGE if size > 2.0 * mean else UP if chart[UP] > chart[DOWN] else DOWN
 
 
 @kernel
-def climb(score, at, kind, less, chart):  # type: ignore[no-untyped-def]
+def climb(at, score, chart):  # type: ignore[no-untyped-def]
     """Move a sum by a score less the reference value; count its excursion if that is over."""
-    chart[at] = max(0.0, chart[at] + score - less)
-    most = MOST + at - UP
+    kind, most = int(at == LARGE), MOST + at - UP
+    chart[at] = max(0.0, chart[at] + score)
     if chart[at] == 0.0:
         if chart[most] > LOW:
             chart[EXCESS + kind] += 1.0
             chart[OVER + kind] += chart[most] - LOW
         chart[most] = 0.0
     chart[most] = max(chart[most], chart[at])
-
-
-@kernel
-def height(at, kind, which, chart):  # type: ignore[no-untyped-def]
-    """Return the height of a sum over its limit."""
-    expected = PRIOR * EXPECTED[which][kind]
-    return chart[at] / (LOW + RARE[which] * (expected + chart[OVER + kind]) / (PRIOR + chart[EXCESS + kind]))
 
 
 @kernel

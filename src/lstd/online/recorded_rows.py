@@ -3,48 +3,90 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from lstd._kernels.recursive_state import GOES_ON, IS_CUT, TERMINATES, WAITS
+from lstd._kernels import online_step as kernels
+from lstd._kernels.online_step import DONE, GOES_ON, IS_CUT, TERMINATES, WAITS
 from lstd.data.rows import Rows
 from lstd.errors import InvalidInputError
-from lstd.online.open_end import OpenEnd, end_of, numbers_of, row_of
-from lstd.online.recursion import Block, Recursion
+from lstd.online.one_transition import OpenEnd, compiled, numbers_of, row_of
+from lstd.online.recursion import Recursion
 from lstd.types import Array
 
 ENTRIES_AT_ONCE = 2**20  # of features, converted at a time
 
 
-def learn(model: Recursion, rows: Rows, before: OpenEnd | None, predictions: Array | None) -> OpenEnd | None:
-    """Update a recursive estimator with at least one row, the first of which goes on after `before`.
+class Learner(Protocol):
+    """What recorded rows need of an estimator; see `RecursiveLSTD`."""
 
-    Returns the end of the rows, None if it terminated.
+    @property
+    def n_updates(self) -> int: ...
 
-    `predictions` (T,) or (T, m) is filled with those for each row before its transition is learned.
+    @property
+    def alone(self) -> Recursion | None: ...
+
+    @property
+    def update(self) -> Callable[..., None]: ...
+
+    def predict(self, x: Any) -> Any: ...
+
+    def cut_off(self) -> None: ...
+
+    def after(self, core: Recursion) -> None: ...
+
+
+class Block(NamedTuple):
+    """Recorded rows in the form of the kernel `stream`."""
+
+    X: Array  # (T, n)
+    X_next: Array  # (T, n)
+    y: Array  # (T, m)
+    numbers: Array  # (T, 4)
+    kinds: NDArray[np.int8]
+
+
+def learn(model: Learner, rows: Rows, before: OpenEnd | None, predictions: Array | None) -> OpenEnd | None:
+    """Update an estimator with at least one row, the first of which goes on after `before`.
+
+    Returns the end of the rows, None if it terminated. `predictions` (T,) or (T, m) is filled with those for each row
+    before its transition is learned.
     """
     end, kinds = len(rows) - 1, _kinds(rows)
-    if before is not None and before.pending is not None:
+    if before is not None and before.row.X_next is None:
         with _named(rows, -1):
-            model.update(x_next=row_of(rows.X, 0), **before.pending)
+            model.update(x=row_of(before.row.X, 0), x_next=row_of(rows.X, 0), **numbers_of(before.row, 0))
     asked = np.empty((0, rows.y.shape[1])) if predictions is None else predictions.reshape(rows.y.shape)
     first = 0
     while first <= end:
         stop = min(end + 1, first + max(1, ENTRIES_AT_ONCE // rows.n_features))
         block, t = _block(rows, kinds, first, stop), first
         while t < stop:
-            if block is not None:
-                t = first + model.learn_block(block, t - first, asked[first:stop])
+            if block is not None and model.alone is not None:
+                t = first + _learn_block(model, model.alone, block, t - first, asked[first:stop])
             if t < stop:
                 if predictions is not None:
                     predictions[t] = model.predict(row_of(rows.X, t))
                 _learn_row(model, rows, kinds, t)
                 t += 1
         first = stop
-    return end_of(rows, model.n_updates)
+    return OpenEnd.of(rows, model.n_updates)
+
+
+def _learn_block(model: Learner, core: Recursion, block: Block, first: int, predictions: Array) -> int:
+    """Learn the rows of a block from `first` on; returns the row at which :meth:`update` must go on."""
+    compiled(kernels, "stream")
+    while first < len(block.y):
+        first, code = kernels.stream(*block, first, predictions, core.state, core.buffer)
+        if code < DONE:
+            break
+        if code != DONE:
+            model.after(core)
+    return int(first)
 
 
 def _kinds(rows: Rows) -> NDArray[np.int8]:
@@ -71,11 +113,11 @@ def _block(rows: Rows, kinds: NDArray[np.int8], first: int, stop: int) -> Block 
     return Block(X, X_next, y, numbers, kinds[part])
 
 
-def _learn_row(model: Recursion, rows: Rows, kinds: NDArray[np.int8], t: int) -> None:
+def _learn_row(model: Learner, rows: Rows, kinds: NDArray[np.int8], t: int) -> None:
     """Learn one row by `update`; a horizon row cuts its episode off, unless the next chunk may continue it."""
     if rows.X_next is None and kinds[t] >= WAITS:
         if kinds[t] == IS_CUT:
-            model._cut_off()
+            model.cut_off()
         return
     terminated, x_next = bool(kinds[t] == TERMINATES), None
     if not terminated:

@@ -1,177 +1,408 @@
-"""A recursive least-squares estimator while it learns: recorded rows, and the checks and warnings after an update."""
+"""The sums of a stream, and the inverse of their matrix, kept up to date by rank-one changes.
+
+Transitions wait in a buffer. When it is full, they go into the blocks of sums of :mod:`lstd.statistics.blocks`, as rows
+of `LSTD.fit` do. From time to time the inverse P = (A + αI)⁻¹, with y = Pz and θ = Pb, is computed anew from the sums.
+So errors of the recursion cannot grow, and intervals, effective samples and forgetting are those of the batch
+estimator. Readings do not change the state.
+
+A is the Uncorrected estimator's matrix up to the last transition, with the boundary terms of truncated ends that the
+variant subtracts. The weights of any variant differ by one term at the end of the data (Osogami 2020, Theorem 1, Lemma
+2):
+
+    θ_c = θ + c y (φ₊ᵀθ) / (1 − c φ₊ᵀy),   c = γ₊ (Boyan), (1 − λ)γ₊ (Mixed), 0 (Uncorrected),
+
+with φ₊, γ₊ the features and the discount of the last successor. Where the system is ill-conditioned, or this term is
+nearly singular, weights are solved for from the sums.
+"""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lstd._kernels import change_detection, sample_size
-from lstd._kernels import recursive_state as layout
-from lstd._kernels import recursive_update as kernels
-from lstd._kernels.recursive_state import CHECK_AT, DONE, MOMENT, READING, UPDATES
-from lstd.data.doubts import FEWEST, MOST, bounds_of, distance, percent, sides, warn_of_ratios
+from lstd._kernels import change_detection
+from lstd._kernels import online_step as kernels
+from lstd._kernels import rank_one as layout
+from lstd._kernels.blocked import BLOCK
+from lstd._kernels.online_step import DISCOUNT, EPISODE, OF_ROW, OF_TRACE, RATIO, TERMINAL
+from lstd._kernels.rank_one import (
+    BOOTSTRAP,
+    BUFFERED,
+    CUT,
+    EPISODES,
+    GROWTH,
+    INTERVAL,
+    NEXT,
+    RENEW_AT,
+    RENEWED,
+    SCALARS,
+    SOLVED,
+    THETA,
+    TRACE,
+    UPDATES,
+    WAITING,
+    Y,
+)  # fmt: skip
+from lstd.data.check_rows import check_rows
+from lstd.data.doubts import warn_of_ratios
 from lstd.data.rows import Rows
-from lstd.errors import BoundsWarning, ChangeWarning, warn
-from lstd.online.lost_digits import DigitChecks
-from lstd.online.recursive_system import CHECKED_AT, CORRECTED, SOLVED
-from lstd.online.transition import compiled
+from lstd.data.settings import boundary_share
+from lstd.errors import InvalidInputError
+from lstd.online.one_transition import SparseRow, aligned, compiled, take
+from lstd.statistics.blocks import Blocks, empty_blocks
+from lstd.statistics.covariance import Influence, influence_of
+from lstd.statistics.merging import LSTDStatistics
+from lstd.statistics.solve import Solution, solve
 from lstd.types import Array
 
+_PAGE = 512  # float64 in a page of 4 KiB
+_BUFFERED, _ENTRIES = 4096, 2**20  # largest number of rows in the buffer, and of features of rows and successors
+_BYTES = 2**26  # of all blocks, with "auto"
+_SHORTEST = 64.0  # rows of a block of a stream that forgets, or 2 n, or an eighth of its effective sample
+_FIRST, _SLOWER = 16, 8  # updates before P is first computed from the sums, or n; factor of later intervals
+# Condition number from which weights are solved for. Up to 1e5, a read-out may multiply errors by 100; above, by less.
+_SOLVED_ABOVE, _MOST_GROWN = 1e7, 100.0
+_RUNS = 50.0  # of rows, with which errors are those of the stream and not of weights that few products of ratios decide
 
-class Block(NamedTuple):
-    """Recorded rows in the form of `recursive_update.stream`."""
 
-    X: Array  # (T, n)
-    X_next: Array  # (T, n)
-    y: Array  # (T, m)
-    numbers: Array  # (T, 4)
-    kinds: NDArray[np.int8]
+def rotation(n: int, forgetting: float) -> int:
+    """Return the number of transitions in which the ridge of each of n features is restored once.
+
+    It keeps at least 0.9 of `alpha` if n is below a tenth of 1/(1 − f). Above 1/(1 − f), several features are restored
+    per transition, as the ridge would otherwise fall below 1/e.
+    """
+    if forgetting == 1.0:
+        return 1
+    effective = 1.0 / (1.0 - forgetting)
+    return min(max(n, round(effective / 10.0)), max(1, round(effective)))
 
 
-class Recursion(DigitChecks):
-    """A recursive least-squares estimator that learns rows, keeps the sums of blocks, and gives warnings."""
+class Recursion:
+    """One recursion: sums in blocks, rows that wait in a buffer, and P, y and θ after the last transition.
 
-    forgetting: float | str
-    variant: str
-    _beyond: Array  # (7, m); see `_warn_of_bounds`
-    update: Any  # of one transition; see `RecursiveLSTD`
-    _cut_off: Any  # of the episode, at the last successor
+    Parameters
+    ----------
+    n, m : int
+        Numbers of features and of rewards.
+    gamma, lmbda : float
+    alpha : ndarray of shape (n,)
+    variant : str
+    forgetting : float
+        The rate f.
+    n_blocks : int or "auto"
+    renew_every : int
+        Largest number of transitions between two computations of P from the sums.
+    watches : bool
+        Whether to keep charts of errors, and to warn of ratios and weights.
+    """
+
+    def __init__(
+        self, n: int, m: int, gamma: float, lmbda: float, alpha: Array, variant: str, *, forgetting: float,
+        n_blocks: Any, renew_every: int, watches: bool = True,
+    ) -> None:  # fmt: skip
+        self.n, self.m, self.gamma, self.lmbda, self.variant = n, m, gamma, lmbda, variant
+        self.forgetting, self.renew_every, self.watches = forgetting, renew_every, watches
+        nothing = LSTDStatistics.empty(n, m, gamma=gamma, lmbda=lmbda, single=False)
+        largest = np.inf if forgetting == 1.0 else max(_SHORTEST, 2.0 * n, 0.125 / (1.0 - forgetting))
+        self.blocks = empty_blocks(nothing, n_blocks, _BYTES).changed(largest=largest)
+        length, panel = -(-n // BLOCK) * BLOCK, 4 if n <= 48 else 8 if n <= 256 else 32
+        length += BLOCK if length % _PAGE == 0 else 0  # columns that are whole pages apart would share cache lines
+        self.state = aligned(THETA + m + 2 * panel + length, length)
+        self.counts = self._view_of_counts()
+        first = THETA + m
+        self.counts[[layout.FEATURES, layout.REWARDS, layout.PANEL]] = n, m, panel
+        self.counts[[layout.Q_AT, layout.R_AT, layout.M_AT]] = first, first + panel, first + 2 * panel
+        first_at = min(renew_every, max(_FIRST, n))
+        self.counts[[layout.ROTATION, RENEW_AT, INTERVAL]] = rotation(n, forgetting), first_at, first_at
+        scalars = self.state[SCALARS]
+        scalars[[layout.LMBDA, layout.FRACTION]] = lmbda, boundary_share(variant, lmbda)
+        scalars[[GROWTH, layout.WEIGHT, layout.COEFFICIENT]], scalars[layout.MOST_GROWN] = 1.0, _MOST_GROWN
+        scalars[layout.FORGETTING] = forgetting
+        self.state[[layout.RIDGE, layout.ALPHA], :n] = alpha
+        self._inverse[np.diag_indices(n)] = 1.0 / np.where(alpha > 0.0, alpha, 1.0)
+        self.counts[SOLVED] = not np.all(alpha > 0.0)  # until the data determine the weights
+        if watches:
+            self.begin_charts()
+        self.warned = False  # of ratios or weights
+        self.buffer = self._new_buffer()
+        self._read: tuple[Any, Any] = (None, None)  # what the last solved reading was of, and its weights
+        self._total = -1, nothing  # the number of transitions of the last `total`, and its result
+        self.compile()
+
+    def compile(self) -> bool:
+        """Compile the kernels that each stream needs; returns whether Numba's compiler is on."""
+        return compiled(kernels, "step") and compiled(kernels, "value" if self.m == 1 else "predict")
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self.state = aligned(*state["state"].shape)
+        self.state[:] = state["state"]
+        self.counts = self._view_of_counts()
+        self.compile()  # a new process compiles its own
+
+    def kept(self) -> dict[str, Any]:
+        """Return what :meth:`__setstate__` takes to undo what comes next; rows of the buffer are only added to."""
+        return {**vars(self), "state": self.state.copy()}
+
+    def _view_of_counts(self) -> NDArray[np.int64]:
+        flat = self.state[layout.COUNTS : layout.CHART].reshape(-1)
+        counts: NDArray[np.int64] = flat.view(np.int64)[: layout.N_COUNTS]
+        return counts
+
+    def _new_buffer(self) -> Array:
+        rows = max(64, min(_BUFFERED, _ENTRIES // (2 * self.n)))
+        return np.zeros((rows, 2 * self.n + self.m + 6))
+
+    # ------------------------------------------------------------ views
 
     @property
-    def drift_(self) -> float:
-        """Size of recent errors, divided by the largest that the stream's own history allows; above 1, a warning."""
-        return float(self._charts[:, change_detection.LEVEL].max())
+    def _inverse(self) -> Array:
+        """View of M, (n, n), of which P is M − QᵀR."""
+        first = int(self.counts[layout.M_AT])
+        return self.state[first : first + self.n, : self.n]
 
-    def _begin_charts(self) -> None:
+    @property
+    def thetas(self) -> Array:
+        """View of θ of each reward, (m, n)."""
+        return self.state[THETA : THETA + self.m, : self.n]
+
+    @property
+    def charts(self) -> Array:
+        """View of the charts of errors, (2, entries)."""
+        flat = self.state[layout.CHART : layout.PHI].reshape(-1)
+        return flat[: 2 * change_detection.N_CHART].reshape(2, -1)
+
+    @property
+    def ridge(self) -> Array:
+        """Ridge of each feature relative to the weight of the last transition, (n,)."""
+        return np.asarray(self.state[layout.RIDGE, : self.n] / self.state[SCALARS, GROWTH])
+
+    @property
+    def n_updates(self) -> int:
+        return int(self.counts[UPDATES])
+
+    @property
+    def n_effective(self) -> float:
+        """Effective number of transitions, Σ f^k, k < `n_updates`; with forgetting f < 1 it approaches 1/(1 − f)."""
+        f, n_updates = self.forgetting, self.n_updates
+        return float(n_updates) if f == 1.0 else float(-np.expm1(n_updates * np.log(f)) / (1.0 - f))
+
+    def begin_charts(self) -> None:
         """Begin the charts of errors anew."""
-        change_detection.begin(self._charts, self.gamma, self.n_features)
-        self._counts[layout.CHANGED] = 0
+        change_detection.begin(self.charts, self.gamma, self.n)
+        self.counts[layout.CHANGED] = 0
 
-    def _warn_of_change(self) -> None:
-        """Warn if the stream has changed, and begin the charts anew."""
-        if self._counts[layout.CHANGED]:
-            warn(_change_message(self._charts, self.n_updates, self.forgetting), ChangeWarning)
-            self._begin_charts()
+    # ------------------------------------------------------------ from the buffer to the sums, and from these to P
 
-    def learn_block(self, block: Block, first: int, predictions: Array) -> int:
-        """Learn the rows of a block from `first` on; returns the row at which :meth:`update` must go on.
+    def summed(self) -> Blocks:
+        """Return the blocks with the rows of the buffer, which stay there."""
+        return self._with_buffer(self.blocks)
 
-        `predictions`, (T, m) or with no rows, is filled with those for each row before its transition is learned.
-        """
-        if not (self._single and self._typed):
-            return first
-        compiled(kernels, "stream")
-        while first < len(block.y):
-            first, code = kernels.stream(*block, first, predictions, self._state)
-            if code < DONE:
-                break
-            if code != DONE:
-                self._check(code)
-        return int(first)
+    def total(self) -> LSTDStatistics:
+        """Return the sums with the rows of the buffer, without those of its blocks, in less time."""
+        if self._total[0] != self.n_updates:
+            self._total = self.n_updates, self._with_buffer(self.blocks.changed(limit=0, prefixes=())).total
+        return self._total[1]
 
-    def _check(self, code: int) -> None:
-        """Run a check if one is due; an update that lost digits brings the next check forward."""
-        counts = self._counts
-        if self._scalars[layout.GROWTH] >= layout.RESCALED_AT:
+    def _with_buffer(self, blocks: Blocks) -> Blocks:
+        k, f = int(self.counts[BUFFERED]), self.forgetting
+        return (blocks if f == 1.0 else blocks.scaled(f**k)).extended(self._rows(k)) if k else blocks
+
+    def _rows(self, k: int) -> Rows:
+        """Return the first k rows of the buffer, in which the last has its own weight and earlier ones less."""
+        n, rows = self.n, self.buffer[:k]
+        columns = {"discount": DISCOUNT, "importance_ratio": RATIO, "trace_coefficient": OF_TRACE, "weight": OF_ROW}
+        given: dict[str, Any] = {name: rows[:, at] for name, at in columns.items()}
+        if self.forgetting != 1.0:
+            given["weight"] = given["weight"] * self.forgetting ** np.arange(k - 1, -1, -1.0)
+        usual = {"discount": self.gamma}
+        if self.blocks.total.tally.sample is not None:  # which needs the ratios of all rows, or of none
+            usual["importance_ratio"] = np.nan
+        return check_rows(
+            rows[:, :n], rows[:, 2 * n : 2 * n + self.m], X_next=rows[:, n : 2 * n], gamma=self.gamma,
+            episode=rows[:, EPISODE], terminated=rows[:, TERMINAL] == 1.0, warn=False,
+            **{name: column for name, column in given.items() if (column != usual.get(name, 1.0)).any()},
+        )  # fmt: skip
+
+    def after(self) -> None:
+        """Do what is due after a transition: move a full buffer into the sums, and compute P anew."""
+        counts = self.counts
+        if counts[SOLVED] and counts[RENEWED]:  # not each time, as there may be too few rows for a regular system
+            soon = counts[RENEWED] + max(_FIRST, self.n // 8)
+            counts[RENEW_AT] = min(counts[RENEW_AT], max(counts[UPDATES], soon))
+        if self.state[SCALARS, GROWTH] >= kernels.GROWN_AT:
             self._rescale()
-        self._mark()
-        self._warn_of_change()
-        if code != layout.CHECK:
-            return
-        if counts[UPDATES] < counts[CHECK_AT]:  # digits were lost
-            if counts[READING] == SOLVED:
-                return
-            counts[READING], self._scalars[layout.CONDITION] = CORRECTED, np.inf
-            if counts[CHECKED_AT]:  # before the first check, there may be too few transitions for a regular system
-                counts[CHECK_AT] = min(counts[CHECK_AT], max(counts[UPDATES], counts[CHECKED_AT] + self._shortest()))
-        if counts[UPDATES] >= counts[CHECK_AT]:
-            self._warn_of_ratios()
-            self._examine()
+        due = counts[UPDATES] >= counts[RENEW_AT]
+        if due or counts[BUFFERED] >= len(self.buffer):
+            self._flush()
+        if due:
+            self._renew()
 
-    def _mark(self) -> None:
-        """Keep the sums if a block of the stream ends here."""
-        counts, episodes = self._counts, int(self._counts[layout.EPISODES])
-        ends = not episodes or self._scalars[layout.DECAY] == 0.0
-        if ends and 0 < counts[layout.BLOCK_AT] <= counts[UPDATES]:
-            compiled(kernels, "transposed_system")
-            transposed = np.empty((self.n_features, self.n_features))
-            kernels.transposed_system(0.0 if episodes else 1.0, self._state, transposed)
-            b = self._state[[MOMENT], : self.n_features]
-            if self.n_rewards is not None:
-                b = np.concatenate([b, self._others[1, :, : self.n_features]])
-            self._blocks.add(self.n_updates, transposed, b, episodes)
-            counts[layout.BLOCK_AT] = self._blocks.next_end
+    @np.errstate(over="ignore", invalid="ignore")  # an overflow of the inverse shows as NaN
+    def _rescale(self) -> None:
+        """Divide by the growth of the weights, rounded to a power of two, so that nothing else is rounded."""
+        state, first = self.state, int(self.counts[layout.R_AT])
+        down = 1.0 / np.exp2(np.floor(np.log2(state[SCALARS, GROWTH])))
+        state[SCALARS, [GROWTH, BOOTSTRAP]] *= down
+        state[layout.RIDGE] *= down
+        state[[Y, layout.P_NEXT, layout.NEXT_P]] /= down
+        state[first:] /= down  # R and M
 
-    @np.errstate(all="ignore")
-    def _warn_of_ratios(self) -> None:
-        """Give the EffectiveSampleWarning of the batch estimator, once until the sample is large again."""
-        sample = self._state[layout.SAMPLE, : sample_size.N_SAMPLE]
-        if sample[sample_size.BEGUN] == 0.0:
-            return
-        sums = sample[sample_size.FIRST :].reshape(3, 4)
-        size, off_policy = sums[:, sample_size.TOTAL] ** 2 / sums[:, sample_size.SQUARE], sample[sample_size.OFF_POLICY]
-        if sample[sample_size.SILENT] == 0.0:
-            sample[sample_size.SILENT] = warn_of_ratios(size, bool(off_policy), self.lmbda)
+    def _flush(self) -> None:
+        """Move the rows of the buffer into the sums."""
+        self.blocks = self.summed()
+        if self.counts[BUFFERED]:
+            self.counts[BUFFERED], self.buffer = 0, np.empty_like(self.buffer)
+        if self.watches:
+            sample = self.blocks.total.tally.sample
+            self.counts[layout.FEW] = sample is not None and sample.off_policy and bool(sample.size[0] < _RUNS)
+            self.warn_of_ratios()
 
-    @np.errstate(all="ignore")  # an overflow shows as inf or NaN, of which nothing is said
-    def _warn_of_bounds(self, rows: Rows, predictions: Array) -> None:
-        """Warn once if predictions (T, m), made before their rows, are outside of what the rewards before them allow.
+    def warn_of_ratios(self) -> None:
+        """Give the EffectiveSampleWarning of the batch estimator, once."""
+        sample = self.total().tally.sample
+        if sample is not None and not self.warned:
+            ratios, weights, without = sample.size
+            weights = weights if self.forgetting == 1.0 else without  # to forget is no doubt
+            self.warned = warn_of_ratios(np.array([ratios, weights, without]), sample.off_policy, self.lmbda)
 
-        `_beyond` has the number of rows, the least and the greatest reward or zero, and of predictions after the first
-        rows the number, −1 after the warning, the sum, the sum of squares, and that of squared distances to the bounds.
+    @np.errstate(all="ignore")  # weights that overflow are reported when they are read
+    def _renew(self) -> None:
+        """Compute P, y and θ from the sums, relative to the last weight; if they have no digits, solve from now on."""
+        counts, n, state, scalars = self.counts, self.n, self.state, self.state[SCALARS]
+        ridge, z, again = self.ridge, state[TRACE, :n], max(_FIRST, n)
+        scalars[BOOTSTRAP] /= scalars[GROWTH]
+        scalars[GROWTH] = 1.0
+        c = scalars[layout.FRACTION] * scalars[BOOTSTRAP]
+        A = self.blocks.total.matrix(self.variant) + np.outer(c * z, state[NEXT, :n])
+        solution = _solved(A, np.column_stack([np.eye(n), z]), ridge)
+        state[[Y, layout.P_NEXT, layout.NEXT_P]] = state[THETA:] = 0.0  # the padding may hold NaN
+        state[layout.RIDGE, :n] = ridge
+        counts[[WAITING, layout.AHEAD]], counts[RENEWED], before = 0, counts[UPDATES], int(counts[SOLVED])
+        if solution is None:
+            counts[SOLVED], scalars[layout.MOST_GROWN] = 1, 0.0
+            counts[INTERVAL] = min(2 * counts[INTERVAL], max(again, self.renew_every)) if before else again
+        else:
+            self._inverse[:], state[Y, :n] = solution.weights[:, :n], solution.weights[:, n]
+            for theta, b in zip(self.thetas, self.blocks.total.b.T, strict=True):  # each by itself: the same bits
+                theta[:] = self._inverse @ np.ascontiguousarray(b)
+            counts[SOLVED], most = 0, _SOLVED_ABOVE / solution.condition_number
+            scalars[layout.MOST_GROWN] = min(_MOST_GROWN, most)
+            shortest = min(self.renew_every, max(_FIRST, n // 8))
+            counts[INTERVAL] = shortest if before else min(self.renew_every, _SLOWER * counts[INTERVAL])
+        counts[RENEW_AT] = counts[UPDATES] + counts[INTERVAL]
+
+    # ------------------------------------------------------------ transitions
+
+    def learn(self, row: Any, successor: Any, rewards: Array, numbers: tuple[float, ...]) -> int:
+        """Learn from the result of `check_pair`, rewards (m,) and discount, ratio, weight, coefficient, termination.
+
+        Returns a code of the kernels; :meth:`after` is then due.
         """
-        n, least, most = self._beyond[:3]
-        if self._beyond[3, 0] < 0.0:
-            return
-        low = np.minimum.accumulate(np.vstack([least, rows.y]), axis=0)
-        high = np.maximum.accumulate(np.vstack([most, rows.y]), axis=0)
-        later = slice(max(0, FEWEST - int(n[0])), None)
-        gamma = max(self.gamma, float(rows.discount.max()))
-        bounds = bounds_of(low[:-1][later], high[:-1][later], gamma, ends=True, intercept=False)
-        made = predictions[later]
-        steps = np.stack([np.ones_like(made), made, made**2, distance(made, bounds) ** 2])
-        sums = self._beyond[3:, np.newaxis] + steps.cumsum(axis=1)
-        if not (len(made) and np.isfinite(sums[:, -1]).all()):
-            self._beyond[:3] = n + len(rows), low[-1], high[-1]
-            return
-        self._beyond = np.concatenate([[n + len(rows), low[-1], high[-1]], sums[:, -1]])
-        count, total, square, excess = sums
-        certain = np.where(count >= FEWEST, excess / np.maximum(square - total**2 / count, 0.0), 0.0)
-        t, j = np.unravel_index(np.argmax(np.nan_to_num(certain, posinf=np.inf)), certain.shape)
-        if certain[t, j] > MOST:
-            self._beyond[3] = -1.0
-            outside = sides(made[: t + 1, j], bounds[:, : t + 1, j])
-            warn(_bounds_message(outside, float(certain[t, j]), self.variant), BoundsWarning)
+        discount, ratio, weight, coefficient, terminated = numbers
+        if self.m > 1:
+            self.buffer[self.counts[BUFFERED], 2 * self.n + 1 : 2 * self.n + self.m] = rewards[1:]
+        scalars = self.state[SCALARS]
+        scalars[layout.WEIGHT], scalars[layout.COEFFICIENT] = weight, coefficient
+        given = float(rewards[0]), discount, ratio, bool(terminated)
+        try:
+            return take(kernels, row, successor, given, self.state, self.buffer)
+        finally:
+            scalars[layout.WEIGHT] = scalars[layout.COEFFICIENT] = 1.0
+
+    def cut_off(self) -> None:
+        """Cut the episode off at the last successor."""
+        scalars, counts = self.state[SCALARS], self.counts
+        if scalars[BOOTSTRAP] != 0.0:
+            counts[CUT] = 1
+            self.close(scalars[layout.FRACTION])
+        scalars[layout.DECAY] = 0.0
+        self.charts[:, change_detection.OPEN] = 0.0
+        counts[EPISODES] += 1
+        self.after()
+
+    @np.errstate(all="ignore")  # an overflow shows as NaN
+    def close(self, fraction: float) -> None:
+        """Add −c z φ₊ᵀ to A, c = fraction · γ₊, so that the next row adds z'φᵀ alone.
+
+        P' = P − q ρ with ρ = φ₊ᵀP and q = −c y / (1 − c φ₊ᵀy);  y' = y − q φ₊ᵀy,  θ' = θ − q φ₊ᵀθ.
+        """
+        state, counts, panel = self.state, self.counts, int(self.counts[layout.PANEL])
+        phi, y, theta = state[NEXT], state[Y], state[THETA : THETA + self.m]
+        c, waiting, first = fraction * state[SCALARS, BOOTSTRAP], int(counts[WAITING]), int(counts[layout.Q_AT])
+        Q, R, M = state[first : first + panel], state[first + panel : first + 2 * panel], state[first + 2 * panel :]
+        rest = 1.0 - c * float(phi @ y)
+        q, row = y * (-c / rest), phi @ M - (Q[:waiting] @ phi) @ R[:waiting]
+        if waiting == panel:
+            M -= Q.T @ R
+            waiting = counts[layout.AHEAD] = 0
+        Q[waiting], R[waiting], counts[WAITING] = q, row, waiting + 1
+        theta -= np.outer(theta @ phi, q)
+        y -= q * (phi @ y)
+        state[SCALARS, BOOTSTRAP] = 0.0
+        if not (abs(rest) >= layout.LOST * (1.0 + abs(1.0 - rest)) and abs(rest) * layout.LOST <= 1.0):
+            counts[SOLVED] = 1
+
+    # ------------------------------------------------------------ reading
+
+    def growth(self) -> float:
+        """Return the factor by which reading the weights may multiply their errors; large near a singular system."""
+        compiled(kernels, "growth")
+        return float(kernels.growth(self.state))
+
+    @np.errstate(all="ignore")  # an overflow shows as NaN
+    def _read_out(self, variant: str) -> tuple[Array, float]:
+        """Compute θ_c = θ + c y (φ₊ᵀθ) / (1 − c φ₊ᵀy), (m, n), and the factor by which this may multiply errors."""
+        theta: Array = self.thetas.copy()
+        c = boundary_share(variant, self.lmbda) * self.state[SCALARS, BOOTSTRAP]
+        if c == 0.0:
+            return theta, 1.0
+        phi, y = self.state[NEXT, : self.n], self.state[Y, : self.n]
+        rest = 1.0 - c * float(phi @ y)
+        theta += np.outer(theta @ phi, y * (c / rest))
+        return theta, float(1.0 + c * (np.abs(phi) @ np.abs(y)) / abs(rest))
+
+    def predict(self, x: Any) -> Array:
+        """Predict from a row that `check_pair` returns, (m,)."""
+        if isinstance(x, SparseRow):
+            return np.asarray(self.weights(self.variant)[:, x.indices] @ x.values)
+        values = np.empty(self.m)
+        if self.m == 1:
+            values[0] = kernels.value(x, self.state)
+        if np.isfinite(values).all() if self.m == 1 else kernels.predict(x, values, self.state):
+            return values
+        return np.asarray(self.weights(self.variant) @ x)
+
+    def weights(self, variant: str) -> Array:
+        """Return the weights of a variant, (m, n)."""
+        if not self.counts[SOLVED] and (variant == self.variant or not self.counts[CUT]):
+            theta, grown = self._read_out(variant)
+            if grown <= self.state[SCALARS, layout.MOST_GROWN] and np.isfinite(theta).all():
+                return theta
+        key = self.n_updates, int(self.counts[EPISODES]), variant
+        if self._read[0] != key:
+            total = self.total()
+            solution = solve(total.matrix(variant), total.b, self.ridge)
+            if solution.condition_number > _SOLVED_ABOVE:  # solve and warn at each reading
+                return np.ascontiguousarray(solution.weights.T)
+            self._read = key, np.ascontiguousarray(solution.weights.T)
+        return np.array(self._read[1])
+
+    def influence(self) -> Influence:
+        """Compute the influence of each block of the stream on the weights, of which standard errors are made.
+
+        Raises InvalidInputError when the stream has too few blocks.
+        """
+        weights = self.weights(self.variant).T
+        return influence_of(self.summed(), weights, self.ridge, self.variant, intercept=False)
 
 
-def _bounds_message(outside: str, certain: float, variant: str) -> str:
-    """Say which predictions are outside of what the rewards allow, and what to do."""
-    why = (
-        "Too few data count to determine the weights. Use a larger `alpha`, fewer features or less forgetting"
-        if variant == "uncorrected"
-        else "Where few data count, the end of the stream decides the weights of this variant. Use "
-        'variant="uncorrected", whose predictions stay inside, a smaller `gamma` or less forgetting'
-    )
-    return (
-        "Predictions made before their rewards are outside of what the rewards so far allow"
-        f"{f' (of the last rows, {outside})' if outside else ''}. At least {percent(certain)} of their "
-        f"variance is error. {why}."
-    )
-
-
-def _change_message(charts: Array, n_updates: int, forgetting: float | str) -> str:
-    """Say what has changed, and what to do."""
-    highest = charts[charts[:, change_detection.LEVEL].argmax(), change_detection.HIGHEST]
-    found = {
-        change_detection.UP: "rewards higher than predicted", change_detection.DOWN: "rewards lower than predicted",
-    }.get(int(highest), "errors larger than before")  # fmt: skip
-    remedy = "Set `forgetting` below 1 (0.999 keeps about the last 1000 transitions), or start a new model."
-    if forgetting != 1.0:
-        rate = "gradually" if isinstance(forgetting, str) else f"within some {1 / (1 - forgetting):.0f} transitions"
-        remedy = f"The model forgets earlier transitions {rate}; start a new one if that is too slow."
-    return (
-        f"After {n_updates} updates, recent errors are larger than the stream's own history allows: {found}. The "
-        f"stream has probably changed. {remedy}"
-    )
+def _solved(A: Array, right: Array, ridge: Array) -> Solution | None:
+    """Solve (A + diag(ridge)) x = right; None if that is too ill-conditioned for a recursion."""
+    try:
+        solution = solve(A, right, ridge, warn=False)
+    except InvalidInputError:  # weights, or the inverse, overflow
+        return None
+    return solution if solution.condition_number <= _SOLVED_ABOVE else None

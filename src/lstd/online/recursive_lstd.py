@@ -1,61 +1,56 @@
 """Recursive LSTD(λ): the least-squares weights after every transition.
 
-The recursion of `lstd._kernels.recursive_update` updates the inverse P of the Uncorrected estimator's matrix. The
-weights of the other two variants differ by one term at the end of the data (Osogami 2020, (7), (8), (17), Theorem 1,
-Lemma 2):
-
-    θ_c = θ + c y (φ₊ᵀθ) / (1 − c φ₊ᵀy),   c = γ₊ (Boyan), (1 − λ)γ₊ (Mixed), 0 (Uncorrected),
-
-with y = Pz, and φ₊, γ₊ the features and the discount of the last successor. When an episode is truncated, this term
-stays in the matrix. The sum B = Σ γ₊ z φ₊ᵀ over truncated ends is kept too, so that the weights of the other variants
-can still be solved for.
+How they are kept up to date is in :mod:`lstd.online.recursion`.
 """
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy import ndarray
 from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
 
-from lstd._kernels import recursive_state as layout
-from lstd._kernels import recursive_update as kernels
-from lstd._kernels import sample_size
-from lstd._kernels.recursive_state import BAD, DONE, JUMP
-from lstd._kernels.recursive_update import step, step_sparse
-from lstd.data.arguments import check_choice, check_flag, check_integer, check_real, is_single
+from lstd._kernels import change_detection
+from lstd._kernels import online_step as kernels
+from lstd._kernels import rank_one as layout
+from lstd._kernels.online_step import BAD, DONE, JUMP, step, step_sparse
+from lstd.data.arguments import check_choice, check_flag, check_integer, check_real, is_single, to_real_array
+from lstd.data.feature_arrays import by_name
 from lstd.data.ids import same_id
-from lstd.data.rows import PerRow, Rows
+from lstd.data.rows import FACTORS, PerRow, Rows
 from lstd.data.seen_ids import episodes_seen
 from lstd.data.settings import ALPHA, GAMMA, LMBDA, VARIANT, VARIANTS, check_ridge
-from lstd.errors import BrokenEpisodeWarning, InvalidInputError, warn
-from lstd.online import transition
-from lstd.online.forgetting_choice import RateBank, rates
-from lstd.online.open_end import goes_on, packed_end, unpacked_end
+from lstd.errors import BrokenEpisodeWarning, ChangeWarning, InvalidInputError, warn
+from lstd.online import one_transition as transition
+from lstd.online import snapshot as snapshots
+from lstd.online.forgetting import RateBank, rates
+from lstd.online.one_transition import OnlinePredictor, OpenEnd, SparseRow
 from lstd.online.recorded_rows import learn
 from lstd.online.recursion import Recursion
-from lstd.online.snapshot import VERSION, check_snapshot
+from lstd.online.stream_warnings import change_message, warn_of_bounds
+from lstd.statistics.intervals import Interval, check_level
 from lstd.types import Array
-
-_ONE = 1.0  # the default of `weight` and `trace_coefficient`, by which a call without them is known
 
 _COUNTED_TWICE = (
     " If `x_next` is the expected successor under the target policy, leave `importance_ratio` out: it would count that "
     "policy twice."
 )
+_ONE = 1.0  # the default of `weight` and `trace_coefficient`, by which a call without them is known
 
 
-class RecursiveLSTD(Recursion):
+class RecursiveLSTD(OnlinePredictor):
     """Least-squares temporal-difference prediction, one transition at a time.
 
     After every :meth:`update` the weights equal the batch estimator's on the transitions so far. An update takes
     O(n²) for dense features. For sparse features with k non-zero entries it takes O(n k), apart from rank-one changes,
-    which are applied together, up to 32 at a time. A periodic check of the inverse against the system detects lost
-    digits and recomputes the inverse. If the system is too ill-conditioned for any recursion, the weights are solved
-    for when they are read.
+    which are applied together, up to 32 at a time. Now and then, transitions are moved into the sums of the batch
+    estimator, and the recursion starts again from these. If the system is too ill-conditioned for any recursion, the
+    weights are solved for when they are read.
 
     Parameters
     ----------
@@ -79,17 +74,16 @@ class RecursiveLSTD(Recursion):
         Number of rewards per transition, m. :attr:`weights` then has shape (m, n), and predictions a column for each.
         Without it a reward is a number.
     n_blocks : int or "auto", default "auto"
-        Largest number of blocks of the stream to keep for standard errors, 0 for none. Each takes 8 n² bytes. "auto" is
-        64, or what fits in 32 MiB if that is fewer, and 0 if it is fewer than 10. A single episode has at most 28.
+        Largest number of blocks of the stream to keep for standard errors, 0 for none. Each takes 16 n² bytes. "auto"
+        is 64, or what fits in 64 MiB if that is fewer, and 0 if it is fewer than 10. A single episode has at most 28.
     check_every : int, optional
-        Largest number of updates between two checks, by default the larger of 1000 and 10 n. The first check comes
-        after the larger of n and 16 updates. Intervals then double until a check finds lost digits. A check takes
-        O(n²), and O(n³) if digits were lost.
+        Largest number of updates between two computations of the inverse from the sums, by default the larger of 4096
+        and 10 n. The first comes after the larger of n and 16 updates; then intervals grow. Each takes O(n³).
 
     Attributes
     ----------
-    n_updates, n_repairs : int
-        Number of transitions so far, and of times the inverse was recomputed.
+    n_updates : int
+        Number of transitions so far.
     n_effective : float
         Effective number of transitions, the sum of their weights f^k.
     forgetting_ : float
@@ -101,11 +95,9 @@ class RecursiveLSTD(Recursion):
 
     Warns
     -----
-    LostDigitsWarning
-        By :meth:`update`, when lost digits made it recompute the inverse, or when weights are solved for from now on
-        because the system is ill-conditioned. Do not repeat the update: it was learned.
     EffectiveSampleWarning
-        Once, at a check or after recorded rows, when a few products of importance ratios, or a few weights, decide.
+        Once, when the inverse is computed or after recorded rows, when a few products of importance ratios, or a few
+        weights, decide.
     ChangeWarning
         By :meth:`update`, when recent errors say that the stream has changed.
     BrokenEpisodeWarning
@@ -115,28 +107,25 @@ class RecursiveLSTD(Recursion):
 
     Notes
     -----
-    Memory is 16 n² bytes, and 8 n² more after an episode was truncated.
+    Memory is 32 n² bytes, those of the blocks, and a buffer of at most 4096 transitions, or of 8 MiB.
 
-    Weights are precise to about eight digits or better, in units of each feature. If the data determine fewer digits,
-    they are about as precise as with :class:`lstd.LSTD`. The time of a reading depends on the condition number κ of the
-    system, after scaling rows and columns, at the last check. Up to κ = 1e6, weights are read from the recursion, in
-    O(n). Up to 1e8, they are corrected by the residual of the sums, in O(n²). Above that, after a failed correction, or
-    if an update since the check may have lost digits, they are solved for, in O(n³). With a small `alpha`, κ is large
-    until there are as many transitions as features.
+    Weights have at least eight correct digits, or as many as :class:`lstd.LSTD` has on the same data. They are read
+    from the recursion, in O(n), while the condition number of the system, after scaling rows and columns, was at most
+    1e7 when the inverse was computed. Otherwise, and if an update since then may have lost digits, each reading adds
+    the buffer to the sums and solves the system, in O(n³). With a small `alpha`, that is so until there are as many
+    transitions as features.
 
     With forgetting, the weights after T transitions equal those of :class:`lstd.LSTD` with ``weight`` f^(T − 1 − t) for
-    transition t, times the weight given, and with a ridge that does not fade. Each transition multiplies the ridge of
-    each feature by f, as it does all sums, and the ridge of feature i is set back to `alpha` after transitions
-    T ≡ ⌊iL/n⌋ (mod L). L is n, but at least a tenth of 1/(1 − f) and at most 1/(1 − f). So a ridge is never above
-    `alpha`, and never below about a third of it; with n up to a tenth of 1/(1 − f), never below 0.9 of it. This takes
-    one more rank-one change per update, of O(n²), and about n(1 − f) of them if n is above 1/(1 − f).
+    transition t, times the weight given, and with a ridge that does not fade. As its sums fade, the ridge is restored
+    one feature after another, so that it stays between about a third of `alpha` and `alpha` (above 0.9 with few
+    features). This takes one more rank-one change per update, of O(n²), and about n(1 − f) of them if n is above
+    1/(1 − f).
 
     Within an episode, `x_next` should be the next `x`. Otherwise each transition counts with its own two rows, as with
     `X_next` of the batch estimator, and the trace continues. The usual cause is a forgotten ``truncated=True``.
 
-    Standard errors are those of :class:`lstd.LSTD`, from blocks of the stream; with forgetting, from blocks of its
-    effective sample. The sums at the end of each block are kept, which takes O(n²) once a block. Computing the standard
-    errors takes O(n²) per block.
+    Standard errors are those of :class:`lstd.LSTD` on the same transitions; with forgetting, from blocks of the
+    effective sample.
 
     Updates from several threads at once are not safe.
 
@@ -171,35 +160,50 @@ class RecursiveLSTD(Recursion):
         check_every: int | None = None,
     ) -> None:
         n = check_integer("n_features", n_features, 1)
-        self.gamma = check_real("gamma", gamma, 0.0, 1.0)
-        every = max(1000, 10 * n) if check_every is None else check_every
-        super().__init__(
-            n,
-            check_real("lmbda", lmbda, 0.0, 1.0),
-            _check_alpha(alpha, n),
-            check_choice("variant", variant, VARIANTS),
-            check_integer("check_every", every, 1),
-            None if n_rewards is None else check_integer("n_rewards", n_rewards, 1),
-            _check_rate(forgetting),
-            n_blocks,
-        )
-        self.forgetting, self.n_blocks = forgetting, n_blocks
-        self._begin_charts()
+        self.n_features, self.gamma = n, check_real("gamma", gamma, 0.0, 1.0)
+        self.lmbda, self.alpha = check_real("lmbda", lmbda, 0.0, 1.0), _check_alpha(alpha, n)
+        self.variant = check_choice("variant", variant, VARIANTS)
+        self.n_rewards = None if n_rewards is None else check_integer("n_rewards", n_rewards, 1)
+        every = max(4096, 10 * n) if check_every is None else check_every
+        self.check_every, self.forgetting, self.n_blocks = check_integer("check_every", every, 1), forgetting, n_blocks
+        own, m = _check_rate(forgetting), self.n_rewards or 1
+        others = rates(n, self.gamma)[:-1] if isinstance(forgetting, str) else ()
+        self._cores = [
+            Recursion(
+                n, m, self.gamma, self.lmbda, np.broadcast_to(self.alpha, n), self.variant,
+                forgetting=f, n_blocks=n_blocks, renew_every=self.check_every, watches=k == len(others),
+            )
+            for k, f in enumerate((*others, own))
+        ]  # fmt: skip
+        self._core = self._cores[-1]  # which alone has charts, and warns of ratios
+        self._bank = RateBank(self._cores, self.gamma) if others else None
+        self._compile()
         self._warned = False
-        self._beyond = np.zeros((7, self.n_rewards or 1))  # see `_warn_of_bounds`
+        self._beyond = np.zeros((7, m))  # see `warn_of_bounds`
         self._episodes: Any = None  # ids of the rows of `partial_fit`
-        self._bank: RateBank | None = None
-        if isinstance(forgetting, str):
-            settings = (n, self.gamma, self.lmbda, self.alpha, self.variant)
-            others = [
-                RecursiveLSTD(*settings, forgetting=f, n_rewards=n_rewards, n_blocks=n_blocks, check_every=every)
-                for f in rates(n, self.gamma)[:-1]
-            ]
-            for model in others:  # the charts and warnings of one are enough
-                model._charts[:] = 0.0
-                model._state[layout.SAMPLE, sample_size.SILENT] = 1.0
-            self._bank = RateBank(others, self.gamma, n_rewards or 1)
-            self._single = self._direct = False
+
+    def _compile(self) -> None:
+        self._typed = all(core.compile() for core in self._cores)
+        self._direct = self._typed and self.n_rewards is None and self._bank is None  # numbers need no conversion
+        self._sparse = False  # whether the kernel of sparse rows is compiled
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._compile()  # a new process compiles its own
+
+    @property
+    def n_updates(self) -> int:
+        return self._core.n_updates
+
+    @property
+    def n_effective(self) -> float:
+        """Effective number of transitions, Σ f^k, k < `n_updates`; with forgetting f < 1 it approaches 1/(1 − f)."""
+        return self.reader.n_effective
+
+    @property
+    def drift_(self) -> float:
+        """Size of recent errors, divided by the largest that the stream's own history allows; above 1, a warning."""
+        return float(self._core.charts[:, change_detection.LEVEL].max())
 
     # ------------------------------------------------------------ learning
 
@@ -230,89 +234,81 @@ class RecursiveLSTD(Recursion):
         if (  # no conversion needed
             self._direct and weight is _ONE and trace_coefficient is _ONE and terminated is False and truncated is False
         ):
-            ahead, code = self.gamma if discount is None else discount, BAD
+            core, ahead, code = self._core, self.gamma if discount is None else discount, BAD
             try:
                 if type(x) is ndarray:
-                    code = step(x, x_next, reward, ahead, importance_ratio, False, self._state)
-                elif self._typed_sparse and len(x) == 2 and len(x_next) == 2:
-                    code = step_sparse(*x, *x_next, reward, ahead, importance_ratio, False, self._state)
+                    code = step(x, x_next, reward, ahead, importance_ratio, False, core.state, core.buffer)
+                elif self._sparse and len(x) == 2 and len(x_next) == 2:
+                    code = step_sparse(*x, *x_next, reward, ahead, importance_ratio, False, core.state, core.buffer)
             except Exception:  # arguments of other types are converted below, or raise
                 code = BAD
             if code == DONE:
                 return
             if code > DONE:
-                self._check(code)
+                self.after(core)
                 return
-        numbers = {"terminated": terminated, "truncated": truncated, "importance_ratio": importance_ratio}
-        numbers["discount"] = self.gamma if discount is None else discount
-        if self._bank is not None and not self._single:
-            factors = {"weight": weight, "trace_coefficient": trace_coefficient}
-            self._bank.update(self, x, reward, x_next, **numbers, **factors)
-        elif weight is not _ONE or trace_coefficient is not _ONE:
-            self._update_weighted(weight, trace_coefficient, x, reward, x_next, **numbers)
+        terminated, truncated = check_flag("terminated", terminated), check_flag("truncated", truncated)
+        if self.n_rewards is None:
+            rewards = np.array([check_real("reward", reward, -np.inf, np.inf)])
         else:
-            self._check(self._learn(x, reward, x_next, **numbers))
-
-    def _update_weighted(self, weight: Any, trace_coefficient: Any, *row: Any, **numbers: Any) -> None:
-        """Learn from a transition with a weight and a trace coefficient of its own."""
-        given = (
+            rewards = transition.check_rewards(reward, self.n_rewards)
+        numbers = (
+            check_real("discount", self.gamma if discount is None else discount, 0.0, 1.0),
+            check_real("importance_ratio", importance_ratio, 0.0, np.inf),
             check_real("weight", weight, 0.0, np.inf),
             check_real("trace_coefficient", trace_coefficient, 0.0, np.inf),
+            terminated,
         )
-        self._scalars[layout.WEIGHT : layout.COEFFICIENT + 1] = given
-        try:
-            self.update(*row, **numbers)
-        finally:
-            self._scalars[layout.WEIGHT : layout.COEFFICIENT + 1] = 1.0
+        self._learn(transition.check_pair(x, x_next, terminated, self.n_features), rewards, numbers)
+        if truncated and not terminated:
+            self.cut_off()
 
-    def _cut_off(self) -> None:
-        """Cut the episode off at the last successor."""
+    def _learn(self, pair: tuple[Any, Any], rewards: Array, numbers: tuple[float, ...]) -> None:
+        """Learn from checked arguments; first adds a boundary term if `x` is not the last `x_next`."""
+        before = None if self._bank is None else self._bank.predictions(pair[0])
+        for core in reversed(self._cores):
+            code = core.learn(*pair, rewards, numbers)
+            if code == JUMP:
+                if not self._warned:
+                    self._warn_of_jump(numbers[1])
+                core.close(1.0)
+                code = core.learn(*pair, rewards, numbers)
+            if code < DONE:
+                raise transition.too_large(*pair, float(rewards[0]))
+            self.after(core)
+        self._sparse |= self._typed and isinstance(pair[0], SparseRow)
+        if self._bank is not None and before is not None:
+            self._bank.note(before, rewards, numbers)
+
+    def _warn_of_jump(self, ratio: float) -> None:
+        warn(
+            f"`x` differs from `x_next` of update {self.n_updates}, which neither terminated nor was "
+            "truncated: the episode is assumed to continue, and each transition keeps its own `x` and "
+            "`x_next`. Pass truncated=True with the last transition of an episode that was cut off."
+            + (_COUNTED_TWICE if ratio != 1.0 else ""),
+            BrokenEpisodeWarning,
+        )
+        self._warned = True
+
+    def cut_off(self) -> None:
+        """Cut the episode off at the last successor, as ``truncated=True`` with its transition does."""
         if self._bank is not None:
-            self._bank.cut_off(self, self._state[layout.NEXT, : self.n_features].copy())
-        self._check(self._truncate())
+            self._bank.cut_off(self._core.state[layout.NEXT, : self.n_features].copy())
+        for core in self._cores:
+            core.cut_off()
 
-    def _learn(
-        self, x: Any, reward: Any, x_next: Any, terminated: Any, truncated: Any, discount: Any, importance_ratio: Any
-    ) -> int:
-        """Learn from arguments of any kind; returns a code of `kernels`, at least DONE."""
-        terminated = check_flag("terminated", terminated)
-        truncated = check_flag("truncated", truncated)
-        x_next = x if terminated else x_next
-        rest = None
-        if self.n_rewards is not None:
-            rest = transition.check_rewards(reward, self.n_rewards)
-            reward, rest = float(rest[0]), rest[1:]
-        code = self._step(x, x_next, (reward, discount, importance_ratio, terminated))
-        self._typed_sparse |= code >= DONE and type(x) is tuple
-        if code < DONE:
-            code = self._convert_and_step(x, x_next, reward, discount, importance_ratio, terminated)
-        if rest is not None:
-            transition.compiled(kernels, "follow")
-            code = max(code, kernels.follow(rest, self._state))
-        return max(code, self._truncate()) if truncated else code
+    def after(self, core: Recursion) -> None:
+        """Do what is due after a transition of a recursion."""
+        core.after()
+        if core.counts[layout.CHANGED]:
+            message = change_message(core.charts, core.n_updates, self.forgetting)
+            core.begin_charts()
+            warn(message, ChangeWarning)
 
-    def _convert_and_step(
-        self, x: Any, x_next: Any, reward: Any, discount: Any, importance_ratio: Any, terminated: bool
-    ) -> int:
-        """Check each argument and learn the transition; first adds a boundary term if `x` is not the last `x_next`."""
-        numbers = *transition.check_numbers(reward, discount, importance_ratio), terminated
-        pair = transition.check_pair(x, x_next, terminated, self.n_features)
-        code = self._step_checked(*pair, numbers)
-        if code == JUMP:
-            if not self._warned:
-                warn(
-                    f"`x` differs from `x_next` of update {self.n_updates}, which neither terminated nor was "
-                    "truncated: the episode is assumed to continue, and each transition keeps its own `x` and "
-                    "`x_next`. Pass truncated=True with the last transition of an episode that was cut off."
-                    + (_COUNTED_TWICE if numbers[2] != 1.0 else ""),
-                    BrokenEpisodeWarning,
-                )
-                self._warned = True
-            lost = self._add_boundary_term(1.0)
-            code = max(self._step_checked(*pair, numbers), lost)
-        if code < DONE:
-            raise transition.too_large(*pair, numbers[0])
-        return code
+    @property
+    def alone(self) -> Recursion | None:
+        """The one recursion that learns, if kernels are compiled."""
+        return self._core if self._typed and self._bank is None else None
 
     def partial_fit(
         self, X: Any, y: ArrayLike, *, episode: PerRow = None, terminated: PerRow = None, X_next: Any = None,
@@ -348,7 +344,7 @@ class RecursiveLSTD(Recursion):
         BoundsWarning
             Once, with `return_predictions`, when predictions after the first 30 are so far outside of what the rewards
             before them allow that at least 15 % of their variance is error.
-        LostDigitsWarning, BrokenEpisodeWarning
+        BrokenEpisodeWarning, ChangeWarning
             As by :meth:`update`.
 
         Examples
@@ -371,39 +367,120 @@ class RecursiveLSTD(Recursion):
         predictions = np.empty(expected) if check_flag("return_predictions", return_predictions) else None
         if len(rows):
             self._learn_rows(rows, predictions)
-            self._warn_of_ratios()
+            if rows.given & FACTORS and not self._core.warned and 8 * len(rows) >= self.n_updates:
+                self._core.warn_of_ratios()
         if predictions is not None and len(rows):
-            self._warn_of_bounds(rows, predictions.reshape(rows.y.shape))
+            self._beyond = warn_of_bounds(self._beyond, rows, predictions.reshape(rows.y.shape), self.variant)
         self._names = self._names or rows.names
         return self if predictions is None else predictions
 
     def _learn_rows(self, rows: Rows, predictions: Array | None) -> None:
         """Learn from rows, or from none if one of them is refused."""
-        kept = copy.deepcopy({name: value for name, value in vars(self).items() if name != "_episodes"})
+        kept, bank = {**vars(self)}, None if self._bank is None else copy.deepcopy(self._bank.state)
+        cores = [core.kept() for core in self._cores]
         before = self._end_before
-        same = self._end is not None and same_id(self._end.episode, rows.first_episode)
+        same = self._end is not None and same_id(self._end.row.last_episode, rows.first_episode)
         episodes = episodes_seen(rows, self._episodes, continues=same)
         try:
-            if before is not None and not goes_on(rows, before):
+            if before is not None and not before.goes_on(rows):
                 before = None
-                self._cut_off()
+                self.cut_off()
             self._end = learn(self, rows, before, predictions)
             self._episodes = episodes
         except BaseException:
-            self.__setstate__(kept)
+            self.__dict__.update(kept)
+            for core, old in zip(self._cores, cores, strict=True):
+                core.__setstate__(old)
+            if self._bank is not None and bank is not None:
+                self._bank.restore(bank)
             raise
 
     # ------------------------------------------------------------ reading
 
     @property
-    def reader(self) -> RecursiveLSTD:
-        """The estimator from which weights are read: itself, or with "auto" the one whose rate is chosen."""
-        return self if self._single or self._bank is None else self._bank.chosen(self)
+    def reader(self) -> Recursion:
+        """The recursion from which weights are read: with "auto", that of the rate that is chosen."""
+        return self._core if self._bank is None else self._bank.chosen
 
     @property
     def forgetting_(self) -> float:
         """Rate of forgetting of the weights that are read."""
-        return float(self.reader._scalars[layout.FORGETTING])
+        return self.reader.forgetting
+
+    def predict(self, x: Any, return_std: bool = False) -> Any:
+        """Predict the value of a row, or of each row of a matrix.
+
+        Parameters
+        ----------
+        x : array-like of shape (n,) or (k, n), sparse matrix, or tuple (indices, values)
+        return_std : bool, default False
+            Whether to return standard errors too, as :meth:`lstd.LSTD.predict` does; see :meth:`predict_interval`.
+
+        Returns
+        -------
+        float or ndarray of shape (k,), or two of them with `return_std`
+            With several rewards of shape (m,) or (k, m).
+
+        Raises
+        ------
+        InvalidInputError
+            When `x` is not finite or has another number of features, or the weights overflowed; with `return_std`, when
+            the stream has too few blocks.
+        """
+        if return_std is not False and check_flag("return_std", return_std):
+            return self.predict(x), self._shaped(x, self.reader.influence().standard_error(self._rows_of(x)))
+        if type(x) is ndarray and self._typed:  # no conversion needed
+            state = self._core.state if self._bank is None else self._bank.chosen.state
+            try:
+                if self.n_rewards is None:
+                    found = kernels.value(x, state)
+                    if found == found:
+                        return found
+                else:
+                    values = np.empty(self.n_rewards)
+                    if kernels.predict(x, values, state):
+                        return values
+            except Exception:  # arguments of other types are converted below, or raise
+                pass
+        return super().predict(x)
+
+    def predict_interval(self, x: Any, level: float = 0.95) -> Interval:
+        """Predict with intervals for what the model would predict with unlimited data of the same kind.
+
+        Parameters
+        ----------
+        x : as in :meth:`predict`
+        level : float in (0, 1), default 0.95
+
+        Returns
+        -------
+        Interval
+            With numbers for one row, arrays of shape (k,) for k rows; with several rewards (m,) or (k, m).
+
+        Raises
+        ------
+        InvalidInputError
+            When an argument breaks a rule, or the stream has too few blocks.
+        """
+        level = check_level(level)
+        phi, predictions = self._rows_of(x), self.predict(x)
+        interval = self.reader.influence().interval(phi, np.reshape(predictions, (phi.shape[0], -1)), level)
+        arrays = {name: value for name, value in vars(interval).items() if name != "level"}
+        return replace(interval, **{name: self._shaped(x, value) for name, value in arrays.items()})
+
+    def _rows_of(self, x: Any) -> Any:
+        """Return features as a matrix, (k, n)."""
+        x = by_name("x", x, self._names)
+        if isinstance(x, tuple):
+            return transition.check_sparse_row("x", x, self.n_features).dense(self.n_features)[np.newaxis]
+        return self._checked_features(x if sparse.issparse(x) else np.atleast_2d(to_real_array("x", x)))
+
+    def _shaped(self, x: Any, values: NDArray[Any]) -> Any:
+        """Return values (k, m) in the shape of predictions for `x`."""
+        if self.n_rewards is None:
+            values = values[:, 0]
+        one = isinstance(x, tuple) or (not sparse.issparse(x) and np.ndim(x) == 1)
+        return values[0] if one else values
 
     @property
     def weights(self) -> Array:
@@ -420,7 +497,8 @@ class RecursiveLSTD(Recursion):
         InvalidInputError
             When the weights overflow, or `variant` is unknown.
         """
-        return self.reader._weights(self._boundary_fraction(check_choice("variant", variant, VARIANTS)))
+        weights = self.reader.weights(check_choice("variant", variant, VARIANTS))
+        return weights[0] if self.n_rewards is None else weights
 
     # ------------------------------------------------------------ state
 
@@ -429,22 +507,12 @@ class RecursiveLSTD(Recursion):
 
         They can be saved with `numpy.savez`.
         """
-        rate = np.nan if isinstance(self.forgetting, str) else self.forgetting
-        return {
-            "version": np.array(VERSION),
-            "parameters": np.array([self.gamma, self.lmbda, rate]),
-            "alpha": np.array(self.alpha),
-            "variant": np.array(self.variant),
-            "n_rewards": np.array(self.n_rewards or 0),
-            "check_every": np.array(self.check_every),
-            "warned": np.array(self._warned),
-            "beyond": self._beyond.copy(),
-            "boundary": np.zeros((0, 0)) if self._boundary is None else self._boundary.copy(),
-            **self._blocks.packed(self.n_features, self.n_rewards or 1),
-            **packed_end(self._end_before, self.n_features),
-            **{name: view.copy() for name, view in self._views().items()},
-            **({} if self._bank is None else self._bank.packed()),
-        }
+        parameters = self.gamma, self.lmbda, self.forgetting, self.n_rewards, self.n_blocks, self.check_every
+        return snapshots.packed(snapshots.State(
+            *parameters, np.atleast_1d(np.array(self.alpha, np.float64)), self.variant, self._warned, self._beyond,
+            tuple(snapshots.core_state(core) for core in self._cores), None if self._bank is None else self._bank.state,
+            snapshots.end_state(self._end_before),
+        ))  # fmt: skip
 
     @classmethod
     def restore(cls, snapshot: Mapping[str, Any]) -> RecursiveLSTD:
@@ -469,22 +537,27 @@ class RecursiveLSTD(Recursion):
         >>> bool(again.weights[0] == model.weights[0])
         True
         """
-        state = check_snapshot(snapshot)
-        gamma, lmbda, rate = state["parameters"].tolist()
-        alpha, blocks, n_rewards = state["alpha"], int(state["blocks"][0]), int(state["n_rewards"]) or None
+        state = snapshots.unpacked(snapshot)
+        gamma, lmbda, forgetting, n_rewards, n_blocks, every = state[:6]
+        if not state.cores:
+            raise snapshots.not_a_snapshot("it has no recursion")
         model = cls(
-            state["vectors"].shape[1], gamma, lmbda, alpha if alpha.ndim else float(alpha), str(state["variant"]),
-            forgetting="auto" if np.isnan(rate) else rate, n_rewards=n_rewards,
-            n_blocks="auto" if blocks < 0 else blocks, check_every=int(state["check_every"]),
+            state.cores[-1].blocks.total.n_features, gamma, lmbda,
+            state.alpha if len(state.alpha) > 1 else float(state.alpha[0]), state.variant,
+            forgetting=forgetting, n_rewards=n_rewards, n_blocks=n_blocks, check_every=every,
         )  # fmt: skip
-        for name, view in model._views().items():
-            view[...] = state[name]
-        model._boundary = state["boundary"].copy() if state["boundary"].size else None
-        model._blocks.unpack(state)
-        model._warned, model._beyond = bool(state["warned"]), state["beyond"].copy()
-        model._end = unpacked_end(state, n_rewards)
-        if model._bank is not None:
-            model._bank.unpack(snapshot, cls.restore)
+        if len(state.cores) != len(model._cores) or (state.choice is None) != (model._bank is None):
+            raise snapshots.not_a_snapshot("its recursions are not those of its parameters")
+        for core, saved in zip(model._cores, state.cores, strict=True):
+            snapshots.restore_core(core, saved)
+        if model._bank is not None and state.choice is not None:
+            try:
+                model._bank.restore(state.choice)
+            except ValueError as error:
+                raise snapshots.not_a_snapshot(str(error)) from error
+        model._warned, model._beyond = state.warned, np.array(state.beyond)
+        row = snapshots.restored_end(state.end, model.gamma, n_rewards is None)
+        model._end = None if row is None else OpenEnd(model.n_updates, row)
         return model
 
 

@@ -1,48 +1,67 @@
-"""The arrays that hold the state of a recursive estimator, and the checks of those that come from a file."""
+"""Snapshots of a recursive estimator: flat mappings of arrays, which `numpy.savez` writes."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
-from lstd._kernels import recursive_state as layout
-from lstd._kernels.change_detection import N_CHART
-from lstd._kernels.sample_size import N_SAMPLE
+from lstd._kernels import rank_one as layout
+from lstd.data.check_rows import check_rows
+from lstd.data.rows import COLUMNS, Rows
 from lstd.errors import InvalidInputError
-from lstd.online.recursive_system import INTERVAL, SOLVED, panel_rows
+from lstd.files import BROKEN, json_bytes, pack, unpack
+from lstd.online.forgetting import Choice
+from lstd.online.one_transition import OpenEnd
+from lstd.online.recursion import Recursion
+from lstd.statistics.blocks import Blocks
+from lstd.types import Array
 
-VERSION = 11
-# Name, kinds of dtype, and possible shapes, with n features, m rewards, p rows of a panel and k blocks of the stream.
-ARRAYS: dict[str, tuple[Any, ...]] = {
-    "version": ("iu", ()),
-    "parameters": ("f", (3,)),  # γ, λ, forgetting; NaN where that is chosen from the stream
-    "alpha": ("f", (), ("n",)),
-    "variant": ("U", ()),
-    "n_rewards": ("iu", ()),  # 0 if a reward is a number
-    "check_every": ("iu", ()),
-    "warned": ("b", ()),
-    "beyond": ("f", (7, "m")),  # rewards and predictions so far: see `Recursion._warn_of_bounds`
-    "vectors": ("f", (layout.SCALARS, "n")),
-    "scalars": ("f", (layout.N_SCALARS,)),
-    "counts": ("iu", (layout.N_COUNTS,)),
-    "panels": ("f", (4, "p", "n")),
-    "matrices": ("f", (2, "n", "n")),
-    "others": ("f", (2, "m - 1", "n")),  # θ and b of the rewards after the first
-    "charts": ("f", (2, N_CHART)),
-    "sample": ("f", (N_SAMPLE,)),
-    "boundary": ("f", (0, 0), ("n", "n")),
-    "blocks": ("f", ("3 + k",)),
-    "block_matrices": ("f", ("k", "n", "n")),
-    "block_moments": ("f", ("k", "m", "n")),
-    "end": ("f", (0,), (3,), ("7 + m",)),  # of recorded rows
-    "end_x": ("f", (0,), ("n",)),
-    "end_episode": ("U", ()),
-}
-# Vectors of sums over the data; the others belong to the inverse and may have overflowed.
-_SUMS = [layout.TRACE, layout.MOMENT, layout.NEXT, layout.SCALE, layout.RIDGE, layout.ALPHA]
+VERSION = 12
+_STATIC = slice(layout.FEATURES, layout.ROTATION + 1)  # counts that follow from the parameters
+_FINITE = [layout.TRACE, layout.NEXT, layout.RIDGE, layout.ALPHA, *range(layout.CHART, layout.PHI)]
+
+
+class CoreState(NamedTuple):
+    """State of a recursion."""
+
+    state: Annotated[Array, "r c nan"]
+    buffer: Annotated[Array, "k w"]
+    blocks: Blocks
+    warned: bool
+
+
+class EndState(NamedTuple):
+    """The last row of recorded rows whose episode did not terminate."""
+
+    numbers: Annotated[Array, "q"]  # those of `COLUMNS`, then the rewards
+    x: Annotated[Array, "n"]
+    episode: str | None
+    known: bool
+    is_sparse: bool
+    successors: bool
+
+
+class State(NamedTuple):
+    """Everything that a snapshot holds, but for its version."""
+
+    gamma: float
+    lmbda: float
+    forgetting: float | str
+    n_rewards: int | None
+    n_blocks: int | str
+    check_every: int
+    alpha: Annotated[Array, "a"]
+    variant: str
+    warned: bool
+    beyond: Annotated[Array, "7 m"]
+    cores: tuple[CoreState, ...]
+    choice: Choice | None
+    end: EndState | None
 
 
 def not_a_snapshot(why: str) -> InvalidInputError:
@@ -52,71 +71,79 @@ def not_a_snapshot(why: str) -> InvalidInputError:
     )
 
 
-def check_snapshot(snapshot: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
-    """Return the arrays of a snapshot; raises InvalidInputError unless an estimator can continue from them."""
-    arrays = {name: _array(snapshot, name, kinds) for name, (kinds, *_) in ARRAYS.items()}
-    version = arrays["version"]
-    if version.shape != () or int(version) != VERSION:
-        raise not_a_snapshot(f"its version is {version!s:.20}, not {VERSION}")
-    _check_shapes(arrays)
-    _check_counts(arrays)
-    _check_values(arrays)
-    return arrays
+def packed(state: State) -> dict[str, NDArray[Any]]:
+    """Return the arrays of a state, copies of its own."""
+    document, arrays = pack(state)
+    text = np.array(json_bytes(document).decode())
+    return {"version": np.array(VERSION), "document": text} | {name: array.copy() for name, array in arrays.items()}
 
 
-def _array(snapshot: Mapping[str, Any], name: str, kinds: str) -> NDArray[Any]:
-    """Return an array of the right type."""
+def unpacked(snapshot: Mapping[str, Any]) -> State:
+    """Return the state of which `packed` made arrays, or of a file of these; raises InvalidInputError for others."""
     try:
-        array = np.asarray(snapshot[name]) if name in snapshot else None
+        arrays = {name: np.asarray(snapshot[name]) for name in snapshot}
+        version, document = arrays.pop("version"), arrays.pop("document")
     except Exception as error:  # no mapping at all, or a file that is damaged
-        raise not_a_snapshot(f"{name!r} cannot be read from it ({type(error).__name__})") from error
-    if array is None:
-        raise not_a_snapshot(f"{name!r} is missing")
-    if array.dtype.kind not in kinds:
-        raise not_a_snapshot(f"{name!r} has dtype {array.dtype}")
-    return array
+        raise not_a_snapshot(f"its arrays cannot be read ({type(error).__name__}: {error})") from error
+    if version.shape != () or version.dtype.kind not in "iu" or version != VERSION:
+        raise not_a_snapshot(f"its version is {version!s:.20}, not {VERSION}")
+    try:
+        return unpack(State, json.loads(str(document)), arrays)
+    except (*BROKEN, InvalidInputError) as error:
+        raise not_a_snapshot(f"its content is not one ({type(error).__name__}: {error})") from error
 
 
-def _check_shapes(arrays: Mapping[str, NDArray[Any]]) -> None:
-    n, k = arrays["vectors"].size // layout.SCALARS, arrays["blocks"].size - 3
-    m = max(1, int(arrays["n_rewards"].max(initial=0)))
-    sizes = {"n": n, "p": panel_rows(n), "m": m, "m - 1": m - 1, "7 + m": 7 + m, "k": k, "3 + k": 3 + k}
-    for name, (_, *shapes) in ARRAYS.items():
-        allowed = [tuple(sizes.get(size, size) for size in shape) for shape in shapes]
-        if arrays[name].shape not in allowed:
-            raise not_a_snapshot(f"{name!r} has shape {arrays[name].shape}, not {' or '.join(map(str, allowed))}")
+def core_state(core: Recursion) -> CoreState:
+    """Return the state of a recursion."""
+    rows, state = core.buffer[: core.counts[layout.BUFFERED]], core.state.copy()
+    state[layout.PHI : layout.THETA] = 0.0  # scratch
+    return CoreState(state, rows, core.blocks, core.warned)
 
 
-def _check_counts(arrays: Mapping[str, NDArray[Any]]) -> None:
-    counts, (_, waiting, n) = arrays["counts"], arrays["panels"].shape
-    fits = counts[layout.FEATURES] == n and counts[layout.PANEL] == waiting and bool((counts >= 0).all())
-    fits &= (
-        arrays["n_rewards"] >= 0 and counts[layout.OTHERS] == arrays["others"].shape[1] and counts[layout.ROTATION] >= 1
+def restore_core(core: Recursion, saved: CoreState) -> None:
+    """Let a new recursion go on from a state, which may come from a file; raises InvalidInputError if it cannot."""
+    static, scalars = core.counts[_STATIC].copy(), core.state[layout.SCALARS].copy()
+    n, m, total = core.n, core.m, saved.blocks.total
+    if saved.state.shape != core.state.shape or (total.n_features, total.b.shape[1]) != (n, m):
+        raise not_a_snapshot(f"its arrays are not those of {n} features and {m} rewards")
+    core.state[:] = saved.state
+    counts, now, k = core.counts, core.state[layout.SCALARS], len(saved.buffer)
+    fits = (counts[_STATIC] == static).all() and (counts >= 0).all() and counts[layout.INTERVAL] >= 1
+    fits &= counts[layout.WAITING] <= counts[layout.PANEL] and counts[layout.AHEAD] <= 1 and counts[layout.SOLVED] <= 1
+    fits &= counts[layout.BUFFERED] == k < len(core.buffer) and (not k or saved.buffer.shape[1] == core.buffer.shape[1])
+    same = [layout.LMBDA, layout.FRACTION, layout.FORGETTING, layout.WEIGHT, layout.COEFFICIENT]
+    fits &= bool((now[same] == scalars[same]).all()) and 0.0 <= now[layout.DECAY] <= 1.0
+    fits &= 0.0 <= now[layout.UNIT] < np.inf
+    fits &= 0.0 <= now[layout.BOOTSTRAP] < np.inf and 1.0 <= now[layout.GROWTH] < np.inf
+    fits &= bool(np.isfinite(core.state[_FINITE]).all() and (core.state[layout.RIDGE] >= 0.0).all())
+    if not fits:
+        raise not_a_snapshot("its numbers do not fit one another")
+    core.buffer[:k], core.blocks, core.warned = saved.buffer, saved.blocks, saved.warned
+
+
+def end_state(end: OpenEnd | None) -> EndState | None:
+    """Return the state of an open end; its id becomes text."""
+    if end is None:
+        return None
+    row, x = end.row, end.row.X
+    numbers = [getattr(row, name)[0] for name in COLUMNS]
+    dense, episode = x.toarray()[0] if sparse.issparse(x) else np.array(x[0], np.float64), row.last_episode
+    name = None if row.episode is None else str(episode)
+    return EndState(
+        np.array([*numbers, *row.y[0]]), dense, name, bool(row.known[0]), sparse.issparse(x), row.X_next is not None
     )
-    fits &= max(counts[layout.WAITING_INVERSE], counts[layout.WAITING_SYSTEM]) <= waiting
-    if not (fits and counts[layout.AHEAD] <= 1 and counts[INTERVAL] >= 1 and counts[layout.READING] <= SOLVED):
-        raise not_a_snapshot("its counts do not fit its arrays")
 
 
-def _check_values(arrays: Mapping[str, NDArray[Any]]) -> None:
-    """Raise InvalidInputError unless discounts are in [0, 1], sums finite and scales positive."""
-    scalars, vectors = arrays["scalars"], arrays["vectors"]
-    known = 0.0 <= scalars[layout.DECAY] <= 1.0 and 0.0 <= scalars[layout.BOOTSTRAP] < np.inf
-    known &= 0.0 <= scalars[layout.FRACTION] <= 1.0 <= scalars[layout.GROWTH] < np.inf
-    rate = arrays["parameters"][2]
-    known &= scalars[layout.FORGETTING] == (1.0 if np.isnan(rate) else rate)
-    if scalars[layout.LMBDA] != arrays["parameters"][1] or not known:
-        raise not_a_snapshot(f"its 'scalars' are {scalars.tolist()}")
-    sums = {
-        name: arrays[name]
-        for name in ("beyond", "others", "boundary", "blocks", "block_matrices", "block_moments", "charts")
-    }
-    sums |= {"vectors": vectors[_SUMS], "matrices": arrays["matrices"][layout.SYSTEM]}
-    sums["panels"] = arrays["panels"][2:, : arrays["counts"][layout.WAITING_SYSTEM]]
-    for name, values in sums.items():
-        if not np.isfinite(values).all():
-            raise not_a_snapshot(f"{name!r} has sums that are not finite")
-    if not (vectors[[layout.RIDGE, layout.ALPHA]] >= 0.0).all():
-        raise not_a_snapshot("'vectors' has a negative ridge")
-    if not (vectors[layout.SCALE] > 0.0).all():
-        raise not_a_snapshot("'vectors' has scales that are not positive")
+def restored_end(saved: EndState | None, gamma: float, single: bool) -> Rows | None:
+    """Return the row of an open end."""
+    if saved is None:
+        return None
+    columns: dict[str, Any] = dict(zip(COLUMNS, saved.numbers[: len(COLUMNS)], strict=True))
+    y = saved.numbers[len(COLUMNS) :]
+    X = sparse.csr_array(saved.x[np.newaxis]) if saved.is_sparse else saved.x[np.newaxis]
+    rows = check_rows(
+        X, y if single else y[np.newaxis], gamma=gamma, terminated=[False], X_next=X if saved.successors else None,
+        episode=None if saved.episode is None else [saved.episode], warn=False,
+        **{name: np.array([value]) for name, value in columns.items()},
+    )  # fmt: skip
+    return rows.changed(known=np.array([saved.known]))

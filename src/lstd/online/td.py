@@ -19,10 +19,8 @@ from lstd.data.feature_arrays import Features, check_finite
 from lstd.data.rows import PerRow, Rows
 from lstd.data.settings import GAMMA, LMBDA
 from lstd.errors import InvalidInputError
-from lstd.online import transition
-from lstd.online.open_end import OpenEnd, end_of, goes_on
-from lstd.online.predictor import OnlinePredictor
-from lstd.online.transition import SparseRow
+from lstd.online import one_transition as transition
+from lstd.online.one_transition import OnlinePredictor, OpenEnd, numbers_of, take
 from lstd.types import Array
 
 ENTRIES_AT_ONCE = 2**20  # of sparse rows made dense at a time, 8 MiB
@@ -30,8 +28,6 @@ ENTRIES_AT_ONCE = 2**20  # of sparse rows made dense at a time, 8 MiB
 
 class TemporalDifference(OnlinePredictor):
     """Base class of the TD algorithms."""
-
-    _kernels = kernels
 
     def __init__(self, n_features: int, gamma: float, lmbda: float, step_size: float, kind: int) -> None:
         self.n_features = check_integer("n_features", n_features, 1)
@@ -113,8 +109,7 @@ class TemporalDifference(OnlinePredictor):
         terminated, truncated = check_flag("terminated", terminated), check_flag("truncated", truncated)
         numbers = *transition.check_numbers(reward, discount, importance_ratio), terminated
         self._check_ratios(importance_ratio)
-        if self._step(x, x if terminated else x_next, numbers) != kernels.DONE:
-            self._step_checked(*transition.check_pair(x, x_next, terminated, self.n_features), numbers)
+        take(kernels, *transition.check_pair(x, x_next, terminated, self.n_features), numbers, *self._arrays)
         if truncated:
             self._scalars[kernels.DECAY] = 0.0
 
@@ -158,7 +153,7 @@ class TemporalDifference(OnlinePredictor):
     def _learn_stream(self, rows: Rows) -> None:
         """Learn from the rows; at a value that is not finite, restore the arrays and check the features."""
         end = self._end_before
-        continues = end is not None and goes_on(rows, end)
+        continues = end is not None and end.goes_on(rows)
         before = [array.copy() for array in self._arrays]
         if not self._learn(rows, end, continues, trusted=False):
             for array, old in zip(self._arrays, before, strict=True):
@@ -167,18 +162,20 @@ class TemporalDifference(OnlinePredictor):
             if rows.X_next is not None:
                 check_finite("X_next", rows.X_next)
             self._learn(rows, end, continues, trusted=True)  # features are finite, so the weights diverged
-        self._end = end_of(rows, self.n_updates)
+        self._end = OpenEnd.of(rows, self.n_updates)
 
     def _learn(self, rows: Rows, end: OpenEnd | None, continues: bool, trusted: bool) -> bool:
         """Learn from the pending row and the rows; returns False at the first value that is not finite."""
         n_rows, given = len(rows), rows.X_next is not None
         if end is not None and not continues:
             self._scalars[kernels.DECAY] = 0.0
-        elif end is not None and end.pending is not None:
-            phi, known = end.pending["x"], end.pending
-            phi = SparseRow(*phi).dense(self.n_features) if isinstance(phi, tuple) else phi
+        elif end is not None and end.row.X_next is None:
+            known = numbers_of(end.row, 0)
             numbers = float(np.ravel(known["reward"])[0]), known["discount"], known["importance_ratio"], False
-            if kernels.step(phi, _dense(rows.X, 0, 1)[0], *numbers, *self._arrays) != kernels.DONE:
+            if (
+                kernels.step(_dense(end.row.X, 0, 1)[0], _dense(rows.X, 0, 1)[0], *numbers, *self._arrays)
+                != kernels.DONE
+            ):
                 return False
         full = np.ones(n_rows, np.bool_) if given else rows.terminated | ~rows.last
         ends = rows.last.copy()

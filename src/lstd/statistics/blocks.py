@@ -16,7 +16,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from itertools import accumulate
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,7 +46,7 @@ class Layout:
         Largest number of blocks; zero for none.
     n_rows, n_episodes : int
         Rows, and groups or episodes, of the stream so far.
-    size, by_episode
+    size, by_episode, largest
         As in :class:`Blocks`.
     """
 
@@ -55,6 +55,7 @@ class Layout:
     n_episodes: int = 0
     size: int = 1
     by_episode: bool = False
+    largest: float = np.inf
 
     def extended(self, begins: NDArray[np.bool_]) -> tuple[Layout, list[int]]:
         """Return the layout with the next chunk, and the rows of the chunk with which a new block begins.
@@ -70,17 +71,18 @@ class Layout:
         by_episode = self.by_episode or n_episodes > 1
         if not by_episode:
             size = self.size
-            while (n_rows - 1) // size >= _most(self.limit, False):
+            while (n_rows - 1) // size >= _most(self.limit, False) and 2 * size <= self.largest:
                 size *= 2
             start = -self.n_rows % size or (0 if self.n_rows else size)
-            return Layout(self.limit, n_rows, n_episodes, size, False), [*range(start, len(begins), size)]
+            layout = Layout(self.limit, n_rows, n_episodes, size, False, self.largest)
+            return layout, [*range(start, len(begins), size)][-_most(self.limit, False) :]
         size = self.size if self.by_episode else 1
-        while (n_episodes - 1) // size >= self.limit:
+        while (n_episodes - 1) // size >= self.limit and 2 * size * n_rows <= self.largest * n_episodes:
             size *= 2
         first = np.flatnonzero(begins)
         number = self.n_episodes + np.arange(len(first))
         starts = first[(number % size == 0) & (number > 0)].tolist()
-        return Layout(self.limit, n_rows, n_episodes, size, True), starts
+        return Layout(self.limit, n_rows, n_episodes, size, True, self.largest), starts[-self.limit :]
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,6 +104,8 @@ class Blocks(Record):
         Why there are no blocks, if there are none.
     seen : SeenIds, optional
         The groups so far.
+    largest : float
+        Rows beyond which blocks of one pass do not grow: the oldest two are joined instead, for sums that forget.
     """
 
     total: LSTDStatistics
@@ -110,6 +114,7 @@ class Blocks(Record):
     size: int = 1
     reason: str = ""
     seen: SeenIds | None = None
+    largest: Annotated[float, (0.0, np.inf)] = np.inf
 
     @property
     def by_episode(self) -> bool:
@@ -149,7 +154,7 @@ class Blocks(Record):
     def layout(self) -> Layout:
         """Where the blocks end."""
         count = self.total.n_groups or self.total.n_episodes
-        return Layout(self.limit, self.total.n_rows, count, self.size, self.by_episode)
+        return Layout(self.limit, self.total.n_rows, count, self.size, self.by_episode, self.largest)
 
     def _ends(self) -> list[int]:
         """Return the number of groups, episodes or rows up to the end of each block."""
@@ -203,7 +208,8 @@ class Blocks(Record):
                     prefixes.append(total)
                 total = after
         check_sums(total, rows)
-        return self.changed(total=total, prefixes=tuple(prefixes), size=layout.size, seen=seen)
+        kept = prefixes[max(0, len(prefixes) + 1 - _most(self.limit, layout.by_episode)) :]
+        return self.changed(total=total, prefixes=tuple(kept), size=layout.size, seen=seen)
 
     def _in_last_group(self, rows: Rows) -> bool:
         """Return whether the first of the next rows is of the last group."""

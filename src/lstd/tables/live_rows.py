@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from lstd._kernels.recursive_state import HUGE
+from lstd._kernels.online_step import HUGE
 from lstd.data.arrow_columns import from_texts
 from lstd.data.follow import Episodes
 from lstd.errors import InvalidInputError

@@ -25,7 +25,7 @@ from lstd import files
 from lstd.data.follow import Episodes
 from lstd.errors import ConfigurationMismatchError, IllConditionedWarning, InvalidInputError
 from lstd.online import RecursiveLSTD
-from lstd.online.completed_returns import CompletedReturns, horizon_of
+from lstd.online.forgetting import CompletedReturns, horizon_of
 from lstd.statistics.covariance import Influence
 from lstd.tables.column_roles import Roles
 from lstd.tables.live_lines import LiveLines

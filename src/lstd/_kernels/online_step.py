@@ -1,0 +1,330 @@
+"""One transition of recursive LSTD(λ), dense or sparse features, and predictions between two transitions.
+
+With φ the features of a row, φ₊ those of its successor, ρ the importance ratio, c the trace coefficient, w the weight,
+r the reward, γ the discount and w₋ the weight of the transition before, and P = (A + αI)⁻¹, the state is z, y = Pz and
+θ = Pb:
+
+    z' = ρ(cλγ z + φ),   u = w z' − w₋γ z,   A' = A + u φᵀ,   b' = b + w r z'
+    P' = P − q (φᵀP),   q = Pu / (1 + φᵀPu),   y' = P'z',   θ' = θ − q φᵀθ + w r y'
+
+(Sherman–Morrison; `rank_one.sherman_morrison` forms y' without the terms that cancel where φᵀp is large, as they do
+with a small α.) If the denominator is large, P' is smaller than P along φ by that factor, and loses as many digits. If
+its terms cancel, it loses digits itself. Weights are then solved for until P is computed anew.
+
+Transitions wait in a buffer, from which they are added to the sums: x, x₊, the rewards, discount, importance ratio,
+trace coefficient, weight, the number of the episode, and whether it terminates.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import types
+
+from lstd._kernels.blocked import LARGEST, beyond, copy, differs, dots, increasing, load, scatter, sum_beyond, valid
+from lstd._kernels.change_detection import LENGTH, N_CHART, OPEN, REWARD, VALUE, add_error
+from lstd._kernels.compilation import kernel
+from lstd._kernels.rank_one import (
+    AHEAD,
+    ARRIVES,
+    BOOTSTRAP,
+    BUFFERED,
+    CHANGED,
+    CHART,
+    COEFFICIENT,
+    DECAY,
+    EPISODES,
+    FEATURES,
+    FEW,
+    FORGETTING,
+    FRACTION,
+    GROWTH,
+    LANES,
+    LMBDA,
+    MOST_GROWN,
+    NEXT,
+    P_PHI,
+    PHI,
+    PHI_P,
+    Q_AT,
+    R_AT,
+    RENEW_AT,
+    REWARDS,
+    SCALARS,
+    SOLVED,
+    THETA,
+    TRACE,
+    UNIT,
+    UPDATES,
+    WAITING,
+    WEIGHT,
+    Y,
+    counts_of,
+    project,
+    project_sparse,
+    restore_ridge,
+    sherman_morrison,
+)
+
+# What a transition returns. LOOK: done, and the buffer is full, P is to be computed anew, or the stream has changed.
+# After a negative code nothing has changed. BAD: an argument is invalid, or so large that sums would overflow. JUMP:
+# `x` is not the `x_next` of the last transition. ASK: of recorded rows, one that the caller must learn.
+DONE, LOOK, BAD, JUMP, ASK = 0, 1, -1, -2, -3
+# Kinds of recorded rows: the successor is the next row, or terminal; none is known; the episode is cut off there.
+GOES_ON, TERMINATES, WAITS, IS_CUT = range(4)
+DISCOUNT, RATIO, OF_TRACE, OF_ROW, EPISODE, TERMINAL = range(-6, 0)  # the last columns of the buffer
+
+GROWN_AT = 2.0**32  # g at which P is computed anew, relative to the last weight
+# Largest feature and entry of the trace, and its square the largest product of trace and reward: products are then so
+# far below the largest float64, 1.8e308, that no stream is long enough for their sums to reach it.
+HUGE = 1e145
+
+
+@kernel
+def step(x, x_next, reward, discount, ratio, terminated, state, buffer):  # type: ignore[no-untyped-def]
+    """Take one transition with features `x` and `x_next` (n,); return one of the codes above."""
+    counts = counts_of(state)
+    if len(x) != counts[FEATURES] or len(x_next) != len(x) or not valid(reward, discount, ratio):
+        return BAD
+    # The successor goes to scratch, as NEXT must hold the row to come until all is known to be right.
+    if load(x, state[PHI], HUGE) + load(x_next, state[ARRIVES], HUGE) > 0:
+        return BAD
+    code = enter(reward, discount, ratio, terminated, state, counts, buffer)
+    if code < DONE:
+        return code
+    project(state, counts, not terminated)
+    return advance(state, counts, buffer)
+
+
+@kernel
+def step_sparse(  # type: ignore[no-untyped-def]
+    indices, values, next_indices, next_values, reward, discount, ratio, terminated, state, buffer
+):
+    """Take one transition as `step` does; features have `values` at increasing `indices`."""
+    counts = counts_of(state)
+    n = counts[FEATURES]
+    if len(indices) != len(values) or len(next_indices) != len(next_values) or not valid(reward, discount, ratio):
+        return BAD
+    if not (increasing(indices, n) and increasing(next_indices, n)):
+        return BAD
+    if beyond(values, HUGE) + beyond(next_values, HUGE) > 0:
+        return BAD
+    scatter(indices, values, state[PHI])
+    scatter(next_indices, next_values, state[ARRIVES])
+    code = enter(reward, discount, ratio, terminated, state, counts, buffer)
+    if code < DONE:
+        return code
+    project_sparse(indices, values, state, counts)
+    return advance(state, counts, buffer)
+
+
+@kernel
+def stream(X, X_next, y, numbers, kinds, first, predictions, state, buffer):  # type: ignore[no-untyped-def]
+    """Take the transitions of recorded rows from `first` on, as `step` does; return the next row and a code.
+
+    `X`, `X_next` (T, n), `y` (T, m); `numbers` (T, 4): discount, importance ratio, weight, trace coefficient. Fills
+    `predictions`, (T, m) or with no rows, with those for each row before its transition. Stops after a row with a code
+    other than DONE, and with a negative code before a row that the caller must learn.
+    """
+    m, n, counts = y.shape[1], X.shape[1], counts_of(state)
+    for t in range(first, len(y)):
+        if kinds[t] == IS_CUT or beyond(y[t, 1:], HUGE) > 0:
+            return t, ASK
+        if len(predictions) > 0 and not predict(X[t], predictions[t], state):
+            return t, ASK
+        if kinds[t] == WAITS:
+            continue
+        terminated = kinds[t] == TERMINATES
+        copy(y[t, 1:], buffer[counts[BUFFERED], 2 * n + 1 : 2 * n + m])
+        state[SCALARS, WEIGHT], state[SCALARS, COEFFICIENT] = numbers[t, 2], numbers[t, 3]
+        successor = X[t] if terminated else X_next[t]
+        code = step(X[t], successor, y[t, 0], numbers[t, 0], numbers[t, 1], terminated, state, buffer)
+        state[SCALARS, WEIGHT] = state[SCALARS, COEFFICIENT] = 1.0
+        if code != DONE:
+            return t + (code > DONE), code
+    return len(y), DONE
+
+
+# ---------------------------------------------------------------- predictions
+
+
+@kernel
+def value(x, state):  # type: ignore[no-untyped-def]
+    """Return the prediction for `x` (n,); NaN if weights are to be solved for, or `x` to be checked.
+
+    xᵀθ_c = xᵀθ + c xᵀy φ₊ᵀθ / (1 − c φ₊ᵀy): the read-out of the weights, with a fraction c of the boundary term.
+    """
+    counts = counts_of(state)
+    found = read_out(x, 0, along(x, state, counts), state)
+    return found if counts[REWARDS] == 1 and abs(found) <= LARGEST else np.nan
+
+
+@kernel
+def predict(x, values, state):  # type: ignore[no-untyped-def]
+    """Fill `values` (m,) with what `value` is for each reward; return whether all are finite."""
+    counts = counts_of(state)
+    a = along(x, state, counts)
+    if len(values) != counts[REWARDS]:
+        return False
+    for j in range(len(values)):
+        values[j] = read_out(x, j, a, state)
+    return beyond(values, LARGEST) == 0
+
+
+@kernel
+def along(x, state, counts):  # type: ignore[no-untyped-def]
+    """Return c xᵀy / (1 − c φ₊ᵀy), or NaN."""
+    if counts[SOLVED] != 0 or len(x) != counts[FEATURES]:
+        return np.nan
+    c = state[SCALARS, FRACTION] * state[SCALARS, BOOTSTRAP]
+    if c == 0.0:
+        return 0.0
+    rest, grown = denominator(state, counts)
+    return c * dot(x, state[Y]) / rest if grown <= state[SCALARS, MOST_GROWN] else np.nan
+
+
+@kernel
+def denominator(state, counts):  # type: ignore[no-untyped-def]
+    """Return 1 − c φ₊ᵀy and 1 + c |φ₊|ᵀ|y| / |1 − c φ₊ᵀy|, by which reading weights out may multiply their errors."""
+    total, size, c = 0.0, 0.0, state[SCALARS, FRACTION] * state[SCALARS, BOOTSTRAP]
+    for i in range(counts[FEATURES]):
+        term = state[NEXT, i] * state[Y, i]
+        total += term
+        size += abs(term)
+    return 1.0 - c * total, 1.0 + c * size / abs(1.0 - c * total)
+
+
+@kernel
+def growth(state):  # type: ignore[no-untyped-def]
+    """Return the factor by which reading weights out may multiply their errors."""
+    return denominator(state, counts_of(state))[1]
+
+
+@kernel
+def read_out(x, reward, a, state):  # type: ignore[no-untyped-def]
+    """Return xᵀθ + a φ₊ᵀθ, NaN if `a` is."""
+    theta = state[THETA + reward]
+    if a == 0.0:
+        return dot(x, theta)
+    return dot(x, theta) + a * dot(theta[: len(x)], state[NEXT]) if a == a else a
+
+
+@kernel
+def dot(x, a):  # type: ignore[no-untyped-def]
+    """Return xᵀa over the entries of `x`, whose length may be no multiple of BLOCK."""
+    s0, s1, s2, s3 = 0.0, 0.0, 0.0, 0.0
+    whole = len(x) // 4 * 4
+    for i in range(0, whole, 4):
+        s0 += x[i] * a[i]
+        s1 += x[i + 1] * a[i + 1]
+        s2 += x[i + 2] * a[i + 2]
+        s3 += x[i + 3] * a[i + 3]
+    for i in range(whole, len(x)):
+        s0 += x[i] * a[i]
+    return (s0 + s1) + (s2 + s3)
+
+
+# ---------------------------------------------------------------- the transition
+
+
+@kernel
+def enter(reward, discount, ratio, terminated, state, counts, buffer):  # type: ignore[no-untyped-def]
+    """Put the transition from PHI to ARRIVES into the buffer, and ARRIVES into NEXT; return a code, negative for none.
+
+    The rewards after the first are in the buffer already.
+    """
+    own = state[SCALARS, WEIGHT]
+    most = max(1.0, ratio * max(1.0, own * state[SCALARS, GROWTH]) * max(1.0, abs(reward) / HUGE))
+    decay = state[SCALARS, COEFFICIENT] * state[SCALARS, LMBDA] * state[SCALARS, DECAY]
+    if (
+        sum_beyond(decay, state[TRACE], state[PHI], HUGE / most)
+        + (not decay * state[SCALARS, UNIT] + 1.0 <= HUGE / most)
+        > 0
+    ):
+        return BAD
+    if (state[SCALARS, BOOTSTRAP] != 0.0 or counts[AHEAD] == 1) and differs(state[PHI], state[NEXT]) > 0:
+        if state[SCALARS, BOOTSTRAP] != 0.0:
+            return JUMP
+        counts[AHEAD] = 0  # products were formed for another row
+    copy(state[ARRIVES], state[NEXT])
+    row, n = buffer[counts[BUFFERED]], counts[FEATURES]
+    for i in range(n):
+        row[i], row[n + i] = state[PHI, i], state[ARRIVES, i]
+    row[2 * n], row[DISCOUNT], row[RATIO], row[TERMINAL] = reward, discount, ratio, terminated
+    row[OF_TRACE], row[OF_ROW], row[EPISODE] = state[SCALARS, COEFFICIENT], own, counts[EPISODES]
+    state[SCALARS, GROWTH] /= state[SCALARS, FORGETTING]
+    return DONE
+
+
+@kernel
+def advance(state, counts, buffer):  # type: ignore[no-untyped-def]
+    """Update P, y, θ and z with the last row of the buffer, and return the code."""
+    row, k = buffer[counts[BUFFERED]], counts[WAITING]
+    phi, p, y, z = state[PHI], state[P_PHI], state[Y], state[TRACE]
+    q, lanes, ratio = state[counts[Q_AT] + k], state[LANES:THETA].reshape(-1), row[RATIO]
+    weight, bootstrap = row[OF_ROW] * state[SCALARS, GROWTH], state[SCALARS, BOOTSTRAP]
+    decay = row[OF_TRACE] * state[SCALARS, LMBDA] * state[SCALARS, DECAY]
+    phi_y, phi_p, phi_theta = dots(phi, y, p, state[THETA], lanes)
+    if state[CHART, LENGTH] > 0.0:
+        here = phi_theta / (1.0 - state[SCALARS, FRACTION] * bootstrap * phi_y)  # `value` of φ = φ₊
+        note_error(row[2 * counts[FEATURES]], here, False, state, counts)
+    lost = sherman_morrison(phi_p, phi_y, p, y, q, (ratio, weight, decay, bootstrap))
+    copy(state[PHI_P], state[counts[R_AT] + k])
+    state[SCALARS, UNIT] = ratio * (decay * state[SCALARS, UNIT] + 1.0)
+    for i in range(len(z)):
+        z[i] = ratio * (decay * z[i] + phi[i])
+    for j in range(counts[REWARDS]):
+        theta, gain = state[THETA + j], weight * row[2 * counts[FEATURES] + j]
+        if j > 0:
+            phi_theta, _, _ = dots(phi, theta, theta, theta, lanes)
+        for i in range(len(theta)):
+            theta[i] = theta[i] - q[i] * phi_theta + gain * y[i]
+    counts[WAITING] = k + 1
+    return finish(lost, weight, row[DISCOUNT], row[TERMINAL] == 1.0, state, counts, len(buffer))
+
+
+@kernel
+def finish(lost, weight, discount, terminated, state, counts, size):  # type: ignore[no-untyped-def]
+    """Prepare for the next transition; return the code."""
+    state[SCALARS, DECAY] = 0.0 if terminated else discount
+    state[SCALARS, BOOTSTRAP] = weight * state[SCALARS, DECAY]
+    counts[UPDATES] += 1
+    counts[BUFFERED] += 1
+    if state[SCALARS, FORGETTING] != 1.0:
+        lost = restore_ridge(state, counts) or lost
+    if terminated:
+        counts[EPISODES] += 1
+        note_error(0.0, 0.0, True, state, counts)
+    if lost:
+        counts[SOLVED] = 1
+    full = counts[BUFFERED] >= size or counts[UPDATES] >= counts[RENEW_AT] or state[SCALARS, GROWTH] >= GROWN_AT
+    return LOOK if lost or full or counts[CHANGED] == 1 else DONE
+
+
+@kernel
+def note_error(reward, here, over, state, counts):  # type: ignore[no-untyped-def]
+    """Add the error of the transition before to the chart, now that the value of its successor is known.
+
+    `here` is that value, and `reward` follows it, unless the episode is over.
+    """
+    if state[CHART, OPEN] == 1.0 and counts[SOLVED] == 0 and counts[FEW] == 0:
+        error = state[CHART, REWARD] + state[SCALARS, DECAY] * here - state[CHART, VALUE]
+        charts = state[CHART:PHI].reshape(-1)[: 2 * N_CHART].reshape((2, N_CHART))
+        counts[CHANGED] = max(counts[CHANGED], add_error(error, charts))
+    state[CHART, VALUE], state[CHART, REWARD], state[CHART, OPEN] = here, reward, not over
+
+
+# ---------------------------------------------------------------- signatures: other argument types are not compiled
+
+_ROW = types.Array(types.float64, 1, "C", readonly=True)
+_ROWS = types.Array(types.float64, 2, "C", readonly=True)
+_INDICES = types.Array(types.int64, 1, "C", readonly=True)
+_NUMBERS = (types.float64, types.float64, types.float64, types.boolean)
+_STATE = types.float64[:, ::1]
+SIGNATURES = {
+    "step": (_ROW, _ROW, *_NUMBERS, _STATE, _STATE),
+    "step_sparse": (_INDICES, _ROW, _INDICES, _ROW, *_NUMBERS, _STATE, _STATE),
+    "stream": (_ROWS, _ROWS, _ROWS, _STATE, types.int8[::1], types.int64, _STATE, _STATE, _STATE),
+    "value": (_ROW, _STATE),
+    "predict": (_ROW, types.float64[::1], _STATE),
+    "growth": (_STATE,),
+}

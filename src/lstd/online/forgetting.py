@@ -1,0 +1,261 @@
+"""Choice of the rate of forgetting from a stream, among recursions that run side by side.
+
+Each recursion's predictions are compared with the returns that follow, completed where less than 1 % of a return is
+left. Squared errors are averaged over blocks of 1/(1 − γ) transitions, as the errors
+of neighbouring rows share most of their returns. With d_j the mean of block j for no forgetting minus that of a rate f,
+and weights ρ^j with which about the last hundred blocks count, f is eligible if
+
+    mean(d) > 3 √(Var(d) / n_eff),   n_eff = (Σ ρ^j)² / Σ ρ^2j − 1,
+
+and predictions come from the eligible rate with the smallest mean error. Without the test, chance would choose a
+shorter memory too often in a stream that does not change. With a short memory, the system of Boyan's estimator is
+nearly singular at single rows, and predictions there are far off. Wherever reading the weights out would multiply
+errors by more than MOST_GROWTH, the prediction of the next longer memory takes their place.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lstd._kernels import return_window as kernels
+from lstd.data.arguments import check_integer
+from lstd.online.one_transition import compiled
+from lstd.online.recursion import Recursion
+from lstd.types import Array
+
+LENGTHS = (1.0, 5.0, 25.0, 125.0)  # of the memories, in units of n or 1/(1 − γ), whichever is larger
+SHORTEST = 2.0  # transitions in such a unit: one would leave nothing but the last transition
+BLOCKS = 100.0  # that count in the choice
+ERRORS = 3.0  # standard errors by which a rate must be better than no forgetting
+MOST_GROWTH = 10.0  # of errors, with which weights are read out; above it, single predictions are far off
+FEWEST = 3.0  # effective number of blocks before the first choice
+LONGEST = 10_000.0  # transitions taken for 1/(1 − γ) where γ is 1
+
+LARGEST = 100_000  # transitions; where γ is 1, and so no part of a return is negligible
+
+
+def horizon_of(gamma: float, share: float = 0.01) -> int:
+    """Return after how many transitions less than a share of the return is left; at most `LARGEST`."""
+    if gamma <= 0.0:
+        return 1
+    return LARGEST if gamma >= 1.0 else max(1, min(LARGEST, math.ceil(math.log(share) / math.log(gamma))))
+
+
+class CompletedReturns:
+    """Window of the last transitions, whose returns are completed one by one, at O(1) per transition.
+
+    Parameters
+    ----------
+    horizon : int
+        Number of transitions after which a return is completed by the prediction there.
+    n_columns : int, default 1
+        Number of predictions per row, m: of several models of one stream, or of several rewards.
+
+    Examples
+    --------
+    >>> from lstd.online.completed_returns import CompletedReturns
+    >>> window = CompletedReturns(horizon=2)
+    >>> [window.add([v], [1.0], 0.5)[:, 0].tolist() for v in (1.0, 2.0, 4.0)]  # 1 − (1 + 0.5 + 0.25 · 4)
+    [[], [], [-1.5]]
+    >>> window.close()[:, 0].tolist()  # the episode terminates
+    [0.5, 3.0]
+    """
+
+    def __init__(self, horizon: int, n_columns: int = 1) -> None:
+        self.horizon, self.n_columns = check_integer("horizon", horizon, 1), check_integer("n_columns", n_columns, 1)
+        self._columns = np.zeros((3, self.horizon, self.n_columns))
+        self._factors = np.zeros((2, self.horizon))
+        self._tail = np.append(np.zeros(self.n_columns), 1.0)
+        self._counts = np.zeros(3, np.int64)
+        self._errors = np.zeros((self.horizon, self.n_columns))
+        self._waiting: tuple[Any, tuple[Any, ...]] | None = None  # episode and transition of the last of `add_rows`
+        self._compile()
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._compile()  # a new process compiles its own
+
+    def _compile(self) -> None:
+        compiled(kernels, "push")
+        compiled(kernels, "close")
+
+    def __len__(self) -> int:
+        """Return the number of transitions whose returns are not complete."""
+        return int(self._counts[kernels.SIZE])
+
+    def add(
+        self, predictions: Any, rewards: Any, discount: float, ratio: float = 1.0, coefficient: float = 1.0
+    ) -> Array:
+        """Add a transition; returns prediction − return of the row that it completes, (0 or 1, m).
+
+        Parameters
+        ----------
+        predictions, rewards : array-like of shape (m,)
+            Prediction for the row, made before its transition was learned, and reward received on leaving it.
+        discount : float
+            Discount of the transition; without meaning if the episode ends with it, see :meth:`close`.
+        ratio, coefficient : float, default 1.0
+            Importance ratio of the transition, and trace coefficient on arrival in its row.
+        """
+        given = np.ascontiguousarray(predictions, np.float64), np.ascontiguousarray(rewards, np.float64)
+        count = kernels.push(*given, float(discount), float(ratio), float(coefficient), *self._state)
+        return self._errors[:count].copy()
+
+    def close(self, values: Any = None) -> Array:
+        """End the episode after the last transition; returns prediction − return (k, m) of the open rows, oldest first.
+
+        Parameters
+        ----------
+        values : array-like of shape (m,), optional
+            Predictions for the row at which the episode was cut off; 0 if it terminated.
+        """
+        ahead = np.zeros(self.n_columns) if values is None else np.ascontiguousarray(values, np.float64)
+        count = kernels.close(ahead, *self._state)
+        return self._errors[:count].copy()
+
+    def add_rows(
+        self, predictions: Array, rewards: Array, episode: NDArray[Any], terminated: NDArray[np.bool_], numbers: Array
+    ) -> Array:
+        """Add rows in time order, whose last one waits for its successor; returns prediction − return, (k, m).
+
+        Parameters
+        ----------
+        predictions, rewards : array of shape (T, m)
+        episode, terminated : array of shape (T,)
+            Of an episode that did not terminate, the last row counts as the row at which it was cut off.
+        numbers : array of shape (T, 3)
+            Discount, ratio and coefficient, as for :meth:`add`.
+        """
+        errors = [np.empty((0, self.n_columns))]
+        for row in zip(predictions, rewards, numbers.tolist(), episode.tolist(), terminated.tolist(), strict=True):
+            *transition, about, name, over = row
+            if self._waiting is not None:
+                before, known = self._waiting
+                errors.append(self.add(*known) if before == name else self.close(known[0]))
+            self._waiting = None if over else (name, (*transition, *about))
+            if over:
+                errors += [self.add(*transition, *about), self.close()]
+        return np.concatenate(errors)
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return views of the arrays of the state."""
+        return {"columns": self._columns, "factors": self._factors, "tail": self._tail, "window": self._counts}
+
+    def fits(self) -> bool:
+        """Return whether the arrays, read from a file, are a state that can continue."""
+        first, size, older = self._counts
+        return bool(0 <= first < self.horizon and 0 <= older <= size <= self.horizon)
+
+    @property
+    def _state(self) -> tuple[Any, ...]:
+        return self._columns, self._factors, self._tail, self._counts, self._errors
+
+
+def rates(n_features: int, gamma: float) -> tuple[float, ...]:
+    """Return the rates that are tried, the last of which forgets nothing."""
+    unit = max(SHORTEST, float(n_features), _unit(gamma))
+    return (*(1.0 - 1.0 / (length * unit) for length in LENGTHS), 1.0)
+
+
+def _unit(gamma: float) -> float:
+    return LONGEST if gamma >= 1.0 else min(LONGEST, 1.0 / (1.0 - gamma))
+
+
+class Choice(NamedTuple):
+    """State of a choice of the rate, e rates and m rewards."""
+
+    about: Annotated[NDArray[np.int64], "2"]  # rows of the block so far, and which recursion is chosen
+    squares: Annotated[Array, "e m"]  # sum of squared errors over the block so far
+    sums: Annotated[Array, "3 e m"]  # over blocks: loss, d, d²
+    blocks: Annotated[Array, "2"]  # Σ ρ^j, Σ ρ^2j
+    columns: Annotated[Array, "3 h o"]  # of the window, as the others
+    factors: Annotated[Array, "2 h"]
+    tail: Annotated[Array, "t"]
+    window: Annotated[NDArray[np.int64], "3"]
+
+
+class RateBank:
+    """Recursions that learn one stream at several rates of forgetting, and which of them is read.
+
+    Parameters
+    ----------
+    models : list of Recursion
+        In order of their rates; the last one forgets nothing, and errors of each reward count relative to its errors.
+    gamma : float
+        Discount, from which the horizon and the length of blocks follow.
+    """
+
+    def __init__(self, models: list[Recursion], gamma: float) -> None:
+        n_models, m = len(models), models[0].m
+        self.models, self._window = models, CompletedReturns(horizon_of(gamma), n_models * m)
+        self._length = max(1, round(_unit(gamma)))  # of a block
+        about, own = np.array([0, n_models - 1]), (np.zeros((n_models, m)), np.zeros((3, n_models, m)), np.zeros(2))
+        self.state = Choice(about, *own, *self._window.arrays().values())
+
+    @property
+    def chosen(self) -> Recursion:
+        """The recursion that is read."""
+        return self._read_from(int(self.state.about[1]))
+
+    def _read_from(self, k: int) -> Recursion:
+        """Return what is read for the k-th recursion: itself, or near a singular system the next that forgets less."""
+        while k < len(self.models) - 1 and self.models[k].growth() > MOST_GROWTH:
+            k += 1
+        return self.models[k]
+
+    def predictions(self, x: Any) -> Array:
+        """Return the predictions for a row with each rate, (models · rewards,)."""
+        values = {id(model): model.predict(x) for model in self.models}
+        return np.concatenate([values[id(self._read_from(k))] for k in range(len(self.models))])
+
+    def note(self, before: Array, rewards: Array, numbers: tuple[float, ...]) -> None:
+        """Compare predictions, made before a transition, with returns; `numbers` are those of `Recursion.learn`."""
+        discount, ratio, _, coefficient, terminated = numbers
+        self._add(self._window.add(before, np.tile(rewards, len(self.models)), discount, ratio, coefficient))
+        if terminated:
+            self._add(self._window.close())
+
+    def cut_off(self, x: Array) -> None:
+        """Cut the episode off at the features `x` (n,) of the last successor."""
+        if len(self._window):
+            self._add(self._window.close(self.predictions(x)))
+
+    def _add(self, errors: Array) -> None:
+        """Add errors of rows in time order, (k, models · rewards); chooses again after each block."""
+        for error in errors.reshape(-1, *self.state.squares.shape):
+            self.state.squares[:] += error * error
+            self.state.about[0] += 1
+            if self.state.about[0] == self._length:
+                self._choose()
+
+    def _choose(self) -> None:
+        """Finish the block, and choose."""
+        about, squares, sums, counts = self.state[:4]
+        loss, fade = squares / self._length, 1.0 - 1.0 / BLOCKS
+        d = loss[-1] - loss
+        squares[:], about[0] = 0.0, 0
+        sums[:] = fade * sums + np.stack([loss, d, d * d])
+        counts[:] = counts * [fade, fade * fade] + 1.0
+        effective = counts[0] ** 2 / counts[1]
+        if effective < FEWEST:
+            return
+        loss, d, second = sums / counts[0]
+        scale = np.where(loss[-1] > 0.0, loss[-1], 1.0)
+        error = np.sqrt(np.maximum(second - d * d, 0.0) / (effective - 1.0))
+        better = ((d - ERRORS * error) / scale).sum(axis=1) > 0.0
+        better[-1] = True
+        about[1] = np.argmin(np.where(better, (loss / scale).sum(axis=1), np.inf))
+
+    def restore(self, state: Choice) -> None:
+        """Go on from a state; raises ValueError unless it fits."""
+        for view, array in zip(self.state, state, strict=True):
+            if view.shape != array.shape:
+                raise ValueError("the state of its choice of a rate does not fit")
+            view[...] = array
+        about = self.state.about
+        if not (0 <= about[0] < self._length and 0 <= about[1] < len(self.models) and self._window.fits()):
+            raise ValueError("its choice of a rate has values out of range")

@@ -1,0 +1,292 @@
+"""One transition: checks of its arguments, buffers for kernels, and what all online estimators have in common."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import math
+from abc import ABC, abstractmethod
+from decimal import Decimal
+from functools import cache
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
+
+from lstd._kernels.online_step import HUGE
+from lstd.data.arguments import check_array, check_real, to_real_array
+from lstd.data.check_rows import check_rows
+from lstd.data.feature_arrays import by_name, check_features, check_indices, product
+from lstd.data.ids import same_id
+from lstd.data.rows import Rows
+from lstd.errors import InvalidInputError
+from lstd.types import Array
+
+_LINE = 8  # float64 in a cache line
+Numbers = tuple[float, float, float, bool]  # reward, discount, importance ratio, whether the transition terminates
+
+
+class SparseRow(NamedTuple):
+    """Sparse row: increasing indices and their values."""
+
+    indices: NDArray[np.int64]
+    values: Array
+
+    def dense(self, n: int) -> Array:
+        row = np.zeros(n)
+        row[self.indices] = self.values
+        return row
+
+
+def aligned(*shape: int) -> Array:
+    """Allocate zeros that start at a cache line; raises InvalidInputError if `n_features` is too large for memory."""
+    size = math.prod(shape)
+    try:
+        buffer = np.zeros(size + _LINE)
+    except (MemoryError, OverflowError, ValueError) as error:
+        raise InvalidInputError(
+            f"`n_features` must be so small that the estimator fits in memory; it needs {Decimal(size) / 2**27:.3g} "
+            "GiB. Select or hash features; TD takes 16 bytes per feature, RecursiveLSTD 16 per pair of features."
+        ) from error
+    skip = -(buffer.ctypes.data // 8) % _LINE
+    return buffer[skip : skip + size].reshape(shape)
+
+
+@cache  # asking Numba takes longer than most kernels take to run
+def compiled(module: Any, name: str) -> bool:
+    """Compile or load a kernel of a module for its only signature; returns False if Numba's compiler is turned off.
+
+    Arguments of another type then raise TypeError before anything changes; Numba does not compile for them.
+    """
+    function = getattr(module, name)
+    if not hasattr(function, "compile"):
+        return False
+    if not function.signatures:
+        function.compile(module.SIGNATURES[name])
+        function.disable_compile()
+    return True
+
+
+def check_row(name: str, value: Any, n: int) -> Array | SparseRow:
+    """Check a row of n features: a vector, a sparse row, or a pair (indices, values)."""
+    if isinstance(value, tuple):
+        return check_sparse_row(name, value, n)
+    if sparse.issparse(value):
+        if value.shape not in ((1, n), (n,)):
+            raise InvalidInputError(f"`{name}` must be one row of {n} features, shape (1, {n}); got {value.shape}.")
+        check_indices(name, value)
+        if hasattr(value, "prune"):  # SciPy fails to convert entries beyond `indptr`
+            value = value.copy()
+            value.prune()
+        entries = sparse.coo_array(value)
+        return check_sparse_row(name, (entries.coords[-1], entries.data), n)
+    return check_array(name, value, (n,))
+
+
+def check_sparse_row(name: str, value: tuple[Any, ...], n: int) -> SparseRow:
+    """Check a pair (indices, values); sorts the indices and adds up the values of equal ones."""
+    if len(value) != 2:
+        raise InvalidInputError(
+            f"`{name}` must be a vector, a sparse row or a pair (indices, values); got {value!r:.80}."
+        )
+    indices = to_real_array(f"{name}[0]", value[0])
+    if indices.size == 0:
+        indices = indices.astype(np.int64)
+    if indices.ndim != 1 or indices.dtype.kind not in "iu":
+        raise InvalidInputError(f"`{name}[0]`, the indices, must be a vector of integers; got {value[0]!r:.80}.")
+    values = check_array(f"{name}[1]", value[1], (len(indices),))
+    outside = (indices < 0) | (indices >= n)
+    if outside.any():
+        raise InvalidInputError(f"`{name}[0]`, the indices, must be in [0, {n}); got {indices[outside.argmax()]}.")
+    order, place = np.unique(indices, return_inverse=True)
+    sums = np.zeros(len(order))
+    np.add.at(sums, place, values)
+    return SparseRow(order.astype(np.int64), sums)
+
+
+def check_numbers(reward: Any, discount: Any, importance_ratio: Any) -> tuple[float, float, float]:
+    """Check the numbers of a transition; returns floats."""
+    return (
+        check_real("reward", reward, -np.inf, np.inf),
+        check_real("discount", discount, 0.0, 1.0),
+        check_real("importance_ratio", importance_ratio, 0.0, np.inf),
+    )
+
+
+def check_rewards(rewards: Any, m: int) -> Array:
+    """Check the rewards of a transition, (m,), each so small that its products with the trace do not overflow."""
+    values = check_array("reward", rewards, (m,))
+    if not (np.abs(values) <= HUGE).all():
+        raise InvalidInputError(
+            f"`reward` must be below {HUGE:.0e}; got {np.abs(values).max():.1e}. Scale rewards to order 1."
+        )
+    return values
+
+
+def check_pair(x: Any, x_next: Any, terminated: bool, n: int) -> tuple[Array | SparseRow, Array | SparseRow]:
+    """Check both rows and convert them to one type; `x_next` is not used, and may be None, if `terminated`."""
+    row = check_row("x", x, n)
+    if terminated:
+        return row, row
+    if x_next is None:
+        raise InvalidInputError(
+            f"`x_next` must be a row of {n} features unless the transition terminated; got None. Pass the features "
+            "of the successor, or terminated=True."
+        )
+    successor = check_row("x_next", x_next, n)
+    if isinstance(row, SparseRow) != isinstance(successor, SparseRow):
+        row = row.dense(n) if isinstance(row, SparseRow) else row
+        successor = successor.dense(n) if isinstance(successor, SparseRow) else successor
+    return row, successor
+
+
+def too_large(row: Array | SparseRow, successor: Array | SparseRow, reward: float) -> InvalidInputError:
+    """Make the error for a transition that would make the sums of a recursion overflow."""
+    for name, features in (("x", row), ("x_next", successor)):
+        largest = np.max(np.abs(features.values if isinstance(features, SparseRow) else features), initial=0.0)
+        if largest > HUGE:
+            return InvalidInputError(
+                f"`{name}` must be below {HUGE:.0e}, so that sums of products do not overflow; it has an entry of "
+                f"size {largest:.1e}. Scale features to order 1, or drop the transition."
+            )
+    return InvalidInputError(
+        f"`reward` and `importance_ratio` must be so small that the trace stays below {HUGE:.0e}, and the trace times "
+        f"the reward below {HUGE * HUGE:.0e}; got the reward {reward:.1e}. Scale features and rewards to "
+        "order 1, and look for huge importance ratios and weights."
+    )
+
+
+def take(kernels: Any, row: Any, successor: Any, numbers: Numbers, *arrays: Array) -> int:
+    """Let a kernel learn from the result of `check_pair`; returns its code."""
+    if isinstance(row, SparseRow):
+        compiled(kernels, "step_sparse")
+        return int(kernels.step_sparse(*row, *successor, *numbers, *arrays))
+    return int(kernels.step(row, successor, *numbers, *arrays))
+
+
+class OpenEnd(NamedTuple):
+    """The end of recorded rows whose last episode did not terminate: what the next rows go on from."""
+
+    n_updates: int  # an update after them replaces the transition to the next row
+    row: Rows  # the last one
+
+    @classmethod
+    def of(cls, rows: Rows, n_updates: int) -> OpenEnd | None:
+        """Return the end of at least one row after so many transitions; None if it terminated."""
+        return (
+            None if rows.terminated[-1] else cls(n_updates, copy.deepcopy(rows.taken(slice(len(rows) - 1, len(rows)))))
+        )
+
+    def goes_on(self, rows: Rows) -> bool:
+        """Return whether rows continue the episode; raises InvalidInputError if the two do not fit."""
+        if (self.row.X_next is None) != (rows.X_next is None):
+            raise InvalidInputError("`X_next` must be given for all chunks of a stream or for none.")
+        if (self.row.episode is None) != (rows.episode is None):
+            raise InvalidInputError(
+                "`episode` must be given for all chunks of a stream or for none, because a chunk may continue the "
+                "episode of the previous chunk."
+            )
+        continues = same_id(self.row.last_episode, rows.first_episode)
+        if continues and not self.row.known[0]:
+            raise InvalidInputError(
+                "`y` must be finite on a row whose episode continues in the next chunk; the last row of the chunk "
+                "before has NaN. Pass that reward, or give the next chunk another `episode` id if the episode was cut "
+                "off there."
+            )
+        return continues
+
+
+def numbers_of(rows: Rows, t: int) -> dict[str, Any]:
+    """Return the arguments of `update` for a row, but for its features and those of its successor."""
+    given: dict[str, Any] = {"reward": float(rows.y[t, 0]) if rows.single else rows.y[t].copy()}
+    return given | {
+        name: float(getattr(rows, name)[t]) for name in ("discount", "importance_ratio", *sorted(rows.given))
+    }
+
+
+def row_of(X: Any, t: int) -> Any:
+    """Return a row as an argument of `update`."""
+    if not sparse.issparse(X):
+        return X[t]
+    part = slice(X.indptr[t], X.indptr[t + 1])
+    return X.indices[part].astype(np.int64), X.data[part]
+
+
+class OnlinePredictor(ABC):
+    """Linear prediction of values whose weights change with every transition."""
+
+    n_features: int
+    gamma: float
+    _names: tuple[str, ...] | None = None  # of the features, where they are known
+    _end: OpenEnd | None = None  # of the rows of `partial_fit`
+
+    @property
+    @abstractmethod
+    def n_updates(self) -> int:
+        """Number of transitions so far."""
+
+    @property
+    @abstractmethod
+    def weights(self) -> Array:
+        """Copy of the weights after the last transition, shape (n,)."""
+
+    def predict(self, x: Any) -> Any:
+        """Predict the value of a row, or of each row of a matrix.
+
+        Parameters
+        ----------
+        x : array-like of shape (n,) or (k, n), sparse matrix, or tuple (indices, values)
+
+        Returns
+        -------
+        float or ndarray of shape (k,)
+            With several rewards of shape (m,) or (k, m).
+
+        Raises
+        ------
+        InvalidInputError
+            When `x` is not finite or has another number of features, or the weights overflowed.
+        """
+        n, weights, x = self.n_features, self.weights, by_name("x", x, self._names)
+        if isinstance(x, tuple):
+            row = check_sparse_row("x", x, n)
+            return _plain(product("x", row.values, weights.T[row.indices]))
+        if not sparse.issparse(x):
+            x = to_real_array("x", x)
+            if x.ndim == 1:
+                return _plain(product("x", check_array("x", x, (n,)), weights.T))
+        return product("x", self._checked_features(x), weights.T)
+
+    def _checked_features(self, x: Any) -> Any:
+        """Check a matrix of features, (k, n)."""
+        phi = check_features("x", x)
+        if phi.shape[1] != self.n_features:
+            raise InvalidInputError(
+                f"`x` must have {self.n_features} features, as the estimator has; got shape {phi.shape}."
+            )
+        return phi
+
+    def _checked_rows(self, X: Any, y: ArrayLike, **given: Any) -> Rows:
+        """Check the arguments of `partial_fit`."""
+        rows = check_rows(by_name("X", X, self._names), y, gamma=self.gamma, **given)
+        if rows.n_features != self.n_features:
+            raise InvalidInputError(f"`X` must have {self.n_features} features; got {rows.n_features}.")
+        return rows
+
+    @property
+    def _end_before(self) -> OpenEnd | None:
+        """The end of the rows of `partial_fit`, unless they terminated or an update came after them."""
+        return self._end if self._end is not None and self._end.n_updates == self.n_updates else None
+
+    def __repr__(self) -> str:
+        values = {name: getattr(self, name) for name in list(inspect.signature(type(self)).parameters)[1:]}
+        shown = (f"{name}={f'{v:g}' if isinstance(v, float) else repr(v)}" for name, v in values.items())
+        return f"{type(self).__name__}({self.n_features}, {', '.join(shown)})"
+
+    def __copy__(self) -> Self:
+        return copy.deepcopy(self)  # two estimators must not learn into the same arrays
+
+
+def _plain(value: Array) -> Any:
+    return value if value.ndim else float(value)

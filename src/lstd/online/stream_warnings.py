@@ -1,0 +1,74 @@
+"""Warnings of a live stream: that it has changed, and that predictions are outside of what rewards allow."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from lstd._kernels import change_detection
+from lstd.data.doubts import FEWEST, MOST, bounds_of, distance, percent, sides
+from lstd.data.rows import Rows
+from lstd.errors import BoundsWarning, warn
+from lstd.types import Array
+
+
+@np.errstate(all="ignore")  # an overflow shows as inf or NaN, of which nothing is said
+def warn_of_bounds(beyond: Array, rows: Rows, predictions: Array, variant: str) -> Array:
+    """Warn once if predictions (T, m), made before their rows, are outside of what the rewards before them allow.
+
+    Returns `beyond` after these rows: the number of rows, the least and the greatest reward or zero, and of predictions
+    after the first rows the number, −1 after the warning, the sum, the sum of squares, and that of squared distances to
+    the bounds.
+    """
+    n, least, most = beyond[:3]
+    if beyond[3, 0] < 0.0:
+        return beyond
+    low = np.minimum.accumulate(np.vstack([least, rows.y]), axis=0)
+    high = np.maximum.accumulate(np.vstack([most, rows.y]), axis=0)
+    later = slice(max(0, FEWEST - int(n[0])), None)
+    gamma = max(rows.gamma, float(rows.discount.max()))
+    bounds = bounds_of(low[:-1][later], high[:-1][later], gamma, ends=True, intercept=False)
+    made = predictions[later]
+    steps = np.stack([np.ones_like(made), made, made**2, distance(made, bounds) ** 2])
+    sums = beyond[3:, np.newaxis] + steps.cumsum(axis=1)
+    if not (len(made) and np.isfinite(sums[:, -1]).all()):
+        return np.concatenate([[n + len(rows), low[-1], high[-1]], beyond[3:]])
+    beyond = np.concatenate([[n + len(rows), low[-1], high[-1]], sums[:, -1]])
+    count, total, square, excess = sums
+    certain = np.where(count >= FEWEST, excess / np.maximum(square - total**2 / count, 0.0), 0.0)
+    t, j = np.unravel_index(np.argmax(np.nan_to_num(certain, posinf=np.inf)), certain.shape)
+    if certain[t, j] > MOST:
+        beyond[3] = -1.0
+        outside = sides(made[: t + 1, j], bounds[:, : t + 1, j])
+        warn(_bounds_message(outside, float(certain[t, j]), variant), BoundsWarning)
+    return beyond
+
+
+def _bounds_message(outside: str, certain: float, variant: str) -> str:
+    """Say which predictions are outside of what the rewards allow, and what to do."""
+    why = (
+        "Too few data count to determine the weights. Use a larger `alpha`, fewer features or less forgetting"
+        if variant == "uncorrected"
+        else "Where few data count, the end of the stream decides the weights of this variant. Use "
+        'variant="uncorrected", whose predictions stay inside, a smaller `gamma` or less forgetting'
+    )
+    return (
+        "Predictions made before their rewards are outside of what the rewards so far allow"
+        f"{f' (of the last rows, {outside})' if outside else ''}. At least {percent(certain)} of their "
+        f"variance is error. {why}."
+    )
+
+
+def change_message(charts: Array, n_updates: int, forgetting: float | str) -> str:
+    """Say what has changed, and what to do."""
+    highest = charts[charts[:, change_detection.LEVEL].argmax(), change_detection.HIGHEST]
+    found = {
+        change_detection.UP: "rewards higher than predicted", change_detection.DOWN: "rewards lower than predicted",
+    }.get(int(highest), "errors larger than before")  # fmt: skip
+    remedy = "Set `forgetting` below 1 (0.999 keeps about the last 1000 transitions), or start a new model."
+    if forgetting != 1.0:
+        rate = "gradually" if isinstance(forgetting, str) else f"within some {1 / (1 - forgetting):.0f} transitions"
+        remedy = f"The model forgets earlier transitions {rate}; start a new one if that is too slow."
+    return (
+        f"After {n_updates} updates, recent errors are larger than the stream's own history allows: {found}. The "
+        f"stream has probably changed. {remedy}"
+    )
