@@ -172,7 +172,7 @@ def long_run(n_steps: int, forgetting: float = 0.999, n: int = 5, chunk: int = 1
     weight = np.append(forgetting ** np.arange(chunk - 2, -1, -1.0), 1.0)
     batch = LSTD(0.9, 0.8, forgetting**since, fit_intercept=False, n_blocks=0).fit(X, y, weight=weight)
     return {
-        "steps": n_steps, "n": n, "forgetting": forgetting, "residual": model.residual(), "repairs": model.n_repairs,
+        "steps": n_steps, "n": n, "forgetting": forgetting,
         "apart": float(np.abs(model.weights - batch.coef_).max() / np.abs(batch.coef_).max()),
         "seconds": seconds, "date": datetime.date.today().isoformat(), "machine": describe_machine(),
     }  # fmt: skip
@@ -183,8 +183,7 @@ def sentence(found: dict[str, Any]) -> list[str]:
     return [
         f"Printed by `python {SOURCE} --long {found['steps']}` on {found['date']}: after {found['steps']:,} "
         f"transitions of {found['n']} features with f = {found['forgetting']}, the weights are within "
-        f"{found['apart']:.0e} of the batch estimator's, and the error of the inverse is {found['residual']:.0e}. "
-        f"Repairs of the inverse: {found['repairs']}. "
+        f"{found['apart']:.0e} of the batch estimator's. "
         f"One transition took {1e6 * found['seconds'] / found['steps']:.1f} µs."
     ]
 

@@ -58,10 +58,6 @@ class MissingTerminationWarning(LSTDWarning):
     """Given when episodes come without `terminated`; the message says what is assumed."""
 
 
-class LostDigitsWarning(LSTDWarning):
-    """Given when a recursion has lost digits; its inverse is recomputed from the sums over the data."""
-
-
 class TerminationWarning(LSTDWarning):
     """Given when nearly all subjects seen at the latest time are marked as ended, as if none were still active."""
 

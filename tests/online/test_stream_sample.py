@@ -32,7 +32,7 @@ def updated(model, X, y, terminated, importance_ratio, episode):
 
 
 def sizes(model):
-    return model.reader.total().tally.sample.size
+    return model.reader.total().counts.sample.size
 
 
 def test_it_is_that_of_the_definition():

@@ -235,11 +235,9 @@ def enter(reward, discount, ratio, terminated, state, counts, buffer):  # type: 
     own = state[SCALARS, WEIGHT]
     most = max(1.0, ratio * max(1.0, own * state[SCALARS, GROWTH]) * max(1.0, abs(reward) / HUGE))
     decay = state[SCALARS, COEFFICIENT] * state[SCALARS, LMBDA] * state[SCALARS, DECAY]
-    if (
-        sum_beyond(decay, state[TRACE], state[PHI], HUGE / most)
-        + (not decay * state[SCALARS, UNIT] + 1.0 <= HUGE / most)
-        > 0
-    ):
+    if sum_beyond(decay, state[TRACE], state[PHI], HUGE / most) > 0:
+        return BAD
+    if not decay * state[SCALARS, UNIT] + 1.0 <= HUGE / most:
         return BAD
     if (state[SCALARS, BOOTSTRAP] != 0.0 or counts[AHEAD] == 1) and differs(state[PHI], state[NEXT]) > 0:
         if state[SCALARS, BOOTSTRAP] != 0.0:

@@ -57,7 +57,7 @@ class CompletedReturns:
 
     Examples
     --------
-    >>> from lstd.online.completed_returns import CompletedReturns
+    >>> from lstd.online.forgetting import CompletedReturns
     >>> window = CompletedReturns(horizon=2)
     >>> [window.add([v], [1.0], 0.5)[:, 0].tolist() for v in (1.0, 2.0, 4.0)]  # 1 − (1 + 0.5 + 0.25 · 4)
     [[], [], [-1.5]]

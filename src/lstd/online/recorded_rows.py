@@ -67,7 +67,7 @@ def learn(model: Learner, rows: Rows, before: OpenEnd | None, predictions: Array
         block, t = _block(rows, kinds, first, stop), first
         while t < stop:
             if block is not None and model.alone is not None:
-                t = first + _learn_block(model, model.alone, block, t - first, asked[first:stop])
+                t = first + learn_block(model, model.alone, block, t - first, asked[first:stop])
             if t < stop:
                 if predictions is not None:
                     predictions[t] = model.predict(row_of(rows.X, t))
@@ -77,7 +77,7 @@ def learn(model: Learner, rows: Rows, before: OpenEnd | None, predictions: Array
     return OpenEnd.of(rows, model.n_updates)
 
 
-def _learn_block(model: Learner, core: Recursion, block: Block, first: int, predictions: Array) -> int:
+def learn_block(model: Learner, core: Recursion, block: Block, first: int, predictions: Array) -> int:
     """Learn the rows of a block from `first` on; returns the row at which :meth:`update` must go on."""
     compiled(kernels, "stream")
     while first < len(block.y):

@@ -218,7 +218,7 @@ class Recursion:
         if self.forgetting != 1.0:
             given["weight"] = given["weight"] * self.forgetting ** np.arange(k - 1, -1, -1.0)
         usual = {"discount": self.gamma}
-        if self.blocks.total.tally.sample is not None:  # which needs the ratios of all rows, or of none
+        if self.blocks.total.counts.sample is not None:  # which needs the ratios of all rows, or of none
             usual["importance_ratio"] = np.nan
         return check_rows(
             rows[:, :n], rows[:, 2 * n : 2 * n + self.m], X_next=rows[:, n : 2 * n], gamma=self.gamma,
@@ -256,13 +256,13 @@ class Recursion:
         if self.counts[BUFFERED]:
             self.counts[BUFFERED], self.buffer = 0, np.empty_like(self.buffer)
         if self.watches:
-            sample = self.blocks.total.tally.sample
+            sample = self.blocks.total.counts.sample
             self.counts[layout.FEW] = sample is not None and sample.off_policy and bool(sample.size[0] < _RUNS)
             self.warn_of_ratios()
 
     def warn_of_ratios(self) -> None:
         """Give the EffectiveSampleWarning of the batch estimator, once."""
-        sample = self.total().tally.sample
+        sample = self.total().counts.sample
         if sample is not None and not self.warned:
             ratios, weights, without = sample.size
             weights = weights if self.forgetting == 1.0 else without  # to forget is no doubt

@@ -138,12 +138,12 @@ def restored_end(saved: EndState | None, gamma: float, single: bool) -> Rows | N
     """Return the row of an open end."""
     if saved is None:
         return None
-    columns: dict[str, Any] = dict(zip(COLUMNS, saved.numbers[: len(COLUMNS)], strict=True))
+    columns: Any = {name: saved.numbers[[k]] for k, name in enumerate(COLUMNS)}
     y = saved.numbers[len(COLUMNS) :]
     X = sparse.csr_array(saved.x[np.newaxis]) if saved.is_sparse else saved.x[np.newaxis]
     rows = check_rows(
         X, y if single else y[np.newaxis], gamma=gamma, terminated=[False], X_next=X if saved.successors else None,
         episode=None if saved.episode is None else [saved.episode], warn=False,
-        **{name: np.array([value]) for name, value in columns.items()},
+        **columns,
     )  # fmt: skip
     return rows.changed(known=np.array([saved.known]))
