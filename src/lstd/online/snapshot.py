@@ -81,7 +81,8 @@ def packed(state: State) -> dict[str, NDArray[Any]]:
 def unpacked(snapshot: Mapping[str, Any]) -> State:
     """Return the state of which `packed` made arrays, or of a file of these; raises InvalidInputError for others."""
     try:
-        arrays = {name: np.asarray(snapshot[name]) for name in snapshot}
+        own = {"version", "document", *State._fields}  # a file may hold other arrays beside
+        arrays = {name: np.asarray(snapshot[name]) for name in snapshot if name.partition(".")[0] in own}
         version, document = arrays.pop("version"), arrays.pop("document")
     except Exception as error:  # no mapping at all, or a file that is damaged
         raise not_a_snapshot(f"its arrays cannot be read ({type(error).__name__}: {error})") from error
