@@ -21,9 +21,12 @@ from lstd.metrics import observed_returns
 from streams import Stream, definition
 from tolerances import assert_close
 
-pytestmark = pytest.mark.filterwarnings(  # rewards are drawn at random
-    *(f"ignore::lstd.errors.{what}Warning" for what in ("UnusedReward", "Bias", "Misfit", "Unobserved"))
-)
+pytestmark = [
+    pytest.mark.filterwarnings(  # rewards are drawn at random
+        *(f"ignore::lstd.errors.{what}Warning" for what in ("UnusedReward", "Bias", "Misfit", "Unobserved"))
+    ),
+    pytest.mark.usefixtures("few_pairs"),
+]
 
 GAMMA = 0.9
 LMBDAS, ALPHAS = [0.0, 0.5, 0.9, 1.0], [0.1, 1.0, 10.0, 100.0]

@@ -17,7 +17,10 @@ from tolerances import assert_close
 
 SETTINGS = {"gamma": 0.9, "lmbda": 0.7}
 
-pytestmark = pytest.mark.filterwarnings("ignore::lstd.errors.BiasWarning", "ignore::lstd.errors.MisfitWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::lstd.errors.BiasWarning", "ignore::lstd.errors.MisfitWarning"),
+    pytest.mark.usefixtures("few_pairs"),
+]
 
 
 def logs(episodes=40, length=6, n=3, seed=0):
