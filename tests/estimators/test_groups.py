@@ -17,7 +17,7 @@ import naive
 from lstd import LSTD, LSTDCV, LSTDStatistics, Trajectories
 from lstd.data.check_rows import check_rows
 from lstd.errors import BrokenEpisodeWarning, InvalidInputError
-from lstd.estimators import choose_settings
+from lstd.estimators.folds import folds_of
 from lstd.statistics.blocks import no_blocks
 from streams import Stream, cut, definition
 from tolerances import assert_close
@@ -117,20 +117,12 @@ def test_no_block_divides_a_group_in_any_split(data, seed, n_groups, limit):
     assert_close(parts.shares, apart.shares, "sums")
 
 
-@pytest.mark.filterwarnings("ignore::lstd.errors.UnobservedWarning")
-@pytest.mark.filterwarnings("ignore::lstd.errors.BiasWarning", "ignore::lstd.errors.MisfitWarning")  # random rewards
 @quick
 @given(st.integers(0, 99), st.integers(2, 40), st.sampled_from([None, 2, 5]))
 def test_no_fold_divides_a_group(seed, n_groups, cv):
     stream = grouped(seed, n_groups)
-    seen = []
-    with pytest.MonkeyPatch.context() as patch:
-        solved = choose_settings.LSTDStatistics.from_rows
-        patch.setattr(
-            choose_settings.LSTDStatistics, "from_rows", lambda fold, lmbda: seen.append(fold) or solved(fold, lmbda)
-        )
-        LSTDCV(0.9, lmbdas=[0.5], alphas=[1.0, 2.0], cv=cv).fit(stream.X, stream.y, **stream.columns)
-    folds = [{*fold.groups.tolist()} for fold in seen]
+    rows = check_rows(stream.X, stream.y, gamma=0.9, warn=False, sort=True, **stream.columns)
+    folds = [{*fold.groups.tolist()} for fold in folds_of(rows, cv)]
     assert sum(map(len, folds)) == n_groups
     assert len(folds) == min(n_groups, cv or 10)
 
