@@ -17,7 +17,6 @@ from lstd.estimators.model import Model
 from lstd.estimators.model_parts import COMPARED, part_of
 from lstd.types import Array
 
-_ROWS = 5000  # of a fit that are predicted
 _FEW = 0.02  # share of rows beyond a range that is too small for a warning
 
 
@@ -42,7 +41,7 @@ def beyond_bounds(prediction: Array, bounds: Array | None) -> str:
 
 def predictions_for(model: Model, rows: Rows) -> Array:
     """Return predictions (T, m) for checked rows, or for a part of them from all over the log."""
-    X = part_of(rows.X, _ROWS)
+    X = part_of(rows.X, COMPARED)
     return model.predict(X).reshape(X.shape[0], -1)
 
 

@@ -191,7 +191,7 @@ class LSTD(Predictor):
             observed.
         BoundsWarning
             When predictions are so far outside of what the rewards allow that at least 15 % of their variance is
-            error. At least 30 rows are needed, and at most 5000 are looked at.
+            error. At least 30 rows are needed, and at most 2000 are looked at.
         ExtrapolationWarning
             When features only grow within one cohort of episodes, and at least a tenth of the returns lies behind the
             horizon rows, where these features have their largest values.

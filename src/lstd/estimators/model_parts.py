@@ -230,11 +230,11 @@ class Limits:
             return self
         full, y, part, rewards, ranges = rows.full, rows.y, part_of(rows.X, COMPARED), self.rewards.copy(), None
         if goes_on:
-            widen(self.open, rewards)
-        widen(np.ascontiguousarray(y if full.all() else y[full]), rewards)
+            widen(self.open, np.ones(1, np.bool_), rewards)
+        widen(np.ascontiguousarray(y), full, rewards)
         if self.ranges is not None and isinstance(part, np.ndarray):
             ranges = self.ranges.copy()
-            widen(np.ascontiguousarray(part, np.float64), ranges)
+            widen(np.ascontiguousarray(part, np.float64), np.ones(len(part), np.bool_), ranges)
             if len(part) < len(rows):
                 ranges[:, (part == part[0]).all(axis=0)] = [[-np.inf], [np.inf]]
         given, is_open = "discount" in rows.given, not full[-1] and rows.known[-1]
@@ -280,7 +280,10 @@ def _joined(one: Any, two: Any) -> Array:
 def part_of(X: Features, most: int) -> Features:
     """Return all rows, or a part of them from all over the log: at most `most`, fewer where they have many features."""
     most = max(FEWEST, min(most, _ENTRIES // X.shape[1]))
-    return X if X.shape[0] <= most else X[spread(X.shape[0], most)]
+    if X.shape[0] <= most:
+        return X
+    rows = spread(X.shape[0], most)
+    return X.take(rows, axis=0) if isinstance(X, np.ndarray) else X[rows]  # `take` is faster
 
 
 @dataclass(frozen=True)
