@@ -114,8 +114,7 @@ def load(path: str | os.PathLike[str]) -> LSTD | LSTDCV | LSTDStatistics | LSTDQ
     from lstd.estimators.lstd_cv import estimator_of
     from lstd.estimators.model import SavedModel
     from lstd.files import read_record
-    from lstd.ope.action_value_files import SavedActionValues
-    from lstd.ope.lstdq import LSTDQ
+    from lstd.ope.lstdq import LSTDQ, SavedActionValues
     from lstd.statistics.merging import LSTDStatistics
 
     saved: Any = read_record(path, SavedModel, LSTDStatistics, SavedActionValues)

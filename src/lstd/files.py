@@ -25,6 +25,7 @@ import errno
 import hashlib
 import io
 import json
+import logging
 import math
 import os
 import secrets
@@ -356,6 +357,17 @@ def read(
     raise InvalidInputError(
         f"{path} is of format version {version}, and this lstd reads version {VERSION} only; {remedy}."
     )
+
+
+def read_kept(path: Path, builds: Mapping[str, Callable[[dict[str, Any], dict[str, NDArray[Any]]], T]]) -> T | None:
+    """Read a sealed file that can be made again; return None if it is missing, or of no use, which is logged."""
+    if not os.path.lexists(path):
+        return None
+    try:
+        return read(path, builds)
+    except InvalidInputError:
+        logging.getLogger("lstd").warning("lstd: %s is damaged. It is computed again.", path)
+        return None
 
 
 class _DamagedError(InvalidInputError):

@@ -10,15 +10,13 @@ from functools import partial
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from scipy import sparse
 
 from chunk_loaders import EDGES, N_CHUNKS, N, chunk, kept_total, load, process_context, slow, sum_chunks, whole
 from dask_commands import commands
 from lstd import LSTD, fit_chunks
 from lstd.distributed import local_processes
-from lstd.distributed.tree import Tree
+from lstd.distributed.chunk_sums import merged
 from lstd.errors import (
     BrokenEpisodeWarning,
     InvalidInputError,
@@ -71,40 +69,36 @@ def threads():
 # ---------------------------------------------------------------- the tree
 
 
-@settings(derandomize=True, deadline=None, max_examples=50)
-@given(st.integers(1, 20).flatmap(lambda n: st.permutations(range(n))))
-def test_the_bracketing_does_not_depend_on_the_order(order):
-    found, in_order = (Tree(lambda one, two: f"({one} {two})") for _ in range(2))
-    for place in order:
-        found.add(place, str(place))
-    for place in range(len(order)):
-        in_order.add(place, str(place))
-    assert found.result() == in_order.result()
-    assert found.result().replace("(", "").replace(")", "").split() == [str(place) for place in range(len(order))]
+def halved(leaves):
+    """Divide leaves before the largest power of two below their number, and so on."""
+    if len(leaves) == 1:
+        return leaves[0]
+    middle = 2 ** (len(leaves) - 1).bit_length() // 2
+    return f"({halved(leaves[:middle])} {halved(leaves[middle:])})"
 
 
-def test_few_nodes_are_held_when_leaves_come_in_order():
-    tree = Tree(lambda one, two: one + two)
-    for place in range(1000):
-        tree.add(place, 1)
-        assert len(tree) <= 10
-    assert tree.result() == 1000
+def test_the_bracketing_depends_on_the_number_of_parts_only():
+    for n in range(1, 40):
+        leaves = [str(place) for place in range(n)]
+        assert merged(iter(leaves), lambda one, two: f"({one} {two})") == halved(leaves)
+    assert merged([], max) is None
+
+
+def test_few_nodes_are_held():
+    class Node:
+        alive = 0
+
+        def __init__(self, *_):
+            Node.alive += 1
+            assert Node.alive <= 14
+
+        def __del__(self):
+            Node.alive -= 1
+
+    merged((Node() for _ in range(1000)), Node)
 
 
 # ---------------------------------------------------------------- the same model
-
-
-@pytest.mark.parametrize("fit_intercept", [False, True])
-@pytest.mark.parametrize("variant", ["boyan", "uncorrected", "mixed"])
-def test_a_stream_in_chunks_gives_the_model_of_the_whole(threads, fit_intercept, variant):
-    options = SETTINGS | {"variant": variant, "fit_intercept": fit_intercept, "alpha": 0.5}
-    chunks = [chunk(place) for place in range(N_CHUNKS)]
-    data = whole()
-    found, expected = fit_chunks(chunks, **options, executor=threads), LSTD(**options).fit(**data)
-    assert_close(found.coef_, expected.coef_, "solve")
-    assert_close(found.intercept_, expected.intercept_, "solve")
-    assert (found.n_transitions_, found.n_episodes_) == (expected.n_transitions_, expected.n_episodes_)
-    assert found.get_params() == expected.get_params()
 
 
 def test_independent_chunks_add(threads):
@@ -118,16 +112,9 @@ def test_independent_chunks_add(threads):
     assert (found.n_transitions_, found.n_episodes_) == (33, 5)
 
 
-@pytest.mark.parametrize("where", ["threads", "here", "processes", "dask"])
-def test_the_bits_do_not_depend_on_the_workers(where, reference, request):
+def test_processes_of_this_machine_give_the_same_bits(reference):
     chunks = [partial(slow, place) for place in range(N_CHUNKS)]
-    options = {
-        "threads": lambda: {"executor": request.getfixturevalue("threads")},
-        "here": lambda: {"n_jobs": 2},
-        "processes": lambda: {"executor": local_processes},
-        "dask": lambda: {"client": request.getfixturevalue("client")},
-    }[where]()
-    assert_same_bits(sum_chunks(chunks, **SETTINGS, **options), reference)
+    assert_same_bits(sum_chunks(chunks, **SETTINGS, executor=local_processes), reference)
 
 
 def test_independent_chunks_on_a_cluster(client, threads):
@@ -151,13 +138,6 @@ def test_chunks_come_in_all_forms_and_one_by_one(threads, reference, tmp_path):
                 yield arrays
 
     assert_same_bits(sum_chunks(forms(), **SETTINGS, executor=threads), reference)
-
-
-def test_sparse_chunks_with_an_intercept(threads):
-    options = SETTINGS | {"fit_intercept": True}
-    chunks = [chunk(place) for place in range(N_CHUNKS)]
-    found = fit_chunks([c | {"X": sparse.csr_array(c["X"])} for c in chunks], **options, executor=threads)
-    assert_close(found.coef_, fit_chunks(chunks, **options, executor=threads).coef_, "solve")
 
 
 def test_a_fitted_model_goes_on_with_the_stream(threads):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 import os
-from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import Executor, Future
 from functools import partial
 from itertools import pairwise
 
@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from test_distributed import assert_same_bits
 
 import lstd
-from chunk_loaders import EDGES, N, die_once, kept_total, process_context, whole
+from chunk_loaders import EDGES, N, die_once, kept_total, whole
 from lstd import LSTDStatistics, fit_chunks, fit_tables
 from lstd.data.check_rows import check_rows
 from lstd.errors import InvalidInputError, LSTDError, MissingTerminationWarning
@@ -121,35 +121,10 @@ def elsewhere(rows, here):
 # ---------------------------------------------------------------- tables in files
 
 
-@pytest.mark.parametrize("ordered", [True, False])
-@pytest.mark.parametrize("fit_intercept", [False, True])
-def test_files_give_the_same_model_here_and_on_an_executor(paths, ordered, fit_intercept):
-    options = SETTINGS | {"alpha": 0.5, "variant": "mixed", "fit_intercept": fit_intercept}
-    expected = lstd.fit_tables(paths, **ROLES, **options, independent=not ordered, n_jobs=1)
-    found = fit_tables(paths, **ROLES, **options, independent=not ordered, executor=Here())
-    assert_close(found.coef_, expected.coef_, "solve")
-    assert_close(found.intercept_, expected.intercept_, "solve")
-    assert_agrees(found.statistics_, expected.statistics_, ordered=ordered)
-    assert found.feature_names_in_.tolist() == FEATURES
-    assert ordered == (found.n_episodes_ < whole()["episode"].max() + 5)
-
-
-def test_one_path_is_a_list_of_one(parquet, tmp_path):
-    path = write(frame(), tmp_path / "all.csv")
-    expected = lstd.fit_tables(path, **ROLES, **SETTINGS, n_jobs=1).statistics_
-    for one in (path, tmp_path / "all.csv", [path], iter([path])):
-        found = sum_tables(one, **ROLES, **SETTINGS, executor=Here())
-        assert_agrees(found, expected)
-        assert (found.first_episode, found.last_episode) == (expected.first_episode, expected.last_episode)
-
-
-@pytest.mark.parametrize("where", ["jobs", "threads", "processes", "dask", "store"])
+@pytest.mark.parametrize("where", ["dask", "store"])
 def test_the_bits_of_files_do_not_depend_on_what_sums_them(where, paths, request, tmp_path):
     expected = fit_tables(paths, **ROLES, **SETTINGS, executor=Here())
     ways = {
-        "jobs": [{"n_jobs": n_jobs} for n_jobs in (1, 2, 5)],
-        "threads": [{"executor": partial(ThreadPoolExecutor, 4)}],
-        "processes": [{"executor": partial(ProcessPoolExecutor, 2, mp_context=process_context())}],
         "dask": [{"client": request.getfixturevalue("client")}] if where == "dask" else [],
         "store": [{"store": tmp_path / "store"}, {"store": tmp_path / "store", "executor": Here()}],
     }
@@ -183,14 +158,6 @@ def test_a_large_file_is_read_in_pieces(tmp_path, monkeypatch):
     assert found.n_transitions == n_rows - 1
 
 
-def test_a_fitted_model_goes_on_with_the_stream(paths):
-    rows, cut = whole(), EDGES[5]
-    found = fit_tables(paths[:5], **ROLES, **SETTINGS, executor=Here())
-    names = pd.DataFrame(rows["X"][cut:], columns=FEATURES)
-    found.partial_fit(names, rows["y"][cut:], episode=rows["episode"][cut:], terminated=rows["terminated"][cut:])
-    assert_close(found.coef_, lstd.LSTD(**SETTINGS).fit(**rows).coef_, "solve")
-
-
 def test_columns_may_stand_in_another_order(tmp_path):
     parts = [frame().iloc[:100], frame().iloc[100:, ::-1]]
     files = [write(part, tmp_path / f"{place}.csv") for place, part in enumerate(parts)]
@@ -205,14 +172,6 @@ def test_columns_may_stand_in_another_order(tmp_path):
         fit_tables(files, **roles, **SETTINGS, executor=Here())
 
 
-def test_several_rewards(tmp_path):
-    rows = frame().assign(s=np.arange(EDGES[-1]) / 100)
-    files = [write(rows.iloc[:50], tmp_path / "0.csv"), write(rows.iloc[50:], tmp_path / "1.csv")]
-    roles = ROLES | {"reward": ["r", "s"]}
-    expected = lstd.fit_tables(files, **roles, **SETTINGS, n_jobs=1)
-    assert_close(fit_tables(files, **roles, **SETTINGS, executor=Here()).coef_, expected.coef_, "solve")
-
-
 # ---------------------------------------------------------------- where tables meet
 
 ROW = st.tuples(
@@ -223,7 +182,7 @@ ROW = st.tuples(
 )
 
 
-@settings(derandomize=True, deadline=None, max_examples=120)
+@settings(derandomize=True, deadline=None, max_examples=40)
 @given(st.data(), st.booleans(), st.sampled_from(["1", "1.0", "e"]))
 def test_rules_hold_across_tables_as_inside_one(tmp_path_factory, data, with_ids, kind):
     rows = data.draw(st.lists(ROW, min_size=1, max_size=7))
@@ -320,19 +279,6 @@ def test_a_cut_flagged_on_its_last_two_rows_may_lie_across_files(tmp_path):
         sum_tables(files, **roles, **SETTINGS, independent=True, executor=Here())
 
 
-@pytest.mark.parametrize(
-    ("last", "n_transitions", "n_episodes"), [("2,1,1,0", 3, 2), ("2,,0,1", 2, 2), ("2,1,0,0", 3, 1)]
-)
-def test_flags_end_episodes_where_tables_meet_without_ids(last, n_transitions, n_episodes, tmp_path):
-    files = [tmp_path / "0.csv", tmp_path / "1.csv"]
-    for file, part in zip(files, [f"1,1,0,0\n{last}", "1,1,0,0\n1,1,0,0"], strict=True):
-        file.write_text(f"x,r,done,cut\n{part}\n")
-    roles = {"features": "x", "reward": "r", "terminated": "done", "truncated": "cut"}
-    found = sum_tables(files, **roles, **SETTINGS, executor=Here())
-    assert_agrees(found, lstd.fit_tables(files, **roles, **SETTINGS, n_jobs=1).statistics_)
-    assert (found.n_transitions, found.n_episodes) == (n_transitions, n_episodes)
-
-
 def test_what_is_assumed_of_tables_is_said(paths, caplog):
     roles = ROLES | {"terminated": None}
     with pytest.warns(MissingTerminationWarning, match="No column says which episodes terminated") as told:
@@ -404,13 +350,9 @@ def test_a_damaged_sum_of_a_table_is_made_again(parquet, tmp_path, reference):
 # ---------------------------------------------------------------- data frames
 
 
-@pytest.mark.parametrize("kind", ["pandas", "polars", "arrow", "function", "strings", "index"])
+@pytest.mark.parametrize("kind", ["function", "strings", "index"])
 def test_data_frames_of_all_kinds(kind, reference):
-    polars = pytest.importorskip("polars")
     of = {
-        "pandas": lambda part: part,
-        "polars": lambda part: polars.from_dict({name: part[name].to_numpy() for name in part}),
-        "arrow": lambda part: pa.Table.from_pandas(part, preserve_index=False),
         "function": lambda part: lambda: part,
         "strings": lambda part: part.assign(ep=part["ep"].astype(str).astype("category")),
         "index": lambda part: part.set_index(pd.Index([f"row {i}" for i in part.index], name="x9")),

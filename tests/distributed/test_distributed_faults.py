@@ -19,7 +19,7 @@ from test_distributed import SETTINGS, assert_same_bits, loaders, n_calls, proce
 from chunk_loaders import N_CHUNKS, chunk, load, load_and_die_sending, process_context, sum_chunks
 from dask_commands import commands
 from lstd import LSTDStatistics
-from lstd.distributed import local_processes, run_on_executor
+from lstd.distributed import local_processes, runner
 from lstd.errors import InvalidInputError, LSTDError
 
 SECONDS = 300.0  # after which something hangs
@@ -68,14 +68,14 @@ def test_an_executor_that_was_given_ends_in_an_error_when_a_process_dies_while_i
 
 
 def test_a_chunk_that_kills_every_process_while_it_sends_is_given_up(tmp_path, monkeypatch):
-    monkeypatch.setattr(run_on_executor, "SECONDS_TO_LOOK", 0.2)
+    monkeypatch.setattr(runner, "SECONDS_TO_LOOK", 0.2)
     chunks = deadly(tmp_path / "calls", always=True)
     with pytest.raises(LSTDError, match="4 executors in a row broke"):
         within(sum_chunks, chunks[6:7] * 7, **SETTINGS, executor=processes)
 
 
 def test_an_error_is_told_though_another_process_dies_while_it_sends(tmp_path, monkeypatch):
-    monkeypatch.setattr(run_on_executor, "SECONDS_TO_LOOK", 0.2)
+    monkeypatch.setattr(runner, "SECONDS_TO_LOOK", 0.2)
     bad = {"X": np.zeros((2, 2))}
     with pytest.raises(LSTDError, match="must have `X` and `y`"):
         within(sum_chunks, [bad, *deadly(tmp_path / "calls", always=True)[6:7] * 6], **SETTINGS, executor=processes)
@@ -83,7 +83,7 @@ def test_an_error_is_told_though_another_process_dies_while_it_sends(tmp_path, m
 
 @pytest.mark.parametrize("options", [{}, {"max_tasks_per_child": 1}])
 def test_a_pool_that_only_takes_its_time_is_waited_for(options, monkeypatch, reference, tmp_path):
-    monkeypatch.setattr(run_on_executor, "SECONDS_TO_LOOK", 0.02)
+    monkeypatch.setattr(runner, "SECONDS_TO_LOOK", 0.02)
     made = []
 
     def make():

@@ -231,7 +231,9 @@ def test_store_of_sums(tmp_path, caplog, kind, seed):
             assert contents(store) == sound, (case, done)
             assert len(caplog.messages) == (changed != sound[name]), done
             for message in caplog.messages:
-                assert re.fullmatch(rf"{re.escape(str(store / name))} .* It is summed again\.", message)
+                assert re.fullmatch(
+                    rf"lstd: {re.escape(str(store / name))} is damaged\. It is computed again\.", message
+                )
 
 
 # A results folder

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lstd.data.settings import Settings
-from lstd.distributed.memory_shares import MEMORY
+from lstd.distributed.chunk_sums import MEMORY
 from lstd.distributed.runner import on_threads
 from lstd.tables.column_roles import Roles
 from lstd.tables.sources import watched

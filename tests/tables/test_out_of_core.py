@@ -20,8 +20,8 @@ import pytest
 import lstd
 from lstd.cli.app import run
 from lstd.data.settings import Settings
-from lstd.distributed.bounded_threads import Ahead
-from lstd.distributed.memory_shares import MEMORY
+from lstd.distributed.ahead import Ahead
+from lstd.distributed.chunk_sums import MEMORY
 from lstd.errors import InvalidInputError, MissingTerminationWarning
 from lstd.estimators.model import read_model, write_model
 from lstd.tables.column_roles import Roles

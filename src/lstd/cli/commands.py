@@ -235,7 +235,7 @@ def score(given: Any) -> int:
     """
     prepare_tables("score")
     from lstd.cli.describe import score_json, score_text
-    from lstd.distributed.memory_shares import MEMORY
+    from lstd.distributed.chunk_sums import MEMORY
     from lstd.estimators.model import read_model
     from lstd.tables.scoring import score_tables
 

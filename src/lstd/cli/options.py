@@ -53,7 +53,7 @@ def _level(text: str, option: str) -> float:
 
 
 def _jobs(text: str, option: str) -> int:
-    from lstd.distributed.bounded_threads import MAX_JOBS
+    from lstd.distributed.ahead import MAX_JOBS
 
     return count_of(text, option, MAX_JOBS)
 
@@ -66,7 +66,7 @@ def count_of(text: str, option: str, most: int) -> int:
 
 
 def _bytes(text: str, option: str) -> int:
-    from lstd.distributed.memory_shares import LEAST_MEMORY
+    from lstd.distributed.chunk_sums import LEAST_MEMORY
 
     match = _SIZE.fullmatch(text.strip())
     if match is None:

@@ -3,8 +3,8 @@
 In come chunks and the function that sums one; :func:`lstd.fit_chunks` and :func:`lstd.fit_tables` bring them.
 Out come merged sums, with the blocks that intervals need: the same to the last bit whatever runs the sums.
 
-The way of a chunk of arrays: fit_chunks → runner → bounded_threads, run_on_executor or run_on_dask → sum_arrays, which
-checks and sums its rows on a worker → tree, which merges the sums in a fixed order → estimators/model.
+The way of a chunk of arrays: fit_chunks → runner, by threads, an executor or on_dask → `SumArrays` of fit_chunks,
+which checks and sums its rows on a worker → chunk_sums, where sums are merged in a fixed order → estimators/model.
 """
 
 from __future__ import annotations

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Annotated, Any, NamedTuple, Self
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
@@ -16,10 +19,9 @@ from lstd.data.seen_ids import episodes_seen
 from lstd.data.settings import ALPHA, GAMMA, VARIANT, Settings
 from lstd.errors import InvalidInputError
 from lstd.estimators.lstd import LSTD
-from lstd.estimators.model import Model, model_of
+from lstd.estimators.model import Model, SavedModel, model_of
 from lstd.estimators.validate_data import OTHER_NAMES, checked_features, checked_rows, refuse_others
 from lstd.files import Saved
-from lstd.ope.action_value_files import SavedActionValues, check_can_be_saved, states_to_save
 from lstd.ope.logged_rows import TRACES, LoggedRows, logged_rows
 from lstd.ope.pair_rows import pair_rows, summed_pairs
 from lstd.ope.policies import probabilities_of
@@ -28,6 +30,56 @@ from lstd.types import Array
 
 _DECIDED = "Leave it out: `target_policy`, `behavior_probability` and `trace` decide ratios and coefficients."
 _OTHER_NAMES = OTHER_NAMES | {"importance_ratio": _DECIDED, "trace_coefficient": _DECIDED}
+
+
+class SparseStates(NamedTuple):
+    """Sparse features of states, by rows."""
+
+    data: Annotated[Array, "entries"]
+    indices: Annotated[NDArray[np.int64], "entries"]
+    indptr: Annotated[NDArray[np.int64], "ends"]
+
+
+@dataclass(frozen=True, eq=False)
+class SavedActionValues:
+    """What a file holds of an LSTDQ; raises ValueError if the parts do not fit together."""
+
+    file_kind = "model of action values"
+
+    pairs: SavedModel
+    labels: Any
+    n_features: int
+    names: tuple[str, ...] | None
+    trace: str
+    unlogged: tuple[float, float]
+    states: Annotated[Array, "episodes features"] | SparseStates
+    policy: Annotated[Array, "episodes actions"]
+
+    def __post_init__(self) -> None:
+        (X, P), n, n_actions = self.initial, self.n_features, self.features.n_actions
+        fitting = (
+            X.shape == (len(P), n),
+            P.shape[1] == n_actions,
+            self.pairs.model().n_features == n * n_actions,
+            self.names is None or len(self.names) == n,
+            self.trace in TRACES,
+        )
+        if not all(fitting):
+            raise ValueError(fitting)
+
+    @cached_property
+    def features(self) -> StateActionFeatures:
+        """Features of pairs."""
+        return StateActionFeatures(self.labels)
+
+    @cached_property
+    def initial(self) -> tuple[Features, Array]:
+        """The first state of each episode, and the probabilities of actions there."""
+        X = self.states
+        if isinstance(X, SparseStates):
+            X = sparse.csr_array(tuple(X), shape=(len(self.policy), self.n_features))
+            X.check_format()
+        return X, self.policy
 
 
 class LSTDQ(Saved, BaseEstimator):  # type: ignore[misc]
@@ -264,12 +316,26 @@ class LSTDQ(Saved, BaseEstimator):  # type: ignore[misc]
     def to_record(self) -> SavedActionValues:
         """Return what a file holds of the fitted model."""
         check_is_fitted(self, "lstd_")
-        check_can_be_saved(self.features_)
+        features = self.features_
+        if features.phi is not None:
+            raise InvalidInputError(
+                "`features` must have no function to be saved, as files hold nothing executable; got "
+                f"{features.phi!r:.80}. Save `lstd_`, the model of the pairs, and predict from "
+                "`features_.transform(X, actions)`."
+            )
+        if features.labels.dtype.kind not in "biufU":
+            raise InvalidInputError(
+                "`features` must have labels of one type to be saved, numbers or text; got "
+                f"{features.labels.tolist()!r:.80}. Number the actions 0, 1, …."
+            )
         names, (X, P) = vars(self).get("feature_names_in_"), self.first_states()
+        if sparse.issparse(X):
+            indices, indptr = X.indices.astype(np.int64), X.indptr.astype(np.int64)
+            X = SparseStates(X.data.astype(np.float64), indices, indptr)
         return SavedActionValues(
-            pairs=self.lstd_.to_record(), labels=self.features_.labels.tolist(), n_features=X.shape[1],
+            pairs=self.lstd_.to_record(), labels=features.labels.tolist(), n_features=self.n_features_in_,
             names=None if names is None else tuple(names.tolist()), trace=self.trace, unlogged=self.unlogged_,
-            states=states_to_save(X), policy=P,
+            states=X if isinstance(X, SparseStates) else np.asarray(X, np.float64), policy=P,
         )  # fmt: skip
 
     @classmethod

@@ -11,9 +11,9 @@ from typing import Any
 from lstd.data.arguments import check_integer
 from lstd.data.broken_episodes import warn_of_assumed, warn_of_break
 from lstd.data.settings import Settings
-from lstd.distributed.dask_collections import Partitions, is_future
+from lstd.distributed.chunk_sums import LEAST_MEMORY, MEMORY, choice_entries
 from lstd.distributed.fit_chunks import split
-from lstd.distributed.memory_shares import LEAST_MEMORY, MEMORY, choice_entries
+from lstd.distributed.on_dask import Partitions, is_future
 from lstd.distributed.runner import Runner
 from lstd.errors import InvalidInputError
 from lstd.estimators.choose_settings import Choice, OnProgress, choose

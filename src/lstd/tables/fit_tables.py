@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from lstd.data.arguments import check_flag, check_integer, shown
 from lstd.data.settings import ALPHA, LMBDA, VARIANT, Settings
-from lstd.distributed.memory_shares import LEAST_MEMORY, MEMORY
+from lstd.distributed.chunk_sums import LEAST_MEMORY, MEMORY, store_folder
 from lstd.distributed.runner import Runner
-from lstd.distributed.store import folder
 from lstd.errors import InvalidInputError, missing_extra
 from lstd.statistics.blocks import check_n_blocks
 from lstd.tables.column_roles import Roles
@@ -162,7 +161,7 @@ def fit_tables(
     if check_flag("sort", sort):
         tables = sorted_tables(tables, roles, memory, independent)
     return estimator_of(
-        fit_leaf(tables, SumTables(settings, n_blocks, memory, folder(store), independent, roles), runner)
+        fit_leaf(tables, SumTables(settings, n_blocks, memory, store_folder(store), independent, roles), runner)
     )
 
 

@@ -17,8 +17,8 @@ from lstd.data.follow import Episodes, Marks
 from lstd.data.ids import Ids, last_rows
 from lstd.data.parsing import Fault, check_finite, check_not_infinite, check_not_outside
 from lstd.data.rows import COLUMNS, Rows, repeated
-from lstd.distributed import memory_shares
-from lstd.distributed.bounded_threads import Ahead
+from lstd.distributed import chunk_sums
+from lstd.distributed.ahead import Ahead
 from lstd.errors import InvalidInputError
 from lstd.tables.column_roles import Roles
 from lstd.tables.sources import open_table
@@ -119,14 +119,14 @@ class RowReader:
         roles: Roles,
         *,
         chunk_rows: int | None = None,
-        memory: int = memory_shares.MEMORY,
+        memory: int = chunk_sums.MEMORY,
         part: bool = False,
     ) -> None:
         self.tables = [*map(open_table, paths)]
         self.roles = roles.resolved(self.tables)
         self.features = self.roles.features or ()
         self.episodes, self._part = Episodes(roles, at_row, part=part), part
-        self._chunk_rows = chunk_rows or memory_shares.chunk_rows(memory, len(self.features))
+        self._chunk_rows = chunk_rows or chunk_sums.chunk_rows(memory, len(self.features))
 
     def chunks(self) -> Iterator[Chunk]:
         """Yield checked chunks; raises InvalidInputError at the first bad row, after the chunks before it."""

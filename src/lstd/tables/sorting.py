@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from lstd.data import arrow_columns as convert
 from lstd.data.ids import id_key
-from lstd.distributed.dask_collections import is_future
+from lstd.distributed.on_dask import is_future
 from lstd.errors import InvalidInputError
 from lstd.tables.column_roles import Roles
 from lstd.tables.row_reader import RowReader

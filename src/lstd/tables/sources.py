@@ -12,8 +12,8 @@ from typing import Any
 
 from lstd.data.arguments import check_values_known, shown
 from lstd.data.arrow_columns import is_frame
-from lstd.distributed.dask_collections import Partitions, frame_partitions, is_dask, is_future, is_kind, listed
-from lstd.distributed.sums import called
+from lstd.distributed.chunk_sums import called
+from lstd.distributed.on_dask import Partitions, frame_partitions, is_dask, is_future, is_kind, listed
 from lstd.errors import InvalidInputError, LSTDError
 from lstd.files import reason
 from lstd.tables.column_roles import Roles

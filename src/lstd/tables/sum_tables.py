@@ -18,10 +18,8 @@ from numpy.typing import NDArray
 from lstd.data.broken_episodes import Break, find_break
 from lstd.data.ids import same_id
 from lstd.data.rows import Rows
-from lstd.distributed import memory_shares
-from lstd.distributed.bounded_threads import Ahead
-from lstd.distributed.store import keep, look_up
-from lstd.distributed.sums import Leaf, Part, Task
+from lstd.distributed.ahead import Ahead
+from lstd.distributed.chunk_sums import Leaf, Part, Task, bytes_ahead
 from lstd.errors import InvalidInputError
 from lstd.statistics.blocks import Layout
 from lstd.statistics.merging import LSTDStatistics
@@ -96,7 +94,7 @@ class _Summed:
     def __init__(self, leaf: SumTables, task: Task) -> None:
         place, chunk, key = task
         self.leaf, self.place, self.reader = leaf, place, None
-        self.path, self.part = look_up(leaf, place, chunk, key)
+        self.path, self.part = leaf.look_up(place, chunk, key)
         if self.part is not None:
             return
         self.reader = leaf.reader(place, chunk)
@@ -108,7 +106,7 @@ class _Summed:
         self._layout, self._episode = Layout(self.blocks.limit, by_episode=leaf.roles.groups is not None), -1
         self._group: Any = None
         self.broken: Break | None = None
-        self.most_bytes = memory_shares.bytes_under_way(leaf.memory, n, self.blocks.limit, alone=leaf.alone)
+        self.most_bytes = leaf.bytes_under_way(n, self.blocks.limit)
 
     def work(self, chunk: Chunk | None) -> _Work:
         """Divide the next chunk at the starts of blocks, which are known before the sums are."""
@@ -151,16 +149,14 @@ class _Summed:
             assert self.reader is not None
             ends = Ends.of(self.reader.tables[0].file, self.reader.roles, self.reader.episodes)
             self.part = Part(self.blocks, self.place, self.place, broken=self.broken, ends=ends)
-            keep(self.path, self.part)
+            self.leaf.keep(self.path, self.part)
         if self.leaf.independent:
             self.part.ends.check()
         return self.part
 
 
 def _works(tables: Iterable[_Summed], ahead: Ahead, memory: int) -> Iterator[_Work]:
-    for table, chunk in chunks_of(
-        ((table, table.reader) for table in tables), ahead, memory_shares.bytes_ahead(memory)
-    ):
+    for table, chunk in chunks_of(((table, table.reader) for table in tables), ahead, bytes_ahead(memory)):
         work = table.work(chunk)
         del chunk
         yield work

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import logging
 import os
 from collections.abc import Iterator, Mapping
 from itertools import product
@@ -25,7 +24,6 @@ from lstd.errors import ConfigurationMismatchError, InvalidInputError, OutputErr
 from lstd.experiments.protocol import FEATURES, GROUPS, PROBLEMS, Cell
 
 Errors = dict[str, NDArray[np.float64]]
-logger = logging.getLogger("lstd")
 
 CONFIGURATION, PROVENANCE, LOCK = "configuration.json", "provenance.json", ".lstd.lock"
 FORMAT = "lstd reproduce 4"  # by which a configuration written by this command is recognised
@@ -149,13 +147,7 @@ class ResultsFolder:
                 raise ValueError(document["key"])
             return document["content"], arrays
 
-        if not os.path.lexists(path):
-            return None
-        try:
-            return files.read(path, {"cell": build})
-        except InvalidInputError:
-            logger.warning("lstd: %s is damaged. It is computed again.", path)
-            return None
+        return files.read_kept(path, {"cell": build})
 
 
 def _remove_if_empty(folder: Path) -> None:

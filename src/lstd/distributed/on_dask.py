@@ -1,12 +1,18 @@
-"""Dask collections: one graph of the sums of their partitions and of the merges, computed where the partitions are."""
+"""Sums on Dask: of chunks, by the workers of a cluster; of collections, where their parts are."""
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import itertools
+import logging
 import math
+import pickle
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+import uuid
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import CancelledError
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -16,11 +22,151 @@ from scipy import sparse
 
 from lstd.data.arguments import shown
 from lstd.data.rows import ARGUMENTS
-from lstd.distributed.run_on_dask import Watch, as_lost, computed
-from lstd.distributed.store import keyed
-from lstd.distributed.sums import Leaf, Part
-from lstd.distributed.tree import Tree
-from lstd.errors import InvalidInputError
+from lstd.distributed.chunk_sums import Leaf, Part, merged
+from lstd.errors import InvalidInputError, LSTDError
+from lstd.version import __version__
+
+AHEAD = 4  # chunks under way per worker
+SECONDS_TO_LOOK = 1.0  # between checks of a cluster without results
+# A worker without lstd cannot read a task that contains objects of it: it would leave the cluster silently.
+_CALL = "(lambda function, arguments, more: function(*arguments, *more))(*__import__('pickle').loads(call), more)"
+_VERSION = "__import__('lstd').__version__"  # evaluated where lstd may be missing or another one
+_OWN = f"lstd {__version__}"
+
+
+# ------------------------------------------------------------ a cluster
+
+
+def on_cluster(leaf: Leaf, chunks: Iterable[Any], client: Any) -> Part | None:
+    """Sum chunks and merge their sums on the workers of a Dask cluster.
+
+    If a worker dies, the scheduler repeats the sums and merges whose results are lost. The tree stays the same.
+    """
+    cluster = Cluster(client)
+    running: deque[Any] = deque()
+
+    def sums() -> Iterator[Any]:
+        for place, chunk, key in leaf.tasks(chunks):
+            running.append(cluster.submit("sum", leaf, (place,), chunk, key))
+            yield running[-1]
+            while len(running) >= AHEAD * max(1, cluster.threads()):
+                cluster.wait(running[0])
+                running.popleft()
+
+    try:
+        cluster.threads()
+        root = merged(sums(), lambda one, two: cluster.submit("merge", leaf.merge, (), one, two))
+        return None if root is None else cluster.result(root)
+    finally:
+        running.clear()  # the scheduler drops what nobody refers to, after an error too
+
+
+class Cluster:
+    """The workers of a Dask cluster, which must all have this version of lstd."""
+
+    def __init__(self, client: Any) -> None:
+        self._client, self._reported = client, False
+        self._checked: set[str] = set()
+
+    def submit(self, name: str, function: Callable[..., Any], arguments: tuple[Any, ...], *more: Any) -> Any:
+        """Return the future of a call with these arguments followed by `more`, which may hold futures.
+
+        Only `arguments` may contain objects of lstd. Raises LSTDError when the scheduler is lost.
+        """
+        call = {"call": pickle.dumps((function, arguments)), "more": list(more)}
+        with as_lost(self._client):
+            return self._client.submit(eval, _CALL, call, key=f"{name}-{uuid.uuid4()}", pure=False)
+
+    def threads(self) -> int:
+        """Return the number of threads of all workers, after a check of the versions of new ones.
+
+        Raises InvalidInputError when a worker, or the scheduler, has another version of lstd or none, and LSTDError
+        when the scheduler is lost.
+        """
+        with as_lost(self._client):
+            there = self._client.nthreads()
+            if not self._checked or not there.keys() <= self._checked:
+                self._check_versions()
+                self._checked |= there.keys()
+        return sum(there.values())
+
+    def _check_versions(self) -> None:
+        """Raise InvalidInputError, with the versions, unless scheduler and workers have this version of lstd."""
+        workers = self._client.run(eval, _VERSION, on_error="return")
+        try:
+            scheduler = self._client.run_on_scheduler(eval, _VERSION)
+        except ImportError as error:
+            scheduler = error
+        except ValueError:  # it does not run functions that are sent to it
+            scheduler = __version__
+        counts = Counter(map(_version, workers.values()))
+        wrong = [f"{count} of {counts.total()} workers has {found}" for found, count in counts.items() if found != _OWN]
+        if _version(scheduler) != _OWN:
+            wrong.append(f"the scheduler has {_version(scheduler)}")
+        if wrong:
+            raise InvalidInputError(
+                f"Workers must have {_OWN}, as this process has, because sums of different versions must not be mixed; "
+                f"{'; '.join(wrong)}. Install the same version everywhere."
+            )
+
+    def wait(self, future: Any) -> None:
+        """Wait for a future; raises what its task raises, or `threads`."""
+        distributed: Any = importlib.import_module("distributed")
+        while future.status == "pending":
+            with as_lost(self._client), contextlib.suppress(TimeoutError), self._client.as_current():
+                distributed.wait([future], timeout=SECONDS_TO_LOOK)
+            there = future.status != "pending" or self.threads()
+            if not there and not self._reported:
+                logging.getLogger("lstd").warning("The cluster has no workers; waiting for one.")
+            self._reported = not there
+        if future.status != "finished":
+            self.threads()  # a worker that joined meanwhile, without lstd, may be the reason
+        if future.status == "error":
+            computed(future.result)
+
+    def result(self, future: Any) -> Any:
+        """Wait for the result of a future; raises what its task raises, or `threads`."""
+        self.wait(future)
+        with as_lost(self._client):
+            return future.result()
+
+
+def _version(answer: Any) -> str:
+    """Return the version in an answer; a worker that died meanwhile counts as having this one."""
+    if isinstance(answer, str):
+        return f"lstd {answer}"
+    return "none" if isinstance(answer, (ImportError, AttributeError)) else _OWN
+
+
+@contextlib.contextmanager
+def as_lost(client: Any) -> Iterator[None]:
+    """Raise an LSTDError when the connection to the scheduler breaks or is closed."""
+    try:
+        yield
+    except LSTDError:
+        raise
+    except Exception as error:  # without a scheduler, a client raises errors of many types
+        if not isinstance(error, (CancelledError, OSError)) and getattr(client, "status", "running") == "running":
+            raise
+        raise LSTDError("The connection to the Dask scheduler was lost, or tasks were cancelled there.") from error
+
+
+def computed(result: Callable[[], Any]) -> Any:
+    """Call a function that waits for Dask; raises LSTDError where Dask did not compute its result."""
+    try:
+        return result()
+    except LSTDError:
+        raise
+    except Exception as error:
+        if type(error).__name__ == "KilledWorker":
+            raise LSTDError(
+                f"A chunk killed its workers repeatedly: {error}. Often the reason is too little memory: use "
+                "smaller chunks. With a `store`, finished sums are kept."
+            ) from error
+        raise LSTDError(f"`source` could not be computed by Dask: {error!r:.500}.") from error
+
+
+# ------------------------------------------------------------ collections
 
 
 @dataclass(frozen=True)
@@ -125,10 +271,8 @@ def on_graph(leaf: Leaf, partitions: Partitions, client: Any) -> Part | None:
     from dask.delayed import delayed
 
     summed = delayed(partial(_of_blocks, leaf) if partitions.in_blocks else leaf, pure=False, traverse=False)
-    tree: Tree[Any] = Tree(delayed(leaf.merge, pure=False, traverse=False))
-    for place, chunk, key in keyed(leaf, partitions.chunks):
-        tree.add(place, summed(place, chunk, key))
-    root = tree.result()
+    merge = delayed(leaf.merge, pure=False, traverse=False)
+    root = merged((summed(*task) for task in leaf.tasks(partitions.chunks)), merge)
     return None if root is None else _computed_by(client or partitions.client, root)
 
 
@@ -145,12 +289,12 @@ def _computed_by(client: Any, collection: Any) -> Any:
     client = client or _default_client(collection)
     if client is None:
         return computed(collection.compute)
-    watch = Watch(client)
-    watch.threads()
+    cluster = Cluster(client)
+    cluster.threads()
     with as_lost(client):
         future = client.compute(collection)
     try:
-        return computed(partial(watch.result, future))
+        return cluster.result(future)
     finally:
         future.release()  # an error refers to it too
 

@@ -6,7 +6,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from lstd.errors import InvalidInputError
 
@@ -50,8 +50,7 @@ class Ahead:
         if self._pool is None:
             yield from map(function, items)
             return
-        waiting: deque[tuple[_Task[Result], float]] = deque()
-        held = 0.0
+        waiting: deque[tuple[_Task, float]] = deque()
         failure: InvalidInputError | None = None
         drawn = iter(items)
         while True:
@@ -63,35 +62,31 @@ class Ahead:
                 failure = error
                 break
             size = size_of(item)
-            while waiting and (held + size > most or len(waiting) >= self._most_tasks):
-                freed = waiting[0][1]
+            while waiting and (size + sum(held for _, held in waiting) > most or len(waiting) >= self._most_tasks):
                 yield _first_result(waiting)
-                held -= freed
             task = _Task(function, item)
             del item  # only the task refers to it
             self._pool.submit(task.run)
             waiting.append((task, size))
-            held += size
         while waiting:
             yield _first_result(waiting)
         if failure is not None:
             raise failure
 
 
-class _Task(Generic[Result]):
+class _Task:
     """One call of a function, made by the first thread that asks; it drops its argument afterwards."""
 
-    def __init__(self, function: Callable[[T], Result], item: T) -> None:
-        self._work: tuple[Callable[[Any], Result], Any] | None = (function, item)
+    def __init__(self, function: Callable[[Any], Any], item: Any) -> None:
+        self._work = [(function, item)]
         self._free = threading.Lock()
-        self.future: Future[Result] = Future()
+        self.future: Future[Any] = Future()
 
     def run(self) -> None:
         """Make the call, unless another thread has begun it."""
         if not self._free.acquire(blocking=False):
             return
-        assert self._work is not None
-        (function, item), self._work = self._work, None
+        function, item = self._work.pop()
         try:
             self.future.set_result(function(item))
         except BaseException as error:
@@ -100,7 +95,7 @@ class _Task(Generic[Result]):
                 raise
 
 
-def _first_result(waiting: deque[tuple[_Task[Result], float]]) -> Result:
+def _first_result(waiting: deque[tuple[_Task, float]]) -> Any:
     """Remove the first task and return its result; until that is ready, run the others here."""
     first = waiting[0][0]
     for task, _ in waiting:

@@ -1,0 +1,233 @@
+"""Sums of consecutive chunks: what a worker returns, how they are merged, what a store keeps, what memory they take.
+
+Of the bound on memory, a quarter is for rows that are read ahead, half for blocks, the rest for sums. A chunk is always
+read and summed, however little memory there is.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import pickle
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import reduce
+from pathlib import Path
+from typing import Any, ClassVar, TypeVar
+
+from lstd import files
+from lstd.data.broken_episodes import Break
+from lstd.data.settings import Settings
+from lstd.distributed.ahead import Ahead
+from lstd.errors import InvalidInputError, LSTDError
+from lstd.statistics.blocks import Blocks, empty_blocks
+from lstd.statistics.merging import LSTDStatistics
+from lstd.statistics.threads import one_blas_thread
+from lstd.version import __version__
+
+T = TypeVar("T")
+
+MEMORY = 2**29  # bytes, the default bound
+LEAST_MEMORY = 2**24
+Task = tuple[int, Any, bytes | None]  # place of a chunk, the chunk, and the key of a function in the store
+
+_CHUNK_ENTRIES = 2**20  # of a chunk's features, 8 MiB
+_ENTRY_BYTES = 128  # of memory that a chunk's feature needs, so that several chunks have a place
+_CHUNK_ROWS = 64, 2**15  # fewest and most
+_CHOICE_ENTRIES = 2**25  # features of the rows that settings are chosen from, 256 MiB
+_SUMS_HELD = 4  # of several chunks in a tree, each with its blocks
+_FEW_BLOCKS = 16  # of each of several chunks; more only of _BLOCK_ROWS rows and 16 rows per feature each,
+_BLOCK_ROWS = 2**12  # so that they take at most an eighth of the memory of the rows, and little of their time
+
+
+def chunk_rows(memory: int, n_features: int) -> int:
+    """Return the rows of a table that are read at a time."""
+    fewest, most = _CHUNK_ROWS
+    return max(fewest, min(most, min(_CHUNK_ENTRIES, memory // _ENTRY_BYTES) // n_features))
+
+
+def bytes_ahead(memory: int) -> int:
+    """Return the bytes of rows that are read and converted ahead of their sums."""
+    return memory // 4
+
+
+def choice_entries(memory: int) -> int:
+    """Return how many features the first rows may have from which settings are chosen."""
+    return min(_CHOICE_ENTRIES, bytes_ahead(memory) // 8)
+
+
+@dataclass(frozen=True)
+class Part:
+    """Sums over consecutive chunks, and the places of data to warn about."""
+
+    blocks: Blocks
+    first: int  # place of the first chunk
+    last: int
+    assumed: int | None = None  # a chunk with `episode` and without `terminated`
+    broken: Break | None = None  # the first one
+    ends: Any = None  # for rules that concern two chunks: ids of episodes, and of tables the rows at both ends
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """Sum chunks; with a store, read their sums from there or add them."""
+
+    settings: Settings
+    n_blocks: Any  # an integer or "auto"
+    memory: int  # bytes
+    store: str | None  # full name of a folder
+    independent: bool  # each chunk begins a new episode
+    alone: bool = field(default=False, kw_only=True)  # there is only one chunk
+    ends_kind: ClassVar[Any]  # type of `Part.ends`
+
+    def __call__(self, place: int, chunk: Any, key: bytes | None = None) -> Part:
+        """Sum a chunk on a worker; `key` identifies a function in the store."""
+        with one_blas_thread(), Ahead(1) as ahead:
+            [part] = self.parts([(place, chunk, key)], ahead)
+        return part
+
+    @abstractmethod
+    def parts(self, tasks: Iterable[Task], ahead: Ahead) -> Iterator[Part]:
+        """Yield the sums of chunks in their order, with the same bits for any number of threads."""
+
+    @abstractmethod
+    def merge(self, one: Part, two: Part) -> Part:
+        """Merge the sums over chunks that follow one another."""
+
+    @abstractmethod
+    def add_content(self, digest: Any, place: int, chunk: Any) -> None:
+        """Add the content of a chunk that is neither a function nor a path to a digest."""
+
+    def no_blocks(self, nothing: LSTDStatistics) -> Blocks:
+        """Return empty blocks with the limit for the whole data; `nothing` is the statistics of no data."""
+        return empty_blocks(nothing, self.n_blocks, self.memory // 2 // (1 if self.alone else _SUMS_HELD))
+
+    def limit_of(self, blocks: Blocks, n_rows: int) -> int:
+        """Return how many blocks to keep for the first `n_rows` rows of a chunk."""
+        rows = max(_BLOCK_ROWS, 16 * blocks.total.n_features)
+        return blocks.limit if self.alone else min(blocks.limit, max(_FEW_BLOCKS, n_rows // rows))
+
+    def bytes_under_way(self, n_features: int, limit: int) -> int:
+        """Return the bytes left for chunks and sums in progress, if each sum keeps `limit` blocks."""
+        blocks = 16 * n_features**2 * limit * (1 if self.alone else _SUMS_HELD)
+        return self.memory - bytes_ahead(self.memory) - min(self.memory // 2, blocks)
+
+    def tasks(self, chunks: Iterable[Any]) -> Iterator[Task]:
+        """Yield the arguments of a call for each chunk.
+
+        The keys of functions are computed in this process: in a worker, functions of a script belong to another
+        ``__main__``, which gives them another pickle.
+        """
+        for place, chunk in enumerate(chunks):
+            is_function = self.store is not None and callable(chunk) and not hasattr(chunk, "__dask_graph__")
+            yield place, chunk, _key_of(chunk, place) if is_function else None
+
+    def look_up(self, place: int, chunk: Any, key: bytes | None) -> tuple[Path | None, Part | None]:
+        """Return the file of a chunk's sums, None without a store, and its content, None if there is no sound one."""
+        if self.store is None:
+            return None, None
+        path = Path(self.store) / f"{place:08d}-{self._digest(place, chunk, key)}.statistics"
+
+        def build(document: dict[str, Any], arrays: Mapping[str, Any]) -> Part:
+            ends = files.unpack(self.ends_kind, document["ends"], {})
+            return Part(files.unpack(Blocks, document, arrays), place, place, ends=ends)
+
+        return path, files.read_kept(path, {"sums": build})
+
+    def keep(self, path: Path | None, part: Part) -> None:
+        """Write a chunk's sums to the store, if there is one."""
+        if path is not None:
+            (document, arrays), (ends, _) = files.pack(part.blocks), files.pack(part.ends)
+            files.write(path, "sums", {**document, "ends": ends}, arrays)
+
+    def _digest(self, place: int, chunk: Any, key: bytes | None) -> str:
+        """Identify a chunk's sums, which serve all values of `alpha` and `variant`."""
+        s = self.settings
+        others = [value for name, value in vars(self).items() if name not in ("settings", "store", "independent")]
+        digest = hashlib.sha256(repr((__version__, s.gamma, s.lmbda, s.fit_intercept, *others)).encode())
+        if callable(chunk):
+            digest.update(key or _key_of(chunk, place))
+        elif isinstance(chunk, (str, os.PathLike)):
+            about = status(chunk)
+            digest.update(repr((os.fspath(chunk), about.st_size, about.st_mtime_ns)).encode())
+        else:
+            self.add_content(digest, place, chunk)
+        return digest.hexdigest()[:32]
+
+
+def merged(parts: Iterable[T], merge: Callable[[T, T], T]) -> T | None:
+    """Merge neighbours as they come: 0 and 1, 2 and 3, …; then the pairs (0, 1) and (2, 3), …; None without parts.
+
+    The shape of this tree depends on the number of parts only, and about log2 of their number are held at a time.
+
+    Examples
+    --------
+    >>> merged("01234", lambda one, two: f"({one}{two})")
+    '(((01)(23))4)'
+    """
+    stack: list[tuple[int, T]] = []  # levels and nodes
+    try:
+        for part in parts:
+            level, node = 0, part
+            while stack and stack[-1][0] == level:
+                level, node = level + 1, merge(stack.pop()[1], node)
+            stack.append((level, node))
+            del part, node
+        return reduce(lambda later, one: (0, merge(one[1], later[1])), reversed(stack))[1] if stack else None
+    finally:
+        stack.clear()  # an error refers to this frame
+
+
+def store_folder(store: str | os.PathLike[str] | None) -> str | None:
+    """Return the full name of the folder `store`, which is made if it is missing.
+
+    Raises InvalidInputError when it cannot be made.
+    """
+    if store is None:
+        return None
+    path = Path(os.path.abspath(files.checked_path(store, "store")))
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InvalidInputError(
+            f"`store` must be a folder that can be written; got {str(store)!r} ({files.reason(error)})."
+        ) from error
+    return str(path)
+
+
+def status(path: str | os.PathLike[str]) -> os.stat_result:
+    """Return size and modification time of a file; raises InvalidInputError when there is none."""
+    try:
+        return os.stat(path)
+    except (OSError, ValueError) as error:
+        raise InvalidInputError(f"{os.fspath(path)} could not be read: {error}.") from error
+
+
+def _key_of(load: Any, place: int) -> bytes:
+    """Return the key of a function in a store; raises InvalidInputError when it cannot be pickled."""
+    try:
+        return hashlib.sha256(pickled(load)).digest()
+    except InvalidInputError as error:
+        raise InvalidInputError(f"`source[{place}]`: {error}") from error
+
+
+def pickled(value: Any) -> bytes:
+    """Pickle a function or a list; raises InvalidInputError when that fails."""
+    try:
+        return pickle.dumps(value, protocol=5)
+    except Exception as error:
+        raise InvalidInputError(
+            f"must be a function that can be pickled, by which a `store` identifies it ({error}). Pass a "
+            "functools.partial of a function of a module, or a path."
+        ) from error
+
+
+def called(load: Any) -> Any:
+    """Call a function without arguments; raises InvalidInputError when it fails."""
+    try:
+        return load()
+    except LSTDError:
+        raise
+    except Exception as error:
+        raise InvalidInputError(f"could not be loaded: {error!r:.500}.") from error
