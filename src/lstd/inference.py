@@ -1,6 +1,6 @@
 """Results of inference: intervals of predictions, differences between two models, checks for bias and misfit.
 
-The names gather here for import. The sandwich covariance is computed in `lstd.statistics.covariance`, intervals in
+The names gather here for import. The sandwich covariance is computed in `lstd.statistics.intervals`, intervals in
 `lstd.statistics.intervals`, the rest in `lstd.estimators`.
 """
 

@@ -27,7 +27,7 @@ from lstd.estimators.model import Model, read_model, write_model
 from lstd.estimators.model_parts import Origin, Selection
 from lstd.report import write_fit_report
 from lstd.statistics.blocks import Blocks
-from lstd.statistics.names_and_labels import About
+from lstd.statistics.counts import About
 from lstd.statistics.solve import Solution
 from tolerances import assert_close
 

@@ -17,14 +17,14 @@ from scipy import sparse
 from threadpoolctl import threadpool_info, threadpool_limits
 
 import lstd.statistics.adding as running_module
-import lstd.statistics.summing as summing_module
+import lstd.statistics.adding as summing_module
 import naive
 from lstd._kernels.reward_marks import add_reward_marks
 from lstd.data.check_rows import check_rows
 from lstd.data.settings import VARIANTS
 from lstd.errors import InvalidInputError, MissingTerminationWarning
+from lstd.statistics.adding import chunk_statistics
 from lstd.statistics.merging import LSTDStatistics
-from lstd.statistics.summing import chunk_statistics
 from streams import Stream, cut, definition, streams
 from tolerances import assert_close
 

@@ -33,7 +33,7 @@ COMMAND_MODULES = (  # that commands load when they are first used; imported bef
     "lstd.tables.predicting",
     "lstd.tables.watching",
     "lstd.estimators.model",
-    "lstd.statistics.covariance",
+    "lstd.statistics.intervals",
     "lstd.statistics.intervals",
     "lstd.experiments.reproduce.run",
     "lstd.report.model_page",

@@ -4,7 +4,7 @@ The check for bias compares predictions with λ and with λ = 1, from the same d
 
 With λ < 1 and features that cannot represent the values, LSTD(λ) does not converge to the best fit of the values, as
 λ = 1 does. Both are solved for with the same small ridge coefficient and the same blocks of data, as for intervals
-(:mod:`lstd.statistics.covariance`). Let d be the difference of their weights, D_e the difference of their influence
+(:mod:`lstd.statistics.intervals`). Let d be the difference of their weights, D_e the difference of their influence
 vectors q_e, G the mean of φφᵀ and W = D G Dᵀ. Box's F
 
     F = dᵀ G d / tr W,   ν₁ = (tr W)² / tr((GΣ)²),   ν₂ as the degrees of freedom of Σ W_ee,

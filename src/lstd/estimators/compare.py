@@ -1,6 +1,6 @@
 """Predictions compared: with the returns of rows, for `score` and the report, and with those of another model.
 
-With u_e and v_e the influence of block e on two predictions (:mod:`lstd.statistics.covariance`), the squared standard
+With u_e and v_e the influence of block e on two predictions (:mod:`lstd.statistics.intervals`), the squared standard
 error of their difference is Σ (u_e − v_e)² if both models were fitted to the same blocks, and Σ u_e² + Σ v_e² if their
 data are independent. The degrees of freedom of independent data are those of Welch and Satterthwaite,
 
@@ -26,8 +26,7 @@ from lstd.estimators.limits import beyond_bounds, predictions_for, warn_beyond
 from lstd.estimators.model import SavedModel
 from lstd.estimators.model_parts import Limits
 from lstd.estimators.validate_data import checked_features, checked_rows
-from lstd.statistics.covariance import Influence
-from lstd.statistics.intervals import Interval, check_level, degrees_of_freedom, interval_of
+from lstd.statistics.intervals import Influence, Interval, check_level, degrees_of_freedom, interval_of
 from lstd.statistics.merging import LSTDStatistics
 from lstd.statistics.solve import check_range
 from lstd.types import Array

@@ -23,12 +23,11 @@ from lstd.errors import InvalidInputError, UnobservedWarning, warn
 from lstd.estimators.model_parts import Checks, Limits, MisfitCheck, Origin, Selection
 from lstd.files import read_record, write_record
 from lstd.statistics.blocks import Blocks, no_blocks
-from lstd.statistics.covariance import Influence, influence_of
-from lstd.statistics.intervals import Interval
+from lstd.statistics.intervals import Influence, Interval, influence_of
 from lstd.statistics.merging import LSTDStatistics
 from lstd.statistics.ridge_warning import warn_of_ridge
 from lstd.statistics.solve import Solution, check_range, solve, without_rounding
-from lstd.statistics.summing import check_weighted
+from lstd.statistics.sums import check_weighted
 from lstd.statistics.waiting import NONE_WAIT, Waiting, may_wait
 from lstd.types import Array
 

@@ -52,7 +52,7 @@ from lstd.data.settings import boundary_share
 from lstd.errors import InvalidInputError
 from lstd.online.one_transition import SparseRow, aligned, compiled, take
 from lstd.statistics.blocks import Blocks, empty_blocks
-from lstd.statistics.covariance import Influence, influence_of
+from lstd.statistics.intervals import Influence, influence_of
 from lstd.statistics.merging import LSTDStatistics
 from lstd.statistics.solve import Solution, solve
 from lstd.types import Array

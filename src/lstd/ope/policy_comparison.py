@@ -18,8 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from lstd.data.arguments import check_integer
 from lstd.errors import InvalidInputError
 from lstd.ope.policy_value import Contributions, PolicyValue, contributions, evaluated
-from lstd.statistics.covariance import Influence
-from lstd.statistics.intervals import check_level, degrees_of_freedom, half_width
+from lstd.statistics.intervals import Influence, check_level, degrees_of_freedom, half_width
 from lstd.types import Array
 
 _DRAWS = 20_000  # of which the quantile at 0.95 has a standard error of half a percent

@@ -5,7 +5,7 @@ data sets. If state i began an episode of block e, the block contributes
 
     c_e = φ̄₀ᵀq_e + Σ_{i∈e} w_i (v_i − v) / √(1 − W_e),   W_e = Σ_{i∈e} w_i,   se² = Σ_e c_e²,
 
-with the influence q_e of the block on the weights (:mod:`lstd.statistics.covariance`): the change of v without block e,
+with the influence q_e of the block on the weights (:mod:`lstd.statistics.intervals`): the change of v without block e,
 to first order. If the initial states are another sample, their variance Σ w_i² (v_i − v)² is added instead.
 
 With the dual weights ω = (A + αI)⁻ᵀ φ̄₀, the value is Σ_t g_t r_{t+1}, g_t = w_t ωᵀz_t. The effective sample size is

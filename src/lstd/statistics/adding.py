@@ -7,7 +7,7 @@ less work.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -18,6 +18,7 @@ from lstd._kernels.dense_product import add_product
 from lstd._kernels.traces import add_entries, dense_traces, sparse_sums, sparse_sums_of_pairs
 from lstd.data.feature_arrays import Features, dense, rows_of
 from lstd.data.rows import Rows, uniform
+from lstd.statistics.threads import blas_threads, in_threads
 from lstd.types import Array, Flags
 
 _BATCH_ENTRIES = 2**17  # of a batch of traces, about one MiB: it stays in the cache between kernel and product
@@ -25,6 +26,9 @@ _LEAST_BATCH = 512  # rows: each batch passes over A, which is larger than any c
 SPARSE_BATCH = 2**13  # rows, with whose traces no array is filled
 DENSE_FROM = 0.25  # share of entries from which a matrix product is faster than a loop over entries
 _TINY = 2.0**-200  # share of an entering trace that is far below rounding at any scale of the features
+ENTRIES_AT_ONCE = 2**22  # of the rows that one thread sums at a time, 32 MiB
+CHUNK_WORK = 2**24  # products in a chunk's sums, half a millisecond, that are worth a thread's while
+_MERGE_SHARE = 128  # of the work of a chunk of sparse rows to n², which merging takes
 _memory = threading.local()
 
 
@@ -205,6 +209,36 @@ class Adding:
         if self._rows.centre is not None:
             goal[:, :-1] -= self._rows.centre
         return goal
+
+
+def chunk_statistics(rows: Rows, nothing: Any, at: Iterable[int] = (), *, threads: int | None = None) -> Iterator[Any]:
+    """Yield statistics of consecutive chunks of rows, cut where :func:`chunk_edges` says; not checked for overflow.
+
+    They are summed by `threads` threads (default: the limit of the BLAS), each with a single-threaded BLAS. `nothing`
+    are statistics of no data.
+    """
+    edges, many = chunk_edges(rows, nothing.lmbda, at)
+    return in_threads(nothing.followed_by, rows.split(edges), (threads or blas_threads()) if many else 1)
+
+
+def chunk_edges(rows: Rows, lmbda: float, at: Iterable[int]) -> tuple[list[int], bool]:
+    """Return where chunks begin, and the end, and whether each has enough work for a thread.
+
+    They are cut where memory requires it and before the rows `at`. That depends on the rows only.
+    """
+    edges = sorted({*range(0, len(rows), _chunk_length(rows, lmbda)), *at, len(rows)})
+    many = len(edges) > 2 and len(rows) * rows.n_features**2 >= (len(edges) - 1) * CHUNK_WORK
+    return edges, many
+
+
+def _chunk_length(rows: Rows, lmbda: float) -> int:
+    """Return the rows of a chunk; for sparse rows, such that merging the chunks is little of the work."""
+    n = max(1, rows.n_features)
+    if is_dense(rows.X):
+        return max(1, ENTRIES_AT_ONCE // n)
+    entries = max(1.0, rows.X.nnz / max(1, len(rows)))
+    work = entries * (entries if is_short(rows, lmbda) else n)
+    return int(max(1, ENTRIES_AT_ONCE // n, _MERGE_SHARE * n**2 / work))
 
 
 def _column(column: Array, rows: slice, factor: float = 1.0) -> Array:

@@ -32,62 +32,27 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from operator import attrgetter
-from typing import Annotated, Any, Unpack
+from typing import Any, Unpack
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from lstd._kernels.traces import joined_sums
-from lstd.data.arguments import check_flag, check_integer, check_real, is_single, shown, shown_id
+from lstd.data.arguments import check_flag, check_integer, check_real, shown, shown_id
 from lstd.data.broken_episodes import warn_of_breaks
 from lstd.data.check_rows import check_rows
-from lstd.data.doubts import warn_of_ratios
 from lstd.data.feature_arrays import all_finite
-from lstd.data.follow import StreamEnd
-from lstd.data.ids import same_id
-from lstd.data.rows import Columns, ReadOnly, Rows
+from lstd.data.rows import Columns, Rows
 from lstd.data.seen_ids import groups_seen
-from lstd.data.settings import boundary_share, check_ridge
 from lstd.errors import InvalidInputError
 from lstd.files import Saved
-from lstd.statistics.adding import Added, Adding
+from lstd.statistics.adding import Added, Adding, chunk_edges, chunk_statistics
 from lstd.statistics.counts import UNKNOWN, About, Counts
-from lstd.statistics.solve import Solution, solve
-from lstd.statistics.summing import check_sums, chunk_edges, chunks_summed
+from lstd.statistics.sums import Pending, StreamSums, check_sums
 from lstd.types import Array
-
-_NO_ROWS = Counts()
-
-
-@dataclass(frozen=True, eq=False)
-class Pending(ReadOnly):
-    """The last row of a stream that did not terminate: a transition if the stream continues, else a horizon row."""
-
-    phi: Annotated[Array, "n"]  # its features; with successors given, those of its successor
-    reward: Annotated[Array, "m nan"]
-    missing: bool  # the reward is NaN
-    ratio: float
-    discount: float
-    complete: bool  # successors were given: the transition is in the sums, and only its boundary term is open
-    coefficient: float
-    weight: float
-
-    @classmethod
-    def of_row(cls, rows: Rows, t: int) -> Pending | None:
-        """Return row t as the last one; None if it terminated."""
-        if rows.terminated[t]:
-            return None
-        given = rows.X_next is not None
-        return cls.of(
-            phi=rows.row(rows.X_next if given else rows.X, t), reward=rows.y[t].copy(), missing=not rows.known[t],
-            ratio=float(rows.importance_ratio[t]), discount=float(rows.discount[t]), complete=given,
-            coefficient=float(rows.trace_coefficient[t]), weight=float(rows.weight[t]),
-        )  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class LSTDStatistics(ReadOnly, Saved):
+class LSTDStatistics(StreamSums, Saved):
     """Sums over a stream, or over independent streams, for one γ and λ; n features, m rewards.
 
     Make them with :meth:`from_arrays`. Merge them with :meth:`then` for the next chunk of the same stream, and with
@@ -134,34 +99,6 @@ class LSTDStatistics(ReadOnly, Saved):
     """
 
     file_kind = "statistics"
-
-    gamma: Annotated[float, (0.0, 1.0)]
-    lmbda: Annotated[float, (0.0, 1.0)]
-    sums: Annotated[Array, "n+m n+2"]
-    cuts: Annotated[Array, "n n+2"] | None
-    trace: Annotated[Array, "2 n+2"]  # u and v that enter the pending row
-    pending: Pending | None
-    first_episode: Annotated[Any, "episode"]
-    last_episode: Annotated[Any, "episode"]
-    n_episodes: int
-    single: bool  # one reward, given as a vector
-    successors: bool | None  # `X_next` was given; None without data, or in a sum of data with it and without
-    apart: bool = False  # begins with a sum of independent data, which continues no stream
-    n_groups: int | None = None  # None without `groups`
-    first_group: Annotated[Any, "groups"] = None
-    last_group: Annotated[Any, "groups"] = None
-    about: About = UNKNOWN
-    counts: Counts = _NO_ROWS
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        names = self.feature_names
-        if names is not None and len(names) != self.n_features - self.has_intercept:
-            raise InvalidInputError(f"`about` must name the {self.n_features} features; it has {len(names)} names.")
-        if self.single and self.n_rewards > 1:
-            raise InvalidInputError(f"`single` must be False for {self.n_rewards} rewards; got True.")
-
-    # ------------------------------------------------------------ of data
 
     @classmethod
     def empty(
@@ -242,108 +179,6 @@ class LSTDStatistics(ReadOnly, Saved):
         check_sums(total, rows)
         return total
 
-    # ------------------------------------------------------------ attributes
-
-    @property
-    def n_features(self) -> int:
-        """Number of features, n."""
-        return int(self.trace.shape[1]) - 2
-
-    @property
-    def n_rewards(self) -> int:
-        """Number of rewards, m."""
-        return len(self.sums) - self.n_features
-
-    @property
-    def A(self) -> Array:  # noqa: N802
-        """Matrix of the Uncorrected estimator, (n, n)."""
-        n = self.n_features
-        return self.sums[:n, :n].T
-
-    @property
-    def B(self) -> Array:  # noqa: N802
-        """Boundary terms at truncated ends, (n, n)."""
-        n = self.n_features
-        return np.broadcast_to(0.0, (n, n)) if self.cuts is None else self.cuts[:, :n].T
-
-    @property
-    def b(self) -> Array:
-        """Sums of traces times rewards, (n, m)."""
-        n = self.n_features
-        return self.sums[n:, :n].T
-
-    n_rows = property(attrgetter("counts.n_rows"), doc="Number of rows.")
-    n_transitions = property(attrgetter("counts.n_transitions"), doc="Number of full transitions.")
-    total_weight = property(attrgetter("counts.total_weight"), doc="Sum of the weights of the full transitions.")
-    feature_names = property(attrgetter("about.feature_names"), doc="Names of the features but the ones, or None.")
-    labels = property(attrgetter("about.labels"), doc="Labels of the data.")
-
-    @property
-    def n_unused_rewards(self) -> int:
-        """Number of rewards of horizon rows, other than 0 and NaN, which are not used; the last row counts."""
-        return self.counts.unused + self._is_unused
-
-    @property
-    def _is_unused(self) -> bool:
-        row = self.pending
-        return row is not None and not (row.complete or row.missing) and bool(row.reward.any())
-
-    @property
-    def observed_share(self) -> float | None:
-        """Share of the discounted weight of all returns that was observed; None if successors were given.
-
-        The mean over full transitions of 1 − γ^h, where h transitions are left to the cut, and of 1 where the episode
-        terminated. For rows given with successors, see :func:`lstd.metrics.observed_returns`.
-        """
-        cuts, total = self.counts.behind_cuts, self.total_weight
-        return 1.0 - (cuts.behind + cuts.leaving) / total if cuts is not None and total > 0.0 else None
-
-    @property
-    def has_intercept(self) -> bool:
-        """Whether the last feature is the column of ones."""
-        return bool(self.about.intercept)
-
-    def goes_on_with(self, episode: Any, successors: bool | None) -> bool:
-        """Return whether a next row, of id `episode` and given with its successor or not, continues the last episode.
-
-        Raises
-        ------
-        InvalidInputError
-            When the id is that of an episode that terminated; when ids or successors were given for only some rows.
-        """
-        self.check_successors(successors)
-        return self.end.goes_on_with(episode)
-
-    @property
-    def end(self) -> StreamEnd:
-        """The last row."""
-        row = self.pending
-        return StreamEnd(self.last_episode, row is None, row is not None and row.missing)
-
-    def in_group(self, group: Any) -> bool:
-        """Return whether the last row is of this group; also without groups."""
-        return self.n_groups is None or (group is not None and same_id(self.last_group, group))
-
-    def check_successors(self, successors: bool | None) -> None:
-        """Raise InvalidInputError if successors were given for these rows, and not for the next ones, or vice versa."""
-        if None not in (self.successors, successors) and self.successors != successors:
-            raise InvalidInputError("`X_next` must be given for all chunks of a stream or for none.")
-
-    def uncentred(self, centre: ArrayLike | None) -> LSTDStatistics:
-        """Return the sums over the features from those over the features less their centre, (n − 1,), with ones."""
-        if centre is None:
-            return self
-        n, row, S = self.n_features, self.pending, np.eye(self.n_features + 2)
-        S[: n - 1, n - 1] = centre
-        sums = self.sums @ S.T
-        sums[:n] = S[:n, :n] @ sums[:n]
-        return self.changed(
-            sums=sums, cuts=None if self.cuts is None else S[:n, :n] @ self.cuts @ S.T, trace=self.trace @ S.T,
-            pending=None if row is None else row.changed(phi=S[:n, :n] @ row.phi),
-        )  # fmt: skip
-
-    # ------------------------------------------------------------ merging
-
     def then(self, later: LSTDStatistics, *, begins: bool | None = None) -> LSTDStatistics:
         """Merge with the next chunk of the same stream; exact up to rounding at any split, in any bracketing.
 
@@ -411,7 +246,7 @@ class LSTDStatistics(ReadOnly, Saved):
             yield from self._passed(rows, edges[1:])
             return
         nothing = self.empty_like(rows, self.lmbda)
-        for chunk in chunks_summed(rows, edges, nothing, threads=threads if many else 1):
+        for chunk in chunk_statistics(rows, nothing, at, threads=threads):
             yield (total := total.merged(chunk))
 
     def _passed(self, rows: Rows, ends: Sequence[int]) -> Iterator[LSTDStatistics]:
@@ -521,78 +356,6 @@ class LSTDStatistics(ReadOnly, Saved):
             ))  # fmt: skip
 
     __rmul__ = __mul__
-
-    def check_alike(self, other: Any) -> About:
-        """Check that these sums fit together with others; return the description of both."""
-        if not isinstance(other, LSTDStatistics):
-            raise InvalidInputError(f"Statistics merge with statistics only; got {other!r:.80}.")
-        self.about.check_intercept(other.about)
-        for name, left, right in (
-            ("gamma", self.gamma, other.gamma),
-            ("lmbda", self.lmbda, other.lmbda),
-            ("number of features", self.n_features, other.n_features),
-            ("number of rewards", self.n_rewards, other.n_rewards),
-        ):
-            if left != right:
-                raise InvalidInputError(f"Statistics merge only with the same {name}; got {left} and {right}.")
-        if self.single != other.single:
-            raise InvalidInputError("`y` must be a vector in all data that are merged, or have shape (T, 1) in all.")
-        return self.about.merged(other.about)
-
-    # ------------------------------------------------------------ solving
-
-    def matrix(self, variant: str = "boyan") -> Array:
-        """Return a copy of A of the variant "boyan", "uncorrected" or "mixed", (n, n), without the ridge term."""
-        n, row, share = self.n_features, self.pending, boundary_share(variant, self.lmbda)
-        M = self.sums[:n, :n].copy()
-        with np.errstate(over="ignore", invalid="ignore"):  # `solve` reports overflow
-            if share and self.cuts is not None:
-                M -= share * self.cuts[:, :n]
-            if share and row is not None:
-                M -= np.multiply.outer(share * row.phi, self.trace[1, :n])
-        return M.T
-
-    def solve(self, alpha: float | ArrayLike = 1.0, variant: str = "boyan") -> Solution:
-        """Solve (A + αI) θ = b.
-
-        Parameters
-        ----------
-        alpha : float, at least 0, or array-like of shape (n,), default 1.0
-            Ridge coefficient, or one for each feature. An array may leave out the column of ones, which then has no
-            penalty.
-        variant : {"boyan", "uncorrected", "mixed"}, default "boyan"
-
-        Returns
-        -------
-        Solution
-            With `weights` of shape (n,) or (n, m), `condition_number` and `singular`.
-
-        Raises
-        ------
-        InvalidInputError
-            When an argument breaks a rule, or the sums or the weights overflow.
-
-        Warns
-        -----
-        IllConditionedWarning
-            When the system is singular or nearly so.
-        EffectiveSampleWarning
-            When importance ratios, trace coefficients or weights leave little of the data.
-        """
-        if is_single(alpha):
-            ridge = np.full(self.n_features, check_real("alpha", alpha, 0.0, np.inf))
-        else:
-            given = check_ridge("alpha", alpha)
-            short = self.has_intercept and len(given) == self.n_features - 1
-            ridge = np.append(check_ridge("alpha", given, self.n_features - short), [0.0] * short)
-        solution = solve(self.matrix(variant), self.b, ridge)
-        if (sample := self.counts.sample) is not None:
-            warn_of_ratios(sample.size, sample.off_policy, self.lmbda)
-        return replace(solution, weights=solution.weights[:, 0]) if self.single else solution
-
-    def __repr__(self) -> str:
-        names = ("n_features", "n_rewards", "gamma", "lmbda", "n_transitions", "n_episodes")
-        return f"{type(self).__name__}({', '.join(f'{name}={getattr(self, name)}' for name in names)})"
 
 
 @lru_cache(maxsize=8)

@@ -21,10 +21,10 @@ from lstd.data.rows import Rows
 from lstd.distributed.ahead import Ahead
 from lstd.distributed.chunk_sums import Leaf, Part, Task, bytes_ahead
 from lstd.errors import InvalidInputError
+from lstd.statistics.adding import chunk_statistics
 from lstd.statistics.blocks import Layout
+from lstd.statistics.counts import About
 from lstd.statistics.merging import LSTDStatistics
-from lstd.statistics.names_and_labels import About
-from lstd.statistics.summing import chunk_statistics
 from lstd.tables.column_roles import Roles
 from lstd.tables.row_reader import Chunk, RowReader, chunks_of
 from lstd.tables.sources import opened

@@ -26,7 +26,7 @@ from lstd.data.follow import Episodes
 from lstd.errors import ConfigurationMismatchError, IllConditionedWarning, InvalidInputError
 from lstd.online import RecursiveLSTD
 from lstd.online.forgetting import CompletedReturns, horizon_of
-from lstd.statistics.covariance import Influence
+from lstd.statistics.intervals import Influence
 from lstd.tables.column_roles import Roles
 from lstd.tables.live_lines import LiveLines
 from lstd.tables.live_rows import LiveRows, LiveTable, Place

@@ -1,3 +1,0 @@
-from lstd.statistics.counts import UNKNOWN, About
-
-__all__ = ["UNKNOWN", "About"]
