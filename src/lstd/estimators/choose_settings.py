@@ -41,7 +41,7 @@ from lstd.estimators.folds import are_whole, folds_of, lambda_returns, times_wei
 from lstd.estimators.model_parts import Checks, Selection
 from lstd.statistics.merging import LSTDStatistics
 from lstd.statistics.solve import check_range, solve, without_rounding
-from lstd.statistics.sums import check_weighted
+from lstd.statistics.stream_sums import check_weighted
 from lstd.statistics.threads import one_blas_thread
 from lstd.types import Array
 

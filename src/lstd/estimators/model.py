@@ -27,7 +27,7 @@ from lstd.statistics.intervals import Influence, Interval, influence_of
 from lstd.statistics.merging import LSTDStatistics
 from lstd.statistics.ridge_warning import warn_of_ridge
 from lstd.statistics.solve import Solution, check_range, solve, without_rounding
-from lstd.statistics.sums import check_weighted
+from lstd.statistics.stream_sums import check_weighted
 from lstd.statistics.waiting import NONE_WAIT, Waiting, may_wait
 from lstd.types import Array
 

@@ -27,7 +27,7 @@ from lstd.data.rows import Record, Rows
 from lstd.data.seen_ids import SeenIds, group_key, groups_seen
 from lstd.errors import InvalidInputError
 from lstd.statistics.merging import LSTDStatistics
-from lstd.statistics.sums import check_sums
+from lstd.statistics.stream_sums import check_sums
 from lstd.statistics.threads import one_blas_thread
 
 _MOST = 64  # blocks: more would narrow the intervals by 2 %, 32 would widen them by 6 %

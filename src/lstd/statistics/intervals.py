@@ -28,10 +28,10 @@ themselves may lie outside.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
-from typing import Annotated, Any, NamedTuple
+from dataclasses import dataclass
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -239,82 +239,48 @@ def influence_of(
         When there are no blocks, or too few episodes or rows.
     """
     _check_blocks(blocks)
-    of_block = variant if blocks.by_episode else "boyan"
-    sums = BlockSums(
-        blocks.total.matrix(variant), blocks.total.b, lambda e: blocks.prefixes[e].matrix(of_block),
-        [prefix.b for prefix in blocks.prefixes], blocks.shares, blocks.total.n_transitions,
-    )  # fmt: skip
-    influence = influence_from(sums, weights, ridge, intercept=intercept, threads=threads)
-    return replace(influence, marks=blocks.marks)
-
-
-class BlockSums(NamedTuple):
-    """Sums over all data, and up to the end of each block but the last."""
-
-    A: Array  # (n, n)
-    b: Array  # (n, m)
-    matrix: Callable[[int], Array]  # (n, n) up to the end of block e
-    moments: Sequence[Array]  # (n, m) each
-    shares: Array  # (E,)
-    n_transitions: int
-
-
-Solver = Callable[[Array, Array], Array | None]  # from M (n, n) and right sides (n, m) to M⁻¹ of these, or None
-
-
-def influence_from(
-    sums: BlockSums, weights: Array, ridge: Array, *, intercept: bool = False, threads: int | None = None,
-    solver: Solver | None = None,
-) -> Influence:  # fmt: skip
-    """Compute the influence of each block from sums, as :func:`influence_of` does; `solver` may be faster."""
-    A, b = sums.A, sums.b
-    penalty = np.ones(len(A))
-    penalty[len(A) - intercept :] = 0.0
-    kept = slice(len(A) - (intercept and not ridge.any() and ones_left_out(A, b)))
-    vectors, shift = np.zeros((len(sums.shares), *weights.T.shape)), np.zeros(weights.T.shape)
-    A, weights, ridge, penalty = A[kept, kept], weights[kept], ridge[kept], penalty[kept]
-    threads = min(threads or blas_threads(), max(1, _BYTES // (48 * len(A) ** 2)))  # each holds six matrices
-    with one_blas_thread():
-        shift[:, kept] = _solved(A, ridge[:, np.newaxis] * weights, ridge, penalty, solver).weights.T
-        vectors[..., kept], singular = _vectors(sums, weights, ridge, penalty, threads, solver)
-        if singular:  # a feature occurs in one block only: a tiny ridge makes its whole weight uncertain
-            square = abs(float(np.trace(A))) / (len(A) * max(1, sums.n_transitions))
-            ridge = ridge + _TINY * square * penalty
-            weights = solve(A, b[kept], ridge, penalty=penalty, warn=False).weights
-            vectors[..., kept], _ = _vectors(sums, weights, ridge, penalty, threads)
-    return Influence(vectors, shift, sums.shares, intercept, np.zeros((len(sums.shares), 4), np.uint64))
-
-
-def _solved(A: Array, right: Array, ridge: Array, penalty: Array, solver: Solver | None = None) -> Solution:
-    """Solve (A + diag(ridge)) x = right."""
-    if solver is not None:
-        M = A.copy()
-        M[np.diag_indices_from(M)] += ridge
-        if (found := solver(M, right)) is not None:
-            return Solution(found, 1.0, False)
-    return solve(A, right, ridge, penalty=penalty, warn=False)
-
-
-def _vectors(
-    sums: BlockSums, weights: Array, ridge: Array, penalty: Array, threads: int, solver: Solver | None = None
-) -> tuple[Array, bool]:
-    """q_e of shape (E, m, n) of the first n features, and whether a system without a block was singular."""
-    kept = slice(len(weights))
-    A, b, shares = sums.A[kept, kept], sums.b[kept], sums.shares
-    rest = b - A @ weights
+    A, b, shares = blocks.total.matrix(variant), blocks.total.b, blocks.shares
+    n, penalty = len(A), np.ones(len(A))
+    penalty[n - intercept :] = 0.0
+    kept = slice(n - (intercept and not ridge.any() and ones_left_out(A, b)))
+    vectors, shift = np.zeros((len(shares), *weights.T.shape)), np.zeros(weights.T.shape)
+    system, weights, ridge, penalty = (A[kept, kept], b[kept]), weights[kept], ridge[kept], penalty[kept]
+    threads = min(threads or blas_threads(), max(1, _BYTES // (48 * n**2)))  # each holds six matrices
 
     def until(e: int) -> tuple[Array, Array]:
         """A and b of the data up to the end of a block."""
-        if e == len(sums.moments):
-            return A, b
-        return sums.matrix(e)[kept, kept], sums.moments[e][kept]
+        if e == len(blocks.prefixes):
+            return system
+        prefix = blocks.prefixes[e]
+        return prefix.matrix(variant if blocks.by_episode else "boyan")[kept, kept], prefix.b[kept]
+
+    with one_blas_thread():
+        more = ridge[:, np.newaxis] * weights
+        shift[:, kept] = solve(system[0], more, ridge, penalty=penalty, warn=False).weights.T
+        vectors[..., kept], singular = _vectors(until, shares, weights, ridge, penalty, threads)
+        if singular:  # a feature occurs in one block only: a tiny ridge makes its whole weight uncertain
+            square = abs(float(np.trace(system[0]))) / (len(weights) * max(1, blocks.total.n_transitions))
+            ridge = ridge + _TINY * square * penalty
+            weights = solve(*system, ridge, penalty=penalty, warn=False).weights
+            vectors[..., kept], _ = _vectors(until, shares, weights, ridge, penalty, threads)
+    return Influence(vectors, shift, shares, intercept, blocks.marks)
+
+
+def _vectors(
+    until: Callable[[int], tuple[Array, Array]], shares: Array, weights: Array, ridge: Array, penalty: Array,
+    threads: int,
+) -> tuple[Array, bool]:  # fmt: skip
+    """Compute q_e, (E, m, n), and whether a system without a block was singular; `until` gives prefix sums A and b."""
+    A, b = until(len(shares) - 1)
+    rest = b - A @ weights
 
     def without(e: int) -> Solution:
         A_e, b_e = until(e)
         if e:
             A_before, b_before = until(e - 1)
             A_e, b_e = A_e - A_before, b_e - b_before
-        return _solved(A - A_e, b_e - A_e @ weights - shares[e] * rest, ridge, penalty, solver)
+        right = b_e - A_e @ weights - shares[e] * rest
+        return solve(A - A_e, right, ridge, penalty=penalty, warn=False)
 
     if len(A) < _FEATURES_FOR_THREADS or threads == 1:
         solutions = [without(e) for e in range(len(shares))]

@@ -47,7 +47,7 @@ from lstd.errors import InvalidInputError
 from lstd.files import Saved
 from lstd.statistics.adding import Added, Adding, chunk_edges, chunk_statistics
 from lstd.statistics.counts import UNKNOWN, About, Counts
-from lstd.statistics.sums import Pending, StreamSums, check_sums
+from lstd.statistics.stream_sums import Pending, StreamSums, check_sums
 from lstd.types import Array
 
 
