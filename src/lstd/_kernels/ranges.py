@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lstd._kernels.compilation import kernel
-from lstd.types import Array, Flags
+from lstd.types import Array
 
 
 @kernel
@@ -17,10 +17,10 @@ def any_outside(X: Array, ranges: Array) -> bool:
 
 
 @kernel
-def widen(X: Array, used: Flags, ranges: Array) -> None:
-    """Widen `ranges` (2, n), least and greatest values of columns, by the used rows of `X` (T, n); NaN is skipped."""
+def widen(X: Array, ranges: Array) -> None:
+    """Widen `ranges` (2, n), the least and the greatest value of each column, to those of `X` (T, n); skip NaN."""
     for t in range(X.shape[0]):
-        for j in range(X.shape[1] if used[t] else 0):
+        for j in range(X.shape[1]):
             if X[t, j] < ranges[0, j]:
                 ranges[0, j] = X[t, j]
             if X[t, j] > ranges[1, j]:
