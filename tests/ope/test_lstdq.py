@@ -85,8 +85,8 @@ def without_arrays(monkeypatch):
     """Have the pairs summed without arrays of their features, as many of them are, in batches of a few rows."""
     for name, value in (
         ("logged_rows.ENTRIES_AT_ONCE", 1),
-        ("pair_rows._ENTRIES", 1),
-        ("pair_rows._ROWS_PER_ACTION", 2),
+        ("logged_rows._ENTRIES", 1),
+        ("logged_rows._ROWS_PER_ACTION", 2),
     ):
         monkeypatch.setattr(f"lstd.ope.{name}", value)
 

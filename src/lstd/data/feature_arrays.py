@@ -14,7 +14,7 @@ from lstd.data.arguments import as_real, check_real_dtype
 from lstd.errors import InvalidInputError
 from lstd.types import Array
 
-Features = Any  # Array | scipy.sparse.csr_array, which has no types | features that sum themselves: lstd.ope.pair_rows
+Features = Any  # Array | scipy.sparse.csr_array, which has no types | features that sum themselves, of lstd.ope
 
 
 def check_features(name: str, X: Any, *, finite: bool = True, single: bool = False) -> Features:

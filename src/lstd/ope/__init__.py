@@ -9,10 +9,9 @@ from lstd.ope.action_calibration import ActionCalibration, action_calibration
 from lstd.ope.importance_sampling import importance_sampling
 from lstd.ope.lspi import PolicyIteration, lspi
 from lstd.ope.lstdq import LSTDQ
-from lstd.ope.policies import EpsilonGreedy
+from lstd.ope.pairs import EpsilonGreedy, StateActionFeatures
 from lstd.ope.policy_comparison import PolicyComparison, compare_policies
 from lstd.ope.policy_value import PolicyValue, policy_value
-from lstd.ope.state_action_features import StateActionFeatures
 
 __all__ = [
     "LSTDQ",

@@ -20,8 +20,7 @@ from lstd.data.arguments import check_integer
 from lstd.data.parsing import first_true
 from lstd.errors import InvalidInputError, ProbabilityWarning, warn
 from lstd.metrics import Calibration, calibration
-from lstd.ope.policies import by_action, logged_probabilities
-from lstd.ope.state_action_features import StateActionFeatures, one_per_row
+from lstd.ope.pairs import StateActionFeatures, by_action, logged_probabilities, one_per_row
 from lstd.trajectories.trajectories import Trajectories
 
 _CHANCE = 1e-3  # of a warning about correct probabilities

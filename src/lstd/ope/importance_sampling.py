@@ -28,8 +28,8 @@ from lstd.data.rows import Columns, PerRow, Rows
 from lstd.errors import EffectiveSampleWarning, InvalidInputError, warn
 from lstd.estimators.validate_data import checked_rows
 from lstd.ope.logged_rows import LoggedRows, logged_rows
+from lstd.ope.pairs import StateActionFeatures
 from lstd.ope.policy_value import PolicyValue
-from lstd.ope.state_action_features import StateActionFeatures
 from lstd.statistics.intervals import FEW, check_level, degrees_of_freedom, half_width
 from lstd.statistics.solve import check_range
 from lstd.types import Array

@@ -15,9 +15,8 @@ from lstd.data.arguments import check_integer, shown
 from lstd.errors import InvalidInputError
 from lstd.estimators.validate_data import checked_features
 from lstd.ope.lstdq import LSTDQ
-from lstd.ope.policies import EpsilonGreedy
+from lstd.ope.pairs import EpsilonGreedy, StateActionFeatures
 from lstd.ope.policy_value import PolicyValue, policy_value
-from lstd.ope.state_action_features import StateActionFeatures
 from lstd.statistics.intervals import check_level
 
 _ARGUMENTS = (

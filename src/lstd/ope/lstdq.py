@@ -22,10 +22,8 @@ from lstd.estimators.lstd import LSTD
 from lstd.estimators.model import Model, SavedModel, model_of
 from lstd.estimators.validate_data import OTHER_NAMES, checked_features, checked_rows, refuse_others
 from lstd.files import Saved
-from lstd.ope.logged_rows import TRACES, LoggedRows, logged_rows
-from lstd.ope.pair_rows import pair_rows, summed_pairs
-from lstd.ope.policies import probabilities_of
-from lstd.ope.state_action_features import StateActionFeatures
+from lstd.ope.logged_rows import TRACES, LoggedRows, logged_rows, pair_rows, summed_pairs
+from lstd.ope.pairs import StateActionFeatures, probabilities_of
 from lstd.types import Array
 
 _DECIDED = "Leave it out: `target_policy`, `behavior_probability` and `trace` decide ratios and coefficients."
