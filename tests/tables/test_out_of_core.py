@@ -317,7 +317,7 @@ def test_features_without_a_penalty_come_as_any_iterable(tmp_path):
         np.testing.assert_array_equal(lstd.fit_tables(**words, unpenalised=names).coef_, lstd.fit_tables(**words).coef_)
 
 
-@pytest.mark.filterwarnings("ignore::lstd.errors.UnusedRewardWarning")
+@pytest.mark.filterwarnings("ignore::lstd.errors.UnusedRewardWarning", "ignore::lstd.errors.UnobservedWarning")
 @pytest.mark.parametrize("kind", [str, int, float, "a long text before {}".format])
 def test_an_id_that_reappears_in_a_later_table_is_refused_whatever_sums(tmp_path, kind):
     def table(*ids):

@@ -353,6 +353,7 @@ def test_arrays_continue_the_episode_of_a_table_by_any_form_of_its_id(ids, optio
     assert_close(model.coef_, whole.coef_, "solve")
 
 
+@pytest.mark.filterwarnings("ignore::lstd.errors.SupportWarning")  # all ratios are 2
 @pytest.mark.parametrize(("episodes", "message"), [
     (True, r"data.csv: row 2 \(the first row of data is 1\) is not the successor that `next_features` gives"),
     (False, r"data.csv: most rows of `next_features` have more entries other than zero than any row of `features`"),

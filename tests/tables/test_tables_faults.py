@@ -137,7 +137,7 @@ def test_text_that_is_not_utf8(tmp_path):
     path = tmp_path / "a.csv"
     path.write_bytes(GOOD.encode().replace(b"4,b", b"4,\xff"))
     with pytest.raises(
-        InvalidInputError, match=r"column 'id', row 4 \(the first row of data is 1\): is not UTF-8 text \(byte 0xff\)"
+        InvalidInputError, match=r"column 'id', row 4 \(the first row of data is 1\): is not UTF-8 text; save"
     ):
         statistics([str(path)])
 

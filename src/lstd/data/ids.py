@@ -128,13 +128,6 @@ def first_repeat(ids: NDArray[Any]) -> int | None:
     return None
 
 
-def ids_of_runs(ids: NDArray[Any]) -> Ids:
-    """Return ids, (T,), by their runs; times of NumPy become text."""
-    changes = np.flatnonzero(np.roll(last_rows(ids), 1))
-    names = ids[changes]
-    return Ids(changes, (names.astype(str) if names.dtype.kind in "mM" else names).tolist(), None)
-
-
 def plain_texts(ids: NDArray[Any]) -> NDArray[Any]:
     """Normalise those of the ids, (T,), that are text, as `ids_of_text` does: strip white space, read "7.0" as "7".
 

@@ -17,114 +17,91 @@ from lstd.data.rows import Rows
 
 _WIDTH = 24  # most bytes of the key of a text
 _Level = tuple[NDArray[Any], NDArray[Any]]  # first and last keys of intervals
+_DTYPES: dict[type, Any] = {int: np.int64, bytes: f"S{_WIDTH}"}
 
 
 class SeenIds:
-    """A set of the keys of ids, as :func:`group_key` makes them; all those of a chunk are added at once."""
+    """A set of the keys of ids, as :func:`group_key` makes them; all those of a chunk are added at once.
+
+    Integers and texts are in levels of sorted disjoint intervals, of about doubling length so that adding stays cheap.
+    """
 
     def __init__(self) -> None:
-        self._integers = _Intervals()
-        self._texts = _Intervals()
+        self._levels: dict[type, list[_Level]] = {int: [], bytes: []}
 
     def copy(self) -> SeenIds:
         """Return a set of the same ids, to which others can be added."""
         other = SeenIds()
-        other._integers, other._texts = self._integers.copy(), self._texts.copy()
+        other._levels = {kind: [*levels] for kind, levels in self._levels.items()}  # arrays are never written to
         return other
 
     def add(self, keys: list[int | bytes]) -> int | None:
         """Add keys; if one is present or occurs twice, add none and return the place of the first such key."""
-        if {*map(type, keys)} == {int} and len({*keys}) == len(keys):
-            integers = np.array(keys, dtype=np.int64)
-            if not self._integers.contains(integers).any():
-                self._integers.add(integers)
-                return None
-        places: dict[int | bytes, int] = {}  # of keys before the first that occurs twice
-        twice = next((place for place, key in enumerate(keys) if places.setdefault(key, place) != place), None)
-        integers = np.array([key for key in places if isinstance(key, int)], dtype=np.int64)
-        texts = np.array([key for key in places if isinstance(key, bytes)], dtype=f"S{_WIDTH}")
-        known = [key for new, seen in ((integers, self._integers), (texts, self._texts)) for key in seen.common(new)]
-        if known:
-            return min(places[key] for key in known)
-        if twice is not None:
-            return twice
-        self._integers.add(integers)
-        self._texts.add(texts)
+        new = {kind: np.array([key for key in keys if type(key) is kind], dtype) for kind, dtype in _DTYPES.items()}
+        known = any(_contains(self._levels[kind], values).any() for kind, values in new.items())
+        if known or len({*keys}) < len(keys):
+            before: set[int | bytes] = set()
+            for place, key in enumerate(keys):
+                if key in before or _contains(self._levels[type(key)], np.array([key], _DTYPES[type(key)]))[0]:
+                    return place
+                before.add(key)
+        for kind, values in new.items():
+            if len(values):
+                level, levels = _of_sorted(np.sort(values)), self._levels[kind]
+                while levels and len(levels[-1][0]) <= 2 * len(level[0]):
+                    level = _joined(levels.pop(), level)
+                levels.append(level)
         return None
 
     def packed(self) -> dict[str, Any]:
         """Return the ids as a JSON document."""
-        integers = [ends for level in self._integers.levels for ends in np.transpose(level).tolist()]
-        texts = [text.hex() for low, _ in self._texts.levels for text in low.tolist()]
-        return {"integers": integers, "texts": texts}
+        integers = [ends for level in self._levels[int] for ends in np.transpose(level).tolist()]
+        return {"integers": integers, "texts": [text.hex() for low, _ in self._levels[bytes] for text in low.tolist()]}
 
     @classmethod
     def unpacked(cls, document: Mapping[str, Any]) -> SeenIds:
         """Return the ids of a document; a broken one raises ValueError, TypeError or LookupError."""
         seen = cls()
+        seen.add([bytes.fromhex(text) for text in document["texts"]])
         if document["integers"]:
             low, high = np.array(sorted(document["integers"]), dtype=np.int64).T
-            seen._integers.levels = [_merged(low, high)]
-        seen._texts.add(np.array([bytes.fromhex(text) for text in document["texts"]], dtype=f"S{_WIDTH}"))
+            seen._levels[int] = [_merged(low, high)]
         return seen
 
     def then(self, later: SeenIds, common: int | bytes | None) -> tuple[SeenIds, str | None]:
         """Return the ids of a stream and of the one that follows it, and one other than `common` that is in both."""
         both, again = SeenIds(), None
-        for name in ("_integers", "_texts"):
-            joined, clash = getattr(self, name).then(getattr(later, name), common)
+        for kind, levels in self._levels.items():
+            every = [*levels, *later._levels[kind]]
+            if not every:
+                continue
+            low, high = (np.concatenate(ends) for ends in zip(*every, strict=True))
+            order = np.argsort(low, kind="stable")
+            low, high = low[order], high[order]
+            reach = np.maximum.accumulate(high) if kind is int else high
+            clash = _clash(low, high, reach, common)
             if clash is not None:
                 again = repr(clash.decode(errors="replace") if isinstance(clash, bytes) else clash)
-            setattr(both, name, joined)
+            both._levels[kind] = [_merged(low, reach) if kind is int else (np.unique(low),) * 2]
         return both, again
 
 
-class _Intervals:
-    """Sorted disjoint intervals, in levels of about doubling length so that adding stays cheap."""
+def _clash(low: NDArray[Any], high: NDArray[Any], reach: NDArray[Any], common: Any) -> Any:
+    """Return a key other than `common` that is in two intervals, which are sorted; None if there is none."""
+    for i in np.flatnonzero(low[1:] <= reach[:-1]).tolist():
+        first, last = low[i + 1].item(), min(reach[i].item(), high[i + 1].item())
+        if (first, last) != (common, common):
+            return first if first != common else first + 1
+    return None
 
-    def __init__(self) -> None:
-        self.levels: list[_Level] = []
 
-    def copy(self) -> _Intervals:
-        other = _Intervals()
-        other.levels = [*self.levels]  # the arrays are never written to
-        return other
-
-    def contains(self, keys: NDArray[Any]) -> NDArray[np.bool_]:
-        found = np.zeros(len(keys), dtype=np.bool_)
-        for low, high in self.levels:
-            place = np.searchsorted(low, keys, side="right") - 1
-            found |= (place >= 0) & (keys <= high[place])
-        return found
-
-    def common(self, keys: NDArray[Any]) -> list[Any]:
-        """Return those of the keys that are present."""
-        found: list[Any] = keys[self.contains(keys)].tolist()
-        return found
-
-    def add(self, keys: NDArray[Any]) -> None:
-        if not len(keys):
-            return
-        level = _of_sorted(np.sort(keys))
-        while self.levels and len(self.levels[-1][0]) <= 2 * len(level[0]):
-            level = _joined(self.levels.pop(), level)
-        self.levels.append(level)
-
-    def then(self, later: _Intervals, common: Any) -> tuple[_Intervals, Any]:
-        """Return the keys of both, and a key other than `common` that is in both; None if there is none."""
-        both, levels = _Intervals(), [*self.levels, *later.levels]
-        if not levels:
-            return both, None
-        low, high = (np.concatenate(ends) for ends in zip(*levels, strict=True))
-        order = np.argsort(low, kind="stable")
-        low, high = low[order], high[order]
-        reach = np.maximum.accumulate(high) if high.dtype.kind == "i" else high
-        for i in np.flatnonzero(low[1:] <= reach[:-1]).tolist():
-            first, last = low[i + 1].item(), min(reach[i].item(), high[i + 1].item())
-            if (first, last) != (common, common):
-                return both, first if first != common else first + 1
-        both.levels = [_merged(low, reach) if high.dtype.kind == "i" else (np.unique(low),) * 2]
-        return both, None
+def _contains(levels: list[_Level], keys: NDArray[Any]) -> NDArray[np.bool_]:
+    """Return whether each key is in an interval."""
+    found = np.zeros(len(keys), dtype=np.bool_)
+    for low, high in levels:
+        place = np.searchsorted(low, keys, side="right") - 1
+        found |= (place >= 0) & (keys <= high[place])
+    return found
 
 
 def _of_sorted(keys: NDArray[Any]) -> _Level:

@@ -42,6 +42,7 @@ _MISSING = ["", "NA", "nan", "NaN", "null", "NULL", "None"]  # other spellings a
 # A value is quoted only if it begins with a quote; what follows the closing quote belongs to it.
 _VALUE = rb'(?:"(?>[^"]*(?:""[^"]*)*)"[^,\r\n]*|(?!")[^,\r\n]*)'
 _WRONG_LENGTH = re.compile(r"Row #(\d+): Expected \d+ columns, got (\d+)")  # what Arrow says
+_NOT_UTF8 = re.compile(r"In CSV column #(\d+): Row #(\d+): .*invalid UTF8")
 _ROW = re.compile(rb"(?>%b(?:,%b)*)(?:\r?\n|\r(?!\Z))" % (_VALUE, _VALUE))
 
 
@@ -240,22 +241,15 @@ class TextBlock:
         return table.combine_chunks().to_batches()[0]
 
     def _first_bad(self, columns: Sequence[str], error: Exception) -> tuple[int, InvalidInputError]:
-        """Return the first row that has too few or too many values or is not UTF-8, and the error for it."""
-        file, sound, n_rows = self.table.file, self, 0
-        failure = could_not_be_read(f"{file}, after row {self.first},", error)
+        """Return the row that has too few or too many values or is not UTF-8, and the error for it."""
+        file, place = self.table.file, self.first
         if wrong := _WRONG_LENGTH.search(str(error)):
-            n_rows = int(wrong[1]) - 1
-            sound, failure = self[:n_rows], InvalidInputError(
-                f"{file}: row {self.first + n_rows + 1} {FROM_ONE} has {wrong[2]} values where the header names "
+            row = int(wrong[1]) - 1
+            return row, InvalidInputError(
+                f"{file}: row {place + row + 1} {FROM_ONE} has {wrong[2]} values where the header names "
                 f"{len(self.table.names)} columns."
-            )  # fmt: skip
-        batch = sound._parsed(dict.fromkeys(columns, pa.binary())) if len(sound) else None
-        for name, values in () if batch is None else zip(columns, batch.columns, strict=True):
-            for row, value in enumerate(values.to_pylist()[: n_rows or None]):
-                try:
-                    value.decode()
-                except UnicodeDecodeError as bad:
-                    said = f"is not UTF-8 text (byte 0x{bad.object[bad.start]:02x}); save the file as UTF-8."
-                    n_rows, failure = row, at_row(file, name, self.first + row, said)
-                    break
-        return n_rows, failure
+            )
+        if wrong := _NOT_UTF8.search(str(error)):
+            row, name = int(wrong[2]) - 1, self.table.names[int(wrong[1])]
+            return row, at_row(file, name, place + row, "is not UTF-8 text; save the file as UTF-8.")
+        return 0, could_not_be_read(f"{file}, after row {place},", error)

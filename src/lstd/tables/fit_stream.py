@@ -17,6 +17,7 @@ from lstd.distributed.on_dask import Partitions, is_future
 from lstd.distributed.runner import Runner
 from lstd.errors import InvalidInputError
 from lstd.estimators.choose_settings import Choice, OnProgress, choose
+from lstd.estimators.limits import doubted
 from lstd.estimators.model import Model, model_of
 from lstd.estimators.model_parts import Origin
 from lstd.statistics.merging import LSTDStatistics
@@ -29,6 +30,7 @@ from lstd.tables.sum_tables import SumTables, chunks_in_order, memory_suffices
 from lstd.tables.table import Table
 from lstd.version import __version__
 
+_DOUBTED_ROWS = 5000  # that predictions are compared with
 SAMPLE_ENTRIES = 2**20  # features of the rows that are kept for a report, 8 MiB
 
 _LOG = logging.getLogger("lstd")
@@ -93,10 +95,16 @@ def fit_leaf(tables: Any, leaf: SumTables, runner: Runner, on_progress: OnProgre
             checks=checks, warned=frozenset({"ends"} if assumed else ()),
             rewards=roles.rewards, threads=runner.n_jobs or available_cores(),
             origin=_origin_of(files, part.ends.roles, blocks.total),
-            episodes=None if leaf.independent else part.ends.ids,
+            episodes=None if leaf.independent else part.ends.ids, limits=part.ends.limits,
         )  # fmt: skip
         _ = model.no_intervals  # so that the influence of blocks is computed here
-    return model
+    return _doubted(model, tables, replace(leaf, roles=part.ends.roles)) if _at_hand(tables) else model
+
+
+def _doubted(model: Model, tables: list[Any], leaf: SumTables) -> Model:
+    """Return the model with what the first rows say against its predictions, and warn of it."""
+    chunk = next(chunks_in_order(tables, replace(leaf, chunk_rows=_DOUBTED_ROWS)))
+    return doubted(model, chunk.rows(leaf.settings.gamma).changed(names=model.feature_names))
 
 
 def _at_hand(tables: Any) -> bool:

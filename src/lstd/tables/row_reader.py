@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from operator import attrgetter
 from typing import Any, NamedTuple, TypeVar
 
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from lstd.data import arrow_columns as convert
 from lstd.data.follow import Episodes, Marks
-from lstd.data.ids import Ids, last_rows
+from lstd.data.ids import last_rows
 from lstd.data.parsing import Fault, check_finite, check_not_infinite, check_not_outside
 from lstd.data.rows import COLUMNS, Rows, repeated
 from lstd.distributed import chunk_sums
@@ -215,25 +215,32 @@ class Values:
     """Values of a batch and the first bad one of each column; the columns of features are not kept."""
 
     def __init__(self, batch: pa.RecordBatch, roles: Roles) -> None:
-        self._faults: list[Fault] = []
+        self._faults: list[Fault | None] = []
         self.X = self._features(batch, roles.features or ())
         self.kept = [batch.column(name) for name in roles.kept]
         self.y = np.empty((len(batch), len(roles.rewards)))
         for j, name in enumerate(roles.rewards):
-            self.y[:, j], fault = convert.numbers(batch.column(name), name)
-            self._note(check_not_infinite(self.y[:, j], name, fault))
-        self.terminated, self.truncated = (self._flags(batch, name) for name in (roles.terminated, roles.truncated))
-        self.ids, self.groups = (self._ids(batch, name) for name in (roles.episode, roles.groups))
-        self.transitions = {role: self._numbers(batch, role, name) for role, name in roles.transitions.items()}
+            self.y[:, j] = self._numbers(batch, name, check_not_infinite)
+        self.terminated, self.truncated = (
+            np.zeros(len(batch), np.bool_) if name is None else self._noted(*convert.flags(batch.column(name), name))
+            for name in (roles.terminated, roles.truncated)
+        )
+        self.ids, self.groups = (
+            None if name is None else convert.ids(batch.column(name), name) for name in (roles.episode, roles.groups)
+        )
+        self._faults += [ids.fault for ids in (self.ids, self.groups) if ids is not None]
+        self.transitions = {
+            role: self._numbers(batch, name, partial(check_not_outside, high=COLUMNS[role].high))
+            for role, name in roles.transitions.items()
+        }
         successors = roles.next_features  # those of rows that terminated are not used
         self.X_next = self._features(batch, successors, self.terminated) if successors else None
         self.times = None
         if roles.time is not None:
-            self.times, fault = convert.times(batch.column(roles.time), roles.time)
-            self._note(fault)
+            self.times = self._noted(*convert.times(batch.column(roles.time), roles.time))
 
     def first_fault(self) -> Fault | None:
-        return min(self._faults, default=None, key=lambda fault: fault.row)
+        return min(filter(None, self._faults), default=None, key=lambda fault: fault.row)
 
     def _features(self, batch: pa.RecordBatch, names: Sequence[str], unused: NDArray[np.bool_] | None = None) -> Array:
         """Convert columns, all at once unless a value is bad; those of `unused` rows may be."""
@@ -244,28 +251,13 @@ class Values:
         for j, name in enumerate(names):
             X[:, j], fault = convert.numbers(batch.column(name), name)
             used = X[:, j] if unused is None else np.where(unused, 0.0, X[:, j])
-            self._note(check_finite(used, name, fault) or fault)
+            self._faults.append(check_finite(used, name, fault) or fault)
         return X
 
-    def _numbers(self, batch: pa.RecordBatch, role: str, name: str) -> Array:
+    def _numbers(self, batch: pa.RecordBatch, name: str, check: Callable[..., Fault | None]) -> Array:
         values, fault = convert.numbers(batch.column(name), name)
-        self._note(check_not_outside(values, name, fault, 1.0 if role == "discount" else np.inf))
+        return self._noted(values, check(values, name, fault))
+
+    def _noted(self, values: NDArray[Any], fault: Fault | None) -> NDArray[Any]:
+        self._faults.append(fault)
         return values
-
-    def _note(self, fault: Fault | None) -> None:
-        if fault is not None:
-            self._faults.append(fault)
-
-    def _ids(self, batch: pa.RecordBatch, name: str | None) -> Ids | None:
-        if name is None:
-            return None
-        ids = convert.ids(batch.column(name), name)
-        self._note(ids.fault)
-        return ids
-
-    def _flags(self, batch: pa.RecordBatch, name: str | None) -> NDArray[np.bool_]:
-        if name is None:
-            return np.zeros(len(batch), dtype=np.bool_)
-        truths, fault = convert.flags(batch.column(name), name)
-        self._note(fault)
-        return truths

@@ -1,12 +1,15 @@
 """Sums of tables, each by itself, and how the sums over neighbouring tables are merged.
 
+Rules of :mod:`lstd.data.follow` concern a row, the one before and the one after. So two rows at either end of the
+tables are kept, and checked again by the same rules together with those of the neighbouring tables.
+
 The rows of a table are read, converted and summed in chunks, which threads share. So the same code sums one table on a
 worker and all tables here, where the next table is read ahead while the last one is summed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -16,11 +19,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lstd.data.broken_episodes import Break, find_break
-from lstd.data.ids import same_id
+from lstd.data.closed_subjects import NO_TIMES, TimesOfEnds
+from lstd.data.follow import Episodes, Marks, Row
+from lstd.data.ids import EPISODE_AGAIN, same_id, whole_number
 from lstd.data.rows import Rows
+from lstd.data.seen_ids import SeenIds, group_key
 from lstd.distributed.ahead import Ahead
 from lstd.distributed.chunk_sums import Leaf, Part, Task, bytes_ahead
 from lstd.errors import InvalidInputError
+from lstd.estimators.model_parts import Limits
 from lstd.statistics.adding import chunk_statistics
 from lstd.statistics.blocks import Layout
 from lstd.statistics.counts import About
@@ -29,9 +36,87 @@ from lstd.tables.column_roles import Roles
 from lstd.tables.row_reader import Chunk, RowReader, chunks_of
 from lstd.tables.sources import opened
 from lstd.tables.table import Table
-from lstd.tables.table_ends import Ends
+from lstd.tables.table_errors import at_row
 
 T = TypeVar("T")
+
+
+@dataclass(frozen=True, eq=False)
+class Ends:
+    """Both ends of consecutive tables that are summed as one."""
+
+    file: str  # the first table
+    roles: Roles  # with all features by name
+    head: tuple[Row, ...]  # the first two rows, or fewer
+    tail: tuple[Row, ...]  # the last two rows, or fewer
+    ids: SeenIds
+    times: TimesOfEnds = NO_TIMES
+    limits: Limits | None = None  # of rewards and features
+
+    @classmethod
+    def of(cls, file: str, roles: Roles, episodes: Episodes, limits: Limits | None) -> Ends:
+        """Return both ends of a table that was followed as part of a stream."""
+        return cls(file, roles, episodes.head, episodes.tail, episodes.seen, episodes.times, limits)
+
+    def then(self, after: Ends, *, independent: bool) -> tuple[Ends, bool]:
+        """Return both ends of these tables and those after, and whether the latter begin an episode.
+
+        Raises InvalidInputError when tables continue one another and a row breaks a rule; the message names the row.
+        """
+        begins, ids = True, self.ids
+        if not independent and self.tail and after.head:
+            _follow(self.roles, [*self.tail, *after.head])
+            begins = self.tail[-1].ends_before(after.head[0].name)
+        if not independent:
+            goes_on = not begins and self.roles.episode is not None
+            ids, again = ids.then(after.ids, group_key(after.head[0].name) if goes_on else None)
+            if again is not None:
+                raise InvalidInputError(
+                    f"{after.file}, or a table after it: column {self.roles.episode!r}: {again} {EPISODE_AGAIN}"
+                )
+        head, tail = (*self.head, *after.head)[:2], (*self.tail, *after.tail)[-2:]
+        one, two = self.limits, after.limits
+        limits = one.joined(two) if one is not None and two is not None else one or two
+        return replace(self, head=head, tail=tail, ids=ids, times=self.times.then(after.times), limits=limits), begins
+
+    def check(self) -> None:
+        """Check both ends, as no tables come before or after; raises InvalidInputError when a row breaks a rule."""
+        _follow(self.roles, self.head, is_first=True)
+        _follow(self.roles, self.tail, is_first=len(self.tail) == 1, is_last=True)
+
+    def named(self, statistics: LSTDStatistics) -> LSTDStatistics:
+        """Return statistics with the ids of the first and last episode, from which `partial_fit` continues."""
+        names = (rows[place].name if rows else None for rows, place in ((self.head, 0), (self.tail, -1)))
+        first, last = (_typed(name) for name in names)
+        return replace(statistics, first_episode=first, last_episode=last)
+
+    def check_features(self, after: Ends) -> None:
+        """Raise InvalidInputError unless the tables after have the same features in the same order."""
+        names, others = self.roles.features or (), after.roles.features or ()
+        one, two = self.file, after.file
+        for file, other, missing in ((two, one, {*names} - {*others}), (one, two, {*others} - {*names})):
+            if missing:
+                raise InvalidInputError(
+                    f"{file}: column {min(missing)!r} is missing, which {other} has; give tables with the same "
+                    "columns, or name the features."
+                )
+        if names != others:
+            raise InvalidInputError(f"{two}: its columns are in another order than those of {one}; name the features.")
+
+
+def _follow(roles: Roles, rows: Sequence[Row], *, is_first: bool = False, is_last: bool = False) -> None:
+    """Check consecutive rows; with `is_first` and `is_last` there are none before and after."""
+    episodes = Episodes(roles, at_row, part=not is_first)
+    for row in rows:
+        episodes.follow(row.file, row.place, Marks.of(row))
+    if is_last:
+        episodes.finish()
+
+
+def _typed(name: Any) -> Any:
+    """Return an id, as an integer if it is the text of one, so that `partial_fit` continues it by either."""
+    number = whole_number(name) if isinstance(name, str) else None
+    return name if number is None else number
 
 
 @dataclass(frozen=True)
@@ -86,6 +171,7 @@ class _Work(NamedTuple):
     layout: Any = None  # of the blocks, this chunk included
     starts: Any = ()
     n_bytes: int = 0
+    goes_on: bool = False  # whether its first row continues the episode of the chunk before
 
 
 class _Summed:
@@ -106,6 +192,7 @@ class _Summed:
         self._layout, self._episode = Layout(self.blocks.limit, by_episode=leaf.roles.groups is not None), -1
         self._group: Any = None
         self.broken: Break | None = None
+        self.limits: Limits | None = None
         self.most_bytes = leaf.bytes_under_way(n, self.blocks.limit)
 
     def work(self, chunk: Chunk | None) -> _Work:
@@ -118,7 +205,7 @@ class _Summed:
         self._episode = int(chunk.episode[-1])
         matrices = 1 + bool((begins[1:] & ~chunk.terminated[:-1]).any())  # A, and B if an episode was truncated
         n_bytes = 8 * (chunk.X.size * (1 + (chunk.X_next is not None)) + matrices * self.n**2 * (1 + len(starts)))
-        return _Work(self, chunk, self._layout, starts, n_bytes)
+        return _Work(self, chunk, self._layout, starts, n_bytes, not begins[0])
 
     def _unit_begins(self, chunk: Chunk, begins: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """Return which rows are the first of a group; without groups, those that begin an episode."""
@@ -132,6 +219,7 @@ class _Summed:
         assert work.chunk is not None
         if self.broken is None:
             self.broken = self._break(work.chunk, rows)
+        self.limits = Limits.of(rows) if self.limits is None else self.limits.then(rows, work.goes_on)
         try:
             self.blocks = self.blocks.joined(rows, pieces, work.layout, work.starts)
         except InvalidInputError as error:
@@ -147,7 +235,7 @@ class _Summed:
         """Return the sums over the table, and add them to the store; check both ends if tables are independent."""
         if self.part is None:
             assert self.reader is not None
-            ends = Ends.of(self.reader.tables[0].file, self.reader.roles, self.reader.episodes)
+            ends = Ends.of(self.reader.tables[0].file, self.reader.roles, self.reader.episodes, self.limits)
             self.part = Part(self.blocks, self.place, self.place, broken=self.broken, ends=ends)
             self.leaf.keep(self.path, self.part)
         if self.leaf.independent:
