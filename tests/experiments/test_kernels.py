@@ -129,22 +129,6 @@ def test_lstd_onehot(walk):
         assert_within(run_onehot(modules, *walk), expected, moves)
 
 
-@bounded
-@given(feature_streams())
-def test_lstd_dense_by_double_sums(stream):
-    phi, rewards, discounts, *rest = stream
-    short = (phi[:6], rewards[:5], discounts[:6], *rest)
-    _, moves = least_squares(*short)
-    weight, target, lmbdas, alphas = rest
-    expected = np.zeros_like(moves)
-    for k, (lmbda, alpha) in enumerate(zip(lmbdas, alphas, strict=True)):
-        for row, variant in enumerate(VARIANTS):
-            theta = naive.weights_every_step(variant, *short[:2], lmbda, alpha, discounts[:6])[1:]
-            expected[row, k] = np.sum((theta - target) ** 2 @ weight)
-    for modules in BOTH.values():
-        assert_within(run_dense(modules, *short), expected, moves)
-
-
 @pytest.mark.parametrize("n_pairs", [1, 2, 63, 64, 65, 130])
 @pytest.mark.parametrize("run", [run_dense, run_onehot])
 def test_a_pair_does_not_depend_on_the_others(run, n_pairs):
