@@ -41,10 +41,11 @@ def _block(indptr, indices, values, states, rewards, discounts, metric, target, 
     """`td` for LANES pairs; lanes of no pair have step size 0."""
     n = len(target)
     e, theta = aligned_zeros(n, LANES), aligned_zeros(n, LANES)
-    vectors = aligned_zeros(8, LANES)
-    along_e, along_phi = vectors[0], vectors[1]  # θ moves by this much along e, and by this much along φ
-    decay, scratch, total = vectors[2], vectors[3], vectors[4]  # decay of the traces on arrival in the next row
-    now, ahead, before = vectors[5], vectors[6], vectors[7]  # φᵀθ, φ₊ᵀθ before the update, φᵀθ before the last one
+    # Buffers of their own: in parts of one buffer, loops cannot be proved independent.
+    along_e, along_phi = aligned_zeros(1, LANES)[0], aligned_zeros(1, LANES)[0]  # θ moves by this along e, along φ
+    decay, scratch = aligned_zeros(1, LANES)[0], aligned_zeros(1, LANES)[0]  # decay of the traces to the next row
+    now, ahead = aligned_zeros(1, LANES)[0], aligned_zeros(1, LANES)[0]  # φᵀθ, φ₊ᵀθ before the update
+    before, total = aligned_zeros(1, LANES)[0], aligned_zeros(1, LANES)[0]  # φᵀθ before the last update
     for t in range(len(rewards)):
         here = slice(indptr[states[t]], indptr[states[t] + 1])
         there = slice(indptr[states[t + 1]], indptr[states[t + 1] + 1])
