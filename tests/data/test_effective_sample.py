@@ -1,4 +1,7 @@
-"""The effective sample that products of importance ratios, and weights, leave."""
+"""The effective sample that products of importance ratios, and weights, leave; the observed share of returns.
+
+`laws/test_sums.py` holds the definition of the observed share at any split of the data.
+"""
 
 import itertools
 import warnings
@@ -9,7 +12,7 @@ import pytest
 import lstd
 import naive
 from lstd import LSTD, LSTDCV, LSTDStatistics
-from lstd._kernels.traces import sample_sums
+from lstd._kernels.traces import observed_weight, sample_sums
 from lstd.data.doubts import small
 from lstd.errors import EffectiveSampleWarning
 from tolerances import assert_close
@@ -33,6 +36,13 @@ def weighted(n, length):
     return {**episodes(n, length), "weight": weight, "trace_coefficient": coefficient}
 
 
+def test_the_python_body_gives_the_observed_weight_of_the_compiled_kernel():
+    random, none = np.random.default_rng(1), np.empty(0)
+    columns = random.uniform(size=12), random.uniform(size=12) < 0.8, random.uniform(0.0, 1.5, 12), random.random(12)
+    for given in (columns, (*columns[:2], none, none)):
+        assert_close(observed_weight(*given), getattr(observed_weight, "py_func", observed_weight)(*given), "sums")
+
+
 def sums(data, gamma, lmbda):
     return LSTDStatistics.from_arrays(**data, gamma=gamma, lmbda=lmbda)
 
@@ -44,7 +54,7 @@ def part(data, first, end):
 @pytest.mark.parametrize("n", [0, 1, 7])
 def test_the_python_body_gives_the_sums_of_the_compiled_kernel(n):
     columns = np.random.default_rng(3).uniform(0.0, 1.5, size=(4, n))
-    one, two = ((np.eye(3), np.zeros(3), np.zeros((3, 3))) for _ in range(2))
+    one, two = ((np.eye(4), np.zeros((3, 3))) for _ in range(2))
     sample_sums(*columns, *one)
     getattr(sample_sums, "py_func", sample_sums)(*columns, *two)
     for compiled, python in zip(one, two, strict=True):
@@ -159,3 +169,12 @@ def test_a_fit_says_when_a_few_weights_decide():
     ):
         LSTD(1.0, 1.0).fit(**data, weight=weight)
     LSTD(1.0, 1.0).fit(**data, weight=np.full(600, 1e4))
+
+
+def test_forgetting_scales_what_was_seen(tmp_path):
+    X, y = np.ones((10, 1)), np.zeros(10)
+    one, two = (LSTDStatistics.from_arrays(X, y, gamma=0.5, lmbda=0.9) for _ in range(2))
+    (0.25 * one).then(two).save(tmp_path / "sums")
+    weight = np.repeat([0.25, 1.0], [10, 9])
+    expected = weight @ (1 - 0.5 ** np.arange(19, 0, -1)) / weight.sum()
+    assert_close(lstd.load(tmp_path / "sums").observed_share, expected, "sums")

@@ -153,38 +153,39 @@ def add_entries(factors, shift, indptr, indices, values, starts, rows, entries, 
 
 
 @kernel
-def behind_cuts(discounts, full, coefficients, weights):  # type: ignore[no-untyped-def]
-    """Compute the sums of `lstd.data.observed_share`: behind, leaving, behind_share, decay.
+def observed_weight(discounts, full, coefficients, weights):  # type: ignore[no-untyped-def]
+    """Compute what rows do to v and to the observed weight of `lstd.statistics.counts`: ((v, by v), (weight, by v)).
 
     Rows: `discounts`; `full`, false in horizon rows; `coefficients` and `weights`, empty if all are one.
     """
-    behind, u, share, e = 0.0, 0.0, 0.0, 1.0
+    v, e, seen, share = 0.0, 1.0, 0.0, 0.0
     for t in range(len(discounts)):
         if not full[t]:
-            behind, u, share, e = behind + u, 0.0, share + e, 0.0
+            v, e = 0.0, 0.0
             continue
         discount, kept = discounts[t], min(coefficients[t], 1.0) if len(coefficients) else 1.0
-        behind += (1.0 - kept) * u
-        share += (1.0 - kept) * e
-        u = (discount * kept) * u + discount * (weights[t] if len(weights) else 1.0)  # one fused step from row to row
+        weight = weights[t] if len(weights) else 1.0
+        seen += (1.0 - discount) * (weight + kept * v)
+        share += (1.0 - discount) * kept * e
+        v = (discount * kept) * v + discount * weight  # one fused step from row to row
         e = (discount * kept) * e if e > 1e-290 else 0.0  # denormals are slow
-    return behind, u, share, e
+    return (v, e), (seen, share)
 
 
 @kernel
-def sample_sums(ratios, weights, coefficients, decay, step, weight, square):  # type: ignore[no-untyped-def]
-    """Compute the sums of an effective sample size, which `lstd.data.effective_sample_size` defines.
+def sample_sums(ratios, weights, coefficients, decay, step, square):  # type: ignore[no-untyped-def]
+    """Compute the sums of an effective sample size, which `lstd.statistics.counts` defines.
 
-    Rows: `ratios`, `weights`, `coefficients` and `decay`, the decays λγ on leaving. `step` (3, 3), the unit matrix,
-    becomes M; added to are `weight` (3,), w, and `square` (3, 3), K.
+    Rows: `ratios`, `weights`, `coefficients` and `decay`, the decays λγ on leaving. `step` (4, 4), the unit matrix,
+    becomes M, and K is added to `square` (3, 3).
     """
-    u, v = step[1], step[2]
+    u, v, total = step[1], step[2], step[3]
     for t in range(len(ratios)):
         ratio, coefficient = ratios[t], coefficients[t]
         for i in range(3):
             u[i] = ratio * (coefficient * u[i] + (1.0 if i == 0 else 0.0))
             v[i] = weights[t] * u[i] + coefficient * v[i]
-            weight[i] += weights[t] * u[i]
+            total[i] += weights[t] * u[i]
         for i in range(3):
             g = weights[t] * u[i]
             for j in range(3):

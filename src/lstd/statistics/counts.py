@@ -1,4 +1,21 @@
-"""What statistics hold beside the sums that a solution needs: counts, fingerprints of the rows, names and labels.
+"""What statistics hold beside the sums that a solution needs: counts, sample sizes, fingerprints, names and labels.
+
+Effective sample size. Row t counts g_t = w_t e_t in the sums, with its weight w_t and the trace e_t = ρ_t (1 + c_t u_t)
+of a feature that is always one. Two rows share as much of the trace as the product κ of cλγ between them. So the
+effective sample size (Kish 1965) is
+
+    (Σ_t g_t)² / Σ_t Σ_s κ_ts g_t g_s,   Σ_s κ_ts g_s over s ≤ t is f_t = g_t + c_t v_t,
+
+where u_{t+1} = λγ_t e_t and v_{t+1} = λγ_t f_t enter the next row. At λγ = 1 it is the effective number of episodes;
+without ratios and weights, (1 − λγ)/(1 + λγ) times that of rows. Trace coefficients above one are products of ratios
+too: what weights alone leave, and the data, has min(1, c_t).
+
+Observed share. With f_t = w_t + min(1, c_t) v_t and v_{t+1} = γ_t f_t, the discounted weight of what was seen of all
+returns is Σ_t (1 − γ_t) f_t over full transitions, of Σ_t w_t. The rest lies behind cuts, or is what coefficients below
+one take (:func:`lstd.data.returns.unobserved_shares` has the same of each row).
+
+All of it is linear in s = (1, u, v, total), and the sum of g f is quadratic. So a chunk is s' = M s and sᵀKs, and
+consecutive chunks join exactly at any split of the data.
 
 Fingerprints are called marks: two models whose blocks have equal marks were fitted to the same data. The mark of the
 features of rows is Σ_t Σ_j k_j bits(x_tj) modulo 2⁶⁴, with odd numbers k_j and the bits of a feature as an integer. For
@@ -14,23 +31,96 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
 from lstd._kernels.reward_marks import add_reward_marks
-from lstd.data.effective_sample_size import SampleSums, merged
+from lstd._kernels.traces import observed_weight, sample_sums
 from lstd.data.horizon_rows import count_unused
-from lstd.data.observed_share import NOTHING_BEHIND, BehindCuts
-from lstd.data.rows import Record, Rows, uniform
+from lstd.data.rows import FACTORS, Record, Rows, uniform
 from lstd.errors import InvalidInputError
-from lstd.types import Array
+from lstd.types import Array, Flags
 
 _MODULUS = 2**64
 _ALL, _EVERY = 1024, 64
 _ODD = 0x9E3779B97F4A7C15  # 2⁶⁴ over the golden ratio: its multiples are far apart
+
+
+_NONE = np.empty(0)
+_CUT = np.array([[1.0], [0.0], [0.0], [1.0]])  # what is left of s at the end of an episode
+# By chain, by how many factors w its u, v and total grow; first the observed share, then three sizes.
+_POWERS = {1: np.array([[0, 0, 1, 1]]), 3: np.array([[0, 0, 0, 0], [0, 0, 1, 1], [0, 0, 0, 0]])}
+
+
+@dataclass(frozen=True, eq=False)
+class Chains(Record):
+    """What full transitions of a chunk do to s = (1, u, v, total), for the observed share or for three sample sizes."""
+
+    step: Annotated[Array, "1 4 4 nan"] | Annotated[Array, "3 4 4 nan"]  # M; NaN if it is not known
+    square: Annotated[Array, "3 3 3 nan"] | None = None  # K, of sample sizes
+    off_policy: bool = False  # whether a ratio is not one
+
+    @classmethod
+    def observed(cls, discount: Array, full: Flags, coefficient: Array, weight: Array) -> Chains:
+        """Return the chain of the observed share of rows, (T,), of which some are `full` transitions."""
+        step = np.diag([1.0, 0.0, 1.0, 1.0])  # there is no u
+        columns = (_NONE if uniform(column) else column for column in (coefficient, weight))
+        step[2:, [0, 2]] = observed_weight(np.ascontiguousarray(discount), full, *columns)
+        return cls(step[np.newaxis])
+
+    @classmethod
+    def sampled(cls, ratio: Array, coefficient: Array, weight: Array, decay: Array, ones: Array) -> Chains:
+        """Return the chains of sample sizes: with ratios alone, with weights alone, and without both.
+
+        Rows have decays λγ on leaving; horizon rows have zero as ratio and in `ones`.
+        """
+        step, square, most_one = np.stack([np.eye(4)] * 3), np.zeros((3, 3, 3)), np.minimum(coefficient, 1.0)
+        three = (ratio, ones, coefficient), (ones, weight, most_one), (ones, ones, most_one)
+        for columns, M, K in zip(three, step, square, strict=True):
+            sample_sums(*(np.ascontiguousarray(column, np.float64) for column in (*columns, decay)), M, K)
+        return cls(step, square, bool((ratio != ones).any()))
+
+    @np.errstate(all="ignore")
+    def then(self, later: Chains) -> Chains:
+        """Return the chains of this chunk and the next one."""
+        M = self.step
+        if self.square is None or later.square is None:
+            return self.changed(step=later.step @ M)
+        M3 = M[:, :3, :3]
+        square = self.square + M3.transpose(0, 2, 1) @ later.square @ M3
+        return Chains(later.step @ M, square, self.off_policy or later.off_policy)
+
+    def closed(self) -> Chains:
+        """Return the chains with the end of the chunk as the end of an episode."""
+        return self.changed(step=self.step * _CUT)
+
+    @np.errstate(all="ignore")
+    def scaled(self, factor: float) -> Chains:
+        """Return the chains with all weights times `factor`."""
+        powers = _POWERS[len(self.step)]
+        of_rows, of_columns = powers[:, :, np.newaxis], powers[:, np.newaxis, :]
+        step = self.step * np.float64(factor) ** np.maximum(of_rows - of_columns, 0)
+        if self.square is None:
+            return self.changed(step=step)
+        left = 2 * powers[:, 3, np.newaxis, np.newaxis] - of_rows[:, :3] - of_columns[:, :, :3]
+        return self.changed(step=step, square=self.square * np.float64(factor) ** left)
+
+    def unknown(self) -> Chains:
+        """Return chains of which nothing is known."""
+        return self.changed(step=np.nan * self.step, square=None if self.square is None else np.nan * self.square)
+
+    @property
+    @np.errstate(all="ignore")
+    def size(self) -> Array:
+        """Effective sample sizes, (3,), in the order of :meth:`sampled`; NaN if not known or beyond floats."""
+        assert self.square is not None
+        return np.asarray(self.step[:, 3, 0] ** 2 / self.square[:, 0, 0])
+
+
+NOTHING_OBSERVED = Chains(np.diag([1.0, 0.0, 1.0, 1.0])[np.newaxis])
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,17 +133,17 @@ class Counts(Record):
     unused: int = 0  # rewards of horizon rows, other than 0 and NaN
     mark: int = 0  # of the features of all rows
     reward_mark: int = 0
-    sample: SampleSums | None = None  # None without ratios, weights and trace coefficients
-    behind_cuts: BehindCuts | None = NOTHING_BEHIND  # None if successors were given
+    sample: Chains | None = None  # None without ratios, weights and trace coefficients
+    observed: Chains = NOTHING_OBSERVED  # not known if successors were given
 
     @classmethod
     def of_rows(cls, rows: Rows, seen: slice, part: slice, lmbda: float) -> Counts:
         """Count the rows of `seen`, and as transitions those of `part`, which are summed."""
-        full, given, n_rows = rows.full_among(part), rows.X_next is not None, seen.stop - seen.start
+        full, n_rows = rows.full_among(part), seen.stop - seen.start
         return cls(
             n_rows, int(np.count_nonzero(full)), float(rows.weight[part] @ full), count_unused(rows, part),
             mark_of(rows, seen), reward_mark_of(rows.y[part], rows.weight[part], full),
-            SampleSums.of(rows, lmbda, part), None if given else BehindCuts.of(rows, part),
+            _sample_of(rows, lmbda, part, full), _observed_of(rows, part, full),
         )  # fmt: skip
 
     def then(self, later: Counts) -> Counts:
@@ -67,9 +157,16 @@ class Counts(Record):
             self.unused + later.unused,
             (self.mark + later.mark) % _MODULUS,
             (self.reward_mark + pow(_ODD, self.n_transitions, _MODULUS) * later.reward_mark) % _MODULUS,
-            merged(self.sample, later.sample) if later.n_rows else self.sample,
-            self.behind_cuts and later.behind_cuts and self.behind_cuts.then(later.behind_cuts),
+            self._sample_with(later) if later.n_rows else self.sample,
+            self.observed.then(later.observed),
         )
+
+    def _sample_with(self, later: Counts) -> Chains | None:
+        """Return the chains of sizes, which are not known if only one of the two has ratios or weights."""
+        if self.sample is not None and later.sample is not None:
+            return self.sample.then(later.sample)
+        known = self.sample or later.sample
+        return known and known.unknown()
 
     def __add__(self, other: Counts) -> Counts:
         """Return the counts of independent data."""
@@ -77,14 +174,16 @@ class Counts(Record):
 
     def with_transition(self, row: Any, lmbda: float) -> Counts:
         """Return the counts with the pending row as a full transition."""
-        behind, numbers = self.behind_cuts, (row.coefficient, row.weight)
         mark = reward_mark_of(row.reward[np.newaxis], np.array([row.weight]), np.ones(1, np.bool_))
+        numbers = (row.ratio, row.coefficient, row.weight, lmbda * row.discount, 1.0)
+        ratio, coefficient, weight, decay, one = np.array(numbers).reshape(-1, 1)
+        observed = Chains.observed(np.array([row.discount]), one > 0.0, coefficient, weight)
         return self.changed(
             n_transitions=self.n_transitions + 1,
             total_weight=self.total_weight + row.weight,
             reward_mark=(self.reward_mark + pow(_ODD, self.n_transitions, _MODULUS) * mark) % _MODULUS,
-            sample=self.sample and self.sample.with_transition(row.ratio, *numbers, lmbda * row.discount),
-            behind_cuts=behind and behind.with_transition(row.discount, *numbers),
+            sample=self.sample and self.sample.then(Chains.sampled(ratio, coefficient, weight, decay, one)),
+            observed=self.observed.then(observed),
         )
 
     def closed(self, *, unused: bool) -> Counts:
@@ -92,7 +191,7 @@ class Counts(Record):
         return self.changed(
             unused=self.unused + unused,
             sample=self.sample and self.sample.closed(),
-            behind_cuts=self.behind_cuts and self.behind_cuts.closed(),
+            observed=self.observed.closed(),
         )
 
     def scaled(self, factor: float) -> Counts:
@@ -100,8 +199,26 @@ class Counts(Record):
         return self.changed(
             total_weight=factor * self.total_weight,
             sample=self.sample and self.sample.scaled(factor),
-            behind_cuts=self.behind_cuts and self.behind_cuts.scaled(factor),
+            observed=self.observed.scaled(factor),
         )
+
+
+def _observed_of(rows: Rows, part: slice, full: Flags) -> Chains:
+    """Return the chain of the observed share of some rows, none of them pending."""
+    found = Chains.observed(rows.discount[part], full, rows.trace_coefficient[part], rows.weight[part])
+    return found if rows.X_next is None else found.unknown()
+
+
+def _sample_of(rows: Rows, lmbda: float, part: slice, full: Flags) -> Chains | None:
+    """Return the chains of sample sizes of some rows, none of them pending; None if no row has a factor."""
+    if not rows.given & FACTORS:
+        return None
+    ones, ends = full.astype(np.float64), rows.last[part].copy()
+    ends[-1:] &= part.stop < len(rows)  # the episode of the last row may go on
+    decay = np.where(ends, 0.0, lmbda * rows.discount[part])
+    return Chains.sampled(
+        rows.importance_ratio[part] * ones, rows.trace_coefficient[part], rows.weight[part], decay, ones
+    )
 
 
 def mark_of(rows: Rows, part: slice) -> int:
@@ -120,7 +237,7 @@ def mark_of(rows: Rows, part: slice) -> int:
     return mark % _MODULUS
 
 
-def reward_mark_of(rewards: Array, weight: Array, full: NDArray[np.bool_]) -> int:
+def reward_mark_of(rewards: Array, weight: Array, full: Flags) -> int:
     """Return the mark of the rewards (T, m) and weights (T,) of rows, of which some are `full` transitions."""
     weights = weight[:1] if uniform(weight) else weight
     state, bits = np.array([0, 1], np.uint64), (np.ascontiguousarray(v).view(np.uint64) for v in (rewards, weights))

@@ -140,8 +140,8 @@ class StreamSums(ReadOnly):
         The mean over full transitions of 1 − γ^h, where h transitions are left to the cut, and of 1 where the episode
         terminated. For rows given with successors, see :func:`lstd.metrics.observed_returns`.
         """
-        cuts, total = self.counts.behind_cuts, self.total_weight
-        return 1.0 - (cuts.behind + cuts.leaving) / total if cuts is not None and total > 0.0 else None
+        seen, total = float(self.counts.observed.step[0, 3, 0]), self.total_weight
+        return None if np.isnan(seen) or not total > 0.0 else seen / total
 
     @property
     def has_intercept(self) -> bool:
