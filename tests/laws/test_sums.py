@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 import naive
 from lstd import LSTDStatistics
+from lstd.statistics import adding
 from streams import FORMS, all_streams, cut, definition
 from tolerances import assert_close
 
@@ -98,8 +100,10 @@ def test_any_split_in_any_bracketing_has_the_sums_of_the_whole(stream, data):
     draw, nodes, first = data.draw, [], 0
     weight = np.ones(len(stream)) if stream.weight is None else stream.weight.copy()
     kinds = draw(st.sampled_from([[stream.form], list(FORMS)]))
+    ways = {"DENSE_FROM": draw(st.sampled_from([0.25, np.inf])), "SPARSE_BATCH": draw(st.sampled_from([2, 8192]))}
     for chunk in cut(draw, stream):
-        nodes.append(leaf(chunk, first, draw(st.sampled_from(kinds))))
+        with mock.patch.multiple(adding, **ways):  # entry by entry, however few zeros there are, and in batches
+            nodes.append(leaf(chunk, first, draw(st.sampled_from(kinds))))
         first += len(chunk)
     cuts, sums, factors = set(), draw(st.sampled_from([[False], [False, False, True]])), draw(st.booleans())
     while len(nodes) > 1:

@@ -25,7 +25,7 @@ from lstd.data.settings import VARIANTS
 from lstd.errors import InvalidInputError, MissingTerminationWarning
 from lstd.statistics.adding import chunk_statistics
 from lstd.statistics.merging import LSTDStatistics
-from streams import Stream, cut, definition, streams
+from streams import Stream, definition, streams
 from tolerances import assert_close
 
 pytestmark = [  # successors, ratios and weights are drawn at random
@@ -72,37 +72,6 @@ def plain(T=6, n=2, seed=0, **columns):
 
 
 # ---------------------------------------------------------------- the definition
-
-
-@thorough
-@given(streams())
-def test_sums_are_those_of_the_definition(stream):
-    expected = {variant: definition(stream, variant) for variant in VARIANTS}
-    assert_sums(of(stream), {variant: A for variant, (A, _) in expected.items()}, expected["boyan"][1])
-
-
-@quick
-@given(streams())
-def test_transitions_and_episodes_are_counted(stream):
-    found = of(stream)
-    horizon = 0 if stream.X_next is not None else sum(not stream.ended[rows][-1] for rows in stream.episodes)
-    assert found.n_rows == len(stream)
-    assert found.n_episodes == len(stream.episodes)
-    assert found.n_transitions == len(stream) - horizon
-    ends = [rows.stop - 1 for rows in stream.episodes if stream.X_next is None and not stream.ended[rows][-1]]
-    weights = np.ones(len(stream)) if stream.weight is None else stream.weight
-    assert_close(found.total_weight, weights.sum() - weights[ends].sum(), "sums")
-
-
-@pytest.mark.parametrize("dense_from", [0.0, np.inf])
-@quick
-@given(streams(), st.booleans())
-def test_sparse_rows_give_the_sums_of_dense_rows(dense_from, stream, short):
-    stream = replace(stream, lmbda=0.0 if short else stream.lmbda)
-    with mock.patch.multiple(running_module, DENSE_FROM=dense_from, SPARSE_BATCH=2):
-        found = of(stream.sparse)
-    assert_alike(found, of(stream))
-    assert_close(found.sums, of(stream).sums, "sums")
 
 
 @pytest.mark.parametrize("lmbda", [0.0, 0.8])
@@ -220,32 +189,6 @@ def test_weights_and_coefficients_of_one_change_no_bit(stream):
         np.testing.assert_array_equal(getattr(plain, name), getattr(weighted, name))
 
 
-@thorough
-@given(st.data())
-def test_a_number_times_statistics_multiplies_the_weights(data):
-    """Of each chunk, and of chunks that are merged already, by the definition for rows of these weights."""
-    stream = data.draw(streams())
-    chunks = cut(data.draw, stream)
-    given_weights = np.ones(len(stream)) if stream.weight is None else stream.weight
-    weights, parts, start = given_weights.copy(), [], 0
-    for chunk in chunks:
-        factor = data.draw(st.sampled_from([0.0, 0.5, 1.0, 3.0]))
-        parts.append((of(chunk) * factor, start, start + len(chunk)))
-        weights[start : start + len(chunk)] *= factor
-        start += len(chunk)
-    while len(parts) > 1:
-        i = data.draw(st.integers(0, len(parts) - 2))
-        factor = data.draw(st.sampled_from([0.5, 1.0]))
-        (one, first, _), (two, _, end) = parts[i : i + 2]
-        parts[i : i + 2] = [(factor * one.then(two), first, end)]
-        weights[first:end] *= factor
-    found, scaled = parts[0][0], replace(stream, weight=weights)
-    expected = {variant: definition(scaled, variant) for variant in VARIANTS}
-    assert_sums(found, {variant: A for variant, (A, _) in expected.items()}, expected["boyan"][1])
-    assert found.n_rows == len(stream)
-    assert_alike(found, of(scaled))
-
-
 @pytest.mark.parametrize("factor", [-1.0, float("nan"), float("inf"), "2", True])
 def test_statistics_times_other_things_are_refused(factor):
     with pytest.raises(InvalidInputError, match="`factor` must be"):
@@ -271,14 +214,6 @@ def test_bad_weights_and_coefficients_are_refused(name, values, message):
 # ---------------------------------------------------------------- merging
 
 
-@thorough
-@given(st.data())
-def test_any_split_in_any_bracketing_gives_the_same(data):
-    stream = data.draw(streams())
-    parts = [of(part) for part in cut(data.draw, stream)]
-    assert_alike(merge(data.draw, parts), of(stream))
-
-
 @pytest.mark.parametrize("successors", [False, True])
 @pytest.mark.parametrize("ended", [(), (3,), (6,)])
 def test_every_split_in_three_of_truncated_episodes(successors, ended):
@@ -297,13 +232,6 @@ def test_every_split_in_three_of_truncated_episodes(successors, ended):
             assert_alike(one.then(two.then(three)), whole)
 
 
-def test_sparse_chunks_with_truncated_ends_merge_as_dense_ones():
-    stream = plain(T=40, n=3, episode=np.arange(40) // 6, terminated=np.zeros(40, dtype=bool))
-    parts = [of(stream.sparse[i : i + 10]) for i in range(0, 40, 10)]
-    assert all(part.B.any() for part in parts)
-    assert_alike(parts[0].then(parts[1]).then(parts[2].then(parts[3])), of(stream))
-
-
 @pytest.mark.parametrize("lmbda", [0.0, 0.7])
 def test_dense_rows_go_on_with_the_sums_of_sparse_ones(lmbda):
     stream = plain(T=40, n=20, lmbda=lmbda)
@@ -312,30 +240,6 @@ def test_dense_rows_go_on_with_the_sums_of_sparse_ones(lmbda):
     rows = check_rows(stream.X[20:], stream.y[20:], gamma=stream.gamma)
     (total,) = of_sparse.totals(rows)
     assert_alike(total, of(stream))
-
-
-@quick
-@given(st.data())
-def test_one_row_at_a_time(data):
-    stream = data.draw(streams(max_rows=9))
-    rows = [of(stream[t : t + 1]) for t in range(len(stream))] or [of(stream)]
-    assert_alike(merge(data.draw, rows), of(stream))
-
-
-@quick
-@given(streams(ids=True), streams(ids=True))
-def test_independent_data_add(one, two):
-    two = replace(two, gamma=one.gamma, lmbda=one.lmbda)
-    if one.X.shape[1] != two.X.shape[1] or one.y.shape[1:] != two.y.shape[1:]:
-        with pytest.raises(InvalidInputError, match=r"same number of|must be a vector"):
-            of(one) + of(two)
-        return
-    total = of(one) + of(two)
-    parts = [(definition(one, v), definition(two, v)) for v in VARIANTS]
-    matrices = {v: a[0] + b[0] for v, (a, b) in zip(VARIANTS, parts, strict=True)}
-    assert_sums(total, matrices, parts[0][0][1] + parts[0][1][1])
-    assert total.n_episodes == of(one).n_episodes + of(two).n_episodes
-    assert_alike(of(two) + of(one), total)
 
 
 def test_adding_statistics_of_no_data_changes_nothing():
