@@ -98,7 +98,7 @@ def solve(A: Array, b: Array, alpha: float | Array, *, penalty: Array | None = N
     array([1., 1.])
     """
     M = A.copy()
-    M[np.diag_indices_from(M)] += alpha
+    np.einsum("ii->i", M)[...] += alpha  # the diagonal
     if not len(M):
         return Solution(np.zeros_like(b), 1.0, False)
     check_range(M, b)
@@ -277,7 +277,7 @@ def _from_diagonal(M: Array) -> Exponents:
 
 
 def _alike(sums: Array) -> bool:
-    some = sums[sums > 0.0]
+    some = sums if sums.min() > 0.0 else sums[sums > 0.0]
     return not len(some) or bool(some.max() <= _ALIKE * some.min())
 
 
