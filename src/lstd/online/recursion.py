@@ -235,10 +235,14 @@ class Recursion:
         if self.state[SCALARS, GROWTH] >= kernels.GROWN_AT:
             self._rescale()
         due = counts[UPDATES] >= counts[RENEW_AT]
-        if due or counts[BUFFERED] >= len(self.buffer):
+        if counts[BUFFERED] >= len(self.buffer):
             self._flush()
         if due:
             self._renew()
+            if self.watches:
+                sample = self.total().counts.sample
+                counts[layout.FEW] = sample is not None and sample.off_policy and bool(sample.size[0] < _RUNS)
+                self.warn_of_ratios()
 
     @np.errstate(over="ignore", invalid="ignore")  # an overflow of the inverse shows as NaN
     def _rescale(self) -> None:
@@ -253,12 +257,7 @@ class Recursion:
     def _flush(self) -> None:
         """Move the rows of the buffer into the sums."""
         self.blocks = self.summed()
-        if self.counts[BUFFERED]:
-            self.counts[BUFFERED], self.buffer = 0, np.empty_like(self.buffer)
-        if self.watches:
-            sample = self.blocks.total.counts.sample
-            self.counts[layout.FEW] = sample is not None and sample.off_policy and bool(sample.size[0] < _RUNS)
-            self.warn_of_ratios()
+        self.counts[BUFFERED], self.buffer = 0, np.empty_like(self.buffer)
 
     def warn_of_ratios(self) -> None:
         """Give the EffectiveSampleWarning of the batch estimator, once."""
@@ -276,7 +275,8 @@ class Recursion:
         scalars[BOOTSTRAP] /= scalars[GROWTH]
         scalars[GROWTH] = 1.0
         c = scalars[layout.FRACTION] * scalars[BOOTSTRAP]
-        A = self.blocks.total.matrix(self.variant) + np.outer(c * z, state[NEXT, :n])
+        total = self.total()
+        A = total.matrix(self.variant) + np.outer(c * z, state[NEXT, :n])
         solution = _solved(A, np.column_stack([np.eye(n), z]), ridge)
         state[[Y, layout.P_NEXT, layout.NEXT_P]] = state[THETA:] = 0.0  # the padding may hold NaN
         state[layout.RIDGE, :n] = ridge
@@ -286,7 +286,7 @@ class Recursion:
             counts[INTERVAL] = min(2 * counts[INTERVAL], max(again, self.renew_every)) if before else again
         else:
             self._inverse[:], state[Y, :n] = solution.weights[:, :n], solution.weights[:, n]
-            for theta, b in zip(self.thetas, self.blocks.total.b.T, strict=True):  # each by itself: the same bits
+            for theta, b in zip(self.thetas, total.b.T, strict=True):  # each by itself: the same bits
                 theta[:] = self._inverse @ np.ascontiguousarray(b)
             counts[SOLVED], most = 0, _SOLVED_ABOVE / solution.condition_number
             scalars[layout.MOST_GROWN] = min(_MOST_GROWN, most)

@@ -109,7 +109,7 @@ class RecursiveLSTD(OnlinePredictor):
     -----
     Memory is 32 n² bytes, those of the blocks, and a buffer of at most 4096 transitions, or of 8 MiB.
 
-    Weights have at least eight correct digits, or as many as :class:`lstd.LSTD` has on the same data. They are read
+    Weights have at least eight correct digits, or those that :class:`lstd.LSTD` has on the same data. They are read
     from the recursion, in O(n), while the condition number of the system, after scaling rows and columns, was at most
     1e7 when the inverse was computed. Otherwise, and if an update since then may have lost digits, each reading adds
     the buffer to the sums and solves the system, in O(n³). With a small `alpha`, that is so until there are as many
