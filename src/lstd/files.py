@@ -112,12 +112,14 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
                 os.fsync(folder)
             finally:
                 os.close(folder)
-    except OSError as error:
+    except BaseException as error:
+        remove_quietly(temporary)
+        if not isinstance(error, OSError):
+            raise
         failure = OutputError(f"{path} could not be written: {reason(error)}; free some space or fix the folder.")
         failure.errno = error.errno
         raise failure from error
     finally:
-        remove_quietly(temporary)
         _unfinished.discard(temporary)
 
 
