@@ -233,7 +233,7 @@ def test_before_a_step_on_files(small_folder, command, name):
         assert command(*words).code == 0
         assert content(name) == expected
         assert hidden() == []
-    assert steps >= 8  # making, writing, flushing and renaming
+    assert steps >= 7  # making, writing, flushing and renaming
 
 
 def test_report_before_a_step_on_files(small_folder, command):
