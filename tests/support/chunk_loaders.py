@@ -61,7 +61,12 @@ def sum_chunks(source, **options):
 
 def kept_total(path):
     """Return the statistics in a file of a store."""
-    return read(path, {"sums": lambda document, arrays: unpack(Blocks, document, arrays).total})
+
+    def build(document, arrays):
+        of_blocks = {name: array for name, array in arrays.items() if not name.startswith("ends.")}
+        return unpack(Blocks, document, of_blocks).total
+
+    return read(path, {"sums": build})
 
 
 def chunk(place):

@@ -130,15 +130,18 @@ class Leaf:
         path = Path(self.store) / f"{place:08d}-{self._digest(place, chunk, key)}.statistics"
 
         def build(document: dict[str, Any], arrays: Mapping[str, Any]) -> Part:
-            ends = files.unpack(self.ends_kind, document["ends"], {})
-            return Part(files.unpack(Blocks, document, arrays), place, place, ends=ends)
+            of = {name: array for name, array in arrays.items() if not name.startswith("ends.")}
+            others = {name.removeprefix("ends."): array for name, array in arrays.items() if name not in of}
+            ends = files.unpack(self.ends_kind, document["ends"], others)
+            return Part(files.unpack(Blocks, document, of), place, place, ends=ends)
 
         return path, files.read_kept(path, {"sums": build})
 
     def keep(self, path: Path | None, part: Part) -> None:
         """Write a chunk's sums to the store, if there is one."""
         if path is not None:
-            (document, arrays), (ends, _) = files.pack(part.blocks), files.pack(part.ends)
+            (document, arrays), (ends, others) = files.pack(part.blocks), files.pack(part.ends)
+            arrays |= {f"ends.{name}": array for name, array in others.items()}
             files.write(path, "sums", {**document, "ends": ends}, arrays)
 
     def _digest(self, place: int, chunk: Any, key: bytes | None) -> str:

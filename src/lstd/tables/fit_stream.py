@@ -6,6 +6,7 @@ import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 from lstd.data.arguments import check_integer
@@ -98,7 +99,9 @@ def fit_leaf(tables: Any, leaf: SumTables, runner: Runner, on_progress: OnProgre
             episodes=None if leaf.independent else part.ends.ids, limits=part.ends.limits,
         )  # fmt: skip
         _ = model.no_intervals  # so that the influence of blocks is computed here
-    return _doubted(model, tables, replace(leaf, roles=part.ends.roles)) if _at_hand(tables) else model
+    if not _at_hand(tables) or (isinstance(tables[0], str) and not Path(tables[0]).exists()):  # workers have the files
+        return model
+    return _doubted(model, tables, replace(leaf, roles=part.ends.roles))
 
 
 def _doubted(model: Model, tables: list[Any], leaf: SumTables) -> Model:
