@@ -266,6 +266,7 @@ def influence_of(
     return Influence(vectors, shift, shares, intercept, blocks.marks)
 
 
+@np.errstate(over="ignore", invalid="ignore")  # `solve` reports overflow
 def _vectors(
     until: Callable[[int], tuple[Array, Array]], shares: Array, weights: Array, ridge: Array, penalty: Array,
     threads: int,
@@ -274,6 +275,7 @@ def _vectors(
     A, b = until(len(shares) - 1)
     rest = b - A @ weights
 
+    @np.errstate(over="ignore", invalid="ignore")  # in another thread
     def without(e: int) -> Solution:
         A_e, b_e = until(e)
         if e:
