@@ -19,8 +19,7 @@ from lstd.estimators.choose_settings import choose
 from lstd.estimators.lstd_cv import estimator_of
 from lstd.estimators.model import read_model
 from lstd.tables.column_roles import Roles
-from lstd.tables.first_rows import Sample
-from lstd.tables.fit_stream import first_rows, fit_stream
+from lstd.tables.fit_stream import Sample, first_rows, fit_stream
 from lstd.tables.row_reader import RowReader
 from table_files import ROLES, episodes, write
 from tolerances import assert_close
@@ -205,7 +204,7 @@ def test_only_the_first_rows_are_chosen_from(tmp_path):
     settings = Settings.with_choice(0.9, "auto", "auto")
     model, _ = fit_stream([path], ROLES, settings, chunk_rows=50)
     assert (model.selection.n_rows, model.statistics.n_rows) == (1000, 1000)
-    sample = first_rows(RowReader([path], ROLES, chunk_rows=50).chunks(), ROLES, 3 * 110, ones=True)
+    sample = first_rows(RowReader([path], ROLES, chunk_rows=50).chunks(), 3 * 110, ones=True)
     _, choice, _ = choose(sample.checked(0.9), settings)
     expected = LSTDCV(0.9).fit(**arrays(table(1000)[:100]))
     assert choice.n_rows == 100
@@ -267,7 +266,7 @@ def test_too_few_rows_to_choose_from(folder, capsys):
 def test_sample_holds_whole_episodes_where_it_can(tmp_path, lengths, limit, kept, chunk_rows):
     data = episodes(lengths, seed=1)
     reader = RowReader([write(data, tmp_path / "a.parquet")], ROLES, chunk_rows=chunk_rows)
-    sample = Sample(2, 1, 3 * limit, ones=True)
+    sample = Sample(2, 3 * limit, ones=True)
     for chunk in reader.chunks():
         sample.add(chunk)
     assert (len(sample), sample.is_full) == (kept, sum(lengths) > limit)
@@ -324,10 +323,10 @@ def test_report_that_cannot_be_written(folder, capsys, words, message):
 
 
 def test_missing_matplotlib_is_named(folder, capsys, monkeypatch):
-    import lstd.cli.commands
+    from lstd.cli import commands
 
-    known = lstd.cli.commands.find_spec
-    monkeypatch.setattr(lstd.cli.commands, "find_spec", lambda name: None if name == "matplotlib" else known(name))
+    known = commands.find_spec
+    monkeypatch.setattr(commands, "find_spec", lambda name: None if name == "matplotlib" else known(name))
     assert run([*FIT, "--report", "fit.html"]) == 2
     assert capsys.readouterr().err.startswith("lstd: `lstd fit --report` needs the package matplotlib; install it: pip")
     assert run([*FIT, "--quiet"]) == 0

@@ -262,7 +262,7 @@ BAD = "x,y,r,id,t,done\n1,1,1,0,0,0\n2,oops,2,0,1,0\n"
         (["fit", "data.csv", *COLUMNS, "-o", "data.csv", "--force", "--features", "x"], "must not be a file that is r"),
         (["fit", "data.csv", *COLUMNS, "-o", 300 * "a", "--features", "x"], "(File name too long)"),
         (["predict", "none", "data.csv"], "none could not be read: No such file"),
-        (["predict", "bad.csv", "data.csv"], "bad.csv was not written by lstd."),
+        (["predict", "bad.csv", "data.csv"], "bad.csv was not written by lstd"),
         (["predict", "model", "bad.csv"], "bad.csv: column 'y', row 2 (the first row of data is 1): has 'oops'"),
         (["predict", "model", "bad.csv", "-o", "p.parquet"], "bad.csv: column 'y', row 2"),
         (["predict", "model", "data.csv", "--id", "who"], "data.csv: column 'who' is missing"),
@@ -275,7 +275,7 @@ BAD = "x,y,r,id,t,done\n1,1,1,0,0,0\n2,oops,2,0,1,0\n"
             ["score", "model", "data.csv", "--reward", "r,t"],
             "`--reward` must name 1 columns, one per prediction; got",
         ),
-        (["inspect", "data.csv"], "data.csv was not written by lstd."),
+        (["inspect", "data.csv"], "data.csv was not written by lstd"),
         (["inspect"], "MODEL"),
     ],
 )
@@ -328,8 +328,7 @@ def long_table(tmp_path_factory):
 
 
 @POSIX
-@pytest.mark.parametrize(("number", "code"), [("SIGINT", 130), ("SIGTERM", 143), ("SIGKILL", -9)])
-@pytest.mark.parametrize("command", ["fit", "predict"])
+@pytest.mark.parametrize(("command", "number", "code"), [("fit", "SIGTERM", 143), ("predict", "SIGINT", 130)])
 def test_interruption_leaves_nothing_half_written(folder, long_table, number, code, command):
     assert run([*FIT, "--quiet"]) == 0
     Path("long.csv").symlink_to(long_table)
@@ -344,13 +343,9 @@ def test_interruption_leaves_nothing_half_written(folder, long_table, number, co
     process.send_signal(getattr(signal, number))
     found, output, errors = finish(process)
     assert (found, output) == (code, "")
-    left = [name for name in files() if name not in before]
-    if number == "SIGKILL":
-        assert [name for name in left if not name.startswith(".")] == []
-    else:
-        assert left == []
-        said = {"fit": "no model was written", "predict": "no predictions were written"}[command]
-        assert errors.splitlines()[-1] == f"lstd: {'interrupted' if code == 130 else 'terminated'}; {said}."
+    assert files() == before
+    said = {"fit": "no model was written", "predict": "no predictions were written"}[command]
+    assert errors.splitlines()[-1] == f"lstd: {'interrupted' if code == 130 else 'terminated'}; {said}."
 
 
 @POSIX
@@ -376,18 +371,6 @@ def test_signals_are_not_taken_over_while_a_table_is_read(folder):
 # Imports
 
 
-def test_help_imports_nothing_slow():
-    program = (
-        "import sys; from lstd.cli import main\n"
-        "for command in ('fit', 'predict', 'score', 'inspect'):\n"
-        "    assert main([command, '--help']) == 0\n"
-        "slow = {'numpy', 'scipy', 'numba', 'pyarrow', 'sklearn', 'rich'} & set(sys.modules)\n"
-        "sys.exit(str(slow) if slow else 0)"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    assert (done.returncode, done.stderr) == (0, "")
-
-
 def test_commands_need_neither_scikit_learn_nor_pandas(folder):
     program = (
         "import sys; from lstd.cli import main; "
@@ -397,15 +380,6 @@ def test_commands_need_neither_scikit_learn_nor_pandas(folder):
     commands = [" ".join(FIT), "predict model data.csv"]
     done = subprocess.run([sys.executable, "-c", program, *commands], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-
-
-def test_missing_package_is_named(folder, capsys, monkeypatch):
-    import lstd.cli.commands
-
-    monkeypatch.setattr(lstd.cli.commands, "find_spec", lambda name: None)
-    assert run(FIT) == 2
-    error = capsys.readouterr().err
-    assert error == 'lstd: `lstd fit` needs the package pyarrow; install it: pip install "lstd[cli]"\n'
 
 
 @pytest.mark.filterwarnings("always::lstd.errors.UnusedRewardWarning")

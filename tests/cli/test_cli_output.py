@@ -17,31 +17,30 @@ from lstd import load
 from lstd.cli.app import run
 from lstd.cli.console import in_the_shell
 
-CLOSED = "it is closed.\n"
 
-
-@POSIX
 @pytest.mark.parametrize(
     ("words", "what"),
     [
-        (["predict", "model", "data.csv"], "the predictions"),
-        (["score", "model", "data.csv"], "the summary"),
+        (["predict", "model", "data.csv", "--quiet"], "the predictions"),
+        (["score", "model", "data.csv", "--quiet"], "the summary"),
         (["inspect", "model"], "the summary"),
     ],
 )
-def test_closed_stdout_is_exit_code_1(folder, words, what):
+def test_closed_stdout_is_exit_code_1(folder, capsys, monkeypatch, words, what):
     assert run([*FIT, "--quiet"]) == 0
-    quiet = [] if words[0] == "inspect" else ["--quiet"]
-    done = subprocess.run([*COMMAND, *words, *quiet], preexec_fn=lambda: os.close(1), stderr=subprocess.PIPE, text=True)
-    assert (done.returncode, done.stderr) == (
-        1,
-        f"lstd: {what} could not be written to standard output: it is closed.\n",
-    )
+    error = f"lstd: {what} could not be written to standard output: it is closed.\n"
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, "stdout", None)  # as Python starts without one
+        assert run(words) == 1
+    assert capsys.readouterr().err == error
+    if words[0] == "predict" and os.name == "posix":
+        done = subprocess.run([*COMMAND, *words], preexec_fn=lambda: os.close(1), stderr=subprocess.PIPE, text=True)
+        assert (done.returncode, done.stderr) == (1, error)
 
 
 @POSIX
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no full device here")
-@pytest.mark.parametrize("words", [["--help"], ["--version"], [], ["fit", "--help"]])
+@pytest.mark.parametrize("words", [["--version"], ["fit", "--help"]])
 def test_help_and_version_on_a_full_disk(words):
     with open("/dev/full", "w") as full:
         done = subprocess.run([*COMMAND, *words], stdout=full, stderr=subprocess.PIPE, text=True)
@@ -60,7 +59,7 @@ def test_output_that_is_cut_off_is_exit_code_1_without_a_buffer_too(folder, capf
     assert run(words) == 0
     whole = capfdbinary.readouterr().out
     environment = os.environ | {"PYTHONUNBUFFERED": "1"}
-    for room in (0, len(whole) - 1, len(whole)) if words[0] == "predict" else (len(whole) - 1,):
+    for room in (len(whole) - 1, len(whole)) if words[0] == "predict" else (len(whole) - 1,):
         with open("out", "wb") as file:
             done = subprocess.run(
                 [*COMMAND, *words], stdout=file, stderr=subprocess.PIPE, text=True, env=environment,

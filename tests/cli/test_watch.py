@@ -13,10 +13,13 @@ import pytest
 
 from lstd import RecursiveLSTD, files
 from lstd.cli.app import run
+from lstd.data.settings import VARIANTS
 from lstd.errors import InvalidInputError
 from lstd.files import FolderLock
+from lstd.tables.column_roles import Roles
 from lstd.tables.live_lines import GrowingFile, StandardInput
 from lstd.tables.predicting import PredictionsFile
+from lstd.tables.watching import Watch, WatchSettings, read_state
 from tolerances import assert_close
 
 COLUMNS = ["--features", "u,v", "--reward", "r", "--episode", "id", "--terminated", "done", "--gamma", "0.9"]
@@ -146,10 +149,11 @@ def as_json(rows):
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # files left open
-@pytest.mark.parametrize("forgetting", ["1", "auto"])
-@pytest.mark.parametrize("kind", ["CSV", "JSON", "CSV with a mark", "JSON with a mark"])
+@pytest.mark.parametrize(
+    ("kind", "forgetting"), [("CSV", "auto"), ("JSON", "1"), ("CSV with a mark", "1"), ("JSON with a mark", "auto")]
+)
 def test_a_command_killed_before_any_call_that_writes_loses_and_repeats_no_row(rows, monkeypatch, kind, forgetting):
-    lines = rows[:70] if kind.startswith("CSV") else as_json(rows[:70])
+    lines = rows[:50] if kind.startswith("CSV") else as_json(rows[:50])
     written("b", [("\ufeff" if "mark" in kind else "") + lines[0], *lines[1:]])
     written("plain", lines)
     words = ["--forgetting", forgetting, "--state", "state", "--out"]
@@ -200,6 +204,51 @@ def test_an_output_that_is_not_of_the_state_is_refused(rows, capsys):
     Path("q.csv").write_text("row,prediction\n")
     assert watch("--state", "state", "--out", "q.csv") == 2
     assert "q.csv has 15 bytes, and the state records" in capsys.readouterr().err
+
+
+def log(rng, n_rows):
+    """Lines with all columns, some of them bad."""
+    lines, episode = ["id,u,v,r,done,cut,g,rho,c,w,t"], 0
+    for t in range(n_rows):
+        end = rng.choice(["", "done", "cut"], p=[0.85, 0.08, 0.07])
+        row = [f"e{episode}", *rng.normal(size=3).round(3), int(end == "done"), int(end == "cut")]
+        row += [*rng.random(4).round(2), t]
+        row[3] = "" if end == "cut" else row[3]
+        place, value = rng.integers(1, 11), rng.choice(["", "x", "1e300", "1"])
+        changes = {0: (place, value), 1: (0, f"e{rng.integers(0, episode + 1)}"), 2: (10, t - 5), 3: (3, "1e300")}
+        if (kind := int(rng.integers(0, 40))) in changes:
+            row[changes[kind][0]] = changes[kind][1]
+        lines.append("" if kind == 4 else ",".join(map(str, row)) + ",1" * (kind == 5))
+        episode += bool(end)
+    return [line.encode() for line in lines]
+
+
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.filterwarnings("ignore")
+def test_predictions_and_bad_lines_do_not_depend_on_how_lines_come(tmp_path, seed):
+    """In any pieces, also from one process to the next, to the last bit."""
+    rng, place = np.random.default_rng(seed), StandardInput(number=os.open(os.devnull, os.O_RDONLY))
+    lines = log(rng, 120)
+    roles = Roles(("u", "v"), ("r",), "id", "done", "cut", None, "g", "rho", "c", "w", (), "t", ("id",))
+    settings = WatchSettings(0.9, 0.8, 1.0, VARIANTS[seed % 3], True, (), ["auto", 1.0, 0.99][seed // 3 % 3])
+
+    def followed(pieces, again):
+        watched, rows, bad = Watch("f", roles, settings), [], []
+        for piece in pieces:
+            for part in watched.take(piece):
+                rows += part.rows
+                bad += [str(part.bad)] if part.bad else []
+            if again:
+                watched.save(tmp_path / "state", place, 0)
+                watched = Watch("f", roles, settings, read_state(tmp_path / "state"))
+        return rows, bad, watched.counts()
+
+    cuts = np.sort(rng.choice(len(lines), 9, replace=False))
+    pieces = [lines[a:b] for a, b in zip([0, *cuts], [*cuts, len(lines)], strict=True)]
+    whole = followed([lines], False)
+    assert whole[1]
+    assert followed(pieces, False) == whole
+    assert followed(pieces, True) == whole
 
 
 # Bad rows

@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from lstd.cli.console import BAD_INPUT, DONE, INSTALL, advise, closed_output, fail, fail_with, lost_output, output, say
 from lstd.cli.options import NAMES, OPTIONS, Option, check_out, command, count_of, names
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from lstd.estimators.model import Model
     from lstd.tables.column_roles import Roles
-    from lstd.tables.first_rows import Sample
+    from lstd.tables.fit_stream import Sample
 
 TRANSITIONS = "discount importance_ratio trace_coefficient weight"
 NEEDED = ("matplotlib", "pyarrow", "jinja2", "tabulate")  # by `lstd reproduce`
@@ -180,38 +180,37 @@ def predict(given: Any) -> int:
         raise InvalidInputError(f"{given.model} has no intervals. {model.no_intervals}")
     if given.interval is not None and model.misfit is not None and model.misfit.dominates and not given.quiet:
         say(f"lstd: {model.misfit.message}")
-    if out is None:
-        return _to_stdout(model, given)
-    if not out.lower().endswith((".csv", ".parquet")):
+    if out is not None and not out.lower().endswith((".csv", ".parquet")):
         raise InvalidInputError(f"`--out` must end in .csv or .parquet, which gives the format; got {out!r}.")
-    rows = _to_file(model, given, check_out(out, given.force, [given.model, *given.data]))
-    return output(document({"file": out, "rows": rows}) if given.json else f"{out}: predictions for {rows} rows")
+    if out is not None:
+        rows = _to_file(model, given, check_out(out, given.force, [given.model, *given.data]))
+        return output(document({"file": out, "rows": rows}) if given.json else f"{out}: predictions for {rows} rows")
+    if sys.stdout is None:
+        return closed_output("the predictions")
+    try:
+        _predict(model, given, sys.stdout.buffer)
+    except LSTDError:
+        raise
+    except OSError as error:  # a table that could not be read raises an error of lstd
+        return lost_output("the predictions", error)
+    return DONE
 
 
 def _to_file(model: Model, given: Any, path: Path) -> int:
     from lstd.files import replacing
-    from lstd.tables.predicting import CsvSink, ParquetSink, predict_tables
 
     advise("; no predictions were written")
-    sink = CsvSink if path.suffix.lower() == ".csv" else ParquetSink
-    with reading(given.quiet) as on_progress, replacing(path) as file:
-        return predict_tables(model, given.data, given.id, sink, file, level=given.interval, on_progress=on_progress)
+    with replacing(path) as file:
+        return _predict(model, given, file, parquet=path.suffix.lower() == ".parquet")
 
 
-def _to_stdout(model: Model, given: Any) -> int:
-    from lstd.tables.predicting import CsvSink, predict_tables
+def _predict(model: Model, given: Any, file: IO[bytes], *, parquet: bool = False) -> int:
+    """Write predictions to a file; returns the number of rows."""
+    from lstd.tables.predicting import CsvSink, ParquetSink, predict_tables
 
-    if sys.stdout is None:
-        return closed_output("the predictions")
-    file = sys.stdout.buffer
+    sink = ParquetSink if parquet else CsvSink
     with reading(given.quiet) as on_progress:
-        try:
-            predict_tables(model, given.data, given.id, CsvSink, file, level=given.interval, on_progress=on_progress)
-        except LSTDError:
-            raise
-        except OSError as error:  # a table that could not be read raises an error of lstd
-            return lost_output("the predictions", error)
-    return DONE
+        return predict_tables(model, given.data, given.id, sink, file, level=given.interval, on_progress=on_progress)
 
 
 # ------------------------------------------------------------ score and inspect

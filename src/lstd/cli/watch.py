@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sys
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from time import monotonic
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from lstd.cli.commands import TRANSITIONS, prepare_tables, roles_of
 from lstd.cli.console import DONE, advise, closed_output, lost_output
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from lstd.tables.column_roles import Roles
     from lstd.tables.live_lines import LiveLines
     from lstd.tables.predicting import PredictionsFile
-    from lstd.tables.watching import Watch, WatchSettings
+    from lstd.tables.watching import WatchSettings
 
 ON_ERROR = ("stop", "skip")
 
@@ -64,132 +64,114 @@ def watch(given: Any) -> int:
     settings.model(("a", *settings.unpenalised))  # checks the numbers
     if out is None and sys.stdout is None:
         return closed_output("the predictions")
-    rules = _Rules(given.save_every, given.on_error == "skip", not given.no_wait)
-    with ExitStack() as stack, reporting(given.quiet, bar=False) as reporter:
-        return _follow(_Files(given.data, given.state, out, given.force, stack), roles, settings, reporter, rules)
+    with ExitStack() as stack, reporting(given.quiet, bar=False) as display:
+        session = _Session(given, roles, settings, stack)
+        try:
+            return session.run(display)
+        except BrokenPipeError as error:
+            return lost_output("the predictions", error)
 
 
-class _Rules(NamedTuple):
-    save_every: float  # seconds
-    skip: bool  # bad rows
-    wait: bool  # at the end
+class _Session:
+    """Where rows come from, where predictions go, and the state with which they are saved.
 
+    The output and the state are begun once the columns are known, so that bad names leave no file.
+    """
 
-class _Files:
-    """The files of a command: where rows come from, and where the state and the predictions go."""
-
-    def __init__(self, data: str, state: str | None, out: str | None, force: bool, stack: ExitStack) -> None:
+    def __init__(self, given: Any, roles: Roles, settings: WatchSettings, stack: ExitStack) -> None:
         from lstd.files import FolderLock
-        from lstd.tables.watching import read_state
+        from lstd.tables.live_lines import GrowingFile, StandardInput
+        from lstd.tables.watching import Watch, read_state
 
-        self.data, self.state, self.before, self.stack = data, None, None, stack
-        inputs = [] if data == "-" else [data]
-        if state is not None:
-            self.state = check_out(state, True, inputs, "--state")
+        self._given, self._stack, before = given, stack, None
+        inputs = [] if given.data == "-" else [given.data]
+        self.state = None if given.state is None else check_out(given.state, True, inputs, "--state")
+        if self.state is not None:
             lock = FolderLock(self.state.with_name(f".lstd-{self.state.name}.lock"), "--state", self.state)
             stack.callback(lock.release)
-            if self.state.exists() and not force:
-                self.before = read_state(self.state)
-        self.written: int | None = None if self.before is None else self.before.document["written"]
-        known = self.written is not None
-        self.out = None if out is None else check_out(out, force or known, [*inputs, *([state] if state else [])])
-
-    def lines(self) -> LiveLines:
-        from lstd.tables.live_lines import GrowingFile, StandardInput
-
-        before: dict[str, Any] = {"bytes": 0, "fingerprint": ""} if self.before is None else self.before.document
-        if self.data == "-":
-            return StandardInput(before["bytes"])
-        return self.stack.enter_context(closing(GrowingFile(self.data, before["bytes"], before["fingerprint"])))
-
-
-class _Sink:
-    """Where predictions go, and the state with which they are saved; both are begun once the columns are known."""
-
-    def __init__(self, files: _Files, lines: LiveLines, watched: Watch) -> None:
-        self._files, self._state, self._lines, self._watched = files, files.state, lines, watched
+            if self.state.exists() and not given.force:
+                before = read_state(self.state)
+            inputs = [*inputs, given.state]
+        document: dict[str, Any] = {"bytes": 0, "fingerprint": "", "written": None}
+        document = document if before is None else before.document
+        self._written: int | None = document["written"]
+        force = given.force or self._written is not None
+        self._out = None if given.out is None else check_out(given.out, force, inputs)
+        begin, fingerprint = document["bytes"], document["fingerprint"]
+        self.lines: LiveLines
+        self.lines = StandardInput(begin) if given.data == "-" else GrowingFile(given.data, begin, fingerprint)
+        stack.callback(self.lines.close)
+        self.watched = Watch(self.lines.file, roles, settings, before)
         self._file: PredictionsFile | None = None
-        self._begun, self._saved = False, (-1, 0.0)
-        if files.before is not None:
-            self.begin()
+        self._begun, self._saved = False, (-1, 0.0)  # bytes and when
+        self._shown = monotonic(), self.watched.n_predicted
+        if before is not None:
+            self._begin()
 
-    def begin(self) -> None:
+    def run(self, display: Display) -> int:
+        """Follow the rows to their end; returns the exit code."""
+        given, watched = self._given, self.watched
+        if watched.place.rows:
+            display.note(f"resumes after row {watched.place.rows} (the first row of data is 1)")
+        where = "" if self.state is None else f"; the same command resumes from {self.state}"
+        advise(where)
+        for batch in self.lines.lines(not given.no_wait):
+            for part, rows, bad in watched.take(batch):
+                if bad is not None and given.on_error == "stop":
+                    raise InvalidInputError(f"{bad.error} See line {bad.line}.")
+                if bad is not None:
+                    display.fail(str(bad))
+                self.lines.count(part)
+                self._add(rows)
+            self._show(display)
+            self._save(given.save_every)
+        self._begin()
+        self._save()
+        if self.lines.unfinished:
+            display.fail(f"the last line of {self.lines.file} does not end in a newline, and was not read")
+        display.note(f"{watched.counts()}{where}")
+        return DONE
+
+    def _begin(self) -> None:
         """Begin the state and the output, unless that is done."""
         from lstd.tables.predicting import PredictionsFile
 
         if self._begun:
             return
-        files, header, self._begun = self._files, self._watched.header, True
-        if files.out is None:
-            self.add([header])
+        self._begun, header = True, self.watched.header
+        if self._out is None:
+            self._add([header])
         else:
-            if files.written is None and self._state is not None:
-                self._watched.save(self._state, self._lines, 0)  # first, so that a file without a header is known
-            self._file = files.stack.enter_context(closing(PredictionsFile(files.out, header, files.written or 0)))
-        self.save()
+            if self._written is None and self.state is not None:
+                self.watched.save(self.state, self.lines, 0)  # first, so that a file without a header is known
+            self._file = PredictionsFile(self._out, header, self._written or 0)
+            self._stack.callback(self._file.close)
+        self._save()
 
-    def add(self, rows: list[Any]) -> None:
+    def _add(self, rows: list[Any]) -> None:
         from lstd.tables.predicting import csv_bytes
 
-        self.begin()
+        self._begin()
         if self._file is not None:
             self._file.add(rows)
         elif rows:
             sys.stdout.buffer.write(csv_bytes(rows))
             sys.stdout.buffer.flush()
 
-    def save(self, every: float = 0.0) -> None:
+    def _save(self, every: float = 0.0) -> None:
         """Save the state if rows came since the last time, at least so many seconds ago."""
         count, when = self._saved
-        if not self._begun or self._state is None or count == self._lines.bytes or monotonic() - when < every:
+        if self.state is None or count == self.lines.bytes or monotonic() - when < every or not self._begun:
             return
         if self._file is not None:
             self._file.sync()
-        self._watched.save(self._state, self._lines, None if self._file is None else self._file.written)
-        self._saved = self._lines.bytes, monotonic()
+        self.watched.save(self.state, self.lines, None if self._file is None else self._file.written)
+        self._saved = self.lines.bytes, monotonic()
 
-
-class _Progress:
-    """A line at most every few seconds: rows a second, the last prediction, the error of complete returns."""
-
-    def __init__(self, reporter: Display, watched: Watch) -> None:
-        self._reporter, self._watched, self._last = reporter, watched, (monotonic(), watched.n_predicted)
-
-    def show(self) -> None:
-        (before, count), now, watched = self._last, monotonic(), self._watched
-        if now - before < SECONDS_BETWEEN_LINES or watched.last is None:
-            return
-        self._last = now, watched.n_predicted
-        rate = (watched.n_predicted - count) / (now - before)
-        self._reporter.note(f"row {watched.place.rows}, {rate:.3g} rows/s: {watched.summary()}")
-
-
-def _follow(files: _Files, roles: Roles, settings: WatchSettings, reporter: Display, rules: _Rules) -> int:
-    from lstd.tables.watching import Watch
-
-    lines = files.lines()
-    watched = Watch(lines.file, roles, settings, files.before)
-    sink, progress = _Sink(files, lines, watched), _Progress(reporter, watched)
-    if watched.place.rows:
-        reporter.note(f"resumes after row {watched.place.rows} (the first row of data is 1)")
-    where = "" if files.state is None else f"; the same command resumes from {files.state}"
-    advise(where)
-    try:
-        for batch in lines.lines(rules.wait):
-            for part, rows, bad in watched.take(batch):
-                if bad is not None and not rules.skip:
-                    raise InvalidInputError(f"{bad.error} See line {bad.line}.")
-                if bad is not None:
-                    reporter.fail(str(bad))
-                lines.count(part)
-                sink.add(rows)
-            progress.show()
-            sink.save(rules.save_every)
-        sink.begin()
-    except BrokenPipeError as error:
-        return lost_output("the predictions", error)
-    sink.save()
-    if lines.unfinished:
-        reporter.fail(f"the last line of {lines.file} does not end in a newline, and was not read")
-    reporter.note(f"{watched.counts()}{where}")
-    return DONE
+    def _show(self, display: Display) -> None:
+        """Show a line at most every few seconds: rows a second, the last prediction, the error of complete returns."""
+        (before, count), now, watched = self._shown, monotonic(), self.watched
+        if now - before >= SECONDS_BETWEEN_LINES and watched.last is not None:
+            self._shown = now, watched.n_predicted
+            rate = (watched.n_predicted - count) / (now - before)
+            display.note(f"row {watched.place.rows}, {rate:.3g} rows/s: {watched.summary()}")

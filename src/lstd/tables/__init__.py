@@ -7,7 +7,7 @@ The way of a row of a CSV file into a model, by the names of files here unless a
 
     fit_tables     checks arguments: column_roles, distributed/runner
     sources        opens the table: csv_table, parquet_table, table (frames), arrow_datasets
-    fit_stream     chooses settings from first_rows, if asked to
+    fit_stream     chooses settings from the first rows, if asked to
     distributed    runs on threads, an executor or a Dask cluster; each sums whole tables
     sum_tables     sums a table: draws chunks, and cuts them at the starts of blocks
     row_reader     makes chunks: csv_table parses text, data/arrow_columns numbers, data/follow checks rows

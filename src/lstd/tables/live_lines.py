@@ -19,7 +19,6 @@ from lstd.errors import InvalidInputError
 from lstd.files import reason
 from lstd.tables.table_errors import could_not_be_read
 
-MOST_LINES = 1024  # that are handed on at a time
 _AT_ONCE = 2**18  # bytes
 _SECONDS = 0.1  # between two looks at a file
 _COMPARED = 4096  # bytes before the place where reading goes on
@@ -36,7 +35,7 @@ class LiveLines:
         self._rest = b""
 
     def lines(self, wait: bool) -> Iterator[list[bytes]]:
-        """Yield lists of at most `MOST_LINES` whole lines, an empty one if none came; endless if `wait`."""
+        """Yield lists of whole lines, an empty one if none came; endless if `wait`."""
         while (data := self._read()) is not None:
             if not data and not wait:
                 break
@@ -45,7 +44,7 @@ class LiveLines:
                 raise InvalidInputError(
                     f"{self.file}: a line is longer than {_LONGEST >> 20} MiB; write one row per line."
                 )
-            yield from _parts(lines)
+            yield lines
 
     def count(self, lines: list[bytes]) -> None:
         """Count lines as done with."""
@@ -66,12 +65,6 @@ class LiveLines:
     def _read(self) -> bytes | None:
         """Return the next bytes, b"" if there are none for now, None at the end."""
         raise NotImplementedError
-
-
-def _parts(lines: list[bytes]) -> Iterator[list[bytes]]:
-    """Yield lists of lines to take at a time, at least one."""
-    for first in range(0, max(1, len(lines)), MOST_LINES):
-        yield lines[first : first + MOST_LINES]
 
 
 class GrowingFile(LiveLines):

@@ -26,7 +26,6 @@ from lstd.data.follow import Episodes
 from lstd.errors import ConfigurationMismatchError, IllConditionedWarning, InvalidInputError
 from lstd.online import RecursiveLSTD
 from lstd.online.forgetting import CompletedReturns, horizon_of
-from lstd.statistics.intervals import Influence
 from lstd.tables.column_roles import Roles
 from lstd.tables.live_lines import LiveLines
 from lstd.tables.live_rows import LiveRows, LiveTable, Place
@@ -36,7 +35,6 @@ from lstd.types import Array
 _KIND = "watch"  # of the file of the state
 _REFRESHED = 32  # predictions, after which standard errors are computed again; or a fiftieth of all
 _RECENT = 1000  # complete returns whose errors count
-_INFLUENCE = ("vectors", "shift", "shares")
 
 
 @dataclass(frozen=True)
@@ -124,7 +122,7 @@ class Watch:
         self.n_predicted = self.n_left_out = self.n_cut_off = 0  # rows, and episodes that a bad row cut off
         self.last: tuple[float, float] | None = None  # prediction and standard error
         self._place = Place()  # before the columns are known
-        self._influence: Influence | None = None  # as of some rows ago,
+        self._influence = np.empty((0, 0))  # of blocks on the weights (E, n), as of some rows ago,
         self._due = _REFRESHED  # and after how many predictions it is computed again
         self._returns, self._squares = CompletedReturns(horizon_of(settings.gamma)), (0.0, 0)  # mean and number
         if state is not None:
@@ -136,11 +134,8 @@ class Watch:
         self._place, self._due = Place(*document["place"]), int(document["due"])
         if document["names"]:
             self._open(LiveTable(self._file, document["names"], document["header"])).unpack(document["episodes"])
+            self._influence = arrays.pop("influence")
             self.model = RecursiveLSTD.restore(arrays)
-            vectors, shift, shares = (arrays[f"influence_{name}"] for name in _INFLUENCE)
-            if shares.size:
-                marks = np.zeros((len(shares), 4), np.uint64)
-                self._influence = Influence(vectors, shift, shares, False, marks)
 
     def _open(self, table: LiveTable) -> Episodes:
         self.rows = LiveRows(table, self._roles, self._place)
@@ -165,7 +160,7 @@ class Watch:
     def summary(self) -> str:
         """Describe the last prediction, and the errors of those whose returns are complete."""
         value, error = self.last or (math.nan, math.nan)
-        text = f"last prediction {value:.6g}" + ("" if math.isnan(error) else f" ± {error:.2g}")
+        text = f"last prediction {value:.6g}" + ("" if not math.isfinite(error) else f" ± {error:.2g}")
         square, count = self._squares
         return f"{text}; error of complete returns {math.sqrt(square):.3g}" if count else text
 
@@ -196,7 +191,7 @@ class Watch:
             if self.n_predicted >= self._due and self.model is not None:
                 self._due += max(_REFRESHED, self._due // 50)
                 with contextlib.suppress(InvalidInputError):  # too few blocks yet
-                    self._influence = self.model.reader.influence()
+                    self._influence = self.model.reader.influence().vectors[:, 0]
 
     def _take(self, lines: list[bytes]) -> Iterator[Learned]:
         """Learn from lines; if one is bad, from each half of them."""
@@ -275,12 +270,10 @@ class Watch:
     def _output(self, chunk: Chunk, predictions: Array) -> list[Any]:
         self.n_predicted += len(chunk)
         self._note_errors(chunk, predictions)
-        errors = np.full(len(chunk), np.nan)
-        if self._influence is not None:
-            errors = self._influence.standard_error(self._with_ones(chunk.X))[:, 0]
+        errors = _standard_errors(self._influence, self._with_ones(chunk.X))
         self.last = float(predictions[-1]), float(errors[-1])
         kept = [column.to_pylist() for column in chunk.kept]
-        shown = [None if error != error else error for error in errors.tolist()]
+        shown = [error if math.isfinite(error) else None for error in errors.tolist()]
         rows = range(chunk.first + 1, chunk.first + 1 + len(chunk))
         return list(zip(rows, *kept, predictions.tolist(), shown, strict=True))
 
@@ -307,11 +300,22 @@ class Watch:
             "place": [place.lines, place.last, place.rows, place.gaps], "names": [] if table is None else table.names,
             "header": "" if table is None else table.header, "episodes": place.episodes and place.episodes.packed(),
         }  # fmt: skip
-        arrays = {} if self.model is None else self.model.snapshot()
-        if self.model is not None:
-            known, nothing = self._influence, np.zeros(0)
-            arrays |= {f"influence_{name}": nothing if known is None else getattr(known, name) for name in _INFLUENCE}
+        arrays = {} if self.model is None else self.model.snapshot() | {"influence": self._influence}
         files.write(path, _KIND, document, arrays)
+
+
+@np.errstate(over="ignore", invalid="ignore")
+def _standard_errors(influence: Array, X: Array) -> Array:
+    """Compute standard errors (T,) from influences (E, n) and features (T, n); NaN without influences.
+
+    The products are not those of a BLAS, whose last digits depend on how many rows come at once.
+    """
+    if not len(influence):
+        return np.full(len(X), np.nan)
+    along = np.zeros((len(X), len(influence)))
+    for j, column in enumerate(np.ascontiguousarray(influence.T)):
+        along += X[:, j : j + 1] * column
+    return np.asarray(np.sqrt((along**2).sum(axis=1)))
 
 
 def _check_same(before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
