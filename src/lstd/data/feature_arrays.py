@@ -201,16 +201,21 @@ def product(name: str, phi: Features, weights: Array, intercept: Any = 0.0) -> A
     are converted in batches.
     """
     with np.errstate(over="ignore", invalid="ignore"):
-        if phi.dtype == np.float64:
-            values = np.asarray(phi @ weights)
-        else:
-            size = max(1, _ENTRIES_CONVERTED // phi.shape[1])
-            firsts = range(0, max(1, len(phi)), size)
-            values = np.concatenate([phi[first : first + size].astype(np.float64) @ weights for first in firsts])
+        values = np.asarray(phi @ weights if phi.dtype == np.float64 else _converted_product(phi, weights))
         values += intercept
     if not (np.isfinite(values).all() and weights.all()):  # a BLAS may leave out weights of zero
         check_finite(name, phi)
         check_not_overflowed(name, values)
+    return values
+
+
+def _converted_product(phi: NDArray[Any], weights: Array) -> Array:
+    size = max(1, _ENTRIES_CONVERTED // phi.shape[1])
+    batch, values = np.empty((min(size, len(phi)), phi.shape[1])), np.empty((len(phi), *weights.shape[1:]))
+    for first in range(0, len(phi), size):
+        part = phi[first : first + size]
+        batch[: len(part)] = part
+        np.dot(batch[: len(part)], weights, out=values[first : first + size])
     return values
 
 
