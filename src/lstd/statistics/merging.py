@@ -124,7 +124,8 @@ class LSTDStatistics(StreamSums, Saved):
         n, m = check_integer("n_features", n_features, 1), check_integer("n_rewards", n_rewards, 1)
         check_real("gamma", gamma, 0.0, 1.0), check_real("lmbda", lmbda, 0.0, 1.0)
         return cls(
-            gamma=float(gamma), lmbda=float(lmbda), sums=np.zeros((n + m, n + 2)), cuts=None, trace=np.eye(2, n + 2, n),
+            gamma=float(gamma), lmbda=float(lmbda), cuts=None, trace=np.eye(2, n + 2, n),
+            sums=np.broadcast_to(0.0, (n + m, n + 2)),
             pending=None, first_episode=None, last_episode=None, n_episodes=0, single=single and m == 1,
             successors=None, about=about,
         )  # fmt: skip
@@ -368,7 +369,8 @@ def _joined(one: Array | None, two: Array | None, trace: Array) -> Any:
     if two is None:
         return one
     out = np.empty(two.shape)
-    joined_sums(np.zeros(two.shape) if one is None else one, two, *trace, out)
+    one = np.zeros(two.shape) if one is None else np.ascontiguousarray(one)  # of no data, zeros take no memory
+    joined_sums(one, np.ascontiguousarray(two), *trace, out)
     return out
 
 
