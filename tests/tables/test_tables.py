@@ -371,5 +371,5 @@ def test_ratios_beside_expected_successors_are_told_without_traces(tmp_path, epi
     names |= {"gamma": 0.9, "lmbda": 0.0, **({"episode": "id"} if episodes else {})}
     with pytest.warns(BrokenEpisodeWarning, match=rf"{message}.* leave the ratio out") as caught:
         fit_tables(file, **names, importance_ratio="ratio")
-    assert len(caught) == 1
+    assert [one.category for one in caught].count(BrokenEpisodeWarning) == 1
     fit_tables(file, **names, trace_coefficient="ratio")

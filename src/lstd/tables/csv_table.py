@@ -217,7 +217,8 @@ class TextBlock:
             return self._parsed(dict.fromkeys(columns, pa.string())), None
         except pa.ArrowInvalid as error:
             n_sound, failure = self._first_bad(columns, error)
-            return self[:n_sound]._parsed(dict.fromkeys(columns, pa.string())) if n_sound else None, failure
+            before, earlier = self[:n_sound].parsed(columns) if n_sound else (None, None)
+            return before, earlier or failure
 
     def _parsed(self, types: dict[str, Any]) -> pa.RecordBatch:
         names, text = self.table.names, self.text
