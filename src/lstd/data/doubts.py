@@ -160,7 +160,7 @@ def growing_doubt(rows: Rows) -> str:
     first = np.append(0, ends[:-1] + 1)
     open_ends = ~full[ends] & (ends > first)
     first, last = first[open_ends], ends[open_ends]
-    if len(last) < _FEWEST:
+    if len(last) < _FEWEST or not _never_falls(rows, first[:_FEWEST], last[:_FEWEST]).any():
         return ""
     age = _ages(rows)
     if np.mean(age[full] >= np.median(age[last])) > _AS_OLD:
@@ -182,6 +182,11 @@ def growing_doubt(rows: Rows) -> str:
         "features that stay in the range seen before: recent rates, shrunken rates such as (total + a) / (age + b), or "
         "a recency with a limit. Compare predictions with what followed (`lstd.metrics.backtest`)."
     )
+
+
+def _never_falls(rows: Rows, first: NDArray[np.intp], last: NDArray[np.intp]) -> Flags:
+    """Whether each feature is as large at the last row of every episode as at the first, (n,)."""
+    return np.asarray((dense(rows.X[last]) >= dense(rows.X[first])).all(axis=0))
 
 
 def _ages(rows: Rows) -> Array:

@@ -232,7 +232,7 @@ class Limits:
         full, y, part, rewards, ranges = rows.full, rows.y, part_of(rows.X, COMPARED), self.rewards.copy(), None
         if goes_on:
             widen(self.open, rewards)
-        _widen(y if full.all() else y[:-1] if full[:-1].all() else y[full], rewards)
+        _widen(y if full.all() else y[:-1] if full[:-1].all() else y.compress(full, axis=0), rewards)
         if self.ranges is not None and isinstance(part, np.ndarray):
             ranges = self.ranges.copy()
             _widen(part, ranges)
