@@ -29,7 +29,7 @@ from lstd.errors import BrokenEpisodeWarning, ChangeWarning, InvalidInputError, 
 from lstd.online import one_transition as transition
 from lstd.online import snapshot as snapshots
 from lstd.online.forgetting import RateBank, rates
-from lstd.online.one_transition import OnlinePredictor, OpenEnd, SparseRow
+from lstd.online.one_transition import OnlinePredictor, OpenEnd, SparseRow, aligned
 from lstd.online.recorded_rows import learn
 from lstd.online.recursion import Recursion
 from lstd.online.stream_warnings import change_message, warn_of_bounds
@@ -160,6 +160,7 @@ class RecursiveLSTD(OnlinePredictor):
         check_every: int | None = None,
     ) -> None:
         n = check_integer("n_features", n_features, 1)
+        aligned(2, n, n)  # A and its inverse fit in memory, or this raises
         self.n_features, self.gamma = n, check_real("gamma", gamma, 0.0, 1.0)
         self.lmbda, self.alpha = check_real("lmbda", lmbda, 0.0, 1.0), _check_alpha(alpha, n)
         self.variant = check_choice("variant", variant, VARIANTS)
