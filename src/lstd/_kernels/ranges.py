@@ -21,7 +21,6 @@ def widen(X: Array, ranges: Array) -> None:
     """Widen `ranges` (2, n), the least and the greatest value of each column, to those of `X` (T, n); skip NaN."""
     for t in range(X.shape[0]):
         for j in range(X.shape[1]):
-            if X[t, j] < ranges[0, j]:
-                ranges[0, j] = X[t, j]
-            if X[t, j] > ranges[1, j]:
-                ranges[1, j] = X[t, j]
+            x, least, most = X[t, j], ranges[0, j], ranges[1, j]
+            ranges[0, j] = x if x < least else least  # without a branch: one vector instruction
+            ranges[1, j] = x if x > most else most

@@ -115,6 +115,8 @@ FACTORS = frozenset({*COLUMNS} - {"discount"})  # columns that change how much a
 _PER_ROW = ("y", "known", "last", "terminated", *COLUMNS, "episode", "groups")  # fields with one entry per row
 
 ENTRIES_COMPARED = 2**17  # features compared at a time, about one MiB
+COMPARED, _LEAST_COMPARED = 2000, 30  # rows of a fit, and rows to be predicted, whose features are looked at,
+_PART_ENTRIES = 2**18  # and most of their entries
 _ONE = struct.pack("d", 1.0)
 _SAME = 1e-9  # relative difference between equal features that were computed in another order of summation
 
@@ -184,6 +186,15 @@ class Rows(Record):
         """Whether some row that does not terminate, and misses nothing, has another discount than `gamma`."""
         usual = self.discount == self.gamma
         return not (usual.all() or (usual | self.terminated | ~self.known).all())
+
+    @cached_property
+    def part(self) -> Features:
+        """Features of all rows, or of a part of them from all over the log, fewer where they have many features."""
+        most = max(_LEAST_COMPARED, min(COMPARED, _PART_ENTRIES // self.X.shape[1]))
+        if len(self) <= most:
+            return self.X
+        rows = spread(len(self), most)
+        return self.X.take(rows, axis=0) if isinstance(self.X, np.ndarray) else self.X[rows]  # `take` is faster
 
     @cached_property
     def ends(self) -> Flags:

@@ -11,10 +11,9 @@ import numpy as np
 from lstd._kernels.ranges import any_outside
 from lstd.data.doubts import FEWEST, MOST, distance, growing_doubt, percent, sides, support_doubt
 from lstd.data.feature_arrays import Features
-from lstd.data.rows import Rows
+from lstd.data.rows import COMPARED, Rows
 from lstd.errors import BoundsWarning, ExtrapolationWarning, InvalidInputError, SupportWarning, warn
 from lstd.estimators.model import Model
-from lstd.estimators.model_parts import COMPARED, part_of
 from lstd.types import Array
 
 _FEW = 0.02  # share of rows beyond a range that is too small for a warning
@@ -41,8 +40,7 @@ def beyond_bounds(prediction: Array, bounds: Array | None) -> str:
 
 def predictions_for(model: Model, rows: Rows) -> Array:
     """Return predictions (T, m) for checked rows, or for a part of them from all over the log."""
-    X = part_of(rows.X, COMPARED)
-    return model.predict(X).reshape(X.shape[0], -1)
+    return model.predict(rows.part).reshape(rows.part.shape[0], -1)
 
 
 def clipped(prediction: Array, model: Model) -> Array:

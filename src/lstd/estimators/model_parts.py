@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 
 from lstd._kernels.ranges import widen
 from lstd.data.doubts import FEWEST, bounds_of
-from lstd.data.feature_arrays import Features
-from lstd.data.rows import Rows, spread
+from lstd.data.rows import Rows
 from lstd.data.settings import Settings
 from lstd.types import Array
 
@@ -21,9 +20,7 @@ PerReward = float | Annotated[Array, "m"]
 Results = Annotated[NDArray[np.intp], "k"] | Annotated[Array, "k nan"]
 Flags = bool | Annotated[NDArray[np.bool_], "m"]
 
-_ENTRIES = 2**18  # of the rows of a fit that are looked at
-_FEW_ENTRIES = 2000
-COMPARED = 2000  # rows of the fit, and rows to be predicted, whose features are looked at
+_FEW_ENTRIES, _FEW_COLUMNS = 2000, 4
 SIGNIFICANT = 0.01  # p-value below which there is a warning
 
 
@@ -229,7 +226,7 @@ class Limits:
         """
         if not len(rows):
             return self
-        full, y, part, rewards, ranges = rows.full, rows.y, part_of(rows.X, COMPARED), self.rewards.copy(), None
+        full, y, part, rewards, ranges = rows.full, rows.y, rows.part, self.rewards.copy(), None
         if goes_on:
             widen(self.open, rewards)
         _widen(y if full.all() else y[:-1] if full[:-1].all() else y.compress(full, axis=0), rewards)
@@ -237,7 +234,8 @@ class Limits:
             ranges = self.ranges.copy()
             _widen(part, ranges)
             if len(part) < len(rows):
-                ranges[:, (part == part[0]).all(axis=0)] = [[-np.inf], [np.inf]]
+                (same,) = (part[:9] == part[0]).all(axis=0).nonzero()  # in the first rows, and then in all
+                ranges[:, same[(part[:, same] == part[0, same]).all(axis=0)]] = [[-np.inf], [np.inf]]
         given, is_open = "discount" in rows.given, not full[-1] and rows.known[-1]
         return Limits(
             rewards, ranges, y[-1:].copy() if is_open else np.full((1, y.shape[1]), np.nan),
@@ -275,8 +273,8 @@ class Limits:
 
 
 def _widen(X: Array, ranges: Array) -> None:
-    """Widen ranges in place; NumPy is faster for many entries."""
-    if X.size < _FEW_ENTRIES:
+    """Widen ranges in place; NumPy is faster for many entries of few columns."""
+    if X.size < _FEW_ENTRIES or X.shape[1] >= _FEW_COLUMNS:
         widen(np.ascontiguousarray(X, np.float64), ranges)
         return
     columns = np.ascontiguousarray(X.T)
@@ -286,15 +284,6 @@ def _widen(X: Array, ranges: Array) -> None:
 
 def _joined(one: Any, two: Any) -> Array:
     return np.array([np.minimum(one[0], two[0]), np.maximum(one[1], two[1])])
-
-
-def part_of(X: Features, most: int) -> Features:
-    """Return all rows, or a part of them from all over the log: at most `most`, fewer where they have many features."""
-    most = max(FEWEST, min(most, _ENTRIES // X.shape[1]))
-    if X.shape[0] <= most:
-        return X
-    rows = spread(X.shape[0], most)
-    return X.take(rows, axis=0) if isinstance(X, np.ndarray) else X[rows]  # `take` is faster
 
 
 @dataclass(frozen=True)

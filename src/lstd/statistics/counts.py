@@ -66,10 +66,10 @@ class Chains(Record):
     @classmethod
     def observed(cls, discount: Array, full: Flags, coefficient: Array, weight: Array) -> Chains:
         """Return the chain of the observed share of rows, (T,), of which some are `full` transitions."""
-        step = np.diag([1.0, 0.0, 1.0, 1.0])  # there is no u
+        step = NOTHING_OBSERVED.step.copy()
         columns = (_NONE if uniform(column) else column for column in (coefficient, weight))
-        step[2:, [0, 2]] = observed_weight(np.ascontiguousarray(discount), full, *columns)
-        return cls(step[np.newaxis])
+        step[0, 2:, ::2] = observed_weight(np.ascontiguousarray(discount), full, *columns)
+        return cls(step)
 
     @classmethod
     def sampled(cls, ratio: Array, coefficient: Array, weight: Array, decay: Array, ones: Array) -> Chains:
@@ -120,7 +120,7 @@ class Chains(Record):
         return np.asarray(self.step[:, 3, 0] ** 2 / self.square[:, 0, 0])
 
 
-NOTHING_OBSERVED = Chains(np.diag([1.0, 0.0, 1.0, 1.0])[np.newaxis])
+NOTHING_OBSERVED = Chains(np.diag([1.0, 0.0, 1.0, 1.0])[np.newaxis])  # there is no u
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,10 +139,11 @@ class Counts(Record):
     @classmethod
     def of_rows(cls, rows: Rows, seen: slice, part: slice, lmbda: float) -> Counts:
         """Count the rows of `seen`, and as transitions those of `part`, which are summed."""
-        full, n_rows = rows.full_among(part), seen.stop - seen.start
+        full, weight = rows.full_among(part), rows.weight[part]
+        n_transitions = int(np.count_nonzero(full))
         return cls(
-            n_rows, int(np.count_nonzero(full)), float(rows.weight[part] @ full), count_unused(rows, part),
-            mark_of(rows, seen), reward_mark_of(rows.y[part], rows.weight[part], full),
+            seen.stop - seen.start, n_transitions, float(n_transitions if uniform(weight) else weight @ full),
+            count_unused(rows, part), mark_of(rows, seen), reward_mark_of(rows.y[part], weight, full),
             _sample_of(rows, lmbda, part, full), _observed_of(rows, part, full),
         )  # fmt: skip
 
