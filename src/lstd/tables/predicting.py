@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 _OF_INTERVALS = ("lower", "upper", "standard_error", "little_data")
 _MOST_KEPT = 2**20  # features, 8 MiB
-_HUGE = 1e150  # features whose squares overflow with a moderate weight
 
 
 # ------------------------------------------------------------ where predictions go
@@ -231,10 +230,22 @@ def _predicted(model: Model, chunk: Chunk, level: float | None) -> list[pa.Array
         try:
             columns = _intervals(model, chunk.X, level)
         except InvalidInputError as error:
-            sizes = np.abs(chunk.X).max(axis=1)  # squares of the largest overflow
-            row = int(np.argmax(sizes >= min(_HUGE, sizes.max())))
-            raise _beyond(chunk.file, chunk.first + row + 1, "its interval") from error
+            row = chunk.first + _first_overflow(model, chunk.X, level) + 1
+            raise _beyond(chunk.file, row, "its interval") from error
     return [from_numpy(values[:, j]) for j in range(len(model.reward_names)) for values in columns.values()]
+
+
+def _first_overflow(model: Model, X: Array, level: float) -> int:
+    """Find the first row whose interval overflows: those before `low` have one, one before `high` has none."""
+    low, high = 0, len(X)
+    while high - low > 1:
+        middle = (low + high) // 2
+        try:
+            _intervals(model, X[low:middle], level)
+            low = middle
+        except InvalidInputError:
+            high = middle
+    return low
 
 
 def _intervals(model: Model, X: Array, level: float) -> dict[str, NDArray[Any]]:
