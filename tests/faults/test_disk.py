@@ -485,9 +485,11 @@ def test_two_writers_of_one_file_in_one_process(tmp_path):
 
 
 def test_two_sums_with_one_store(folder, command):
-    assert command("test_disk:sum_into", "undisturbed").code == 0
+    undisturbed = command("test_disk:sum_into", "undisturbed")
+    assert undisturbed.code == 0
     expected, total = contents("undisturbed"), Path("sum").read_bytes()
-    for at in (1, 3, 4, 20, 40):
+    steps = undisturbed.steps
+    for at in (1, 3, 4, steps // 2, steps):
         stopped = command("test_disk:sum_into", "store", at=at, number=signal.SIGSTOP)
         assert stopped.code is None
         assert command("test_disk:sum_into", "store").code == 0
