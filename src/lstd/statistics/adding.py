@@ -97,14 +97,17 @@ class Adding:
                 self._add(batch)
         self.at = end
 
-    def sums_before(self, pending: Any) -> Added:
-        """Return copies of the sums, without the boundary term of the last row added, which is `pending`."""
-        sums, trace = self.sums, self.trace
-        if self.at < len(self._rows):
-            sums, trace = sums.copy(), trace.copy()
-            if pending is not None and pending.complete and self._inner[self.at - 1]:
-                sums[: len(pending.phi)] += np.multiply.outer(pending.phi, trace[1])
-        return Added(sums, self.cuts if self.cuts is None or self.at == len(self._rows) else self.cuts.copy(), trace)
+    def sums_before(self, pending: Any, *, final: bool) -> Added:
+        """Return the sums, without the boundary term of the last row added, which is `pending`.
+
+        They are copies, unless they are `final`: no rows are added to them later.
+        """
+        if final:
+            return Added(self.sums, self.cuts, self.trace)
+        sums = self.sums.copy()
+        if pending is not None and pending.complete and self._inner[self.at - 1]:
+            sums[: len(pending.phi)] += np.multiply.outer(pending.phi, self.trace[1])
+        return Added(sums, None if self.cuts is None else self.cuts.copy(), self.trace.copy())
 
     def _batches(self, end: int) -> Iterator[_Batch]:
         """Yield the next rows, in order."""

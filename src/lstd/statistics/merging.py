@@ -36,6 +36,7 @@ from typing import Any, Unpack
 
 import numpy as np
 
+from lstd._kernels.dense_product import add_product
 from lstd._kernels.traces import joined_sums
 from lstd.data.arguments import check_flag, check_integer, check_real, shown, shown_id
 from lstd.data.broken_episodes import warn_of_breaks
@@ -270,7 +271,8 @@ class LSTDStatistics(StreamSums, Saved):
             if n_groups is not None:
                 n_groups += int(np.count_nonzero(rows.begins[first:end]))
             yield start.changed(
-                **adding.sums_before(pending)._asdict(), pending=pending, n_episodes=n_episodes, n_groups=n_groups,
+                **adding.sums_before(pending, final=end == ends[-1])._asdict(),
+                pending=pending, n_episodes=n_episodes, n_groups=n_groups,
                 last_episode=None if rows.episode is None else rows.episode[end - 1],
                 last_group=None if rows.groups is None else rows.groups[end - 1], counts=counts,
             )  # fmt: skip
@@ -313,9 +315,9 @@ class LSTDStatistics(StreamSums, Saved):
             self.end.check_continued()
             z = (row.ratio * row.coefficient * self.lmbda) * u
             z[:n] += row.ratio * row.phi
-            weighted = row.weight * z
-            sums = sums + np.multiply.outer(np.concatenate([row.phi, row.reward]), weighted)
-            sums[:n] -= np.multiply.outer(row.phi, v)
+            weighted, sums = row.weight * z, sums.copy()
+            add_product(sums[:n], row.phi[np.newaxis], (weighted - v)[np.newaxis])
+            sums[n:] += np.multiply.outer(row.reward, weighted)
             trace, counts = row.discount * np.stack([z, weighted]), counts.with_transition(row, self.lmbda)
         return Added(sums, cuts, trace), counts
 
