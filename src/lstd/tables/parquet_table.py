@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet
 
 from lstd.errors import InvalidInputError
-from lstd.tables.table import UNREADABLE, Table, shared
+from lstd.tables.table import UNREADABLE, Table, equal_parts, shared
 from lstd.tables.table_errors import could_not_be_read
 
 _BUFFER, _BUFFERS = 2**20, 2**23  # bytes of a column, and of all columns together
 _PRE_BUFFERED = 2**25  # bytes of a row group that are worth the time of many small requests
+_RUN = 2**22  # bytes of small row groups that are read as one
 
 
 class ParquetTable(Table):
@@ -40,9 +41,11 @@ class ParquetTable(Table):
             with self._open() as parquet:
                 groups = range(parquet.num_row_groups) if self._groups is None else self._groups
                 try:
-                    for batch in parquet.iter_batches(most_rows, groups, list(columns), use_threads=False):
-                        yield batch if batch.schema.names == columns else batch.select(list(columns))
-                        self._rows_read += len(batch)
+                    for run, n_rows in _runs(parquet.metadata, groups):
+                        size = equal_parts(n_rows, most_rows)
+                        for batch in parquet.iter_batches(size, run, list(columns), use_threads=False):
+                            yield batch if batch.schema.names == columns else batch.select(list(columns))
+                            self._rows_read += len(batch)
                 except UNREADABLE:
                     self._find_bad(parquet, groups, columns)
                     raise
@@ -75,3 +78,18 @@ class ParquetTable(Table):
 
     def _source(self) -> Any:
         return pa.OSFile(os.fsencode(self.file), "rb")
+
+
+def _runs(about: Any, groups: Iterable[int]) -> Iterator[tuple[list[int], int]]:
+    """Yield consecutive row groups to read as one, and their rows; Arrow would hold the bytes of all until the end."""
+    run: list[int] = []
+    n_rows = n_bytes = 0
+    for group in groups:
+        found = about.row_group(group)
+        if run and n_bytes + found.total_byte_size > _RUN:
+            yield run, n_rows
+            run, n_rows, n_bytes = [], 0, 0
+        run.append(group)
+        n_rows, n_bytes = n_rows + found.num_rows, n_bytes + found.total_byte_size
+    if run:
+        yield run, n_rows

@@ -161,14 +161,14 @@ class PredictionsFile:
 class Thinned:
     """Rows from all over a stream: every k-th, where k doubles whenever too many are kept."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int = _MOST_KEPT) -> None:
         self._kept: list[Array] = []
-        self._step = 1
+        self._most, self._step = most, 1
 
     def add(self, rows: Array) -> None:
         """Add the next rows, (T, n)."""
-        self._kept.append(rows[:: self._step])
-        while sum(kept.size for kept in self._kept) > _MOST_KEPT:
+        self._kept.append(rows[:: self._step].copy())  # a view would hold all of them
+        while sum(kept.size for kept in self._kept) > self._most:
             self._kept, self._step = [self.rows[::2]], 2 * self._step
 
     @property

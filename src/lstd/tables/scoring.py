@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from lstd.estimators.choose_settings import OnProgress
 
 
+_MOST_COMPARED = 2**17  # predictions, 1 MiB
 _NEGLIGIBLE = 1e-18  # share of a return that is far below rounding
 
 
@@ -190,7 +191,7 @@ class _Sums:
         self.rows = self.count = self.left_out = self.terminated = 0  # scored: with a weight and without
         self.weight = self.observed = 0.0  # of scored rows, and of what was observed
         self.mean, self.spread, self.squares = np.zeros((3, m))  # of returns; sum of squared errors
-        self.predicted, self._limits = Thinned(), model.limits and replace(model.limits, ranges=None)
+        self.predicted, self._limits = Thinned(_MOST_COMPARED), model.limits and replace(model.limits, ranges=None)
         self._waiting: list[dict[str, Any]] = []
         self._n_waiting = self._due = self._first_age = 0  # the latter of the first row that waits
 
