@@ -306,6 +306,16 @@ def test_an_intercept_cancels_in_a_difference_of_rows():
     assert_close(found.prediction, model.coef_ @ difference, "solve")
 
 
+@pytest.mark.parametrize("scale", ["identity", "log"])
+@pytest.mark.parametrize("level", [0.9, 1.0 - 1e-10])
+def test_an_interval_that_ends_beyond_the_largest_number_is_an_error(scale, level):
+    """Where all episodes are equal, nothing scatters, and the shift by the ridge term alone overflows."""
+    model = LSTD(alpha=64.0, fit_intercept=False).fit(np.ones((64, 1)), np.ones(64), terminated=np.ones(64))
+    assert model.predict_interval([[1.0]], level, scale=scale).standard_error == 0.0
+    with pytest.raises(InvalidInputError, match="overflowed"):
+        model.predict_interval([[1.7e308]], level, scale=scale)
+
+
 @pytest.mark.parametrize(
     ("scale", "forward", "slope"),
     [("log", np.log, lambda v: 1 / v), ("logit", lambda v: np.log(v / (1 - v)), lambda v: 1 / (v * (1 - v)))],

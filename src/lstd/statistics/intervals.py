@@ -118,8 +118,8 @@ def interval_of(
     prediction: Array, error: Array, freedom: Array, shift: Array, level: float, scale: str = "identity"
 ) -> Interval:
     """Compute intervals around predictions from standard errors, degrees of freedom and shifts, (T, m) each."""
-    half = half_width(error, freedom, level, shift)
-    lower, upper = _bounds(prediction, half, scale)
+    with np.errstate(over="ignore", invalid="ignore"):
+        lower, upper = _bounds(prediction, half_width(error, freedom, level, shift), scale)
     return Interval(prediction, lower, upper, error, freedom, -shift, freedom < FEW, level)
 
 
@@ -187,7 +187,9 @@ class Influence:
         self, phi: Features, prediction: Array, level: float, *, ones: float = 1.0, scale: str = "identity"
     ) -> Interval:
         """Compute intervals around predictions (T, m), symmetric on a scale, from features (T, n); see `spread`."""
-        return interval_of(prediction, *self.spread(phi, ones), level, scale)
+        found = interval_of(prediction, *self.spread(phi, ones), level, scale)
+        check_range(found.lower, found.upper)
+        return found
 
     def of_weights(self, weights: Array, level: float) -> Interval:
         """Compute intervals around the weights (n, m) themselves."""
@@ -195,7 +197,9 @@ class Influence:
             squares = self.vectors.transpose(2, 0, 1) ** 2
             error = np.sqrt(squares.sum(axis=1))
         check_range(error)
-        return interval_of(weights, error, degrees_of_freedom(squares, self.shares), self.shift.T, level)
+        found = interval_of(weights, error, degrees_of_freedom(squares, self.shares), self.shift.T, level)
+        check_range(found.lower, found.upper)
+        return found
 
     def spread(self, phi: Features, ones: float = 1.0, *, freedom: bool = True) -> tuple[Array, Array, Array]:
         """Compute standard error, degrees of freedom (unless not wanted) and shift, (T, m), from features (T, n).
