@@ -125,15 +125,15 @@ def _add_columns(indices, values, factor, left, goal):  # type: ignore[no-untype
 
 
 @kernel
-def joined_sums(one, two, u, v, out):  # type: ignore[no-untyped-def]
-    """Compute sums of two chunks, (k, n + 2): out ← one + two without its last two columns, in which u and v enter."""
+def add_later_sums(sums, later, u, v):  # type: ignore[no-untyped-def]
+    """Add to sums (k, n + 2) those of a later chunk without its last two columns, in which u and v enter."""
     n, width = len(u) - 2, len(u)
-    for i in range(len(one)):
-        by_u, by_v = two[i, n], two[i, n + 1]
+    for i in range(len(sums)):
+        by_u, by_v = later[i, n], later[i, n + 1]
         for j in range(width):
-            out[i, j] = one[i, j] + by_u * u[j] + by_v * v[j]
+            sums[i, j] += by_u * u[j] + by_v * v[j]
         for j in range(n):
-            out[i, j] += two[i, j]
+            sums[i, j] += later[i, j]
 
 
 @kernel

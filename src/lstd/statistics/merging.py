@@ -37,7 +37,7 @@ from typing import Any, Unpack
 import numpy as np
 
 from lstd._kernels.dense_product import add_product
-from lstd._kernels.traces import joined_sums
+from lstd._kernels.traces import add_later_sums
 from lstd.data.arguments import check_flag, check_integer, check_real, shown, shown_id
 from lstd.data.broken_episodes import warn_of_breaks
 from lstd.data.check_rows import check_rows
@@ -367,12 +367,14 @@ def _empty(n: int, m: int, gamma: float, lmbda: float, single: bool, about: Abou
 
 
 def _joined(one: Array | None, two: Array | None, trace: Array) -> Any:
-    """Join sums (k, n + 2) and those of a chunk that a trace (2, n + 2) enters; None stands for zeros."""
+    """Join sums (k, n + 2), changed in place if they may be, and those of a chunk that a trace (2, n + 2) enters.
+
+    None stands for zeros.
+    """
     if two is None:
         return one
-    out = np.empty(two.shape)
-    one = np.zeros(two.shape) if one is None else np.ascontiguousarray(one)  # of no data, zeros take no memory
-    joined_sums(one, np.ascontiguousarray(two), *trace, out)
+    out = np.zeros(two.shape) if one is None else one if one.flags.writeable else one.copy()
+    add_later_sums(out, np.ascontiguousarray(two), *trace)
     return out
 
 
