@@ -317,7 +317,8 @@ class LSTD(Predictor):
         settings = self._settings()
         blocks = _merged(statistics, self.n_blocks, check_flag("independent", independent))
         _check_statistics(blocks.total, settings)
-        self.model_ = Model(blocks, settings, options={"n_blocks": self.n_blocks}).checked()
+        warned = frozenset({"unobserved"})  # sums may be cut only because they were summed apart
+        self.model_ = Model(blocks, settings, options={"n_blocks": self.n_blocks}, warned=warned).checked()
         return self
 
     def _settings(self, before: Model | None = None) -> Settings:
