@@ -15,6 +15,7 @@ from lstd._kernels.ranges import any_outside
 from lstd.cli.describe import model_json, model_text
 from lstd.errors import BoundsWarning, ExtrapolationWarning, InvalidInputError, SupportWarning, UnobservedWarning
 from lstd.report import write_fit_report
+from lstd.statistics.counts import Counts, signs_of
 from support.tolerances import assert_close
 
 
@@ -108,6 +109,94 @@ def test_a_few_cuts_and_short_discounts_are_no_reason():
     LSTD(0.99).fit(*few[:2], **few[2])
     LSTD(0.8).fit(*many[:2], **many[2])
     LSTD(0.99).fit(*stream())
+
+
+def parts_of(table, size=110):
+    """Chunks of ten episodes."""
+    return [table.iloc[begin : begin + size] for begin in range(0, len(table), size)]
+
+
+def summed(table, **ids):
+    columns = {name: table[column].to_numpy() for name, column in ids.items()}
+    return LSTDStatistics.from_arrays(
+        table[["x"]].to_numpy(), table["y"].to_numpy(), gamma=0.99, lmbda=0.9, fit_intercept=True, **columns
+    )
+
+
+IDS = {"episode": "id", "terminated": "done"}
+WAYS = {
+    "fit": lambda table, parts: LSTD(0.99).fit(
+        table[["x"]], table["y"], episode=table["id"], terminated=table["done"]
+    ),
+    "partial_fit": lambda table, parts: fitted_in_chunks(
+        table[["x"]].to_numpy(), table["y"].to_numpy(), {name: table[column] for name, column in IDS.items()}, [55, 275]
+    ),
+    "fit_statistics": lambda table, parts: LSTD(0.99).fit_statistics([summed(part, **IDS) for part in parts]),
+    "independent": lambda table, parts: LSTD(0.99).fit_statistics(
+        [summed(part, **IDS) for part in parts], independent=True
+    ),
+    "sum": lambda table, parts: LSTD(0.99).fit_statistics(sum(summed(part, **IDS) for part in parts)),
+    "fit_chunks": lambda table, parts: lstd.fit_chunks(
+        [{"X": part[["x"]].to_numpy(), "y": part["y"].to_numpy()} | {k: part[c].to_numpy() for k, c in IDS.items()}
+         for part in parts], gamma=0.99, lmbda=0.9, alpha=1.0, n_jobs=1,
+    ),
+    "fit_tables": lambda table, parts: lstd.fit_tables(
+        parts, features=["x"], reward="y", **IDS, gamma=0.99, lmbda=0.9, alpha=1.0, n_jobs=1
+    ),
+    "a table for each": lambda table, parts: lstd.fit_tables(
+        parts_of(table, 11), features=["x"], reward="y", **IDS, gamma=0.99, lmbda=0.9, alpha=1.0, n_jobs=1,
+        independent=True,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore::lstd.errors.UnusedRewardWarning")
+@pytest.mark.parametrize("way", WAYS)
+def test_every_way_to_fit_says_that_returns_were_hardly_observed(way):
+    X, y, columns = cut_early(36)
+    table = pd.DataFrame({"x": X[:, 0], "y": y, "id": columns["episode"], "done": False})
+    with pytest.warns(UnobservedWarning, match=r"Only 5\.\d % of the"):
+        assert WAYS[way](table, parts_of(table)).coef_.shape == (1,)
+    table["done"] = table.index % 11 == 10
+    assert WAYS[way](table, parts_of(table)).model_.doubts == ()
+
+
+@pytest.mark.filterwarnings("ignore::lstd.errors.UnusedRewardWarning")
+def test_rows_that_were_only_summed_apart_are_no_unobserved_returns():
+    X, y = stream()
+    table = pd.DataFrame({"x": X[:, 0], "y": y, "done": False, "id": 0})
+    apart = [summed(part) for part in parts_of(table, 10)]
+    for sums in (apart, [summed(part, **IDS) for part in parts_of(table, 10)]):
+        model = LSTD(0.99).fit_statistics(sums, independent=True)
+        assert model.model_.doubts == ()
+        assert model.statistics_.observed_share < 0.1
+        assert LSTD(0.99).fit_statistics(sum(sums)).model_.doubts == ()
+        assert LSTD(0.99).fit_statistics(sums).statistics_.observed_share > 0.5
+
+
+@pytest.mark.filterwarnings("ignore::lstd.errors.UnusedRewardWarning")
+@pytest.mark.parametrize("name", ["machine {}", "{}"])
+def test_machines_of_many_days_are_no_unobserved_returns_unless_cut_ones_follow(name):
+    random = np.random.default_rng(0)
+    days = [
+        pd.DataFrame({"x": random.normal(size=60), "y": np.tile([1.0, np.nan], 30), "done": False}) for _ in range(6)
+    ]
+    ids = np.repeat([name.format(i) for i in range(30)], 2)
+    model = LSTD(0.99).fit_statistics([summed(day.assign(id=ids), **IDS) for day in days], independent=True)
+    assert model.model_.doubts == ()
+    X, columns = random.normal(size=(4400, 1)), {"episode": np.arange(4400) // 11, "terminated": np.zeros(4400, bool)}
+    with pytest.warns(UnobservedWarning, match=r"Only \d\.\d % of the"):
+        model.partial_fit(X, X[:, 0], **columns).predict([[0.0]])
+    others = [summed(day.assign(id=np.char.add(ids, f" of {k}")), **IDS) for k, day in enumerate(days)]
+    with pytest.warns(UnobservedWarning, match=r"Only 1 % of the"):
+        LSTD(0.99).fit_statistics(others, independent=True)
+
+
+@pytest.mark.parametrize("times", [1, 2, 5])
+def test_the_number_of_ids_that_were_cut_is_known_up_to_chance(times):
+    for n in (1, 30, 3000):
+        signs = sum(signs_of([*range(n)]) for _ in range(times))
+        assert 0.7 * n <= Counts(n_rows=n * times, cut_ids=signs).real_cuts <= 1.3 * n
 
 
 def test_ratios_that_are_wrong_are_said_when_scored():

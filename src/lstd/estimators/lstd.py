@@ -297,8 +297,11 @@ class LSTD(Predictor):
 
         Warns
         -----
-        IllConditionedWarning
-            When the system is singular or nearly so.
+        IllConditionedWarning, UnusedRewardWarning, EffectiveSampleWarning, RidgeWarning
+            As by :meth:`fit`.
+        UnobservedWarning
+            As by :meth:`fit`, unless most cuts were only made by summing apart, so that the ids of the episodes come
+            again in other statistics, or rows have no ids.
 
         Examples
         --------
@@ -317,8 +320,7 @@ class LSTD(Predictor):
         settings = self._settings()
         blocks = _merged(statistics, self.n_blocks, check_flag("independent", independent))
         _check_statistics(blocks.total, settings)
-        warned = frozenset({"unobserved"})  # sums may be cut only because they were summed apart
-        self.model_ = Model(blocks, settings, options={"n_blocks": self.n_blocks}, warned=warned).checked()
+        self.model_ = Model(blocks, settings, options={"n_blocks": self.n_blocks}).checked()
         return self
 
     def _settings(self, before: Model | None = None) -> Settings:

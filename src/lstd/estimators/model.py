@@ -34,6 +34,7 @@ from lstd.types import Array
 _OPTIONS = ("n_blocks",)  # parameters of LSTD that are not settings
 QUIET = frozenset({"ratios", "unused", "unobserved", "ridge"})  # for models beside the one that a user fits
 _SEVERAL = 10  # episodes that were cut off: a stream that is short says nothing about its end
+_MOST = 2 / 3  # of the cuts; two sums of the same episodes have a half
 _RATIOS = "Pass the ratios of these rows, or 1 if the policy of the model chose the actions."
 _RESULTS = {"lmbda", "observed_share", "rank_test_score"}
 _GONE = (
@@ -200,10 +201,11 @@ class Model:
     def unobserved(self) -> str:
         """Why predictions are doubtful if several episodes were cut off so early that most of the returns is hidden.
 
-        Empty if that is not so, or where a choice of settings has said it.
+        Empty if that is not so, where a choice of settings has said it, or if most cuts were made by summing apart.
         """
-        s = self.statistics
-        if s.n_rows - s.n_transitions < _SEVERAL or "ends" in self.warned or self.selection is not None:
+        s, real = self.statistics, self.statistics.counts.real_cuts
+        said = "ends" in self.warned or self.selection is not None
+        if said or real < max(_SEVERAL, _MOST * (s.n_rows - s.n_transitions)):
             return ""
         return little_observed(s.observed_share, COMPLETED)
 

@@ -17,6 +17,12 @@ one take (:func:`lstd.data.returns.unobserved_shares` has the same of each row).
 All of it is linear in s = (1, u, v, total), and the sum of g f is quadratic. So a chunk is s' = M s and sᵀKs, and
 consecutive chunks join exactly at any split of the data.
 
+Cuts. Sums over one part of the data cut each episode that goes on in another part. That says nothing about what was
+observed, if the sums of both are merged. The id comes again then, or no rows have ids. With 256 random signs for each
+id, let f_j be the sum of the j-th signs over n cuts. The mean of f_j² is about Σ_i c_i², with c_i the cuts of id i; if
+all have as many, n² / mean f_j² is the number of ids (Alon, Matias and Szegedy 1999). Only sums by
+:meth:`LSTDStatistics.from_arrays` know the ids of their cuts; other cuts count as real.
+
 Fingerprints are called marks: two models whose blocks have equal marks were fitted to the same data. The mark of the
 features of rows is Σ_t Σ_j k_j bits(x_tj) modulo 2⁶⁴, with odd numbers k_j and the bits of a feature as an integer. For
 speed, the sum takes all of the first 1024 rows of a stream and then every 64th. Different features have different
@@ -29,8 +35,10 @@ consecutive data, n transitions and later ones, join to M + gⁿ N. Those of ind
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from hashlib import blake2b
 from typing import Annotated, Any
 
 import numpy as np
@@ -41,6 +49,7 @@ from lstd._kernels.reward_marks import add_reward_marks
 from lstd._kernels.traces import observed_weight, sample_sums
 from lstd.data.horizon_rows import count_unused
 from lstd.data.rows import FACTORS, Record, Rows, uniform
+from lstd.data.seen_ids import group_keys
 from lstd.errors import InvalidInputError
 from lstd.types import Array, Flags
 
@@ -135,6 +144,7 @@ class Counts(Record):
     reward_mark: int = 0
     sample: Chains | None = None  # None without ratios, weights and trace coefficients
     observed: Chains = NOTHING_OBSERVED  # not known if successors were given
+    cut_ids: Annotated[NDArray[np.int64], "257"] | None = None  # cuts with known ids, and sums of 256 signs of the ids
 
     @classmethod
     def of_rows(cls, rows: Rows, seen: slice, part: slice, lmbda: float) -> Counts:
@@ -160,6 +170,7 @@ class Counts(Record):
             (self.reward_mark + pow(_ODD, self.n_transitions, _MODULUS) * later.reward_mark) % _MODULUS,
             self._sample_with(later) if later.n_rows else self.sample,
             self.observed.then(later.observed),
+            _added(self.cut_ids, later.cut_ids),
         )
 
     def _sample_with(self, later: Counts) -> Chains | None:
@@ -187,13 +198,23 @@ class Counts(Record):
             observed=self.observed.then(observed),
         )
 
-    def closed(self, *, unused: bool) -> Counts:
-        """Return the counts with a cut at the end, whose pending row has a reward that is not used."""
+    def closed(self, *, unused: bool, cut: tuple[Any, ...]) -> Counts:
+        """Return the counts without a next row; `unused`: the last one has an unused reward; `cut`: ids cut there."""
         return self.changed(
+            cut_ids=self.cut_ids if self.cut_ids is None or not cut else self.cut_ids + signs_of(cut),
             unused=self.unused + unused,
             sample=self.sample and self.sample.closed(),
             observed=self.observed.closed(),
         )
+
+    @property
+    def real_cuts(self) -> float:
+        """Number of cuts of episodes, of which those that go on in other sums count once."""
+        cuts = float(self.n_rows - self.n_transitions)
+        if self.cut_ids is None or not self.cut_ids[0]:
+            return cuts
+        n, signs = self.cut_ids[0], self.cut_ids[1:].astype(np.float64)
+        return float(cuts - n + min(n, n**2 / np.mean(signs**2)))
 
     def scaled(self, factor: float) -> Counts:
         """Return the counts of the same rows with their weights times `factor`."""
@@ -202,6 +223,22 @@ class Counts(Record):
             sample=self.sample and self.sample.scaled(factor),
             observed=self.observed.scaled(factor),
         )
+
+
+def _added(one: NDArray[np.int64] | None, two: NDArray[np.int64] | None) -> NDArray[np.int64] | None:
+    return one if two is None else two if one is None else one + two
+
+
+def signs_of(ids: Sequence[Any]) -> NDArray[np.int64]:
+    """Return the number of ids, None for rows without, and the sums of 256 random signs of each, (257,)."""
+    texts = (blake2b(key, digest_size=8).digest() if isinstance(key, bytes) else key for key in group_keys([*ids]))
+    keys = [int.from_bytes(text, "little", signed=True) if isinstance(text, bytes) else text for text in texts]
+    bits = np.array(keys, np.int64).view(np.uint64)[:, np.newaxis] + _factors(4)
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):  # SplitMix64 (Steele et al. 2014)
+        bits = (bits ^ (bits >> np.uint64(shift))) * np.uint64(factor)
+    bits ^= bits >> np.uint64(31)
+    ones = np.unpackbits(bits.view(np.uint8)).reshape(-1, 256).sum(axis=0, dtype=np.int64)
+    return np.append(len(ids), 2 * ones - len(ids))
 
 
 def _observed_of(rows: Rows, part: slice, full: Flags) -> Chains:
