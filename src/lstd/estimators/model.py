@@ -203,9 +203,11 @@ class Model:
 
         Empty if that is not so, where a choice of settings has said it, or if most cuts were made by summing apart.
         """
-        s, real = self.statistics, self.statistics.counts.real_cuts
-        said = "ends" in self.warned or self.selection is not None
-        if said or real < max(_SEVERAL, _MOST * (s.n_rows - s.n_transitions)):
+        s = self.statistics
+        cuts = s.n_rows - s.n_transitions
+        if cuts < _SEVERAL or "ends" in self.warned or self.selection is not None:
+            return ""
+        if s.counts.real_cuts < max(_SEVERAL, _MOST * cuts):
             return ""
         return little_observed(s.observed_share, COMPLETED)
 

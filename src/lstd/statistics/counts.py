@@ -170,7 +170,7 @@ class Counts(Record):
             (self.reward_mark + pow(_ODD, self.n_transitions, _MODULUS) * later.reward_mark) % _MODULUS,
             self._sample_with(later) if later.n_rows else self.sample,
             self.observed.then(later.observed),
-            _added(self.cut_ids, later.cut_ids),
+            later.cut_ids if self.cut_ids is None else self.cut_ids + (0 if later.cut_ids is None else later.cut_ids),
         )
 
     def _sample_with(self, later: Counts) -> Chains | None:
@@ -223,10 +223,6 @@ class Counts(Record):
             sample=self.sample and self.sample.scaled(factor),
             observed=self.observed.scaled(factor),
         )
-
-
-def _added(one: NDArray[np.int64] | None, two: NDArray[np.int64] | None) -> NDArray[np.int64] | None:
-    return one if two is None else two if one is None else one + two
 
 
 def signs_of(ids: Sequence[Any]) -> NDArray[np.int64]:
