@@ -769,6 +769,37 @@ def interval_rows(table, gamma):
     return rows
 
 
+def steps_of_events(events, edges, start=-math.inf):
+    """Rows of equal steps: a list of (id, place of the edge, features, rewards or None in a horizon row, terminated).
+
+    `events` is a list of (id, time, amounts, ended), `edges` are the starts of steps, and the last one the end of
+    observation. Features are the number of events before the edge, their amounts, and steps since the last and since
+    the first of them. A row has the number of events in its step, then their amounts, as rewards.
+    """
+    rows = []
+    for name in dict.fromkeys(event[0] for event in events):
+        own = sorted((event for event in events if event[0] == name), key=lambda event: (event[1], event[3]))
+        for k, edge in enumerate(edges):
+            before = [event for event in own if event[1] < edge]
+            if not before or edge < start or any(event[3] for event in before):
+                continue
+            is_last = k == len(edges) - 1
+            during = [] if is_last else [event for event in own if edge <= event[1] < edges[k + 1]]
+            since = [k - position(before[place][1], edges) for place in (-1, 0)]
+            known, gain = (
+                [len(some), *(sum(event[2][j] for event in some) for j in range(len(own[0][2])))]
+                for some in (before, during)
+            )
+            rows.append((name, k, [*known, *since], None if is_last else gain, any(event[3] for event in during)))
+    return rows
+
+
+def position(time, edges):
+    """A time in steps: the number of its step, and the share of the step that has passed."""
+    k = max(k for k, edge in enumerate(edges) if edge <= time)
+    return k + (time - edges[k]) / (edges[k + 1] - edges[k])
+
+
 # ---------------------------------------------------------------- changes of a stream
 
 

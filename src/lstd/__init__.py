@@ -11,7 +11,7 @@ LSTDCV
 RecursiveLSTD, TD, TrueOnlineTD
     Estimators that learn from every step as it comes.
 Trajectories
-    Rows of the data contract from tables, Gymnasium environments and Minari datasets.
+    Rows of the data contract from tables, logs of events, Gymnasium environments and Minari datasets.
 load
     Whatever `save` wrote: an LSTD, an LSTDCV, an LSTDQ or LSTDStatistics.
 inference, metrics, report

@@ -180,10 +180,8 @@ def predict(given: Any) -> int:
         raise InvalidInputError(f"{given.model} has no intervals. {model.no_intervals}")
     if given.interval is not None and model.misfit is not None and model.misfit.dominates and not given.quiet:
         say(f"lstd: {model.misfit.message}")
-    if out is not None and not out.lower().endswith((".csv", ".parquet")):
-        raise InvalidInputError(f"`--out` must end in .csv or .parquet, which gives the format; got {out!r}.")
     if out is not None:
-        rows = _to_file(model, given, check_out(out, given.force, [given.model, *given.data]))
+        rows = _to_file(model, given, _check_table(out, given.force, [given.model, *given.data]))
         return output(document({"file": out, "rows": rows}) if given.json else f"{out}: predictions for {rows} rows")
     if sys.stdout is None:
         return closed_output("the predictions")
@@ -280,6 +278,52 @@ def inspect(given: Any) -> int:
 
     model = read_model(given.model)
     return output(model_json(model, given.model) if given.json else model_text(model, given.model, coefficients=True))
+
+
+# ------------------------------------------------------------ steps
+
+
+@command(
+    "data! episode! time! step! until! out! amount terminated start force json",
+    episode=Option("Id of the customer, patient or machine.", "NAME"),
+    time=Option("Numbers or dates of the events.", "NAME"),
+    terminated=Option("1 for an event with which the id ends for good; else 0.", "NAME"),
+    out=Option("A .csv or .parquet file.", "FILE", short="-o"),
+)
+def steps(given: Any) -> int:
+    """Turn a log of events, such as purchases, into a table of equal steps, with a row per id and step.
+
+    Steps are counted back from --until, and empty ones have rows too. A row has what was known when its step began:
+    n_events, total_AMOUNT, since_last and since_first; and what the step brought: events, or the sums of --amount. The
+    last row of an id that has not ended has no reward. `lstd fit` takes the table. All events are held in memory.
+    Exit codes: 0 done, 1 output could not be written, 2 bad usage or input, 130 interrupted (143 by SIGTERM).
+    """
+    prepare_tables("steps")
+    from lstd.cli.describe import document
+    from lstd.files import replacing
+    from lstd.tables.predicting import CsvSink, ParquetSink
+    from lstd.trajectories import Trajectories
+    from lstd.trajectories.events import write_steps
+
+    path = _check_table(given.out, given.force, given.data)
+    log = {"episode": given.episode, "time": given.time, "terminated": given.terminated}
+    data = Trajectories.from_events(
+        given.data, **log, amount=[*given.amount] or None, step=given.step, until=given.until, start=given.start
+    )
+    names = given.episode, given.time, given.terminated or "terminated", given.amount or ("events",)
+    advise("; no steps were written")
+    with replacing(path) as file:
+        write_steps(data, *names, file, ParquetSink if path.suffix.lower() == ".parquet" else CsvSink)
+    counts = {"rows": len(data), "episodes": data.n_episodes, "transitions": data.n_transitions}
+    text = f"{given.out}: {len(data)} rows of {data.n_episodes} episodes, {data.n_transitions} of them complete steps"
+    return output(document({"file": given.out} | counts) if given.json else text)
+
+
+def _check_table(out: str, force: bool, inputs: Sequence[str]) -> Path:
+    """Check that a table may be written; returns its path."""
+    if not out.lower().endswith((".csv", ".parquet")):
+        raise InvalidInputError(f"`--out` must end in .csv or .parquet, which gives the format; got {out!r}.")
+    return check_out(out, force, inputs)
 
 
 # ------------------------------------------------------------ reproduce

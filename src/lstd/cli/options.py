@@ -39,6 +39,13 @@ def number(text: str, option: str) -> float:
         raise InvalidInputError(f"`{option}` must be a number; got {text!r}.") from error
 
 
+def _number_or_text(text: str, option: str) -> float | str:
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
 def _number_or_auto(text: str, option: str) -> float | str:
     try:
         return text if text == AUTO else float(text)
@@ -162,6 +169,12 @@ OPTIONS = {
     "time": Option("Numbers or dates that increase within each episode.", "NAME"),
     "sort": Option("Sort the rows by group, episode and --time, in memory."),
     "id": Option("Columns to copy to the output.", NAMES, names, many=True),
+    "amount": Option("Columns to sum as rewards, in place of the number of events.", NAMES, names, many=True),
+    "step": Option(
+        "Length of a step: day, week, month, '2 weeks'; a number if times are numbers.", "LENGTH", _number_or_text
+    ),
+    "until": Option("When observation ended; later events are not used.", "DATE", _number_or_text),
+    "start": Option("Rows begin here; earlier events count in features only.", "DATE", _number_or_text),
     "lmbda": Option("Trace decay, in [0, 1]; auto: chosen by cross-validation.", "NUMBER|auto", _number_or_auto, "0.9"),
     "alpha": Option("Ridge coefficient; auto: chosen by cross-validation.", "NUMBER|auto", _number_or_auto, "1"),
     "unpenalised": Option("Features without a ridge penalty; alpha applies to the rest.", NAMES, names, many=True),

@@ -242,6 +242,18 @@ def numpy_unit(array: pa.Array) -> str:
     return "M8[ns]" if pa.types.is_timestamp(kind) else "M8[D]" if pa.types.is_date(kind) else ""
 
 
+def clock_of(array: pa.Array) -> tuple[bool, bool]:
+    """Return whether a column of times holds dates, and whether these have a time zone; its first value decides."""
+    array = _plain(array)
+    kind = array.type
+    if pa.types.is_timestamp(kind):
+        return True, kind.tz is not None
+    if pa.types.is_string(kind) and len(array) and rules.numbers(_objects(array[:1]), "")[1] is not None:
+        with contextlib.suppress(ValueError):  # neither a number nor a date
+            return True, datetime.fromisoformat(_objects(array[:1])[0].strip()).utcoffset() is not None
+    return pa.types.is_date(kind), False
+
+
 def together(arrays: Sequence[pa.Array]) -> pa.Array:
     """Return consecutive parts of a column as one."""
     return arrays[0] if len(arrays) == 1 else pa.chunked_array(arrays).combine_chunks()

@@ -1,6 +1,6 @@
 """Trajectories: checked rows from other libraries' data.
 
-In: a data frame, a Gymnasium environment and a policy, a Minari dataset, or arrays.
+In: a data frame, a log of events, a Gymnasium environment and a policy, a Minari dataset, or arrays.
 Out: :class:`Trajectories`, whose `to_arrays` gives the arguments of ``LSTD.fit``.
 """
 

@@ -120,6 +120,16 @@ class FrameColumns:
             return self.numbers("time")
         return self._known("time", self._read.times(*self._named("time"), unit="ns"))
 
+    def clock(self) -> tuple[NDArray[Any], bool, bool]:
+        """Parse the column of times; returns them, (T,), whether they are dates, and whether those have a time zone.
+
+        Dates are microseconds since 1970 in UTC, other times floats.
+        """
+        array, column = self._named("time")
+        dates, zoned = self._read.clock_of(array)
+        times = self._known("time", self._read.times(array, column, unit="us"))
+        return (times if dates else times.astype(np.float64)), dates, zoned
+
     def dates(self) -> NDArray[Any]:
         """Return the column of times, shape (T,), as times of NumPy if the column holds times."""
         values, kind = np.array(self.times()), self._read.numpy_unit(self._named("time")[0])

@@ -254,6 +254,78 @@ class Trajectories:
         return cls(**read_frame(frame, columns, sort=sort, gamma=gamma, first_row=first_row))
 
     @classmethod
+    def from_events(
+        cls, events: Any, *, episode: str, time: str, step: str | float, until: Any,
+        amount: str | Sequence[str] | None = None, terminated: str | None = None, start: Any = None,
+    ) -> Self:  # fmt: skip
+        """Read a log of events, such as purchases, as equal steps of each customer, the empty ones included.
+
+        Steps are counted back from `until`, so that all are complete. A row knows the events before its step began, and
+        its reward is what the events of the step brought: their number or, with `amount`, the sums of amounts. The
+        first row of an id comes at the first start of a step after its first event, the last one at `until`: a horizon
+        row, unless the id has ended for good.
+
+        Parameters
+        ----------
+        events : pandas, Polars or PyArrow table, lazy frame, path-like, or list of paths
+            One row per event, in any order. Files are CSV, also compressed, or Parquet.
+        episode, time : str
+            Columns of ids, such as customers, and of numbers or dates; text in ISO format is read as dates.
+        step : str or float
+            Length of a step: "hour", "day", "week", "month" or "year", or several as in "2 weeks"; a number in the
+            unit of `time` if that has numbers.
+        until : date, ISO text or float
+            When observation ended: no event before it is missing. Later events are not used, and an id whose first
+            event is later has no rows.
+        amount : str or list of str, optional
+            Columns of numbers to sum, as one reward or several, in place of the number of events.
+        terminated : str, optional
+            Column that is true for an event with which the id ends for good, such as a closed account; else false. By
+            default no id ends.
+        start : date, ISO text or float, optional
+            Rows begin here; earlier events count in features only. By default they begin with the first event.
+
+        Returns
+        -------
+        Trajectories
+            With `time`, the start of each step, and the features `n_events` and ``total_<amount>`` so far,
+            `since_last` and `since_first`: steps, with fractions, since the last and since the first event.
+
+        Raises
+        ------
+        InvalidInputError
+            When a value breaks a rule; the message names the column and the row.
+        MissingExtraError
+            When pyarrow is not installed.
+
+        Notes
+        -----
+        Dates have time zones or none, and so has `until`; days, weeks and months follow the clock of the zone of
+        `until`, also where it changes. Months are counted back from the day of `until`, or the last day of shorter
+        months. Events of one id at one time are several events: drop rows that were recorded twice before. Dates that
+        are written as one number, such as 19970131, are numbers: convert them first.
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> from lstd import Trajectories
+        >>> log = {"who": ["a", "a", "b"], "day": ["2024-01-03", "2024-01-17", "2024-01-20"], "spend": [5.0, 7.0, 1.0]}
+        >>> data = Trajectories.from_events(
+        ...     pd.DataFrame(log), episode="who", time="day", amount="spend", step="week", until="2024-01-29"
+        ... )
+        >>> data.feature_names
+        ('n_events', 'total_spend', 'since_last', 'since_first')
+        >>> data.X[:3].round(1).tolist()
+        [[1.0, 5.0, 0.7, 0.7], [1.0, 5.0, 1.7, 1.7], [2.0, 12.0, 0.7, 2.7]]
+        >>> data.y.tolist(), data.episode.tolist()
+        ([0.0, 7.0, 0.0, nan, 0.0, nan], ['a', 'a', 'a', 'a', 'b', 'b'])
+        """
+        from lstd.trajectories.events import read_events
+
+        columns = {"episode": episode, "time": time, "amount": amount, "terminated": terminated}
+        return cls(**read_events(events, columns, step=step, until=until, start=start))
+
+    @classmethod
     def from_gymnasium(
         cls, env: Any, policy: Callable[[Any], Any], *, features: Function = None, n_episodes: int | None = None,
         n_steps: int | None = None, seed: int | None = None, progress: Progress = None,

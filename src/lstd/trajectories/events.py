@@ -1,0 +1,304 @@
+"""Logs of events, one row each, as equal steps of every id: what was known at the start of a step, and what it brought.
+
+Steps end at `until` and are counted back from there, so that the last one of each id is complete. Step k is the time
+from edge k up to, and not including, edge k + 1; the last edge is `until`. A row at edge k knows the events before the
+edge, and its reward is that of the events of step k.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from calendar import monthrange
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, date, datetime, time, timedelta
+from typing import IO, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lstd.data import parsing as rules
+from lstd.data.arguments import check_real, shown
+from lstd.errors import InvalidInputError
+from lstd.trajectories.frame_columns import FrameColumns
+from lstd.types import Array, Flags
+
+_UNITS = {"hour": 0.04, "day": 1.0, "week": 7.0, "month": 30.0, "year": 365.0}  # at most so many days, nearly
+_STEP = re.compile(rf"(?:([1-9][0-9]{{0,3}}) )?({'|'.join(_UNITS)})s?")
+_DAY = 86_400_000_000  # microseconds
+_MOST_EDGES, _MOST_ROWS = 2**20, 2**27
+
+
+class Events(NamedTuple):
+    """Events before `until`, in order of id and time; E events of I ids with m amounts."""
+
+    names: NDArray[Any]  # (I,) ids, in order of first appearance
+    code: NDArray[np.intp]  # (E,) place of the id in `names`
+    step: NDArray[np.intp]  # (E,) the step in which it falls
+    position: Array  # (E,) its time in steps
+    amounts: Array  # (E, m)
+    ended: Flags  # (E,) whether the id ends with it for good
+
+
+def read_events(
+    source: Any, columns: dict[str, str | Sequence[str] | None], *, step: Any, until: Any, start: Any = None
+) -> dict[str, Any]:
+    """Read a log and return the arguments of `Trajectories`; see `Trajectories.from_events`.
+
+    `columns` has the names of the columns `episode`, `time`, `amount` and `terminated`.
+    """
+    roles = _roles(columns)
+    is_file = isinstance(source, (str, os.PathLike, list, tuple))
+    table = FrameColumns(_read_files(source) if is_file else source, roles, 1 if is_file else 0)
+    times, dates, zoned = table.clock()
+    end, since = (_moment(name, value, dates, zoned) for name, value in (("until", until), ("start", start)))
+    if since is not None and not _number(since, "start") <= _number(end, "until"):
+        raise InvalidInputError(f"`start` must not be after `until`; got {start!s} and {until!s}.")
+    if not (times < _number(end, "until")).any():
+        raise InvalidInputError(f"`until` must be after the first event; got {until!s}, and no event is before it.")
+    edges = _edges(end, step, times.min(), dates)
+    events = _placed(table, roles, times, edges)
+    first, last = _spans(events, edges, None if since is None else _number(since, "start"))
+    arrays = _rows(events, first, last)
+    moments = edges.astype("M8[us]") if dates else edges
+    names = ["n_events", *(f"total_{name}" for name in roles.get("amount", ())), "since_last", "since_first"]
+    if not isinstance(columns["amount"], (list, tuple)):
+        arrays["y"] = arrays["y"][:, 0]
+    return arrays | {"time": moments[arrays["time"]], "feature_names": names}
+
+
+def _roles(columns: dict[str, Any]) -> dict[str, list[str]]:
+    """Return the names of the columns that were given; raises InvalidInputError on names that clash."""
+    roles: dict[str, list[str]] = {}
+    for role, given in columns.items():
+        if given is None and role in ("amount", "terminated"):
+            continue
+        names = list(given) if role == "amount" and isinstance(given, (list, tuple)) else [given]
+        for name in names:
+            if not isinstance(name, str):
+                raise InvalidInputError(f"`{role}` must be the name of a column; got {shown(name)}.")
+        if len({*names}) < max(1, len(names)):
+            raise InvalidInputError(f"`{role}` must name each column once, and at least one; got {names}.")
+        roles[role] = names
+    return roles
+
+
+def _read_files(source: Any) -> Any:
+    """Return CSV and Parquet files as one table; values of CSV are text, which the rules of columns parse."""
+    import pyarrow as pa
+    from pyarrow import csv, parquet
+
+    tables = []
+    for path in [source] if isinstance(source, (str, os.PathLike)) else source:
+        file = os.fspath(path)
+        try:
+            if file.lower().endswith(".parquet"):
+                tables.append(parquet.read_table(file))
+                continue
+            with csv.open_csv(file) as reader:
+                text = dict.fromkeys(reader.schema.names, pa.string())
+            tables.append(csv.read_csv(file, convert_options=csv.ConvertOptions(column_types=text)))
+        except (pa.ArrowException, OSError) as error:
+            reason = " ".join(str(error).split()).rstrip(".")
+            raise InvalidInputError(f"{file} could not be read: {reason}.") from error
+    try:
+        return pa.concat_tables(tables)
+    except pa.ArrowException as error:
+        raise InvalidInputError(f"Files must have the same columns, of the same types: {error}.") from error
+
+
+# ------------------------------------------------------------ time
+
+
+def _moment(name: str, value: Any, dates: bool, zoned: bool) -> Any:
+    """Return a datetime where the log has dates, else a float; None for None as `start`."""
+    if value is None and name == "start":
+        return None
+    if not dates:
+        return check_real(name, value, -np.inf, np.inf)
+    if isinstance(value, np.datetime64):
+        value = value.astype("M8[us]").item()
+    moment: Any = value
+    if isinstance(value, str):
+        with contextlib.suppress(ValueError):
+            moment = datetime.fromisoformat(value.strip())
+    moment = moment.to_pydatetime() if hasattr(moment, "to_pydatetime") else moment
+    if isinstance(moment, date) and not isinstance(moment, datetime):
+        moment = datetime.combine(moment, time.min)
+    if not isinstance(moment, datetime):
+        raise InvalidInputError(f"`{name}` must be a date, as the times of the events are; got {shown(value)}.")
+    if (moment.utcoffset() is not None) != zoned:
+        have = "have a time zone" if zoned else "have none"
+        raise InvalidInputError(
+            f"`{name}` must have a time zone if, and only if, the times of the events have one; they {have}, and it "
+            f"is {moment.isoformat()}. Add the zone or drop it."
+        )
+    return moment
+
+
+def _number(moment: Any, name: str) -> float | int:
+    """Return a moment as the times of events are: a float, or microseconds since 1970 in UTC."""
+    if isinstance(moment, float):
+        return moment
+    return int(rules.times(np.array([moment], dtype=object), name)[0][0])
+
+
+def _edges(until: Any, step: Any, earliest: Any, dates: bool) -> NDArray[Any]:
+    """Return the edges of steps in ascending order, from one that is not after the earliest event up to `until`."""
+    if dates:
+        match = _STEP.fullmatch(step) if isinstance(step, str) else None
+        if match is None:
+            raise InvalidInputError(
+                f"`step` must be one of {', '.join(_UNITS)}, or several as in '2 weeks', for a log with dates; got "
+                f"{shown(step)}."
+            )
+        number, unit = int(match[1] or 1), match[2]
+        length = number * _UNITS[unit] * _DAY
+    else:
+        length = check_real("step", step, 0.0, np.inf, open_low=True)
+    if not (_number(until, "until") - earliest) / length < _MOST_EDGES:
+        raise InvalidInputError(f"`step` must divide the time of the log into at most {_MOST_EDGES} steps; got {step}.")
+    if not dates:
+        n_steps = int(np.ceil((until - earliest) / length)) + 1
+        edges = until - length * np.arange(n_steps, -1, -1)
+    else:
+        before = _back(until, number, unit)
+        moments = [until]
+        try:
+            while _number(moments[-1], "until") > earliest:
+                moments.append(next(before))
+        except (OverflowError, ValueError) as error:
+            raise InvalidInputError("`time` must be years after the year 1; correct the earliest event.") from error
+        edges = rules.times(np.array(moments[::-1], dtype=object), "until")[0]
+    first = int(np.searchsorted(edges, earliest, side="right")) - 1
+    return np.asarray(edges[max(0, first) :])
+
+
+def _back(until: datetime, number: int, unit: str) -> Iterator[datetime]:
+    """Yield the edges before `until`, the latest first, by the clock of its time zone; days of a month are kept."""
+    zone, k = until.tzinfo, 0
+    while True:
+        k += number
+        if unit == "hour":  # on the clock, an hour may be missing or come twice
+            moment = until if zone is None else until.astimezone(UTC)
+            yield moment - timedelta(hours=k)
+        elif unit in ("day", "week"):
+            yield until - k * timedelta(days=7 if unit == "week" else 1)
+        else:
+            months = until.year * 12 + until.month - 1 - k * (12 if unit == "year" else 1)
+            year, month = months // 12, months % 12 + 1
+            yield until.replace(year=year, month=month, day=min(until.day, monthrange(year, month)[1]))
+
+
+# ------------------------------------------------------------ rows
+
+
+def _placed(table: FrameColumns, roles: dict[str, list[str]], times: NDArray[Any], edges: NDArray[Any]) -> Events:
+    """Return the events before `until` in order, with the step in which each falls."""
+    ids = table.id_values("episode", table.ids("episode"))
+    amounts = table.matrix("amount") if "amount" in roles else np.empty((len(table), 0))
+    ended = table.flags("terminated") if "terminated" in roles else np.zeros(len(table), np.bool_)
+    names, first, code = np.unique(ids, return_index=True, return_inverse=True)
+    appearance = np.argsort(first)
+    code = np.argsort(appearance)[code.reshape(-1)]
+    order = np.lexsort((ended, times, code))
+    order = order[times[order] < edges[-1]]
+    code, at, ended = code[order], times[order], ended[order]
+    late = np.flatnonzero(ended[:-1] & (code[1:] == code[:-1]))
+    if len(late):
+        text = "is true, but later events of the same id follow. Correct the flag, or give them another id."
+        raise table.error(roles["terminated"][0], int(order[late[0]]), text)
+    step = np.searchsorted(edges, at, side="right") - 1
+    position = step + (at - edges[step]) / (edges[step + 1] - edges[step])
+    return Events(names[appearance], code, step, position, amounts[order], ended)
+
+
+def _spans(events: Events, edges: NDArray[Any], start: Any) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Return the edges of the first and of the last row of each id, (I,); the last is before the first without rows."""
+    n_ids, n_edges = len(events.names), len(edges)
+    first, last = np.full(n_ids, n_edges), np.full(n_ids, n_edges - 1)
+    np.minimum.at(first, events.code, events.step + 1)  # the first edge at which the id is known
+    if start is not None:
+        first = np.maximum(first, np.searchsorted(edges, start, side="left"))
+    last[events.code[events.ended]] = events.step[events.ended]
+    n_rows = int(np.maximum(last - first + 1, 0).sum())
+    if not 0 < n_rows <= _MOST_ROWS:
+        rule = f"give at most {_MOST_ROWS} rows" if n_rows else "leave at least one row"
+        raise InvalidInputError(f"`step`, `start` and `until` must {rule}; got {n_rows}. Change them.")
+    return first, last
+
+
+def _rows(events: Events, first: NDArray[np.intp], last: NDArray[np.intp]) -> dict[str, Any]:
+    """Return the rows of all ids: features, rewards, and the edge of each row as `time`."""
+    lengths = np.maximum(last - first + 1, 0)
+    begins = np.cumsum(lengths) - lengths
+    who = np.repeat(np.arange(len(first)), lengths)
+    edge = first[who] + np.arange(len(who)) - begins[who]
+    early = events.step < first[events.code]  # before the first row of the id
+    row = ((begins - first)[events.code] + events.step)[~early]
+    gains = np.column_stack([np.ones(len(events.code)), events.amounts])
+    during = _sums(row, gains[~early], len(who))
+    known = np.empty_like(during)
+    some = lengths > 0
+    known[begins[some]] = _sums(events.code[early], gains[early], len(first))[some]
+    for k in range(1, int(lengths.max())):  # sums of each id alone, so that no rounding comes from the others
+        rows = begins[lengths > k] + k
+        known[rows] = known[rows - 1] + during[rows - 1]
+    is_last = np.zeros(len(who), np.bool_)
+    is_last[(begins + lengths - 1)[some]] = True
+    terminated = is_last & np.isin(who, events.code[events.ended])
+    starts = np.searchsorted(events.code, who)
+    since = edge[:, np.newaxis] - events.position[np.column_stack([_before(events, who, edge), starts])]
+    y = during[:, 1:] if during.shape[1] > 1 else during
+    y = np.where((is_last & ~terminated)[:, np.newaxis], np.nan, y)
+    return {
+        "X": np.hstack([known, since]), "y": y, "episode": events.names[who], "terminated": terminated, "time": edge,
+    }  # fmt: skip
+
+
+def _sums(places: NDArray[np.intp], values: Array, size: int) -> Array:
+    """Sum rows of values (E, m) by place, (size, m), in their order."""
+    return np.column_stack([np.bincount(places, column, size) for column in values.T])
+
+
+def _before(events: Events, who: NDArray[np.intp], edge: NDArray[np.intp]) -> NDArray[np.intp]:
+    """Return the last event of the id before the edge of each row, (T,)."""
+    width = int(edge.max()) + 2
+    places = np.searchsorted(events.code * width + events.step, who * width + edge, side="left") - 1
+    return np.asarray(places)
+
+
+# ------------------------------------------------------------ the table
+
+
+def write_steps(
+    data: Any, episode: str, time: str, terminated: str, rewards: Sequence[str], file: IO[bytes],
+    make_sink: Callable[..., Any],
+) -> None:  # fmt: skip
+    """Write a row per step: id, start, features, rewards, and whether the id ended, under these names."""
+    y = data.y.reshape(len(data), -1)
+    columns = [(episode, data.episode), (time, data.time)]
+    columns += [*zip(data.feature_names or (), data.X.T, strict=True), *zip(rewards, y.T, strict=True)]
+    columns.append((terminated, data.terminated))
+    names = [name for name, _ in columns]
+    for name in names:
+        if names.count(name) > 1:
+            raise InvalidInputError(f"The table of steps would have two columns {name!r}. Rename the one in DATA.")
+    sink = make_sink(file, names)
+    sink.write({name: _arrow_of(values) for name, values in columns})
+    sink.close()
+
+
+def _arrow_of(values: NDArray[Any]) -> Any:
+    import pyarrow as pa
+
+    from lstd.data.arrow_columns import from_numpy, from_texts
+
+    if values.dtype.kind == "M":
+        numbers = values.astype("M8[us]").view(np.int64)
+        moments = from_numpy(numbers).cast(pa.timestamp("us"))
+        return moments if (numbers % _DAY).any() else moments.cast(pa.date32())
+    if values.dtype.kind == "f":
+        return pa.array(values, mask=np.isnan(values))
+    return from_numpy(values) if values.dtype.kind in "biu" else from_texts([str(value) for value in values])

@@ -1,0 +1,64 @@
+"""`lstd steps`: a log of events becomes a table that `lstd fit` takes."""
+
+from __future__ import annotations
+
+import json
+
+import pandas as pd
+import pytest
+
+from lstd import LSTD, Trajectories
+from lstd.cli.app import run
+
+LOG = "who,day,spend,closed\na,2024-01-03,5,0\nb,2024-01-20,1,0\na,2024-01-17,7,0\nb,2024-01-27,2,1\n"
+WORDS = ["steps", "log.csv", "--episode", "who", "--time", "day", "--step", "week", "--until", "2024-01-29"]
+
+
+@pytest.fixture(autouse=True)
+def log(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "log.csv").write_text(LOG)
+
+
+def test_steps_are_written_as_a_table(capsys):
+    assert run([*WORDS, "--amount", "spend", "--terminated", "closed", "-o", "steps.csv"]) == 0
+    assert capsys.readouterr().out == "steps.csv: 5 rows of 2 episodes, 4 of them complete steps\n"
+    with open("steps.csv", encoding="utf-8") as file:
+        lines = file.read().splitlines()
+    assert lines[0] == "who,day,n_events,total_spend,since_last,since_first,spend,closed"
+    assert lines[1].startswith("a,2024-01-08,1.0,5.0,0.714")
+    assert lines[-2].endswith(",,false")
+    assert lines[-1].endswith(",2.0,true")
+
+
+@pytest.mark.filterwarnings("ignore::lstd.errors.LSTDWarning")
+@pytest.mark.parametrize("extension", ["csv", "parquet"])
+def test_the_table_gives_the_model_of_the_rows(extension, capsys):
+    assert run([*WORDS, "--terminated", "closed", "-o", f"steps.{extension}", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {
+        "file": f"steps.{extension}", "rows": 5, "episodes": 2, "transitions": 4,
+    }  # fmt: skip
+    fit = ["fit", f"steps.{extension}", "--episode", "who", "--time", "day", "--terminated", "closed"]
+    assert run([*fit, "--reward", "events", "--all-others", "--gamma", "0.5", "-o", "model", "--quiet"]) == 0
+    data = Trajectories.from_events(
+        pd.read_csv("log.csv"), episode="who", time="day", terminated="closed", step="week", until="2024-01-29"
+    )
+    expected = LSTD(gamma=0.5).fit(**data.to_arrays(frame="pandas"))
+    assert LSTD.load("model").coef_.tolist() == pytest.approx(expected.coef_.tolist(), rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["-o", "steps.txt"], "`--out` must end in .csv or .parquet"),
+        (["-o", "steps.csv", "--until", "2023-01-01"], "`--until` must be after the first event"),
+        (["-o", "steps.csv", "--amount", "price"], "Column 'price' (`--amount`) is not in the frame"),
+        (["-o", "steps.csv", "--terminated", "spend"], "column 'spend'"),
+        (["-o", "steps.csv", "--amount", "spend", "--time", "day", "--episode", "spend"], "two columns 'spend'"),
+    ],
+)
+def test_errors_are_one_line(words, message, capsys):
+    assert run([*WORDS, *words]) == 2
+    error = capsys.readouterr().err
+    assert message.lower() in error.lower()
+    assert error.count("\n") == 1

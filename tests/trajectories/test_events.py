@@ -1,0 +1,192 @@
+"""`Trajectories.from_events`: equal steps from a log of events, by their definition, from every kind of table."""
+
+from __future__ import annotations
+
+import datetime as dt
+from zoneinfo import ZoneInfo
+
+import numpy as np
+import pytest
+
+import naive
+from lstd import LSTD, Trajectories
+from lstd.errors import InvalidInputError
+from tolerances import assert_close
+
+pd = pytest.importorskip("pandas")
+pl = pytest.importorskip("polars")
+pa = pytest.importorskip("pyarrow")
+
+LOG = {
+    "id": ["b", "a", "b", "c", "a", "b", "c"],
+    "day": ["2024-01-09", "2024-01-03", "2024-01-01", "2024-01-20", "2024-01-17", "2024-01-09", "2024-02-05"],
+    "spend": [1.0, 5.0, 2.0, 3.0, 7.0, 4.0, 9.0],
+    "closed": [False, False, False, False, True, False, False],
+}
+NAMES = {"episode": "id", "time": "day", "step": "week", "until": "2024-01-29"}
+
+
+def read(columns=LOG, make=pd.DataFrame, **arguments):
+    return Trajectories.from_events(make(columns), **(NAMES | arguments))
+
+
+def changed(name, values):
+    return LOG | {name: values}
+
+
+def days(*texts):
+    return [f"2024-{text}" for text in texts]
+
+
+def test_a_small_log_by_hand():
+    data = read(amount="spend", terminated="closed")
+    assert data.episode.tolist() == [*"bbbb", *"aa", *"cc"]
+    edges = days("01-08", "01-15", "01-22", "01-29")
+    assert data.time.astype("M8[D]").astype(str).tolist() == [*edges, *edges[:2], *edges[2:]]
+    assert data.terminated.tolist() == [False] * 5 + [True] + [False] * 2
+    np.testing.assert_array_equal(data.y, [5, 0, 0, np.nan, 0, 7, 0, np.nan])
+    assert_close(data.X[:3], np.array([[1, 2, 1, 1], [3, 7, 6 / 7, 2], [3, 7, 13 / 7, 3]]), "sums")
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_rows_are_those_of_the_definition(seed):
+    random = np.random.default_rng(seed)
+    n, step, until = int(random.integers(1, 60)), random.choice([0.5, 1.0, 3.0]), 12.0
+    times = random.integers(0, 30, n) / 2.0  # some at edges, some of the same time, some after `until`
+    who, amounts = random.integers(0, 8, n), random.integers(-3, 9, (n, 2)).astype(float)
+    ended = np.zeros(n, dtype=bool)
+    for name in {*who[random.uniform(size=n) < 0.2].tolist()}:
+        own = np.flatnonzero(who == name)
+        ended[own[np.argmax(times[own])]] = True
+    edges = [until - step * k for k in range(int(20 / step), -1, -1)]
+    start = random.choice([None, 4.3])
+    if not (times < until).any():
+        return
+    rows = naive.steps_of_events(
+        list(zip(who.tolist(), times.tolist(), amounts.tolist(), ended.tolist(), strict=True)), edges,
+        -np.inf if start is None else start,
+    )  # fmt: skip
+    table = pd.DataFrame({"who": who, "at": times, "one": amounts[:, 0], "two": amounts[:, 1], "end": ended})
+    arguments = {"episode": "who", "time": "at", "amount": ["one", "two"], "terminated": "end", "step": step}
+    if not rows:
+        with pytest.raises(InvalidInputError, match="at least one row"):
+            Trajectories.from_events(table, until=until, start=start, **arguments)
+        return
+    data = Trajectories.from_events(table, until=until, start=start, **arguments)
+    assert data.episode.tolist() == [row[0] for row in rows]
+    assert_close(data.time, np.array([edges[row[1]] for row in rows]), "sums")
+    assert_close(data.X, np.array([row[2] for row in rows]), "sums")
+    assert_close(data.y, np.array([[np.nan] * 2 if row[3] is None else row[3][1:] for row in rows]), "sums")
+    assert data.terminated.tolist() == [row[4] for row in rows]
+    counts = Trajectories.from_events(table, until=until, start=start, **arguments | {"amount": None})
+    assert_close(counts.y, np.array([np.nan if row[3] is None else float(row[3][0]) for row in rows]), "sums")
+    assert counts.feature_names == ("n_events", "since_last", "since_first")
+
+
+def test_rows_are_the_same_from_every_kind_of_table_and_file(tmp_path):
+    frame = pd.DataFrame(LOG)
+    frame.to_csv(tmp_path / "log.csv", index=False)
+    frame[:3].to_csv(tmp_path / "one.csv.gz", index=False)
+    frame[3:].to_csv(tmp_path / "two.csv", index=False)
+    frame.to_parquet(tmp_path / "log.parquet")
+    typed = frame.assign(day=pd.to_datetime(frame["day"]))
+    sources = {
+        "polars": pl.DataFrame(LOG), "lazy": pl.LazyFrame(LOG), "pyarrow": pa.table(LOG), "typed": typed,
+        "dates": pl.from_pandas(typed).with_columns(pl.col("day").cast(pl.Date)),
+        "ns": pa.table(LOG | {"day": pa.array(typed["day"].to_numpy().astype("M8[ns]"))}),
+        "csv": tmp_path / "log.csv", "parquet": str(tmp_path / "log.parquet"),
+        "two files": [tmp_path / "one.csv.gz", tmp_path / "two.csv"],
+    }  # fmt: skip
+    expected = read(amount="spend", terminated="closed")
+    for name, source in sources.items():
+        data = Trajectories.from_events(source, amount="spend", terminated="closed", **NAMES)
+        for field in ("X", "y", "episode", "terminated", "time"):
+            np.testing.assert_array_equal(getattr(data, field), getattr(expected, field), err_msg=name)
+
+
+def test_until_may_be_any_kind_of_date():
+    expected = read()
+    for until in (
+        dt.date(2024, 1, 29), dt.datetime(2024, 1, 29), np.datetime64("2024-01-29"), pd.Timestamp("2024-01-29"),
+    ):  # fmt: skip
+        np.testing.assert_array_equal(read(until=until).X, expected.X)
+
+
+def test_months_keep_the_day_or_take_the_last_one():
+    data = read({"id": [1, 1], "day": ["2023-11-15", "2024-02-29"]}, step="month", until="2024-03-31")
+    assert data.time.astype("M8[D]").astype(str).tolist() == [
+        "2023-11-30",
+        "2023-12-31",
+        *days("01-31", "02-29", "03-31"),
+    ]
+    assert_close(data.y, [0.0, 0.0, 0.0, 1.0, np.nan], "sums")
+    years = read({"id": [1], "day": ["2020-03-01"]}, step="2 years", until="2024-02-29")
+    assert years.time.astype("M8[D]").astype(str).tolist() == ["2022-02-28", "2024-02-29"]
+
+
+def test_days_follow_the_clock_of_the_time_zone_of_until():
+    zone = ZoneInfo("Europe/Berlin")  # the clock is put forward on 31 March 2024
+    local = pd.to_datetime(["2024-03-29 12:00", "2024-03-31 23:30"]).tz_localize("Europe/Berlin")
+    data = read({"id": [1, 1], "day": local}, step="day", until=dt.datetime(2024, 4, 2, tzinfo=zone))
+    assert data.time.astype("M8[m]").astype(str).tolist() == [
+        "2024-03-29T23:00", "2024-03-30T23:00", "2024-03-31T22:00", "2024-04-01T22:00",
+    ]  # fmt: skip
+    assert_close(data.y, [0.0, 1.0, 0.0, np.nan], "sums")
+    text = read({"id": [1], "day": ["2024-03-30T12:00+01:00"]}, step="hour", until="2024-03-30T13:00+00:00")
+    assert text.time.astype("M8[h]").astype(str).tolist() == ["2024-03-30T12", "2024-03-30T13"]
+
+
+@pytest.mark.parametrize(
+    ("columns", "arguments", "message"),
+    [
+        (LOG, {"until": "2024-01-29T00:00Z"}, "`until` must have a time zone if, and only if"),
+        (changed("day", [f"{day}T00:00Z" for day in LOG["day"]]), {}, "they have a time zone, and it is 2024-01-29"),
+        (LOG, {"until": "soon"}, "`until` must be a date"),
+        (LOG, {"until": 5.0}, "`until` must be a date"),
+        (LOG, {"until": None}, "`until` must be a date"),
+        (LOG, {"until": "2024-01-01"}, "`until` must be after the first event"),
+        (LOG, {"start": "2024-02-01"}, "`start` must not be after `until`"),
+        (LOG, {"step": "fortnight"}, "`step` must be one of hour, day, week, month, year"),
+        (LOG, {"step": 7}, "`step` must be one of"),
+        (changed("day", [*range(7)]), {"until": 8}, "`step` must be a number"),
+        (changed("day", [*range(7)]), {"step": 0.0, "until": 8}, "`step` must be"),
+        (changed("day", [*range(7)]), {"step": 1e-9, "until": 8}, "at most 1048576 steps"),
+        (changed("day", [*LOG["day"][:6], None]), {}, r"Column 'day' \(`time`\), row 6.*has no value"),
+        (changed("day", [*LOG["day"][:6], "x"]), {}, r"Column 'day' \(`time`\), row 6.*neither a number nor a date"),
+        (changed("id", [*"abcabc", None]), {}, r"Column 'id' \(`episode`\), row 6.*every row needs an id"),
+        (changed("spend", [*LOG["spend"][:6], np.inf]), {"amount": "spend"}, r"Column 'spend' .*row 6.*infinite"),
+        (changed("closed", [True] * 7), {"terminated": "closed"}, "is true, but later events of the same id follow"),
+        (LOG, {"amount": "price"}, "Column 'price' .*is not in the frame"),
+        (LOG, {"amount": []}, "`amount` must name each column once, and at least one"),
+        (LOG, {"amount": ["spend", "spend"]}, "`amount` must name each column once"),
+        (LOG, {"episode": 3}, "`episode` must be the name of a column; got 3"),
+        ({"id": [], "day": []}, {}, "`frame` must have at least one row"),
+    ],
+)  # fmt: skip
+def test_what_breaks_a_rule_is_refused(columns, arguments, message):
+    with pytest.raises(InvalidInputError, match=message):
+        read(columns, **arguments)
+
+
+def test_files_that_cannot_be_read_are_named(tmp_path):
+    (tmp_path / "bad.parquet").write_bytes(b"nothing")
+    (tmp_path / "bad.csv").write_text("id,day\n1,2024-01-01\n2\n")
+    for name in ("bad.parquet", "bad.csv", "missing.csv"):
+        with pytest.raises(InvalidInputError, match=f"{name} could not be read"):
+            Trajectories.from_events(tmp_path / name, **NAMES)
+    (tmp_path / "text.csv").write_text("id,day\n1,2024-01-01\n2,soon\n")
+    with pytest.raises(InvalidInputError, match=r"row 2 \(counting from 1\).*neither a number nor a date"):
+        Trajectories.from_events(tmp_path / "text.csv", **NAMES)
+
+
+def test_a_total_has_no_rounding_of_other_ids():
+    n = 1000
+    columns = {"id": np.repeat([0, 1], n), "day": np.tile(np.arange(n), 2), "spend": [1e15 / 3] * n + [0.1] * n}
+    data = read(columns, amount="spend", step=1, until=n)
+    assert_close(data.X[-1, 1], 0.1 * n, "sums")
+
+
+def test_the_rows_are_fitted_as_they_are():
+    data = read(terminated="closed")
+    model = LSTD(gamma=0.5, n_blocks=0).fit(**data.to_arrays(frame="pandas"))
+    assert model.n_transitions_ == data.n_transitions
