@@ -19,8 +19,8 @@ from lstd.estimators.choose_settings import choose
 from lstd.estimators.lstd_cv import estimator_of
 from lstd.estimators.model import read_model
 from lstd.tables.column_roles import Roles
-from lstd.tables.fit_stream import Sample, first_rows, fit_stream
-from lstd.tables.row_reader import RowReader
+from lstd.tables.fit_stream import Sample, fit_stream
+from lstd.tables.reader import RowReader
 from table_files import ROLES, episodes, write
 from tolerances import assert_close
 
@@ -204,8 +204,8 @@ def test_only_the_first_rows_are_chosen_from(tmp_path):
     settings = Settings.with_choice(0.9, "auto", "auto")
     model, _ = fit_stream([path], ROLES, settings, chunk_rows=50)
     assert (model.selection.n_rows, model.statistics.n_rows) == (1000, 1000)
-    sample = first_rows(RowReader([path], ROLES, chunk_rows=50).chunks(), 3 * 110, ones=True)
-    _, choice, _ = choose(sample.checked(0.9), settings)
+    sample = Sample(RowReader([path], ROLES, gamma=0.9, chunk_rows=50).chunks(), 3 * 110, ones=True)
+    _, choice, _ = choose(sample.rows, settings)
     expected = LSTDCV(0.9).fit(**arrays(table(1000)[:100]))
     assert choice.n_rows == 100
     assert choice.lmbda == expected.lmbda_
@@ -266,14 +266,13 @@ def test_too_few_rows_to_choose_from(folder, capsys):
 def test_sample_holds_whole_episodes_where_it_can(tmp_path, lengths, limit, kept, chunk_rows):
     data = episodes(lengths, seed=1)
     reader = RowReader([write(data, tmp_path / "a.parquet")], ROLES, chunk_rows=chunk_rows)
-    sample = Sample(2, 3 * limit, ones=True)
-    for chunk in reader.chunks():
-        sample.add(chunk)
+    sample = Sample(reader.chunks(), 3 * limit, ones=True)
     assert (len(sample), sample.is_full) == (kept, sum(lengths) > limit)
-    assert np.array_equal(sample.columns["X"], np.column_stack([data["x"], data["y"], np.ones(len(data))])[:kept])
-    assert np.array_equal(sample.columns["y"], data["r"].to_numpy()[:kept], equal_nan=True)
-    assert np.array_equal(sample.columns["episode"], data["id"].to_numpy()[:kept])
-    assert np.array_equal(sample.columns["terminated"], data["done"].to_numpy()[:kept])
+    arguments = sample.rows.arguments
+    assert np.array_equal(arguments["X"], np.column_stack([data["x"], data["y"], np.ones(len(data))])[:kept])
+    assert np.array_equal(arguments["y"], data["r"].to_numpy()[:kept], equal_nan=True)
+    assert np.array_equal(arguments["episode"], data["id"].to_numpy()[:kept])
+    assert np.array_equal(arguments["terminated"], data["done"].to_numpy()[:kept])
 
 
 # The report

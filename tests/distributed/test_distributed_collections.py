@@ -140,17 +140,18 @@ def both(model):
 
 
 def test_a_large_file_is_read_in_pieces(tmp_path, monkeypatch):
-    from lstd.tables.row_reader import Chunk
+    from lstd.tables.reader import RowReader
 
     n_rows = 3 * 2**15
     rows = pd.DataFrame({"x": np.arange(n_rows) % 7, "r": 1.0})
-    lengths, rows_of = [], Chunk.rows
+    lengths, checked = [], RowReader.checked
 
-    def spy(chunk, gamma):
-        lengths.append(len(chunk))
-        return rows_of(chunk, gamma)
+    def spy(*given):
+        chunk = checked(*given)
+        lengths.append(len(chunk.rows))
+        return chunk
 
-    monkeypatch.setattr(Chunk, "rows", spy)
+    monkeypatch.setattr(RowReader, "checked", spy)
     found = sum_tables(write(rows, tmp_path / "all.parquet"), reward="r", **SETTINGS, executor=Here())
     assert sum(lengths[:3]) == n_rows  # the first ones are compared with the model afterwards
     assert max(lengths) <= 2**15 + 1

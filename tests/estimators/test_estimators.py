@@ -32,7 +32,7 @@ from lstd.errors import (
 from lstd.metrics import calibration, observed_returns
 from lstd.report import plot_calibration
 from lstd.statistics.merging import LSTDStatistics
-from lstd.tables.row_reader import Roles
+from lstd.tables.column_roles import Roles
 from lstd.tables.scoring import score_tables
 from streams import Stream, cut, definition, streams
 from tolerances import assert_close

@@ -26,7 +26,7 @@ from lstd.data.settings import Settings
 from lstd.errors import ExtrapolationWarning, InvalidInputError
 from lstd.estimators.model import Model, write_model
 from lstd.tables.fit_stream import fit_stream
-from lstd.tables.predicting import CsvSink, ParquetSink, predict_tables
+from lstd.tables.predicting import csv_sink, parquet_sink, predict_tables
 from lstd.tables.scoring import Score, score_tables
 from table_files import ROLES, episodes, write
 
@@ -67,11 +67,11 @@ def predict(models, path, rng):
     fits, sound = models
     file = io.BytesIO()
     kept = [name for name in ("x", "y", "r", "id", "done", "cut") if rng.random() < 0.3]
-    sink, level = (CsvSink, ParquetSink)[int(rng.integers(2))], (None, 0.9)[int(rng.integers(2))]
+    sink, level = (csv_sink, parquet_sink)[int(rng.integers(2))], (None, 0.9)[int(rng.integers(2))]
     paths = [path] if rng.random() < 0.5 else [sound[".parquet"], path]
     n_rows = predict_tables(fits[0.9], paths, kept, sink, file, level=level, chunk_rows=_size(rng))
     file.seek(0)
-    if sink is ParquetSink:
+    if sink is parquet_sink:
         table = pq.read_table(file)
         assert table.num_rows == n_rows
         return table.column("prediction").to_numpy()
@@ -226,7 +226,7 @@ def all_readers(models, path):
         yield lambda: fit_stream([path], ROLES, Settings(0.9), n_jobs=n_jobs)  # noqa: B023
         yield lambda: fit_stream([path], ROLES, Settings.with_choice(0.9, "auto", "auto"), n_jobs=n_jobs)  # noqa: B023
         yield lambda: lstd.fit_tables([path], **roles, gamma=0.9, n_jobs=n_jobs)  # noqa: B023
-    for sink in (CsvSink, ParquetSink):
+    for sink in (csv_sink, parquet_sink):
         yield lambda: predict_tables(model, [path], ["id"], sink, io.BytesIO())  # noqa: B023
     yield lambda: score_tables(model, [path], ROLES)
     yield lambda: score(models, path, rng)
@@ -278,9 +278,9 @@ def test_a_column_that_changes_its_type_is_named_with_its_file(models, tmp_path)
     for column, message in ((["a"] * 20, "type string here"), ([[1]] * 20, "type list<element: int64> here")):
         pq.write_table(table.set_column(table.column_names.index("id"), "id", pa.array(column)), path)
         with pytest.raises(InvalidInputError, match=rf"^{re.escape(str(path))}: column 'id' is of {message}"):
-            predict_tables(fits[0.9], [sound[".parquet"], str(path)], ["id"], ParquetSink, io.BytesIO())
+            predict_tables(fits[0.9], [sound[".parquet"], str(path)], ["id"], parquet_sink, io.BytesIO())
     with pytest.raises(InvalidInputError, match=rf"^{re.escape(str(path))}: column 'id' .* cannot be written as text"):
-        predict_tables(fits[0.9], [str(path)], ["id"], CsvSink, io.BytesIO())
+        predict_tables(fits[0.9], [str(path)], ["id"], csv_sink, io.BytesIO())
 
 
 @pytest.mark.parametrize("chunk_rows", [1, 3, 100])
@@ -288,10 +288,10 @@ def test_the_first_row_whose_interval_overflows_is_named(models, tmp_path, chunk
     path = tmp_path / "a.csv"
     path.write_text("x,y\n" + "1,1\n" * 5 + "1e150,1e150\n1e160,1e160\n1,1\n1e170,1e170\n")
     with pytest.warns(ExtrapolationWarning, match=r"x of 33 % of the rows, from 1 to 1e\+170 "):
-        predict_tables(models[0][0.9], [str(path)], [], CsvSink, io.BytesIO(), chunk_rows=chunk_rows)
+        predict_tables(models[0][0.9], [str(path)], [], csv_sink, io.BytesIO(), chunk_rows=chunk_rows)
     message = rf"^{re.escape(str(path))}: row 7 \(the first row of data is 1\): its interval is beyond 1e308; look for"
     with pytest.raises(InvalidInputError, match=message):
-        predict_tables(models[0][0.9], [str(path)], [], CsvSink, io.BytesIO(), level=0.9, chunk_rows=chunk_rows)
+        predict_tables(models[0][0.9], [str(path)], [], csv_sink, io.BytesIO(), level=0.9, chunk_rows=chunk_rows)
 
 
 # Files of one kind in the place of another

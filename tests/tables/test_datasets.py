@@ -19,7 +19,7 @@ import lstd
 from lstd.data.settings import Settings
 from lstd.errors import InvalidInputError
 from lstd.estimators.model import write_model
-from lstd.tables.arrow_datasets import dataset_tables
+from lstd.tables.arrow_tables import dataset_tables
 from lstd.tables.fit_stream import fit_stream
 from table_files import ROLES, episodes, write
 from tolerances import assert_close

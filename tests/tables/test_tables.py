@@ -29,10 +29,10 @@ from lstd.data.seen_ids import SeenIds
 from lstd.data.settings import Settings
 from lstd.errors import BrokenEpisodeWarning, InvalidInputError
 from lstd.tables import csv_table as files
-from lstd.tables.arrow_datasets import dataset_tables
+from lstd.tables.arrow_tables import dataset_tables
 from lstd.tables.column_roles import Roles
 from lstd.tables.fit_stream import fit_stream
-from lstd.tables.row_reader import RowReader
+from lstd.tables.reader import RowReader
 from lstd.tables.sources import open_table
 from table_files import episodes, statistics, write
 from tolerances import assert_close

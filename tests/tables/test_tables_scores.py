@@ -17,7 +17,7 @@ from lstd.metrics import observed_returns
 from lstd.statistics.solve import Solution
 from lstd.tables.column_roles import Roles
 from lstd.tables.fit_stream import fit_stream
-from lstd.tables.predicting import CsvSink, predict_tables
+from lstd.tables.predicting import csv_sink, predict_tables
 from lstd.tables.scoring import score_tables
 from table_files import ROLES, episodes, write
 from tolerances import assert_close
@@ -166,7 +166,7 @@ def test_scores_and_predictions_that_overflow_are_refused(tmp_path):
     with pytest.raises(InvalidInputError, match=r"a\.parquet: row 1 \(.*\): the prediction is beyond 1e308; look for"):
         score_tables(model, [path], roles)
     with open(tmp_path / "out.csv", "wb") as file, pytest.raises(InvalidInputError, match=r"row 1 .* is beyond 1e308"):
-        predict_tables(model, [path], [], CsvSink, file)
+        predict_tables(model, [path], [], csv_sink, file)
 
 
 @pytest.mark.filterwarnings("always")
@@ -188,4 +188,4 @@ def test_tables_give_the_warnings_that_arrays_give(tmp_path, chunk_rows):
         frame.rename_columns(["x0", "r", "id", "done"]).set_column(0, "x0", pa.array(50 + x)), tmp_path / "b.csv"
     )
     with open(tmp_path / "out.csv", "wb") as file, pytest.warns(ExtrapolationWarning, match=r"x0 of 100 % of the rows"):
-        predict_tables(model, [far], [], CsvSink, file, chunk_rows=chunk_rows)
+        predict_tables(model, [far], [], csv_sink, file, chunk_rows=chunk_rows)

@@ -79,10 +79,10 @@ def fit(given: Any) -> int:
             _tables(given, roles, given.memory), roles, settings, n_jobs=given.jobs, memory=given.memory,
             independent=given.independent, sample_entries=SAMPLE_ENTRIES if page else 0, on_progress=on_progress,
         )  # fmt: skip
-        if sample is not None:
+        if sample is not None and sample.rows is not None:
             from lstd.estimators.checks import checks_for_report
 
-            fitted = fitted.changed(checks=checks_for_report(sample.checked(fitted.settings.gamma), fitted))
+            fitted = fitted.changed(checks=checks_for_report(sample.rows, fitted))
         # Said before it is true, so that an interruption never denies a model that is there.
         advise(f"; {path} may have been written")
         write_model(fitted, path)
@@ -137,7 +137,8 @@ def _write_report(model: Model, sample: Sample, page: Path) -> str:
 
     origin = model.origin
     assert origin is not None
-    columns: dict[str, Any] = dict(sample.columns)
+    assert sample.rows is not None
+    columns = sample.rows.arguments
     if "episode" in origin.columns and "terminated" not in origin.columns and not origin.next_features:
         columns["terminated"] = None
     of_all = f", the first {len(sample)} of {origin.rows} rows" if sample.is_full else ""
@@ -204,9 +205,9 @@ def _to_file(model: Model, given: Any, path: Path) -> int:
 
 def _predict(model: Model, given: Any, file: IO[bytes], *, parquet: bool = False) -> int:
     """Write predictions to a file; returns the number of rows."""
-    from lstd.tables.predicting import CsvSink, ParquetSink, predict_tables
+    from lstd.tables.predicting import csv_sink, parquet_sink, predict_tables
 
-    sink = ParquetSink if parquet else CsvSink
+    sink = parquet_sink if parquet else csv_sink
     with reading(given.quiet) as on_progress:
         return predict_tables(model, given.data, given.id, sink, file, level=given.interval, on_progress=on_progress)
 

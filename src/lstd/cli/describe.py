@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lstd.data.horizon_rows import unused_rewards
+from lstd.data.episode_warnings import unused_rewards
 from lstd.estimators.model_parts import two_digits
 from lstd.estimators.summary import Summary, aligned, ridge_text
 

@@ -92,19 +92,18 @@ class _Session:
             if self.state.exists() and not given.force:
                 before = read_state(self.state)
             inputs = [*inputs, given.state]
-        document: dict[str, Any] = {"bytes": 0, "fingerprint": "", "written": None}
-        document = document if before is None else before.document
-        self._written: int | None = document["written"]
+        saved = None if before is None else before[0]
+        begin, fingerprint = (0, "") if saved is None else (saved.bytes, saved.fingerprint)
+        self._written = None if saved is None else saved.written
         force = given.force or self._written is not None
         self._out = None if given.out is None else check_out(given.out, force, inputs)
-        begin, fingerprint = document["bytes"], document["fingerprint"]
         self.lines: LiveLines
         self.lines = StandardInput(begin) if given.data == "-" else GrowingFile(given.data, begin, fingerprint)
         stack.callback(self.lines.close)
         self.watched = Watch(self.lines.file, roles, settings, before)
         self._file: PredictionsFile | None = None
         self._begun, self._saved = False, (-1, 0.0)  # bytes and when
-        self._shown = monotonic(), self.watched.n_predicted
+        self._shown = monotonic(), self.watched.place.predicted
         if before is not None:
             self._begin()
 
@@ -172,6 +171,6 @@ class _Session:
         """Show a line at most every few seconds: rows a second, the last prediction, the error of complete returns."""
         (before, count), now, watched = self._shown, monotonic(), self.watched
         if now - before >= SECONDS_BETWEEN_LINES and watched.last is not None:
-            self._shown = now, watched.n_predicted
-            rate = (watched.n_predicted - count) / (now - before)
+            self._shown = now, watched.place.predicted
+            rate = (watched.place.predicted - count) / (now - before)
             display.note(f"row {watched.place.rows}, {rate:.3g} rows/s: {watched.summary()}")

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from lstd.data.arguments import as_real, check_length, check_per_row, check_values_known, shown_id
-from lstd.data.broken_episodes import warn_of_assumed
+from lstd.data.episode_warnings import warn_of_assumed
 from lstd.data.feature_arrays import Features, all_finite, by_name, check_features, check_finite, column_names
 from lstd.data.ids import first_repeat, last_rows, not_contiguous, plain_texts
 from lstd.data.parsing import first_true

@@ -6,8 +6,7 @@ the same for data frames, files and lines that arrive one by one; only how an er
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any, NamedTuple
 
@@ -15,11 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lstd.data.arguments import shown_id
-from lstd.data.closed_subjects import NO_TIMES, TimesOfEnds
-from lstd.data.ids import EPISODE_AGAIN, GROUP_AGAIN, Ids, id_key, same_id
+from lstd.data.episode_warnings import NO_TIMES, TimesOfEnds
+from lstd.data.ids import EPISODE_AGAIN, GROUP_AGAIN, Ids, id_key, id_keys, same_id
 from lstd.data.parsing import NO_VALUE, Fault
 from lstd.data.rows import Rows
-from lstd.data.seen_ids import SeenIds, group_keys
+from lstd.data.seen_ids import NO_IDS, SeenIds
 from lstd.errors import InvalidInputError
 from lstd.types import Flags
 
@@ -143,6 +142,17 @@ class Marks:
         return Row(file, first + i, name, group, terminated, truncated, time, missing)
 
 
+class Followed(NamedTuple):
+    """What is known of the rows of a stream so far."""
+
+    n_episodes: int = 0
+    head: tuple[Row, ...] = ()  # the first two rows, or fewer
+    tail: tuple[Row, ...] = ()  # the last two rows, or fewer
+    seen: SeenIds = NO_IDS  # of episodes
+    groups: SeenIds = NO_IDS
+    times: TimesOfEnds = NO_TIMES
+
+
 class Episodes:
     """Follow the episodes of a stream of rows.
 
@@ -171,40 +181,20 @@ class Episodes:
         self._roles, self._error, self._text_again, self._earlier = roles, error, again, earlier
         self._whole, self._part = whole, part
         self._columns = (*roles.rewards, *roles.transitions.values())  # that may be missing in last rows
-        self._count = 0  # episodes
-        self.head: tuple[Row, ...] = ()  # the first two rows, or fewer
-        self.tail: tuple[Row, ...] = ()  # the last two rows, or fewer
-        self.seen, self._groups = SeenIds(), SeenIds()
-        self.times = NO_TIMES
-
-    def copy(self) -> Episodes:
-        """Return a copy that can follow other rows."""
-        other = copy.copy(self)
-        other.seen, other._groups = self.seen.copy(), self._groups.copy()
-        return other
+        self.state = Followed()
 
     def forgive(self) -> None:
         """Forget what the last row said about the rows after it, because one of them was left out."""
         sound = tuple(False for _ in self._columns)
-        self.tail = tuple(row._replace(terminated=False, truncated=False, missing=sound) for row in self.tail[-1:])
-
-    def packed(self) -> dict[str, Any]:
-        """Return the state as a JSON document; the first rows are left out."""
-        seen = {"seen": self.seen.packed(), "groups": self._groups.packed()}
-        return {"count": self._count, "tail": [list(row) for row in self.tail], **seen}
-
-    def unpack(self, document: Mapping[str, Any]) -> None:
-        """Go on from a state; a broken document raises ValueError, TypeError or LookupError."""
-        self._count = int(document["count"])
-        self.tail = tuple(Row._make((*row[:-1], tuple(row[-1]))) for row in document["tail"])
-        self.seen, self._groups = SeenIds.unpacked(document["seen"]), SeenIds.unpacked(document["groups"])
+        tail = tuple(r._replace(terminated=False, truncated=False, missing=sound) for r in self.state.tail[-1:])
+        self.state = self.state._replace(tail=tail)
 
     def follow(self, file: str, first: int, marks: Marks, fault: Fault | None = None) -> NDArray[np.int64]:
         """Return the number of each row's episode, from 0; `first` is the place of the first row in the file.
 
         Raises the error of the first row that breaks a rule, also one of the chunks before, or of an earlier `fault`.
         """
-        n = len(marks.terminated)
+        n, state = len(marks.terminated), self.state
         begins = np.zeros(n, dtype=np.bool_)
         if not n:
             return np.zeros(0, np.int64)
@@ -212,44 +202,46 @@ class Episodes:
             begins[1:] = (marks.terminated | marks.truncated)[:-1]
         else:
             begins[marks.ids.changes] = True
-        begins[0] = not self.tail or self.tail[-1].ends_before(None if marks.ids is None else marks.ids.names[0])
-        self._check(file, first, marks, begins, fault)
+        begins[0] = not state.tail or state.tail[-1].ends_before(None if marks.ids is None else marks.ids.names[0])
+        seen, groups = self._check(file, first, marks, begins, fault)
         rows = [marks.row(file, first, i) for i in sorted({0, 1, n - 2, n - 1}) if 0 <= i < n]
-        self.head, self.tail = (*self.head, *rows)[:2], (*self.tail, *rows)[-2:]
-        self.times = self.times.then(TimesOfEnds.of(marks.times, marks.terminated))
-        numbers: NDArray[np.int64] = self._count - 1 + np.cumsum(begins)
-        self._count = int(numbers[-1]) + 1
+        numbers: NDArray[np.int64] = state.n_episodes - 1 + np.cumsum(begins)
+        times = state.times.then(TimesOfEnds.of(marks.times, marks.terminated))
+        head, tail = (*state.head, *rows)[:2], (*state.tail, *rows)[-2:]
+        self.state = Followed(int(numbers[-1]) + 1, head, tail, seen, groups, times)
         return numbers
 
     def finish(self) -> None:
         """End the stream; raises InvalidInputError if its last row breaks a rule."""
         none = np.zeros(0, np.bool_)
-        if self.tail:
+        if self.state.tail:
             marks = Marks(None, None, none, none, np.zeros((0, len(self._columns)), np.bool_))
             self._check("", 0, marks, none, None, is_over=True)
 
     def _check(
         self, file: str, first: int, marks: Marks, begins: Flags, fault: Fault | None, *, is_over: bool = False
-    ) -> None:
-        """Apply the rules to the last two rows and these; raise for the first row that breaks one."""
-        tail, old = self.tail, len(self.tail)
+    ) -> tuple[SeenIds, SeenIds]:
+        """Apply the rules to the last two rows and these, raise for the first row that breaks one, and return the ids.
+
+        These are the ids of episodes and of groups so far.
+        """
+        tail, old, seen, groups = self.state.tail, len(self.state.tail), self.state.seen, self.state.groups
         starts = np.append([not i or tail[i - 1].ends_before(row.name) for i, row in enumerate(tail)], begins)
-        unsorted = self._time_fault(marks.times, begins)
-        found = [
-            *([] if fault is None else [fault._replace(row=old + fault.row)]),
-            *([] if unsorted is None else [unsorted]),
-            *self._again(marks.ids, begins, self.seen, self._roles.episode, self._text_again),
-        ]
-        if not (self._whole and found):  # else last rows are out of place too, so what they lack is not at fault
-            found += [*self._faults(marks, starts.astype(np.bool_), is_over), *self._group_faults(marks.groups, begins)]
-        if found:
-            row, column, text = min(found, key=lambda fault: fault.row)
+        again, seen = self._again(marks.ids, begins, seen, self._roles.episode, self._text_again)
+        found = [fault and fault._replace(row=old + fault.row), self._time_fault(marks.times, begins), again]
+        if not (self._whole and any(found)):  # else last rows are out of place too, so what they lack is not at fault
+            again, groups = self._group_fault(marks.groups, begins)
+            found += [*self._faults(marks, starts.astype(np.bool_), is_over), again]
+        if any(found):
+            row, column, text = min(filter(None, found), key=lambda fault: fault.row)
             at = (tail[row].file, tail[row].place) if row < old else (file, first + row - old)
             raise self._error(at[0], column, at[1], text)
+        return seen, groups
 
     def _faults(self, marks: Marks, begins: Flags, is_over: bool) -> list[Fault]:
         """Find the first row, of the last two and these, that breaks each rule about flags and missing values."""
-        tail, roles, old, successors = self.tail, self._roles, len(self.tail), bool(self._roles.next_features)
+        tail, roles, successors = self.state.tail, self._roles, bool(self._roles.next_features)
+        old = len(tail)
         terminated = np.append([row.terminated for row in tail], marks.terminated).astype(np.bool_)
         truncated = np.append([row.truncated for row in tail], marks.truncated & ~marks.terminated).astype(np.bool_)
         before = np.array([row.missing for row in tail], np.bool_).reshape(old, len(self._columns))
@@ -259,7 +251,7 @@ class Episodes:
         alone = truncated & ~goes_on & ~cut_before & ~missing[:, :n_rewards].all(axis=1) & (not successors)
         alone[-1] &= is_over
         named = marks.ids is not None or (old and tail[0].name is not None)
-        if old == 2 or (self._part and len(self.head) == old and named):
+        if old == 2 or (self._part and len(self.state.head) == old and named):
             alone[0] = False  # was checked before; or the row before, which is not known here, may be flagged
         lost = missing & (goes_on | terminated | successors)[:, np.newaxis]
         texts = [_LOST_WITH_SUCCESSOR if successors else _LOST_REWARD] * n_rewards
@@ -276,34 +268,39 @@ class Episodes:
         """Find the first row whose time is not later than that of the row before, of the same episode."""
         if times is None:
             return None
-        before = np.append(self.tail[-1].time if self.tail else times[0], times[:-1])
+        tail = self.state.tail
+        before = np.append(tail[-1].time if tail else times[0], times[:-1])
         late = (times <= before) & ~begins  # no differences: those of unsigned integers have no sign
         if not late.any():
             return None
         row = int(np.argmax(late))
         text = self._earlier if times[row] < before[row] else _SAME_TIME
-        return Fault(len(self.tail) + row, str(self._roles.time), text)
+        return Fault(len(tail) + row, str(self._roles.time), text)
 
-    def _group_faults(self, groups: Ids | None, begins: Flags) -> list[Fault]:
+    def _group_fault(self, groups: Ids | None, begins: Flags) -> tuple[Fault | None, SeenIds]:
         """Find the first row of another group than the row before, of the same episode, or of a group that is over."""
+        tail, seen = self.state.tail, self.state.groups
         if groups is None:
-            return []
-        same = bool(self.tail) and id_key(self.tail[-1].group) == id_key(groups.names[0])
-        starts = np.zeros(len(begins), np.bool_)
-        starts[groups.changes[int(same) :]] = True
+            return None, seen
+        same = bool(tail) and id_key(tail[-1].group) == id_key(groups.names[0])
+        starts = np.zeros(len(begins), dtype=np.bool_)
+        starts[groups.changes] = True
+        starts[0] = not same
         within = np.flatnonzero(starts & ~begins)
         if len(within):
-            name = groups.names[int(np.searchsorted(groups.changes, within[0]))]
-            return [Fault(len(self.tail) + int(within[0]), str(self._roles.groups), f"has {name!r}, but {_ONE_GROUP}")]
-        return [] if self._whole else self._again(groups, starts, self._groups, self._roles.groups, GROUP_AGAIN)
+            name, row = groups.names[int(np.searchsorted(groups.changes, within[0]))], len(tail) + int(within[0])
+            return Fault(row, str(self._roles.groups), f"has {name!r}, but {_ONE_GROUP}"), seen
+        return (None, seen) if self._whole else self._again(groups, starts, seen, self._roles.groups, GROUP_AGAIN)
 
-    def _again(self, ids: Ids | None, begins: Flags, seen: SeenIds, column: str | None, text: str) -> list[Fault]:
-        """Add the ids that begin to those seen, and find the first that is among them."""
+    def _again(
+        self, ids: Ids | None, begins: Flags, seen: SeenIds, column: str | None, text: str
+    ) -> tuple[Fault | None, SeenIds]:
+        """Find the first id that begins and was seen, and return the ids with those that begin."""
         if ids is None or not len(begins):
-            return []
-        old = int(not begins[0])  # the first id is that of the last row before
-        place = seen.add(group_keys(ids.names[old:]))
+            return None, seen
+        old, seen = int(not begins[0]), seen.copy()  # the first id is that of the last row before
+        place = seen.add(id_keys(ids.names[old:]))
         if place is None:
-            return []
+            return None, seen
         row, name = int(ids.changes[old + place]), ids.names[old + place]
-        return [Fault(len(self.tail) + row, str(column), f"{shown_id(name)} {text}")]
+        return Fault(len(self.state.tail) + row, str(column), f"{shown_id(name)} {text}"), seen

@@ -29,6 +29,7 @@ GROUP_AGAIN = "reappears after other groups; sort the rows by group, episode and
 # Types of ids; subclasses come first: bool before int, datetime before date.
 _ID_DTYPES: dict[type, str | None] = {str: "U", bool: "?", int: None, datetime: "M8[us]", date: "M8[D]"}
 _EXACT = 2**53  # whole floats below are integers exactly
+KEY_WIDTH = 24  # most bytes of the key of a text
 
 
 class Ids(NamedTuple):
@@ -61,7 +62,10 @@ def whole_number(text: str) -> int | None:
 
 
 def id_key(name: Any) -> int | bytes:
-    """Return the key that identifies an id: an integer for 7, 7.0, "7" and "7.0", otherwise a digest of 16 bytes."""
+    """Return the key that identifies an id: an integer for 7, 7.0, "7" and "7.0", otherwise text.
+
+    That is of at most `KEY_WIDTH` bytes in UTF-8, which end in a digest if the id is longer.
+    """
     if isinstance(name, str):
         number = whole_number(name)
         if number is not None:
@@ -69,10 +73,19 @@ def id_key(name: Any) -> int | bytes:
     elif isinstance(name, float):
         if name.is_integer() and abs(name) < _EXACT:
             return int(name)
-    elif -(2**63) < name < 2**63:
+    elif isinstance(name, int) and -(2**63) < name < 2**63:
         return int(name)
-    # Sixteen bytes: among 10⁹ ids the chance that any two share a digest is 10⁻²¹.
-    return hashlib.blake2b(str(name).encode(), digest_size=16).digest()
+    text = str(name).encode()
+    if len(text) > KEY_WIDTH:  # among 10⁹ ids the chance that any two share a digest is 10⁻²¹
+        text = text[: KEY_WIDTH - 16] + hashlib.blake2b(text, digest_size=16).digest()
+    return text.rstrip(b"\0")  # as NumPy does
+
+
+def id_keys(names: list[Any]) -> list[int | bytes]:
+    """Return the key of each id."""
+    if {*map(type, names)} == {int} and min(names) >= -(2**63) and max(names) < 2**63:
+        return names
+    return [id_key(name) for name in names]
 
 
 def same_id(one: Any, two: Any) -> bool:

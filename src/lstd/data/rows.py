@@ -11,7 +11,7 @@ nothing that reads rows asks whether it was given.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -238,6 +238,25 @@ class Rows(Record):
             for phi in (self.X, self.X_next)
         )
         return self.changed(X=X, X_next=X_next, **self.columns(rows))
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """The rows as arguments of `fit`, by name; rewards that are not known are NaN."""
+        y = np.where(self.known[:, np.newaxis], self.y, np.nan)
+        names = ("episode", "terminated", "X_next", "groups", *sorted(self.given))
+        given = {name: values for name in names if (values := getattr(self, name)) is not None}
+        return {"X": self.X, "y": y[:, 0] if self.single else y} | given
+
+    @classmethod
+    def joined(cls, chunks: Sequence[Rows], **changes: Any) -> Rows:
+        """Return consecutive chunks of a stream, whose episodes have ids, as one, with other values of some fields."""
+        first = chunks[0]
+        for name in ("X", "X_next", *_PER_ROW):
+            parts: list[Any] = [getattr(chunk, name) for chunk in chunks]
+            if name not in changes and parts[0] is not None:
+                usual = name in COLUMNS and all(map(uniform, parts))
+                changes[name] = repeated(parts[0][0], sum(map(len, parts))) if usual else np.concatenate(parts)
+        return first.changed(**{**changes, "last": last_rows(changes["episode"])})
 
     def split(self, at: Iterable[int]) -> list[Rows]:
         """Split into consecutive chunks, of which one begins with each of the rows `at`."""

@@ -12,16 +12,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lstd.data.arguments import shown_id
-from lstd.data.ids import id_key, not_contiguous
+from lstd.data.ids import KEY_WIDTH, id_keys, not_contiguous
 from lstd.data.rows import Rows
 
-_WIDTH = 24  # most bytes of the key of a text
 _Level = tuple[NDArray[Any], NDArray[Any]]  # first and last keys of intervals
-_DTYPES: dict[type, Any] = {int: np.int64, bytes: f"S{_WIDTH}"}
+_DTYPES: dict[type, Any] = {int: np.int64, bytes: f"S{KEY_WIDTH}"}
 
 
 class SeenIds:
-    """A set of the keys of ids, as :func:`group_key` makes them; all those of a chunk are added at once.
+    """A set of the keys of ids, as :func:`lstd.data.ids.id_key` makes them; all those of a chunk are added at once.
 
     Integers and texts are in levels of sorted disjoint intervals, of about doubling length so that adding stays cheap.
     """
@@ -84,6 +83,9 @@ class SeenIds:
                 again = repr(clash.decode(errors="replace") if isinstance(clash, bytes) else clash)
             both._levels[kind] = [_merged(low, reach) if kind is int else (np.unique(low),) * 2]
         return both, again
+
+
+NO_IDS = SeenIds()  # to be copied
 
 
 def _clash(low: NDArray[Any], high: NDArray[Any], reach: NDArray[Any], common: Any) -> Any:
@@ -161,28 +163,8 @@ def _extended(
     if not new:
         return before
     seen = before.copy()
-    place = seen.add(group_keys(new))
+    place = seen.add(id_keys(new))
     if place is not None:
         place += continues
         raise not_contiguous(what, shown_id(names[place]), int(starts[place]), remedy=remedy)
     return seen
-
-
-def group_keys(names: list[Any]) -> list[int | bytes]:
-    """Return the key of each id."""
-    if {*map(type, names)} == {int} and min(names) >= -(2**63) and max(names) < 2**63:
-        return names
-    return [group_key(name) for name in names]
-
-
-def group_key(name: Any) -> int | bytes:
-    """Return the key of an id: the integer of :func:`lstd.data.ids.id_key`, or text, with a digest if long."""
-    if not isinstance(name, (str, int, float)):
-        name = str(name)
-    key = id_key(name)
-    if isinstance(key, int):
-        return key
-    text = str(name).encode()
-    if len(text) > _WIDTH:
-        text = text[: _WIDTH - len(key)] + key
-    return text.rstrip(b"\0")  # as NumPy does

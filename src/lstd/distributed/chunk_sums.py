@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 from lstd import files
-from lstd.data.broken_episodes import Break
+from lstd.data.episode_warnings import Break
 from lstd.data.settings import Settings
 from lstd.distributed.ahead import Ahead
 from lstd.errors import InvalidInputError, LSTDError

@@ -15,12 +15,12 @@ import numpy as np
 from scipy import sparse
 
 from lstd.data.arguments import check_flag, check_integer, shown
-from lstd.data.broken_episodes import find_break, warn_of_assumed, warn_of_break
 from lstd.data.check_rows import check_rows
+from lstd.data.episode_warnings import find_break, warn_of_assumed, warn_of_break
 from lstd.data.feature_arrays import column_names
-from lstd.data.ids import EPISODE_AGAIN, same_id
+from lstd.data.ids import EPISODE_AGAIN, id_key, same_id
 from lstd.data.rows import ARGUMENTS, COLUMNS, Rows
-from lstd.data.seen_ids import SeenIds, episodes_seen, group_key
+from lstd.data.seen_ids import SeenIds, episodes_seen
 from lstd.data.settings import ALPHA, LMBDA, VARIANT, Settings
 from lstd.distributed.ahead import Ahead
 from lstd.distributed.chunk_sums import (
@@ -238,7 +238,7 @@ class SumArrays(Leaf):
         if not self.independent:
             first = two.blocks.total.first_episode
             goes_on = first is not None and same_id(one.blocks.total.last_episode, first)
-            ids, again = ids.then(two.ends, group_key(first) if goes_on else None)
+            ids, again = ids.then(two.ends, id_key(first) if goes_on else None)
             if again is not None:
                 raise InvalidInputError(
                     f"`source[{two.first}]`, or a chunk after it: `episode` {again} {EPISODE_AGAIN} With chunks of "

@@ -12,10 +12,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from lstd.data.arguments import check_array
-from lstd.data.broken_episodes import warn_of_breaks
 from lstd.data.doubts import COMPLETED, little_observed, small, warn_of_ratios
+from lstd.data.episode_warnings import warn_of_breaks, warn_of_unused
 from lstd.data.feature_arrays import Features, product
-from lstd.data.horizon_rows import warn_of_unused
 from lstd.data.rows import Rows
 from lstd.data.seen_ids import episodes_seen
 from lstd.data.settings import Settings

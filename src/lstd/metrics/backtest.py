@@ -28,7 +28,7 @@ from lstd.errors import ExtrapolationWarning, InvalidInputError, InvalidTypeErro
 from lstd.metrics.backtest_result import Backtest
 from lstd.metrics.cross_fitting import FOLDS, Folds, cross_fitted, standardised
 from lstd.trajectories import Trajectories
-from lstd.trajectories.row_times import parse_times
+from lstd.trajectories.joining import parse_times
 from lstd.types import Array, Flags
 
 _MOST_LEFT_OUT = 0.1  # of the subjects, without a warning

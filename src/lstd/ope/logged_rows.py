@@ -27,10 +27,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lstd._kernels.forward_view import dual_weights, forward_rows
-from lstd.data.broken_episodes import warn_of_breaks
 from lstd.data.doubts import support_doubt
+from lstd.data.episode_warnings import count_unused, warn_of_breaks, warn_of_unused
 from lstd.data.feature_arrays import Features, dense
-from lstd.data.horizon_rows import count_unused, warn_of_unused
 from lstd.data.rows import Rows, repeated
 from lstd.errors import InvalidInputError, SupportWarning, warn
 from lstd.ope.pairs import Codes, StateActionFeatures, by_action, logged_probabilities, one_per_row, probabilities_of

@@ -11,7 +11,7 @@ import numpy as np
 from matplotlib.artist import Artist
 from numpy.typing import ArrayLike
 
-from lstd.data.horizon_rows import unused_rewards
+from lstd.data.episode_warnings import unused_rewards
 from lstd.errors import InvalidInputError
 from lstd.estimators.base import Predictor
 from lstd.files import checked_path, replacing

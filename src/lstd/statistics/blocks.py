@@ -22,9 +22,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lstd.data.arguments import check_integer, shown
-from lstd.data.ids import not_contiguous
+from lstd.data.ids import id_key, not_contiguous
 from lstd.data.rows import Record, Rows
-from lstd.data.seen_ids import SeenIds, group_key, groups_seen
+from lstd.data.seen_ids import SeenIds, groups_seen
 from lstd.errors import InvalidInputError
 from lstd.statistics.merging import LSTDStatistics
 from lstd.statistics.stream_sums import check_sums
@@ -236,7 +236,7 @@ class Blocks(Record):
         both = self.changed(total=one.then(two, begins=begins), prefixes=(), size=1)
         goes_on = one.in_group(two.first_group) if one.n_groups is not None else not begins
         if self.seen is not None and later.seen is not None:
-            seen, again = self.seen.then(later.seen, group_key(two.first_group) if goes_on else None)
+            seen, again = self.seen.then(later.seen, id_key(two.first_group) if goes_on else None)
             if again is not None:
                 raise not_contiguous("groups", again)
             both = both.changed(seen=seen)

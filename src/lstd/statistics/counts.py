@@ -47,7 +47,7 @@ from scipy import sparse
 
 from lstd._kernels.reward_marks import add_reward_marks
 from lstd._kernels.traces import observed_weight, sample_sums
-from lstd.data.horizon_rows import count_unused
+from lstd.data.episode_warnings import count_unused
 from lstd.data.rows import FACTORS, Record, Rows, uniform
 from lstd.data.seen_ids import group_keys
 from lstd.errors import InvalidInputError

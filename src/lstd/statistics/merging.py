@@ -39,8 +39,8 @@ import numpy as np
 from lstd._kernels.dense_product import add_product
 from lstd._kernels.traces import add_later_sums
 from lstd.data.arguments import check_flag, check_integer, check_real, shown, shown_id
-from lstd.data.broken_episodes import warn_of_breaks
 from lstd.data.check_rows import check_rows
+from lstd.data.episode_warnings import warn_of_breaks
 from lstd.data.feature_arrays import all_finite
 from lstd.data.rows import Columns, Rows
 from lstd.data.seen_ids import groups_seen

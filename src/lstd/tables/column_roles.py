@@ -21,39 +21,21 @@ NAMED = ("episode", "terminated", "truncated", "groups", *PER_TRANSITION, "time"
 
 @dataclass(frozen=True)
 class Roles:
-    """The roles of the columns of a table.
+    """The roles of the columns of a table."""
 
-    Attributes
-    ----------
-    features : tuple of str or None
-        None takes all columns that have no other role and are not in `excluded`, nor the index of a data frame that
-        pandas wrote.
-    rewards : tuple of str
-    episode, terminated, truncated, groups : str or None
-    discount, importance_ratio, trace_coefficient, weight : str or None
-        Numbers of the transition that leaves each row.
-    next_features : tuple of str
-        Features of each row's successor, in the order of `features`; or a pattern in which * stands for their names.
-    time : str or None
-        Increases within each episode; may be a feature too.
-    kept : tuple of str
-        Columns to copy to the output; they may have another role too.
-    excluded : tuple of str
-    """
-
-    features: tuple[str, ...] | None
+    features: tuple[str, ...] | None  # None: all that have no other role, but for the index that pandas wrote
     rewards: tuple[str, ...] = ()
     episode: str | None = None
     terminated: str | None = None
     truncated: str | None = None
     groups: str | None = None
-    discount: str | None = None
+    discount: str | None = None  # this and the next three are numbers of the transition that leaves the row
     importance_ratio: str | None = None
     trace_coefficient: str | None = None
     weight: str | None = None
-    next_features: tuple[str, ...] = ()
-    time: str | None = None
-    kept: tuple[str, ...] = ()
+    next_features: tuple[str, ...] = ()  # in the order of `features`; or a pattern, where * stands for their names
+    time: str | None = None  # increases within each episode; may be a feature too
+    kept: tuple[str, ...] = ()  # are copied to the output; may have another role too
     excluded: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:

@@ -13,9 +13,9 @@ import gzip
 import io
 import os
 import re
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import dataclass
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -23,9 +23,7 @@ import pyarrow.csv
 from numpy.typing import NDArray
 
 from lstd.errors import InvalidInputError
-from lstd.files import reason
-from lstd.tables.table import UNREADABLE, Table
-from lstd.tables.table_errors import FROM_ONE, at_row, could_not_be_read
+from lstd.tables.table import FROM_ONE, Table, at_row, could_not_be_read
 
 READ_BYTES = 2**22  # of a file at once
 _LONGEST, _LONGEST_PER_COLUMN = 2**20, 512  # bytes that a row may always have
@@ -56,20 +54,21 @@ class CsvTable(Table):
 
     def __init__(self, file: str, size: int, compressed: bool) -> None:
         self._compressed = compressed
-        self._native: Any = None
+        self._place: Callable[[], int] = int  # in the file
         super().__init__(file, size, self._header(file))
 
     def _header(self, file: str) -> list[str]:
-        with self._open(file) as stream:
+        with gzip.open(file) if self._compressed else open(file, "rb") as stream:
             start = stream.read(max(map(len, _OTHER_FORMATS)))
+            stream.seek(0)
+            return self._names(file, start, stream)
+
+    def _names(self, file: str, start: bytes, stream: Any) -> list[str]:
         for magic, said in _OTHER_FORMATS.items():
             if start.startswith(magic):
                 raise InvalidInputError(f"{file} {said}")
         try:
-            with (
-                self._open(file) as stream,
-                io.TextIOWrapper(stream, "utf-8-sig", "surrogateescape", newline="") as text,
-            ):
+            with io.TextIOWrapper(stream, "utf-8-sig", "surrogateescape", newline="") as text:
                 header = next((row for row in csv.reader(text) if row), None)
             "".join(header or ()).encode()  # refuses what was not UTF-8
         except UnicodeError as error:
@@ -83,51 +82,30 @@ class CsvTable(Table):
             raise InvalidInputError(f"{file} is empty; its first line must name the columns.")
         return header
 
-    @contextlib.contextmanager
-    def _open(self, file: str) -> Iterator[IO[bytes]]:
-        with open(file, "rb") as raw:
-            if self._compressed:
-                with gzip.open(raw) as stream:
-                    yield stream  # type: ignore[misc]
-            else:
-                yield raw
-
+    @property
     def done(self) -> float:
-        return min(1.0, self._native.tell() / self.size) if self._native is not None and self.size else 0.0
+        return min(1.0, self._place() / self.size) if self.size else 0.0
 
-    def batches(self, columns: Sequence[str], most_rows: int = 2**15) -> Iterator[TextBlock]:
-        n_rows = 0
-        try:
-            for block in self._blocks():
-                n_rows += len(block)
-                yield block
-        except InvalidInputError:
-            raise
-        except UNREADABLE as error:
-            why = reason(error) if isinstance(error, OSError) else error
-            raise could_not_be_read(f"{self.file}, after row {n_rows},", why) from error
-        finally:
-            self._native = None
-
-    def _blocks(self) -> Iterator[TextBlock]:
-        self._native = pa.OSFile(os.fsencode(self.file), "rb")  # a name need not be UTF-8
-        stream = pa.CompressedInputStream(self._native, "gzip") if self._compressed else self._native
-        start = stream.read_buffer(len(BOM))
-        text = _joined(b"" if start.to_pybytes() == BOM else start, stream.read_buffer(READ_BYTES))
-        first, over = -1, False  # the first row is the header
-        while text.size:
-            rest, ends = self._row_ends(text, first)
-            low = 0
-            if first < 0 and len(ends):
-                first, low, ends = 0, int(ends[0]), ends[1:]
-            if len(ends):
-                yield TextBlock(self, text.slice(low, int(ends[-1]) - low), first, ends - low)
-                first += len(ends)
-            text = text.slice(rest)
-            self._check_unfinished(text.size, first, over)
-            more = stream.read_buffer(READ_BYTES)
-            over = not more.size
-            text = _joined(text, b"\n" if over and text.size else more)  # the last row need not have a line end
+    def _read(self, columns: list[str], most_rows: int) -> Iterator[TextBlock]:
+        with pa.OSFile(os.fsencode(self.file), "rb") as native:  # a name need not be UTF-8
+            self._place = native.tell
+            stream = pa.CompressedInputStream(native, "gzip") if self._compressed else native
+            start = stream.read_buffer(len(BOM))
+            text = _joined(b"" if start.to_pybytes() == BOM else start, stream.read_buffer(READ_BYTES))
+            first, over = -1, False  # the first row is the header
+            while text.size:
+                rest, ends = self._row_ends(text, first)
+                low = 0
+                if first < 0 and len(ends):
+                    first, low, ends = 0, int(ends[0]), ends[1:]
+                if len(ends):
+                    yield TextBlock(self, text.slice(low, int(ends[-1]) - low), first, ends - low)
+                    first += len(ends)
+                text = text.slice(rest)
+                self._check_unfinished(text.size, first, over)
+                more = stream.read_buffer(READ_BYTES)
+                over = not more.size
+                text = _joined(text, b"\n" if over and text.size else more)  # the last row need not have a line end
 
     def _check_unfinished(self, size: int, place: int, over: bool) -> None:
         """Raise if a row of which `size` bytes were read has no end."""

@@ -16,8 +16,7 @@ from collections.abc import Iterator
 from typing import IO
 
 from lstd.errors import InvalidInputError
-from lstd.files import reason
-from lstd.tables.table_errors import could_not_be_read
+from lstd.tables.table import could_not_be_read
 
 _AT_ONCE = 2**18  # bytes
 _SECONDS = 0.1  # between two looks at a file
@@ -80,26 +79,22 @@ class GrowingFile(LiveLines):
         try:
             self._file: IO[bytes] = open(file, "rb", buffering=0)  # noqa: SIM115
         except OSError as error:
-            raise could_not_be_read(file, reason(error)) from error
-        try:
-            self._check_beginning(fingerprint)
-        except InvalidInputError:
+            raise could_not_be_read(file, error) from error
+        status, wrong = os.fstat(self._file.fileno()), ""
+        if not stat.S_ISREG(status.st_mode):
+            wrong = "must be a regular file; pipe anything else into `lstd watch -`."
+        elif status.st_size < begin or fingerprint != self.fingerprint():
+            wrong = (
+                f"is not the file that was read before, or its first {begin} bytes have changed. To go on with the "
+                "rows of another file, pipe them into `lstd watch -`; to start over, use --force."
+            )
+        if wrong:
             self.close()
-            raise
+            raise InvalidInputError(f"{file} {wrong}")
         self._file.seek(begin)
 
     def close(self) -> None:
         self._file.close()
-
-    def _check_beginning(self, fingerprint: str) -> None:
-        status = os.fstat(self._file.fileno())
-        if not stat.S_ISREG(status.st_mode):
-            raise InvalidInputError(f"{self.file} must be a regular file; pipe anything else into `lstd watch -`.")
-        if status.st_size < self.bytes or fingerprint != self.fingerprint():
-            raise InvalidInputError(
-                f"{self.file} is not the file that was read before, or its first {self.bytes} bytes have changed. To "
-                "go on with the rows of another file, pipe them into `lstd watch -`; to start over, use --force."
-            )
 
     def fingerprint(self) -> str:
         place = self._file.tell()
@@ -116,7 +111,7 @@ class GrowingFile(LiveLines):
                 time.sleep(_SECONDS)
             return data
         except OSError as error:
-            raise could_not_be_read(self.file, reason(error)) from error
+            raise could_not_be_read(self.file, error) from error
 
     def _check(self) -> None:
         """Raise InvalidInputError if no more rows can come."""

@@ -1,4 +1,4 @@
-"""Checked rows from lines of CSV or JSON, by the rules of tables.
+"""Tables whose rows come as lines of CSV or JSON.
 
 The first line decides: an object of JSON, or the names of the columns of CSV.
 """
@@ -8,44 +8,17 @@ from __future__ import annotations
 import contextlib
 import csv
 import json
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
-from lstd._kernels.online_step import HUGE
 from lstd.data.arrow_columns import from_texts
-from lstd.data.follow import Episodes
 from lstd.errors import InvalidInputError
-from lstd.tables.column_roles import Roles
 from lstd.tables.csv_table import BOM
-from lstd.tables.row_reader import Chunk, RowReader, Values
-from lstd.tables.table import Table
-from lstd.tables.table_errors import at_row
-from lstd.types import Array
+from lstd.tables.table import FROM_ONE, Table
 
 _NOT_UTF8 = "is not text in UTF-8. Write the data in that encoding."
-AGAIN = (
-    "reappears after other episodes. Give new episodes new ids; if several episodes run at once, give the rows of each "
-    "source to an `lstd watch` of its own."
-)
-EARLIER = "is earlier than the row before it, of the same episode. Send rows in the order of time."
-
-
-@dataclass
-class Place:
-    """How far a stream of lines was read."""
-
-    lines: int = 0  # blank ones and the header count
-    last: int = 0  # line of the last row
-    rows: int = 0  # good and bad
-    gaps: int = 0  # between the rows of episodes that were cut off
-    episodes: Episodes | None = None
-
-    def copy(self) -> Place:
-        """Return a copy from which the stream can go on differently."""
-        return replace(self, episodes=None if self.episodes is None else self.episodes.copy())
 
 
 class LiveTable(Table):
@@ -53,9 +26,8 @@ class LiveTable(Table):
 
     text = True
 
-    def __init__(self, file: str, names: list[str], header: str) -> None:
-        super().__init__(file, 0)
-        self.names = names
+    def __init__(self, file: str, names: Sequence[str], header: str) -> None:
+        super().__init__(file, 0, names)
         self.header = header
 
     @classmethod
@@ -71,7 +43,26 @@ class LiveTable(Table):
         except ValueError as error:
             raise InvalidInputError(f"{file}: its first line is neither CSV nor JSON ({error}).") from error
 
-    def record(self, line: bytes, is_first: bool) -> dict[str, str] | None:
+    def batch(self, lines: list[bytes], columns: Sequence[str], n_before: int, n_rows: int) -> tuple[Any, int]:
+        """Return the columns of the rows that lines hold, and how many lines there are up to the last row.
+
+        `n_before` lines and `n_rows` rows came before. Raises InvalidInputError at a bad line.
+        """
+        records: list[dict[str, str]] = []
+        last = 0
+        for number, line in enumerate(lines, 1):
+            try:
+                record = self._record(line, n_before + number == 1)
+            except ValueError as error:
+                row = n_rows + len(records) + 1
+                raise InvalidInputError(f"{self.file}: row {row} {FROM_ONE} {error}") from error
+            if record is not None:
+                records.append(record)
+                last = number
+        texts = [from_texts([record.get(name, "") for record in records]) for name in columns]
+        return pa.RecordBatch.from_arrays(texts, [*columns]), last
+
+    def _record(self, line: bytes, is_first: bool) -> dict[str, str] | None:
         """Return the values of a line by column; None if it is blank or repeats the header, as rotated files do.
 
         Raises ValueError that says what is wrong.
@@ -88,64 +79,6 @@ class LiveTable(Table):
         if len(values) != len(self.names):
             raise ValueError(f"has {len(values)} values where the header names {len(self.names)} columns.")
         return dict(zip(self.names, values, strict=True))
-
-
-class LiveRows:
-    """Checked rows of one stream of lines, from a place on."""
-
-    def __init__(self, table: LiveTable, roles: Roles, place: Place) -> None:
-        self.table, self.place = table, place
-        self.reader = RowReader([table], roles)
-        roles = self.reader.roles
-        self._columns = list(dict.fromkeys((*self.reader.features, *roles.others, *roles.next_features, *roles.kept)))
-        if place.episodes is None:
-            place.episodes = Episodes(roles, at_row, AGAIN, EARLIER)
-
-    def take(self, lines: list[bytes]) -> Chunk | None:
-        """Return the rows of the next lines, None if they have none; raises InvalidInputError at a bad one."""
-        place = self.place
-        records: list[dict[str, str]] = []
-        for line in lines:
-            place.lines += 1
-            try:
-                record = self.table.record(line, place.lines == 1)
-            except ValueError as error:
-                row = place.rows + len(records) + 1
-                raise InvalidInputError(f"{self.table.file}: row {row} (the first row of data is 1) {error}") from error
-            if record is not None:
-                records.append(record)
-                place.last = place.lines
-        if not records:
-            return None
-        columns = [from_texts([record.get(name, "") for record in records]) for name in self._columns]
-        values = Values(pa.RecordBatch.from_arrays(columns, self._columns), self.reader.roles)
-        self._check_size(values.X, self.reader.features)
-        if values.X_next is not None:  # those of rows that terminated are not used
-            used = np.where(values.terminated[:, np.newaxis], 0.0, values.X_next)
-            self._check_size(used, self.reader.roles.next_features)
-        assert place.episodes is not None
-        self.reader.episodes = place.episodes
-        chunk = self.reader.checked(self.table, place.rows, values)
-        place.rows += len(records)
-        return replace(chunk, episode=chunk.episode + place.gaps)
-
-    def _check_size(self, X: Array, names: tuple[str, ...]) -> None:
-        """Refuse features that the recursion could not square."""
-        if len(large := np.argwhere(np.abs(X) > HUGE)):
-            row, column = large[0].tolist()
-            text = f"has {X[row, column]:.3g}; features must be below {HUGE:.0e}. Scale features to order 1."
-            raise at_row(self.table.file, names[column], self.place.rows + row, text)
-
-    def cut_off(self) -> None:
-        """Let the next row begin an episode, whatever the row before it says."""
-        assert self.place.episodes is not None
-        self.place.episodes.forgive()
-        self.place.gaps += 1
-
-    def leave_out(self) -> None:
-        """Count a line with a bad row."""
-        place = self.place
-        place.lines, place.rows, place.gaps = place.lines + 1, place.rows + 1, place.gaps + 1
 
 
 def _values(text: str) -> list[str]:

@@ -6,7 +6,7 @@ import contextlib
 import csv
 import io
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -21,7 +21,7 @@ from lstd.estimators.limits import warn_beyond
 from lstd.estimators.model import Model
 from lstd.files import reason
 from lstd.tables.column_roles import Roles
-from lstd.tables.row_reader import Chunk, RowReader
+from lstd.tables.reader import Chunk, RowReader
 from lstd.tables.sources import watched
 from lstd.types import Array
 
@@ -43,51 +43,41 @@ def csv_bytes(rows: Iterable[Iterable[Any]]) -> bytes:
     return text.getvalue().encode("utf-8", "surrogateescape")
 
 
-class CsvSink:
-    """Rows of text with a header."""
-
-    def __init__(self, file: IO[bytes], names: Sequence[str]) -> None:
-        self._file = file
-        self._file.write(csv_bytes([names]))
-
-    def write(self, columns: dict[str, pa.Array]) -> None:
-        self._file.write(csv_bytes(zip(*(_texts(name, column) for name, column in columns.items()), strict=True)))
-
-    def close(self) -> None:
-        self._file.flush()
-
-    def abandon(self) -> None:
-        """Do nothing."""
+Write = Callable[[dict[str, pa.Array]], object]  # takes columns by name
 
 
-class ParquetSink:
-    """A Parquet file; kept columns have the types of the tables, text if they come from CSV."""
+@contextlib.contextmanager
+def csv_sink(file: IO[bytes], names: Sequence[str]) -> Iterator[Write]:
+    """Write rows of text with a header."""
+    file.write(csv_bytes([names]))
+    yield lambda columns: file.write(csv_bytes(zip(*map(_texts, columns, columns.values()), strict=True)))
+    file.flush()
 
-    def __init__(self, file: IO[bytes], names: Sequence[str]) -> None:
-        self._file, self._names = file, names
-        self._writer: Any = None
 
-    def write(self, columns: dict[str, pa.Array]) -> None:
-        if self._writer is None:
+@contextlib.contextmanager
+def parquet_sink(file: IO[bytes], names: Sequence[str]) -> Iterator[Write]:
+    """Write a Parquet file; kept columns have the types of the tables, text if they come from CSV."""
+    writer: Any = None
+
+    def write(columns: dict[str, pa.Array]) -> None:
+        nonlocal writer
+        if writer is None:
             schema = pa.schema([(name, column.type) for name, column in columns.items()])
-            self._writer = pyarrow.parquet.ParquetWriter(self._file, schema)
-        arrays = [_cast(name, columns[name], self._writer.schema.field(name).type) for name in columns]
-        self._writer.write_table(pa.Table.from_arrays(arrays, schema=self._writer.schema))
+            writer = pyarrow.parquet.ParquetWriter(file, schema)
+        arrays = [_cast(name, columns[name], writer.schema.field(name).type) for name in columns]
+        writer.write_table(pa.Table.from_arrays(arrays, schema=writer.schema))
 
-    def close(self) -> None:
-        if self._writer is None:
-            flags = {name for name in self._names if name.startswith("little_data")}
-            self.write({name: from_numpy(np.empty(0, bool if name in flags else float)) for name in self._names})
-        self._writer.close()
-
-    def abandon(self) -> None:
+    try:
+        yield write
+        if writer is None:
+            write({name: from_numpy(np.empty(0, bool if name.startswith("little_data") else float)) for name in names})
+        writer.close()
+    except BaseException:
         # A writer left open would try to write when it is collected, to a file that is closed by then.
-        if self._writer is not None:
+        if writer is not None:
             with contextlib.suppress(Exception):
-                self._writer.close()
-
-
-Sink = CsvSink | ParquetSink
+                writer.close()
+        raise
 
 
 def _cast(name: str, column: pa.Array, kind: Any) -> pa.Array:
@@ -181,7 +171,7 @@ def predict_tables(
     model: Model,
     paths: Sequence[str],
     kept: Sequence[str],
-    sink: type[Sink],
+    sink: Callable[[IO[bytes], Sequence[str]], contextlib.AbstractContextManager[Write]],
     file: IO[bytes],
     *,
     level: float | None = None,
@@ -204,20 +194,15 @@ def predict_tables(
     if level is not None:
         _intervals(model, np.zeros((1, len(model.feature_names))), level)  # raises before anything is written
     written, seen = 0, Thinned()
-    out: Sink = sink(file, names)
-    try:
+    with sink(file, names) as write:
         for chunk in reader.chunks():
             columns = [*chunk.kept, *_predicted(model, chunk, level)]
             try:
-                out.write(dict(zip(names, columns, strict=True)))
+                write(dict(zip(names, columns, strict=True)))
             except InvalidInputError as error:
                 raise InvalidInputError(f"{chunk.file}: {error}") from error
-            seen.add(chunk.X)
-            written += len(chunk)
-        out.close()
-    except BaseException:
-        out.abandon()
-        raise
+            seen.add(chunk.rows.X)
+            written += len(chunk.rows)
     if written:
         warn_beyond(model, seen.rows, model.predict(seen.rows))
     return written
@@ -228,9 +213,9 @@ def _predicted(model: Model, chunk: Chunk, level: float | None) -> list[pa.Array
     columns = {"prediction": predictions_of(model, chunk)}
     if level is not None:
         try:
-            columns = _intervals(model, chunk.X, level)
+            columns = _intervals(model, chunk.rows.X, level)
         except InvalidInputError as error:
-            row = chunk.first + _first_overflow(model, chunk.X, level) + 1
+            row = chunk.rows.place + _first_overflow(model, chunk.rows.X, level) + 1
             raise _beyond(chunk.file, row, "its interval") from error
     return [from_numpy(values[:, j]) for j in range(len(model.reward_names)) for values in columns.values()]
 
@@ -257,10 +242,10 @@ def _intervals(model: Model, X: Array, level: float) -> dict[str, NDArray[Any]]:
 def predictions_of(model: Model, chunk: Chunk) -> Array:
     """Return predictions for a chunk, (T, m); raises InvalidInputError at the first that overflows."""
     with np.errstate(over="ignore", invalid="ignore"):
-        predicted = np.atleast_2d((chunk.X @ model.coef.T + model.intercept).T).T
+        predicted = np.atleast_2d((chunk.rows.X @ model.coef.T + model.intercept).T).T
     bad = ~np.isfinite(predicted).all(axis=1)
     if bad.any():
-        raise _beyond(chunk.file, chunk.first + int(np.argmax(bad)) + 1, "the prediction")
+        raise _beyond(chunk.file, chunk.rows.place + int(np.argmax(bad)) + 1, "the prediction")
     return predicted
 
 

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lstd.data.check_rows import check_rows
 from lstd.data.doubts import SELF_SCORED, little_observed
 from lstd.data.returns import (
     TOLERANCE,
@@ -34,7 +34,7 @@ from lstd.estimators.model import Model
 from lstd.estimators.model_parts import Limits
 from lstd.tables.column_roles import Roles
 from lstd.tables.predicting import Thinned, predictions_of
-from lstd.tables.row_reader import Chunk, RowReader
+from lstd.tables.reader import Chunk, RowReader
 from lstd.tables.sources import watched
 from lstd.tables.table import Table
 from lstd.types import Array
@@ -119,11 +119,13 @@ def score_tables(
     """
     model.check_given(roles.transitions, remedy="Name its column.")
     tolerance = check_treatment(unobserved, tolerance)
-    reader = RowReader(watched(paths, on_progress), roles, chunk_rows=chunk_rows)
-    files = ", ".join(table.file for table in reader.tables)
+    tables = watched(paths, on_progress)
+    open_reader = partial(RowReader, tables, roles, gamma=model.settings.gamma, chunk_rows=chunk_rows)
+    files = ", ".join(table.file for table in tables)
+    reader = open_reader()
     treatment = _Treatment.of(reader, unobserved, tolerance, model.settings.gamma)
     if treatment.cuts is not None:  # for which all rows were read
-        reader = RowReader(reader.tables, roles, chunk_rows=chunk_rows)
+        reader = open_reader()
     sums = _Sums(model, treatment, roles)
     with np.errstate(over="ignore", invalid="ignore"):  # the results are checked
         for chunk in reader.chunks():
@@ -148,24 +150,17 @@ def score_tables(
 
 def _cuts(reader: RowReader, gamma: float) -> tuple[Cuts, float]:
     """Read the lengths of all episodes, and the largest discount of a transition."""
-    lengths: list[int] = []
-    ended: list[bool] = []
-    largest, before = 0.0 if "discount" in reader.roles.transitions else gamma, 0.0
-    for chunk in reader.chunks():
-        if "discount" in chunk.transitions:
-            given = np.append(before, chunk.transitions["discount"])
-            goes_on = np.diff(chunk.episode, prepend=len(lengths) - 1) == 0
-            largest, before = float(np.max(given[:-1][goes_on], initial=largest)), float(given[-1])
-        last = np.flatnonzero(np.diff(chunk.episode, append=-1))
-        columns = chunk.episode[last], np.diff(last, prepend=-1), chunk.terminated[last]
-        for number, n_rows, end in zip(*(column.tolist() for column in columns), strict=True):
-            if number == len(lengths):
-                lengths.append(0)
-                ended.append(False)
-            lengths[number] += n_rows
-            ended[number] = end
-    terminated = np.array(ended, dtype=np.bool_)
-    return Cuts(np.array(lengths, dtype=np.int64) - ~terminated, terminated), largest
+    parts = [np.zeros((3, 0), np.int64)]  # number of an episode, its rows in a chunk, and whether it terminates there
+    largest, before = 0.0 if "discount" in reader.roles.transitions else gamma, (-1, 0.0)
+    for rows in (chunk.rows for chunk in reader.chunks()):
+        last, number = np.flatnonzero(rows.last), np.asarray(rows.episode)
+        parts.append(np.array([number[last], np.diff(last, prepend=-1), rows.terminated[last]]))
+        inner = rows.discount[:-1][~rows.last[:-1]]
+        inner = np.append(inner, before[1]) if number[0] == before[0] else inner
+        largest, before = float(np.max(inner, initial=largest)), (int(number[-1]), float(rows.discount[-1]))
+    numbers, lengths, ended = np.concatenate(parts, axis=1)
+    terminated = np.bincount(numbers, ended) > 0.0
+    return Cuts(np.bincount(numbers, lengths).astype(np.int64) - ~terminated, terminated), largest
 
 
 def _too_few(count: int, treatment: _Treatment) -> str:
@@ -192,7 +187,7 @@ class _Sums:
         self.weight = self.observed = 0.0  # of scored rows, and of what was observed
         self.mean, self.spread, self.squares = np.zeros((3, m))  # of returns; sum of squared errors
         self.predicted, self._limits = Thinned(_MOST_COMPARED), model.limits and replace(model.limits, ranges=None)
-        self._waiting: list[dict[str, Any]] = []
+        self._waiting: list[Rows] = []
         self._n_waiting = self._due = self._first_age = 0  # the latter of the first row that waits
 
     @property
@@ -202,15 +197,14 @@ class _Sums:
 
     def add(self, chunk: Chunk) -> None:
         """Add the next rows."""
-        predicted, m = predictions_of(self._model, chunk), chunk.y.shape[1]
-        columns = {"X": predicted, "y": chunk.y, "episode": chunk.episode, "terminated": chunk.terminated}
-        if chunk.X_next is not None:
-            ahead = chunk.X_next @ self._model.coef.reshape(m, -1).T + self._model.intercept
-            columns["X_next"] = np.where(chunk.terminated[:, np.newaxis], 0.0, ahead)  # which may have no features
-        self._waiting.append(columns | chunk.transitions)
+        rows, coef = chunk.rows, self._model.coef.reshape(chunk.rows.y.shape[1], -1)
+        predicted, X_next = predictions_of(self._model, chunk), None
+        if rows.X_next is not None:  # that of a terminal state may have no features
+            X_next = np.where(rows.terminated[:, np.newaxis], 0.0, rows.X_next @ coef.T + self._model.intercept)
+        self._waiting.append(rows.changed(X=predicted, X_next=X_next, names=None, single=False))
         self.predicted.add(predicted)
-        self.rows += len(chunk)
-        self._n_waiting += len(chunk)
+        self.rows += len(rows)
+        self._n_waiting += len(rows)
         if self._n_waiting >= self._due:  # when waiting rows have doubled, which takes time linear in all rows
             self.settle()
             self._due = 2 * self._n_waiting
@@ -219,15 +213,13 @@ class _Sums:
         """Move the rows whose returns are known to the sums; all of them at the end."""
         if not self._waiting:
             return
-        columns: dict[str, Any] = {
-            name: np.concatenate([one[name] for one in self._waiting]) for name in self._waiting[0]
-        }
-        rows = check_rows(**columns, gamma=self._model.settings.gamma, warn=False, finite=False)
+        rows = Rows.joined(self._waiting)
+        episode = np.asarray(rows.episode)
         self._limits = Limits.of(rows) if self._limits is None else self._limits.then(rows, False)
         returns, shares = completed_returns(rows, rows.X, rows.X_next), unobserved_shares(rows)
         known = len(rows)
         if not at_end:
-            begins = int(np.searchsorted(columns["episode"], columns["episode"][-1]))
+            begins = int(np.searchsorted(episode, episode[-1]))
             late = np.flatnonzero(self._whole | (shares[begins:] > _NEGLIGIBLE))
             known = begins + int(late[0]) if len(late) else known
         weight = self._treatment.weights(rows, shares, self._first_age)[:known]
@@ -237,9 +229,9 @@ class _Sums:
         self.left_out += int(np.count_nonzero(counted & (given == 0.0)))
         scored = np.flatnonzero(counted & (given > 0.0))
         self._add(returns[scored], (returns - rows.X)[scored], given[scored], 1.0 - shares[scored])
-        first = int(np.searchsorted(columns["episode"], columns["episode"][known])) if known < len(rows) else known
+        first = int(np.searchsorted(episode, episode[known])) if known < len(rows) else known
         self._first_age = known - first + (self._first_age if not first else 0)
-        self._waiting = [{name: values[known:] for name, values in columns.items()}] if known < len(rows) else []
+        self._waiting = [rows.taken(slice(known, None))] if known < len(rows) else []
         self._n_waiting = len(rows) - known
 
     def _add(self, returns: Array, errors: Array, weight: Array, seen: Array) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,9 +13,8 @@ from lstd.data.ids import id_key
 from lstd.distributed.on_dask import is_future
 from lstd.errors import InvalidInputError
 from lstd.tables.column_roles import Roles
-from lstd.tables.row_reader import RowReader
-from lstd.tables.table import FrameTable, Table
-from lstd.tables.table_errors import at_row
+from lstd.tables.reader import Raw, RowReader
+from lstd.tables.table import FrameTable, Table, at_row
 
 
 def sorted_tables(tables: Any, roles: Roles, memory: int, independent: bool = False) -> list[Table]:
@@ -34,13 +32,13 @@ def sorted_tables(tables: Any, roles: Roles, memory: int, independent: bool = Fa
     reader = RowReader(tables, roles)
     batches: list[pa.RecordBatch] = []
     ids: dict[str, list[Any]] = {column: [] for column in (roles.groups, roles.episode) if column and roles.episode}
+    places: dict[Any, int] = {}  # of ids of both kinds, in order of first appearance
     times: list[Any] = []
     n_bytes = 0
     for raw in reader.raw():
-        together, failure = raw.parsed(as_text=True)
+        together, failure = raw.batch.parsed(reader.columns) if raw.table.text else (raw.batch, None)
         if failure is not None:
             raise failure
-        assert together is not None
         n_bytes += together.nbytes
         if 2 * n_bytes > memory:
             raise InvalidInputError(
@@ -51,17 +49,18 @@ def sorted_tables(tables: Any, roles: Roles, memory: int, independent: bool = Fa
         for column, parts in ids.items():
             found = convert.ids(together[column], column)
             lengths = np.diff(_known((found.changes, found.fault), raw), append=len(together))
-            parts.append(np.repeat(np.array([id_key(name) for name in found.names], dtype=object), lengths))
+            keys = [places.setdefault((column, id_key(name)), len(places)) for name in found.names]
+            parts.append(np.repeat(np.array(keys, np.intp), lengths))
         batches.append(together)
     if not batches:
         return list(reader.tables)
-    order = _order(np.concatenate(times), [_appearance(np.concatenate(parts)) for parts in ids.values()])
+    order = _order(np.concatenate(times), *map(np.concatenate, ids.values()))
     table = pa.Table.from_batches([batch.cast(batches[0].schema) for batch in batches])
     files = ", ".join(one.file for one in reader.tables)
     return [FrameTable(f"{files} (sorted)", table.take(convert.from_numpy(order)))]
 
 
-def _known(parsed: Any, raw: Any) -> Any:
+def _known(parsed: Any, raw: Raw) -> Any:
     """Return parsed values, unless one of them is at fault."""
     values, fault = parsed
     if fault is not None:
@@ -69,16 +68,11 @@ def _known(parsed: Any, raw: Any) -> Any:
     return values
 
 
-def _order(times: NDArray[Any], places: Sequence[NDArray[np.intp]]) -> NDArray[np.intp]:
+def _order(times: NDArray[Any], *places: NDArray[np.intp]) -> NDArray[np.intp]:
     """Return the order of rows by `places`, of groups if there are any and of episodes, and then by time."""
     if not places:
         return np.argsort(times, kind="stable")
     *groups, episodes = places
-    first = np.unique(episodes, return_index=True)[1]  # an episode is placed by its first row, in whatever group
-    return np.lexsort((times, episodes, *(group[first][episodes] for group in groups)))
-
-
-def _appearance(ids: NDArray[Any]) -> NDArray[np.intp]:
-    """Number ids in order of first appearance."""
-    place: dict[Any, int] = {}
-    return np.array([place.setdefault(name, len(place)) for name in ids], dtype=np.intp)
+    _, first, number = np.unique(episodes, return_index=True, return_inverse=True)
+    number = number.reshape(-1)  # an episode is placed by its first row, in whatever group
+    return np.lexsort((times, number, *(group[first][number] for group in groups)))

@@ -13,17 +13,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
+from operator import attrgetter
 from typing import Any, NamedTuple, TypeVar
 
-import numpy as np
-from numpy.typing import NDArray
-
-from lstd.data.broken_episodes import Break, find_break
-from lstd.data.closed_subjects import NO_TIMES, TimesOfEnds
-from lstd.data.follow import Episodes, Marks, Row
-from lstd.data.ids import EPISODE_AGAIN, same_id, whole_number
+from lstd.data.episode_warnings import Break, find_break
+from lstd.data.follow import Episodes, Followed, Marks, Row
+from lstd.data.ids import EPISODE_AGAIN, id_key, same_id, whole_number
 from lstd.data.rows import Rows
-from lstd.data.seen_ids import SeenIds, group_key
+from lstd.data.seen_ids import NO_IDS
 from lstd.distributed.ahead import Ahead
 from lstd.distributed.chunk_sums import Leaf, Part, Task, bytes_ahead
 from lstd.errors import InvalidInputError
@@ -33,10 +30,9 @@ from lstd.statistics.blocks import Layout
 from lstd.statistics.counts import About
 from lstd.statistics.merging import LSTDStatistics
 from lstd.tables.column_roles import Roles
-from lstd.tables.row_reader import Chunk, RowReader, chunks_of
+from lstd.tables.reader import Chunk, RowReader, chunks_of
 from lstd.tables.sources import opened
-from lstd.tables.table import Table
-from lstd.tables.table_errors import at_row
+from lstd.tables.table import Table, at_row
 
 T = TypeVar("T")
 
@@ -47,46 +43,40 @@ class Ends:
 
     file: str  # the first table
     roles: Roles  # with all features by name
-    head: tuple[Row, ...]  # the first two rows, or fewer
-    tail: tuple[Row, ...]  # the last two rows, or fewer
-    ids: SeenIds
-    times: TimesOfEnds = NO_TIMES
+    rows: Followed  # without the ids of groups, which the blocks have
     limits: Limits | None = None  # of rewards and features
-
-    @classmethod
-    def of(cls, file: str, roles: Roles, episodes: Episodes, limits: Limits | None) -> Ends:
-        """Return both ends of a table that was followed as part of a stream."""
-        return cls(file, roles, episodes.head, episodes.tail, episodes.seen, episodes.times, limits)
 
     def then(self, after: Ends, *, independent: bool) -> tuple[Ends, bool]:
         """Return both ends of these tables and those after, and whether the latter begin an episode.
 
         Raises InvalidInputError when tables continue one another and a row breaks a rule; the message names the row.
         """
-        begins, ids = True, self.ids
-        if not independent and self.tail and after.head:
-            _follow(self.roles, [*self.tail, *after.head])
-            begins = self.tail[-1].ends_before(after.head[0].name)
+        begins, rows, later = True, self.rows, after.rows
+        seen = rows.seen
+        if not independent and rows.tail and later.head:
+            _follow(self.roles, [*rows.tail, *later.head])
+            begins = rows.tail[-1].ends_before(later.head[0].name)
         if not independent:
             goes_on = not begins and self.roles.episode is not None
-            ids, again = ids.then(after.ids, group_key(after.head[0].name) if goes_on else None)
+            seen, again = seen.then(later.seen, id_key(later.head[0].name) if goes_on else None)
             if again is not None:
                 raise InvalidInputError(
                     f"{after.file}, or a table after it: column {self.roles.episode!r}: {again} {EPISODE_AGAIN}"
                 )
-        head, tail = (*self.head, *after.head)[:2], (*self.tail, *after.tail)[-2:]
+        head, tail = (*rows.head, *later.head)[:2], (*rows.tail, *later.tail)[-2:]
+        rows = rows._replace(head=head, tail=tail, seen=seen, times=rows.times.then(later.times))
         one, two = self.limits, after.limits
         limits = one.joined(two) if one is not None and two is not None else one or two
-        return replace(self, head=head, tail=tail, ids=ids, times=self.times.then(after.times), limits=limits), begins
+        return replace(self, rows=rows, limits=limits), begins
 
     def check(self) -> None:
         """Check both ends, as no tables come before or after; raises InvalidInputError when a row breaks a rule."""
-        _follow(self.roles, self.head, is_first=True)
-        _follow(self.roles, self.tail, is_first=len(self.tail) == 1, is_last=True)
+        _follow(self.roles, self.rows.head, is_first=True)
+        _follow(self.roles, self.rows.tail, is_first=len(self.rows.tail) == 1, is_last=True)
 
     def named(self, statistics: LSTDStatistics) -> LSTDStatistics:
         """Return statistics with the ids of the first and last episode, from which `partial_fit` continues."""
-        names = (rows[place].name if rows else None for rows, place in ((self.head, 0), (self.tail, -1)))
+        names = (rows[i].name if rows else None for rows, i in ((self.rows.head, 0), (self.rows.tail, -1)))
         first, last = (_typed(name) for name in names)
         return replace(statistics, first_episode=first, last_episode=last)
 
@@ -130,7 +120,7 @@ class SumTables(Leaf):
     def parts(self, tasks: Iterable[Task], ahead: Ahead) -> Iterator[Part]:
         """Yield the sums of tables in their order. Threads share the chunks; this one reads and merges."""
         tables = ahead.map(partial(_Summed, self), tasks)
-        for work, rows, pieces in ahead.map(_summed, _works(tables, ahead, self.memory), _size, 1.0):
+        for work, rows, pieces in ahead.map(_summed, _works(tables, ahead, self.memory), attrgetter("share"), 1.0):
             if work.chunk is None:
                 yield work.table.finished()
             else:
@@ -139,7 +129,10 @@ class SumTables(Leaf):
 
     def reader(self, place: int, chunk: Any) -> RowReader:
         """Open a table, without the rules that concern rows of the tables before and after."""
-        return RowReader([opened(place, chunk)], self.roles, chunk_rows=self.chunk_rows, memory=self.memory, part=True)
+        return RowReader(
+            [opened(place, chunk)], self.roles, gamma=self.settings.gamma, chunk_rows=self.chunk_rows,
+            memory=self.memory, part=True,
+        )  # fmt: skip
 
     def merge(self, one: Part, two: Part) -> Part:
         """Merge the sums over tables that follow one another."""
@@ -170,8 +163,8 @@ class _Work(NamedTuple):
     chunk: Chunk | None
     layout: Any = None  # of the blocks, this chunk included
     starts: Any = ()
-    n_bytes: int = 0
     goes_on: bool = False  # whether its first row continues the episode of the chunk before
+    share: float = 0.0  # of the memory for all under way, that the chunk and its sums take
 
 
 class _Summed:
@@ -193,26 +186,21 @@ class _Summed:
         self._group: Any = None
         self.broken: Break | None = None
         self.limits: Limits | None = None
-        self.most_bytes = leaf.bytes_under_way(n, self.blocks.limit)
+        self._most_bytes = leaf.bytes_under_way(n, self.blocks.limit)
 
     def work(self, chunk: Chunk | None) -> _Work:
         """Divide the next chunk at the starts of blocks, which are known before the sums are."""
         if chunk is None:
             return _Work(self, None)
-        begins = np.diff(chunk.episode, prepend=self._episode) != 0
-        limit = self.leaf.limit_of(self.blocks, self._layout.n_rows + len(chunk))
-        self._layout, starts = replace(self._layout, limit=limit).extended(self._unit_begins(chunk, begins))
-        self._episode = int(chunk.episode[-1])
-        matrices = 1 + bool((begins[1:] & ~chunk.terminated[:-1]).any())  # A, and B if an episode was truncated
-        n_bytes = 8 * (chunk.X.size * (1 + (chunk.X_next is not None)) + matrices * self.n**2 * (1 + len(starts)))
-        return _Work(self, chunk, self._layout, starts, n_bytes, not begins[0])
-
-    def _unit_begins(self, chunk: Chunk, begins: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Return which rows are the first of a group; without groups, those that begin an episode."""
-        if chunk.groups is None:
-            return begins
-        first, self._group = same_id(self._group, chunk.groups[0]), chunk.groups[-1]
-        return np.concatenate([[not first], chunk.groups[1:] != chunk.groups[:-1]])
+        rows, begins = chunk.rows, chunk.rows.begins
+        limit = self.leaf.limit_of(self.blocks, self._layout.n_rows + len(rows))
+        goes_on = bool(self._episode == rows.first_episode)
+        begins[0] = not (goes_on if rows.groups is None else same_id(self._group, rows.groups[0]))
+        self._layout, starts = replace(self._layout, limit=limit).extended(begins)
+        self._episode, self._group = rows.last_episode, None if rows.groups is None else rows.groups[-1]
+        matrices = 1 + bool((rows.last & ~rows.terminated)[:-1].any())  # A, and B if an episode was truncated
+        n_bytes = 8 * (rows.X.size * (1 + (rows.X_next is not None)) + matrices * self.n**2 * (1 + len(starts)))
+        return _Work(self, chunk, self._layout, starts, goes_on, n_bytes / self._most_bytes)
 
     def add(self, work: _Work, rows: Rows, pieces: list[LSTDStatistics]) -> None:
         """Add the sums of a chunk, which was divided into pieces."""
@@ -228,14 +216,15 @@ class _Summed:
     def _break(self, chunk: Chunk, rows: Rows) -> Break | None:
         """Return the first break in a chunk, with its file and the row there."""
         found = find_break(rows, self.leaf.settings.lmbda, ids=self.leaf.roles.episode is not None)
-        row = None if found is None or found.row is None else chunk.first + found.row + 1
+        row = None if found is None or found.row is None else rows.place + found.row + 1
         return found and found._replace(row=row, place=chunk.file)
 
     def finished(self) -> Part:
         """Return the sums over the table, and add them to the store; check both ends if tables are independent."""
         if self.part is None:
             assert self.reader is not None
-            ends = Ends.of(self.reader.tables[0].file, self.reader.roles, self.reader.episodes, self.limits)
+            rows = self.reader.episodes.state._replace(groups=NO_IDS)
+            ends = Ends(self.reader.tables[0].file, self.reader.roles, rows, self.limits)
             self.part = Part(self.blocks, self.place, self.place, broken=self.broken, ends=ends)
             self.leaf.keep(self.path, self.part)
         if self.leaf.independent:
@@ -251,17 +240,12 @@ def _works(tables: Iterable[_Summed], ahead: Ahead, memory: int) -> Iterator[_Wo
         del work
 
 
-def _size(work: _Work) -> float:
-    """Return the memory of a chunk and its sums, in units of what all under way may have."""
-    return work.n_bytes / work.table.most_bytes if work.chunk is not None else 0.0
-
-
 def _summed(work: _Work) -> tuple[_Work, Any, list[LSTDStatistics]]:
     if work.chunk is None:
         return work, None, []
     settings = work.table.leaf.settings
     with memory_suffices(work.table.n - settings.fit_intercept):
-        rows = work.chunk.rows(settings.gamma)
+        rows = work.chunk.rows
         rows = rows.with_intercept(settings.centre) if settings.fit_intercept else rows
         nothing = LSTDStatistics.empty_like(rows, settings.lmbda)
         return work, rows, list(chunk_statistics(rows, nothing, work.starts, threads=1))
@@ -281,15 +265,9 @@ def memory_suffices(n: int) -> Iterator[None]:
 
 def chunks_in_order(tables: Iterable[Any], leaf: SumTables) -> Iterator[Chunk]:
     """Yield the chunks of tables one after another, with episodes numbered through."""
-    number, before = -1, None
+    before = Followed()
     for place, table in enumerate(tables):
         reader = leaf.reader(place, table)
-        offset = None
-        for chunk in reader.chunks():
-            rows = reader.episodes
-            if offset is None:
-                begins = before is None or leaf.independent or before.ends_before(rows.head[0].name)
-                offset = number + begins - int(chunk.episode[0])
-            yield replace(chunk, episode=chunk.episode + offset)
-            number, before = int(chunk.episode[-1]) + offset, rows.tail[-1]
-        leaf = replace(leaf, roles=replace(leaf.roles, features=reader.features))
+        reader.episodes.state = Followed(before.n_episodes) if leaf.independent else before
+        yield from reader.chunks()
+        leaf, before = replace(leaf, roles=replace(leaf.roles, features=reader.features)), reader.episodes.state

@@ -1,4 +1,4 @@
-"""A table: named columns, read as batches of rows; and a data frame in memory as one."""
+"""A table: named columns, read as batches of rows; a data frame in memory as one; and errors that name a place."""
 
 from __future__ import annotations
 
@@ -9,13 +9,17 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from lstd.data.arrow_columns import arrow_batches, arrow_table, names_of
 from lstd.errors import InvalidInputError
-from lstd.tables.table_errors import no_column
+from lstd.files import reason
 
 UNREADABLE = (pa.ArrowException, OSError, EOFError, zlib.error, csv.Error, ValueError, MemoryError)  # errors of files
+FROM_ONE = "(the first row of data is 1)"
+_SHOWN = 12  # names of columns listed in a message
 
 
 class Table:
@@ -29,6 +33,7 @@ class Table:
     def __init__(self, file: str, size: int, names: Sequence[str] = ()) -> None:
         self.file, self.size, self.names = file, size, shared(tuple(names))
         self.report: Callable[[float], object] = float  # called with the share of the file that was read
+        self.rows_read = 0
 
     def require(self, columns: Sequence[str]) -> None:
         """Check that columns are there, each once."""
@@ -36,19 +41,47 @@ class Table:
         for column in columns:
             found = counts[column]
             if not found:
-                raise no_column(self.file, column, self.own or self.names, self.kind)
+                raise self._no_column(column)
             if found > 1:
                 raise InvalidInputError(f"{self.file}: column {column!r} appears {found} times; rename all but one.")
+
+    def _no_column(self, column: str) -> InvalidInputError:
+        names = self.own or self.names
+        listed = ", ".join(map(repr, names[:_SHOWN]))
+        listed += f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+        hint = ""
+        if len(names) == 1 and {";", "\t", "|"} & set(names[0]):
+            hint = " Separate values by commas."
+        elif close := next((name for name in names if name.strip() == column.strip()), None):
+            hint = f" Spaces count: write '\"{close}\"' for {close!r}."
+        return InvalidInputError(f"{self.file}: column {column!r} is missing; the {self.kind} has {listed}.{hint}")
 
     def batches(self, columns: Sequence[str], most_rows: int = 2**15) -> Iterator[Any]:
         """Yield batches of these columns in the order of rows, up to the first row that cannot be read.
 
         Batches have at most about `most_rows` rows. Those of CSV are instances of `lstd.tables.csv_table.TextBlock`.
         """
+        self.rows_read = 0
+        try:
+            for batch in self._read([*columns], most_rows):
+                self.rows_read += len(batch)
+                yield batch
+        except InvalidInputError:
+            raise
+        except UNREADABLE as error:
+            raise self._unreadable(error) from error
+
+    def _read(self, columns: list[str], most_rows: int) -> Iterator[Any]:
+        """Yield the batches; may raise any of `UNREADABLE`."""
         raise NotImplementedError
 
+    def _unreadable(self, error: Exception) -> InvalidInputError:
+        """Return the error for the rows after those that were read."""
+        return could_not_be_read(f"{self.file}, after row {self.rows_read},", error)
+
+    @property
     def done(self) -> float:
-        """Return the share of the table that has been read."""
+        """Share of the table that has been read."""
         return 0.0
 
 
@@ -61,9 +94,8 @@ class FrameTable(Table):
         self._frame = arrow_table(file, frame)
         super().__init__(file, 1, [*map(str, names_of(self._frame))])
 
-    def batches(self, columns: Sequence[str], most_rows: int = 2**15) -> Iterator[pa.RecordBatch]:
-        """Yield batches of these columns, converted one by one."""
-        yield from arrow_batches(self._frame, columns, most_rows)
+    def _read(self, columns: list[str], most_rows: int) -> Iterator[pa.RecordBatch]:
+        return arrow_batches(self._frame, columns, most_rows)
 
 
 @lru_cache(maxsize=64)
@@ -75,3 +107,29 @@ def shared(names: tuple[str, ...]) -> tuple[str, ...]:
 def equal_parts(n_rows: int, about: int) -> int:
     """Return the size of nearly equal parts of `n_rows` rows: about `about` rows, and at most half as many more."""
     return max(1, -(-n_rows // max(1, round(n_rows / about))))
+
+
+def at_row(file: str, column: str, row: int, text: str) -> InvalidInputError:
+    """Return the error for a value; its row is counted from 0."""
+    return InvalidInputError(f"{file}: column {column!r}, row {row + 1} {FROM_ONE}: {text}")
+
+
+def overflow_at(
+    file: str, first: int, values: NDArray[Any], columns: Sequence[str], error: InvalidInputError
+) -> InvalidInputError:
+    """Return the error for sums that overflow with these rows, with the largest of their values.
+
+    `values` of shape (T, k), T at least 1, holds the k `columns` of the rows from place `first` of the file.
+    """
+    sizes = np.where(np.isnan(values), 0.0, np.abs(values))
+    row, column = divmod(int(sizes.argmax()), len(columns))
+    return InvalidInputError(
+        f"{file}: rows {first + 1} to {first + len(values)} {FROM_ONE}: {error} Of these rows, row "
+        f"{first + row + 1} has the largest value: {values[row, column]:.3g} in column {columns[column]!r}."
+    )
+
+
+def could_not_be_read(file: str, why: object) -> InvalidInputError:
+    """Return the error for a file that is missing or damaged."""
+    text = reason(why) if isinstance(why, OSError) else str(why)
+    return InvalidInputError(f"{file} could not be read: {' '.join(text.split()).rstrip('.')}.")

@@ -15,25 +15,34 @@ import contextlib
 import math
 import warnings
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lstd import files
-from lstd.data.follow import Episodes
+from lstd._kernels.online_step import HUGE
+from lstd.data.follow import Episodes, Followed
+from lstd.data.rows import Rows
 from lstd.errors import ConfigurationMismatchError, IllConditionedWarning, InvalidInputError
 from lstd.online import RecursiveLSTD
 from lstd.online.forgetting import CompletedReturns, horizon_of
 from lstd.tables.column_roles import Roles
 from lstd.tables.live_lines import LiveLines
-from lstd.tables.live_rows import LiveRows, LiveTable, Place
-from lstd.tables.row_reader import Chunk
+from lstd.tables.live_rows import LiveTable
+from lstd.tables.reader import Chunk, RowReader
+from lstd.tables.table import FROM_ONE, at_row
 from lstd.types import Array
 
-_KIND = "watch"  # of the file of the state
+_KIND, _MODEL = "watch", "model."  # of the file of the state, and of the names of the arrays of the model
 _REFRESHED = 32  # predictions, after which standard errors are computed again; or a fiftieth of all
+AGAIN = (
+    "reappears after other episodes. Give new episodes new ids; if several episodes run at once, give the rows of each "
+    "source to an `lstd watch` of its own."
+)
+EARLIER = "is earlier than the row before it, of the same episode. Send rows in the order of time."
 _RECENT = 1000  # complete returns whose errors count
 
 
@@ -60,16 +69,43 @@ class WatchSettings:
         return RecursiveLSTD(n, self.gamma, self.lmbda, alpha, self.variant, forgetting=self.forgetting)
 
 
+@dataclass
+class Place:
+    """How far a stream of lines was read, and what was made of it."""
+
+    lines: int = 0  # blank ones and the header count
+    last: int = 0  # line of the last row
+    rows: int = 0  # good and bad
+    gaps: int = 0  # between the rows of episodes that were cut off
+    predicted: int = 0  # rows
+    left_out: int = 0
+    cut_off: int = 0  # episodes that a bad row cut off
+    due: int = _REFRESHED  # predictions after which standard errors are computed again
+
+
 class WatchState(NamedTuple):
-    """What :meth:`Watch.save` wrote."""
+    """What is kept between two processes, beside the arrays of the model."""
 
-    document: dict[str, Any]  # among others, the bytes of the data and of the output, None where that was no file
-    arrays: dict[str, Array]
+    configuration: Mapping[str, Any]
+    bytes: int  # of the data
+    fingerprint: str
+    written: int | None  # bytes of the output; None where that was no file
+    place: Place
+    names: tuple[str, ...]  # of the columns; none before they are known
+    header: str
+    rows: Followed
+    influence: Annotated[NDArray[np.float64], "e n"]
 
 
-def read_state(path: Path) -> WatchState:
-    """Read a state; raises InvalidInputError when it is damaged or of another kind or version."""
-    return files.read(path, {_KIND: WatchState})
+def read_state(path: Path) -> tuple[WatchState, dict[str, NDArray[Any]]]:
+    """Read a state, and the arrays of its model; raises InvalidInputError when it is damaged or of another kind."""
+
+    def build(document: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> tuple[WatchState, dict[str, NDArray[Any]]]:
+        own = {name: arrays.pop(name) for name in [*arrays] if not name.startswith(_MODEL)}
+        model = {name.removeprefix(_MODEL): array for name, array in arrays.items()}
+        return files.unpack(WatchState, document, own), model
+
+    return files.read(path, {_KIND: build})
 
 
 class BadLine(NamedTuple):
@@ -115,42 +151,31 @@ class Watch:
         When the options differ from those that the state was made with.
     """
 
-    def __init__(self, file: str, roles: Roles, settings: WatchSettings, state: WatchState | None = None) -> None:
+    def __init__(self, file: str, roles: Roles, settings: WatchSettings, state: Any = None) -> None:
         self._file, self._roles, self._settings = file, roles, settings
-        self.rows: LiveRows | None = None
+        self._table: LiveTable | None = None
         self.model: RecursiveLSTD | None = None
-        self.n_predicted = self.n_left_out = self.n_cut_off = 0  # rows, and episodes that a bad row cut off
         self.last: tuple[float, float] | None = None  # prediction and standard error
-        self._place = Place()  # before the columns are known
-        self._influence = np.empty((0, 0))  # of blocks on the weights (E, n), as of some rows ago,
-        self._due = _REFRESHED  # and after how many predictions it is computed again
+        self.place = Place()
+        self._influence = np.empty((0, 0))  # of blocks on the weights (E, n), as of some rows ago
         self._returns, self._squares = CompletedReturns(horizon_of(settings.gamma)), (0.0, 0)  # mean and number
         if state is not None:
-            self._go_on(state.document, state.arrays)
+            before, model = state
+            _check_same(before.configuration, self._configuration())
+            self.place = before.place
+            if before.names:
+                self._open(LiveTable(file, before.names, before.header))
+                self._influence, self._reader.episodes.state = before.influence, before.rows
+                self.model = RecursiveLSTD.restore(model)
 
-    def _go_on(self, document: Mapping[str, Any], arrays: dict[str, Array]) -> None:
-        _check_same(document["configuration"], self._configuration())
-        self.n_predicted, self.n_left_out, self.n_cut_off = document["n_rows"]
-        self._place, self._due = Place(*document["place"]), int(document["due"])
-        if document["names"]:
-            self._open(LiveTable(self._file, document["names"], document["header"])).unpack(document["episodes"])
-            self._influence = arrays.pop("influence")
-            self.model = RecursiveLSTD.restore(arrays)
-
-    def _open(self, table: LiveTable) -> Episodes:
-        self.rows = LiveRows(table, self._roles, self._place)
-        self.model = self._settings.model(self.rows.reader.features)
-        assert self._place.episodes is not None
-        return self._place.episodes
+    def _open(self, table: LiveTable) -> None:
+        self._table, self._reader = table, RowReader([table], self._roles, gamma=self._settings.gamma)
+        self._reader.episodes = Episodes(self._reader.roles, at_row, AGAIN, EARLIER)
+        self.model = self._settings.model(self._reader.features)
 
     def _configuration(self) -> dict[str, Any]:
         roles = {name: value for name, value in asdict(self._roles).items() if value}
         return {**asdict(self._settings), **roles}
-
-    @property
-    def place(self) -> Place:
-        """How far the stream was read."""
-        return self._place if self.rows is None else self.rows.place
 
     @property
     def header(self) -> list[str]:
@@ -166,30 +191,30 @@ class Watch:
 
     def counts(self) -> str:
         """Say how many rows there were."""
-        left_out = f", {self.n_left_out} left out" if self.n_left_out else ""
-        episodes = "1 episode" if self.n_cut_off == 1 else f"{self.n_cut_off} episodes"
-        cut_off = f", {episodes} cut off by bad rows" if self.n_cut_off else ""
-        return f"{self.n_predicted} rows{left_out}{cut_off}"
+        place = self.place
+        left_out = f", {place.left_out} left out" if place.left_out else ""
+        episodes = "1 episode" if place.cut_off == 1 else f"{place.cut_off} episodes"
+        cut_off = f", {episodes} cut off by bad rows" if place.cut_off else ""
+        return f"{place.predicted} rows{left_out}{cut_off}"
 
     def take(self, lines: list[bytes]) -> Iterator[Learned]:
         """Learn from lines; yield parts of them with the rows of the output, or what is wrong."""
-        if self.rows is None and lines:
-            n_blank = next((i for i, line in enumerate(lines) if line.strip()), len(lines))
-            n_before = n_blank
-            if n_blank < len(lines):
-                table = LiveTable.of(self._file, lines[n_blank])
-                self._open(table)
+        place = self.place
+        if self._table is None and lines:
+            n_before = next((i for i, line in enumerate(lines) if line.strip()), len(lines))
+            if n_before < len(lines):
+                self._open(table := LiveTable.of(self._file, lines[n_before]))
                 n_before += bool(table.header)
-            self._place.lines += n_before
+            place.lines += n_before
             yield Learned(lines[:n_before], [])  # without lines too, so that a state of no rows can be kept
             lines = lines[n_before:]
         while lines:
             # Standard errors are computed again after numbers of rows fixed in advance, however the lines come.
-            size = max(1, self._due - self.n_predicted)
+            size = max(1, self.place.due - self.place.predicted)
             yield from self._take(lines[:size])
             lines = lines[size:]
-            if self.n_predicted >= self._due and self.model is not None:
-                self._due += max(_REFRESHED, self._due // 50)
+            if self.place.predicted >= self.place.due and self.model is not None:
+                self.place.due += max(_REFRESHED, self.place.due // 50)
                 with contextlib.suppress(InvalidInputError):  # too few blocks yet
                     self._influence = self.model.reader.influence().vectors[:, 0]
 
@@ -210,80 +235,97 @@ class Watch:
 
     def _bad(self, line: list[bytes], wrong: InvalidInputError) -> Iterator[Learned]:
         """Leave a line out, or only the transition to its row if that alone is bad."""
-        rows = self.rows
-        assert rows is not None
-        at_line, row = rows.place.lines + 1, rows.place.rows
-        before, last = rows.place.copy(), rows.place.last
-        rows.cut_off()
+        episodes, before, place = self._reader.episodes, self._reader.episodes.state, self.place
+        at_line, row, last = place.lines + 1, place.rows, place.last
+        episodes.forgive()  # the next row begins an episode, whatever the row before it says
+        place.gaps += 1
         try:
             found = self._learned(line)
         except InvalidInputError as error:
-            rows.place = before
-            rows.leave_out()
-            self.n_left_out += 1
+            episodes.state = before
+            place = self.place
+            place.lines, place.rows, place.left_out = place.lines + 1, place.rows + 1, place.left_out + 1
             if str(error) != str(wrong):  # the row before is bad too
                 yield self._cut_off(wrong, row - 1, last)
             yield Learned(line, [], BadLine(self._placed(error, row), at_line, True))
             return
-        successors = rows.reader.roles.next_features
+        successors = self._reader.roles.next_features
         yield self._cut_off(wrong, row if successors else row - 1, at_line if successors else last)
         yield Learned(line, found)
 
     def _cut_off(self, wrong: InvalidInputError, row: int, line: int) -> Learned:
-        self.n_cut_off += 1
+        self.place.cut_off += 1
         return Learned([], [], BadLine(self._placed(wrong, row), line, False))
 
     def _placed(self, error: InvalidInputError, row: int) -> InvalidInputError:
         if not isinstance(error, _NotLearnedError):
             return error
-        return InvalidInputError(f"{self._file}: row {row + 1} (the first row of data is 1): {error}")
+        return InvalidInputError(f"{self._file}: row {row + 1} {FROM_ONE}: {error}")
 
     def _learned(self, lines: list[bytes]) -> list[Any]:
         """Learn from lines and return rows of the output; raises InvalidInputError, and nothing changes then."""
-        assert self.rows is not None
-        before = self.rows.place.copy()
+        place, before = self.place, self._reader.episodes.state
         try:
-            chunk = self.rows.take(lines)
+            chunk = self._chunk(lines)
             return [] if chunk is None else self._output(chunk, self._fit(chunk))
         except InvalidInputError:
-            self.rows.place = before
+            self.place, self._reader.episodes.state = place, before
             raise
+
+    def _chunk(self, lines: list[bytes]) -> Chunk | None:
+        """Return the rows of the next lines, None if they have none; raises InvalidInputError at a bad one."""
+        place, reader, table = self.place, self._reader, self._table
+        assert table is not None
+        batch, last = table.batch(lines, reader.columns, place.lines, place.rows)
+        self.place = replace(place, lines=place.lines + len(lines))
+        if not last:
+            return None
+        found = reader.converted(batch)
+        for X, names in ((found.rows.X, reader.features), (found.rows.X_next, reader.roles.next_features)):
+            unused = found.rows.terminated[:, np.newaxis] & (X is found.rows.X_next)
+            if X is not None and len(large := np.argwhere((np.abs(X) > HUGE) & ~unused)):
+                row, column = large[0].tolist()
+                text = f"has {X[row, column]:.3g}; features must be below {HUGE:.0e}. Scale features to order 1."
+                raise at_row(table.file, names[column], place.rows + row, text)
+        chunk = reader.checked(table, place.rows, found)
+        self.place.last, self.place.rows = place.lines + last, place.rows + len(batch)
+        return chunk._replace(rows=chunk.rows.changed(episode=np.asarray(chunk.rows.episode) + place.gaps))
 
     def _fit(self, chunk: Chunk) -> Array:
         """Return the prediction for each row, made before its transition is learned."""
         assert self.model is not None
-        X, X_next = (self._with_ones(rows) for rows in (chunk.X, chunk.X_next))
+        arguments = chunk.rows.arguments
+        for name in {"X", "X_next"} & arguments.keys():
+            arguments[name] = self._with_ones(arguments[name])
         with warnings.catch_warnings():
             if self.model.n_updates < 2 * self.model.n_features:  # too few for a regular system
                 warnings.simplefilter("ignore", IllConditionedWarning)
             try:
-                return self.model.partial_fit(  # type: ignore[no-any-return]
-                    X, chunk.y[:, 0], episode=chunk.episode, terminated=chunk.terminated, X_next=X_next,
-                    return_predictions=True, **chunk.transitions,
-                )  # fmt: skip
+                return self.model.partial_fit(**arguments, return_predictions=True)  # type: ignore[no-any-return]
             except InvalidInputError as error:
                 raise _NotLearnedError(str(error)) from error
 
-    def _with_ones(self, X: Array | None) -> Any:
-        return X if X is None or not self._settings.fit_intercept else np.column_stack([X, np.ones(len(X))])
+    def _with_ones(self, X: Array) -> Array:
+        return np.column_stack([X, np.ones(len(X))]) if self._settings.fit_intercept else X
 
     def _output(self, chunk: Chunk, predictions: Array) -> list[Any]:
-        self.n_predicted += len(chunk)
-        self._note_errors(chunk, predictions)
-        errors = _standard_errors(self._influence, self._with_ones(chunk.X))
+        rows = chunk.rows
+        self.place.predicted += len(rows)
+        self._note_errors(rows, predictions)
+        errors = _standard_errors(self._influence, self._with_ones(rows.X))
         self.last = float(predictions[-1]), float(errors[-1])
         kept = [column.to_pylist() for column in chunk.kept]
         shown = [error if math.isfinite(error) else None for error in errors.tolist()]
-        rows = range(chunk.first + 1, chunk.first + 1 + len(chunk))
-        return list(zip(rows, *kept, predictions.tolist(), shown, strict=True))
+        numbers = range(rows.place + 1, rows.place + 1 + len(rows))
+        return list(zip(numbers, *kept, predictions.tolist(), shown, strict=True))
 
-    def _note_errors(self, chunk: Chunk, predictions: Array) -> None:
+    def _note_errors(self, chunk: Rows, predictions: Array) -> None:
         """Average squared errors of recent predictions whose returns are complete."""
         if chunk.X_next is not None:  # successors are not the next rows
             return
-        usual = {"discount": self._settings.gamma, "importance_ratio": 1.0, "trace_coefficient": 1.0}
-        columns = [chunk.transitions.get(name, np.full(len(chunk), value)) for name, value in usual.items()]
-        rows = predictions[:, np.newaxis], chunk.y, chunk.episode, chunk.terminated, np.column_stack(columns)
+        columns = np.column_stack([chunk.discount, chunk.importance_ratio, chunk.trace_coefficient])
+        y = np.where(chunk.known[:, np.newaxis], chunk.y, np.nan)
+        rows = predictions[:, np.newaxis], y, np.asarray(chunk.episode), chunk.terminated, columns
         for error in self._returns.add_rows(*rows)[:, 0].tolist():
             square, count = self._squares[0], self._squares[1] + 1
             self._squares = square + (error * error - square) / min(count, _RECENT), count
@@ -293,15 +335,13 @@ class Watch:
 
         Raises OutputError when it could not be written.
         """
-        place, table = self.place, None if self.rows is None else self.rows.table
-        document = {
-            "configuration": self._configuration(), "bytes": lines.bytes, "fingerprint": lines.fingerprint(),
-            "written": written, "n_rows": [self.n_predicted, self.n_left_out, self.n_cut_off], "due": self._due,
-            "place": [place.lines, place.last, place.rows, place.gaps], "names": [] if table is None else table.names,
-            "header": "" if table is None else table.header, "episodes": place.episodes and place.episodes.packed(),
-        }  # fmt: skip
-        arrays = {} if self.model is None else self.model.snapshot() | {"influence": self._influence}
-        files.write(path, _KIND, document, arrays)
+        table, rows = self._table, Followed() if self._table is None else self._reader.episodes.state
+        document, arrays = files.pack(WatchState(
+            self._configuration(), lines.bytes, lines.fingerprint(), written, self.place,
+            () if table is None else tuple(table.names), "" if table is None else table.header, rows, self._influence,
+        ))  # fmt: skip
+        model = {} if self.model is None else self.model.snapshot()
+        files.write(path, _KIND, document, arrays | {f"{_MODEL}{name}": array for name, array in model.items()})
 
 
 @np.errstate(over="ignore", invalid="ignore")

@@ -9,12 +9,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import sparse
 
 from lstd.data.arguments import check_choice, check_integer, check_real
-from lstd.data.broken_episodes import warn_of_assumed
+from lstd.data.episode_warnings import warn_of_assumed
 from lstd.data.follow import Episodes, Marks
-from lstd.data.horizon_rows import with_horizon_rows
 from lstd.data.ids import EPISODE_AGAIN, Ids, last_rows
 from lstd.data.parsing import check_not_infinite, check_not_outside, first_true
 from lstd.data.rows import COLUMNS
@@ -125,7 +125,7 @@ def _follow(table: FrameColumns, arrays: dict[str, Any], marks: dict[str, Ids | 
     episodes = Episodes(columns, lambda _, column, row, text: table.error(column, row, text), again, whole=True)
     numbers = episodes.follow("", 0, Marks(marks["episode"], marks["groups"], terminated, truncated, missing, times))
     episodes.finish()
-    episodes.times.check()
+    episodes.state.times.check()
     last = last_rows(numbers)
     if "truncated" in roles and "terminated" not in roles:
         flagged = truncated | np.append(False, truncated[:-1] & ~last[:-1])
@@ -199,3 +199,19 @@ def rewards_of(lengths: Array, gamma: float | None) -> tuple[Array, Array]:
         return lengths * gamma, np.full(len(lengths), gamma)
     rate = -np.log(gamma)
     return -np.expm1(-rate * lengths) / rate, np.exp(-rate * lengths)
+
+
+def with_horizon_rows(
+    arrays: Mapping[str, NDArray[Any] | None], cut: Flags, now: Mapping[int, Array]
+) -> dict[str, Any]:
+    """Repeat the last rows of episodes that were cut off, `cut` (T,), as their horizon rows, which have no reward.
+
+    Their features at the positions of `now` are those values, (T,) each, at the time when observation stopped.
+    """
+    order = np.repeat(np.arange(len(cut)), 1 + cut)
+    added = np.flatnonzero(np.append(False, order[1:] == order[:-1]))
+    longer: dict[str, Any] = {name: None if values is None else values[order] for name, values in arrays.items()}
+    longer["y"][added] = np.nan
+    for position, values in now.items():
+        longer["X"][added, position] = values[cut]
+    return longer

@@ -1,0 +1,224 @@
+"""Rows of the data contract from tables, chunk by chunk, with every rule checked across chunks and files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from lstd.data import arrow_columns as convert
+from lstd.data.follow import Episodes, Marks
+from lstd.data.ids import last_rows
+from lstd.data.parsing import Fault, check_finite, check_not_infinite, check_not_outside
+from lstd.data.rows import COLUMNS, Rows, repeated
+from lstd.distributed import chunk_sums
+from lstd.distributed.ahead import Ahead
+from lstd.errors import InvalidInputError
+from lstd.tables.column_roles import Roles
+from lstd.tables.sources import open_table
+from lstd.tables.table import Table, at_row, equal_parts, overflow_at
+from lstd.types import Array, Flags
+
+T = TypeVar("T")
+
+
+class Chunk(NamedTuple):
+    """Checked rows of a table, whose `place` is that in the file, with numbers of episodes in place of ids."""
+
+    file: str
+    rows: Rows
+    kept: list[pa.Array]
+    columns: tuple[str, ...]  # of the features and the rewards
+
+    def overflow(self, error: InvalidInputError) -> InvalidInputError:
+        """Return the error for sums that overflow with these rows."""
+        values = np.column_stack([self.rows.X, self.rows.y])
+        return overflow_at(self.file, self.rows.place, values, self.columns, error)
+
+
+class Raw(NamedTuple):
+    """Rows as they were read, or the end of the tables of a reader, without rows."""
+
+    owner: Any
+    reader: Any  # RowReader, or None
+    table: Any = None
+    first: int = 0  # place of its first row in the table
+    batch: Any = None  # RecordBatch or TextBlock
+
+    def size(self) -> int:
+        """Return the bytes of the rows, as read and converted."""
+        if self.batch is None:
+            return 0
+        width = 8 * len(self.reader.columns)
+        if not self.table.text:  # adding up the bytes of many columns is slow in Arrow
+            return len(self.batch) * width * 3 // 2  # most rows wait as read or as converted, few are both
+        return len(self.batch) * width + int(self.batch.nbytes)
+
+
+class RowReader:
+    """Read tables as one stream of rows, in the order given; an episode may continue in the next file.
+
+    Memory holds the chunks read ahead and the ids so far.
+
+    Chunks have `chunk_rows` rows, give or take half; by default about a million features, fewer with little memory.
+    `gamma` is the discount of rows without one. If the tables are `part` of a stream, the rules that concern rows
+    before and after are left to the caller.
+
+    Raises InvalidInputError when a file cannot be read or lacks a column.
+    """
+
+    def __init__(
+        self, paths: Sequence[str | Table], roles: Roles, *, gamma: float = 1.0, chunk_rows: int | None = None,
+        memory: int = chunk_sums.MEMORY, part: bool = False,
+    ) -> None:  # fmt: skip
+        self.tables = [*map(open_table, paths)]
+        self.roles = roles.resolved(self.tables)
+        self.features = self.roles.features or ()
+        self.columns = list(dict.fromkeys((*self.features, *self.roles.others, *self.roles.kept)))  # to read
+        self.episodes = Episodes(roles, at_row, part=part)
+        self._gamma, self._part = gamma, part
+        self._chunk_rows = chunk_rows or chunk_sums.chunk_rows(memory, len(self.features))
+
+    def chunks(self) -> Iterator[Chunk]:
+        """Yield checked chunks; raises InvalidInputError at the first bad row, after the chunks before it."""
+        with Ahead(1) as ahead:
+            for _, chunk in chunks_of([(None, self)], ahead):
+                if chunk is not None:
+                    yield chunk
+                del chunk
+
+    def finish(self) -> None:
+        """Check the last row, unless others may follow."""
+        if not self._part:
+            self.episodes.finish()
+
+    def raw(self, owner: Any = None) -> Iterator[Raw]:
+        """Yield rows as they are read."""
+        for table in self.tables:
+            first = 0
+            table.report(0.0)
+            for batch in table.batches(self.columns, self._chunk_rows):
+                size = equal_parts(len(batch), self._chunk_rows)
+                for start in range(0, len(batch), size):
+                    yield Raw(owner, self, table, first + start, batch[start : start + size])
+                first += len(batch)
+                table.report(table.done)
+            table.report(1.0)
+
+    def converted(self, batch: pa.RecordBatch) -> Converted:
+        """Convert columns to rows, whose neighbours are not checked yet."""
+        return Converted(batch, self.roles, self._gamma)
+
+    def checked(self, table: Table, first: int, found: Converted) -> Chunk:
+        """Check the next rows."""
+        fault = min(filter(None, found.faults), default=None, key=lambda fault: fault.row)
+        numbers = self.episodes.follow(table.file, first, found.marks, fault)
+        rows = found.rows.changed(episode=numbers, last=last_rows(numbers), place=first)
+        return Chunk(table.file, rows, found.kept, (*self.features, *self.roles.rewards))
+
+
+def chunks_of(
+    readers: Iterable[tuple[T, RowReader | None]], ahead: Ahead, most_bytes: int = 0
+) -> Iterator[tuple[T, Chunk | None]]:
+    """Yield the checked chunks of readers one after another, each with what came with its reader, and None at its end.
+
+    Up to `most_bytes` are read ahead, also of the next readers, and converted in the threads of `ahead`.
+    """
+
+    def read() -> Iterator[Raw]:
+        for owner, reader in readers:
+            yield from () if reader is None else reader.raw(owner)
+            yield Raw(owner, reader)
+
+    for raw, found, failure in ahead.map(_converted, read(), Raw.size, most_bytes):
+        chunk = None
+        if found is not None:
+            chunk = raw.reader.checked(raw.table, raw.first, found)
+        elif raw.reader is not None and failure is None:
+            raw.reader.finish()
+        del found
+        if chunk is not None or failure is None:
+            yield raw.owner, chunk
+        if failure is not None:
+            raise failure
+        del raw, chunk
+
+
+def _converted(raw: Raw) -> tuple[Raw, Converted | None, InvalidInputError | None]:
+    """Convert rows up to the first one that cannot be read, and return the error for that; what was read is let go."""
+    batch, failure = raw.batch, None
+    if batch is not None and raw.table.text:
+        batch, failure = batch.parsed(raw.reader.columns, raw.reader.roles.numbers)
+    return raw._replace(batch=None), None if batch is None else raw.reader.converted(batch), failure
+
+
+class Converted:
+    """The rows of a batch, their ids and flags, and the first bad value of each column."""
+
+    def __init__(self, batch: pa.RecordBatch, roles: Roles, gamma: float = 1.0) -> None:
+        self.faults: list[Fault | None] = []
+        self._batch = batch
+        X, T = self._features(roles.features or ()), len(batch)
+        y = np.empty((T, len(roles.rewards)))
+        for j, name in enumerate(roles.rewards):
+            y[:, j] = self._numbers(name, check_not_infinite)
+        given = {
+            role: self._numbers(name, partial(check_not_outside, high=COLUMNS[role].high))
+            for role, name in roles.transitions.items()
+        }
+        terminated, truncated = (
+            np.zeros(T, np.bool_) if name is None else self._noted(*convert.flags(batch.column(name), name))
+            for name in (roles.terminated, roles.truncated)
+        )
+        ids, groups = (
+            None if name is None else convert.ids(batch.column(name), name) for name in (roles.episode, roles.groups)
+        )
+        self.faults += [found.fault for found in (ids, groups) if found is not None]
+        missing = np.isnan(np.column_stack([y, *given.values()]))
+        times = None if roles.time is None else self._noted(*convert.times(batch.column(roles.time), roles.time))
+        self.marks = Marks(ids, groups, terminated, truncated, missing, times)
+        known = ~missing.any(axis=1)
+        self.kept = [batch.column(name) for name in roles.kept]
+        self.rows = Rows.of(
+            X=X, y=y if known.all() else np.nan_to_num(y), known=known, last=terminated, terminated=terminated,
+            **_columns(given, gamma, terminated), episode=None, single=y.shape[1] == 1, gamma=gamma, assumed=False,
+            X_next=self._features(roles.next_features, terminated) if roles.next_features else None,
+            names=roles.features, groups=None if groups is None else groups.per_row(T), given=frozenset(given),
+        )  # fmt: skip
+        del self._batch  # the columns of features are not kept
+
+    def _features(self, names: Sequence[str], unused: Flags | None = None) -> Array:
+        """Convert columns, all at once unless a value is bad; those of `unused` rows may be, and become zero."""
+        X = convert.matrix(self._batch, names)
+        if X is not None:
+            return X
+        X = np.empty((len(self._batch), len(names)))
+        for j, name in enumerate(names):
+            values, fault = convert.numbers(self._batch.column(name), name)
+            X[:, j] = values if unused is None else np.where(unused & ~np.isfinite(values), 0.0, values)
+            self.faults.append(check_finite(X[:, j], name, fault) or fault)
+        return X
+
+    def _numbers(self, name: str, check: Callable[..., Fault | None]) -> Array:
+        values, fault = convert.numbers(self._batch.column(name), name)
+        return self._noted(values, check(values, name, fault))
+
+    def _noted(self, values: NDArray[Any], fault: Fault | None) -> NDArray[Any]:
+        self.faults.append(fault)
+        return values
+
+
+def _columns(given: dict[str, Array], gamma: float, terminated: Flags) -> dict[str, Array]:
+    """Return all columns of numbers, with their usual values where they are missing or not given."""
+    columns = {}
+    for name, (_, usual) in COLUMNS.items():
+        values = given.get(name)
+        default = repeated(gamma if usual is None else usual, len(terminated))
+        columns[name] = default if values is None else np.where(np.isnan(values), 1.0, values)
+    if terminated.any():
+        columns["discount"] = np.where(terminated, 0.0, columns["discount"])
+    return columns
