@@ -48,8 +48,8 @@ from scipy import sparse
 from lstd._kernels.reward_marks import add_reward_marks
 from lstd._kernels.traces import observed_weight, sample_sums
 from lstd.data.episode_warnings import count_unused
+from lstd.data.ids import id_keys
 from lstd.data.rows import FACTORS, Record, Rows, uniform
-from lstd.data.seen_ids import group_keys
 from lstd.errors import InvalidInputError
 from lstd.types import Array, Flags
 
@@ -227,7 +227,7 @@ class Counts(Record):
 
 def signs_of(ids: Sequence[Any]) -> NDArray[np.int64]:
     """Return the number of ids, None for rows without, and the sums of 256 random signs of each, (257,)."""
-    texts = (blake2b(key, digest_size=8).digest() if isinstance(key, bytes) else key for key in group_keys([*ids]))
+    texts = (blake2b(key, digest_size=8).digest() if isinstance(key, bytes) else key for key in id_keys([*ids]))
     keys = [int.from_bytes(text, "little", signed=True) if isinstance(text, bytes) else text for text in texts]
     bits = np.array(keys, np.int64).view(np.uint64)[:, np.newaxis] + _factors(4)
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):  # SplitMix64 (Steele et al. 2014)
