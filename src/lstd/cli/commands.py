@@ -302,7 +302,7 @@ def steps(given: Any) -> int:
     prepare_tables("steps")
     from lstd.cli.describe import document
     from lstd.files import replacing
-    from lstd.tables.predicting import CsvSink, ParquetSink
+    from lstd.tables.predicting import csv_sink, parquet_sink
     from lstd.trajectories import Trajectories
     from lstd.trajectories.events import write_steps
 
@@ -314,7 +314,7 @@ def steps(given: Any) -> int:
     names = given.episode, given.time, given.terminated or "terminated", given.amount or ("events",)
     advise("; no steps were written")
     with replacing(path) as file:
-        write_steps(data, *names, file, ParquetSink if path.suffix.lower() == ".parquet" else CsvSink)
+        write_steps(data, *names, file, parquet_sink if path.suffix.lower() == ".parquet" else csv_sink)
     counts = {"rows": len(data), "episodes": data.n_episodes, "transitions": data.n_transitions}
     text = f"{given.out}: {len(data)} rows of {data.n_episodes} episodes, {data.n_transitions} of them complete steps"
     return output(document({"file": given.out} | counts) if given.json else text)

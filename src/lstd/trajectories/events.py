@@ -285,9 +285,8 @@ def write_steps(
     for name in names:
         if names.count(name) > 1:
             raise InvalidInputError(f"The table of steps would have two columns {name!r}. Rename the one in DATA.")
-    sink = make_sink(file, names)
-    sink.write({name: _arrow_of(values) for name, values in columns})
-    sink.close()
+    with make_sink(file, names) as write:
+        write({name: _arrow_of(values) for name, values in columns})
 
 
 def _arrow_of(values: NDArray[Any]) -> Any:
