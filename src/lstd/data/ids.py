@@ -66,6 +66,8 @@ def id_key(name: Any) -> int | bytes:
 
     That is of at most `KEY_WIDTH` bytes in UTF-8, which end in a digest if the id is longer.
     """
+    if not isinstance(name, (str, int, float)):
+        name = str(name)  # of NumPy's numbers, and of times
     if isinstance(name, str):
         number = whole_number(name)
         if number is not None:
@@ -73,7 +75,7 @@ def id_key(name: Any) -> int | bytes:
     elif isinstance(name, float):
         if name.is_integer() and abs(name) < _EXACT:
             return int(name)
-    elif isinstance(name, int) and -(2**63) < name < 2**63:
+    elif -(2**63) < name < 2**63:
         return int(name)
     text = str(name).encode()
     if len(text) > KEY_WIDTH:  # among 10⁹ ids the chance that any two share a digest is 10⁻²¹
