@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -126,7 +127,7 @@ def test_model_without_intervals_says_so(folder, capsys):
     write_csv(table(60), "few.csv")
     words = ["fit", "few.csv", *FIT[2:], "--quiet"]
     assert run(words) == 0
-    assert "  intervals   none. Intervals need at least 5 episodes" in capsys.readouterr().out
+    assert "\nintervals              none. Intervals need at least 5 episodes" in capsys.readouterr().out
     assert run([*words, "--json", "--force"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["blocks"] is None
@@ -134,8 +135,8 @@ def test_model_without_intervals_says_so(folder, capsys):
     assert found["coefficient_errors"] is found["intercept_error"] is None
     assert run(["inspect", "model"]) == 0
     shown = capsys.readouterr().out
-    assert "  intervals   none. Intervals need at least 5 episodes" in shown
-    assert "  coefficients for r\n" in shown
+    assert "\nintervals              none. Intervals need at least 5 episodes" in shown
+    assert re.search(r"\nr  +coef  ridge\n", shown)
     assert run(["predict", "model", "few.csv", "--interval", "0.95", "--quiet"]) == 2
     captured = capsys.readouterr()
     assert captured.out == ""
@@ -157,9 +158,9 @@ def test_standard_errors_are_shown(folder, capsys):
     assert_close(found["intercept_error"]["r"], model.predict(np.zeros((1, 2)), return_std=True)[1][0], "solve")
     assert run(["inspect", "model"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    first = lines.index("  coefficients for r, standard errors and 95 % intervals") + 1
-    assert lines[first].split() == ["coef", "std", "err", "0.025", "0.975"]
-    assert [line.split()[:3] for line in lines[first + 1 :]] == [
+    first = lines.index("") + 1
+    assert lines[first].split() == ["r", "coef", "std", "err", "0.025", "0.975", "ridge"]
+    assert [line.split()[:3] for line in lines[first + 1 : first + 4]] == [
         [name, f"{value:.6g}", f"{error:.2g}"]
         for name, value, error in zip(
             ("x", "y", "(intercept)"),
@@ -188,15 +189,14 @@ def test_settings_are_those_of_the_estimator(folder, capsys, words):
     assert_close(list(found["coefficients"]["r"].values()), expected.coef_, "solve")
     assert run([*FIT, *words, "--force"]) == 0
     captured = capsys.readouterr()
-    assert "from all 1000 rows in 10 folds; R² " in captured.out
+    assert " all 1000 rows in 10 folds; R² " in captured.out
     assert_close(found["selection"]["observed_share"], expected.observed_share_, "sums")
     assert f"; observed share of their returns: {100 * expected.observed_share_:.0f} %\n" in captured.out
     assert_close(found["ridge"], expected.ridge_, "solve")
     low, high = (f"{size:g}" for size in (min(found["ridge"]), max(found["ridge"])))
     ridge = f"; ridge {low} to {high}" if "--alpha" in words else ""
-    assert (
-        f"  parameters  gamma 0.9, lmbda {found['lmbda']:g}, alpha {found['alpha']:g}{ridge}, boyan\n" in captured.out
-    )
+    assert f"\nlmbda                  {found['lmbda']:g}, chosen\n" in captured.out
+    assert f"\nalpha                  {found['alpha']:g}, chosen{ridge}\n" in captured.out
 
 
 def test_only_the_first_rows_are_chosen_from(tmp_path):
@@ -282,7 +282,7 @@ def test_sample_holds_whole_episodes_where_it_can(tmp_path, lengths, limit, kept
 def test_report(folder, capsys, words):
     assert run([*FIT, *words, "--report", "fit.html"]) == 0
     captured = capsys.readouterr()
-    assert "  report      fit.html, on all 1000 rows\n" in captured.out
+    assert "\nreport                 fit.html, on all 1000 rows\n" in captured.out
     assert [line for line in captured.err.splitlines() if "left: " not in line] == []
     page = Path("fit.html").read_text()
     assert "LSTD(λ) for data.csv" in page
@@ -300,7 +300,7 @@ def test_report(folder, capsys, words):
 def test_report_on_the_first_rows(folder, capsys, monkeypatch):
     monkeypatch.setattr("lstd.tables.fit_stream.SAMPLE_ENTRIES", 2 * 410)
     assert run([*FIT, "--report", "fit.html", "--quiet"]) == 0
-    assert "  report      fit.html, on the first 400 of 1000 rows\n" in capsys.readouterr().out
+    assert "\nreport                 fit.html, on the first 400 of 1000 rows\n" in capsys.readouterr().out
     assert "LSTD(λ) for data.csv, the first 400 of 1000 rows" in Path("fit.html").read_text()
 
 
@@ -351,7 +351,7 @@ def test_groups_from_the_shell(folder, capsys):
     assert run(["inspect", "model"]) == 0
     shown = capsys.readouterr().out
     assert "groups: who" in shown
-    assert f" episodes, {model.statistics.n_groups} groups\n" in shown
+    assert f"\ngroups                 {model.statistics.n_groups}\n" in shown
     backwards = pa.array([f"p{i % 2}" for i in data["id"].to_pylist()])
     write_csv(data.append_column("who", backwards), "grouped.csv")
     assert run([*command, "--groups", "who", "--quiet", "--force"]) == 2

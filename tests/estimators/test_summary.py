@@ -52,7 +52,8 @@ def test_text_and_html_say_the_same():
     summary = LSTDCV(gamma=0.9, lmbdas=[1.0], alphas=[1.0, 2.0]).fit(X, y, **ENDS).summary()
     text = str(summary).splitlines()
     assert repr(summary) == str(summary)
-    assert text[:3] == ["LSTDCV", "gamma                  0.9", "lmbda                  1, chosen"]
+    assert text[0] == "LSTDCV"
+    assert {"gamma                  0.9", "lmbda                  1, chosen"} <= {*text}
     assert "returns observed       100 %" in text
     assert "transitions            300" in text
     heads = [line.split() for line in text if line.startswith("reward_")]
@@ -78,5 +79,5 @@ def test_what_is_unknown_is_said():
     summary = LSTD(gamma=0.9, n_blocks=0).fit(X, y[:, 0], **data).summary()
     assert summary.observed_share is summary.interval is None
     assert "returns observed       unknown; see lstd.metrics.observed_returns" in str(summary)
-    assert "No intervals. Intervals need `n_blocks`" in str(summary)
+    assert "intervals              none. Intervals need `n_blocks`" in str(summary)
     assert "ridge" in summary._repr_html_()

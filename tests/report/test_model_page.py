@@ -159,7 +159,7 @@ def test_a_mean_error_of_a_model_without_an_intercept_is_said(tmp_path, quick):
         y = X[:, 0] + mean
         model = LSTD(0.9, fit_intercept=fit_intercept).fit(X, y, **ends)
         page = words(write_fit_report(tmp_path / "page.html", model, X, y, **ends).read_text())
-        assert ("without an intercept: predictions of reward are too high or too low on average" in page) == said
+        assert ("predictions of reward are too high or too low on average" in page) == said
 
 
 @pytest.mark.filterwarnings("ignore::lstd.errors.RidgeWarning")
@@ -400,8 +400,7 @@ def test_the_page_is_sound_and_loads_nothing(page):
 def test_the_page_says_what_was_fitted(page):
     said = words(page)
     for phrase in (
-        "Boyan's LSTD(λ), with an intercept",
-        "chosen from the data",
+        "boyan, with an intercept",
         "about 10 digits of the weights are reliable",
         "compared with the returns in 1 500 rows",
         "The star is the chosen pair, λ = 0.9, α = 1.",
@@ -479,7 +478,7 @@ def test_pages_of_every_kind_of_fit(tmp_path, kind):
         path = write_fit_report(tmp_path / "fit.html", model, X, y, terminated=terminated)
     said = words(path.read_text(encoding="utf-8"))
     expected = {"many rewards": "Rewards after the first 6: reward_6, reward_7", "sparse": "with an intercept"}
-    expected |= {"one row": "Intervals need", "singular": "A + αI is singular"}
+    expected |= {"one row": "Intervals need", "singular": "infinite: singular"}
     assert expected.get(kind, "observed") in said
 
 
@@ -549,7 +548,7 @@ def test_groups_are_taken_as_independent(tmp_path, quick):
     path = write_fit_report(tmp_path / "fit.html", model, X, y, terminated=terminated, groups=groups)
     words = " ".join(path.read_text(encoding="utf-8").split())
     assert "They take groups as independent" in words
-    assert "Each block has one or more groups, and blocks are taken as independent" in words
+    assert " blocks of one or more groups, taken as independent" in words
     names = {"terminated": terminated, "groups": groups}
     assert len(plot_predictions(model, X, y, **names)) == len(plot_calibration(model, X, y, **names)) == 1
 

@@ -60,9 +60,10 @@ def fit(given: Any) -> int:
     Exit codes: 0 done, 1 a file could not be written, 2 bad usage or input, 130 interrupted (143 by SIGTERM).
     """
     prepare_tables("fit")
-    from lstd.cli.describe import model_json, model_text
+    from lstd.cli.describe import document, encodable
     from lstd.data.settings import Settings
     from lstd.estimators.model import write_model
+    from lstd.estimators.summary import Summary
     from lstd.tables.fit_stream import SAMPLE_ENTRIES, fit_stream
 
     roles = roles_of(given)
@@ -91,10 +92,11 @@ def fit(given: Any) -> int:
             report = "" if page is None or sample is None else _write_report(fitted, sample, page)
         except (LSTDError, OSError) as error:
             return fail_with(error, f"The model was written to {path}.")
+    summary = Summary(fitted, str(path))
     if not given.json:
-        return output(model_text(fitted, str(path), report))
+        return output(encodable(summary.text(**({"report": report} if report else {}))))
     content = None if sample is None else {"file": str(page), "rows": len(sample)}
-    return output(model_json(fitted, str(path), no_intervals=fitted.no_intervals or None, report=content))
+    return output(document({"file": str(path), **summary.document, "report": content}))
 
 
 def roles_of(given: Any) -> Roles:
@@ -274,11 +276,12 @@ def inspect(given: Any) -> int:
 
     Exit codes: 0 done, 1 output could not be written, 2 bad usage or input.
     """
-    from lstd.cli.describe import model_json, model_text
+    from lstd.cli.describe import document, encodable
     from lstd.estimators.model import read_model
+    from lstd.estimators.summary import Summary
 
-    model = read_model(given.model)
-    return output(model_json(model, given.model) if given.json else model_text(model, given.model, coefficients=True))
+    summary = Summary(read_model(given.model), given.model)
+    return output(document({"file": given.model, **summary.document}) if given.json else encodable(str(summary)))
 
 
 # ------------------------------------------------------------ steps

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import numbers
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,16 @@ from lstd.types import Array, Flags
 
 _NOT_REAL = "`{name}` must be an array of real numbers: {error}."
 _TOO_LARGE = "`{name}` must be finite in float64, below 1e308 in absolute value; {found}."
+
+
+def listed(names: Sequence[str], most: int = 12) -> str:
+    """The first names, and how many more there are.
+
+    >>> listed(["a", "b", "c"], most=2)
+    'a, b and 1 more'
+    """
+    more = len(names) - most
+    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
 
 
 def shown(value: Any) -> str:

@@ -33,6 +33,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from lstd.data.arguments import listed
 from lstd.data.feature_arrays import Features, dense
 from lstd.data.returns import unobserved_shares
 from lstd.data.rows import Rows, spread
@@ -174,10 +175,9 @@ def growing_doubt(rows: Rows) -> str:
     found = [j for j in np.flatnonzero(grows).tolist() if _outgrows(rows, j, stop[:, j])]
     if not found:
         return ""
-    listed = ", ".join(f"x{j}" if rows.names is None else repr(rows.names[j]) for j in found[:5])
-    listed += f" and {len(found) - 5} more" if len(found) > 5 else ""
+    names = listed([f"x{j}" if rows.names is None else repr(rows.names[j]) for j in found], 5)
     return (
-        f"Features that only grow within an episode ({listed}) have their largest values in horizon rows, where no row "
+        f"Features that only grow within an episode ({names}) have their largest values in horizon rows, where no row "
         "shows what follows. Predictions there complete the returns of the rows before, and may be far off. Use "
         "features that stay in the range seen before: recent rates, shrunken rates such as (total + a) / (age + b), or "
         "a recency with a limit. Compare predictions with what followed (`lstd.metrics.backtest`)."

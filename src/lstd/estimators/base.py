@@ -204,7 +204,7 @@ class Predictor(Saved, RegressorMixin, BaseEstimator):  # type: ignore[misc]
         >>> X, y, done = np.tile(np.eye(2), (20, 1)), np.ones(40), np.tile([False, True], 20)
         >>> print(LSTD(gamma=0.5, fit_intercept=False).fit(X, y, terminated=done).summary())  # doctest: +ELLIPSIS
         LSTD
-        gamma                  0.5
+        rows                   40
         ...
         """
         return Summary(self._model, type(self).__name__, check_level(level))

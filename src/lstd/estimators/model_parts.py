@@ -42,7 +42,7 @@ class _PerReward:
         """Return the result of the only reward, with numbers."""
         return type(self)(**{name: None if x is None else x[0].item() for name, x in vars(self).items()})
 
-    def _shown(self, *names: str) -> list[str]:
+    def shown(self, *names: str) -> list[str]:
         """Return numbers of the reward with the smallest p-value as texts; None for one that is not known."""
         j = int(np.argmin(vars(self)["p_value"]))
         values = [vars(self)[name] for name in names]
@@ -89,7 +89,7 @@ class BiasCheck(_PerReward):
 
     def message(self, lmbda: float) -> str:
         """Say what the check found for the reward with the smallest p-value, and what to do."""
-        difference, expected, size = self._shown("difference", "expected", "size")
+        difference, expected, size = self.shown("difference", "expected", "size")
         return (
             f"Predictions with `lmbda` {lmbda:g} differ from predictions with 1 by {difference} (root mean square, of "
             f"values of {size}); chance alone would give {expected}. So the features do not represent the values, and "
@@ -138,7 +138,7 @@ class MisfitCheck(_PerReward):
     @property
     def message(self) -> str:
         """What the check found for the reward with the smallest p-value, and what to do."""
-        size, error = self._shown("systematic", "standard_error")
+        size, error = self.shown("systematic", "standard_error")
         size += " (root mean square" + (f", beside a mean standard error of {error}" if error else "")
         return (
             f"Returns depend on the features in ways that no weighted sum of them can follow: by {size}). Intervals "
@@ -153,6 +153,19 @@ class Checks:
 
     bias: BiasCheck | str
     misfit: MisfitCheck | str
+
+    def texts(self, lmbda: float) -> dict[str, str]:
+        """Say what each check found, by its name; `lmbda` is that of the predictions."""
+        texts = {name: f"not checked. {why}" for name, why in vars(self).items()}
+        if isinstance(self.bias, BiasCheck):
+            difference, p = self.bias.shown("difference", "p_value")
+            none = f"none found: predictions differ by {difference} from those with lmbda 1 (p = {p})"
+            texts["bias"] = f"found. {self.bias.message(lmbda)}" if np.any(self.bias.biased) else none
+        if isinstance(self.misfit, MisfitCheck):
+            size, p = self.misfit.shown("systematic", "p_value")
+            none = f"none found: {size} of returns is beyond weighted sums of the features (p = {p})"
+            texts["misfit"] = f"found. {self.misfit.message}" if np.any(self.misfit.misfit) else none
+        return texts
 
 
 @dataclass(frozen=True, eq=False)

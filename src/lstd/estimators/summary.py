@@ -1,18 +1,26 @@
-"""A fitted model as a table: coefficients with standard errors and intervals, and what decides them."""
+"""The one description of a fitted model, as text, HTML and JSON: its coefficients, and what decides them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from html import escape
+from typing import Any
 
 import numpy as np
 
+from lstd.data.arguments import listed
+from lstd.data.episode_warnings import unused_rewards
 from lstd.estimators.model import Model
 from lstd.estimators.model_parts import two_digits
 from lstd.statistics.intervals import FEW, Interval
+from lstd.statistics.solve import sure_digits
 from lstd.types import Array
+
+_FEW_DIGITS = 6  # of the weights, below which something should be done
+_SETTINGS = ("gamma", "lmbda", "alpha", "variant", "fit_intercept")
+_CHOICE = ("lmbda", "alpha", "score", "observed_share", "arbitrary_scores")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -30,7 +38,7 @@ class Summary:
     """
 
     model: Model
-    estimator: str
+    title: str
     level: float = 0.95
 
     @property
@@ -65,7 +73,98 @@ class Summary:
         chosen = self.model.selection
         return self.model.statistics.observed_share if chosen is None else chosen.observed_share
 
-    def table(self, reward: int = 0, *, ridge: bool = True) -> list[list[str]]:
+    @cached_property
+    def facts(self) -> dict[str, str]:
+        """What decides the coefficients, by name, in the order of every description."""
+        model, origin, s, share = self.model, self.model.origin, self.model.statistics, self.observed_share
+        facts = {}
+        if origin is not None:
+            facts = {"fitted on": ", ".join(origin.files), "fitted at": f"{origin.date}, by lstd {origin.lstd}"}
+            columns = ", ".join(f"{role}: {column}" for role, column in origin.columns.items())
+            facts |= {"columns": columns} if columns else {}
+        counts = {"rows": s.n_rows, "transitions": s.n_transitions, "episodes": s.n_episodes, "groups": s.n_groups}
+        facts |= {name: str(count) for name, count in counts.items() if count is not None}
+        facts |= {"not used": unused_rewards(s.n_unused_rewards)} if s.n_unused_rewards else {}
+        names = f": {listed(model.names)}" if model.names else ""
+        return {
+            **facts,
+            "features": f"{model.n_features}{names}",
+            "rewards": listed(model.reward_names),
+            **self._settings(),
+            "condition number": _condition(model.solution.condition_number),
+            "returns observed": "unknown; see lstd.metrics.observed_returns" if share is None else _percent(share),
+            "decided by ridge term": _percent(self.ridge_shares.mean()),
+            "intervals": f"none. {model.no_intervals}" if model.no_intervals else self._blocks(),
+            **({} if model.checks is None else model.checks.texts(model.settings.lmbda)),
+            **({"doubt": " ".join(model.doubts)} if model.doubts else {}),
+        }
+
+    def _settings(self) -> dict[str, str]:
+        settings, chosen = self.model.settings, self.model.selection
+        note = "" if chosen is None else ", chosen"
+        facts = {
+            "gamma": f"{settings.gamma:g}",
+            "lmbda": f"{settings.lmbda:g}{note}",
+            "alpha": _ridge(self.model, note),
+            "variant": f"{settings.variant}, {'with' if settings.fit_intercept else 'without'} an intercept",
+        }
+        if chosen is None:
+            return facts
+        n_rows = self.model.statistics.n_rows
+        rows = f"all {chosen.n_rows}" if chosen.n_rows >= n_rows else f"the first {chosen.n_rows} of {n_rows}"
+        facts["chosen from"] = (
+            f"{rows} rows in {chosen.n_folds} folds; R² {chosen.score:.4g} on held-out rows; observed share of their "
+            f"returns: {_percent(chosen.observed_share)}"
+        )
+        if (scores := chosen.arbitrary_scores) is not None:
+            facts["choice of lmbda"] = (
+                f"not decided by the data: the best R² of each value, {scores[0]:.3g} to {scores[1]:.3g}, differ by no "
+                "more than chance"
+            )
+        return facts
+
+    def _blocks(self) -> str:
+        unit = "consecutive rows" if self.model.summed.unit == "rows" else self.model.summed.unit
+        return f"from {len(self.model.influence.shares)} blocks of one or more {unit}, taken as independent"
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """The same for programs: facts, and numbers by name of the reward and the feature."""
+        model, s, chosen, checks = self.model, self.model.statistics, self.model.selection, self.model.checks
+        n, found, settings = model.n_features, self.interval, model.settings
+        errors = None if found is None else found.standard_error
+        with_error = errors is not None and settings.fit_intercept
+        return {
+            "origin": None if model.origin is None else asdict(model.origin),
+            **{name: getattr(s, f"n_{name}") for name in ("rows", "transitions", "episodes", "groups")},
+            "unused_rewards": s.n_unused_rewards,
+            **{name: getattr(settings, name) for name in _SETTINGS},
+            **({} if settings.penalty is None else {"ridge": model.ridge[:n]}),
+            "selection": chosen
+            and {"rows": chosen.n_rows, "folds": chosen.n_folds} | {name: getattr(chosen, name) for name in _CHOICE},
+            "condition_number": model.solution.condition_number,
+            "observed_share": self.observed_share,
+            "blocks": None if found is None else len(model.influence.shares),
+            "no_intervals": model.no_intervals or None,
+            "checks": None
+            if checks is None
+            else {name: getattr(one, "__dict__", one) for name, one in vars(checks).items()},
+            "doubts": model.doubts,
+            "coefficients": self._by_reward(self.coefficients[:n]),
+            "intercept": self._by_reward(np.atleast_1d(model.intercept)),
+            "coefficient_errors": None if errors is None else self._by_reward(errors[:n]),
+            "intercept_error": self._by_reward(errors[n]) if with_error else None,
+            "ridge_shares": dict(zip(model.feature_names, self.ridge_shares.tolist(), strict=True)),
+        }
+
+    def _by_reward(self, numbers: Array) -> dict[str, Any]:
+        """Return numbers of each reward, (m,), or those of each feature, (n, m), by name."""
+        columns: Any = numbers.T.tolist()
+        if numbers.ndim == 2:
+            columns = [dict(zip(self.model.feature_names, column, strict=True)) for column in columns]
+        return dict(zip(self.model.reward_names, columns, strict=True))
+
+    def table(self, reward: int = 0) -> list[list[str]]:
         """Return the lines of the table of one reward, the heading first; the last column marks little data."""
         low, found, marks = 0.5 - 0.5 * self.level, self.interval, [""] * len(self.names)
         columns = [[self.model.reward_names[reward], *self.names]]
@@ -75,50 +174,30 @@ class Summary:
             for quantile, bounds in ((low, found.lower), (1.0 - low, found.upper)):
                 columns.append([f"{quantile:.4g}", *(f"{bound:.4g}" for bound in bounds[:, reward])])
             marks = np.where(found.little_data[:, reward], "*", "").tolist()
-        if ridge:
-            columns.append(["ridge", *map(_percent, self.ridge_shares), *["0 %"] * self.model.settings.fit_intercept])
+        columns.append(["ridge", *map(_percent, self.ridge_shares), *["0 %"] * self.model.settings.fit_intercept])
         return [[*line] for line in zip(*columns, ["", *marks], strict=True)]
 
     @property
     def notes(self) -> Iterator[str]:
         """Explain what the tables have."""
-        if self.interval is None:
-            yield f"No intervals. {self.model.no_intervals}"
-        elif self.interval.little_data.any():
+        if self.interval is not None and self.interval.little_data.any():
             yield f"* little data: fewer than {FEW:g} degrees of freedom, or none at all"
-        yield from self.model.doubts
         yield "ridge: share of the coefficient that the ridge term decides, not the data"
 
-    def _facts(self) -> dict[str, str]:
-        model, s, share = self.model, self.model.statistics, self.observed_share
-        unknown = "unknown; see lstd.metrics.observed_returns"
-        chosen = "" if model.selection is None else ", chosen"
-        return {
-            "gamma": f"{model.settings.gamma:g}",
-            "lmbda": f"{model.settings.lmbda:g}{chosen}",
-            "alpha": ridge_text(model, chosen),
-            "variant": model.settings.variant,
-            "transitions": str(s.n_transitions),
-            "episodes": str(s.n_episodes),
-            **({} if s.n_groups is None else {"groups": str(s.n_groups)}),
-            "condition number": f"{model.solution.condition_number:.2g}" + ", singular" * model.solution.singular,
-            "returns observed": unknown if share is None else _percent(share),
-            "decided by ridge term": _percent(self.ridge_shares.mean()),
-            **({} if self.interval is None else {"blocks for intervals": str(len(model.influence.shares))}),
-        }
+    def text(self, **more: str) -> str:
+        """Return the title and the facts, and `more` of them, line by line."""
+        facts = self.facts | more
+        width = max(map(len, facts)) + 2
+        return "\n".join([self.title, *(f"{name:<{width}}{value}" for name, value in facts.items())])
 
     def __str__(self) -> str:
-        facts = self._facts()
-        width = max(map(len, facts)) + 2
-        lines = [self.estimator, *(f"{name:<{width}}{value}" for name, value in facts.items())]
-        for reward in range(len(self.model.reward_names)):
-            lines += ["", *aligned(self.table(reward))]
-        return "\n".join([*lines, "", *self.notes])
+        tables = [line for j in range(len(self.model.reward_names)) for line in ("", *_aligned(self.table(j)))]
+        return "\n".join([self.text(), *tables, "", *self.notes])
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        facts = "".join(f"<tr><th>{name}</th><td>{escape(value)}</td></tr>" for name, value in self._facts().items())
+        facts = "".join(f"<tr><th>{name}</th><td>{escape(value)}</td></tr>" for name, value in self.facts.items())
         tables = []
         for reward in range(len(self.model.reward_names)):
             (head, *rows) = ([escape(cell) for cell in line] for line in self.table(reward))
@@ -126,7 +205,7 @@ class Summary:
             heads = f"<thead><tr><th>{'</th><th>'.join(head)}</th></tr></thead>"
             tables.append(f"<table>{heads}<tbody>{body}</tbody></table>")
         notes = "".join(f"<p>{escape(note)}</p>" for note in self.notes)
-        caption = f"<caption>{escape(self.estimator)}</caption>"
+        caption = f"<caption>{escape(self.title)}</caption>"
         return f"<div><table>{caption}<tbody>{facts}</tbody></table>{''.join(tables)}{notes}</div>"
 
 
@@ -137,7 +216,7 @@ def coefficient_interval(model: Model, level: float) -> Interval:
     return found
 
 
-def ridge_text(model: Model, note: str = "") -> str:
+def _ridge(model: Model, note: str = "") -> str:
     """Return α with a note, the range of the ridge coefficients if they differ from it, and features that have none."""
     ridge = model.ridge[: model.n_features]
     some = ridge[ridge > 0.0] if ridge.any() else ridge
@@ -150,13 +229,21 @@ def ridge_text(model: Model, note: str = "") -> str:
     return text + note if alpha in ("", text) else f"{alpha}{note}; ridge {text}"
 
 
-def aligned(table: list[list[str]]) -> list[str]:
+def _aligned(table: list[list[str]]) -> list[str]:
     """Return the lines of a table in columns: names to the left, numbers to the right."""
     first, *widths = (max(map(len, column)) for column in zip(*table, strict=True))
     return [
         "  ".join([f"{line[0]:<{first}}", *(f"{cell:>{w}}" for cell, w in zip(line[1:], widths, strict=True))]).rstrip()
         for line in table
     ]
+
+
+def _condition(number: float) -> str:
+    if not np.isfinite(number):
+        return "infinite: singular, and the weights are the limit as the ridge term vanishes; increase alpha"
+    digits = sure_digits(number)
+    remedy = "; increase alpha, or drop features that repeat one another" if digits < _FEW_DIGITS else ""
+    return f"{number:.2g}: about {digits} digits of the weights are reliable{remedy}"
 
 
 def _percent(share: float) -> str:

@@ -11,11 +11,11 @@ import numpy as np
 from matplotlib.artist import Artist
 from numpy.typing import ArrayLike
 
-from lstd.data.episode_warnings import unused_rewards
 from lstd.errors import InvalidInputError
 from lstd.estimators.base import Predictor
+from lstd.estimators.summary import Summary
 from lstd.files import checked_path, replacing
-from lstd.metrics import Backtest, effective_degrees_of_freedom
+from lstd.metrics import Backtest
 from lstd.report.figure_data import MAX_REWARDS, MIN_GROUPS, Evaluation, Options, evaluate, half_widths
 from lstd.report.grid_figure import Grid, draw_grid, grid_of
 from lstd.report.model_figures import MAX_NAMED, draw_degrees_of_freedom, features_with_little_data
@@ -23,11 +23,10 @@ from lstd.report.rendering import grouped, render, share
 from lstd.report.row_figures import draw_calibration, draw_predictions
 from lstd.report.style import svg_of
 from lstd.statistics.intervals import FEW
-from lstd.statistics.solve import sure_digits
 
-VARIANT_NAMES = {"boyan": "Boyan's LSTD(λ)", "uncorrected": "Uncorrected LSTD(λ)", "mixed": "Mixed LSTD(λ)"}
 SECTIONS = {
     "model": "What was fitted",
+    "rows": "What it is compared with",
     "predictions": "Predictions and returns",
     "calibration": "Calibration",
     "settings": "Choice of λ and α",
@@ -97,23 +96,20 @@ def write_page(path: Path, evaluation: Evaluation, title: str, backtest: Backtes
 
 def _page(evaluation: Evaluation, title: str, backtest: Backtest | None) -> str:
     grid, no_grid = _grid(evaluation.model)
-    observed = evaluation.calibrates
-    missing = evaluation.fitted.no_intervals or no_grid or not observed or len(evaluation.rewards) > MAX_REWARDS
+    fitted, observed = evaluation.fitted.changed(checks=evaluation.checks), evaluation.calibrates
+    missing = fitted.no_intervals or no_grid or not observed or len(evaluation.rewards) > MAX_REWARDS
     present = {"calibration": observed, "settings": grid is not None, "missing": bool(missing)}
-    values, little = effective_degrees_of_freedom(evaluation.model), features_with_little_data(evaluation.model)
-    names = evaluation.fitted.feature_names
+    summary, little = Summary(fitted, title, evaluation.level), features_with_little_data(evaluation.model)
+    values, names = 1.0 - summary.ridge_shares, fitted.feature_names
     return render(
         "model.html",
         title=title,
         sections={name: heading for name, heading in SECTIONS.items() if present.get(name, True)},
         evaluation=evaluation,
         backtest=backtest and str(backtest),
-        fitted=evaluation.fitted,
-        model=evaluation.model,
-        estimator=VARIANT_NAMES[evaluation.fitted.settings.variant],
-        names=names,
-        unused=unused_rewards(count) if (count := evaluation.fitted.statistics.n_unused_rewards) else "",
-        digits=_digits(evaluation.model.condition_number_),
+        fitted=fitted,
+        summary=summary,
+        coefficients={name: summary.table(j) for j, name in enumerate(fitted.reward_names)},
         predictions=_drawing(draw_predictions(evaluation)),
         calibration=_calibration(evaluation) if observed else None,
         grid=grid,
@@ -137,11 +133,6 @@ def _grid(model: Any) -> tuple[Grid | None, str]:
         return grid_of(model.cv_results_, model.lmbda_, model.alpha_), ""
     except InvalidInputError as error:
         return None, str(error)
-
-
-def _digits(condition_number: float) -> int | None:
-    """Decimal digits of the weights that rounding leaves; None if the matrix is singular."""
-    return sure_digits(condition_number) if np.isfinite(condition_number) else None
 
 
 def _calibration(evaluation: Evaluation) -> dict[str, Any]:

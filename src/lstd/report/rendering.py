@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
 import numpy as np
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
+
+from lstd.data.arguments import listed
 
 _POWER = re.compile(r"(?<=\d)\^(-?\d+)")
 
@@ -121,16 +122,6 @@ def share(fraction: float) -> str:
     (['34', '%'], ['1', '%'], ['0', '%'])
     """
     return f"{100 * fraction:.0f}\u00a0%" if fraction >= 0.095 or not fraction else f"{100 * fraction:.1g}\u00a0%"
-
-
-def listed(names: Sequence[str], most: int = 12) -> str:
-    """The first names, and how many more there are.
-
-    >>> listed(["a", "b", "c"], most=2)
-    'a, b and 1 more'
-    """
-    more = len(names) - most
-    return ", ".join(names[:most]) + (f" and {grouped(more)} more" if more > 0 else "")
 
 
 _FILTERS = (data_uri, powers, compact, decimals, grouped, listed, share)
