@@ -21,7 +21,6 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux" or not hasattr(os, "fork
 MODULES = (
     "test_memory",
     "lstd.cli.app",
-    "lstd.cli.describe",
     "lstd.tables.fit_tables",
     "lstd.tables.predicting",
     "lstd.tables.scoring",

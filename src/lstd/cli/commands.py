@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 import warnings
@@ -60,7 +61,6 @@ def fit(given: Any) -> int:
     Exit codes: 0 done, 1 a file could not be written, 2 bad usage or input, 130 interrupted (143 by SIGTERM).
     """
     prepare_tables("fit")
-    from lstd.cli.describe import document, encodable
     from lstd.data.settings import Settings
     from lstd.estimators.model import write_model
     from lstd.estimators.summary import Summary
@@ -94,9 +94,9 @@ def fit(given: Any) -> int:
             return fail_with(error, f"The model was written to {path}.")
     summary = Summary(fitted, str(path))
     if not given.json:
-        return output(encodable(summary.text(**({"report": report} if report else {}))))
+        return output(summary.text(**({"report": report} if report else {})))
     content = None if sample is None else {"file": str(page), "rows": len(sample)}
-    return output(document({"file": str(path), **summary.document, "report": content}))
+    return output({"file": str(path), **summary.document, "report": content})
 
 
 def roles_of(given: Any) -> Roles:
@@ -172,7 +172,6 @@ def predict(given: Any) -> int:
     Exit codes: 0 done, 1 output could not be written, 2 bad usage or input, 130 interrupted (143 by SIGTERM).
     """
     prepare_tables("predict")
-    from lstd.cli.describe import document
     from lstd.estimators.model import read_model
 
     out = given.out
@@ -185,7 +184,7 @@ def predict(given: Any) -> int:
         say(f"lstd: {model.misfit.message}")
     if out is not None:
         rows = _to_file(model, given, _check_table(out, given.force, [given.model, *given.data]))
-        return output(document({"file": out, "rows": rows}) if given.json else f"{out}: predictions for {rows} rows")
+        return output({"file": out, "rows": rows} if given.json else f"{out}: predictions for {rows} rows")
     if sys.stdout is None:
         return closed_output("the predictions")
     try:
@@ -234,7 +233,6 @@ def score(given: Any) -> int:
     be written, 2 bad usage or input, 130 interrupted (143 by SIGTERM).
     """
     prepare_tables("score")
-    from lstd.cli.describe import score_json, score_text
     from lstd.distributed.chunk_sums import MEMORY
     from lstd.estimators.model import read_model
     from lstd.tables.scoring import score_tables
@@ -245,9 +243,17 @@ def score(given: Any) -> int:
     with reading(given.quiet) as on_progress:
         tables = _tables(given, roles, MEMORY)
         found = score_tables(model, tables, roles, **treatment, on_progress=on_progress)
-    if not given.json:
-        return output(score_text(found, roles.rewards))
-    return output(score_json(found, roles.rewards, model=given.model, data=given.data, **treatment))
+    if given.json:
+        about = {"model": given.model, "data": given.data, **treatment, "rows": found.rows, "scored": found.scored}
+        pairs = zip(roles.rewards, found.r2.tolist(), found.mse.tolist(), strict=True)
+        by_reward = {reward: {"r2": r2, "mse": mse} for reward, r2, mse in pairs}
+        return output({**about, "observed_share": found.observed_share, "rewards": by_reward})
+    observed = f"observed share of their returns: {100 * found.observed_share:.0f} %"
+    lines = [f"{found.scored} of {found.rows} rows scored; {observed}"]
+    for reward, r2, mse in zip(roles.rewards, found.r2.tolist(), found.mse.tolist(), strict=True):
+        text = "not defined, since all returns are equal" if math.isnan(r2) else f"{r2:.6g}"
+        lines.append(f"  {reward}: R² {text}; mean squared error {mse:.6g}")
+    return output("\n".join(lines))
 
 
 def _roles_of_fit(model: Model, given: Any) -> Roles:
@@ -276,12 +282,11 @@ def inspect(given: Any) -> int:
 
     Exit codes: 0 done, 1 output could not be written, 2 bad usage or input.
     """
-    from lstd.cli.describe import document, encodable
     from lstd.estimators.model import read_model
     from lstd.estimators.summary import Summary
 
     summary = Summary(read_model(given.model), given.model)
-    return output(document({"file": given.model, **summary.document}) if given.json else encodable(str(summary)))
+    return output({"file": given.model, **summary.document} if given.json else str(summary))
 
 
 # ------------------------------------------------------------ steps
@@ -303,7 +308,6 @@ def steps(given: Any) -> int:
     Exit codes: 0 done, 1 output could not be written, 2 bad usage or input, 130 interrupted (143 by SIGTERM).
     """
     prepare_tables("steps")
-    from lstd.cli.describe import document
     from lstd.files import replacing
     from lstd.tables.predicting import csv_sink, parquet_sink
     from lstd.trajectories import Trajectories
@@ -320,7 +324,7 @@ def steps(given: Any) -> int:
         write_steps(data, *names, file, parquet_sink if path.suffix.lower() == ".parquet" else csv_sink)
     counts = {"rows": len(data), "episodes": data.n_episodes, "transitions": data.n_transitions}
     text = f"{given.out}: {len(data)} rows of {data.n_episodes} episodes, {data.n_transitions} of them complete steps"
-    return output(document({"file": given.out} | counts) if given.json else text)
+    return output({"file": given.out} | counts if given.json else text)
 
 
 def _check_table(out: str, force: bool, inputs: Sequence[str]) -> Path:
@@ -348,7 +352,6 @@ def reproduce(given: Any) -> int:
     """
     if missing := [name for name in NEEDED if find_spec(name) is None]:
         return fail(f"`lstd reproduce` needs the package {missing[0]}; install it: {INSTALL}", BAD_INPUT)
-    from lstd.cli.describe import outcome_json, outcome_text
     from lstd.experiments.protocol import MAX_RUNS, make_plan
     from lstd.experiments.reproduce.run import reproduce as carry_out
 
@@ -363,6 +366,6 @@ def reproduce(given: Any) -> int:
             outcome = carry_out(
                 plan, given.out, n_jobs=given.jobs, force=given.force, progress=display.show, arguments=arguments
             )
-        return output(outcome_json(outcome) if given.json else outcome_text(outcome))
+        return output(outcome.document if given.json else str(outcome))
     except (LSTDError, OSError) as error:
         return fail_with(error, "What is finished is kept; the same command (without --force) resumes.")

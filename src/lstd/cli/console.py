@@ -15,6 +15,8 @@ import signal
 import socket
 import sys
 import threading
+from collections.abc import Mapping
+from typing import Any
 
 from lstd.errors import ConfigurationMismatchError, InvalidInputError, LSTDError, OutputError
 
@@ -69,15 +71,20 @@ def fail_with(error: LSTDError | OSError, advice: str = "") -> int:
     return fail(f"{error} {advice if code == FAILED else ''}", code)
 
 
-def output(text: str) -> int:
-    """Write data to stdout; returns the exit code.
+def output(content: str | Mapping[str, Any]) -> int:
+    """Write text, or a document as JSON, to stdout; returns the exit code.
 
-    A reader that has gone away (``lstd reproduce | head``) is not an error.
+    Bytes of file names that are not valid text are escaped. A reader that has gone away (``lstd reproduce | head``) is
+    not an error.
     """
     if sys.stdout is None:
         return closed_output("the summary")
+    if not isinstance(content, str):
+        from lstd.files import json_bytes
+
+        content = json_bytes(content).decode().rstrip("\n")
     try:
-        print(text, flush=True)
+        print(content.encode("utf-8", "backslashreplace").decode(), flush=True)
     except OSError as error:
         return lost_output("the summary", error)
     return DONE

@@ -29,6 +29,16 @@ CONFIGURATION, PROVENANCE, LOCK = "configuration.json", "provenance.json", ".lst
 FORMAT = "lstd reproduce 4"  # by which a configuration written by this command is recognised
 FIGURES = ("figure2", "figure3", "figure4", "figure5", "proposition1", "theorem2")
 SUBFOLDERS = ("cells", "figures", "tables")
+RESULTS = {
+    "report.html": "all figures, tables and findings in one page",
+    "figures": "Figures 2-5 and those of the theory, as PDF, PNG and SVG",
+    "tables": "Tables 1-3 as CSV, Markdown and LaTeX",
+    "results.parquet": "a row per problem, features, algorithm, λ, α and run",
+    "timings.json": "seconds per run beside a NumPy loop and the paper",
+    "theory.json": "Proposition 1, the theorems and lemmas in numbers",
+    "provenance.json": "versions, processor, seeds, times and checksums",
+    "cells": "finished parts of the sweep, from which a run resumes",
+}
 # What is written beside the configuration; nothing else in a folder is ever removed.
 OUR_FILES = (
     *("timings.json", "theory.json", "results.parquet", "report.html", PROVENANCE),

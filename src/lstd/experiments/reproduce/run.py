@@ -20,7 +20,7 @@ from lstd import files
 from lstd.data.arguments import check_integer
 from lstd.errors import LSTDError
 from lstd.experiments.protocol import FEATURES, MRP_SEED, Cell, Plan
-from lstd.experiments.reproduce.folder import PROVENANCE, Errors, ResultsFolder
+from lstd.experiments.reproduce.folder import CONFIGURATION, PROVENANCE, RESULTS, Errors, ResultsFolder
 from lstd.experiments.reproduce.results import Results, Row, gather
 from lstd.statistics.threads import available_cores
 from lstd.version import __version__
@@ -39,6 +39,35 @@ class Outcome(NamedTuple):
     computed: int  # cells computed now
     reused: int  # cells read from the folder
     wall_seconds: Mapping[str, float]  # of each stage that was carried out now
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """What was done and the files that there are, as JSON values."""
+        written = [*ResultsFolder(self.folder, {}).files(), self.folder / CONFIGURATION]
+        return {
+            "folder": str(self.folder),
+            "status": "done",
+            "cells": {"computed": self.computed, "reused": self.reused},
+            "wall_seconds": self.wall_seconds,
+            "files": sorted(file.relative_to(self.folder).as_posix() for file in written),
+        }
+
+    def __str__(self) -> str:
+        seconds = f"{sum(self.wall_seconds.values()):.1f} s" if self.wall_seconds else "nothing left to do"
+        paths = [(self.folder / name, contents) for name, contents in RESULTS.items()]
+        lines = [
+            f"{self.folder}: {self.computed + self.reused} cells done "
+            f"({self.computed} computed, {self.reused} stored before), {seconds}",
+            *(f"  {path.name:<16}{_extent(path):>20}  {contents}" for path, contents in paths if path.exists()),
+        ]
+        return "\n".join(lines)
+
+
+def _extent(path: Path) -> str:
+    written = [file for file in path.iterdir() if file.is_file()] if path.is_dir() else [path]
+    size = sum(file.stat().st_size for file in written)
+    amount = f"{size / 1e6:.1f} MB" if size >= 1e6 else f"{size / 1e3:.0f} kB"
+    return f"{len(written)} files, {amount}" if path.is_dir() else amount
 
 
 def reproduce(
