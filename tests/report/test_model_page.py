@@ -33,7 +33,7 @@ from lstd.report import (
 from lstd.report.figure_data import evaluate
 from lstd.report.grid_figure import grid_of
 from lstd.report.model_figures import draw_degrees_of_freedom
-from lstd.report.style import plain, svg_of
+from lstd.report.style import plain, rendered
 from other_user import other_user
 from page_outline import assert_sound, outline
 from tolerances import assert_close
@@ -90,7 +90,7 @@ def quick(monkeypatch):
     """For pages of which the words matter: without figures and checks, which take most of their time."""
     for name in ("predictions", "calibration", "grid", "degrees_of_freedom"):
         monkeypatch.setattr(model_page, f"draw_{name}", lambda *_: [Figure().add_subplot()])
-    monkeypatch.setattr(model_page, "svg_of", lambda figure: b"<svg/>")
+    monkeypatch.setattr(model_page, "rendered", lambda figure: b"<svg/>")
     monkeypatch.setattr("lstd.report.figure_data.checks_for_report", lambda *_: Checks("not run", "not run"))
 
 
@@ -99,7 +99,7 @@ def words(text):
 
 
 def svg_is_sound(figure):
-    root = ET.fromstring(svg_of(figure))
+    root = ET.fromstring(rendered(figure))
     return root.tag == "{http://www.w3.org/2000/svg}svg"
 
 
@@ -137,7 +137,7 @@ def test_a_long_window_is_thinned_to_a_bounded_number_of_points():
     assert len(found.drawn) == 400
     figure = plot_predictions(found.model, X, y)[0].figure
     assert figure.axes[0].get_xlabel() == "row (one in 25 is drawn)"
-    assert len(svg_of(figure)) < 300_000
+    assert len(rendered(figure)) < 300_000
 
 
 def test_the_window_begins_where_rows_are_scored():

@@ -21,7 +21,7 @@ from lstd.report.grid_figure import Grid, draw_grid, grid_of
 from lstd.report.model_figures import MAX_NAMED, draw_degrees_of_freedom, features_with_little_data
 from lstd.report.rendering import grouped, render, share
 from lstd.report.row_figures import draw_calibration, draw_predictions
-from lstd.report.style import svg_of
+from lstd.report.style import rendered
 from lstd.statistics.intervals import FEW
 
 SECTIONS = {
@@ -161,4 +161,4 @@ def _cells(predicted: float, observed: float, half: float, part: float, *counts:
 
 def _drawing(artists: Sequence[Artist]) -> dict[str, Any]:
     figure: Any = artists[0].figure
-    return {"svg": svg_of(figure), "inches": figure.get_figwidth()}
+    return {"svg": rendered(figure), "inches": figure.get_figwidth()}

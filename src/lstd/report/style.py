@@ -17,7 +17,6 @@ from matplotlib.figure import Figure
 
 from lstd.errors import InvalidInputError
 
-SUFFIXES = (".svg", ".pdf", ".png")
 PNG_DPI = 200
 WIDE = 8.6  # inches, of a figure about a fit
 
@@ -124,21 +123,11 @@ def legend_above(ax: Axes, handles: Sequence[Artist], ncols: int = 2) -> None:
     )  # fmt: skip
 
 
-def rendered(figure: Figure) -> dict[str, bytes]:
-    """Render a figure as .svg, .pdf and .png, without dates; returns the contents by suffix."""
-    contents = {}
-    for suffix in SUFFIXES:
-        buffer = io.BytesIO()
-        figure.savefig(buffer, format=suffix[1:], dpi=PNG_DPI, metadata=_NO_DATES[suffix])
-        contents[suffix] = buffer.getvalue()
-    return contents
-
-
-def svg_of(figure: Figure) -> bytes:
-    """Render a figure as SVG, without dates."""
+def rendered(figure: Figure, suffix: str = ".svg") -> bytes:
+    """Render a figure as .svg, .pdf or .png, without dates."""
     buffer = io.BytesIO()
     with figure_style():
-        figure.savefig(buffer, format="svg", metadata=_NO_DATES[".svg"])
+        figure.savefig(buffer, format=suffix[1:], dpi=PNG_DPI, metadata=_NO_DATES[suffix])
     return buffer.getvalue()
 
 

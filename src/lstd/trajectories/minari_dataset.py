@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from lstd.errors import InvalidInputError, MissingTerminationWarning, warn
 from lstd.trajectories.joining import Episode, assemble
-from lstd.trajectories.observations import Function, ObservationFeatures, Progress, at
+from lstd.trajectories.record import Function, ObservationFeatures, Progress, at
 from lstd.types import Array
 
 _NEEDED = ("observations", "rewards", "terminations", "truncations")

@@ -19,21 +19,148 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from lstd.data.arguments import check_integer
-from lstd.errors import InvalidInputError
+from lstd.errors import InvalidInputError, missing_extra
 from lstd.trajectories.joining import Episode, assemble
-from lstd.trajectories.observations import (
-    Function,
-    ObservationFeatures,
-    Progress,
-    check_reset,
-    check_step,
-    import_gymnasium,
-)
 from lstd.types import Array, Flags
 
 _MODES = ("NextStep", "SameStep", "Disabled")
+Function = Callable[[Any], ArrayLike] | None  # of one observation, or of one episode
+Progress = Callable[[int, int], None] | None
+
+
+def import_gymnasium() -> Any:
+    """Import gymnasium with its vector environments; raises MissingExtraError."""
+    try:
+        import gymnasium
+        import gymnasium.vector.utils
+    except ImportError as error:
+        task = "Running an environment or flattening its observations"
+        raise missing_extra(task, "gymnasium", "gymnasium") from error
+    return gymnasium
+
+
+def check_result(call: str, form: str, result: Any) -> tuple[Any, ...]:
+    """Return what `env.reset` or `env.step` returned; raises InvalidInputError unless it has Gymnasium's form."""
+    n = form.count(",") + 1
+    if isinstance(result, tuple) and len(result) == n and isinstance(result[-1], dict):
+        return result
+    found = f"{len(result)} values" if isinstance(result, tuple) else type(result).__name__
+    raise InvalidInputError(
+        f"`env.{call}` must return ({form}), as in Gymnasium; got {found}. Check the environment with "
+        "gymnasium.utils.env_checker.check_env; one of the old package gym, which does not tell termination from "
+        "truncation, needs a wrapper such as shimmy's GymV21CompatibilityV0."
+    )
+
+
+def check_reset(result: Any) -> Any:
+    """Return the observation from a result of `env.reset`."""
+    return check_result("reset", "observation, info", result)[0]
+
+
+def check_step(result: Any) -> tuple[Any, ...]:
+    """Return a result of `env.step`."""
+    return check_result("step", "observation, reward, terminated, truncated, info", result)
+
+
+class ObservationFeatures:
+    """Function from one observation to its n features, with checks.
+
+    Without `features`, observations are flattened according to `space`. Raises InvalidInputError when the space cannot
+    be flattened into numbers; on a call, when features are not n finite numbers.
+    """
+
+    def __init__(self, features: Function, space: Any) -> None:
+        self.length: int | None = None
+        self._flat = False  # whether features are the numbers of a Box
+        self._states: range | None = None  # of a Discrete space, whose features are one-hot
+        if features is None:
+            self._function, self._source = _flattening(space), f"The observation space {space!s:.80}, flattened,"
+            spaces = import_gymnasium().spaces
+            self._flat = isinstance(space, spaces.Box)
+            if isinstance(space, spaces.Discrete):
+                self._states = range(int(space.start), int(space.start + space.n))
+        elif callable(features):
+            self._function, self._source = features, "`features`"
+        else:
+            raise InvalidInputError(f"`features` must be a function of one observation, or None; got {features!r:.80}.")
+
+    def __call__(self, observation: Any, where: str) -> Array:
+        """Return a copy of the features of one observation, shape (n,); messages end with `where`."""
+        if self._states is not None and int(observation) not in self._states:
+            raise InvalidInputError(
+                f"Observations must be in [{self._states[0]}, {self._states[-1]}], as the space says; got "
+                f"{observation} {where}. Pass `features`."
+            )
+        value = self._function(observation)
+        try:
+            row = np.array(value, dtype=np.float64)
+        except (TypeError, ValueError) as error:
+            raise InvalidInputError(f"{self._source} must give numbers; got {value!r:.80} {where}.") from error
+        if row.ndim != 1 or row.size == 0:
+            raise InvalidInputError(
+                f"{self._source} must give features of shape (n,); got shape {row.shape} {where}. Flatten them."
+            )
+        if self.length is None:
+            self.length = len(row)
+        if len(row) != self.length:
+            raise InvalidInputError(
+                f"{self._source} must give the same number of features each time; got {self.length} first, and "
+                f"{len(row)} {where}."
+            )
+        if not np.isfinite(row).all():
+            i = int(np.argmin(np.isfinite(row)))
+            raise InvalidInputError(f"{self._source} must give finite features; feature {i} is {row[i]} {where}.")
+        return row
+
+    def of_batch(self, observations: Any, n_rows: int, where: Callable[[int], str]) -> Array:
+        """Return the features of the first `n_rows` of a batch, which may be a tree of dicts and tuples."""
+        if self._flat:
+            X = np.array(observations, dtype=np.float64)[:n_rows].reshape(n_rows, -1)
+            doubtful = ~np.isfinite(X).all(axis=1)
+        elif self._states is not None:
+            places = np.asarray(observations)[:n_rows].reshape(n_rows).astype(np.int64) - self._states[0]
+            X = (places[:, np.newaxis] == np.arange(len(self._states))).astype(np.float64)
+            doubtful = ~X.any(axis=1)
+        else:
+            return np.stack([self(at(observations, row), where(row)) for row in range(n_rows)])
+        row = int(doubtful.argmax())
+        self(observations[row], where(row))  # raises if the row breaks a rule; without doubt checks the first one
+        return X
+
+
+def at(observations: Any, row: int) -> Any:
+    """Return one observation, or action, of a batch that may be a tree of dicts and tuples."""
+    if isinstance(observations, dict):
+        return {key: at(part, row) for key, part in observations.items()}
+    if isinstance(observations, tuple):
+        return tuple(at(part, row) for part in observations)
+    return observations[row]
+
+
+def _flattening(space: Any) -> Callable[[Any], ArrayLike]:
+    if space is None:
+        raise InvalidInputError("`features` is needed, because the observations have no space; got None.")
+    spaces = import_gymnasium().spaces
+    if (refused := _not_numeric(space, spaces)) is not None:
+        raise InvalidInputError(
+            f"`features` is needed, because observations of {type(refused).__name__} have no fixed size; "
+            "got None. Pass a function of one observation that returns n numbers."
+        )
+    if isinstance(space, spaces.Box):
+        return lambda observation: np.asarray(observation, dtype=np.float64).reshape(-1)
+    return lambda observation: np.asarray(spaces.flatten(space, observation))
+
+
+def _not_numeric(space: Any, spaces: Any) -> Any:
+    """Find the first part of a space that cannot be flattened into numbers; None if all can."""
+    if isinstance(space, (spaces.Dict, spaces.Tuple)):
+        parts = space.spaces.values() if isinstance(space, spaces.Dict) else space.spaces
+        return next((bad for bad in (_not_numeric(part, spaces) for part in parts) if bad is not None), None)
+    numeric = (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
+    return None if isinstance(space, numeric) else space
 
 
 @dataclass
@@ -64,6 +191,10 @@ class Recorder:
     def begin(self, observation: Any) -> None:
         """Begin an episode with its first observation, whose memory the environment may reuse."""
         self._phis, self._steps = [self.phi(observation, self.where)], []
+
+    def has_left(self, observation: Any) -> bool:
+        """Whether an episode is under way and this is not its last observation."""
+        return bool(self._phis) and not np.array_equal(self._phis[-1], self.phi(observation, self.where))
 
     def record(self, reward: Any, after: Any, ends: tuple[Any, Any], action: Any, probability: float | None) -> None:
         """Record a step to the observation `after`, not used if it terminated; `ends`: terminated, truncated."""
@@ -219,7 +350,7 @@ def _record_vector(run: _Run) -> None:
             after = _final(run, info, i) if lost else seen[i]
             recorder.record(rewards[i], after, (terminated[i], truncated[i]), taken[i], chances[i])
         if mode == "Disabled" and over.any():
-            batch = _reset(run, over, seen)
+            batch = _reset(run, over)
             seen = run.split(batch)
         run.report()
 
@@ -259,10 +390,8 @@ def _each(run: _Run, actions: Any, probabilities: Any) -> tuple[Any, Any]:
 
 def _final(run: _Run, info: dict[str, Any], i: int) -> Any:
     """Return the final observation of sub-environment `i`, whose next episode has begun."""
-    for key in ("final_obs", "final_observation"):
-        given, present = info.get(key), info.get(f"_{key}")
-        if given is None or (present is not None and not present[i]):
-            continue
+    given, present = info.get("final_obs"), info.get("_final_obs")
+    if given is not None and (present is None or present[i]):
         one_each = isinstance(given, list) or (isinstance(given, np.ndarray) and given.dtype == object)
         final = given[i] if one_each else run.split(given)[i]
         if final is not None:
@@ -274,14 +403,11 @@ def _final(run: _Run, info: dict[str, Any], i: int) -> Any:
     )
 
 
-def _reset(run: _Run, over: Flags, seen: list[Any]) -> Any:
+def _reset(run: _Run, over: Flags) -> Any:
     """Reset the sub-environments whose episode is over; raises InvalidInputError if others change."""
-    running = [recorder for recorder in run.recorders if not recorder.finished and not over[recorder.number]]
-    kept = [recorder.phi(seen[recorder.number], recorder.where) for recorder in running]
     batch = check_reset(run.env.reset(options={"reset_mask": over.copy()}))
-    after = run.split(batch)
-    for recorder, features in zip(running, kept, strict=True):
-        if not np.array_equal(features, recorder.phi(after[recorder.number], recorder.where)):
+    for recorder, observation in zip(run.recorders, run.split(batch), strict=True):
+        if recorder.has_left(observation):
             raise InvalidInputError(
                 "`env.reset` must reset only the sub-environments in options['reset_mask'], because autoreset is "
                 f"Disabled; sub-environment {recorder.number} changed too. Make the environment with another autoreset "

@@ -13,15 +13,8 @@ from scipy import sparse
 from lstd.data.check_rows import check_rows
 from lstd.data.ids import last_rows
 from lstd.data.rows import COLUMNS, PerRow
-from lstd.trajectories.joining import (
-    check_actions,
-    check_ids,
-    check_names,
-    check_probabilities,
-    check_times,
-    rows_at,
-)
-from lstd.trajectories.observations import Function, Progress
+from lstd.trajectories.joining import check_actions, check_ids, check_names, check_probabilities, check_times, rows_at
+from lstd.trajectories.record import Function, Progress
 from lstd.types import Array
 
 _ARRAYS = ("X", "y", "episode", "terminated", *COLUMNS, "groups")  # arguments of `fit`

@@ -16,14 +16,13 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from lstd import files
 from lstd.errors import ConfigurationMismatchError, InvalidInputError, OutputError
 from lstd.experiments.protocol import FEATURES, GROUPS, PROBLEMS, Cell
+from lstd.types import Array
 
-Errors = dict[str, NDArray[np.float64]]
+Errors = dict[str, Array]
+Kept = tuple[dict[str, Any], Errors]
 
 CONFIGURATION, PROVENANCE, LOCK = "configuration.json", "provenance.json", ".lstd.lock"
 FORMAT = "lstd reproduce 4"  # by which a configuration written by this command is recognised
@@ -63,7 +62,7 @@ class ResultsFolder:
     --------
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as out, ResultsFolder(out, {"runs": 2}).claimed() as folder:
-    ...     folder.keep("theory", {"mu": 1.0})
+    ...     _ = folder.keep("theory", {"mu": 1.0})
     ...     folder.kept("theory")
     ({'mu': 1.0}, {})
     """
@@ -143,21 +142,24 @@ class ResultsFolder:
         with files.replacing(self.path / name) as file:
             file.write(content)
 
-    def keep(self, name: str, document: Mapping[str, Any], arrays: Errors | None = None) -> None:
-        """Keep a document, whose infinite and undefined numbers become null, and arrays."""
+    def keep(self, name: str, document: Mapping[str, Any], arrays: Errors | None = None) -> Kept:
+        """Keep a document and arrays, and return them as they are kept: infinite and undefined numbers become null."""
         key = {"name": name, "configuration": self._digest}
-        files.write(self.path / f"cells/{name}.npz", "cell", {"key": key, "content": document}, arrays or {})
+        files.write(self._cell(name), "cell", {"key": key, "content": document}, arrays or {})
+        return json.loads(files.json_bytes(document)), arrays or {}
 
-    def kept(self, name: str) -> tuple[dict[str, Any], Errors] | None:
+    def kept(self, name: str) -> Kept | None:
         """Return what is kept under a name; None if there is nothing, or it is damaged, which is logged."""
-        path = self.path / f"cells/{name}.npz"
 
-        def build(document: dict[str, Any], arrays: Errors) -> tuple[dict[str, Any], Errors]:
+        def build(document: dict[str, Any], arrays: Errors) -> Kept:
             if document["key"] != {"name": name, "configuration": self._digest}:
                 raise ValueError(document["key"])
             return document["content"], arrays
 
-        return files.read_kept(path, {"cell": build})
+        return files.read_kept(self._cell(name), {"cell": build})
+
+    def _cell(self, name: str) -> Path:
+        return self.path / f"cells/{name}.npz"
 
 
 def _remove_if_empty(folder: Path) -> None:

@@ -67,7 +67,8 @@ def draw(name: str, results: Results) -> Drawn:
     from lstd.report.style import figure_style, rendered
 
     with figure_style():
-        return rendered(drawn(name, results))
+        figure = drawn(name, results)
+    return {suffix: rendered(figure, suffix) for suffix in (".svg", ".pdf", ".png")}
 
 
 @contextmanager

@@ -20,7 +20,7 @@ from lstd import files
 from lstd.data.arguments import check_integer
 from lstd.errors import LSTDError
 from lstd.experiments.protocol import FEATURES, MRP_SEED, Cell, Plan
-from lstd.experiments.reproduce.folder import CONFIGURATION, PROVENANCE, RESULTS, Errors, ResultsFolder
+from lstd.experiments.reproduce.folder import CONFIGURATION, PROVENANCE, RESULTS, Kept, ResultsFolder
 from lstd.experiments.reproduce.results import Results, Row, gather
 from lstd.statistics.threads import available_cores
 from lstd.version import __version__
@@ -136,48 +136,40 @@ class _Session:
 
     def run(self) -> Outcome:
         """Carry out what is missing."""
-        stored = {cell: self.folder.kept(cell.name) for cell in self.plan.cells}
-        missing = [cell for cell, found in stored.items() if found is None]
-        timings = self.folder.kept("timings")
-        if missing or timings is None or self.about["files"] != self.folder.checksums():
-            timing_seconds = len(FEATURES) * sum(TIMING_SECONDS[problem] for problem in self.plan.problems)
-            report_seconds = sum(REPORT_SECONDS[problem] for problem in self.plan.problems)
+        cells, problems = self.plan.cells, self.plan.problems
+        timing_seconds = len(FEATURES) * sum(TIMING_SECONDS[problem] for problem in problems)
+        report_seconds = sum(REPORT_SECONDS[problem] for problem in problems)
+        stored = {name: self.folder.kept(name) for name in (*(cell.name for cell in cells), "timings")}
+        missing = [cell for cell in cells if stored[cell.name] is None]
+        if None in stored.values() or self.about["files"] != self.folder.checksums():
             self.total = sum(cell.seconds(self.n_jobs) for cell in missing) + report_seconds
-            self.total += 0.0 if timings else timing_seconds
+            self.total += 0.0 if stored["timings"] else timing_seconds
             self._record()
-            errors = {cell: found[1] if found else self._computed(cell) for cell, found in stored.items()}
-            document = timings[0] if timings else self._timed(timing_seconds)
-            self._report(gather(errors, document, self.about), document, report_seconds)
-        return Outcome(self.folder.path, len(missing), len(stored) - len(missing), self.wall)
+            errors = {cell: (stored[cell.name] or self._computed(cell))[1] for cell in cells}
+            timings, _ = stored["timings"] or self._timed(timing_seconds)
+            self._report(gather(errors, timings, self.about), timings, report_seconds)
+        return Outcome(self.folder.path, len(missing), len(cells) - len(missing), self.wall)
 
-    def _computed(self, cell: Cell) -> Errors:
+    def _computed(self, cell: Cell) -> Kept:
         from lstd.experiments.sweep import run_sweep
 
         with self._step("sweep", str(cell), cell.seconds(self.n_jobs)) as part:
             seeds, names = range(1, cell.runs + 1), list(cell.algorithms)
             errors = run_sweep(cell.problem, cell.features, names, run_seeds=seeds, n_jobs=self.n_jobs, progress=part)
-            self.folder.keep(cell.name, {}, errors)
-        return errors
+            return self.folder.keep(cell.name, {}, errors)
 
-    def _timed(self, seconds: float) -> Row:
+    def _timed(self, seconds: float) -> Kept:
         from lstd.experiments import timing
 
         with self._step("timings", "timing each algorithm", seconds) as part:
-            return self._kept("timings", lambda: timing.measure(self.plan.problems, progress=part))
+            return self.folder.keep("timings", timing.measure(self.plan.problems, progress=part))
 
     def _theory(self) -> Row:
         """Read or compute Proposition 1, Theorem 2 and the identities of the supplement."""
         from lstd.experiments import theory
 
-        return self._kept("theory", lambda: theory.check_theory(self.plan.problems))
-
-    def _kept(self, name: str, compute: Callable[[], Row]) -> Row:
-        """Read a document, as JSON values; compute and keep it first if it is not there."""
-        found = self.folder.kept(name)
-        if found is None:
-            self.folder.keep(name, compute())
-            found = self.folder.kept(name)
-        return found[0] if found else {}
+        found = self.folder.kept("theory") or self.folder.keep("theory", theory.check_theory(self.plan.problems))
+        return found[0]
 
     def _report(self, results: Results, timings: Row, seconds: float) -> None:
         from lstd.experiments.reproduce import report
