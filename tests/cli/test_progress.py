@@ -21,7 +21,7 @@ def clock(monkeypatch):
 
 def test_time_left_starts_from_the_estimate_and_follows_the_clock(clock, capsys):
     """The clock starts with the first work, after compilation; a twentieth of the work is too little to judge."""
-    lines = progress.Lines()
+    lines = progress.Display()
     for seconds, done in ((0.0, 0.0), (100.0, 1.0), (110.0, 2.0), (1000.0, 101.0)):
         clock["s"] = seconds
         lines.show("working", done, 130.0)
@@ -31,7 +31,7 @@ def test_time_left_starts_from_the_estimate_and_follows_the_clock(clock, capsys)
 
 
 def test_lines_come_at_most_every_few_seconds(clock, capsys):
-    lines = progress.Lines()
+    lines = progress.Display()
     for step in range(100):
         clock["s"] = step / 10
         lines.show("working", step, 100.0)

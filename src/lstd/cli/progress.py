@@ -8,6 +8,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from typing import Any
 
 from lstd.cli.console import in_the_shell, say
 from lstd.errors import CompilationCacheWarning, LSTDWarning
@@ -19,33 +20,23 @@ _BYTES_PER_SECOND = 5e7  # until the speed of this machine is known
 
 
 class Display:
-    """Show lines that stay, and nothing else: the display of --quiet."""
+    """Lines on stderr: a bar on a terminal, elsewhere a line at most every few seconds; if quiet, failures only."""
+
+    def __init__(self, quiet: bool = False, bar: bool = False) -> None:
+        self._quiet, self._last = quiet, float("-inf")
+        self._since: tuple[float, float] | None = None  # the clock starts with the first work, after compilation
+        self._bar: Any = None
+        if bar and not quiet:
+            from rich.console import Console
+            from rich.progress import BarColumn, Progress, TextColumn
+
+            columns = BarColumn(bar_width=30), TextColumn("{task.description}", markup=False)
+            self._bar = Progress(*columns, console=Console(stderr=True), transient=True)
+            self._task = self._bar.add_task("", total=None)
+            self._bar.start()
 
     def show(self, text: str, done: float, total: float) -> None:
         """Show what is being done, and the work done and in all, in estimated seconds."""
-
-    def note(self, text: str) -> None:
-        """Show a line that stays, unless --quiet is given."""
-
-    def fail(self, text: str) -> None:
-        """Show a line that stays even with --quiet."""
-        say(f"lstd: {text}")
-
-    def close(self) -> None:
-        """End the display."""
-
-
-class Lines(Display):
-    """A line at most every few seconds, for log files and pipes."""
-
-    def __init__(self) -> None:
-        self._since: tuple[float, float] | None = None  # the clock starts with the first work, after compilation
-        self._last = float("-inf")
-
-    def note(self, text: str) -> None:
-        self.fail(text)
-
-    def show(self, text: str, done: float, total: float) -> None:
         now = time.monotonic()
         if self._since is None or done < self._since[1]:  # something else is being done
             self._since = (now, done) if done > 0 else None
@@ -53,43 +44,36 @@ class Lines(Display):
         known = done - before > _SHARE_TO_JUDGE * total
         seconds = max(1, round((total - done) * ((now - began) / (done - before) if known else 1.0)))
         left = f"{seconds // 60} min {seconds % 60} s left" if seconds >= 60 else f"{seconds} s left"
-        self._draw(f"{int(100 * done / total) if total else 0} %, {left}: {text}", done, total, now)
-
-    def _draw(self, line: str, done: float, total: float, now: float) -> None:
-        if now - self._last >= SECONDS_BETWEEN_LINES:
+        line = f"{int(100 * done / total) if total else 0} %, {left}: {text}"
+        if self._bar is not None:
+            with contextlib.suppress(OSError, ValueError):  # a closed stderr is no failure of the work
+                self._bar.update(self._task, completed=done, total=total, description=line)
+        elif now - self._last >= SECONDS_BETWEEN_LINES:
             self._last = now
             self.note(line)
 
-
-class Bar(Lines):
-    """A bar on a terminal."""
-
-    def __init__(self) -> None:
-        from rich.console import Console
-        from rich.progress import BarColumn, Progress, TextColumn
-
-        super().__init__()
-        columns = BarColumn(bar_width=30), TextColumn("{task.description}", markup=False)
-        self._progress = Progress(*columns, console=Console(stderr=True), transient=True)
-        self._task = self._progress.add_task("", total=None)
-        self._progress.start()
-
-    def _draw(self, line: str, done: float, total: float, now: float) -> None:
-        with contextlib.suppress(OSError, ValueError):  # a closed stderr is no failure of the work that is reported
-            self._progress.update(self._task, completed=done, total=total, description=line)
+    def note(self, text: str) -> None:
+        """Show a line that stays, unless --quiet is given."""
+        if not self._quiet:
+            self.fail(text)
 
     def fail(self, text: str) -> None:
-        self._progress.console.print(f"lstd: {text}", markup=False, highlight=False, soft_wrap=True)
+        """Show a line that stays even with --quiet."""
+        if self._bar is None:
+            say(f"lstd: {text}")
+        else:
+            self._bar.console.print(f"lstd: {text}", markup=False, highlight=False, soft_wrap=True)
 
     def close(self) -> None:
-        self._progress.stop()
+        """End the display."""
+        if self._bar is not None:
+            self._bar.stop()
 
 
 @contextlib.contextmanager
 def reporting(quiet: bool, *, bar: bool = True) -> Iterator[Display]:
     """Show the package's log records and all warnings as notes, on the display that suits stderr."""
-    on_terminal = bar and sys.stderr is not None and sys.stderr.isatty()
-    display = Display() if quiet else Bar() if on_terminal else Lines()
+    display = Display(quiet, bar and sys.stderr is not None and sys.stderr.isatty())
     handler = logging.Handler(logging.WARNING)
     handler.emit = lambda record: display.note(record.getMessage().removeprefix("lstd: "))  # type: ignore[method-assign]
     logger = logging.getLogger("lstd")
